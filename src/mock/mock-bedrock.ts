@@ -307,8 +307,8 @@ function frames(answer: MockAnswer): Uint8Array[] {
   const result = [event('messageStart', { role: 'assistant' })];
   let contentBlockIndex = 0;
   const block = (deltas: readonly object[], start?: object): void => {
-    if (start !== undefined) result.push(event('contentBlockStart', { start, contentBlockIndex }));
-    for (const delta of deltas) result.push(event('contentBlockDelta', { delta, contentBlockIndex }));
+    if (start !== undefined) result.push(event('contentBlockStart', { contentBlockIndex, start }));
+    for (const delta of deltas) result.push(event('contentBlockDelta', { contentBlockIndex, delta }));
     result.push(event('contentBlockStop', { contentBlockIndex }));
     contentBlockIndex += 1;
   };

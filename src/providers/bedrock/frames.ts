@@ -23,9 +23,17 @@ const VALUE_BYTES = [0, 0, 1, 2, 4, 8, 0, 0, 8, 16];
 const BYTES = 6;
 const STRING = 7;
 
+const NATIVE_BYTES_MIN = 256;
+/** Of each byte. */
+const SUMS = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let sum = byte;
+  for (let bit = 0; bit < 8; bit++) sum = sum & 1 ? (sum >>> 1) ^ 0xedb88320 : sum >>> 1;
+  return sum;
+});
+
 export type Headers = ReadonlyMap<string, string>;
-/** `payload` is valid until the function returns. */
-export type VisitMessage = (headers: Headers, payload: Buffer) => void;
+/** The payload is `bytes[start..end)`. */
+export type VisitMessage = (headers: Headers, bytes: Buffer, start: number, end: number) => void;
 
 export class FrameReader {
   readonly #visit: VisitMessage;
@@ -47,12 +55,12 @@ export class FrameReader {
 
   /** Visits the messages that are whole with `chunk`. Throws a ProviderError. */
   push(chunk: Uint8Array): void {
-    const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
+    const bytes = Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
     let at = this.#heldBytes === 0 ? 0 : this.#finishHeld(bytes);
     while (bytes.length - at >= PRELUDE_BYTES) {
       const end = at + lengthAt(bytes, at);
       if (end > bytes.length) break;
-      this.#read(bytes.subarray(at, end));
+      this.#read(bytes, at, end);
       at = end;
     }
     if (at < bytes.length) this.#hold(bytes, at, bytes.length);
@@ -72,7 +80,7 @@ export class FrameReader {
       const message = this.#held;
       this.#held = NONE;
       this.#heldBytes = 0;
-      this.#read(message.subarray(0, wanted));
+      this.#read(message, 0, wanted);
       return at;
     }
   }
@@ -86,25 +94,25 @@ export class FrameReader {
     this.#heldBytes += bytes.copy(this.#held, this.#heldBytes, start, end);
   }
 
-  #read(message: Buffer): void {
-    const sumAt = message.length - SUM_BYTES;
-    if (crc32(message.subarray(0, sumAt)) !== message.readUInt32BE(sumAt)) {
+  #read(bytes: Buffer, start: number, end: number): void {
+    const sumAt = end - SUM_BYTES;
+    if (sumOf(bytes, start, sumAt) !== bytes.readUInt32BE(sumAt)) {
       throw ProviderError.invalid('the sum of a message is wrong');
     }
-    const headersEnd = PRELUDE_BYTES + message.readUInt32BE(4);
-    const headers = message.subarray(PRELUDE_BYTES, headersEnd);
-    if (!headers.equals(this.#lastHeaders)) {
-      this.#lastValues = stringsOf(headers);
-      this.#lastHeaders = Buffer.from(headers);
+    const headersAt = start + PRELUDE_BYTES;
+    const headersEnd = headersAt + bytes.readUInt32BE(start + 4);
+    if (!isAt(this.#lastHeaders, bytes, headersAt, headersEnd)) {
+      this.#lastHeaders = Buffer.from(bytes.subarray(headersAt, headersEnd));
+      this.#lastValues = stringsOf(this.#lastHeaders);
     }
-    this.#visit(this.#lastValues, message.subarray(headersEnd, sumAt));
+    this.#visit(this.#lastValues, bytes, headersEnd, sumAt);
   }
 }
 
 /** Bytes of the message at `at`, whose prelude is there. */
 function lengthAt(bytes: Buffer, at: number): number {
   const length = bytes.readUInt32BE(at);
-  if (crc32(bytes.subarray(at, at + 8)) !== bytes.readUInt32BE(at + 8)) {
+  if (sumOf(bytes, at, at + 8) !== bytes.readUInt32BE(at + 8)) {
     throw ProviderError.invalid('the sum of a prelude is wrong, or it is no event stream');
   }
   if (length > SSE_EVENT_BYTES_MAX) throw ProviderError.invalid('a message is too long');
@@ -112,6 +120,23 @@ function lengthAt(bytes: Buffer, at: number): number {
     throw ProviderError.invalid('a message is shorter than its headers');
   }
   return length;
+}
+
+/** CRC-32 of `bytes[start..end)`. Few bytes cost less here than a call into zlib. */
+function sumOf(bytes: Buffer, start: number, end: number): number {
+  if (end - start > NATIVE_BYTES_MIN) return crc32(bytes.subarray(start, end));
+  let sum = 0xffffffff;
+  for (let at = start; at < end; at++) sum = (sum >>> 8) ^ SUMS[(sum ^ bytes[at]!) & 0xff]!;
+  return (sum ^ 0xffffffff) >>> 0;
+}
+
+/** Whether `bytes[start..end)` is `wanted`. */
+function isAt(wanted: Buffer, bytes: Buffer, start: number, end: number): boolean {
+  if (wanted.length !== end - start) return false;
+  for (let index = 0; index < wanted.length; index++) {
+    if (wanted[index] !== bytes[start + index]) return false;
+  }
+  return true;
 }
 
 /** The headers that are strings. */

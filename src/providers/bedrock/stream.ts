@@ -3,7 +3,9 @@
  *
  *     messageStart → (contentBlockStart → contentBlockDelta … → contentBlockStop) … → messageStop → metadata
  *
- * Blocks of text have no contentBlockStart. Events of other names are for later versions, and ignored.
+ * Blocks of text have no contentBlockStart. Events of other names are for later versions, and ignored. The
+ * first chunk, with the role, waits for what follows messageStart: an error before it is still one that
+ * another upstream can make good.
  * Followed: Amazon Bedrock API Reference, "ConverseStream" and "ConverseStreamOutput", 2026-11.
  */
 import { isRecord, parsedJson } from '../../core/json.js';
@@ -16,17 +18,32 @@ import { publicName } from './models.js';
 import { finishOf, redactedBlock, usageOf, type ThinkingBlock } from './response.js';
 import { ANSWER_TOOL, answersByTool } from './tools.js';
 
+/**
+ * The payload of nearly all messages, as Bedrock writes it. Its text, if it is JSON as we write it, goes on
+ * without being parsed: half the cost.
+ */
+const TEXT_DELTA =
+  /^\{"contentBlockIndex":\d+,"delta":\{"text":("(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt])*")\}(?:,"p":"\w*")?\}$/;
+
+/** A long match costs memory for each character. */
+const TEXT_DELTA_CHARS_MAX = 4096;
+
 /** What the block that is open calls: one of the caller's tools, the tool for JSON, or nothing of ours. */
 type OpenTool = 'tool' | 'answer' | 'none';
 
 export class ConverseStream implements ProviderStream {
   readonly #writer: ChunkWriter;
-  readonly #frames = new FrameReader((headers, payload) => this.#message(headers, payload));
+  readonly #frames = new FrameReader((headers, bytes, start, end) =>
+    this.#message(headers, bytes.toString('utf8', start, end)),
+  );
   readonly #answers: boolean;
   /** Events of the chunk that is being read. */
   #out = '';
+  #hasRole = false;
   #tools = 0;
   #openTool: OpenTool = 'none';
+  /** Whether the open tool has got some of its input. */
+  #hasInput = false;
   /** Of the thinking block that is open. */
   #signature = '';
   /** What the model says beside Converse's usage. */
@@ -52,21 +69,29 @@ export class ConverseStream implements ProviderStream {
     return this.#writer.done();
   }
 
-  #message(headers: Headers, payload: Buffer): void {
+  #message(headers: Headers, payload: string): void {
+    const eventType = headers.get(':event-type');
+    if (eventType === 'contentBlockDelta' && payload.length <= TEXT_DELTA_CHARS_MAX) {
+      const text = TEXT_DELTA.exec(payload)?.[1];
+      if (text !== undefined) {
+        this.#write(this.#writer.delta(`{"content":${text}}`));
+        return;
+      }
+    }
     const type = headers.get(':message-type');
     if (type === 'error') {
       throw new ProviderError(
         failureOf(headers.get(':error-code') ?? '', headers.get(':error-message') ?? ''),
       );
     }
-    const body = parsedJson(payload.toString('utf8'));
+    const body = parsedJson(payload);
     if (type === 'exception') {
       const { message } = isRecord(body) ? body : ({} as Record<string, unknown>);
       const text = typeof message === 'string' ? message : '';
       throw new ProviderError(failureOf(headers.get(':exception-type') ?? '', text));
     }
     if (type !== 'event' || !isRecord(body)) throw ProviderError.invalid('a message is no event');
-    this.#event(headers.get(':event-type'), body);
+    this.#event(eventType, body);
   }
 
   #event(type: string | undefined, event: Record<string, unknown>): void {
@@ -80,13 +105,10 @@ export class ConverseStream implements ProviderStream {
       case 'contentBlockStop':
         this.#stop();
         break;
-      case 'messageStart':
-        this.#out += this.#writer.role();
-        break;
       case 'messageStop':
         this.#isStopped = true;
         this.#modelFields = event.additionalModelResponseFields;
-        this.#out += this.#writer.finish(finishOf(event.stopReason, this.#tools > 0));
+        this.#write(this.#writer.finish(finishOf(event.stopReason, this.#tools > 0)));
         break;
       case 'metadata': {
         const usage = usageOf(event.usage, this.#modelFields);
@@ -99,6 +121,7 @@ export class ConverseStream implements ProviderStream {
 
   #start({ toolUse, reasoningContent }: Record<string, unknown>): void {
     this.#openTool = 'none';
+    this.#hasInput = false;
     // The reference has no such start, but Claude's redacted thinking has been seen to come in it.
     if (isRecord(reasoningContent)) this.#reasoning(reasoningContent);
     if (!isRecord(toolUse) || toolUse.type === 'server_tool_use') return;
@@ -111,22 +134,26 @@ export class ConverseStream implements ProviderStream {
       return;
     }
     this.#openTool = 'tool';
-    this.#out += this.#writer.toolStart(this.#tools, toolUseId, name);
+    this.#write(this.#writer.toolStart(this.#tools, toolUseId, name));
     this.#tools += 1;
   }
 
   #delta({ text, toolUse, reasoningContent }: Record<string, unknown>): void {
-    if (typeof text === 'string') this.#out += this.#writer.text(text);
+    if (typeof text === 'string') this.#write(this.#writer.text(text));
     else if (isRecord(toolUse)) {
-      const { input } = toolUse;
-      if (typeof input !== 'string') throw ProviderError.invalid("a tool's input is no string");
-      if (this.#openTool === 'answer') this.#out += this.#writer.text(input);
-      else if (this.#openTool === 'tool') this.#out += this.#writer.toolArguments(this.#tools - 1, input);
+      if (typeof toolUse.input !== 'string') throw ProviderError.invalid("a tool's input is no string");
+      this.#input(toolUse.input);
     } else if (isRecord(reasoningContent)) this.#reasoning(reasoningContent);
   }
 
+  #input(json: string): void {
+    this.#hasInput ||= json !== '';
+    if (this.#openTool === 'answer') this.#write(this.#writer.text(json));
+    else if (this.#openTool === 'tool') this.#write(this.#writer.toolArguments(this.#tools - 1, json));
+  }
+
   #reasoning({ text, signature, redactedContent }: Record<string, unknown>): void {
-    if (typeof text === 'string') this.#out += this.#writer.reasoning(text);
+    if (typeof text === 'string') this.#write(this.#writer.reasoning(text));
     else if (typeof redactedContent === 'string') this.#thinking(redactedBlock(redactedContent));
     else if (typeof signature === 'string') {
       this.#signature += signature;
@@ -136,6 +163,8 @@ export class ConverseStream implements ProviderStream {
   }
 
   #stop(): void {
+    // A tool without parameters gets no input at all, or an empty one.
+    if (this.#openTool !== 'none' && !this.#hasInput) this.#input('{}');
     this.#openTool = 'none';
     if (this.#signature === '') return;
     this.#thinking({ type: 'thinking', thinking: '', signature: this.#signature });
@@ -144,6 +173,12 @@ export class ConverseStream implements ProviderStream {
 
   /** Its text went out as `reasoning_content`. */
   #thinking(block: ThinkingBlock): void {
-    this.#out += this.#writer.delta(JSON.stringify({ thinking_blocks: [block] }));
+    this.#write(this.#writer.delta(JSON.stringify({ thinking_blocks: [block] })));
+  }
+
+  #write(chunk: string): void {
+    if (!this.#hasRole) this.#out += this.#writer.role();
+    this.#hasRole = true;
+    this.#out += chunk;
   }
 }

@@ -68,7 +68,8 @@ async function joined(client: BedrockRuntimeClient): Promise<Joined> {
       if (text !== undefined) block.text = `${block.text}${text}`;
       if (toolUse) input += toolUse.input;
       const reasoningText = block.reasoningContent?.reasoningText;
-      if (reasoningText && reasoningContent?.text !== undefined) reasoningText.text! += reasoningContent.text;
+      if (reasoningText && reasoningContent?.text !== undefined)
+        reasoningText.text = `${reasoningText.text}${reasoningContent.text}`;
       if (reasoningText && reasoningContent?.signature) reasoningText.signature = reasoningContent.signature;
     }
     const called = stop && result.content[stop.contentBlockIndex!]?.toolUse;
