@@ -87,7 +87,7 @@ for (const model of [CLAUDE, PROFILE, "odd!'()* model"]) {
       const name = `${model}${stream ? ', streamed' : ''}${sessionToken === undefined ? '' : ', with a session'}`;
       void t.test(`signed as the SDK signs: ${name}`, async (t) => {
         const call = bedrockCall({ ...BODY, stream }, { model, credential: { ...AWS, sessionToken } });
-        const request = await BEDROCK.write(call);
+        const request = BEDROCK.write(call) as ProviderRequest;
         const theirs = await sdkRequest(model, stream, request.body, sessionToken);
         const headers = new Map<string, string>();
         for (let at = 0; at < request.headers.length; at += 2) {

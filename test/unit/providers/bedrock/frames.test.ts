@@ -7,8 +7,10 @@ import { event, exception, message } from '../../../support/bedrock.js';
 /** What a reader makes of chunks: `type payload`. */
 function read(chunks: readonly Uint8Array[]): string[] {
   const seen: string[] = [];
-  const reader = new FrameReader((headers, payload) =>
-    seen.push(`${headers.get(':event-type') ?? headers.get(':exception-type') ?? ''} ${payload.toString()}`),
+  const reader = new FrameReader((headers, bytes, start, end) =>
+    seen.push(
+      `${headers.get(':event-type') ?? headers.get(':exception-type') ?? ''} ${bytes.toString('utf8', start, end)}`,
+    ),
   );
   for (const chunk of chunks) reader.push(chunk);
   if (!reader.isBetweenMessages) seen.push('cut');

@@ -1,0 +1,110 @@
+/** Signatures of AWS's own examples. bedrock.test.ts compares whole requests with the SDK's. */
+import { createHash } from 'node:crypto';
+import t from 'tap';
+import { authorizationOf, signatureHeaders, type AwsCredential } from '#src/providers/bedrock/signature.js';
+
+const CREDENTIAL: AwsCredential = {
+  kind: 'aws',
+  accessKeyId: 'AKIDEXAMPLE',
+  secretAccessKey: 'wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY',
+  sessionToken: undefined,
+};
+
+/**
+ * Of the AWS Signature Version 4 test suite, as github.com/awslabs/aws-c-auth has it (Apache-2.0): names,
+ * requests and signatures of those without a query. Their region is us-east-1, their service `service`.
+ */
+const VECTORS: readonly (readonly [
+  name: string,
+  method: string,
+  path: string,
+  headers: Readonly<Record<string, string>>,
+  body: string,
+  signature: string,
+])[] = [
+  ['post-vanilla', 'POST', '/', {}, '', '5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b'],
+  [
+    'post-header-key-sort',
+    'POST',
+    '/',
+    { 'my-header1': 'value1' },
+    '',
+    'c5410059b04c1ee005303aed430f6e6645f61f4dc9e1461ec8f8916fdf18852c',
+  ],
+  [
+    'post-x-www-form-urlencoded',
+    'POST',
+    '/',
+    {
+      'content-length': '13',
+      'content-type': 'application/x-www-form-urlencoded',
+      'x-amz-content-sha256': '9095672bbd1f56dfc5b65f3e153adc8731a4a654192329106275f4c7b24d0b6e',
+    },
+    'Param1=value1',
+    'd3875051da38690788ef43de4db0d8f280229d82040bfac253562e56c3f20e0b',
+  ],
+  [
+    'get-vanilla-with-session-token',
+    'GET',
+    '/',
+    { 'x-amz-security-token': '6e86291e8372ff2a2260956d9b8aae1d763fbf315fa00fa31553b73ebf194267' },
+    '',
+    '07ec1639c89043aa0e3e2de82b96708f198cceab042d4a97044c66dd9f74e7f8',
+  ],
+  ['get-utf8', 'GET', '/ሴ', {}, '', '8318018e0b0f223aa2bbf98705b62bb787dc9c0e678f255a891fd03141be5d85'],
+  [
+    'get-unreserved',
+    'GET',
+    '/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz',
+    {},
+    '',
+    '07ef7494c76fa4850883e2b006601f940f8a34d404d0cfa977f52a65bbf5f24f',
+  ],
+  [
+    'get-space-normalized',
+    'GET',
+    '/example space/',
+    {},
+    '',
+    '652487583200325589f1fba4c7e578f72c47cb61beeca81406b39ddec1366741',
+  ],
+  [
+    'get-slashes-normalized',
+    'GET',
+    '//example//',
+    {},
+    '',
+    '9a624bd73a37c9a373b5312afbebe7a714a789de108f0bdfe846570885f57e84',
+  ],
+];
+
+for (const [name, method, path, more, body, signature] of VECTORS) {
+  void t.test(name, (t) => {
+    const headers = { host: 'example.amazonaws.com', 'x-amz-date': '20150830T123600Z', ...more };
+    const bodyHash = createHash('sha256').update(body).digest('hex');
+    t.equal(
+      authorizationOf({ method, path, headers, bodyHash }, CREDENTIAL, 'us-east-1', 'service'),
+      `AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, SignedHeaders=${Object.keys(headers).sort().join(';')}, Signature=${signature}`,
+    );
+    t.end();
+  });
+}
+
+void t.test('a key that is kept is that of its credential, day and region', (t) => {
+  const other: AwsCredential = { ...CREDENTIAL, secretAccessKey: 'another' };
+  const at = (credential: AwsCredential, region: string, day: number): string =>
+    signatureHeaders('/model/m/converse', 'h', '{}', credential, region, Date.UTC(2026, 10, day))[1]!;
+  const asked: Parameters<typeof at>[] = [
+    [CREDENTIAL, 'us-east-1', 23],
+    [CREDENTIAL, 'us-east-1', 24],
+    [CREDENTIAL, 'eu-west-1', 24],
+    [other, 'us-east-1', 23],
+  ];
+  const fresh = asked.map(([credential, region, day]) => at({ ...credential }, region, day));
+  t.equal(new Set(fresh).size, 4);
+  t.same(
+    [...asked, ...asked].map((args) => at(...args)),
+    [...fresh, ...fresh],
+  );
+  t.end();
+});
