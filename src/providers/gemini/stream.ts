@@ -101,9 +101,9 @@ export class GeminiStream implements ProviderStream {
     if (parts.length !== 1 || !isRecord(part) || typeof part.text !== 'string') return;
     const { finishReason, logprobsResult, index = 0 } = candidate;
     if ((finishReason ?? logprobsResult ?? part.thoughtSignature) !== undefined) return;
+    if (!this.#form.learn(data)) return;
     this.#formIndex = index as number;
     this.#formMember = part.thought === true ? 'reasoning_content' : 'content';
-    this.#form.learn(data);
   }
 
   #readUsage(event: unknown): void {

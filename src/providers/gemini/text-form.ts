@@ -29,14 +29,17 @@ export class TextForm {
   #pieces: readonly string[] = [];
   #vainLearning = 0;
 
-  /** `event` was parsed: its one candidate brings one part with text, and says nothing else of interest. */
-  learn(event: string): void {
-    if (this.#vainLearning === VAIN_LEARNING_MAX || event.length > EVENT_CHARS_MAX) return;
+  /**
+   * `event` was parsed: its one candidate brings one part with text, and says nothing else of interest. False
+   * if the form before is kept.
+   */
+  learn(event: string): boolean {
+    if (this.#vainLearning === VAIN_LEARNING_MAX || event.length > EVENT_CHARS_MAX) return false;
     TEXT_START.lastIndex = 0;
-    if (!TEXT_START.test(event)) return;
+    if (!TEXT_START.test(event)) return false;
     const start = TEXT_START.lastIndex;
     const end = jsonStringEnd(event, start);
-    if (end < 0 || TEXT_START.test(event)) return;
+    if (end < 0 || TEXT_START.test(event)) return false;
     this.#vainLearning++;
     this.#before = event.slice(0, start);
     // The group is in every second place; it belongs to the literal before it.
@@ -45,6 +48,7 @@ export class TextForm {
     for (let index = 0; index < split.length; index += 2)
       pieces.push(split[index]! + (split[index + 1] ?? ''));
     this.#pieces = pieces;
+    return true;
   }
 
   /** The text of an event of that form, as the body of a JSON string; undefined if it has another form. */

@@ -408,6 +408,10 @@ void t.test('events of one form mean the same as events that are parsed', (t) =>
     { usage: completionUsage(7, 28, {}, { reasoning_tokens: 19 }) },
     'the last usage is of a known form',
   );
+  const long = [event([thought('a')]), event([text('x'.repeat(5_000))]), event([thought('b')])];
+  t.match(joined(streamed(sse([...long, event([], {}, STOP)]))), {
+    choices: [{ message: { content: 'x'.repeat(5_000), reasoning_content: 'ab' } }],
+  });
   t.match(streamed(sse([...events.slice(0, 22), ...events.slice(-3)])).at(-1), {
     usage: completionUsage(7, 20, {}, { reasoning_tokens: 19 }),
   });
