@@ -38,7 +38,7 @@ import {
 const TOKENS_PER_PRICE = 1_000_000n;
 
 /** Prices as the settings give them: per million tokens. */
-export function viewOfModel(model: ModelEntry): ModelView {
+export function viewOfModel(model: ModelEntry, models: Catalog['models']): ModelView {
   const { price } = model;
   const perMillion = (picoUnits: bigint): string => decimalOf(picoUnits * TOKENS_PER_PRICE);
   return {
@@ -55,6 +55,7 @@ export function viewOfModel(model: ModelEntry): ModelView {
       reasoning: perMillion(price.reasoningPicoUnits),
     },
     max_output_tokens: model.outputTokensMax,
+    fallbacks: model.fallbacks.map((index) => models[index]!.id),
   };
 }
 
@@ -91,7 +92,10 @@ const CATALOG_ROUTES = [
     summary: 'List the models and their prices.',
     responseSchema: listSchema(ModelView),
     answer: (_, { registry: { catalog } }) =>
-      listOf(catalog.models.filter(isListed).map(viewOfModel), undefined),
+      listOf(
+        catalog.models.filter(isListed).map((model) => viewOfModel(model, catalog.models)),
+        undefined,
+      ),
   }),
   defineRoute({
     method: 'GET',

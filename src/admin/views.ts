@@ -261,6 +261,7 @@ export const ModelView = Type.Object(
       { ...CLOSED, description: 'per million tokens' },
     ),
     max_output_tokens: Type.Integer(),
+    fallbacks: Type.Array(Type.String(), { description: 'ids of the models that answer if this one fails' }),
   },
   CLOSED,
 );

@@ -8,8 +8,10 @@
  *                           it; the end that exchanges it for 0 must see to it that the worker goes on
  *     word 2  cancelled     1 once the client has gone; the listener sets it, the worker reads it
  *     word 3  resume bytes  credits at which a waiting worker is woken; the listener sets it with the window
- *     word 4  upstream      1 + the slot of the upstream that got the call last, 0 for none; the worker sets
- *                           it, the listener reads it at the end and clears it before the next call
+ *     word 4  upstream      bits 0-15: 1 + the slot of the upstream that got the call last, 0 for none; from
+ *                           bit 16: 0 if it serves the model that the call names, else which of its fallbacks,
+ *                           from 1. The worker sets it, the listener reads it and clears it before the next
+ *                           call
  *     word 5  queued        milliseconds of waiting for room in the limits of upstreams; as word 4
  *
  * `postMessage` has no back-pressure, so these credits bound the bytes between the two threads. A slot
@@ -26,6 +28,9 @@ const CANCELLED = 2;
 const RESUME_BYTES = 3;
 const UPSTREAM = 4;
 const QUEUED_MS = 5;
+/** Of the word `upstream`. */
+const FALLBACK_SHIFT = 16;
+const UPSTREAM_MASK = 0xffff;
 
 /**
  * What the windows of a listener's calls add up to, roughly, before new calls get smaller ones. 43 calls have
@@ -110,9 +115,10 @@ export class CallTable {
     return Atomics.exchange(this.#words, base + WAITING, 0) === 1;
   }
 
-  /** Worker: the call goes to an upstream, named by its slot among the metrics. */
-  noteUpstream(slot: CallSlot, upstreamSlot: number): void {
-    Atomics.store(this.#words, slot * WORDS_PER_CALL + UPSTREAM, 1 + upstreamSlot);
+  /** Worker: the call goes to an upstream, named by its slot among the metrics; see word 4. */
+  noteUpstream(slot: CallSlot, upstreamSlot: number, fallback: number): void {
+    const word = (1 + upstreamSlot) | (fallback << FALLBACK_SHIFT);
+    Atomics.store(this.#words, slot * WORDS_PER_CALL + UPSTREAM, word);
   }
 
   /** Worker: the call has waited so long. */
@@ -127,8 +133,13 @@ export class CallTable {
 
   /** Listener: the upstream that was noted last; undefined if none was. */
   upstreamOf(slot: CallSlot): number | undefined {
-    const word = Atomics.load(this.#words, slot * WORDS_PER_CALL + UPSTREAM);
+    const word = Atomics.load(this.#words, slot * WORDS_PER_CALL + UPSTREAM) & UPSTREAM_MASK;
     return word === 0 ? undefined : word - 1;
+  }
+
+  /** Listener: 0 if that upstream serves the model that the call names, else which fallback, from 1. */
+  fallbackOf(slot: CallSlot): number {
+    return Atomics.load(this.#words, slot * WORDS_PER_CALL + UPSTREAM) >>> FALLBACK_SHIFT;
   }
 
   /** Listener: the slot is taken for a call that no upstream has seen. */

@@ -2,7 +2,9 @@
  * Frames as records of a ring, and back. Listener and upstream worker; frame-port.ts calls it.
  *
  *     Call            float64 callId; int32 model, flags, modelStart, modelEnd, characters of requestId, of
- *                     traceparent, of tracestate, of body, account, outputTokensMax, choices; these texts
+ *                     traceparent, of tracestate, of body, account, outputTokensMax, choices, number of
+ *                     fallbacks; if there are any, where maxTokens and maxCompletionTokens start and end,
+ *                     and the fallbacks; these texts
  *     Cancel, Credit  float64 callId
  *     Data            float64 callId; int32 bytes, 0; the bytes
  *     End, Cut        float64 callId; int32 bytes, usage source; float64 prompt, cached, cache-write, 1h
@@ -26,6 +28,7 @@ import {
   FRAME_FAIL,
   type CallFrame,
   type EndFrame,
+  type FallbackModels,
   type Frame,
   type UpstreamRequest,
 } from './messages.js';
@@ -37,7 +40,10 @@ export const RECORD_BYTES_MAX = 32 * 1024;
 const ID_AT = FIELDS_AT;
 const SIGNAL_BYTES = ID_AT + 8;
 const CALL_INTS_AT = ID_AT + 8;
-const CALL_TEXT_AT = CALL_INTS_AT + 11 * 4;
+/** If there are no fallbacks. */
+const CALL_TEXT_AT = CALL_INTS_AT + 12 * 4;
+/** Beside the fallbacks themselves. */
+const FALLBACK_INTS = 4;
 const LENGTH_AT = ID_AT + 8;
 const DATA_BYTES_AT = LENGTH_AT + 8;
 const END_SOURCE_AT = LENGTH_AT + 4;
@@ -109,13 +115,14 @@ function begin(ring: SpscWriter, kind: number, id: CallId, bytes: number): numbe
 }
 
 function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
-  const { requestId, body, bodyIsAscii, trace } = request;
+  const { requestId, body, bodyIsAscii, trace, fallbacks } = request;
   const hasText = trace !== undefined && trace !== UNRECORDED;
   const traceParent = hasText ? trace[0] : '';
   const traceState = hasText ? trace[1] : '';
   const head = hasText ? requestId + traceParent + traceState : requestId;
   const bodyBytes = bodyIsAscii ? body.length : 2 * body.length;
-  const at = begin(ring, FRAME_CALL, id, CALL_TEXT_AT + head.length + bodyBytes);
+  const fallbackBytes = fallbacks === undefined ? 0 : 4 * (FALLBACK_INTS + fallbacks.models.length);
+  const at = begin(ring, FRAME_CALL, id, CALL_TEXT_AT + fallbackBytes + head.length + bodyBytes);
   if (at === -1) return false;
   const { ints, bytes } = ring;
   let int = (at + CALL_INTS_AT) >> 2;
@@ -133,11 +140,35 @@ function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
   ints[int++] = body.length;
   ints[int++] = request.account;
   ints[int++] = request.outputTokensMax;
-  ints[int] = request.choices;
-  const textAt = at + CALL_TEXT_AT;
+  ints[int++] = request.choices;
+  ints[int++] = fallbacks === undefined ? 0 : fallbacks.models.length;
+  if (fallbacks !== undefined) writeFallbacks(ints, int, fallbacks);
+  const textAt = at + CALL_TEXT_AT + fallbackBytes;
   bytes.write(head, textAt, head.length, 'latin1');
   bytes.write(body, textAt + head.length, bodyBytes, bodyIsAscii ? 'latin1' : 'utf16le');
   return true;
+}
+
+function writeFallbacks(
+  ints: Int32Array,
+  at: number,
+  { models, maxTokens, maxCompletionTokens }: FallbackModels,
+): void {
+  ints[at] = maxTokens.start;
+  ints[at + 1] = maxTokens.end;
+  ints[at + 2] = maxCompletionTokens.start;
+  ints[at + 3] = maxCompletionTokens.end;
+  ints.set(models, at + FALLBACK_INTS);
+}
+
+/** `at` is behind their number. */
+function readFallbacks(ints: Int32Array, at: number): FallbackModels {
+  const models = at + FALLBACK_INTS;
+  return {
+    models: Array.from(ints.subarray(models, models + ints[at - 1]!)),
+    maxTokens: { start: ints[at]!, end: ints[at + 1]! },
+    maxCompletionTokens: { start: ints[at + 2]!, end: ints[at + 3]! },
+  };
 }
 
 function readRequest({ ints, bytes }: SpscReader, at: number): UpstreamRequest {
@@ -146,7 +177,9 @@ function readRequest({ ints, bytes }: SpscReader, at: number): UpstreamRequest {
   const flags = ints[int++]!;
   const modelStart = ints[int++]!;
   const modelEnd = ints[int++]!;
-  const requestIdAt = at + CALL_TEXT_AT;
+  const fallbacksAt = (at + CALL_TEXT_AT) >> 2;
+  const fallbacks = ints[fallbacksAt - 1]!;
+  const requestIdAt = at + CALL_TEXT_AT + (fallbacks === 0 ? 0 : 4 * (FALLBACK_INTS + fallbacks));
   const traceParentAt = requestIdAt + ints[int++]!;
   const traceStateAt = traceParentAt + ints[int++]!;
   const bodyAt = traceStateAt + ints[int++]!;
@@ -168,6 +201,7 @@ function readRequest({ ints, bytes }: SpscReader, at: number): UpstreamRequest {
     account: asAccountIndex(ints[int++]!),
     outputTokensMax: ints[int++]!,
     choices: ints[int]!,
+    fallbacks: fallbacks === 0 ? undefined : readFallbacks(ints, fallbacksAt),
   };
 }
 

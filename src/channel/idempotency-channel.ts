@@ -29,7 +29,13 @@ export type LockReply =
   /** More calls or responses are on their way than may be. */
   | { readonly state: 'busy' }
   /** The response of the first call; the caller sends `replayed` when its bytes are no longer held. */
-  | { readonly state: 'finished'; readonly stream: boolean; readonly bytes: Uint8Array };
+  | {
+      readonly state: 'finished';
+      readonly stream: boolean;
+      /** See ResponseRecord. */
+      readonly fallback?: string | undefined;
+      readonly bytes: Uint8Array;
+    };
 
 export type LockMessage =
   /** The call has ended well. */
@@ -37,6 +43,8 @@ export type LockMessage =
       readonly kind: 'keep';
       readonly lock: LockRequest;
       readonly stream: boolean;
+      /** See ResponseRecord. */
+      readonly fallback?: string | undefined;
       /** Undefined if they were too many. */
       readonly bytes: Uint8Array | undefined;
       /** Where its charge will be in the listener's journal. */

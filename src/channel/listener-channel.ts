@@ -123,6 +123,14 @@ export class ListenerChannel {
     return this.#table.upstreamOf(slot);
   }
 
+  /**
+   * Which fallback a slot's call went to last, from 1; 0 if it went to the model that it names. Final once
+   * the call has a byte of its response; as long as `upstreamOf`.
+   */
+  fallbackOf(slot: CallSlot): number {
+    return this.#table.fallbackOf(slot);
+  }
+
   /** How long a slot's call has waited for room in the limits of its upstreams; as long as `upstreamOf`. */
   queuedMsOf(slot: CallSlot): number {
     return this.#table.queuedMsOf(slot);

@@ -15,6 +15,7 @@
  */
 import type { ErrorRecord } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
+import type { Span } from '../protocol/chat-scan.js';
 import type { Usage } from '../protocol/usage.js';
 import type { CarriedTrace } from '../telemetry/trace-context.js';
 import type { CallId } from './open-calls.js';
@@ -60,6 +61,15 @@ export type Frame = CallFrame | SignalFrame | DataFrame | EndFrame | FailFrame;
 /** `outputTokensMax` of a call that sets none, and the largest value that is passed on: it fits 32 bits. */
 export const OUTPUT_TOKENS_UNASKED = 2 ** 31 - 1;
 
+/** The models that stand in if the call's own fails, and what a change of the body has to know. */
+export interface FallbackModels {
+  /** Indices into the catalogue, in the order in which they are asked; at least one. */
+  readonly models: readonly number[];
+  /** See ChatCall. */
+  readonly maxTokens: Span;
+  readonly maxCompletionTokens: Span;
+}
+
 /** A call, as the listener sends it and the worker gets it. */
 export interface UpstreamRequest {
   readonly requestId: string;
@@ -82,6 +92,8 @@ export interface UpstreamRequest {
   readonly outputTokensMax: number;
   /** `n`. */
   readonly choices: number;
+  /** Undefined if there are none that the call may get. */
+  readonly fallbacks?: FallbackModels | undefined;
 }
 
 /**
@@ -94,8 +106,11 @@ export interface DownstreamHandle {
    * case.
    */
   data(bytes: Uint8Array): boolean;
-  /** The call is given to an upstream, by its slot among the metrics; the last one counts. Sends no frame. */
-  noteUpstream(upstreamSlot: number): void;
+  /**
+   * The call is given to an upstream, by its slot among the metrics, of the model that it names (0) or of one
+   * of its fallbacks, from 1; the last one counts. Sends no frame.
+   */
+  noteUpstream(upstreamSlot: number, fallback: number): void;
   /** For how long the call has waited so far for room in its upstreams' limits. Sends no frame. */
   noteQueued(queuedMs: number): void;
   /**

@@ -100,8 +100,8 @@ class SessionHandle implements DownstreamHandle {
     return this.#table.spend(this.#slot, bytes.length);
   }
 
-  noteUpstream(upstreamSlot: number): void {
-    this.#table.noteUpstream(this.#slot, upstreamSlot);
+  noteUpstream(upstreamSlot: number, fallback: number): void {
+    this.#table.noteUpstream(this.#slot, upstreamSlot, fallback);
   }
 
   noteQueued(queuedMs: number): void {

@@ -12,6 +12,8 @@ export const MODELS_MAX = 1_000;
 export const ALIASES_MAX = 64;
 /** A worker looks at each upstream of a model for every call. */
 export const UPSTREAMS_MAX = 64;
+/** Each is asked in turn while the caller waits, and the hold covers the dearest. */
+export const FALLBACKS_MAX = 8;
 /** An account's call looks for the first rule of its model. */
 const MODELS_LIMITS_MAX = 100;
 /** Far above what providers document. The highest price times this fits the 64-bit words of the ledger. */
@@ -107,6 +109,26 @@ export const modelSchema = Type.Object(
       default: 'o200k_base',
       description: 'Counts tokens where an upstream reports none; none estimates from the length.',
     } satisfies Annotations),
+    fallbacks: Type.Array(identifier('The id of another model.'), {
+      maxItems: FALLBACKS_MAX,
+      default: [],
+      description:
+        'Models that answer in place of this one, in this order, where none of its upstreams does before the first byte. A call gets those that its plan may use, pays the price of the one that answered, and holds that of the dearest. The fallbacks of a fallback are not asked.',
+      'x-want': 'a list of ids of models',
+    } satisfies Annotations),
+    fallback_on: Type.Array(
+      Type.Enum(['unavailable', 'context_length'], {
+        description: 'What the fallbacks answer for.',
+      } satisfies Annotations),
+      {
+        minItems: 1,
+        maxItems: 2,
+        default: ['unavailable'],
+        description:
+          'When fallbacks are asked: unavailable, where each upstream failed, rests, or had no room in its limits; context_length, where the provider refused the call as too long for the model.',
+        'x-want': 'a list of unavailable and context_length',
+      } satisfies Annotations,
+    ),
     upstreams: Type.Array(upstreamSchema, {
       minItems: 1,
       maxItems: UPSTREAMS_MAX,

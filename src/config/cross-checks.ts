@@ -28,6 +28,7 @@ type Report = (path: SettingPath, text: string) => void;
 /** Reports every error between settings. */
 export function crossCheck(draft: SettingsDraft, report: Report): void {
   checkModelNames(draft.models, report);
+  checkFallbacks(draft.models, report);
   checkPlanNames(draft.plans, report);
   checkPlanModels(draft, report);
   checkModelLimits(draft, report);
@@ -55,6 +56,33 @@ function checkModelNames(models: SettingsDraft['models'], report: Report): void 
   );
 }
 
+function checkFallbacks(models: SettingsDraft['models'], report: Report): void {
+  const ids = (models ?? []).flatMap((model) => (model?.id === undefined ? [] : [model.id]));
+  models?.forEach((model, modelIndex) => {
+    model?.fallbacks?.forEach((id, index) => {
+      const path = ['models', modelIndex, 'fallbacks', index];
+      if (id === undefined) return;
+      if (id === model.id) report(path, `got "${id}", which is the model itself`);
+      else if (model.fallbacks!.indexOf(id) < index)
+        report(path, `got "${id}", which is in the list already`);
+      // If a model's id was refused, the fallback that names it may be right.
+      else if (!ids.includes(id) && ids.length === models.length) report(path, unknownModel(id, models, ids));
+    });
+  });
+}
+
+/** For a text that is the id of no model. */
+function unknownModel(
+  text: string,
+  models: NonNullable<SettingsDraft['models']>,
+  ids: readonly string[],
+): string {
+  const aliased = models.find((model) => model?.aliases?.includes(text) === true)?.id;
+  return aliased === undefined
+    ? `got "${text}", which names no model, the nearest known one is ${nearestName(text, ids, (id) => id) ?? ''}`
+    : `got "${text}", which is an alias, want the id of its model: ${aliased}`;
+}
+
 function checkPlanNames(plans: SettingsDraft['plans'], report: Report): void {
   const firstIndices = new Map<string, number>();
   plans?.forEach((plan, index) => {
@@ -72,14 +100,7 @@ function checkPlanModels(draft: SettingsDraft, report: Report): void {
   if (models === undefined || ids.length < models.length) return;
   const check = (pattern: string | undefined, path: SettingPath): void => {
     if (pattern === undefined || ids.some((id) => matchesModel(pattern, id))) return;
-    const aliased = models.find((model) => model?.aliases?.includes(pattern) === true)?.id;
-    const nearest = nearestName(pattern, ids, (id) => id) ?? '';
-    report(
-      path,
-      aliased === undefined
-        ? `got "${pattern}", which names no model, the nearest known one is ${nearest}`
-        : `got "${pattern}", which is an alias, want the id of its model: ${aliased}`,
-    );
+    report(path, unknownModel(pattern, models, ids));
   };
   draft.plans?.forEach((plan, planIndex) => {
     plan?.models?.forEach((pattern, index) => check(pattern, ['plans', planIndex, 'models', index]));

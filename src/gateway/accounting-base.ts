@@ -116,7 +116,7 @@ export function openBase(options: AccountingOptions): AccountingBase {
     journals: buffers.journals.map((journal) => new JournalReader(journal)),
     idNames,
     tally: new TopAccounts((account) => idNames.accountIdOf(account), hostClock),
-    usageLog: usageLogOf(settings, { ids: idNames, requestIdOf }, log),
+    usageLog: usageLogOf(settings, { ids: idNames, requestIdOf, modelIdOf: live.modelIdOf }, log),
     changed: new ChangedScopes(() => live.settings.notify !== undefined),
   };
 }

@@ -49,10 +49,10 @@ export interface CallNames {
   readonly ids: Pick<IdNames, 'accountIdOf' | 'keyIdOf'>;
   /** Returns the id of the request with that number in the listener of that index. */
   readonly requestIdOf: (listener: number, request: number) => string;
+  readonly modelIdOf: (modelIndex: number) => string;
 }
 
 export interface AccessNames extends CallNames {
-  readonly modelIdOf: (modelIndex: number) => string;
   readonly upstreamNameOf: (upstreamSlot: number) => string | undefined;
 }
 
@@ -69,6 +69,7 @@ export function accessLine(names: AccessNames, listener: number, record: AccessR
     `"account":${quoted(account === undefined ? null : ids.accountIdOf(account))},` +
     `"key":${quoted(key === undefined ? null : ids.keyIdOf(key))},` +
     `"model":${model === undefined ? 'null' : jsonName(names.modelIdOf(model))},` +
+    `"answered_model":${usage === undefined ? 'null' : jsonName(names.modelIdOf(usage.answered))},` +
     `"upstream":${upstream === undefined ? 'null' : jsonName(names.upstreamNameOf(upstream))},` +
     `"stream":${record.stream},"status":${httpStatusOf(record)},` +
     `"code":${outcome === 'ok' ? 'null' : `"${outcome}"`},${charge},` +
@@ -87,11 +88,14 @@ export function usageLine(
   record: JournalRecord,
   row: Pick<UsageKey, 'keyId' | 'modelId'>,
 ): string {
+  const answered = JSON.stringify(row.modelId);
+  const model =
+    record.requested === record.model ? answered : JSON.stringify(names.modelIdOf(record.requested));
   const source = SERVED_OUTCOMES.includes(record.outcome) ? USAGE_SOURCES[record.source]! : null;
   return (
     `{"time":"${timeText(record.endedMs)}","request_id":"${names.requestIdOf(journal, record.request)}",` +
     `"account":${quoted(names.ids.accountIdOf(record.account))},"key":${quoted(row.keyId)},` +
-    `"model":${JSON.stringify(row.modelId)},"outcome":"${record.outcome}",` +
+    `"model":${model},"answered_model":${source === null ? 'null' : answered},"outcome":"${record.outcome}",` +
     `${chargeText(record, source, record.charged)},` +
     `"uncovered":"${decimalOf(record.uncovered)}","duration_ms":${record.durationMs}}`
   );

@@ -192,11 +192,11 @@ export class IdempotencyService implements FlushedResponses {
     }
     switch (message.kind) {
       case 'keep': {
-        const { lock: claim, stream, bytes, position } = message;
+        const { lock: claim, stream, fallback, bytes, position } = message;
         this.#inProgress.delete(nameOfResponse(claim));
         const endedMs = asWallMs(Math.floor(this.#clock.wallMs()));
         const kept = this.#responses.keep(
-          { ...claim, endedMs, stream, bytes },
+          { ...claim, endedMs, stream, fallback, bytes },
           { listener: index, position },
         );
         if (!kept) this.#giveBack([claim]);
@@ -245,14 +245,14 @@ export class IdempotencyService implements FlushedResponses {
       this.#inProgress.set(name, { lock, listener: index });
       return { state: 'new' };
     }
-    const { bodyDigest, stream, bytes } = found.record;
+    const { bodyDigest, stream, fallback, bytes } = found.record;
     if (bodyDigest !== lock.bodyDigest) return { state: 'other_body' };
     // Its first client does not have the end of the response yet either.
     if (found.unwritten && !this.#replaysUnwritten()) return { state: 'in_progress' };
     if (bytes === undefined) return { state: 'not_kept' };
     if (this.#replayBytes + bytes.length > REPLAY_BYTES_MAX) return { state: 'busy' };
     this.#countReplay(listener, bytes.length);
-    return { state: 'finished', stream, bytes };
+    return { state: 'finished', stream, fallback, bytes };
   }
 
   /** Releases shared locks, except those of a key that a new call has locked since. */

@@ -106,6 +106,7 @@ export function catalogOf(settings: Settings): Catalog {
     }),
     outputTokensMax: model.max_output_tokens,
     passMembers: model.pass_members,
+    fallbacks: model.fallbacks.map((id) => settings.models.findIndex((other) => other.id === id)),
   }));
   const plans = settings.plans.map((plan): PlanEntry => ({
     id: plan.id,
@@ -191,6 +192,7 @@ export function routesOf(
     ownedBy: model.owned_by,
     tokenizer: model.tokenizer,
     outputTokensMax: model.max_output_tokens,
+    fallbackOn: model.fallback_on,
     targets: model.upstreams
       .map((upstream) =>
         targetOf(

@@ -64,8 +64,14 @@ export function withModelName(call: ModelBody, name: string): string {
   return call.body.slice(0, call.modelStart) + JSON.stringify(name) + call.body.slice(call.modelEnd);
 }
 
-/** The call with the model's `id`, if the request names it by an alias. Costs a copy of the body. */
-export function withModelId(call: ChatCall, id: string): ChatCall {
+/** A body, and all positions in it that a splice may move. */
+export type SplicedBody = Pick<
+  ChatCall,
+  'body' | 'largeBody' | 'modelStart' | 'modelEnd' | 'maxTokens' | 'maxCompletionTokens' | 'bodyEnd'
+>;
+
+/** The call with the model's `id` in place of the name in its body. Costs a copy of the body. */
+export function withModelId<Body extends SplicedBody>(call: Body, id: string): Body & { model: string } {
   const name = { start: call.modelStart, end: call.modelEnd, text: JSON.stringify(id) };
   return { ...spliced(call, [name]), model: id };
 }
@@ -75,7 +81,9 @@ export function withModelId(call: ChatCall, id: string): ChatCall {
  * Lowers the field that the client used (both, if it used both), or adds `max_tokens`. Costs a copy of the
  * body.
  */
-export function withOutputTokensMax(call: ChatCall, value: number): ChatCall {
+export function withOutputTokensMax<
+  Body extends SplicedBody & { readonly outputTokensMax?: number | undefined },
+>(call: Body, value: number): Body & { outputTokensMax: number } {
   const text = String(value);
   const fields = [call.maxTokens, call.maxCompletionTokens].filter(({ end }) => end > 0);
   // NaN for a null.
@@ -94,13 +102,13 @@ export function withOutputTokensMax(call: ChatCall, value: number): ChatCall {
   return { ...member, maxTokens, outputTokensMax };
 }
 
-function textAt({ body, largeBody }: ChatCall, { start, end }: Span): string {
+function textAt({ body, largeBody }: SplicedBody, { start, end }: Span): string {
   if (largeBody === undefined) return body.slice(start, end);
   return Buffer.from(largeBody.buffer, largeBody.byteOffset + start, end - start).toString('latin1');
 }
 
 /** Makes `splices`, which are in order, each at a value or before the body's last brace. */
-function spliced(call: ChatCall, splices: readonly Splice[]): ChatCall {
+function spliced<Body extends SplicedBody>(call: Body, splices: readonly Splice[]): Body {
   const { body, largeBody } = call;
   const growths = splices.map(({ start, end, text }) =>
     largeBody === undefined ? text.length - (end - start) : Buffer.byteLength(text) - (end - start),

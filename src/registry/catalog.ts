@@ -64,6 +64,8 @@ export interface ModelEntry {
   readonly outputTokensMax: number;
   /** Members of a request that choose where the call goes and are passed on. */
   readonly passMembers: readonly RoutingMember[];
+  /** Indices of the models that answer if this one fails, in their order. */
+  readonly fallbacks: readonly number[];
   /** A reload removed it: it is listed nowhere and on no plan. Calls in flight end as they were admitted. */
   readonly retired?: true;
 }
@@ -143,12 +145,18 @@ interface Entry {
 /**
  * Returns `next` with the indices of `current`, because calls in flight, journals and accounts name models
  * and plans by index. An entry takes the place of the one with its id, new ones follow, and what `next` does
- * not have stays as it was, retired. Indices of `next`'s plans into its models are translated.
+ * not have stays as it was, retired. Indices into `next`'s models are translated.
  */
 export function mergeCatalogs(current: Catalog, next: Catalog): Catalog {
-  const models = mergeById(current.models, next.models);
-  const indexOf = new Map(models.map(({ id }, index) => [id, index]));
+  const merged = mergeById(current.models, next.models);
+  const indexOf = new Map(merged.map(({ id }, index) => [id, index]));
   const indexAfter = (index: number): number => indexOf.get(next.models[index]!.id)!;
+  // Retired models are `current`'s, and so are their indices.
+  const models = merged.map((model) =>
+    isListed(model) && model.fallbacks.length > 0
+      ? { ...model, fallbacks: model.fallbacks.map(indexAfter) }
+      : model,
+  );
   const plans = next.plans.map((plan) => {
     const modelLimits = plan.modelLimits && models.map((): QuotaLimits | undefined => undefined);
     plan.modelLimits?.forEach((limits, index) => (modelLimits![indexAfter(index)] = limits));

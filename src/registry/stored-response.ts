@@ -17,6 +17,8 @@ export interface ResponseRecord extends ResponseKey {
   /** When the call ended. */
   readonly endedMs: WallMs;
   readonly stream: boolean;
+  /** The id of the model that answered; undefined if it was the one that the call named. */
+  readonly fallback?: string | undefined;
   /**
    * The response's body; undefined if it could not be kept because it was too long or the disk took nothing.
    */

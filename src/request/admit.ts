@@ -5,12 +5,20 @@
  */
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
+import type { RoutingMember } from '../core/routing-members.js';
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asPicoUnits, type CallSlot, ceilDiv } from '../core/units.js';
 import type { CallNeeds, Refusal } from '../ledger/calls.js';
 import { withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
-import type { CallContext, Caller, ListenerContext } from './context.js';
+import {
+  type Admission,
+  type CallContext,
+  type Caller,
+  type ChosenModel,
+  type ListenerContext,
+  NO_FALLBACKS,
+} from './context.js';
 import { neverFits, ownerOf, quotaUsedUp } from './quota-rejections.js';
 import { askLease, LEASE_TRIES_MS_MAX, secondsUntil, setTokenLimit } from './rate-limit.js';
 import {
@@ -44,15 +52,22 @@ function beyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefined {
 
 /**
  * The call as it goes upstream: if it does not bound its output, it gets the plan's bound, if that is below
- * the model's. That costs a copy of the body; otherwise nothing.
+ * that of a model that may answer. That costs a copy of the body; otherwise nothing.
  */
-function boundedCall(call: ChatCall, plan: PlanEntry, model: ModelEntry): ChatCall {
+function boundedCall(call: ChatCall, plan: PlanEntry, models: Models): ChatCall {
   const { outputTokensMax: allowed } = plan;
-  if (call.outputTokensMax !== undefined || allowed === undefined || allowed >= model.outputTokensMax) {
-    return call;
-  }
-  return withOutputTokensMax(call, allowed);
+  if (call.outputTokensMax !== undefined || allowed === undefined) return call;
+  const isBelow = allowed < models.model.outputTokensMax || models.fallbacks.some(isAbove(allowed));
+  return isBelow ? withOutputTokensMax(call, allowed) : call;
 }
+
+const isAbove =
+  (allowed: number) =>
+  ({ model }: ChosenModel): boolean =>
+    model.outputTokensMax > allowed;
+
+/** The model that a call names, and those that may answer in its place. */
+type Models = Pick<Admission, 'model' | 'fallbacks'>;
 
 /** Sets `context.modelIndex` and `context.admission`. If it rejects, nothing was taken. */
 export function admit(
@@ -70,22 +85,46 @@ export function admit(
   if (modelIndex === undefined) return unknownModel(call.model);
   context.modelIndex = modelIndex;
   const model = catalog.models[modelIndex]!;
-  const routing = call.routingMembers.find((name) => !model.passMembers.includes(name));
+  const routing = unpassed(call, model);
   if (routing !== undefined) return routingMember(routing);
+  context.fallbacks =
+    model.fallbacks.length === 0 ? NO_FALLBACKS : fallbacksOf(model, call, caller.planIndex, listener);
+  const models = { model, fallbacks: context.fallbacks };
   const budget = listener.journal.roomFor(recordsPending(listener));
   if (budget !== 'room') return budget === 'full' ? JOURNAL_FULL : JOURNAL_CLOSED;
   const slot = channel.acquire();
   if (slot === undefined) return CALLS_FULL;
   // The worker may have other settings by the time it gets the call, which may lack the alias. The id stays.
   const named = call.model === model.id ? call : withModelId(call, model.id);
-  const admitted = reserve(slot, context, model, boundedCall(named, caller.plan, model), listener);
+  const admitted = reserve(slot, context, models, boundedCall(named, caller.plan, models), listener);
   if ('code' in admitted) {
     channel.release(slot);
     return admitted;
   }
   setTokenLimit(context, listener);
-  context.admission = { slot, modelIndex, model, call: admitted, admittedMs: listener.clock.monotonicMs() };
+  context.admission = {
+    slot,
+    modelIndex,
+    model,
+    fallbacks: context.fallbacks,
+    call: admitted,
+    admittedMs: listener.clock.monotonicMs(),
+  };
   return undefined;
+}
+
+/** A member of the request by which an upstream may serve another call, and which the model does not pass. */
+function unpassed({ routingMembers }: ChatCall, { passMembers }: ModelEntry): RoutingMember | undefined {
+  return routingMembers.find((name) => !passMembers.includes(name));
+}
+
+function fallbacksOf(
+  model: ModelEntry,
+  call: ChatCall,
+  planIndex: number,
+  { access }: ListenerContext,
+): readonly ChosenModel[] {
+  return access.fallbacksOf(model, planIndex).filter((other) => unpassed(call, other.model) === undefined);
 }
 
 /**
@@ -96,13 +135,21 @@ function recordsPending({ durability, channel, pendingCommits }: ListenerContext
   return durability === 'commit' ? 2 * channel.inFlight + 1 - pendingCommits.size : channel.inFlight;
 }
 
-/** What a call may cost and use at most. It holds that until it is settled. */
-function needOf(model: ModelEntry, call: ChatCall, tokenQuota: ListenerContext['tokenQuota']): CallNeeds {
-  const outputTokensMax = completionTokensMaxOf(model, call);
-  return {
-    hold: worstCaseOf(model.price, call.bodyBytes, outputTokensMax),
-    tokens: tokenQuota === 'reserve' ? call.bodyBytes + outputTokensMax : 0,
-  };
+/** What a call may cost and use at most, whichever model answers. It holds that until it is settled. */
+function needOf(
+  { model, fallbacks }: Models,
+  call: ChatCall,
+  tokenQuota: ListenerContext['tokenQuota'],
+): CallNeeds {
+  let outputTokensMax = completionTokensMaxOf(model, call);
+  let hold = worstCaseOf(model.price, call.bodyBytes, outputTokensMax);
+  for (const fallback of fallbacks) {
+    const tokens = completionTokensMaxOf(fallback.model, call);
+    const cost = worstCaseOf(fallback.model.price, call.bodyBytes, tokens);
+    if (tokens > outputTokensMax) outputTokensMax = tokens;
+    if (cost > hold) hold = cost;
+  }
+  return { hold, tokens: tokenQuota === 'reserve' ? call.bodyBytes + outputTokensMax : 0 };
 }
 
 /**
@@ -112,7 +159,7 @@ function needOf(model: ModelEntry, call: ChatCall, tokenQuota: ListenerContext['
 function reserve(
   slot: CallSlot,
   context: CallContext,
-  model: ModelEntry,
+  models: Models,
   call: ChatCall,
   listener: ListenerContext,
 ): ChatCall | ErrorRecord {
@@ -129,7 +176,7 @@ function reserve(
   const mayClamp = listener.lowBalance === 'clamp' && (listener.leases === undefined || context.mayClamp);
   let wanted = call;
   for (let clamps = 0; ; clamps++) {
-    const need = needOf(model, wanted, listener.tokenQuota);
+    const need = needOf(models, wanted, listener.tokenQuota);
     const refusal = listener.ledger.admit(slot, who, need);
     if (refusal === undefined) return wanted;
     const isSpending = refusal.quota === 'spend_per_day' || refusal.quota === 'spend_per_month';
@@ -137,8 +184,8 @@ function reserve(
     context.asksLease = refusal.asks && (!refusal.never || (isSpending && listener.lowBalance === 'clamp'));
     context.lacking = isSpending ? need : undefined;
     const clamped =
-      mayClamp && clamps < CLAMPS_MAX ? clampedCall(refusal, model, wanted, caller, listener) : undefined;
-    if (clamped === undefined) return rejectionOf(refusal, need, model, wanted, context, listener);
+      mayClamp && clamps < CLAMPS_MAX ? clampedCall(refusal, models, wanted, caller, listener) : undefined;
+    if (clamped === undefined) return rejectionOf(refusal, need, models, wanted, context, listener);
     wanted = clamped;
   }
 }
@@ -149,23 +196,37 @@ function reserve(
  */
 function clampedCall(
   { quota, left }: Refusal,
-  model: ModelEntry,
+  models: Models,
   call: ChatCall,
   { account }: Caller,
   { ledger }: ListenerContext,
 ): ChatCall | undefined {
   if (quota !== 'balance' && quota !== 'spend_per_day' && quota !== 'spend_per_month') return undefined;
   const available = quota === 'balance' ? ledger.available(account) : left;
-  const rest = available - worstCaseOf(model.price, call.bodyBytes, 0);
-  const perToken = model.price.outputPicoUnitsMax * BigInt(call.choices);
-  return perToken === 0n || rest < perToken ? undefined : withOutputTokensMax(call, Number(rest / perToken));
+  const tokens = affordedBy(available, models, call);
+  return tokens === undefined || tokens < 1n ? undefined : withOutputTokensMax(call, Number(tokens));
+}
+
+/**
+ * The most output tokens of each choice for which `amount` pays, whichever model answers; negative if it does
+ * not pay for the prompt, undefined if output costs nothing.
+ */
+function affordedBy(amount: bigint, { model, fallbacks }: Models, call: ChatCall): bigint | undefined {
+  let most: bigint | undefined;
+  for (const { price } of [model, ...fallbacks.map((fallback) => fallback.model)]) {
+    const rest = amount - worstCaseOf(price, call.bodyBytes, 0);
+    const perToken = price.outputPicoUnitsMax * BigInt(call.choices);
+    if (rest < 0n) return -1n;
+    if (perToken > 0n && (most === undefined || rest / perToken < most)) most = rest / perToken;
+  }
+  return most;
 }
 
 /** What a caller is told of a refusal of the ledger. */
 function rejectionOf(
   { kind, index, quota, limit, left, resetsMs, never }: Refusal,
   { hold, tokens }: CallNeeds,
-  model: ModelEntry,
+  models: Models,
   call: ChatCall,
   context: CallContext,
   listener: ListenerContext,
@@ -174,13 +235,13 @@ function rejectionOf(
   if (quota === 'balance') return callTooCostly(hold, listener.ledger.balanceOf(account));
   if (quota === 'scopes') return QUOTA_SCOPES_FULL;
   const { unit } = QUOTA_KINDS[quota];
-  const owner = ownerOf(kind, index, plan.id, model.id, listener.groupNames);
+  const owner = ownerOf(kind, index, plan.id, models.model.id, listener.groupNames);
   const need = unit === 'money' ? hold : BigInt(unit === 'tokens' ? tokens : 1);
   if (never)
     return neverFits(
       { owner, quota, limit, need },
       call.outputTokensField ?? 'max_tokens',
-      fittingOutput(quota, limit, model, call),
+      fittingOutput(quota, limit, models, call),
     );
   if (quota === 'calls_in_flight') {
     return kind === 'account'
@@ -204,11 +265,9 @@ function rejectionOf(
 }
 
 /** The most output tokens of each choice with which the call would fit a quota of which nothing is used. */
-function fittingOutput(quota: QuotaName, limit: bigint, model: ModelEntry, call: ChatCall): number {
-  const isMoney = QUOTA_KINDS[quota].unit === 'money';
-  const prompt = isMoney ? worstCaseOf(model.price, call.bodyBytes, 0) : BigInt(call.bodyBytes);
-  const perToken = BigInt(call.choices) * (isMoney ? model.price.outputPicoUnitsMax : 1n);
-  return perToken === 0n ? 0 : Number((limit - prompt) / perToken);
+function fittingOutput(quota: QuotaName, limit: bigint, models: Models, call: ChatCall): number {
+  if (QUOTA_KINDS[quota].unit === 'money') return Number(affordedBy(limit, models, call) ?? 0n);
+  return Number((limit - BigInt(call.bodyBytes)) / BigInt(call.choices));
 }
 
 /** The model's bound also limits what a client may write, such as 10^12, before it multiplies a price. */
@@ -302,8 +361,8 @@ export class AdmissionAsk {
 
   /** What `admit` has just failed to hold. */
   #whole(caller: Caller, call: ChatCall): CallNeeds {
-    const model = this.#model();
-    return needOf(model, boundedCall(call, caller.plan, model), this.#listener.tokenQuota);
+    const models = this.#models();
+    return needOf(models, boundedCall(call, caller.plan, models), this.#listener.tokenQuota);
   }
 
   /**
@@ -313,15 +372,18 @@ export class AdmissionAsk {
   #rest(caller: Caller, call: ChatCall): CallNeeds {
     const { lacking } = this.#context;
     if (lacking !== undefined) return lacking;
-    const least = worstCaseOf(this.#model().price, call.bodyBytes, call.choices);
+    const { model, fallbacks } = this.#models();
+    const least = [model, ...fallbacks.map((fallback) => fallback.model)]
+      .map(({ price }) => worstCaseOf(price, call.bodyBytes, call.choices))
+      .reduce((one, other) => (other > one ? other : one));
     const balance = this.#listener.ledger.balanceOf(caller.account);
     const { tokens } = this.#whole(caller, call);
     return { hold: asPicoUnits(balance > least ? balance : least), tokens };
   }
 
-  #model(): ModelEntry {
-    const { modelIndex } = this.#context;
+  #models(): Models {
+    const { modelIndex, fallbacks } = this.#context;
     invariant(modelIndex !== undefined, 'a call whose hold was rejected has a model');
-    return this.#listener.catalog.models[modelIndex]!;
+    return { model: this.#listener.catalog.models[modelIndex]!, fallbacks };
   }
 }

@@ -151,7 +151,9 @@ export class ChatExchange extends CallContext {
     const isError = outcome !== 'ok' && outcome !== 'client_gone';
     metrics.countCall(model, outcome, isError && this.#responseMs !== undefined);
     if (this.#settled === undefined) return;
-    metrics.countUsage(model, this.#settled.usage, this.#settled.charged);
+    const { usage, charged, answered } = this.#settled;
+    metrics.countUsage(modelSlotOf(answered), usage, charged);
+    if (answered !== this.modelIndex) metrics.countFallback(model, modelSlotOf(answered));
     if (outcome !== 'ok') return;
     const nowMs = clock.monotonicMs();
     const responseMs = this.#responseMs ?? nowMs;

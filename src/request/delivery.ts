@@ -24,7 +24,7 @@ import type { Usage } from '../protocol/usage.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 import type { ChatExchange } from './chat-exchange.js';
 import type { Connections } from './connections.js';
-import type { Admission, ListenerContext } from './context.js';
+import type { Admission, ChosenModel, ListenerContext } from './context.js';
 import type { ListenerLimits } from './messages.js';
 import { NOT_COMMITTED, STOPPED } from './rejections.js';
 import { writeChatHead, writeError } from './response.js';
@@ -83,7 +83,8 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     const { journal, durability, pendingCommits } = this.#listener;
     // The worker is done with the body, and a slow client may take long over the response.
     exchange.giveBackBody();
-    if (!exchange.clientGone) exchange.keyed?.keep(bytes, this.isStream, journal.nextPosition);
+    if (!exchange.clientGone)
+      exchange.keyed?.keep(bytes, this.isStream, journal.nextPosition, this.#fallback?.model.id);
     const settled = this.#settle(usage, upstreamWaitMs);
     if (durability === 'commit' && !exchange.clientGone) {
       this.#phase = 'committing';
@@ -166,7 +167,16 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
 
   writeHead(tellsClose: boolean): void {
     const exchange = this.#exchange;
-    writeChatHead(exchange.res, exchange, this.isStream, tellsClose, exchange.endsConnection);
+    const closes = exchange.endsConnection;
+    writeChatHead(exchange.res, exchange, this.isStream, tellsClose, closes, this.#fallback?.model.id);
+  }
+
+  /** The fallback that answers; undefined if the model does that the call named. Known at the first byte. */
+  get #fallback(): ChosenModel | undefined {
+    const { fallbacks, slot } = this.#admission;
+    if (fallbacks.length === 0) return undefined;
+    const number = this.#listener.channel.fallbackOf(slot);
+    return number === 0 ? undefined : fallbacks[number - 1];
   }
 
   onTaken(bytes: number): void {
@@ -179,7 +189,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   }
 
   #settle(usage: Usage, upstreamWaitMs: number): Settled {
-    const settled = settle(this.#exchange, usage, this.#listener);
+    const settled = settle(this.#exchange, usage, this.#listener, this.#fallback);
     this.#listener.metrics.callEnded();
     this.#exchange.charged(settled, upstreamWaitMs);
     return settled;

@@ -29,6 +29,8 @@ const HASH_STEP_BYTES = 1024 * 1024;
 export interface EarlierResponse {
   readonly stream: boolean;
   readonly bytes: Uint8Array;
+  /** The id of the model that answered, if it was another than the call named. */
+  readonly fallback?: string | undefined;
 }
 
 /** Exactly one of the two, or neither if the call is to be made. */
@@ -106,7 +108,7 @@ export class KeyedCall {
   }
 
   /** `last` completes the response. Its charge is appended to the journal after this call, at `position`. */
-  keep(last: Uint8Array, stream: boolean, position: number): void {
+  keep(last: Uint8Array, stream: boolean, position: number, fallback?: string): void {
     invariant(
       this.#state === 'locked' && this.#lock !== undefined,
       'a response is kept by the holder of its lock',
@@ -114,7 +116,7 @@ export class KeyedCall {
     this.#state = 'kept';
     this.collect(last);
     const bytes = this.#pieces && joinedBytes(this.#pieces, this.#bytes);
-    this.#channel.tell({ kind: 'keep', lock: this.#lock, stream, bytes, position });
+    this.#channel.tell({ kind: 'keep', lock: this.#lock, stream, fallback, bytes, position });
     this.#dropPieces();
   }
 
@@ -155,6 +157,7 @@ export class Replay implements ResponseOwner, Swept {
   readonly isStream: boolean;
   readonly #exchange: ChatExchange;
   readonly #bytes: Uint8Array;
+  readonly #fallback: string | undefined;
   readonly #listener: ReplayContext;
   #writer: ResponseWriter | undefined;
 
@@ -162,6 +165,7 @@ export class Replay implements ResponseOwner, Swept {
     this.#exchange = exchange;
     this.#bytes = earlier.bytes;
     this.isStream = earlier.stream;
+    this.#fallback = earlier.fallback;
     this.#listener = listener;
   }
 
@@ -197,7 +201,8 @@ export class Replay implements ResponseOwner, Swept {
 
   writeHead(tellsClose: boolean): void {
     const exchange = this.#exchange;
-    writeChatHead(exchange.res, exchange, this.isStream, tellsClose, exchange.endsConnection);
+    const closes = exchange.endsConnection;
+    writeChatHead(exchange.res, exchange, this.isStream, tellsClose, closes, this.#fallback);
     exchange.res.writeHeader('idempotent-replayed', 'true');
   }
 

@@ -310,7 +310,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
       );
   }
 
-  #dispatch({ slot, modelIndex, call }: Admission): void {
+  #dispatch({ slot, modelIndex, fallbacks, call }: Admission): void {
     const exchange = this.#exchange;
     const { channel, metrics } = this.#listener;
     this.#phase = 'dispatched';
@@ -331,6 +331,14 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
         account: exchange.account,
         outputTokensMax: Math.min(call.outputTokensMax ?? Infinity, OUTPUT_TOKENS_UNASKED),
         choices: Math.min(call.choices, OUTPUT_TOKENS_UNASKED),
+        fallbacks:
+          fallbacks.length === 0
+            ? undefined
+            : {
+                models: fallbacks.map((fallback) => fallback.modelIndex),
+                maxTokens: call.maxTokens,
+                maxCompletionTokens: call.maxCompletionTokens,
+              },
       },
       delivery,
     );

@@ -3,6 +3,7 @@
  * each catalogue; authentication has told the plan before it is asked. Listener thread.
  */
 import { type Catalog, isListed, type ModelEntry, worstCaseOf } from '../registry/catalog.js';
+import type { ChosenModel } from './context.js';
 
 /** The least that a token of the prompt and one of the output cost when calls are held. */
 interface LeastPrice {
@@ -33,6 +34,16 @@ export class ModelAccess {
   indexOf(idOrAlias: string, planIndex: number): number | undefined {
     const index = this.#indices.get(idOrAlias);
     return index !== undefined && this.#allowedOn(planIndex).has(index) ? index : undefined;
+  }
+
+  /** The model's fallbacks that are on the plan, in their order. */
+  fallbacksOf({ fallbacks }: ModelEntry, planIndex: number): ChosenModel[] {
+    const allowed = this.#allowedOn(planIndex);
+    const { models } = this.#catalog;
+    return fallbacks.flatMap((modelIndex) => {
+      const model = models[modelIndex]!;
+      return allowed.has(modelIndex) && isListed(model) ? [{ modelIndex, model }] : [];
+    });
   }
 
   /** No call on the plan costs less a token. It need not be the price of any one model. */

@@ -82,6 +82,7 @@ export function durationOf(ms: number): string {
 /**
  * The head of a chat response. `tellsClose` writes `connection: close`, for a response that comes in pieces;
  * if a response has a length, µWS writes that line itself when it is told to end the connection.
+ * `fallback` is the id of the model that answers, if it is another than the call named.
  */
 export function writeChatHead(
   res: HttpResponse,
@@ -89,8 +90,10 @@ export function writeChatHead(
   isStream: boolean,
   tellsClose: boolean,
   closes: boolean,
+  fallback?: string,
 ): void {
-  const lines = isStream ? STREAM_LINES : '';
+  const streamLines = isStream ? STREAM_LINES : '';
+  const lines = fallback === undefined ? streamLines : `${streamLines}\r\nx-tollgate-model: ${fallback}`;
   const type = isStream ? EVENT_STREAM_TYPE : JSON_TYPE;
   writeHead(res, 200, context, type, closes, tellsClose ? lines + CLOSE_LINE : lines);
 }
@@ -191,7 +194,7 @@ export interface CorsSettings {
 }
 
 const EXPOSED =
-  'x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, retry-after, idempotent-replayed';
+  'x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, retry-after, idempotent-replayed, x-tollgate-model';
 /** `*` stands for all but authorization. The names are for browsers that take `*` for a name. */
 const ALLOWED_HEADERS = 'authorization, content-type, idempotency-key, traceparent, x-request-id, *';
 const VARY_LINE = '\r\nvary: origin';

@@ -13,7 +13,7 @@ import type { JournalOutcome } from '../ledger/journal-layout.js';
 import type { JournalWriter } from '../ledger/journal.js';
 import { USAGE_SOURCES, type Usage, usageOfWhole } from '../protocol/usage.js';
 import { costOf } from '../registry/catalog.js';
-import type { CallContext, ListenerContext } from './context.js';
+import type { CallContext, ChosenModel, ListenerContext } from './context.js';
 
 type SettleContext = Pick<ListenerContext, 'ledger' | 'journal' | 'clock' | 'durability' | 'cachedInput'>;
 
@@ -32,19 +32,28 @@ export interface Settled extends Settlement {
   readonly taken: Taken | undefined;
 }
 
-/** The call was served, whole or up to where its client left: it is charged for `usage`. */
-export function settle(context: CallContext, usage: Usage, listener: SettleContext): Settled {
+/**
+ * The call was served, whole or up to where its client left: it is charged for `usage`, at the price of the
+ * model that answered, which is `fallback` if that is given.
+ */
+export function settle(
+  context: CallContext,
+  usage: Usage,
+  listener: SettleContext,
+  fallback?: ChosenModel,
+): Settled {
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is settled');
   const { ledger, durability, cachedInput } = listener;
-  const { slot, model } = admission;
+  const { slot } = admission;
+  const { model, modelIndex: answered } = fallback ?? admission;
   const taken = durability === 'commit' ? ledger.takenOf(slot) : undefined;
   const settlement = ledger.settle(slot, costOf(model.price, usage), tokensOf(usage, cachedInput));
   invariant(settlement !== undefined, 'a call is settled once');
   const { charged } = settlement;
   const uncovered = bounded(settlement.uncovered);
-  const position = append(context, 'served', usage, { charged, uncovered }, listener);
-  return { position, usage, answered: admission.modelIndex, taken, charged, uncovered };
+  const position = append(context, 'served', usage, answered, { charged, uncovered }, listener);
+  return { position, usage, answered, taken, charged, uncovered };
 }
 
 /** What a call counts toward quotas of tokens. */
@@ -64,12 +73,12 @@ export function release(context: CallContext, error: ErrorRecord, listener: Sett
   invariant(admission !== undefined, 'only an admitted call is released');
   if (error.code === 'invalid_parameters') listener.ledger.settle(admission.slot, NOTHING, 0);
   else listener.ledger.release(admission.slot);
-  append(context, error.code, NO_USAGE, NO_CHARGE, listener);
+  append(context, error.code, NO_USAGE, admission.modelIndex, NO_CHARGE, listener);
 }
 
 /** The response of a settled call can't be finished: takes its charge back, by a record of its own. */
 export function reverse(context: CallContext, settled: Settled, listener: SettleContext): void {
-  const { usage, taken, charged, uncovered } = settled;
+  const { usage, answered, taken, charged, uncovered } = settled;
   invariant(taken !== undefined, 'what is reversed was settled with durability: commit');
   listener.ledger.reverse(taken, settled, tokensOf(usage, listener.cachedInput));
   const negative: Usage = {
@@ -82,13 +91,14 @@ export function reverse(context: CallContext, settled: Settled, listener: Settle
     source: usage.source,
   };
   const refund = { charged: asPicoUnits(0n - charged), uncovered: asPicoUnits(0n - uncovered) };
-  append(context, 'reversed', negative, refund, listener);
+  append(context, 'reversed', negative, answered, refund, listener);
 }
 
 function append(
   { caller, admission, requestNumber }: CallContext,
   outcome: JournalOutcome,
   usage: Usage,
+  answered: number,
   { charged, uncovered }: Settlement,
   { journal, clock }: SettleContext,
 ): number {
@@ -106,7 +116,7 @@ function append(
     uncovered,
     account: caller.account,
     key: caller.key,
-    model: admission.modelIndex,
+    model: answered,
     requested: admission.modelIndex,
     outcome,
     source: USAGE_SOURCES.indexOf(usage.source),

@@ -136,6 +136,7 @@ const StoredResponse = Type.Object(
     bodyDigest: Digest,
     endedMs: Moment,
     stream: Type.Boolean(),
+    fallback: Type.Optional(Type.String()),
     // Bytes, or null if they were too many to be kept. TypeBox has no type for them.
     bytes: Type.Unknown(),
   },
@@ -261,8 +262,15 @@ export function readUsage(stored: unknown, place: string): UsageTotals {
   };
 }
 
-export function packResponse({ bodyDigest, endedMs, stream, bytes }: ResponseRecord): StoredResponse {
-  return { format: FORMAT, bodyDigest, endedMs, stream, bytes: bytes ?? null };
+export function packResponse({
+  bodyDigest,
+  endedMs,
+  stream,
+  fallback,
+  bytes,
+}: ResponseRecord): StoredResponse {
+  const stored = { format: FORMAT, bodyDigest, endedMs, stream, bytes: bytes ?? null };
+  return fallback === undefined ? stored : { ...stored, fallback };
 }
 
 /** The bytes are a copy in a buffer of their own. */
@@ -276,6 +284,7 @@ export function readResponse(stored: unknown, { account, key }: ResponseKey, pla
     bodyDigest,
     endedMs: asWallMs(endedMs),
     stream,
+    fallback: stored.fallback,
     // lmdb returns a view of a buffer that its next read overwrites.
     bytes: bytes === null ? undefined : new Uint8Array(bytes),
   };

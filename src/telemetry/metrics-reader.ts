@@ -16,11 +16,13 @@ import {
   MODEL_CACHE_WRITE_TOKENS,
   MODEL_COST,
   MODEL_DURATION,
+  MODEL_FALLEN_BACK,
   MODEL_FIRST_TOKEN,
   MODEL_INPUT,
   MODEL_OUTPUT,
   MODEL_OUTCOMES,
   MODEL_REASONING_TOKENS,
+  MODEL_STOOD_IN,
   OTHER_ROUTES,
   OUTCOMES,
   OVERHEAD_BOUNDS_MS,
@@ -67,6 +69,10 @@ export interface ModelSnapshot {
   readonly cachedTokens: number;
   readonly cacheWriteTokens: number;
   readonly reasoningTokens: number;
+  /** Calls that named the model and were answered by another. */
+  readonly fallenBack: number;
+  /** Calls that named another model and were answered by this one. */
+  readonly stoodIn: number;
   readonly costPicoUnits: number;
   readonly inputTokens: HistogramSnapshot;
   readonly outputTokens: HistogramSnapshot;
@@ -139,6 +145,8 @@ export class MetricsReader {
       cachedTokens: sum(listeners, at + MODEL_CACHED_TOKENS),
       cacheWriteTokens: sum(listeners, at + MODEL_CACHE_WRITE_TOKENS),
       reasoningTokens: sum(listeners, at + MODEL_REASONING_TOKENS),
+      fallenBack: sum(listeners, at + MODEL_FALLEN_BACK),
+      stoodIn: sum(listeners, at + MODEL_STOOD_IN),
       costPicoUnits: sum(listeners, at + MODEL_COST),
       inputTokens: histogram(listeners, at + MODEL_INPUT, TOKENS_BOUNDS),
       outputTokens: histogram(listeners, at + MODEL_OUTPUT, TOKENS_BOUNDS),

@@ -20,11 +20,13 @@ import {
   MODEL_CACHE_WRITE_TOKENS,
   MODEL_COST,
   MODEL_DURATION,
+  MODEL_FALLEN_BACK,
   MODEL_FIRST_TOKEN,
   MODEL_INPUT,
   MODEL_OUTPUT,
   MODEL_OUTCOMES,
   MODEL_REASONING_TOKENS,
+  MODEL_STOOD_IN,
   NO_MODEL,
   OTHER_ROUTES,
   OUTCOMES,
@@ -107,6 +109,12 @@ export class ListenerMetrics {
     words[model + MODEL_CACHE_WRITE_TOKENS]! += tokens.cacheWriteTokens;
     words[model + MODEL_REASONING_TOKENS]! += tokens.reasoningTokens;
     words[model + MODEL_COST]! += Number(chargedPicoUnits);
+  }
+
+  /** Counts a call that names one model and was answered by another. */
+  countFallback(namedSlot: number, answeredSlot: number): void {
+    this.#words[modelAt(namedSlot) + MODEL_FALLEN_BACK]! += 1;
+    this.#words[modelAt(answeredSlot) + MODEL_STOOD_IN]! += 1;
   }
 
   observeDuration(modelSlot: number, durationMs: number): void {

@@ -89,6 +89,7 @@ function callAttributes(record: CallSpanRecord, accountId: string | undefined): 
     'gen_ai.operation.name': OPERATION,
     ...(provider === null ? {} : { 'gen_ai.provider.name': provider }),
     ...(model === null ? {} : { 'gen_ai.request.model': model, 'gen_ai.request.stream': record.stream }),
+    ...(record.answeredModel === null ? {} : { 'tollgate.answered_model': record.answeredModel }),
     ...(tokens === null
       ? {}
       : {

@@ -221,6 +221,17 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
       })),
   },
   {
+    name: 'tollgate_fallbacks_total',
+    type: 'counter',
+    help: 'Charged chat calls that another model answered than they named. role: named, by the model that they named; answered, by the one that answered, under which their tokens and cost are counted too.',
+    labels: ['model', 'role'],
+    collect: (source) =>
+      readModels(source, modelsOf(source)).flatMap(([{ id }, { fallenBack, stoodIn }]) => [
+        ...(fallenBack === 0 ? [] : [{ value: fallenBack, labels: { model: id, role: 'named' } }]),
+        ...(stoodIn === 0 ? [] : [{ value: stoodIn, labels: { model: id, role: 'answered' } }]),
+      ]),
+  },
+  {
     name: 'tollgate_cost_total',
     type: 'counter',
     help: 'What chat calls were charged, in units of the currency of the prices. For graphs: the books are exact, this is a float.',

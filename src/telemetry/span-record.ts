@@ -35,6 +35,8 @@ export interface CallSpanRecord {
   readonly requestId: string;
   readonly account: AccountIndex;
   readonly model: string | null;
+  /** Null if no other model answered. */
+  readonly answeredModel: string | null;
   readonly provider: string | null;
   readonly stream: boolean;
   /** Not in the spans of attempts: a sum of tokens over spans would count them twice. */

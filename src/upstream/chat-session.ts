@@ -26,23 +26,26 @@ import { AttemptSpan, type AttemptBegin } from './attempt-span.js';
 import { Attempt, type AttemptClient, type AttemptOwner } from './attempt.js';
 import type { HttpClient } from '../http1/http-client.js';
 import type { ProviderClient } from '../providers/provider-client.js';
+import { CallModels } from './call-models.js';
 import { usageOf } from './call-usage.js';
 import type { CountTokens } from './token-count.js';
 import {
   beyondQuota,
+  CLIENT_GONE,
+  CRASHED,
   ErrorLog,
   noRoomError,
+  shorter,
   tokensUsedBy,
   unavailableError,
   type AttemptFailure,
 } from './error-mapping.js';
-import { RetryPlan } from './retry-plan.js';
 import type { RouteTable } from './route-table.js';
 import { QuotaWait } from './quota-wait.js';
-import { ECHO_ORIGIN, type UpstreamTarget } from './target.js';
+import { ECHO_ORIGIN, type FallbackReason, type UpstreamTarget } from './target.js';
 import type { NoRoom } from './target-choice.js';
 import type { UpstreamQuotas } from './upstream-quotas.js';
-import { bodyBytesOf, tokensMaxOf } from './usage-shapes.js';
+import { bodyBytesOf } from './usage-shapes.js';
 
 interface SessionDeps {
   readonly routes: RouteTable;
@@ -66,14 +69,6 @@ interface Shared extends Omit<SessionDeps, 'log'> {
 }
 
 const EMPTY = new Uint8Array(0);
-const CLIENT_GONE: ErrorRecord = {
-  code: 'internal_error',
-  message: 'the client left before the call had reached a provider',
-};
-const CRASHED: ErrorRecord = {
-  code: 'internal_error',
-  message: 'the gateway failed on this call; retry it. It is not billed.',
-};
 
 /**
  * Returns the function that the channel calls for each Call frame; that function never throws. Called once a
@@ -100,9 +95,8 @@ type State = 'calling' | 'settling' | 'delivering' | 'ended';
 
 class ChatSession implements UpstreamSession, AttemptOwner {
   readonly #shared: Shared;
-  readonly #request: UpstreamRequest;
+  readonly #models: CallModels;
   readonly #downstream: DownstreamHandle;
-  readonly #plan: RetryPlan;
   readonly budget: ResponseBudget;
   #state: State = 'calling';
   #attempt: Attempt | undefined;
@@ -126,13 +120,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   constructor(shared: Shared, request: UpstreamRequest, downstream: DownstreamHandle) {
     this.#shared = shared;
-    this.#request = request;
+    this.#models = new CallModels(request, shared.routes, shared.clock);
     this.#downstream = downstream;
     this.budget = new ResponseBudget(shared.answers);
-    const choice = shared.routes.choiceOf(request.modelIndex);
-    this.#plan = new RetryPlan(choice, shared.clock, () =>
-      tokensMaxOf(request, shared.routes.routeOf(request.modelIndex).outputTokensMax),
-    );
   }
 
   start(): void {
@@ -169,13 +159,13 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   relay(bytes: Uint8Array): void {
     invariant(this.#state === 'calling', 'bytes are relayed during the call');
-    if (!this.#relayed) this.#upstreamWaitMs = this.#plan.spentMs();
+    if (!this.#relayed) this.#upstreamWaitMs = this.#models.spentMs();
     this.#relayed = true;
     if (!this.#downstream.data(bytes)) this.#attempt?.pause();
   }
 
   complete(rest: Uint8Array): void {
-    if (!this.#relayed) this.#upstreamWaitMs = this.#plan.spentMs();
+    if (!this.#relayed) this.#upstreamWaitMs = this.#models.spentMs();
     this.#settle(rest);
   }
 
@@ -194,15 +184,26 @@ class ChatSession implements UpstreamSession, AttemptOwner {
           'a call was refused for want of room or descriptors',
           failure.cause,
         );
-      this.#fail(failure.callerError);
+      if (failure.ours) this.#fail(failure.callerError);
+      else this.#giveUp(failure.callerError, failure.contextLength ? 'context_length' : undefined);
       return;
     }
     this.#retryAfterSeconds = shorter(this.#retryAfterSeconds, failure.retryAfterSeconds);
     this.#reason = failure.reason;
-    const pauseMs = this.#relayed ? undefined : this.#plan.pauseMs(attempt.taken, failure, attempt.sent);
-    this.#shared.errors.writeFailure(attempt.taken.target, failure, pauseMs !== undefined);
-    if (pauseMs === undefined) this.#fail(unavailableError(failure.reason, this.#retryAfterSeconds));
-    else this.#tryAfter(pauseMs);
+    const pauseMs = this.#relayed
+      ? undefined
+      : this.#models.plan.pauseMs(attempt.taken, failure, attempt.sent);
+    const again = pauseMs !== undefined || (!this.#relayed && this.#models.hasNext('unavailable'));
+    this.#shared.errors.writeFailure(attempt.taken.target, failure, again);
+    if (pauseMs !== undefined) this.#tryAfter(pauseMs);
+    else this.#giveUp(unavailableError(failure.reason, this.#retryAfterSeconds), 'unavailable');
+  }
+
+  /** The upstreams of the model have failed. A fallback gets the call, if the client has had nothing. */
+  #giveUp(error: ErrorRecord, why: FallbackReason | undefined): void {
+    const last = this.#relayed ? error : this.#models.next(error, why);
+    if (last === undefined) this.#tryAfter(0);
+    else this.#fail(last);
   }
 
   cut(failure: AttemptFailure, isHeldUp: boolean): void {
@@ -240,13 +241,14 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   /** `queued`: the call has waited, and it is its turn. Returns false if it goes on waiting. */
   #try(queued = false): boolean {
     const { clock } = this.#shared;
-    const taken = this.#plan.take(queued);
+    const { request, plan, number } = this.#models;
+    const taken = plan.take(queued);
     if (taken === undefined) return this.#notTaken(queued);
     if (queued) this.#wait!.ended(true);
-    this.#downstream.noteUpstream(taken.target.slot);
+    this.#downstream.noteUpstream(taken.target.slot, number);
     try {
       const client = this.#clientOf(taken.target);
-      this.#attempt = new Attempt(client, taken, this.#request, this.#newSpan(taken.target), clock, this);
+      this.#attempt = new Attempt(client, taken, request, this.#newSpan(taken.target), clock, this);
     } catch (error) {
       taken.release();
       taken.settle(0);
@@ -262,30 +264,30 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   #notTaken(queued: boolean): boolean {
-    const noRoom = this.#plan.noRoom();
+    const noRoom = this.#models.plan.noRoom();
     if (noRoom !== undefined) {
       if (!queued) this.#queue(noRoom);
       return false;
     }
     if (queued) this.#wait!.ended(false);
-    const { tokensBeyond } = this.#plan;
+    const { tokensBeyond } = this.#models.plan;
     if (tokensBeyond === undefined) this.#failResting();
-    else this.#fail(beyondQuota(this.#plan.tokens, tokensBeyond));
+    else this.#giveUp(beyondQuota(this.#models.plan.tokens, tokensBeyond), 'unavailable');
     return true;
   }
 
   /** Waits for room; if the call may not wait any longer, or the queue is full, it fails now. */
   #queue(noRoom: NoRoom): void {
     const { quotas, clock, metrics } = this.#shared;
-    const { account } = this.#request;
+    const { account } = this.#models.request;
     this.#wait ??= new QuotaWait(quotas.queue, clock, metrics, {
       account,
-      bytes: bodyBytesOf(this.#request),
-      waitsFor: () => this.#plan.noRoom()?.scopes ?? [],
+      bytes: bodyBytesOf(this.#models.request),
+      waitsFor: () => this.#models.plan.noRoom()?.scopes ?? [],
       tryNow: () => this.#tryQueued(),
       giveUp: () => this.#failNoRoom(),
       noteQueued: (ms) => this.#downstream.noteQueued(ms),
-      isAsking: () => this.#plan.noRoom()?.asks === true,
+      isAsking: () => this.#models.plan.noRoom()?.asks === true,
     });
     this.#wait.begin(noRoom);
   }
@@ -300,21 +302,24 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   #failNoRoom(): void {
-    const noRoom = this.#plan.noRoom();
+    const noRoom = this.#models.plan.noRoom();
     const seconds = Math.max(1, ceilDiv(Math.ceil(noRoom?.freeInMs ?? 0), 1_000));
-    if (this.#reason === undefined) this.#fail(noRoomError(noRoom?.quota, seconds));
-    else this.#fail(unavailableError(this.#reason, shorter(this.#retryAfterSeconds, seconds)));
+    const error =
+      this.#reason === undefined
+        ? noRoomError(noRoom?.quota, seconds)
+        : unavailableError(this.#reason, shorter(this.#retryAfterSeconds, seconds));
+    this.#giveUp(error, 'unavailable');
   }
 
   #newSpan(target: UpstreamTarget): AttemptSpan | undefined {
     const { routes, spans, clock } = this.#shared;
-    const { trace, modelIndex } = this.#request;
+    const { trace, modelIndex } = this.#models.request;
     if (trace === undefined) return undefined;
     const begin = (): AttemptBegin => {
       const { id: modelId, ownedBy: provider } = routes.routeOf(modelIndex);
-      const earlierTries = this.#plan.tries - 1;
+      const earlierTries = this.#models.tries - 1;
       const nowMs = clock.monotonicMs();
-      return { request: this.#request, target, modelId, provider, earlierTries, nowMs };
+      return { request: this.#models.request, target, modelId, provider, earlierTries, nowMs };
     };
     return AttemptSpan.of(begin, trace, spans);
   }
@@ -325,11 +330,13 @@ class ChatSession implements UpstreamSession, AttemptOwner {
    */
   #failResting(): void {
     const { routes, errors } = this.#shared;
-    const { restMs, reason } = this.#plan.rest();
-    const subject = `model ${routes.routeOf(this.#request.modelIndex).id}`;
-    errors.write('error', subject, 'all upstreams of a model rest, the call was lost', reason);
+    const { restMs, reason } = this.#models.plan.rest();
+    const subject = `model ${routes.routeOf(this.#models.request.modelIndex).id}`;
+    if (this.#models.hasNext('unavailable'))
+      errors.write('warn', subject, 'all upstreams of a model rest, a fallback got the call', reason);
+    else errors.write('error', subject, 'all upstreams of a model rest, the call was lost', reason);
     const seconds = shorter(this.#retryAfterSeconds, Math.max(1, ceilDiv(Math.ceil(restMs), 1_000)));
-    this.#fail(unavailableError(this.#reason ?? reason, seconds));
+    this.#giveUp(unavailableError(this.#reason ?? reason, seconds), 'unavailable');
   }
 
   /**
@@ -347,7 +354,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     invariant(this.#state === 'calling', 'a call is settled once');
     this.#state = 'settling';
     this.#rest = rest;
-    const usage = usageOf(this.#attempt!, this.#request, this.#shared);
+    const usage = usageOf(this.#attempt!, this.#models.request, this.#shared);
     if (usage instanceof Promise)
       usage.then((counted) => this.#settled(counted)).catch((error: unknown) => this.crash(error));
     else this.#settled(usage);
@@ -392,9 +399,4 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#wait?.leave();
     this.#downstream.fail(error);
   }
-}
-
-/** The shortest wait that any of the upstreams asked for. */
-function shorter(one: number | undefined, other: number | undefined): number | undefined {
-  return one === undefined || other === undefined ? (one ?? other) : Math.min(one, other);
 }

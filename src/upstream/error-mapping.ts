@@ -28,6 +28,8 @@ export interface AttemptFailure {
   readonly retryAfterSeconds: number | undefined;
   /** The same upstream may be tried again without repeating work there. */
   readonly repeatable: boolean;
+  /** The request is longer than this model can read. */
+  readonly contextLength: boolean;
   /** For the log: status or fault code. */
   readonly cause: string;
   /** For the metrics. `credentials`: the provider refuses our key or account; an operator has to act. */
@@ -56,6 +58,13 @@ export const UNKNOWN_MODEL_CODES: ReadonlySet<unknown> = new Set([
   'unknown_model',
   'DeploymentNotFound',
 ]);
+/** How OpenAI and those that follow it, and llama.cpp, say that a prompt is too long for the model. */
+const CONTEXT_LENGTH_CODES: ReadonlySet<unknown> = new Set([
+  'context_length_exceeded',
+  'exceed_context_size_error',
+]);
+/** vLLM and SGLang have no code for it. */
+const CONTEXT_LENGTH_MESSAGE = /\bcontext length\b/i;
 /** Other codes are not logged. */
 const CODE = /^[\w.-]{1,64}$/;
 const CREDENTIAL_STATUSES: ReadonlySet<number> = new Set([401, 402, 403]);
@@ -71,6 +80,7 @@ const UNAVAILABLE = {
   callerError: undefined,
   retryAfterSeconds: undefined,
   repeatable: false,
+  contextLength: false,
   ours: false,
   wrongAddress: false,
 } as const;
@@ -97,6 +107,15 @@ const ERROR_REASONS: Readonly<Record<string, string>> = {
   TIMEOUT_IDLE: 'it stopped sending',
   TIMEOUT_TOTAL: 'it did not finish in time',
   TIMEOUT_HELD_UP: 'its answer was not read in time',
+};
+
+export const CLIENT_GONE: ErrorRecord = {
+  code: 'internal_error',
+  message: 'the client left before the call had reached a provider',
+};
+export const CRASHED: ErrorRecord = {
+  code: 'internal_error',
+  message: 'the gateway failed on this call; retry it. It is not billed.',
 };
 
 const NO_BUDGET: ErrorRecord = {
@@ -224,10 +243,21 @@ function callerFailure(status: number, error: unknown, traces: SecretTraces): At
   return {
     ...UNAVAILABLE,
     callerError,
+    contextLength: isContextLength(error),
     kind: 'rejected',
     reason: 'it refused the request',
     cause: `status ${status}`,
   };
+}
+
+function isContextLength(error: unknown): boolean {
+  if (!isRecord(error)) return false;
+  const { code, type, message } = error;
+  return (
+    CONTEXT_LENGTH_CODES.has(code) ||
+    CONTEXT_LENGTH_CODES.has(type) ||
+    (typeof message === 'string' && CONTEXT_LENGTH_MESSAGE.test(message))
+  );
 }
 
 /** A `provider_unavailable` error that says what to do. */
@@ -285,6 +315,11 @@ export function retryAfterSeconds(header: string | undefined, now: WallMs): numb
   const seconds = /^\d+$/.test(text) ? Number(text) : Math.ceil((Date.parse(text) - now) / 1_000);
   if (Number.isNaN(seconds)) return undefined;
   return Math.min(RETRY_AFTER_SECONDS_MAX, Math.max(1, seconds));
+}
+
+/** The shorter of two waits that upstreams asked for. */
+export function shorter(one: number | undefined, other: number | undefined): number | undefined {
+  return one === undefined || other === undefined ? (one ?? other) : Math.min(one, other);
 }
 
 function reasonOf(status: number): string {

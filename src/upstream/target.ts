@@ -39,6 +39,10 @@ export const ECHO_ORIGIN = 'echo:';
 export const TOKENIZERS = ['o200k_base', 'cl100k_base', 'none'] as const;
 export type Tokenizer = (typeof TOKENIZERS)[number];
 
+/** What another model stands in for. `unavailable`: no upstream of the model could serve the call. */
+export const FALLBACK_REASONS = ['unavailable', 'context_length'] as const;
+export type FallbackReason = (typeof FALLBACK_REASONS)[number];
+
 /** One model's upstreams; routes are listed by the model's index in the catalogue. */
 export interface ModelRoute {
   readonly id: string;
@@ -47,6 +51,8 @@ export interface ModelRoute {
   readonly tokenizer: Tokenizer;
   /** The longest possible choice. */
   readonly outputTokensMax: number;
+  /** When the model's fallbacks are asked. */
+  readonly fallbackOn: readonly FallbackReason[];
   /** Sorted by priority, best first. */
   readonly targets: readonly UpstreamTarget[];
   /**

@@ -513,6 +513,7 @@ void t.test('models, plans, status', async (t) => {
           reasoning: '0.15',
         },
         max_output_tokens: 100,
+        fallbacks: [],
       },
     ],
     next: null,

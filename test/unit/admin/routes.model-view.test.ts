@@ -14,8 +14,9 @@ void t.test('prices are shown as the settings give them', (t) => {
       price: tokenPriceOf({ inputPicoUnits: picoUnits, outputPicoUnits: picoUnits }),
       outputTokensMax: 1,
       passMembers: [],
+      fallbacks: [],
     };
-    return (viewOfModel(model) as { price: { input: string } }).price.input;
+    return (viewOfModel(model, [model]) as { price: { input: string } }).price.input;
   });
   t.same(shown, ['0.15', '0.075', '0.000001', '10000.00']);
   t.end();

@@ -56,6 +56,7 @@ void t.test('a call is one line with all that is known of it', (t) => {
     account: 'acct_2',
     key: 'key_7',
     model: 'a "quoted" m\u00f6del',
+    answered_model: 'a "quoted" m\u00f6del',
     upstream: 'api.example.com',
     stream: true,
     status: 200,
@@ -227,15 +228,26 @@ void t.test('a settled call is a line of the usage log with all that is known of
   t.equal(
     settledLine({}),
     '{"time":"2025-01-31T12:00:00.000Z","request_id":"req_1-z","account":"acct_2","key":"key_a","model":"small",' +
+      '"answered_model":"small",' +
       '"outcome":"served","prompt_tokens":9,"cached_tokens":4,"cache_write_tokens":3,' +
       '"cache_write_1h_tokens":2,"completion_tokens":12,"reasoning_tokens":5,"source":"counted","cost":"0.00000855","uncovered":"0.00","duration_ms":640}',
   );
   t.end();
 });
 
+void t.test('a call that another model answered names both', (t) => {
+  t.match(JSON.parse(settledLine({ requested: 1 })), { model: names.modelIdOf(), answered_model: 'small' });
+  t.end();
+});
+
 void t.test('failed and reversed calls', (t) => {
   const failed = settledLine({ outcome: 'provider_unavailable', charged: asPicoUnits(0n) });
-  t.match(JSON.parse(failed), { outcome: 'provider_unavailable', source: null, cost: '0.00' });
+  t.match(JSON.parse(failed), {
+    answered_model: null,
+    outcome: 'provider_unavailable',
+    source: null,
+    cost: '0.00',
+  });
   const reversed = settledLine({ outcome: 'reversed', charged: asPicoUnits(-8_550_000n), source: 0 });
   t.match(JSON.parse(reversed), { outcome: 'reversed', source: 'reported', cost: '-0.00000855' });
   t.end();

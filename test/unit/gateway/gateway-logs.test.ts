@@ -52,6 +52,7 @@ function world() {
   const names = {
     ids: { accountIdOf: () => null, keyIdOf: () => null },
     requestIdOf: (journal: number, request: number) => `req_${journal}-${request}`,
+    modelIdOf: () => 'small',
   };
   const output = {
     append: (lines: readonly string[]) => void written.push(lines.length),

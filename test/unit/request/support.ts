@@ -41,6 +41,7 @@ const model = (id: string, price = PRICE) => ({
   price,
   outputTokensMax: 1_000,
   passMembers: [],
+  fallbacks: [] as number[],
 });
 const FREE = tokenPriceOf({ inputPicoUnits: asPicoUnits(0n), outputPicoUnits: asPicoUnits(0n) });
 

@@ -65,6 +65,7 @@ export const CATALOG: Catalog = {
       price: tokenPriceOf({ inputPicoUnits: price, outputPicoUnits: price }),
       outputTokensMax: 100,
       passMembers: [],
+      fallbacks: [],
     },
   ],
   plans: [

@@ -27,6 +27,7 @@ const call: CallSpanRecord = {
   requestId: 'req_3fQx0aZcW8Lk-1c',
   account: asAccountIndex(1),
   model: 'gpt-4o-mini',
+  answeredModel: null,
   provider: 'openai',
   stream: false,
   tokens: [9, 0, 3, 12, 5],

@@ -33,6 +33,7 @@ const record = (index: number): CallSpanRecord => ({
   model: 'm',
   provider: 'p',
   stream: false,
+  answeredModel: null,
   tokens: [1, 2, 3, 4, 5],
   costPicoUnits: 2n ** 60n,
   queuedMs: 0,

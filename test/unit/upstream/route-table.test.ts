@@ -21,6 +21,7 @@ const routeOf = (...targets: UpstreamTarget[]): ModelRoute => ({
   ownedBy: 'o',
   tokenizer: 'none',
   outputTokensMax: 16_384,
+  fallbackOn: [],
   targets,
 });
 const tableOf = (...routes: ModelRoute[]): RouteTable =>

@@ -1,0 +1,114 @@
+/**
+ * The model that serves a call now: the one that its caller named, then its fallbacks, each when the one
+ * before has failed and the client has had nothing. Knows the request as that model's upstreams get it and
+ * the attempts on them. One for a session; upstream worker.
+ */
+import type { FallbackModels, UpstreamRequest } from '../channel/messages.js';
+import type { Clock } from '../core/clock.js';
+import type { ErrorRecord } from '../core/errors.js';
+import { withModelId, withOutputTokensMax } from '../protocol/chat-call.js';
+import { RetryPlan } from './retry-plan.js';
+import type { RouteTable } from './route-table.js';
+import type { FallbackReason, ModelRoute } from './target.js';
+import { tokensMaxOf } from './usage-shapes.js';
+
+export class CallModels {
+  readonly #asked: UpstreamRequest;
+  readonly #routes: RouteTable;
+  readonly #clock: Clock;
+  /** Why the named model failed. */
+  #error: ErrorRecord | undefined = undefined;
+  /** Of the models before. */
+  #earlierMs = 0;
+  #earlierTries = 0;
+  /** As the model's upstreams get it. */
+  request: UpstreamRequest;
+  /** The attempts on the model's upstreams. */
+  plan: RetryPlan;
+  /** 0 for the model that the caller named, else the position of a fallback, from 1. */
+  number = 0;
+
+  constructor(asked: UpstreamRequest, routes: RouteTable, clock: Clock) {
+    this.#asked = asked;
+    this.#routes = routes;
+    this.#clock = clock;
+    this.request = asked;
+    this.plan = this.#newPlan();
+  }
+
+  /** Milliseconds since the call came. */
+  spentMs(): number {
+    return this.#earlierMs + this.plan.spentMs();
+  }
+
+  /** Attempts so far, on all models. */
+  get tries(): number {
+    return this.#earlierTries + this.plan.tries;
+  }
+
+  /**
+   * Whether another model would get the call if this one fails now. `why` is undefined if the provider
+   * rejected the request. What a fallback rejects is no mistake of its caller, who named another model.
+   */
+  hasNext(why: FallbackReason | undefined): boolean {
+    const { fallbacks, modelIndex } = this.#asked;
+    if (fallbacks === undefined || this.number === fallbacks.models.length) return false;
+    return (
+      this.number > 0 || (why !== undefined && this.#routes.routeOf(modelIndex).fallbackOn.includes(why))
+    );
+  }
+
+  /**
+   * The model has failed with `error`. Returns undefined if the next one gets the call, else the error for
+   * the caller: that of the model that it named.
+   */
+  next(error: ErrorRecord, why: FallbackReason | undefined): ErrorRecord | undefined {
+    this.#error ??= error;
+    if (!this.hasNext(why)) return this.#error;
+    this.#earlierMs += this.plan.spentMs();
+    this.#earlierTries += this.plan.tries;
+    const modelIndex = this.#asked.fallbacks!.models[this.number]!;
+    this.request = requestTo(modelIndex, this.#routes.routeOf(modelIndex), this.#asked);
+    this.number += 1;
+    this.plan = this.#newPlan();
+    return undefined;
+  }
+
+  #newPlan(): RetryPlan {
+    const { request } = this;
+    return new RetryPlan(this.#routes.choiceOf(request.modelIndex), this.#clock, () =>
+      tokensMaxOf(request, this.#routes.routeOf(request.modelIndex).outputTokensMax),
+    );
+  }
+}
+
+/**
+ * The request with the fallback's id as the model, and with no more output than the fallback can generate:
+ * its provider would reject a higher bound. A call that sets no bound gets none. Copies the body.
+ */
+function requestTo(
+  modelIndex: number,
+  { id, outputTokensMax }: ModelRoute,
+  asked: UpstreamRequest,
+): UpstreamRequest {
+  const { maxTokens, maxCompletionTokens }: FallbackModels = asked.fallbacks!;
+  const { body, largeBody, modelStart, modelEnd } = asked;
+  const named = withModelId(
+    { ...{ body, largeBody, modelStart, modelEnd, maxTokens, maxCompletionTokens }, bodyEnd: 0 },
+    id,
+  );
+  const isBounded = maxTokens.end > 0 || maxCompletionTokens.end > 0;
+  const sent =
+    isBounded && asked.outputTokensMax > outputTokensMax
+      ? withOutputTokensMax(named, outputTokensMax)
+      : { ...named, outputTokensMax: asked.outputTokensMax };
+  return {
+    ...asked,
+    modelIndex,
+    body: sent.body,
+    largeBody: sent.largeBody,
+    modelStart: sent.modelStart,
+    modelEnd: sent.modelEnd,
+    outputTokensMax: sent.outputTokensMax,
+  };
+}
