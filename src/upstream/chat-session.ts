@@ -177,15 +177,13 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     attempt.taken.settle(tokensUsedBy(failure, attempt.sent));
     this.#shared.metrics.countFailure(attempt.taken.target.slot, failure.kind, this.#shared.clock.wallMs());
     if (failure.callerError !== undefined) {
-      if (failure.ours)
-        this.#shared.errors.write(
-          'error',
-          'gateway',
-          'a call was refused for want of room or descriptors',
-          failure.cause,
-        );
-      if (failure.ours) this.#fail(failure.callerError);
-      else this.#giveUp(failure.callerError, failure.contextLength ? 'context_length' : undefined);
+      if (!failure.ours) {
+        this.#giveUp(failure.callerError, failure.contextLength ? 'context_length' : undefined);
+        return;
+      }
+      const text = 'a call was refused for want of room or descriptors';
+      this.#shared.errors.write('error', 'gateway', text, failure.cause);
+      this.#fail(failure.callerError);
       return;
     }
     this.#retryAfterSeconds = shorter(this.#retryAfterSeconds, failure.retryAfterSeconds);
