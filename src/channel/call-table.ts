@@ -8,10 +8,10 @@
  *                           it; the end that exchanges it for 0 must see to it that the worker goes on
  *     word 2  cancelled     1 once the client has gone; the listener sets it, the worker reads it
  *     word 3  resume bytes  credits at which a waiting worker is woken; the listener sets it with the window
- *     word 4  upstream      bits 0-15: 1 + the slot of the upstream that got the call last, 0 for none; from
- *                           bit 16: 0 if it serves the model that the call names, else which of its fallbacks,
- *                           from 1. The worker sets it, the listener reads it and clears it before the next
- *                           call
+ *     word 4  upstream      bits 0-15: 1 + the slot of the upstream that got the call last, 0 for none;
+ *                           from bit 16: 0 if it serves the model that the call names, else which of its
+ *                           fallbacks, from 1. The worker sets it, the listener reads it and clears it
+ *                           before the next call
  *     word 5  queued        milliseconds of waiting for room in the limits of upstreams; as word 4
  *
  * `postMessage` has no back-pressure, so these credits bound the bytes between the two threads. A slot
