@@ -41,7 +41,7 @@ const STATUSES: Readonly<Record<string, number>> = {
 
 /** All that Bedrock says about it is a ValidationException with a text, which is the model's own. */
 const TOO_LONG =
-  /input is too long|too many (?:input )?tokens|prompt is too long|maximum context|context (?:length|window)|(?:exceed|longer than|greater than).{0,40}(?:maximum|max|limit).{0,40}tokens|(?:maximum|max).{0,30}(?:input )?tokens.{0,40}exceed/i;
+  /(?:input|prompt) is too long|too many (?:input )?tokens|maximum context|context (?:length|window|limit)|tokens exceed|exceed.{0,40}(?:maximum|limit).{0,40}tokens/i;
 /** A ValidationException too, but what is wrong is the setting of the upstream. */
 const NO_SUCH_MODEL =
   /model identifier is invalid|on-demand throughput isn.t supported|model is not supported in this region/i;
