@@ -8,6 +8,7 @@ import type {
   HistogramView,
   SharingStatus,
   StatusDocument,
+  CredentialStatus,
   ThreadStatus,
   UpstreamStatus,
 } from '../telemetry/status-document.js';
@@ -179,6 +180,7 @@ export function statusText(status: StatusView, stats: StatusStats, columns: numb
     trafficOf(stats, columns),
     outcomesOf(stats, columns),
     upstreamsOf(status.upstreams ?? [], columns),
+    credentialsOf(status.credentials ?? [], columns),
     threadsOf(status.threads ?? [], columns),
   ].filter((section) => section.length > 0);
   const lines = sections.flatMap((section, at) => (at === 0 ? section : ['', ...section]));
@@ -320,6 +322,25 @@ function usedText({ quotas, waiting_calls: waiting }: UpstreamStatus): string {
   if (quotas.length === 0) return '-';
   const percent = Math.round(100 * Math.max(...quotas.map(({ used, limit }) => used / limit)));
   return `${percent} %${waiting === 0 ? '' : `, ${waiting} wait`}`;
+}
+
+/** Credentials of upstreams that are renewed. */
+function credentialsOf(credentials: readonly CredentialStatus[], columns: number): string[] {
+  if (credentials.length === 0) return [];
+  const expiry = ({ expires_at: at }: CredentialStatus): string =>
+    at === null ? '-' : `${new Date(at * 1_000).toISOString().slice(0, 19)}Z`;
+  return tableLines<CredentialStatus>(
+    [
+      { title: 'CREDENTIAL', text: ({ name }) => name, align: 'left', cut: true },
+      { title: 'STATE', text: ({ ok }) => (ok ? 'good' : 'missing'), align: 'left' },
+      { title: 'EXPIRES', text: expiry, align: 'left' },
+      { title: 'RENEWED', text: ({ renewals }) => countText(renewals), align: 'right' },
+      { title: 'FAILED', text: ({ failures }) => countText(failures), align: 'right' },
+      { title: 'LAST ERROR', text: ({ last_error: error }) => error ?? '-', align: 'left', cut: true },
+    ],
+    credentials,
+    columns,
+  );
 }
 
 function threadsOf(threads: readonly ThreadStatus[], columns: number): string[] {

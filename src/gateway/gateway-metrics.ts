@@ -43,6 +43,7 @@ export interface MetricsScopes {
   readonly spans: () => SpanCounts | undefined;
   /** Undefined if no receiver of webhooks is set. */
   readonly webhooks: () => WebhookCounts | undefined;
+  readonly credentials: MetricsSource['credentials'];
   readonly groupQuotas: Pick<GroupQuotas, 'refresh' | 'samples'>;
   /** Undefined if limits are not shared. */
   readonly sharing: () => SharingSnapshot | undefined;
@@ -95,6 +96,7 @@ export class GatewayMetrics {
     accounting,
     spans,
     webhooks,
+    credentials,
     groupQuotas,
     sharing,
     readGroup,
@@ -114,6 +116,7 @@ export class GatewayMetrics {
       journalFills: () => accounting.load.journalFills,
       spans,
       webhooks,
+      credentials,
       groupQuotas: () => groupQuotas.samples,
       sharing,
       accounts: () => (this.#settings.metrics.account_labels ? accountSamples(registry) : []),

@@ -138,6 +138,7 @@ export class Gateway {
       bodies,
       listeners,
       workers,
+      credentials,
       notifications,
       state,
       group,

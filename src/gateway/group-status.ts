@@ -11,6 +11,7 @@ import {
   type SharingSnapshot,
 } from '../telemetry/metrics-snapshot.js';
 import type {
+  CredentialStatus,
   HistogramView,
   SharingStatus,
   StatusDocument,
@@ -129,6 +130,7 @@ export function endedStatus(status: ProcessStatus): ProcessStatus {
       quotas: [],
       waiting_calls: 0,
     })),
+    credentials: [],
     threads: [],
     store: { ok: true, last_error: null, unflushed_accounts: 0 },
     sharing: endedSharing(status.sharing),
@@ -148,6 +150,7 @@ export function addStatus(left: ProcessStatus, right: ProcessStatus): ProcessSta
     overhead_ms: addHistograms(left.overhead_ms, right.overhead_ms),
     models: addByKey(left.models, right.models, ({ id }) => id, addModel),
     upstreams: addByKey(left.upstreams, right.upstreams, keyOf, addUpstream),
+    credentials: addByKey(left.credentials, right.credentials, ({ name }) => name, addCredential),
     store: {
       ok: left.store.ok && right.store.ok,
       last_error: left.store.last_error ?? right.store.last_error,
@@ -227,6 +230,18 @@ function addUpstream(left: UpstreamStatus, right: UpstreamStatus): UpstreamStatu
     last_failure: laterOf(left.last_failure, right.last_failure),
     quotas: left.quotas.map((quota, at) => ({ ...quota, used: quota.used + (right.quotas[at]?.used ?? 0) })),
     waiting_calls: left.waiting_calls + right.waiting_calls,
+  };
+}
+
+function addCredential(left: CredentialStatus, right: CredentialStatus): CredentialStatus {
+  const ends = [left, right].flatMap(({ expires_at: at }) => at ?? []);
+  return {
+    name: left.name,
+    ok: left.ok && right.ok,
+    expires_at: ends.length === 0 ? null : Math.min(...ends),
+    renewals: left.renewals + right.renewals,
+    failures: left.failures + right.failures,
+    last_error: left.last_error ?? right.last_error,
   };
 }
 

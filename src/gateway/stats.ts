@@ -3,8 +3,9 @@
  * (`GroupView`). gateway.ts owns them, on the main thread of a gateway process.
  */
 import type { FamilySamples, MetricsFormat, MetricsPage } from '../telemetry/exposition.js';
+import type { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
 import { mergeFamily } from '../telemetry/metrics-snapshot.js';
-import type { StatusDocument } from '../telemetry/status-document.js';
+import type { CredentialStatus, StatusDocument } from '../telemetry/status-document.js';
 import type { AccountReport } from '../telemetry/top-accounts.js';
 import { bodyBytesInWork, type BodyBudgetBuffer } from '../request/body-budget.js';
 import type { Accounting } from './accounting.js';
@@ -81,6 +82,7 @@ export interface StatsOptions {
   readonly bodies: BodyBudgetBuffer;
   readonly listeners: Listeners;
   readonly workers: UpstreamWorkers;
+  readonly credentials: Pick<CredentialKeeper, 'statuses'>;
   readonly notifications: Pick<Notifications, 'counts' | 'groupQuotas'>;
   readonly state: GatewayState;
   /** Absent if this gateway is the only one. */
@@ -113,6 +115,7 @@ export class Stats {
       },
       spans: () => state.traces?.counts(),
       webhooks: () => notifications.counts,
+      credentials: () => this.#credentials(),
       groupQuotas: notifications.groupQuotas,
       sharing: () => accounting.sharing.reading,
       readGroup: view && (() => view.metrics()),
@@ -155,6 +158,17 @@ export class Stats {
     });
   }
 
+  #credentials(): CredentialStatus[] {
+    return this.#options.credentials.statuses.map(({ name, ok, expiresMs, renewals, failures, error }) => ({
+      name,
+      ok,
+      expires_at: expiresMs === undefined ? null : Math.floor(expiresMs / 1_000),
+      renewals,
+      failures,
+      last_error: error ?? null,
+    }));
+  }
+
   #facts(): StatusFacts {
     const { live, accounting, listeners, workers, state, group } = this.#options;
     return {
@@ -167,6 +181,7 @@ export class Stats {
       modelIds: accounting.registry.catalog.models.map(({ id }) => id),
       settings: live.settings,
       accounting: accounting.flush.state,
+      credentials: this.#credentials(),
       sharing: accounting.sharing.reading,
     };
   }

@@ -19,7 +19,7 @@ import {
 } from '../telemetry/metrics-layout.js';
 import type { ModelSnapshot } from '../telemetry/metrics-reader.js';
 import type { SharingSnapshot } from '../telemetry/metrics-snapshot.js';
-import type { HistogramView, UpstreamStatus } from '../telemetry/status-document.js';
+import type { CredentialStatus, HistogramView, UpstreamStatus } from '../telemetry/status-document.js';
 import type { NamedUpstream } from '../telemetry/metrics-source.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
 import type { ModelStatus, ProcessStatus } from './messages.js';
@@ -37,6 +37,7 @@ export interface StatusFacts {
   readonly modelIds: readonly string[];
   readonly settings: Settings;
   readonly accounting: FlushState;
+  readonly credentials: readonly CredentialStatus[];
   readonly sharing: SharingSnapshot | undefined;
 }
 
@@ -84,6 +85,7 @@ export function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessSt
     overhead_ms: merged(OVERHEAD_BOUNDS_MS, [reader.overheadMs(false), reader.overheadMs(true)]),
     models: known.flatMap((model, index) => modelOf(facts.modelIds[index]!, model)),
     upstreams: metrics.upstreams.current.map((upstream) => upstreamOf(upstream, metrics)),
+    credentials: facts.credentials,
     threads: reader.threads().map(({ thread, delayP99Ms, heapBytes }) => ({
       name: metrics.threads[thread]!,
       event_loop_delay_ms_p99: delayP99Ms,

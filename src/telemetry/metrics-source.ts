@@ -8,6 +8,7 @@ import type { FlushSnapshot, HistogramSnapshot } from './histogram.js';
 import { UPSTREAM_SLOTS_MAX } from './metrics-layout.js';
 import type { MetricsReader } from './metrics-reader.js';
 import type { SharingSnapshot } from './metrics-snapshot.js';
+import type { CredentialStatus } from './status-document.js';
 import type { SpanCounts } from './span-outbox.js';
 
 export interface ModelName {
@@ -67,6 +68,8 @@ export interface MetricsSource {
   readonly spans: () => SpanCounts | undefined;
   /** Undefined if no receiver of webhooks is set. */
   readonly webhooks: () => WebhookCounts | undefined;
+  /** The credentials of upstreams that are renewed. */
+  readonly credentials: () => readonly CredentialStatus[];
   /** Undefined if limits are not shared. */
   readonly sharing: () => SharingSnapshot | undefined;
   /** Of the groups that are nearest to a limit; bounded by the caller. */

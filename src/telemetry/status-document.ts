@@ -51,6 +51,20 @@ export interface UpstreamStatus {
   readonly waiting_calls: number;
 }
 
+/** A credential of upstreams that expires and that the gateway renews. Each process has its own. */
+export interface CredentialStatus {
+  /** Its source, and what tells it from others of that source: `google:/etc/sa.json`, `aws:bills`, `entra`. */
+  readonly name: string;
+  /** Whether calls have one; over several processes, whether those of all have. */
+  readonly ok: boolean;
+  /** Unix seconds, the earliest; null if there is none, or if it is not known. */
+  readonly expires_at: number | null;
+  readonly renewals: number;
+  readonly failures: number;
+  /** Why the last renewal failed; null after a success. */
+  readonly last_error: string | null;
+}
+
 export interface ThreadStatus {
   readonly name: string;
   readonly event_loop_delay_ms_p99: number;
@@ -96,6 +110,8 @@ export interface RunStatus {
   readonly refusals: Readonly<Record<string, number>>;
   readonly overhead_ms: HistogramView;
   readonly upstreams: readonly UpstreamStatus[];
+  /** Empty if no upstream has one. */
+  readonly credentials: readonly CredentialStatus[];
   readonly threads: readonly ThreadStatus[];
   readonly store: StoreStatus;
   /** Null if limits are not shared. */

@@ -36,6 +36,7 @@ function upstreamRows(
 }
 
 const MODEL_LABELS = ['model'];
+const CREDENTIAL_LABELS = ['credential'];
 
 /** Waits are for any upstream of a model; `value` is summed over them. */
 function waitSamples(source: MetricsSource, value: (waits: UpstreamSnapshot['waits']) => number): Sample[] {
@@ -136,5 +137,27 @@ export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
     help: 'Time that calls have waited for room in the limits of upstreams.',
     labels: MODEL_LABELS,
     collect: (source) => waitSamples(source, ({ ms }) => secondsOf(ms)),
+  },
+  {
+    name: 'tollgate_upstream_credential_expiry_timestamp_seconds',
+    type: 'gauge',
+    help: 'When a credential that the gateway renews expires, in Unix time; 0 if there is none now, so that calls of its upstreams fail. Without a sample if its source does not say. credential is its source: google, aws or entra, and the file or profile.',
+    labels: CREDENTIAL_LABELS,
+    across: 'each',
+    collect: ({ credentials }) =>
+      credentials().flatMap(({ name, ok, expires_at: at }) =>
+        ok && at === null ? [] : { value: at ?? 0, labels: { credential: name } },
+      ),
+  },
+  {
+    name: 'tollgate_upstream_credential_renewals_total',
+    type: 'counter',
+    help: 'Renewals of credentials, by result: renewed, failed. Each process has its own.',
+    labels: [...CREDENTIAL_LABELS, 'result'],
+    collect: ({ credentials }) =>
+      credentials().flatMap(({ name: credential, renewals, failures }) => [
+        { value: renewals, labels: { credential, result: 'renewed' } },
+        { value: failures, labels: { credential, result: 'failed' } },
+      ]),
   },
 ];

@@ -25,6 +25,8 @@ import { believedMsOf, pauseMsOf, renewalMsOf } from './renewal-schedule.js';
 import { nameOfSpec, type CredentialRecord, type CredentialSpec } from './credential-spec.js';
 
 const MINUTE_MS = 60_000;
+/** The chain of AWS asks several places in turn. */
+const RENEWAL_MS_MAX = 30_000;
 /** Between renewals that a provider's rejections cause: the lack of a permission looks the same. */
 const REJECTED_PAUSE_MS_MIN = 30_000;
 const REJECTED_PAUSE_MS_MAX = 10 * MINUTE_MS;
@@ -257,7 +259,7 @@ export class CredentialKeeper {
     kept.files = filesStampOf(kept.spec);
     try {
       kept.source ??= await this.#open(kept.spec);
-      this.#take(kept, await grantWithin(kept.source, this.#stop.signal));
+      this.#take(kept, await grantWithin(kept.source, RENEWAL_MS_MAX, this.#stop.signal));
     } catch (error) {
       if (!this.#stop.signal.aborted)
         this.#failed(kept, credentialErrorOf(error, 'see what the message names'));

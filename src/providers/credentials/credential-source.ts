@@ -63,34 +63,38 @@ export async function openSource(
   }
 }
 
-/** The chain of AWS asks several places in turn. */
-const GRANT_MS_MAX = 30_000;
 /** What can stand in a header. */
 const SENDABLE = /^[!-~]{1,16384}$/;
 
-const LATE = new CredentialError(
-  `no credential within ${GRANT_MS_MAX / 1_000} seconds`,
-  'see that the token server can be reached from here: network, firewall, proxy',
-);
-
 /**
- * Gets a credential that can be sent, within 30 seconds. Rejects as the source does, and when `stop` aborts.
- * The packages cannot be stopped, so what hangs is left behind.
+ * Gets a credential that can be sent. Rejects as the source does, after `msMax`, and when `stop` aborts. The
+ * packages cannot be stopped, so what hangs is left behind.
  */
-export async function grantWithin(source: CredentialSource, stop: AbortSignal): Promise<Grant> {
+export async function grantWithin(
+  source: CredentialSource,
+  msMax: number,
+  stop?: AbortSignal,
+): Promise<Grant> {
   const ended = new AbortController();
   const late = new Promise<never>((_, reject) => {
-    ended.signal.addEventListener('abort', () => reject(LATE));
+    ended.signal.addEventListener('abort', () =>
+      reject(
+        new CredentialError(
+          `no credential within ${msMax / 1_000} seconds`,
+          'see that the token server can be reached from here: network, firewall, proxy',
+        ),
+      ),
+    );
   });
   const end = (): void => ended.abort();
-  const timer = setTimeout(end, GRANT_MS_MAX);
-  stop.addEventListener('abort', end);
+  const timer = setTimeout(end, msMax);
+  stop?.addEventListener('abort', end);
   let grant: Grant;
   try {
     grant = await Promise.race([source(ended.signal), late]);
   } finally {
     clearTimeout(timer);
-    stop.removeEventListener('abort', end);
+    stop?.removeEventListener('abort', end);
   }
   const parts: readonly (string | undefined)[] = Object.values(grant.credential);
   if (parts.some((part) => part !== undefined && !SENDABLE.test(part)))

@@ -49,6 +49,16 @@ function statusOf(place: number, calls: number, more: Partial<ProcessStatus> = {
         waiting_calls: 2,
       },
     ],
+    credentials: [
+      {
+        name: 'aws',
+        ok: calls !== 7,
+        expires_at: 2_000 - place,
+        renewals: calls,
+        failures: 1,
+        last_error: null,
+      },
+    ],
     threads: [{ name: 'main', event_loop_delay_ms_p99: 1, heap_bytes: 2 }],
     store: { ok: true, last_error: null, unflushed_accounts: 1 },
     sharing: null,
@@ -113,6 +123,7 @@ void t.test('of several, with one that has ended', (t) => {
         last_failure: { at: 1_000 },
       },
     ],
+    credentials: [{ name: 'aws', ok: false, expires_at: 1_996, renewals: 12, failures: 2, last_error: null }],
     threads: [{ name: '0/main' }, { name: '4/main' }],
     store: { ok: false, last_error: 'no space', unflushed_accounts: 3 },
     processes: [

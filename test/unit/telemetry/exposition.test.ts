@@ -55,6 +55,11 @@ function world(models: number) {
     spans: () => ({ exported: 5, failed: 1, dropped: 2 }),
     groupQuotas: () => [{ group: 'grp_1', name: '', quota: 'tokens_per_month', ratio: 0.8 }],
     webhooks: () => ({ sent: 4, failedAttempts: 9, givenUp: 1, dropped: 2 }),
+    credentials: () => [
+      { name: 'entra', ok: true, expires_at: 1_800_000_000, renewals: 3, failures: 1, last_error: null },
+      { name: 'aws', ok: true, expires_at: null, renewals: 1, failures: 0, last_error: null },
+      { name: 'google', ok: false, expires_at: null, renewals: 0, failures: 2, last_error: 'no' },
+    ],
     sharing: () => SHARING,
     bodies: { bytesInWork: () => 4_096, bytesInWorkMax: () => 8_192 },
     accounts: () => [],

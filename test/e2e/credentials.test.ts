@@ -1,0 +1,243 @@
+/**
+ * Credentials that expire, through a gateway with two workers: one renewal for all of them, no call that
+ * fails over it, what a provider or a token server does wrong, and no token anywhere but at the provider.
+ */
+import { createServer } from 'node:http';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { runCommand } from '../support/command.js';
+import { eventually, startGateway, temporaryFolder, type Gateway } from '../support/gateway.js';
+import { request } from '../support/http.js';
+import {
+  countedKeys,
+  countedTokens,
+  startTokenServer,
+  writeServiceAccount,
+  type TokenScript,
+} from '../support/token-server.js';
+
+/** What tokens and keys of the token server begin with. */
+const SECRETS = ['ya29.secret', 'eyJ-entra-secret', 'wJalrXUtnFEMI', 'FwoGZXIvYXdz', 'AKIDEXAMPLE'];
+const MODELS = ['azure', 'vertex', 'bedrock'] as const;
+/** Half of it is the shortest time after which a credential is renewed. */
+const LIFE_SECONDS = 20;
+
+const BODIES: Readonly<Record<(typeof MODELS)[number], object>> = {
+  azure: {
+    id: 'c',
+    object: 'chat.completion',
+    created: 1,
+    model: 'm',
+    choices: [{ index: 0, message: { role: 'assistant', content: 'Hi' }, finish_reason: 'stop' }],
+    usage: { prompt_tokens: 3, completion_tokens: 1, total_tokens: 4 },
+  },
+  vertex: {
+    candidates: [{ content: { role: 'model', parts: [{ text: 'Hi' }] }, finishReason: 'STOP', index: 0 }],
+    usageMetadata: { promptTokenCount: 3, candidatesTokenCount: 1, totalTokenCount: 4 },
+  },
+  bedrock: {
+    output: { message: { role: 'assistant', content: [{ text: 'Hi' }] } },
+    stopReason: 'end_turn',
+    usage: { inputTokens: 3, outputTokens: 1, totalTokens: 4 },
+    metrics: { latencyMs: 1 },
+  },
+};
+
+/** The three providers at one address. A prompt with `reject` gets 401 and all that was sent. */
+async function startProviders(t: Test) {
+  const seen: Record<string, Set<string>> = { azure: new Set(), vertex: new Set(), bedrock: new Set() };
+  const server = createServer((incoming, response) => {
+    const { url = '', headers } = incoming;
+    const name = url.includes('/openai/') ? 'azure' : url.includes('/projects/') ? 'vertex' : 'bedrock';
+    const token = name === 'bedrock' ? headers['x-amz-security-token'] : headers.authorization;
+    seen[name]!.add(String(token));
+    let body = '';
+    incoming.on('data', (chunk: Buffer) => (body += chunk.toString()));
+    incoming.on('end', () => {
+      const isRejected = body.includes('reject');
+      const message = `no: ${JSON.stringify(headers)}`;
+      response.writeHead(isRejected ? 401 : body.includes('wrong') ? 400 : 200, {
+        'content-type': 'application/json',
+      });
+      const isBad = isRejected || body.includes('wrong');
+      response.end(JSON.stringify(isBad ? { message, error: { message, code: 400 } } : BODIES[name]));
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { seen, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+}
+
+function settingsOf(url: string, file: string): object {
+  const upstreams = {
+    azure: { provider: 'azure', url },
+    vertex: { provider: 'vertex', url, region: 'europe-west1', project: 'acme', credentials_file: file },
+    bedrock: { provider: 'bedrock', url, region: 'eu-west-1' },
+  };
+  return {
+    workers: 2,
+    models: MODELS.map((id) => ({
+      id,
+      price: { input: '1', output: '1' },
+      max_output_tokens: 100,
+      upstreams: [{ breaker_failures: 0, ...upstreams[id] }],
+    })),
+    plans: [{ id: 'ample', requests_per_minute: 100_000, calls_per_day: 1_000_000 }],
+  };
+}
+
+/** One token server for all three, by the path. */
+const scriptOf =
+  (counts: Map<string, number>): TokenScript =>
+  (asked) => {
+    const kind = asked.path.startsWith('/aws') ? 'aws' : asked.path.startsWith('/acme') ? 'entra' : 'google';
+    const number = (counts.get(kind) ?? 0) + 1;
+    counts.set(kind, number);
+    if (kind === 'aws') return countedKeys(LIFE_SECONDS)(asked, number);
+    const prefix = kind === 'entra' ? 'eyJ-entra-secret-token' : 'ya29.secret-token';
+    return countedTokens(LIFE_SECONDS, prefix)(asked, number);
+  };
+
+async function start(t: Test, script: (counts: Map<string, number>) => TokenScript) {
+  const counts = new Map<string, number>();
+  const tokens = await startTokenServer(t, script(counts));
+  const providers = await startProviders(t);
+  const folder = temporaryFolder(t);
+  const file = writeServiceAccount(folder, `${tokens.url}/google`);
+  const env = {
+    AZURE_TENANT_ID: 'acme',
+    AZURE_CLIENT_ID: 'app',
+    AZURE_CLIENT_SECRET: 'secret-of-the-app',
+    AZURE_AUTHORITY_HOST: tokens.url,
+    AWS_CONTAINER_CREDENTIALS_FULL_URI: `${tokens.url}/aws`,
+    AWS_SHARED_CREDENTIALS_FILE: join(folder, 'none'),
+    AWS_CONFIG_FILE: join(folder, 'none'),
+  };
+  const config = settingsOf(providers.url, file);
+  const gateway = await startGateway(t, { folder, config, env });
+  const { key } = await gateway.admin.customer();
+  const call = (model: string, prompt = 'Hello') => gateway.chat(key, prompt, { model });
+  return { counts, tokens, providers, gateway, call, env, folder };
+}
+
+interface Credential {
+  readonly name: string;
+  readonly ok: boolean;
+  readonly expires_at: number | null;
+  readonly renewals: number;
+  readonly last_error: string | null;
+}
+
+const credentialsOf = async (gateway: Gateway): Promise<Credential[]> =>
+  ((await gateway.admin.send('GET', '/admin/v1/status')).json() as { credentials: Credential[] }).credentials;
+
+const metricsOf = async ({ admin }: Gateway): Promise<string> =>
+  (await request({ port: admin.port, path: '/metrics' })).body;
+
+function withoutSecrets(t: Test, what: string, text: string): void {
+  for (const secret of [...SECRETS, 'secret-of-the-app'])
+    t.notOk(text.includes(secret), `${what} without ${secret}`);
+}
+
+void t.test('renewed once for all threads, while calls run', async (t) => {
+  const { counts, providers, gateway, call, env, folder } = await start(t, scriptOf);
+  t.same(Object.fromEntries(counts), { aws: 1, entra: 1, google: 1 }, 'one renewal for two workers');
+
+  const endMs = performance.now() + 0.65 * LIFE_SECONDS * 1_000;
+  const statuses = new Map<number, number>();
+  const caller = async (model: string): Promise<void> => {
+    while (performance.now() < endMs) {
+      const { status } = await call(model);
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
+      await sleep(5);
+    }
+  };
+  await Promise.all(MODELS.flatMap((model) => [caller(model), caller(model)]));
+  t.same([...statuses.keys()], [200], 'no call fails over a renewal');
+  t.same(Object.fromEntries(counts), { aws: 2, entra: 2, google: 2 });
+  t.same(
+    [...providers.seen.azure!],
+    ['Bearer eyJ-entra-secret-token-1', 'Bearer eyJ-entra-secret-token-2'],
+    'the provider sees the new one after the old one',
+  );
+  t.same([...providers.seen.vertex!], ['Bearer ya29.secret-token-1', 'Bearer ya29.secret-token-2']);
+  t.same([...providers.seen.bedrock!], ['FwoGZXIvYXdzEBYaDsession1', 'FwoGZXIvYXdzEBYaDsession2']);
+
+  const credentials = await credentialsOf(gateway);
+  t.same(
+    credentials.map(({ name, ok, renewals }) => [name.replace(/:.*/, ''), ok, renewals]),
+    [
+      ['entra', true, 2],
+      ['google', true, 2],
+      ['aws', true, 2],
+    ],
+  );
+  const metrics = await metricsOf(gateway);
+  const expiry = /^tollgate_upstream_credential_expiry_timestamp_seconds\{credential="entra"\} (\d+)$/m;
+  t.equal(Number(expiry.exec(metrics)?.[1]), credentials[0]!.expires_at);
+
+  // What a provider repeats of a token stays here, and a rejection renews once.
+  const before = new Map(counts);
+  const said = await Promise.all(MODELS.map((model) => call(model, 'wrong')));
+  t.same(
+    said.map(({ status }) => status),
+    [400, 400, 400],
+  );
+  const rejected = await Promise.all(
+    MODELS.flatMap((model) => Array.from({ length: 10 }, () => call(model, 'reject'))),
+  );
+  t.ok(rejected.every(({ status }) => status === 502));
+  await eventually('the early renewals', () =>
+    [...before].every(([kind, count]) => counts.get(kind)! > count) ? true : undefined,
+  );
+  for (const [kind, count] of before)
+    t.ok(counts.get(kind)! <= count + 2, `${kind} is not renewed for each call`);
+  withoutSecrets(t, 'answers', [...said, ...rejected].map(({ body }) => body).join('\n'));
+  withoutSecrets(t, 'the log', gateway.log().join('\n'));
+  withoutSecrets(t, 'metrics', await metricsOf(gateway));
+  withoutSecrets(t, 'the status', JSON.stringify(await credentialsOf(gateway)));
+
+  const test = await runCommand(folder, ['upstreams', 'test'], env);
+  t.match(test.stdout, /azure[\s\S]*status 200/, 'upstreams test has credentials of its own');
+  withoutSecrets(t, 'upstreams test', test.stdout + test.stderr);
+});
+
+void t.test(
+  'a token server that fails: the start is bounded, calls get 502, and all is well later',
+  async (t) => {
+    let isWell = false;
+    const failing =
+      (counts: Map<string, number>): TokenScript =>
+      (asked, number) =>
+        isWell
+          ? scriptOf(counts)(asked, number)
+          : number % 3 === 0
+            ? 'reset'
+            : number % 3 === 1
+              ? { status: 500, body: '<html>oh</html>' }
+              : { status: 429, headers: { 'retry-after': '1' }, body: { error: 'slow_down' } };
+    const { gateway, call, env, folder } = await start(t, failing);
+    for (const model of MODELS) {
+      const { status, body } = await call(model);
+      t.equal(status, 502, model);
+      t.match(body, /provider_unavailable/);
+    }
+    t.ok((await credentialsOf(gateway)).every(({ ok, last_error: error }) => !ok && error !== null));
+    t.match(await metricsOf(gateway), /credential_expiry_timestamp_seconds\{credential="aws"\} 0/);
+    const lines = gateway.log().filter((line) => line.includes('could not be had'));
+    t.match(lines.join('\n'), /"credential":"entra".*"advice"/);
+    const test = await runCommand(folder, ['upstreams', 'test'], env);
+    t.match(test.stdout, /no credentials: /);
+    isWell = true;
+    for (const model of MODELS)
+      await eventually(`${model} again`, async () => ((await call(model)).status === 200 ? true : undefined));
+    t.ok((await credentialsOf(gateway)).every(({ ok }) => ok));
+  },
+);
