@@ -14,7 +14,7 @@ export interface ModelTraits {
   readonly thinking: 'none' | 'budget' | 'either' | 'adaptive';
   /** How a request says that it wants no thinking; undefined: it cannot. */
   readonly thinkingOff: 'absent' | 'disabled' | 'between_tools' | undefined;
-  /** The highest value of `output_config.effort` above `high`; all have low, medium, high. */
+  /** Values of `output_config.effort` beside adaptive thinking; empty if the model has no such thinking. */
   readonly efforts: readonly string[];
   /** Whether temperature, top_p and top_k may differ from their defaults. */
   readonly sampling: boolean;

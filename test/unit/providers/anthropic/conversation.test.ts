@@ -133,6 +133,23 @@ const CASES: [name: string, messages: Message[], expected: unknown[], system?: u
     [A, assistant([THOUGHT, text('b')]), A],
   ],
   [
+    '… joined from a stream of two',
+    [
+      A,
+      assistant('b', {
+        reasoning_content: 'HmHm',
+        thinking_blocks: Array(2).fill({ ...THOUGHT, thinking: '' }),
+      }),
+      A,
+    ],
+    [A, assistant('b'), A],
+  ],
+  [
+    '… in silence',
+    [A, assistant('b', { reasoning_content: '', thinking_blocks: [{ ...THOUGHT, thinking: '' }] }), A],
+    [A, assistant([{ ...THOUGHT, thinking: '' }, text('b')]), A],
+  ],
+  [
     'reasoning without a signature',
     [A, assistant('b', { reasoning_content: 'Hm' }), A],
     [A, assistant('b'), A],
