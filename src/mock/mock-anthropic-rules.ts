@@ -202,7 +202,7 @@ function checkMessages(messages: readonly unknown[]): void {
     known(message, 'message', path);
     const { role } = message;
     must(
-      typeof role === 'string' && BLOCKS[role] !== undefined && role !== 'result',
+      typeof role === 'string' && Object.hasOwn(BLOCKS, role) && role !== 'result',
       `${path}.role: unknown`,
     );
     must(index > 0 || role === 'user', 'messages: first message must use the "user" role');
@@ -297,10 +297,11 @@ function checkBlock(block: unknown, role: string, path: string): void {
 
 function checkSource(source: unknown, kind: string, path: string): void {
   must(isRecord(source), `${path}.source: Field required`);
-  const members = SOURCES[String(source.type)];
-  must(members !== undefined, `${path}.source: Input tag does not match any of the expected tags`);
+  const { type } = source;
+  const isKnown = typeof type === 'string' && Object.hasOwn(SOURCES, type);
+  must(isKnown, `${path}.source: Input tag does not match any of the expected tags`);
   for (const name in source)
-    must(members.includes(name), `${path}.source.${name}: Extra inputs are not permitted`);
+    must(SOURCES[type]!.includes(name), `${path}.source.${name}: Extra inputs are not permitted`);
   if (source.type === 'url') {
     must(String(source.url).startsWith('https://'), `${path}.source.url: Only HTTPS URLs are supported`);
     return;

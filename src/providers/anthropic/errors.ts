@@ -14,18 +14,18 @@ import type { ProviderFailure } from '../provider.js';
 
 const OVERLOADED = 529;
 
-const STATUS_OF: Readonly<Record<string, number>> = {
-  invalid_request_error: 400,
-  authentication_error: 401,
-  billing_error: 402,
-  permission_error: 403,
-  not_found_error: 404,
-  request_too_large: 413,
-  rate_limit_error: 429,
-  api_error: 500,
-  timeout_error: 500,
-  overloaded_error: 503,
-};
+const STATUS_OF: ReadonlyMap<unknown, number> = new Map([
+  ['invalid_request_error', 400],
+  ['authentication_error', 401],
+  ['billing_error', 402],
+  ['permission_error', 403],
+  ['not_found_error', 404],
+  ['request_too_large', 413],
+  ['rate_limit_error', 429],
+  ['api_error', 500],
+  ['timeout_error', 500],
+  ['overloaded_error', 503],
+]);
 
 /** Said with status 400, but about our account there. */
 const ACCOUNT = /credit balance|organization has been disabled|API usage limits|purchase credits/i;
@@ -52,7 +52,7 @@ export function failureOf(error: unknown, status: number): ProviderFailure {
   if (!isRecord(error)) return { status, message: `the provider answered with status ${status}` };
   const { type, message: given, details } = error;
   const message = (typeof given === 'string' ? given : String(type)).replace(OUR_NAMES, '…');
-  const known = (typeof type === 'string' ? STATUS_OF[type] : undefined) ?? status;
+  const known = STATUS_OF.get(type) ?? status;
   if (known === 400) {
     const code = isRecord(details) ? details.error_code : undefined;
     if (ACCOUNT.test(message) || ACCOUNT_CODES.has(code)) return { status: 402, message };

@@ -61,13 +61,12 @@ const BY_VERSION: readonly (readonly [number, ModelTraits])[] = [
 ];
 
 /** What a family has otherwise from version 4.7 on. */
-const BY_FAMILY: Readonly<Record<string, (version: number) => Partial<ModelTraits>>> = {
-  // They always think; the preview of Mythos has no version.
-  mythos: () => ({ thinkingOff: undefined }),
-  fable: () => ({ thinkingOff: undefined }),
-  sonnet: (version) => (version > 5 ? { thinkingOff: 'between_tools' } : {}),
-  haiku: (version) => (version > 5 ? { thinkingOff: 'disabled', forcedTools: true } : {}),
-};
+function familyTraits(family: string, version: number): Partial<ModelTraits> {
+  if (family === 'mythos' || family === 'fable') return { thinkingOff: undefined };
+  if (family === 'sonnet' && version > 5) return { thinkingOff: 'between_tools' };
+  if (family === 'haiku' && version > 5) return { thinkingOff: 'disabled', forcedTools: true };
+  return {};
+}
 
 /**
  * `claude-opus-4-6`, `claude-sonnet-4-5@20250929`, `us.anthropic.claude-haiku-4-5-20251001-v1:0`. A number
@@ -92,7 +91,7 @@ export function traitsOf(model: string): ModelTraits {
 }
 
 function traitsByName(model: string): ModelTraits {
-  if (model.includes('claude-mythos-preview')) return { ...SINCE_4_7, ...BY_FAMILY.mythos!(0) };
+  if (model.includes('claude-mythos-preview')) return { ...SINCE_4_7, thinkingOff: undefined };
   const name = NAME.exec(model);
   if (name === null) {
     const old = OLD_NAME.exec(model);
@@ -101,5 +100,5 @@ function traitsByName(model: string): ModelTraits {
   }
   const version = Number(`${name[2]}.${name[3] ?? 0}`);
   const traits = BY_VERSION.find(([since]) => version >= since)![1];
-  return version < 4.7 ? traits : { ...traits, ...BY_FAMILY[name[1]!]?.(version) };
+  return version < 4.7 ? traits : { ...traits, ...familyTraits(name[1]!, version) };
 }

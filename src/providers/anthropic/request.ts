@@ -22,14 +22,15 @@ const TEMPERATURE_MAX = 1;
 /** Anthropic's least `budget_tokens`. */
 const BUDGET_TOKENS_MIN = 1_024;
 /** LiteLLM's published table. */
-const BUDGETS: Readonly<Record<string, number>> = {
-  minimal: BUDGET_TOKENS_MIN,
-  low: 1_024,
-  medium: 2_048,
-  high: 4_096,
-  xhigh: 8_192,
-  max: 16_384,
-};
+const BUDGETS: ReadonlyMap<string, number> = new Map([
+  ['none', 0],
+  ['minimal', BUDGET_TOKENS_MIN],
+  ['low', 1_024],
+  ['medium', 2_048],
+  ['high', 4_096],
+  ['xhigh', 8_192],
+  ['max', 16_384],
+]);
 
 /** Longer ones Anthropic refuses. */
 const USER_ID_CHARS_MAX = 256;
@@ -117,6 +118,9 @@ function thinkingOf(
 ): Thinking {
   const given = fields.record('thinking');
   const effort = fields.string('reasoning_effort');
+  const budgetTokens = BUDGETS.get(effort ?? 'none');
+  if (budgetTokens === undefined)
+    throw new FieldError('reasoning_effort', 'must be none, minimal, low, medium, high, xhigh or max');
   if (given !== undefined) {
     const { budget_tokens: budget } = given;
     if (typeof budget === 'number' && budget >= maxTokens)
@@ -125,8 +129,6 @@ function thinkingOf(
     return { thinking: given, ...(named !== undefined && { effort: named }) };
   }
   if (effort === undefined) return {};
-  if (BUDGETS[effort] === undefined && effort !== 'none')
-    throw new FieldError('reasoning_effort', 'must be none, minimal, low, medium, high, xhigh or max');
   if (effort === 'none') return unthinking(fields, traits);
   if (traits.thinking === 'none') {
     fields.unsupported('reasoning_effort', 'is not supported by this model');
@@ -139,7 +141,7 @@ function thinkingOf(
       effort: effortOf(effort, traits)!,
     };
   // An effort is a hint: if there is no room to think, or Anthropic would refuse, it is not followed.
-  const budget = Math.min(BUDGETS[effort]!, maxTokens - 1);
+  const budget = Math.min(budgetTokens, maxTokens - 1);
   if (budget < BUDGET_TOKENS_MIN || conversation.goesOnUnthought) return {};
   return { thinking: { type: 'enabled', budget_tokens: budget } };
 }

@@ -13,20 +13,26 @@ import { ProviderError, type ProviderCall } from '../provider.js';
 import { failureOf } from './errors.js';
 import { ANSWER_TOOL, answersByTool, callsFunctions } from './tools.js';
 
-const FINISH_OF: Readonly<Record<string, FinishReason>> = {
-  end_turn: 'stop',
-  stop_sequence: 'stop',
+interface ToolCall {
+  readonly id: string;
+  readonly type: 'function';
+  readonly function: { readonly name: string; readonly arguments: string };
+}
+
+const FINISH_OF: ReadonlyMap<unknown, FinishReason> = new Map([
+  ['end_turn', 'stop'],
+  ['stop_sequence', 'stop'],
   // A turn of a tool that Anthropic runs; no request has one.
-  pause_turn: 'stop',
-  max_tokens: 'length',
-  model_context_window_exceeded: 'length',
-  tool_use: 'tool_calls',
-  refusal: 'content_filter',
-};
+  ['pause_turn', 'stop'],
+  ['max_tokens', 'length'],
+  ['model_context_window_exceeded', 'length'],
+  ['tool_use', 'tool_calls'],
+  ['refusal', 'content_filter'],
+]);
 
 /** `stop`: `stop_reason`. `calls`: the response has calls of the caller's tools. */
 export function finishOf(stop: unknown, calls: boolean): FinishReason {
-  const finish = (typeof stop === 'string' ? FINISH_OF[stop] : undefined) ?? 'stop';
+  const finish = FINISH_OF.get(stop) ?? 'stop';
   // The one tool that was called was the answer.
   return finish === 'tool_calls' && !calls ? 'stop' : finish;
 }
@@ -49,7 +55,7 @@ export function readMessage(body: Buffer, call: ProviderCall): string {
   let content: string | undefined;
   let reasoning: string | undefined;
   const thinking: unknown[] = [];
-  const calls: { id: unknown; type: 'function'; function: { name: unknown; arguments: string } }[] = [];
+  const calls: ToolCall[] = [];
   for (const block of message.content as unknown[]) {
     if (!isRecord(block)) throw ProviderError.invalid('a block is no object');
     switch (block.type) {
@@ -66,7 +72,10 @@ export function readMessage(body: Buffer, call: ProviderCall): string {
       case 'tool_use': {
         const input = JSON.stringify(block.input ?? {});
         if (byTool && block.name === ANSWER_TOOL) content = (content ?? '') + input;
-        else calls.push({ id: block.id, type: 'function', function: { name: block.name, arguments: input } });
+        else {
+          const called = { name: textOf(block.name), arguments: input };
+          calls.push({ id: textOf(block.id), type: 'function', function: called });
+        }
         break;
       }
       default:
@@ -97,7 +106,8 @@ export function readMessage(body: Buffer, call: ProviderCall): string {
   });
 }
 
-function textOf(text: unknown): string {
+/** @throws ProviderError */
+export function textOf(text: unknown): string {
   if (typeof text !== 'string') throw ProviderError.invalid('a text is no string');
   return text;
 }

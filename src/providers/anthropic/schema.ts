@@ -22,7 +22,7 @@ const FORMATS: ReadonlySet<unknown> = new Set([
 ]);
 /** Enforced as they are, on any type. */
 const KEPT: ReadonlySet<string> = new Set(['type', 'enum', 'const', '$ref', 'title', 'required', 'default']);
-const LISTS: Readonly<Record<string, string>> = { anyOf: 'anyOf', oneOf: 'anyOf', allOf: 'allOf' };
+const LISTS: ReadonlySet<string> = new Set(['anyOf', 'oneOf', 'allOf']);
 const MAPS: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions']);
 /** Deeper schemas are not written anew; no answer has such. */
 const DEPTH_MAX = 64;
@@ -57,8 +57,10 @@ function closed(schema: unknown, strict: boolean, depth: number): Record<string,
       result[name] = Object.fromEntries(
         Object.entries(value).map(([key, inner]) => [key, closed(inner, strict, depth + 1)]),
       );
-    else if (LISTS[name] !== undefined && Array.isArray(value))
-      result[LISTS[name]] = value.map((inner: unknown) => closed(inner, strict, depth + 1));
+    else if (LISTS.has(name) && Array.isArray(value))
+      result[name === 'oneOf' ? 'anyOf' : name] = value.map((inner: unknown) =>
+        closed(inner, strict, depth + 1),
+      );
     else if (name === 'items' && isRecord(value)) result.items = closed(value, strict, depth + 1);
     else if (name === 'format' && FORMATS.has(value)) result.format = value;
     else if (name === 'minItems' && (value === 0 || value === 1)) result.minItems = value;

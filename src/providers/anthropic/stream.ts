@@ -22,7 +22,7 @@ import { forEachEvent, SseSplitter } from '../../protocol/sse.js';
 import { ChunkWriter, type FinishReason } from '../chat-writer.js';
 import { ProviderError, type ProviderCall, type ProviderStream } from '../provider.js';
 import { failureOf } from './errors.js';
-import { finishOf, idOf, MessageUsage, refusalOf } from './response.js';
+import { finishOf, idOf, MessageUsage, refusalOf, textOf } from './response.js';
 import { ANSWER_TOOL, answersByTool, callsFunctions } from './tools.js';
 
 /** What becomes of a call's arguments; other deltas tell by their type. */
@@ -149,13 +149,13 @@ export class MessageStream implements ProviderStream {
     this.#hasInput = false;
     switch (block.type) {
       case 'text':
-        return role + (block.text === '' ? '' : writer.text(stringOf(block.text)));
+        return role + (block.text === '' ? '' : writer.text(textOf(block.text)));
       case 'thinking':
-        return role + (block.thinking === '' ? '' : writer.reasoning(stringOf(block.thinking)));
+        return role + (block.thinking === '' ? '' : writer.reasoning(textOf(block.thinking)));
       case 'redacted_thinking':
         return role + thinkingChunk(writer, { type: 'redacted_thinking', data: block.data });
       case 'tool_use':
-        return role + this.#toolBlock(writer, String(block.id), String(block.name));
+        return role + this.#toolBlock(writer, textOf(block.id), textOf(block.name));
       default:
         return role;
     }
@@ -226,12 +226,7 @@ function thinkingChunk(writer: ChunkWriter, block: Record<string, unknown>): str
   return writer.delta(JSON.stringify({ thinking_blocks: [block] }));
 }
 
-function stringOf(text: unknown): string {
-  if (typeof text !== 'string') throw ProviderError.invalid('a delta is no string');
-  return text;
-}
-
 /** The inside of its JSON string. */
 function escaped(text: unknown): string {
-  return JSON.stringify(stringOf(text)).slice(1, -1);
+  return JSON.stringify(textOf(text)).slice(1, -1);
 }

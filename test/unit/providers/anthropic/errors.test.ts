@@ -22,6 +22,7 @@ void t.test('types', (t) => {
     [422, 'of_the_future', 400],
     [418, 'of_the_future', 418],
     [530, 'of_the_future', 500],
+    [500, 'constructor', 500],
   ] as const)
     t.strictSame(read(status, error(type)), { status: expected, message: 'm' }, type);
   t.end();

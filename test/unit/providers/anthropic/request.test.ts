@@ -311,6 +311,7 @@ const REFUSED: [
   ['top_k while it thinks', { top_k: 5, reasoning_effort: 'low' }, 'top_k', { top_k: undefined }],
   ['a stop of white space', { stop: ['a', '\n\n'] }, 'stop[1]', { stop_sequences: ['a'] }],
   ['… alone', { stop: ' ' }, 'stop', { stop_sequences: undefined }],
+  ['an effort of every object', { reasoning_effort: 'constructor' }, 'reasoning_effort', undefined],
   ['an effort of no model', { reasoning_effort: 'huge' }, 'reasoning_effort', undefined],
   [
     'an effort before 3.7',

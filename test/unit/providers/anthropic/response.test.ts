@@ -150,6 +150,7 @@ void t.test('why it ended', (t) => {
     ['model_context_window_exceeded', 'length'],
     ['refusal', 'content_filter'],
     ['of the future', 'stop'],
+    ['constructor', 'stop'],
     [null, 'stop'],
   ] as const)
     t.equal(read({ content: [text('a')], stop_reason: stop }).finish, finish, String(stop));
