@@ -96,7 +96,11 @@ class ContentsWriter {
       if (last !== undefined) last.thoughtSignature = signature;
       else if (message.tool_calls === undefined) parts.push({ text: '', thoughtSignature: signature });
     }
-    const { tool_calls: calls, function_call: call } = message;
+    const { images, tool_calls: calls, function_call: call } = message;
+    if (Array.isArray(images)) {
+      for (const [index, image] of (images as unknown[]).entries())
+        parts.push(imageOf(image, `${path}.images[${index}]`));
+    }
     if (Array.isArray(calls)) {
       for (const [index, one] of (calls as unknown[]).entries())
         parts.push(this.#call(one, `${path}.tool_calls[${index}]`, index === 0));
@@ -109,8 +113,9 @@ class ContentsWriter {
     if (!isRecord(call) || !isRecord(called)) throw new FieldError(path, 'must be a call of a function');
     const { name, arguments: given } = called;
     if (typeof name !== 'string') throw new FieldError(`${path}.function.name`, 'must be a string');
-    const args = typeof given === 'string' && given.trim() !== '' ? parsedJson(given) : (given ?? {});
-    if (given !== '' && !isRecord(args))
+    const isNone = given === undefined || given === null || given === '';
+    const args = isNone ? {} : typeof given === 'string' ? parsedJson(given) : given;
+    if (!isRecord(args))
       throw new FieldError(`${path}.function.arguments`, 'must be the JSON text of an object');
     const { id } = call;
     if (typeof id === 'string') this.#names.set(id, name);
@@ -119,7 +124,7 @@ class ContentsWriter {
       functionCall: {
         ...(this.#isGemini3 && typeof id === 'string' && { id }),
         name,
-        args: isRecord(args) ? args : {},
+        args,
       },
       ...(signature !== undefined && { thoughtSignature: signature }),
     };
@@ -143,6 +148,14 @@ class ContentsWriter {
     };
     return this.#isGemini3 ? [{ functionResponse }] : [{ functionResponse }, ...media];
   }
+}
+
+/** An image that the model made, as response.ts gave it. */
+function imageOf(image: unknown, path: string): Part {
+  if (!isRecord(image)) throw new FieldError(path, 'must be an object');
+  const signature = signatureIn(image);
+  const part = mediaPart({ type: 'image_url', image_url: image.image_url }, path);
+  return signature === undefined ? part : { ...part, thoughtSignature: signature };
 }
 
 /** Google's own name in its OpenAI-compatible interface. Others' signatures are not for Gemini. */

@@ -120,6 +120,11 @@ export function mediaOf(part: Record<string, unknown>): Media | undefined {
   return { isAudio: mimeType.startsWith('audio/'), data, url: `data:${mimeType};base64,${data}` };
 }
 
+/** An image as OpenRouter has it in `message.images`; contents.ts takes it back. */
+export function imageOf({ url }: Media, part: Record<string, unknown>, index: number): object {
+  return { type: 'image_url', image_url: { url }, index, ...signatureMember(part) };
+}
+
 function choiceOf(candidate: unknown, place: number, call: ProviderCall): Choice {
   if (!isRecord(candidate)) throw ProviderError.invalid('a candidate is no object');
   const index = typeof candidate.index === 'number' ? candidate.index : place;
@@ -142,8 +147,7 @@ function choiceOf(candidate: unknown, place: number, call: ProviderCall): Choice
     else {
       const media = mediaOf(part);
       if (media?.isAudio === true) audio.push(Buffer.from(media.data, 'base64'));
-      else if (media !== undefined)
-        images.push({ type: 'image_url', image_url: { url: media.url }, index: images.length });
+      else if (media !== undefined) images.push(imageOf(media, part, images.length));
     }
   }
   const logprobs = logprobsOf(candidate);

@@ -18,6 +18,7 @@ import {
   audioIdOf,
   finishOf,
   idOf,
+  imageOf,
   isBlocked,
   logprobsOf,
   mediaOf,
@@ -187,7 +188,6 @@ export class GeminiStream implements ProviderStream {
       const audio = { id: audioIdOf(this.#call, index), data: media.data };
       return writer.delta(JSON.stringify({ audio }), index);
     }
-    const image = { type: 'image_url', image_url: { url: media.url }, index: state.images++ };
-    return writer.delta(JSON.stringify({ images: [image] }), index);
+    return writer.delta(JSON.stringify({ images: [imageOf(media, part, state.images++)] }), index);
   }
 }

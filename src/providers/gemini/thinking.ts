@@ -72,7 +72,7 @@ export function thinkingConfig(
   const { budget_tokens: budget } = thinking;
   if (budget !== undefined && !Number.isSafeInteger(budget))
     throw new FieldError('thinking.budget_tokens', 'must be an integer');
-  return { ...(budget !== undefined && { thinkingBudget: budget }), includeThoughts: true };
+  return { ...(budget !== undefined && { thinkingBudget: budget }), includeThoughts: budget !== 0 };
 }
 
 function ofEffort(fields: Fields, effort: string, model: string, path: string): object {

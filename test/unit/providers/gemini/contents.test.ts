@@ -142,6 +142,25 @@ void t.test('a signature that came goes back', (t) => {
   t.end();
 });
 
+void t.test('an image that the model made', (t) => {
+  const made = { type: 'image_url', image_url: { url: PNG }, index: 0 };
+  const messages = [
+    user('draw'),
+    assistant('Here.', { images: [{ ...made, ...signed('c2ln') }, made], ...signed('dGV4dA') }),
+  ];
+  const image = inline('image/png', 'iVBORw0KGgo=');
+  t.strictSame(
+    contentsOf(messages, true).contents[1],
+    turn(
+      'model',
+      { text: 'Here.', thoughtSignature: 'dGV4dA' },
+      { ...image, thoughtSignature: 'c2ln' },
+      image,
+    ),
+  );
+  t.end();
+});
+
 void t.test('a function that is called in the older way', (t) => {
   const messages = [
     user('1'),
@@ -274,6 +293,7 @@ const WRONG: [name: string, messages: unknown[], field: string][] = [
     [assistant(null, { tool_calls: [call('c', 'f', '[1]')] })],
     'messages[0].tool_calls[0].function.arguments',
   ],
+  ['an image that is none', [assistant('', { images: [3] })], 'messages[0].images[0]'],
   ['a result of no call', [user('1'), result('c9', 'x')], 'messages[1].tool_call_id'],
 ];
 

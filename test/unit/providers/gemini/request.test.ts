@@ -164,6 +164,9 @@ void t.test('thinking, by its name elsewhere', (t) => {
   t.strictSame(of({ type: 'enabled', budget_tokens: 2_000 }), {
     thinkingConfig: { thinkingBudget: 2_000, includeThoughts: true },
   });
+  t.strictSame(of({ type: 'enabled', budget_tokens: 0 }), {
+    thinkingConfig: { thinkingBudget: 0, includeThoughts: false },
+  });
   t.strictSame(of({ type: 'adaptive' }), { thinkingConfig: { includeThoughts: true } });
   t.strictSame(of({ type: 'disabled' }), { thinkingConfig: { thinkingBudget: 0, includeThoughts: false } });
   t.end();

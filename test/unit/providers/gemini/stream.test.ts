@@ -151,11 +151,21 @@ const CASES: readonly Case[] = [
   },
   {
     name: 'an image, after a sketch among the thoughts',
-    events: [event([{ ...PNG, thought: true }]), event([text('Here: '), PNG], usage(4, 1_290), STOP)],
+    events: [
+      event([{ ...PNG, thought: true }]),
+      event([text('Here: '), { ...PNG, thoughtSignature: 'c2ln' }], usage(4, 1_290), STOP),
+    ],
     message: {
       role: 'assistant',
       content: 'Here: ',
-      images: [{ type: 'image_url', image_url: { url: 'data:image/png;base64,iVBORw0KGgo=' }, index: 0 }],
+      images: [
+        {
+          type: 'image_url',
+          image_url: { url: 'data:image/png;base64,iVBORw0KGgo=' },
+          index: 0,
+          extra_content: { google: { thought_signature: 'c2ln' } },
+        },
+      ],
     },
     finish: 'stop',
     usage: completionUsage(4, 1_290),
