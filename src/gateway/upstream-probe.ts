@@ -1,163 +1,26 @@
 /**
  * Calls each upstream of the settings once, with a tiny request and the client that serves calls, and reports
- * the result with advice for the operator. Commands use it, in their own process. No text made here contains
- * a key.
+ * the result with advice for the operator. Commands use it, in their own process.
  */
 import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
-import { isRecord, parsedJson } from '../core/json.js';
 import { packageVersion } from '../core/version.js';
 import { Http1Client } from '../http1/client.js';
-import type { HttpClient } from '../http1/http-client.js';
+import type { AttemptClient } from '../upstream/attempt.js';
+import {
+  credentialErrorOf,
+  openSource,
+  type CredentialError,
+} from '../providers/credentials/credential-source.js';
 import { UpstreamNames } from '../telemetry/metrics-source.js';
-import { isHtml, UNKNOWN_MODEL_CODES } from '../upstream/error-mapping.js';
 import { CredentialPositions } from '../providers/credentials/credential-spec.js';
-import { tracesOf } from '../upstream/secret-traces.js';
+import { CredentialTable } from '../upstream/credential-table.js';
+import { ProviderClient } from '../providers/provider-client.js';
+import { PROVIDERS } from '../providers/providers.js';
 import { addressOf, ECHO_ORIGIN, type UpstreamTarget } from '../upstream/target.js';
 import { UpstreamScopes } from '../upstream/upstream-scopes.js';
+import { verdictOf, type ProbeReply } from './probe-verdict.js';
 import { routesOf } from './snapshot.js';
-
-/** What came back: a response as far as it was read, or an error. */
-export type ProbeReply =
-  | {
-      readonly kind: 'answer';
-      readonly status: number;
-      readonly contentType: string | undefined;
-      readonly location: string | undefined;
-      readonly body: string;
-      /** Whether the body was longer than what was read. */
-      readonly isCut: boolean;
-    }
-  | { readonly kind: 'fault'; readonly code: string; readonly message: string };
-
-export interface ProbeVerdict {
-  readonly ok: boolean;
-  /** The result, in one line. */
-  readonly result: string;
-  /** What the operator should do; null if nothing. */
-  readonly advice: string | null;
-  /** The model that the response names. */
-  readonly answeredModel: string | null;
-  /** Whether the response reports its tokens; null if there was no good response. */
-  readonly usageReported: boolean | null;
-}
-
-/** How many characters of an upstream's message are shown. */
-const WORDS_CHARS_MAX = 200;
-const CALL_PATH = '/chat/completions';
-const UNKNOWN_MODEL_WORDS =
-  /\bmodel\b.{0,120}\b(?:not found|does not exist|not exist|unknown|not supported|no such)\b|\b(?:unknown|invalid|no such) model\b/is;
-const TLS_UNTRUSTED = /SELF_SIGNED|UNABLE_TO_(?:VERIFY|GET_ISSUER)|CERT_UNTRUSTED|CERT_SIGNATURE/;
-const TLS_ERROR = /CERT|TLS|SSL|^EPROTO$/;
-
-/** Returns what a reply means and what the operator should do about it. */
-export function verdictOf(target: UpstreamTarget, model: string, reply: ProbeReply): ProbeVerdict {
-  if (reply.kind === 'fault') {
-    const result = `no answer: ${reply.code}, ${shown(target, reply.message)}`;
-    return failure(result, adviceOfError(target, reply.code));
-  }
-  const { status, contentType, body, isCut } = reply;
-  const isPage = isHtml(contentType) || body.trimStart().startsWith('<');
-  const value = isPage || isCut ? undefined : parsedJson(body);
-  if (status >= 200 && status < 300) {
-    if (isRecord(value) && Array.isArray(value.choices)) return goodVerdict(target, status, value);
-    const what = isPage ? 'HTML' : isCut ? 'too long an answer' : 'no chat completion';
-    return failure(`status ${status}, ${what}`, adviceOfAddress(target));
-  }
-  const error = isRecord(value) ? value.error : undefined;
-  const words = isRecord(error) && typeof error.message === 'string' ? error.message : undefined;
-  const result = `status ${status}${isPage ? ', HTML' : words === undefined ? '' : `: ${shown(target, words)}`}`;
-  const isUnknownModel =
-    isRecord(error) &&
-    (UNKNOWN_MODEL_CODES.has(error.code) || (words !== undefined && UNKNOWN_MODEL_WORDS.test(words)));
-  if (isUnknownModel && (status === 400 || status === 404 || status === 422)) {
-    const name = target.model ?? model;
-    return failure(
-      result,
-      `the provider does not know the model ${name}: set model: of this upstream to its name there`,
-    );
-  }
-  return failure(result, adviceOfStatus(target, reply, isPage));
-}
-
-function goodVerdict(
-  target: UpstreamTarget,
-  status: number,
-  value: Readonly<Record<string, unknown>>,
-): ProbeVerdict {
-  const usageReported = isRecord(value.usage) && typeof value.usage.prompt_tokens === 'number';
-  return {
-    ok: true,
-    result: `status ${status}`,
-    advice: usageReported ? null : 'it reports no usage: tokens are counted here, with `tokenizer`',
-    answeredModel: typeof value.model === 'string' ? shown(target, value.model) : null,
-    usageReported,
-  };
-}
-
-function failure(result: string, advice: string): ProbeVerdict {
-  return { ok: false, result, advice, answeredModel: null, usageReported: null };
-}
-
-function adviceOfStatus(
-  target: UpstreamTarget,
-  { status, location }: ProbeReply & { kind: 'answer' },
-  isPage: boolean,
-): string {
-  if (status === 401 || status === 403) {
-    return target.key === undefined
-      ? 'it wants a key and none is set: set key or key_file of this upstream'
-      : 'it refuses the key: see that key or key_file is one of this provider, whole and still valid, and may use the model';
-  }
-  if (status === 402) return 'the account at the provider has no credit left';
-  if (status === 429)
-    return 'address and key serve, but the account at the provider has no quota left now: try later';
-  if (status >= 300 && status < 400) {
-    const place = location === undefined ? '' : ` to ${shown(target, location)}`;
-    return `it redirects${place}, which is not followed: set url to where the API is`;
-  }
-  if (isPage || status === 404 || status === 405 || status === 410) return adviceOfAddress(target);
-  if (status >= 500) return 'the provider fails: try later, and look at its state';
-  return 'it refuses a plain request: its words say why';
-}
-
-/** For an address that responds, but not as a chat-completions API. */
-function adviceOfAddress(target: UpstreamTarget): string {
-  const address = addressOf(target);
-  const base = address.slice(0, -CALL_PATH.length);
-  if (base.endsWith(CALL_PATH)) {
-    return `url ends with ${CALL_PATH}, which is added to it: set it to ${base.slice(0, -CALL_PATH.length)}`;
-  }
-  const tail = `there is no API for chat completions at ${address}`;
-  if (!/\/v\d/.test(base)) return `${tail}: url has no /v1, try ${base}/v1`;
-  return `${tail}: set url to the base address that the provider names, without ${CALL_PATH}`;
-}
-
-function adviceOfError({ origin }: UpstreamTarget, code: string): string {
-  const { host, hostname, protocol } = new URL(origin);
-  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN' || code === 'EAI_FAIL')
-    return `the name ${hostname} cannot be resolved: see that it is spelled right, and the DNS of this machine`;
-  if (code === 'ECONNREFUSED') return `nothing listens at ${host}: see host and port, and that it runs`;
-  if (code === 'EHOSTUNREACH' || code === 'ENETUNREACH' || code === 'TIMEOUT_CONNECT')
-    return `${host} cannot be reached from here: see host and port, firewall and network`;
-  if (TLS_UNTRUSTED.test(code)) return 'its certificate is not trusted: name who signed it in ca_file';
-  if (code === 'CERT_HAS_EXPIRED') return 'its certificate has expired: whoever runs it has to renew it';
-  if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
-    return `its certificate is for another name than ${hostname}: set url to that name`;
-  if (TLS_ERROR.test(code)) return `TLS fails with ${host}: if it speaks plain HTTP, url begins with http:`;
-  if (code.startsWith('TIMEOUT')) return 'it accepts connections, but does not answer in time';
-  if (code === 'HTTP1_UNSENDABLE') return 'url, key or headers hold what cannot be sent in HTTP';
-  const tls = protocol === 'http:' ? '; if it speaks TLS, url begins with https:' : '';
-  return `what listens at ${host} does not answer in HTTP/1.1${tls}`;
-}
-
-/** Returns the upstream's message in one line, with the credentials removed that it repeats. */
-function shown(target: UpstreamTarget, text: string): string {
-  const cleaned = tracesOf(target).cleaned(text.slice(0, 10 * WORDS_CHARS_MAX));
-  if (cleaned === undefined) return '(words that repeat the key are not shown)';
-  const line = cleaned.replace(/[\p{Cc}\p{Cs}\s]+/gu, ' ').trim();
-  return line.length > WORDS_CHARS_MAX ? `${line.slice(0, WORDS_CHARS_MAX)}…` : line;
-}
 
 /** One upstream's result, with the field names of `--json`. */
 export interface ProbeView {
@@ -193,14 +56,23 @@ export async function probeUpstreams(
 ): Promise<ProbeView[] | undefined> {
   const id = settings.models.find(({ id, aliases }) => id === model || aliases.includes(model ?? ''))?.id;
   if (model !== undefined && id === undefined) return undefined;
-  const jobs = routesOf(settings, new UpstreamNames(), new UpstreamScopes(), new CredentialPositions())
+  const positions = new CredentialPositions();
+  const jobs = routesOf(settings, new UpstreamNames(), new UpstreamScopes(), positions)
     .filter((route) => model === undefined || route.id === id)
     .flatMap((route) => route.targets.map((target) => ({ model: route.id, target: hurried(target) })));
-  const http = new Http1Client({ clock: new SystemClock(), version: packageVersion() });
+  const clock = new SystemClock();
+  const http = new Http1Client({ clock, version: packageVersion() });
+  const credentials = new ProbeCredentials(positions);
+  const providers = new ProviderClient(http, clock, credentials.table, PROVIDERS);
   const views: ProbeView[] = [];
   const queue = jobs.entries();
   const work = async (): Promise<void> => {
-    for (const [at, { model, target }] of queue) views[at] = await probe(http, model, target);
+    for (const [at, { model, target }] of queue) {
+      const problem = await credentials.fetch(target.provider?.credential);
+      const client = target.provider === undefined ? http : providers;
+      views[at] =
+        problem === undefined ? await probe(client, model, target) : refused(model, target, problem);
+    }
   };
   try {
     await Promise.all(Array.from({ length: PROBES_MAX }, work));
@@ -220,7 +92,54 @@ function hurried(target: UpstreamTarget): UpstreamTarget {
   };
 }
 
-async function probe(http: HttpClient, model: string, target: UpstreamTarget): Promise<ProbeView> {
+/** Credentials that expire, each fetched once. */
+class ProbeCredentials {
+  readonly table = new CredentialTable([], () => undefined);
+  readonly #positions: CredentialPositions;
+  readonly #fetched = new Map<number, Promise<CredentialError | undefined>>();
+
+  constructor(positions: CredentialPositions) {
+    this.#positions = positions;
+  }
+
+  /** Why there is none; undefined if there is one, or none is wanted. */
+  fetch(position: number | undefined): Promise<CredentialError | undefined> {
+    if (position === undefined) return Promise.resolve(undefined);
+    let fetched = this.#fetched.get(position);
+    if (fetched === undefined) {
+      fetched = this.#fetch(position);
+      this.#fetched.set(position, fetched);
+    }
+    return fetched;
+  }
+
+  async #fetch(position: number): Promise<CredentialError | undefined> {
+    try {
+      const source = await openSource(this.#positions.specOf(position));
+      const { credential } = await source(AbortSignal.timeout(PROBE_MS_MAX));
+      this.table.replace([{ position, revision: 1, credential }]);
+      return undefined;
+    } catch (error) {
+      return credentialErrorOf(error, 'see that this machine has credentials for the provider');
+    }
+  }
+}
+
+function refused(model: string, target: UpstreamTarget, { message, advice }: CredentialError): ProbeView {
+  return {
+    model,
+    upstream: addressOf(target),
+    ok: false,
+    status: null,
+    first_byte_ms: null,
+    answered_model: null,
+    usage_reported: null,
+    result: `no credentials: ${message}`,
+    advice,
+  };
+}
+
+async function probe(http: AttemptClient, model: string, target: UpstreamTarget): Promise<ProbeView> {
   const upstream = addressOf(target);
   if (target.origin === ECHO_ORIGIN) {
     return {
@@ -259,7 +178,7 @@ interface ProbeCall {
 }
 
 function callOnce(
-  http: HttpClient,
+  http: AttemptClient,
   target: UpstreamTarget,
   model: string,
   limit: 'max_tokens' | 'max_completion_tokens',

@@ -39,6 +39,11 @@ export interface HttpFault {
    * found dead.
    */
   readonly repeatable: boolean;
+  /**
+   * An error that the upstream reported inside a response whose status was good: what its status would have
+   * been.
+   */
+  readonly reported?: { readonly status: number; readonly retryAfterSeconds: number | undefined };
 }
 
 export interface HttpHandler {
@@ -48,6 +53,11 @@ export interface HttpHandler {
   onData(chunk: Uint8Array): void;
   onEnd(): void;
   onError(fault: HttpFault): void;
+  /**
+   * The client keeps so many more bytes of the response before it hands them on; fewer, if negative. Returns
+   * false if there is no room: then the handler has ended the call.
+   */
+  hold?(bytes: number): boolean;
 }
 
 export interface HttpCall {
@@ -80,4 +90,9 @@ export interface HttpClient {
   ): HttpCall;
   /** Calls that still run end with a fault. */
   close(): Promise<void>;
+}
+
+/** A web page: no API is there. */
+export function isHtml(contentType: string | undefined): boolean {
+  return contentType !== undefined && /^\s*(?:text\/html|application\/xhtml)/i.test(contentType);
 }

@@ -45,6 +45,16 @@ export type Credential =
       readonly sessionToken: string | undefined;
     };
 
+/** The credentials that the gateway renews. */
+export interface Credentials {
+  /** The current one of that position; undefined if there is none now. */
+  of(position: number): Credential | undefined;
+  /** The provider does not accept this one any more, or not yet: a new one is asked for. */
+  rejected(position: number, credential: Credential): void;
+  /** Returns what a provider says about a call with this credential, without traces of it. */
+  cleaned(credential: Credential, text: string): string;
+}
+
 /** One call, as a provider sees it. */
 export interface ProviderCall {
   readonly settings: ProviderSettings;

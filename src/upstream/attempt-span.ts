@@ -15,7 +15,18 @@ import {
 } from '../telemetry/trace-context.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import { SPAN_OF_ATTEMPT } from '../telemetry/span-record.js';
+import type { ProviderName } from '../core/provider-names.js';
 import type { UpstreamTarget } from './target.js';
+
+/** `gen_ai.provider.name` by OpenTelemetry's conventions. With `openai`, the model's `owned_by` tells more. */
+export const SPAN_NAMES: Readonly<Record<ProviderName, string>> = {
+  openai: 'openai',
+  azure: 'azure.ai.openai',
+  anthropic: 'anthropic',
+  gemini: 'gcp.gemini',
+  vertex: 'gcp.vertex_ai',
+  bedrock: 'aws.bedrock',
+};
 
 /** What is known when an attempt begins. */
 export interface AttemptBegin {

@@ -15,11 +15,11 @@ import {
   ResponseReader,
   type ResponseSink,
 } from './response-reader.js';
-import type { HttpCall, HttpFault, HttpHandler } from '../http1/http-client.js';
+import { isHtml, type HttpCall, type HttpFault, type HttpHandler } from '../http1/http-client.js';
 import {
+  budgetFailure,
   connectionFailure,
   garbageFailure,
-  isHtml,
   meaningOf,
   pageFailure,
   rejectionFailure,
@@ -162,6 +162,12 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     } catch (error) {
       this.#owner.crash(error);
     }
+  }
+
+  hold(bytes: number): boolean {
+    if (this.#owner.budget.grow(bytes)) return true;
+    this.reject(budgetFailure());
+    return false;
   }
 
   begun(): void {

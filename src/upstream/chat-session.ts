@@ -22,7 +22,7 @@ import type { Log } from '../telemetry/log.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import { ResponseBudgetBuffer, ResponseBudget } from './response-reader.js';
-import { AttemptSpan, type AttemptBegin } from './attempt-span.js';
+import { AttemptSpan, SPAN_NAMES, type AttemptBegin } from './attempt-span.js';
 import { Attempt, type AttemptClient, type AttemptOwner } from './attempt.js';
 import type { HttpClient } from '../http1/http-client.js';
 import type { ProviderClient } from '../providers/provider-client.js';
@@ -70,10 +70,7 @@ interface Shared extends Omit<SessionDeps, 'log'> {
 
 const EMPTY = new Uint8Array(0);
 
-/**
- * Returns the function that the channel calls for each Call frame; that function never throws. Called once a
- * worker.
- */
+/** Returns the function that the channel calls for each Call frame; it never throws. Called once a worker. */
 export function createStartSession(deps: SessionDeps): StartSession {
   const { log, ...rest } = deps;
   const shared: Shared = {
@@ -88,9 +85,7 @@ export function createStartSession(deps: SessionDeps): StartSession {
   };
 }
 
-/**
- * calling → settling (the token count is awaited) → delivering → ended; from any of them straight to ended.
- */
+/** calling → settling (the token count is awaited) → delivering → ended, or from any of them to ended. */
 type State = 'calling' | 'settling' | 'delivering' | 'ended';
 
 class ChatSession implements UpstreamSession, AttemptOwner {
@@ -107,14 +102,13 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #upstreamWaitMs = 0;
   /** The client has gone. */
   #cancelled = false;
-  /**
-   * Cut by the total timeout or because its client did not read: it ends like the call of a client that has
-   * gone.
-   */
+  /** Cut by the total timeout, or its client did not read: it ends as if the client had gone. */
   #cut = false;
   #retryAfterSeconds: number | undefined;
   /** Why the last attempt failed, for the caller. */
   #reason: string | undefined;
+  /** An upstream has no word for what the request asks; others may. */
+  #unsaid: ErrorRecord | undefined;
   #rest: Uint8Array = EMPTY;
   #usage: Usage | undefined;
 
@@ -187,14 +181,17 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       return;
     }
     this.#retryAfterSeconds = shorter(this.#retryAfterSeconds, failure.retryAfterSeconds);
-    this.#reason = failure.reason;
-    const pauseMs = this.#relayed
-      ? undefined
-      : this.#models.plan.pauseMs(attempt.taken, failure, attempt.sent);
+    this.#unsaid ??= failure.unsaid;
+    if (failure.unsaid === undefined) this.#reason = failure.reason;
+    const { plan } = this.#models;
+    const pauseMs = this.#relayed ? undefined : plan.pauseMs(attempt.taken, failure, attempt.sent);
     const again = pauseMs !== undefined || (!this.#relayed && this.#models.hasNext('unavailable'));
-    this.#shared.errors.writeFailure(attempt.taken.target, failure, again);
+    if (failure.unsaid === undefined) this.#shared.errors.writeFailure(attempt.taken.target, failure, again);
     if (pauseMs !== undefined) this.#tryAfter(pauseMs);
-    else this.#giveUp(unavailableError(failure.reason, this.#retryAfterSeconds), 'unavailable');
+    else if (this.#reason !== undefined)
+      this.#giveUp(unavailableError(this.#reason, this.#retryAfterSeconds), 'unavailable');
+    else if (plan.hasTriedAll) this.#fail(this.#unsaid!);
+    else this.#failResting();
   }
 
   /** The upstreams of the model have failed. A fallback gets the call, if the client has had nothing. */
@@ -314,7 +311,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const { trace, modelIndex } = this.#models.request;
     if (trace === undefined) return undefined;
     const begin = (): AttemptBegin => {
-      const { id: modelId, ownedBy: provider } = routes.routeOf(modelIndex);
+      const { id: modelId, ownedBy } = routes.routeOf(modelIndex);
+      const provider = target.provider === undefined ? ownedBy : SPAN_NAMES[target.provider.name];
       const earlierTries = this.#models.tries - 1;
       const nowMs = clock.monotonicMs();
       return { request: this.#models.request, target, modelId, provider, earlierTries, nowMs };
@@ -322,10 +320,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     return AttemptSpan.of(begin, trace, spans);
   }
 
-  /**
-   * No upstream takes the call now. It fails at once, so that calls do not pile up for an upstream that is
-   * down.
-   */
+  /** No upstream takes the call now. It fails at once, so that calls do not pile up. */
   #failResting(): void {
     const { routes, errors } = this.#shared;
     const { restMs, reason } = this.#models.plan.rest();

@@ -3,7 +3,7 @@
  * table. A token lives here and in the calls that use it; no listener and no log gets it.
  */
 import type { CredentialRecord } from '../providers/credentials/credential-spec.js';
-import type { Credentials } from '../providers/provider-client.js';
+import type { Credentials } from '../providers/provider.js';
 import type { Credential } from '../providers/provider.js';
 import { SecretTraces } from './secret-traces.js';
 

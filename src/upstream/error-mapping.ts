@@ -10,7 +10,7 @@ import type { WallMs } from '../core/units.js';
 import type { Clock } from '../core/clock.js';
 import type { Log } from '../telemetry/log.js';
 import type { FailureKind } from '../telemetry/metrics-layout.js';
-import type { HttpFault } from '../http1/http-client.js';
+import { isHtml, type HttpFault } from '../http1/http-client.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import type { SecretTraces } from './secret-traces.js';
 import { addressOf, type UpstreamTarget } from './target.js';
@@ -22,6 +22,11 @@ export interface AttemptFailure {
    * fault; else undefined.
    */
   readonly callerError: ErrorRecord | undefined;
+  /**
+   * The request cannot be said in the protocol of this upstream: the error for the caller if no upstream of
+   * the model takes it.
+   */
+  readonly unsaid: ErrorRecord | undefined;
   /** For the caller: what was wrong, without an address. */
   readonly reason: string;
   /** The wait that the upstream asked for. */
@@ -78,6 +83,7 @@ const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028\u2029]+/gu;
 
 const UNAVAILABLE = {
   callerError: undefined,
+  unsaid: undefined,
   retryAfterSeconds: undefined,
   repeatable: false,
   contextLength: false,
@@ -90,6 +96,10 @@ const REFUSED = 'the provider of this model refused the request; check its param
 
 /** The call waited in vain for one of our bounded number of connections. */
 const OWN_ERROR = 'TIMEOUT_QUEUE';
+/** The provider has no word for a member of the request. */
+const UNSAID = 'FIELD_UNSUPPORTED';
+/** Faults that say nothing about the upstream. */
+const OWN_ERRORS: ReadonlySet<string> = new Set([OWN_ERROR, UNSAID, 'REQUEST_UNWRITTEN']);
 
 /** The process or the system has no file descriptor left for a connection. */
 const NO_DESCRIPTOR_ERRORS: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE']);
@@ -107,6 +117,9 @@ const ERROR_REASONS: Readonly<Record<string, string>> = {
   TIMEOUT_IDLE: 'it stopped sending',
   TIMEOUT_TOTAL: 'it did not finish in time',
   TIMEOUT_HELD_UP: 'its answer was not read in time',
+  NO_CREDENTIAL: 'its credentials could not be had',
+  FIELD_UNSUPPORTED: 'it does not support what was asked for',
+  REQUEST_UNWRITTEN: 'the request to it could not be written',
 };
 
 export const CLIENT_GONE: ErrorRecord = {
@@ -145,18 +158,33 @@ export function statusFailure(status: number, retryAfter: string | undefined, no
   };
 }
 
-/** For a response that did not come, or not whole. */
+/** For a response that did not come, or not whole; or a request that cannot be said to that upstream. */
 export function connectionFailure(fault: HttpFault): AttemptFailure {
+  const { reported } = fault;
+  if (reported !== undefined) return reportedFailure(reported.status, reported.retryAfterSeconds);
+  if (fault.code === 'RESPONSE_INVALID') return garbageFailure(fault.message);
   const reason = ERROR_REASONS[fault.code] ?? 'the connection to it failed';
   const isShort = NO_DESCRIPTOR_ERRORS.has(fault.code);
   return {
     ...UNAVAILABLE,
     callerError: isShort ? OUT_OF_DESCRIPTORS : undefined,
+    unsaid: fault.code === UNSAID ? { code: 'invalid_parameters', message: fault.message } : undefined,
     reason,
     repeatable: fault.repeatable,
     cause: `${fault.code}: ${fault.message}`,
     kind: isShort ? 'no_connection_free' : connectionFailureKind(fault.code),
-    ours: isShort || fault.code === OWN_ERROR,
+    ours: isShort || OWN_ERRORS.has(fault.code),
+  };
+}
+
+/** For an error that came inside of a response; its words are for nobody. */
+function reportedFailure(status: number, retryAfterSeconds: number | undefined): AttemptFailure {
+  return {
+    ...UNAVAILABLE,
+    reason: reasonOf(status),
+    retryAfterSeconds,
+    cause: `an error inside of its answer, as status ${status}`,
+    kind: statusKind(status),
   };
 }
 
@@ -167,6 +195,8 @@ function statusKind(status: number): FailureKind {
 
 function connectionFailureKind(code: string): FailureKind {
   if (code === OWN_ERROR) return 'no_connection_free';
+  if (code === UNSAID || code === 'REQUEST_UNWRITTEN') return 'rejected';
+  if (code === 'NO_CREDENTIAL') return 'credentials';
   if (code === 'TIMEOUT_CONNECT') return 'connect';
   if (code.startsWith('TIMEOUT_')) return 'timeout';
   if (code === 'HTTP1_INVALID') return 'invalid_answer';
@@ -200,10 +230,6 @@ export function budgetFailure(): AttemptFailure {
 /** For a success that is a web page: there is no API at that address. */
 export function pageFailure(): AttemptFailure {
   return { ...garbageFailure('HTML, so there is no API at this address'), wrongAddress: true };
-}
-
-export function isHtml(contentType: string | undefined): boolean {
-  return contentType !== undefined && /^\s*(?:text\/html|application\/xhtml)/i.test(contentType);
 }
 
 /**

@@ -66,6 +66,11 @@ export class RetryPlan {
     return this.#tries;
   }
 
+  /** No upstream of the model is left that this call has not asked. */
+  get hasTriedAll(): boolean {
+    return this.#tried.length >= this.#choice.targets;
+  }
+
   /** Milliseconds since the call came. */
   spentMs(): number {
     return this.#clock.monotonicMs() - this.#startMs;

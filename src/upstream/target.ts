@@ -84,13 +84,15 @@ export function addressOf({ origin, path }: HttpTarget): string {
 const SECRET_CHARS_MIN = 8;
 
 /**
- * What an upstream could repeat of its credentials: its key, and each word of its headers' values. Long ones
- * first.
+ * What an upstream could repeat of its credentials: its key, each word of its headers' values, and the
+ * project or resource that is billed. Long ones first.
  */
-export function secretsOf({ key, headers }: UpstreamTarget): string[] {
-  const words = Object.values(headers)
-    .flatMap((value) => value.split(/[\s,;=]+/))
-    .filter((word) => word.length >= SECRET_CHARS_MIN);
+export function secretsOf({ key, headers, provider }: UpstreamTarget): string[] {
+  const billed =
+    provider === undefined ? [] : [provider.project, provider.name === 'azure' ? provider.host : ''];
+  const words = [...Object.values(headers).flatMap((value) => value.split(/[\s,;=]+/)), ...billed].filter(
+    (word) => word.length >= SECRET_CHARS_MIN,
+  );
   const secrets = key === undefined || key === '' ? words : [key, ...words];
   // If one is part of another, cutting it first would leave the rest of the other.
   return secrets.sort((one, other) => other.length - one.length);

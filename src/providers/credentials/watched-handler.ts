@@ -4,7 +4,7 @@
  * provider-client.ts makes one for each such call. Upstream worker.
  */
 import type { HttpFault, HttpHandler } from '../../http1/http-client.js';
-import type { Credentials } from '../provider-client.js';
+import type { Credentials } from '../provider.js';
 import type { Credential } from '../provider.js';
 
 /** The rest of a longer error's body is dropped. */

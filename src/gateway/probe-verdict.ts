@@ -1,0 +1,165 @@
+/**
+ * What an upstream's reply to a probe means, and what the operator should do about it. No text made here
+ * contains a key. Commands use it, by upstream-probe.ts. Pure.
+ */
+import type { ProviderName } from '../core/provider-names.js';
+import { isRecord, parsedJson } from '../core/json.js';
+import { isHtml } from '../http1/http-client.js';
+import { UNKNOWN_MODEL_CODES } from '../upstream/error-mapping.js';
+import { tracesOf } from '../upstream/secret-traces.js';
+import { addressOf, type UpstreamTarget } from '../upstream/target.js';
+
+/** What came back: a response as far as it was read, or an error. */
+export type ProbeReply =
+  | {
+      readonly kind: 'answer';
+      readonly status: number;
+      readonly contentType: string | undefined;
+      readonly location: string | undefined;
+      readonly body: string;
+      /** Whether the body was longer than what was read. */
+      readonly isCut: boolean;
+    }
+  | { readonly kind: 'fault'; readonly code: string; readonly message: string };
+
+export interface ProbeVerdict {
+  readonly ok: boolean;
+  /** The result, in one line. */
+  readonly result: string;
+  /** What the operator should do; null if nothing. */
+  readonly advice: string | null;
+  /** The model that the response names. */
+  readonly answeredModel: string | null;
+  /** Whether the response reports its tokens; null if there was no good response. */
+  readonly usageReported: boolean | null;
+}
+
+/** What else may be wrong, by provider. */
+const HINTS: Readonly<Partial<Record<ProviderName, string>>> = {
+  azure: ", see api_version, and set model to the deployment's name",
+  vertex: ', see project and region, and set model to its name there',
+  bedrock: ', see region, and set model to its id there',
+};
+
+/** How many characters of an upstream's message are shown. */
+const WORDS_CHARS_MAX = 200;
+const CALL_PATH = '/chat/completions';
+const UNKNOWN_MODEL_WORDS =
+  /\bmodel\b.{0,120}\b(?:not found|does not exist|not exist|unknown|not supported|no such)\b|\b(?:unknown|invalid|no such) model\b/is;
+const TLS_UNTRUSTED = /SELF_SIGNED|UNABLE_TO_(?:VERIFY|GET_ISSUER)|CERT_UNTRUSTED|CERT_SIGNATURE/;
+const TLS_ERROR = /CERT|TLS|SSL|^EPROTO$/;
+
+/** Returns what a reply means and what the operator should do about it. */
+export function verdictOf(target: UpstreamTarget, model: string, reply: ProbeReply): ProbeVerdict {
+  if (reply.kind === 'fault') {
+    const result = `no answer: ${reply.code}, ${shown(target, reply.message)}`;
+    return failure(result, adviceOfError(target, reply.code));
+  }
+  const { status, contentType, body, isCut } = reply;
+  const isPage = isHtml(contentType) || body.trimStart().startsWith('<');
+  const value = isPage || isCut ? undefined : parsedJson(body);
+  if (status >= 200 && status < 300) {
+    if (isRecord(value) && Array.isArray(value.choices)) return goodVerdict(target, status, value);
+    const what = isPage ? 'HTML' : isCut ? 'too long an answer' : 'no chat completion';
+    return failure(`status ${status}, ${what}`, adviceOfAddress(target));
+  }
+  const error = isRecord(value) ? value.error : undefined;
+  const words = isRecord(error) && typeof error.message === 'string' ? error.message : undefined;
+  const result = `status ${status}${isPage ? ', HTML' : words === undefined ? '' : `: ${shown(target, words)}`}`;
+  const isUnknownModel =
+    isRecord(error) &&
+    (UNKNOWN_MODEL_CODES.has(error.code) || (words !== undefined && UNKNOWN_MODEL_WORDS.test(words)));
+  if (isUnknownModel && (status === 400 || status === 404 || status === 422)) {
+    const name = target.model ?? model;
+    return failure(
+      result,
+      `the provider does not know the model ${name}: set model: of this upstream to its name there`,
+    );
+  }
+  return failure(result, adviceOfStatus(target, reply, isPage));
+}
+
+function goodVerdict(
+  target: UpstreamTarget,
+  status: number,
+  value: Readonly<Record<string, unknown>>,
+): ProbeVerdict {
+  const usageReported = isRecord(value.usage) && typeof value.usage.prompt_tokens === 'number';
+  return {
+    ok: true,
+    result: `status ${status}`,
+    advice: usageReported ? null : 'it reports no usage: tokens are counted here, with `tokenizer`',
+    answeredModel: typeof value.model === 'string' ? shown(target, value.model) : null,
+    usageReported,
+  };
+}
+
+function failure(result: string, advice: string): ProbeVerdict {
+  return { ok: false, result, advice, answeredModel: null, usageReported: null };
+}
+
+function adviceOfStatus(
+  target: UpstreamTarget,
+  { status, location }: ProbeReply & { kind: 'answer' },
+  isPage: boolean,
+): string {
+  if (status === 401 || status === 403) {
+    const { credential } = target.provider ?? {};
+    if (credential !== undefined)
+      return 'it refuses the credentials of this machine: see that their account may use the model';
+    return target.key === undefined
+      ? 'it wants a key and none is set: set key or key_file of this upstream'
+      : 'it refuses the key: see that key or key_file is one of this provider, whole and still valid, and may use the model';
+  }
+  if (status === 402) return 'the account at the provider has no credit left';
+  if (status === 429)
+    return 'address and key serve, but the account at the provider has no quota left now: try later';
+  if (status >= 300 && status < 400) {
+    const place = location === undefined ? '' : ` to ${shown(target, location)}`;
+    return `it redirects${place}, which is not followed: set url to where the API is`;
+  }
+  if (isPage || status === 404 || status === 405 || status === 410) return adviceOfAddress(target);
+  if (status >= 500) return 'the provider fails: try later, and look at its state';
+  return 'it refuses a plain request: its words say why';
+}
+
+/** For an address that responds, but not as a chat-completions API. */
+function adviceOfAddress(target: UpstreamTarget): string {
+  const address = addressOf(target);
+  const name = target.provider?.name;
+  if (name !== undefined)
+    return `there is no interface of ${name} at ${address}: set url to the base address that its SDKs take${HINTS[name] ?? ''}`;
+  const base = address.slice(0, -CALL_PATH.length);
+  if (base.endsWith(CALL_PATH)) {
+    return `url ends with ${CALL_PATH}, which is added to it: set it to ${base.slice(0, -CALL_PATH.length)}`;
+  }
+  const tail = `there is no API for chat completions at ${address}`;
+  if (!/\/v\d/.test(base)) return `${tail}: url has no /v1, try ${base}/v1`;
+  return `${tail}: set url to the base address that the provider names, without ${CALL_PATH}`;
+}
+
+function adviceOfError({ origin }: UpstreamTarget, code: string): string {
+  const { host, hostname, protocol } = new URL(origin);
+  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN' || code === 'EAI_FAIL')
+    return `the name ${hostname} cannot be resolved: see that it is spelled right, and the DNS of this machine`;
+  if (code === 'ECONNREFUSED') return `nothing listens at ${host}: see host and port, and that it runs`;
+  if (code === 'EHOSTUNREACH' || code === 'ENETUNREACH' || code === 'TIMEOUT_CONNECT')
+    return `${host} cannot be reached from here: see host and port, firewall and network`;
+  if (TLS_UNTRUSTED.test(code)) return 'its certificate is not trusted: name who signed it in ca_file';
+  if (code === 'CERT_HAS_EXPIRED') return 'its certificate has expired: whoever runs it has to renew it';
+  if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
+    return `its certificate is for another name than ${hostname}: set url to that name`;
+  if (TLS_ERROR.test(code)) return `TLS fails with ${host}: if it speaks plain HTTP, url begins with http:`;
+  if (code.startsWith('TIMEOUT')) return 'it accepts connections, but does not answer in time';
+  if (code === 'HTTP1_UNSENDABLE') return 'url, key or headers hold what cannot be sent in HTTP';
+  const tls = protocol === 'http:' ? '; if it speaks TLS, url begins with https:' : '';
+  return `what listens at ${host} does not answer in HTTP/1.1${tls}`;
+}
+
+/** Returns the upstream's message in one line, with the credentials removed that it repeats. */
+function shown(target: UpstreamTarget, text: string): string {
+  const cleaned = tracesOf(target).cleaned(text.slice(0, 10 * WORDS_CHARS_MAX));
+  if (cleaned === undefined) return '(words that repeat the key are not shown)';
+  const line = cleaned.replace(/[\p{Cc}\p{Cs}\s]+/gu, ' ').trim();
+  return line.length > WORDS_CHARS_MAX ? `${line.slice(0, WORDS_CHARS_MAX)}…` : line;
+}
