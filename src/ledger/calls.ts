@@ -27,7 +27,7 @@ import {
 } from '../core/units.js';
 import type { Balance, Settlement } from './balance.js';
 import type { LowLeases } from './counters.js';
-import { type DayCalls, resetOfDay } from './day.js';
+import { type DayCounter, resetOfDay } from './day.js';
 import type { DirtySet } from './dirty-set.js';
 import type { InFlight } from './in-flight.js';
 import { EXTENDED_QUOTAS, type LedgerViews } from './layout.js';
@@ -70,7 +70,7 @@ export interface Refusal {
 
 export interface CallsOptions extends ScopeTables {
   readonly inFlight: InFlight;
-  readonly day: DayCalls<AccountIndex>;
+  readonly day: DayCounter;
   readonly balance: Balance;
   readonly dirty: DirtySet;
   readonly clock: Clock;
@@ -95,7 +95,7 @@ export class Calls {
   readonly #options: CallsOptions;
   readonly #inFlight: InFlight;
   readonly #reservations: Reservations;
-  readonly #day: DayCalls<AccountIndex>;
+  readonly #day: DayCounter;
   readonly #balance: Balance;
   readonly #dirty: DirtySet;
   readonly #quotas: ScopeQuotas;

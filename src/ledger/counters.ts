@@ -6,11 +6,11 @@
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, GroupIndex, KeyIndex, ModelScopeIndex } from '../core/units.js';
 import { Balance } from './balance.js';
-import { DayCounter, type DayCalls } from './day.js';
+import { DayCounter } from './day.js';
 import { InFlight, LeasedInFlight } from './in-flight.js';
 import { LimitedScopes } from './limited-scopes.js';
 import type { CountedViews, LedgerBuffers, LedgerViews } from './layout.js';
-import { LeasedBalance, LeasedDay } from './leased-stock.js';
+import { LeasedBalance } from './leased-balance.js';
 import { LeasedStocks } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
 import { ScopeQuotas } from './scope-quotas.js';
@@ -24,7 +24,7 @@ export interface Counters {
   readonly models: LimitedScopes<ModelScopeIndex>;
   readonly quotas: ScopeQuotas;
   readonly window: MinuteCounter<AccountIndex>;
-  readonly day: DayCalls<AccountIndex>;
+  readonly day: DayCounter;
   readonly balance: Balance;
   readonly inFlight: InFlight;
 }
@@ -51,8 +51,10 @@ export function countersOf(
   const quotas = new ScopeQuotas(views.quotas, { stocks, window }, clock, timezone);
   const minuteOf = <Index extends number>(records: CountedViews, onLow: (index: Index) => void) =>
     isShared ? new LeasedWindow<Index>(records, clock, onLow) : new Window<Index>(records, clock);
-  const dayOf = <Index extends number>(records: CountedViews, onLow: (index: Index) => void) =>
-    isShared ? new LeasedDay<Index>(records, clock, onLow) : new DayCounter<Index>(records, clock);
+  const dayOf = (records: CountedViews, onLow: (index: never) => void) =>
+    isShared
+      ? new DayCounter(records, clock, new LeasedStocks(records.records64, clock, true), onLow)
+      : new DayCounter(records, clock);
   const limited = <Index extends number>(
     max: number,
     records: CountedViews,

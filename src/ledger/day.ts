@@ -1,28 +1,16 @@
 /**
- * Calls a day, from 00:00 UTC+8 to the next, of accounts or of keys. Ledger and KeyLimits use DayCounter
- * unless limits are shared. Any thread.
- *
- * The number of the day and its count share one 64-bit word. So the exchange that first writes a new day also
- * starts its count: the day changes once. The day of an account never goes back. If the wall clock is set
- * back over midnight, calls count toward the later day until the clock has caught up, so that no day's limit
- * is given twice. If it is set back by days, the later day was a mistake that would reject calls for as many
- * days: what was counted then counts for today.
+ * Calls a day, from 00:00 UTC+8 to the next, of accounts, keys, groups and rules for models. Ledger and
+ * LimitedScopes use it; stocks.ts says how a stock is counted when the day changes or the clock is set back.
+ * Any thread.
  */
 import type { Clock } from '../core/clock.js';
-import { invariant } from '../core/errors.js';
-import { CALLS_PER_DAY_MAX } from '../core/limits.js';
-import { asWallMs, type AccountIndex, type WallMs } from '../core/units.js';
+import { asWallMs, type WallMs } from '../core/units.js';
 import { COUNTED_WORDS64, DAY, type CountedViews } from './layout.js';
+import { PERIODS_KNOWN, Stocks } from './stocks.js';
 
 const DAY_MS = 86_400_000;
 /** UTC+8 has no summer time. */
 const ZONE_OFFSET_MS = 8 * 3_600_000;
-export const DAY_SHIFT = 32n;
-
-/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
-const TRIES_MAX = 100_000;
-
-invariant(CALLS_PER_DAY_MAX < 2 ** 32, 'a day of calls fits its half of the word');
 
 /** The number of the day: days since 1970-01-01 in UTC+8. */
 export function dayNumberOf(wallMs: WallMs): number {
@@ -48,76 +36,56 @@ function isMistaken(dayNumber: number, today: number): boolean {
   return dayNumber > today + 1;
 }
 
-/** The word of a day and the count of its calls. */
-export function dayWordOf(dayNumber: number, calls: number): bigint {
-  return (BigInt(dayNumber) << DAY_SHIFT) | BigInt(calls);
-}
-
-/**
- * Counts calls of the day: all that this process admits (DayCounter), or those it was granted (LeasedDay).
- */
-export interface DayCalls<Index extends number> {
-  take(counted: Index, callsPerDay: number): number | undefined;
-  giveBack(counted: Index, dayNumber: number): void;
-  read(counted: Index): { readonly dayNumber: number; readonly dayCalls: number };
-  set(counted: Index, dayNumber: number, dayCalls: number): void;
-}
-
-export class DayCounter<Index extends number = AccountIndex> implements DayCalls<Index> {
-  readonly #words64: BigInt64Array;
+/** The days of accounts, or of keys, groups or rules for models: stocks of calls that are used once taken. */
+export class DayCounter {
+  readonly #stocks: Stocks;
   readonly #clock: Clock;
+  readonly #onLow: (counted: never) => void;
 
-  constructor(views: CountedViews, clock: Clock) {
-    this.#words64 = views.records64;
+  /** If limits are shared, `stocks` are leased, and `onLow` is called by the thread whose call leaves few. */
+  constructor(
+    views: CountedViews,
+    clock: Clock,
+    stocks = new Stocks(views.records64, false),
+    onLow: (counted: never) => void = () => undefined,
+  ) {
+    this.#stocks = stocks;
     this.#clock = clock;
+    this.#onLow = onLow;
   }
 
-  /**
-   * Takes a call of today. Returns the number of the day it was taken from; undefined if `callsPerDay` is
-   * reached.
-   */
-  take(counted: Index, callsPerDay: number): number | undefined {
-    const index = counted * COUNTED_WORDS64 + DAY;
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const word = Atomics.load(this.#words64, index);
-      const day = Number(word >> DAY_SHIFT);
-      // Read after the word, so that a clock that never steps back cannot show an earlier day than the word.
-      const today = dayNumberOf(this.#clock.wallMs());
-      if (today > day) {
-        if (callsPerDay < 1) return undefined;
-        if (Atomics.compareExchange(this.#words64, index, word, dayWordOf(today, 1)) === word) return today;
-        continue;
-      }
-      const calls = Number(BigInt.asUintN(32, word));
-      if (isMistaken(day, today)) {
-        Atomics.compareExchange(this.#words64, index, word, dayWordOf(today, calls));
-        continue;
-      }
-      if (calls >= callsPerDay) return undefined;
-      if (Atomics.compareExchange(this.#words64, index, word, word + 1n) === word) return day;
+  /** Takes a call of today. Returns the number of the day it was taken from; undefined if none is left. */
+  take(counted: number, callsPerDay: number): number | undefined {
+    const stocks = this.#stocks;
+    const day = stocks.take(dayAt(counted), dayNumberOf(this.#clock.wallMs()), 1, callsPerDay);
+    if (stocks.ranLow) {
+      stocks.ranLow = false;
+      this.#onLow(counted as never);
     }
-    throw new Error('invariant broken: a call of the day is taken or refused in bounded tries');
+    return day;
   }
 
   /** Gives back a call that `take` took from `dayNumber`; does nothing if that day is over. */
-  giveBack(counted: Index, dayNumber: number): void {
-    const index = counted * COUNTED_WORDS64 + DAY;
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const word = Atomics.load(this.#words64, index);
-      if (Number(word >> DAY_SHIFT) !== dayNumber || BigInt.asUintN(32, word) === 0n) return;
-      if (Atomics.compareExchange(this.#words64, index, word, word - 1n) === word) return;
-    }
-    throw new Error('invariant broken: a call of the day is given back in bounded tries');
+  giveBack(counted: number, dayNumber: number): void {
+    this.#stocks.settle(dayAt(counted), dayNumber, 1, 0);
   }
 
   /** The last day on which the account was used, and its calls on that day. Any thread. */
-  read(counted: Index): { readonly dayNumber: number; readonly dayCalls: number } {
-    const word = Atomics.load(this.#words64, counted * COUNTED_WORDS64 + DAY);
-    return { dayNumber: Number(word >> DAY_SHIFT), dayCalls: Number(BigInt.asUintN(32, word)) };
+  read(counted: number): { readonly dayNumber: number; readonly dayCalls: number } {
+    const { period, taken } = this.#stocks.last(dayAt(counted), dayNumberOf(this.#clock.wallMs()));
+    return { dayNumber: period, dayCalls: taken };
   }
 
-  /** Sets day and count. Main thread, before the account is first used. */
-  set(counted: Index, dayNumber: number, dayCalls: number): void {
-    Atomics.store(this.#words64, counted * COUNTED_WORDS64 + DAY, dayWordOf(dayNumber, dayCalls));
+  /** Sets day and count, unless limits are shared. Main thread, before the account is first used. */
+  set(counted: number, dayNumber: number, dayCalls: number): void {
+    const today = dayNumberOf(this.#clock.wallMs());
+    this.#stocks.clear(dayAt(counted));
+    // A day that long ago would be taken for a later one. One that far ahead was a mistake.
+    if (today - dayNumber < PERIODS_KNOWN)
+      this.#stocks.set(dayAt(counted), dayNumber - today < PERIODS_KNOWN ? dayNumber : today, dayCalls);
   }
+}
+
+function dayAt(counted: number): number {
+  return counted * COUNTED_WORDS64 + DAY;
 }

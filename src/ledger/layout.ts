@@ -9,7 +9,7 @@
  *
  *     byte  bits  field      written by                 meaning
  *        0    64  window     any thread (CAS)           tick, age and count of the minute: window.ts
- *        8    64  day        any thread (CAS)           day number << 32 | calls of that day: day.ts
+ *        8    64  day        any thread (CAS)           a stock of calls: day.ts, stocks.ts
  *       16    64  credited   main thread                all money ever put in, less what was taken out again
  *       24    64  available  any thread (CAS, add)      what a new hold may take
  *       32    64  spent      any thread (add)           what settled calls have cost
@@ -66,18 +66,17 @@
  * has no marks. leases.ts writes it:
  *
  *        0    64  window     any thread (CAS)           expiry in ms << 20 | permits left: leased-window.ts
- *        8    64  day        any thread (CAS)           day number << 32 | calls left: leased-stock.ts
  *       16    64  credited   main thread                all money granted here, less what was given back
  *       24..47     -                                    as above, since this process started
- *       56    64  granted day   main thread             day number << 32 | calls of it that were granted
  *       64    64  low money     main thread             ask for more if less than this is left
  *       72    64  others' money main thread             pico-units left at the coordinator, as reported
  *       80    64  free          main thread             monotonic ms when a permit of the minute is free
  *       88    64  rejected      main thread             monotonic ms before which asking for it is no use
  *       96    32  granted slots main thread             how many calls may be in flight here
- *      100  3×32  low           main thread             of permits, calls of the day, slots: as low money
- *      112    32  others' min.  main thread             permits left at the coordinator, as reported
- *      116    32  refused limit main thread             the limit that `rejected` is of
+ *      100  2×32  low           main thread             of permits, slots: as low money
+ *      108    32  others' min.  main thread             permits left at the coordinator, as reported
+ *      112    32  refused limit main thread             the limit that `rejected` is of
+ *      120  5×64  day lease     main thread             of the calls of the day: leased-stocks.ts
  */
 import {
   type AccountIndex,
@@ -120,24 +119,24 @@ export const MARKS = 13;
 export const MARK_COUNT = COUNTED_WORDS32 - MARKS;
 
 /**
- * Fields of what was granted, in place of the marks: first in 64-bit words, from GRANTED_SLOTS on in 32-bit
- * words.
+ * Fields of what was granted, in place of the marks: DAY_LEASE and what is before it in 64-bit words, the
+ * others in 32-bit words.
  */
-export const GRANTED_DAY = 7;
 export const LOW_MONEY = 8;
 export const MONEY_HELD_BY_OTHERS = 9;
 export const MINUTE_FREE_MS = 10;
 export const MINUTE_REFUSED_UNTIL_MS = 11;
+export const DAY_LEASE = 15;
 export const GRANTED_SLOTS = 24;
 export const LOW_MINUTE = 25;
-export const LOW_DAY = 26;
-export const LOW_SLOTS = 27;
-export const MINUTE_HELD_BY_OTHERS = 28;
-export const MINUTE_REFUSED_LIMIT = 29;
+export const LOW_SLOTS = 26;
+export const MINUTE_HELD_BY_OTHERS = 27;
+export const MINUTE_REFUSED_LIMIT = 28;
 invariant(
-  GRANTED_DAY * 2 > STATUS && GRANTED_SLOTS === 2 * (MINUTE_REFUSED_UNTIL_MS + 1),
+  LOW_MONEY * 2 > STATUS && GRANTED_SLOTS === 2 * (MINUTE_REFUSED_UNTIL_MS + 1),
   'fields do not overlap',
 );
+invariant(DAY_LEASE * 2 > MINUTE_REFUSED_LIMIT, 'nor does the lease of the day');
 
 /** Further fields of a key or a group, in 32-bit words. */
 export const REQUESTS_PER_MINUTE = 4;

@@ -12,7 +12,16 @@
  * granted, but for what a provider reports beyond what a call held.
  */
 import type { Clock } from '../core/clock.js';
-import { EXTENDED_QUOTAS, LEASE_WORDS, LEASES, QUOTA_WORDS64, STOCK_WORDS, STOCKS } from './layout.js';
+import {
+  DAY,
+  DAY_LEASE,
+  EXTENDED_QUOTAS,
+  LEASE_WORDS,
+  LEASES,
+  QUOTA_WORDS64,
+  STOCK_WORDS,
+  STOCKS,
+} from './layout.js';
 import { amountOf, periodsSince, type StockLeft, Stocks, wordOf } from './stocks.js';
 
 /** Fields of a lease. LOW: a take that leaves so much or less sets `ranLow`; 0: none does. */
@@ -25,23 +34,27 @@ const FREE_MS = 4;
 /** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
 const TRIES_MAX = 100_000;
 
-/** The lease of a stock lies in the same record. */
-function leaseOf(stock: number): number {
+/** The lease of a stock lies in the same record, of quotas or of a scope's counts. */
+function leaseOf(stock: number, isDay: boolean): number {
+  if (isDay) return stock - DAY + DAY_LEASE;
   const inRecord = stock % QUOTA_WORDS64;
   return stock - inRecord + LEASES + ((inRecord - STOCKS) / STOCK_WORDS) * LEASE_WORDS;
 }
 
 export class LeasedStocks extends Stocks {
   readonly #clock: Clock;
+  readonly #isDay: boolean;
 
-  constructor(words: BigInt64Array, clock: Clock) {
-    super(words);
+  /** `isDay`: the stocks are calls of the day, in the records of accounts, keys and others. */
+  constructor(words: BigInt64Array, clock: Clock, isDay = false) {
+    super(words, !isDay);
     this.#clock = clock;
+    this.#isDay = isDay;
   }
 
   override take(stock: number, period: number, amount: number): number | undefined {
     const { words } = this;
-    const lease = leaseOf(stock);
+    const lease = leaseOf(stock, this.#isDay);
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const granted = Atomics.load(words, lease + GRANTED);
       const since = periodsSince(granted, period);
@@ -72,12 +85,13 @@ export class LeasedStocks extends Stocks {
 
   override clear(stock: number): void {
     super.clear(stock);
-    for (let word = 0; word < LEASE_WORDS; word++) Atomics.store(this.words, leaseOf(stock) + word, 0n);
+    const lease = leaseOf(stock, this.#isDay);
+    for (let word = 0; word < LEASE_WORDS; word++) Atomics.store(this.words, lease + word, 0n);
   }
 
   /** What may be left here and at the coordinator. */
   override leftOf(stock: number, period: number): StockLeft {
-    const lease = leaseOf(stock);
+    const lease = leaseOf(stock, this.#isDay);
     const granted = Atomics.load(this.words, lease + GRANTED);
     const here = periodsSince(granted, period) > 0 ? 0 : amountOf(granted) - this.read(stock, period).taken;
     const others = Number(Atomics.load(this.words, lease + HELD_BY_OTHERS));
@@ -106,14 +120,14 @@ export class StockLeaseWords {
   /** Calls are used as soon as they are taken. */
   readonly #countsCalls: boolean;
 
-  constructor(words: BigInt64Array, stock: number, clock: Clock) {
+  constructor(words: BigInt64Array, stock: number, clock: Clock, isDay = false) {
     this.#words = words;
-    this.#stocks = new LeasedStocks(words, clock);
+    this.#stocks = new LeasedStocks(words, clock, isDay);
     this.#clock = clock;
     this.#stock = stock;
-    this.#lease = leaseOf(stock);
+    this.#lease = leaseOf(stock, isDay);
     this.#countsCalls =
-      EXTENDED_QUOTAS[((stock % QUOTA_WORDS64) - STOCKS) / STOCK_WORDS] === 'calls_per_month';
+      isDay || EXTENDED_QUOTAS[((stock % QUOTA_WORDS64) - STOCKS) / STOCK_WORDS] === 'calls_per_month';
   }
 
   read(): StockHeld {

@@ -14,7 +14,6 @@ import {
   type KeyIndex,
   type PicoUnits,
 } from '../core/units.js';
-import { DAY_SHIFT, dayWordOf } from './day.js';
 import { stockOf } from './scope-quotas.js';
 import {
   BESIDE_WORDS32,
@@ -23,10 +22,8 @@ import {
   AVAILABLE,
   CREDITED,
   DAY,
-  GRANTED_DAY,
   GRANTED_SLOTS,
   IN_FLIGHT,
-  LOW_DAY,
   LOW_MINUTE,
   LOW_MONEY,
   LOW_SLOTS,
@@ -51,13 +48,6 @@ import { expiryMsOf, grantOf, PERMITS_MAX, permitsOf } from './leased-window.js'
 
 /** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
 const TRIES_MAX = 100_000;
-
-/** The last day of which calls were granted: `used` and `unused` together are what was granted. */
-export interface DayHeld {
-  readonly dayNumber: number;
-  readonly used: number;
-  readonly unused: number;
-}
 
 /** Grants of minutes and days, to accounts or to keys. */
 export class CountedLeases<Index extends number> {
@@ -125,47 +115,9 @@ export class CountedLeases<Index extends number> {
     Atomics.store(this.#words64, first64 + MINUTE_REFUSED_UNTIL_MS, BigInt(Math.floor(refusedUntilMs)));
   }
 
-  dayHeld(counted: Index): DayHeld {
-    const first = counted * COUNTED_WORDS64;
-    const granted = Atomics.load(this.#words64, first + GRANTED_DAY);
-    const left = Atomics.load(this.#words64, first + DAY);
-    const unused = Number(BigInt.asUintN(32, left));
-    return {
-      dayNumber: Number(granted >> DAY_SHIFT),
-      used: Number(BigInt.asUintN(32, granted)) - unused,
-      unused,
-    };
-  }
-
-  /**
-   * Adds `calls` of `dayNumber`, and drops what is left of an earlier day. `low`: `onLow` of LeasedDay is
-   * called when so many are left.
-   */
-  addDay(counted: Index, dayNumber: number, calls: number, low: number): void {
-    const first = counted * COUNTED_WORDS64;
-    Atomics.store(this.#words32, counted * COUNTED_WORDS32 + LOW_DAY, low);
-    const granted = Atomics.load(this.#words64, first + GRANTED_DAY);
-    if (Number(granted >> DAY_SHIFT) === dayNumber) {
-      Atomics.store(this.#words64, first + GRANTED_DAY, granted + BigInt(calls));
-      Atomics.add(this.#words64, first + DAY, BigInt(calls));
-    } else {
-      Atomics.store(this.#words64, first + GRANTED_DAY, dayWordOf(dayNumber, calls));
-      Atomics.store(this.#words64, first + DAY, dayWordOf(dayNumber, calls));
-    }
-  }
-
-  /** Takes out the unused calls; returns how many. */
-  takeBackDay(counted: Index): number {
-    const first = counted * COUNTED_WORDS64;
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const word = Atomics.load(this.#words64, first + DAY);
-      const unused = BigInt.asUintN(32, word);
-      if (unused === 0n) return 0;
-      if (Atomics.compareExchange(this.#words64, first + DAY, word, word - unused) !== word) continue;
-      Atomics.sub(this.#words64, first + GRANTED_DAY, unused);
-      return Number(unused);
-    }
-    throw new Error('invariant broken: calls of the day are taken back in bounded tries');
+  /** The lease of the calls of the day. */
+  dayOf(counted: Index, clock: Clock): StockLeaseWords {
+    return new StockLeaseWords(this.#words64, counted * COUNTED_WORDS64 + DAY, clock, true);
   }
 }
 
@@ -200,6 +152,12 @@ export class Leases {
     if (record === undefined) return undefined;
     const stock = stockOf(record, EXTENDED_QUOTAS.indexOf(quota));
     return new StockLeaseWords(this.#views.quotas.words64, stock, clock);
+  }
+
+  /** The lease of a scope's calls of the day. */
+  dayOf({ kind, index }: Scope, clock: Clock): StockLeaseWords {
+    const counted: CountedLeases<never> = this[`${kind}s`];
+    return counted.dayOf(index as never, clock);
   }
 
   /** Calls in flight now, including those that are just being rejected. */

@@ -26,7 +26,7 @@ import {
 import type { Balance, Funds, Settlement } from './balance.js';
 import { type CallNeeds, Calls, type Refusal } from './calls.js';
 import { countersOf, type LowLeases } from './counters.js';
-import { type DayCalls, resetOfDay } from './day.js';
+import { type DayCounter, resetOfDay } from './day.js';
 import { DirtySet } from './dirty-set.js';
 import {
   ACCOUNT_RECORD,
@@ -87,16 +87,12 @@ export class Ledger {
   readonly #status: Int32Array;
   readonly #clock: Clock;
   readonly #window: MinuteCounter<AccountIndex>;
-  readonly #day: DayCalls<AccountIndex>;
+  readonly #day: DayCounter;
   readonly #balance: Balance;
   readonly #calls: Calls;
   readonly #dirty: DirtySet;
-  /** For `tokenMinuteOf`. */
-  readonly #tight: { limit: number | undefined; taken: number; record: number | undefined } = {
-    limit: undefined,
-    taken: 0,
-    record: undefined,
-  };
+  /** For `tokenMinuteOf`. A limit of 0: none was found. */
+  readonly #tight = { limit: 0, taken: 0, record: undefined as number | undefined };
 
   /**
    * If `buffers` has a `calendar`, limits are shared: all counts are of what this process was granted
@@ -334,7 +330,7 @@ export class Ledger {
     const ofPlan = plan.tokensPerMinute;
     if (ofPlan === undefined && key === undefined && group === undefined) return undefined;
     const nowMs = this.#clock.monotonicMs();
-    this.#tight.limit = undefined;
+    this.#tight.limit = 0;
     if (key !== undefined) this.#tighten(this.keys.recordOf(key), nowMs);
     if (ofPlan !== undefined) {
       this.#tighten(recordOf(this.#views, { kind: 'account', index: account }), nowMs, ofPlan);
@@ -343,7 +339,7 @@ export class Ledger {
       this.#tighten(this.groups.recordOf(group), nowMs);
     }
     const { limit, taken, record } = this.#tight;
-    if (limit === undefined) return undefined;
+    if (limit === 0) return undefined;
     const resetMs = taken === 0 ? 0 : this.#quotas.msUntilTokensFree(record, nowMs);
     return { limit, remaining: Math.max(0, limit - taken), resetMs };
   }
@@ -357,7 +353,7 @@ export class Ledger {
     if (limit === undefined) return;
     const tight = this.#tight;
     const taken = this.#quotas.minuteTokensOf(record, nowMs);
-    if (tight.limit !== undefined && limit - taken >= tight.limit - tight.taken) return;
+    if (tight.limit !== 0 && limit - taken >= tight.limit - tight.taken) return;
     tight.limit = limit;
     tight.taken = taken;
     tight.record = record;

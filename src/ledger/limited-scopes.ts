@@ -9,7 +9,7 @@
 import { invariant } from '../core/errors.js';
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
 import type { KeyIndex } from '../core/units.js';
-import type { DayCalls } from './day.js';
+import type { DayCounter } from './day.js';
 import { DirtySet } from './dirty-set.js';
 import {
   CALLS_PER_DAY,
@@ -36,7 +36,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   readonly #max: number;
   readonly #words32: Int32Array;
   readonly #window: MinuteCounter<Index>;
-  readonly #day: DayCalls<Index>;
+  readonly #day: DayCounter;
   readonly #quotas: ScopeQuotas;
   readonly #dirty: DirtySet<Index>;
 
@@ -44,7 +44,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     max: number,
     views: CountedViews,
     window: MinuteCounter<Index>,
-    day: DayCalls<Index>,
+    day: DayCounter,
     quotas: ScopeQuotas,
   ) {
     this.#max = max;

@@ -19,7 +19,8 @@
  *   later period was a mistake that would reject calls for as long: what was counted then counts for now.
  * - A call settles by adding what it used to `settled`, then giving back the rest of what it held. So `taken`
  *   is never less than `settled`, and a thread that dies between the two leaves its own call held.
- * - The store keeps `settled` alone: calls that a crash cut hold nothing afterwards.
+ * - The store keeps `settled` alone: calls that a crash cut hold nothing afterwards. Calls of a day have no
+ *   word `settled`: what is taken of them is used.
  * - A scope that rested for 1,024 to 2,048 days finds its last day's use counted for the day of its return.
  *
  * If limits are shared, the limit is what the coordinator granted to this process; the main thread changes it
@@ -36,6 +37,8 @@ const AMOUNT_MAX = 2 ** (AMOUNT_BITS - 1) - 1;
 const PERIOD_SHIFT = BigInt(AMOUNT_BITS);
 const PERIOD_BITS = 11;
 const PERIOD_MASK = (1 << PERIOD_BITS) - 1;
+/** A period that is so many before now, or more, may be taken for a later one. */
+export const PERIODS_KNOWN = 1 << (PERIOD_BITS - 1);
 
 /** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
 const TRIES_MAX = 100_000;
@@ -87,10 +90,15 @@ export class Stocks {
   /** The last take left so little of a lease that more is to be asked for. Its caller clears it. */
   ranLow = false;
   protected readonly words: BigInt64Array;
+  readonly #hasSettled: boolean;
 
-  /** `words`: where the stocks lie. A stock is named by the index of its first word. */
-  constructor(words: BigInt64Array) {
+  /**
+   * `words`: where the stocks lie. A stock is named by the index of its first word. `hasSettled`: the second
+   * one is `settled`; otherwise it is not the stock's.
+   */
+  constructor(words: BigInt64Array, hasSettled = true) {
     this.words = words;
+    this.#hasSettled = hasSettled;
   }
 
   /**
@@ -129,21 +137,29 @@ export class Stocks {
 
   /** What counts in `period`. */
   read(stock: number, period: number): StockUse {
-    const settled = this.#amountIn(stock + STOCK_SETTLED, period);
+    const settled = this.#hasSettled ? this.#amountIn(stock + STOCK_SETTLED, period) : 0;
     return { taken: Math.max(settled, this.#amountIn(stock, period)), settled };
+  }
+
+  /** The last period of which was taken, and what was; `period` is about now. */
+  last(stock: number, period: number): { readonly period: number; readonly taken: number } {
+    const word = Atomics.load(this.words, stock);
+    return word === 0n
+      ? { period: 0, taken: 0 }
+      : { period: period - periodsSince(word, period), taken: amountOf(word) };
   }
 
   /** Sets what was used in `period`; nothing is held. Main thread, before the scope is first used. */
   set(stock: number, period: number, settled: number): void {
     invariant(settled >= 0 && settled <= AMOUNT_MAX, 'an amount fits its word');
-    Atomics.store(this.words, stock + STOCK_SETTLED, wordOf(period, settled));
+    if (this.#hasSettled) Atomics.store(this.words, stock + STOCK_SETTLED, wordOf(period, settled));
     Atomics.store(this.words, stock, wordOf(period, settled));
   }
 
   /** Forgets everything. Main thread, before the scope is first used. */
   clear(stock: number): void {
     Atomics.store(this.words, stock, 0n);
-    Atomics.store(this.words, stock + STOCK_SETTLED, 0n);
+    if (this.#hasSettled) Atomics.store(this.words, stock + STOCK_SETTLED, 0n);
   }
 
   leftOf(stock: number, period: number, limit: number): StockLeft {
@@ -157,7 +173,7 @@ export class Stocks {
       const since = periodsSince(word, period);
       if (since < 0 || (since > 0 && !starts)) return;
       const sum = (since > 0 ? 0 : amountOf(word)) + amount;
-      const next = wordOf(period, Math.min(sum, AMOUNT_MAX));
+      const next = wordOf(period, Math.max(0, Math.min(sum, AMOUNT_MAX)));
       if (Atomics.compareExchange(this.words, at, word, next) === word) return;
     }
     throw new Error('invariant broken: a stock is given back to in bounded tries');
@@ -170,7 +186,7 @@ export class Stocks {
 
   /** The stock's period was a mistake: what was counted counts for `period`. */
   #rename(stock: number, word: bigint, period: number): void {
-    const settled = Atomics.load(this.words, stock + STOCK_SETTLED);
+    const settled = this.#hasSettled ? Atomics.load(this.words, stock + STOCK_SETTLED) : 0n;
     if (periodsSince(settled, period) < -1) {
       // Unless it is of an earlier period, whose calls are over.
       const isSame = settled >> PERIOD_SHIFT === word >> PERIOD_SHIFT;

@@ -1,8 +1,8 @@
 /**
- * The stocks of accounts and keys in shared memory, as `StockLease` wants them. Main thread.
+ * The money and the calls in flight of accounts in shared memory, as `StockLease` wants them. Main thread.
  */
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
-import type { CountedLeases, Leases } from '../ledger/leases.js';
+import type { Leases } from '../ledger/leases.js';
 import { NEVER_LOW } from './lease-terms.js';
 import type { StockWords } from './stock-leases.js';
 
@@ -21,18 +21,6 @@ export interface SpentAccounting {
 
 /** A count is told when exactly so much is left. */
 const lowCount = (low: bigint): number => (low === 0n ? NEVER_LOW : Number(low));
-
-export function dayWords<Index extends number>(leases: CountedLeases<Index>, index: Index): StockWords {
-  return {
-    read() {
-      const { dayNumber, used, unused } = leases.dayHeld(index);
-      const available = BigInt(unused);
-      return { period: dayNumber, granted: BigInt(used) + available, used: BigInt(used), available };
-    },
-    add: (period, amount, low) => leases.addDay(index, period, Number(amount), lowCount(low)),
-    takeBack: () => BigInt(leases.takeBackDay(index)),
-  };
-}
 
 export function slotWords(leases: Leases, account: AccountIndex): StockWords {
   return {

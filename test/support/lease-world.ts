@@ -26,7 +26,7 @@ import {
   type NodeIdentity,
 } from '#src/sharing/coordinator.js';
 import { LeaseManager } from '#src/sharing/lease-manager.js';
-import { balanceWords, dayWords, slotWords } from '#src/sharing/stock-words.js';
+import { balanceWords, slotWords } from '#src/sharing/stock-words.js';
 import type { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { ManualClock } from '../fixtures/manual-clock.js';
 
@@ -276,7 +276,7 @@ export class LeaseNode {
               name === 'balance'
                 ? undefined
                 : name === 'calls_per_day'
-                  ? dayWords(leases.groups, group)
+                  ? leases.groups.dayOf(group, calendar)
                   : leases.stockOf({ kind, index: group }, name, calendar),
             limits: () => groups[index]!.limits,
           };
@@ -289,7 +289,7 @@ export class LeaseNode {
           minuteIndex: index,
           wordsOf: (name) => {
             if (name === 'calls_in_flight') return slotWords(leases, account);
-            if (name === 'calls_per_day') return dayWords(leases.accounts, account);
+            if (name === 'calls_per_day') return leases.accounts.dayOf(account, calendar);
             if (name !== 'balance')
               return leases.stockOf({ kind: 'account', index: account }, name, calendar);
             return balanceWords(leases, account, {

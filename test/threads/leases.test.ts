@@ -18,6 +18,7 @@ import { Ledger } from '#src/ledger/ledger.js';
 import { createHammers } from '../fixtures/ledger-hammers.js';
 import { SLOTS_PER_THREAD, TIME } from '../fixtures/ledger-hammer.js';
 import { randomFrom, stateOf } from '../fixtures/ledger-world.js';
+import { addDay, dayHeld, takeBackDay } from '../fixtures/day-leases.js';
 
 const THREADS = 3;
 const ACCOUNTS = 2;
@@ -67,7 +68,7 @@ void t.test('money', async (t) => {
   const random = randomFrom(seed);
   const { buffers, ledger, leases } = createWorld(() => 0);
   for (const account of accountsOf()) {
-    leases.accounts.addDay(account, TODAY, THREADS * ROUNDS, 0);
+    addDay(leases.accounts, account, TODAY, THREADS * ROUNDS, 0);
     leases.addSlots(account, THREADS * SLOTS_PER_THREAD, 0);
   }
   const hammers = await createHammers(
@@ -119,28 +120,28 @@ void t.test('calls of the day, of keys and their account', async (t) => {
     const calls = random(4);
     switch (random(4)) {
       case 0:
-        lent -= leases.accounts.takeBackDay(account);
+        lent -= takeBackDay(leases.accounts, account);
         break;
       case 1:
-        lentOfKeys[key]! -= leases.keys.takeBackDay(asKeyIndex(key));
+        lentOfKeys[key]! -= takeBackDay(leases.keys, asKeyIndex(key));
         break;
       case 2:
-        leases.accounts.addDay(account, TODAY, calls, 0);
+        addDay(leases.accounts, account, TODAY, calls, 0);
         lent += calls;
         break;
       default:
-        leases.keys.addDay(asKeyIndex(key), TODAY, calls, 0);
+        addDay(leases.keys, asKeyIndex(key), TODAY, calls, 0);
         lentOfKeys[key]! += calls;
     }
   });
   const settled = reports.reduce((sum, report) => sum + report.settled, 0);
   t.ok(settled > 0, `${settled} settled`);
-  const ofAccount = leases.accounts.dayHeld(account);
+  const ofAccount = dayHeld(leases.accounts, account);
   t.equal(ofAccount.used, settled, 'the account has used what was served');
   t.equal(ofAccount.used + ofAccount.unused, lent);
   let usedByKeys = 0;
   for (const key of keys) {
-    const { used, unused } = leases.keys.dayHeld(key);
+    const { used, unused } = dayHeld(leases.keys, key);
     t.equal(used + unused, lentOfKeys[key], `key ${key}`);
     usedByKeys += used;
   }

@@ -17,6 +17,7 @@ import {
   stateOf,
   takenOfDay,
 } from '../../fixtures/ledger-world.js';
+import { addDay, dayHeld } from '../../fixtures/day-leases.js';
 
 const KEY = asKeyIndex(3);
 const MANY = 1_000;
@@ -41,7 +42,7 @@ function createWorld() {
 /** With calls of the day and places granted, so that money alone decides. */
 function moneyWorld() {
   const world = createWorld();
-  world.leases.accounts.addDay(ACCOUNT, world.today, MANY, 0);
+  addDay(world.leases.accounts, ACCOUNT, world.today, MANY, 0);
   world.leases.addSlots(ACCOUNT, 4, 0);
   const admit = (hold: bigint, slot = SLOT) => admitTo(world.ledger, slot, ACCOUNT, MANY, pico(hold));
   return { ...world, admit };
@@ -126,7 +127,7 @@ void t.test('held or taken back: each pico-unit goes to one', (t) => {
 
 void t.test('places for calls: those that are taken are not taken back', (t) => {
   const { ledger, leases, low, today } = createWorld();
-  leases.accounts.addDay(ACCOUNT, today, MANY, 0);
+  addDay(leases.accounts, ACCOUNT, today, MANY, 0);
   const admit = (slot: number) => admitTo(ledger, asCallSlot(slot), ACCOUNT, MANY, pico(0n));
   t.equal(admit(0), 'too_many_in_flight');
   leases.addSlots(ACCOUNT, 3, 1);
@@ -148,17 +149,17 @@ void t.test('places for calls: those that are taken are not taken back', (t) => 
 void t.test('a key with limits of its own has leases of its own', (t) => {
   const { ledger, leases, low, today, clock } = createWorld();
   ledger.keys.open(KEY, { requestsPerMinute: 5, callsPerDay: 7 });
-  leases.accounts.addDay(ACCOUNT, today, MANY, 0);
+  addDay(leases.accounts, ACCOUNT, today, MANY, 0);
   leases.addSlots(ACCOUNT, 4, 0);
   const keyDay = { key: KEY, callsPerDay: 7 };
   const admit = () => admitTo(ledger, SLOT, ACCOUNT, MANY, pico(0n), MANY, keyDay);
   t.equal(admit(), 'key_daily_limit_exceeded', 'whatever its limit: nothing of it is lent');
-  t.match(leases.accounts.dayHeld(ACCOUNT), { used: 0 }, 'and nothing is taken of the account');
-  leases.keys.addDay(KEY, today, 1, 0);
+  t.match(dayHeld(leases.accounts, ACCOUNT), { used: 0 }, 'and nothing is taken of the account');
+  addDay(leases.keys, KEY, today, 2, 1);
   t.equal(admit(), 'admitted');
-  t.match(leases.keys.dayHeld(KEY), { used: 1, unused: 0 });
+  t.match(dayHeld(leases.keys, KEY), { used: 1, unused: 1 });
   ledger.release(SLOT);
-  t.match(leases.keys.dayHeld(KEY), { used: 0, unused: 1 }, 'what failed is given back');
+  t.match(dayHeld(leases.keys, KEY), { used: 0, unused: 2 }, 'what failed is given back');
   t.equal(low.keys, 1);
 
   t.match(ledger.keys.takeMinute(KEY, 5), { admitted: false, asks: true });
@@ -176,10 +177,10 @@ void t.test('a key with limits of its own has leases of its own', (t) => {
 void t.test('a key that is opened again holds nothing of the slot before', (t) => {
   const { ledger, leases, today, clock } = createWorld();
   ledger.keys.open(KEY, { requestsPerMinute: 5, callsPerDay: 7 });
-  leases.keys.addDay(KEY, today, 3, 0);
+  addDay(leases.keys, KEY, today, 3, 0);
   leases.keys.addMinute(KEY, clock.monotonic + 1_000, 2, 0, clock.monotonic);
   ledger.keys.open(KEY, { requestsPerMinute: 1, callsPerDay: undefined });
-  t.match(leases.keys.dayHeld(KEY), { used: 0, unused: 0 });
+  t.match(dayHeld(leases.keys, KEY), { used: 0, unused: 0 });
   t.equal(leases.keys.minuteUnused(KEY), 0);
   t.match(ledger.keys.limitsOf(KEY), { requestsPerMinute: 1, callsPerDay: undefined });
   t.end();

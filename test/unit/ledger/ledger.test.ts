@@ -133,7 +133,7 @@ void t.test('an account is opened with what the store knows of it, and starts a 
     credited: pico(500n),
     spent: pico(200n),
     uncovered: pico(7n),
-    dayNumber: 30_000,
+    dayNumber: 20_500,
     dayCalls: 12,
   };
   ledger.openAccount(ACCOUNT, { ...books, planIndex: 0, active: true });

@@ -1,10 +1,11 @@
 /** How a process leases an account's money: what it asks for, what it gives back, what it was denied. */
 import t from 'tap';
+import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Leases } from '#src/ledger/leases.js';
 import { StockLease } from '#src/sharing/stock-leases.js';
-import { balanceWords, dayWords } from '#src/sharing/stock-words.js';
+import { balanceWords } from '#src/sharing/stock-words.js';
 
 const ACCOUNT = asAccountIndex(0);
 const pico = asPicoUnits;
@@ -95,7 +96,11 @@ void t.test('calls left of yesterday keep nobody from asking for calls of today'
   for (const left of [1, 5, 100]) {
     for (const waiting of [1, left]) {
       const buffers = createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 1, shared: true });
-      const lease = new StockLease('calls_per_day', dayWords(new Leases(buffers).accounts, ACCOUNT), 0);
+      const lease = new StockLease(
+        'calls_per_day',
+        new Leases(buffers).accounts.dayOf(ACCOUNT, new SystemClock()),
+        0,
+      );
       const some = { ...granted(BigInt(left), 1_000n), period: YESTERDAY };
       const ask = (calls: number, day: number) =>
         lease.ask({ needs: Array.from({ length: calls }, () => 1n) }, 9_999n, day, 1);

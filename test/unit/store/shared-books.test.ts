@@ -11,6 +11,7 @@ import type { Store } from '#src/store/store.js';
 import { BOUNDS, joinBooks, type BooksMember } from '../../support/books-member.js';
 import { CATALOG, ListLog, flushOf, openHouse, serve, type House, type StoppedClock } from './support.js';
 import { takenOfDay } from '../../fixtures/ledger-world.js';
+import { addDay } from '../../fixtures/day-leases.js';
 
 const FIRST = asAccountIndex(0);
 const KEY = asKeyIndex(0);
@@ -43,8 +44,8 @@ function lend(member: BooksMember, clock: StoppedClock): void {
 
 function lendDay({ leases }: BooksMember, clock: StoppedClock): void {
   const today = dayNumberOf(clock.wallMs());
-  leases.accounts.addDay(FIRST, today, 100, 0);
-  leases.keys.addDay(KEY, today, 100, 0);
+  addDay(leases.accounts, FIRST, today, 100, 0);
+  addDay(leases.keys, KEY, today, 100, 0);
 }
 
 const callerOf =

@@ -4,16 +4,22 @@
  */
 import t from 'tap';
 import { asWallMs, type AccountIndex } from '#src/core/units.js';
-import { dayNumberOf } from '#src/ledger/day.js';
+import { DayCounter, dayNumberOf } from '#src/ledger/day.js';
 import { createLedgerBuffers, openLedgerViews } from '#src/ledger/layout.js';
-import { LeasedDay } from '#src/ledger/leased-stock.js';
+import { LeasedStocks } from '#src/ledger/leased-stocks.js';
 import { Leases, type CountedLeases } from '#src/ledger/leases.js';
 import { ACCOUNT, FakeClock, interruptAt } from '../../fixtures/ledger-world.js';
+import { addDay, dayHeld, takeBackDay } from '../../fixtures/day-leases.js';
 
 const DAY_MS = 86_400_000;
 /** 2026-01-01 00:00 in UTC+8. */
 const MIDNIGHT_MS = Date.UTC(2025, 11, 31, 16);
 const TODAY = dayNumberOf(asWallMs(MIDNIGHT_MS));
+
+interface LeasedDay extends Pick<DayCounter, 'giveBack' | 'read'> {
+  take(account: AccountIndex): number | undefined;
+  set(account: AccountIndex): void;
+}
 
 interface World {
   readonly clock: FakeClock;
@@ -28,8 +34,17 @@ function createWorld(lent = 0, low = 0): World {
   const buffers = createLedgerBuffers({ accountsMax: 2, callsInFlightMax: 1, shared: true });
   const leases = new Leases(buffers).accounts;
   const told: AccountIndex[] = [];
-  const day = new LeasedDay(openLedgerViews(buffers).accounts, clock, (account) => told.push(account));
-  if (lent > 0) leases.addDay(ACCOUNT, TODAY, lent, low);
+  const { accounts } = openLedgerViews(buffers);
+  const stocks = new LeasedStocks(accounts.records64, clock, true);
+  const counter = new DayCounter(accounts, clock, stocks, (account: AccountIndex) => told.push(account));
+  // The limit is what was lent.
+  const day: LeasedDay = {
+    take: (account) => counter.take(account, 0),
+    giveBack: (account, dayNumber) => counter.giveBack(account, dayNumber),
+    read: (account) => counter.read(account),
+    set: (account) => counter.set(account, TODAY, 7),
+  };
+  if (lent > 0) addDay(leases, ACCOUNT, TODAY, lent, low);
   return { clock, day, leases, low: told };
 }
 
@@ -39,12 +54,12 @@ void t.test('takes what was lent and no more', (t) => {
   t.same(low, []);
   t.equal(day.take(ACCOUNT), TODAY);
   t.same(low, [ACCOUNT], 'once, by whoever leaves few');
-  t.same(leases.dayHeld(ACCOUNT), { dayNumber: TODAY, used: 2, unused: 1 });
+  t.same(dayHeld(leases, ACCOUNT), { dayNumber: TODAY, used: 2, unused: 1 });
   t.equal(day.take(ACCOUNT), TODAY);
   t.equal(day.take(ACCOUNT), undefined);
   t.same(low, [ACCOUNT]);
-  leases.addDay(ACCOUNT, TODAY, 2, 0);
-  t.same(leases.dayHeld(ACCOUNT), { dayNumber: TODAY, used: 3, unused: 2 }, 'what was used stays counted');
+  addDay(leases, ACCOUNT, TODAY, 2, 0);
+  t.same(dayHeld(leases, ACCOUNT), { dayNumber: TODAY, used: 3, unused: 2 }, 'what was used stays counted');
   t.same(day.read(ACCOUNT), { dayNumber: TODAY, dayCalls: 3 });
   t.end();
 });
@@ -53,12 +68,12 @@ void t.test('what is given back can be taken again, that day alone', (t) => {
   const { clock, day, leases } = createWorld(1);
   const taken = day.take(ACCOUNT)!;
   day.giveBack(ACCOUNT, taken);
-  t.same(leases.dayHeld(ACCOUNT), { dayNumber: TODAY, used: 0, unused: 1 });
+  t.same(dayHeld(leases, ACCOUNT), { dayNumber: TODAY, used: 0, unused: 1 });
   day.take(ACCOUNT);
   clock.wall += DAY_MS;
-  leases.addDay(ACCOUNT, TODAY + 1, 1, 0);
+  addDay(leases, ACCOUNT, TODAY + 1, 1, 0);
   day.giveBack(ACCOUNT, taken);
-  t.same(leases.dayHeld(ACCOUNT), { dayNumber: TODAY + 1, used: 0, unused: 1 }, "yesterday's call is over");
+  t.same(dayHeld(leases, ACCOUNT), { dayNumber: TODAY + 1, used: 0, unused: 1 }, "yesterday's call is over");
   t.end();
 });
 
@@ -68,8 +83,8 @@ void t.test('what is lent of a day is not for the next', (t) => {
   t.equal(day.take(ACCOUNT), TODAY);
   clock.wall += 1;
   t.equal(day.take(ACCOUNT), undefined);
-  leases.addDay(ACCOUNT, TODAY + 1, 5, 0);
-  t.same(leases.dayHeld(ACCOUNT), { dayNumber: TODAY + 1, used: 0, unused: 5 });
+  addDay(leases, ACCOUNT, TODAY + 1, 5, 0);
+  t.same(dayHeld(leases, ACCOUNT), { dayNumber: TODAY + 1, used: 0, unused: 5 });
   clock.wall -= 1;
   t.equal(day.take(ACCOUNT), TODAY + 1, 'a clock behind the authority goes by its day');
   t.end();
@@ -83,11 +98,11 @@ void t.test('taken or taken back: each call goes to one, whoever is first', (t) 
     const reached = interruptAt(
       step,
       () => (taken = day.take(ACCOUNT)),
-      () => (back = leases.takeBackDay(ACCOUNT)),
+      () => (back = takeBackDay(leases, ACCOUNT)),
     );
     if (!reached) break;
     t.equal((taken === undefined ? 0 : 1) + back, 1, `step ${step}`);
-    t.same(leases.dayHeld(ACCOUNT), { dayNumber: TODAY, used: 1 - back, unused: 0 });
+    t.same(dayHeld(leases, ACCOUNT), { dayNumber: TODAY, used: 1 - back, unused: 0 });
   }
   for (let step = 0; ; step++) {
     const { day, leases } = createWorld(2);
@@ -95,12 +110,12 @@ void t.test('taken or taken back: each call goes to one, whoever is first', (t) 
     let back = 0;
     const reached = interruptAt(
       step,
-      () => (back = leases.takeBackDay(ACCOUNT)),
+      () => (back = takeBackDay(leases, ACCOUNT)),
       () => (taken = day.take(ACCOUNT)),
     );
     if (!reached) break;
     const used = taken === undefined ? 0 : 1;
-    t.same(leases.dayHeld(ACCOUNT), { dayNumber: TODAY, used, unused: 0 }, `step ${step}`);
+    t.same(dayHeld(leases, ACCOUNT), { dayNumber: TODAY, used, unused: 0 }, `step ${step}`);
     t.equal(used + back, 2);
   }
   t.end();
@@ -110,7 +125,7 @@ void t.test('an account that is opened holds nothing', (t) => {
   const { day, leases } = createWorld(3);
   day.set(ACCOUNT);
   t.equal(day.take(ACCOUNT), undefined);
-  t.equal(leases.takeBackDay(ACCOUNT), 0);
-  t.same(leases.dayHeld(ACCOUNT), { dayNumber: 0, used: 0, unused: 0 });
+  t.equal(takeBackDay(leases, ACCOUNT), 0);
+  t.same(dayHeld(leases, ACCOUNT), { dayNumber: 0, used: 0, unused: 0 });
   t.end();
 });
