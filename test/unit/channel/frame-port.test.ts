@@ -82,6 +82,16 @@ function frameOf(random: () => number, id: number): Frame {
         account: asAccountIndex(Math.floor(random() * 4_194_304)),
         outputTokensMax: Math.floor(random() * 2 ** 31),
         choices: 1 + Math.floor(random() * 128),
+        fallbacks:
+          random() < 0.5
+            ? undefined
+            : {
+                models: Array.from({ length: 1 + Math.floor(random() * 8) }, () =>
+                  Math.floor(random() * 1e6),
+                ),
+                maxTokens: { start: id % 1_000, end: id % 2_000 },
+                maxCompletionTokens: { start: 0, end: 0 },
+              },
       };
       return { kind: FRAME_CALL, id, request };
     }

@@ -228,6 +228,21 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
     '7: plans[1].id: got "p1", which is already the id of plans[0]',
   ],
   [
+    'plans:',
+    '  - { id: m2, aliases: [fast], fallbacks: [m1, m22], upstreams: [{ url: "echo:" }] }\nplans:',
+    '5: models[1].fallbacks[1]: got "m22", which names no model, the nearest known one is m2',
+  ],
+  [
+    'plans:',
+    '  - { id: m2, fallbacks: [m2], upstreams: [{ url: "echo:" }] }\nplans:',
+    '5: models[1].fallbacks[0]: got "m2", which is the model itself',
+  ],
+  [
+    'plans:',
+    '  - { id: m2, fallbacks: [m1, m1], upstreams: [{ url: "echo:" }] }\nplans:',
+    '5: models[1].fallbacks[1]: got "m1", which is in the list already',
+  ],
+  [
     'per_day: 1000',
     'per_day: 1, models: [m2]',
     '6: plans[0].models[0]: got "m2", which names no model, the nearest known one is m1',

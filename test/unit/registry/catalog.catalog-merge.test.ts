@@ -33,6 +33,26 @@ void t.test(
   },
 );
 
+void t.test('fallbacks are the same models after a reload', (t) => {
+  const withFallbacks = (
+    models: readonly string[],
+    fallbacks: Readonly<Record<string, readonly string[]>>,
+  ) => {
+    const catalog = catalogOf(models, {});
+    const indices = (id: string) => (fallbacks[id] ?? []).map((other) => models.indexOf(other));
+    return {
+      ...catalog,
+      models: catalog.models.map((model) => ({ ...model, fallbacks: indices(model.id) })),
+    };
+  };
+  const named = ({ models }: Catalog) =>
+    models.map((model) => `${model.id}:${model.fallbacks.map((index) => models[index]!.id).join()}`);
+  const first = withFallbacks(['a', 'b', 'c'], { a: ['c', 'b'], b: ['c'] });
+  const second = mergeCatalogs(first, withFallbacks(['d', 'c', 'a'], { a: ['d', 'c'], d: ['a'] }));
+  t.same(named(second), ['a:d,c', 'b:c', 'c:', 'd:a']);
+  t.end();
+});
+
 void t.test('plans that go are closed first, and nothing else changes', (t) => {
   const current = mergeCatalogs(
     catalogOf(['a', 'x'], { p: ['a'], q: ['a'] }),

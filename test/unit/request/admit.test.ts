@@ -2,12 +2,14 @@ import { randomInt } from 'node:crypto';
 import t from 'tap';
 import type { ErrorRecord } from '#src/core/errors.js';
 import { decimalOf } from '#src/core/money.js';
+import { asPicoUnits } from '#src/core/units.js';
 import { dayNumberOf } from '#src/ledger/day.js';
 import { admit } from '#src/request/admit.js';
 import type { CallContext, ListenerContext } from '#src/request/context.js';
 import { release, reverse, settle } from '#src/request/settle.js';
 import type { Usage } from '#src/protocol/usage.js';
-import type { ModelEntry } from '#src/registry/catalog.js';
+import { type ModelEntry, tokenPriceOf } from '#src/registry/catalog.js';
+import { ModelAccess } from '#src/request/model-access.js';
 import { CATALOG, SECONDS_TO_MIDNIGHT, chatCall, knownCaller, openHouse, type House } from './support.js';
 
 const fundsOf = ({ listener, account }: House) => {
@@ -339,6 +341,65 @@ void t.test('a balance below the bound of the plan is clamped further', (t) => {
   t.equal(admit(context, call, house.listener), undefined);
   const sent = JSON.parse(context.admission!.call.body) as { max_tokens: number };
   t.equal(sent.max_tokens, Math.floor((200 - call.bodyBytes) / 2));
+  t.end();
+});
+
+/** The catalogue with `free` and `dearer` as fallbacks of `priced`; all are on the plan. */
+function withFallbacks(house: ReturnType<typeof openHouse>): ListenerContext {
+  const [priced, free] = CATALOG.models;
+  const dearer = {
+    ...priced!,
+    id: 'dearer',
+    aliases: [],
+    outputTokensMax: 4_000,
+    price: tokenPriceOf({
+      inputPicoUnits: asPicoUnits(2_000_000n),
+      outputPicoUnits: asPicoUnits(3_000_000n),
+      cacheWrite1hPicoUnits: asPicoUnits(4_000_000n),
+      reasoningPicoUnits: asPicoUnits(6_000_000n),
+    }),
+  };
+  const catalog = {
+    ...CATALOG,
+    models: [{ ...priced!, fallbacks: [1, 2] }, free!, dearer],
+    plans: CATALOG.plans.map((plan) => ({ ...plan, modelIndices: [0, 1, 2] })),
+  };
+  return { ...house.listener, catalog, access: new ModelAccess(catalog) };
+}
+
+void t.test('the hold covers the dearest model that may answer, the charge is at its price', (t) => {
+  const house = openHouse({ credit: '10.00' });
+  const listener = withFallbacks(house);
+  const context = knownCaller(house);
+  const call = chatCall({});
+  t.equal(admit(context, call, listener), undefined);
+  t.equal(fundsOf(house).held, decimalOf(BigInt(call.bodyBytes) * 4_000_000n + 4_000n * 6_000_000n));
+  t.same(
+    context.admission!.fallbacks.map(({ modelIndex, model }) => [modelIndex, model.id]),
+    [
+      [1, 'free'],
+      [2, 'dearer'],
+    ],
+  );
+  const usage = { ...USAGE, cacheWriteTokens: 3, cacheWrite1hTokens: 1, reasoningTokens: 2 };
+  settle(context, usage, listener, context.admission!.fallbacks[1]);
+  // 3 + 4 + 2 at 2, 1 at 4, 3 at 3, 2 at 6 millionths.
+  t.match(fundsOf(house), {
+    held: '0.00',
+    spent: decimalOf((9n * 2n + 4n + 3n * 3n + 2n * 6n) * 1_000_000n),
+  });
+  t.match(house.records(), [{ model: 2, requested: 0, cacheWrite1hTokens: 1, reasoningTokens: 2 }]);
+  t.end();
+});
+
+void t.test('a balance clamps to what the dearest leaves', (t) => {
+  const house = openHouse({ credit: '0.001', lowBalance: 'clamp' });
+  const listener = { ...withFallbacks(house), lowBalance: 'clamp' as const };
+  const context = knownCaller(house);
+  const call = chatCall({});
+  t.equal(admit(context, call, listener), undefined);
+  const sent = JSON.parse(context.admission!.call.body) as { max_tokens: number };
+  t.equal(sent.max_tokens, Math.floor((1_000 - 4 * call.bodyBytes) / 6));
   t.end();
 });
 

@@ -19,6 +19,9 @@ const MODEL_MAX = 1_000;
 const PRICE = tokenPriceOf({
   inputPicoUnits: asPicoUnits(3n),
   cachedInputPicoUnits: asPicoUnits(1n),
+  cacheWritePicoUnits: asPicoUnits(4n),
+  cacheWrite1hPicoUnits: asPicoUnits(6n),
+  reasoningPicoUnits: asPicoUnits(9n),
   outputPicoUnits: asPicoUnits(7n),
 });
 
@@ -117,8 +120,8 @@ void t.test(
       if (reason === undefined) {
         believed++;
         const most =
-          BigInt(request.body.length + PROMPT_TOKENS_BESIDE_BODY) * 3n +
-          BigInt(Math.ceil(MODEL_MAX * request.choices * 1.1) + REPORTED_OUTPUT_SLACK_TOKENS) * 7n;
+          BigInt(request.body.length + PROMPT_TOKENS_BESIDE_BODY) * 6n +
+          BigInt(Math.ceil(MODEL_MAX * request.choices * 1.1) + REPORTED_OUTPUT_SLACK_TOKENS) * 9n;
         const shown = tokens!.completionTokens - tokens!.reasoningTokens;
         const isBounded = shown <= Math.ceil(asked * 1.1) + REPORTED_OUTPUT_SLACK_TOKENS;
         if (costOf(PRICE, reported!) > most || !isBounded)
@@ -153,6 +156,9 @@ function hostileReport(next: Random): unknown {
   const value: Record<string, unknown> = { prompt_tokens: any(), completion_tokens: any() };
   if (next() < 0.5) value.total_tokens = any();
   if (next() < 0.3) value.prompt_tokens_details = { cached_tokens: any() };
+  if (next() < 0.2) value.prompt_tokens_details = { cache_write_tokens: any(), cache_write_1h_tokens: any() };
+  if (next() < 0.1) value.cache_creation_input_tokens = any();
+  if (next() < 0.1) value.cache_read_input_tokens = any();
   if (next() < 0.3) value.completion_tokens_details = { reasoning_tokens: any() };
   if (next() < 0.1) value.prompt_cache_hit_tokens = any();
   return value;
