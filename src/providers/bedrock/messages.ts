@@ -1,6 +1,10 @@
 /**
- * The messages of a chat completion as those of Converse: system texts apart, turns of user and assistant in
- * alternation, results of tools as the user's. request.ts calls it. Upstream worker.
+ * The messages of a chat completion as those of Converse. request.ts calls it. Upstream worker.
+ *
+ *     system, developer  at the start: `system`. Later: a text of the user's turn there, marked as a reminder
+ *                        of the system, as for Anthropic: moved to the start it would void the prompt cache
+ *     user, tool         one turn, as long as no assistant speaks; results of tools first, as Claude requires
+ *     assistant          thinking with its signatures, text, calls of tools; consecutive ones are one turn
  *
  * Followed: Amazon Bedrock API Reference, "Message", "ToolUseBlock", "ToolResultBlock",
  * "ReasoningContentBlock", 2026-11.
@@ -14,6 +18,9 @@ interface Turn {
   readonly role: 'user' | 'assistant';
   readonly content: Block[];
 }
+
+/** Converse wants a user's turn first. LiteLLM and our Anthropic send the same text. */
+const FIRST_TURN: Turn = { role: 'user', content: [{ text: 'Please continue.' }] };
 
 export interface Conversation {
   readonly system: readonly Block[];
@@ -43,62 +50,108 @@ export function conversationOf(
     if (last?.role === role) last.content.push(...blocks);
     else if (blocks.length > 0) turns.push({ role, content: [...blocks] });
   };
+  /** Blocks of the last turn that are results, with their marks. */
+  let results = 0;
   messages.forEach((message, index) => {
     const path = `messages[${index}]`;
     if (!isRecord(message)) throw new FieldError(path, 'must be an object');
-    const contentPath = `${path}.content`;
+    const said = (): Block[] => {
+      const blocks = writer.blocks(message.content, `${path}.content`);
+      return blocks.length === 0 ? blocks : [...blocks, ...writer.cachePoint(message)];
+    };
     switch (message.role) {
-      // Converse has one place for them, before the turns.
       case 'system':
       case 'developer':
-        system.push(...writer.blocks(message.content, contentPath), ...writer.cachePoint(message));
+        if (turns.length === 0) system.push(...said());
+        else add('user', said().map(asReminder));
         break;
-      case 'user':
+      case 'user': {
+        const blocks = said();
+        if (blocks.length === 0) {
+          throw new FieldError(`${path}.content`, 'must not be empty: Bedrock refuses that');
+        }
         goesOnUnthought = false;
-        add('user', [...writer.blocks(message.content, contentPath), ...writer.cachePoint(message)]);
-        break;
-      case 'assistant': {
-        const calls = toolCallsOf(message.tool_calls, `${path}.tool_calls`, called);
-        const reasoning = reasoningOf(message.thinking_blocks);
-        usesTools ||= calls.length > 0;
-        goesOnUnthought = calls.length > 0 && reasoning.length === 0;
-        add('assistant', [
-          ...reasoning,
-          ...writer.blocks(message.content, contentPath),
-          ...calls,
-          ...writer.cachePoint(message),
-        ]);
+        add('user', blocks);
         break;
       }
-      case 'tool':
-        usesTools = true;
-        add('user', [...toolResultOf(message, path, writer), ...writer.cachePoint(message)]);
+      case 'assistant': {
+        const reasoning = reasoningOf(message);
+        const calls = toolCallsOf(message.tool_calls, `${path}.tool_calls`, called);
+        const blocks = [...reasoning, ...writer.blocks(message.content, `${path}.content`), ...calls];
+        if (blocks.length === 0) break;
+        results = 0;
+        usesTools ||= calls.length > 0;
+        goesOnUnthought = calls.length > 0 && reasoning.length === 0;
+        add('assistant', [...blocks, ...writer.cachePoint(message)]);
         break;
+      }
+      case 'tool': {
+        usesTools = true;
+        const blocks = [...toolResultOf(message, path, writer), ...writer.cachePoint(message)];
+        const last = turns.at(-1);
+        if (last?.role === 'user') last.content.splice(results, 0, ...blocks);
+        else add('user', blocks);
+        results += blocks.length;
+        break;
+      }
       default:
         throw new FieldError(`${path}.role`, 'is not supported by Bedrock');
     }
   });
-  turns.at(-1)?.content.push(...writer.cachePoint(body));
+  const last = turns.at(-1);
+  if (last === undefined) {
+    throw new FieldError('messages', 'must have one message that is not empty and not of the system');
+  }
+  if (turns[0]!.role === 'assistant') turns.unshift(FIRST_TURN);
+  // A prefill: Claude refuses one that ends with white space.
+  const text = last.role === 'assistant' ? last.content.at(-1)?.text : undefined;
+  if (typeof text === 'string') last.content.splice(-1, 1, { text: text.trimEnd() });
+  last.content.push(...writer.cachePoint(body));
   return { system, turns, called, usesTools, goesOnUnthought };
+}
+
+function asReminder(block: Block): Block {
+  const { text } = block;
+  return typeof text === 'string' ? { text: `<system-reminder>\n${text}\n</system-reminder>` } : block;
 }
 
 /**
  * Only what the provider has signed, or hidden, can be given back to it: Claude refuses other reasoning, and
- * DeepSeek all.
+ * DeepSeek all. Clients that join a stream member by member have the text of a block apart, in
+ * `reasoning_content`.
  */
-function reasoningOf(blocks: unknown): Block[] {
-  if (!Array.isArray(blocks)) return [];
-  return blocks.flatMap((block: unknown): Block[] => {
-    if (!isRecord(block)) return [];
-    if (block.type === 'redacted_thinking' && typeof block.data === 'string') {
-      return [
-        { reasoningContent: { redactedContent: Buffer.from(block.data, 'latin1').toString('base64') } },
-      ];
+function reasoningOf({
+  thinking_blocks: given,
+  reasoning_content: joined,
+}: Record<string, unknown>): Block[] {
+  if (!Array.isArray(given)) return [];
+  const blocks: Block[] = [];
+  const signatures: string[] = [];
+  let hasText = false;
+  for (const block of given as readonly unknown[]) {
+    if (!isRecord(block)) continue;
+    const { type, data, thinking: text, signature } = block;
+    if (type === 'redacted_thinking' && typeof data === 'string') {
+      blocks.push({ reasoningContent: { redactedContent: Buffer.from(data, 'latin1').toString('base64') } });
+    } else if (typeof text === 'string' && typeof signature === 'string' && signature !== '') {
+      hasText ||= text !== '';
+      signatures.push(signature);
+      blocks.push({ reasoningContent: { reasoningText: { text, signature } } });
     }
-    const { thinking: text, signature } = block;
-    if (typeof text !== 'string' || typeof signature !== 'string' || signature === '') return [];
-    return [{ reasoningContent: { reasoningText: { text, signature } } }];
-  });
+  }
+  if (hasText || typeof joined !== 'string' || joined === '' || signatures.length === 0) return blocks;
+  // Which part of the text is whose cannot be known, and a turn before may be without its thoughts.
+  if (signatures.length > 1) return [];
+  return blocks.map((block) =>
+    isRecord(block.reasoningContent) && 'reasoningText' in block.reasoningContent
+      ? { reasoningContent: { reasoningText: { text: joined, signature: signatures[0] } } }
+      : block,
+  );
+}
+
+/** Bedrock's ids have only these characters; other providers' ids come here after a change of the model. */
+function idOf(id: string): string {
+  return id.replace(/[^\w-]/g, '_');
 }
 
 function toolCallsOf(calls: unknown, path: string, called: Set<string>): Block[] {
@@ -115,7 +168,7 @@ function toolCallsOf(calls: unknown, path: string, called: Set<string>): Block[]
     const input = text === undefined || text === '' ? {} : typeof text === 'string' ? parsedJson(text) : text;
     if (!isRecord(input)) throw new FieldError(`${at}.function.arguments`, 'must be a JSON object');
     called.add(name);
-    return { toolUse: { toolUseId: call.id, name, input } };
+    return { toolUse: { toolUseId: idOf(call.id), name, input } };
   });
 }
 
@@ -127,7 +180,7 @@ function toolResultOf(message: Record<string, unknown>, path: string, writer: Co
   const marks = blocks.filter((block) => 'cachePoint' in block);
   const results = blocks.filter((block) => !('cachePoint' in block));
   const toolResult = {
-    toolUseId: id,
+    toolUseId: idOf(id),
     // A result may be empty, its list not.
     content: results.length === 0 ? [{ text: '' }] : results,
     // OpenAI's protocol has no word for it; Anthropic's member is taken.

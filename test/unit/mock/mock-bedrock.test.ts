@@ -65,8 +65,8 @@ async function joined(client: BedrockRuntimeClient): Promise<Joined> {
       const { text, toolUse, reasoningContent } = delta.delta;
       const block = (result.content[delta.contentBlockIndex!] ??=
         text === undefined ? { reasoningContent: { reasoningText: { text: '' } } } : { text: '' });
-      if (text !== undefined) block.text = `${block.text}${text}`;
-      if (toolUse) input += toolUse.input;
+      if (text !== undefined) block.text = `${block.text ?? ''}${text}`;
+      if (toolUse) input += toolUse.input ?? '';
       const reasoningText = block.reasoningContent?.reasoningText;
       if (reasoningText && reasoningContent?.text !== undefined)
         reasoningText.text = `${reasoningText.text}${reasoningContent.text}`;

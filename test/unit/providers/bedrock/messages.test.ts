@@ -32,40 +32,42 @@ function refusal(messages: unknown[], more: Members = {}): string {
 }
 
 void t.test('system texts are apart, turns alternate, blank texts are left out', (t) => {
-  t.same(
-    written([
-      { role: 'system', content: 'A' },
-      { role: 'user', content: 'one' },
-      {
-        role: 'user',
-        content: [
-          { type: 'text', text: 'two' },
-          { type: 'text', text: ' \n' },
-        ],
-      },
-      { role: 'developer', content: [{ type: 'text', text: 'B' }] },
-      { role: 'assistant', content: '' },
-      { role: 'assistant', content: 'three' },
-      { role: 'user', content: '' },
-      { role: 'assistant', content: [{ type: 'refusal', refusal: 'no' }] },
-      { role: 'user', content: 'four' },
-    ]),
+  const { messages, system } = written([
+    { role: 'system', content: 'A' },
+    { role: 'developer', content: [{ type: 'text', text: 'B' }] },
+    { role: 'user', content: 'one' },
     {
-      messages: [
-        { role: 'user', content: [{ text: 'one' }, { text: 'two' }] },
-        { role: 'assistant', content: [{ text: 'three' }, { text: 'no' }] },
-        { role: 'user', content: [{ text: 'four' }] },
+      role: 'user',
+      content: [
+        { type: 'text', text: 'two' },
+        { type: 'text', text: ' \n' },
       ],
-      system: [{ text: 'A' }, { text: 'B' }],
-      toolConfig: {
-        tools: [{ toolSpec: { name: 'f', inputSchema: { json: { type: 'object', properties: {} } } } }],
-      },
     },
-  );
+    { role: 'assistant', content: '' },
+    { role: 'assistant', content: 'three' },
+    { role: 'assistant', content: [{ type: 'refusal', refusal: 'no' }] },
+    { role: 'system', content: 'C' },
+    { role: 'user', content: 'four' },
+  ]);
+  t.same(system, [{ text: 'A' }, { text: 'B' }]);
+  t.same(messages, [
+    { role: 'user', content: [{ text: 'one' }, { text: 'two' }] },
+    { role: 'assistant', content: [{ text: 'three' }, { text: 'no' }] },
+    {
+      role: 'user',
+      content: [{ text: '<system-reminder>\nC\n</system-reminder>' }, { text: 'four' }],
+    },
+  ]);
+  t.same(written([{ role: 'assistant', content: 'so \n' }]).messages, [
+    { role: 'user', content: [{ text: 'Please continue.' }] },
+    { role: 'assistant', content: [{ text: 'so' }] },
+  ]);
   t.equal(refusal([{ role: 'narrator', content: 'x' }]), 'messages[0].role');
   t.equal(refusal([{ role: 'user', content: [{ type: 'hologram' }] }]), 'messages[0].content[0].type');
   t.equal(refusal([{ role: 'user', content: [{ type: 'text' }] }]), 'messages[0].content[0].text');
   t.equal(refusal([{ role: 'user', content: 5 }]), 'messages[0].content');
+  t.equal(refusal([{ role: 'user', content: ' ' }]), 'messages[0].content');
+  t.equal(refusal([{ role: 'system', content: 'x' }]), 'messages');
   t.end();
 });
 
@@ -172,6 +174,24 @@ void t.test('calls and their results, several in one turn', (t) => {
   t.end();
 });
 
+void t.test('results are before what else the user says, with ids of any provider', (t) => {
+  const call = { ...CALL, id: 'call:1/x' };
+  const said = written([
+    { role: 'user', content: 'go' },
+    { role: 'assistant', tool_calls: [call, CALL] },
+    { role: 'system', content: 'S' },
+    { role: 'tool', tool_call_id: 'call:1/x', content: 'r', cache_control: { type: 'ephemeral' } },
+    { role: 'tool', tool_call_id: 'c1', content: 'r' },
+  ]).messages;
+  t.match(said[1]!.content[0], { toolUse: { toolUseId: 'call_1_x' } });
+  t.same(
+    said[2]!.content.map((block) => Object.keys(block)[0]),
+    ['toolResult', 'cachePoint', 'toolResult', 'text'],
+  );
+  t.match(said[2]!.content[0], { toolResult: { toolUseId: 'call_1_x' } });
+  t.end();
+});
+
 void t.test('calls of before want their tools', (t) => {
   const messages = [
     { role: 'user', content: 'go' },
@@ -209,6 +229,16 @@ void t.test('thinking goes back as it was signed', (t) => {
     { text: 'text' },
     USE,
   ]);
+  // As a client has it that joined a stream member by member.
+  const ended = { type: 'thinking', thinking: '', signature: 'c2ln' };
+  const joined = (thinking_blocks: Members[]): unknown =>
+    written([messages[0], { ...turn, reasoning_content: 'hm', thinking_blocks }]).messages[1]!.content[0];
+  t.same(joined([ended]), { reasoningContent: { reasoningText: { text: 'hm', signature: 'c2ln' } } });
+  t.same(
+    joined([ended, { ...ended, signature: 'b3Ro' }]),
+    { text: 'text' },
+    'whose text it is, nobody knows',
+  );
   // Claude refuses to begin to think after a call that it made without.
   const effort = { reasoning_effort: 'low' };
   t.match(written(messages, {}, effort), { additionalModelRequestFields: { thinking: {} } });

@@ -1,4 +1,4 @@
-/** Responses of Converse and ConverseStream as chat completions; streams cut at every byte, and their errors. */
+/** Responses of Converse and ConverseStream as chat completions, streams cut at every byte, errors. */
 import t from 'tap';
 import { BEDROCK } from '#src/providers/bedrock/bedrock.js';
 import { ProviderError, type ProviderFailure } from '#src/providers/provider.js';
@@ -55,7 +55,7 @@ const USAGE = {
 };
 const MODEL_FIELDS = { usage: { output_tokens_details: { thinking_tokens: 7 } } };
 
-/** A message with all that Claude says: thinking, hidden thinking, text, two calls, the second without input. */
+/** All that Claude says: thinking, hidden thinking, text, two calls, the second without input. */
 const CONTENT = [
   { reasoningContent: { reasoningText: { text: 'Let me "think"…', signature: 'c2lnbmVk' } } },
   { reasoningContent: { redactedContent: Buffer.from('EpYC').toString('base64') } },
