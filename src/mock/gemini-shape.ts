@@ -119,7 +119,7 @@ function wrongIn(value: unknown, shape: Shape, path: string): string | undefined
   }
   if (!isRecord(value)) return `Invalid value at '${path}': it must be an object.`;
   for (const [name, member] of Object.entries(value)) {
-    const known = shape[name];
+    const known = Object.hasOwn(shape, name) ? shape[name] : undefined;
     if (known === undefined)
       return `Invalid JSON payload received. Unknown name "${name}"${path === '' ? '' : ` at '${path}'`}: Cannot find field.`;
     const wrong = wrongIn(member, known, path === '' ? name : `${path}.${name}`);

@@ -106,14 +106,18 @@ function formatOf(fields: Fields): { schema?: object } | undefined {
   throw new FieldError('response_format', 'must be text, json_object, or json_schema with its schema');
 }
 
-const MODALITIES: Readonly<Record<string, string>> = { text: 'TEXT', image: 'IMAGE', audio: 'AUDIO' };
+const MODALITIES: ReadonlyMap<unknown, string> = new Map([
+  ['text', 'TEXT'],
+  ['image', 'IMAGE'],
+  ['audio', 'AUDIO'],
+]);
 
 /** Undefined for text alone. */
 function modalitiesOf(fields: Fields): readonly string[] | undefined {
   const modalities = fields.list('modalities');
   if (modalities === undefined || modalities.every((modality) => modality === 'text')) return undefined;
   return modalities.map((modality, index) => {
-    const theirs = typeof modality === 'string' ? MODALITIES[modality] : undefined;
+    const theirs = MODALITIES.get(modality);
     if (theirs === undefined) throw new FieldError(`modalities[${index}]`, 'must be text, image or audio');
     return theirs;
   });

@@ -52,27 +52,28 @@ export function partsOf({ content }: Record<string, unknown>): readonly unknown[
 }
 
 /** What stopped a candidate beside these is an end: of the text, or of a call that the model made wrongly. */
-const FINISHES: Readonly<Record<string, FinishReason>> = {
-  MAX_TOKENS: 'length',
-  CONTINUATION: 'length',
-  SAFETY: 'content_filter',
-  RECITATION: 'content_filter',
-  LANGUAGE: 'content_filter',
-  OTHER: 'content_filter',
-  BLOCKLIST: 'content_filter',
-  PROHIBITED_CONTENT: 'content_filter',
-  SPII: 'content_filter',
-  MODEL_ARMOR: 'content_filter',
-  IMAGE_SAFETY: 'content_filter',
-  IMAGE_PROHIBITED_CONTENT: 'content_filter',
-  IMAGE_RECITATION: 'content_filter',
-  IMAGE_OTHER: 'content_filter',
-  NO_IMAGE: 'content_filter',
-};
+const FINISHES: ReadonlyMap<unknown, FinishReason> = new Map(
+  Object.entries<FinishReason>({
+    MAX_TOKENS: 'length',
+    CONTINUATION: 'length',
+    SAFETY: 'content_filter',
+    RECITATION: 'content_filter',
+    LANGUAGE: 'content_filter',
+    OTHER: 'content_filter',
+    BLOCKLIST: 'content_filter',
+    PROHIBITED_CONTENT: 'content_filter',
+    SPII: 'content_filter',
+    MODEL_ARMOR: 'content_filter',
+    IMAGE_SAFETY: 'content_filter',
+    IMAGE_PROHIBITED_CONTENT: 'content_filter',
+    IMAGE_RECITATION: 'content_filter',
+    IMAGE_OTHER: 'content_filter',
+    NO_IMAGE: 'content_filter',
+  }),
+);
 
 export function finishOf(reason: unknown, hasCalls: boolean): FinishReason {
-  const finish = typeof reason === 'string' ? FINISHES[reason] : undefined;
-  return finish ?? (hasCalls ? 'tool_calls' : 'stop');
+  return FINISHES.get(reason) ?? (hasCalls ? 'tool_calls' : 'stop');
 }
 
 /** `extra_content` of a signature; nothing if there is none. */

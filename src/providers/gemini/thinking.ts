@@ -23,29 +23,35 @@ export function isGemini3(model: string): boolean {
   return GEMINI_3.test(model);
 }
 
-const LEVELS: Readonly<Record<string, string>> = {
-  minimal: 'MINIMAL',
-  low: 'LOW',
-  medium: 'MEDIUM',
-  high: 'HIGH',
-  xhigh: 'HIGH',
-};
-const BUDGETS: Readonly<Record<string, number>> = {
-  minimal: 1_024,
-  low: 1_024,
-  medium: 8_192,
-  high: 24_576,
-  xhigh: 24_576,
-};
+const LEVELS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    minimal: 'MINIMAL',
+    low: 'LOW',
+    medium: 'MEDIUM',
+    high: 'HIGH',
+    xhigh: 'HIGH',
+  }),
+);
+const BUDGETS: ReadonlyMap<string, number> = new Map(
+  Object.entries({
+    minimal: 1_024,
+    low: 1_024,
+    medium: 8_192,
+    high: 24_576,
+    xhigh: 24_576,
+  }),
+);
 const PRO_BUDGET_MIN = 128;
 const PRO_BUDGET_MAX = 32_768;
 
 /** Google's words, as `extra_body.google.thinking_config` has them. */
-const CONFIG_MEMBERS: Readonly<Record<string, string>> = {
-  thinking_budget: 'thinkingBudget',
-  thinking_level: 'thinkingLevel',
-  include_thoughts: 'includeThoughts',
-};
+const CONFIG_MEMBERS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    thinking_budget: 'thinkingBudget',
+    thinking_level: 'thinkingLevel',
+    include_thoughts: 'includeThoughts',
+  }),
+);
 
 /**
  * The `thinkingConfig`; undefined if the request does not say how much to think. `given`: Google's own
@@ -83,10 +89,10 @@ function ofEffort(fields: Fields, effort: string, model: string, path: string): 
     if (isNew) return { thinkingLevel: isPro ? 'LOW' : 'MINIMAL', includeThoughts: false };
     return { thinkingBudget: isPro ? PRO_BUDGET_MIN : 0, includeThoughts: false };
   }
-  const level = effort === 'minimal' && isPro ? 'LOW' : LEVELS[effort];
+  const level = effort === 'minimal' && isPro ? 'LOW' : LEVELS.get(effort);
   if (level === undefined) throw new FieldError(path, 'must be none, minimal, low, medium, high or xhigh');
   if (isNew) return { thinkingLevel: level, includeThoughts: true };
-  const budget = effort === 'xhigh' && isPro ? PRO_BUDGET_MAX : BUDGETS[effort];
+  const budget = effort === 'xhigh' && isPro ? PRO_BUDGET_MAX : BUDGETS.get(effort);
   return { thinkingBudget: budget, includeThoughts: true };
 }
 
@@ -94,7 +100,7 @@ function renamed(given: unknown, path: string): object {
   if (!isRecord(given)) throw new FieldError(path, 'must be an object');
   const config: Record<string, unknown> = {};
   for (const name in given) {
-    const theirs = CONFIG_MEMBERS[name];
+    const theirs = CONFIG_MEMBERS.get(name);
     if (theirs === undefined) throw new FieldError(`${path}.${name}`, 'is not known');
     config[theirs] = given[name];
   }

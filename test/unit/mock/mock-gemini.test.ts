@@ -126,6 +126,7 @@ const BODIES: [name: string, body: object, status: number | undefined][] = [
   ['the least', { contents: [hello] }, undefined],
   ['no contents', {}, 400],
   ['a member that nobody knows', { contents: [hello], temperature: 1 }, 400],
+  ['a member of every object', { contents: [hello], constructor: 1 }, 400],
   ['a member of a part', { contents: [user({ text: 'x', cache_control: {} })] }, 400],
   ['a member of the settings', { contents: [hello], generationConfig: { top_p: 1 } }, 400],
   ['a number that is a text', { contents: [hello], generationConfig: { topP: '1' } }, 400],

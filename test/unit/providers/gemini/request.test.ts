@@ -193,6 +193,13 @@ const REFUSED: [name: string, body: Record<string, unknown>, field: string, mode
   ['a modality that nobody knows', { modalities: ['smell'] }, 'modalities[0]'],
   ['sound as mp3', { modalities: ['audio'], audio: { format: 'mp3' } }, 'audio.format'],
   ['an effort that nobody knows', { reasoning_effort: 'huge' }, 'reasoning_effort'],
+  ['a word of every object for an effort', { reasoning_effort: 'constructor' }, 'reasoning_effort'],
+  ['a word of every object for a modality', { modalities: ['constructor'] }, 'modalities[0]'],
+  [
+    'a word of every object on thinking',
+    { google: { thinking_config: { constructor: 1 } } },
+    'google.thinking_config.constructor',
+  ],
   ['no thoughts of a model that thinks', { reasoning_effort: 'none' }, 'reasoning_effort', 'gemini-3.1-pro'],
   ['no thoughts of an older one', { reasoning_effort: 'none' }, 'reasoning_effort', 'gemini-2.5-pro'],
   ['thinking of no kind', { thinking: { type: 'deep' } }, 'thinking.type'],

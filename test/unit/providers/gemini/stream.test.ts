@@ -247,6 +247,7 @@ const FINISHES: [reason: string, finish: string][] = [
   ['TOO_MANY_TOOL_CALLS', 'stop'],
   ['FINISH_REASON_UNSPECIFIED', 'stop'],
   ['A_REASON_OF_NEXT_YEAR', 'stop'],
+  ['constructor', 'stop'],
 ];
 
 /** The events as one response, as the API gives it without a stream. */
