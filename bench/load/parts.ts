@@ -121,10 +121,15 @@ function printTable(gateways: readonly MeasuredGateway[]): void {
 }
 
 async function measureAll(scope: Scope): Promise<void> {
-  const { url: upstreamUrl } = await startMock(scope, shape.upstream);
+  const { url: openaiUrl } = await startMock(scope, shape.upstream);
   const collectorUrl = await startCollector(scope);
   const gateways: MeasuredGateway[] = [];
   for (const gateway of gatewaysOf()) {
+    const { provider } = gateway.variant;
+    const upstreamUrl =
+      provider === undefined
+        ? openaiUrl
+        : (await startMock(scope, ['--provider', provider, ...shape.upstream])).origin;
     const measured = await startMeasured(scope, {
       ...gateway,
       shape,

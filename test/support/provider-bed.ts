@@ -1,6 +1,6 @@
 /**
- * A gateway whose models are each at the mock of another provider. What must not reach a caller (keys, tokens,
- * projects) is in every upstream's settings.
+ * A gateway whose models are each at the mock of another provider. What must not reach a caller (keys,
+ * tokens, projects) is in every upstream's settings.
  */
 import type { ProviderName } from '#src/core/provider-names.js';
 import { MOCK_PROTOCOLS } from '#src/mock/mock-protocols.js';

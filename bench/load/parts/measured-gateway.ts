@@ -59,10 +59,16 @@ export async function startMeasured(scope: Scope, options: MeasuredOptions): Pro
   const { variant, upstreamUrl, collectorUrl } = options;
   const gateway = await startGateway(scope, {
     config: testSettings(upstreamUrl, {
+      ...(variant.provider && {
+        upstream: { provider: variant.provider, key: '${PROVIDER_KEY}', ...variant.upstream },
+      }),
       plans: variant.hasQuotas ? [TIGHT_PLAN, QUOTAS_PLAN] : [TIGHT_PLAN],
       ...variant.settings,
     }),
-    env: variant.traces && { ...variant.traces, OTEL_EXPORTER_OTLP_ENDPOINT: collectorUrl },
+    env: {
+      PROVIDER_KEY: 'sk-provider-key-of-the-bench',
+      ...(variant.traces && { ...variant.traces, OTEL_EXPORTER_OTLP_ENDPOINT: collectorUrl }),
+    },
     main: join(buildOf(scope, options), 'dist/cli/main.js'),
   });
   const { status = 200 } = options.shape;

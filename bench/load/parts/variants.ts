@@ -1,6 +1,7 @@
 /**
  * What gateways differ in, and what they are asked.
  */
+import type { ProviderName } from '#src/core/provider-names.js';
 import type { Part } from './build-without.js';
 
 export interface Variant {
@@ -12,6 +13,10 @@ export interface Variant {
   readonly hasQuotas?: true;
   /** `OTEL_EXPORTER_OTLP_ENDPOINT` is set beside it. */
   readonly traces?: Readonly<Record<string, string>>;
+  /** The upstream speaks this provider's protocol, so that each call is translated. */
+  readonly provider?: ProviderName;
+  /** Of the upstream that does. */
+  readonly upstream?: Readonly<Record<string, string>>;
   /** Of the callers. */
   readonly headers?: Readonly<Record<string, string>>;
 }
@@ -32,6 +37,14 @@ export const VARIANTS: readonly Variant[] = [
     traces: { OTEL_TRACES_SAMPLER: 'parentbased_traceidratio', OTEL_TRACES_SAMPLER_ARG: '0.1' },
   },
   { name: 'traces-all', traces: {} },
+  { name: 'azure', provider: 'azure', upstream: { model: 'gpt-4o' } },
+  { name: 'anthropic', provider: 'anthropic', upstream: { model: 'claude-sonnet-4-5' } },
+  { name: 'gemini', provider: 'gemini', upstream: { model: 'gemini-2.5-flash' } },
+  {
+    name: 'bedrock',
+    provider: 'bedrock',
+    upstream: { model: 'us.anthropic.claude-sonnet-4-5-20250929-v1:0', region: 'us-east-1' },
+  },
 ];
 
 export interface Shape {
