@@ -69,7 +69,10 @@ export class FaultServer {
         const name = /^POST \/([^/]+)\//.exec(head)?.[1] ?? '';
         this.sockets.set(socket, name);
         this.requests.set(name, (this.requests.get(name) ?? 0) + 1);
-        scripts.get(name)?.(socket, (JSON.parse(body) as { stream?: boolean }).stream === true);
+        // Some providers say it in the path.
+        const isStream =
+          /^POST \S*(?:stream)/i.test(head) || (JSON.parse(body) as { stream?: boolean }).stream === true;
+        scripts.get(name)?.(socket, isStream);
       });
     });
   }
