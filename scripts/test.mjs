@@ -46,7 +46,7 @@ const LONG = [
   /^(durability|deploy|hostile|judges|threads)\//,
   /^unit\/(bundle|sharing\/(lease-laws|registry-log|valkey-.*)|store\/(page-walk|stored-responses\.answer-table))$/,
   /^e2e\/(console|sharing|shared|processes|slow)(-|$)/,
-  /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|soak|start-race|books|traces|kept-connections|hosts-command|upstream-quotas)$/,
+  /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|soak|start-race|books|traces|kept-connections|hosts-command|upstream-quotas|providers-faults)$/,
 ];
 
 /** Unit tests that start programs or walk a large world take seconds each: `npm run test:unit` leaves them out. */

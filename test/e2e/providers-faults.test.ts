@@ -7,13 +7,14 @@
 import { gzipSync } from 'node:zlib';
 import t, { type Test } from 'tap';
 import { decimalOf, picoUnitsOf } from '#src/core/money.js';
+import type { ProviderName } from '#src/core/provider-names.js';
 import type { AccountView } from '../support/admin-client.js';
 import { checkError } from '../support/error-answer.js';
 import { FaultServer, head, LAST_CHUNK, send, UNUSED, type FaultScript } from '../support/fault-server.js';
 import { eventually, startGateway, TEST_PRICE, type Gateway } from '../support/gateway.js';
 import type { Answer } from '../support/http.js';
 import { startMock } from '../support/mock.js';
-import { answerCases, type AnswerCase } from '../support/provider-answers.js';
+import { ANTHROPIC, answerCases, GEMINI, type AnswerCase } from '../support/provider-answers.js';
 import {
   modelAt,
   PROVIDER_ENV,
@@ -32,6 +33,7 @@ const TIMEOUTS = {
   idle_timeout_ms: 3_000,
   total_timeout_ms: 8_000,
 };
+const APART_MS = 500;
 const CREDIT = '100.00';
 /** Of the dialects' first usage: 12 and 9 tokens; of the healthy upstream: 11 and 5. */
 const BILLS = {
@@ -63,8 +65,16 @@ const SERVED = { whole: ['ok', 'ok'], stream: ['ok', 'ok'] } as const;
 const REFUSED = { whole: ['caller', 'caller'], stream: ['caller', 'caller'] } as const;
 
 const TOLD = 'the provider says so';
-/** A trace of ours, which a provider's message may have. */
-const TRACES = ` for arn:aws:bedrock:us-east-1:123456789012:x of projects/project-5ecret-7 with ${PROVIDER_ENV.PROVIDER_KEY}`;
+/** Traces of ours, as the provider's message may have them. */
+const TRACES: Readonly<Partial<Record<ProviderName, string>>> = {
+  anthropic: PROVIDER_ENV.PROVIDER_KEY,
+  gemini: `${PROVIDER_ENV.PROVIDER_KEY} of projects/project-5ecret-7`,
+  vertex: `projects/project-5ecret-7/locations/us-east5 with ${PROVIDER_ENV.PROVIDER_TOKEN.slice('Bearer '.length)}`,
+  bedrock: `arn:aws:bedrock:us-east-1:123456789012:x with ${PROVIDER_ENV.PROVIDER_KEY}`,
+};
+const told = ({ provider, dialect }: Form): string =>
+  // Claude there knows nothing of projects: Google does, in an error of Google's form.
+  `${TOLD} for ${provider === 'vertex' && dialect === ANTHROPIC ? 'nobody' : TRACES[provider]!}`;
 
 const answerOf = ({ dialect }: Form): AnswerCase => answerCases(dialect).find(({ name }) => name === 'text')!;
 const bodyOf = (form: Form, stream: boolean, more: Partial<AnswerCase> = {}): Buffer => {
@@ -91,7 +101,7 @@ const reply =
   };
 
 const error = (status: number, headers: Record<string, string> = {}): Row['script'] =>
-  reply(status, ({ dialect }) => ERROR_FORMS.get(dialect)!.body(status, TOLD + TRACES), headers);
+  reply(status, (form) => ERROR_FORMS.get(form.dialect)!.body(status, told(form)), headers);
 
 /** What comes of the body, in chunks, before the connection ends in that way. */
 const broken =
@@ -163,16 +173,23 @@ const ROWS: readonly Row[] = [
     name: 'an error in the middle',
     whole: undefined,
     stream: ['cut', 'cut'],
-    script: (form) => {
+    script: (form) => (socket) => {
       const bytes = bodyOf(form, true);
       const middle = Math.floor(bytes.length / 2);
       // Whole events, half of them.
       let end = 0;
       if (form.provider === 'bedrock') while (end < middle) end += bytes.readUInt32BE(end);
-      else end = /\r?\n\r?\n/.exec(bytes.toString('latin1', middle))!.index + middle;
-      const gap = Buffer.from(form.provider === 'bedrock' ? '' : '\n\n');
-      const frame = ERROR_FORMS.get(form.dialect)!.frame(503, TOLD + TRACES);
-      return reply(200, () => Buffer.concat([bytes.subarray(0, end), gap, frame]))(form);
+      else
+        end =
+          /\n\r?\n/.exec(bytes.toString('latin1', middle))!.index +
+          middle +
+          (form.dialect === GEMINI ? 3 : 2);
+      const frame = ERROR_FORMS.get(form.dialect)!.frame(503, told(form));
+      const fields = { 'content-type': form.dialect.streamType, connection: 'close' };
+      socket.write(head(200, fields));
+      socket.write(bytes.subarray(0, end));
+      // In one piece with it, nothing would have gone out before the error.
+      setTimeout(() => socket.end(frame), APART_MS);
     },
   },
   { name: 'no body', ...UNSERVED, script: reply(200, () => '') },

@@ -78,7 +78,10 @@ const ofBedrock: ErrorForms = {
       JSON.stringify({ message }),
     );
   },
-  headers: (status) => ({ 'x-amzn-errortype': ofBedrock.words[status] ?? 'InternalServerException' }),
+  headers: (status): Record<string, string> => {
+    const word = ofBedrock.words[status];
+    return word === undefined ? {} : { 'x-amzn-errortype': word };
+  },
 };
 
 export const ERROR_FORMS: ReadonlyMap<Dialect, ErrorForms> = new Map([
