@@ -54,6 +54,20 @@ void t.test('packages are inside or loaded by name, and those inside have their 
   t.end();
 });
 
+void t.test('packages of clouds are loaded by the gateways that need them', (t) => {
+  const sourceOf = (file: string): string => readFileSync(join(FOLDER, file), 'utf8');
+  const loaders = bundle.files.filter((file) =>
+    /from "(?:google-auth-library|@aws-sdk\/)/.test(sourceOf(file)),
+  );
+  t.equal(loaders.length, 2);
+  for (const loader of loaders) {
+    const name = loader.replace(/^.*\//, '');
+    for (const file of bundle.files)
+      if (new RegExp(`(?:from|import) "[^"]*${name}"`).test(sourceOf(file))) t.fail(`${file} loads ${name}`);
+  }
+  t.end();
+});
+
 void t.test('installed binaries are held against releases', { skip: !hasGit() && 'no git' }, (t) => {
   const releases = t.testdir();
   const git = (...args: string[]): string =>

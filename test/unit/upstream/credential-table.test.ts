@@ -1,0 +1,96 @@
+/** What a worker does with credentials: which it uses, what it reports, what it cleans away. */
+import t from 'tap';
+import { WatchedHandler } from '#src/providers/credentials/watched-handler.js';
+import type { Credential } from '#src/providers/provider.js';
+import { CredentialTable } from '#src/upstream/credential-table.js';
+
+const bearer = (token: string): Credential => ({ kind: 'bearer', token });
+const ONE = bearer('ya29.first-token-0123456789');
+const TWO = bearer('ya29.second-token-0123456789');
+const AWS: Credential = {
+  kind: 'aws',
+  accessKeyId: 'AKIDEXAMPLE0001',
+  secretAccessKey: 'wJalrXUtnFEMI/K7MDENG',
+  sessionToken: undefined,
+};
+
+function world() {
+  const rejected: [number, number][] = [];
+  const table = new CredentialTable([{ position: 1, revision: 1, credential: ONE }], (position, revision) =>
+    rejected.push([position, revision]),
+  );
+  return { rejected, table };
+}
+
+void t.test('the current one, and who had none before', (t) => {
+  const { table } = world();
+  t.equal(table.of(0), undefined);
+  t.equal(table.of(1), ONE);
+  t.same(table.replace([{ position: 1, revision: 2, credential: TWO }]), [], 'a renewal');
+  t.equal(table.of(1), TWO);
+  t.same(table.replace([{ position: 1, revision: 3, credential: undefined }]), []);
+  t.equal(table.of(1), undefined, 'it has expired');
+  t.same(table.replace([{ position: 1, revision: 4, credential: ONE }]), [1]);
+  t.end();
+});
+
+void t.test('each revision is reported once, and not by calls that began before it', (t) => {
+  const { rejected, table } = world();
+  for (let call = 0; call < 100; call += 1) table.rejected(1, ONE);
+  t.same(rejected, [[1, 1]]);
+  table.replace([{ position: 1, revision: 2, credential: TWO }]);
+  table.rejected(1, ONE);
+  table.rejected(0, ONE);
+  t.equal(rejected.length, 1);
+  table.rejected(1, TWO);
+  t.same(rejected[1], [1, 2]);
+  t.end();
+});
+
+void t.test('a token is cleaned out, also one that has been replaced', (t) => {
+  const { table } = world();
+  table.replace([{ position: 1, revision: 2, credential: TWO }]);
+  t.equal(table.cleaned(ONE, 'bad token ya29.first-token-0123456789!'), 'bad token ***!');
+  t.notMatch(table.cleaned(AWS, 'key AKIDEXAMPLE0001 wJalrXUtnFEMI/K7MDENG'), /AKID|wJal/);
+  const encoded = Buffer.from('ya29.second-token-0123456789').toString('base64');
+  t.match(table.cleaned(TWO, `bad ${encoded}`), /is not shown/);
+  t.equal(table.cleaned(ONE, 'quota exceeded'), 'quota exceeded');
+  t.end();
+});
+
+void t.test('what passes byte for byte: errors are held back and cleaned, the rest is not touched', (t) => {
+  const { rejected, table } = world();
+  const told: string[] = [];
+  const handler = (): WatchedHandler =>
+    new WatchedHandler(
+      {
+        onStart: (status) => told.push(`start ${status}`),
+        onData: (chunk) => told.push(Buffer.from(chunk).toString()),
+        onEnd: () => told.push('end'),
+        onError: ({ code }) => told.push(code),
+      },
+      table,
+      1,
+      ONE,
+    );
+  const header = (): undefined => undefined;
+  const good = handler();
+  good.onStart(200, header);
+  good.onData(Buffer.from('one'));
+  good.onData(Buffer.from('two'));
+  good.onEnd();
+  t.same(told.splice(0), ['start 200', 'one', 'two', 'end']);
+  const bad = handler();
+  bad.onStart(401, header);
+  bad.onData(Buffer.from('no: ya29.first-'));
+  bad.onData(Buffer.from('token-0123456789'));
+  bad.onEnd();
+  t.same(told.splice(0), ['start 401', 'no: ***', 'end']);
+  t.same(rejected, [[1, 1]]);
+  const long = handler();
+  long.onStart(500, header);
+  for (let at = 0; at < 100; at += 1) long.onData(Buffer.alloc(1_024, 'x'));
+  long.onError({ code: 'RESET', message: '', repeatable: false });
+  t.same(told, ['start 500', 'RESET']);
+  t.end();
+});
