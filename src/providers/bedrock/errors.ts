@@ -9,35 +9,35 @@ import { isRecord, parsedJson } from '../../core/json.js';
 import type { ProviderFailure } from '../provider.js';
 
 /** By the exception's name in lower case: streams begin theirs with a small letter. */
-const STATUSES: Readonly<Record<string, number>> = {
-  validationexception: 400,
-  serializationexception: 400,
-  accessdeniedexception: 403,
-  expiredtokenexception: 403,
-  incompletesignatureexception: 403,
-  invalidclienttokenid: 403,
-  invalidsignatureexception: 403,
-  missingauthenticationtokenexception: 403,
-  notauthorized: 403,
-  optinrequired: 403,
-  requestexpired: 403,
-  unrecognizedclientexception: 403,
-  resourcenotfoundexception: 404,
-  throttlingexception: 429,
-  throttling: 429,
-  toomanyrequestsexception: 429,
-  servicequotaexceededexception: 429,
+const STATUSES: ReadonlyMap<string, number> = new Map<string, number>([
+  ['validationexception', 400],
+  ['serializationexception', 400],
+  ['accessdeniedexception', 403],
+  ['expiredtokenexception', 403],
+  ['incompletesignatureexception', 403],
+  ['invalidclienttokenid', 403],
+  ['invalidsignatureexception', 403],
+  ['missingauthenticationtokenexception', 403],
+  ['notauthorized', 403],
+  ['optinrequired', 403],
+  ['requestexpired', 403],
+  ['unrecognizedclientexception', 403],
+  ['resourcenotfoundexception', 404],
+  ['throttlingexception', 429],
+  ['throttling', 429],
+  ['toomanyrequestsexception', 429],
+  ['servicequotaexceededexception', 429],
   // Its own status is 429, but it loads: no limit is exceeded.
-  modelnotreadyexception: 503,
-  serviceunavailableexception: 503,
-  serviceunavailable: 503,
+  ['modelnotreadyexception', 503],
+  ['serviceunavailableexception', 503],
+  ['serviceunavailable', 503],
   // 408, 424 and 500.
-  modeltimeoutexception: 500,
-  modelerrorexception: 500,
-  modelstreamerrorexception: 500,
-  internalserverexception: 500,
-  internalfailure: 500,
-};
+  ['modeltimeoutexception', 500],
+  ['modelerrorexception', 500],
+  ['modelstreamerrorexception', 500],
+  ['internalserverexception', 500],
+  ['internalfailure', 500],
+]);
 
 /** All that Bedrock says about it is a ValidationException with a text, which is the model's own. */
 const TOO_LONG =
@@ -49,7 +49,7 @@ const NO_SUCH_MODEL =
 /** `name`: of the exception, as it came; empty if unknown. `status` is of the response, if it had one. */
 export function failureOf(name: string, message: string, status = 500): ProviderFailure {
   const word = name.toLowerCase();
-  const known = STATUSES[word] ?? STATUSES[`${word}exception`] ?? status;
+  const known = STATUSES.get(word) ?? STATUSES.get(`${word}exception`) ?? status;
   const cleaned = withoutNames(message === '' ? `Bedrock answered with status ${status}` : message);
   if (known === 400 && NO_SUCH_MODEL.test(message)) {
     return { status: 404, message: cleaned, code: 'model_not_found' };

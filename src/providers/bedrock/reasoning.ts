@@ -27,16 +27,20 @@ export interface Reasoning {
 /** The least that Claude accepts. */
 const BUDGET_MIN = 1024;
 /** Tokens; the table of LiteLLM 1.109.1, and nothing below BUDGET_MIN. */
-const BUDGETS: Readonly<Record<string, number>> = {
-  minimal: BUDGET_MIN,
-  low: BUDGET_MIN,
-  medium: 2048,
-  high: 4096,
-  xhigh: 8192,
-  max: 16384,
-};
+const BUDGETS: ReadonlyMap<string, number> = new Map<string, number>([
+  ['minimal', BUDGET_MIN],
+  ['low', BUDGET_MIN],
+  ['medium', 2048],
+  ['high', 4096],
+  ['xhigh', 8192],
+  ['max', 16384],
+]);
 /** The next that a model with three efforts has. */
-const THREE_EFFORTS: Readonly<Record<string, string>> = { minimal: 'low', xhigh: 'high', max: 'high' };
+const THREE_EFFORTS: ReadonlyMap<string, string> = new Map<string, string>([
+  ['minimal', 'low'],
+  ['xhigh', 'high'],
+  ['max', 'high'],
+]);
 const THINKING: ReadonlySet<unknown> = new Set(['enabled', 'adaptive']);
 const OFF: Reasoning = { isOn: false, more: {}, output: {} };
 
@@ -52,7 +56,7 @@ export function reasoningOf(
 ): Reasoning {
   const effort = fields.string('reasoning_effort');
   const thinking = fields.record('thinking');
-  if (effort !== undefined && effort !== 'none' && BUDGETS[effort] === undefined) {
+  if (effort !== undefined && effort !== 'none' && !BUDGETS.has(effort)) {
     throw new FieldError('reasoning_effort', 'must be none, minimal, low, medium, high, xhigh or max');
   }
   if (thinking !== undefined) {
@@ -71,7 +75,7 @@ export function reasoningOf(
       return OFF;
     case 'budget': {
       // An effort is a hint: if there is no room to think, or Claude would refuse, it is not followed.
-      const budget = Math.min(BUDGETS[effort]!, (maxTokens ?? Infinity) - 1);
+      const budget = Math.min(BUDGETS.get(effort)!, (maxTokens ?? Infinity) - 1);
       if (budget < BUDGET_MIN || goesOnUnthought) return OFF;
       return { isOn: true, more: { thinking: { type: 'enabled', budget_tokens: budget } }, output: {} };
     }
@@ -93,7 +97,7 @@ function unthinking(fields: Fields, { thinkingOff }: ModelTraits): Reasoning {
 
 function ofOthers(effort: string, fields: Fields, facts: ModelFacts): Reasoning {
   const isOff = effort === 'none';
-  const word = THREE_EFFORTS[effort] ?? effort;
+  const word = THREE_EFFORTS.get(effort) ?? effort;
   switch (facts.family) {
     case 'nova-2': {
       const config = isOff ? { type: 'disabled' } : { type: 'enabled', maxReasoningEffort: word };

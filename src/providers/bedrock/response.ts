@@ -10,22 +10,22 @@ import { ProviderError, type ProviderCall } from '../provider.js';
 import { publicName } from './models.js';
 import { ANSWER_TOOL, answersByTool } from './tools.js';
 
-const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
-  end_turn: 'stop',
-  stop_sequence: 'stop',
-  tool_use: 'tool_calls',
-  max_tokens: 'length',
-  model_context_window_exceeded: 'length',
-  guardrail_intervened: 'content_filter',
-  content_filtered: 'content_filter',
+const FINISH_REASONS: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
+  ['end_turn', 'stop'],
+  ['stop_sequence', 'stop'],
+  ['tool_use', 'tool_calls'],
+  ['max_tokens', 'length'],
+  ['model_context_window_exceeded', 'length'],
+  ['guardrail_intervened', 'content_filter'],
+  ['content_filtered', 'content_filter'],
   // What the model wrote before is there; OpenAI has no word for it.
-  malformed_model_output: 'stop',
-  malformed_tool_use: 'stop',
-};
+  ['malformed_model_output', 'stop'],
+  ['malformed_tool_use', 'stop'],
+]);
 
 /** `hasCalls`: some models end a turn with calls as if it had none. */
 export function finishOf(stopReason: unknown, hasCalls: boolean): FinishReason {
-  const finish = FINISH_REASONS[String(stopReason)] ?? 'stop';
+  const finish = FINISH_REASONS.get(String(stopReason)) ?? 'stop';
   if (finish === 'stop' || finish === 'tool_calls') return hasCalls ? 'tool_calls' : 'stop';
   return finish;
 }

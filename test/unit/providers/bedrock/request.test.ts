@@ -175,6 +175,7 @@ void t.test('reasoning_effort and thinking', (t) => {
   }
   refused(t, { reasoning_effort: 'none' }, 'reasoning_effort', { model: 'openai.gpt-oss-20b-1:0' });
   refused(t, { reasoning_effort: 'much' }, 'reasoning_effort');
+  refused(t, { reasoning_effort: 'constructor' }, 'reasoning_effort');
   refused(t, { thinking: given }, 'thinking', { model: NOVA });
   t.end();
 });

@@ -190,6 +190,7 @@ void t.test('reasons to stop', (t) => {
     ['malformed_tool_use', 'stop'],
     ['tool_use', 'stop'],
     ['of a later version', 'stop'],
+    ['constructor', 'stop'],
   ] as const) {
     t.match(whole([{ text: 'x' }], { stopReason: reason }), { choices: [{ finish_reason: finish }] }, reason);
     const text = relayed([delta(0, { text: 'x' }), event('messageStop', { stopReason: reason })]);
@@ -254,6 +255,7 @@ void t.test('errors in a stream are those of a response', (t) => {
     ['serviceUnavailableException', 503],
     ['internalServerException', 500],
     ['ofALaterVersion', 500],
+    ['constructor', 500],
   ] as const) {
     t.match(
       failure(() => relayed([MESSAGES[0]!, exception(type, 'why')])),
