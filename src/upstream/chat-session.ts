@@ -190,7 +190,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     if (pauseMs !== undefined) this.#tryAfter(pauseMs);
     else if (this.#reason !== undefined)
       this.#giveUp(unavailableError(this.#reason, this.#retryAfterSeconds), 'unavailable');
-    else if (plan.hasTriedAll) this.#fail(this.#unsaid!);
+    else if (plan.hasTriedAll) this.#giveUp(this.#unsaid!, undefined);
     else this.#failResting();
   }
 

@@ -1,4 +1,4 @@
-/** Which model gets a call next, what its upstreams get of the body, and which error the caller gets at last. */
+/** Which model gets a call next, what its upstreams get of the body, and which error its caller gets. */
 import t from 'tap';
 import { OUTPUT_TOKENS_UNASKED, type UpstreamRequest } from '#src/channel/messages.js';
 import { SystemClock } from '#src/core/clock.js';
