@@ -95,8 +95,9 @@ export class LeasedStocks extends Stocks {
     const granted = Atomics.load(this.words, lease + GRANTED);
     const here = periodsSince(granted, period) > 0 ? 0 : amountOf(granted) - this.read(stock, period).taken;
     const others = Number(Atomics.load(this.words, lease + HELD_BY_OTHERS));
-    const waitMs = Number(Atomics.load(this.words, lease + FREE_MS)) - this.#clock.monotonicMs();
-    return { left: Math.max(0, here) + others, waitMs: Math.max(0, waitMs) };
+    const freeMs = Number(Atomics.load(this.words, lease + FREE_MS));
+    const waitMs = Math.max(0, freeMs - this.#clock.monotonicMs());
+    return { left: Math.max(0, here) + others, waitMs, isKnown: freeMs > 0 };
   }
 }
 

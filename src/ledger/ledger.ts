@@ -352,7 +352,7 @@ export class Ledger {
   ): void {
     if (limit === undefined) return;
     const tight = this.#tight;
-    const taken = this.#quotas.minuteTokensOf(record, nowMs);
+    const taken = this.#quotas.minuteTokensOf(record, limit, nowMs);
     if (tight.limit !== 0 && limit - taken >= tight.limit - tight.taken) return;
     tight.limit = limit;
     tight.taken = taken;

@@ -278,11 +278,15 @@ export class ScopeQuotas {
     return has ? this.limitOf(record, TOKENS_PER_MINUTE) : undefined;
   }
 
-  /** Tokens of the minute that are taken. `record` is undefined for an account that has not called yet. */
-  minuteTokensOf(record: number | undefined, nowMs: MonotonicMs): number {
+  /**
+   * Tokens of the minute that are taken; if limits are shared, by all processes, as the coordinator last said.
+   * `record` is undefined for an account that has not called yet.
+   */
+  minuteTokensOf(record: number | undefined, limit: number, nowMs: MonotonicMs): number {
     if (record === undefined) return 0;
     if (this.#window !== undefined) return this.#window.takenOf(record, nowMs);
-    return this.#stocks.read(stockOf(record, TOKENS_PER_MINUTE), NO_PERIOD).taken;
+    const { left, isKnown } = this.#stocks.leftOf(stockOf(record, TOKENS_PER_MINUTE), NO_PERIOD, limit);
+    return isKnown ? Math.max(0, limit - left) : 0;
   }
 
   /** Milliseconds until all tokens of the minute are free again, if calls in flight end now. */

@@ -84,6 +84,8 @@ export interface StockLeft {
   readonly left: number;
   /** How long until more may be left; 0 if that is not known. */
   readonly waitMs: number;
+  /** False if limits are shared and the coordinator was never asked. */
+  readonly isKnown: boolean;
 }
 
 export class Stocks {
@@ -163,7 +165,7 @@ export class Stocks {
   }
 
   leftOf(stock: number, period: number, limit: number): StockLeft {
-    return { left: Math.max(0, limit - this.read(stock, period).taken), waitMs: 0 };
+    return { left: Math.max(0, limit - this.read(stock, period).taken), waitMs: 0, isKnown: true };
   }
 
   /** Adds to the amount of `period`, if the word is of it or, with `starts`, if it is of an earlier one. */

@@ -3,6 +3,7 @@
  * and gives back meanwhile.
  */
 import t from 'tap';
+import { NO_QUOTAS } from '#src/core/quotas.js';
 import { asCallSlot, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Leases } from '#src/ledger/leases.js';
@@ -183,5 +184,20 @@ void t.test('a key that is opened again holds nothing of the slot before', (t) =
   t.match(dayHeld(leases.keys, KEY), { used: 0, unused: 0 });
   t.equal(leases.keys.minuteUnused(KEY), 0);
   t.match(ledger.keys.limitsOf(KEY), { requestsPerMinute: 1, callsPerDay: undefined });
+  t.end();
+});
+
+void t.test('tokens of the minute that are left: here, and at the coordinator', (t) => {
+  const { ledger, leases, clock } = createWorld();
+  ledger.keys.open(KEY, { tokensPerMinute: 500 });
+  const left = () => ledger.tokenMinuteOf(ACCOUNT, NO_QUOTAS, KEY);
+  t.match(left(), { limit: 500, remaining: 500 }, 'nobody was asked');
+  const lease = leases.stockOf({ kind: 'key', index: KEY }, 'tokens_per_minute', clock)!;
+  lease.add(0, 100n, 0n);
+  lease.tell(300n, 0);
+  t.match(left(), { limit: 500, remaining: 400 }, 'others have 100');
+  lease.takeBack(100n);
+  lease.tell(0n, 0);
+  t.match(left(), { limit: 500, remaining: 0 });
   t.end();
 });
