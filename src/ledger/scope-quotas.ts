@@ -279,7 +279,7 @@ export class ScopeQuotas {
   }
 
   /**
-   * Tokens of the minute that are taken; if limits are shared, by all processes, as the coordinator last said.
+   * Tokens of the minute that are taken; if limits are shared, by all processes, as last heard.
    * `record` is undefined for an account that has not called yet.
    */
   minuteTokensOf(record: number | undefined, limit: number, nowMs: MonotonicMs): number {
