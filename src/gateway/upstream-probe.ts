@@ -9,6 +9,7 @@ import { Http1Client } from '../http1/client.js';
 import type { AttemptClient } from '../upstream/attempt.js';
 import {
   credentialErrorOf,
+  grantWithin,
   openSource,
   type CredentialError,
 } from '../providers/credentials/credential-source.js';
@@ -116,7 +117,7 @@ class ProbeCredentials {
   async #fetch(position: number): Promise<CredentialError | undefined> {
     try {
       const source = await openSource(this.#positions.specOf(position));
-      const { credential } = await source(AbortSignal.timeout(PROBE_MS_MAX));
+      const { credential } = await grantWithin(source, PROBE_MS_MAX);
       this.table.replace([{ position, revision: 1, credential }]);
       return undefined;
     } catch (error) {
