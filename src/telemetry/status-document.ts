@@ -53,7 +53,9 @@ export interface UpstreamStatus {
 
 /** A credential of upstreams that expires and that the gateway renews. Each process has its own. */
 export interface CredentialStatus {
-  /** Its source, and what tells it from others of that source: `google:/etc/sa.json`, `aws:bills`, `entra`. */
+  /**
+   * Its source, and what tells it from others of that source: `google:/etc/sa.json`, `aws:bills`, `entra`.
+   */
   readonly name: string;
   /** Whether calls have one; over several processes, whether those of all have. */
   readonly ok: boolean;

@@ -18,7 +18,9 @@ import { SPAN_OF_ATTEMPT } from '../telemetry/span-record.js';
 import type { ProviderName } from '../core/provider-names.js';
 import type { UpstreamTarget } from './target.js';
 
-/** `gen_ai.provider.name` by OpenTelemetry's conventions. With `openai`, the model's `owned_by` tells more. */
+/**
+ * `gen_ai.provider.name` by OpenTelemetry's conventions. With `openai`, the model's `owned_by` tells more.
+ */
 export const SPAN_NAMES: Readonly<Record<ProviderName, string>> = {
   openai: 'openai',
   azure: 'azure.ai.openai',

@@ -57,7 +57,8 @@ void t.test('azure', async (t) => {
   await t.test('the body passes byte for byte but for the name of the model', async (t) => {
     const { body } = await ask('v1', steered('echo=1'), { logit_bias: { '1': 2.5 }, metadata: { a: 'b' } });
     const [choice] = (JSON.parse(body) as { choices: { message: { content: string } }[] }).choices;
-    const seen = JSON.parse(JSON.parse(choice!.message.content).body) as object;
+    const asked = JSON.parse(choice!.message.content) as { body: string };
+    const seen = JSON.parse(asked.body) as object;
     t.match(seen, { model: 'my_deployment', logit_bias: { '1': 2.5 }, metadata: { a: 'b' } });
   });
 

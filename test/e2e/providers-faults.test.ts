@@ -14,7 +14,7 @@ import { FaultServer, head, LAST_CHUNK, send, UNUSED, type FaultScript } from '.
 import { eventually, startGateway, TEST_PRICE, type Gateway } from '../support/gateway.js';
 import type { Answer } from '../support/http.js';
 import { startMock } from '../support/mock.js';
-import { ANTHROPIC, answerCases, GEMINI, type AnswerCase } from '../support/provider-answers.js';
+import { answerCases, GEMINI, type AnswerCase } from '../support/provider-answers.js';
 import {
   modelAt,
   PROVIDER_ENV,
@@ -72,9 +72,7 @@ const TRACES: Readonly<Partial<Record<ProviderName, string>>> = {
   vertex: `projects/project-5ecret-7/locations/us-east5 with ${PROVIDER_ENV.PROVIDER_TOKEN.slice('Bearer '.length)}`,
   bedrock: `arn:aws:bedrock:us-east-1:123456789012:x with ${PROVIDER_ENV.PROVIDER_KEY}`,
 };
-const told = ({ provider, dialect }: Form): string =>
-  // Claude there knows nothing of projects: Google does, in an error of Google's form.
-  `${TOLD} for ${provider === 'vertex' && dialect === ANTHROPIC ? 'nobody' : TRACES[provider]!}`;
+const told = ({ provider }: Form): string => `${TOLD} for ${TRACES[provider]!}`;
 
 const answerOf = ({ dialect }: Form): AnswerCase => answerCases(dialect).find(({ name }) => name === 'text')!;
 const bodyOf = (form: Form, stream: boolean, more: Partial<AnswerCase> = {}): Buffer => {

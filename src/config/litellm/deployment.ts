@@ -8,9 +8,11 @@ import {
   TIMEOUT_MS_MAX,
 } from '../upstream-schema.js';
 import {
-  azureAddress,
+  nativeSettings,
+  type NativeSettings,
   openaiAddress,
   type Parameter,
+  type Provider,
   providerModelOf,
   variableNameOf,
   type Variables,
@@ -36,13 +38,13 @@ const COSTS: Readonly<Record<PriceName, string>> = {
   reasoning: 'output_cost_per_reasoning_token',
 };
 
-export interface Upstream {
-  readonly url: string;
+export interface Upstream extends Partial<NativeSettings> {
   readonly key?: string;
   readonly model: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly first_byte_timeout_ms?: number;
   readonly idle_timeout_ms?: number;
+  readonly drop_unsupported?: true;
 }
 
 export interface Deployment {
@@ -65,6 +67,8 @@ export interface DeploymentContext {
   readonly credentials: ReadonlyMap<string, ImportMap>;
   /** The timeout of `router_settings` or `litellm_settings`, for entries without one. */
   readonly timeoutSeconds: number | undefined;
+  /** `drop_params` of `litellm_settings`. */
+  readonly dropsParameters: boolean;
 }
 
 /** Why these parameters are not carried over. All others have no counterpart. */
@@ -72,8 +76,8 @@ const PARAMETER_REASONS: Readonly<Record<string, string>> = {
   max_parallel_requests: 'no bound for one upstream; limits.calls_in_flight bounds all calls',
   stream_timeout: 'first_byte_timeout_ms and idle_timeout_ms hold for whole answers and streams alike',
   max_retries: 'a call is tried at each upstream of its model until the first byte',
+  azure_ad_token: 'without a key, Tollgate gets tokens itself: see docs/credentials.md',
   api_version: 'only Azure has one',
-  azure_ad_token: 'an upstream is called with a key, not with an Azure AD token',
 };
 
 /** `name` is the model's name for callers. Undefined, with a remark, if the entry cannot be called. */
@@ -103,35 +107,36 @@ export function importDeployment(
     own.remark('model', `${rejectionOf(found.name, found.model)}; the entry was left out`);
     return undefined;
   }
-  const address =
-    provider === 'azure'
-      ? azureAddress(own, found.model, parameter, context.variables)
-      : openaiAddress(own, provider, parameter, context.variables);
-  if (address === undefined) return undefined;
+  const { speaks } = provider;
+  const dropsParameters = own.take('drop_params') ?? context.dropsParameters;
+  const settings =
+    speaks === undefined
+      ? addressOf(own, provider, parameter, context)
+      : nativeSettings(own, speaks, parameter, context.variables);
+  if (settings === undefined) return undefined;
 
-  const wanted = provider === 'azure' ? 'AZURE_API_KEY' : (provider.variable ?? variableNameOf(name));
+  const wanted = provider.variable ?? variableNameOf(name);
   const given = parameter('api_key');
-  const implied = provider === 'azure' ? wanted : provider.variable;
+  const implied = provider.variable;
   const key =
     given === undefined
       ? implied === undefined
         ? undefined
         : `\${${implied}}`
       : secretOf(own, 'api_key', given, wanted, context);
-  const headers = {
-    ...headersOf(own, name, context),
-    ...(provider === 'azure' && key !== undefined ? { 'api-key': key } : {}),
-  };
-  if (provider !== 'azure' && provider.note !== undefined) own.remark('model', provider.note);
+  const headers = headersOf(own, name, context);
+  if (provider.note !== undefined) own.remark('model', provider.note);
+  const drops = dropsParameters === true && speaks !== undefined && speaks !== 'azure';
 
   // LiteLLM's HTTP client takes it for the longest silence: before the first byte, and after each.
   const timeoutMs = millisecondsOf(own, context.timeoutSeconds);
   const deployment: Deployment = {
     entry,
     upstream: {
-      url: address,
-      ...(provider === 'azure' || key === undefined ? {} : { key }),
+      ...settings,
+      ...(key === undefined ? {} : { key }),
       model: found.model,
+      ...(drops ? { drop_unsupported: true } : {}),
       ...(Object.keys(headers).length === 0 ? {} : { headers }),
       ...(timeoutMs === undefined ? {} : { first_byte_timeout_ms: timeoutMs, idle_timeout_ms: timeoutMs }),
     },
@@ -151,10 +156,20 @@ export function importDeployment(
   return deployment;
 }
 
+function addressOf(
+  own: ImportMap,
+  provider: Provider,
+  parameter: Parameter,
+  { variables }: DeploymentContext,
+): { readonly url: string } | undefined {
+  const url = openaiAddress(own, provider, parameter, variables);
+  return url === undefined ? undefined : { url };
+}
+
 function rejectionOf(provider: string, model: string): string {
   if (model.includes('*')) return 'a pattern stands for models that Tollgate wants one by one';
   if (provider === 'none') return 'no provider is named (such as openai/ in front)';
-  return `no OpenAI-compatible interface of ${provider} is known here`;
+  return `neither ${provider} nor an OpenAI-compatible interface of it is known here`;
 }
 
 function credentialsOf(own: ImportMap, { credentials }: DeploymentContext): ImportMap | undefined {

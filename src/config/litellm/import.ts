@@ -6,7 +6,14 @@ import { Document, isMap, isSeq, type Node } from 'yaml';
 import { ConfigError } from '../config-error.js';
 import { MODELS_MAX } from '../catalog-schema.js';
 import { parseYaml } from '../yaml-source.js';
-import { importAliases, type ImportedModel, importModel, MODEL_NAME, MODEL_NAME_RULE } from './model.js';
+import {
+  importAliases,
+  type ImportedModel,
+  importModel,
+  MODEL_NAME,
+  MODEL_NAME_RULE,
+  withFallbacks,
+} from './model.js';
 import { importDeployment, type Deployment, type DeploymentContext } from './deployment.js';
 import { providerModelOf, Variables } from './provider.js';
 import { ImportMap, type Remark, Remarks, remarkSections } from './remarks.js';
@@ -37,9 +44,10 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
     variables: new Variables(text, impliedVariables(entries)),
     credentials: credentialsOf(file, remarks),
     timeoutSeconds: router.number('timeout') ?? litellm.number('request_timeout'),
+    dropsParameters: litellm.take('drop_params') === true,
   };
   const leftOut: ImportMap[] = [];
-  const models = withAliases(modelsOf(entries, context, leftOut), router);
+  const models = withFallbacks(withAliases(modelsOf(entries, context, leftOut), router), [router, litellm]);
   remarkSections({ file, router, litellm });
   if (models.length === 0) {
     throw new ConfigError([
@@ -78,7 +86,6 @@ function impliedVariables(entries: readonly ImportMap[]): string[] {
     const named = own.text('api_key') ?? own.text('litellm_credential_name');
     if (model === undefined || named !== undefined) return [];
     const { provider } = providerModelOf(model, own.text('custom_llm_provider'));
-    if (provider === 'azure') return ['AZURE_API_KEY'];
     return provider?.variable ?? [];
   });
 }

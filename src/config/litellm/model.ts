@@ -3,7 +3,9 @@
  * `model_name`: its price, its upstreams' weights and priorities, its aliases. import.ts calls it.
  */
 import { IDENTIFIER_PATTERN } from '../annotations.js';
-import { ALIASES_MAX, UPSTREAMS_MAX } from '../catalog-schema.js';
+import { QUOTA_LIMITS_MAX } from '../../core/quotas.js';
+import { isRecord } from '../../core/json.js';
+import { ALIASES_MAX, FALLBACKS_MAX, UPSTREAMS_MAX } from '../catalog-schema.js';
 import {
   type Deployment,
   higherPrice,
@@ -20,7 +22,19 @@ export interface ImportedModel {
   readonly owned_by: string;
   readonly price?: Readonly<Partial<Record<PriceName, string>>>;
   readonly max_output_tokens?: number;
-  readonly upstreams: readonly (Upstream & { readonly weight?: number; readonly priority?: number })[];
+  readonly fallbacks?: readonly string[];
+  readonly fallback_on?: readonly FallbackReason[];
+  readonly upstreams: readonly (Upstream &
+    Limits & { readonly weight?: number; readonly priority?: number })[];
+}
+
+type FallbackReason = 'unavailable' | 'context_length';
+
+/** Limits of one deployment. LiteLLM counts each by itself, so other models of the key have their own. */
+interface Limits {
+  readonly requests_per_minute?: number;
+  readonly tokens_per_minute?: number;
+  readonly quota_scope?: 'model';
 }
 
 /** The highest weight and the highest priority in Tollgate's file. */
@@ -46,22 +60,42 @@ export function importModel(id: string, deployments: readonly Deployment[]): Imp
     ...(outputTokensMax === undefined ? {} : { max_output_tokens: outputTokensMax }),
     upstreams: kept.map(({ upstream }, index) => ({
       ...upstream,
+      ...limitsOf(kept, index),
       ...(weights === undefined ? {} : { weight: weights[index]! }),
       ...(priorities === undefined ? {} : { priority: priorities[index]! }),
     })),
   };
 }
 
+const LIMITS = {
+  rpm: { name: 'requests_per_minute', max: QUOTA_LIMITS_MAX.requestsPerMinute },
+  tpm: { name: 'tokens_per_minute', max: QUOTA_LIMITS_MAX.tokensPerMinute },
+} as const;
+
+/**
+ * The entry's `rpm` and `tpm` as limits, unless entries of the same address, key and model differ in them.
+ */
+function limitsOf(deployments: readonly Deployment[], index: number): Limits {
+  const deployment = deployments[index]!;
+  const nameOf = ({ upstream: { url, key, model } }: Deployment): string => JSON.stringify([url, key, model]);
+  const same = deployments.filter((other) => nameOf(other) === nameOf(deployment));
+  const limits: { requests_per_minute?: number; tokens_per_minute?: number } = {};
+  for (const share of ['rpm', 'tpm'] as const) {
+    const value = deployment[share];
+    if (value === undefined) continue;
+    const { name, max } = LIMITS[share];
+    if (!Number.isSafeInteger(value) || value < 1 || value > max)
+      remarkParameter(deployment, share, `no limit: wanted is a whole number from 1 to ${max}`);
+    else if (same.some((other) => other[share] !== value))
+      remarkParameter(deployment, share, 'no limit: entries with the same address, key and model differ');
+    else limits[name] = value;
+  }
+  return Object.keys(limits).length === 0 ? {} : { ...limits, quota_scope: 'model' };
+}
+
 /** Whole numbers from 1 in the proportion of the shares; undefined if all shares are the same. */
 function weightsOf(deployments: readonly Deployment[]): number[] | undefined {
   const by = SHARES.find((share) => deployments.some((deployment) => deployment[share] !== undefined));
-  for (const share of ['rpm', 'tpm'] as const) {
-    for (const deployment of deployments) {
-      if (deployment[share] === undefined) continue;
-      const used = share === by && deployments.length > 1 ? 'became its weight; ' : '';
-      remarkParameter(deployment, share, `${used}no limit of one upstream: plans limit accounts`);
-    }
-  }
   if (by === undefined) return undefined;
   const shares = deployments.map((deployment) => Math.max(deployment[by] ?? 0, 0));
   const largest = Math.max(...shares);
@@ -155,4 +189,48 @@ export function importAliases(router: ImportMap, modelIds: readonly string[]): M
     }
   }
   return aliases;
+}
+
+const FALLBACK_SECTIONS: readonly [name: string, reason: FallbackReason][] = [
+  ['fallbacks', 'unavailable'],
+  ['context_window_fallbacks', 'context_length'],
+];
+
+/** Reads `fallbacks` and `context_window_fallbacks`: lists of maps of a model to others. */
+export function withFallbacks(
+  models: readonly ImportedModel[],
+  sections: readonly ImportMap[],
+): ImportedModel[] {
+  const ids = new Set(models.map(({ id }) => id));
+  const found = new Map<string, { others: Set<string>; reasons: Set<FallbackReason> }>();
+  for (const section of sections) {
+    for (const [name, reason] of FALLBACK_SECTIONS) {
+      const given = section.take(name);
+      for (const entry of Array.isArray(given) ? (given as unknown[]) : []) {
+        for (const [id, list] of Object.entries(isRecord(entry) ? entry : {})) {
+          const others = (Array.isArray(list) ? (list as unknown[]) : []).filter(
+            (other): other is string => typeof other === 'string' && other !== id && ids.has(other),
+          );
+          if (!ids.has(id) || others.length === 0) {
+            section.remark(
+              name,
+              `of ${JSON.stringify(id).slice(0, 200)}: its models are not among those carried over`,
+            );
+            continue;
+          }
+          const own = found.get(id) ?? { others: new Set(), reasons: new Set() };
+          for (const other of others) own.others.add(other);
+          own.reasons.add(reason);
+          found.set(id, own);
+        }
+      }
+    }
+  }
+  return models.map((model) => {
+    const own = found.get(model.id);
+    if (own === undefined) return model;
+    const { upstreams, ...rest } = model;
+    const fallbacks = [...own.others].slice(0, FALLBACKS_MAX);
+    return { ...rest, fallbacks, fallback_on: [...own.reasons], upstreams };
+  });
 }

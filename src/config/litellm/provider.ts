@@ -1,12 +1,15 @@
 /**
- * LiteLLM's providers: which of them have an OpenAI-compatible interface, at which address, and which
- * variable has the key. Names, addresses and variables are those of LiteLLM's get_llm_provider
- * (github.com/BerriAI/litellm, MIT). Pure.
+ * LiteLLM's providers: which protocol each speaks here, at which address, and which variable has the key.
+ * Names, addresses and variables are those of LiteLLM's get_llm_provider (github.com/BerriAI/litellm, MIT).
+ * Pure.
  */
+import type { ProviderName } from '../../core/provider-names.js';
 import { isUpstreamUrl } from '../upstream-schema.js';
 import type { ImportMap } from './remarks.js';
 
 export interface Provider {
+  /** `provider` of the upstream; undefined if it is OpenAI's protocol. */
+  readonly speaks?: ProviderName;
   /** The provider's address; undefined if the file has to name it. */
   readonly url: string | undefined;
   /** The variable from which LiteLLM reads the key; undefined if calls need no key. */
@@ -43,15 +46,11 @@ const PROVIDERS: ReadonlyMap<string, Provider> = new Map<string, Provider>([
   ['sambanova', { url: 'https://api.sambanova.ai/v1', variable: 'SAMBANOVA_API_KEY' }],
   ['nvidia_nim', { url: 'https://integrate.api.nvidia.com/v1', variable: 'NVIDIA_NIM_API_KEY' }],
   ['volcengine', { url: 'https://ark.cn-beijing.volces.com/api/v3', variable: 'VOLCENGINE_API_KEY' }],
-  [
-    'gemini',
-    {
-      url: 'https://generativelanguage.googleapis.com/v1beta/openai',
-      variable: 'GEMINI_API_KEY',
-      note: COMPATIBLE,
-    },
-  ],
-  ['anthropic', { url: 'https://api.anthropic.com/v1', variable: 'ANTHROPIC_API_KEY', note: COMPATIBLE }],
+  ['azure', { speaks: 'azure', url: undefined, variable: 'AZURE_API_KEY' }],
+  ['anthropic', { speaks: 'anthropic', url: undefined, variable: 'ANTHROPIC_API_KEY' }],
+  ['gemini', { speaks: 'gemini', url: undefined, variable: 'GEMINI_API_KEY' }],
+  ['vertex_ai', { speaks: 'vertex', url: undefined, variable: undefined }],
+  ['bedrock', { speaks: 'bedrock', url: undefined, variable: undefined }],
   ['ollama', { url: 'http://localhost:11434/v1', variable: undefined, path: '/v1', note: COMPATIBLE }],
   ['ollama_chat', { url: 'http://localhost:11434/v1', variable: undefined, path: '/v1', note: COMPATIBLE }],
   ['custom_openai', { url: undefined, variable: undefined }],
@@ -69,8 +68,8 @@ const OPENAI_MODEL = /^(?:ft:)?(?:gpt-|chatgpt-|o\d)/;
 export interface ProviderModel {
   /** LiteLLM's name of the provider. */
   readonly name: string;
-  /** Undefined if no provider is named, or if it has no OpenAI-compatible interface. */
-  readonly provider: Provider | 'azure' | undefined;
+  /** Undefined if no provider is named, or if it cannot be called from here. */
+  readonly provider: Provider | undefined;
   /** The provider's name of the model. */
   readonly model: string;
 }
@@ -89,7 +88,6 @@ export function providerModelOf(model: string, custom: string | undefined): Prov
 }
 
 function providerModel(name: string, model: string): ProviderModel {
-  if (name === 'azure') return { name, provider: 'azure', model };
   const provider = PROVIDERS.get(name);
   const prefix = provider?.modelPrefix;
   const full = prefix === undefined || model.includes('/') ? model : prefix + model;
@@ -181,32 +179,100 @@ export function openaiAddress(
   return checkedUrl(own, full);
 }
 
-/** The address of an Azure deployment, as LiteLLM forms it: with a dated version, or below `/openai/v1`. */
-export function azureAddress(
+/** What a provider with a protocol of its own wants beside the model. */
+export interface NativeSettings {
+  readonly provider: ProviderName;
+  readonly url?: string;
+  readonly api_version?: string;
+  readonly region?: string;
+  readonly project?: string;
+  readonly credentials_file?: string;
+  readonly profile?: string;
+}
+
+/** LiteLLM's own default of a region, which it shares with Google's and AWS's examples. */
+const REGIONS: Readonly<Partial<Record<ProviderName, string>>> = {
+  vertex: 'us-central1',
+  bedrock: 'us-west-2',
+};
+/** Paths that Tollgate adds itself. */
+const ADDED_PATH = /\/(?:openai|v1|v1beta|v1alpha|v1beta1|model)(?:\/.*)?$/;
+
+/**
+ * The settings of an upstream that speaks the provider's protocol. Undefined, with a remark, if they cannot
+ * be.
+ */
+export function nativeSettings(
   own: ImportMap,
-  model: string,
+  speaks: ProviderName,
   parameter: Parameter,
   variables: Variables,
-): string | undefined {
+): NativeSettings | undefined {
   const base = parameter('api_base') ?? parameter('base_url');
-  const version = parameter('api_version');
-  if (base === undefined) {
+  if (speaks === 'azure' && base === undefined) {
     own.remark('model', 'api_base is missing: the entry was left out');
     return undefined;
   }
-  const url = variables.text(base.replace(/\/+$/, ''));
-  if (url.startsWith('${')) own.remark('api_base', 'the variable must not end with a slash');
-  if (url.includes('/openai/v1')) return checkedUrl(own, url);
-  if (version === 'v1' || version === 'latest' || version === 'preview') {
-    return checkedUrl(own, `${url}/openai/v1${version === 'preview' ? '?api-version=preview' : ''}`);
+  const text = base === undefined ? undefined : variables.text(base.replace(/\/+$/, ''));
+  if (text?.startsWith('${') === true)
+    own.remark('api_base', `the variable must be the provider's own address: no path, no slash at its end`);
+  const address = text?.replace(ADDED_PATH, '');
+  const url = address === undefined ? undefined : checkedUrl(own, address);
+  if (address !== undefined && url === undefined) return undefined;
+  const settings = { provider: speaks, ...(url !== undefined && { url }) };
+  const textOf = (name: string): string | undefined => {
+    const value = parameter(name);
+    return value === undefined ? undefined : variables.text(value);
+  };
+  if (speaks === 'azure') return { ...settings, ...azureVersion(own, text!, textOf('api_version')) };
+  if (speaks === 'vertex') {
+    const project = textOf('vertex_project');
+    if (project === undefined) {
+      own.remark('model', 'vertex_project is missing: the entry was left out');
+      return undefined;
+    }
+    const credentials = textOf('vertex_credentials');
+    const isFile = credentials !== undefined && !credentials.trimStart().startsWith('{');
+    if (credentials !== undefined && !isFile)
+      own.remark(
+        'vertex_credentials',
+        'a secret: write it into a file that only Tollgate reads, and name it in credentials_file',
+      );
+    const region = regionOf(own, textOf('vertex_location'), speaks);
+    return { ...settings, region, project, ...(isFile && { credentials_file: credentials }) };
   }
-  if (version === undefined) own.remark('model', `no api_version is given: ${AZURE_VERSION} was taken`);
-  const path = url.includes('/openai/deployments/') ? url : `${url}/openai/deployments/${model}`;
-  return checkedUrl(own, `${path}?api-version=${variables.text(version ?? AZURE_VERSION)}`);
+  if (speaks === 'bedrock') {
+    for (const name of ['aws_access_key_id', 'aws_secret_access_key', 'aws_session_token'])
+      if (own.take(name) !== undefined)
+        own.remark(
+          name,
+          'credentials come from where the AWS SDK finds them: its variables, files, or the role of the machine',
+        );
+    const profile = parameter('api_key') === undefined ? textOf('aws_profile_name') : undefined;
+    const region = regionOf(own, textOf('aws_region_name'), speaks);
+    return { ...settings, region, ...(profile !== undefined && { profile }) };
+  }
+  return settings;
 }
 
-/** Azure's last generally available dated version. */
-const AZURE_VERSION = '2024-10-21';
+function regionOf(own: ImportMap, region: string | undefined, speaks: ProviderName): string {
+  if (region !== undefined) return region;
+  const preset = REGIONS[speaks]!;
+  own.remark('model', `no region is given: ${preset} was taken`);
+  return preset;
+}
+
+/** LiteLLM's words for Azure's versions; an address below `/openai/v1` has one by itself. */
+function azureVersion(
+  own: ImportMap,
+  address: string,
+  version: string | undefined,
+): { readonly api_version?: string } {
+  if (address.includes('/openai/v1') || version === 'v1' || version === 'latest')
+    return { api_version: 'v1' };
+  if (version === undefined) own.remark('model', 'no api_version is given: that of Tollgate was taken');
+  return version === undefined ? {} : { api_version: version };
+}
 
 function checkedUrl(own: ImportMap, url: string): string | undefined {
   // A variable's value is checked when the settings are read.

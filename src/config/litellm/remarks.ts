@@ -101,8 +101,7 @@ export class ImportMap {
 
 type Reasons = Readonly<Record<string, string>>;
 
-const FAILOVER =
-  'a call fails over among the upstreams of its own model: add the other model there with a higher priority number';
+const FALLBACKS_FOR_ALL = 'name them in fallbacks of each model';
 const SHARING =
   'the threads and processes of one host share limits without another service; several hosts share them by the setting sharing: { url }';
 
@@ -114,9 +113,7 @@ const ROUTER_REASONS: Reasons = {
   retry_policy: 'a call is tried at each upstream of its model until the first byte',
   allowed_fails: 'see breaker_failures of an upstream',
   cooldown_time: 'an upstream that fails is left alone for 2 to 60 seconds',
-  fallbacks: FAILOVER,
-  context_window_fallbacks: FAILOVER,
-  default_fallbacks: FAILOVER,
+  default_fallbacks: FALLBACKS_FOR_ALL,
   redis_host: SHARING,
   redis_port: SHARING,
   redis_password: SHARING,
@@ -125,10 +122,7 @@ const ROUTER_REASONS: Reasons = {
 
 const LITELLM_REASONS: Reasons = {
   num_retries: ROUTER_REASONS.num_retries!,
-  fallbacks: FAILOVER,
-  context_window_fallbacks: FAILOVER,
-  default_fallbacks: FAILOVER,
-  drop_params: 'fields that the specification does not name go to the provider as they are',
+  default_fallbacks: FALLBACKS_FOR_ALL,
   success_callback: 'every call can be written to a file: see usage_log',
   failure_callback: 'every call can be written to a file: see usage_log',
   callbacks: 'every call can be written to a file: see usage_log',

@@ -102,7 +102,8 @@ function retryDelayIn(details: readonly unknown[]): number | undefined {
   return undefined;
 }
 
-function cleaned(message: string): string {
+/** The message without names of projects, accounts and service accounts. */
+export function cleaned(message: string): string {
   let text = message;
   for (const [pattern, kept] of TRACES) text = text.replace(pattern, kept);
   return text;

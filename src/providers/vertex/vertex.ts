@@ -11,7 +11,7 @@ import { readAnthropicError } from '../anthropic/errors.js';
 import { writeMessages } from '../anthropic/request.js';
 import { readMessage } from '../anthropic/response.js';
 import { MessageStream } from '../anthropic/stream.js';
-import { readError } from '../gemini/errors.js';
+import { cleaned, readError } from '../gemini/errors.js';
 import { authorization, methodOf } from '../gemini/gemini.js';
 import { requestBody } from '../gemini/request.js';
 import { readResponse } from '../gemini/response.js';
@@ -63,7 +63,9 @@ function readEitherError(
 ): ProviderFailure {
   const value = parsedJson(body);
   const isAnthropics = isRecord(value) && value.type === 'error';
-  return (isAnthropics ? readAnthropicError : readError)(status, header, body);
+  if (!isAnthropics) return readError(status, header, body);
+  const failure = readAnthropicError(status, header, body);
+  return { ...failure, message: cleaned(failure.message) };
 }
 
 export const VERTEX: Provider = {

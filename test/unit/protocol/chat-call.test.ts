@@ -116,9 +116,9 @@ void t.test('an alias gives way to the id, and what comes after still knows its 
         { ...call, body: '', largeBody: Buffer.from(call.body) },
         id,
       );
-      t.equal(Buffer.from(largeBody!).toString(), small.body, 'the same in bytes');
-      t.equal(Buffer.from(largeBody!.subarray(modelStart, modelEnd)).toString(), JSON.stringify(id));
-      t.equal(largeBody!.buffer.byteLength, largeBody!.length, 'of which nothing else is transferred');
+      t.equal(Buffer.from(largeBody).toString(), small.body, 'the same in bytes');
+      t.equal(Buffer.from(largeBody.subarray(modelStart, modelEnd)).toString(), JSON.stringify(id));
+      t.equal(largeBody.buffer.byteLength, largeBody.length, 'of which nothing else is transferred');
     }
   }
   t.end();

@@ -25,25 +25,31 @@ void t.test('a file with everything in it', (t) => {
   const { models, plans } = loaded(t.testdir(), yaml, variables);
   t.same(
     models.map(({ id }) => id),
-    ['gpt-4o', 'mini', 'llama', 'local', 'vllm'],
+    ['gpt-4o', 'mini', 'llama', 'local', 'vllm', 'claude'],
   );
-  const [azure, mini, llama, local, vllm] = models;
+  const [azure, mini, llama, local, vllm, claude] = models;
 
   t.same(azure!.aliases, ['gpt-4', 'GPT-4']);
   t.same(azure!.price, { input: '2.5', output: '10' });
   t.match(azure!.upstreams, [
     {
-      url: 'https://eu.openai.azure.com/openai/deployments/gpt-4o-eu?api-version=2024-06-01',
-      headers: { 'api-key': 'value-of-AZURE_API_KEY_EU' },
+      provider: 'azure',
+      url: 'https://eu.openai.azure.com',
+      api_version: '2024-06-01',
+      key: 'value-of-AZURE_API_KEY_EU',
+      model: 'gpt-4o-eu',
       weight: 1,
+      requests_per_minute: 6,
+      quota_scope: 'model',
     },
     {
-      url: 'https://ca.openai.azure.com/openai/deployments/gpt-4o-ca?api-version=2024-06-01',
-      headers: { 'api-key': 'value-of-AZURE_API_KEY_CA' },
+      provider: 'azure',
+      url: 'https://ca.openai.azure.com',
+      key: 'value-of-AZURE_API_KEY_CA',
       weight: 240,
+      requests_per_minute: 1_440,
     },
   ]);
-  t.notOk(azure!.upstreams[0]!.key, 'Azure wants its key in a header of its own');
 
   t.same(mini!.price, { input: '0.18', output: '0.6', cached_input: '0.075' }, 'the higher of two');
   t.equal(mini!.max_output_tokens, 16_384);
@@ -65,6 +71,22 @@ void t.test('a file with everything in it', (t) => {
   t.match(vllm!.upstreams, [
     { url: 'http://0.0.0.0:8000/v1', model: 'facebook/opt-125m', key: 'value-of-VLLM_KEY' },
   ]);
+  t.match(claude!.upstreams, [
+    {
+      provider: 'bedrock',
+      region: 'us-west-2',
+      model: 'anthropic.claude-instant-v1',
+      drop_unsupported: true,
+    },
+  ]);
+  t.notOk(claude!.upstreams[0]!.key, 'credentials of AWS are found by its chain');
+  t.same(
+    [mini!.fallbacks, mini!.fallback_on],
+    [
+      ['gpt-4o', 'claude'],
+      ['unavailable', 'context_length'],
+    ],
+  );
   t.match(plans, [{ id: 'default', models: ['*'] }]);
 
   const lines = remarks.map((remark) => remarkLine('config.yaml', remark));
@@ -82,7 +104,6 @@ void t.test('a file with everything in it', (t) => {
     );
   }
   for (const told of [
-    /^config\.yaml:8: model_list\[0\]\.litellm_params\.rpm: became its weight/m,
     /:21: model_list\[2\]\.litellm_params\.api_key: .* set the variable OPENAI_API_KEY$/m,
     /api_key: .* set the variable OPENAI_API_KEY_2$/m,
     /:23: .*temperature: has no counterpart/m,
@@ -91,11 +112,12 @@ void t.test('a file with everything in it', (t) => {
     /model_info: supports_vision: /m,
     /model_list\[3\]\.litellm_params: the input price differs/m,
     /model_list\[4\]\.model_name: no price in the file/m,
-    /api_base: the variable must not end with a slash/m,
+    /api_base: the variable must be the provider's own address/m,
     /model_list\[7\]\.model_name: .* without \*/m,
-    /bedrock is known here; the entry was left out/m,
+    /aws_secret_access_key: credentials come from where the AWS SDK finds them/m,
+    /model_list\[8\]\.litellm_params\.model: no region is given: us-west-2 was taken/m,
+    /router_settings\.fallbacks: of "nobody": its models are not among/m,
     /mode: embedding: /m,
-    /litellm_settings\.drop_params/m,
     /router_settings\.routing_strategy/m,
     /model_group_alias\.mini: a model has this name/m,
     /model_group_alias\.nothing: its model is not among/m,
@@ -130,6 +152,79 @@ void t.test('shares become whole weights', (t) => {
   t.same(weightsOf([{ tpm: 1 }, { tpm: 1_000_000 }]), [1, 1_000]);
   t.same(weightsOf([{ rpm: 3 }, {}]), [1, 1], 'no share is the smallest');
   t.same(weightsOf([{}, {}]), [1, 1]);
+  t.end();
+});
+
+void t.test('providers with a protocol of their own', (t) => {
+  const upstreamsOf = (...params: object[]) => {
+    const entries = params.map((own, index) => ({ model_name: `m${index}`, litellm_params: own }));
+    const { yaml, variables, remarks } = importLitellm(JSON.stringify({ model_list: entries }), 'x');
+    const { models } = loaded(t.testdir(), yaml, variables);
+    return {
+      upstreams: models.map(({ upstreams: [first] }) => first!),
+      texts: remarks.map(({ text }) => text),
+    };
+  };
+  const { upstreams, texts } = upstreamsOf(
+    { model: 'anthropic/claude-x' },
+    { model: 'anthropic/claude-x', api_base: 'https://proxy.example/v1/messages', api_key: 'os.environ/K' },
+    { model: 'gemini/gemini-x', api_key: 'os.environ/G' },
+    {
+      model: 'vertex_ai/gemini-x',
+      vertex_project: 'p-1',
+      vertex_location: 'europe-west4',
+      vertex_credentials: '/etc/sa.json',
+    },
+    { model: 'vertex_ai/gemini-x', vertex_project: 'p-1', vertex_credentials: '{"private_key":"x"}' },
+    { model: 'bedrock/x.y-v1:0', aws_region_name: 'eu-central-1', aws_profile_name: 'bills' },
+    { model: 'azure/d', api_base: 'https://r.openai.azure.com/openai/v1/' },
+    { model: 'azure/d', api_base: 'https://r.openai.azure.com', api_version: 'latest', drop_params: true },
+  );
+  t.match(upstreams, [
+    {
+      provider: 'anthropic',
+      key: 'value-of-ANTHROPIC_API_KEY',
+      model: 'claude-x',
+    },
+    { provider: 'anthropic', url: 'https://proxy.example', key: 'value-of-K' },
+    { provider: 'gemini', key: 'value-of-G' },
+    { provider: 'vertex', project: 'p-1', region: 'europe-west4', credentials_file: /sa\.json$/ },
+    { provider: 'vertex', project: 'p-1', region: 'us-central1' },
+    { provider: 'bedrock', region: 'eu-central-1', profile: 'bills', model: 'x.y-v1:0' },
+    { provider: 'azure', url: 'https://r.openai.azure.com', api_version: 'v1' },
+    { provider: 'azure', url: 'https://r.openai.azure.com', api_version: 'v1' },
+  ]);
+  t.notOk(upstreams[4]!.credentials_file, 'a secret is not carried over');
+  t.ok(texts.some((text) => text.startsWith('a secret: write it into a file')));
+  t.throws(() => upstreamsOf({ model: 'vertex_ai/gemini-x' }, { model: 'azure/d' }), {
+    message: /vertex_project is missing: the entry was left out[^]*api_base is missing/,
+  });
+  t.end();
+});
+
+void t.test('limits of deployments, unless entries of one upstream differ in them', (t) => {
+  const limitsOf = (...params: object[]) => {
+    const entries = params.map((own) => ({
+      model_name: 'm',
+      litellm_params: { model: 'openai/x', api_key: 'os.environ/K', ...own },
+    }));
+    const { yaml, variables } = importLitellm(JSON.stringify({ model_list: entries }), 'x');
+    return loaded(t.testdir(), yaml, variables).models[0]!.upstreams.map((upstream) => [
+      upstream.requests_per_minute,
+      upstream.tokens_per_minute,
+      upstream.quota_scope,
+    ]);
+  };
+  t.same(limitsOf({ rpm: 5, tpm: 700 }), [[5, 700, 'model']]);
+  t.same(limitsOf({ rpm: 5 }, { rpm: 6 }), [
+    [undefined, undefined, 'key'],
+    [undefined, undefined, 'key'],
+  ]);
+  t.same(limitsOf({ rpm: 5 }, { rpm: 6, api_key: 'os.environ/L' }), [
+    [5, undefined, 'model'],
+    [6, undefined, 'model'],
+  ]);
+  t.same(limitsOf({ rpm: 0.5 }), [[undefined, undefined, 'key']]);
   t.end();
 });
 
