@@ -12,7 +12,7 @@ void t.test('settings on one stream, what was left behind on the other', async (
   const end = await run('config', 'import-litellm', 'config.yaml');
   t.equal(end.code, 2, 'a script hears that entries were left out');
   t.match(end.stderr, /^Left out: [1-9]\d* of model_list's entries$/m);
-  t.match(end.stderr, /^config\.yaml:8: model_list\[0\]/);
+  t.match(end.stderr, /^config\.yaml:12: model_list\[1\]/);
   const last = end.stderr.trimEnd().split('\n').at(-1)!;
   t.match(last, /^Set before the start: AZURE_API_KEY_EU, AZURE_CANADA, /);
   const variables = last.slice(last.indexOf(':') + 2).split(', ');
@@ -20,14 +20,14 @@ void t.test('settings on one stream, what was left behind on the other', async (
   const env = Object.fromEntries(variables.map((name) => [name, 'https://somewhere.example']));
   t.match(await runCommand(folder, ['config', 'check'], env), {
     code: 0,
-    stdout: 'tollgate.yaml: fine (models: 5, plans: 1)\n',
+    stdout: 'tollgate.yaml: fine (models: 6, plans: 1)\n',
   });
   const json = (await run('config', 'import-litellm', 'config.yaml', '--json')).json() as {
     yaml: string;
     remarks: { line: number }[];
   };
   t.equal(json.yaml, end.stdout);
-  t.equal(json.remarks[0]!.line, 8);
+  t.equal(json.remarks[0]!.line, 12);
 });
 
 void t.test('entries that are left out', async (t) => {

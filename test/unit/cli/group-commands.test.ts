@@ -103,7 +103,7 @@ void t.test('refusals end with 1, misuse with 2', async (t) => {
   checkRefused(
     t,
     await run('groups', 'set-limits', 'research', '--spend-per-day', '0.00'),
-    /^spend_per_day must be more than 0/,
+    /^spend_per_day must be at least 0.000000001, got 0/,
   );
   checkMisused(t, await run('groups', 'create', 'x', '--tokens-per-day', 'many'), /A whole number is wanted/);
   checkMisused(
