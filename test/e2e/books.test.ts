@@ -77,6 +77,10 @@ void t.test('usage is the sum of the answers, and agrees with the account', asyn
     cost: decimalOf(usages.slice(from, to).reduce((total, usage) => total + costOf(usage), 0n)),
     uncovered: '0.00',
     estimated_calls: 0,
+    fallback_calls: 0,
+    cache_write_tokens: 0,
+    cache_write_1h_tokens: 0,
+    reasoning_tokens: 0,
   });
   t.same(rows, [
     { model: HIDDEN_MODEL, calls: 20, failed_calls: 0, ...line(10, 30) },

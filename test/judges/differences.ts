@@ -301,9 +301,9 @@ const BEDROCK: readonly Listed[] = [
     decision: 'LiteLLM puts it among the fields of the model, which answers 400.',
   },
   {
-    difference: /^system: \[{"text":"Now in French\."}\] \| -/,
-    cases: /^system later$/,
-    decision: 'Converse has one place for the system, and so has every model behind it.',
+    difference: /^messages: \[{"role":"user","content":\[{"text":"Please continue\."/,
+    cases: /^begins with the assistant$/,
+    decision: 'The first message must be of the user.',
   },
   {
     difference: /^messages: .*"audio"/,
