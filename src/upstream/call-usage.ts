@@ -7,7 +7,7 @@ import type { Usage } from '../protocol/usage.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { Attempt } from './attempt.js';
-import type { ErrorLog } from './error-mapping.js';
+import type { ErrorLog } from './error-log.js';
 import type { RouteTable } from './route-table.js';
 import { countOrEstimate, type CountTokens } from './token-count.js';
 import { doubtOf, withinHold } from './usage-shapes.js';

@@ -33,13 +33,13 @@ import {
   beyondQuota,
   CLIENT_GONE,
   CRASHED,
-  ErrorLog,
   noRoomError,
   shorter,
   tokensUsedBy,
   unavailableError,
   type AttemptFailure,
 } from './error-mapping.js';
+import { ErrorLog } from './error-log.js';
 import type { RouteTable } from './route-table.js';
 import { QuotaWait } from './quota-wait.js';
 import { ECHO_ORIGIN, type FallbackReason, type UpstreamTarget } from './target.js';

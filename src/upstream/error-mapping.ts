@@ -1,19 +1,15 @@
 /**
- * What an upstream's failure means to the caller, whether another upstream may do better, and its line in the
- * log. No text made here contains a provider's key or address. Upstream worker; the upstream test of the
- * gateway uses it too.
+ * What an upstream's failure means to the caller, and whether another upstream may do better. No text made
+ * here contains a provider's key or address. Upstream worker; the upstream test of the gateway uses it too.
  */
 import { OUT_OF_DESCRIPTORS, type ErrorRecord } from '../core/errors.js';
 import { UPSTREAM_MESSAGE_CHARS_MAX } from '../core/limits.js';
 import type { UpstreamQuotaName } from '../core/quotas.js';
 import type { WallMs } from '../core/units.js';
-import type { Clock } from '../core/clock.js';
-import type { Log } from '../telemetry/log.js';
 import type { FailureKind } from '../telemetry/metrics-layout.js';
 import { isHtml, type HttpFault } from '../http1/http-client.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import type { SecretTraces } from './secret-traces.js';
-import { addressOf, type UpstreamTarget } from './target.js';
 
 /** Why an attempt failed. */
 export interface AttemptFailure {
@@ -359,57 +355,4 @@ function callerMessage(error: unknown, traces: SecretTraces): string {
   const open = traces.cleaned(given.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX));
   const short = open?.slice(0, UPSTREAM_MESSAGE_CHARS_MAX).replace(UNPRINTABLE, ' ').trim();
   return short === undefined || short === '' ? REFUSED : short;
-}
-
-/** One line for each upstream and message in this time; the next line says how many were left out. */
-const LINE_PERIOD_MS = 10_000;
-
-interface Kind {
-  lineMs: number;
-  unwritten: number;
-}
-
-/**
- * Upstream failures in the log, bounded: an upstream that is down fails every call, and a line for each would
- * be a second outage. One for an upstream worker's sessions.
- */
-export class ErrorLog {
-  readonly #log: Log;
-  readonly #clock: Clock;
-  /** By level, subject and message, which are few and fixed, so the map does not grow. */
-  readonly #kinds = new Map<string, Kind>();
-
-  constructor(log: Log, clock: Clock) {
-    this.#log = log;
-    this.#clock = clock;
-  }
-
-  /** Why an attempt failed; `again`: the call is tried once more. */
-  writeFailure(target: UpstreamTarget, failure: AttemptFailure, again: boolean): void {
-    const { name } = target;
-    if (failure.wrongAddress)
-      this.write(
-        'warn',
-        name,
-        'an upstream has no chat interface at its address, or not this model: check url and model',
-        `${failure.cause}, at ${addressOf(target)}`,
-      );
-    else if (failure.kind === 'credentials')
-      this.write('error', name, 'an upstream refuses our key or account', failure.cause);
-    else if (again) this.write('warn', name, 'an upstream failed, the call was tried again', failure.cause);
-    else this.write('error', name, 'an upstream failed, the call was lost', failure.cause);
-  }
-
-  /** `subject` is an upstream's name or another fixed word, `message` a fixed text; only `cause` varies. */
-  write(level: 'error' | 'warn', subject: string, message: string, cause: string): void {
-    const nowMs = this.#clock.monotonicMs();
-    const key = `${level} ${subject} ${message}`;
-    const kind = this.#kinds.get(key);
-    if (kind !== undefined && nowMs - kind.lineMs < LINE_PERIOD_MS) {
-      kind.unwritten++;
-      return;
-    }
-    this.#log[level](message, { subject, cause, unwritten: kind?.unwritten });
-    this.#kinds.set(key, { lineMs: nowMs, unwritten: 0 });
-  }
 }

@@ -8,7 +8,7 @@ import { COUNT_TURNS_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';
 import { type AccountIndex, ceilDiv } from '../core/units.js';
 import { type Usage, usageOfWhole } from '../protocol/usage.js';
 import { addStreamTexts, responseTexts, type StreamTexts } from './chat-text.js';
-import type { ErrorLog } from './error-mapping.js';
+import type { ErrorLog } from './error-log.js';
 import { promptOf } from './prompt-text.js';
 import type { Tokenizer } from './target.js';
 import { estimateTextTokens, estimateTokensOf, type TextCounter, textCounterOf } from './tokenizer.js';

@@ -18,7 +18,7 @@ import { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import { CredentialTable } from './credential-table.js';
 import { createStartSession } from './chat-session.js';
 import { EchoClient } from './echo-client.js';
-import { ErrorLog } from './error-mapping.js';
+import { ErrorLog } from './error-log.js';
 import { Http1Client } from '../http1/client.js';
 import { ProviderClient } from '../providers/provider-client.js';
 import { PROVIDERS } from '../providers/providers.js';

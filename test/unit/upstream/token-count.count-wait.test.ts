@@ -4,7 +4,7 @@ import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex } from '#src/core/units.js';
 import type { Usage } from '#src/protocol/usage.js';
 import { countOrEstimate, type CountRequest, estimateTokens } from '#src/upstream/token-count.js';
-import { ErrorLog } from '#src/upstream/error-mapping.js';
+import { ErrorLog } from '#src/upstream/error-log.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';
 
 const ACCOUNT = asAccountIndex(7);

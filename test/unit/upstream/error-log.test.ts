@@ -1,7 +1,7 @@
 /** Lines about failures are bounded in number. */
 import t from 'tap';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
-import { ErrorLog } from '#src/upstream/error-mapping.js';
+import { ErrorLog } from '#src/upstream/error-log.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';
 
 void t.test('one line a period for each subject, level and message, and none is forgotten', (t) => {

@@ -1,0 +1,60 @@
+/**
+ * The lines that an upstream's failures leave in the log. One ErrorLog for an upstream worker's sessions.
+ */
+import type { Clock } from '../core/clock.js';
+import type { Log } from '../telemetry/log.js';
+import type { AttemptFailure } from './error-mapping.js';
+import { addressOf, type UpstreamTarget } from './target.js';
+
+/** One line for each upstream and message in this time; the next line says how many were left out. */
+const LINE_PERIOD_MS = 10_000;
+
+interface Kind {
+  lineMs: number;
+  unwritten: number;
+}
+
+/**
+ * Upstream failures in the log, bounded: an upstream that is down fails every call, and a line for each would
+ * be a second outage. One for an upstream worker's sessions.
+ */
+export class ErrorLog {
+  readonly #log: Log;
+  readonly #clock: Clock;
+  /** By level, subject and message, which are few and fixed, so the map does not grow. */
+  readonly #kinds = new Map<string, Kind>();
+
+  constructor(log: Log, clock: Clock) {
+    this.#log = log;
+    this.#clock = clock;
+  }
+
+  /** Why an attempt failed; `again`: the call is tried once more. */
+  writeFailure(target: UpstreamTarget, failure: AttemptFailure, again: boolean): void {
+    const { name } = target;
+    if (failure.wrongAddress)
+      this.write(
+        'warn',
+        name,
+        'an upstream has no chat interface at its address, or not this model: check url and model',
+        `${failure.cause}, at ${addressOf(target)}`,
+      );
+    else if (failure.kind === 'credentials')
+      this.write('error', name, 'an upstream refuses our key or account', failure.cause);
+    else if (again) this.write('warn', name, 'an upstream failed, the call was tried again', failure.cause);
+    else this.write('error', name, 'an upstream failed, the call was lost', failure.cause);
+  }
+
+  /** `subject` is an upstream's name or another fixed word, `message` a fixed text; only `cause` varies. */
+  write(level: 'error' | 'warn', subject: string, message: string, cause: string): void {
+    const nowMs = this.#clock.monotonicMs();
+    const key = `${level} ${subject} ${message}`;
+    const kind = this.#kinds.get(key);
+    if (kind !== undefined && nowMs - kind.lineMs < LINE_PERIOD_MS) {
+      kind.unwritten++;
+      return;
+    }
+    this.#log[level](message, { subject, cause, unwritten: kind?.unwritten });
+    this.#kinds.set(key, { lineMs: nowMs, unwritten: 0 });
+  }
+}
