@@ -12,6 +12,7 @@
 import { existsSync, readFileSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
 
 const MODULES = resolve('node_modules');
 const require = createRequire(join(MODULES, '../package.json'));
@@ -23,6 +24,24 @@ const UNREAD = [
     `@opentelemetry/${name}/build/esm`,
     `@opentelemetry/${name}/build/esnext`,
   ]),
+  // Those that want it require it.
+  ...readdirSync(join(MODULES, '@opentelemetry/semantic-conventions/dist'), { recursive: true })
+    .filter((name) => name.endsWith('.mjs'))
+    .map((name) => `@opentelemetry/semantic-conventions/dist/${name}`),
+  // ES modules for bundlers: Node reads dist-cjs.
+  ...['@aws-sdk', '@smithy'].flatMap((scope) =>
+    readdirSync(join(MODULES, scope)).flatMap((name) => [
+      `${scope}/${name}/dist-es`,
+      `${scope}/${name}/dist-types`,
+    ]),
+  ),
+  // Node has web streams: fetch-blob asks for one file of it, if they are missing.
+  'web-streams-polyfill/dist',
+  'web-streams-polyfill/es2018',
+  'web-streams-polyfill/es6',
+  'web-streams-polyfill/ponyfill',
+  'bowser/src',
+  'bignumber.js/doc',
   // The tokens' ranks are read, and nothing else of it.
   'gpt-tokenizer/cjs',
   'gpt-tokenizer/data/TestPlans.txt',
@@ -99,8 +118,16 @@ if (!natives.some((path) => path.startsWith('uWebSockets.js/'))) {
   throw new Error('µWebSockets.js loaded no binary of its own: is this package for this Node?');
 }
 // What is loaded when first needed, long after the image was made.
-const LATE = ['@opentelemetry/exporter-trace-otlp-http', '@opentelemetry/sdk-trace'];
-for (const name of LATE) require(name);
+const LATE = [
+  '@aws-sdk/credential-provider-node',
+  '@opentelemetry/exporter-trace-otlp-http',
+  '@opentelemetry/sdk-trace',
+  'google-auth-library',
+];
+for (const name of LATE) {
+  require(name);
+  await import(pathToFileURL(require.resolve(name)).href);
+}
 for (const name of ['o200k_base', 'cl100k_base'])
   readFileSync(require.resolve(`gpt-tokenizer/data/${name}.tiktoken`));
 console.log(`native binaries kept: ${natives.join(', ')}`);
