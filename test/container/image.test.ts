@@ -17,7 +17,7 @@ import { buildImage, type BuiltImage } from './image-store.js';
 /** Node's own image has some 220 MB. */
 const IMAGE_BYTES_MAX = 255e6;
 /**
- * Modules, program and licences: what this project adds to Node's own image. Some 3 MB are what finds and
+ * Modules, program and licences: what this project adds to Node's own image. Some 2.5 MB are what finds and
  * renews credentials of Google and AWS.
  */
 const OWN_BYTES_MAX = 33e6;
