@@ -48,7 +48,10 @@ export interface OpenStream {
   readonly incoming: IncomingMessage;
 }
 
-/** Sends a chat call and resolves with its response's headers; nothing of the body is read yet. */
+/**
+ * Sends a chat call and resolves with its response's headers; nothing of the body is read yet. Rejects where
+ * the status is not 200, naming it with the body: who waits for a part of a stream would wait forever.
+ */
 export function openStream(
   port: number,
   key: string,
@@ -64,7 +67,14 @@ export function openStream(
       agent,
       headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
     });
-    outgoing.once('response', (incoming) => resolve({ outgoing, incoming }));
+    outgoing.once('response', (incoming) => {
+      if (incoming.statusCode === 200) resolve({ outgoing, incoming });
+      else
+        readRest(incoming).then(
+          (text) => reject(new Error(`answered ${incoming.statusCode}: ${text}`)),
+          reject,
+        );
+    });
     outgoing.once('error', reject);
     outgoing.end(JSON.stringify(body));
   });
