@@ -12,7 +12,7 @@ import type { RoutingMember } from '../core/routing-members.js';
 import type { Span } from './chat-scan.js';
 
 /** The members in which a request bounds its output. */
-export type OutputTokensField = 'max_tokens' | 'max_completion_tokens';
+export type OutputTokensField = 'max_tokens' | 'max_completion_tokens' | 'max_output_tokens';
 
 export interface ChatCall {
   readonly model: string;
@@ -21,8 +21,10 @@ export interface ChatCall {
   readonly includeUsage: boolean;
   /** `max_completion_tokens` or `max_tokens`, the larger if both were given; undefined if neither was. */
   readonly outputTokensMax: number | undefined;
-  /** Which of the two that was; undefined if neither was given. */
+  /** Which member that was; undefined if none was given. */
   readonly outputTokensField: OutputTokensField | undefined;
+  /** The member that is added if the call is to have a bound and has none. */
+  readonly outputTokensName: OutputTokensField;
   /** `n`, or 1. */
   readonly choices: number;
   /** Those of ROUTING_MEMBERS that were given. */
@@ -78,11 +80,11 @@ export function withModelId<Body extends SplicedBody>(call: Body, id: string): B
 
 /**
  * The call with at most `value` output tokens, an integer from 0, for an account that can afford no more.
- * Lowers the field that the client used (both, if it used both), or adds `max_tokens`. Costs a copy of the
+ * Lowers the field that the client used (both, if it used both), or adds the door's. Costs a copy of the
  * body.
  */
 export function withOutputTokensMax<
-  Body extends SplicedBody & { readonly outputTokensMax?: number | undefined },
+  Body extends SplicedBody & Partial<Pick<ChatCall, 'outputTokensMax' | 'outputTokensName'>>,
 >(call: Body, value: number): Body & { outputTokensMax: number } {
   const text = String(value);
   const fields = [call.maxTokens, call.maxCompletionTokens].filter(({ end }) => end > 0);
@@ -96,8 +98,8 @@ export function withOutputTokensMax<
   }
   const [unset] = fields;
   if (unset !== undefined) return { ...spliced(call, [{ ...unset, text }]), outputTokensMax };
-  const { bodyEnd } = call;
-  const member = spliced(call, [{ start: bodyEnd, end: bodyEnd, text: `,"max_tokens":${text}` }]);
+  const { bodyEnd, outputTokensName = 'max_tokens' } = call;
+  const member = spliced(call, [{ start: bodyEnd, end: bodyEnd, text: `,"${outputTokensName}":${text}` }]);
   const maxTokens = { start: member.bodyEnd - text.length, end: member.bodyEnd };
   return { ...member, maxTokens, outputTokensMax };
 }

@@ -9,6 +9,7 @@
  */
 import { MESSAGES_MAX } from '../core/limits.js';
 import { USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
+import type { OutputTokensField } from './chat-call.js';
 import type { ChatRequest } from './chat-schema.js';
 import { CHAT_ROLES, explain, explainMessage, messagesCountError } from './chat-rules.js';
 import { BodyError, BRACE, BRACKET, QUOTE } from './json-reader.js';
@@ -78,7 +79,35 @@ const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
 const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
 
 /** A request that was read. */
-export class ChatScan {
+/** What is known of a body once it was read. Positions are in bytes. */
+export interface BodyScan {
+  readonly bytes: Buffer;
+  readonly request: Pick<
+    ChatRequest,
+    'model' | 'stream' | 'stream_options' | 'max_tokens' | 'max_completion_tokens' | 'n'
+  >;
+  readonly routingMembers: readonly RoutingMember[];
+  /**
+   * Where the value of that member stands, or NOWHERE; the value of `max_tokens` is that of the output bound.
+   */
+  readonly model: Span;
+  readonly maxTokens: Span;
+  readonly maxCompletionTokens: Span;
+  readonly streamOptions: Span;
+  readonly includeUsage: Span;
+  /** `stream_options` has members. */
+  readonly hasStreamOptions: boolean;
+  /** Position of the brace that closes the body. */
+  readonly end: number;
+  /** The member that bounds the output. */
+  readonly outputTokensName: OutputTokensField;
+  /** A stream reports its usage only if `stream_options` asks for it. */
+  readonly asksForUsage: boolean;
+}
+
+export class ChatScan implements BodyScan {
+  readonly outputTokensName = 'max_tokens';
+  readonly asksForUsage = true;
   /** Position of the body's last brace. */
   end = 0;
   model: Span = NOWHERE;

@@ -99,7 +99,7 @@ export class Level {
 }
 
 /** Members whose values are not looked into. */
-function plain(...names: string[]): Record<string, undefined> {
+export function plain(...names: string[]): Record<string, undefined> {
   return Object.fromEntries(names.map((name) => [name, undefined]));
 }
 

@@ -16,8 +16,7 @@ import {
   type OutputTokensField,
   type Splice,
 } from './chat-call.js';
-import { ChatScan, NOWHERE, type Span } from './chat-scan.js';
-import type { ChatRequest } from './chat-schema.js';
+import { ChatScan, NOWHERE, type BodyScan, type Span } from './chat-scan.js';
 import { BodyError, BRACE, JsonReader, QUOTE } from './json-reader.js';
 
 /**
@@ -38,11 +37,21 @@ const INVALID_UTF8: ChatRequestResult = {
   },
 };
 
+/** Finds out what a body says; throws a BodyError. */
+export type Scanner = (bytes: Uint8Array, isAscii: boolean) => BodyScan;
+
+const scanChat: Scanner = (bytes, isAscii) => new ChatScan(bytes, isAscii);
+
+export const readChatBytes = (bytes: Uint8Array): ChatRequestResult => readBodyBytes(bytes, scanChat);
+
+export const readLargeChatBytes = (pieces: readonly Uint8Array[]): ChatRequestResult =>
+  readLargeBodyBytes(pieces, scanChat);
+
 /** Does not keep `bytes`. Costs some µs for a small body, and at most some ms a megabyte. */
-export function readChatBytes(bytes: Uint8Array): ChatRequestResult {
+export function readBodyBytes(bytes: Uint8Array, scanner: Scanner): ChatRequestResult {
   const bodyIsAscii = isAscii(bytes);
-  const scan = scanOf(bytes, bodyIsAscii);
-  if (!(scan instanceof ChatScan)) return scan;
+  const scan = scanOf(bytes, bodyIsAscii, scanner);
+  if ('ok' in scan) return scan;
   const splice = usageSplice(scan);
   if (bytes.length >= BODY_AS_BYTES_MIN) {
     const largeBody = splicedBytes(bytes, splice === undefined ? [] : [splice], growthOf(splice));
@@ -62,7 +71,7 @@ export function readChatBytes(bytes: Uint8Array): ChatRequestResult {
  * The same for a body in pieces; the call has `largeBody`. Counter pool. Beside the pieces it needs one copy
  * of the body, which becomes the call's, and at most some MB (chat-scan.ts), whatever is in the body.
  */
-export function readLargeChatBytes(pieces: readonly Uint8Array[]): ChatRequestResult {
+export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scanner): ChatRequestResult {
   const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
   // A buffer of its own: it may be transferred.
   const memory = Buffer.allocUnsafeSlow(length + SPLICE_BYTES_MAX);
@@ -73,8 +82,8 @@ export function readLargeChatBytes(pieces: readonly Uint8Array[]): ChatRequestRe
   }
   const bytes = memory.subarray(0, length);
   const bodyIsAscii = isAscii(bytes);
-  const scan = scanOf(bytes, bodyIsAscii);
-  if (!(scan instanceof ChatScan)) return scan;
+  const scan = scanOf(bytes, bodyIsAscii, scanner);
+  if ('ok' in scan) return scan;
   const splice = usageSplice(scan);
   const largeBody = memory.subarray(0, length + growthOf(splice));
   if (splice !== undefined) {
@@ -119,10 +128,10 @@ export function modelInFirstPiece(piece: Uint8Array): string | undefined {
   return undefined;
 }
 
-function scanOf(bytes: Uint8Array, bodyIsAscii: boolean): ChatScan | ChatRequestResult {
+function scanOf(bytes: Uint8Array, bodyIsAscii: boolean, scanner: Scanner): BodyScan | ChatRequestResult {
   if (!bodyIsAscii && !isUtf8(bytes)) return INVALID_UTF8;
   try {
-    return new ChatScan(bytes, bodyIsAscii);
+    return scanner(bytes, bodyIsAscii);
   } catch (error) {
     if (!(error instanceof BodyError)) throw error;
     return { ok: false, error: { code: 'invalid_parameters', message: error.message } };
@@ -130,9 +139,10 @@ function scanOf(bytes: Uint8Array, bodyIsAscii: boolean): ChatScan | ChatRequest
 }
 
 /** What makes a stream report its usage, in bytes of the body; undefined if it does, or is no stream. */
-function usageSplice(scan: ChatScan): Splice | undefined {
-  const { request, streamOptions, includeUsage, end } = scan;
-  if (request.stream !== true || request.stream_options?.include_usage === true) return undefined;
+function usageSplice(scan: BodyScan): Splice | undefined {
+  const { request, streamOptions, includeUsage, end, asksForUsage } = scan;
+  if (!asksForUsage || request.stream !== true || request.stream_options?.include_usage === true)
+    return undefined;
   if (streamOptions === NOWHERE) {
     return { start: end, end, text: ',"stream_options":{"include_usage":true}' };
   }
@@ -145,11 +155,11 @@ function usageSplice(scan: ChatScan): Splice | undefined {
 }
 
 /** Positions in a body of what may be changed. */
-type Positions = Pick<ChatScan, 'model' | 'maxTokens' | 'maxCompletionTokens' | 'end'>;
+type Positions = Pick<BodyScan, 'model' | 'maxTokens' | 'maxCompletionTokens' | 'end'>;
 
 /** The call of a valid request. `positions` are from before `splice`, which touches none of them. */
 function callOf(
-  { request, routingMembers }: ChatScan,
+  { request, routingMembers, outputTokensName }: BodyScan,
   bodyBytes: number,
   positions: Positions,
   splice: Splice | undefined,
@@ -164,7 +174,8 @@ function callOf(
     stream: request.stream === true,
     includeUsage: request.stream_options?.include_usage === true,
     outputTokensMax,
-    outputTokensField: outputTokensFieldOf(request, outputTokensMax),
+    outputTokensField: outputTokensFieldOf(request, outputTokensMax, outputTokensName),
+    outputTokensName,
     choices: request.n ?? 1,
     routingMembers,
     body,
@@ -180,18 +191,19 @@ function callOf(
 }
 
 /** The larger if both are given: the hold must cover either, whichever the upstream obeys. */
-function outputTokensMaxOf(request: ChatRequest): number | undefined {
+function outputTokensMaxOf(request: BodyScan['request']): number | undefined {
   const current = request.max_completion_tokens ?? undefined;
   const former = request.max_tokens ?? undefined;
   return current !== undefined && former !== undefined ? Math.max(current, former) : (current ?? former);
 }
 
 function outputTokensFieldOf(
-  request: ChatRequest,
+  request: BodyScan['request'],
   outputTokensMax: number | undefined,
+  name: OutputTokensField,
 ): OutputTokensField | undefined {
   if (outputTokensMax === undefined) return undefined;
-  return request.max_completion_tokens === outputTokensMax ? 'max_completion_tokens' : 'max_tokens';
+  return request.max_completion_tokens === outputTokensMax ? 'max_completion_tokens' : name;
 }
 
 function growthOf(splice: Splice | undefined): number {
@@ -205,7 +217,7 @@ function moved(span: Span, splice: Splice | undefined): Span {
 }
 
 function positionsInUnits(
-  { bytes, model, maxTokens, maxCompletionTokens, end }: ChatScan,
+  { bytes, model, maxTokens, maxCompletionTokens, end }: BodyScan,
   text: string,
 ): Positions {
   return {

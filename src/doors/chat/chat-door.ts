@@ -1,0 +1,22 @@
+/**
+ * The canonical door: OpenAI's chat completions, whose errors are those of the specification. Listener
+ * thread.
+ */
+import { errorBody, statusOf } from '../../core/errors.js';
+import { readChatBytes, readLargeChatBytes } from '../../protocol/request-bytes.js';
+import { errorEvent } from '../../protocol/sse.js';
+import type { Door, ErrorShape } from '../door.js';
+
+/** Of the doors that OpenAI has. */
+export const OPENAI_ERRORS: ErrorShape = { status: statusOf, body: errorBody, event: errorEvent };
+
+export const CHAT: Door = {
+  name: 'chat',
+  path: '/v1/chat/completions',
+  service: 'chat',
+  errors: OPENAI_ERRORS,
+  read: readChatBytes,
+  readPieces: readLargeChatBytes,
+  headerLines: () => '',
+  isFree: false,
+};

@@ -1,0 +1,17 @@
+/** The table of doors, as listeners and the counter pool see them. A new door is a folder and a line here. */
+import { DOOR_NAMES, type DoorName } from '../core/door-names.js';
+import { invariant } from '../core/errors.js';
+import { CHAT } from './chat/chat-door.js';
+import type { Door } from './door.js';
+
+/** In the order of DOOR_NAMES, as far as they are built. */
+export const DOORS: readonly Door[] = [CHAT];
+
+export function doorOf(name: DoorName): Door {
+  const door = DOORS.find((one) => one.name === name);
+  invariant(door !== undefined, `the door ${name} is in the table`);
+  return door;
+}
+
+/** As frames and metrics have it. */
+export const doorIndexOf = (name: DoorName): number => DOOR_NAMES.indexOf(name);
