@@ -9,7 +9,7 @@
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import type { AccountRecord } from '../registry/account-record.js';
 import type { GroupRecord } from '../registry/group-record.js';
-import type { AuditScope, AuditSubject } from './audit-scope.js';
+import { type AuditScope, type AuditSubject, idIn } from './audit-scope.js';
 import { MEMBER_ACCOUNT, MEMBER_GROUP, readGroup } from './group-rows.js';
 import { readQuotaUse } from './quota-use-rows.js';
 import { readAccount } from './record-codec.js';
@@ -24,9 +24,8 @@ export function auditGroups(scope: AuditScope): number {
     const record = scope.read(readGroup, 'groups', id, value);
     if (record !== undefined) groups.set(id, record);
   }
-  const used = Number(snapshot.get('meta', 'group_slots_used') ?? 0);
-  for (const [id, record] of groups) auditGroup(scope, id, record, groups, used);
-  auditReferences(scope, groups);
+  for (const [id, record] of groups) auditGroup(scope, id, record, groups);
+  scope.followBack('group', (id) => groups.get(id));
   auditMembers(scope, groups);
   auditUses(scope);
   return count;
@@ -37,17 +36,13 @@ function auditGroup(
   id: string,
   record: GroupRecord,
   groups: ReadonlyMap<string, GroupRecord>,
-  used: number,
 ): void {
   const { snapshot, bounds } = scope;
   const { index, name, parentId } = record;
   const subject = subjectAt(snapshot.place('groups', id));
   scope.expect(subject, 'the id', record.id, id);
-  if (index >= bounds.groupsMax)
-    scope.differs(subject, 'the slot', index, `below limits.groups, ${bounds.groupsMax}`);
-  if (!(index < used)) scope.differs(subject, 'the slot', index, `below the number of slots used, ${used}`);
-  scope.expect(subject, `the owner of slot ${index}`, textOf(snapshot.get('group_slots', index)), id);
-  scope.expect(subject, `the owner of the name ${name}`, textOf(snapshot.get('group_names', name)), id);
+  scope.slotOf('group', subject, { id, index, name }, bounds.groupsMax);
+  scope.expect(subject, `the owner of the name ${name}`, idIn(snapshot.get('group_names', name)), id);
   if (parentId === undefined) return;
   if (!groups.has(parentId)) scope.differs(subject, 'the group that it is in', parentId, 'a group');
   else if (depthOf(record, groups) > GROUP_DEPTH_MAX)
@@ -64,24 +59,6 @@ function depthOf(record: GroupRecord, groups: ReadonlyMap<string, GroupRecord>):
     if (at === undefined) return depth;
   }
   return depth;
-}
-
-/** Follows slots and names back to groups. */
-function auditReferences(scope: AuditScope, groups: ReadonlyMap<string, GroupRecord>): void {
-  const { snapshot } = scope;
-  for (const { key: slot, value } of snapshot.rows('group_slots')) {
-    const subject = subjectAt(snapshot.place('group_slots', slot));
-    scope.expect(subject, `the slot of group ${textOf(value)}`, groups.get(String(value))?.index, slot);
-  }
-  for (const { key: name, value } of snapshot.rows('group_names')) {
-    const subject = subjectAt(snapshot.place('group_names', name));
-    scope.expect(subject, `the name of group ${textOf(value)}`, groups.get(String(value))?.name, name);
-  }
-  for (const { key } of snapshot.rows('group_slots_free')) {
-    const owner = textOf(snapshot.get('group_slots', key[1]));
-    const subject = subjectAt(snapshot.place('group_slots_free', key));
-    scope.expect(subject, `the owner of slot ${key[1]}, which is free`, owner, undefined);
-  }
 }
 
 /** Follows members back to the accounts and groups that are in a group. */
@@ -131,9 +108,4 @@ function auditUses(scope: AuditScope): void {
 
 function subjectAt(place: string): AuditSubject {
   return { account: null, place };
-}
-
-/** For a value that should be an id. */
-function textOf(value: unknown): string | undefined {
-  return typeof value === 'string' || value === undefined ? value : 'damaged';
 }

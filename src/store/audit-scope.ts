@@ -35,6 +35,12 @@ export interface AuditSubject {
   readonly place: string;
 }
 
+interface SlotRecord {
+  readonly id: string;
+  readonly index: number;
+  readonly name: string;
+}
+
 type Figure = bigint | number | string | undefined;
 
 export class AuditScope {
@@ -107,6 +113,43 @@ export class AuditScope {
     }
   }
 
+  /**
+   * Follows slots, free slots and names (unless a name may be of several) back to records, of which
+   * `recordOf` returns the one with an id.
+   */
+  followBack<Row extends SlotRecord>(
+    kind: 'account' | 'group' | 'key',
+    recordOf: (id: string) => Row | undefined,
+    accountOf: (record: Row | undefined) => string | null = () => null,
+  ): void {
+    const { snapshot } = this;
+    const follow = (table: TableName, key: number | string, id: unknown, what: 'slot' | 'name'): void => {
+      const record = typeof id === 'string' ? recordOf(id) : undefined;
+      const subject = { account: accountOf(record), place: snapshot.place(table, key) };
+      const is = what === 'slot' ? record?.index : record?.name;
+      this.expect(subject, `the ${what} of ${kind} ${idIn(id)}`, is, key);
+    };
+    for (const { key, value } of snapshot.rows(`${kind}_slots`)) follow(`${kind}_slots`, key, value, 'slot');
+    if (kind !== 'key') {
+      const names = `${kind}_names` as const;
+      for (const { key, value } of snapshot.rows(names)) follow(names, key, value, 'name');
+    }
+    if (kind === 'account') return;
+    for (const { key } of snapshot.rows(`${kind}_slots_free`)) {
+      const owner = idIn(snapshot.get(`${kind}_slots`, key[1]));
+      const subject = { account: null, place: snapshot.place(`${kind}_slots_free`, key) };
+      this.expect(subject, `the owner of slot ${key[1]}, which is free`, owner, undefined);
+    }
+  }
+
+  /** Checks that the record's slot is the record's, below the bound and the number of slots ever used. */
+  slotOf(kind: 'group' | 'key', subject: AuditSubject, { id, index }: SlotRecord, max: number): void {
+    const used = Number(this.snapshot.get('meta', `${kind}_slots_used`) ?? 0);
+    if (index >= max) this.differs(subject, 'the slot', index, `below limits.${kind}s, ${max}`);
+    if (!(index < used)) this.differs(subject, 'the slot', index, `below the number of slots used, ${used}`);
+    this.expect(subject, `the owner of slot ${index}`, idIn(this.snapshot.get(`${kind}_slots`, index)), id);
+  }
+
   /** Id of the account that has the slot. Rows come in the order of slots, so the last answer is cached. */
   accountIdOf(slot: number): string | undefined {
     if (slot !== this.#ownerSlot) {
@@ -121,4 +164,9 @@ export class AuditScope {
 function textOf(figure: Figure): string {
   if (figure === undefined) return 'nothing';
   return typeof figure === 'bigint' ? decimalOf(figure) : String(figure);
+}
+
+/** For a value that should be an id. */
+export function idIn(value: unknown): string | undefined {
+  return typeof value === 'string' || value === undefined ? value : 'damaged';
 }

@@ -10,7 +10,7 @@ import { asAccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
 import { CREDITED_PICO_UNITS_MAX, uncoveredAfter } from '../ledger/balance.js';
 import type { AccountRecord } from '../registry/account-record.js';
 import type { KeyRecord } from '../registry/key-record.js';
-import { type AuditBounds, AuditScope, type Difference, type AuditSubject } from './audit-scope.js';
+import { type AuditBounds, AuditScope, type AuditSubject, type Difference, idIn } from './audit-scope.js';
 import { auditGroupOf, auditGroups } from './audit-groups.js';
 import { readFlush } from './flush-mark.js';
 import { readKey, readKeyUse } from './key-rows.js';
@@ -90,7 +90,8 @@ function auditAccounts(scope: AuditScope): AccountSums {
     auditMoney(scope, record, sums);
     auditCreditRequests(scope, record);
   }
-  auditAccountReferences(scope);
+  const recordOf = (id: string): AccountRecord | undefined => scope.peek(readAccount, 'accounts', id);
+  scope.followBack('account', recordOf, (record) => record?.id ?? null);
   auditOwners(scope);
   return sums;
 }
@@ -106,7 +107,7 @@ function auditIndexes(scope: AuditScope, id: string, record: AccountRecord): voi
   scope.expect(
     subject,
     `the owner of the name ${record.name}`,
-    textOf(snapshot.get('account_names', record.name)),
+    idIn(snapshot.get('account_names', record.name)),
     id,
   );
 }
@@ -179,27 +180,6 @@ function usageSums(scope: AuditScope, { id, index }: AccountRecord): { cost: big
     }
   }
   return { cost, uncovered };
-}
-
-/** Follows slots and names back to accounts. */
-function auditAccountReferences(scope: AuditScope): void {
-  const { snapshot } = scope;
-  for (const { key: slot, value } of snapshot.rows('account_slots')) {
-    const record = typeof value === 'string' ? scope.peek(readAccount, 'accounts', value) : undefined;
-    const subject: AuditSubject = {
-      account: record?.id ?? null,
-      place: snapshot.place('account_slots', slot),
-    };
-    scope.expect(subject, `the slot of account ${textOf(value)}`, record?.index, slot);
-  }
-  for (const { key: name, value } of snapshot.rows('account_names')) {
-    const record = typeof value === 'string' ? scope.peek(readAccount, 'accounts', value) : undefined;
-    const subject: AuditSubject = {
-      account: record?.id ?? null,
-      place: snapshot.place('account_names', name),
-    };
-    scope.expect(subject, `the name of account ${textOf(value)}`, record?.name, name);
-  }
 }
 
 /** Finds rows of slots that no account has. */
@@ -278,18 +258,17 @@ function figureOf(value: unknown): number | string | undefined {
 /** Returns how many keys there are. */
 function auditKeys(scope: AuditScope): number {
   const { snapshot } = scope;
-  const used = snapshot.get('meta', 'key_slots_used') ?? 0;
   let keys = 0;
   for (const { key: id, value } of snapshot.rows('keys')) {
     keys++;
     const record = scope.read(readKey, 'keys', id, value);
-    if (record !== undefined) auditKey(scope, id, record, Number(used));
+    if (record !== undefined) auditKey(scope, id, record);
   }
   auditKeyReferences(scope);
   return keys;
 }
 
-function auditKey(scope: AuditScope, id: string, record: KeyRecord, used: number): void {
+function auditKey(scope: AuditScope, id: string, record: KeyRecord): void {
   const { snapshot, bounds } = scope;
   const { index, accountIndex, accountId, name } = record;
   const subject: AuditSubject = { account: accountId, place: snapshot.place('keys', id) };
@@ -300,18 +279,14 @@ function auditKey(scope: AuditScope, id: string, record: KeyRecord, used: number
     scope.accountIdOf(accountIndex),
     accountId,
   );
-  if (index >= bounds.keysMax) {
-    scope.differs(subject, 'the slot', index, `below limits.keys, ${bounds.keysMax}`);
-  }
-  if (!(index < used)) scope.differs(subject, 'the slot', index, `below the number of slots used, ${used}`);
-  scope.expect(subject, `the owner of slot ${index}`, textOf(snapshot.get('key_slots', index)), id);
-  scope.expect(subject, `the last owner of slot ${index}`, textOf(snapshot.get('key_ids', index)), id);
+  scope.slotOf('key', subject, { id, index, name }, bounds.keysMax);
+  scope.expect(subject, `the last owner of slot ${index}`, idIn(snapshot.get('key_ids', index)), id);
   const { replacedById } = record;
   if (replacedById !== undefined && !replacedById.startsWith('key_')) {
     scope.differs(subject, 'the key in its place', replacedById, 'the id of a key');
   }
   const ofAccount = snapshot.get('keys_of_account', [accountIndex, index]);
-  scope.expect(subject, 'the key in the list of its account', textOf(ofAccount), id);
+  scope.expect(subject, 'the key in the list of its account', idIn(ofAccount), id);
   if (snapshot.get('key_names', [name, id]) !== true) {
     scope.differs(subject, `the key under the name ${name}`, undefined, id);
   }
@@ -320,16 +295,16 @@ function auditKey(scope: AuditScope, id: string, record: KeyRecord, used: number
 /** Follows slots, accounts and names back to keys. */
 function auditKeyReferences(scope: AuditScope): void {
   const { snapshot } = scope;
-  for (const { key: slot, value } of snapshot.rows('key_slots')) {
-    const record = keyOf(scope, value);
-    const place = snapshot.place('key_slots', slot);
-    scope.expect(subjectOf(record, place), `the slot of key ${textOf(value)}`, record?.index, slot);
-  }
+  scope.followBack(
+    'key',
+    (id) => keyOf(scope, id),
+    (record) => record?.accountId ?? null,
+  );
   for (const { key, value } of snapshot.rows('keys_of_account')) {
     const record = keyOf(scope, value);
     const place = snapshot.place('keys_of_account', key);
     const is = record === undefined ? undefined : `${record.accountIndex}/${record.index}`;
-    scope.expect(subjectOf(record, place), `account and slot of key ${textOf(value)}`, is, key.join('/'));
+    scope.expect(subjectOf(record, place), `account and slot of key ${idIn(value)}`, is, key.join('/'));
   }
   for (const { key } of snapshot.rows('key_names')) {
     const [name, id] = key;
@@ -343,11 +318,6 @@ function auditKeyReferences(scope: AuditScope): void {
     const subject: AuditSubject = { account: null, place: snapshot.place('key_uses', slot) };
     scope.differs(subject, `the owner of slot ${slot}`, undefined, 'a key');
   }
-  for (const { key } of snapshot.rows('key_slots_free')) {
-    const owner = textOf(snapshot.get('key_slots', key[1]));
-    const subject: AuditSubject = { account: null, place: snapshot.place('key_slots_free', key) };
-    scope.expect(subject, `the owner of slot ${key[1]}, which is free`, owner, undefined);
-  }
 }
 
 function keyOf(scope: AuditScope, id: unknown): KeyRecord | undefined {
@@ -356,9 +326,4 @@ function keyOf(scope: AuditScope, id: unknown): KeyRecord | undefined {
 
 function subjectOf(record: KeyRecord | undefined, place: string): AuditSubject {
   return { account: record?.accountId ?? null, place };
-}
-
-/** For a value that should be an id. */
-function textOf(value: unknown): string | undefined {
-  return typeof value === 'string' || value === undefined ? value : 'damaged';
 }

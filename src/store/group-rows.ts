@@ -18,6 +18,7 @@ import {
   readLimits,
   Slot,
 } from './record-codec.js';
+import { SlotRows } from './slot-rows.js';
 import { GROUP_SLOTS_USED, type Tables } from './tables.js';
 
 const StoredGroup = Type.Object(
@@ -58,40 +59,27 @@ export function readGroup(stored: unknown, place: string): GroupRecord {
 export const MEMBER_GROUP = 0;
 export const MEMBER_ACCOUNT = 1;
 
-export class GroupRows implements GroupStore {
+export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements GroupStore {
   readonly #tables: Tables;
 
   constructor(tables: Tables) {
+    super(tables, { name: 'groups', records: tables.groups, slots: tables.groupSlots }, readGroup);
     this.#tables = tables;
-  }
-
-  find(id: string): GroupRecord | undefined {
-    const stored = this.#tables.groups.get(id);
-    return stored === undefined ? undefined : readGroup(stored, this.#place('groups', id));
   }
 
   findByName(name: string): GroupRecord | undefined {
     const id = this.#tables.groupNames.get(name);
-    return id === undefined ? undefined : this.#recordOf(id);
-  }
-
-  findAt(index: GroupIndex): GroupRecord | undefined {
-    const id = this.#tables.groupSlots.get(index);
-    return id === undefined ? undefined : this.#recordOf(id);
+    return id === undefined ? undefined : this.recordOf(id);
   }
 
   list(from: number, limit: number): Page<GroupRecord> {
-    const entries = Array.from(this.#tables.groupSlots.getRange({ start: from, limit: limit + 1 }));
-    return {
-      items: entries.slice(0, limit).map(({ value }) => this.#recordOf(value)),
-      next: entries[limit]?.key,
-    };
+    return this.listAll(from, limit);
   }
 
   childrenOf(id: string): GroupRecord[] {
     const range = { start: [id, MEMBER_GROUP, 0], end: [id, MEMBER_ACCOUNT, 0] } as const;
     const slots = this.#tables.groupMembers.getKeys({ start: [...range.start], end: [...range.end] });
-    return Array.from(slots, ([, , slot]) => this.#recordOf(this.#tables.groupSlots.get(slot)));
+    return Array.from(slots, ([, , slot]) => this.recordOf(this.#tables.groupSlots.get(slot)));
   }
 
   hasAccounts(id: string): boolean {
@@ -99,26 +87,10 @@ export class GroupRows implements GroupStore {
     return Array.from(this.#tables.groupMembers.getKeys(range as never)).length > 0;
   }
 
-  /** In no particular order. */
-  *all(): Generator<GroupRecord> {
-    for (const { key, value } of this.#tables.groups.getRange()) {
-      yield readGroup(value, this.#place('groups', key));
-    }
-  }
-
   takeIndex(restedMs: WallMs): GroupIndex {
-    const { groupSlotsFree, quotaUses, meta } = this.#tables;
-    const [rested] = Array.from(groupSlotsFree.getKeys({ end: [restedMs, 0], limit: 1 }));
-    if (rested !== undefined) {
-      groupSlotsFree.removeSync(rested);
-      // Another process may have flushed a use of the former group after its deletion.
-      quotaUses.removeSync(['group', rested[1], '']);
-      return asGroupIndex(rested[1]);
-    }
-    const used = meta.get(GROUP_SLOTS_USED) ?? 0;
-    if (typeof used !== 'number') throw damaged(this.#place('meta', GROUP_SLOTS_USED));
-    meta.putSync(GROUP_SLOTS_USED, used + 1);
-    return asGroupIndex(used);
+    const { groupSlotsFree, quotaUses } = this.#tables;
+    const clear = (slot: number): void => void quotaUses.removeSync(['group', slot, '']);
+    return asGroupIndex(this.takeSlots(1, restedMs, groupSlotsFree, GROUP_SLOTS_USED, clear)[0]!);
   }
 
   put(record: GroupRecord): void {
@@ -151,15 +123,5 @@ export class GroupRows implements GroupStore {
     if (former?.groupId === groupId) return;
     if (former?.groupId !== undefined) groupMembers.removeSync([former.groupId, MEMBER_ACCOUNT, index]);
     if (groupId !== undefined) groupMembers.putSync([groupId, MEMBER_ACCOUNT, index], true);
-  }
-
-  #recordOf(id: unknown): GroupRecord {
-    const record = typeof id === 'string' ? this.find(id) : undefined;
-    if (record === undefined) throw damaged(this.#place('groups', String(id)));
-    return record;
-  }
-
-  #place(table: string, key: string | number): string {
-    return `${this.#tables.path}: record ${key} of table ${table}`;
   }
 }

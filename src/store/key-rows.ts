@@ -31,6 +31,7 @@ import {
   Slot,
 } from './record-codec.js';
 import { SETTLED } from './quota-use-rows.js';
+import { SlotRows } from './slot-rows.js';
 import { KEY_SLOTS_USED, type Tables } from './tables.js';
 
 const StoredKey = Type.Object(
@@ -142,29 +143,19 @@ const AFTER_ALL_SLOTS = Number.MAX_SAFE_INTEGER;
 /** Keys of one name, of any account, that are read before the account's own keys are gone through. */
 const KEYS_READ_MAX = 20;
 
-export class KeyRows implements KeyStore {
+export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
   readonly #tables: Tables;
 
   constructor(tables: Tables) {
+    super(tables, { name: 'keys', records: tables.keys, slots: tables.keySlots }, readKey);
     this.#tables = tables;
-  }
-
-  find(id: string): KeyRecord | undefined {
-    const stored = this.#tables.keys.get(id);
-    return stored === undefined ? undefined : readKey(stored, this.#place('keys', id));
   }
 
   /** The key that has the slot, or had it last: a call may end after its key was deleted. */
   findId(index: KeyIndex): string | undefined {
     const id = this.#tables.keyIds.get(index);
-    if (id !== undefined && typeof id !== 'string') throw damaged(this.#place('key_ids', index));
+    if (id !== undefined && typeof id !== 'string') throw damaged(this.place('key_ids', index));
     return id;
-  }
-
-  /** Undefined if no key has the slot. */
-  findAt(index: KeyIndex): KeyRecord | undefined {
-    const id = this.#tables.keySlots.get(index);
-    return id === undefined ? undefined : this.#recordOf(id);
   }
 
   /** Whether a key has the slot. */
@@ -176,7 +167,7 @@ export class KeyRows implements KeyStore {
     const range = this.#tables.keyNames.getKeys({ start: [name, ''], limit });
     return Array.from(range)
       .filter(([found]) => found === name)
-      .map(([, id]) => this.#recordOf(id));
+      .map(([, id]) => this.recordOf(id));
   }
 
   findOfAccount(account: AccountIndex, name: string): KeyRecord[] {
@@ -186,47 +177,24 @@ export class KeyRows implements KeyStore {
     const ids = keysOfAccount.getRange({ start: [account, 0], end: [account, AFTER_ALL_SLOTS] });
     return Array.from(ids)
       .filter(({ value }) => typeof value === 'string' && keyNames.get([name, value]) !== undefined)
-      .map(({ value }) => this.#recordOf(value));
+      .map(({ value }) => this.recordOf(value));
   }
 
   list(account: AccountIndex | undefined, from: number, limit: number): Page<KeyRecord> {
-    const ids =
-      account === undefined
-        ? this.#tables.keySlots.getRange({ start: from, limit: limit + 1 })
-        : this.#tables.keysOfAccount
-            .getRange({ start: [account, from], end: [account, AFTER_ALL_SLOTS], limit: limit + 1 })
-            .map(({ key, value }) => ({ key: key[1], value }));
-    const entries = Array.from(ids);
-    return {
-      items: entries.slice(0, limit).map(({ value }) => this.#recordOf(value)),
-      next: entries[limit]?.key,
-    };
-  }
-
-  /** In no particular order. */
-  *all(): Generator<KeyRecord> {
-    for (const { key, value } of this.#tables.keys.getRange()) {
-      yield readKey(value, this.#place('keys', key));
-    }
+    if (account === undefined) return this.listAll(from, limit);
+    const ids = this.#tables.keysOfAccount
+      .getRange({ start: [account, from], end: [account, AFTER_ALL_SLOTS], limit: limit + 1 })
+      .map(({ key, value }) => ({ key: key[1], value }));
+    return this.pageOf(ids, limit);
   }
 
   takeIndexes(count: number, restedMs: WallMs): KeyIndex[] {
-    const { keySlotsFree, keyUses, quotaUses, meta } = this.#tables;
-    const indexes: KeyIndex[] = [];
-    for (const slot of Array.from(keySlotsFree.getKeys({ end: [restedMs, 0], limit: count }))) {
-      keySlotsFree.removeSync(slot);
-      // Another process may have flushed a use of the former key after its deletion.
-      keyUses.removeSync(slot[1]);
-      quotaUses.removeSync(['key', slot[1], '']);
-      indexes.push(asKeyIndex(slot[1]));
-    }
-    if (indexes.length === count) return indexes;
-    const used = meta.get(KEY_SLOTS_USED) ?? 0;
-    if (typeof used !== 'number') throw damaged(this.#place('meta', KEY_SLOTS_USED));
-    const usedThen = used + count - indexes.length;
-    for (let index = used; index < usedThen; index++) indexes.push(asKeyIndex(index));
-    meta.putSync(KEY_SLOTS_USED, usedThen);
-    return indexes;
+    const { keySlotsFree, keyUses, quotaUses } = this.#tables;
+    const clear = (slot: number): void => {
+      keyUses.removeSync(slot);
+      quotaUses.removeSync(['key', slot, '']);
+    };
+    return this.takeSlots(count, restedMs, keySlotsFree, KEY_SLOTS_USED, clear).map(asKeyIndex);
   }
 
   put(record: KeyRecord): void {
@@ -254,7 +222,7 @@ export class KeyRows implements KeyStore {
 
   findUse(index: KeyIndex): KeyUseRecord | undefined {
     const stored = this.#tables.keyUses.get(index);
-    return stored === undefined ? undefined : readKeyUse(stored, this.#place('key_uses', index));
+    return stored === undefined ? undefined : readKeyUse(stored, this.place('key_uses', index));
   }
 
   putUse(index: KeyIndex, record: KeyUseRecord): void {
@@ -264,17 +232,7 @@ export class KeyRows implements KeyStore {
   /** Ordered by slot. */
   *uses(): Generator<[KeyIndex, KeyUseRecord]> {
     for (const { key, value } of this.#tables.keyUses.getRange()) {
-      yield [asKeyIndex(key), readKeyUse(value, this.#place('key_uses', key))];
+      yield [asKeyIndex(key), readKeyUse(value, this.place('key_uses', key))];
     }
-  }
-
-  #recordOf(id: unknown): KeyRecord {
-    const record = typeof id === 'string' ? this.find(id) : undefined;
-    if (record === undefined) throw damaged(this.#place('keys', String(id)));
-    return record;
-  }
-
-  #place(table: string, key: string | number): string {
-    return `${this.#tables.path}: record ${key} of table ${table}`;
   }
 }

@@ -29,7 +29,8 @@ export interface WrittenRow {
   readonly former: unknown;
 }
 
-type Table<TableKey extends Key> = Database<unknown, TableKey>;
+/** Whoever reads a value checks it. */
+export type Table<TableKey extends Key> = Database<unknown, TableKey>;
 
 export class RowRecorder {
   #rows: WrittenRow[] | undefined;

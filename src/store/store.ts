@@ -43,6 +43,7 @@ import { KeyRows } from './key-rows.js';
 import { QuotaUseRows } from './quota-use-rows.js';
 import { RegistryCopy } from './registry-copy.js';
 import { SharedChanges } from './change-feed.js';
+import { SlotRows } from './slot-rows.js';
 import { StoreHold, type StoreHolder } from './store-hold.js';
 import { openTables, type Tables } from './tables.js';
 
@@ -61,11 +62,15 @@ export class Store implements RecordStore {
   /** For hosts that share the registry. */
   readonly copy: RegistryCopy;
   readonly #tables: Tables;
+  readonly #accounts: SlotRows<AccountRecord, AccountIndex>;
   #hold: StoreHold | undefined;
 
   /** Opens or makes the store in `dataPath`. Throws StoreError. */
   constructor(dataPath: string) {
     this.#tables = openTables(dataPath);
+    const { accounts, accountSlots } = this.#tables;
+    const slots = { name: 'accounts', records: accounts, slots: accountSlots };
+    this.#accounts = new SlotRows(this.#tables, slots, readAccount);
     this.answers = new ResponseTable(this.#tables);
     this.groups = new GroupRows(this.#tables);
     this.quotaUses = new QuotaUseRows(this.#tables);
@@ -131,13 +136,12 @@ export class Store implements RecordStore {
   }
 
   findAccount(id: string): AccountRecord | undefined {
-    const stored = this.#tables.accounts.get(id);
-    return stored === undefined ? undefined : readAccount(stored, this.#place('accounts', id));
+    return this.#accounts.find(id);
   }
 
   findAccountByName(name: string): AccountRecord | undefined {
     const id = this.#tables.accountNames.get(name);
-    return id === undefined ? undefined : this.#accountOf(id);
+    return id === undefined ? undefined : this.#accounts.recordOf(id);
   }
 
   findAccountId(index: AccountIndex): string | undefined {
@@ -147,12 +151,7 @@ export class Store implements RecordStore {
   }
 
   listAccounts(from: number, limit: number): Page<AccountRecord> {
-    const range = this.#tables.accountSlots.getRange({ start: from, limit: limit + 1 });
-    const entries = Array.from(range);
-    return {
-      items: entries.slice(0, limit).map(({ value }) => this.#accountOf(value)),
-      next: entries[limit]?.key,
-    };
+    return this.#accounts.listAll(from, limit);
   }
 
   findAccountsByIdStart(start: string, limit: number): AccountIndex[] {
@@ -173,10 +172,8 @@ export class Store implements RecordStore {
     this.#tables.accountNames.putSync(record.name, record.id);
   }
 
-  *accounts(): Generator<AccountRecord> {
-    for (const { key, value } of this.#tables.accounts.getRange()) {
-      yield readAccount(value, this.#place('accounts', key));
-    }
+  accounts(): Iterable<AccountRecord> {
+    return this.#accounts.all();
   }
 
   openCredits(account: AccountIndex, record: CreditRecord): void {
@@ -281,12 +278,6 @@ export class Store implements RecordStore {
   /** See `KeyRows.findId`. */
   findKeyId(index: KeyIndex): string | undefined {
     return this.keys.findId(index);
-  }
-
-  #accountOf(id: unknown): AccountRecord {
-    const record = typeof id === 'string' ? this.findAccount(id) : undefined;
-    if (record === undefined) throw damaged(this.#place('accounts', String(id)));
-    return record;
   }
 
   /** Names a record in an error about it. */

@@ -35,11 +35,11 @@
  *     history            [seconds of a span, position in its ring]  → stats of the span as JSON
  *     notices            what operators were told of quotas; see notice-rows.ts
  */
-import type { Database, Key, RootDatabase } from 'lmdb';
+import type { RootDatabase } from 'lmdb';
 import { Environment, makeEnvironmentFile } from './environment.js';
 import { FORMAT } from './record-codec.js';
 import { RowEncoder } from './row-encoder.js';
-import { RowRecorder } from './row-recorder.js';
+import { RowRecorder, type Table } from './row-recorder.js';
 import type { HistoryTable } from './history-rows.js';
 import type { NoticeTable } from './notice-rows.js';
 import {
@@ -52,9 +52,6 @@ import {
   storePath,
   unreadable,
 } from './store-file.js';
-
-/** Whoever reads a value checks it. */
-type Table<TableKey extends Key> = Database<unknown, TableKey>;
 
 export interface Tables {
   readonly path: string;

@@ -1,0 +1,106 @@
+/**
+ * Rows of records that have an id and a slot of the ledger: accounts, groups and keys. GroupRows and KeyRows
+ * extend it, the store uses it for accounts. Main thread.
+ *
+ * A slot of a deleted record is free again after a while: `free` has when it was deleted.
+ */
+import type { WallMs } from '../core/units.js';
+import type { Page } from '../registry/record-store.js';
+import { damaged } from './record-codec.js';
+import type { Table } from './row-recorder.js';
+import type { Tables } from './tables.js';
+
+export interface SlotTables {
+  /** The name of the table of records, for messages. */
+  readonly name: string;
+  readonly records: Table<string>;
+  /** Slot → id. */
+  readonly slots: Table<number>;
+}
+
+export class SlotRows<Row, Index extends number> {
+  readonly #tables: Tables;
+  readonly #of: SlotTables;
+  readonly #read: (stored: unknown, place: string) => Row;
+
+  constructor(tables: Tables, of: SlotTables, read: (stored: unknown, place: string) => Row) {
+    this.#tables = tables;
+    this.#of = of;
+    this.#read = read;
+  }
+
+  find(id: string): Row | undefined {
+    const stored = this.#of.records.get(id);
+    return stored === undefined ? undefined : this.#read(stored, this.place(this.#of.name, id));
+  }
+
+  /** Undefined if nobody has the slot. */
+  findAt(index: Index): Row | undefined {
+    const id = this.#of.slots.get(index);
+    return id === undefined ? undefined : this.recordOf(id);
+  }
+
+  /** Returns at most `limit` records from slot `from` on. */
+  listAll(from: number, limit: number): Page<Row> {
+    return this.pageOf(this.#of.slots.getRange({ start: from, limit: limit + 1 }), limit);
+  }
+
+  /** In no particular order. */
+  *all(): Generator<Row> {
+    for (const { key, value } of this.#of.records.getRange()) {
+      yield this.#read(value, this.place(this.#of.name, key));
+    }
+  }
+
+  /** The record that another row names by its id. Throws StoreError `damaged` if there is none. */
+  recordOf(id: unknown): Row {
+    const record = typeof id === 'string' ? this.find(id) : undefined;
+    if (record === undefined) throw damaged(this.place(this.#of.name, String(id)));
+    return record;
+  }
+
+  /** From slots and ids, of which there is one more than `limit` if there is a next page. */
+  protected pageOf(
+    ids: Iterable<{ readonly key: number; readonly value: unknown }>,
+    limit: number,
+  ): Page<Row> {
+    const entries = Array.from(ids);
+    return {
+      items: entries.slice(0, limit).map(({ value }) => this.recordOf(value)),
+      next: entries[limit]?.key,
+    };
+  }
+
+  /**
+   * Takes that many slots: first those whose record was deleted before `restedMs`, longest unused first, then
+   * such as were never used; `usedMark` names their number in `meta`. Calls `clear` for the former: another
+   * process may have flushed a use of the former record after its deletion.
+   */
+  protected takeSlots(
+    count: number,
+    restedMs: WallMs,
+    free: Table<[number, number]>,
+    usedMark: string,
+    clear: (slot: number) => void,
+  ): number[] {
+    const slots: number[] = [];
+    for (const row of Array.from(free.getKeys({ end: [restedMs, 0], limit: count }))) {
+      free.removeSync(row);
+      clear(row[1]);
+      slots.push(row[1]);
+    }
+    if (slots.length === count) return slots;
+    const { meta } = this.#tables;
+    const used = meta.get(usedMark) ?? 0;
+    if (typeof used !== 'number') throw damaged(this.place('meta', usedMark));
+    const usedThen = used + count - slots.length;
+    for (let slot = used; slot < usedThen; slot++) slots.push(slot);
+    meta.putSync(usedMark, usedThen);
+    return slots;
+  }
+
+  /** Names a row in an error about it. */
+  protected place(table: string, key: string | number): string {
+    return `${this.#tables.path}: record ${key} of table ${table}`;
+  }
+}
