@@ -30,7 +30,16 @@ interface Rules {
   readonly needs: readonly ('url' | 'region' | 'project')[];
   /** The part of the path that the gateway adds itself, so that `url` must not end with it. */
   readonly adds: RegExp | undefined;
+  /** Headers that the gateway writes itself, with what sets them; another would be sent beside. */
+  readonly writes: readonly (readonly [name: RegExp, instead: string])[];
 }
+
+const VERSION: Rules['writes'][number] = [/^anthropic-version$/i, 'set api_version'];
+const BETAS: Rules['writes'][number] = [/^anthropic-beta$/i, 'set betas'];
+/** A signature covers them, and AWS takes none that it does not cover. */
+const SIGNED: Rules['writes'][number] = [/^x-amz-/i, 'calls are signed here, which writes them'];
+/** Headers that authorise a call. Besides a key there would be two, and nobody knows which counts. */
+const AUTHORISES = /^(?:(?:x-)?api-key|x-goog-api-key|authorization)$/i;
 
 const RULES: Readonly<Record<ProviderName, Rules>> = {
   openai: {
@@ -39,6 +48,7 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
     uses: [],
     needs: [],
     adds: undefined,
+    writes: [],
   },
   azure: {
     url: undefined,
@@ -46,6 +56,7 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
     uses: ['api_version'],
     needs: ['url'],
     adds: /\/openai(?:\/.*)?$/,
+    writes: [],
   },
   anthropic: {
     url: () => 'https://api.anthropic.com',
@@ -53,6 +64,7 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
     uses: ['api_version', 'betas', 'drop_unsupported'],
     needs: [],
     adds: /\/v1(?:\/messages)?$/,
+    writes: [VERSION, BETAS],
   },
   gemini: {
     url: () => 'https://generativelanguage.googleapis.com',
@@ -60,6 +72,7 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
     uses: ['api_version', 'drop_unsupported'],
     needs: [],
     adds: /\/v1(?:beta|alpha)?(?:\/.*)?$/,
+    writes: [],
   },
   vertex: {
     url: (region) =>
@@ -70,6 +83,7 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
     uses: ['api_version', 'betas', 'region', 'project', 'credentials_file', 'drop_unsupported'],
     needs: ['region', 'project'],
     adds: /\/v1(?:beta1)?(?:\/.*)?$/,
+    writes: [VERSION, BETAS],
   },
   bedrock: {
     url: (region) => `https://bedrock-runtime.${region}.amazonaws.com`,
@@ -77,6 +91,7 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
     uses: ['betas', 'region', 'profile', 'drop_unsupported'],
     needs: ['region'],
     adds: /\/model(?:\/.*)?$/,
+    writes: [BETAS, SIGNED],
   },
 };
 
@@ -135,6 +150,7 @@ function checkProvider(
   if (upstream.key !== undefined || upstream.key_file !== undefined)
     for (const name of ['profile'] as const)
       if (upstream[name] !== undefined) report(name, 'given besides a key, want one of the two');
+  checkHeaders(upstream, report);
   if (provider === 'openai' || url === undefined) return;
   if (url === 'echo:') {
     report('provider', `got ${provider}, but the built-in model of url has none`);
@@ -145,4 +161,22 @@ function checkProvider(
   const base = pathname.replace(/\/$/, '');
   if (adds?.test(base) === true)
     report('url', `ends with a path that is added to it, want ${origin}${base.replace(adds, '')}`);
+}
+
+/** An OpenAI-compatible upstream may have an `authorization` of its own in place of its key's. */
+function checkHeaders(
+  { provider, headers = {}, ...upstream }: UpstreamDraft & { readonly provider: ProviderName },
+  report: (name: string, text: string) => void,
+): void {
+  if (provider === 'openai') return;
+  const credential = (['key', 'key_file', 'credentials_file', 'profile'] as const).find(
+    (name) => upstream[name] !== undefined,
+  );
+  for (const name of Object.keys(headers)) {
+    const [, instead] = RULES[provider].writes.find(([pattern]) => pattern.test(name)) ?? [];
+    if (instead !== undefined)
+      report('headers', `${name} is written by the provider ${provider}, leave it out: ${instead}`);
+    else if (credential !== undefined && AUTHORISES.test(name))
+      report('headers', `${name} is given besides ${credential}, want one of the two`);
+  }
 }

@@ -82,6 +82,25 @@ void t.test('what a provider needs, and what means nothing to it, is said by nam
       `${place}[2].url: ends with a path that is added to it, want https://h/base`,
     ],
   );
+  t.same(
+    faults(
+      'provider: anthropic, key: "${K}", headers: { Anthropic-Version: "2024-01-01", anthropic-beta: a, X-Api-Key: "${K}" }',
+      'provider: vertex, region: global, project: p, credentials_file: k, headers: { authorization: "${K}", x-goog-user-project: p }',
+      'provider: azure, url: "https://n.openai.azure.com", key: "${K}", headers: { authorization: "${K}", x-other: y }',
+      'provider: bedrock, region: us-east-1, headers: { host: h, x-amz-date: d, x-amzn-bedrock-trace: ENABLED }',
+      'provider: gemini, headers: { x-goog-api-key: "${K}" }',
+      'key: "${K}", headers: { authorization: "${K}", anthropic-version: "1" }',
+    ),
+    [
+      `${place}[0].headers: Anthropic-Version is written by the provider anthropic, leave it out: set api_version`,
+      `${place}[0].headers: anthropic-beta is written by the provider anthropic, leave it out: set betas`,
+      `${place}[0].headers: X-Api-Key is given besides key, want one of the two`,
+      `${place}[1].headers: authorization is given besides credentials_file, want one of the two`,
+      `${place}[2].headers: authorization is given besides key, want one of the two`,
+      `${place}[3].headers.host: a name that cannot be set here`,
+      `${place}[3].headers: x-amz-date is written by the provider bedrock, leave it out: calls are signed here, which writes them`,
+    ],
+  );
   t.match(faults('provider: claude'), [/provider: got "claude", want one of openai, azure, anthropic/]);
   t.end();
 });
