@@ -4,6 +4,7 @@
  *
  * Follows platform.claude.com, pages "API overview", "Versions" and "Beta headers", as of November 2026.
  */
+import { exactJsonText } from '../../core/exact-json.js';
 import type { Provider, ProviderCall, ProviderRequest } from '../provider.js';
 import { readAnthropicError } from './errors.js';
 import { writeMessages } from './request.js';
@@ -20,7 +21,7 @@ export const ANTHROPIC: Provider = {
     return {
       path: `${settings.basePath}/v1/messages`,
       headers,
-      body: JSON.stringify({ model, ...writeMessages(call) }),
+      body: exactJsonText({ model, ...writeMessages(call) }),
     };
   },
   readResponse: readMessage,

@@ -13,7 +13,8 @@
  *     assistant            thinking blocks with their signatures, text, calls of tools. Consecutive ones are
  *                          one turn
  */
-import { isRecord, parsedJson } from '../../core/json.js';
+import { exactJson } from '../../core/exact-json.js';
+import { isRecord } from '../../core/json.js';
 import { FieldError } from '../provider.js';
 import { blocksOf, hasText, marked, type Block, type ContentRules } from './content.js';
 
@@ -236,7 +237,7 @@ function useOf(called: unknown, id: string, path: string): Block {
     throw new FieldError(`${path}.name`, 'must be a string');
   const { name, arguments: text } = called;
   // Models call a tool without parameters with an empty text.
-  const input = text === undefined || text === '' ? {} : typeof text === 'string' ? parsedJson(text) : text;
+  const input = text === undefined || text === '' ? {} : typeof text === 'string' ? exactJson(text) : text;
   if (!isRecord(input)) throw new FieldError(`${path}.arguments`, 'must be a JSON object');
   return { type: 'tool_use', id, name, input };
 }

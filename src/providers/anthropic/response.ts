@@ -7,7 +7,8 @@
  * Blocks of other types, which only tools that Anthropic runs bring, and citations, which no request asks
  * for, are left out.
  */
-import { isRecord, parsedJson } from '../../core/json.js';
+import { exactJson, exactJsonText } from '../../core/exact-json.js';
+import { isRecord } from '../../core/json.js';
 import { completionText, type FinishReason, type ProviderUsage } from '../chat-writer.js';
 import { ProviderError, type ProviderCall } from '../provider.js';
 import { failureOf } from './errors.js';
@@ -47,7 +48,7 @@ export function refusalOf(details: unknown): string | undefined {
  * @throws ProviderError
  */
 export function readMessage(body: Buffer, call: ProviderCall): string {
-  const message = parsedJson(body.toString());
+  const message = exactJson(body.toString(), 'tool_use');
   if (!isRecord(message)) throw ProviderError.invalid('no JSON object');
   if (message.type === 'error') throw new ProviderError(failureOf(message.error, 500));
   if (!Array.isArray(message.content)) throw ProviderError.invalid('no content');
@@ -70,7 +71,7 @@ export function readMessage(body: Buffer, call: ProviderCall): string {
         thinking.push({ type: 'redacted_thinking', data: block.data });
         break;
       case 'tool_use': {
-        const input = JSON.stringify(block.input ?? {});
+        const input = exactJsonText(block.input ?? {});
         if (byTool && block.name === ANSWER_TOOL) content = (content ?? '') + input;
         else {
           const called = { name: textOf(block.name), arguments: input };

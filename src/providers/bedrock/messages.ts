@@ -9,7 +9,8 @@
  * Followed: Amazon Bedrock API Reference, "Message", "ToolUseBlock", "ToolResultBlock",
  * "ReasoningContentBlock", 2026-11.
  */
-import { isRecord, parsedJson } from '../../core/json.js';
+import { exactJson } from '../../core/exact-json.js';
+import { isRecord } from '../../core/json.js';
 import { FieldError } from '../provider.js';
 import { ContentWriter, type Block } from './content.js';
 import type { ModelFacts } from './models.js';
@@ -165,7 +166,7 @@ function toolCallsOf(calls: unknown, path: string, called: Set<string>): Block[]
       throw new FieldError(`${at}.function.name`, 'must be a string');
     }
     const { name, arguments: text } = named;
-    const input = text === undefined || text === '' ? {} : typeof text === 'string' ? parsedJson(text) : text;
+    const input = text === undefined || text === '' ? {} : typeof text === 'string' ? exactJson(text) : text;
     if (!isRecord(input)) throw new FieldError(`${at}.function.arguments`, 'must be a JSON object');
     called.add(name);
     return { toolUse: { toolUseId: idOf(call.id), name, input } };

@@ -5,6 +5,7 @@
  * "Inference request parameters and response fields" and "Adaptive thinking", and Amazon Nova User Guide,
  * "Extended thinking", 2026-11.
  */
+import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import { Fields } from '../fields.js';
 import { FieldError, type ProviderCall } from '../provider.js';
@@ -62,7 +63,7 @@ export function bodyOf(call: ProviderCall): string {
   if (metadata !== undefined) body.requestMetadata = metadata;
   fields.take('cache_control');
   refuseOthers(fields);
-  return JSON.stringify(body);
+  return exactJsonText(body);
 }
 
 interface Inference {

@@ -4,7 +4,8 @@
  *
  * Followed: Amazon Bedrock API Reference, "Converse" (response syntax) and "TokenUsage", 2026-11.
  */
-import { isRecord, parsedJson } from '../../core/json.js';
+import { exactJson, exactJsonText } from '../../core/exact-json.js';
+import { isRecord } from '../../core/json.js';
 import { completionText, type FinishReason, type ProviderUsage, NO_USAGE } from '../chat-writer.js';
 import { ProviderError, type ProviderCall } from '../provider.js';
 import { publicName } from './models.js';
@@ -72,7 +73,7 @@ export function redactedBlock(content: string): ThinkingBlock {
 
 /** As Provider.readResponse. */
 export function readResponse(body: Buffer, call: ProviderCall): string {
-  const response = parsedJson(body.toString('utf8'));
+  const response = exactJson(body.toString('utf8'), 'toolUse');
   const output = isRecord(response) ? response.output : undefined;
   const message = isRecord(output) ? output.message : undefined;
   const content = isRecord(message) ? message.content : undefined;
@@ -104,7 +105,7 @@ function messageOf(content: readonly unknown[], answersByTool: boolean): ReadMes
     if (typeof block.text === 'string') text = (text ?? '') + block.text;
     else if (isRecord(toolUse)) {
       const { toolUseId, name, input, type } = toolUse;
-      const json = JSON.stringify(input ?? {});
+      const json = exactJsonText(input ?? {});
       if (type === 'server_tool_use') continue;
       if (answersByTool && name === ANSWER_TOOL) text = (text ?? '') + json;
       else calls.push({ id: toolUseId, type: 'function', function: { name, arguments: json } });

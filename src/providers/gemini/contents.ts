@@ -10,7 +10,8 @@
  *     tool_call_id          a result names its function; `id` is known from Gemini 3 on
  *     signatures            Gemini 3 wants the signature of a call back, beside the first call of a turn
  */
-import { isRecord, parsedJson } from '../../core/json.js';
+import { exactJson } from '../../core/exact-json.js';
+import { isRecord } from '../../core/json.js';
 import { FieldError } from '../provider.js';
 import { mediaPart, type Part } from './media.js';
 
@@ -114,7 +115,7 @@ class ContentsWriter {
     const { name, arguments: given } = called;
     if (typeof name !== 'string') throw new FieldError(`${path}.function.name`, 'must be a string');
     const isNone = given === undefined || given === null || given === '';
-    const args = isNone ? {} : typeof given === 'string' ? parsedJson(given) : given;
+    const args = isNone ? {} : typeof given === 'string' ? exactJson(given) : given;
     if (!isRecord(args))
       throw new FieldError(`${path}.function.arguments`, 'must be the JSON text of an object');
     const { id } = call;
@@ -138,7 +139,7 @@ class ContentsWriter {
     const parts = partsOf(content, `${path}.content`);
     const text = parts.map((part) => (typeof part.text === 'string' ? part.text : '')).join('');
     const media = parts.filter((part) => part.text === undefined);
-    const value = text.startsWith('{') ? parsedJson(text) : undefined;
+    const value = text.startsWith('{') ? exactJson(text) : undefined;
     const functionResponse = {
       ...(this.#isGemini3 && typeof id === 'string' && { id }),
       name,

@@ -8,6 +8,7 @@
  * (`parametersJsonSchema`, `responseJsonSchema`), which v1beta has and Vertex' v1 too: nothing is left out of
  * them here.
  */
+import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import { Fields } from '../fields.js';
 import { FieldError, type ProviderCall } from '../provider.js';
@@ -29,7 +30,7 @@ export function requestBody(call: ProviderCall): string {
   if (google.safety !== undefined) request.safetySettings = google.safety;
   if (google.cached !== undefined) request.cachedContent = google.cached;
   if (generationConfig !== undefined) request.generationConfig = generationConfig;
-  return JSON.stringify(request);
+  return exactJsonText(request);
 }
 
 /** What Google's own OpenAI-compatible interface takes in `extra_body.google`. */

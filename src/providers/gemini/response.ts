@@ -6,14 +6,15 @@
  * become `message.images`, as OpenRouter and LiteLLM have them; sound becomes `message.audio`; thoughts
  * become `reasoning_content`, and signatures `extra_content.google.thought_signature`, Google's own name.
  */
-import { isRecord, parsedJson } from '../../core/json.js';
+import { exactJson, exactJsonText } from '../../core/exact-json.js';
+import { isRecord } from '../../core/json.js';
 import { completionText, type Choice, type FinishReason, type ProviderUsage } from '../chat-writer.js';
 import { ProviderError, type ProviderCall } from '../provider.js';
 import { throwError } from './errors.js';
 
 /** The JSON text of a chat completion. Throws a ProviderError. */
 export function readResponse(body: Buffer, call: ProviderCall): string {
-  const response = parsedJson(body.toString());
+  const response = exactJson(body.toString(), 'functionCall');
   if (!isRecord(response)) throw ProviderError.invalid('no JSON object');
   throwError(response);
   const { candidates } = response;
@@ -100,7 +101,7 @@ export function toolCallOf(
     // At most 40 characters, as OpenAI takes them.
     id: typeof id === 'string' && id !== '' ? id : `call_${call.requestId.slice(-24)}_${candidate}_${number}`,
     type: 'function',
-    function: { name, arguments: JSON.stringify(args ?? {}) },
+    function: { name, arguments: exactJsonText(args ?? {}) },
     ...signatureMember(part),
   };
 }

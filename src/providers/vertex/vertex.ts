@@ -6,6 +6,7 @@
  * Follows https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference (v1) and
  * docs/partner-models/claude/use-claude, read 2026-11.
  */
+import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, parsedJson } from '../../core/json.js';
 import { readAnthropicError } from '../anthropic/errors.js';
 import { writeMessages } from '../anthropic/request.js';
@@ -47,7 +48,7 @@ function write(call: ProviderCall): ProviderRequest {
   return {
     path: pathOf(call, 'anthropic', call.stream ? ':streamRawPredict' : ':rawPredict'),
     headers,
-    body: JSON.stringify({
+    body: exactJsonText({
       anthropic_version: CLAUDE_VERSION,
       ...(betas.length > 0 && { anthropic_beta: betas }),
       ...writeMessages(call),
