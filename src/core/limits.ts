@@ -55,7 +55,8 @@ export const UPSTREAM_QUEUE_BYTES_MAX = 64 * 1024 * 1024;
 export const UPSTREAM_QUEUE_CALL_BYTES = 64 * 1024;
 
 /**
- * Bytes of one event of an upstream's stream. The longest seen is a tool call of some 100 KB.
+ * Bytes of one event of an upstream's stream. The longest seen is a tool call of some 100 KB. Images of
+ * Gemini are longer, and counted as whole responses are.
  */
 export const SSE_EVENT_BYTES_MAX = 1024 * 1024;
 

@@ -3,7 +3,7 @@
  * Pure; any thread. An upstream worker has one splitter for each stream.
  *
  *     const events = splitter.push(chunk);            whole events; mostly the chunk itself, nothing copied
- *     if (events === undefined)                       an event exceeds SSE_EVENT_BYTES_MAX: give up
+ *     if (events === undefined)                       an event exceeds its bound: give up
  *     latin1EventFrom(events, text, start) …          look at each event, and relay it or not
  *     const rest = splitter.end();                    the same at the end of the upstream's response
  *
@@ -80,10 +80,20 @@ export class SseSplitter {
   #held: Buffer = NONE;
   #heldBytes = 0;
   #atStart = true;
+  readonly #eventBytesMax: number;
+
+  constructor(eventBytesMax = SSE_EVENT_BYTES_MAX) {
+    this.#eventBytesMax = eventBytesMax;
+  }
+
+  /** Memory for an event that has begun and not ended. */
+  get heldBytes(): number {
+    return this.#held.length;
+  }
 
   /**
    * Returns the events that are whole with `chunk`, perhaps none; undefined if the part of an event that is
-   * held back is longer than SSE_EVENT_BYTES_MAX. The result is a view of `chunk` or memory of its own, which
+   * held back is longer than `eventBytesMax`. The result is a view of `chunk` or memory of its own, which
    * later calls don't change. Free if the chunk ends with an event; else copies the bytes of the events that
    * were cut.
    */
@@ -93,7 +103,7 @@ export class SseSplitter {
     const whole = asBuffer(chunk);
     if (end === chunk.length) return this.#withoutMark(whole);
     this.#hold(chunk, end);
-    return this.#heldBytes > SSE_EVENT_BYTES_MAX ? undefined : this.#withoutMark(whole.subarray(0, end));
+    return this.#isTooLong() ? undefined : this.#withoutMark(whole.subarray(0, end));
   }
 
   /**
@@ -117,7 +127,13 @@ export class SseSplitter {
     // No event ends in what was held, unless it ended in LF CR and that was a blank line.
     const end = lastEventEnd(this.#held, this.#heldBytes, before - 1);
     const whole = this.#release(end);
-    return this.#heldBytes > SSE_EVENT_BYTES_MAX ? undefined : this.#withoutMark(whole);
+    return this.#isTooLong() ? undefined : this.#withoutMark(whole);
+  }
+
+  #isTooLong(): boolean {
+    if (this.#heldBytes <= this.#eventBytesMax) return false;
+    this.#held = NONE;
+    return true;
   }
 
   /** Removes and returns the held bytes before `end`. A stream that pauses keeps little memory. */

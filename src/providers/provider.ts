@@ -128,9 +128,12 @@ export class FieldError extends Error {
 export interface ProviderStream {
   /**
    * Returns the events that `chunk` completes, as text of server-sent events; empty if none. Throws a
-   * ProviderError. What it keeps is bounded: an event is at most SSE_EVENT_BYTES_MAX.
+   * ProviderError. What it keeps is bounded: an event is at most SSE_EVENT_BYTES_MAX, or with `heldBytes`
+   * UPSTREAM_RESPONSE_BYTES_MAX.
    */
   push(chunk: Uint8Array): string;
+  /** Kept of an event that has begun. Above SSE_EVENT_BYTES_MAX they count as those of a whole response. */
+  readonly heldBytes?: number;
   /**
    * The provider's response has ended. Returns the last events, with usage and `[DONE]`. Throws a
    * ProviderError.

@@ -8,7 +8,7 @@
  * of its own and another upstream may be asked. A response that is no provider's at all, as a web page or a
  * redirect, goes to the handler as it is: it knows what such a thing means.
  */
-import { UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
+import { SSE_EVENT_BYTES_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import { isHtml, type HttpCall, type HttpFault, type HttpHandler } from '../http1/http-client.js';
 import {
   FieldError,
@@ -42,6 +42,8 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #header: Header = () => undefined;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
+  /** Of the stream's longest event, if they are counted. */
+  #eventBytes = 0;
   /** The handler knows the status. */
   #started = false;
   #paused = false;
@@ -115,7 +117,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   onData(chunk: Uint8Array): void {
     if (this.#over) return;
     if (this.#course === 'pass') this.#handler.onData(chunk);
-    else if (this.#course === 'stream') this.#translate(() => this.#relay(this.#stream!.push(chunk)));
+    else if (this.#course === 'stream') this.#translate(() => this.#push(this.#stream!, chunk));
     else this.#keep(chunk);
   }
 
@@ -161,6 +163,22 @@ export class TranslatedCall implements HttpCall, HttpHandler {
       this.#failed({ status: INVALID, message: `above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes` });
     // The handler ends the call if there is no room.
     else if (this.#handler.hold?.(chunk.length) !== false) this.#chunks.push(chunk);
+  }
+
+  /**
+   * The longest event keeps its room to the call's end: when it was relayed, it may wait for a client that
+   * reads slowly.
+   */
+  #push(stream: ProviderStream, chunk: Uint8Array): void {
+    const text = stream.push(chunk);
+    const { heldBytes = 0 } = stream;
+    const more = heldBytes > SSE_EVENT_BYTES_MAX ? heldBytes - this.#eventBytes : 0;
+    if (more > 0) {
+      this.#eventBytes = heldBytes;
+      // The handler ends the call if there is no room.
+      if (this.#handler.hold?.(more) === false) return;
+    }
+    this.#relay(text);
   }
 
   #finish(): void {

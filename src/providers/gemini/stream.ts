@@ -8,7 +8,9 @@
  * kept is counters for each candidate, the last usage and the form of an event.
  */
 import { isUtf8 } from 'node:buffer';
+import { exactJson } from '../../core/exact-json.js';
 import { isRecord, parsedJson } from '../../core/json.js';
+import { UPSTREAM_RESPONSE_BYTES_MAX } from '../../core/limits.js';
 import { CHOICES_MAX } from '../../protocol/chat-rules.js';
 import { forEachEvent, SseSplitter } from '../../protocol/sse.js';
 import { ChunkWriter, type FinishReason, type ProviderUsage } from '../chat-writer.js';
@@ -41,7 +43,8 @@ interface CandidateState {
 
 export class GeminiStream implements ProviderStream {
   readonly #call: ProviderCall;
-  readonly #splitter = new SseSplitter();
+  /** An image is whole in one event. */
+  readonly #splitter = new SseSplitter(UPSTREAM_RESPONSE_BYTES_MAX);
   readonly #candidates = new Map<number, CandidateState>();
   readonly #form = new TextForm();
   #writer: ChunkWriter | undefined;
@@ -54,6 +57,10 @@ export class GeminiStream implements ProviderStream {
 
   constructor(call: ProviderCall) {
     this.#call = call;
+  }
+
+  get heldBytes(): number {
+    return this.#splitter.heldBytes;
   }
 
   push(chunk: Uint8Array): string {
@@ -112,7 +119,7 @@ export class GeminiStream implements ProviderStream {
   }
 
   #chunksOfEvent(data: string): string {
-    const event = parsedJson(data);
+    const event = exactJson(data, 'functionCall');
     if (!isRecord(event)) throw ProviderError.invalid('an event is no JSON object');
     throwError(event);
     const writer = (this.#writer ??= new ChunkWriter(
