@@ -37,7 +37,7 @@ import {
 
 const TOKENS_PER_PRICE = 1_000_000n;
 
-/** Prices as the settings give them: per million tokens. */
+/** Prices as the settings give them: per million tokens, and per call. */
 export function viewOfModel(model: ModelEntry, models: Catalog['models']): ModelView {
   const { price } = model;
   const perMillion = (picoUnits: bigint): string => decimalOf(picoUnits * TOKENS_PER_PRICE);
@@ -53,6 +53,7 @@ export function viewOfModel(model: ModelEntry, models: Catalog['models']): Model
       cache_write_1h: perMillion(price.cacheWrite1hPicoUnits),
       output: perMillion(price.outputPicoUnits),
       reasoning: perMillion(price.reasoningPicoUnits),
+      call: decimalOf(price.callPicoUnits),
     },
     max_output_tokens: model.outputTokensMax,
     fallbacks: model.fallbacks.map((index) => models[index]!.id),

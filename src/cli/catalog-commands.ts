@@ -69,6 +69,7 @@ const MODEL_COLUMNS: readonly Column<ModelView>[] = [
   { title: '1H', text: ({ price }) => price.cache_write_1h, align: 'right' },
   { title: 'OUTPUT', text: ({ price }) => price.output, align: 'right' },
   { title: 'REASONING', text: ({ price }) => price.reasoning, align: 'right' },
+  { title: 'CALL', text: ({ price }) => price.call, align: 'right' },
   { title: 'MAX OUTPUT TOKENS', text: (model) => String(model.max_output_tokens), align: 'right' },
   { title: 'ALIASES', text: ({ aliases }) => aliases.join(', '), align: 'left', cut: true },
 ];

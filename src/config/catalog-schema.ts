@@ -1,6 +1,6 @@
 /** Declares the settings of models and plans. No listener or worker imports it. */
 import { Type } from 'typebox';
-import { picoUnitsOf, picoUnitsPerToken } from '../core/money.js';
+import { picoUnitsOf, picoUnitsPerCall, picoUnitsPerToken } from '../core/money.js';
 import { QUOTA_SPEND_MIN } from '../core/quotas.js';
 import { ROUTING_MEMBERS } from '../core/routing-members.js';
 import { BODY_BYTES_MAX, BODY_BYTES_MIN, identifier, limit, quota, type Annotations } from './annotations.js';
@@ -30,6 +30,17 @@ const price = (description: string) =>
       'x-hint': 'at most six decimals, up to 10000, and in quotes: YAML would round a bare number',
     } satisfies Annotations),
     (text) => picoUnitsPerToken(text) !== undefined,
+  );
+
+const callPrice = (description: string) =>
+  Type.Refine(
+    Type.String({
+      description,
+      'x-unit': 'currency per call',
+      'x-want': 'a decimal string such as "0.002"',
+      'x-hint': 'at most twelve decimals, up to 10000, and in quotes: YAML would round a bare number',
+    } satisfies Annotations),
+    (text) => picoUnitsPerCall(text) !== undefined,
   );
 
 export const modelSchema = Type.Object(
@@ -79,11 +90,16 @@ export const modelSchema = Type.Object(
             'Price of generated tokens that the provider reports as reasoning; that of output where it is left out.',
           ),
         ),
+        call: Type.Optional(
+          callPrice(
+            'Price of each call that is served, beside that of its tokens; nothing if it is left out.',
+          ),
+        ),
       },
       {
         // Input and output have no defaults: a price of input alone would give every response away.
         default: { input: '0', output: '0' },
-        description: 'What tokens cost; nothing where it is left out.',
+        description: 'What tokens and calls cost; nothing where it is left out.',
         'x-want': 'a map with input and output',
       } satisfies Annotations,
     ),

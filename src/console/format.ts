@@ -1,7 +1,7 @@
 /**
  * Numbers, money and moments as people read them. All pages call this. Pure; browser.
  */
-import { decimalOf, picoUnitsPerToken } from '../core/money.js';
+import { decimalOf, picoUnitsPerCall, picoUnitsPerToken } from '../core/money.js';
 import type { ModelView } from '../admin/views.js';
 
 const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
@@ -82,7 +82,10 @@ export function costOf(usage: CallUsage, { price }: ModelView): string {
     [reasoning, price.reasoning],
   ];
   return decimalOf(
-    parts.reduce((sum, [tokens, text]) => sum + BigInt(tokens) * (picoUnitsPerToken(text) ?? 0n), 0n),
+    parts.reduce<bigint>(
+      (sum, [tokens, text]) => sum + BigInt(tokens) * (picoUnitsPerToken(text) ?? 0n),
+      picoUnitsPerCall(price.call) ?? 0n,
+    ),
   );
 }
 

@@ -50,10 +50,11 @@ export function UpstreamsPage({ snapshots }: { readonly snapshots: readonly Snap
             ['For 1 h', ({ price }) => <Money amount={price.cache_write_1h} />, 'figure'],
             ['Output', ({ price }) => <Money amount={price.output} />, 'figure'],
             ['Reasoning', ({ price }) => <Money amount={price.reasoning} />, 'figure'],
+            ['Call', ({ price }) => <Money amount={price.call} />, 'figure'],
             ['Most tokens', (model) => number(model.max_output_tokens), 'figure'],
           ]}
         />
-        <p class="muted">Prices are per million tokens.</p>
+        <p class="muted">Prices are per million tokens; that of a call is added to those of its tokens.</p>
       </section>
     </>
   );

@@ -19,7 +19,7 @@ const PRICE_DECIMALS = 6;
 export const BALANCE_PICO_UNITS_MAX = asPicoUnits(3_000_000n * PICO_UNITS_PER_UNIT);
 
 /**
- * Units for a million tokens: a hundred times the highest price published, and 10^9 tokens still fit 64 bits.
+ * Units for a million tokens, and for one call: a hundred times the highest price published, and 10^9 tokens still fit 64 bits.
  */
 const PRICE_UNITS_MAX = 10_000n;
 
@@ -49,6 +49,14 @@ export function picoUnitsOf(amount: string): PicoUnits | undefined {
 export function picoUnitsPerToken(price: string): PicoUnits | undefined {
   const value = parseDecimal(price, PRICE_DECIMALS);
   return value === undefined || value > PRICE_UNITS_MAX * 1_000_000n ? undefined : asPicoUnits(value);
+}
+
+/** Pico-units of a price of one call; undefined if it is malformed or above PRICE_UNITS_MAX. */
+export function picoUnitsPerCall(price: string): PicoUnits | undefined {
+  const value = parseDecimal(price, MONEY_DECIMALS);
+  return value === undefined || value > PRICE_UNITS_MAX * PICO_UNITS_PER_UNIT
+    ? undefined
+    : asPicoUnits(value);
 }
 
 /** The exact decimal text of an amount, with at least two decimals: `10.00`, `-0.000000000001`. */

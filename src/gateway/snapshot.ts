@@ -9,7 +9,7 @@ import { matchesModel } from '../config/cross-checks.js';
 import { apiVersionOf, urlOf } from '../config/provider-settings.js';
 import type { Settings } from '../config/schema.js';
 import { invariant } from '../core/errors.js';
-import { picoUnitsOf, picoUnitsPerToken } from '../core/money.js';
+import { picoUnitsOf, picoUnitsPerCall, picoUnitsPerToken } from '../core/money.js';
 import type { QuotaLimits } from '../core/quotas.js';
 import type { PicoUnits } from '../core/units.js';
 import { type Catalog, type ModelEntry, type PlanEntry, tokenPriceOf } from '../registry/catalog.js';
@@ -103,6 +103,7 @@ export function catalogOf(settings: Settings): Catalog {
       cacheWrite1hPicoUnits: priceIfGiven(model.price.cache_write_1h),
       outputPicoUnits: tokenPrice(model.price.output),
       reasoningPicoUnits: priceIfGiven(model.price.reasoning),
+      callPicoUnits: callPrice(model.price.call),
     }),
     outputTokensMax: model.max_output_tokens,
     passMembers: model.pass_members,
@@ -310,6 +311,13 @@ function providerOf(
 /** Undefined if the upstream knows the model by its id, which an admitted call contains anyway. */
 function upstreamNameOf({ model: name }: UpstreamSettings, model: ModelSettings): string | undefined {
   return name === model.id ? undefined : name;
+}
+
+/** Returns 0 if no price is given. */
+function callPrice(text = '0'): PicoUnits {
+  const price = picoUnitsPerCall(text);
+  invariant(price !== undefined, 'prices were checked when the settings were read');
+  return price;
 }
 
 function priceIfGiven(text: string | undefined): PicoUnits | undefined {

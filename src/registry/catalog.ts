@@ -5,7 +5,7 @@
  */
 import type { RoutingMember } from '../core/routing-members.js';
 import type { QuotaLimits } from '../core/quotas.js';
-import type { PicoUnits } from '../core/units.js';
+import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { TokenCounts } from '../core/token-counts.js';
 
 /** Prices of one token: of the parts of `TokenCounts`, and of the rest of prompt and completion. */
@@ -19,6 +19,8 @@ interface PartPrices {
 }
 
 export interface TokenPrice extends PartPrices {
+  /** Of the call itself, beside its tokens. */
+  readonly callPicoUnits: PicoUnits;
   /** The dearest that a token of the prompt, or of the completion, can be. */
   readonly inputPicoUnitsMax: PicoUnits;
   readonly outputPicoUnitsMax: PicoUnits;
@@ -31,7 +33,7 @@ export interface TokenPrice extends PartPrices {
 export function tokenPriceOf(
   prices: Pick<PartPrices, 'inputPicoUnits' | 'outputPicoUnits'> & {
     readonly [Part in keyof PartPrices]?: PicoUnits | undefined;
-  },
+  } & { readonly callPicoUnits?: PicoUnits | undefined },
 ): TokenPrice {
   const { inputPicoUnits: input, outputPicoUnits: output } = prices;
   const cached = prices.cachedInputPicoUnits ?? input;
@@ -45,6 +47,7 @@ export function tokenPriceOf(
     cacheWrite1hPicoUnits: cacheWrite1h,
     outputPicoUnits: output,
     reasoningPicoUnits: reasoning,
+    callPicoUnits: prices.callPicoUnits ?? asPicoUnits(0n),
     inputPicoUnitsMax: dearestOf(input, cached, cacheWrite, cacheWrite1h),
     outputPicoUnitsMax: dearestOf(output, reasoning),
   };
@@ -112,7 +115,7 @@ export function isListed({ retired }: ModelEntry | PlanEntry): boolean {
   return retired === undefined;
 }
 
-/** Returns the exact cost of a call's tokens. Most calls have no parts, so those are added only if there. */
+/** Returns the exact cost of a call. Most calls have no parts, so those are added only if there. */
 export function costOf(price: TokenPrice, tokens: TokenCounts): PicoUnits {
   const { inputPicoUnits: input, outputPicoUnits: output } = price;
   const { cachedTokens, cacheWriteTokens, cacheWrite1hTokens, reasoningTokens } = tokens;
@@ -124,6 +127,7 @@ export function costOf(price: TokenPrice, tokens: TokenCounts): PicoUnits {
       BigInt(cacheWrite1hTokens) * (price.cacheWrite1hPicoUnits - input);
   }
   if (reasoningTokens !== 0) cost += BigInt(reasoningTokens) * (price.reasoningPicoUnits - output);
+  if (price.callPicoUnits !== 0n) cost += price.callPicoUnits;
   return cost as PicoUnits;
 }
 
@@ -133,8 +137,10 @@ export function worstCaseOf(
   promptTokensMax: number,
   completionTokensMax: number,
 ): PicoUnits {
-  return (BigInt(promptTokensMax) * price.inputPicoUnitsMax +
-    BigInt(completionTokensMax) * price.outputPicoUnitsMax) as PicoUnits;
+  const tokens =
+    BigInt(promptTokensMax) * price.inputPicoUnitsMax +
+    BigInt(completionTokensMax) * price.outputPicoUnitsMax;
+  return (price.callPicoUnits === 0n ? tokens : tokens + price.callPicoUnits) as PicoUnits;
 }
 
 interface Entry {

@@ -2,10 +2,10 @@
  * Which models a plan may use, and the least that a call on a plan costs. The listener makes a ModelAccess of
  * each catalogue; authentication has told the plan before it is asked. Listener thread.
  */
-import { type Catalog, isListed, type ModelEntry, worstCaseOf } from '../registry/catalog.js';
+import { type Catalog, isListed, type ModelEntry } from '../registry/catalog.js';
 import type { ChosenModel } from './context.js';
 
-/** The least that a token of the prompt and one of the output cost when calls are held. */
+/** The least that a token of the prompt and one of the output cost when calls are held; less than a call. */
 interface LeastPrice {
   readonly inputPicoUnits: bigint;
   readonly outputPicoUnits: bigint;
@@ -65,7 +65,7 @@ function leastPrice(models: readonly ModelEntry[]): LeastPrice {
   const least = (amounts: readonly bigint[]): bigint =>
     amounts.reduce((left, right) => (right < left ? right : left), amounts[0] ?? 0n);
   return {
-    inputPicoUnits: least(models.map(({ price }) => worstCaseOf(price, 1, 0))),
-    outputPicoUnits: least(models.map(({ price }) => worstCaseOf(price, 0, 1))),
+    inputPicoUnits: least(models.map(({ price }) => price.inputPicoUnitsMax)),
+    outputPicoUnits: least(models.map(({ price }) => price.outputPicoUnitsMax)),
   };
 }

@@ -1,5 +1,5 @@
 /** Converts an entry of LiteLLM's `model_list` to an upstream of Tollgate, with its prices. */
-import { picoUnitsPerToken } from '../../core/money.js';
+import { picoUnitsPerCall, picoUnitsPerToken } from '../../core/money.js';
 import { OUTPUT_TOKENS_MAX } from '../catalog-schema.js';
 import {
   HEADER_NAMES,
@@ -26,6 +26,7 @@ export const PRICE_NAMES = [
   'cache_write',
   'cache_write_1h',
   'reasoning',
+  'call',
 ] as const;
 export type PriceName = (typeof PRICE_NAMES)[number];
 
@@ -36,6 +37,7 @@ const COSTS: Readonly<Record<PriceName, string>> = {
   cache_write: 'cache_creation_input_token_cost',
   cache_write_1h: 'cache_creation_input_token_cost_above_1hr',
   reasoning: 'output_cost_per_reasoning_token',
+  call: 'input_cost_per_query',
 };
 
 export interface Upstream extends Partial<NativeSettings> {
@@ -238,13 +240,13 @@ function pricesOf(own: ImportMap, info: ImportMap): Partial<Record<PriceName, Im
     const figure = ownFigure ?? infoFigure;
     if (figure === undefined) continue;
     const owner = ownFigure === undefined ? info : own;
-    const price = importPrice(figure);
+    const kind = name === 'call' ? PER_CALL : PER_TOKEN;
+    const price = importPrice(figure, kind);
     if (price === undefined) {
-      owner.remark(cost, 'is no cost of a token between 0 and 0.01');
+      owner.remark(cost, kind.rule);
       continue;
     }
-    if (!price.exact)
-      owner.remark(cost, `rounded up to ${price.text} per million tokens: six decimals at most`);
+    if (!price.exact) owner.remark(cost, `rounded up to ${price.text} ${kind.limit}`);
     prices[name] = price;
   }
   return prices;
@@ -272,36 +274,63 @@ const COST = /^\+?(\d*)\.?(\d*)(?:[eE]([+-]?\d{1,3}))?$/;
 /** A number with more digits is no price. */
 const DIGITS_MAX = 40;
 const EXPONENT_MAX = 40;
-const PRICE_DECIMALS = 6;
-/** A cost per token is multiplied by 10 to this power: prices are per million tokens. */
-const MILLION_DECIMALS = 6;
+
+/** How a cost becomes a price. */
+interface PriceKind {
+  /** The most that the price has. */
+  readonly decimals: number;
+  /** The cost is multiplied by 10 to this power. */
+  readonly power: number;
+  readonly picoUnits: (price: string) => bigint | undefined;
+  readonly rule: string;
+  readonly limit: string;
+}
+
+/** Prices of tokens are per million. */
+const PER_TOKEN: PriceKind = {
+  decimals: 6,
+  power: 6,
+  picoUnits: picoUnitsPerToken,
+  rule: 'is no cost of a token between 0 and 0.01',
+  limit: 'per million tokens: six decimals at most',
+};
+export const PER_CALL: PriceKind = {
+  decimals: 12,
+  power: 0,
+  picoUnits: picoUnitsPerCall,
+  rule: 'is no cost of a call between 0 and 10000',
+  limit: 'per call: twelve decimals at most',
+};
 
 /**
- * Converts LiteLLM's cost per token, as the file writes it, to a price per million tokens, in decimals all
- * the way. Returns undefined if it is no cost or above the highest price.
+ * Converts LiteLLM's cost, as the file writes it, to a price, in decimals all the way. Returns undefined if it
+ * is no cost or above the highest price.
  */
-export function importPrice(cost: string): ImportedPrice | undefined {
+export function importPrice(cost: string, kind: PriceKind = PER_TOKEN): ImportedPrice | undefined {
   const match = COST.exec(cost.trim());
   if (match === null) return undefined;
   const [, whole = '', fraction = '', exponentText = '0'] = match;
   const digits = whole + fraction;
   const exponent = Number(exponentText);
   if (digits === '' || digits.length > DIGITS_MAX || Math.abs(exponent) > EXPONENT_MAX) return undefined;
-  const decimals = fraction.length - exponent - MILLION_DECIMALS;
-  const divisor = 10n ** BigInt(Math.max(decimals - PRICE_DECIMALS, 0));
-  const scaled = BigInt(digits) * 10n ** BigInt(Math.max(PRICE_DECIMALS - decimals, 0));
+  const decimals = fraction.length - exponent - kind.power;
+  const divisor = 10n ** BigInt(Math.max(decimals - kind.decimals, 0));
+  const scaled = BigInt(digits) * 10n ** BigInt(Math.max(kind.decimals - decimals, 0));
   const exact = scaled % divisor === 0n;
-  const text = decimalText(scaled / divisor + (exact ? 0n : 1n));
-  return picoUnitsPerToken(text) === undefined ? undefined : { text, exact };
+  const text = decimalText(scaled / divisor + (exact ? 0n : 1n), kind.decimals);
+  return kind.picoUnits(text) === undefined ? undefined : { text, exact };
 }
 
+/** Of two prices of one kind. */
 export function higherPrice(left: ImportedPrice, right: ImportedPrice): ImportedPrice {
-  return picoUnitsPerToken(left.text)! >= picoUnitsPerToken(right.text)! ? left : right;
+  // Both kinds are below the bound of a call, and have no more decimals.
+  return picoUnitsPerCall(left.text)! >= picoUnitsPerCall(right.text)! ? left : right;
 }
 
-function decimalText(millionths: bigint): string {
-  const digits = millionths.toString().padStart(PRICE_DECIMALS + 1, '0');
-  const fraction = digits.slice(-PRICE_DECIMALS).replace(/0+$/, '');
-  const whole = digits.slice(0, -PRICE_DECIMALS);
+/** `amount` is in the unit of the last decimal. */
+function decimalText(amount: bigint, decimals: number): string {
+  const digits = amount.toString().padStart(decimals + 1, '0');
+  const fraction = digits.slice(-decimals).replace(/0+$/, '');
+  const whole = digits.slice(0, -decimals);
   return fraction === '' ? whole : `${whole}.${fraction}`;
 }

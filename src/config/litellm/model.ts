@@ -141,6 +141,8 @@ function priceOf(deployments: readonly Deployment[]): Partial<Record<PriceName, 
   }
   const { input, output, ...parts } = highest;
   const first = deployments[0]!.entry;
+  if (input === undefined && output === undefined && parts.call !== undefined)
+    return { input: '0', output: '0', call: parts.call.text };
   if (input === undefined || output === undefined) {
     const found = input === undefined && output === undefined ? 'no price' : 'only one of the two prices';
     first.remark(

@@ -511,6 +511,7 @@ void t.test('models, plans, status', async (t) => {
           cache_write_1h: '0.15',
           output: '0.15',
           reasoning: '0.15',
+          call: '0.00',
         },
         max_output_tokens: 100,
         fallbacks: [],

@@ -44,6 +44,7 @@ function pricesOf(next: Random) {
     cacheWritePicoUnits: perhaps(),
     cacheWrite1hPicoUnits: perhaps(),
     reasoningPicoUnits: perhaps(),
+    callPicoUnits: perhaps(),
   };
 }
 
@@ -59,7 +60,10 @@ function referenceOf(prices: ReturnType<typeof pricesOf>, usage: TokenCounts): b
     [usage.completionTokens - usage.reasoningTokens, output],
     [usage.reasoningTokens, prices.reasoningPicoUnits ?? output],
   ];
-  return kinds.reduce((sum, [tokens, price]) => sum + BigInt(tokens) * price, 0n);
+  return kinds.reduce<bigint>(
+    (sum, [tokens, price]) => sum + BigInt(tokens) * price,
+    prices.callPicoUnits ?? 0n,
+  );
 }
 
 void t.test('the cost is the sum of the parts, and never above the hold', (t) => {
@@ -87,6 +91,7 @@ void t.test('a part without a price of its own costs what the rest of its kind c
     reasoningPicoUnits: 5n,
     inputPicoUnitsMax: 2n,
     outputPicoUnitsMax: 5n,
+    callPicoUnits: 0n,
   });
   t.match(tokenPriceOf({ ...base, cacheWritePicoUnits: asPicoUnits(3n) }), {
     cacheWrite1hPicoUnits: 3n,

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { higherPrice, importPrice } from '#src/config/litellm/deployment.js';
+import { higherPrice, importPrice, PER_CALL } from '#src/config/litellm/deployment.js';
 
 void t.test('costs per token become exact prices per million', (t) => {
   const exact: Readonly<Record<string, string>> = {
@@ -45,6 +45,15 @@ void t.test('what is no price', (t) => {
   ]) {
     t.equal(importPrice(cost), undefined, cost);
   }
+  t.end();
+});
+
+void t.test('costs per call stay what they are', (t) => {
+  t.same(importPrice('0.002', PER_CALL), { text: '0.002', exact: true });
+  t.same(importPrice('2e-3', PER_CALL), { text: '0.002', exact: true });
+  t.same(importPrice('1.5', PER_CALL), { text: '1.5', exact: true });
+  t.same(importPrice('1e-13', PER_CALL), { text: '0.000000000001', exact: false }, 'rounded up');
+  t.equal(importPrice('10000.5', PER_CALL), undefined);
   t.end();
 });
 
