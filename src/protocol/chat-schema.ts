@@ -1,5 +1,5 @@
 /**
- * The schema of a chat-completion request. Loaded only at build time: build-generated.ts compiles it.
+ * The schema of a chat-completion request. Loaded only at build time: doors/build-generated.ts compiles it.
  *
  * Members that are not named here pass unread. The optional ones may be null, which means "not given": common
  * client libraries send null for what their caller left out, and providers accept it.

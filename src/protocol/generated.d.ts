@@ -1,13 +1,15 @@
 /**
- * What build-generated.ts writes to dist/protocol/generated.js. By hand, so that the sources compile before
- * it has run.
+ * What doors/build-generated.ts writes to dist/protocol/generated.js. By hand, so that the sources compile
+ * before it has run.
  */
 import type { ChatRequest } from './chat-schema.js';
 
-/** Only a module that Code() of typebox/compile made has it. */
+/** Only code that Code() of typebox/compile made stands beside it. */
 export const COMPILED: boolean;
 
 export function checkChatRequest(value: unknown): value is ChatRequest;
+export function checkMessagesRequest(value: unknown): boolean;
+export function checkCountTokensRequest(value: unknown): boolean;
 
 /** OpenAPI 3.1 of the public interface: ASCII JSON text. */
 export const PUBLIC_DOCUMENT: string;

@@ -1,26 +1,40 @@
 /**
- * The validator that the build made, checked when it is loaded. TypeBox silently falls back to interpreting
- * schemas, which is many times slower, so no thread must start with anything but the generated module.
- * Listener thread and counter pool.
+ * The validators that the build made, checked when they are loaded. TypeBox silently falls back to
+ * interpreting schemas, which is many times slower, so no thread must start with anything but the generated
+ * module. Listener thread and counter pool.
  */
 import * as generated from './generated.js';
 
-const VALID: unknown = { model: 'probe', messages: [{ role: 'user', content: 'probe' }], temperature: 2 };
-const INVALID: unknown = { model: 'probe', messages: [{ role: 'user', content: 'probe' }], temperature: 2.5 };
+const MESSAGES = [{ role: 'user', content: 'probe' }];
 
-export interface Validators {
-  readonly COMPILED: boolean;
-  checkChatRequest(value: unknown): boolean;
-}
+/** For each validator a request that is valid, and one that is not. */
+const PROBES = {
+  checkChatRequest: [
+    { model: 'probe', messages: MESSAGES, temperature: 2 },
+    { model: 'probe', messages: MESSAGES, temperature: 2.5 },
+  ],
+  checkMessagesRequest: [
+    { model: 'probe', messages: MESSAGES, max_tokens: 1 },
+    { model: 'probe', messages: MESSAGES },
+  ],
+  checkCountTokensRequest: [
+    { model: 'probe', messages: MESSAGES },
+    { model: 'probe', messages: [] },
+  ],
+} as const;
 
-/** Throws an Error if `validators` is not the generated module, or gives wrong answers. */
+type Name = keyof typeof PROBES;
+
+export type Validators = Readonly<Record<Name, (value: unknown) => boolean>> & { readonly COMPILED: boolean };
+
+/** Throws an Error if `validators` is not the generated module, or one of them gives wrong answers. */
 export function assertCompiled(validators: Partial<Validators>): void {
-  const { COMPILED, checkChatRequest } = validators;
-  if (COMPILED !== true || typeof checkChatRequest !== 'function') {
-    throw new Error('the request validator is not compiled: run `npm run build`');
-  }
-  if (!checkChatRequest(VALID) || checkChatRequest(INVALID)) {
-    throw new Error('the compiled request validator gives wrong answers: run `npm run build`');
+  for (const [name, [valid, invalid]] of Object.entries(PROBES)) {
+    const check = validators[name as Name];
+    if (validators.COMPILED !== true || typeof check !== 'function')
+      throw new Error(`the request validator ${name} is not compiled: run \`npm run build\``);
+    if (!check(valid) || check(invalid))
+      throw new Error(`the compiled request validator ${name} gives wrong answers: run \`npm run build\``);
   }
 }
 
@@ -28,3 +42,5 @@ assertCompiled(generated);
 
 /** Whether a value is a valid chat-completion request. 0.1 µs for a small one; never throws. */
 export const checkChatRequest: typeof generated.checkChatRequest = generated.checkChatRequest;
+/** The same for the requests of other doors. */
+export const { checkMessagesRequest, checkCountTokensRequest } = generated;

@@ -8,7 +8,8 @@ import { readFileSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import { Type, type TSchema } from '@sinclair/typebox';
 import { TypeCompiler } from '@sinclair/typebox/compiler';
-import { assertCompiled, checkChatRequest } from '#src/protocol/validators.js';
+import { assertCompiled, checkChatRequest, type Validators } from '#src/protocol/validators.js';
+import * as generated from '#src/protocol/generated.js';
 import { readText } from '../../support/read-text.js';
 import { anyValue, chatRequest, newSeed, random, type Random } from '../../support/protocol-values.js';
 
@@ -66,13 +67,19 @@ void t.test('agrees with the judge and with the reader on random requests', (t) 
 });
 
 void t.test('what is not the compiled module is refused with a sentence', (t) => {
-  const valid = { COMPILED: true, checkChatRequest };
+  const valid: Partial<Validators> = { ...generated };
+  const { checkMessagesRequest: _, ...others } = generated;
   t.doesNotThrow(() => assertCompiled(valid));
-  t.throws(() => assertCompiled({ checkChatRequest }), /not compiled: run `npm run build`/);
+  t.throws(
+    () => assertCompiled({ checkChatRequest }),
+    /checkChatRequest is not compiled: run `npm run build`/,
+  );
   t.throws(() => assertCompiled({ ...valid, COMPILED: false }), /not compiled/);
   t.throws(() => assertCompiled({ COMPILED: true }), /not compiled/);
   t.throws(() => assertCompiled({ ...valid, checkChatRequest: () => true }), /wrong answers/);
   t.throws(() => assertCompiled({ ...valid, checkChatRequest: () => false }), /wrong answers/);
+  t.throws(() => assertCompiled(others), /Messages.* not compiled/);
+  t.throws(() => assertCompiled({ ...valid, checkMessagesRequest: () => true }), /wrong answers/);
   t.end();
 });
 

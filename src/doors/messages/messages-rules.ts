@@ -1,0 +1,155 @@
+/**
+ * The rules of a request to the Messages API: their words and numbers, and the sentence for a body that
+ * breaks one. Apart from messages-schema.ts, which has the same rules for the compiled validators, so that
+ * the threads that face the network need not load TypeBox; a test compares the two. Pure; any thread.
+ */
+import { invariant } from '../../core/errors.js';
+import { isRecord } from '../../core/json.js';
+import { MESSAGES_MAX } from '../../core/limits.js';
+import { got, messagesCountError } from '../../protocol/chat-rules.js';
+
+/** `system` in the midst of a conversation is for newer models of Claude. */
+export const MESSAGE_ROLES = ['user', 'assistant', 'system'] as const;
+export const TOOL_CHOICES = ['auto', 'any', 'tool', 'none'] as const;
+
+/** 0 fills the prompt cache and generates nothing. */
+export const OUTPUT_TOKENS_MIN = 0;
+
+/** Of `temperature` and `top_p`. */
+export const SHARE_MIN = 0;
+export const SHARE_MAX = 1;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+function broken(field: string, rule: string, value: unknown): string {
+  return `${field} must ${rule}, got ${got(value)}`;
+}
+
+/** The rule of a member that may be absent or null. */
+function optionalError(body: Fields, name: string, rule: string, isGood: (value: unknown) => boolean) {
+  const value = body[name] ?? undefined;
+  return value === undefined || isGood(value) ? undefined : broken(name, rule, value);
+}
+
+function isShare(value: unknown): boolean {
+  return typeof value === 'number' && value >= SHARE_MIN && value <= SHARE_MAX;
+}
+
+function isOneOf(words: readonly string[], value: unknown): boolean {
+  return typeof value === 'string' && words.includes(value);
+}
+
+function textError(field: string, value: unknown): string | undefined {
+  if (typeof value === 'string') return undefined;
+  if (!Array.isArray(value)) return broken(field, 'be a string or an array of blocks', value);
+  for (const [index, block] of (value as unknown[]).entries()) {
+    if (!isRecord(block)) return broken(`${field}[${index}]`, 'be an object', block);
+    if (typeof block.type !== 'string') return broken(`${field}[${index}].type`, 'be a string', block.type);
+  }
+  return undefined;
+}
+
+function messageError(message: unknown, field: string): string | undefined {
+  if (!isRecord(message)) return broken(field, 'be an object', message);
+  if (!isOneOf(MESSAGE_ROLES, message.role))
+    return broken(`${field}.role`, `be one of ${MESSAGE_ROLES.join(', ')}`, message.role);
+  return textError(`${field}.content`, message.content);
+}
+
+function messagesError(value: unknown): string | undefined {
+  if (!Array.isArray(value)) return broken('messages', 'be an array of messages', value);
+  if (value.length === 0 || value.length > MESSAGES_MAX) return messagesCountError(value.length);
+  return firstError(value, 'messages', messageError);
+}
+
+function firstError(
+  list: readonly unknown[],
+  name: string,
+  errorOf: (item: unknown, field: string) => string | undefined,
+): string | undefined {
+  for (let index = 0; index < list.length; index++) {
+    const error = errorOf(list[index], `${name}[${index}]`);
+    if (error !== undefined) return error;
+  }
+  return undefined;
+}
+
+function toolsError(value: unknown): string | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (!Array.isArray(value)) return broken('tools', 'be an array of tools', value);
+  return firstError(value, 'tools', (tool, field) =>
+    isRecord(tool) ? undefined : broken(field, 'be an object', tool),
+  );
+}
+
+function choiceError(value: unknown): string | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (!isRecord(value)) return broken('tool_choice', 'be an object', value);
+  return isOneOf(TOOL_CHOICES, value.type)
+    ? undefined
+    : broken('tool_choice.type', `be one of ${TOOL_CHOICES.join(', ')}`, value.type);
+}
+
+function thinkingError(value: unknown): string | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (!isRecord(value)) return broken('thinking', 'be an object', value);
+  return typeof value.type === 'string' ? undefined : broken('thinking.type', 'be a string', value.type);
+}
+
+/** What both doors check. */
+function commonError(body: Fields): string | undefined {
+  const { model, messages, system, tools, tool_choice: choice, thinking } = body;
+  return (
+    (typeof model === 'string' && model !== ''
+      ? undefined
+      : broken('model', 'be a non-empty string', model)) ??
+    messagesError(messages) ??
+    (system === undefined || system === null ? undefined : textError('system', system)) ??
+    toolsError(tools) ??
+    choiceError(choice) ??
+    thinkingError(thinking)
+  );
+}
+
+function outputTokensError(value: unknown): string | undefined {
+  if (!Number.isInteger(value)) return broken('max_tokens', 'be an integer', value);
+  return (value as number) >= OUTPUT_TOKENS_MIN ? undefined : broken('max_tokens', 'not be negative', value);
+}
+
+/**
+ * Why the validator rejected `body`: the first field that breaks a rule, the rule, and what the field has.
+ * Throws if `body` breaks no rule, which is a bug here.
+ */
+export function explainMessages(body: unknown): string {
+  if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
+  const share = `be a number between ${SHARE_MIN} and ${SHARE_MAX}`;
+  const found =
+    commonError(body) ??
+    outputTokensError(body.max_tokens) ??
+    optionalError(body, 'temperature', share, isShare) ??
+    optionalError(body, 'top_p', share, isShare) ??
+    optionalError(
+      body,
+      'top_k',
+      'be an integer from 0',
+      (value) => Number.isInteger(value) && (value as number) >= 0,
+    ) ??
+    optionalError(
+      body,
+      'stop_sequences',
+      'be an array of strings',
+      (value) => Array.isArray(value) && value.every((one) => typeof one === 'string'),
+    ) ??
+    optionalError(body, 'stream', 'be true or false', (value) => typeof value === 'boolean') ??
+    optionalError(body, 'metadata', 'be an object', isRecord);
+  invariant(found !== undefined, 'the validator and its explanation agree');
+  return found;
+}
+
+/** The same for a body that only asks for a count. */
+export function explainCountTokens(body: unknown): string {
+  if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
+  const found = commonError(body);
+  invariant(found !== undefined, 'the validator and its explanation agree');
+  return found;
+}
