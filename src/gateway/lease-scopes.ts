@@ -25,7 +25,7 @@ import type { StockName } from '../sharing/coordinator.js';
 import type { ScopeAddress } from '../sharing/leased-scope.js';
 import { modelScope } from '../sharing/used-before.js';
 import type { StockWords } from '../sharing/stock-leases.js';
-import { balanceWords, slotWords, type SpentAccounting } from '../sharing/stock-words.js';
+import { balanceWords, type SpentAccounting } from '../sharing/stock-words.js';
 import type { LiveSettings } from './reload.js';
 
 export interface LeaseScopesOptions {
@@ -140,11 +140,8 @@ export class LeaseScopes {
 
   #wordsOf(of: Scope, name: StockName): StockWords | undefined {
     const { leases, accounting, clock } = this.#options;
-    if (name === 'calls_per_day') return leases.dayOf(of, clock);
-    if (name !== 'balance' && (name !== 'calls_in_flight' || of.kind !== 'account'))
-      return leases.stockOf(of, name, clock);
-    if (of.kind !== 'account') return undefined;
-    return name === 'balance' ? balanceWords(leases, of.index, accounting) : slotWords(leases, of.index);
+    if (name !== 'balance') return leases.stockOf(of, name, clock);
+    return of.kind === 'account' ? balanceWords(leases, of.index, accounting) : undefined;
   }
 
   /** Nothing is limited if the account's plan is gone: the account is then disabled. */

@@ -89,7 +89,7 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
   });
   const errands = new GroupErrands(options.readAll, () => void store.shared.feed.newest());
   const flushRequests = new FlushRequests(() => errands.flush());
-  const uses = new SharedUses(store, directory, base.settings.quota_timezone);
+  const uses = new SharedUses(store, directory, base.settings.quota_timezone, ledger);
   const registry = new Registry({ store, catalog, clock, accountsMax, keysMax, groupsMax, live: uses });
   const sharing: SharedAccounting = new SharedAccounting({
     ...base,

@@ -9,13 +9,10 @@
  * A call whose scopes have no quotas but those of its account's plan for the day and calls in flight takes
  * and gives back nothing else, and pays for nothing else.
  */
-import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import type { QuotaName } from '../core/quotas.js';
 import {
   type AccountIndex,
   asPicoUnits,
-  asWallMs,
   type CallSlot,
   asMonotonicMs,
   type GroupIndex,
@@ -23,14 +20,12 @@ import {
   type ModelScopeIndex,
   type MonotonicMs,
   type PicoUnits,
-  type WallMs,
 } from '../core/units.js';
 import type { Balance, Settlement } from './balance.js';
 import type { LowLeases } from './counters.js';
-import { type DayCounter, resetOfDay } from './day.js';
+import type { DayCounter } from './day.js';
 import type { DirtySet } from './dirty-set.js';
-import type { InFlight } from './in-flight.js';
-import { EXTENDED_QUOTAS, type LedgerViews } from './layout.js';
+import { BESIDE_WORDS64, EXTENDED_QUOTAS, FLIGHT as FLIGHT_WORD, type LedgerViews } from './layout.js';
 import {
   ACCOUNT_SCOPE,
   createTaken,
@@ -40,48 +35,25 @@ import {
   Reservations,
   type Taken,
 } from './reservations.js';
+import {
+  CALLS_PER_DAY,
+  FLIGHT,
+  type CallNeeds,
+  type Refusal,
+  Refusals,
+  type RefusalsOptions,
+} from './refusals.js';
 import { type CallScopes, ScopeChain, type ScopeTables } from './scope-chain.js';
 import { type Amounts, nanoUnitsOf, type Periods, type ScopeQuotas } from './scope-quotas.js';
+import { NO_PERIOD, type Stocks } from './stocks.js';
 
-export interface CallNeeds {
-  /** What the call may cost. */
-  readonly hold: PicoUnits;
-  /** What it may use; 0: it is admitted as long as any are left, and counts when it ends. */
-  readonly tokens: number;
-}
-
-/** Why a call was not admitted. Amounts of money are in pico-units. */
-export interface Refusal {
-  readonly kind: 'key' | 'account' | 'group' | 'model';
-  /** Of the key, the account or the group; of a model's rule: its model. */
-  readonly index: number;
-  /** `scopes`: as many scopes as can be have quotas, and this one has none to be counted in. */
-  readonly quota: QuotaName | 'balance' | 'scopes';
-  /** Of a balance: the hold. */
-  readonly limit: bigint;
-  readonly left: bigint;
-  /** When a call may be admitted again, as far as that is known. */
-  readonly resetsMs: WallMs;
-  /** The coordinator may have more. */
-  readonly asks: boolean;
-  /** It needs more than the limit. */
-  readonly never: boolean;
-}
-
-export interface CallsOptions extends ScopeTables {
-  readonly inFlight: InFlight;
-  readonly day: DayCounter;
-  readonly balance: Balance;
+export interface CallsOptions extends ScopeTables, RefusalsOptions {
+  /** Calls in flight of accounts. */
+  readonly flights: Stocks;
   readonly dirty: DirtySet;
-  readonly clock: Clock;
-  /** Undefined unless limits are shared. */
-  readonly low: LowLeases | undefined;
 }
 
-const QUOTA_COUNT = EXTENDED_QUOTAS.length;
-const FLIGHT = EXTENDED_QUOTAS.indexOf('calls_in_flight');
 const TOKENS_PER_MINUTE = EXTENDED_QUOTAS.indexOf('tokens_per_minute');
-const CALLS_PER_DAY = -1;
 /** In this order admission takes them: extended quotas by number, and calls of the day. */
 const ORDER = EXTENDED_QUOTAS.flatMap((_, quota) =>
   quota === TOKENS_PER_MINUTE ? [quota, CALLS_PER_DAY] : [quota],
@@ -93,7 +65,7 @@ const AFTER_ALL_DAYS = 2 ** 30 - 1;
 
 export class Calls {
   readonly #options: CallsOptions;
-  readonly #inFlight: InFlight;
+  readonly #flights: Stocks;
   readonly #reservations: Reservations;
   readonly #day: DayCounter;
   readonly #balance: Balance;
@@ -101,26 +73,28 @@ export class Calls {
   readonly #quotas: ScopeQuotas;
   readonly #chain: ScopeChain;
   readonly #taken = createTaken();
+  readonly #refusals: Refusals;
   readonly #held: Amounts = { tokens: 0, nanoUnits: 0 };
   readonly #used: Amounts = { tokens: 0, nanoUnits: 0 };
   /** When the call that is being admitted began to take. */
   #nowMs: MonotonicMs = asMonotonicMs(0);
 
   constructor(views: LedgerViews, options: CallsOptions) {
-    const { inFlight, day, balance, dirty, quotas } = options;
+    const { flights, day, balance, dirty, quotas } = options;
     this.#options = options;
-    this.#inFlight = inFlight;
+    this.#flights = flights;
     this.#reservations = new Reservations(views);
     this.#day = day;
     this.#balance = balance;
     this.#dirty = dirty;
     this.#quotas = quotas;
     this.#chain = new ScopeChain(views, options);
+    this.#refusals = new Refusals(options, this.#chain, this.#taken);
   }
 
   /** The account's calls in flight now. Any thread. */
   inFlightOf(account: AccountIndex): number {
-    return this.#inFlight.of(account);
+    return this.#flights.read(flightOf(account), NO_PERIOD).taken;
   }
 
   /**
@@ -134,20 +108,20 @@ export class Calls {
     invariant(this.#reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
     const { account, plan } = scopes;
     const taken = this.#taken;
-    if (!this.#chain.set(scopes, taken)) return this.#refusal(account, 'scopes', 0n, 0n);
-    if (!this.#inFlight.take(account, plan.callsInFlightMax)) {
-      return this.#refuse(ACCOUNT_SCOPE, FLIGHT, scopes, needs);
+    if (!this.#chain.set(scopes, taken)) return this.#refusals.plain(account, 'scopes', 0n, 0n);
+    if (!this.#takeFlight(account, plan.callsInFlightMax)) {
+      return this.#refusals.of(ACCOUNT_SCOPE, FLIGHT, scopes, needs);
     }
     let refusal = taken.scopes > 0 ? this.#takeAll(scopes, needs) : this.#takeDay(scopes, needs);
     if (refusal === undefined && !this.#balance.hold(account, needs.hold)) {
       this.#giveBack(taken);
-      refusal = this.#refuse(ACCOUNT_SCOPE, 'balance', scopes, needs);
+      refusal = this.#refusals.of(ACCOUNT_SCOPE, 'balance', scopes, needs);
     }
     if (refusal === undefined && scopes.model?.limits.requestsPerMinute !== undefined) {
       refusal = this.#takeModelMinute(scopes, needs);
     }
     if (refusal !== undefined) {
-      this.#inFlight.giveBack(account);
+      this.#flights.settle(flightOf(account), NO_PERIOD, 1, 0);
       return refusal;
     }
     this.#reservations.open(slot, needs.hold, taken);
@@ -163,7 +137,7 @@ export class Calls {
     const settlement = this.#balance.settle(taken.account, hold, cost);
     if (taken.scopes > 0) this.#settleQuotas(taken, hold, cost, tokens);
     this.#reservations.close(slot);
-    this.#inFlight.giveBack(taken.account);
+    this.#flights.settle(flightOf(taken.account), NO_PERIOD, 1, 0);
     this.#dirty.mark(taken.account);
     return settlement;
   }
@@ -206,7 +180,7 @@ export class Calls {
     }
     this.#giveBack(taken);
     this.#reservations.close(slot);
-    this.#inFlight.giveBack(account);
+    this.#flights.settle(flightOf(account), NO_PERIOD, 1, 0);
     this.#dirty.mark(account);
     return true;
   }
@@ -230,10 +204,20 @@ export class Calls {
     this.#held.tokens = tokens;
   }
 
+  #takeFlight(account: AccountIndex, callsMax: number): boolean {
+    const flights = this.#flights;
+    const isTaken = flights.take(flightOf(account), NO_PERIOD, 1, callsMax) !== undefined;
+    if (flights.ranLow) {
+      flights.ranLow = false;
+      this.#options.low?.account(account);
+    }
+    return isTaken;
+  }
+
   /** The account's call of the day, for a call that takes of nothing else. */
   #takeDay(scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
     const dayNumber = this.#day.take(scopes.account, scopes.plan.callsPerDay);
-    if (dayNumber === undefined) return this.#refuse(ACCOUNT_SCOPE, CALLS_PER_DAY, scopes, needs);
+    if (dayNumber === undefined) return this.#refusals.of(ACCOUNT_SCOPE, CALLS_PER_DAY, scopes, needs);
     this.#taken.dayNumber = dayNumber;
     return undefined;
   }
@@ -272,7 +256,7 @@ export class Calls {
         const took = quota === CALLS_PER_DAY ? this.#takeDayOf(scope, scopes) : this.#take(scope, quota);
         if (!took) {
           this.#giveBack(taken);
-          return this.#refuse(scope, quota, scopes, needs);
+          return this.#refusals.of(scope, quota, scopes, needs);
         }
         if (taken.day === day && taken.month === month) continue;
         const later: Periods = { day: taken.day, month: taken.month };
@@ -320,7 +304,12 @@ export class Calls {
     if (take.admitted) return undefined;
     this.#balance.giveBack(account, needs.hold);
     this.#giveBack(this.#taken);
-    const refusal = this.#refusal(modelIndex, 'requests_per_minute', BigInt(limits.requestsPerMinute!), 0n);
+    const refusal = this.#refusals.plain(
+      modelIndex,
+      'requests_per_minute',
+      BigInt(limits.requestsPerMinute!),
+      0n,
+    );
     return { ...refusal, kind: 'model', resetsMs: take.resetWallMs, asks: take.asks };
   }
 
@@ -353,68 +342,10 @@ export class Calls {
   #mark(scope: number): void {
     if (scope !== ACCOUNT_SCOPE) this.#chain.limitedAt(scope).mark(this.#chain.links[scope]!.index);
   }
+}
 
-  /** A need that exceeds a limit is named first, whatever was refused. */
-  #refuse(scope: number, quota: number | 'balance', scopes: CallScopes, needs: CallNeeds): Refusal {
-    return this.#neverFits(scopes, needs) ?? this.#refusalOf(scope, quota, scopes, needs);
-  }
-
-  #neverFits(scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
-    this.#setHeld(needs.hold, needs.tokens);
-    for (let scope = 0; scope < this.#taken.scopes; scope++) {
-      const { mask, limits, first } = this.#chain.links[scope]!;
-      for (let quota = 0; quota < QUOTA_COUNT; quota++) {
-        if ((mask & (1 << quota)) === 0) continue;
-        if (this.#quotas.needOf(quota, this.#held) <= limits[first + quota]!) continue;
-        return { ...this.#quotaRefusal(scope, quota, scopes), never: true };
-      }
-    }
-    return undefined;
-  }
-
-  #refusalOf(scope: number, quota: number | 'balance', scopes: CallScopes, needs: CallNeeds): Refusal {
-    const { account, plan } = scopes;
-    if (quota === 'balance') {
-      return this.#refusal(account, 'balance', needs.hold, this.#balance.balance(account));
-    }
-    if (scope === ACCOUNT_SCOPE && quota === FLIGHT) {
-      return this.#refusal(account, 'calls_in_flight', BigInt(plan.callsInFlightMax), 0n);
-    }
-    if (quota !== CALLS_PER_DAY) return this.#quotaRefusal(scope, quota, scopes);
-    const { index, callsPerDay } = this.#chain.links[scope]!;
-    const isOwn = scope === ACCOUNT_SCOPE;
-    const { dayNumber } = isOwn ? this.#day.read(account) : this.#chain.limitedAt(scope).countsOf(index);
-    return {
-      ...this.#refusal(account, 'calls_per_day', BigInt(isOwn ? plan.callsPerDay : callsPerDay), 0n),
-      ...this.#ownerOf(scope, scopes),
-      resetsMs: resetOfDay(dayNumber, this.#options.clock.wallMs()),
-    };
-  }
-
-  #quotaRefusal(scope: number, quota: number, scopes: CallScopes): Refusal {
-    const { record, limits, first } = this.#chain.links[scope]!;
-    const limit = limits[first + quota]!;
-    const { left, resetsMs } = this.#quotas.leftOf(record, quota, limit, this.#held);
-    const amounts = [limit, left].map((amount) => this.#quotas.amountIn(quota, amount));
-    return {
-      ...this.#refusal(0, EXTENDED_QUOTAS[quota]!, amounts[0]!, amounts[1]!),
-      ...this.#ownerOf(scope, scopes),
-      resetsMs,
-    };
-  }
-
-  #ownerOf(scope: number, { account, model }: CallScopes): Pick<Refusal, 'kind' | 'index'> {
-    if (scope === ACCOUNT_SCOPE) return { kind: 'account', index: account };
-    if (scope === MODEL_SCOPE) return { kind: 'model', index: model!.modelIndex };
-    return { kind: scope === KEY_SCOPE ? 'key' : 'group', index: this.#chain.links[scope]!.index };
-  }
-
-  /** Of the account; it may be tried again at once. */
-  #refusal(index: number, quota: Refusal['quota'], limit: bigint, left: bigint): Refusal {
-    const { clock, low } = this.#options;
-    const resetsMs = asWallMs(clock.wallMs() + 1);
-    return { kind: 'account', index, quota, limit, left, resetsMs, asks: low !== undefined, never: false };
-  }
+function flightOf(account: AccountIndex): number {
+  return account * BESIDE_WORDS64 + FLIGHT_WORD;
 }
 
 function tell(low: LowLeases, scope: number, index: number): void {

@@ -7,11 +7,10 @@ import type { Clock } from '../core/clock.js';
 import type { AccountIndex, GroupIndex, KeyIndex, ModelScopeIndex } from '../core/units.js';
 import { Balance } from './balance.js';
 import { DayCounter } from './day.js';
-import { InFlight, LeasedInFlight } from './in-flight.js';
 import { LimitedScopes } from './limited-scopes.js';
 import type { CountedViews, LedgerBuffers, LedgerViews } from './layout.js';
 import { LeasedBalance } from './leased-balance.js';
-import { LeasedStocks } from './leased-stocks.js';
+import { dayLeases, flightLeases, LeasedStocks } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
 import { ScopeQuotas } from './scope-quotas.js';
 import { Stocks } from './stocks.js';
@@ -26,7 +25,8 @@ export interface Counters {
   readonly window: MinuteCounter<AccountIndex>;
   readonly day: DayCounter;
   readonly balance: Balance;
-  readonly inFlight: InFlight;
+  /** Calls in flight of accounts. */
+  readonly flights: Stocks;
 }
 
 /**
@@ -53,7 +53,12 @@ export function countersOf(
     isShared ? new LeasedWindow<Index>(records, clock, onLow) : new Window<Index>(records, clock);
   const dayOf = (records: CountedViews, onLow: (index: never) => void) =>
     isShared
-      ? new DayCounter(records, clock, new LeasedStocks(records.records64, clock, true), onLow)
+      ? new DayCounter(
+          records,
+          clock,
+          new LeasedStocks(records.records64, clock, dayLeases(records.records64)),
+          onLow,
+        )
       : new DayCounter(records, clock);
   const limited = <Index extends number>(
     max: number,
@@ -70,6 +75,8 @@ export function countersOf(
     window: minuteOf(views.accounts, onLow),
     day: dayOf(views.accounts, onLow),
     balance: isShared ? new LeasedBalance(views, onLow) : new Balance(views),
-    inFlight: isShared ? new LeasedInFlight(views, onLow) : new InFlight(views),
+    flights: isShared
+      ? new LeasedStocks(views.besides64, clock, flightLeases(views.accounts.records64))
+      : new Stocks(views.besides64, false),
   };
 }

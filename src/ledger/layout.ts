@@ -32,8 +32,8 @@
  *       44  2×32  day, month                            of the operator's calendar, of which it took
  *       52   7×8  taken                                 one byte a scope, one bit a quota: calls.ts
  *
- * Of each account, 16 bytes beside its record: calls in flight (any thread adds and subtracts), the index + 1
- * of its group and of its quota record, or 0, and 4 unused.
+ * Of each account, 16 bytes beside its record: 64 bits for its calls in flight, a stock (stocks.ts; any
+ * thread, CAS), and the index + 1 of its group and of its quota record, or 0 (32 bits each).
  *
  * The dirty set is one bit an account, 32 to a word: dirty-set.ts.
  *
@@ -72,11 +72,11 @@
  *       72    64  others' money main thread             pico-units left at the coordinator, as reported
  *       80    64  free          main thread             monotonic ms when a permit of the minute is free
  *       88    64  rejected      main thread             monotonic ms before which asking for it is no use
- *       96    32  granted slots main thread             how many calls may be in flight here
- *      100  2×32  low           main thread             of permits, slots: as low money
- *      108    32  others' min.  main thread             permits left at the coordinator, as reported
- *      112    32  refused limit main thread             the limit that `rejected` is of
- *      120  5×64  day lease     main thread             of the calls of the day: leased-stocks.ts
+ *       96    32  low permits   main thread             as low money
+ *      100    32  others' min.  main thread             permits left at the coordinator, as reported
+ *      104    32  refused limit main thread             the limit that `rejected` is of
+ *      112  5×64  day lease     main thread             of the calls of the day: leased-stocks.ts
+ *      152  5×64  flight lease  main thread             of an account's calls in flight
  */
 import {
   type AccountIndex,
@@ -119,24 +119,22 @@ export const MARKS = 13;
 export const MARK_COUNT = COUNTED_WORDS32 - MARKS;
 
 /**
- * Fields of what was granted, in place of the marks: DAY_LEASE and what is before it in 64-bit words, the
- * others in 32-bit words.
+ * Fields of what was granted, in place of the marks: those of the minute from LOW_MINUTE on in 32-bit words,
+ * the others in 64-bit words.
  */
 export const LOW_MONEY = 8;
 export const MONEY_HELD_BY_OTHERS = 9;
 export const MINUTE_FREE_MS = 10;
 export const MINUTE_REFUSED_UNTIL_MS = 11;
-export const DAY_LEASE = 15;
-export const GRANTED_SLOTS = 24;
-export const LOW_MINUTE = 25;
-export const LOW_SLOTS = 26;
-export const MINUTE_HELD_BY_OTHERS = 27;
-export const MINUTE_REFUSED_LIMIT = 28;
+export const DAY_LEASE = 14;
+export const FLIGHT_LEASE = 19;
+export const LOW_MINUTE = 24;
+export const MINUTE_HELD_BY_OTHERS = 25;
+export const MINUTE_REFUSED_LIMIT = 26;
 invariant(
-  LOW_MONEY * 2 > STATUS && GRANTED_SLOTS === 2 * (MINUTE_REFUSED_UNTIL_MS + 1),
+  LOW_MONEY * 2 > STATUS && LOW_MINUTE === 2 * (MINUTE_REFUSED_UNTIL_MS + 1),
   'fields do not overlap',
 );
-invariant(DAY_LEASE * 2 > MINUTE_REFUSED_LIMIT, 'nor does the lease of the day');
 
 /** Further fields of a key or a group, in 32-bit words. */
 export const REQUESTS_PER_MINUTE = 4;
@@ -144,11 +142,12 @@ export const CALLS_PER_DAY = 5;
 export const RECORD = 6;
 export const PARENT = 7;
 
-/** Length and fields of what is beside an account's record, in 32-bit words. */
+/** Length of what is beside an account's record; its field in 64-bit words, then those in 32-bit words. */
+export const BESIDE_WORDS64 = BESIDE_BYTES / 8;
 export const BESIDE_WORDS32 = BESIDE_BYTES / 4;
-export const IN_FLIGHT = 0;
-export const GROUP = 1;
-export const ACCOUNT_RECORD = 2;
+export const FLIGHT = 0;
+export const GROUP = 2;
+export const ACCOUNT_RECORD = 3;
 
 /** The quotas that a quota record counts, in its order, which is that in which admission takes them. */
 export const EXTENDED_QUOTAS = [
@@ -176,6 +175,12 @@ export const TOKEN_MARK_COUNT = 51;
 /** If limits are shared, in place of the marks: what was granted of each quota; words of one. */
 export const LEASES = TOKEN_MARKS;
 export const LEASE_WORDS = 5;
+invariant(
+  DAY_LEASE * 2 > MINUTE_REFUSED_LIMIT &&
+    FLIGHT_LEASE === DAY_LEASE + LEASE_WORDS &&
+    FLIGHT_LEASE + LEASE_WORDS <= COUNTED_WORDS64,
+  'nor do the leases of stocks',
+);
 invariant(TOKEN_MARKS + TOKEN_MARK_COUNT <= QUOTA_WORDS64, 'the marks of tokens fit the record');
 invariant(EXTENDED_QUOTAS.length * LEASE_WORDS <= TOKEN_MARK_COUNT, 'leases fit in place of the marks');
 
@@ -260,6 +265,7 @@ export interface LedgerViews {
   readonly reservationBytes: Uint8Array;
   readonly reservationFloats: Float64Array;
   readonly besides: Int32Array;
+  readonly besides64: BigInt64Array;
 }
 
 /**
@@ -322,6 +328,7 @@ export function openLedgerViews(buffers: LedgerBuffers): LedgerViews {
     reservationBytes: new Uint8Array(buffers.reservations),
     reservationFloats: new Float64Array(buffers.reservations),
     besides: new Int32Array(buffers.besides),
+    besides64: new BigInt64Array(buffers.besides),
   };
 }
 

@@ -13,9 +13,13 @@
  */
 import type { Clock } from '../core/clock.js';
 import {
+  BESIDE_WORDS64,
+  COUNTED_WORDS64,
   DAY,
   DAY_LEASE,
   EXTENDED_QUOTAS,
+  FLIGHT,
+  FLIGHT_LEASE,
   LEASE_WORDS,
   LEASES,
   QUOTA_WORDS64,
@@ -34,29 +38,53 @@ const FREE_MS = 4;
 /** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
 const TRIES_MAX = 100_000;
 
-/** The lease of a stock lies in the same record, of quotas or of a scope's counts. */
-function leaseOf(stock: number, isDay: boolean): number {
-  if (isDay) return stock - DAY + DAY_LEASE;
-  const inRecord = stock % QUOTA_WORDS64;
-  return stock - inRecord + LEASES + ((inRecord - STOCKS) / STOCK_WORDS) * LEASE_WORDS;
+/** Where the leases of stocks lie. */
+export interface LeaseTable {
+  readonly words: BigInt64Array;
+  /** The first word of a stock's lease. */
+  readonly at: (stock: number) => number;
+  /** Whether what is taken of the stock is used at once: calls of a day or a month. */
+  readonly isUsedAtOnce: (stock: number) => boolean;
+}
+
+/** Of the calls of the day: in the record of the account, key, group or rule. */
+export function dayLeases(words: BigInt64Array): LeaseTable {
+  return { words, at: (stock) => stock - DAY + DAY_LEASE, isUsedAtOnce: () => true };
+}
+
+/** Of an account's calls in flight: in its record; the stock is beside that. */
+export function flightLeases(words: BigInt64Array): LeaseTable {
+  const at = (stock: number): number => ((stock - FLIGHT) / BESIDE_WORDS64) * COUNTED_WORDS64 + FLIGHT_LEASE;
+  return { words, at, isUsedAtOnce: () => false };
+}
+
+/** Of all other quotas: in the quota record. */
+function quotaLeases(words: BigInt64Array): LeaseTable {
+  const quotaOf = (stock: number): number => ((stock % QUOTA_WORDS64) - STOCKS) / STOCK_WORDS;
+  return {
+    words,
+    at: (stock) => stock - (stock % QUOTA_WORDS64) + LEASES + quotaOf(stock) * LEASE_WORDS,
+    isUsedAtOnce: (stock) => EXTENDED_QUOTAS[quotaOf(stock)] === 'calls_per_month',
+  };
 }
 
 export class LeasedStocks extends Stocks {
   readonly #clock: Clock;
-  readonly #isDay: boolean;
+  readonly #leases: LeaseTable;
 
-  /** `isDay`: the stocks are calls of the day, in the records of accounts, keys and others. */
-  constructor(words: BigInt64Array, clock: Clock, isDay = false) {
-    super(words, !isDay);
+  /** `leases`: of stocks that are not in quota records; these have no `settled`. */
+  constructor(words: BigInt64Array, clock: Clock, leases?: LeaseTable) {
+    super(words, leases === undefined);
     this.#clock = clock;
-    this.#isDay = isDay;
+    this.#leases = leases ?? quotaLeases(words);
   }
 
   override take(stock: number, period: number, amount: number): number | undefined {
     const { words } = this;
-    const lease = leaseOf(stock, this.#isDay);
+    const leases = this.#leases.words;
+    const lease = this.#leases.at(stock);
     for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const granted = Atomics.load(words, lease + GRANTED);
+      const granted = Atomics.load(leases, lease + GRANTED);
       const since = periodsSince(granted, period);
       if (since > 0) return undefined;
       const counted = period - since;
@@ -65,13 +93,13 @@ export class LeasedStocks extends Stocks {
       const taken = periodsSince(word, counted) > 0 ? 0 : amountOf(word);
       if (taken >= limit || taken + amount > limit) return undefined;
       if (Atomics.compareExchange(words, stock, word, wordOf(counted, taken + amount)) !== word) continue;
-      const after = Atomics.load(words, lease + GRANTED);
+      const after = Atomics.load(leases, lease + GRANTED);
       if (after !== granted && (periodsSince(after, counted) !== 0 || amountOf(after) < taken + amount)) {
         this.settle(stock, counted, amount, 0);
         continue;
       }
       const left = limit - taken - amount;
-      const low = Number(Atomics.load(words, lease + LOW));
+      const low = Number(Atomics.load(leases, lease + LOW));
       if (low > 0 && left <= low && left + amount > low) this.ranLow = true;
       return counted;
     }
@@ -85,17 +113,19 @@ export class LeasedStocks extends Stocks {
 
   override clear(stock: number): void {
     super.clear(stock);
-    const lease = leaseOf(stock, this.#isDay);
-    for (let word = 0; word < LEASE_WORDS; word++) Atomics.store(this.words, lease + word, 0n);
+    const { words, at } = this.#leases;
+    const lease = at(stock);
+    for (let word = 0; word < LEASE_WORDS; word++) Atomics.store(words, lease + word, 0n);
   }
 
   /** What may be left here and at the coordinator. */
   override leftOf(stock: number, period: number): StockLeft {
-    const lease = leaseOf(stock, this.#isDay);
-    const granted = Atomics.load(this.words, lease + GRANTED);
+    const { words, at } = this.#leases;
+    const lease = at(stock);
+    const granted = Atomics.load(words, lease + GRANTED);
     const here = periodsSince(granted, period) > 0 ? 0 : amountOf(granted) - this.read(stock, period).taken;
-    const others = Number(Atomics.load(this.words, lease + HELD_BY_OTHERS));
-    const freeMs = Number(Atomics.load(this.words, lease + FREE_MS));
+    const others = Number(Atomics.load(words, lease + HELD_BY_OTHERS));
+    const freeMs = Number(Atomics.load(words, lease + FREE_MS));
     const waitMs = Math.max(0, freeMs - this.#clock.monotonicMs());
     return { left: Math.max(0, here) + others, waitMs, isKnown: freeMs > 0 };
   }
@@ -113,22 +143,23 @@ export interface StockHeld {
 
 /** The lease of one stock. Amounts are calls, tokens, or nano-units of money. Main thread. */
 export class StockLeaseWords {
+  /** Where the lease lies. */
   readonly #words: BigInt64Array;
   readonly #stocks: LeasedStocks;
   readonly #clock: Clock;
   readonly #stock: number;
   readonly #lease: number;
-  /** Calls are used as soon as they are taken. */
-  readonly #countsCalls: boolean;
+  readonly #isUsedAtOnce: boolean;
 
-  constructor(words: BigInt64Array, stock: number, clock: Clock, isDay = false) {
-    this.#words = words;
-    this.#stocks = new LeasedStocks(words, clock, isDay);
+  /** `leases` as of LeasedStocks. */
+  constructor(words: BigInt64Array, stock: number, clock: Clock, leases?: LeaseTable) {
+    const table = leases ?? quotaLeases(words);
+    this.#words = table.words;
+    this.#stocks = new LeasedStocks(words, clock, leases);
     this.#clock = clock;
     this.#stock = stock;
-    this.#lease = leaseOf(stock, isDay);
-    this.#countsCalls =
-      isDay || EXTENDED_QUOTAS[((stock % QUOTA_WORDS64) - STOCKS) / STOCK_WORDS] === 'calls_per_month';
+    this.#lease = table.at(stock);
+    this.#isUsedAtOnce = table.isUsedAtOnce(stock);
   }
 
   read(): StockHeld {
@@ -136,7 +167,7 @@ export class StockLeaseWords {
     const granted = BigInt(amountOf(Atomics.load(this.#words, this.#lease + GRANTED)));
     const { taken, settled } = this.#stocks.read(this.#stock, period);
     const available = granted - BigInt(taken);
-    const used = BigInt(this.#countsCalls ? taken : settled);
+    const used = BigInt(this.#isUsedAtOnce ? taken : settled);
     return { period, granted, used, available: available < 0n ? 0n : available };
   }
 

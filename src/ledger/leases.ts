@@ -16,17 +16,15 @@ import {
 } from '../core/units.js';
 import { stockOf } from './scope-quotas.js';
 import {
-  BESIDE_WORDS32,
+  BESIDE_WORDS64,
   COUNTED_WORDS32,
   COUNTED_WORDS64,
   AVAILABLE,
   CREDITED,
   DAY,
-  GRANTED_SLOTS,
-  IN_FLIGHT,
+  FLIGHT,
   LOW_MINUTE,
   LOW_MONEY,
-  LOW_SLOTS,
   MINUTE_HELD_BY_OTHERS,
   MINUTE_FREE_MS,
   MINUTE_REFUSED_LIMIT,
@@ -43,13 +41,13 @@ import {
   recordOf,
   type Scope,
 } from './layout.js';
-import { StockLeaseWords } from './leased-stocks.js';
+import { dayLeases, flightLeases, StockLeaseWords } from './leased-stocks.js';
 import { expiryMsOf, grantOf, PERMITS_MAX, permitsOf } from './leased-window.js';
 
 /** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
 const TRIES_MAX = 100_000;
 
-/** Grants of minutes and days, to accounts or to keys. */
+/** Grants of minutes and days, to accounts, keys, groups or rules for models. */
 export class CountedLeases<Index extends number> {
   readonly #words64: BigInt64Array;
   readonly #words32: Int32Array;
@@ -117,7 +115,8 @@ export class CountedLeases<Index extends number> {
 
   /** The lease of the calls of the day. */
   dayOf(counted: Index, clock: Clock): StockLeaseWords {
-    return new StockLeaseWords(this.#words64, counted * COUNTED_WORDS64 + DAY, clock, true);
+    const words = this.#words64;
+    return new StockLeaseWords(words, counted * COUNTED_WORDS64 + DAY, clock, dayLeases(words));
   }
 }
 
@@ -128,8 +127,6 @@ export class Leases {
   readonly groups: CountedLeases<GroupIndex>;
   readonly models: CountedLeases<ModelScopeIndex>;
   readonly #words64: BigInt64Array;
-  readonly #words32: Int32Array;
-  readonly #besides: Int32Array;
 
   constructor(buffers: LedgerBuffers) {
     const views = openLedgerViews(buffers);
@@ -139,53 +136,24 @@ export class Leases {
     this.groups = new CountedLeases(views.groups);
     this.models = new CountedLeases(views.models);
     this.#words64 = views.accounts.records64;
-    this.#words32 = views.accounts.records32;
-    this.#besides = views.besides;
   }
 
-  /**
-   * The lease of one of a scope's quotas; undefined if the scope has none. Calls in flight of an account are
-   * not among them.
-   */
-  stockOf(scope: Scope, quota: ExtendedQuota, clock: Clock): StockLeaseWords | undefined {
+  /** The lease of one of a scope's quotas; undefined if the scope has no record for it. */
+  stockOf(scope: Scope, quota: ExtendedQuota | 'calls_per_day', clock: Clock): StockLeaseWords | undefined {
+    const { kind, index } = scope;
+    if (quota === 'calls_per_day') {
+      const counted: CountedLeases<never> = this[`${kind}s`];
+      return counted.dayOf(index as never, clock);
+    }
+    if (quota === 'calls_in_flight' && kind === 'account') {
+      const { besides64, accounts } = this.#views;
+      const table = flightLeases(accounts.records64);
+      return new StockLeaseWords(besides64, index * BESIDE_WORDS64 + FLIGHT, clock, table);
+    }
     const record = recordOf(this.#views, scope);
     if (record === undefined) return undefined;
     const stock = stockOf(record, EXTENDED_QUOTAS.indexOf(quota));
     return new StockLeaseWords(this.#views.quotas.words64, stock, clock);
-  }
-
-  /** The lease of a scope's calls of the day. */
-  dayOf({ kind, index }: Scope, clock: Clock): StockLeaseWords {
-    const counted: CountedLeases<never> = this[`${kind}s`];
-    return counted.dayOf(index as never, clock);
-  }
-
-  /** Calls in flight now, including those that are just being rejected. */
-  inFlightOf(account: AccountIndex): number {
-    return Atomics.load(this.#besides, account * BESIDE_WORDS32 + IN_FLIGHT);
-  }
-
-  /**
-   * How many calls in flight this process has taken up: those it was granted, or those it has if they are
-   * more.
-   */
-  slotsHeld(account: AccountIndex): number {
-    const granted = Atomics.load(this.#words32, account * COUNTED_WORDS32 + GRANTED_SLOTS);
-    return Math.max(granted, this.inFlightOf(account));
-  }
-
-  /** Adds `slots` calls in flight. `low`: `onLow` of LeasedInFlight is called when so many are left. */
-  addSlots(account: AccountIndex, slots: number, low: number): void {
-    const first = account * COUNTED_WORDS32;
-    Atomics.store(this.#words32, first + LOW_SLOTS, low);
-    Atomics.add(this.#words32, first + GRANTED_SLOTS, slots);
-  }
-
-  /** Takes out `slots` of the granted calls in flight, but none that is in use. */
-  takeBackSlots(account: AccountIndex, slots: number): void {
-    const index = account * COUNTED_WORDS32 + GRANTED_SLOTS;
-    const granted = Atomics.load(this.#words32, index);
-    Atomics.store(this.#words32, index, Math.max(this.inFlightOf(account), granted - slots));
   }
 
   /** Money that was granted and is not spent, holds included. */

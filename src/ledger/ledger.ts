@@ -24,7 +24,7 @@ import {
   type WallMs,
 } from '../core/units.js';
 import type { Balance, Funds, Settlement } from './balance.js';
-import { type CallNeeds, Calls, type Refusal } from './calls.js';
+import { Calls } from './calls.js';
 import { countersOf, type LowLeases } from './counters.js';
 import { type DayCounter, resetOfDay } from './day.js';
 import { DirtySet } from './dirty-set.js';
@@ -42,6 +42,7 @@ import {
 } from './layout.js';
 import type { LimitedScopes } from './limited-scopes.js';
 import { ModelScopes } from './model-scopes.js';
+import type { CallNeeds, Refusal } from './refusals.js';
 import type { Taken } from './reservations.js';
 import { type CallScopes, FLIGHT_BIT } from './scope-chain.js';
 import type { QuotaUse, ScopeQuotas, SettledQuotas, TokenMinute } from './scope-quotas.js';
@@ -101,7 +102,7 @@ export class Ledger {
   constructor(buffers: LedgerBuffers, clock: Clock, low: LowLeases = NOBODY_ASKS) {
     const views = openLedgerViews(buffers);
     const counters = countersOf(buffers, views, clock, low);
-    const { keys, groups, models, quotas, window, day, balance, inFlight } = counters;
+    const { keys, groups, models, quotas, window, day, balance, flights } = counters;
     this.#accountsMax = buffers.accountsMax;
     this.keys = keys;
     this.groups = groups;
@@ -116,7 +117,7 @@ export class Ledger {
     this.#balance = balance;
     this.#dirty = new DirtySet(views.accounts);
     this.#calls = new Calls(views, {
-      inFlight,
+      flights,
       day,
       keys,
       groups,

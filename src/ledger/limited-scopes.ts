@@ -19,7 +19,8 @@ import {
   REQUESTS_PER_MINUTE,
   type CountedViews,
 } from './layout.js';
-import { NO_RECORD_LEFT, type ScopeQuotas } from './scope-quotas.js';
+import { NO_RECORD_LEFT } from './quota-records.js';
+import type { ScopeQuotas } from './scope-quotas.js';
 import type { MinuteCounter, MinuteTake } from './window.js';
 
 const NO_LIMIT = 0;

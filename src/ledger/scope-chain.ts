@@ -17,7 +17,8 @@ import {
   SCOPES_MAX,
   type Taken,
 } from './reservations.js';
-import type { PlanQuotas, ScopeQuotas } from './scope-quotas.js';
+import type { PlanQuotas } from './quota-records.js';
+import type { ScopeQuotas } from './scope-quotas.js';
 
 export const FLIGHT_BIT = 1 << EXTENDED_QUOTAS.indexOf('calls_in_flight');
 

@@ -8,38 +8,17 @@
  * at most three decimals for a million tokens costs whole nano-units.)
  */
 import type { Clock } from '../core/clock.js';
-import {
-  Calendar,
-  type Period,
-  QUOTA_FIELDS,
-  QUOTA_KINDS,
-  type QuotaLimits,
-  type QuotaName,
-} from '../core/quotas.js';
+import { Calendar, type Period, type QuotaName } from '../core/quotas.js';
 import { asWallMs, type MonotonicMs, type PicoUnits, type WallMs } from '../core/units.js';
-import {
-  EXTENDED_QUOTAS,
-  LIMITS,
-  MASK,
-  QUOTA_WORDS32,
-  QUOTA_WORDS64,
-  type QuotaViews,
-  STOCK_WORDS,
-  STOCKS,
-} from './layout.js';
-import type { Stocks, StockUse } from './stocks.js';
+import { EXTENDED_QUOTAS, QUOTA_WORDS64, type QuotaViews, STOCK_WORDS, STOCKS } from './layout.js';
+import { KINDS, PICO_PER_NANO, QuotaRecords } from './quota-records.js';
+import { NO_PERIOD, type Stocks, type StockUse } from './stocks.js';
 import type { TokenWindow } from './token-window.js';
 
-const PICO_PER_NANO = 1_000n;
 const EXACT_PICO_MAX = BigInt(Number.MAX_SAFE_INTEGER);
 const MINUTE_MS = 60_000;
-/** In place of a record + 1. */
-export const NO_RECORD_LEFT = -1;
-/** Of stocks that no calendar refills. */
-const NO_PERIOD = 0;
 const COUNT = EXTENDED_QUOTAS.length;
 const TOKENS_PER_MINUTE = EXTENDED_QUOTAS.indexOf('tokens_per_minute');
-const KINDS = EXTENDED_QUOTAS.map((name) => QUOTA_KINDS[name]);
 
 /** Nano-units, rounded up, of a hold or a cost. More than any limit is as good as any more. */
 export function nanoUnitsOf(amount: PicoUnits): number {
@@ -49,18 +28,6 @@ export function nanoUnitsOf(amount: PicoUnits): number {
   const pico = Number(amount);
   const nano = Math.floor(pico / 1_000);
   return nano * 1_000 < pico ? nano + 1 : nano;
-}
-
-function limitOf(limit: number | PicoUnits): number {
-  return typeof limit === 'bigint' ? Number(limit / PICO_PER_NANO) : limit;
-}
-
-/** The limits of a plan, as calls take them. */
-export interface PlanQuotas {
-  /** Bit n: there is a limit of quota n. */
-  readonly mask: number;
-  /** By quota. */
-  readonly limits: Float64Array;
 }
 
 /** What a call takes of each quota of a scope. */
@@ -108,16 +75,12 @@ export interface SettledQuotas {
   readonly spendPerMonth: number;
 }
 
-export class ScopeQuotas {
-  readonly #views: QuotaViews;
+export class ScopeQuotas extends QuotaRecords {
   readonly #stocks: Stocks;
   /** Undefined if limits are shared: then the coordinator has the window, and a process its lease. */
   readonly #window: TokenWindow | undefined;
   readonly #clock: Clock;
   readonly #calendar: Calendar;
-  readonly #plans = new WeakMap<QuotaLimits, PlanQuotas>();
-  /** A record that another thread's was faster than. */
-  #spare: number | undefined;
 
   constructor(
     views: QuotaViews,
@@ -125,40 +88,11 @@ export class ScopeQuotas {
     clock: Clock,
     timezone: string,
   ) {
-    this.#views = views;
+    super(views);
     this.#stocks = stocks;
     this.#window = window;
     this.#clock = clock;
     this.#calendar = new Calendar(timezone);
-  }
-
-  /** The quotas of a plan; made once for each object. */
-  planOf(quotas: QuotaLimits): PlanQuotas {
-    let plan = this.#plans.get(quotas);
-    if (plan === undefined) {
-      const limits = new Float64Array(COUNT);
-      plan = { mask: fill(limits, quotas), limits };
-      this.#plans.set(quotas, plan);
-    }
-    return plan;
-  }
-
-  maskOf(record: number): number {
-    return Atomics.load(this.#views.words32, record * QUOTA_WORDS32 + MASK);
-  }
-
-  /** The limits of all records. The main thread alone writes them, each as one word. */
-  get limits(): Float64Array {
-    return this.#views.floats;
-  }
-
-  /** Where those of a record begin. */
-  firstLimitOf(record: number): number {
-    return record * QUOTA_WORDS64 + LIMITS;
-  }
-
-  limitOf(record: number, quota: number): number {
-    return this.#views.floats[record * QUOTA_WORDS64 + LIMITS + quota]!;
   }
 
   /** Whether a lease ran low since the last look. */
@@ -347,71 +281,10 @@ export class ScopeQuotas {
     this.#window?.set(record, minuteTokens, ageMs);
   }
 
-  limitsOf(record: number): QuotaLimits {
-    const mask = this.maskOf(record);
-    const limits: Record<string, number | bigint | undefined> = {};
-    for (const [quota, name] of EXTENDED_QUOTAS.entries()) {
-      const limit = (mask & (1 << quota)) === 0 ? undefined : this.limitOf(record, quota);
-      const isMoney = KINDS[quota]!.unit === 'money';
-      limits[QUOTA_FIELDS[name]] = isMoney && limit !== undefined ? BigInt(limit) * PICO_PER_NANO : limit;
-    }
-    return limits as unknown as QuotaLimits;
-  }
-
-  /**
-   * Sets the limits of the scope whose quota record is named by `words[at]`. It gets one if it needs one; if
-   * all are in use, its calls are refused. Main thread.
-   */
-  setLimits(words: Int32Array, at: number, limits: Partial<QuotaLimits>): void {
-    const wanted = new Float64Array(COUNT);
-    const mask = fill(wanted, limits);
-    if (mask === 0 && Atomics.load(words, at) <= 0) {
-      Atomics.store(words, at, 0);
-      return;
-    }
-    const record = this.recordAt(words, at);
-    if (record === undefined) {
-      Atomics.store(words, at, NO_RECORD_LEFT);
-      return;
-    }
-    this.#views.floats.set(wanted, record * QUOTA_WORDS64 + LIMITS);
-    Atomics.store(this.#views.words32, record * QUOTA_WORDS32 + MASK, mask);
-  }
-
-  /**
-   * The quota record that `words[at]` names (its index + 1). If it names none, the scope gets one; undefined
-   * if all are in use.
-   */
-  recordAt(words: Int32Array, at: number): number | undefined {
-    const known = Atomics.load(words, at);
-    if (known > 0) return known - 1;
-    const record = this.#spare ?? this.#nextRecord();
-    if (record === undefined) return undefined;
-    const other = Atomics.compareExchange(words, at, known, record + 1);
-    this.#spare = other === known ? undefined : record;
-    return other === known ? record : other - 1;
-  }
-
-  /** Whether `setLimits` of that scope would find a record. Main thread. */
-  hasRoom(words: Int32Array, at: number, limits: Partial<QuotaLimits>): boolean {
-    const needsRecord = EXTENDED_QUOTAS.some((name) => limits[QUOTA_FIELDS[name]] !== undefined);
-    if (!needsRecord || Atomics.load(words, at) > 0 || this.#spare !== undefined) return true;
-    const { used, words64 } = this.#views;
-    return Atomics.load(used, 0) < words64.length / QUOTA_WORDS64;
-  }
-
   /** Forgets what was used of a record, whose slot had another scope before. Main thread. */
   clear(record: number): void {
     for (let quota = 0; quota < COUNT; quota++) this.#stocks.clear(stockOf(record, quota));
     this.#window?.set(record, 0, 0);
-  }
-
-  #nextRecord(): number | undefined {
-    const { used, words64 } = this.#views;
-    const record = Atomics.add(used, 0, 1);
-    if (record < words64.length / QUOTA_WORDS64) return record;
-    Atomics.sub(used, 0, 1);
-    return undefined;
   }
 
   #useOf(record: number | undefined, quota: number): StockUse & { resetsMs: WallMs | undefined } {
@@ -432,17 +305,6 @@ export class ScopeQuotas {
     if (per === 'day') return this.#calendar.dayAt(nowMs);
     return per === 'month' ? this.#calendar.monthAt(nowMs) : undefined;
   }
-}
-
-function fill(into: Float64Array, limits: Partial<QuotaLimits>): number {
-  let mask = 0;
-  for (const [quota, name] of EXTENDED_QUOTAS.entries()) {
-    const limit = limits[QUOTA_FIELDS[name]];
-    if (limit === undefined) continue;
-    into[quota] = limitOf(limit);
-    mask |= 1 << quota;
-  }
-  return mask;
 }
 
 export function stockOf(record: number, quota: number): number {

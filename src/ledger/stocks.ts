@@ -19,8 +19,8 @@
  *   later period was a mistake that would reject calls for as long: what was counted then counts for now.
  * - A call settles by adding what it used to `settled`, then giving back the rest of what it held. So `taken`
  *   is never less than `settled`, and a thread that dies between the two leaves its own call held.
- * - The store keeps `settled` alone: calls that a crash cut hold nothing afterwards. Calls of a day have no
- *   word `settled`: what is taken of them is used.
+ * - The store keeps `settled` alone: calls that a crash cut hold nothing afterwards. Calls of a day and an
+ *   account's calls in flight have no word `settled`.
  * - A scope that rested for 1,024 to 2,048 days finds its last day's use counted for the day of its return.
  *
  * If limits are shared, the limit is what the coordinator granted to this process; the main thread changes it
@@ -39,6 +39,9 @@ const PERIOD_BITS = 11;
 const PERIOD_MASK = (1 << PERIOD_BITS) - 1;
 /** A period that is so many before now, or more, may be taken for a later one. */
 export const PERIODS_KNOWN = 1 << (PERIOD_BITS - 1);
+
+/** Of stocks that no calendar refills. */
+export const NO_PERIOD = 0;
 
 /** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
 const TRIES_MAX = 100_000;

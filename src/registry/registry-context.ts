@@ -28,6 +28,7 @@ import {
   liveStatement,
   sharedStatement,
 } from './account-statement.js';
+import type { Ledger } from '../ledger/ledger.js';
 import type { SettledQuotas } from '../ledger/scope-quotas.js';
 import type { Catalog } from './catalog.js';
 import type { GroupRecord } from './group-record.js';
@@ -81,12 +82,15 @@ export const SLOT_REST_MS = 24 * 3_600_000;
 /** They have fields of their own in what is known of a key. */
 const COUNTED_APART: readonly QuotaName[] = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
 
-/** Returns the time of a record: they hold whole milliseconds. */
+type CountedScope = Pick<LimitedScope, 'kind' | 'index' | 'limits'>;
+
+function hasRoom({ keys, groups }: Ledger, { kind, index, limits }: CountedScope): boolean {
+  if (kind === 'key') return keys.hasRoom(index as KeyIndex, limits);
+  return groups.hasRoom(index as GroupIndex, limits);
+}
+
 /** Throws `invalid_parameters` if the ledger has no room to count the quotas of that key or group. */
-export function assertRoom(
-  live: Pick<StoreOnly, 'hasRoom'>,
-  scope: Pick<LimitedScope, 'kind' | 'index' | 'limits'>,
-): void {
+export function assertRoom(live: Pick<StoreOnly, 'hasRoom'>, scope: CountedScope): void {
   if (live.hasRoom(scope)) return;
   throw invalid(
     'limits beyond requests_per_minute and calls_per_day cannot be counted: as many accounts, keys, groups and rules ' +
@@ -94,6 +98,7 @@ export function assertRoom(
   );
 }
 
+/** Returns the time of a record: they hold whole milliseconds. */
 export function recordMomentMs(clock: Clock): WallMs {
   return asWallMs(Math.floor(clock.wallMs()));
 }
@@ -139,7 +144,7 @@ export class StoreOnly {
   }
 
   /** Whether the ledger has room to count a key or a group with these limits. */
-  hasRoom(_scope: Pick<LimitedScope, 'kind' | 'index' | 'limits'>): boolean {
+  hasRoom(_scope: CountedScope): boolean {
     return true;
   }
 
@@ -229,11 +234,8 @@ export class OwnBuffers extends StoreOnly {
     applyAccount(record, this.#live, catalog, this.store);
   }
 
-  override hasRoom({ kind, index, limits }: Pick<LimitedScope, 'kind' | 'index' | 'limits'>): boolean {
-    const { keys, groups } = this.#live.ledger;
-    return kind === 'key'
-      ? keys.hasRoom(index as KeyIndex, limits)
-      : groups.hasRoom(index as GroupIndex, limits);
+  override hasRoom(scope: CountedScope): boolean {
+    return hasRoom(this.#live.ledger, scope);
   }
 
   override putGroup(record: GroupRecord): void {
@@ -300,8 +302,15 @@ export class OwnBuffers extends StoreOnly {
  */
 export class SharedUses extends StoreOnly {
   override readonly inheritsByRecord = true;
+  readonly #ledger: Ledger | undefined;
   #known: KnownUses | undefined;
   #missed: Set<string> | undefined;
+
+  /** `ledger`: in which this process counts; limits that it cannot count are refused. */
+  constructor(store: RecordStore, directory: AccountDirectory, timezone?: string, ledger?: Ledger) {
+    super(store, directory, timezone);
+    this.#ledger = ledger;
+  }
 
   /** Runs `work` with what is known; `missed` are the ids whose use it wanted beyond that. Not nested. */
   show<Result>(
@@ -325,6 +334,10 @@ export class SharedUses extends StoreOnly {
 
   override changeAccount(_record: AccountRecord): void {
     // The ChangeApplier does it.
+  }
+
+  override hasRoom(scope: CountedScope): boolean {
+    return this.#ledger === undefined || hasRoom(this.#ledger, scope);
   }
 
   override statementOf(record: AccountRecord, nowMs: WallMs): AccountCounts {

@@ -8,7 +8,7 @@ import { type ErrorRecord, invariant } from '../core/errors.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asPicoUnits, type CallSlot, ceilDiv } from '../core/units.js';
-import type { CallNeeds, Refusal } from '../ledger/calls.js';
+import type { CallNeeds, Refusal } from '../ledger/refusals.js';
 import { withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
 import {

@@ -1,9 +1,8 @@
 /**
- * The money and the calls in flight of accounts in shared memory, as `StockLease` wants them. Main thread.
+ * The money of accounts in shared memory, as `StockLease` wants it. Main thread.
  */
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { Leases } from '../ledger/leases.js';
-import { NEVER_LOW } from './lease-terms.js';
 import type { StockWords } from './stock-leases.js';
 
 /** What the lease of a balance needs to know of charges and their flush. Main thread. */
@@ -17,25 +16,6 @@ export interface SpentAccounting {
    * only by tests that have no uncovered charges.
    */
   collect?(account: AccountIndex, most: PicoUnits): PicoUnits;
-}
-
-/** A count is told when exactly so much is left. */
-const lowCount = (low: bigint): number => (low === 0n ? NEVER_LOW : Number(low));
-
-export function slotWords(leases: Leases, account: AccountIndex): StockWords {
-  return {
-    read() {
-      const granted = leases.slotsHeld(account);
-      const available = BigInt(granted - leases.inFlightOf(account));
-      return { period: 0, granted: BigInt(granted), used: 0n, available };
-    },
-    add: (_, amount, low) => leases.addSlots(account, Number(amount), lowCount(low)),
-    takeBack(most) {
-      const before = leases.slotsHeld(account);
-      leases.takeBackSlots(account, Number(most));
-      return BigInt(before - leases.slotsHeld(account));
-    },
-  };
 }
 
 /** Spent is what the store has recorded: until then the coordinator counts a charge as held. */

@@ -26,7 +26,7 @@ import {
   type NodeIdentity,
 } from '#src/sharing/coordinator.js';
 import { LeaseManager } from '#src/sharing/lease-manager.js';
-import { balanceWords, slotWords } from '#src/sharing/stock-words.js';
+import { balanceWords } from '#src/sharing/stock-words.js';
 import type { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { ManualClock } from '../fixtures/manual-clock.js';
 
@@ -273,11 +273,7 @@ export class LeaseNode {
           return {
             ...{ kind, index, scope: groups[index]!.id, minute: leases.groups, minuteIndex: index },
             wordsOf: (name) =>
-              name === 'balance'
-                ? undefined
-                : name === 'calls_per_day'
-                  ? leases.groups.dayOf(group, calendar)
-                  : leases.stockOf({ kind, index: group }, name, calendar),
+              name === 'balance' ? undefined : leases.stockOf({ kind, index: group }, name, calendar),
             limits: () => groups[index]!.limits,
           };
         const account = asAccountIndex(index);
@@ -288,8 +284,6 @@ export class LeaseNode {
           minute: leases.accounts,
           minuteIndex: index,
           wordsOf: (name) => {
-            if (name === 'calls_in_flight') return slotWords(leases, account);
-            if (name === 'calls_per_day') return leases.accounts.dayOf(account, calendar);
             if (name !== 'balance')
               return leases.stockOf({ kind: 'account', index: account }, name, calendar);
             return balanceWords(leases, account, {

@@ -18,7 +18,7 @@ import { Ledger } from '#src/ledger/ledger.js';
 import { createHammers } from '../fixtures/ledger-hammers.js';
 import { SLOTS_PER_THREAD, TIME } from '../fixtures/ledger-hammer.js';
 import { randomFrom, stateOf } from '../fixtures/ledger-world.js';
-import { addDay, dayHeld, takeBackDay } from '../fixtures/day-leases.js';
+import { addDay, addSlots, dayHeld, takeBackDay } from '../fixtures/day-leases.js';
 
 const THREADS = 3;
 const ACCOUNTS = 2;
@@ -69,7 +69,7 @@ void t.test('money', async (t) => {
   const { buffers, ledger, leases } = createWorld(() => 0);
   for (const account of accountsOf()) {
     addDay(leases.accounts, account, TODAY, THREADS * ROUNDS, 0);
-    leases.addSlots(account, THREADS * SLOTS_PER_THREAD, 0);
+    addSlots(leases, account, THREADS * SLOTS_PER_THREAD);
   }
   const hammers = await createHammers(
     { buffers, tickMs: TICK_MS, accounts: ACCOUNTS, work: 'money', limit: ROUNDS, seed },
@@ -107,7 +107,7 @@ void t.test('calls of the day, of keys and their account', async (t) => {
   const account = asAccountIndex(0);
   const keys = Array.from({ length: KEYS }, (_, n) => asKeyIndex(n));
   for (const key of keys) ledger.keys.open(key, { requestsPerMinute: undefined, callsPerDay: 10 });
-  leases.addSlots(account, THREADS, 0);
+  addSlots(leases, account, THREADS);
   const hammers = await createHammers(
     { buffers, tickMs: TICK_MS, accounts: KEYS, work: 'days', limit: ROUNDS, otherLimit: 10, seed },
     THREADS,
@@ -146,7 +146,7 @@ void t.test('calls of the day, of keys and their account', async (t) => {
     usedByKeys += used;
   }
   t.equal(usedByKeys, settled);
-  t.equal(leases.inFlightOf(account), 0);
+  t.equal(ledger.snapshot(account).callsInFlight, 0);
 });
 
 void t.test('permits of the minute', async (t) => {

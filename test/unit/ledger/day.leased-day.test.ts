@@ -6,7 +6,7 @@ import t from 'tap';
 import { asWallMs, type AccountIndex } from '#src/core/units.js';
 import { DayCounter, dayNumberOf } from '#src/ledger/day.js';
 import { createLedgerBuffers, openLedgerViews } from '#src/ledger/layout.js';
-import { LeasedStocks } from '#src/ledger/leased-stocks.js';
+import { dayLeases, LeasedStocks } from '#src/ledger/leased-stocks.js';
 import { Leases, type CountedLeases } from '#src/ledger/leases.js';
 import { ACCOUNT, FakeClock, interruptAt } from '../../fixtures/ledger-world.js';
 import { addDay, dayHeld, takeBackDay } from '../../fixtures/day-leases.js';
@@ -35,7 +35,7 @@ function createWorld(lent = 0, low = 0): World {
   const leases = new Leases(buffers).accounts;
   const told: AccountIndex[] = [];
   const { accounts } = openLedgerViews(buffers);
-  const stocks = new LeasedStocks(accounts.records64, clock, true);
+  const stocks = new LeasedStocks(accounts.records64, clock, dayLeases(accounts.records64));
   const counter = new DayCounter(accounts, clock, stocks, (account: AccountIndex) => told.push(account));
   // The limit is what was lent.
   const day: LeasedDay = {

@@ -18,7 +18,7 @@ import {
   stateOf,
   takenOfDay,
 } from '../../fixtures/ledger-world.js';
-import { addDay, dayHeld } from '../../fixtures/day-leases.js';
+import { addDay, addSlots, dayHeld, slotsOf } from '../../fixtures/day-leases.js';
 
 const KEY = asKeyIndex(3);
 const MANY = 1_000;
@@ -44,7 +44,7 @@ function createWorld() {
 function moneyWorld() {
   const world = createWorld();
   addDay(world.leases.accounts, ACCOUNT, world.today, MANY, 0);
-  world.leases.addSlots(ACCOUNT, 4, 0);
+  addSlots(world.leases, ACCOUNT, 4);
   const admit = (hold: bigint, slot = SLOT) => admitTo(world.ledger, slot, ACCOUNT, MANY, pico(hold));
   return { ...world, admit };
 }
@@ -131,19 +131,25 @@ void t.test('places for calls: those that are taken are not taken back', (t) => 
   addDay(leases.accounts, ACCOUNT, today, MANY, 0);
   const admit = (slot: number) => admitTo(ledger, asCallSlot(slot), ACCOUNT, MANY, pico(0n));
   t.equal(admit(0), 'too_many_in_flight');
-  leases.addSlots(ACCOUNT, 3, 1);
+  const slots = slotsOf(leases, ACCOUNT);
+  const inUse = () => ledger.snapshot(ACCOUNT).callsInFlight;
+  slots.add(0, 3n, 1n);
   t.equal(admit(0), 'admitted');
   t.equal(low.accounts, 0);
   t.equal(admit(1), 'admitted');
   t.equal(low.accounts, 1);
-  leases.takeBackSlots(ACCOUNT, 3);
-  t.equal(leases.slotsHeld(ACCOUNT), 2);
+  t.equal(slots.takeBack(3n), 1n);
+  t.equal(slots.read().granted, 2n);
   t.equal(admit(2), 'too_many_in_flight');
   ledger.settle(SLOT, pico(0n));
-  t.equal(leases.inFlightOf(ACCOUNT), 1);
-  t.equal(leases.slotsHeld(ACCOUNT), 2, 'the place that is free again is still lent');
-  leases.takeBackSlots(ACCOUNT, 1);
-  t.equal(leases.slotsHeld(ACCOUNT), 1);
+  t.equal(inUse(), 1);
+  t.same(
+    slots.read(),
+    { period: 0, granted: 2n, used: 0n, available: 1n },
+    'what is free again is still lent',
+  );
+  t.equal(slots.takeBack(1n), 1n);
+  t.equal(slots.read().granted, 1n);
   t.end();
 });
 
@@ -151,7 +157,7 @@ void t.test('a key with limits of its own has leases of its own', (t) => {
   const { ledger, leases, low, today, clock } = createWorld();
   ledger.keys.open(KEY, { requestsPerMinute: 5, callsPerDay: 7 });
   addDay(leases.accounts, ACCOUNT, today, MANY, 0);
-  leases.addSlots(ACCOUNT, 4, 0);
+  addSlots(leases, ACCOUNT, 4);
   const keyDay = { key: KEY, callsPerDay: 7 };
   const admit = () => admitTo(ledger, SLOT, ACCOUNT, MANY, pico(0n), MANY, keyDay);
   t.equal(admit(), 'key_daily_limit_exceeded', 'whatever its limit: nothing of it is lent');

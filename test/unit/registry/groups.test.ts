@@ -4,7 +4,8 @@ import t from 'tap';
 import { GROUP_DEPTH_MAX } from '#src/core/limits.js';
 import { NO_QUOTAS } from '#src/core/quotas.js';
 import { asPicoUnits } from '#src/core/units.js';
-import { StoreOnly } from '#src/registry/registry-context.js';
+import { AccountDirectory } from '#src/registry/account-directory.js';
+import { SharedUses, StoreOnly } from '#src/registry/registry-context.js';
 import { Registry } from '#src/registry/registry.js';
 import { audit } from '#src/store/audit.js';
 import { Store } from '#src/store/store.js';
@@ -194,4 +195,22 @@ void t.test('quotas that the ledger has no room to count are refused, and nothin
   groups.setLimits('counted', { tokensPerDay: 50 });
   groups.setLimits('free', { callsPerDay: 2 });
   await house.store.close();
+});
+
+void t.test('one of several processes refuses the same', async (t) => {
+  const { store, clock, ledger } = openHouse(t.testdir(), CATALOG, 1);
+  const live = new SharedUses(store, new AccountDirectory(), undefined, ledger);
+  const bounds = { accountsMax: 4, keysMax: 4, groupsMax: 8 };
+  const { groups } = new Registry({ store, catalog: CATALOG, clock, ...bounds, live });
+  const limits = { tokensPerDay: 100 };
+  const { index } = groups.create({ name: 'counted', limits }).record;
+  groups.create({ name: 'free' });
+  // As the ChangeApplier does it.
+  ledger.groups.open(index, limits);
+  const refusal = { code: 'invalid_parameters', message: /cannot be counted/ };
+  t.throws(() => groups.setLimits('free', limits), refusal);
+  t.throws(() => groups.create({ name: 'other', limits }), refusal);
+  t.equal(groups.find('free').record.limits.tokensPerDay, undefined);
+  groups.setLimits('counted', { tokensPerDay: 50 });
+  await store.close();
 });

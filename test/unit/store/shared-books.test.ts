@@ -11,7 +11,7 @@ import type { Store } from '#src/store/store.js';
 import { BOUNDS, joinBooks, type BooksMember } from '../../support/books-member.js';
 import { CATALOG, ListLog, flushOf, openHouse, serve, type House, type StoppedClock } from './support.js';
 import { takenOfDay } from '../../fixtures/ledger-world.js';
-import { addDay } from '../../fixtures/day-leases.js';
+import { addDay, addSlots } from '../../fixtures/day-leases.js';
 
 const FIRST = asAccountIndex(0);
 const KEY = asKeyIndex(0);
@@ -38,7 +38,7 @@ function openShop(path: string): House {
 
 function lend(member: BooksMember, clock: StoppedClock): void {
   member.leases.addMoney(FIRST, asPicoUnits(100_000n), asPicoUnits(0n));
-  member.leases.addSlots(FIRST, 16, 0);
+  addSlots(member.leases, FIRST, 16);
   lendDay(member, clock);
 }
 

@@ -1,0 +1,137 @@
+/**
+ * Which scope has which quota record, and the limits of scopes and plans. `ScopeQuotas` extends it by what is
+ * used. Any thread, unless a method says main thread.
+ */
+import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
+import type { PicoUnits } from '../core/units.js';
+import { EXTENDED_QUOTAS, LIMITS, MASK, QUOTA_WORDS32, QUOTA_WORDS64, type QuotaViews } from './layout.js';
+
+/** In place of a record + 1. */
+export const NO_RECORD_LEFT = -1;
+export const PICO_PER_NANO = 1_000n;
+const COUNT = EXTENDED_QUOTAS.length;
+export const KINDS = EXTENDED_QUOTAS.map((name) => QUOTA_KINDS[name]);
+
+function limitOf(limit: number | PicoUnits): number {
+  return typeof limit === 'bigint' ? Number(limit / PICO_PER_NANO) : limit;
+}
+
+/** The limits of a plan, as calls take them. */
+export interface PlanQuotas {
+  /** Bit n: there is a limit of quota n. */
+  readonly mask: number;
+  /** By quota. */
+  readonly limits: Float64Array;
+}
+
+export class QuotaRecords {
+  readonly #views: QuotaViews;
+  readonly #plans = new WeakMap<QuotaLimits, PlanQuotas>();
+  /** A record that another thread's was faster than. */
+  #spare: number | undefined;
+
+  constructor(views: QuotaViews) {
+    this.#views = views;
+  }
+
+  /** The quotas of a plan; made once for each object. */
+  planOf(quotas: QuotaLimits): PlanQuotas {
+    let plan = this.#plans.get(quotas);
+    if (plan === undefined) {
+      const limits = new Float64Array(COUNT);
+      plan = { mask: fill(limits, quotas), limits };
+      this.#plans.set(quotas, plan);
+    }
+    return plan;
+  }
+
+  maskOf(record: number): number {
+    return Atomics.load(this.#views.words32, record * QUOTA_WORDS32 + MASK);
+  }
+
+  /** The limits of all records. The main thread alone writes them, each as one word. */
+  get limits(): Float64Array {
+    return this.#views.floats;
+  }
+
+  /** Where those of a record begin. */
+  firstLimitOf(record: number): number {
+    return record * QUOTA_WORDS64 + LIMITS;
+  }
+
+  limitOf(record: number, quota: number): number {
+    return this.#views.floats[record * QUOTA_WORDS64 + LIMITS + quota]!;
+  }
+
+  limitsOf(record: number): QuotaLimits {
+    const mask = this.maskOf(record);
+    const limits: Record<string, number | bigint | undefined> = {};
+    for (const [quota, name] of EXTENDED_QUOTAS.entries()) {
+      const limit = (mask & (1 << quota)) === 0 ? undefined : this.limitOf(record, quota);
+      const isMoney = KINDS[quota]!.unit === 'money';
+      limits[QUOTA_FIELDS[name]] = isMoney && limit !== undefined ? BigInt(limit) * PICO_PER_NANO : limit;
+    }
+    return limits as unknown as QuotaLimits;
+  }
+
+  /**
+   * Sets the limits of the scope whose quota record is named by `words[at]`. It gets one if it needs one; if
+   * all are in use, its calls are refused. Main thread.
+   */
+  setLimits(words: Int32Array, at: number, limits: Partial<QuotaLimits>): void {
+    const wanted = new Float64Array(COUNT);
+    const mask = fill(wanted, limits);
+    if (mask === 0 && Atomics.load(words, at) <= 0) {
+      Atomics.store(words, at, 0);
+      return;
+    }
+    const record = this.recordAt(words, at);
+    if (record === undefined) {
+      Atomics.store(words, at, NO_RECORD_LEFT);
+      return;
+    }
+    this.#views.floats.set(wanted, record * QUOTA_WORDS64 + LIMITS);
+    Atomics.store(this.#views.words32, record * QUOTA_WORDS32 + MASK, mask);
+  }
+
+  /**
+   * The quota record that `words[at]` names (its index + 1). If it names none, the scope gets one; undefined
+   * if all are in use.
+   */
+  recordAt(words: Int32Array, at: number): number | undefined {
+    const known = Atomics.load(words, at);
+    if (known > 0) return known - 1;
+    const record = this.#spare ?? this.#nextRecord();
+    if (record === undefined) return undefined;
+    const other = Atomics.compareExchange(words, at, known, record + 1);
+    this.#spare = other === known ? undefined : record;
+    return other === known ? record : other - 1;
+  }
+
+  /** Whether `setLimits` of that scope would find a record. Main thread. */
+  hasRoom(words: Int32Array, at: number, limits: Partial<QuotaLimits>): boolean {
+    const needsRecord = EXTENDED_QUOTAS.some((name) => limits[QUOTA_FIELDS[name]] !== undefined);
+    if (!needsRecord || Atomics.load(words, at) > 0 || this.#spare !== undefined) return true;
+    const { used, words64 } = this.#views;
+    return Atomics.load(used, 0) < words64.length / QUOTA_WORDS64;
+  }
+
+  #nextRecord(): number | undefined {
+    const { used, words64 } = this.#views;
+    const record = Atomics.add(used, 0, 1);
+    if (record < words64.length / QUOTA_WORDS64) return record;
+    Atomics.sub(used, 0, 1);
+    return undefined;
+  }
+}
+
+function fill(into: Float64Array, limits: Partial<QuotaLimits>): number {
+  let mask = 0;
+  for (const [quota, name] of EXTENDED_QUOTAS.entries()) {
+    const limit = limits[QUOTA_FIELDS[name]];
+    if (limit === undefined) continue;
+    into[quota] = limitOf(limit);
+    mask |= 1 << quota;
+  }
+  return mask;
+}
