@@ -28,7 +28,7 @@ const CANCELLED = 2;
 const RESUME_BYTES = 3;
 const UPSTREAM = 4;
 const QUEUED_MS = 5;
-/** Of the word `upstream`. */
+/** Of the word `upstream`; UPSTREAM_SLOTS_MAX fits the mask. */
 const FALLBACK_SHIFT = 16;
 const UPSTREAM_MASK = 0xffff;
 

@@ -32,8 +32,10 @@ export interface Http1ClientOptions {
 
 interface Route {
   readonly pool: Http1Pool;
-  /** Undefined if it cannot be sent. */
-  readonly fixedHead: string | undefined;
+  /** The lines that all heads share; undefined if they cannot be sent. */
+  readonly lines: string | undefined;
+  /** The same behind the target's own path. */
+  readonly begin: string | undefined;
 }
 
 export class Http1Client implements HttpClient {
@@ -61,7 +63,7 @@ export class Http1Client implements HttpClient {
     requestId: string,
     handler: HttpHandler,
     moreHeaders: readonly string[] = [],
-    path = target.path,
+    path?: string,
   ): HttpCall {
     const call = new Http1Call(target, handler, this.#clock, this.#calls);
     if (this.#closed) {
@@ -69,9 +71,10 @@ export class Http1Client implements HttpClient {
       return call;
     }
     this.#sweep ??= setInterval(() => this.#expire(), SWEEP_PERIOD_MS).unref();
-    const { pool, fixedHead } = this.#routeOf(target);
+    const { pool, lines, begin } = this.#routeOf(target);
     const lengthBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
-    const head = fixedHead && headOf(path, fixedHead, requestId, moreHeaders, lengthBytes);
+    const start = path === undefined ? begin : beginOf(path, lines);
+    const head = start && headOf(start, requestId, moreHeaders, lengthBytes);
     if (head === undefined) call.refuse(UNSENDABLE);
     else call.dispatch(pool, { head, body, isAscii: lengthBytes === body.length });
     return call;
@@ -119,7 +122,8 @@ export class Http1Client implements HttpClient {
   #routeOf(target: HttpTarget): Route {
     let route = this.#routes.get(target);
     if (route === undefined) {
-      route = { pool: this.#poolOf(target), fixedHead: fixedHeadOf(target, this.#userAgent) };
+      const lines = linesOf(target, this.#userAgent);
+      route = { pool: this.#poolOf(target), lines, begin: beginOf(target.path, lines) };
       this.#routes.set(target, route);
     }
     return route;
@@ -146,11 +150,8 @@ const VALUE = /^[\t -~]*$/;
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const PATH = /^\/[!-~]*$/;
 
-/**
- * The part of a request's head behind the path that all calls of an upstream share; undefined if headers
- * cannot be sent.
- */
-function fixedHeadOf(target: HttpTarget, userAgent: string): string | undefined {
+/** The lines that the heads of all calls of an upstream share; undefined if they cannot be sent. */
+function linesOf(target: HttpTarget, userAgent: string): string | undefined {
   const headers = new Map<string, string>([
     ['host', new URL(target.origin).host],
     ['connection', 'keep-alive'],
@@ -164,19 +165,23 @@ function fixedHeadOf(target: HttpTarget, userAgent: string): string | undefined 
   for (const [name, value] of Object.entries(target.headers)) headers.set(name.toLowerCase(), value);
   for (const [name, value] of headers) if (!NAME.test(name) || !VALUE.test(value)) return undefined;
   const lines = [...headers].map(([name, value]) => `${name}: ${value}\r\n`);
-  return ` HTTP/1.1\r\n${lines.join('')}`;
+  return lines.join('');
+}
+
+/** A head as far as it is the same for all calls to the path; undefined if it cannot be sent. */
+function beginOf(path: string, lines: string | undefined): string | undefined {
+  return lines !== undefined && PATH.test(path) ? `POST ${path} HTTP/1.1\r\n${lines}` : undefined;
 }
 
 /** The whole head; `moreHeaders` are name, value, name, value. Undefined if a value cannot be sent. */
 function headOf(
-  path: string,
-  fixedHead: string,
+  begin: string,
   requestId: string,
   moreHeaders: readonly string[],
   lengthBytes: number,
 ): string | undefined {
-  if (!PATH.test(path) || !VALUE.test(requestId)) return undefined;
-  let head = `POST ${path}${fixedHead}x-request-id: ${requestId}\r\ncontent-length: ${lengthBytes}\r\n`;
+  if (!VALUE.test(requestId)) return undefined;
+  let head = `${begin}x-request-id: ${requestId}\r\ncontent-length: ${lengthBytes}\r\n`;
   for (let index = 0; index + 1 < moreHeaders.length; index += 2) {
     const name = moreHeaders[index]!;
     const value = moreHeaders[index + 1]!;

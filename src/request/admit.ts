@@ -11,14 +11,7 @@ import { asPicoUnits, type CallSlot, ceilDiv } from '../core/units.js';
 import type { CallNeeds, Refusal } from '../ledger/refusals.js';
 import { withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
-import {
-  type Admission,
-  type CallContext,
-  type Caller,
-  type ChosenModel,
-  type ListenerContext,
-  NO_FALLBACKS,
-} from './context.js';
+import type { CallContext, Caller, ChosenModel, ListenerContext } from './context.js';
 import { neverFits, ownerOf, quotaUsedUp } from './quota-rejections.js';
 import { askLease, LEASE_TRIES_MS_MAX, secondsUntil, setTokenLimit } from './rate-limit.js';
 import {
@@ -57,17 +50,12 @@ function beyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefined {
 function boundedCall(call: ChatCall, plan: PlanEntry, models: Models): ChatCall {
   const { outputTokensMax: allowed } = plan;
   if (call.outputTokensMax !== undefined || allowed === undefined) return call;
-  const isBelow = allowed < models.model.outputTokensMax || models.fallbacks.some(isAbove(allowed));
+  const isBelow = models.some(({ model }) => allowed < model.outputTokensMax);
   return isBelow ? withOutputTokensMax(call, allowed) : call;
 }
 
-const isAbove =
-  (allowed: number) =>
-  ({ model }: ChosenModel): boolean =>
-    model.outputTokensMax > allowed;
-
-/** The model that a call names, and those that may answer in its place. */
-type Models = Pick<Admission, 'model' | 'fallbacks'>;
+/** See CallContext. */
+type Models = readonly ChosenModel[];
 
 /** Sets `context.modelIndex` and `context.admission`. If it rejects, nothing was taken. */
 export function admit(
@@ -76,20 +64,23 @@ export function admit(
   listener: ListenerContext,
 ): ErrorRecord | undefined {
   const { caller } = context;
-  const { catalog, channel } = listener;
+  const { access, channel } = listener;
   invariant(caller !== undefined, 'authenticate comes before admission');
   context.asksLease = false;
   const tooMuch = beyondPlan(call, caller.plan);
   if (tooMuch !== undefined) return tooMuch;
-  const modelIndex = listener.access.indexOf(call.model, caller.planIndex);
+  const modelIndex = access.indexOf(call.model, caller.planIndex);
   if (modelIndex === undefined) return unknownModel(call.model);
   context.modelIndex = modelIndex;
-  const model = catalog.models[modelIndex]!;
+  const chosen = access.chosenOf(modelIndex, caller.planIndex);
+  const { model } = chosen[0]!;
   const routing = unpassed(call, model);
   if (routing !== undefined) return routingMember(routing);
-  context.fallbacks =
-    model.fallbacks.length === 0 ? NO_FALLBACKS : fallbacksOf(model, call, caller.planIndex, listener);
-  const models = { model, fallbacks: context.fallbacks };
+  const models =
+    call.routingMembers.length === 0
+      ? chosen
+      : chosen.filter((one) => unpassed(call, one.model) === undefined);
+  context.models = models;
   const budget = listener.journal.roomFor(recordsPending(listener));
   if (budget !== 'room') return budget === 'full' ? JOURNAL_FULL : JOURNAL_CLOSED;
   const slot = channel.acquire();
@@ -106,7 +97,6 @@ export function admit(
     slot,
     modelIndex,
     model,
-    fallbacks: context.fallbacks,
     call: admitted,
     admittedMs: listener.clock.monotonicMs(),
   };
@@ -118,15 +108,6 @@ function unpassed({ routingMembers }: ChatCall, { passMembers }: ModelEntry): Ro
   return routingMembers.find((name) => !passMembers.includes(name));
 }
 
-function fallbacksOf(
-  model: ModelEntry,
-  call: ChatCall,
-  planIndex: number,
-  { access }: ListenerContext,
-): readonly ChosenModel[] {
-  return access.fallbacksOf(model, planIndex).filter((other) => unpassed(call, other.model) === undefined);
-}
-
 /**
  * Journal records that may follow beside the first of a new call. With `commit` a charge may be taken back by
  * a second record; a call whose end is pending has appended its first.
@@ -136,16 +117,12 @@ function recordsPending({ durability, channel, pendingCommits }: ListenerContext
 }
 
 /** What a call may cost and use at most, whichever model answers. It holds that until it is settled. */
-function needOf(
-  { model, fallbacks }: Models,
-  call: ChatCall,
-  tokenQuota: ListenerContext['tokenQuota'],
-): CallNeeds {
-  let outputTokensMax = completionTokensMaxOf(model, call);
-  let hold = worstCaseOf(model.price, call.bodyBytes, outputTokensMax);
-  for (const fallback of fallbacks) {
-    const tokens = completionTokensMaxOf(fallback.model, call);
-    const cost = worstCaseOf(fallback.model.price, call.bodyBytes, tokens);
+function needOf(models: Models, call: ChatCall, tokenQuota: ListenerContext['tokenQuota']): CallNeeds {
+  let outputTokensMax = 0;
+  let hold = asPicoUnits(0n);
+  for (const { model } of models) {
+    const tokens = completionTokensMaxOf(model, call);
+    const cost = worstCaseOf(model.price, call.bodyBytes, tokens);
     if (tokens > outputTokensMax) outputTokensMax = tokens;
     if (cost > hold) hold = cost;
   }
@@ -211,9 +188,10 @@ function clampedCall(
  * The most output tokens of each choice for which `amount` pays, whichever model answers; negative if it does
  * not pay for the prompt, undefined if output costs nothing.
  */
-function affordedBy(amount: bigint, { model, fallbacks }: Models, call: ChatCall): bigint | undefined {
+function affordedBy(amount: bigint, models: Models, call: ChatCall): bigint | undefined {
   let most: bigint | undefined;
-  for (const { price } of [model, ...fallbacks.map((fallback) => fallback.model)]) {
+  for (const { model } of models) {
+    const { price } = model;
     const rest = amount - worstCaseOf(price, call.bodyBytes, 0);
     const perToken = price.outputPicoUnitsMax * BigInt(call.choices);
     if (rest < 0n) return -1n;
@@ -235,7 +213,7 @@ function rejectionOf(
   if (quota === 'balance') return callTooCostly(hold, listener.ledger.balanceOf(account));
   if (quota === 'scopes') return QUOTA_SCOPES_FULL;
   const { unit } = QUOTA_KINDS[quota];
-  const owner = ownerOf(kind, index, plan.id, models.model.id, listener.groupNames);
+  const owner = ownerOf(kind, index, plan.id, models[0]!.model.id, listener.groupNames);
   const need = unit === 'money' ? hold : BigInt(unit === 'tokens' ? tokens : 1);
   if (never)
     return neverFits(
@@ -372,9 +350,8 @@ export class AdmissionAsk {
   #rest(caller: Caller, call: ChatCall): CallNeeds {
     const { lacking } = this.#context;
     if (lacking !== undefined) return lacking;
-    const { model, fallbacks } = this.#models();
-    const least = [model, ...fallbacks.map((fallback) => fallback.model)]
-      .map(({ price }) => worstCaseOf(price, call.bodyBytes, call.choices))
+    const least = this.#models()
+      .map(({ model }) => worstCaseOf(model.price, call.bodyBytes, call.choices))
       .reduce((one, other) => (other > one ? other : one));
     const balance = this.#listener.ledger.balanceOf(caller.account);
     const { tokens } = this.#whole(caller, call);
@@ -382,8 +359,8 @@ export class AdmissionAsk {
   }
 
   #models(): Models {
-    const { modelIndex, fallbacks } = this.#context;
-    invariant(modelIndex !== undefined, 'a call whose hold was rejected has a model');
-    return { model: this.#listener.catalog.models[modelIndex]!, fallbacks };
+    const { models } = this.#context;
+    invariant(models.length > 0, 'a call whose hold was rejected has a model');
+    return models;
   }
 }

@@ -26,7 +26,7 @@ import {
   traceParentText,
   UNRECORDED,
 } from '../telemetry/trace-context.js';
-import type { Admission, CallContext, Caller } from './context.js';
+import type { CallContext, Caller } from './context.js';
 import type { Settled } from './settle.js';
 
 /** The identity of a recorded span. */
@@ -92,7 +92,7 @@ export class CallTrace {
       requestId,
       account: span.account,
       model: admission?.model.id ?? null,
-      answeredModel: answeredOf(admission, settled),
+      answeredModel: answeredOf(context, settled),
       provider: admission?.model.ownedBy ?? null,
       stream,
       tokens: settled
@@ -111,10 +111,9 @@ export class CallTrace {
 }
 
 /** Null if no other model answered than the call named. */
-function answeredOf(admission: Admission | undefined, settled: Settled | undefined): string | null {
-  if (admission === undefined || settled === undefined || settled.answered === admission.modelIndex)
-    return null;
-  return admission.fallbacks.find(({ modelIndex }) => modelIndex === settled.answered)?.model.id ?? null;
+function answeredOf({ modelIndex, models }: CallContext, settled: Settled | undefined): string | null {
+  if (settled === undefined || settled.answered === modelIndex) return null;
+  return models.find((one) => one.modelIndex === settled.answered)?.model.id ?? null;
 }
 
 /** Null if there was none. A response that has begun has 200, whatever became of it. */

@@ -51,14 +51,9 @@ export interface ChosenModel {
   readonly model: ModelEntry;
 }
 
-/** Of nearly all calls. */
-export const NO_FALLBACKS: readonly ChosenModel[] = [];
-
 /** A call with its slot, day's call and hold. Set by `admit`; ended once by `settle` or `release`. */
 export interface Admission extends ChosenModel {
   readonly slot: CallSlot;
-  /** What the worker may send the call to if the model fails, in this order. */
-  readonly fallbacks: readonly ChosenModel[];
   readonly call: ChatCall;
   readonly admittedMs: MonotonicMs;
 }
@@ -84,8 +79,8 @@ export class CallContext {
   mayClamp = false;
   /** Set by `admit` once the model is known to be on the plan. */
   modelIndex: number | undefined = undefined;
-  /** Those of the model's that the call may get. Set with `modelIndex`. */
-  fallbacks = NO_FALLBACKS;
+  /** That model, then what may answer in its place if it fails, in this order. Set with `modelIndex`. */
+  models: readonly ChosenModel[] = [];
   admission: Admission | undefined = undefined;
 
   constructor(requestId: string, requestNumber: number, corsLines = '') {

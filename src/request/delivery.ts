@@ -173,10 +173,9 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
 
   /** The fallback that answers; undefined if the model does that the call named. Known at the first byte. */
   get #fallback(): ChosenModel | undefined {
-    const { fallbacks, slot } = this.#admission;
-    if (fallbacks.length === 0) return undefined;
-    const number = this.#listener.channel.fallbackOf(slot);
-    return number === 0 ? undefined : fallbacks[number - 1];
+    const { models } = this.#exchange;
+    const number = models.length === 1 ? 0 : this.#listener.channel.fallbackOf(this.#admission.slot);
+    return number === 0 ? undefined : models[number];
   }
 
   onTaken(bytes: number): void {

@@ -310,7 +310,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
       );
   }
 
-  #dispatch({ slot, modelIndex, fallbacks, call }: Admission): void {
+  #dispatch({ slot, modelIndex, call }: Admission): void {
     const exchange = this.#exchange;
     const { channel, metrics } = this.#listener;
     this.#phase = 'dispatched';
@@ -332,10 +332,10 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
         outputTokensMax: Math.min(call.outputTokensMax ?? Infinity, OUTPUT_TOKENS_UNASKED),
         choices: Math.min(call.choices, OUTPUT_TOKENS_UNASKED),
         fallbacks:
-          fallbacks.length === 0
+          exchange.models.length === 1
             ? undefined
             : {
-                models: fallbacks.map((fallback) => fallback.modelIndex),
+                models: exchange.models.slice(1).map((fallback) => fallback.modelIndex),
                 maxTokens: call.maxTokens,
                 maxCompletionTokens: call.maxCompletionTokens,
               },

@@ -15,6 +15,8 @@ interface LeastPrice {
 export class ModelAccess {
   readonly #indices = new Map<string, number>();
   readonly #catalog: Catalog;
+  /** Of each model, what a call gets that names it, if it has no fallbacks. */
+  readonly #alone: readonly (readonly ChosenModel[])[];
   /** By plan. Made when the plan is first asked for: all at once would be a million entries. */
   readonly #allowed: (ReadonlySet<number> | undefined)[];
   /** The same. */
@@ -26,6 +28,7 @@ export class ModelAccess {
       for (const name of [model.id, ...model.aliases]) this.#indices.set(name, index);
     });
     this.#catalog = catalog;
+    this.#alone = catalog.models.map((model, modelIndex) => [{ modelIndex, model }]);
     this.#allowed = catalog.plans.map(() => undefined);
     this.#leastPrices = catalog.plans.map(() => undefined);
   }
@@ -36,14 +39,15 @@ export class ModelAccess {
     return index !== undefined && this.#allowedOn(planIndex).has(index) ? index : undefined;
   }
 
-  /** The model's fallbacks that are on the plan, in their order. */
-  fallbacksOf({ fallbacks }: ModelEntry, planIndex: number): ChosenModel[] {
-    const allowed = this.#allowedOn(planIndex);
+  /** The model, then those of its fallbacks that are on the plan, in their order. */
+  chosenOf(modelIndex: number, planIndex: number): readonly ChosenModel[] {
+    const alone = this.#alone[modelIndex]!;
     const { models } = this.#catalog;
-    return fallbacks.flatMap((modelIndex) => {
-      const model = models[modelIndex]!;
-      return allowed.has(modelIndex) && isListed(model) ? [{ modelIndex, model }] : [];
-    });
+    const { fallbacks } = models[modelIndex]!;
+    if (fallbacks.length === 0) return alone;
+    const allowed = this.#allowedOn(planIndex);
+    const listed = fallbacks.filter((index) => allowed.has(index) && isListed(models[index]!));
+    return [...alone, ...listed.flatMap((index) => this.#alone[index]!)];
   }
 
   /** No call on the plan costs less a token. It need not be the price of any one model. */

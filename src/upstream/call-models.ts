@@ -94,7 +94,7 @@ function requestTo(
   const { maxTokens, maxCompletionTokens }: FallbackModels = asked.fallbacks!;
   const { body, largeBody, modelStart, modelEnd } = asked;
   const named = withModelId(
-    { ...{ body, largeBody, modelStart, modelEnd, maxTokens, maxCompletionTokens }, bodyEnd: 0 },
+    { body, largeBody, modelStart, modelEnd, maxTokens, maxCompletionTokens, bodyEnd: 0 },
     id,
   );
   const isBounded = maxTokens.end > 0 || maxCompletionTokens.end > 0;

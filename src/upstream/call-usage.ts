@@ -43,12 +43,12 @@ function doubtAbout(
   outputTokensMax: number,
   { metrics, errors }: UsageDeps,
 ): DisbeliefReason | undefined {
-  const { tokens } = meter;
+  const { reported } = meter;
   const doubt =
-    tokens === undefined ? meter.fault : doubtOf(tokens, request, outputTokensMax, () => meter.hasText());
+    reported === undefined ? meter.fault : doubtOf(reported, request, outputTokensMax, () => meter.hasText());
   if (doubt === undefined) return undefined;
   metrics.countDisbelieved(target.slot, doubt);
-  const cause = tokens === undefined ? doubt : `${doubt}: ${JSON.stringify(tokens)}`;
+  const cause = reported === undefined ? doubt : `${doubt}: ${JSON.stringify(reported)}`;
   errors.write('warn', target.name, 'an upstream reported usage that cannot be, it was counted here', cause);
   return doubt;
 }

@@ -129,7 +129,7 @@ export class StreamReader implements ResponseBodyReader {
     const wasDone = this.#done;
     this.#look(events, text, knownEnd);
     if (!this.#done || this.#over) return;
-    if (this.#meter.tokens !== undefined) this.#complete();
+    if (this.#meter.reported !== undefined) this.#complete();
     else if (!wasDone) setTimeout(() => this.#complete(), LATE_USAGE_MS_MAX).unref();
   }
 
@@ -187,7 +187,7 @@ export class StreamReader implements ResponseBodyReader {
     const event = parsedJson(data);
     if (this.#done) {
       // The client has its text. A missing usage report may still follow; everything else is dropped.
-      if (isRecord(event) && this.#meter.tokens === undefined)
+      if (isRecord(event) && this.#meter.reported === undefined)
         this.#meter.report(reportIn(event), event.model);
       return 'drop';
     }

@@ -2,7 +2,6 @@
  * Collects the usage of one attempt: the upstream's own report if it is plausible, else what a count of the
  * relayed text needs. Readers fill it, the session reads it. Upstream worker; one for an attempt.
  */
-import type { TokenCounts } from '../core/token-counts.js';
 import type { Usage } from '../protocol/usage.js';
 import { addStreamTexts, responseTexts, type StreamTexts, Transcript } from './chat-text.js';
 import type { Tokenizer } from './target.js';
@@ -16,34 +15,19 @@ export class UsageMeter {
   readonly #transcript = new Transcript();
   #relayedBytes = 0;
   #response: Buffer | undefined;
-  #tokens: TokenCounts | undefined;
+  #reported: Usage | undefined;
   #error: ReportError | undefined;
   #responseModel: string | undefined;
   #isReportOld = false;
 
   /** The last report that is possible in itself. Whether it can be true of this call is not checked here. */
-  get tokens(): TokenCounts | undefined {
-    return this.#tokens;
+  get reported(): Usage | undefined {
+    return this.#reported;
   }
 
   /** What was wrong with the last report, if there is no other. */
   get fault(): ReportError | undefined {
-    return this.#tokens === undefined ? this.#error : undefined;
-  }
-
-  /** The same as usage. */
-  get reported(): Usage | undefined {
-    const tokens = this.#tokens;
-    if (tokens === undefined) return undefined;
-    return {
-      promptTokens: tokens.promptTokens,
-      cachedTokens: tokens.cachedTokens,
-      cacheWriteTokens: tokens.cacheWriteTokens,
-      cacheWrite1hTokens: tokens.cacheWrite1hTokens,
-      completionTokens: tokens.completionTokens,
-      reasoningTokens: tokens.reasoningTokens,
-      source: 'reported',
-    };
+    return this.#reported === undefined ? this.#error : undefined;
   }
 
   /**
@@ -74,10 +58,10 @@ export class UsageMeter {
    */
   report(value: unknown, model?: unknown): boolean {
     if (typeof model === 'string' && model.length <= MODEL_CHARS_MAX) this.#responseModel = model;
-    const tokens = tokensOfReport(value);
-    if (typeof tokens === 'string') this.#error = tokens;
-    if (tokens === undefined || typeof tokens === 'string') return false;
-    this.#tokens = tokens;
+    const usage = tokensOfReport(value);
+    if (typeof usage === 'string') this.#error = usage;
+    if (usage === undefined || typeof usage === 'string') return false;
+    this.#reported = usage;
     this.#isReportOld = false;
     return true;
   }

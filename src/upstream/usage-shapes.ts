@@ -38,10 +38,10 @@
  *     t = p + c                 output is c, or c + r if r > c, likewise
  *     t > p + c                 output is t - p: the excess was generated and not shown
  *     t = p + c - cached        output is c: the total leaves out what was cached
+ *     t < p + c otherwise       not believed
  *
  * With Anthropic's names of what was read from the cache and written to it, these are beside p if t is
  * p + c + both, or if they are more than p; then they are added to p.
- *     t < p + c otherwise       not believed
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import { isRecord } from '../core/json.js';
@@ -89,7 +89,7 @@ function usageOfTimings(timings: unknown): object | undefined {
  * The tokens of a report that is possible in itself; undefined if it says nothing at all. Its completion is
  * all that is billed as output, its reasoning what was named or follows from the total.
  */
-export function tokensOfReport(report: unknown): TokenCounts | ReportError | undefined {
+export function tokensOfReport(report: unknown): Usage | ReportError | undefined {
   if (report === undefined || report === null) return undefined;
   if (!isRecord(report)) return 'malformed';
   const { prompt_tokens: prompt, completion_tokens: shown, total_tokens: total } = report;
@@ -125,6 +125,7 @@ export function tokensOfReport(report: unknown): TokenCounts | ReportError | und
     cacheWrite1hTokens: written1h,
     completionTokens: output,
     reasoningTokens: Math.min(hidden, output),
+    source: 'reported',
   };
 }
 

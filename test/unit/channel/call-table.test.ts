@@ -2,6 +2,8 @@ import t from 'tap';
 import { FRAME_BYTES_MAX } from '#src/core/limits.js';
 import { asCallSlot } from '#src/core/units.js';
 import { CallTable, createCallTable } from '#src/channel/call-table.js';
+import { FALLBACKS_MAX } from '#src/config/catalog-schema.js';
+import { UPSTREAM_SLOTS_MAX } from '#src/telemetry/metrics-layout.js';
 
 /** Half of what is given: the other half is for the frame that overdraws. */
 const WINDOW_BYTES = 8;
@@ -83,5 +85,16 @@ void t.test('every order of spending and refunding wakes a worker that waits', (
     t.equal(waiting, false, `${order}: after all refunds nobody waits`);
     t.ok(wakeUps <= pauses, `${order}: no wake-up without a pause`);
   }
+  t.end();
+});
+
+void t.test('the last of all upstreams and the last fallback are told apart', (t) => {
+  const table = new CallTable(createCallTable(8, WINDOW_BYTES));
+  table.noteUpstream(SLOT, UPSTREAM_SLOTS_MAX - 1, FALLBACKS_MAX);
+  t.equal(table.upstreamOf(SLOT), UPSTREAM_SLOTS_MAX - 1);
+  t.equal(table.fallbackOf(SLOT), FALLBACKS_MAX);
+  table.forgetUpstream(SLOT);
+  t.equal(table.upstreamOf(SLOT), undefined);
+  t.equal(table.fallbackOf(SLOT), 0);
   t.end();
 });

@@ -75,10 +75,10 @@ void t.test('a member that routes is refused, and taken where the model lets it 
   const refused = admit(knownCaller(house), call, house.listener);
   t.match(refused, { code: 'invalid_parameters', message: /^models must not be given: .*pass_members/ });
   t.match(fundsOf(house), { held: '0.00', dayCalls: 0 }, 'it has taken nothing');
-  const passing = (...passMembers: ModelEntry['passMembers']): ListenerContext => ({
-    ...house.listener,
-    catalog: { ...CATALOG, models: CATALOG.models.map((model) => ({ ...model, passMembers })) },
-  });
+  const passing = (...passMembers: ModelEntry['passMembers']): ListenerContext => {
+    const catalog = { ...CATALOG, models: CATALOG.models.map((model) => ({ ...model, passMembers })) };
+    return { ...house.listener, catalog, access: new ModelAccess(catalog) };
+  };
   t.match(admit(knownCaller(house), call, passing('models')), { message: /^provider must not/ });
   const context = knownCaller(house);
   t.equal(admit(context, call, passing('provider', 'models')), undefined);
@@ -375,14 +375,14 @@ void t.test('the hold covers the dearest model that may answer, the charge is at
   t.equal(admit(context, call, listener), undefined);
   t.equal(fundsOf(house).held, decimalOf(BigInt(call.bodyBytes) * 4_000_000n + 4_000n * 6_000_000n));
   t.same(
-    context.admission!.fallbacks.map(({ modelIndex, model }) => [modelIndex, model.id]),
+    context.models.slice(1).map(({ modelIndex, model }) => [modelIndex, model.id]),
     [
       [1, 'free'],
       [2, 'dearer'],
     ],
   );
   const usage = { ...USAGE, cacheWriteTokens: 3, cacheWrite1hTokens: 1, reasoningTokens: 2 };
-  settle(context, usage, listener, context.admission!.fallbacks[1]);
+  settle(context, usage, listener, context.models[2]);
   // 3 + 4 + 2 at 2, 1 at 4, 3 at 3, 2 at 6 millionths.
   t.match(fundsOf(house), {
     held: '0.00',

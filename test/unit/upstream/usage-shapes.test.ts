@@ -18,6 +18,7 @@ const told = (
   cacheWrite1hTokens: written1h,
   completionTokens: output,
   reasoningTokens: reasoning,
+  source: 'reported',
 });
 const usage = (prompt: unknown, completion: unknown, total?: unknown, more: object = {}): object => ({
   usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total, ...more },

@@ -54,9 +54,9 @@ function doubt(
 ): string | undefined {
   const meter = new UsageMeter();
   meter.report(report);
-  return meter.tokens === undefined
+  return meter.reported === undefined
     ? meter.fault
-    : doubtOf(meter.tokens, requestOf(changes), MODEL_MAX, () => hasText);
+    : doubtOf(meter.reported, requestOf(changes), MODEL_MAX, () => hasText);
 }
 
 const report = (prompt: number, completion: number, reasoning = 0): object => ({
@@ -113,16 +113,17 @@ void t.test(
       });
       const meter = new UsageMeter();
       meter.report(hostileReport(next));
-      const { tokens, reported, fault } = meter;
-      if (tokens === undefined && fault === undefined) continue;
+      const { reported, fault } = meter;
+      if (reported === undefined && fault === undefined) continue;
       const asked = Math.min(request.outputTokensMax, MODEL_MAX) * request.choices;
-      const reason = tokens === undefined ? fault : doubtOf(tokens, request, MODEL_MAX, () => next() < 0.5);
+      const reason =
+        reported === undefined ? fault : doubtOf(reported, request, MODEL_MAX, () => next() < 0.5);
       if (reason === undefined) {
         believed++;
         const most =
           BigInt(request.body.length + PROMPT_TOKENS_BESIDE_BODY) * 6n +
           BigInt(Math.ceil(MODEL_MAX * request.choices * 1.1) + REPORTED_OUTPUT_SLACK_TOKENS) * 9n;
-        const shown = tokens!.completionTokens - tokens!.reasoningTokens;
+        const shown = reported!.completionTokens - reported!.reasoningTokens;
         const isBounded = shown <= Math.ceil(asked * 1.1) + REPORTED_OUTPUT_SLACK_TOKENS;
         if (costOf(PRICE, reported!) > most || !isBounded)
           t.fail(`seed ${seed}: ${JSON.stringify(reported)}`);
