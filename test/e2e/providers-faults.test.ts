@@ -14,7 +14,8 @@ import { FaultServer, head, LAST_CHUNK, send, UNUSED, type FaultScript } from '.
 import { eventually, startGateway, TEST_PRICE, type Gateway } from '../support/gateway.js';
 import type { Answer } from '../support/http.js';
 import { startMock } from '../support/mock.js';
-import { answerCases, GEMINI, type AnswerCase } from '../support/provider-answers.js';
+import { answerCases } from '../support/provider-answers.js';
+import { GEMINI, type AnswerCase } from '../support/provider-dialects.js';
 import {
   modelAt,
   PROVIDER_ENV,

@@ -11,7 +11,8 @@ import { SSE_EVENT_BYTES_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '#src/core/limi
 import { FieldError, ProviderError, type Provider } from '#src/providers/provider.js';
 import { PROVIDERS } from '#src/providers/providers.js';
 import { joinedChat } from '../support/chat-joiner.js';
-import { answerCases, bedrockEvent } from '../support/provider-answers.js';
+import { answerCases } from '../support/provider-answers.js';
+import { bedrockEvent } from '../support/provider-dialects.js';
 import { callOf, FORMS, type Form } from '../support/provider-forms.js';
 import { requestCases } from '../support/provider-requests.js';
 import { anyValue, newSeed, pick, random, type Random } from '../support/protocol-values.js';

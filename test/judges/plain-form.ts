@@ -3,7 +3,7 @@
  * they say: members in one order and spelling, texts as lists of parts, nothing that is null or empty.
  */
 import { isRecord } from '#src/core/json.js';
-import { GEMINI, type Dialect } from '../support/provider-answers.js';
+import { GEMINI, type Dialect } from '../support/provider-dialects.js';
 
 /** What is inside is data of the caller, whose names stay. */
 const OPAQUE =

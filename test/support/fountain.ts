@@ -8,50 +8,69 @@ import type { AddressInfo } from 'node:net';
 import type { Scope } from './mock.js';
 
 const EVENT_TEXT_CHARS = 25_000;
+/** What is written at a time. */
+const PIECE_BYTES = 32_768;
 
-const chunk = (text: string): Buffer =>
-  Buffer.from(
-    `data: ${JSON.stringify({
+const chunk = (text: string): string =>
+  `data: ${JSON.stringify({
+    id: 'c',
+    object: 'chat.completion.chunk',
+    created: 1,
+    model: 'm',
+    choices: [{ index: 0, delta: { content: text }, finish_reason: null }],
+  })}\n\n`;
+
+/** What a fountain gives. */
+export interface Water {
+  readonly streamType: string;
+  readonly stream: Buffer;
+  /** For calls without a stream. */
+  readonly whole: string;
+}
+
+/** OpenAI's: streams of so many bytes or a little more, without usage, and whole responses. */
+export function openaiWater(streamBytes: number, wholeText = 'Hello'): Water {
+  const event = chunk('w'.repeat(EVENT_TEXT_CHARS));
+  return {
+    streamType: 'text/event-stream',
+    stream: Buffer.from(`${event.repeat(Math.ceil(streamBytes / event.length))}data: [DONE]\n\n`),
+    whole: JSON.stringify({
       id: 'c',
-      object: 'chat.completion.chunk',
+      object: 'chat.completion',
       created: 1,
       model: 'm',
-      choices: [{ index: 0, delta: { content: text }, finish_reason: null }],
-    })}\n\n`,
-  );
-
-const EVENT = chunk('w'.repeat(EVENT_TEXT_CHARS));
-const WHOLE = JSON.stringify({
-  id: 'c',
-  object: 'chat.completion',
-  created: 1,
-  model: 'm',
-  choices: [{ index: 0, message: { role: 'assistant', content: 'Hello' }, finish_reason: 'stop' }],
-  usage: { prompt_tokens: 3, completion_tokens: 1, total_tokens: 4 },
-});
+      choices: [{ index: 0, message: { role: 'assistant', content: wholeText }, finish_reason: 'stop' }],
+      usage: { prompt_tokens: 3, completion_tokens: 1, total_tokens: 4 },
+    }),
+  };
+}
 
 export interface Fountain {
+  readonly origin: string;
+  /** Base URL of an upstream of `provider: openai`. */
   readonly url: string;
   /** Streams that have not ended. */
   readonly open: number;
   readonly sentBytes: number;
 }
 
-/** Streams have `streamBytes` and no usage; calls without `stream` get a small answer at once. */
-export async function startFountain(t: Scope, streamBytes: number): Promise<Fountain> {
-  const state = { url: '', open: 0, sentBytes: 0 };
+/** `water`: or the bytes of a stream of OpenAI's. */
+export async function startFountain(t: Scope, water: Water | number): Promise<Fountain> {
+  const { stream, streamType, whole } = typeof water === 'number' ? openaiWater(water) : water;
+  const state = { origin: '', url: '', open: 0, sentBytes: 0 };
   const pour = (response: ServerResponse): void => {
-    let leftBytes = streamBytes;
+    let at = 0;
     state.open += 1;
     response.on('close', () => (state.open -= 1));
-    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.writeHead(200, { 'content-type': streamType });
     const write = (): void => {
-      while (leftBytes > 0) {
-        leftBytes -= EVENT.length;
-        state.sentBytes += EVENT.length;
-        if (!response.write(EVENT)) return;
+      while (at < stream.length) {
+        const piece = stream.subarray(at, at + PIECE_BYTES);
+        at += piece.length;
+        state.sentBytes += piece.length;
+        if (!response.write(piece)) return;
       }
-      response.end('data: [DONE]\n\n');
+      response.end();
     };
     response.on('drain', write);
     write();
@@ -60,13 +79,15 @@ export async function startFountain(t: Scope, streamBytes: number): Promise<Foun
     const parts: Buffer[] = [];
     request.on('data', (part: Buffer) => parts.push(part));
     request.on('end', () => {
-      if (Buffer.concat(parts).includes('"stream":true')) pour(response);
-      else response.writeHead(200, { 'content-type': 'application/json' }).end(WHOLE);
+      // Some providers say it in the path.
+      if (/stream/i.test(request.url ?? '') || Buffer.concat(parts).includes('"stream":true')) pour(response);
+      else response.writeHead(200, { 'content-type': 'application/json' }).end(whole);
     });
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  state.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+  state.origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  state.url = `${state.origin}/v1`;
   t.teardown(() => {
     server.close();
     server.closeAllConnections();

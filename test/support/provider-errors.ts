@@ -2,7 +2,7 @@
  * Errors of providers as their references show them: the body of a response with an error's status, and the
  * event or frame of a stream.
  */
-import { ANTHROPIC, awsFrame, BEDROCK, GEMINI, type Dialect } from './provider-answers.js';
+import { ANTHROPIC, awsFrame, BEDROCK, GEMINI, type Dialect } from './provider-dialects.js';
 
 export interface ErrorForms {
   /** The statuses that the reference names, each with the provider's word for it. */

@@ -4,7 +4,7 @@
  */
 import type { ProviderName } from '#src/core/provider-names.js';
 import type { Credential, ProviderCall, ProviderSettings } from '#src/providers/provider.js';
-import { ANTHROPIC, BEDROCK, GEMINI, type Dialect } from './provider-answers.js';
+import { ANTHROPIC, BEDROCK, GEMINI, type Dialect } from './provider-dialects.js';
 
 export interface Form {
   readonly name: string;

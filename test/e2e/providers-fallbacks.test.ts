@@ -1,0 +1,115 @@
+/**
+ * A model and its fallback that speak different protocols, in both directions, whole and streamed: who
+ * answers, in which words, and what it costs to the pico-unit.
+ */
+import t from 'tap';
+import { decimalOf, picoUnitsOf } from '#src/core/money.js';
+import { eventually, startGateway, TEST_PRICE } from '../support/gateway.js';
+import { FaultServer, head, send, type FaultScript } from '../support/fault-server.js';
+import { startMock, steered } from '../support/mock.js';
+import { modelAt, PROVIDER_ENV, PROVIDER_MODELS, SECRET } from '../support/provider-bed.js';
+import { ERROR_FORMS } from '../support/provider-errors.js';
+import { FORMS } from '../support/provider-forms.js';
+import { chunksOf, eventData, isWholeText, textOf } from '../support/sse.js';
+
+const CREDIT = '100.00';
+const CHUNKS = 10;
+const PROMPT = steered('prompt_tokens=100&cached_tokens=10&completion_tokens=9');
+const costAt = (input: bigint, cached: bigint, output: bigint): bigint =>
+  90n * input + 10n * cached + 9n * output;
+/** As PROVIDER_PRICE and OPENAI_PRICE say, in pico-units a token. */
+const PROVIDER_COST = costAt(1_500_000n, 750_000n, 2_250_000n);
+const OPENAI_COST = costAt(3_000_000n, 500_000n, 7_000_000n);
+const OPENAI_PRICE = { input: '3', cached_input: '0.5', output: '7' };
+
+/** An overloaded provider, in its own words. */
+const down = (provider: string): FaultScript => {
+  const form = FORMS.find((one) => one.provider === provider);
+  const forms = form && ERROR_FORMS.get(form.dialect);
+  const body = forms?.body(503, 'down') ?? '{"error":{"message":"down","code":"overloaded"}}';
+  const headers = { 'content-type': 'application/json', 'content-length': String(body.length) };
+  return (socket) => send(socket, [head(503, { ...headers, ...forms?.headers(503) }), body], 'close');
+};
+
+void t.test('fallbacks between protocols', async (t) => {
+  const names = [...new Set(PROVIDER_MODELS.map(({ provider }) => provider))];
+  const args = ['--chunks', String(CHUNKS)];
+  const mocks = new Map(
+    await Promise.all(
+      ['openai', ...names].map(
+        async (name) => [name, await startMock(t, ['--provider', name, ...args])] as const,
+      ),
+    ),
+  );
+  const server = new FaultServer(t);
+  const port = await server.scripted(new Map(['openai', ...names].map((name) => [name, down(name)])));
+  const failing = (name: string): string => `http://127.0.0.1:${port}/${name}`;
+  const openai = { price: OPENAI_PRICE, max_output_tokens: 8_000 };
+  const still = { breaker_failures: 0, park_max_ms: 0 };
+  const gateway = await startGateway(t, {
+    config: {
+      models: [
+        { ...openai, id: 'good-openai', upstreams: [{ url: mocks.get('openai')!.url }] },
+        ...PROVIDER_MODELS.flatMap((model) => [
+          modelAt(model, mocks.get(model.provider)!.origin),
+          {
+            ...modelAt(model, failing(model.provider), still),
+            id: `${model.id}-down`,
+            fallbacks: ['good-openai'],
+          },
+          {
+            ...openai,
+            id: `openai-down-${model.id}`,
+            price: TEST_PRICE,
+            fallbacks: [model.id],
+            upstreams: [{ url: failing('openai'), ...still }],
+          },
+        ]),
+      ],
+      plans: [{ id: 'ample', requests_per_minute: 1_000_000, calls_per_day: 1_000_000_000 }],
+    },
+    env: PROVIDER_ENV,
+  });
+
+  for (const { id, provider } of PROVIDER_MODELS)
+    for (const [named, answers, cost, failed] of [
+      [`openai-down-${id}`, id, PROVIDER_COST, 'openai'],
+      [`${id}-down`, 'good-openai', OPENAI_COST, provider],
+    ] as const)
+      await t.test(`${named}, then ${answers}`, async (t) => {
+        const customer = await gateway.admin.customer({ credit: CREDIT });
+        let spent = 0n;
+        for (const stream of [false, true]) {
+          const asked = server.requests.get(failed) ?? 0;
+          const answer = await gateway.chat(customer.key, PROMPT, { model: named, stream });
+          t.equal(answer.status, 200, answer.body);
+          t.equal(answer.headers['x-tollgate-model'], answers);
+          t.equal(server.requests.get(failed), asked + 1, 'the named model was asked first');
+          t.notMatch(answer.body + JSON.stringify(answer.headers), SECRET);
+          const text = stream
+            ? textOf(chunksOf(answer.body))
+            : (answer.json() as { choices: [{ message: { content: string } }] }).choices[0].message.content;
+          t.ok(isWholeText(text, CHUNKS), text);
+          if (stream) t.equal(eventData(answer.body).at(-1), '[DONE]');
+          spent += cost;
+          const account = await eventually('nothing held', async () => {
+            const view = await gateway.admin.account(customer.accountId);
+            return view.held === '0.00' ? view : undefined;
+          });
+          t.equal(account.spent, decimalOf(spent), `to the pico-unit, stream ${stream}`);
+          t.equal(picoUnitsOf(account.balance)! + spent, picoUnitsOf(CREDIT));
+        }
+        const line = await eventually('the usage in the books', () =>
+          gateway.admin.usageOf(customer.accountId),
+        );
+        t.match(line, {
+          model: answers,
+          calls: 2,
+          fallback_calls: 2,
+          cached_tokens: 20,
+          completion_tokens: 18,
+        });
+      });
+  t.notMatch(gateway.log().join('\n'), SECRET);
+  t.equal(await gateway.stop(), 0);
+});
