@@ -80,14 +80,18 @@ const known = new Map<string, ModelTraits>();
 /** The settings name few models; a bound all the same. */
 const KNOWN_MAX = 256;
 
-export function traitsOf(model: string): ModelTraits {
+/**
+ * `onVertex`: schemas are there since 4.6 (Google Cloud, "Structured outputs with Anthropic Claude models",
+ * 2026-11); an older model answers 400.
+ */
+export function traitsOf(model: string, onVertex: boolean): ModelTraits {
   let traits = known.get(model);
   if (traits === undefined) {
     if (known.size === KNOWN_MAX) known.clear();
     traits = traitsByName(model);
     known.set(model, traits);
   }
-  return traits;
+  return onVertex && traits === SINCE_4_5 ? SINCE_3_7 : traits;
 }
 
 function traitsByName(model: string): ModelTraits {

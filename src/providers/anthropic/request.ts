@@ -44,7 +44,7 @@ const PERSONAL = /^[\w.%+-]+@[\w.-]+\.[a-z]{2,}$|^\+?[\d\s()-]{7,}$/i;
 export function writeMessages(call: ProviderCall): Record<string, unknown> {
   const { settings, body, model, stream } = call;
   const isAnthropic = settings.name === 'anthropic';
-  const traits = traitsOf(model);
+  const traits = traitsOf(model, settings.name === 'vertex');
   const fields = new Fields(body, 'Claude', settings.dropUnsupported);
   const conversation = new Conversation(
     fields.list('messages') ?? [],

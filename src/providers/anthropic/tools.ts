@@ -53,10 +53,10 @@ export function toolMembersOf(fields: Fields, traits: ModelTraits): ToolMembers 
 }
 
 /** Whether a call of ANSWER_TOOL is the answer's text. */
-export function answersByTool({ body, model }: ProviderCall): boolean {
+export function answersByTool({ settings, body, model }: ProviderCall): boolean {
   const { response_format: format } = body;
   if (format === undefined || format === null) return false;
-  const traits = traitsOf(model);
+  const traits = traitsOf(model, settings.name === 'vertex');
   return traits.forcedTools && answerFormOf(format, traits)?.tool !== undefined;
 }
 

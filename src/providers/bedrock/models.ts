@@ -46,7 +46,7 @@ export function factsOf(model: string): ModelFacts {
 
 function factsByName(model: string): ModelFacts {
   const family = familyOf(model);
-  const claude = family === 'claude' ? traitsOf(model) : undefined;
+  const claude = family === 'claude' ? traitsOf(model, false) : undefined;
   const [, major = '0', minor = '0'] = (claude && CLAUDE_VERSION.exec(model)) ?? [];
   const version = Number(`${major}.${minor}`);
   return {

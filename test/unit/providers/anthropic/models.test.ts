@@ -33,7 +33,7 @@ const MODELS: [name: string, thinking: string, off: string | undefined, letters:
 
 void t.test('models', (t) => {
   for (const [name, thinking, off, letters, efforts] of MODELS) {
-    const traits = traitsOf(name);
+    const traits = traitsOf(name, false);
     const { sampling, schemas, forcedTools, systemTurns } = traits;
     const found = `${sampling ? 's' : '-'}${schemas ? 'c' : '-'}${forcedTools ? 'f' : '-'}${systemTurns ? 'y' : '-'}`;
     t.strictSame(
@@ -41,9 +41,9 @@ void t.test('models', (t) => {
       [thinking, off, letters, efforts],
       name,
     );
-    t.equal(traitsOf(name), traits, 'the same again');
+    t.equal(traitsOf(name, false), traits, 'the same again');
   }
-  for (let index = 0; index < 600; index++) traitsOf(`claude-opus-4-8-${index}`);
+  for (let index = 0; index < 600; index++) traitsOf(`claude-opus-4-8-${index}`, false);
   t.end();
 });
 
@@ -135,5 +135,21 @@ void t.test('schemas', (t) => {
   let deep: Record<string, unknown> = { type: 'string' };
   for (let level = 0; level < 100; level++) deep = { type: 'array', items: deep };
   t.equal(closedSchema(deep, true), undefined, 'too deep');
+  t.end();
+});
+
+void t.test('schemas are on Vertex since 4.6', (t) => {
+  const schemas = (name: string, onVertex: boolean): boolean => traitsOf(name, onVertex).schemas;
+  t.same(
+    ['claude-sonnet-4-5@20250929', 'claude-sonnet-4-6', 'claude-opus-4-7', 'claude-sonnet-4@20250514'].map(
+      (name) => [schemas(name, false), schemas(name, true)],
+    ),
+    [
+      [true, false],
+      [true, true],
+      [true, true],
+      [false, false],
+    ],
+  );
   t.end();
 });
