@@ -1,7 +1,9 @@
 /**
  * Credentials that expire, through a gateway with two workers: one renewal for all of them, no call that
  * fails over it, what a provider or a token server does wrong, and no token anywhere but at the provider.
+ * With several processes each renews for itself; a reload adds and removes them.
  */
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
@@ -9,7 +11,13 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { runCommand } from '../support/command.js';
-import { eventually, startGateway, temporaryFolder, type Gateway } from '../support/gateway.js';
+import {
+  eventually,
+  knownEverywhere,
+  startGateway,
+  temporaryFolder,
+  type Gateway,
+} from '../support/gateway.js';
 import { request } from '../support/http.js';
 import {
   countedKeys,
@@ -22,10 +30,12 @@ import {
 /** What tokens and keys of the token server begin with. */
 const SECRETS = ['ya29.secret', 'eyJ-entra-secret', 'wJalrXUtnFEMI', 'FwoGZXIvYXdz', 'AKIDEXAMPLE'];
 const MODELS = ['azure', 'vertex', 'bedrock'] as const;
+type Model = (typeof MODELS)[number];
 /** Half of it is the shortest time after which a credential is renewed. */
 const LIFE_SECONDS = 20;
+const PROCESSES = 2;
 
-const BODIES: Readonly<Record<(typeof MODELS)[number], object>> = {
+const BODIES: Readonly<Record<Model, object>> = {
   azure: {
     id: 'c',
     object: 'chat.completion',
@@ -75,7 +85,7 @@ async function startProviders(t: Test) {
   return { seen, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
 }
 
-function settingsOf(url: string, file: string): object {
+function settingsOf(url: string, file: string, models: readonly Model[] = MODELS): object {
   const upstreams = {
     azure: { provider: 'azure', url },
     vertex: { provider: 'vertex', url, region: 'europe-west1', project: 'acme', credentials_file: file },
@@ -83,7 +93,7 @@ function settingsOf(url: string, file: string): object {
   };
   return {
     workers: 2,
-    models: MODELS.map((id) => ({
+    models: models.map((id) => ({
       id,
       price: { input: '1', output: '1' },
       max_output_tokens: 100,
@@ -105,7 +115,13 @@ const scriptOf =
     return countedTokens(LIFE_SECONDS, prefix)(asked, number);
   };
 
-async function start(t: Test, script: (counts: Map<string, number>) => TokenScript) {
+/** `models`: of the first settings; `more`: settings over them. */
+async function start(
+  t: Test,
+  script: (counts: Map<string, number>) => TokenScript,
+  models: readonly Model[] = MODELS,
+  more: object = {},
+) {
   const counts = new Map<string, number>();
   const tokens = await startTokenServer(t, script(counts));
   const providers = await startProviders(t);
@@ -120,11 +136,19 @@ async function start(t: Test, script: (counts: Map<string, number>) => TokenScri
     AWS_SHARED_CREDENTIALS_FILE: join(folder, 'none'),
     AWS_CONFIG_FILE: join(folder, 'none'),
   };
-  const config = settingsOf(providers.url, file);
-  const gateway = await startGateway(t, { folder, config, env });
+  const configOf = (some: readonly Model[]): object => ({
+    ...settingsOf(providers.url, file, some),
+    ...more,
+  });
+  const gateway = await startGateway(t, { folder, config: configOf(models), env });
   const { key } = await gateway.admin.customer();
   const call = (model: string, prompt = 'Hello') => gateway.chat(key, prompt, { model });
-  return { counts, tokens, providers, gateway, call, env, folder };
+  const reload = async (some: readonly Model[]): Promise<void> => {
+    writeFileSync(join(folder, 'tollgate.yaml'), JSON.stringify(configOf(some)));
+    const answer = await gateway.admin.send('POST', '/admin/v1/reload', {});
+    if (answer.status !== 200) throw new Error(answer.body);
+  };
+  return { counts, tokens, providers, gateway, key, call, reload, env, folder };
 }
 
 interface Credential {
@@ -146,21 +170,29 @@ function withoutSecrets(t: Test, what: string, text: string): void {
     t.notOk(text.includes(secret), `${what} without ${secret}`);
 }
 
+/** Calls each of the models for so long; the statuses that came. */
+async function statusesOver(
+  call: (model: Model) => Promise<{ readonly status: number }>,
+  models: readonly Model[],
+  seconds: number,
+): Promise<number[]> {
+  const endMs = performance.now() + seconds * 1_000;
+  const statuses = new Set<number>();
+  const caller = async (model: Model): Promise<void> => {
+    while (performance.now() < endMs) {
+      statuses.add((await call(model)).status);
+      await sleep(5);
+    }
+  };
+  await Promise.all(models.flatMap((model) => [caller(model), caller(model)]));
+  return [...statuses];
+}
+
 void t.test('renewed once for all threads, while calls run', async (t) => {
   const { counts, providers, gateway, call, env, folder } = await start(t, scriptOf);
   t.same(Object.fromEntries(counts), { aws: 1, entra: 1, google: 1 }, 'one renewal for two workers');
 
-  const endMs = performance.now() + 0.65 * LIFE_SECONDS * 1_000;
-  const statuses = new Map<number, number>();
-  const caller = async (model: string): Promise<void> => {
-    while (performance.now() < endMs) {
-      const { status } = await call(model);
-      statuses.set(status, (statuses.get(status) ?? 0) + 1);
-      await sleep(5);
-    }
-  };
-  await Promise.all(MODELS.flatMap((model) => [caller(model), caller(model)]));
-  t.same([...statuses.keys()], [200], 'no call fails over a renewal');
+  t.same(await statusesOver(call, MODELS, 0.65 * LIFE_SECONDS), [200], 'no call fails over a renewal');
   t.same(Object.fromEntries(counts), { aws: 2, entra: 2, google: 2 });
   t.same(
     [...providers.seen.azure!],
@@ -241,3 +273,44 @@ void t.test(
     t.ok((await credentialsOf(gateway)).every(({ ok }) => ok));
   },
 );
+
+void t.test('a reload adds an upstream with a credential, and takes it away', async (t) => {
+  const { counts, gateway, call, reload } = await start(t, scriptOf, ['azure']);
+  const names = async (): Promise<string[]> =>
+    (await credentialsOf(gateway)).map(({ name }) => name.replace(/:.*/, '')).sort();
+  t.same(Object.fromEntries(counts), { entra: 1 }, 'only what the settings name');
+
+  await reload(MODELS);
+  const first = await Promise.all(MODELS.map((model) => call(model)));
+  t.same(
+    first.map(({ status }) => status),
+    [200, 200, 200],
+    'no call waits in vain',
+  );
+  t.same(Object.fromEntries(counts), { aws: 1, entra: 1, google: 1 }, 'a reload renews nothing anew');
+  t.same(await names(), ['aws', 'entra', 'google']);
+
+  await reload(['azure', 'bedrock']);
+  t.match(await call('vertex'), { status: 400, body: /model_not_found|invalid_parameters/ });
+  t.same(await names(), ['aws', 'entra']);
+  t.same(await statusesOver(call, ['azure', 'bedrock'], 0.65 * LIFE_SECONDS), [200]);
+  t.same(Object.fromEntries(counts), { aws: 2, entra: 2, google: 1 }, 'what nobody wants is not renewed');
+
+  await reload(MODELS);
+  t.equal((await call('vertex')).status, 200, 'and it comes back');
+  await eventually('the renewal that was due', () => (counts.get('google') === 2 ? true : undefined));
+});
+
+void t.test('several processes renew each for itself', async (t) => {
+  const { counts, gateway, key } = await start(t, scriptOf, MODELS, { processes: PROCESSES });
+  await knownEverywhere(gateway, key);
+  const each = (count: number): Record<string, number> => ({ aws: count, entra: count, google: count });
+  await eventually('both processes', () =>
+    counts.size === 3 && [...counts.values()].every((count) => count === PROCESSES) ? true : undefined,
+  );
+  // A connection for each call: the kernel deals them out.
+  const call = (model: Model): Promise<{ status: number }> => gateway.chat(key, 'Hello', { model });
+  t.same(await statusesOver(call, MODELS, 0.65 * LIFE_SECONDS), [200], 'no call fails over a renewal');
+  t.same(Object.fromEntries(counts), each(2 * PROCESSES));
+  t.equal(await gateway.stop(), 0);
+});
