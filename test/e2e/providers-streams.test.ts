@@ -18,7 +18,7 @@ const EVENT_CHARS = 25_000;
 /** With its frame just below the longest that is taken. */
 const WHOLE_CHARS = 15_000_000;
 const WHOLE_READERS = 4;
-/** What one stream may take from its provider: buffers of four sockets (7.7 MB seen), and the call's window. */
+/** What a stream may take from its provider: buffers of four sockets (7.7 MB seen), and the call's window. */
 const TAKEN_BYTES_MAX = 12_000_000;
 const STILL_MS = 1_500;
 /** As in leaving-clients.test.ts. */

@@ -13,11 +13,13 @@ import { FieldError, ProviderError, type Provider } from '#src/providers/provide
 import { PROVIDERS } from '#src/providers/providers.js';
 import { joinedChat } from '../support/chat-joiner.js';
 import { answerCases } from '../support/provider-answers.js';
-import type { AnswerCase } from '../support/provider-dialects.js';
+import type { AnswerCase, Dialect } from '../support/provider-dialects.js';
+import { ERROR_FORMS } from '../support/provider-errors.js';
 import { callOf, FORMS, type Form } from '../support/provider-forms.js';
 import { requestCases } from '../support/provider-requests.js';
 import { chunksOf } from '../support/sse.js';
-import { differencesOf, LISTED, type Difference } from './differences.js';
+import { differencesOf, type Difference } from './difference.js';
+import { LISTED } from './differences.js';
 import { plainChat, plainRequest } from './plain-form.js';
 
 const CASES_MIN = 150;
@@ -29,17 +31,34 @@ const NO_JUDGE = existsSync(resolve('build/tools/judges-python/installed.txt'))
 interface Question {
   readonly id: string;
   readonly request: Readonly<Record<string, unknown>>;
-  readonly answer: AnswerCase;
+  readonly answer: AnswerCase | ErrorCase;
   /** What is compared. */
   readonly about: 'request' | 'answer';
 }
+
+/** The response has this status, and the provider's own body for it; or, in a stream, a frame for it. */
+interface ErrorCase {
+  readonly errorStatus: number;
+  readonly message: string;
+  readonly isFrame: boolean;
+}
+
+/** What errors say, by their status; the provider's words for them are in ERROR_FORMS. */
+const MESSAGES: Readonly<Record<number, readonly string[]>> = {
+  400: ['max_tokens: must be positive', 'prompt is too long: 210000 tokens > 200000 maximum'],
+};
 
 interface Verdict {
   readonly id: string;
   readonly sent: unknown;
   readonly completion: object | null;
   readonly chunks: object[] | null;
-  readonly error: { readonly status: number | null; readonly message: string } | null;
+  readonly error: {
+    readonly status: number | null;
+    /** OpenAI's word, if the class of the error has one. */
+    readonly kind: string | null;
+    readonly message: string;
+  } | null;
 }
 
 const HELLO = { messages: [{ role: 'user', content: 'Hello' }] };
@@ -61,20 +80,56 @@ function questionsOf({ dialect }: Form): Question[] {
         about: 'answer',
       })),
     ),
+    ...errorCases(dialect).map((answer): Question => ({
+      id: `status ${answer.errorStatus}${answer.isFrame ? ' in a stream' : ''}, ${answer.message}`,
+      request: answer.isFrame ? { ...HELLO, stream: true } : HELLO,
+      answer,
+      about: 'answer',
+    })),
   ];
 }
 
-async function verdictsOf({ dialect, judgeModel }: Form, questions: readonly Question[]): Promise<Verdict[]> {
+function errorCases(dialect: Dialect): ErrorCase[] {
+  const statuses = Object.keys(ERROR_FORMS.get(dialect)!.words).map(Number);
+  return statuses.flatMap((errorStatus) =>
+    (MESSAGES[errorStatus] ?? ['it is so']).flatMap((message) =>
+      [false, true].map((isFrame) => ({ errorStatus, message, isFrame })),
+    ),
+  );
+}
+
+interface Given {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer;
+}
+
+/** The provider's response. */
+function givenTo({ dialect }: Form, { request, answer }: Question): Given {
+  const stream = request.stream === true;
+  const headers = { 'content-type': stream ? dialect.streamType : 'application/json' };
+  if (!('errorStatus' in answer))
+    return {
+      status: 200,
+      headers,
+      body: stream ? dialect.stream(answer) : Buffer.from(JSON.stringify(dialect.whole(answer))),
+    };
+  const { errorStatus, message, isFrame } = answer;
+  const forms = ERROR_FORMS.get(dialect)!;
+  if (isFrame) return { status: 200, headers, body: forms.frame(errorStatus, message) };
+  const body = Buffer.from(forms.body(errorStatus, message));
+  return { status: errorStatus, headers: { ...headers, ...forms.headers(errorStatus) }, body };
+}
+
+async function verdictsOf(form: Form, questions: readonly Question[]): Promise<Verdict[]> {
   const child = spawn(python, ['test/judges/litellm_judge.py'], { stdio: ['pipe', 'pipe', 'inherit'] });
-  const type = dialect.streamType;
   child.stdin.end(
     questions
-      .map(({ id, request, answer }) => {
-        const stream = request.stream === true;
-        const body = stream ? dialect.stream(answer) : Buffer.from(JSON.stringify(dialect.whole(answer)));
-        const headers = { 'content-type': stream ? type : 'application/json' };
-        const given = { status: 200, headers, body: body.toString('base64') };
-        return `${JSON.stringify({ id, model: judgeModel, request, answer: given })}\n`;
+      .map((question) => {
+        const { id, request } = question;
+        const { body, ...given } = givenTo(form, question);
+        const answer = { ...given, body: body.toString('base64') };
+        return `${JSON.stringify({ id, model: form.judgeModel, request, answer })}\n`;
       })
       .join(''),
   );
@@ -96,18 +151,20 @@ async function oursSent(form: Form, provider: Provider, request: Question['reque
 }
 
 /** What a caller gets of us, or `{ failed: status }`. */
-function oursGiven(form: Form, provider: Provider, { request, answer }: Question): object {
-  const call = callOf(form, request);
+function oursGiven(form: Form, provider: Provider, question: Question): object {
+  const call = callOf(form, question.request);
+  const { status, headers, body } = givenTo(form, question);
   try {
-    if (!call.stream) {
-      const body = Buffer.from(JSON.stringify(form.dialect.whole(answer)));
-      return plainChat(JSON.parse(provider.readResponse(body, call)) as object);
+    if (status !== 200) {
+      const { status: failed, code } = provider.readError(status, (name) => headers[name], body.toString());
+      return { failed: code ?? failed };
     }
+    if (!call.stream) return plainChat(JSON.parse(provider.readResponse(body, call)) as object);
     const stream = provider.openStream(call);
-    const events = stream.push(form.dialect.stream(answer)) + stream.end();
+    const events = stream.push(body) + stream.end();
     return plainChat(joinedChat(chunksOf(events)));
   } catch (error) {
-    if (error instanceof ProviderError) return { failed: error.failure.status };
+    if (error instanceof ProviderError) return { failed: error.failure.code ?? error.failure.status };
     throw error;
   }
 }
@@ -115,7 +172,7 @@ function oursGiven(form: Form, provider: Provider, { request, answer }: Question
 function judged(form: Form, { about, request }: Question, verdict: Verdict): object {
   if (about === 'request')
     return verdict.sent === null ? { refused: '*' } : plainRequest(form.dialect, verdict.sent as object);
-  if (verdict.error !== null) return { failed: verdict.error.status };
+  if (verdict.error !== null) return { failed: verdict.error.kind ?? verdict.error.status };
   return plainChat(request.stream === true ? joinedChat(verdict.chunks!) : verdict.completion!);
 }
 
@@ -140,7 +197,7 @@ function report(
 
 for (const form of FORMS) {
   const provider = PROVIDERS[form.provider];
-  if (form.judgeModel === undefined || provider === undefined) continue;
+  if (provider === undefined) continue;
   void t.test(form.name, NO_JUDGE, async (t) => {
     const questions = questionsOf(form);
     t.ok(questions.length >= CASES_MIN, `${questions.length} cases`);

@@ -3,7 +3,7 @@ client has a transport that records the request and gives the answer.
 
 Reads lines of JSON: {id, model, request, answer}. `request` is a chat completion without its model. `answer`:
 {status, headers, body} with `body` in base64. Writes a line for each: {id, url, sent, completion, chunks, error};
-`sent` is the body for the provider, `completion` or `chunks` what a caller gets, `error` {status, message}.
+`sent` is the body for the provider, `completion` or `chunks` what a caller gets, `error` {status, kind, message}.
 """
 
 import base64
@@ -29,10 +29,20 @@ socket.getaddrinfo = refuse
 import httpx  # noqa: E402
 import litellm  # noqa: E402
 from litellm.llms.custom_httpx.http_handler import HTTPHandler  # noqa: E402
+from litellm.llms.vertex_ai.vertex_llm_base import VertexBase  # noqa: E402
+
+# A token of Google's, which it would ask the network for.
+VertexBase._ensure_access_token = lambda self, *_, **__: ("judge-token", "project-of-ours")
 
 litellm.suppress_debug_info = True
 litellm.num_retries = 0
 logging.disable(logging.CRITICAL)
+
+
+def authorised(model):
+    if model.startswith("vertex_ai/"):
+        return {"vertex_project": "project-of-ours", "vertex_location": "us-east5"}
+    return {"api_key": "judge-key"}
 
 
 def judge(case):
@@ -50,14 +60,19 @@ def judge(case):
     result = {"completion": None, "chunks": None, "error": None}
     try:
         given = litellm.completion(
-            model=case["model"], api_key="judge-key", client=client, num_retries=0, **case["request"]
+            model=case["model"], client=client, num_retries=0, **authorised(case["model"]), **case["request"]
         )
         if case["request"].get("stream"):
             result["chunks"] = [chunk.model_dump(exclude_none=True) for chunk in given]
         else:
             result["completion"] = given.model_dump(exclude_none=True)
     except Exception as error:  # Whatever it is, it is this judge's word on the case.
-        result["error"] = {"status": getattr(error, "status_code", None), "message": str(error)[:300]}
+        is_length = isinstance(error, litellm.ContextWindowExceededError)
+        result["error"] = {
+            "status": getattr(error, "status_code", None),
+            "kind": "context_length_exceeded" if is_length else None,
+            "message": str(error)[:300],
+        }
     return {"id": case["id"], "url": sent.get("url"), "sent": sent.get("body"), **result}
 
 

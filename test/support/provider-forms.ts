@@ -11,8 +11,8 @@ export interface Form {
   readonly provider: ProviderName;
   readonly model: string;
   readonly dialect: Dialect;
-  /** LiteLLM's name of the model; undefined if it is asked about another form of the same dialect. */
-  readonly judgeModel: string | undefined;
+  /** LiteLLM's name of the model. */
+  readonly judgeModel: string;
   readonly credential: Credential;
 }
 
@@ -42,7 +42,7 @@ export const FORMS: readonly Form[] = [
     provider: 'vertex',
     model: 'gemini-2.5-flash',
     dialect: GEMINI,
-    judgeModel: undefined,
+    judgeModel: 'vertex_ai/gemini-2.5-flash',
     credential: { kind: 'bearer', token: 'ya29.token' },
   },
   {
@@ -50,7 +50,7 @@ export const FORMS: readonly Form[] = [
     provider: 'vertex',
     model: 'claude-sonnet-4-5@20250929',
     dialect: ANTHROPIC,
-    judgeModel: undefined,
+    judgeModel: 'vertex_ai/claude-sonnet-4-5@20250929',
     credential: { kind: 'bearer', token: 'ya29.token' },
   },
   {
