@@ -2,9 +2,9 @@
  * Frames as records of a ring, and back. Listener and upstream worker; frame-port.ts calls it.
  *
  *     Call            float64 callId; int32 model, flags, modelStart, modelEnd, characters of requestId, of
- *                     traceparent, of tracestate, of body, account, outputTokensMax, choices, number of
- *                     fallbacks; if there are any, where maxTokens and maxCompletionTokens start and end,
- *                     and the fallbacks; these texts
+ *                     traceparent, of tracestate, of body, account, outputTokensMax, choices, characters
+ *                     of betas, number of fallbacks; if there are any, where maxTokens and
+ *                     maxCompletionTokens start and end, and the fallbacks; these texts
  *     Cancel, Credit  float64 callId
  *     Data            float64 callId; int32 bytes, 0; the bytes
  *     End, Cut        float64 callId; int32 bytes, usage source; float64 prompt, cached, cache-write, 1h
@@ -41,7 +41,7 @@ const ID_AT = FIELDS_AT;
 const SIGNAL_BYTES = ID_AT + 8;
 const CALL_INTS_AT = ID_AT + 8;
 /** If there are no fallbacks. */
-const CALL_TEXT_AT = CALL_INTS_AT + 12 * 4;
+const CALL_TEXT_AT = CALL_INTS_AT + 13 * 4;
 /** Beside the fallbacks themselves. */
 const FALLBACK_INTS = 4;
 const LENGTH_AT = ID_AT + 8;
@@ -59,6 +59,8 @@ const INCLUDE_USAGE = 2;
 const ASCII = 4;
 /** The call belongs to a trace; if it has no text, the trace is unrecorded. */
 const TRACED = 8;
+/** The door's position is above the flags. */
+const DOOR_SHIFT = 8;
 
 /** False if nothing was written: the caller posts the frame. A call is written without its large body. */
 export function writeFrame(ring: SpscWriter, frame: Frame): boolean {
@@ -115,11 +117,11 @@ function begin(ring: SpscWriter, kind: number, id: CallId, bytes: number): numbe
 }
 
 function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
-  const { requestId, body, bodyIsAscii, trace, fallbacks } = request;
+  const { requestId, body, bodyIsAscii, trace, fallbacks, betas } = request;
   const hasText = trace !== undefined && trace !== UNRECORDED;
   const traceParent = hasText ? trace[0] : '';
   const traceState = hasText ? trace[1] : '';
-  const head = hasText ? requestId + traceParent + traceState : requestId;
+  const head = hasText ? requestId + traceParent + traceState + betas : requestId + betas;
   const bodyBytes = bodyIsAscii ? body.length : 2 * body.length;
   const fallbackBytes = fallbacks === undefined ? 0 : 4 * (FALLBACK_INTS + fallbacks.models.length);
   const at = begin(ring, FRAME_CALL, id, CALL_TEXT_AT + fallbackBytes + head.length + bodyBytes);
@@ -131,7 +133,8 @@ function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
     (request.stream ? STREAM : 0) |
     (request.includeUsage ? INCLUDE_USAGE : 0) |
     (bodyIsAscii ? ASCII : 0) |
-    (trace === undefined ? 0 : TRACED);
+    (trace === undefined ? 0 : TRACED) |
+    (request.door << DOOR_SHIFT);
   ints[int++] = request.modelStart;
   ints[int++] = request.modelEnd;
   ints[int++] = requestId.length;
@@ -141,6 +144,7 @@ function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
   ints[int++] = request.account;
   ints[int++] = request.outputTokensMax;
   ints[int++] = request.choices;
+  ints[int++] = betas.length;
   ints[int++] = fallbacks === undefined ? 0 : fallbacks.models.length;
   if (fallbacks !== undefined) writeFallbacks(ints, int, fallbacks);
   const textAt = at + CALL_TEXT_AT + fallbackBytes;
@@ -182,11 +186,14 @@ function readRequest({ ints, bytes }: SpscReader, at: number): UpstreamRequest {
   const requestIdAt = at + CALL_TEXT_AT + (fallbacks === 0 ? 0 : 4 * (FALLBACK_INTS + fallbacks));
   const traceParentAt = requestIdAt + ints[int++]!;
   const traceStateAt = traceParentAt + ints[int++]!;
-  const bodyAt = traceStateAt + ints[int++]!;
+  const betasAt = traceStateAt + ints[int++]!;
   const bodyChars = ints[int++]!;
+  const bodyAt = betasAt + ints[fallbacksAt - 2]!;
   const bodyIsAscii = (flags & ASCII) !== 0;
   return {
     requestId: bytes.toString('latin1', requestIdAt, traceParentAt),
+    door: flags >> DOOR_SHIFT,
+    betas: bodyAt === betasAt ? '' : bytes.toString('latin1', betasAt, bodyAt),
     modelIndex,
     stream: (flags & STREAM) !== 0,
     includeUsage: (flags & INCLUDE_USAGE) !== 0,
@@ -197,7 +204,7 @@ function readRequest({ ints, bytes }: SpscReader, at: number): UpstreamRequest {
       : bytes.toString('utf16le', bodyAt, bodyAt + 2 * bodyChars),
     bodyIsAscii,
     largeBody: undefined,
-    trace: (flags & TRACED) === 0 ? undefined : traceOf(bytes, traceParentAt, traceStateAt, bodyAt),
+    trace: (flags & TRACED) === 0 ? undefined : traceOf(bytes, traceParentAt, traceStateAt, betasAt),
     account: asAccountIndex(ints[int++]!),
     outputTokensMax: ints[int++]!,
     choices: ints[int]!,

@@ -73,6 +73,10 @@ export interface FallbackModels {
 /** A call, as the listener sends it and the worker gets it. */
 export interface UpstreamRequest {
   readonly requestId: string;
+  /** By which the call came, as its position in DOOR_NAMES: `body` is in that door's protocol. */
+  readonly door: number;
+  /** `anthropic-beta` of the client; mostly empty. */
+  readonly betas: string;
   readonly modelIndex: number;
   readonly stream: boolean;
   /** Whether the client gets the usage chunk of a stream. */

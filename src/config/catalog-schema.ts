@@ -1,5 +1,6 @@
 /** Declares the settings of models and plans. No listener or worker imports it. */
 import { Type } from 'typebox';
+import { SERVICES } from '../core/door-names.js';
 import { picoUnitsOf, picoUnitsPerCall, picoUnitsPerToken } from '../core/money.js';
 import { QUOTA_SPEND_MIN } from '../core/quotas.js';
 import { ROUTING_MEMBERS } from '../core/routing-members.js';
@@ -121,6 +122,14 @@ export const modelSchema = Type.Object(
         'x-want': 'a list of names',
       } satisfies Annotations,
     ),
+    serves: Type.Array(Type.Enum([...SERVICES], { description: 'A service.' } satisfies Annotations), {
+      minItems: 1,
+      maxItems: SERVICES.length,
+      default: ['chat'],
+      description:
+        'What the model is called for: chat (chat completions, messages, responses), embeddings, completions (the former interface), moderations, rerank. Each but chat goes to upstreams of the providers openai and azure.',
+      'x-want': 'a list of services',
+    } satisfies Annotations),
     tokenizer: Type.Enum(['o200k_base', 'cl100k_base', 'none'], {
       default: 'o200k_base',
       description: 'Counts tokens where an upstream reports none; none estimates from the length.',

@@ -133,6 +133,18 @@ export const upstreamSchema = Type.Object(
         } satisfies Annotations,
       ),
     ),
+    speaks: Type.Array(
+      Type.Enum(['messages', 'count_tokens', 'responses'], {
+        description: 'An interface.',
+      } satisfies Annotations),
+      {
+        maxItems: 3,
+        default: [],
+        description:
+          'openai and azure: interfaces that the upstream has besides chat completions, at /messages, /messages/count_tokens and /responses behind its url. Calls of these pass byte for byte; without it they are translated.',
+        'x-want': 'a list of messages, count_tokens and responses',
+      } satisfies Annotations,
+    ),
     drop_unsupported: Type.Boolean({
       default: false,
       'x-want': 'true or false',

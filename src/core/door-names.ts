@@ -19,6 +19,36 @@ export type DoorName = (typeof DOOR_NAMES)[number];
 /** Position in DOOR_NAMES of the door whose protocol is the canonical one. */
 export const CHAT_DOOR = 0;
 
+/** Positions in DOOR_NAMES, as frames and metrics have them. */
+export const DOOR_INDEX = Object.fromEntries(DOOR_NAMES.map((name, index) => [name, index])) as Readonly<
+  Record<DoorName, number>
+>;
+
+/** Of the routes that take calls, by POST. */
+export const DOOR_PATHS = {
+  chat: '/v1/chat/completions',
+  messages: '/v1/messages',
+  count_tokens: '/v1/messages/count_tokens',
+  responses: '/v1/responses',
+  embeddings: '/v1/embeddings',
+  completions: '/v1/completions',
+  moderations: '/v1/moderations',
+  rerank: '/v1/rerank',
+} as const satisfies Record<DoorName, string>;
+export type DoorPath = (typeof DOOR_PATHS)[DoorName];
+
 /** What a model can serve. The doors `messages`, `count_tokens` and `responses` lead to `chat`. */
 export const SERVICES = ['chat', 'embeddings', 'completions', 'moderations', 'rerank'] as const;
 export type Service = (typeof SERVICES)[number];
+
+/** What a model must serve for calls by that door. */
+export const SERVICE_OF: Readonly<Record<DoorName, Service>> = {
+  chat: 'chat',
+  messages: 'chat',
+  count_tokens: 'chat',
+  responses: 'chat',
+  embeddings: 'embeddings',
+  completions: 'completions',
+  moderations: 'moderations',
+  rerank: 'rerank',
+};

@@ -1,5 +1,5 @@
 /** The table of doors, as upstream workers see them: all but chat, which needs no dialect. */
-import { DOOR_NAMES, type DoorName } from '../core/door-names.js';
+import { DOOR_INDEX, DOOR_NAMES, type DoorName } from '../core/door-names.js';
 import type { Dialect } from './door.js';
 
 const DIALECTS: readonly Dialect[] = [];
@@ -12,4 +12,4 @@ const BY_INDEX: readonly (Dialect | undefined)[] = DOOR_NAMES.map((name) =>
 export const dialectAt = (index: number): Dialect | undefined => BY_INDEX[index];
 
 /** What a path behind an upstream's base address leads to, for upstreams with OpenAI's paths. */
-export const dialectOf = (name: DoorName): Dialect | undefined => BY_INDEX[DOOR_NAMES.indexOf(name)];
+export const dialectOf = (name: DoorName): Dialect | undefined => BY_INDEX[DOOR_INDEX[name]];

@@ -8,7 +8,7 @@
  *                                             │    and EventJudge finds the usage and the end
  *                                             └─ it does not: toChat ─→ upstream ─→ fromChat, openStream
  */
-import type { DoorName, Service } from '../core/door-names.js';
+import type { DoorName, DoorPath } from '../core/door-names.js';
 import type { ErrorRecord } from '../core/errors.js';
 import type { ChatRequestResult } from '../protocol/chat-call.js';
 
@@ -33,9 +33,8 @@ export interface ErrorShape {
 /** A door as listeners see it. Pure. */
 export interface Door {
   readonly name: DoorName;
-  /** Of the route, which takes POST. */
-  readonly path: string;
-  readonly service: Service;
+  /** Of the route, which takes POST: that of DOOR_PATHS. */
+  readonly path: DoorPath;
   readonly errors: ErrorShape;
   /** Does not keep `bytes`. */
   read(bytes: Uint8Array): ChatRequestResult;
@@ -99,14 +98,14 @@ export interface Translator {
 /** A door as upstream workers see it. Pure. */
 export interface Dialect {
   readonly name: DoorName;
-  /** Behind the base address of an upstream with OpenAI's paths: `/responses`. */
-  readonly path: string;
   /** The member, an array, that each whole response in this protocol has; undefined if none is certain. */
   readonly marker: string | undefined;
-  /** Undefined if the door has no streams of its own form. */
-  openJudge: (() => EventJudge) | undefined;
+  /** Undefined if streams of the door have the form of chat completions, or if there are none. */
+  readonly openJudge: (() => EventJudge) | undefined;
   /** Undefined if only upstreams that speak the protocol can serve the door. */
   readonly translator: Translator | undefined;
+  /** Nothing is generated and nothing billed: usage is not looked for. */
+  readonly isFree: boolean;
   /** Texts of the prompt, if the upstream reports no usage. Undefined: those of `translator.toChat`. */
   readonly promptTexts: ((body: Readonly<Record<string, unknown>>) => string[]) | undefined;
 }

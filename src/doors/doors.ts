@@ -1,5 +1,5 @@
 /** The table of doors, as listeners and the counter pool see them. A new door is a folder and a line here. */
-import { DOOR_NAMES, type DoorName } from '../core/door-names.js';
+import type { DoorName } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
 import { CHAT } from './chat/chat-door.js';
 import type { Door } from './door.js';
@@ -12,6 +12,3 @@ export function doorOf(name: DoorName): Door {
   invariant(door !== undefined, `the door ${name} is in the table`);
   return door;
 }
-
-/** As frames and metrics have it. */
-export const doorIndexOf = (name: DoorName): number => DOOR_NAMES.indexOf(name);

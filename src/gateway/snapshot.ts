@@ -16,6 +16,7 @@ import { type Catalog, type ModelEntry, type PlanEntry, tokenPriceOf } from '../
 import type { CorsSettings } from '../request/response.js';
 import type { TlsFiles } from '../request/connections.js';
 import type { ListenerSettings } from '../request/messages.js';
+import { DOOR_PATHS, type DoorName } from '../core/door-names.js';
 import { azurePath } from '../providers/azure/azure.js';
 import { credentialSpecOf, type CredentialPositions } from '../providers/credentials/credential-spec.js';
 import type { ProviderSettings } from '../providers/provider.js';
@@ -106,6 +107,7 @@ export function catalogOf(settings: Settings): Catalog {
       callPicoUnits: callPrice(model.price.call),
     }),
     outputTokensMax: model.max_output_tokens,
+    serves: model.serves,
     passMembers: model.pass_members,
     fallbacks: model.fallbacks.map((id) => settings.models.findIndex((other) => other.id === id)),
   }));
@@ -271,15 +273,46 @@ function targetOf(
     parkMsMax: upstream.park_max_ms,
     quotas,
     ca: upstream.ca,
+    doors: doorsOf(upstream, model, url, provider),
     provider,
   };
 }
 
 /** Of each call; a provider that is translated adds to it what the call asks for. */
 function pathOf(url: URL, provider: ProviderSettings | undefined, model: string): string {
-  if (provider === undefined) return `${basePathOf(url)}/chat/completions${url.search}`;
+  if (provider === undefined) return `${basePathOf(url)}${CHAT_OPERATION}${url.search}`;
   const { name, basePath, apiVersion } = provider;
-  return name === 'azure' ? azurePath(basePath, apiVersion, model) : basePath;
+  return name === 'azure' ? azurePath(basePath, apiVersion, model, CHAT_OPERATION) : basePath;
+}
+
+/** The part of a door's path that follows the base address. */
+const operationOf = (door: DoorName): string => DOOR_PATHS[door].slice('/v1'.length);
+const CHAT_OPERATION = operationOf('chat');
+/** Of Anthropic's models, on clouds that have others too. */
+const CLAUDE = /claude/i;
+
+function doorsOf(
+  upstream: UpstreamSettings,
+  model: ModelSettings,
+  url: URL,
+  provider: ProviderSettings | undefined,
+): UpstreamTarget['doors'] {
+  const name = upstream.model ?? model.id;
+  const served = model.serves.filter((service) => service !== 'chat');
+  const pathOf = (door: DoorName): string => {
+    if (provider === undefined) return `${basePathOf(url)}${operationOf(door)}${url.search}`;
+    const { basePath, apiVersion } = provider;
+    return provider.name === 'azure' ? azurePath(basePath, apiVersion, name, operationOf(door)) : '';
+  };
+  const spoken: readonly DoorName[] =
+    provider === undefined || provider.name === 'azure'
+      ? [...served, ...upstream.speaks]
+      : provider.name === 'anthropic'
+        ? ['messages', 'count_tokens']
+        : (provider.name === 'vertex' || provider.name === 'bedrock') && CLAUDE.test(name)
+          ? ['messages']
+          : [];
+  return Object.fromEntries(spoken.map((door) => [door, pathOf(door)]));
 }
 
 function basePathOf(url: URL): string {

@@ -59,6 +59,7 @@ export class ProviderClient {
     requestId: string,
     handler: HttpHandler,
     moreHeaders: readonly string[] = [],
+    path?: string,
   ): HttpCall {
     const { provider: settings, key } = target;
     invariant(settings !== undefined, 'the upstream has a provider of its own');
@@ -73,7 +74,7 @@ export class ProviderClient {
         credential === undefined || position === undefined
           ? handler
           : new WatchedHandler(handler, this.#credentials, position, credential);
-      return this.#http.start(this.#bareOf(target), body, requestId, watched, headers);
+      return this.#http.start(this.#bareOf(target), body, requestId, watched, headers, path);
     }
     const call = callOf(settings, credential, body, requestId, this.#clock.wallMs());
     const translated = new TranslatedCall(provider, call, this.#credentials, handler);
@@ -136,7 +137,7 @@ function callOf(
 }
 
 /** A call that fails before anything is sent. */
-class NoCall implements HttpCall {
+export class NoCall implements HttpCall {
   readonly sent = false;
   readonly isHeldUp = false;
   #aborted = false;

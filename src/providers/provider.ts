@@ -6,6 +6,7 @@
  * A provider keeps no state between calls and does no I/O: the client owns connections, time limits and
  * credentials.
  */
+import type { DoorName } from '../core/door-names.js';
 import type { ProviderName } from '../core/provider-names.js';
 
 /** What the settings say about an upstream that does not speak OpenAI's protocol. A plain record. */
@@ -70,6 +71,14 @@ export interface ProviderCall {
   readonly stream: boolean;
   readonly requestId: string;
   readonly nowMs: number;
+}
+
+/** A call whose body is in the protocol of a door that the provider speaks itself. */
+export interface PassedCall {
+  readonly door: DoorName;
+  readonly stream: boolean;
+  /** `anthropic-beta` of the client; mostly empty. */
+  readonly betas: string;
 }
 
 /** What goes to the provider. */

@@ -3,6 +3,7 @@
  * makes them from the settings and sends them to every thread; a reload merges the new ones into those that
  * run. Any thread.
  */
+import type { Service } from '../core/door-names.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import type { QuotaLimits } from '../core/quotas.js';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
@@ -65,6 +66,8 @@ export interface ModelEntry {
   readonly createdSeconds: number;
   readonly price: TokenPrice;
   readonly outputTokensMax: number;
+  /** What it serves: a door leads to one of them. */
+  readonly serves: readonly Service[];
   /** Members of a request that choose where the call goes and are passed on. */
   readonly passMembers: readonly RoutingMember[];
   /** Indices of the models that answer if this one fails, in their order. */

@@ -5,6 +5,7 @@
  */
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
+import { SERVICE_OF } from '../core/door-names.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asPicoUnits, type CallSlot, ceilDiv } from '../core/units.js';
@@ -22,11 +23,14 @@ import {
   coordinatorLost,
   JOURNAL_CLOSED,
   JOURNAL_FULL,
+  notServed,
   QUOTA_SCOPES_FULL,
   routingMember,
   unknownModel,
 } from './rejections.js';
 
+/** Of a call that costs nothing. */
+const NO_NEED: CallNeeds = { hold: asPicoUnits(0n), tokens: 0 };
 const MS_PER_SECOND = 1_000;
 /** The balance, and the spending of a day and a month of key, account, model and four groups. */
 const CLAMPS_MAX = 1 + 2 * 7;
@@ -74,6 +78,8 @@ export function admit(
   context.modelIndex = modelIndex;
   const chosen = access.chosenOf(modelIndex, caller.planIndex);
   const { model } = chosen[0]!;
+  const service = SERVICE_OF[context.door.name];
+  if (!model.serves.includes(service)) return notServed(model, service);
   const routing = unpassed(call, model);
   if (routing !== undefined) return routingMember(routing);
   const models =
@@ -153,7 +159,7 @@ function reserve(
   const mayClamp = listener.lowBalance === 'clamp' && (listener.leases === undefined || context.mayClamp);
   let wanted = call;
   for (let clamps = 0; ; clamps++) {
-    const need = needOf(models, wanted, listener.tokenQuota);
+    const need = context.door.isFree ? NO_NEED : needOf(models, wanted, listener.tokenQuota);
     const refusal = listener.ledger.admit(slot, who, need);
     if (refusal === undefined) return wanted;
     const isSpending = refusal.quota === 'spend_per_day' || refusal.quota === 'spend_per_month';

@@ -10,6 +10,7 @@
 import type { HttpResponse } from 'uWebSockets.js';
 import { invariant } from '../core/errors.js';
 import type { SlotList } from '../core/slot-list.js';
+import type { Door } from '../doors/door.js';
 import { asWallMs, type AccountIndex, type MonotonicMs } from '../core/units.js';
 import { USAGE_SOURCES } from '../protocol/usage.js';
 import type { AccessUsage } from '../telemetry/access-ring.js';
@@ -41,6 +42,8 @@ export class ChatExchange extends CallContext {
   clientGone = false;
   /** `finish` was called. */
   isOver = false;
+  /** `anthropic-beta` of the request; empty if it has none. */
+  betas = '';
   /** Undefined if the request has no Idempotency-Key. */
   keyed: KeyedCall | undefined = undefined;
   /** Bytes of the body that are counted in the body budget. */
@@ -63,8 +66,9 @@ export class ChatExchange extends CallContext {
     corsLines: string,
     isLast: boolean,
     listener: ExchangeContext,
+    door?: Door,
   ) {
-    super(requestId, requestNumber, corsLines);
+    super(requestId, requestNumber, corsLines, door);
     this.res = res;
     this.isLast = isLast;
     this.#listener = listener;

@@ -9,6 +9,8 @@ import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/unit
 import type { CallNeeds } from '../ledger/refusals.js';
 import type { JournalWriter } from '../ledger/journal.js';
 import type { Ledger } from '../ledger/ledger.js';
+import { CHAT } from '../doors/chat/chat-door.js';
+import type { Door } from '../doors/door.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
 import type { GroupNames } from '../registry/group-names.js';
@@ -65,6 +67,8 @@ export class CallContext {
   readonly requestNumber: number;
   /** CORS lines for the response's head; may be empty. */
   readonly corsLines: string;
+  /** By which the call came; that of chat completions for routes that take no calls. */
+  readonly door: Door;
   caller: Caller | undefined = undefined;
   /** Set once the caller is known, if the call belongs to a trace. */
   trace: CallTrace | undefined = undefined;
@@ -83,10 +87,11 @@ export class CallContext {
   models: readonly ChosenModel[] = [];
   admission: Admission | undefined = undefined;
 
-  constructor(requestId: string, requestNumber: number, corsLines = '') {
+  constructor(requestId: string, requestNumber: number, corsLines = '', door = CHAT) {
     this.requestId = requestId;
     this.requestNumber = requestNumber;
     this.corsLines = corsLines;
+    this.door = door;
   }
 }
 

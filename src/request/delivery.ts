@@ -19,7 +19,6 @@
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { CallReceiver } from '../channel/listener-channel.js';
-import { errorEvent } from '../protocol/sse.js';
 import type { Usage } from '../protocol/usage.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 import type { ChatExchange } from './chat-exchange.js';
@@ -217,7 +216,8 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       exchange.res.cork(() => writeError(exchange.res, error, exchange, { close: exchange.endsConnection }));
       this.#finish(error.code);
     } else if (this.isStream) {
-      this.#leave(this.#writer, Buffer.from(errorEvent(error)), error.code);
+      const event = exchange.door.errors.event(error, exchange.requestId);
+      this.#leave(this.#writer, Buffer.from(event), error.code);
     } else {
       // Half of a response of unknown length is out: only a cut connection tells that it is not whole.
       exchange.res.close();

@@ -19,7 +19,8 @@ import { OUT_OF_DESCRIPTORS, invariant, type ErrorRecord } from '../core/errors.
 import { BODY_BYTES_UNCOUNTED, UPLOAD_MS_MAX } from '../core/limits.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
 import type { ChatCall, ChatRequestResult } from '../protocol/chat-call.js';
-import { modelInFirstPiece, readChatBytes } from '../protocol/request-bytes.js';
+import { DOOR_INDEX, type DoorName } from '../core/door-names.js';
+import { modelInFirstPiece } from '../protocol/request-bytes.js';
 import { admit, AdmissionAsk, beyondBalance, isAllowed } from './admit.js';
 import { authenticate } from './authenticate.js';
 import type { CallTracer } from './call-trace.js';
@@ -63,7 +64,7 @@ import { release } from './settle.js';
 
 export interface ParseAsk {
   readonly account: AccountIndex;
-  readonly task: { readonly kind: 'parse'; readonly pieces: Uint8Array[] };
+  readonly task: { readonly kind: 'parse'; readonly door: DoorName; readonly pieces: Uint8Array[] };
 }
 
 export type BodyParser = AskPort<ParseAsk, ChatRequestResult>;
@@ -122,6 +123,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     }
     const { caller } = exchange;
     invariant(caller !== undefined, 'authenticate sets the caller or rejects');
+    exchange.betas = head.betas;
     // Not before: nobody without a key shall write to where traces are stored.
     exchange.trace = tracer.begin(req, head.traceParent, caller);
     const compressed = codingRejection(head.contentEncoding);
@@ -189,7 +191,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     const exchange = this.#exchange;
     exchange.stopSweep();
     exchange.bodyRead();
-    const read = readChatBytes(bytes);
+    const read = exchange.door.read(bytes);
     if (!read.ok) this.reject(read.error);
     else if (exchange.keyed === undefined) this.#admit(read.call);
     else void this.#await(this.#lock(exchange.keyed, bodyDigestOf(bytes), read.call));
@@ -254,14 +256,14 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
 
   /** The buffers of `pieces` go to the counter pool. Rejects with AskRefused if it is full or too slow. */
   async #parseLarge(pieces: Uint8Array[]): Promise<Arrival> {
-    const { keyed, account } = this.#exchange;
+    const { keyed, account, door } = this.#exchange;
     const { parser, limits } = this.#listener;
     const bodyDigest = keyed === undefined ? '' : await bodyDigestOfPieces(pieces);
     if (this.#exchange.clientGone) return { kind: 'rejection', rejection: CLIENT_GONE };
     this.#parse = parser.askFor(
       limits.parseWaitMs,
       parseTooLate(limits.parseWaitMs),
-      { account, task: { kind: 'parse', pieces } },
+      { account, task: { kind: 'parse', door: door.name, pieces } },
       pieces.map(({ buffer }) => buffer as ArrayBuffer),
     );
     const read = await this.#parse.reply;
@@ -319,6 +321,8 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
       slot,
       {
         requestId: exchange.requestId,
+        door: DOOR_INDEX[exchange.door.name],
+        betas: exchange.betas,
         modelIndex,
         stream: call.stream,
         includeUsage: call.includeUsage,

@@ -7,7 +7,9 @@
  */
 import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
-import { CHAT_ROUTE, type Route } from '../telemetry/metrics-layout.js';
+import type { Door } from '../doors/door.js';
+import { DOORS } from '../doors/doors.js';
+import type { Route } from '../telemetry/metrics-layout.js';
 import type { CallTracer } from './call-trace.js';
 import { ChatExchange } from './chat-exchange.js';
 import { CallContext } from './context.js';
@@ -66,10 +68,10 @@ export class ListenerServer {
   }
 
   route(app: TemplatedApp): void {
-    app.post(CHAT_ROUTE, (res, req) => this.#chat(res, req));
-    this.#any(app, CHAT_ROUTE, CHAT_ROUTE, (res, req) =>
-      this.#methodNotAllowed(res, req, CHAT_ROUTE, 'POST'),
-    );
+    for (const door of DOORS) {
+      app.post(door.path, (res, req) => this.#call(res, req, door));
+      this.#any(app, door.path, door.path, (res, req) => this.#methodNotAllowed(res, req, door.path, 'POST'));
+    }
     this.#read(app, '/v1/models', '/v1/models', (res, _, isHead) =>
       this.#models.list(res, this.#head.authorization, this.#newContext(), isHead),
     );
@@ -118,12 +120,12 @@ export class ListenerServer {
     });
   }
 
-  #chat(res: HttpResponse, req: HttpRequest): void {
+  #call(res: HttpResponse, req: HttpRequest, door: Door): void {
     const head = this.#head;
     head.read(req);
     const error = head.problem();
     if (error !== undefined) {
-      this.#rejectLast(res, req, CHAT_ROUTE, error);
+      this.#rejectLast(res, req, door.path, error, door);
       return;
     }
     const requestNumber = ++this.#requestCount;
@@ -136,16 +138,18 @@ export class ListenerServer {
       this.#corsLines(),
       head.isChunked,
       listener,
+      door,
     );
     new Intake(exchange, listener).begin(req, head, this.#tracer);
   }
 
-  #newContext(): CallContext {
+  #newContext(door?: Door): CallContext {
     this.#requestCount += 1;
     return new CallContext(
       requestIdOf(this.#requestPrefix, this.#requestCount),
       this.#requestCount,
       this.#corsLines(),
+      door,
     );
   }
 
@@ -168,9 +172,9 @@ export class ListenerServer {
     cors.writePreflight(res, corsLines, requestId, this.#endsConnections);
   }
 
-  #rejectLast(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord): void {
+  #rejectLast(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord, door?: Door): void {
     this.#listener.metrics.countRequest(route, error.code);
-    rejectLast(res, error, this.#newContext(), req.getMethod() === 'head');
+    rejectLast(res, error, this.#newContext(door), req.getMethod() === 'head');
   }
 
   #methodNotAllowed(res: HttpResponse, req: HttpRequest, route: Route, allow: string): void {

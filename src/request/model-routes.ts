@@ -24,10 +24,10 @@ interface ModelBodies {
 
 /** Encodes `models` in their order. Their ids and aliases differ from each other. */
 export function encodeModels(
-  models: readonly Pick<ModelEntry, 'id' | 'aliases' | 'ownedBy' | 'createdSeconds'>[],
+  models: readonly Pick<ModelEntry, 'id' | 'aliases' | 'ownedBy' | 'createdSeconds' | 'serves'>[],
 ): ModelBodies {
-  const bodies = models.map(({ id, createdSeconds, ownedBy }) =>
-    jsonText({ id, object: 'model', created: createdSeconds, owned_by: ownedBy }),
+  const bodies = models.map(({ id, createdSeconds, ownedBy, serves }) =>
+    jsonText({ id, object: 'model', created: createdSeconds, owned_by: ownedBy, serves }),
   );
   const byName = new Map(
     models.flatMap((model, index) => [model.id, ...model.aliases].map((name) => [name, bodies[index]!])),

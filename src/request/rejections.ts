@@ -8,10 +8,12 @@
  */
 import type { LeaseEnd } from '../channel/lease-channel.js';
 import type { ErrorCode, ErrorRecord, RefusalDetail } from '../core/errors.js';
+import { DOOR_NAMES, DOOR_PATHS, SERVICE_OF, type Service } from '../core/door-names.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX, UPLOAD_MS_MAX } from '../core/limits.js';
 import { decimalOf } from '../core/money.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import type { PicoUnits } from '../core/units.js';
+import type { ModelEntry } from '../registry/catalog.js';
 
 const rejection = (code: ErrorCode, message: string): ErrorRecord => ({ code, message });
 
@@ -171,6 +173,16 @@ export const unknownModel = (model: string): ErrorRecord =>
     'model_not_found',
     `The model ${JSON.stringify(model.slice(0, MODEL_CHARS_SHOWN))} does not exist or is not on your plan. GET /v1/models lists those that are.`,
   );
+/** The door leads to another service than the model has. */
+export function notServed({ id, serves }: Pick<ModelEntry, 'id' | 'serves'>, service: Service): ErrorRecord {
+  const paths = DOOR_NAMES.filter((name) => serves.includes(SERVICE_OF[name])).map(
+    (name) => `POST ${DOOR_PATHS[name]}`,
+  );
+  return rejection(
+    'invalid_parameters',
+    `The model ${id} does not serve ${service}. It serves ${serves.join(', ')}: use ${paths.join(' or ')}.`,
+  );
+}
 export const routingMember = (member: RoutingMember): ErrorRecord =>
   rejection(
     'invalid_parameters',

@@ -15,6 +15,9 @@ import type { ErrorRecord } from '../core/errors.js';
 const DIGITS = /^[0-9]+$/;
 /** A longer length is not an exact number. */
 const LENGTH_DIGITS_MAX = 15;
+/** Of `anthropic-beta`. */
+const BETAS_CHARS_MAX = 1024;
+const PRINTABLE = /^[ -~]*$/;
 /** How much of a wrong value a message repeats. */
 const SHOWN_CHARS_MAX = 60;
 
@@ -25,6 +28,8 @@ export class RequestHead {
   idempotencyKey: string | undefined;
   contentEncoding: string | undefined;
   traceParent = '';
+  /** `anthropic-beta`: features in trial, for an upstream that knows them. */
+  betas = '';
   origin: string | undefined;
   contentLength: string | undefined;
   transferEncoding: string | undefined;
@@ -34,7 +39,7 @@ export class RequestHead {
   readonly #visit = (name: string, value: string): void => this.#take(name, value);
 
   read(req: HttpRequest): void {
-    this.authorization = this.traceParent = '';
+    this.authorization = this.traceParent = this.betas = '';
     this.idempotencyKey = this.contentEncoding = this.origin = undefined;
     this.contentLength = this.transferEncoding = this.#error = undefined;
     this.#hosts = 0;
@@ -69,6 +74,7 @@ export class RequestHead {
         return;
       case 14:
         if (name === 'content-length') this.#takeLength(value);
+        else if (name === 'anthropic-beta') this.#takeBetas(value);
         return;
       case 15:
         if (name === 'idempotency-key') this.idempotencyKey = joined(this.idempotencyKey, value);
@@ -79,6 +85,13 @@ export class RequestHead {
       case 17:
         if (name === 'transfer-encoding') this.transferEncoding = joined(this.transferEncoding, value);
     }
+  }
+
+  /** Sent on as it is, so a longer list is a rejection. */
+  #takeBetas(value: string): void {
+    this.betas = this.betas === '' ? value : joined(this.betas, value);
+    if (this.betas.length > BETAS_CHARS_MAX || !PRINTABLE.test(this.betas))
+      this.#error = `anthropic-beta must have at most ${BETAS_CHARS_MAX} visible characters, got ${shown(value)}.`;
   }
 
   #takeLength(value: string): void {

@@ -5,7 +5,7 @@
  * request may be written into a head.
  */
 import type { HttpResponse } from 'uWebSockets.js';
-import { errorBody, type ErrorRecord, statusOf } from '../core/errors.js';
+import type { ErrorRecord } from '../core/errors.js';
 import { PUBLIC_DOCUMENT } from '../protocol/generated.js';
 import type { CallContext, TokenLimitState } from './context.js';
 
@@ -24,6 +24,7 @@ const STATUS_LINES: Readonly<Record<number, string>> = {
   500: '500 Internal Server Error',
   502: '502 Bad Gateway',
   503: '503 Service Unavailable',
+  529: '529 Overloaded',
 };
 
 export const JSON_TYPE = 'application/json';
@@ -50,8 +51,8 @@ export function writeHead(
   closes: boolean,
   moreLines = '',
 ): void {
-  const { requestId, rateLimit, tokenLimit, corsLines } = context;
-  const head = `${STATUS_LINES[status]!}\r\ncontent-type: ${contentType}${closes ? '' : KEPT_LINE}${moreLines}${corsLines}\r\nx-request-id: ${requestId}`;
+  const { requestId, rateLimit, tokenLimit, corsLines, door } = context;
+  const head = `${STATUS_LINES[status]!}\r\ncontent-type: ${contentType}${closes ? '' : KEPT_LINE}${moreLines}${corsLines}${door.headerLines(context)}\r\nx-request-id: ${requestId}`;
   if (rateLimit === undefined) {
     res.writeStatus(head);
     return;
@@ -123,10 +124,11 @@ export function writeError(
   context: CallContext,
   options: ErrorOptions = {},
 ): void {
-  writeHead(res, statusOf(error), context, JSON_TYPE, options.close === true);
+  const { errors } = context.door;
+  writeHead(res, errors.status(error), context, JSON_TYPE, options.close === true);
   if (error.retryAfterSeconds !== undefined) res.writeHeader('retry-after', String(error.retryAfterSeconds));
   if (options.allow !== undefined) res.writeHeader('allow', options.allow);
-  endWithBody(res, errorBody(error), options.head === true, options.close);
+  endWithBody(res, errors.body(error, context.requestId), options.head === true, options.close);
 }
 
 /**

@@ -23,6 +23,7 @@ import {
   type ErrorCode,
   type RefusalDetail,
 } from '../core/errors.js';
+import { DOOR_PATHS, type DoorPath } from '../core/door-names.js';
 import { CATALOG_ENTRIES_MAX, COUNTER_THREADS_MAX } from '../core/limits.js';
 import { histogramWords } from './histogram.js';
 import { createLogSwitch, type LogSwitchBuffer } from './log.js';
@@ -34,11 +35,11 @@ import { createLogSwitch, type LogSwitchBuffer } from './log.js';
 export type Outcome = 'ok' | 'client_gone' | ErrorCode;
 export const OUTCOMES: readonly Outcome[] = ['ok', 'client_gone', ...ERROR_CODES];
 
-export const CHAT_ROUTE = '/v1/chat/completions';
+export const CHAT_ROUTE = DOOR_PATHS.chat;
 /** Routes other than the chat calls, which are counted by their model. */
 export const OTHER_ROUTES = ['/v1/models', '/v1/models/{id}', 'other'] as const;
 export type OtherRoute = (typeof OTHER_ROUTES)[number];
-export type Route = typeof CHAT_ROUTE | OtherRoute;
+export type Route = DoorPath | OtherRoute;
 
 /** Why a chat call was rejected before it was sent to an upstream: its error code, or the code's detail. */
 export type RefusalReason = ErrorCode | RefusalDetail;

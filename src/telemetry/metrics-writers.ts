@@ -8,7 +8,6 @@ import type { TokenCounts } from '../core/token-counts.js';
 import { observe } from './histogram.js';
 import {
   BREAKER_STATES,
-  CHAT_ROUTE,
   DISBELIEF_REASONS,
   DURATION_BOUNDS_MS,
   FAILURE_KINDS,
@@ -60,6 +59,7 @@ import {
   type MetricsBuffers,
   type Outcome,
   type RefusalReason,
+  type OtherRoute,
   type Route,
 } from './metrics-layout.js';
 
@@ -84,9 +84,9 @@ export class ListenerMetrics {
 
   /** Counts a request whose model does not matter, or is not known. */
   countRequest(route: Route, outcome: Outcome): void {
-    if (route === CHAT_ROUTE) this.countCall(NO_MODEL, outcome, false);
-    else
-      this.#words[ROUTES + OTHER_ROUTES.indexOf(route) * OUTCOMES.length + OUTCOMES.indexOf(outcome)]! += 1;
+    const at = OTHER_ROUTES.indexOf(route as OtherRoute);
+    if (at < 0) this.countCall(NO_MODEL, outcome, false);
+    else this.#words[ROUTES + at * OUTCOMES.length + OUTCOMES.indexOf(outcome)]! += 1;
   }
 
   /** Counts the end of a chat call; `broken` if its response had begun with 200 before it failed. */

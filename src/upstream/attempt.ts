@@ -4,6 +4,7 @@
  * it. Upstream worker.
  */
 import type { Clock } from '../core/clock.js';
+import { CHAT_DOOR } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
 import type { UpstreamRequest } from '../channel/messages.js';
 import { withModelName } from '../protocol/chat-call.js';
@@ -26,6 +27,9 @@ import {
   statusFailure,
   type AttemptFailure,
 } from './error-mapping.js';
+import { NoCall } from '../providers/provider-client.js';
+import { FieldError, type PassedCall } from '../providers/provider.js';
+import { doorAttemptOf, type DoorAttempt } from './door-call.js';
 import type { AttemptSpan } from './attempt-span.js';
 import { tracesOf } from './secret-traces.js';
 import { StreamReader } from './stream-reader.js';
@@ -67,6 +71,8 @@ export interface AttemptClient {
     requestId: string,
     handler: HttpHandler,
     moreHeaders?: readonly string[],
+    path?: string,
+    passed?: PassedCall,
   ): HttpCall;
 }
 
@@ -81,6 +87,8 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   readonly #clock: Clock;
   readonly #span: AttemptSpan | undefined;
   readonly #call: HttpCall;
+  /** Undefined for a chat completion. */
+  readonly #door: DoorAttempt | undefined;
   #phase: Phase = 'unanswered';
   #reader: ResponseBodyReader | undefined;
   #status = 0;
@@ -103,8 +111,27 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#request = request;
     this.#clock = clock;
     this.#span = span;
-    const body = bodyFor(taken.target.model, request);
-    this.#call = client.start(taken.target, body, request.requestId, this, headersOf(request, span));
+    const headers = headersOf(request, span);
+    const { target } = taken;
+    if (request.door === CHAT_DOOR) {
+      this.#door = undefined;
+      this.#call = client.start(target, bodyFor(target.model, request), request.requestId, this, headers);
+      return;
+    }
+    const door = doorOrFault(request, target, clock);
+    this.#door = 'code' in door ? undefined : door;
+    this.#call =
+      'code' in door
+        ? new NoCall(this, door)
+        : client.start(
+            target,
+            door.body ?? bodyFor(target.model, request),
+            request.requestId,
+            this,
+            headers,
+            door.path,
+            door.passed,
+          );
   }
 
   get sent(): boolean {
@@ -216,6 +243,12 @@ export class Attempt implements HttpHandler, ResponseOutcome {
       this.reject(isHtml(header('content-type')) ? pageFailure() : garbageFailure('wrong content type'));
     } else {
       this.#phase = 'reading';
+      if (this.#door !== undefined) {
+        const { meter } = this;
+        const { budget } = this.#owner;
+        this.#reader = this.#door.openReader({ sink: this.#owner, outcome: this, meter, budget });
+        return;
+      }
       this.#reader = this.#request.stream
         ? new StreamReader(this.#owner, this, this.meter, this.#request.includeUsage, this.#request.choices)
         : new ResponseReader(this, this.meter, this.#owner.budget);
@@ -288,6 +321,20 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#phase = 'drained';
     this.taken.release();
     this.#call.resume();
+  }
+}
+
+/** What the upstream is asked, or why it cannot be. */
+function doorOrFault(
+  request: UpstreamRequest,
+  target: UpstreamTarget,
+  clock: Clock,
+): DoorAttempt | HttpFault {
+  try {
+    return doorAttemptOf(request, target, clock);
+  } catch (error) {
+    if (!(error instanceof FieldError)) throw error;
+    return { code: 'FIELD_UNSUPPORTED', message: error.message, repeatable: false };
   }
 }
 

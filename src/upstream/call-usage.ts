@@ -3,10 +3,12 @@
  * here. The session asks once, when an attempt is over. Upstream worker.
  */
 import type { UpstreamRequest } from '../channel/messages.js';
-import type { Usage } from '../protocol/usage.js';
+import { dialectAt } from '../doors/dialects.js';
+import { usageOfWhole, type Usage } from '../protocol/usage.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { Attempt } from './attempt.js';
+import { countedBodyOf } from './door-call.js';
 import type { ErrorLog } from './error-log.js';
 import type { RouteTable } from './route-table.js';
 import { countOrEstimate, type CountTokens } from './token-count.js';
@@ -22,11 +24,12 @@ interface UsageDeps {
 /** At once if the report is believed; a promise if tokens are to be counted. */
 export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageDeps): Usage | Promise<Usage> {
   const { meter } = attempt;
+  if (dialectAt(request.door)?.isFree === true) return usageOfWhole(0, 0, 'reported');
   const { tokenizer, outputTokensMax } = deps.routes.routeOf(request.modelIndex);
   const doubt = doubtAbout(attempt, request, outputTokensMax, deps);
   const reported = doubt === undefined ? meter.reported : undefined;
   if (reported !== undefined && !meter.isReportOld) return reported;
-  const wanted = meter.countRequest(tokenizer, request.largeBody ?? request.body);
+  const wanted = meter.countRequest(tokenizer, countedBodyOf(request));
   return countOrEstimate(deps.count, wanted, request.account, deps.errors).then((counted) => {
     const usage = doubt === undefined ? counted : withinHold(counted, doubt, request, outputTokensMax);
     return reported === undefined ? usage : atLeast(reported, usage);

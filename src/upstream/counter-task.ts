@@ -7,7 +7,7 @@ import { setPriority } from 'node:os';
 import { threadId, workerData } from 'node:worker_threads';
 import { move, Piscina } from 'piscina';
 import { COUNTER_TURN_MS } from '../core/limits.js';
-import { readLargeChatBytes } from '../protocol/request-bytes.js';
+import { doorOf } from '../doors/doors.js';
 import { takeCounterStripe, ThreadHealth } from '../telemetry/thread-health.js';
 import { TokenCount } from './token-count.js';
 import type { CounterInit, CounterTask, CounterTurn } from './worker-messages.js';
@@ -42,7 +42,7 @@ export function runCounterTask(task: CounterTask): CounterTurn {
   const endMs = performance.now() + COUNTER_TURN_MS;
   beginHealth();
   if (task.kind === 'parse') {
-    const read = readLargeChatBytes(task.pieces);
+    const read = doorOf(task.door).readPieces(task.pieces);
     const buffers = read.ok && read.call.largeBody !== undefined ? [read.call.largeBody.buffer] : [];
     return handOver({ over: true, answer: read }, buffers);
   }

@@ -153,14 +153,22 @@ export class ResponseReader implements ResponseBodyReader {
   readonly #outcome: ResponseOutcome;
   readonly #meter: UsageMeter;
   readonly #budget: ResponseBudget;
+  readonly #marker: string | undefined;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
   #over = false;
 
-  constructor(outcome: ResponseOutcome, meter: UsageMeter, budget: ResponseBudget) {
+  /** `marker`: a member that the response must have, an array; undefined if none is certain. */
+  constructor(
+    outcome: ResponseOutcome,
+    meter: UsageMeter,
+    budget: ResponseBudget,
+    marker: string | undefined = 'choices',
+  ) {
     this.#outcome = outcome;
     this.#meter = meter;
     this.#budget = budget;
+    this.#marker = marker;
   }
 
   onData(chunk: Uint8Array): void {
@@ -178,7 +186,8 @@ export class ResponseReader implements ResponseBodyReader {
     this.#chunks = [];
     const members = membersOfResponse(answer);
     if (members === undefined) this.#reject(garbageFailure('no JSON object'));
-    else if (!Array.isArray(members.choices)) this.#reject(garbageFailure('no choices'));
+    else if (this.#marker !== undefined && !Array.isArray(members[this.#marker]))
+      this.#reject(garbageFailure(`no ${this.#marker}`));
     else this.#complete(answer, members);
   }
 

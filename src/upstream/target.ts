@@ -3,6 +3,7 @@
  * upstream workers alone, never to a listener, a log or a response.
  */
 import { isDeepStrictEqual } from 'node:util';
+import type { DoorName } from '../core/door-names.js';
 import type { UpstreamLimits } from '../core/quotas.js';
 import type { UpstreamScopeIndex } from '../core/units.js';
 import type { HttpTarget } from '../http1/http-client.js';
@@ -29,6 +30,11 @@ export interface UpstreamTarget extends HttpTarget {
   readonly parkMsMax: number;
   /** Undefined if it has no limits. */
   readonly quotas: TargetQuotas | undefined;
+  /**
+   * The path of each door besides chat whose protocol it speaks, so that bodies pass; empty if the provider
+   * makes the path.
+   */
+  readonly doors: Readonly<Partial<Record<DoorName, string>>>;
   /** Undefined if it speaks OpenAI's protocol, which is passed on byte for byte. */
   readonly provider: ProviderSettings | undefined;
 }
@@ -70,6 +76,7 @@ export function isSameUpstream(one: UpstreamTarget, other: UpstreamTarget): bool
     one.key === other.key &&
     one.ca === other.ca &&
     one.breakerFailuresMax === other.breakerFailuresMax &&
+    isDeepStrictEqual(one.doors, other.doors) &&
     isDeepStrictEqual(one.headers, other.headers) &&
     isDeepStrictEqual(one.provider, other.provider)
   );

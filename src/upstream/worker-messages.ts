@@ -3,6 +3,7 @@
  * All ends import this file.
  */
 import type { MessagePort } from 'node:worker_threads';
+import type { DoorName } from '../core/door-names.js';
 import type { AccountIndex } from '../core/units.js';
 import type { CallTableBuffer } from '../channel/call-table.js';
 import type { FrameChannel } from '../channel/frame-port.js';
@@ -69,7 +70,7 @@ export interface CounterAsk {
 
 /** One turn of a job on a counter thread. */
 export type CounterTask =
-  | { readonly kind: 'parse'; readonly pieces: readonly Uint8Array[] }
+  | { readonly kind: 'parse'; readonly door: DoorName; readonly pieces: readonly Uint8Array[] }
   | { readonly kind: 'count'; readonly request: CountRequest }
   | { readonly kind: 'count_on'; readonly rest: CountRest };
 

@@ -2,6 +2,7 @@
  * The canonical door: OpenAI's chat completions, whose errors are those of the specification. Listener
  * thread.
  */
+import { DOOR_PATHS } from '../../core/door-names.js';
 import { errorBody, statusOf } from '../../core/errors.js';
 import { readChatBytes, readLargeChatBytes } from '../../protocol/request-bytes.js';
 import { errorEvent } from '../../protocol/sse.js';
@@ -12,8 +13,7 @@ export const OPENAI_ERRORS: ErrorShape = { status: statusOf, body: errorBody, ev
 
 export const CHAT: Door = {
   name: 'chat',
-  path: '/v1/chat/completions',
-  service: 'chat',
+  path: DOOR_PATHS.chat,
   errors: OPENAI_ERRORS,
   read: readChatBytes,
   readPieces: readLargeChatBytes,

@@ -12,12 +12,17 @@ import type { Credential } from '../provider.js';
 /** Versions of the interface whose path names no deployment: the body's `model` does. */
 const V1_QUERIES: Readonly<Record<string, string>> = { v1: '', preview: '?api-version=preview' };
 
-/** `basePath` without a slash at its end. */
-export function azurePath(basePath: string, apiVersion: string, deployment: string): string {
+/** `basePath` without a slash at its end; `operation` is `/chat/completions` or another of OpenAI's paths. */
+export function azurePath(
+  basePath: string,
+  apiVersion: string,
+  deployment: string,
+  operation: string,
+): string {
   const v1Query = V1_QUERIES[apiVersion];
-  if (v1Query !== undefined) return `${basePath}/openai/v1/chat/completions${v1Query}`;
+  if (v1Query !== undefined) return `${basePath}/openai/v1${operation}${v1Query}`;
   const name = encodeURIComponent(deployment);
-  return `${basePath}/openai/deployments/${name}/chat/completions?api-version=${apiVersion}`;
+  return `${basePath}/openai/deployments/${name}${operation}?api-version=${apiVersion}`;
 }
 
 /** Empty if the upstream's own headers authorise it. */

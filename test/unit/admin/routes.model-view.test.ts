@@ -13,6 +13,7 @@ void t.test('prices are shown as the settings give them', (t) => {
       createdSeconds: 1,
       price: tokenPriceOf({ inputPicoUnits: picoUnits, outputPicoUnits: picoUnits }),
       outputTokensMax: 1,
+      serves: ['chat' as const],
       passMembers: [],
       fallbacks: [],
     };

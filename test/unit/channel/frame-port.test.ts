@@ -70,6 +70,8 @@ function frameOf(random: () => number, id: number): Frame {
       const isAscii = /^[\x00-\x7f]*$/.test(body);
       const request = {
         requestId: `req_${id}`,
+        door: id % 8,
+        betas: id % 5 === 0 ? 'one-2026-01-01,two' : '',
         modelIndex: id % 7,
         stream: id % 2 === 0,
         includeUsage: id % 3 === 0,
@@ -161,6 +163,8 @@ void t.test('small calls and answers are not serialised: their message is a numb
   for (let id = 1; id <= 10; id += 1) {
     const request = {
       requestId: 'req_1',
+      door: 0,
+      betas: '',
       modelIndex: 0,
       stream: false,
       includeUsage: false,
@@ -187,6 +191,8 @@ void t.test('a large body follows the record of its call, and is transferred', a
   const { ports, heard } = bed(t);
   const request = {
     requestId: 'req_1',
+    door: 0,
+    betas: '',
     modelIndex: 2,
     stream: true,
     includeUsage: true,

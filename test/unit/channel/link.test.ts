@@ -21,6 +21,8 @@ const USAGE: Usage = {
 };
 const REQUEST: UpstreamRequest = {
   requestId: 'req-1',
+  door: 0,
+  betas: '',
   modelIndex: 4,
   stream: true,
   includeUsage: false,

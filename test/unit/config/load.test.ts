@@ -26,11 +26,13 @@ void t.test('no file: the demo, with every default', (t) => {
         fallbacks: [],
         fallback_on: ['unavailable'],
         pass_members: [],
+        serves: ['chat'],
         tokenizer: 'o200k_base',
         upstreams: [
           {
             provider: 'openai',
             url: 'echo:',
+            speaks: [],
             drop_unsupported: false,
             weight: 1,
             priority: 1,

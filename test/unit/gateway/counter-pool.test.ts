@@ -49,7 +49,8 @@ function bed(t: Test, stuckMs = LONG_MS): Bed {
     pool,
     log,
     port,
-    parse: (account, ...bytes) => ask(account, { kind: 'parse', pieces: [Uint8Array.from(bytes)] }),
+    parse: (account, ...bytes) =>
+      ask(account, { kind: 'parse', door: 'chat', pieces: [Uint8Array.from(bytes)] }),
     count: (account, turns) => ask(account, { kind: 'count', request: { body: String(turns) } as never }),
   };
 }

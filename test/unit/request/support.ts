@@ -40,6 +40,7 @@ const model = (id: string, price = PRICE) => ({
   createdSeconds: 0,
   price,
   outputTokensMax: 1_000,
+  serves: ['chat' as const],
   passMembers: [],
   fallbacks: [] as number[],
 });

@@ -64,6 +64,7 @@ export const CATALOG: Catalog = {
       createdSeconds: 1_700_000_000,
       price: tokenPriceOf({ inputPicoUnits: price, outputPicoUnits: price }),
       outputTokensMax: 100,
+      serves: ['chat' as const],
       passMembers: [],
       fallbacks: [],
     },

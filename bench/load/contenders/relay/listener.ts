@@ -41,6 +41,8 @@ app.post(CHAT_PATH, (res) => {
       id,
       request: {
         requestId: '',
+        door: 0,
+        betas: '',
         modelIndex: 0,
         stream: false,
         includeUsage: false,

@@ -1,0 +1,194 @@
+/**
+ * One attempt of a call that came by another door than chat: which body goes to the upstream and who reads
+ * what it sends. If the upstream speaks the door's protocol, bytes pass; else the call goes out as a chat
+ * completion, and its response comes back in the door's protocol. attempt.ts makes one. Upstream worker.
+ */
+import type { UpstreamRequest } from '../channel/messages.js';
+import type { Clock } from '../core/clock.js';
+import { invariant } from '../core/errors.js';
+import { isRecord, parsedJson } from '../core/json.js';
+import { dialectAt } from '../doors/dialects.js';
+import type { Dialect, DoorCall, DoorStream, Translator } from '../doors/door.js';
+import { forEachEvent } from '../protocol/sse.js';
+import type { PassedCall } from '../providers/provider.js';
+import { FieldError } from '../providers/provider.js';
+import { garbageFailure, budgetFailure, type AttemptFailure } from './error-mapping.js';
+import { PassedStreamReader } from './passed-stream-reader.js';
+import {
+  ResponseReader,
+  type ResponseBodyReader,
+  type ResponseBudget,
+  type ResponseOutcome,
+  type ResponseSink,
+} from './response-reader.js';
+import { StreamReader } from './stream-reader.js';
+import type { UpstreamTarget } from './target.js';
+import type { UsageMeter } from './usage-meter.js';
+
+/** The attempt and its session, as a reader sees them. */
+export interface DoorReaderOwner {
+  readonly sink: ResponseSink;
+  readonly outcome: ResponseOutcome;
+  readonly meter: UsageMeter;
+  readonly budget: ResponseBudget;
+}
+
+export interface DoorAttempt {
+  /** Undefined: the body of the call, with the upstream's name of the model. */
+  readonly body: string | undefined;
+  /** Undefined: that of the upstream. */
+  readonly path: string | undefined;
+  /** Defined if the bytes pass. */
+  readonly passed: PassedCall | undefined;
+  openReader(owner: DoorReaderOwner): ResponseBodyReader;
+}
+
+/** Throws a FieldError if the upstream cannot be asked for what the call wants. */
+export function doorAttemptOf(request: UpstreamRequest, target: UpstreamTarget, clock: Clock): DoorAttempt {
+  const dialect = dialectAt(request.door);
+  invariant(dialect !== undefined, 'a call comes by a door that is in the table');
+  const path = target.doors[dialect.name];
+  if (path !== undefined) return passedAttempt(dialect, path, request);
+  if (dialect.translator === undefined)
+    throw new FieldError('model', `is on an upstream that does not serve POST ${dialect.name}`);
+  return new TranslatedAttempt(dialect.translator, request, target, clock);
+}
+
+function passedAttempt(dialect: Dialect, path: string, request: UpstreamRequest): DoorAttempt {
+  const { stream, betas, includeUsage, choices } = request;
+  return {
+    body: undefined,
+    path: path === '' ? undefined : path,
+    passed: { door: dialect.name, stream, betas },
+    openReader: ({ sink, outcome, meter, budget }) => {
+      if (!stream) return new ResponseReader(outcome, meter, budget, dialect.marker);
+      return dialect.openJudge === undefined
+        ? new StreamReader(sink, outcome, meter, includeUsage, choices)
+        : new PassedStreamReader(sink, outcome, meter, dialect.openJudge());
+    },
+  };
+}
+
+class TranslatedAttempt implements DoorAttempt {
+  readonly body: string;
+  readonly path = undefined;
+  readonly passed = undefined;
+  readonly #translator: Translator;
+  readonly #call: DoorCall;
+  readonly #choices: number;
+
+  constructor(translator: Translator, request: UpstreamRequest, target: UpstreamTarget, clock: Clock) {
+    const body = bodyOf(request);
+    const model = typeof body.model === 'string' ? body.model : '';
+    const { requestId, stream } = request;
+    this.#translator = translator;
+    this.#call = { requestId, model, stream, body, nowMs: clock.wallMs() };
+    this.#choices = request.choices;
+    this.body = JSON.stringify({ ...translator.toChat(body), model: target.model ?? model });
+  }
+
+  openReader({ sink, outcome, meter, budget }: DoorReaderOwner): ResponseBodyReader {
+    if (!this.#call.stream)
+      return new ResponseReader(
+        new WholeTranslation(outcome, budget, this.#translator, this.#call),
+        meter,
+        budget,
+      );
+    const stream = new StreamTranslation(sink, outcome, this.#translator.openStream(this.#call));
+    return new StreamReader(stream, stream, meter, true, this.#choices);
+  }
+}
+
+/** Stands between the reader of a whole chat completion and the attempt. */
+class WholeTranslation implements ResponseOutcome {
+  readonly #outcome: ResponseOutcome;
+  readonly #budget: ResponseBudget;
+  readonly #translator: Translator;
+  readonly #call: DoorCall;
+
+  constructor(outcome: ResponseOutcome, budget: ResponseBudget, translator: Translator, call: DoorCall) {
+    this.#outcome = outcome;
+    this.#budget = budget;
+    this.#translator = translator;
+    this.#call = call;
+  }
+
+  begun(): void {
+    this.#outcome.begun();
+  }
+
+  complete(answer: Uint8Array): void {
+    const members = parsedJson(Buffer.from(answer.buffer, answer.byteOffset, answer.length).toString());
+    if (!isRecord(members)) {
+      this.#outcome.reject(garbageFailure('no JSON object'));
+      return;
+    }
+    const text = Buffer.from(this.#translator.fromChat(members, this.#call));
+    if (this.#budget.grow(text.length - answer.length)) this.#outcome.complete(text);
+    else this.#outcome.reject(budgetFailure());
+  }
+
+  reject(failure: AttemptFailure): void {
+    this.#outcome.reject(failure);
+  }
+}
+
+/** Stands between the reader of a streamed chat completion and the session. */
+class StreamTranslation implements ResponseSink, ResponseOutcome {
+  readonly #sink: ResponseSink;
+  readonly #outcome: ResponseOutcome;
+  readonly #stream: DoorStream;
+
+  constructor(sink: ResponseSink, outcome: ResponseOutcome, stream: DoorStream) {
+    this.#sink = sink;
+    this.#outcome = outcome;
+    this.#stream = stream;
+  }
+
+  relay(events: Uint8Array): void {
+    let text = '';
+    forEachEvent(Buffer.from(events.buffer, events.byteOffset, events.length), (_start, _end, data) => {
+      const chunk = data === undefined ? undefined : parsedJson(data);
+      if (isRecord(chunk)) text += this.#stream.push(chunk);
+    });
+    if (text !== '') this.#sink.relay(Buffer.from(text));
+  }
+
+  begun(): void {
+    this.#outcome.begun();
+  }
+
+  /** In place of `[DONE]`. */
+  complete(): void {
+    this.#outcome.complete(Buffer.from(this.#stream.end()));
+  }
+
+  reject(failure: AttemptFailure): void {
+    this.#outcome.reject(failure);
+  }
+}
+
+/** The body, which was checked when it came. */
+function bodyOf({ body, largeBody }: UpstreamRequest): Readonly<Record<string, unknown>> {
+  const parsed = parsedJson(largeBody === undefined ? body : Buffer.from(largeBody).toString());
+  invariant(isRecord(parsed), 'a body is a JSON object');
+  return parsed;
+}
+
+/** The body as a chat completion has it, for a count of its prompt. */
+export function countedBodyOf(request: UpstreamRequest): string | Uint8Array {
+  const dialect = dialectAt(request.door);
+  if (dialect === undefined) return request.largeBody ?? request.body;
+  const body = bodyOf(request);
+  if (dialect.promptTexts !== undefined)
+    return JSON.stringify({
+      messages: dialect.promptTexts(body).map((content) => ({ role: 'user', content })),
+    });
+  try {
+    return JSON.stringify(dialect.translator?.toChat(body) ?? body);
+  } catch (error) {
+    // What a chat completion cannot say is not counted.
+    if (!(error instanceof FieldError)) throw error;
+    return JSON.stringify(body);
+  }
+}

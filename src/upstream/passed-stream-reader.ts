@@ -1,0 +1,115 @@
+/**
+ * Reads a stream that an upstream sends in the protocol of the call's door, and relays its events as they
+ * are. The door's EventJudge finds the usage, the end, and what is no event of the protocol. attempt.ts makes
+ * one for each such stream. Upstream worker.
+ *
+ * As with chat completions only UTF-8 and JSON objects are relayed, and while the client has nothing another
+ * upstream may still be asked.
+ */
+import { isUtf8 } from 'node:buffer';
+import { isRecord, parsedJson } from '../core/json.js';
+import type { EventJudge } from '../doors/door.js';
+import { latin1EventFrom, SseSplitter } from '../protocol/sse.js';
+import { garbageFailure } from './error-mapping.js';
+import type { ResponseBodyReader, ResponseOutcome, ResponseSink } from './response-reader.js';
+import type { UsageMeter } from './usage-meter.js';
+
+const NOTHING = new Uint8Array(0);
+
+export class PassedStreamReader implements ResponseBodyReader {
+  readonly #sink: ResponseSink;
+  readonly #outcome: ResponseOutcome;
+  readonly #meter: UsageMeter;
+  readonly #judge: EventJudge;
+  readonly #splitter = new SseSplitter();
+  #relayed = false;
+  /** The event that ends the stream has come. */
+  #ended = false;
+  #over = false;
+
+  constructor(sink: ResponseSink, outcome: ResponseOutcome, meter: UsageMeter, judge: EventJudge) {
+    this.#sink = sink;
+    this.#outcome = outcome;
+    this.#meter = meter;
+    this.#judge = judge;
+  }
+
+  get isWhole(): boolean {
+    return this.#relayed && this.#ended;
+  }
+
+  onData(chunk: Uint8Array): void {
+    if (this.#over) return;
+    const events = this.#splitter.push(chunk);
+    if (events === undefined) this.#reject('an event is too long');
+    else if (events.length > 0) this.#take(events);
+  }
+
+  onEnd(): void {
+    if (this.#over) return;
+    const rest = this.#splitter.end();
+    if (rest.length > 0) this.#take(rest);
+    if (this.#isOver()) return;
+    if (this.#ended) this.#complete();
+    else this.#reject('the stream ended before its end');
+  }
+
+  #take(events: Buffer): void {
+    const text = isUtf8(events) ? events.toString('latin1') : undefined;
+    let start = 0;
+    let event = latin1EventFrom(events, text, start);
+    while (event !== undefined && !this.#ended) {
+      const isSound = text !== undefined || isUtf8(events.subarray(start, event.end));
+      const wrong = isSound ? this.#look(event.data) : 'an event is no UTF-8';
+      if (wrong !== undefined) {
+        if (this.#relayed) this.#relay(events.subarray(0, start));
+        this.#reject(wrong);
+        return;
+      }
+      start = event.end;
+      event = latin1EventFrom(events, text, start);
+    }
+    this.#relay(events.subarray(0, start));
+    if (this.#ended && !this.#isOver()) this.#complete();
+  }
+
+  /** `data` is Latin-1. Returns what is wrong with the event. */
+  #look(data: string | undefined): string | undefined {
+    if (data === undefined || data === '') return undefined;
+    const event = parsedJson(data);
+    if (!isRecord(event)) return 'an event is no JSON object';
+    const { garbage, usage, model, isText, isEnd } = this.#judge.judge(event);
+    if (garbage !== undefined) return garbage;
+    const isReport = usage !== undefined && this.#meter.report(usage, model);
+    if (isText && !isReport) this.#meter.textCame();
+    this.#ended = isEnd;
+    return undefined;
+  }
+
+  #relay(events: Buffer): void {
+    if (events.length === 0) return;
+    if (!this.#relayed) this.#outcome.begun();
+    this.#relayed = true;
+    this.#meter.relayed(events);
+    this.#sink.relay(events);
+  }
+
+  #complete(): void {
+    this.#over = true;
+    this.#outcome.complete(NOTHING);
+  }
+
+  /** After the last event nothing is a reason to give the text up. */
+  #reject(what: string): void {
+    if (this.isWhole) {
+      this.#complete();
+      return;
+    }
+    this.#over = true;
+    this.#outcome.reject(garbageFailure(what));
+  }
+
+  #isOver(): boolean {
+    return this.#over;
+  }
+}
