@@ -10,12 +10,14 @@ import { jsonText } from '../core/json.js';
 import { ChatRequestSchema } from '../protocol/chat-schema.js';
 import { publicDocument } from '../protocol/openapi.js';
 import { CountTokensRequestSchema, MessagesRequestSchema } from './messages/messages-schema.js';
+import { ResponsesRequestSchema } from './responses/responses-schema.js';
 
 /** By the name of the validator. One more here wants a line in generated.d.ts and in validators.ts. */
 const SCHEMAS: Readonly<Record<string, TSchema>> = {
   checkChatRequest: ChatRequestSchema,
   checkMessagesRequest: MessagesRequestSchema,
   checkCountTokensRequest: CountTokensRequestSchema,
+  checkResponsesRequest: ResponsesRequestSchema,
 };
 
 const CHECK = 'export function Check(';

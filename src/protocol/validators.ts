@@ -21,6 +21,10 @@ const PROBES = {
     { model: 'probe', messages: MESSAGES },
     { model: 'probe', messages: [] },
   ],
+  checkResponsesRequest: [
+    { model: 'probe', input: 'probe', temperature: 2 },
+    { model: 'probe', input: 'probe', temperature: 2.5 },
+  ],
 } as const;
 
 type Name = keyof typeof PROBES;
@@ -43,4 +47,4 @@ assertCompiled(generated);
 /** Whether a value is a valid chat-completion request. 0.1 µs for a small one; never throws. */
 export const checkChatRequest: typeof generated.checkChatRequest = generated.checkChatRequest;
 /** The same for the requests of other doors. */
-export const { checkMessagesRequest, checkCountTokensRequest } = generated;
+export const { checkMessagesRequest, checkCountTokensRequest, checkResponsesRequest } = generated;
