@@ -237,6 +237,25 @@ function anyEventFrom(events: Buffer, start: number): StreamEvent | undefined {
   return undefined;
 }
 
+/**
+ * Calls `visit` with the data of each of `events`, which are whole and UTF-8, if it has any. Decodes them at
+ * once, up to the first that is not one data line.
+ */
+export function forEachData(events: Buffer, visit: (data: string) => void): void {
+  const text = events.toString();
+  let start = 0;
+  let event = oneLineEventIn(text, start);
+  while (event?.data !== undefined) {
+    visit(event.data);
+    start = event.end;
+    event = oneLineEventIn(text, start);
+  }
+  if (start === text.length) return;
+  forEachEvent(start === 0 ? events : Buffer.from(text.slice(start)), (_start, _end, data) => {
+    if (data !== undefined) visit(data);
+  });
+}
+
 /** `data` as in StreamEvent. */
 export type VisitEvent = (start: number, end: number, data: string | undefined) => void;
 

@@ -12,7 +12,7 @@ import { exactJson } from '../../core/exact-json.js';
 import { isRecord, parsedJson } from '../../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../../core/limits.js';
 import { CHOICES_MAX } from '../../protocol/chat-rules.js';
-import { forEachEvent, SseSplitter } from '../../protocol/sse.js';
+import { forEachData, SseSplitter } from '../../protocol/sse.js';
 import { ChunkWriter, type FinishReason, type ProviderUsage } from '../chat-writer.js';
 import { ProviderError, type ProviderCall, type ProviderStream } from '../provider.js';
 import { throwError } from './errors.js';
@@ -86,8 +86,8 @@ export class GeminiStream implements ProviderStream {
     if (events.length === 0) return '';
     if (!isUtf8(events)) throw ProviderError.invalid('an event is no UTF-8');
     let chunks = '';
-    forEachEvent(events, (_start, _end, data) => {
-      if (data !== undefined && data !== '') chunks += this.#chunkOfForm(data) ?? this.#chunksOfEvent(data);
+    forEachData(events, (data) => {
+      if (data !== '') chunks += this.#chunkOfForm(data) ?? this.#chunksOfEvent(data);
     });
     return chunks;
   }

@@ -6,6 +6,7 @@ import t from 'tap';
 import { SSE_EVENT_BYTES_MAX } from '#src/core/limits.js';
 import {
   errorEvent,
+  forEachData,
   forEachEvent,
   latin1EventFrom,
   sseEvent,
@@ -32,6 +33,10 @@ function eventsOf(bytes: Buffer): (string | undefined)[] {
     }
   });
   if (covered !== bytes.length) throw new Error(`events end at ${covered} of ${bytes.length}`);
+  const data: string[] = [];
+  forEachData(bytes, (one) => data.push(one));
+  const all = found.filter((one) => one !== undefined);
+  if (JSON.stringify(data) !== JSON.stringify(all)) throw new Error(`without spans: ${JSON.stringify(data)}`);
   return found;
 }
 
