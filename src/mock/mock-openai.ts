@@ -3,6 +3,7 @@
  * requests are read leniently, because every compatible server is mocked by it; Azure's are checked as the
  * reference says ("Azure OpenAI REST API reference", learn.microsoft.com, November 2026).
  */
+import { doorFrames, doorWhole, readDoorRequest } from './mock-openai-doors.js';
 import {
   BYTES_PER_TOKEN,
   brokenSse,
@@ -20,6 +21,13 @@ import {
 const ID = 'chatcmpl-mock';
 /** 2023-11-14T22:13:20Z, fixed so that responses are the same every time. */
 const CREATED_SECONDS = 1_700_000_000;
+
+/** `path` is behind the version. Returns an error, which is not of the provider, for another path. */
+function readOpenAi(path: string, body: string): MockRequest | 'no path' | 'no object' {
+  if (path === '/chat/completions') return readMockRequest(body) ?? 'no object';
+  const parsed = jsonOf(body);
+  return isRecord(parsed) ? (readDoorRequest(path, parsed) ?? 'no path') : 'no object';
+}
 
 /** Returns undefined if the body is not a JSON object. */
 export function readMockRequest(body: string): MockRequest | undefined {
@@ -74,6 +82,11 @@ function usageOf({ usage }: MockAnswer): object | undefined {
 }
 
 function whole(answer: MockAnswer): string {
+  const { door } = answer.request;
+  return door === undefined ? chatWhole(answer) : doorWhole(answer, door);
+}
+
+function chatWhole(answer: MockAnswer): string {
   const { request, thinking, texts, tools, finish } = answer;
   const usage = usageOf(answer);
   const calls = tools.map(({ id, name, pieces }) => ({
@@ -98,6 +111,11 @@ function whole(answer: MockAnswer): string {
 }
 
 function frames(answer: MockAnswer): Uint8Array[] {
+  const { door } = answer.request;
+  return door === undefined ? chatFrames(answer) : doorFrames(answer, door);
+}
+
+function chatFrames(answer: MockAnswer): Uint8Array[] {
   const { request, thinking, texts, tools, finish } = answer;
   const usage = usageOf(answer);
   // As providers do: if usage was asked for, every other chunk says that it has none.
@@ -140,11 +158,11 @@ function frames(answer: MockAnswer): Uint8Array[] {
 export const OPENAI_MOCK: MockProtocol = {
   streamType: 'text/event-stream',
   read({ path, body }: MockCall): MockRequest | MockError {
-    if (path !== '/v1/chat/completions')
-      return { status: 404, error: errorText('no such path on the mock', 'mock') };
-    return (
-      readMockRequest(body) ?? { status: 400, error: errorText('the body is not a JSON object', 'mock') }
-    );
+    const request = readOpenAi(path.replace(/^\/v1/, ''), body);
+    if (request === 'no path') return { status: 404, error: errorText('no such path on the mock', 'mock') };
+    if (request === 'no object')
+      return { status: 400, error: errorText('the body is not a JSON object', 'mock') };
+    return request;
   },
   whole,
   frames,
@@ -153,7 +171,7 @@ export const OPENAI_MOCK: MockProtocol = {
   broken: brokenSse,
 };
 
-const AZURE_PATH = /^\/openai\/(?:deployments\/([^/]+)|v1)\/chat\/completions$/;
+const AZURE_PATH = /^\/openai\/(?:deployments\/([^/]+)|v1)(\/chat\/completions|\/completions|\/embeddings)$/;
 const AZURE_VERSION = /^api-version=\d{4}-\d\d-\d\d(?:-preview)?$/;
 
 function azureError(status: number, code: string, message: string): MockError {
@@ -187,9 +205,13 @@ export const AZURE_MOCK: MockProtocol = {
   read(call) {
     const refusal = azureRefusal(call);
     if (refusal !== undefined) return refusal;
-    return readMockRequest(call.body) ?? azureError(400, 'BadRequest', 'The body is not a JSON object.');
+    const request = readOpenAi(AZURE_PATH.exec(call.path)![2]!, call.body);
+    return typeof request === 'string'
+      ? azureError(400, 'BadRequest', 'The body is not a JSON object.')
+      : request;
   },
   whole(answer) {
+    if (answer.request.door?.kind === 'embeddings') return whole(answer);
     const response = JSON.parse(whole(answer)) as { choices: object[] };
     const choices = response.choices.map((choice) => ({ ...choice, content_filter_results: FILTERS }));
     const prompts = [{ prompt_index: 0, content_filter_results: FILTERS }];

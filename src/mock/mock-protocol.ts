@@ -3,6 +3,7 @@
  * fails; each implementation (mock-openai.ts and the others beside it) writes it in one provider's protocol.
  * They import nothing of src/providers: each is a second reading of the provider's reference. Pure.
  */
+import type { MockDoorRequest } from './mock-openai-doors.js';
 
 /** A request as it came. Header names are in lower case. */
 export interface MockCall {
@@ -30,6 +31,8 @@ export interface MockRequest {
   readonly toolNames: readonly string[];
   /** The last message is a tool's result, so no tool is called again. */
   readonly answersTools: boolean;
+  /** Of another of OpenAI's paths; undefined for a chat completion. */
+  readonly door?: MockDoorRequest;
 }
 
 /** A response with an error's status, in the provider's words. */

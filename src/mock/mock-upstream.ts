@@ -5,6 +5,8 @@
  *     POST /v1/chat/completions   answers as the options say, or for one call as a query string says
  *                                 (mock-options.ts), in a header `x-mock` or after `x-mock:` in the last
  *                                 user message; with `--provider`, the paths are the provider's
+ *     POST /v1/embeddings, /v1/completions, /v1/moderations, /v1/rerank
+ *                                 likewise (mock-openai-doors.ts)
  *     GET  /v1/models             one model
  *     GET  /mock/stats            MockStats as JSON
  *     POST /mock/reset-stats
@@ -16,6 +18,7 @@ import { errorResponse, responseTo, type Response } from './mock-answer.js';
 import { createMockStats, Delivery, resetMockStats, type MockStats } from './mock-delivery.js';
 import { MOCK_DEFAULTS, MockOptionError, steeredOptions, type MockOptions } from './mock-options.js';
 import type { MockCall, MockProtocol, MockRequest } from './mock-protocol.js';
+import { OPENAI_DOOR_PATHS } from './mock-openai-doors.js';
 import { MOCK_PROTOCOLS } from './mock-protocols.js';
 
 export interface MockUpstreamOptions {
@@ -69,7 +72,11 @@ class EncodedResponses {
 
   to(request: MockRequest): Response {
     if (this.#options.toolCalls > 0) return responseTo(this.#options, request, undefined, this.#protocol);
-    const key = `${request.stream} ${request.includeUsage} ${request.promptTokens} ${request.model}`;
+    const { door } = request;
+    const key =
+      door === undefined
+        ? `${request.stream} ${request.includeUsage} ${request.promptTokens} ${request.model}`
+        : `${door.kind} ${JSON.stringify(door.body)}`;
     const known = this.#responses.get(key);
     if (known !== undefined) return known;
     if (this.#responses.size === ENCODED_MAX) this.#responses.clear();
@@ -169,8 +176,9 @@ export function started(settings: MockUpstreamOptions): Promise<MockUpstream> {
     resetMockStats(server.stats);
     json(response, '200 OK', '{}');
   });
-  const paths = (settings.provider ?? 'openai') === 'openai' ? '/v1/chat/completions' : '/*';
-  app.post(paths, (response, request) => server.chat(response, request));
+  const isOpenAi = (settings.provider ?? 'openai') === 'openai';
+  for (const path of isOpenAi ? ['/v1/chat/completions', ...OPENAI_DOOR_PATHS] : ['/*'])
+    app.post(path, (response, request) => server.chat(response, request));
   app.any('/*', (response) => json(response, '404 Not Found', refusal('no such path on the mock')));
   return new Promise((resolve, reject) => {
     app.listen(settings.host, settings.port, (socket: us_listen_socket | false) => {

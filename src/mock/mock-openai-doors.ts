@@ -1,0 +1,198 @@
+/**
+ * What the mock's OpenAI protocol has besides chat completions: embeddings, completions by the former
+ * interface, moderations and reranks. The same request gives the same bytes, and what a response says follows
+ * from its inputs, so that tests can check each of them. Imports nothing of src/doors: it is a second reading
+ * of the references (OpenAI's, Cohere's and Jina's for reranks). Pure.
+ */
+import {
+  BYTES_PER_TOKEN,
+  isRecord,
+  sseFrame,
+  steeringOf,
+  type MockAnswer,
+  type MockRequest,
+} from './mock-protocol.js';
+
+const KINDS = ['embeddings', 'completions', 'moderations', 'rerank'] as const;
+
+/** What such a request asks for. */
+export interface MockDoorRequest {
+  readonly kind: (typeof KINDS)[number];
+  /** One for each embedding, prompt, moderation or document; tokens joined by blanks. */
+  readonly inputs: readonly string[];
+  readonly body: Readonly<Record<string, unknown>>;
+}
+
+export const OPENAI_DOOR_PATHS: readonly string[] = KINDS.map((kind) => `/v1/${kind}`);
+
+const CREATED_SECONDS = 1_700_000_000;
+const DIMENSIONS = 8;
+const CATEGORIES = ['harassment', 'hate', 'sexual', 'violence'];
+
+/** Returns undefined for another path. */
+export function readDoorRequest(
+  path: string,
+  body: Readonly<Record<string, unknown>>,
+): MockRequest | undefined {
+  const kind = KINDS.find((name) => path === `/${name}`);
+  if (kind === undefined) return undefined;
+  const given = kind === 'rerank' ? body.documents : kind === 'completions' ? body.prompt : body.input;
+  const inputs = inputsOf(given);
+  const first = kind === 'rerank' && typeof body.query === 'string' ? body.query : (inputs[0] ?? '');
+  const query = kind === 'rerank' ? tokensOf(first, first) : 0;
+  const { stream_options: options } = body;
+  return {
+    model: typeof body.model === 'string' ? body.model : 'mock-model',
+    stream: kind === 'completions' && body.stream === true,
+    includeUsage: isRecord(options) && options.include_usage === true,
+    promptTokens: itemsOf(given).reduce<number>(
+      (sum, item, index) => sum + tokensOf(item, inputs[index]!),
+      query,
+    ),
+    steering: steeringOf(first),
+    toolNames: [],
+    answersTools: false,
+    door: { kind, inputs, body },
+  };
+}
+
+/** A list of tokens is one item. */
+function itemsOf(given: unknown): readonly unknown[] {
+  return Array.isArray(given) && typeof given[0] !== 'number' ? (given as unknown[]) : [given ?? ''];
+}
+
+function inputsOf(given: unknown): string[] {
+  return itemsOf(given).map((item) => {
+    if (typeof item === 'string') return item;
+    if (Array.isArray(item)) return item.join(' ');
+    return isRecord(item) && typeof item.text === 'string' ? item.text : JSON.stringify(item);
+  });
+}
+
+function tokensOf(item: unknown, text: string): number {
+  return Array.isArray(item) ? item.length : Math.ceil(Buffer.byteLength(text) / BYTES_PER_TOKEN);
+}
+
+/** The embedding of a text: eighths between 0 and 32, which a float of 32 bits has exactly. */
+export function mockVector(text: string, dimensions = DIMENSIONS): number[] {
+  const sum = Buffer.from(text).reduce((total, byte) => total + byte, 0);
+  return Array.from({ length: dimensions }, (_, index) => ((sum + index) % 256) / 8);
+}
+
+const base64Of = (vector: readonly number[]): string =>
+  Buffer.from(Float32Array.from(vector).buffer).toString('base64');
+
+export function doorWhole(answer: MockAnswer, door: MockDoorRequest): string {
+  const { model } = answer.request;
+  switch (door.kind) {
+    case 'embeddings':
+      return JSON.stringify({ object: 'list', data: embeddingsOf(door), model, ...usageOf(answer, door) });
+    case 'completions': {
+      const choices = choicesOf(door).map((index) => choiceOf(index, textOf(answer, door, index), 'stop'));
+      return JSON.stringify({ ...completionOf(model), choices, ...usageOf(answer, door) });
+    }
+    case 'moderations':
+      return JSON.stringify({ id: 'modr-mock', model, results: door.inputs.map(moderationOf) });
+    case 'rerank':
+      return JSON.stringify({ id: 'rerank-mock', model, ...usageOf(answer, door), results: rankedOf(door) });
+  }
+}
+
+function usageOf({ usage }: MockAnswer, door: MockDoorRequest): object {
+  if (usage === undefined) return {};
+  const { prompt } = usage;
+  if (door.kind === 'rerank') return { usage: { total_tokens: prompt } };
+  if (door.kind === 'embeddings') return { usage: { prompt_tokens: prompt, total_tokens: prompt } };
+  const completion = usage.completion * choicesOf(door).length;
+  return {
+    usage: {
+      prompt_tokens: prompt,
+      completion_tokens: completion,
+      total_tokens: prompt + completion,
+    },
+  };
+}
+
+function embeddingsOf({ inputs, body }: MockDoorRequest): object[] {
+  const dimensions = typeof body.dimensions === 'number' ? body.dimensions : DIMENSIONS;
+  return inputs.map((text, index) => {
+    const vector = mockVector(text, dimensions);
+    return {
+      object: 'embedding',
+      index,
+      embedding: body.encoding_format === 'base64' ? base64Of(vector) : vector,
+    };
+  });
+}
+
+const completionOf = (model: string): object => ({
+  id: 'cmpl-mock',
+  object: 'text_completion',
+  created: CREATED_SECONDS,
+  model,
+});
+
+const choiceOf = (index: number, text: string, finish: string | null): object => ({
+  index,
+  text,
+  logprobs: null,
+  finish_reason: finish,
+});
+
+/** `n` for each prompt. */
+function choicesOf({ inputs, body }: MockDoorRequest): number[] {
+  const n = typeof body.n === 'number' ? body.n : 1;
+  return Array.from({ length: n * inputs.length }, (_, index) => index);
+}
+
+function textOf({ texts }: MockAnswer, { inputs, body }: MockDoorRequest, index: number): string {
+  const n = typeof body.n === 'number' ? body.n : 1;
+  return `${body.echo === true ? inputs[Math.floor(index / n)]! : ''}${texts.join('')}`;
+}
+
+export function doorFrames(answer: MockAnswer, door: MockDoorRequest): Uint8Array[] {
+  const { request, texts } = answer;
+  const head = completionOf(request.model);
+  const frame = (members: object): Uint8Array => sseFrame(JSON.stringify({ ...head, ...members }));
+  const report =
+    request.includeUsage && answer.usage !== undefined
+      ? [frame({ choices: [], ...usageOf(answer, door) })]
+      : [];
+  const done = sseFrame('[DONE]');
+  return [
+    ...choicesOf(door).flatMap((index) => [
+      ...texts.map((text) => frame({ choices: [choiceOf(index, text, null)] })),
+      frame({ choices: [choiceOf(index, '', 'stop')] }),
+    ]),
+    ...(answer.isUsageLate ? [done, ...report] : [...report, done]),
+  ];
+}
+
+/** A text is flagged for the categories that it names. */
+function moderationOf(text: string): object {
+  const flags = CATEGORIES.map((name) => [name, text.includes(name)] as const);
+  return {
+    flagged: flags.some(([, isIn]) => isIn),
+    categories: Object.fromEntries(flags),
+    category_scores: Object.fromEntries(flags.map(([name, isIn]) => [name, isIn ? 0.9 : 0.01])),
+    category_applied_input_types: Object.fromEntries(
+      flags.map(([name, isIn]) => [name, isIn ? ['text'] : []]),
+    ),
+  };
+}
+
+/** The more of the query's words a document has, the higher it ranks. */
+function rankedOf({ inputs, body }: MockDoorRequest): object[] {
+  const words = String(body.query).split(/\s+/);
+  const ranked = inputs
+    .map((text, index) => {
+      const found = words.filter((word) => text.includes(word)).length;
+      return {
+        index,
+        relevance_score: found / words.length,
+        ...(body.return_documents === true ? { document: { text } } : {}),
+      };
+    })
+    .sort((left, right) => right.relevance_score - left.relevance_score || left.index - right.index);
+  return typeof body.top_n === 'number' ? ranked.slice(0, body.top_n) : ranked;
+}
