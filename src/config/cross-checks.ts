@@ -29,6 +29,7 @@ type Report = (path: SettingPath, text: string) => void;
 export function crossCheck(draft: SettingsDraft, report: Report): void {
   checkModelNames(draft.models, report);
   checkFallbacks(draft.models, report);
+  checkServices(draft.models, report);
   checkPlanNames(draft.plans, report);
   checkPlanModels(draft, report);
   checkModelLimits(draft, report);
@@ -67,6 +68,39 @@ function checkFallbacks(models: SettingsDraft['models'], report: Report): void {
         report(path, `got "${id}", which is in the list already`);
       // If a model's id was refused, the fallback that names it may be right.
       else if (!ids.includes(id) && ids.length === models.length) report(path, unknownModel(id, models, ids));
+    });
+  });
+}
+
+/**
+ * All services but chat, and `speaks`, are for upstreams with OpenAI's paths. A fallback has a service in
+ * common.
+ */
+function checkServices(models: SettingsDraft['models'], report: Report): void {
+  models?.forEach((model, modelIndex) => {
+    const serves = model?.serves?.filter((service) => service !== undefined) ?? ['chat'];
+    const passed = serves.filter((service) => service !== 'chat');
+    model?.upstreams?.forEach((upstream, index) => {
+      const { provider = 'openai', url, speaks = [] } = upstream ?? {};
+      const path = ['models', modelIndex, 'upstreams', index];
+      const hasPaths = (provider === 'openai' && url !== 'echo:') || provider === 'azure';
+      const name = url === 'echo:' ? url : provider;
+      if (!hasPaths && passed.length > 0)
+        report(
+          [...path, url === 'echo:' ? 'url' : 'provider'],
+          `got ${name}, which does not serve ${passed.join(', ')}, want an upstream of the provider openai or azure, or another serves`,
+        );
+      if (!hasPaths && speaks.length > 0)
+        report([...path, 'speaks'], `given for ${name}, want it for the providers openai and azure alone`);
+    });
+    model?.fallbacks?.forEach((id, index) => {
+      const other = models.find((one) => one?.id === id && id !== undefined);
+      const services = other?.serves ?? ['chat'];
+      if (other !== undefined && !serves.some((service) => services.includes(service)))
+        report(
+          ['models', modelIndex, 'fallbacks', index],
+          `got "${id!}", which serves ${services.join(', ')}, want a model that serves ${serves.join(' or ')}`,
+        );
     });
   });
 }

@@ -18,8 +18,6 @@ const REFRESH_MS = 3_000;
 export interface AccountFilter {
   readonly search: string;
   readonly plan: string;
-  /** Id; accounts in groups below it are found too. */
-  readonly group: string;
   /** Empty, `true` or `false`. */
   readonly active: string;
 }
@@ -51,8 +49,8 @@ interface Found {
 
 /** `total`: how many accounts there are; undefined while it is not known. */
 export function useAccountRows(filter: AccountFilter, total: number | undefined): AccountRows {
-  const { search, plan, group, active } = filter;
-  const filtered = Object.values(filter).some((value) => value !== '');
+  const { search, plan, active } = filter;
+  const filtered = search !== '' || plan !== '' || active !== '';
   const found = useRef<Found>({ rows: [], next: '0' });
   const asked = useRef(new Set<number>());
   const sight = useRef<readonly [number, number]>([0, 0]);
@@ -67,7 +65,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
       asked.current.add(page);
       const mine = generation.current;
       try {
-        const query = queryOf({ cursor, limit: PAGE_ROWS, search, plan, group, active });
+        const query = queryOf({ cursor, limit: PAGE_ROWS, search, plan, active });
         const { data, next } = await get<ListView<AccountView>>(`/accounts${query}`);
         if (mine !== generation.current) return;
         const { rows } = found.current;
@@ -85,7 +83,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
         setError(textOf(reason));
       }
     },
-    [search, plan, group, active],
+    [search, plan, active],
   );
 
   const look = useCallback(
@@ -149,10 +147,10 @@ const names = new Intl.Collator('en', { numeric: true });
  * of them must be here: the gateway lists accounts only in the order of their creation.
  */
 export function useSortedAccounts(
-  filter: AccountFilter,
+  { search, plan, active }: AccountFilter,
   order: AccountOrder | undefined,
 ): AccountRows | undefined {
-  const query = queryOf({ limit: SORTED_MAX, ...filter });
+  const query = queryOf({ limit: SORTED_MAX, search, plan, active });
   const { view, error, reload } = useView<ListView<AccountView>>(
     order === undefined ? undefined : `/accounts${query}`,
     REFRESH_MS,

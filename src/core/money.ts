@@ -19,7 +19,8 @@ const PRICE_DECIMALS = 6;
 export const BALANCE_PICO_UNITS_MAX = asPicoUnits(3_000_000n * PICO_UNITS_PER_UNIT);
 
 /**
- * Units for a million tokens, and for one call: a hundred times the highest price published, and 10^9 tokens still fit 64 bits.
+ * Units for a million tokens, and for one call: a hundred times the highest price published, and 10^9 tokens
+ * still fit 64 bits.
  */
 const PRICE_UNITS_MAX = 10_000n;
 

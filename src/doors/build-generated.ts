@@ -10,14 +10,22 @@ import { jsonText } from '../core/json.js';
 import { ChatRequestSchema } from '../protocol/chat-schema.js';
 import { publicDocument } from '../protocol/openapi.js';
 import { CountTokensRequestSchema, MessagesRequestSchema } from './messages/messages-schema.js';
-import { ResponsesRequestSchema } from './responses/responses-schema.js';
+import {
+  CompletionsRequestSchema,
+  EmbeddingsRequestSchema,
+  ModerationsRequestSchema,
+  RerankRequestSchema,
+} from './simple/simple-schema.js';
 
 /** By the name of the validator. One more here wants a line in generated.d.ts and in validators.ts. */
 const SCHEMAS: Readonly<Record<string, TSchema>> = {
   checkChatRequest: ChatRequestSchema,
   checkMessagesRequest: MessagesRequestSchema,
   checkCountTokensRequest: CountTokensRequestSchema,
-  checkResponsesRequest: ResponsesRequestSchema,
+  checkEmbeddingsRequest: EmbeddingsRequestSchema,
+  checkCompletionsRequest: CompletionsRequestSchema,
+  checkModerationsRequest: ModerationsRequestSchema,
+  checkRerankRequest: RerankRequestSchema,
 };
 
 const CHECK = 'export function Check(';

@@ -237,10 +237,10 @@ export type FromGateway =
   | PublishLog
   | PublishUpstreamReset;
 
-/** Call counts by outcome. */
+/** Call counts by outcome. The cost is a number so that processes' totals can be summed. */
 export interface CallsStatus extends CallCounts {
   readonly outcomes: Readonly<Record<Outcome, number>>;
-  readonly cost_pico_units: bigint;
+  readonly cost_pico_units: number;
 }
 
 /** The calls of a model that has had at least one. */

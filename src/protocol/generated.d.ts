@@ -10,7 +10,10 @@ export const COMPILED: boolean;
 export function checkChatRequest(value: unknown): value is ChatRequest;
 export function checkMessagesRequest(value: unknown): boolean;
 export function checkCountTokensRequest(value: unknown): boolean;
-export function checkResponsesRequest(value: unknown): boolean;
+export function checkEmbeddingsRequest(value: unknown): boolean;
+export function checkCompletionsRequest(value: unknown): boolean;
+export function checkModerationsRequest(value: unknown): boolean;
+export function checkRerankRequest(value: unknown): boolean;
 
 /** OpenAPI 3.1 of the public interface: ASCII JSON text. */
 export const PUBLIC_DOCUMENT: string;

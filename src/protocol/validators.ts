@@ -21,9 +21,21 @@ const PROBES = {
     { model: 'probe', messages: MESSAGES },
     { model: 'probe', messages: [] },
   ],
-  checkResponsesRequest: [
-    { model: 'probe', input: 'probe', temperature: 2 },
-    { model: 'probe', input: 'probe', temperature: 2.5 },
+  checkEmbeddingsRequest: [
+    { model: 'probe', input: [[1, 2], [3]] },
+    { model: 'probe', input: [[1, 2], ['3']] },
+  ],
+  checkCompletionsRequest: [
+    { model: 'probe', prompt: 'probe', n: 2 },
+    { model: 'probe', prompt: 'probe', n: 0 },
+  ],
+  checkModerationsRequest: [
+    { model: 'probe', input: [{ type: 'text', text: 'probe' }] },
+    { model: 'probe', input: [{ text: 'probe' }] },
+  ],
+  checkRerankRequest: [
+    { model: 'probe', query: 'probe', documents: ['probe', { text: 'probe' }] },
+    { model: 'probe', query: 'probe', documents: [] },
   ],
 } as const;
 
@@ -47,4 +59,11 @@ assertCompiled(generated);
 /** Whether a value is a valid chat-completion request. 0.1 µs for a small one; never throws. */
 export const checkChatRequest: typeof generated.checkChatRequest = generated.checkChatRequest;
 /** The same for the requests of other doors. */
-export const { checkMessagesRequest, checkCountTokensRequest, checkResponsesRequest } = generated;
+export const {
+  checkMessagesRequest,
+  checkCountTokensRequest,
+  checkEmbeddingsRequest,
+  checkCompletionsRequest,
+  checkModerationsRequest,
+  checkRerankRequest,
+} = generated;

@@ -48,7 +48,8 @@ export function settle(
   const { slot } = admission;
   const { model, modelIndex: answered } = fallback ?? admission;
   const taken = durability === 'commit' ? ledger.takenOf(slot) : undefined;
-  const settlement = ledger.settle(slot, costOf(model.price, usage), tokensOf(usage, cachedInput));
+  const cost = context.door.isFree ? NOTHING : costOf(model.price, usage);
+  const settlement = ledger.settle(slot, cost, tokensOf(usage, cachedInput));
   invariant(settlement !== undefined, 'a call is settled once');
   const { charged } = settlement;
   const uncovered = bounded(settlement.uncovered);

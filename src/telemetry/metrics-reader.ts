@@ -5,7 +5,6 @@
 import { addHistogram, emptyHistogram, type HistogramBounds, type HistogramSnapshot } from './histogram.js';
 import {
   BREAKER_STATES,
-  COST_PART,
   DISBELIEF_REASONS,
   DURATION_BOUNDS_MS,
   FAILURE_KINDS,
@@ -16,7 +15,6 @@ import {
   MODEL_CACHED_TOKENS,
   MODEL_CACHE_WRITE_TOKENS,
   MODEL_COST,
-  MODEL_COST_REST,
   MODEL_DURATION,
   MODEL_FALLEN_BACK,
   MODEL_FIRST_TOKEN,
@@ -75,7 +73,7 @@ export interface ModelSnapshot {
   readonly fallenBack: number;
   /** Calls that named another model and were answered by this one. */
   readonly stoodIn: number;
-  readonly costPicoUnits: bigint;
+  readonly costPicoUnits: number;
   readonly inputTokens: HistogramSnapshot;
   readonly outputTokens: HistogramSnapshot;
   readonly durationMs: HistogramSnapshot;
@@ -149,8 +147,7 @@ export class MetricsReader {
       reasoningTokens: sum(listeners, at + MODEL_REASONING_TOKENS),
       fallenBack: sum(listeners, at + MODEL_FALLEN_BACK),
       stoodIn: sum(listeners, at + MODEL_STOOD_IN),
-      costPicoUnits:
-        BigInt(sum(listeners, at + MODEL_COST)) * COST_PART + BigInt(sum(listeners, at + MODEL_COST_REST)),
+      costPicoUnits: sum(listeners, at + MODEL_COST),
       inputTokens: histogram(listeners, at + MODEL_INPUT, TOKENS_BOUNDS),
       outputTokens: histogram(listeners, at + MODEL_OUTPUT, TOKENS_BOUNDS),
       durationMs: histogram(listeners, at + MODEL_DURATION, DURATION_BOUNDS_MS),

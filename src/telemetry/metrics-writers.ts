@@ -8,7 +8,6 @@ import type { TokenCounts } from '../core/token-counts.js';
 import { observe } from './histogram.js';
 import {
   BREAKER_STATES,
-  COST_PART,
   DISBELIEF_REASONS,
   DURATION_BOUNDS_MS,
   FAILURE_KINDS,
@@ -19,7 +18,6 @@ import {
   MODEL_CACHED_TOKENS,
   MODEL_CACHE_WRITE_TOKENS,
   MODEL_COST,
-  MODEL_COST_REST,
   MODEL_DURATION,
   MODEL_FALLEN_BACK,
   MODEL_FIRST_TOKEN,
@@ -110,8 +108,7 @@ export class ListenerMetrics {
     words[model + MODEL_CACHED_TOKENS]! += tokens.cachedTokens;
     words[model + MODEL_CACHE_WRITE_TOKENS]! += tokens.cacheWriteTokens;
     words[model + MODEL_REASONING_TOKENS]! += tokens.reasoningTokens;
-    words[model + MODEL_COST]! += Number(chargedPicoUnits / COST_PART);
-    words[model + MODEL_COST_REST]! += Number(chargedPicoUnits % COST_PART);
+    words[model + MODEL_COST]! += Number(chargedPicoUnits);
   }
 
   /** Counts a call that names one model and was answered by another. */

@@ -180,10 +180,10 @@ export function countedBodyOf(request: UpstreamRequest): string | Uint8Array {
   const dialect = dialectAt(request.door);
   if (dialect === undefined) return request.largeBody ?? request.body;
   const body = bodyOf(request);
-  if (dialect.promptTexts !== undefined)
-    return JSON.stringify({
-      messages: dialect.promptTexts(body).map((content) => ({ role: 'user', content })),
-    });
+  if (dialect.promptTexts !== undefined) {
+    const texts = dialect.promptTexts(body);
+    return texts.length === 0 ? '{}' : JSON.stringify(texts);
+  }
   try {
     return JSON.stringify(dialect.translator?.toChat(body) ?? body);
   } catch (error) {

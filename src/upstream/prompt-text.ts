@@ -50,7 +50,7 @@ const PLAIN_NUMBER = /^(?:0|-?[1-9]\d{0,14})$/;
 
 /**
  * The texts of a request: role, name, content and tool calls of each message, and the tools' definitions as
- * compact JSON. A body that is not a JSON object counts as one text.
+ * compact JSON. An array of texts is a prompt without messages. Another body counts as one text.
  */
 export function promptOf(body: string | Uint8Array): Prompt {
   const bytes = typeof body === 'string' ? Buffer.from(body) : body;
@@ -83,7 +83,12 @@ class PromptReader implements Prompt {
   /** Returns whether the body is a request. */
   readRequest(): boolean {
     const reader = this.#reader;
-    if (reader.space() !== BRACE) return false;
+    const first = reader.space();
+    if (first === BRACKET) {
+      for (const text of textsIn(this.#parts())) this.texts.push(text);
+      return this.texts.length > 0 && reader.space() === -1;
+    }
+    if (first !== BRACE) return false;
     const definitions: (string | undefined)[] = [];
     this.#object(REQUEST, (index) => {
       if (index === 0) this.#list(() => this.#takeMessage());

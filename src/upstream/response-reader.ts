@@ -104,7 +104,9 @@ function membersAround(answer: Buffer): Record<string, unknown> | undefined {
   const textStart = cutFrom(answer, HEAD_BYTES, -1);
   const textEnd = cutFrom(answer, answer.length - TAIL_BYTES, 1);
   if (textStart < 0 || textEnd < 0) return undefined;
-  const members = parsedJson(answer.toString('latin1', 0, textStart) + answer.toString('latin1', textEnd));
+  // The letter between them is JSON in a string alone.
+  const ends = `${answer.toString('latin1', 0, textStart)}x${answer.toString('latin1', textEnd)}`;
+  const members = parsedJson(ends);
   return isRecord(members) && isLikelyText(answer.subarray(textStart, textEnd)) ? members : undefined;
 }
 

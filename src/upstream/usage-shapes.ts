@@ -25,6 +25,8 @@
  *                                            1h part in ..._token_details         PromptTokensDetailsWrapper
  *     Portkey        usage                 cache reads and writes are beside    Portkey-AI/gateway,
  *                                            the prompt and in the total          anthropic/chatComplete.ts
+ *     Jina           usage                 of a rerank: total_tokens alone       API reference, rerank
+ *     Cohere         meta                  of a rerank: billed_units, tokens     API reference, rerank v2
  *     Anthropic      usage                 details are empty                    docs, "OpenAI SDK
  *                                                                                 compatibility"
  *     Groq           x_groq.usage, usage   beside the finish of a stream        Portkey-AI/gateway issue
@@ -69,7 +71,16 @@ export function reportIn(event: Record<string, unknown>): unknown {
   if (isRecord(inGroq)) return inGroq;
   const choice = Array.isArray(event.choices) ? (event.choices as unknown[])[0] : undefined;
   if (isRecord(choice) && isRecord(choice.usage)) return choice.usage;
-  return usage ?? usageOfTimings(event.timings);
+  return usage ?? usageOfTimings(event.timings) ?? usageOfMeta(event.meta);
+}
+
+/** Of a rerank by Cohere or LiteLLM. Search units are no tokens, and not read. */
+function usageOfMeta(meta: unknown): object | undefined {
+  if (!isRecord(meta)) return undefined;
+  const tokens = isRecord(meta.tokens) ? meta.tokens.input_tokens : undefined;
+  const billed = isRecord(meta.billed_units) ? meta.billed_units : {};
+  const total = billed.input_tokens ?? billed.total_tokens ?? tokens;
+  return isTokenCount(total) && total > 0 ? { total_tokens: total } : undefined;
 }
 
 /** From llama.cpp's timings, which are beside the usage, or alone if no usage was asked for. */
@@ -92,7 +103,9 @@ function usageOfTimings(timings: unknown): object | undefined {
 export function tokensOfReport(report: unknown): Usage | ReportError | undefined {
   if (report === undefined || report === null) return undefined;
   if (!isRecord(report)) return 'malformed';
-  const { prompt_tokens: prompt, completion_tokens: shown, total_tokens: total } = report;
+  const { completion_tokens: shown, total_tokens: total } = report;
+  // Of a rerank some tell the total alone.
+  const prompt = report.prompt_tokens ?? (shown === undefined ? total : undefined);
   const isEmpty = (prompt ?? shown ?? total) === undefined || (prompt ?? shown ?? total) === null;
   if (isEmpty) return undefined;
   const cached = cachedIn(report) ?? 0;

@@ -1,4 +1,5 @@
 /** Converts an entry of LiteLLM's `model_list` to an upstream of Tollgate, with its prices. */
+import type { Service } from '../../core/door-names.js';
 import { picoUnitsPerCall, picoUnitsPerToken } from '../../core/money.js';
 import { OUTPUT_TOKENS_MAX } from '../catalog-schema.js';
 import {
@@ -40,6 +41,15 @@ const COSTS: Readonly<Record<PriceName, string>> = {
   call: 'input_cost_per_query',
 };
 
+/** By LiteLLM's `mode`. */
+const SERVICE_OF_MODE: Readonly<Record<string, Service>> = {
+  chat: 'chat',
+  embedding: 'embeddings',
+  completion: 'completions',
+  moderation: 'moderations',
+  rerank: 'rerank',
+};
+
 export interface Upstream extends Partial<NativeSettings> {
   readonly key?: string;
   readonly model: string;
@@ -52,6 +62,7 @@ export interface Upstream extends Partial<NativeSettings> {
 export interface Deployment {
   readonly entry: ImportMap;
   readonly upstream: Upstream;
+  readonly service: Service;
   /** The provider's name, which is before the model's. */
   readonly provider: string;
   /** As in the file. model.ts makes weights and priorities of them, by comparing the entries of a model. */
@@ -96,8 +107,9 @@ export function importDeployment(
     return undefined;
   }
   const mode = info.text('mode') ?? 'chat';
-  if (mode !== 'chat') {
-    info.remark('mode', `${mode}: Tollgate serves chat completions alone; the entry was left out`);
+  const service = SERVICE_OF_MODE[mode];
+  if (service === undefined) {
+    info.remark('mode', `${mode}: Tollgate does not serve it; the entry was left out`);
     return undefined;
   }
   const credentials = credentialsOf(own, context);
@@ -110,6 +122,13 @@ export function importDeployment(
     return undefined;
   }
   const { speaks } = provider;
+  if (service !== 'chat' && speaks !== undefined && speaks !== 'azure') {
+    info.remark(
+      'mode',
+      `${mode}: Tollgate has it of OpenAI's paths and Azure's alone; the entry was left out`,
+    );
+    return undefined;
+  }
   const dropsParameters = own.take('drop_params') ?? context.dropsParameters;
   const settings =
     speaks === undefined
@@ -134,6 +153,7 @@ export function importDeployment(
   const timeoutMs = millisecondsOf(own, context.timeoutSeconds);
   const deployment: Deployment = {
     entry,
+    service,
     upstream: {
       ...settings,
       ...(key === undefined ? {} : { key }),
@@ -303,8 +323,8 @@ export const PER_CALL: PriceKind = {
 };
 
 /**
- * Converts LiteLLM's cost, as the file writes it, to a price, in decimals all the way. Returns undefined if it
- * is no cost or above the highest price.
+ * Converts LiteLLM's cost, as the file writes it, to a price, in decimals all the way. Returns undefined if
+ * it is no cost or above the highest price.
  */
 export function importPrice(cost: string, kind: PriceKind = PER_TOKEN): ImportedPrice | undefined {
   const match = COST.exec(cost.trim());

@@ -2,6 +2,7 @@
  * Makes one model of Tollgate with several upstreams from the entries of LiteLLM's file that have the same
  * `model_name`: its price, its upstreams' weights and priorities, its aliases. import.ts calls it.
  */
+import type { Service } from '../../core/door-names.js';
 import { IDENTIFIER_PATTERN } from '../annotations.js';
 import { QUOTA_LIMITS_MAX } from '../../core/quotas.js';
 import { isRecord } from '../../core/json.js';
@@ -21,6 +22,7 @@ export interface ImportedModel {
   readonly aliases?: readonly string[];
   readonly owned_by: string;
   readonly price?: Readonly<Partial<Record<PriceName, string>>>;
+  readonly serves?: readonly Service[];
   readonly max_output_tokens?: number;
   readonly fallbacks?: readonly string[];
   readonly fallback_on?: readonly FallbackReason[];
@@ -53,10 +55,12 @@ export function importModel(id: string, deployments: readonly Deployment[]): Imp
   const priorities = prioritiesOf(kept);
   const price = priceOf(kept);
   const outputTokensMax = outputTokensOf(kept);
+  const serves = [...new Set(kept.map(({ service }) => service))];
   return {
     id,
     owned_by: kept[0]!.provider,
     ...(price === undefined ? {} : { price }),
+    ...(serves.length === 1 && serves[0] === 'chat' ? {} : { serves }),
     ...(outputTokensMax === undefined ? {} : { max_output_tokens: outputTokensMax }),
     upstreams: kept.map(({ upstream }, index) => ({
       ...upstream,

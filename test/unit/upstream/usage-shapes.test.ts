@@ -202,3 +202,13 @@ void t.test('what is not possible by itself', (t) => {
   t.same(written({ cache_write_tokens: null, cache_write_1h_tokens: null }), told(5, 0, 1));
   t.end();
 });
+
+void t.test('reranks: a total alone, and what Cohere reports', (t) => {
+  t.match(tokensOfReport({ total_tokens: 7 }), { promptTokens: 7, completionTokens: 0 });
+  const inMeta = (meta: unknown): unknown => tokensOfReport(reportIn({ results: [], meta }));
+  t.match(inMeta({ billed_units: { search_units: 1 }, tokens: { input_tokens: 9 } }), { promptTokens: 9 });
+  t.match(inMeta({ billed_units: { input_tokens: 5 }, tokens: { input_tokens: 9 } }), { promptTokens: 5 });
+  t.equal(inMeta({ billed_units: { search_units: 3 } }), undefined, 'search units are no tokens');
+  t.equal(inMeta({ tokens: { input_tokens: -1 } }), undefined);
+  t.end();
+});

@@ -117,7 +117,6 @@ void t.test('a file with everything in it', (t) => {
     /aws_secret_access_key: credentials come from where the AWS SDK finds them/m,
     /model_list\[8\]\.litellm_params\.model: no region is given: us-west-2 was taken/m,
     /router_settings\.fallbacks: of "nobody": its models are not among/m,
-    /mode: embedding: /m,
     /router_settings\.routing_strategy/m,
     /model_group_alias\.mini: a model has this name/m,
     /model_group_alias\.nothing: its model is not among/m,
@@ -251,5 +250,30 @@ void t.test('what is no configuration is refused with its lines', (t) => {
   }
   t.match(told, /api_base: no http:\/\/ or https:\/\/ address without user and password/);
   t.notMatch(told, 'hidden');
+  t.end();
+});
+
+void t.test('what models serve, and prices of calls', (t) => {
+  const entry = (mode: string, model: string, more = ''): string =>
+    `  - model_name: a-${mode}\n    litellm_params: { model: ${model}, api_key: os.environ/OPENAI_API_KEY${more} }\n    model_info: { mode: ${mode} }\n`;
+  const file = `model_list:\n${[
+    entry('completion', 'openai/gpt-3.5-turbo-instruct'),
+    entry('moderation', 'openai/omni-moderation-latest', ', input_cost_per_query: 0.002'),
+    entry('image_generation', 'openai/dall-e-3'),
+    entry('rerank', 'anthropic/claude-x'),
+    entry('embedding', 'openai/text-embedding-3-small'),
+  ].join('')}`;
+  const { yaml, remarks, variables } = importLitellm(file, 'config.yaml');
+  const { models } = loaded(t.testdir(), yaml, variables);
+  t.same(
+    models.map(({ id, serves, price }) => [id, serves, price]),
+    [
+      ['a-completion', ['completions'], { input: '0', output: '0' }],
+      ['a-moderation', ['moderations'], { input: '0', output: '0', call: '0.002' }],
+      ['a-embedding', ['embeddings'], { input: '0', output: '0' }],
+    ],
+  );
+  t.match(JSON.stringify(remarks), /image_generation: Tollgate does not serve it/);
+  t.match(JSON.stringify(remarks), /rerank: Tollgate has it of OpenAI's paths/);
   t.end();
 });

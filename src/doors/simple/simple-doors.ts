@@ -1,0 +1,87 @@
+/**
+ * The doors whose calls only pass through: embeddings, completions by the former interface, moderations and
+ * reranks. Their upstreams speak OpenAI's paths, so nothing is translated. Listener thread and counter pool;
+ * simple-dialects.ts is the part of upstream workers.
+ */
+import { DOOR_PATHS } from '../../core/door-names.js';
+import { CHOICES_MAX } from '../../protocol/chat-rules.js';
+import { BodyError } from '../../protocol/json-reader.js';
+import { Level, plain, STREAM_OPTIONS } from '../../protocol/known-members.js';
+import {
+  checkCompletionsRequest,
+  checkEmbeddingsRequest,
+  checkModerationsRequest,
+  checkRerankRequest,
+} from '../../protocol/validators.js';
+import { OPENAI_ERRORS } from '../chat/chat-door.js';
+import type { Door } from '../door.js';
+import { readersOf, type BodyForm } from '../member-scan.js';
+import { explainCompletions, explainEmbeddings, explainModerations, explainRerank } from './simple-rules.js';
+
+type SimpleName = 'embeddings' | 'completions' | 'moderations' | 'rerank';
+
+/** Of a call without text of its own: nothing is bounded but what it says. */
+const NO_OUTPUT = { outputTokens: undefined, choices: () => 1, asksForUsage: false } as const;
+
+function simpleDoor(name: SimpleName, form: BodyForm): Door {
+  return {
+    name,
+    path: DOOR_PATHS[name],
+    errors: OPENAI_ERRORS,
+    ...readersOf(form),
+    headerLines: () => '',
+    isFree: false,
+  };
+}
+
+const IMAGE = new Level(plain('url'));
+
+export const EMBEDDINGS = simpleDoor('embeddings', {
+  level: new Level(plain('model', 'input', 'encoding_format', 'dimensions', 'user', 'stream')),
+  check: checkEmbeddingsRequest,
+  explain: explainEmbeddings,
+  ...NO_OUTPUT,
+});
+
+export const COMPLETIONS = simpleDoor('completions', {
+  level: new Level({
+    ...plain('model', 'prompt', 'max_tokens', 'n', 'stream', 'echo', 'suffix', 'logprobs', 'logit_bias'),
+    ...plain('temperature', 'top_p', 'stop', 'seed', 'user', 'presence_penalty', 'frequency_penalty'),
+    stream_options: STREAM_OPTIONS,
+  }),
+  check: checkCompletionsRequest,
+  explain: explainCompletions,
+  outputTokens: 'max_tokens',
+  choices: ({ prompt, n }) => choicesOf(prompt, (n ?? 1) as number),
+  asksForUsage: true,
+});
+
+export const MODERATIONS = simpleDoor('moderations', {
+  level: new Level({
+    ...plain('model', 'stream'),
+    input: new Level({ ...plain('type', 'text'), image_url: IMAGE }),
+  }),
+  check: checkModerationsRequest,
+  explain: explainModerations,
+  ...NO_OUTPUT,
+});
+
+export const RERANK = simpleDoor('rerank', {
+  level: new Level({
+    ...plain('model', 'query', 'top_n', 'return_documents', 'max_tokens_per_doc', 'rank_fields', 'stream'),
+    documents: new Level(plain('text')),
+  }),
+  check: checkRerankRequest,
+  explain: explainRerank,
+  ...NO_OUTPUT,
+});
+
+export const SIMPLE_DOORS: readonly Door[] = [EMBEDDINGS, COMPLETIONS, MODERATIONS, RERANK];
+
+/** `n` answers to each prompt. `prompt` is valid: a list of numbers is one prompt. */
+function choicesOf(prompt: unknown, n: number): number {
+  const prompts = Array.isArray(prompt) && typeof prompt[0] !== 'number' ? prompt.length : 1;
+  if (prompts * n > CHOICES_MAX)
+    throw new BodyError(`n times the prompts must be at most ${CHOICES_MAX}, got ${prompts * n}`);
+  return prompts * n;
+}

@@ -1,0 +1,148 @@
+/**
+ * The rules of requests for embeddings, completions by the former interface, moderations and reranks: their
+ * numbers and words, and the sentence for a body that breaks one. Apart from simple-schema.ts, which has the
+ * same rules for the compiled validators; a test compares the two. Pure; any thread.
+ */
+import { invariant } from '../../core/errors.js';
+import { isRecord } from '../../core/json.js';
+import { CHOICES_MAX, CHOICES_MIN, got, OUTPUT_TOKENS_MIN } from '../../protocol/chat-rules.js';
+
+/** Texts of a request for embeddings or moderations: OpenAI's bound. */
+export const INPUTS_MAX = 2_048;
+/** Of a rerank: Cohere's bound. */
+export const DOCUMENTS_MAX = 10_000;
+export const ENCODINGS = ['float', 'base64'] as const;
+
+type Fields = Readonly<Record<string, unknown>>;
+type Explain = (body: Fields) => string | undefined;
+
+function broken(field: string, rule: string, value: unknown): string {
+  return `${field} must ${rule}, got ${got(value)}`;
+}
+
+/** The rule of a member that may be absent or null. */
+function optionalError(body: Fields, name: string, rule: string, isGood: (value: unknown) => boolean) {
+  const value = body[name] ?? undefined;
+  return value === undefined || isGood(value) ? undefined : broken(name, rule, value);
+}
+
+const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
+
+function isIntegerFrom(least: number, most = Infinity) {
+  return (value: unknown): boolean =>
+    Number.isInteger(value) && (value as number) >= least && (value as number) <= most;
+}
+
+function countError(name: string, what: string, { length }: readonly unknown[], most: number) {
+  if (length === 0) return `${name} must have at least 1 ${what}, got 0`;
+  return length > most ? `${name} must have at most ${most} ${what}s, got ${length}` : undefined;
+}
+
+const isToken = isIntegerFrom(0);
+
+/** A text, or tokens, or a list of either. */
+function inputError(name: string, value: unknown, most: number): string | undefined {
+  if (typeof value === 'string') return undefined;
+  if (!Array.isArray(value)) return broken(name, 'be a string, an array of strings, or tokens', value);
+  const items = value as readonly unknown[];
+  const [first] = items;
+  const rule = 'be of one kind with the first: a string, a token, or an array of tokens';
+  const isOfKind =
+    typeof first === 'string'
+      ? (item: unknown) => typeof item === 'string'
+      : Array.isArray(first)
+        ? (item: unknown) => Array.isArray(item) && item.length > 0 && item.every(isToken)
+        : isToken;
+  const wrong = items.findIndex((item) => !isOfKind(item));
+  if (wrong >= 0) return broken(`${name}[${wrong}]`, rule, items[wrong]);
+  return countError(name, 'item', items, isToken(first) ? Infinity : most);
+}
+
+function moderatedError(value: unknown): string | undefined {
+  if (typeof value === 'string') return undefined;
+  if (!Array.isArray(value)) return broken('input', 'be a string, an array of strings, or of parts', value);
+  const items = value as readonly unknown[];
+  const isText = typeof items[0] === 'string';
+  const wrong = items.findIndex((item) =>
+    isText ? typeof item !== 'string' : !isRecord(item) || typeof item.type !== 'string',
+  );
+  const rule = isText ? 'be a string as the first is' : 'be a part with a type';
+  return wrong < 0
+    ? countError('input', 'item', items, INPUTS_MAX)
+    : broken(`input[${wrong}]`, rule, items[wrong]);
+}
+
+function documentsError(value: unknown): string | undefined {
+  if (!Array.isArray(value)) return broken('documents', 'be an array of strings or objects', value);
+  const items = value as readonly unknown[];
+  const wrong = items.findIndex((item) => typeof item !== 'string' && !isRecord(item));
+  return wrong < 0
+    ? countError('documents', 'item', items, DOCUMENTS_MAX)
+    : broken(`documents[${wrong}]`, 'be a string or an object', items[wrong]);
+}
+
+function streamError(body: Fields): string | undefined {
+  return optionalError(body, 'stream', 'be false: there is nothing to stream', (value) => value === false);
+}
+
+function streamOptionsError(body: Fields): string | undefined {
+  const given = body.stream_options ?? undefined;
+  if (given === undefined) return undefined;
+  if (!isRecord(given)) return broken('stream_options', 'be an object', given);
+  const error = optionalError(given, 'include_usage', 'be true or false', isBoolean);
+  return error === undefined ? undefined : `stream_options.${error}`;
+}
+
+/** Makes the `explain` of a BodyForm. It throws if `body` breaks no rule, which is a bug here. */
+function explainer(explain: Explain): (body: unknown) => string {
+  return (body) => {
+    if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
+    const { model } = body;
+    const isNamed = typeof model === 'string' && model !== '';
+    const found = isNamed ? explain(body) : broken('model', 'be a non-empty string', model);
+    invariant(found !== undefined, 'the validator and its explanation agree');
+    return found;
+  };
+}
+
+export const explainEmbeddings = explainer(
+  (body) =>
+    inputError('input', body.input, INPUTS_MAX) ??
+    optionalError(body, 'encoding_format', `be one of ${ENCODINGS.join(', ')}`, (value) =>
+      (ENCODINGS as readonly unknown[]).includes(value),
+    ) ??
+    optionalError(body, 'dimensions', 'be an integer from 1', isIntegerFrom(1)) ??
+    streamError(body),
+);
+
+export const explainCompletions = explainer(
+  (body) =>
+    (body.prompt === undefined || body.prompt === null
+      ? undefined
+      : inputError('prompt', body.prompt, CHOICES_MAX)) ??
+    optionalError(
+      body,
+      'max_tokens',
+      `be an integer from ${OUTPUT_TOKENS_MIN}`,
+      isIntegerFrom(OUTPUT_TOKENS_MIN),
+    ) ??
+    optionalError(
+      body,
+      'n',
+      `be an integer between ${CHOICES_MIN} and ${CHOICES_MAX}`,
+      isIntegerFrom(CHOICES_MIN, CHOICES_MAX),
+    ) ??
+    optionalError(body, 'stream', 'be true or false', isBoolean) ??
+    streamOptionsError(body),
+);
+
+export const explainModerations = explainer((body) => moderatedError(body.input) ?? streamError(body));
+
+export const explainRerank = explainer(
+  (body) =>
+    (typeof body.query === 'string' ? undefined : broken('query', 'be a string', body.query)) ??
+    documentsError(body.documents) ??
+    optionalError(body, 'top_n', 'be an integer from 1', isIntegerFrom(1)) ??
+    optionalError(body, 'return_documents', 'be true or false', isBoolean) ??
+    streamError(body),
+);

@@ -1,0 +1,65 @@
+/**
+ * The schemas of requests for embeddings, completions by the former interface, moderations and reranks.
+ * Loaded only at build time: ../build-generated.ts compiles them. They have what the gateway reads or bills
+ * by; members that are not named here pass unread, and the optional ones may be null.
+ */
+import Type, { type TSchema } from 'typebox';
+import { CHOICES_MAX, CHOICES_MIN, OUTPUT_TOKENS_MIN } from '../../protocol/chat-rules.js';
+import { DOCUMENTS_MAX, ENCODINGS, INPUTS_MAX } from './simple-rules.js';
+
+function optional<Schema extends TSchema>(schema: Schema) {
+  return Type.Optional(Type.Union([schema, Type.Null()]));
+}
+
+const Tokens = Type.Array(Type.Integer({ minimum: 0 }), { minItems: 1 });
+const inputs = (most: number) =>
+  Type.Union([
+    Type.String(),
+    Type.Array(Type.String(), { minItems: 1, maxItems: most }),
+    Tokens,
+    Type.Array(Tokens, { minItems: 1, maxItems: most }),
+  ]);
+
+const MEMBERS = {
+  model: Type.String({ minLength: 1 }),
+};
+const NO_STREAM = { stream: optional(Type.Literal(false)) };
+
+export const EmbeddingsRequestSchema = Type.Object({
+  ...MEMBERS,
+  ...NO_STREAM,
+  input: inputs(INPUTS_MAX),
+  encoding_format: optional(Type.Enum([...ENCODINGS])),
+  dimensions: optional(Type.Integer({ minimum: 1 })),
+});
+
+export const CompletionsRequestSchema = Type.Object({
+  ...MEMBERS,
+  prompt: optional(inputs(CHOICES_MAX)),
+  max_tokens: optional(Type.Integer({ minimum: OUTPUT_TOKENS_MIN })),
+  n: optional(Type.Integer({ minimum: CHOICES_MIN, maximum: CHOICES_MAX })),
+  stream: optional(Type.Boolean()),
+  stream_options: optional(Type.Object({ include_usage: optional(Type.Boolean()) })),
+});
+
+export const ModerationsRequestSchema = Type.Object({
+  ...MEMBERS,
+  ...NO_STREAM,
+  input: Type.Union([
+    Type.String(),
+    Type.Array(Type.String(), { minItems: 1, maxItems: INPUTS_MAX }),
+    Type.Array(Type.Object({ type: Type.String() }), { minItems: 1, maxItems: INPUTS_MAX }),
+  ]),
+});
+
+export const RerankRequestSchema = Type.Object({
+  ...MEMBERS,
+  ...NO_STREAM,
+  query: Type.String(),
+  documents: Type.Array(Type.Union([Type.String(), Type.Object({})]), {
+    minItems: 1,
+    maxItems: DOCUMENTS_MAX,
+  }),
+  top_n: optional(Type.Integer({ minimum: 1 })),
+  return_documents: optional(Type.Boolean()),
+});
