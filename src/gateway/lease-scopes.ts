@@ -24,8 +24,7 @@ import type { Ledger } from '../ledger/ledger.js';
 import type { StockName } from '../sharing/coordinator.js';
 import type { ScopeAddress } from '../sharing/leased-scope.js';
 import { modelScope } from '../sharing/used-before.js';
-import type { StockWords } from '../sharing/stock-leases.js';
-import { balanceWords, type SpentAccounting } from '../sharing/stock-words.js';
+import { balanceWords, type SpentAccounting, type StockWords } from '../sharing/stock-leases.js';
 import type { LiveSettings } from './reload.js';
 
 export interface LeaseScopesOptions {

@@ -278,7 +278,7 @@ export class Calls {
     if (!this.#quotas.take(record, quota, limit, this.#held, taken, this.#nowMs)) return false;
     taken.masks[scope]! |= 1 << quota;
     const { low } = this.#options;
-    if (low !== undefined && this.#quotas.ranLow()) tell(low, scope, index);
+    if (low !== undefined && this.#quotas.ranLow()) reportLow(low, scope, index);
     return true;
   }
 
@@ -348,7 +348,7 @@ function flightOf(account: AccountIndex): number {
   return account * BESIDE_WORDS64 + FLIGHT_WORD;
 }
 
-function tell(low: LowLeases, scope: number, index: number): void {
+function reportLow(low: LowLeases, scope: number, index: number): void {
   if (scope === KEY_SCOPE) low.key(index as KeyIndex);
   else if (scope === ACCOUNT_SCOPE) low.account(index as AccountIndex);
   else if (scope === MODEL_SCOPE) low.model(index as ModelScopeIndex);

@@ -6,7 +6,9 @@
  * Invariant: what the coordinator has on record of this node is never less than what is outstanding here. So
  * the coordinator cannot grant an amount twice. It hears with a later ask of what was given back here.
  */
+import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { StockHeld } from '../ledger/leased-stocks.js';
+import type { Leases } from '../ledger/leases.js';
 import { STOCK_KINDS, type StockAsk, type StockGrant, type StockName } from './coordinator.js';
 import {
   coveredMsOf,
@@ -33,6 +35,38 @@ export interface StockWords {
   tell?(remaining: bigint, freeInMs: number): void;
   /** Charges uncovered charges to what is available, at most `most`; returns how much. Of the balance. */
   collect?(most: bigint): bigint;
+}
+
+/** What the lease of a balance needs to know of charges and their flush. Main thread. */
+export interface SpentAccounting {
+  /**
+   * What this process has charged the account since it started, as far as the store has recorded it as spent.
+   */
+  flushedOf(account: AccountIndex): PicoUnits;
+  /**
+   * Charges the account's uncovered charges to what is leased, at most `most`; returns how much. Left out
+   * only by tests that have no uncovered charges.
+   */
+  collect?(account: AccountIndex, most: PicoUnits): PicoUnits;
+}
+
+/**
+ * The money of an account. Spent is what the store has recorded: until then the coordinator counts a charge
+ * as held.
+ */
+export function balanceWords(leases: Leases, account: AccountIndex, accounting: SpentAccounting): StockWords {
+  return {
+    read: () => ({
+      period: 0,
+      granted: leases.moneyGranted(account) - accounting.flushedOf(account),
+      used: 0n,
+      available: leases.available(account),
+    }),
+    add: (_, amount, low) => leases.addMoney(account, asPicoUnits(amount), asPicoUnits(low)),
+    takeBack: (most) => leases.takeBackMoney(account, asPicoUnits(most)),
+    tell: (remaining) => leases.tellMoney(account, asPicoUnits(remaining)),
+    collect: (most) => accounting.collect?.(account, asPicoUnits(most)) ?? 0n,
+  };
 }
 
 /** The slots that a first ask wants: a client's usual concurrency. */

@@ -26,7 +26,7 @@ import {
   type NodeIdentity,
 } from '#src/sharing/coordinator.js';
 import { LeaseManager } from '#src/sharing/lease-manager.js';
-import { balanceWords } from '#src/sharing/stock-words.js';
+import { balanceWords } from '#src/sharing/stock-leases.js';
 import type { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { ManualClock } from '../fixtures/manual-clock.js';
 

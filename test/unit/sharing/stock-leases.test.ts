@@ -4,8 +4,7 @@ import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Leases } from '#src/ledger/leases.js';
-import { StockLease } from '#src/sharing/stock-leases.js';
-import { balanceWords } from '#src/sharing/stock-words.js';
+import { balanceWords, StockLease } from '#src/sharing/stock-leases.js';
 
 const ACCOUNT = asAccountIndex(0);
 const pico = asPicoUnits;
