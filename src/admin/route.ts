@@ -37,6 +37,8 @@ export interface AdminContext {
   readonly changeLog: (change: LogChange) => LogView;
   /** Upstreams of that model, or of all, are called again at once. Resolves when all processes know. */
   readonly resetUpstreams: (model: string | undefined) => Promise<void>;
+  /** Forgets the cached responses of that model, or of all. Resolves when all processes have. */
+  readonly clearCache: (model: string | undefined) => Promise<void>;
   /** Who has called most, in the last spans. */
   readonly accountSpans: (ring: RingName) => readonly AccountSpan[];
   /** Every setting in force. */

@@ -25,6 +25,7 @@ import {
 } from './route.js';
 import { USAGE_ROUTES } from './usage-routes.js';
 import {
+  CacheClearView,
   CLOSED,
   HostView,
   listSchema,
@@ -54,6 +55,7 @@ export function viewOfModel(model: ModelEntry, models: Catalog['models']): Model
       output: perMillion(price.outputPicoUnits),
       reasoning: perMillion(price.reasoningPicoUnits),
       call: decimalOf(price.callPicoUnits),
+      cached_response: decimalOf(price.cachedResponsePicoUnits),
     },
     max_output_tokens: model.outputTokensMax,
     fallbacks: model.fallbacks.map((index) => models[index]!.id),
@@ -247,16 +249,35 @@ const UPSTREAM_RESET_ROUTE = defineRoute({
   ),
   responseSchema: UpstreamResetView,
   answer: async ({ body: { model } }, { registry, resetUpstreams }) => {
-    const listed = registry.catalog.models.filter(isListed);
-    const chosen =
-      model === undefined
-        ? listed
-        : listed.filter(({ id, aliases }) => id === model || aliases.includes(model)).slice(0, 1);
-    if (model !== undefined && chosen.length === 0) {
-      throw invalid(`there is no model '${model}' in the settings; GET /admin/v1/models lists them`);
-    }
-    await resetUpstreams(model === undefined ? undefined : chosen[0]!.id);
-    return { models: chosen.map(({ id }) => id) };
+    const models = idsOf(registry.catalog, model);
+    await resetUpstreams(model === undefined ? undefined : models[0]);
+    return { models };
+  },
+});
+
+/** The id of the model with that name, or of all. Throws ProxyError if there is none. */
+function idsOf(catalog: Catalog, name: string | undefined): string[] {
+  const listed = catalog.models.filter(isListed);
+  if (name === undefined) return listed.map(({ id }) => id);
+  const named = listed.find(({ id, aliases }) => id === name || aliases.includes(name));
+  if (named === undefined)
+    throw invalid(`there is no model '${name}' in the settings; GET /admin/v1/models lists them`);
+  return [named.id];
+}
+
+const CACHE_CLEAR_ROUTE = defineRoute({
+  method: 'POST',
+  path: '/cache/clear',
+  summary: 'Remove the responses of the response cache: of one model, or all; in memory and on disk.',
+  body: Type.Object(
+    { model: Type.Optional(Type.String({ description: "the model's id or alias; all by default" })) },
+    CLOSED,
+  ),
+  responseSchema: CacheClearView,
+  answer: async ({ body: { model } }, { registry, clearCache }) => {
+    const models = idsOf(registry.catalog, model);
+    await clearCache(model === undefined ? undefined : models[0]);
+    return { models };
   },
 });
 
@@ -299,6 +320,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
   RELOAD_ROUTE,
   ...LOG_ROUTES,
   UPSTREAM_RESET_ROUTE,
+  CACHE_CLEAR_ROUTE,
   FLUSH_ROUTE,
   DOCUMENT_ROUTE,
 ];

@@ -258,6 +258,7 @@ export const ModelView = Type.Object(
         output: Money,
         reasoning: Money,
         call: Money,
+        cached_response: Money,
       },
       { ...CLOSED, description: 'per million tokens, and per call' },
     ),
@@ -314,6 +315,17 @@ export const UpstreamResetView = Type.Object(
   CLOSED,
 );
 export type UpstreamResetView = Static<typeof UpstreamResetView>;
+
+export const CacheClearView = Type.Object(
+  {
+    models: Type.Array(Type.String(), {
+      description: 'the models whose cached responses were removed',
+      examples: [['gpt-4o-mini']],
+    }),
+  },
+  CLOSED,
+);
+export type CacheClearView = Static<typeof CacheClearView>;
 
 export const SettingView = Type.Object(
   {

@@ -1,6 +1,6 @@
 /** `tollgate plans list`, `models list` and `upstreams …`: what the settings offer, and who serves it. */
 import type { Command } from 'commander';
-import type { ModelView, PlanView, UpstreamResetView } from '../admin/views.js';
+import type { CacheClearView, ModelView, PlanView, UpstreamResetView } from '../admin/views.js';
 import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
 import { withAdminClient, withGateway } from './admin-client.js';
@@ -101,6 +101,29 @@ export function addUpstreamCommands(program: Command): void {
     .argument('[model]', "the model's id or alias; all models by default", nonEmpty)
     .addHelpText('after', exampleText('upstreams reset', 'upstreams reset gpt-4o-mini'))
     .action(resetUpstreams);
+}
+
+export function addCacheCommands(program: Command): void {
+  const cache = program.command('cache').description('Remove responses of the response cache.');
+  addDataOptions(
+    cache
+      .command('clear')
+      .description(
+        'Remove the responses of the response cache, of one model or all, in memory and on disk, in all processes.',
+      ),
+  )
+    .option('--model <model>', "the model's id or alias; all models by default", nonEmpty)
+    .addHelpText('after', exampleText('cache clear', 'cache clear --model gpt-4o-mini'))
+    .action(clearCache);
+}
+
+function clearCache({ model, ...place }: DataOptions & { readonly model?: string }): Promise<void> {
+  return withGateway(place, async (client) => {
+    const body = model === undefined ? {} : { model };
+    const view = (await client.call('POST', '/cache/clear', body)) as CacheClearView;
+    if (place.json === true) printJson(view);
+    else printLine(`No response is cached any more of: ${view.models.join(', ')}`);
+  });
 }
 
 function resetUpstreams(model: string | undefined, options: DataOptions): Promise<void> {

@@ -7,7 +7,7 @@ import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../core/version.js';
 import { addAccountCommands } from './account-commands.js';
 import { addAuditCommand } from './audit-command.js';
-import { addCatalogCommands, addUpstreamCommands } from './catalog-commands.js';
+import { addCacheCommands, addCatalogCommands, addUpstreamCommands } from './catalog-commands.js';
 import { addConfigCommands } from './config-command.js';
 import { addHealthCommand, addHostCommands, addLogCommand, addReloadCommand } from './gateway-commands.js';
 import { addGroupCommands } from './group-commands.js';
@@ -40,6 +40,7 @@ export function createProgram(): Command {
   addLogCommand(program);
   addHostCommands(program);
   addUpstreamCommands(program);
+  addCacheCommands(program);
   addHealthCommand(program);
   addMockUpstreamCommand(program);
   return program;

@@ -40,6 +40,7 @@ export function openStoreClient(settings: Settings): AdminClient {
       throw new CommandError(NO_GATEWAY);
     },
     resetUpstreams: () => Promise.reject(new CommandError(NO_GATEWAY)),
+    clearCache: () => Promise.reject(new CommandError(NO_GATEWAY)),
     accountSpans: () => [],
     settings: () => [],
     hosts: undefined,

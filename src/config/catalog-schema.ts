@@ -5,6 +5,7 @@ import { picoUnitsOf, picoUnitsPerCall, picoUnitsPerToken } from '../core/money.
 import { QUOTA_SPEND_MIN } from '../core/quotas.js';
 import { ROUTING_MEMBERS } from '../core/routing-members.js';
 import { BODY_BYTES_MAX, BODY_BYTES_MIN, identifier, limit, quota, type Annotations } from './annotations.js';
+import { modelCacheSchema } from './cache-schema.js';
 import { upstreamSchema } from './upstream-schema.js';
 
 /** Every listener and worker has a copy of all models and plans in memory. */
@@ -96,6 +97,11 @@ export const modelSchema = Type.Object(
             'Price of each call that is served, beside that of its tokens; nothing if it is left out.',
           ),
         ),
+        cached_response: Type.Optional(
+          callPrice(
+            'All that a response of the response cache costs; nothing if it is left out. A hit that costs nothing counts toward requests_per_minute alone.',
+          ),
+        ),
       },
       {
         // Input and output have no defaults: a price of input alone would give every response away.
@@ -154,6 +160,7 @@ export const modelSchema = Type.Object(
         'x-want': 'a list of unavailable and context_length',
       } satisfies Annotations,
     ),
+    cache: Type.Optional(modelCacheSchema),
     upstreams: Type.Array(upstreamSchema, {
       minItems: 1,
       maxItems: UPSTREAMS_MAX,

@@ -23,6 +23,7 @@ import {
   type Annotations,
   type Declaration,
 } from './annotations.js';
+import { cacheSchema } from './cache-schema.js';
 import { MODELS_MAX, modelSchema, planSchema } from './catalog-schema.js';
 import { adminSchema, listenSchema } from './listen-schema.js';
 import { accessLogSchema, logSchema, usageLogSchema } from './log-schema.js';
@@ -260,6 +261,7 @@ export const settingsSchema = Type.Object(
       'reload',
     ),
     idempotency: idempotencySchema,
+    cache: cacheSchema,
     log: logSchema,
     access_log: accessLogSchema,
     usage_log: Type.Optional(usageLogSchema),

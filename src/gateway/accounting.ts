@@ -25,6 +25,7 @@ import {
   openBase,
 } from './accounting-base.js';
 import { FlushRequests } from './errands.js';
+import { CacheService } from './cache-service.js';
 import type { IdempotencyService } from './idempotency-service.js';
 import { shared } from './shared-accounting.js';
 
@@ -109,6 +110,7 @@ export class Accounting {
   readonly registry: Registry;
   readonly service: RegistryService;
   readonly locks: IdempotencyService;
+  readonly cache: CacheService;
   readonly flush: LedgerFlush;
   readonly flushRequests: FlushRequests;
   readonly sharing: Sharing;
@@ -120,6 +122,9 @@ export class Accounting {
     this.registry = registry;
     this.service = service;
     this.locks = locks;
+    const { store, clock, log, live } = base;
+    this.cache = new CacheService({ store, clock, log });
+    this.cache.applySettings(live.catalog, live.settings.cache.bytes);
     this.flush = flush;
     this.flushRequests = flushRequests;
     this.sharing = sharing;
@@ -135,6 +140,7 @@ export class Accounting {
       () => {
         this.flush.run();
         this.locks.onSweep();
+        this.cache.onFlushed();
         onFlushed();
         this.flushEach(intervalMs, onFlushed);
       },
@@ -150,6 +156,7 @@ export class Accounting {
     const { ledger, slotsPerListener, log } = this.base;
     this.flush.drain();
     this.locks.detach(listenerIndex);
+    this.cache.detach(listenerIndex);
     const first = asCallSlot(listenerIndex * slotsPerListener);
     const released = ledger.releaseSlots(first, slotsPerListener);
     if (released > 0) log.error('calls were cut with their listener and not billed', { calls: released });
@@ -160,6 +167,7 @@ export class Accounting {
     const { usageLog, store, log } = this.base;
     clearTimeout(this.#flushTimer);
     const flushed = this.flush.run();
+    this.cache.onFlushed();
     usageLog?.close();
     await this.sharing.close();
     await store.close();

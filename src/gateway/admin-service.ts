@@ -17,6 +17,7 @@ import type { Accounting } from './accounting.js';
 import type { GatewayLogs } from './gateway-logs.js';
 import type { GatewayState } from './gateway-options.js';
 import { HistoryRecorder } from './history-recorder.js';
+import type { Listeners } from './listeners.js';
 import type { UpstreamWorkers } from './pools.js';
 import type { Stats } from './stats.js';
 import type { SupervisorLink } from './supervisor-link.js';
@@ -67,6 +68,7 @@ export interface AdminServiceOptions {
   readonly stats: Stats;
   readonly logs: GatewayLogs;
   readonly workers: UpstreamWorkers;
+  readonly listeners: Pick<Listeners, 'clearCache'>;
   readonly supervisor: SupervisorLink;
   readonly state: GatewayState;
   readonly log: Log;
@@ -129,6 +131,7 @@ export class AdminService {
       reload: (request) => supervisor.reload(request),
       changeLog: (change) => this.#changeLog(change),
       resetUpstreams: (model) => this.#resetUpstreams(model),
+      clearCache: (model) => this.#clearCache(model),
       settings: () => state.inForce,
       publicAddress: () => publicAddressOf(settings, state.port),
       clock,
@@ -151,6 +154,13 @@ export class AdminService {
     workers.resetUpstreams(model);
     log.info('an operator had upstreams called again at once', { model: model ?? 'all' });
     return supervisor.resetUpstreams(model);
+  }
+
+  async #clearCache(model: string | undefined): Promise<void> {
+    const { accounting, listeners, supervisor, log } = this.#options;
+    listeners.clearCache(model);
+    log.info('an operator cleared the response cache', { model: model ?? 'all' });
+    await Promise.all([accounting.cache.clear(model), supervisor.clearCache(model)]);
   }
 
   /**

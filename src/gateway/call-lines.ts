@@ -6,7 +6,7 @@
  *
  *     {"level":"info","time":"2025-01-31T12:00:00.000Z","thread":"listener-0","pid":7,
  *      "request_id":"req_3fQx0aZcW8Lk-1c","account":"acct_…","key":"key_…","model":"gpt-4o-mini",
- *      "upstream":"api.openai.com","stream":true,"status":200,"code":null,"prompt_tokens":9,
+ *      "upstream":"api.openai.com","stream":true,"cache":null,"status":200,"code":null,"prompt_tokens":9,
  *      "cached_tokens":0,"cache_write_tokens":0,"cache_write_1h_tokens":0,"completion_tokens":12,
  *      "reasoning_tokens":0,"source":"reported","cost":"0.00000855",
  *      "first_token_ms":310.4,"duration_ms":640.2,"queued_ms":0,"message":"call"}
@@ -22,7 +22,8 @@
  * of an invalid key, a model on no plan) or if there was none (tokens and cost of a replay or of a call that
  * was not charged; `status` if the caller left before its response began, and `code` is then `client_gone`).
  * `upstream` is the one that was tried last, `queued_ms` the time of waiting for room in the limits of
- * upstreams. In the usage log `outcome` is `served`, an error code,
+ * upstreams, `cache` is `hit`, `miss`, or null if the response cache was not asked. In the usage log `outcome`
+ * is `served`, an error code,
  * `reversed` (the line takes back the charge of an earlier line of the same request) or `collected` (it
  * charges what an earlier line left uncovered); `source` is null if nothing was served.
  *
@@ -71,7 +72,7 @@ export function accessLine(names: AccessNames, listener: number, record: AccessR
     `"model":${model === undefined ? 'null' : jsonName(names.modelIdOf(model))},` +
     `"answered_model":${usage === undefined ? 'null' : jsonName(names.modelIdOf(usage.answered))},` +
     `"upstream":${upstream === undefined ? 'null' : jsonName(names.upstreamNameOf(upstream))},` +
-    `"stream":${record.stream},"status":${httpStatusOf(record)},` +
+    `"stream":${record.stream},"cache":${quoted(record.cache ?? null)},"status":${httpStatusOf(record)},` +
     `"code":${outcome === 'ok' ? 'null' : `"${outcome}"`},${charge},` +
     `"first_token_ms":${firstTokenMs === undefined ? 'null' : roundedMs(firstTokenMs)},` +
     `"duration_ms":${roundedMs(record.durationMs)},"queued_ms":${record.queuedMs},"message":"call"}`

@@ -44,6 +44,7 @@ export interface MetricsScopes {
   /** Undefined if no receiver of webhooks is set. */
   readonly webhooks: () => WebhookCounts | undefined;
   readonly credentials: MetricsSource['credentials'];
+  readonly cacheStoredBytes: () => number;
   readonly groupQuotas: Pick<GroupQuotas, 'refresh' | 'samples'>;
   /** Undefined if limits are not shared. */
   readonly sharing: () => SharingSnapshot | undefined;
@@ -97,6 +98,7 @@ export class GatewayMetrics {
     spans,
     webhooks,
     credentials,
+    cacheStoredBytes,
     groupQuotas,
     sharing,
     readGroup,
@@ -117,6 +119,7 @@ export class GatewayMetrics {
       spans,
       webhooks,
       credentials,
+      cacheStoredBytes,
       groupQuotas: () => groupQuotas.samples,
       sharing,
       accounts: () => (this.#settings.metrics.account_labels ? accountSamples(registry) : []),

@@ -144,7 +144,17 @@ export class Gateway {
       group,
       supervisor,
     }));
-    this.#admin = new AdminService({ settings, accounting, stats, logs, workers, supervisor, state, log });
+    this.#admin = new AdminService({
+      settings,
+      accounting,
+      stats,
+      logs,
+      workers,
+      listeners,
+      supervisor,
+      state,
+      log,
+    });
   }
 
   /** Starts the threads and opens the ports. Rejects if a port cannot be bound; then call `close`. */
@@ -221,6 +231,12 @@ export class Gateway {
     this.#workers.resetUpstreams(model);
   }
 
+  /** Forgets the cached responses of that model, or all, as an operator asks. */
+  clearCache(modelId: string | undefined): void {
+    this.#listeners.clearCache(modelId);
+    void this.#accounting.cache.clear(modelId);
+  }
+
   showInForce(inForce: readonly SettingInForce[]): void {
     this.#state.inForce = inForce;
   }
@@ -244,6 +260,7 @@ export class Gateway {
     if (check) return this.#live.problemsOf(next, parts);
     const errors = await this.#live.replace(next, parts);
     this.#credentials.retain(credentialsOf(this.#live.routes));
+    this.#accounting.cache.applySettings(this.#live.catalog, this.settings.cache.bytes);
     if (this.#state.ready) this.#flushEach(this.settings.flush_interval_ms);
     this.#logs.apply(this.settings);
     return errors;

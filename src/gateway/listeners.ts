@@ -36,7 +36,7 @@ const CLOSE_MS = CUT_CALLS_WAIT_MS_MAX + 1_000;
 /** The part of `workerData` that stays the same when the listener is replaced. */
 type ListenerShape = Omit<
   ListenerInit,
-  'parserPort' | 'claimPort' | 'leasePort' | 'port' | 'requestPrefix' | 'settings' | 'tracing'
+  'parserPort' | 'claimPort' | 'cachePort' | 'leasePort' | 'port' | 'requestPrefix' | 'settings' | 'tracing'
 >;
 
 export interface ListenersOptions {
@@ -137,6 +137,11 @@ export class Listeners implements WorkerClients {
     return listeners.flatMap(([index], at) => (taken[at] ? [] : [index]));
   }
 
+  /** All listeners forget the cached responses of that model, or all. */
+  clearCache(modelId: string | undefined): void {
+    this.#sendAll({ kind: 'cache_cleared', modelId });
+  }
+
   /**
    * Stops accepting. Resolves with true when every call has ended, or false after `timeoutMs`. With
    * `keepsIdle` it also waits for idle connections to close.
@@ -191,6 +196,8 @@ export class Listeners implements WorkerClients {
     counter.serve(parser.port1);
     const claims = new MessageChannel();
     accounting.locks.attach(shape.index, claims.port1);
+    const cache = new MessageChannel();
+    accounting.cache.attach(shape.index, cache.port1);
     const { serveLeases } = accounting.sharing;
     const leases = serveLeases && new MessageChannel();
     if (leases !== undefined) serveLeases?.(leases.port1);
@@ -202,13 +209,14 @@ export class Listeners implements WorkerClients {
       port: this.#port,
       parserPort: parser.port2,
       claimPort: claims.port2,
+      cachePort: cache.port2,
       leasePort: leases?.port2,
       requestPrefix,
       tracing,
     };
     const thread = new Worker(new URL('../request/listener.thread.js', import.meta.url), {
       workerData: init,
-      transferList: [parser.port2, claims.port2, leases?.port2, tracing?.outlet.port].filter(
+      transferList: [parser.port2, claims.port2, cache.port2, leases?.port2, tracing?.outlet.port].filter(
         (port) => port !== undefined,
       ),
       name: `listener-${shape.index}`,

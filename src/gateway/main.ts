@@ -170,6 +170,9 @@ process.on('message', (message: ToGateway) => {
     case 'reset_upstreams':
       gateway?.resetUpstreams(message.model);
       return;
+    case 'clear_cache':
+      gateway?.clearCache(message.model);
+      return;
     case 'drain':
       void drain(message.replaced);
   }

@@ -13,6 +13,7 @@
  *                            readings reply to `ask_readings`
  *                            log      an operator of some gateway has changed what is logged
  *                            reset_upstreams  an operator of some gateway has reset breakers
+ *                            clear_cache      an operator of some gateway has cleared the response cache
  *                            drain    stop accepting, let calls in flight finish, flush, exit 0
  *     gateway → supervisor   ready    sent once: the gateway serves
  *                            leads    the admin interface is open; only after `lead`
@@ -20,6 +21,7 @@
  *                            ask_readings  an operator asks for the snapshots of all gateways
  *                            log      an operator changes what all gateways log
  *                            reset_upstreams  an operator resets breakers, at all gateways
+ *                            clear_cache      an operator clears the response cache, at all gateways
  *                            refused  sent once, instead of `ready`: the gateway cannot run with these
  *                                     settings or this data. It then exits with GATEWAY_REFUSED_EXIT_CODE
  *                                     and is not started again
@@ -97,6 +99,13 @@ export interface PublishUpstreamReset {
   readonly model: string | undefined;
 }
 
+/** In both directions. May arrive twice, which does no harm. */
+export interface PublishCacheClear {
+  readonly kind: 'clear_cache';
+  /** The model whose responses are forgotten; undefined for all models. */
+  readonly model: string | undefined;
+}
+
 export interface DrainGateway {
   readonly kind: 'drain';
   /** Another gateway serves in its place. Idle connections are then given time for a last request. */
@@ -165,6 +174,7 @@ export type ToGateway =
   | ShowInForce
   | PublishLog
   | PublishUpstreamReset
+  | PublishCacheClear
   | DrainGateway;
 
 export interface GatewayReady {
@@ -235,7 +245,8 @@ export type FromGateway =
   | AskSnapshots
   | AskReload
   | PublishLog
-  | PublishUpstreamReset;
+  | PublishUpstreamReset
+  | PublishCacheClear;
 
 /** Call counts by outcome. The cost is a number so that processes' totals can be summed. */
 export interface CallsStatus extends CallCounts {

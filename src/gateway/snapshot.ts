@@ -3,6 +3,7 @@
  * settings of listeners. Also computes the memory budget of bodies. Called at the start and at a reload, on
  * the main thread of a gateway process; the probe of upstreams uses `routesOf` too.
  */
+import { hash } from 'node:crypto';
 import { totalmem } from 'node:os';
 import { HEADER_NAMES_SECRET } from '../config/upstream-schema.js';
 import { matchesModel } from '../config/cross-checks.js';
@@ -12,7 +13,13 @@ import { invariant } from '../core/errors.js';
 import { picoUnitsOf, picoUnitsPerCall, picoUnitsPerToken } from '../core/money.js';
 import type { QuotaLimits } from '../core/quotas.js';
 import type { PicoUnits } from '../core/units.js';
-import { type Catalog, type ModelEntry, type PlanEntry, tokenPriceOf } from '../registry/catalog.js';
+import {
+  type CacheRule,
+  type Catalog,
+  type ModelEntry,
+  type PlanEntry,
+  tokenPriceOf,
+} from '../registry/catalog.js';
 import type { CorsSettings } from '../request/response.js';
 import type { TlsFiles } from '../request/connections.js';
 import type { ListenerSettings } from '../request/messages.js';
@@ -105,11 +112,13 @@ export function catalogOf(settings: Settings): Catalog {
       outputPicoUnits: tokenPrice(model.price.output),
       reasoningPicoUnits: priceIfGiven(model.price.reasoning),
       callPicoUnits: callPrice(model.price.call),
+      cachedResponsePicoUnits: callPrice(model.price.cached_response),
     }),
     outputTokensMax: model.max_output_tokens,
     serves: model.serves,
     passMembers: model.pass_members,
     fallbacks: model.fallbacks.map((id) => settings.models.findIndex((other) => other.id === id)),
+    cache: cacheRuleOf(settings, model),
   }));
   const plans = settings.plans.map((plan): PlanEntry => ({
     id: plan.id,
@@ -125,6 +134,21 @@ export function catalogOf(settings: Settings): Catalog {
     ),
   }));
   return { models, plans };
+}
+
+/** A key of an upstream may be renewed without another response; all else of it may decide on responses. */
+function cacheRuleOf({ cache }: Settings, model: ModelSettings): CacheRule | undefined {
+  const ttlMs = 1_000 * (model.cache?.ttl_seconds ?? cache.ttl_seconds);
+  if (ttlMs === 0) return undefined;
+  const isShared = (model.cache?.scope ?? cache.scope) === 'all';
+  const upstreams = model.upstreams.map((upstream) => ({ ...upstream, key: undefined, key_file: undefined }));
+  const { max_output_tokens: outputTokensMax } = model;
+  const revision = hash(
+    'sha256',
+    JSON.stringify({ upstreams, ttlMs, isShared, outputTokensMax }),
+    'base64url',
+  );
+  return { ttlMs, isShared, revision };
 }
 
 type PlanSettings = Settings['plans'][number];
@@ -224,6 +248,7 @@ export function listenerSettingsOf(settings: Settings, catalog: Catalog): Listen
     lowBalance: settings.low_balance,
     tokenQuota: settings.token_quota,
     cachedInput: settings.quota_cached_input,
+    cacheBytesMax: Math.floor(settings.cache.memory_bytes / settings.listen.listeners),
     durability: settings.durability,
     tls: tlsFilesOf(settings.listen),
     cors: corsOf(settings.listen),

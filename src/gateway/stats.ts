@@ -116,6 +116,7 @@ export class Stats {
       spans: () => state.traces?.counts(),
       webhooks: () => notifications.counts,
       credentials: () => this.#credentials(),
+      cacheStoredBytes: () => accounting.cache.storedBytes,
       groupQuotas: notifications.groupQuotas,
       sharing: () => accounting.sharing.reading,
       readGroup: view && (() => view.metrics()),

@@ -14,6 +14,7 @@ import type {
   ReloadOutcome,
   ReloadRequest,
   PublishLog,
+  PublishCacheClear,
   PublishUpstreamReset,
   GroupSnapshot,
   Snapshot,
@@ -31,7 +32,8 @@ const SNAPSHOTS_MS_MAX = 3_000;
 
 const REFUSED: Omit<ReloadOutcome, 'problems'> = { applied: [], restartNeeded: [], replacing: 0 };
 
-type ToSupervisor = AskReload | AskSnapshots | GatewaySnapshot | PublishLog | PublishUpstreamReset;
+type ToSupervisor =
+  AskReload | AskSnapshots | GatewaySnapshot | PublishLog | PublishUpstreamReset | PublishCacheClear;
 
 export class SupervisorLink {
   readonly #send: (message: ToSupervisor) => void;
@@ -88,6 +90,12 @@ export class SupervisorLink {
    */
   async resetUpstreams(model: string | undefined): Promise<void> {
     this.#send({ kind: 'reset_upstreams', model });
+    await this.readings('changes');
+  }
+
+  /** Clears the response cache of that model, or all, at all gateways. As `resetUpstreams`. */
+  async clearCache(model: string | undefined): Promise<void> {
+    this.#send({ kind: 'clear_cache', model });
     await this.readings('changes');
   }
 

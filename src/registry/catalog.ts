@@ -22,6 +22,8 @@ interface PartPrices {
 export interface TokenPrice extends PartPrices {
   /** Of the call itself, beside its tokens. */
   readonly callPicoUnits: PicoUnits;
+  /** All that a response of the cache costs. */
+  readonly cachedResponsePicoUnits: PicoUnits;
   /** The dearest that a token of the prompt, or of the completion, can be. */
   readonly inputPicoUnitsMax: PicoUnits;
   readonly outputPicoUnitsMax: PicoUnits;
@@ -34,7 +36,10 @@ export interface TokenPrice extends PartPrices {
 export function tokenPriceOf(
   prices: Pick<PartPrices, 'inputPicoUnits' | 'outputPicoUnits'> & {
     readonly [Part in keyof PartPrices]?: PicoUnits | undefined;
-  } & { readonly callPicoUnits?: PicoUnits | undefined },
+  } & {
+    readonly callPicoUnits?: PicoUnits | undefined;
+    readonly cachedResponsePicoUnits?: PicoUnits | undefined;
+  },
 ): TokenPrice {
   const { inputPicoUnits: input, outputPicoUnits: output } = prices;
   const cached = prices.cachedInputPicoUnits ?? input;
@@ -49,6 +54,7 @@ export function tokenPriceOf(
     outputPicoUnits: output,
     reasoningPicoUnits: reasoning,
     callPicoUnits: prices.callPicoUnits ?? asPicoUnits(0n),
+    cachedResponsePicoUnits: prices.cachedResponsePicoUnits ?? asPicoUnits(0n),
     inputPicoUnitsMax: dearestOf(input, cached, cacheWrite, cacheWrite1h),
     outputPicoUnitsMax: dearestOf(output, reasoning),
   };
@@ -72,8 +78,20 @@ export interface ModelEntry {
   readonly passMembers: readonly RoutingMember[];
   /** Indices of the models that answer if this one fails, in their order. */
   readonly fallbacks: readonly number[];
+  /** Undefined if responses are not cached. */
+  readonly cache?: CacheRule | undefined;
   /** A reload removed it: it is listed nowhere and on no plan. Calls in flight end as they were admitted. */
   readonly retired?: true;
+}
+
+/** How responses of a model are cached. */
+export interface CacheRule {
+  /** How long a response is served. */
+  readonly ttlMs: number;
+  /** An account may get the response to an equal request of another. */
+  readonly isShared: boolean;
+  /** Another one after each change of the model's upstreams or cache, so that no older response is found. */
+  readonly revision: string;
 }
 
 export interface PlanEntry {

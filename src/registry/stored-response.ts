@@ -2,7 +2,7 @@
  * What is kept of a call that came with an `Idempotency-Key`, so that its replay gets the same response.
  * Plain records of the idempotency service and the store; any thread.
  */
-import type { AccountIndex, WallMs } from '../core/units.js';
+import { asAccountIndex, type AccountIndex, type WallMs } from '../core/units.js';
 
 /** A key belongs to its account: two accounts may use the same text. */
 export interface ResponseKey {
@@ -28,4 +28,20 @@ export interface ResponseRecord extends ResponseKey {
 /** One text for both parts of a key, for maps. */
 export function nameOfResponse({ account, key }: ResponseKey): string {
   return `${account}/${key}`;
+}
+
+/** In place of the account in the key of a cached response that all accounts may get. No account has it. */
+export const ALL_ACCOUNTS = asAccountIndex(2 ** 32 - 1);
+
+/** Bytes that a response in the cache takes beside its own, about. */
+export const CACHED_ROW_BYTES = 512;
+
+/** The key under which the response cache has a response; `digest` is 64 hex digits (request-digest.ts). */
+export function cacheKeyOf(account: AccountIndex, modelId: string, digest: string): ResponseKey {
+  return { account, key: `${modelId}/${digest}` };
+}
+
+/** The id of the model in a key of the cache. */
+export function modelOfCacheKey({ key }: ResponseKey): string {
+  return key.slice(0, key.lastIndexOf('/'));
 }

@@ -52,25 +52,35 @@ function beyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefined {
  * that of a model that may answer. That costs a copy of the body; otherwise nothing.
  */
 function boundedCall(call: ChatCall, plan: PlanEntry, models: Models): ChatCall {
+  const bound = planBoundOf(call, plan, models);
+  return bound === undefined ? call : withOutputTokensMax(call, bound);
+}
+
+/** The plan's bound of the output, if the call has none and the plan's is lower than a model's. */
+function planBoundOf(call: ChatCall, plan: PlanEntry, models: Models): number | undefined {
   const { outputTokensMax: allowed } = plan;
-  if (call.outputTokensMax !== undefined || allowed === undefined) return call;
-  const isBelow = models.some(({ model }) => allowed < model.outputTokensMax);
-  return isBelow ? withOutputTokensMax(call, allowed) : call;
+  if (call.outputTokensMax !== undefined || allowed === undefined) return undefined;
+  return models.some(({ model }) => allowed < model.outputTokensMax) ? allowed : undefined;
 }
 
 /** See CallContext. */
 type Models = readonly ChosenModel[];
 
-/** Sets `context.modelIndex` and `context.admission`. If it rejects, nothing was taken. */
-export function admit(
+/** The model that a call gets, before anything is taken for it. */
+interface Choice extends ChosenModel {
+  /** See `planBoundOf`. */
+  readonly outputTokensMax: number | undefined;
+}
+
+/** Sets `context.modelIndex` and `context.models`, if the call's plan allows what it asks for. */
+export function choose(
   context: CallContext,
   call: ChatCall,
   listener: ListenerContext,
-): ErrorRecord | undefined {
+): Choice | ErrorRecord {
   const { caller } = context;
-  const { access, channel } = listener;
+  const { access } = listener;
   invariant(caller !== undefined, 'authenticate comes before admission');
-  context.asksLease = false;
   const tooMuch = beyondPlan(call, caller.plan);
   if (tooMuch !== undefined) return tooMuch;
   const modelIndex = access.indexOf(call.model, caller.planIndex);
@@ -87,17 +97,37 @@ export function admit(
       ? chosen
       : chosen.filter((one) => unpassed(call, one.model) === undefined);
   context.models = models;
+  return { modelIndex, model, outputTokensMax: planBoundOf(call, caller.plan, models) };
+}
+
+/** Sets `context.modelIndex` and `context.admission`. If it rejects, nothing was taken. */
+export function admit(
+  context: CallContext,
+  call: ChatCall,
+  listener: ListenerContext,
+): ErrorRecord | undefined {
+  const { channel } = listener;
+  context.asksLease = false;
+  const chosen = choose(context, call, listener);
+  if ('code' in chosen) return chosen;
+  const { modelIndex, model, outputTokensMax } = chosen;
+  const { models } = context;
   const budget = listener.journal.roomFor(recordsPending(listener));
   if (budget !== 'room') return budget === 'full' ? JOURNAL_FULL : JOURNAL_CLOSED;
   const slot = channel.acquire();
   if (slot === undefined) return CALLS_FULL;
   // The worker may have other settings by the time it gets the call, which may lack the alias. The id stays.
-  const named = call.model === model.id ? call : withModelId(call, model.id);
-  const admitted = reserve(slot, context, models, boundedCall(named, caller.plan, models), listener);
+  const named = call.model === model.id || context.hit !== undefined ? call : withModelId(call, model.id);
+  const bounded =
+    outputTokensMax === undefined || context.hit !== undefined
+      ? named
+      : withOutputTokensMax(named, outputTokensMax);
+  const admitted = reserve(slot, context, models, bounded, listener);
   if ('code' in admitted) {
     channel.release(slot);
     return admitted;
   }
+  context.isClamped = admitted !== bounded;
   setTokenLimit(context, listener);
   context.admission = {
     slot,
@@ -123,7 +153,13 @@ function recordsPending({ durability, channel, pendingCommits }: ListenerContext
 }
 
 /** What a call may cost and use at most, whichever model answers. It holds that until it is settled. */
-function needOf(models: Models, call: ChatCall, tokenQuota: ListenerContext['tokenQuota']): CallNeeds {
+function needOf(
+  { hit }: CallContext,
+  models: Models,
+  call: ChatCall,
+  tokenQuota: ListenerContext['tokenQuota'],
+): CallNeeds {
+  if (hit !== undefined) return { hold: models[0]!.model.price.cachedResponsePicoUnits, tokens: 0 };
   let outputTokensMax = 0;
   let hold = asPicoUnits(0n);
   for (const { model } of models) {
@@ -156,21 +192,27 @@ function reserve(
     key: isLimited ? key : undefined,
     model: limits === undefined ? undefined : { modelIndex, limits },
   };
-  const mayClamp = listener.lowBalance === 'clamp' && (listener.leases === undefined || context.mayClamp);
+  const lowers = lowersOutput(context, listener);
+  const mayClamp = lowers && (listener.leases === undefined || context.mayClamp);
   let wanted = call;
   for (let clamps = 0; ; clamps++) {
-    const need = context.door.isFree ? NO_NEED : needOf(models, wanted, listener.tokenQuota);
+    const need = context.door.isFree ? NO_NEED : needOf(context, models, wanted, listener.tokenQuota);
     const refusal = listener.ledger.admit(slot, who, need);
     if (refusal === undefined) return wanted;
     const isSpending = refusal.quota === 'spend_per_day' || refusal.quota === 'spend_per_month';
     // What never fits is worth asking for only if it may be lowered.
-    context.asksLease = refusal.asks && (!refusal.never || (isSpending && listener.lowBalance === 'clamp'));
+    context.asksLease = refusal.asks && (!refusal.never || (isSpending && lowers));
     context.lacking = isSpending ? need : undefined;
     const clamped =
       mayClamp && clamps < CLAMPS_MAX ? clampedCall(refusal, models, wanted, caller, listener) : undefined;
     if (clamped === undefined) return rejectionOf(refusal, need, models, wanted, context, listener);
     wanted = clamped;
   }
+}
+
+/** Whether a call that the balance does not cover is made with less output. A hit has none to lower. */
+function lowersOutput({ hit }: CallContext, { lowBalance }: ListenerContext): boolean {
+  return lowBalance === 'clamp' && hit === undefined;
 }
 
 /**
@@ -336,7 +378,7 @@ export class AdmissionAsk {
   }
 
   #onRefused(): void {
-    const clamps = this.#listener.lowBalance === 'clamp' && this.#stage === 'whole';
+    const clamps = lowersOutput(this.#context, this.#listener) && this.#stage === 'whole';
     this.#stage = clamps ? 'rest' : 'over';
     // Asking for the whole hold used the time up, and money that others hold may come back only now.
     if (clamps) this.#endMs = this.#listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
@@ -346,7 +388,7 @@ export class AdmissionAsk {
   /** What `admit` has just failed to hold. */
   #whole(caller: Caller, call: ChatCall): CallNeeds {
     const models = this.#models();
-    return needOf(models, boundedCall(call, caller.plan, models), this.#listener.tokenQuota);
+    return needOf(this.#context, models, boundedCall(call, caller.plan, models), this.#listener.tokenQuota);
   }
 
   /**

@@ -11,14 +11,15 @@ import type { HttpResponse } from 'uWebSockets.js';
 import { invariant } from '../core/errors.js';
 import type { SlotList } from '../core/slot-list.js';
 import type { Door } from '../doors/door.js';
-import { asWallMs, type AccountIndex, type MonotonicMs } from '../core/units.js';
+import { asWallMs, type AccountIndex, type CallSlot, type MonotonicMs } from '../core/units.js';
 import { USAGE_SOURCES } from '../protocol/usage.js';
 import type { AccessUsage } from '../telemetry/access-ring.js';
 import { NO_MODEL, OTHER_MODEL, modelSlotOf, type Outcome } from '../telemetry/metrics-layout.js';
 import type { BodyBudget } from './body-budget.js';
 import type { Connections } from './connections.js';
 import { CallContext, type ListenerContext } from './context.js';
-import type { KeyedCall } from './idempotency.js';
+import type { CachedCall } from './cached-call.js';
+import type { KeptCall, KeyedCall } from './idempotency.js';
 import type { Settled } from './settle.js';
 
 /** Called about once a second while it is in `ExchangeContext.sweeps`. */
@@ -46,6 +47,8 @@ export class ChatExchange extends CallContext {
   betas = '';
   /** Undefined if the request has no Idempotency-Key. */
   keyed: KeyedCall | undefined = undefined;
+  /** Set if the response goes into the response cache. A call with an Idempotency-Key has none. */
+  cached: CachedCall | undefined = undefined;
   /** Bytes of the body that are counted in the body budget. */
   bodyBytes = 0;
   readonly #listener: ExchangeContext;
@@ -85,6 +88,11 @@ export class ChatExchange extends CallContext {
     const { caller } = this;
     invariant(caller !== undefined, 'a call is of a known caller');
     return caller.account;
+  }
+
+  /** Collects the response. */
+  get kept(): KeptCall | undefined {
+    return this.keyed ?? this.cached;
   }
 
   bodyRead(): void {
@@ -128,7 +136,7 @@ export class ChatExchange extends CallContext {
     invariant(!this.isOver, 'an exchange ends once');
     this.isOver = true;
     this.giveBackBody();
-    this.keyed?.giveUp();
+    this.kept?.giveUp();
     this.stopSweep();
     this.report(outcome);
     this.#listener.connections.onCallEnded(this.requestNumber);
@@ -170,14 +178,18 @@ export class ChatExchange extends CallContext {
 
   /** For how long the call waited for an upstream with room in its limits. */
   get #queuedMs(): number {
-    const { admission } = this;
-    return admission === undefined ? 0 : this.#listener.channel.queuedMsOf(admission.slot);
+    return this.#slot === undefined ? 0 : this.#listener.channel.queuedMsOf(this.#slot);
+  }
+
+  /** The slot of a call that a worker has got. A hit has given it back. */
+  get #slot(): CallSlot | undefined {
+    return this.hit === undefined ? this.admission?.slot : undefined;
   }
 
   #log(outcome: Outcome): void {
     const { accessLog, clock, channel } = this.#listener;
     const { admission } = this;
-    const stream = admission?.call.stream === true;
+    const stream = admission?.call.stream ?? this.hit?.stream ?? false;
     const responseMs = this.#responseMs;
     accessLog.append({
       request: this.requestNumber,
@@ -188,7 +200,8 @@ export class ChatExchange extends CallContext {
       account: this.caller?.account,
       key: this.caller?.key,
       model: this.modelIndex,
-      upstream: admission === undefined ? undefined : channel.upstreamOf(admission.slot),
+      cache: this.hit !== undefined ? 'hit' : this.cacheLine !== '' ? 'miss' : undefined,
+      upstream: this.#slot === undefined ? undefined : channel.upstreamOf(this.#slot),
       queuedMs: this.#queuedMs,
       usage: this.#settled === undefined ? undefined : usageOf(this.#settled),
       firstTokenMs: stream && responseMs !== undefined ? responseMs - this.#receivedMs : undefined,

@@ -19,6 +19,7 @@ import type { AccessWriter } from '../telemetry/access-ring.js';
 import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
 import type { ModelAccess } from './model-access.js';
 import type { CallTrace } from './call-trace.js';
+import type { EarlierResponse } from './idempotency.js';
 import type { PendingCommits } from './settle.js';
 
 /** Who asks. Set by `authenticate`. */
@@ -86,6 +87,12 @@ export class CallContext {
   /** That model, then what may answer in its place if it fails, in this order. Set with `modelIndex`. */
   models: readonly ChosenModel[] = [];
   admission: Admission | undefined = undefined;
+  /** Set if the response cache has the response. Then nothing but its price is held. */
+  hit: EarlierResponse | undefined = undefined;
+  /** What the head of a 200 says of the response cache; empty if it was not asked. */
+  cacheLine = '';
+  /** The output was lowered to what the account can pay. Set by `admit`. */
+  isClamped = false;
 
   constructor(requestId: string, requestNumber: number, corsLines = '', door = CHAT) {
     this.requestId = requestId;

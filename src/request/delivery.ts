@@ -72,7 +72,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       this.#writer = new ResponseWriter(exchange.res, this.#listener.clock, this);
       exchange.startSweep(this);
     }
-    exchange.keyed?.collect(bytes);
+    exchange.kept?.collect(bytes);
     this.#writer.write(bytes, more);
   }
 
@@ -83,7 +83,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     // The worker is done with the body, and a slow client may take long over the response.
     exchange.giveBackBody();
     if (!exchange.clientGone)
-      exchange.keyed?.keep(bytes, this.isStream, journal.nextPosition, this.#fallback?.model.id);
+      exchange.kept?.keep(bytes, this.isStream, journal.nextPosition, this.#fallback?.model.id);
     const settled = this.#settle(usage, upstreamWaitMs);
     if (durability === 'commit' && !exchange.clientGone) {
       this.#phase = 'committing';
@@ -100,7 +100,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   /** The client pays for what came so far, as if it had left then. It sees a cut connection, not an error. */
   onCut(usage: Usage, upstreamWaitMs: number): boolean {
     if (this.#phase === 'withdrawn') return this.onFail(STOPPED);
-    this.#exchange.keyed?.giveUp();
+    this.#exchange.kept?.giveUp();
     this.#settle(usage, upstreamWaitMs);
     if (this.#exchange.clientGone) {
       this.#finish('client_gone');
@@ -118,7 +118,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     this.#exchange.giveBackBody();
     // Perhaps a worker got no descriptor for its connection: then responses must end theirs from now on.
     if (error.code === 'overloaded') connections.checkDescriptors();
-    this.#exchange.keyed?.giveUp();
+    this.#exchange.kept?.giveUp();
     release(this.#exchange, error, this.#listener);
     metrics.callEnded();
     this.#fail(error);
@@ -134,7 +134,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   onUncommitted(): void {
     invariant(this.#held !== undefined, 'an uncommitted response was held');
     if (!this.#exchange.clientGone) {
-      this.#exchange.keyed?.forget(this.#listener.journal.nextPosition);
+      this.#exchange.kept?.forget(this.#listener.journal.nextPosition);
       reverse(this.#exchange, this.#held.settled, this.#listener);
       this.#exchange.reversed();
     }
@@ -195,6 +195,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
 
   #end(bytes: Uint8Array): void {
     const { res, clientGone } = this.#exchange;
+    this.#exchange.kept?.publish();
     if (clientGone) {
       this.#finish('client_gone');
     } else if (this.#writer !== undefined) {

@@ -31,6 +31,8 @@ export interface EarlierResponse {
   readonly bytes: Uint8Array;
   /** The id of the model that answered, if it was another than the call named. */
   readonly fallback?: string | undefined;
+  /** Of a response of the cache: how old it is, in milliseconds. */
+  readonly ageMs?: number;
 }
 
 /** Exactly one of the two, or neither if the call is to be made. */
@@ -64,19 +66,76 @@ export async function bodyDigestOfPieces(pieces: readonly Uint8Array[]): Promise
   return digest.digest('hex');
 }
 
-export class KeyedCall {
+/** A call whose response is collected, to be handed over once it is whole. Delivery tells how it goes. */
+export interface KeptCall {
+  /** A piece of the response, valid during the call only. */
+  collect(bytes: Uint8Array): void;
+  /**
+   * `last` completes the response. Its charge is appended to the journal after this call, at `position`.
+   * `fallback` is the id of the model that answered, if it was another than the call named.
+   */
+  keep(last: Uint8Array, stream: boolean, position: number, fallback?: string): void;
+  /** The client may have all of what was kept: its charge is as safe as `durability` wants it. */
+  publish(): void;
+  /** No replay may get what was kept: its charge is then taken back, at `position` of the journal. */
+  forget(position: number): void;
+  /** Gives back what the call holds; what was kept stays. May be called again. */
+  giveUp(): void;
+}
+
+/** The pieces of a response, in memory that all calls of a listener share. */
+export class CollectedPieces {
+  readonly #budget: Pick<IdempotencyChannel, 'take' | 'giveBack'>;
+  readonly #bytesMax: number;
+  /** Undefined once they are too many. */
+  #pieces: Uint8Array[] | undefined = [];
+  #bytes = 0;
+
+  /** A response of more than `bytesMax` is not kept. */
+  constructor(budget: Pick<IdempotencyChannel, 'take' | 'giveBack'>, bytesMax: number) {
+    this.#budget = budget;
+    this.#bytesMax = bytesMax;
+  }
+
+  /** Copies the piece, because its memory is soon written to again. */
+  add(bytes: Uint8Array): void {
+    if (this.#pieces === undefined) return;
+    if (this.#bytes + bytes.length > this.#bytesMax || !this.#budget.take(bytes.length)) {
+      this.drop();
+      return;
+    }
+    this.#pieces.push(new Uint8Array(bytes));
+    this.#bytes += bytes.length;
+  }
+
+  /** The whole response in memory of its own, or undefined if it was too long. Drops the pieces. */
+  take(): Uint8Array | undefined {
+    const bytes = this.#pieces && joinedBytes(this.#pieces, this.#bytes);
+    this.drop();
+    return bytes;
+  }
+
+  drop(): void {
+    this.#budget.giveBack(this.#bytes);
+    this.#bytes = 0;
+    this.#pieces = undefined;
+  }
+}
+
+export class KeyedCall implements KeptCall {
   readonly #key: string;
   readonly #channel: IdempotencyChannel;
   #state: 'new' | 'locked' | 'kept' | 'replaying' | 'given_up' = 'new';
   #lock: LockRequest | undefined;
-  /** The response so far; undefined once it is too long to be stored. */
-  #pieces: Uint8Array[] | undefined = [];
-  #bytes = 0;
+  readonly #pieces: CollectedPieces;
+  /** Of the stored response that is on its way to the client. */
+  #replayedBytes = 0;
 
   /** `key` is used only if `checkIdempotencyKey` accepts it. */
   constructor(key: string, channel: IdempotencyChannel) {
     this.#key = key;
     this.#channel = channel;
+    this.#pieces = new CollectedPieces(channel, channel.answerBytesMax);
   }
 
   /** Called once. Rejects with AskRefused if the store can't be read. */
@@ -89,25 +148,17 @@ export class KeyedCall {
         return {};
       case 'finished':
         this.#state = 'replaying';
-        this.#bytes = reply.bytes.length;
+        this.#replayedBytes = reply.bytes.length;
         return { earlier: reply };
       default:
         return { rejection: LOCK_REJECTIONS[reply.state] };
     }
   }
 
-  /** A piece of the response. It is copied, because its memory is soon written to again. */
   collect(bytes: Uint8Array): void {
-    if (this.#pieces === undefined) return;
-    if (this.#bytes + bytes.length > this.#channel.answerBytesMax || !this.#channel.take(bytes.length)) {
-      this.#dropPieces();
-      return;
-    }
-    this.#pieces.push(new Uint8Array(bytes));
-    this.#bytes += bytes.length;
+    this.#pieces.add(bytes);
   }
 
-  /** `last` completes the response. Its charge is appended to the journal after this call, at `position`. */
   keep(last: Uint8Array, stream: boolean, position: number, fallback?: string): void {
     invariant(
       this.#state === 'locked' && this.#lock !== undefined,
@@ -115,32 +166,27 @@ export class KeyedCall {
     );
     this.#state = 'kept';
     this.collect(last);
-    const bytes = this.#pieces && joinedBytes(this.#pieces, this.#bytes);
+    const bytes = this.#pieces.take();
     this.#channel.tell({ kind: 'keep', lock: this.#lock, stream, fallback, bytes, position });
-    this.#dropPieces();
   }
 
-  /** No replay may get what was kept: its charge is then taken back, at `position` of the journal. */
+  publish(): void {
+    // The main thread knows by the journal when the charge is safe.
+  }
+
   forget(position: number): void {
     invariant(this.#state === 'kept' && this.#lock !== undefined, 'what is forgotten was kept');
     this.#channel.tell({ kind: 'forget', lock: this.#lock, position });
   }
 
-  /** Gives back what the call holds; what was kept stays. May be called again. */
   giveUp(): void {
     if (this.#state === 'locked' && this.#lock !== undefined) {
       this.#channel.tell({ kind: 'abandon', lock: this.#lock });
-      this.#dropPieces();
+      this.#pieces.drop();
     } else if (this.#state === 'replaying') {
-      this.#channel.tell({ kind: 'replayed', bytes: this.#bytes });
+      this.#channel.tell({ kind: 'replayed', bytes: this.#replayedBytes });
     }
     if (this.#state !== 'kept') this.#state = 'given_up';
-  }
-
-  #dropPieces(): void {
-    this.#channel.giveBack(this.#bytes);
-    this.#bytes = 0;
-    this.#pieces = undefined;
   }
 }
 
@@ -158,6 +204,7 @@ export class Replay implements ResponseOwner, Swept {
   readonly #exchange: ChatExchange;
   readonly #bytes: Uint8Array;
   readonly #fallback: string | undefined;
+  readonly #isCached: boolean;
   readonly #listener: ReplayContext;
   #writer: ResponseWriter | undefined;
 
@@ -166,6 +213,7 @@ export class Replay implements ResponseOwner, Swept {
     this.#bytes = earlier.bytes;
     this.isStream = earlier.stream;
     this.#fallback = earlier.fallback;
+    this.#isCached = earlier.ageMs !== undefined;
     this.#listener = listener;
   }
 
@@ -203,7 +251,7 @@ export class Replay implements ResponseOwner, Swept {
     const exchange = this.#exchange;
     const closes = exchange.endsConnection;
     writeChatHead(exchange.res, exchange, this.isStream, tellsClose, closes, this.#fallback);
-    exchange.res.writeHeader('idempotent-replayed', 'true');
+    if (!this.#isCached) exchange.res.writeHeader('idempotent-replayed', 'true');
   }
 
   onTaken(): void {

@@ -24,6 +24,7 @@ import { modelInFirstPiece } from '../protocol/request-bytes.js';
 import { admit, AdmissionAsk, beyondBalance, isAllowed } from './admit.js';
 import { authenticate } from './authenticate.js';
 import type { CallTracer } from './call-trace.js';
+import { ChargedHit, lookUp } from './cached-call.js';
 import type { ChatExchange, ExchangeContext, Swept } from './chat-exchange.js';
 import type { Connections } from './connections.js';
 import type { Admission, ListenerContext } from './context.js';
@@ -59,8 +60,9 @@ import {
 } from './rejections.js';
 import { shown, type RequestHead } from './request-head.js';
 import { writeError } from './response.js';
+import type { ResponseCache } from './response-cache.js';
 import { TOUCH_MS } from './response-writer.js';
-import { release } from './settle.js';
+import { hitCostOf, release } from './settle.js';
 
 export interface ParseAsk {
   readonly account: AccountIndex;
@@ -73,6 +75,7 @@ export type BodyParser = AskPort<ParseAsk, ChatRequestResult>;
 export interface IntakeContext extends ListenerContext, ExchangeContext {
   readonly limits: ListenerLimits;
   readonly locks: IdempotencyChannel;
+  readonly cache: ResponseCache;
   readonly parser: BodyParser;
   readonly discards: DiscardBudget;
   readonly connections: Connections;
@@ -99,6 +102,9 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   /** While a large body is parsed. */
   #parse: Asked<ChatRequestResult> | undefined;
   #leaseAsk: AdmissionAsk | undefined;
+  /** The header Cache-Control. */
+  #cacheControl: string | undefined;
+  #hasLookedUp = false;
   /** Bytes of the body have come since the last sweep. */
   #bodyMoves = false;
   /** Times of sweeps: the first that saw the body, the last that saw it move; 0 before. */
@@ -124,6 +130,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     const { caller } = exchange;
     invariant(caller !== undefined, 'authenticate sets the caller or rejects');
     exchange.betas = head.betas;
+    this.#cacheControl = head.cacheControl;
     // Not before: nobody without a key shall write to where traces are stored.
     exchange.trace = tracer.begin(req, head.traceParent, caller);
     const compressed = codingRejection(head.contentEncoding);
@@ -232,7 +239,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   #reject(error: ErrorRecord, close: boolean): void {
     const exchange = this.#exchange;
     exchange.stopSweep();
-    exchange.keyed?.giveUp();
+    exchange.kept?.giveUp();
     if (!exchange.clientGone) {
       // An unknown caller has no limits, and `admit` has set what refused the call.
       if (exchange.rateLimit !== undefined && exchange.tokenLimit === undefined)
@@ -277,6 +284,38 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     return earlier === undefined ? { kind: 'call', call } : { kind: 'replay', earlier };
   }
 
+  /**
+   * For models with a cache, once a request. Returns undefined if the call is to be made, or was charged as a
+   * hit before; else how it goes on.
+   */
+  #lookUp(call: ChatCall): EarlierResponse | Promise<Arrival> | undefined {
+    if (this.#hasLookedUp) return undefined;
+    this.#hasLookedUp = true;
+    const found = lookUp(this.#exchange, call, this.#cacheControl, this.#listener);
+    if (!(found instanceof Promise)) return found;
+    return found.then((earlier) => {
+      if (earlier !== undefined && this.#isFree) return { kind: 'replay', earlier };
+      return { kind: 'call', call };
+    });
+  }
+
+  /** Whether a hit costs nothing. */
+  get #isFree(): boolean {
+    const [chosen] = this.#exchange.models;
+    invariant(chosen !== undefined, 'a request that was looked up has a model');
+    return hitCostOf(this.#exchange, chosen.model) === 0n;
+  }
+
+  /** A hit whose price was admitted. */
+  #chargeHit(hit: EarlierResponse, admission: Admission): void {
+    this.#phase = 'asking';
+    new ChargedHit(this.#exchange, admission, this.#listener, (rejection) => {
+      if (this.#exchange.clientGone) this.#exchange.finish('client_gone');
+      else if (rejection === undefined) this.#replay(hit);
+      else this.reject(rejection);
+    }).start();
+  }
+
   #replay(earlier: EarlierResponse): void {
     this.#exchange.giveBackBody();
     setTokenLimit(this.#exchange, this.#listener);
@@ -286,13 +325,24 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 
   #admit(call: ChatCall): void {
+    const found = this.#listener.cache.isOn ? this.#lookUp(call) : undefined;
+    if (found instanceof Promise) {
+      void this.#await(found);
+      return;
+    }
+    if (found !== undefined && this.#isFree) {
+      this.#replay(found);
+      return;
+    }
     const rejection = this.#listener.connections.isOutOfDescriptors
       ? OUT_OF_DESCRIPTORS
       : admit(this.#exchange, call, this.#listener);
     if (rejection === undefined) {
       const { admission } = this.#exchange;
       invariant(admission !== undefined, 'admit sets the admission or rejects');
-      this.#dispatch(admission);
+      const { hit } = this.#exchange;
+      if (hit === undefined) this.#dispatch(admission);
+      else this.#chargeHit(hit, admission);
       return;
     }
     const asked = this.#askLease(call);
@@ -316,6 +366,10 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     const exchange = this.#exchange;
     const { channel, metrics } = this.#listener;
     this.#phase = 'dispatched';
+    if (exchange.isClamped && exchange.cached !== undefined) {
+      exchange.cached.giveUp();
+      exchange.cached = undefined;
+    }
     const delivery = new Delivery(exchange, exchange.admission!, this.#listener);
     const dispatched = channel.dispatch(
       slot,

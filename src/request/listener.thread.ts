@@ -34,6 +34,7 @@ import type { IntakeContext } from './intake.js';
 import type { FromListener, ListenerInit, ListenerSettings, ToListener } from './messages.js';
 import { ListenerServer } from './listener-server.js';
 import { DiscardBudget } from './read-body.js';
+import { ResponseCache } from './response-cache.js';
 import { PendingCommits } from './settle.js';
 
 const init = workerData as ListenerInit;
@@ -55,6 +56,9 @@ const keys = new KeyTable(init.keys);
 const accessLog = new AccessWriter(init.accessLog, logSwitch);
 const metrics = new ListenerMetrics(init.metrics, init.index);
 const outbox = init.tracing && (await openSpanOutbox(init.tracing.outlet));
+
+const cache = new ResponseCache(init.cachePort, clock, metrics);
+cache.applySettings(init.settings.catalog, init.settings.cacheBytesMax);
 
 const connections = new Connections((app) => server.route(app));
 const { catalog, lowBalance, tokenQuota, cachedInput, durability, limits } = init.settings;
@@ -82,6 +86,7 @@ const listener = {
   bodies: new BodyBudget(init.bodies, init.index),
   discards: new DiscardBudget(clock),
   locks: new IdempotencyChannel(init.claimPort, init.storedResponseBytesMax),
+  cache,
   parser: new AskPort(init.parserPort),
 } satisfies IntakeContext;
 const tracer = new CallTracer(init.tracing && outbox && { sampling: init.tracing.sampling, outbox });
@@ -97,6 +102,7 @@ function takeSettings(settings: ListenerSettings): void {
     durability: settings.durability,
     limits: settings.limits,
   } satisfies Partial<IntakeContext>);
+  cache.applySettings(settings.catalog, settings.cacheBytesMax);
   server.onSettings(settings.cors);
   if (!connections.replaceTls(settings.tls))
     log.error('the certificate cannot be used; the one before stays in force');
@@ -136,6 +142,9 @@ main.on('message', (message: ToListener) => {
     case 'settings':
       takeSettings(message.settings);
       send({ kind: 'settings_taken', turn: message.turn });
+      return;
+    case 'cache_cleared':
+      cache.clear(message.modelId);
       return;
     case 'drain':
       server.drain(message.keepsIdle, () => send({ kind: 'drained' }));

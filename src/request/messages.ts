@@ -37,6 +37,8 @@ export interface ListenerSettings {
   readonly tokenQuota: 'reserve' | 'settle';
   /** Whether cached prompt tokens count toward quotas of tokens. */
   readonly cachedInput: 'count' | 'free';
+  /** Memory of the listener's part of the response cache. */
+  readonly cacheBytesMax: number;
   /** Whether the end of a response waits until its charge is on disk. */
   readonly durability: 'interval' | 'commit';
   /** Undefined for plain HTTP. */
@@ -74,6 +76,8 @@ export interface ListenerInit {
   readonly storedResponseBytesMax: number;
   /** For idempotency locks. */
   readonly claimPort: MessagePort;
+  /** For cached responses. */
+  readonly cachePort: MessagePort;
   /** For leases; undefined unless limits are shared with other processes. */
   readonly leasePort: MessagePort | undefined;
   /** For the counter pool, which parses large bodies. */
@@ -90,6 +94,8 @@ export type ToListener =
   | { readonly kind: 'committed'; readonly ok: boolean }
   /** The settings were reloaded; `settings_taken` replies. */
   | { readonly kind: 'settings'; readonly settings: ListenerSettings; readonly turn: number }
+  /** Forget the cached responses of that model, or all. */
+  | { readonly kind: 'cache_cleared'; readonly modelId: string | undefined }
   /** Stop accepting; `drained` follows when all connections are at rest, or have ended (`keepsIdle`). */
   | { readonly kind: 'drain'; readonly keepsIdle: boolean }
   /** The time for that is over: wait only for calls that have begun since; `drained` follows. */

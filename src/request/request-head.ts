@@ -27,6 +27,7 @@ export class RequestHead {
   /** Undefined if the header is missing, like the others. */
   idempotencyKey: string | undefined;
   contentEncoding: string | undefined;
+  cacheControl: string | undefined;
   traceParent = '';
   /** `anthropic-beta`: features in trial, for an upstream that knows them. */
   betas = '';
@@ -40,7 +41,7 @@ export class RequestHead {
 
   read(req: HttpRequest): void {
     this.authorization = this.traceParent = this.betas = '';
-    this.idempotencyKey = this.contentEncoding = this.origin = undefined;
+    this.idempotencyKey = this.contentEncoding = this.origin = this.cacheControl = undefined;
     this.contentLength = this.transferEncoding = this.#error = undefined;
     this.#hosts = 0;
     req.forEach(this.#visit);
@@ -71,6 +72,7 @@ export class RequestHead {
         return;
       case 13:
         if (name === 'authorization') this.authorization ||= value;
+        else if (name === 'cache-control') this.cacheControl = joined(this.cacheControl, value);
         return;
       case 14:
         if (name === 'content-length') this.#takeLength(value);

@@ -94,7 +94,8 @@ export function writeChatHead(
   fallback?: string,
 ): void {
   const streamLines = isStream ? STREAM_LINES : '';
-  const lines = fallback === undefined ? streamLines : `${streamLines}\r\nx-tollgate-model: ${fallback}`;
+  const named = fallback === undefined ? streamLines : `${streamLines}\r\nx-tollgate-model: ${fallback}`;
+  const lines = context.cacheLine === '' ? named : named + context.cacheLine;
   const type = isStream ? EVENT_STREAM_TYPE : JSON_TYPE;
   writeHead(res, 200, context, type, closes, tellsClose ? lines + CLOSE_LINE : lines);
 }
@@ -196,7 +197,7 @@ export interface CorsSettings {
 }
 
 const EXPOSED =
-  'x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, retry-after, idempotent-replayed, x-tollgate-model';
+  'x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, retry-after, idempotent-replayed, x-tollgate-model, x-tollgate-cache, age';
 /** `*` stands for all but authorization. The names are for browsers that take `*` for a name. */
 const ALLOWED_HEADERS = 'authorization, content-type, idempotency-key, traceparent, x-request-id, *';
 const VARY_LINE = '\r\nvary: origin';

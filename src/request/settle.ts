@@ -12,7 +12,7 @@ import type { Taken } from '../ledger/reservations.js';
 import type { JournalOutcome } from '../ledger/journal-layout.js';
 import type { JournalWriter } from '../ledger/journal.js';
 import { USAGE_SOURCES, type Usage, usageOfWhole } from '../protocol/usage.js';
-import { costOf } from '../registry/catalog.js';
+import { costOf, type ModelEntry } from '../registry/catalog.js';
 import type { CallContext, ChosenModel, ListenerContext } from './context.js';
 
 type SettleContext = Pick<ListenerContext, 'ledger' | 'journal' | 'clock' | 'durability' | 'cachedInput'>;
@@ -44,11 +44,34 @@ export function settle(
 ): Settled {
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is settled');
-  const { ledger, durability, cachedInput } = listener;
-  const { slot } = admission;
   const { model, modelIndex: answered } = fallback ?? admission;
-  const taken = durability === 'commit' ? ledger.takenOf(slot) : undefined;
   const cost = context.door.isFree ? NOTHING : costOf(model.price, usage);
+  return charge(context, cost, usage, answered, listener);
+}
+
+/** The call gets the response of the cache: it is charged the price of that, and has no tokens. */
+export function settleHit(context: CallContext, listener: SettleContext): Settled {
+  const { admission } = context;
+  invariant(admission !== undefined, 'only an admitted call is settled');
+  const { model, modelIndex } = admission;
+  return charge(context, hitCostOf(context, model), NO_USAGE, modelIndex, listener);
+}
+
+/** What a response of the cache costs. */
+export function hitCostOf({ door }: CallContext, { price }: ModelEntry): PicoUnits {
+  return door.isFree ? NOTHING : price.cachedResponsePicoUnits;
+}
+
+function charge(
+  context: CallContext,
+  cost: PicoUnits,
+  usage: Usage,
+  answered: number,
+  listener: SettleContext,
+): Settled {
+  const { ledger, durability, cachedInput } = listener;
+  const { slot } = context.admission!;
+  const taken = durability === 'commit' ? ledger.takenOf(slot) : undefined;
   const settlement = ledger.settle(slot, cost, tokensOf(usage, cachedInput));
   invariant(settlement !== undefined, 'a call is settled once');
   const { charged } = settlement;

@@ -20,7 +20,7 @@ import type {
 } from '../registry/account-record.js';
 import type { Page, RecordStore } from '../registry/record-store.js';
 import type { UsageKey, UsageRange, UsageRecord, UsageTotals } from '../registry/usage-report.js';
-import { ResponseTable } from './stored-responses.js';
+import { type ResponseTable, cachedResponseTable, keyedResponseTable } from './stored-responses.js';
 import type { FlushRows } from './flush.js';
 import { FlushMark, type HostClocks, accountingVersionOf, putClocks, steppedMs } from './flush-mark.js';
 import {
@@ -52,6 +52,8 @@ const AFTER_ALL_LINES = Number.MAX_SAFE_INTEGER;
 
 export class Store implements RecordStore {
   readonly answers: ResponseTable;
+  /** Of the response cache. */
+  readonly cached: ResponseTable;
   readonly groups: GroupRows;
   readonly quotaUses: QuotaUseRows;
   readonly keys: KeyRows;
@@ -71,7 +73,8 @@ export class Store implements RecordStore {
     const { accounts, accountSlots } = this.#tables;
     const slots = { name: 'accounts', records: accounts, slots: accountSlots };
     this.#accounts = new SlotRows(this.#tables, slots, readAccount);
-    this.answers = new ResponseTable(this.#tables);
+    this.answers = keyedResponseTable(this.#tables);
+    this.cached = cachedResponseTable(this.#tables);
     this.groups = new GroupRows(this.#tables);
     this.quotaUses = new QuotaUseRows(this.#tables);
     this.keys = new KeyRows(this.#tables);

@@ -1,7 +1,7 @@
 /**
  * Stored responses for replays: StoredResponses has those that wait for the flush which writes their charges,
  * ResponseTable those on disk, of which the oldest go first. The idempotency service and the flush use them
- * on the main thread of a gateway process.
+ * on the main thread of a gateway process. The response cache has a ResponseTable of its own.
  *
  * The table is changed inside the caller's transaction, so that a response gets to disk with its charge or
  * not at all.
@@ -23,8 +23,6 @@ const EXPIRED_MAX = 1_000;
 /** Oldest rows that are read together. */
 const BATCH = 64;
 
-const RESPONSE_BYTES = 'answer_bytes';
-
 export interface ResponseChanges {
   readonly kept: readonly ResponseRecord[];
   readonly forgotten: readonly ResponseKey[];
@@ -43,7 +41,24 @@ export function responseBytesOf({ bytes }: ResponseRecord): number {
   return ROW_BYTES + (bytes?.length ?? 0);
 }
 
-type ResponseTables = Pick<Tables, 'path' | 'meta' | 'answers' | 'answerAges'>;
+interface ResponseTables extends Pick<Tables, 'path' | 'meta' | 'answers' | 'answerAges'> {
+  /** Name of the first table, for messages. */
+  readonly name: string;
+  /** Key in `meta` of the bytes that all responses count for. */
+  readonly sum: string;
+}
+
+/** The tables of the responses for replays by their Idempotency-Key. */
+export function keyedResponseTable(tables: Tables): ResponseTable {
+  const { path, meta, answers, answerAges } = tables;
+  return new ResponseTable({ path, meta, answers, answerAges, name: 'answers', sum: 'answer_bytes' });
+}
+
+/** The tables of the response cache. */
+export function cachedResponseTable({ path, meta, cached, cachedAges }: Tables): ResponseTable {
+  const tables = { path, meta, answers: cached, answerAges: cachedAges };
+  return new ResponseTable({ ...tables, name: 'cached', sum: 'cached_bytes' });
+}
 
 export class ResponseTable {
   readonly #tables: ResponseTables;
@@ -66,9 +81,9 @@ export class ResponseTable {
 
   /** Bytes that all responses count for. Throws StoreError. */
   get bytes(): number {
-    const bytes = this.#tables.meta.get(RESPONSE_BYTES) ?? 0;
-    if (typeof bytes !== 'number')
-      throw damaged(`${this.#tables.path}: record ${RESPONSE_BYTES} of table meta`);
+    const { meta, sum, path } = this.#tables;
+    const bytes = meta.get(sum) ?? 0;
+    if (typeof bytes !== 'number') throw damaged(`${path}: record ${sum} of table meta`);
     return bytes;
   }
 
@@ -80,7 +95,27 @@ export class ResponseTable {
     let bytes = this.bytes;
     for (const key of forgotten) bytes -= this.#remove(key);
     for (const record of kept) bytes += this.#put(record);
-    this.#tables.meta.putSync(RESPONSE_BYTES, this.#evict(bytes, bounds));
+    this.#tables.meta.putSync(this.#tables.sum, this.#evict(bytes, bounds));
+  }
+
+  /**
+   * Up to `limit` keys behind `after`, or the first ones, in the order of the table. Some µs, and 1 µs a key.
+   */
+  keys(after: ResponseKey | undefined, limit: number): ResponseKey[] {
+    const { answers } = this.#tables;
+    const start = after === undefined ? {} : { start: [after.account, `${after.key}\0`] as [number, string] };
+    return Array.from(answers.getKeys({ ...start, limit }), ([account, key]) => ({
+      account: asAccountIndex(account),
+      key,
+    }));
+  }
+
+  /** Removes all responses, damaged ones too. Called in a transaction. */
+  clear(): void {
+    const { answers, answerAges, meta, sum } = this.#tables;
+    answers.clearSync();
+    answerAges.clearSync();
+    meta.putSync(sum, 0);
   }
 
   /** Puts the record, in place of an older one. Returns by how many bytes the sum grows. */
@@ -125,7 +160,7 @@ export class ResponseTable {
   }
 
   #place({ account, key }: ResponseKey): string {
-    return `${this.#tables.path}: record ${account}/${key} of table answers`;
+    return `${this.#tables.path}: record ${account}/${key} of table ${this.#tables.name}`;
   }
 }
 

@@ -31,6 +31,9 @@
  *     answers            [account slot, idempotency key]            → stored response
  *     answer_ages        [ended at ms, account slot, idempotency key]  → bytes that the response counts for
  *     meta               'answer_bytes'            → sum of these
+ *     cached             [account slot, model id/digest]            → response of the cache
+ *     cached_ages        [ended at ms, account slot, model id/digest]  → bytes that the response counts for
+ *     meta               'cached_bytes'            → sum of these
  *     changes            number                    → accounts and keys touched; see change-feed.ts
  *     history            [seconds of a span, position in its ring]  → stats of the span as JSON
  *     notices            what operators were told of quotas; see notice-rows.ts
@@ -81,6 +84,8 @@ export interface Tables {
   readonly flushes: Table<number>;
   readonly answers: Table<[number, string]>;
   readonly answerAges: Table<[number, number, string]>;
+  readonly cached: Table<[number, string]>;
+  readonly cachedAges: Table<[number, number, string]>;
   readonly changes: Table<number>;
   /** Records writes to the tables that an operator's changes are in. */
   readonly recorder: RowRecorder;
@@ -159,6 +164,8 @@ function tablesOf(
     flushes: root.openDB('flushes', TABLE),
     answers: root.openDB('answers', TABLE),
     answerAges: root.openDB('answer_ages', TABLE),
+    cached: root.openDB('cached', TABLE),
+    cachedAges: root.openDB('cached_ages', TABLE),
     changes: root.openDB('changes', TABLE),
     recorder,
     history: root.openDB('history', TABLE),

@@ -53,6 +53,8 @@ export interface GatewayCallbacks {
   onLogChanged(change: PublishLog['change']): void;
   /** An operator of this gateway resets the breakers of a model's upstreams, or of all (undefined). */
   onUpstreamsReset(model: string | undefined): void;
+  /** An operator of this gateway clears the response cache of a model, or of all (undefined). */
+  onCacheCleared(model: string | undefined): void;
 }
 
 export interface GatewayProcessOptions {
@@ -204,6 +206,10 @@ export class GatewayProcess {
     this.#send({ kind: 'reset_upstreams', model });
   }
 
+  clearCache(model: string | undefined): void {
+    this.#send({ kind: 'clear_cache', model });
+  }
+
   kill(): void {
     this.#child.kill('SIGKILL');
   }
@@ -245,6 +251,9 @@ export class GatewayProcess {
         return;
       case 'reset_upstreams':
         this.#callbacks.onUpstreamsReset(message.model);
+        return;
+      case 'clear_cache':
+        this.#callbacks.onCacheCleared(message.model);
         return;
       case 'ask_reload':
         void this.#callbacks

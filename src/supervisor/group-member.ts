@@ -80,6 +80,7 @@ export interface MemberOwner {
   onReadingsAsked(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
   onLogChanged(change: PublishLog['change']): void;
   onUpstreamsReset(model: string | undefined): void;
+  onCacheCleared(model: string | undefined): void;
 }
 
 export class GroupMember implements PrimaryCandidate {
@@ -137,6 +138,7 @@ export class GroupMember implements PrimaryCandidate {
       onReadingsAsked: (what, accounts) => this.#owner.onReadingsAsked(what, accounts),
       onLogChanged: (change) => this.#owner.onLogChanged(change),
       onUpstreamsReset: (model) => this.#owner.onUpstreamsReset(model),
+      onCacheCleared: (model) => this.#owner.onCacheCleared(model),
     });
     return started;
   }

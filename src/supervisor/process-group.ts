@@ -194,6 +194,9 @@ export class ProcessGroup {
         onUpstreamsReset: (model) => {
           for (const member of this.#members) member.process?.resetUpstreams(model);
         },
+        onCacheCleared: (model) => {
+          for (const member of this.#members) member.process?.clearCache(model);
+        },
       },
       { slot, settings, isTrial },
     );

@@ -74,10 +74,13 @@ const CACHE_WRITE = 25;
 const CACHE_WRITE_1H = 26;
 const REASONING = 27;
 /**
- * Flags: the caller asked for a stream; the response had begun, with 200, before the call ended otherwise.
+ * Flags: the caller asked for a stream; the response had begun, with 200, before the call ended otherwise;
+ * the response cache was asked, and had the response or not.
  */
 const STREAM = 1;
 const BEGUN = 2;
+const CACHE_HIT = 4;
+const CACHE_MISS = 8;
 
 export interface AccessRecord {
   /** The count part of the request's identifier. */
@@ -87,6 +90,8 @@ export interface AccessRecord {
   /** Whether a part of the response had been given to the caller. */
   readonly begun: boolean;
   readonly stream: boolean;
+  /** Undefined if the response cache was not asked. */
+  readonly cache: 'hit' | 'miss' | undefined;
   readonly account: AccountIndex | undefined;
   readonly key: KeyIndex | undefined;
   /** The model that the caller named. */
@@ -182,7 +187,7 @@ export class AccessWriter {
     ints[first32 + UPSTREAM] = record.upstream ?? NOTHING;
     ints[first32 + OUTCOME] = OUTCOMES.indexOf(record.outcome);
     ints[first32 + SOURCE] = usage?.source ?? NOTHING;
-    ints[first32 + FLAGS] = (record.stream ? STREAM : 0) | (record.begun ? BEGUN : 0);
+    ints[first32 + FLAGS] = flagsOf(record);
     ints[first32 + QUEUED_MS] = record.queuedMs;
     this.#ring.publish();
   }
@@ -235,6 +240,7 @@ export class AccessReader {
       outcome: OUTCOMES[ints[first32 + OUTCOME]!]!,
       begun: (flags & BEGUN) !== 0,
       stream: (flags & STREAM) !== 0,
+      cache: (flags & CACHE_HIT) !== 0 ? 'hit' : (flags & CACHE_MISS) !== 0 ? 'miss' : undefined,
       account: account === undefined ? undefined : asAccountIndex(account),
       key: key === undefined ? undefined : asKeyIndex(key),
       model: valueOf(ints[first32 + MODEL]!),
@@ -258,6 +264,11 @@ export class AccessReader {
       queuedMs: ints[first32 + QUEUED_MS]!,
     };
   }
+}
+
+function flagsOf({ stream, begun, cache }: AccessRecord): number {
+  const result = cache === undefined ? 0 : cache === 'hit' ? CACHE_HIT : CACHE_MISS;
+  return result | (stream ? STREAM : 0) | (begun ? BEGUN : 0);
 }
 
 function valueOf(word: number): number | undefined {

@@ -11,6 +11,7 @@
  *     listeners   a listener       calls in flight
  *                                  requests of other routes    route × outcome
  *                                  rejections of chat calls    reason
+ *                                  response cache              entries, bytes, evictions
  *                                  overhead                    histogram, whole responses; histogram, streams
  *                                  a block for each model      see MODEL_*
  *     upstreams   a worker         a block for each upstream   see UPSTREAM_*
@@ -118,7 +119,11 @@ const wholeLines = (words: number): number => Math.ceil(words / LINE_WORDS) * LI
 export const IN_FLIGHT = 0;
 export const ROUTES = IN_FLIGHT + 1;
 export const REFUSALS = ROUTES + OTHER_ROUTES.length * OUTCOMES.length;
-export const OVERHEAD_WHOLE = REFUSALS + REFUSAL_REASONS.length;
+/** The listener's part of the response cache: responses, their bytes, and those that made room for others. */
+export const CACHE_ENTRIES = REFUSALS + REFUSAL_REASONS.length;
+export const CACHE_BYTES = CACHE_ENTRIES + 1;
+export const CACHE_EVICTIONS = CACHE_BYTES + 1;
+export const OVERHEAD_WHOLE = CACHE_EVICTIONS + 1;
 export const OVERHEAD_STREAM = OVERHEAD_WHOLE + histogramWords(OVERHEAD_BOUNDS_MS);
 export const MODELS = wholeLines(OVERHEAD_STREAM + histogramWords(OVERHEAD_BOUNDS_MS));
 
@@ -139,8 +144,11 @@ export const MODEL_REASONING_TOKENS = MODEL_CACHE_WRITE_TOKENS + 1;
 /** Calls that named this model and were answered by another, and those that named another, likewise. */
 export const MODEL_FALLEN_BACK = MODEL_REASONING_TOKENS + 1;
 export const MODEL_STOOD_IN = MODEL_FALLEN_BACK + 1;
+/** Requests that got a response of the cache, and those that asked for one in vain. */
+export const MODEL_CACHE_HITS = MODEL_STOOD_IN + 1;
+export const MODEL_CACHE_MISSES = MODEL_CACHE_HITS + 1;
 /** Pico-units: exact up to 9,007 units of currency, with a relative error of 10^-16 beyond. */
-export const MODEL_COST = MODEL_STOOD_IN + 1;
+export const MODEL_COST = MODEL_CACHE_MISSES + 1;
 /** Histograms: of the tokens of a call, then of times in milliseconds. */
 export const MODEL_INPUT = MODEL_COST + 1;
 export const MODEL_OUTPUT = MODEL_INPUT + histogramWords(TOKENS_BOUNDS);

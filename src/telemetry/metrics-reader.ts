@@ -5,6 +5,9 @@
 import { addHistogram, emptyHistogram, type HistogramBounds, type HistogramSnapshot } from './histogram.js';
 import {
   BREAKER_STATES,
+  CACHE_BYTES,
+  CACHE_ENTRIES,
+  CACHE_EVICTIONS,
   DISBELIEF_REASONS,
   DURATION_BOUNDS_MS,
   FAILURE_KINDS,
@@ -13,6 +16,8 @@ import {
   LISTENER_STRIPE_WORDS,
   MODEL_BROKEN,
   MODEL_CACHED_TOKENS,
+  MODEL_CACHE_HITS,
+  MODEL_CACHE_MISSES,
   MODEL_CACHE_WRITE_TOKENS,
   MODEL_COST,
   MODEL_DURATION,
@@ -73,6 +78,9 @@ export interface ModelSnapshot {
   readonly fallenBack: number;
   /** Calls that named another model and were answered by this one. */
   readonly stoodIn: number;
+  /** Requests that got a response of the cache, and those that asked for one in vain. */
+  readonly cacheHits: number;
+  readonly cacheMisses: number;
   readonly costPicoUnits: number;
   readonly inputTokens: HistogramSnapshot;
   readonly outputTokens: HistogramSnapshot;
@@ -131,6 +139,15 @@ export class MetricsReader {
     return row(this.#listeners, REFUSALS, REFUSAL_REASONS);
   }
 
+  /** Cached responses in the memory of the listeners. */
+  cache(): { readonly entries: number; readonly bytes: number; readonly evictions: number } {
+    return {
+      entries: sum(this.#listeners, CACHE_ENTRIES),
+      bytes: sum(this.#listeners, CACHE_BYTES),
+      evictions: sum(this.#listeners, CACHE_EVICTIONS),
+    };
+  }
+
   overheadMs(stream: boolean): HistogramSnapshot {
     return histogram(this.#listeners, stream ? OVERHEAD_STREAM : OVERHEAD_WHOLE, OVERHEAD_BOUNDS_MS);
   }
@@ -147,6 +164,8 @@ export class MetricsReader {
       reasoningTokens: sum(listeners, at + MODEL_REASONING_TOKENS),
       fallenBack: sum(listeners, at + MODEL_FALLEN_BACK),
       stoodIn: sum(listeners, at + MODEL_STOOD_IN),
+      cacheHits: sum(listeners, at + MODEL_CACHE_HITS),
+      cacheMisses: sum(listeners, at + MODEL_CACHE_MISSES),
       costPicoUnits: sum(listeners, at + MODEL_COST),
       inputTokens: histogram(listeners, at + MODEL_INPUT, TOKENS_BOUNDS),
       outputTokens: histogram(listeners, at + MODEL_OUTPUT, TOKENS_BOUNDS),

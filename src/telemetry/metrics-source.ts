@@ -73,6 +73,8 @@ export interface MetricsSource {
   /** Undefined if limits are not shared. */
   readonly sharing: () => SharingSnapshot | undefined;
   /** Of the groups that are nearest to a limit; bounded by the caller. */
+  /** Bytes of cached responses on disk. */
+  readonly cacheStoredBytes: () => number;
   readonly groupQuotas: () => readonly GroupQuotaSample[];
   /** Empty if account labels are off; bounded by the caller. */
   readonly accounts: () => readonly AccountSample[];

@@ -8,6 +8,9 @@ import type { TokenCounts } from '../core/token-counts.js';
 import { observe } from './histogram.js';
 import {
   BREAKER_STATES,
+  CACHE_BYTES,
+  CACHE_ENTRIES,
+  CACHE_EVICTIONS,
   DISBELIEF_REASONS,
   DURATION_BOUNDS_MS,
   FAILURE_KINDS,
@@ -16,6 +19,8 @@ import {
   LISTENER_STRIPE_WORDS,
   MODEL_BROKEN,
   MODEL_CACHED_TOKENS,
+  MODEL_CACHE_HITS,
+  MODEL_CACHE_MISSES,
   MODEL_CACHE_WRITE_TOKENS,
   MODEL_COST,
   MODEL_DURATION,
@@ -70,6 +75,7 @@ export class ListenerMetrics {
   constructor(buffers: MetricsBuffers, listenerIndex: number) {
     this.#words = openStripe(buffers.listeners, listenerIndex, LISTENER_STRIPE_WORDS);
     this.#words[IN_FLIGHT] = 0;
+    this.setCache(0, 0);
   }
 
   /** A call has been given to a worker. */
@@ -115,6 +121,22 @@ export class ListenerMetrics {
   countFallback(namedSlot: number, answeredSlot: number): void {
     this.#words[modelAt(namedSlot) + MODEL_FALLEN_BACK]! += 1;
     this.#words[modelAt(answeredSlot) + MODEL_STOOD_IN]! += 1;
+  }
+
+  /** Counts a request of a model with a cache. */
+  countCached(modelSlot: number, isHit: boolean): void {
+    this.#words[modelAt(modelSlot) + (isHit ? MODEL_CACHE_HITS : MODEL_CACHE_MISSES)]! += 1;
+  }
+
+  /** A cached response made room for another. */
+  countCacheEviction(): void {
+    this.#words[CACHE_EVICTIONS]! += 1;
+  }
+
+  /** Cached responses in the listener's memory. */
+  setCache(entries: number, bytes: number): void {
+    this.#words[CACHE_ENTRIES] = entries;
+    this.#words[CACHE_BYTES] = bytes;
   }
 
   observeDuration(modelSlot: number, durationMs: number): void {

@@ -232,6 +232,46 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
       ]),
   },
   {
+    name: 'tollgate_cache_requests_total',
+    type: 'counter',
+    help: 'Chat calls of models with a response cache. result: hit, whose response was there, and miss, which were sent upstream. Calls with cache-control: no-store or an Idempotency-Key are not counted.',
+    labels: ['model', 'result'],
+    collect: (source) =>
+      readModels(source, modelsOf(source)).flatMap(([{ id }, { cacheHits, cacheMisses }]) => [
+        ...(cacheHits === 0 ? [] : [{ value: cacheHits, labels: { model: id, result: 'hit' } }]),
+        ...(cacheMisses === 0 ? [] : [{ value: cacheMisses, labels: { model: id, result: 'miss' } }]),
+      ]),
+  },
+  {
+    name: 'tollgate_cache_entries',
+    type: 'gauge',
+    help: 'Responses of the response cache in memory, of all listeners; each listener has its own.',
+    labels: [],
+    collect: ({ reader }) => [{ value: reader.cache().entries, labels: {} }],
+  },
+  {
+    name: 'tollgate_cache_bytes',
+    type: 'gauge',
+    help: 'Bytes of these.',
+    labels: [],
+    collect: ({ reader }) => [{ value: reader.cache().bytes, labels: {} }],
+  },
+  {
+    name: 'tollgate_cache_evictions_total',
+    type: 'counter',
+    help: 'Responses that made room for others in memory; they may still be on disk.',
+    labels: [],
+    collect: ({ reader }) => [{ value: reader.cache().evictions, labels: {} }],
+  },
+  {
+    name: 'tollgate_cache_stored_bytes',
+    type: 'gauge',
+    help: 'Bytes of cached responses on disk, which all processes share.',
+    labels: [],
+    across: 'one',
+    collect: ({ cacheStoredBytes }) => [{ value: cacheStoredBytes(), labels: {} }],
+  },
+  {
     name: 'tollgate_cost_total',
     type: 'counter',
     help: 'What chat calls were charged, in units of the currency of the prices. For graphs: the books are exact, this is a float.',

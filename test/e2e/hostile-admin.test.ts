@@ -39,6 +39,7 @@ const GOOD_BODIES: Readonly<Record<string, Readonly<Record<string, unknown>>>> =
   'POST /admin/v1/keys/{key}/set-limits': { tokens_per_day: 6, spend_per_day: '1.00' },
   'POST /admin/v1/reload': { dry_run: false },
   'POST /admin/v1/upstreams/reset': { model: 'mock-model' },
+  'POST /admin/v1/cache/clear': { model: 'mock-model' },
   'PUT /admin/v1/log': { level: 'info', access_log: false, sample_percent: 100 },
 };
 

@@ -37,6 +37,7 @@ export const VARIANTS: readonly Variant[] = [
     traces: { OTEL_TRACES_SAMPLER: 'parentbased_traceidratio', OTEL_TRACES_SAMPLER_ARG: '0.1' },
   },
   { name: 'traces-all', traces: {} },
+  { name: 'cache', settings: { cache: { ttl_seconds: 3_600 } } },
   { name: 'azure', provider: 'azure', upstream: { model: 'gpt-4o' } },
   { name: 'anthropic', provider: 'anthropic', upstream: { model: 'claude-sonnet-4-5' } },
   { name: 'gemini', provider: 'gemini', upstream: { model: 'gemini-2.5-flash' } },

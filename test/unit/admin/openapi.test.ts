@@ -88,6 +88,7 @@ const REQUESTS: readonly (readonly [string, string, object?])[] = [
   ['GET', '/log'],
   ['PUT', '/log', { level: 'warn' }],
   ['POST', '/upstreams/reset', {}],
+  ['POST', '/cache/clear', {}],
   ['GET', '/hosts'],
   ['DELETE', '/hosts/host_2'],
   ['GET', '/openapi.json'],

@@ -169,6 +169,7 @@ void t.test('an address that cannot be had is named', async (t) => {
     status: () => ({}),
     reload: house.reload,
     resetUpstreams: () => Promise.resolve(),
+    clearCache: () => Promise.resolve(),
     changeLog: () => ({ level: 'info' as const, access_log: false, sample_percent: 100 }),
     settings: () => [],
     hosts: undefined,

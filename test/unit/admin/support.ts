@@ -84,6 +84,7 @@ export async function startAdminHouse(
     reload: (request) => started.reload(request),
     changeLog: (change) => Object.assign(logged, change),
     resetUpstreams: () => Promise.resolve(),
+    clearCache: () => Promise.resolve(),
     settings: () => SETTINGS,
     hosts: { list: () => started.hosts.list(), forget: (id) => started.hosts.forget(id) },
     live: {

@@ -53,6 +53,7 @@ function world(models: number) {
     unflushedAccounts: () => 4,
     journalFills: () => [0.25, 0.5],
     spans: () => ({ exported: 5, failed: 1, dropped: 2 }),
+    cacheStoredBytes: () => 6,
     groupQuotas: () => [{ group: 'grp_1', name: '', quota: 'tokens_per_month', ratio: 0.8 }],
     webhooks: () => ({ sent: 4, failedAttempts: 9, givenUp: 1, dropped: 2 }),
     credentials: () => [
@@ -191,6 +192,7 @@ void t.test('every family is declared as it is shown', async (t) => {
   };
   listeners[0]!.countUsage(modelSlotOf(0), tokens, 1n);
   listeners[0]!.countFallback(modelSlotOf(0), modelSlotOf(0));
+  listeners[0]!.countCached(modelSlotOf(0), true);
   listeners[0]!.observeDuration(modelSlotOf(0), 1);
   listeners[0]!.observeFirstToken(modelSlotOf(0), 1);
   const { body } = await exposition.render('prometheus');

@@ -1,0 +1,71 @@
+/**
+ * Declares the settings of the response cache, for all models and for one. No listener or worker imports it.
+ */
+import { Type } from 'typebox';
+import { section, whole, type Annotations } from './annotations.js';
+
+/** 30 days. */
+const TTL_SECONDS_MAX = 2_592_000;
+const BYTES_MIN = 1024 * 1024;
+const MEMORY_BYTES_MAX = 8 * 1024 ** 3;
+/** A quarter of what the store's file may grow to. */
+const BYTES_MAX = 4 * 1024 ** 3;
+
+const SCOPES = ['account', 'all'] as const;
+
+export const cacheSchema = Type.Object(
+  {
+    ttl_seconds: whole(
+      0,
+      TTL_SECONDS_MAX,
+      0,
+      'seconds',
+      'How long an equal request gets the response of the first, for models that do not say it themselves; 0 switches the cache off.',
+    ),
+    scope: Type.Enum([...SCOPES], {
+      default: 'account',
+      description:
+        'Who may get a response: the account that paid for it, or all accounts whose plan has the model.',
+    } satisfies Annotations),
+    memory_bytes: whole(
+      0,
+      MEMORY_BYTES_MAX,
+      67_108_864,
+      'bytes',
+      'Memory of cached responses in a process, divided among its listeners; the oldest go first.',
+    ),
+    bytes: whole(
+      BYTES_MIN,
+      BYTES_MAX,
+      268_435_456,
+      'bytes',
+      'Cached responses on disk, of all models; the oldest go first.',
+    ),
+  },
+  section(
+    'The response cache: an equal request gets the response that an earlier one got. See docs/cache.md.',
+    'reload',
+  ),
+);
+
+export const modelCacheSchema = Type.Object(
+  {
+    ttl_seconds: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        maximum: TTL_SECONDS_MAX,
+        description: 'As cache.ttl_seconds, for this model; 0 switches its cache off.',
+        'x-unit': 'seconds',
+      } satisfies Annotations),
+    ),
+    scope: Type.Optional(
+      Type.Enum([...SCOPES], {
+        description: 'As cache.scope, for this model.',
+      } satisfies Annotations),
+    ),
+  },
+  {
+    description: 'The response cache of this model, if it differs from that of the others.',
+    'x-want': 'a map of settings',
+  } satisfies Annotations,
+);

@@ -1,0 +1,263 @@
+/**
+ * The main thread's part of the response cache: it has the responses on disk, and lets one listener at a time
+ * make a call that several were asked for. Listeners ask it over their ports (channel/cache-channel.ts), and
+ * keep what they have sent or got in their own memory. Runs on the main thread of a gateway process.
+ *
+ *     no response → in work (of a listener) → waits for the disk → stored → none (expired, or the oldest)
+ *                       └→ no response (failed, not to be kept, or the listener died)
+ *
+ * A response is a copy that can be made again. So it is written in a transaction of its own after the flush,
+ * and what the disk does not take is dropped; the books never wait for it.
+ */
+import type { MessagePort } from 'node:worker_threads';
+import type { AskReply, Question, Withdrawal } from '../core/ask-port.js';
+import type { Clock } from '../core/clock.js';
+import type { CacheMessage, CacheReply, CachedResponse } from '../channel/cache-channel.js';
+import { asWallMs } from '../core/units.js';
+import {
+  CACHED_ROW_BYTES,
+  modelOfCacheKey,
+  nameOfResponse,
+  type ResponseKey,
+  type ResponseRecord,
+} from '../registry/stored-response.js';
+import { type CacheRule, type Catalog, isListed } from '../registry/catalog.js';
+import type { ResponseTable } from '../store/stored-responses.js';
+import type { Store } from '../store/store.js';
+import type { Log } from '../telemetry/log.js';
+
+/** Bytes that wait for the disk. A commit of so many blocks the thread for some 50 ms. */
+const WAITING_BYTES_MAX = 16 * 1024 * 1024;
+/** Free bytes that a disk needs besides the responses, for the pages that a commit copies. */
+const ROOM_BYTES_MIN = 1024 * 1024;
+/** Keys that are looked at in one event-loop turn when the responses of one model are removed: some ms. */
+const CLEARED_MAX = 1_000;
+const SWEEP_PERIOD_MS = 60_000;
+
+export interface CacheServiceOptions {
+  readonly store: Pick<Store, 'commit' | 'freeBytes'> & { readonly cached: ResponseTable };
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+interface InWork {
+  readonly key: ResponseKey;
+  readonly listener: number;
+  readonly waiting: { readonly port: MessagePort; readonly id: number }[];
+}
+
+type FromListener = Question<ResponseKey> | Withdrawal | CacheMessage;
+
+export class CacheService {
+  readonly #options: CacheServiceOptions;
+  readonly #ports = new Map<number, MessagePort>();
+  readonly #inWork = new Map<string, InWork>();
+  /** Not on disk yet. */
+  readonly #waiting = new Map<string, ResponseRecord>();
+  #waitingBytes = 0;
+  /** Nothing that ended until then is served: of all models, and of single ones. */
+  #clearedMs = -Infinity;
+  readonly #clearedModels = new Map<string, number>();
+  /** By the id of each model with a cache. */
+  #rules: ReadonlyMap<string, CacheRule> = new Map();
+  /** Bytes of all responses on disk. */
+  #bytesMax = 0;
+  #sweptAtMs: number;
+  #hasLogged = false;
+
+  constructor(options: CacheServiceOptions) {
+    this.#options = options;
+    this.#sweptAtMs = options.clock.monotonicMs();
+  }
+
+  /**
+   * At the start and at each reload. Removes the responses of models whose upstreams or cache have changed.
+   */
+  applySettings(catalog: Catalog, bytesMax: number): void {
+    const rules = new Map(
+      catalog.models.flatMap((model) =>
+        isListed(model) && model.cache !== undefined ? [[model.id, model.cache]] : [],
+      ),
+    );
+    for (const [id, { revision }] of this.#rules)
+      if (rules.get(id)?.revision !== revision) void this.clear(id);
+    this.#rules = rules;
+    this.#bytesMax = bytesMax;
+  }
+
+  /** Connects a new listener. */
+  attach(index: number, port: MessagePort): void {
+    this.#ports.set(index, port);
+    port.on('message', (message: FromListener) => this.#take(index, port, message));
+  }
+
+  /** To be called when the listener has died: others make its calls. */
+  detach(index: number): void {
+    this.#ports.get(index)?.close();
+    this.#ports.delete(index);
+    for (const one of [...this.#inWork.values()]) if (one.listener === index) this.#end(one.key);
+  }
+
+  /** Bytes on disk; 0 if the store can't be read. For the metrics. */
+  get storedBytes(): number {
+    return this.#tried(() => this.#options.store.cached.bytes) ?? 0;
+  }
+
+  /** To be called after each flush: writes what waits, and once a minute removes what has expired. */
+  onFlushed(): void {
+    const { store, clock } = this.#options;
+    const nowMs = clock.monotonicMs();
+    if (this.#waiting.size > 0) {
+      const kept = [...this.#waiting.values()];
+      const hasRoom = store.freeBytes() >= 2 * this.#waitingBytes + ROOM_BYTES_MIN;
+      this.#dropWaiting();
+      if (hasRoom) this.#apply(kept);
+    } else if (nowMs - this.#sweptAtMs >= SWEEP_PERIOD_MS) {
+      this.#sweptAtMs = nowMs;
+      const oldestMs = this.#tried(() => store.cached.oldestMs());
+      if (oldestMs !== undefined && oldestMs <= this.#expiredMs) this.#apply([]);
+    }
+  }
+
+  /** Removes the responses of that model, or all. Resolves when they are no longer on disk. */
+  async clear(modelId: string | undefined): Promise<void> {
+    const { store, clock } = this.#options;
+    const nowMs = clock.wallMs();
+    if (modelId === undefined) this.#clearedMs = nowMs;
+    else this.#clearedModels.set(modelId, nowMs);
+    const isCleared = (key: ResponseKey): boolean =>
+      modelId === undefined || modelOfCacheKey(key) === modelId;
+    for (const [name, record] of this.#waiting) if (isCleared(record)) this.#dropOne(name);
+    // What is in work now began before.
+    for (const { key } of [...this.#inWork.values()]) if (isCleared(key)) this.#end(key);
+    if (modelId === undefined) this.#tried(() => store.commit(() => store.cached.clear()));
+    else await this.#removeModel(isCleared);
+  }
+
+  async #removeModel(isCleared: (key: ResponseKey) => boolean): Promise<void> {
+    const { cached } = this.#options.store;
+    let last: ResponseKey | undefined;
+    for (;;) {
+      const keys = this.#tried(() => cached.keys(last, CLEARED_MAX)) ?? [];
+      const forgotten = keys.filter(isCleared);
+      if (forgotten.length > 0) this.#apply([], forgotten);
+      last = keys.at(-1);
+      if (keys.length < CLEARED_MAX) return;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
+  #take(index: number, port: MessagePort, message: FromListener): void {
+    if ('ask' in message) this.#answer(index, port, message);
+    else if ('withdrawn' in message) this.#withdraw(port, message.id);
+    else if (message.kind === 'abandon') this.#end(message.key, index);
+    else this.#keep(index, message.key, message.response);
+  }
+
+  #answer(index: number, port: MessagePort, { id, ask: key }: Question<ResponseKey>): void {
+    const response = this.#find(key);
+    const name = nameOfResponse(key);
+    const inWork = this.#inWork.get(name);
+    if (response !== undefined) send(port, id, { state: 'found', response });
+    else if (inWork !== undefined && inWork.listener !== index) inWork.waiting.push({ port, id });
+    else {
+      this.#inWork.set(name, { key, listener: index, waiting: inWork?.waiting ?? [] });
+      send(port, id, { state: 'lead' });
+    }
+  }
+
+  #withdraw(port: MessagePort, id: number): void {
+    for (const { waiting } of this.#inWork.values()) {
+      const at = waiting.findIndex((one) => one.id === id && one.port === port);
+      if (at < 0) continue;
+      waiting.splice(at, 1);
+      send(port, id, { state: 'alone' });
+      return;
+    }
+  }
+
+  #find(key: ResponseKey): CachedResponse | undefined {
+    const { store, clock } = this.#options;
+    const record = this.#waiting.get(nameOfResponse(key)) ?? this.#tried(() => store.cached.find(key));
+    if (record?.bytes === undefined) return undefined;
+    const { stream, endedMs, bytes } = record;
+    const oldestMs = clock.wallMs() - (this.#rules.get(modelOfCacheKey(key))?.ttlMs ?? 0);
+    return endedMs > Math.max(oldestMs, this.#clearedMsOf(key)) ? { stream, endedMs, bytes } : undefined;
+  }
+
+  #clearedMsOf(key: ResponseKey): number {
+    return Math.max(this.#clearedMs, this.#clearedModels.get(modelOfCacheKey(key)) ?? -Infinity);
+  }
+
+  #keep(index: number, key: ResponseKey, response: CachedResponse): void {
+    const { stream, endedMs, bytes } = response;
+    const name = nameOfResponse(key);
+    const bodyDigest = key.key.slice(key.key.lastIndexOf('/') + 1);
+    this.#dropOne(name);
+    if (endedMs <= this.#clearedMsOf(key)) return;
+    if (this.#waitingBytes + bytes.length + CACHED_ROW_BYTES <= WAITING_BYTES_MAX) {
+      this.#waiting.set(name, { ...key, bodyDigest, endedMs: asWallMs(endedMs), stream, bytes });
+      this.#waitingBytes += bytes.length + CACHED_ROW_BYTES;
+    }
+    const inWork = this.#inWork.get(name);
+    if (inWork?.listener !== index) return;
+    this.#inWork.delete(name);
+    for (const { port, id } of inWork.waiting) send(port, id, { state: 'found', response });
+  }
+
+  /** Nobody makes the call any more; with `index` only if it was that listener. */
+  #end(key: ResponseKey, index?: number): void {
+    const name = nameOfResponse(key);
+    const inWork = this.#inWork.get(name);
+    if (inWork === undefined || (index !== undefined && inWork.listener !== index)) return;
+    this.#inWork.delete(name);
+    for (const { port, id } of inWork.waiting) send(port, id, { state: 'alone' });
+  }
+
+  #apply(kept: readonly ResponseRecord[], forgotten: readonly ResponseKey[] = []): void {
+    const { store } = this.#options;
+    const bounds = { expiredMs: this.#expiredMs, bytesMax: this.#bytesMax };
+    const changes = { kept, forgotten, bounds };
+    this.#tried(() => store.commit(() => store.cached.apply(changes)));
+  }
+
+  get #expiredMs(): number {
+    const ttls = [...this.#rules.values()].map(({ ttlMs }) => ttlMs);
+    return this.#options.clock.wallMs() - Math.max(0, ...ttls);
+  }
+
+  /** A store that fails costs hits and nothing else. Tables with a damaged row are emptied. */
+  #tried<Result>(work: () => Result): Result | undefined {
+    const { store, log } = this.#options;
+    try {
+      const result = work();
+      this.#hasLogged = false;
+      return result;
+    } catch (error) {
+      if (this.#hasLogged) return undefined;
+      this.#hasLogged = true;
+      log.warn('cached responses cannot be read or written; calls are made instead', {
+        error: String(error),
+      });
+      if (error instanceof Error && 'code' in error && error.code === 'damaged')
+        this.#tried(() => store.commit(() => store.cached.clear()));
+      return undefined;
+    }
+  }
+
+  #dropOne(name: string): void {
+    const record = this.#waiting.get(name);
+    if (record === undefined) return;
+    this.#waiting.delete(name);
+    this.#waitingBytes -= (record.bytes?.length ?? 0) + CACHED_ROW_BYTES;
+  }
+
+  #dropWaiting(): void {
+    this.#waiting.clear();
+    this.#waitingBytes = 0;
+  }
+}
+
+function send(port: MessagePort, id: number, answer: CacheReply): void {
+  port.postMessage({ id, ok: true, answer } satisfies AskReply<CacheReply>);
+}

@@ -1,0 +1,225 @@
+/**
+ * A call of a model with a cache: whether its response is in the cache, what a hit is charged, and the
+ * collection of its response if it is not. Used by Intake and Delivery; listener thread.
+ *
+ *     lookUp → hit: the response goes out as a Replay, charged before by ChargedHit if hits have a price
+ *            → miss: CachedCall collects the response, and publishes or abandons it
+ *
+ * Not kept are: an error, a response that was cut, that of a fallback (it would outlive the outage), that of
+ * a call whose output was lowered to what its account can pay, one that is too long, and with
+ * `durability: commit` one whose charge is not on disk.
+ */
+import type { CachedResponse } from '../channel/cache-channel.js';
+import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
+import type { Clock } from '../core/clock.js';
+import { type ErrorRecord, invariant } from '../core/errors.js';
+import type { ChatCall } from '../protocol/chat-call.js';
+import { requestDigestOf } from '../protocol/request-digest.js';
+import { ALL_ACCOUNTS, cacheKeyOf, type ResponseKey } from '../registry/stored-response.js';
+import { modelSlotOf } from '../telemetry/metrics-layout.js';
+import { choose } from './admit.js';
+import type { ChatExchange } from './chat-exchange.js';
+import type { Admission, ListenerContext } from './context.js';
+import { CollectedPieces, type EarlierResponse, type KeptCall } from './idempotency.js';
+import type { ListenerLimits } from './messages.js';
+import { NOT_COMMITTED } from './rejections.js';
+import { CACHED_BYTES_MAX, type Flight, type Requested, type ResponseCache } from './response-cache.js';
+import { reverse, settleHit, type PendingCommit, type Settled } from './settle.js';
+
+const MISS_LINE = '\r\nx-tollgate-cache: miss';
+const MS_PER_SECOND = 1_000;
+
+/** What a look-up uses of its listener. */
+export interface CacheContext extends ListenerContext {
+  readonly cache: ResponseCache;
+  readonly locks: IdempotencyChannel;
+  readonly limits: Pick<ListenerLimits, 'parseInlineBytesMax'>;
+}
+
+/** The call's part of the digest that is not in its body. */
+interface RequestFacts {
+  readonly door: string;
+  readonly modelId: string;
+  /** Of the model's upstreams and cache: see CacheRule. */
+  readonly revision: string;
+  /** The plan's bound of the output, if the call has none. */
+  readonly outputTokensMax: number | undefined;
+  readonly includeUsage: boolean;
+  /** Features in trial that an upstream is asked for. */
+  readonly betas: string;
+}
+
+function textOf({ door, modelId, revision, outputTokensMax, includeUsage, betas }: RequestFacts): string {
+  return `${door} ${modelId} ${revision} ${outputTokensMax ?? ''} ${includeUsage} ${betas}`;
+}
+
+/**
+ * Returns the response of an equal request; undefined if the call is to be made, or if `admit` will reject
+ * it. A promise if another thread or call must be waited for. `cacheControl`: the header's value.
+ */
+export function lookUp(
+  exchange: ChatExchange,
+  call: ChatCall,
+  cacheControl: string | undefined,
+  listener: CacheContext,
+): EarlierResponse | Promise<EarlierResponse | undefined> | undefined {
+  const { cache, clock, metrics, limits } = listener;
+  // A key promises the response of its own first call. A body that is parsed elsewhere is not scanned here.
+  if (exchange.keyed !== undefined || call.bodyBytes > limits.parseInlineBytesMax) return undefined;
+  const chosen = choose(exchange, call, listener);
+  if ('code' in chosen) return undefined;
+  const { model, modelIndex, outputTokensMax } = chosen;
+  const { cache: rule } = model;
+  if (rule === undefined || saysDirective(cacheControl, 'no-store')) return undefined;
+  const facts = {
+    door: exchange.door.name,
+    modelId: model.id,
+    revision: rule.revision,
+    outputTokensMax,
+    includeUsage: call.includeUsage,
+    betas: exchange.betas,
+  };
+  const key = cacheKeyOf(
+    rule.isShared ? ALL_ACCOUNTS : exchange.account,
+    model.id,
+    requestDigestOf(call, textOf(facts)),
+  );
+  const hit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse => {
+    const ageMs = Math.max(0, clock.wallMs() - endedMs);
+    exchange.cacheLine = `\r\nx-tollgate-cache: hit\r\nage: ${Math.floor(ageMs / MS_PER_SECOND)}`;
+    metrics.countCached(modelSlotOf(modelIndex), true);
+    return (exchange.hit = { stream, bytes, ageMs });
+  };
+  const miss = (flight?: Flight): void => {
+    exchange.cacheLine = MISS_LINE;
+    metrics.countCached(modelSlotOf(modelIndex), false);
+    exchange.cached = new CachedCall(key, cache, listener.locks, clock, flight);
+  };
+  if (saysDirective(cacheControl, 'no-cache')) {
+    miss();
+    return undefined;
+  }
+  const found = cache.find(key, rule.ttlMs);
+  if (found !== undefined) return hit(found);
+  return cache.request(key, call.bodyBytes).then((requested: Requested) => {
+    if (requested.state === 'found') return hit(requested.response);
+    miss(requested.state === 'lead' ? requested.flight : undefined);
+    return undefined;
+  });
+}
+
+/** Whether the header Cache-Control has that directive. */
+function saysDirective(cacheControl: string | undefined, directive: string): boolean {
+  const given = cacheControl?.toLowerCase().split(',') ?? [];
+  return given.some((one) => one.trim() === directive);
+}
+
+export class CachedCall implements KeptCall {
+  readonly #key: ResponseKey;
+  readonly #cache: ResponseCache;
+  readonly #clock: Clock;
+  readonly #epoch: number;
+  readonly #pieces: CollectedPieces;
+  /** Others may wait for the call; undefined once it has ended, and if it was made besides another one. */
+  #flight: Flight | undefined;
+  /** From `keep` to `publish`. */
+  #kept: { readonly stream: boolean; readonly bytes: Uint8Array } | undefined;
+
+  constructor(
+    key: ResponseKey,
+    cache: ResponseCache,
+    budget: Pick<IdempotencyChannel, 'take' | 'giveBack'>,
+    clock: Clock,
+    flight: Flight | undefined,
+  ) {
+    this.#key = key;
+    this.#cache = cache;
+    this.#clock = clock;
+    this.#epoch = cache.epoch;
+    this.#pieces = new CollectedPieces(budget, CACHED_BYTES_MAX);
+    this.#flight = flight;
+  }
+
+  collect(bytes: Uint8Array): void {
+    this.#pieces.add(bytes);
+  }
+
+  keep(last: Uint8Array, stream: boolean, _position: number, fallback?: string): void {
+    this.collect(last);
+    const bytes = this.#pieces.take();
+    if (bytes !== undefined && fallback === undefined) this.#kept = { stream, bytes };
+  }
+
+  publish(): void {
+    const flight = this.#flight;
+    if (this.#kept === undefined || this.#epoch !== this.#cache.epoch) {
+      this.giveUp();
+      return;
+    }
+    this.#flight = undefined;
+    this.#cache.publish(this.#key, { ...this.#kept, endedMs: this.#clock.wallMs() }, flight);
+    this.#kept = undefined;
+  }
+
+  forget(): void {
+    this.giveUp();
+  }
+
+  giveUp(): void {
+    this.#pieces.drop();
+    this.#kept = undefined;
+    const flight = this.#flight;
+    this.#flight = undefined;
+    if (flight !== undefined) this.#cache.abandon(flight);
+  }
+}
+
+type ChargeContext = Pick<
+  ListenerContext,
+  'ledger' | 'journal' | 'clock' | 'durability' | 'cachedInput' | 'pendingCommits' | 'channel'
+>;
+
+/**
+ * Charges an admitted hit. With `durability: commit` nothing of the response goes out before that is safe.
+ */
+export class ChargedHit implements PendingCommit {
+  readonly #exchange: ChatExchange;
+  readonly #admission: Admission;
+  readonly #listener: ChargeContext;
+  readonly #onCharged: (rejection: ErrorRecord | undefined) => void;
+  #settled: Settled | undefined;
+
+  /** `onCharged` is called once, with a rejection if the charge could not be written and was taken back. */
+  constructor(
+    exchange: ChatExchange,
+    admission: Admission,
+    listener: ChargeContext,
+    onCharged: (rejection: ErrorRecord | undefined) => void,
+  ) {
+    this.#exchange = exchange;
+    this.#admission = admission;
+    this.#listener = listener;
+    this.#onCharged = onCharged;
+  }
+
+  start(): void {
+    const { durability, pendingCommits } = this.#listener;
+    this.#settled = settleHit(this.#exchange, this.#listener);
+    this.#exchange.charged(this.#settled, 0);
+    if (durability === 'commit') pendingCommits.hold(this.#settled.position, this);
+    else this.onCommitted();
+  }
+
+  onCommitted(): void {
+    this.#listener.channel.release(this.#admission.slot);
+    this.#onCharged(undefined);
+  }
+
+  onUncommitted(): void {
+    invariant(this.#settled !== undefined, 'what is taken back was charged');
+    reverse(this.#exchange, this.#settled, this.#listener);
+    this.#exchange.reversed();
+    this.#listener.channel.release(this.#admission.slot);
+    this.#onCharged(NOT_COMMITTED);
+  }
+}

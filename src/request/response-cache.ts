@@ -1,0 +1,198 @@
+/**
+ * The response cache of one listener: responses in memory, the oldest out first, and the requests that wait
+ * for an equal call which is in work. What the listener does not have it asks the main thread for
+ * (gateway/cache-service.ts), which has the responses on disk. Used by Intake through CachedCall.
+ *
+ *     find: in memory → a response
+ *     request: nowhere → `lead`: the caller makes the call, then `publish` or `abandon`
+ *              on disk, or in work, here or at another listener → the response, or `alone`
+ */
+import type { MessagePort } from 'node:worker_threads';
+import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-channel.js';
+import { AskPort, AskRefused, PendingReplies } from '../core/ask-port.js';
+import type { Clock } from '../core/clock.js';
+import type { ErrorRecord } from '../core/errors.js';
+import {
+  CACHED_ROW_BYTES,
+  modelOfCacheKey,
+  nameOfResponse,
+  type ResponseKey,
+} from '../registry/stored-response.js';
+import { type Catalog, isListed } from '../registry/catalog.js';
+import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
+
+/** A longer response is not kept. */
+export const CACHED_BYTES_MAX = 1024 * 1024;
+/** So long a request waits for an equal one; then it is sent upstream itself. */
+const WAIT_MS_MAX = 60_000;
+/** Requests that wait, and bytes of their bodies. One more is sent upstream itself. */
+const WAITING_MAX = 1_000;
+const WAITING_BYTES_MAX = 64 * 1024 * 1024;
+
+const ALONE: CacheReply = { state: 'alone' };
+/** Nobody reads it. */
+const LATE: ErrorRecord = { code: 'internal_error', message: 'an equal call took too long' };
+
+/** A call in work, here or at another listener, and who waits for it. */
+export interface Flight {
+  readonly key: ResponseKey;
+  /** Undefined while nobody does. */
+  waiting: PendingReplies<CacheReply> | undefined;
+}
+
+/** What a request is told; `flight` is to be ended by a caller that leads. */
+export type Requested =
+  { readonly state: 'lead'; readonly flight: Flight } | Exclude<CacheReply, { readonly state: 'lead' }>;
+
+export class ResponseCache {
+  readonly #port: AskPort<ResponseKey, CacheReply, CacheMessage>;
+  readonly #clock: Clock;
+  readonly #metrics: Pick<ListenerMetrics, 'setCache' | 'countCacheEviction'>;
+  /** By name, the first that came first. */
+  readonly #entries = new Map<string, CachedResponse>();
+  readonly #flights = new Map<string, Flight>();
+  #bytes = 0;
+  #bytesMax = 0;
+  #waiting = 0;
+  #waitingBytes = 0;
+  /** By the id of the model; see `applySettings`. */
+  #revisions = new Map<string, string>();
+  /** A call that began in another epoch is not kept: responses were cleared since. */
+  epoch = 0;
+  /** Whether any model has a cache. */
+  isOn = false;
+
+  constructor(
+    port: MessagePort,
+    clock: Clock,
+    metrics: Pick<ListenerMetrics, 'setCache' | 'countCacheEviction'>,
+  ) {
+    this.#port = new AskPort(port);
+    this.#clock = clock;
+    this.#metrics = metrics;
+  }
+
+  /** At the start and at each reload; `bytesMax` bounds the memory. */
+  applySettings(catalog: Catalog, bytesMax: number): void {
+    const cached = catalog.models.filter((model) => isListed(model) && model.cache !== undefined);
+    const revisions = new Map(cached.map(({ id, cache }) => [id, cache!.revision]));
+    for (const [id, revision] of this.#revisions) if (revisions.get(id) !== revision) this.clear(id);
+    this.#revisions = revisions;
+    this.isOn = revisions.size > 0;
+    this.#bytesMax = bytesMax;
+    this.#evict();
+    this.#report();
+  }
+
+  /** Returns the response if it is in memory and not older than `ttlMs`. */
+  find(key: ResponseKey, ttlMs: number): CachedResponse | undefined {
+    const name = nameOfResponse(key);
+    const found = this.#entries.get(name);
+    if (found === undefined || found.endedMs > this.#clock.wallMs() - ttlMs) return found;
+    this.#drop(name, found);
+    this.#report();
+    return undefined;
+  }
+
+  /** To be called when `find` has nothing. Never rejects. `bodyBytes` are held while the request waits. */
+  request(key: ResponseKey, bodyBytes: number): Promise<Requested> {
+    const flight = this.#flights.get(nameOfResponse(key));
+    return flight === undefined ? this.#ask(key) : this.#join(flight, bodyBytes);
+  }
+
+  /** Keeps the response, and gives it to who waits for the flight. */
+  publish(key: ResponseKey, response: CachedResponse, flight: Flight | undefined): void {
+    this.#put(nameOfResponse(key), response);
+    this.#port.tell({ kind: 'keep', key, response });
+    if (flight !== undefined) this.#end(flight, { state: 'found', response });
+  }
+
+  /** The call of that flight has failed, or its response can't be kept: who waits makes the call alone. */
+  abandon(flight: Flight): void {
+    this.#port.tell({ kind: 'abandon', key: flight.key });
+    this.#end(flight, ALONE);
+  }
+
+  /** Forgets the responses of that model, or all. */
+  clear(modelId: string | undefined): void {
+    const isCleared = (key: ResponseKey): boolean =>
+      modelId === undefined || modelOfCacheKey(key) === modelId;
+    this.epoch += 1;
+    for (const [name, response] of this.#entries) {
+      const slash = name.indexOf('/');
+      const key = { account: 0, key: name.slice(slash + 1) } as unknown as ResponseKey;
+      if (isCleared(key)) this.#drop(name, response);
+    }
+    for (const flight of [...this.#flights.values()]) if (isCleared(flight.key)) this.#end(flight, ALONE);
+    this.#report();
+  }
+
+  async #ask(key: ResponseKey): Promise<Requested> {
+    const flight: Flight = { key, waiting: undefined };
+    this.#flights.set(nameOfResponse(key), flight);
+    const { epoch } = this;
+    const reply = await orAlone(this.#port.askFor(WAIT_MS_MAX, LATE, key).reply);
+    if (reply.state === 'lead') return { state: 'lead', flight };
+    if (reply.state === 'found' && epoch === this.epoch) this.#put(nameOfResponse(key), reply.response);
+    this.#end(flight, reply);
+    return reply;
+  }
+
+  async #join(flight: Flight, bodyBytes: number): Promise<Requested> {
+    if (this.#waiting >= WAITING_MAX || this.#waitingBytes + bodyBytes > WAITING_BYTES_MAX)
+      return { state: 'alone' };
+    this.#waiting += 1;
+    this.#waitingBytes += bodyBytes;
+    flight.waiting ??= new PendingReplies({ waitMsMax: WAIT_MS_MAX, onTimeout: () => ALONE });
+    const reply = await flight.waiting.ask(() => undefined);
+    this.#waiting -= 1;
+    this.#waitingBytes -= bodyBytes;
+    return reply as Requested;
+  }
+
+  #end(flight: Flight, reply: CacheReply): void {
+    const name = nameOfResponse(flight.key);
+    if (this.#flights.get(name) === flight) this.#flights.delete(name);
+    flight.waiting?.replyToAll(reply);
+  }
+
+  #put(name: string, response: CachedResponse): void {
+    const former = this.#entries.get(name);
+    if (former !== undefined) this.#drop(name, former);
+    this.#entries.set(name, response);
+    this.#bytes += bytesOf(response);
+    this.#evict();
+    this.#report();
+  }
+
+  #evict(): void {
+    for (const [name, response] of this.#entries) {
+      if (this.#bytes <= this.#bytesMax) return;
+      this.#drop(name, response);
+      this.#metrics.countCacheEviction();
+    }
+  }
+
+  #drop(name: string, response: CachedResponse): void {
+    this.#entries.delete(name);
+    this.#bytes -= bytesOf(response);
+  }
+
+  #report(): void {
+    this.#metrics.setCache(this.#entries.size, this.#bytes);
+  }
+}
+
+/** Short responses are bounded in number by what they count for beside their bytes. */
+function bytesOf({ bytes }: CachedResponse): number {
+  return bytes.length + CACHED_ROW_BYTES;
+}
+
+async function orAlone(asked: Promise<CacheReply>): Promise<CacheReply> {
+  try {
+    return await asked;
+  } catch (error) {
+    if (!(error instanceof AskRefused)) throw error;
+    return ALONE;
+  }
+}
