@@ -1,11 +1,14 @@
 /** `tollgate status`: prints what the gateway does, once or repeatedly. status-text.ts makes the text. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Option, type Command } from 'commander';
+import type { GroupView, ListView } from '../admin/views.js';
 import { withGateway, type AdminClient } from './admin-client.js';
 import { addDataOptions, type DataOptions, exampleText, wholeNumberFrom } from './options.js';
 import { CommandError, printJson, printLine } from './output.js';
 import type { StatusSample, StatusView } from './status-text.js';
 
+/** Of so many groups the fullest are shown. */
+const GROUPS_PATH = '/group-tree?limit=1000';
 /** Rates are taken over at least this long. */
 const SAMPLE_MS = 1_000;
 const WATCH_SECONDS = 2;
@@ -75,5 +78,9 @@ async function print(client: AdminClient, former: StatusSample, separator = ''):
 
 async function sampleOf(client: AdminClient): Promise<StatusSample> {
   const status = (await client.call('GET', '/status')) as StatusView;
-  return { status, atMs: performance.now() };
+  const atMs = performance.now();
+  // A gateway of an earlier version has no groups.
+  const groups = (await client.call('GET', GROUPS_PATH).catch(() => undefined)) as
+    ListView<GroupView> | undefined;
+  return { status: { ...status, groups: groups?.data ?? [] }, atMs };
 }

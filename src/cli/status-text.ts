@@ -1,9 +1,10 @@
 /**
- * The document of `GET /admin/v1/status` as the text that `tollgate status` prints: totals, rates and
- * percentiles between two responses, then tables that fit the terminal. Pure; status-command.ts calls it.
+ * The document of `GET /admin/v1/status`, and groups, as the text that `tollgate status` prints: totals,
+ * rates and percentiles between two responses, then tables that fit the terminal. status-command.ts calls it.
  *
- * Every field of the document may be missing, because the gateway that responds may be of another version.
+ * Every field may be missing, because the gateway that responds may be of another version.
  */
+import type { GroupView } from '../admin/views.js';
 import type {
   HistogramView,
   SharingStatus,
@@ -15,6 +16,7 @@ import type {
 import { type Column, cutTo, tableText, visible } from './table.js';
 
 export interface StatusView extends Partial<Omit<StatusDocument, 'limits' | 'tokens' | 'sharing'>> {
+  readonly groups?: readonly GroupView[];
   readonly limits?: Pick<StatusDocument['limits'], 'calls_in_flight'>;
   readonly tokens?: Partial<StatusDocument['tokens']>;
   readonly sharing?: Pick<SharingStatus, 'state' | 'reason' | 'lost_seconds' | 'registry'> | null;
@@ -180,6 +182,7 @@ export function statusText(status: StatusView, stats: StatusStats, columns: numb
     trafficOf(stats, columns),
     outcomesOf(stats, columns),
     upstreamsOf(status.upstreams ?? [], columns),
+    groupsOf(status.groups ?? [], columns),
     credentialsOf(status.credentials ?? [], columns),
     threadsOf(status.threads ?? [], columns),
   ].filter((section) => section.length > 0);
@@ -322,6 +325,35 @@ function usedText({ quotas, waiting_calls: waiting }: UpstreamStatus): string {
   if (quotas.length === 0) return '-';
   const percent = Math.round(100 * Math.max(...quotas.map(({ used, limit }) => used / limit)));
   return `${percent} %${waiting === 0 ? '' : `, ${waiting} wait`}`;
+}
+
+/** Groups that are shown. */
+const GROUPS_SHOWN = 10;
+
+/** The groups of which most is used, by the fullest of their quotas. */
+function groupsOf(groups: readonly GroupView[], columns: number): string[] {
+  const rows = groups
+    .flatMap(({ path, accounts, quotas }) => {
+      const uses = Object.entries(quotas).map(([quota, { limit, used, held }]) => ({
+        quota,
+        percent: Number(limit) === 0 ? 100 : (100 * (Number(used) + Number(held))) / Number(limit),
+      }));
+      const fullest = uses.toSorted((left, right) => right.percent - left.percent)[0];
+      return fullest === undefined ? [] : [{ ...fullest, accounts, name: path.join(' / ') }];
+    })
+    .toSorted((left, right) => right.percent - left.percent)
+    .slice(0, GROUPS_SHOWN);
+  if (rows.length === 0) return [];
+  return tableLines<(typeof rows)[number]>(
+    [
+      { title: 'GROUP', text: ({ name }) => name, align: 'left', cut: true },
+      { title: 'ACCOUNTS', text: ({ accounts }) => countText(accounts), align: 'right' },
+      { title: 'USED', text: ({ percent }) => `${Math.floor(percent)} %`, align: 'right' },
+      { title: 'OF', text: ({ quota }) => quota, align: 'left' },
+    ],
+    rows,
+    columns,
+  );
 }
 
 /** Credentials of upstreams that are renewed. */

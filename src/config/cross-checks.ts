@@ -73,8 +73,8 @@ function checkFallbacks(models: SettingsDraft['models'], report: Report): void {
 }
 
 /**
- * All services but chat, and `speaks`, are for upstreams with OpenAI's paths. A fallback has a service in
- * common.
+ * All services but chat, and `speaks`, are for upstreams with OpenAI's paths. A fallback serves all
+ * that its model does.
  */
 function checkServices(models: SettingsDraft['models'], report: Report): void {
   models?.forEach((model, modelIndex) => {
@@ -96,10 +96,10 @@ function checkServices(models: SettingsDraft['models'], report: Report): void {
     model?.fallbacks?.forEach((id, index) => {
       const other = models.find((one) => one?.id === id && id !== undefined);
       const services = other?.serves ?? ['chat'];
-      if (other !== undefined && !serves.some((service) => services.includes(service)))
+      if (other !== undefined && !serves.every((service) => services.includes(service)))
         report(
           ['models', modelIndex, 'fallbacks', index],
-          `got "${id!}", which serves ${services.join(', ')}, want a model that serves ${serves.join(' or ')}`,
+          `got "${id!}", which serves ${services.join(', ')}, want a model that serves ${serves.join(' and ')}`,
         );
     });
   });

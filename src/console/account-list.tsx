@@ -160,6 +160,11 @@ function Row({ row, count, account, open }: RowProps) {
         >
           <span class="row-name">
             <Name text={account.name} />
+            {account.group_name === null ? null : (
+              <small class="muted">
+                <Name text={account.group_name} />
+              </small>
+            )}
             {account.active && account.plan_missing !== true ? null : <StatusBadge account={account} />}
           </span>
           <span class="row-plan muted">{account.plan}</span>

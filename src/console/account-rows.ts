@@ -18,6 +18,8 @@ const REFRESH_MS = 3_000;
 export interface AccountFilter {
   readonly search: string;
   readonly plan: string;
+  /** Id; accounts in groups below it are found too. */
+  readonly group: string;
   /** Empty, `true` or `false`. */
   readonly active: string;
 }
@@ -49,8 +51,8 @@ interface Found {
 
 /** `total`: how many accounts there are; undefined while it is not known. */
 export function useAccountRows(filter: AccountFilter, total: number | undefined): AccountRows {
-  const { search, plan, active } = filter;
-  const filtered = search !== '' || plan !== '' || active !== '';
+  const { search, plan, group, active } = filter;
+  const filtered = Object.values(filter).some((value) => value !== '');
   const found = useRef<Found>({ rows: [], next: '0' });
   const asked = useRef(new Set<number>());
   const sight = useRef<readonly [number, number]>([0, 0]);
@@ -65,7 +67,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
       asked.current.add(page);
       const mine = generation.current;
       try {
-        const query = queryOf({ cursor, limit: PAGE_ROWS, search, plan, active });
+        const query = queryOf({ cursor, limit: PAGE_ROWS, search, plan, group, active });
         const { data, next } = await get<ListView<AccountView>>(`/accounts${query}`);
         if (mine !== generation.current) return;
         const { rows } = found.current;
@@ -83,7 +85,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
         setError(textOf(reason));
       }
     },
-    [search, plan, active],
+    [search, plan, group, active],
   );
 
   const look = useCallback(
@@ -147,10 +149,10 @@ const names = new Intl.Collator('en', { numeric: true });
  * of them must be here: the gateway lists accounts only in the order of their creation.
  */
 export function useSortedAccounts(
-  { search, plan, active }: AccountFilter,
+  filter: AccountFilter,
   order: AccountOrder | undefined,
 ): AccountRows | undefined {
-  const query = queryOf({ limit: SORTED_MAX, search, plan, active });
+  const query = queryOf({ limit: SORTED_MAX, ...filter });
   const { view, error, reload } = useView<ListView<AccountView>>(
     order === undefined ? undefined : `/accounts${query}`,
     REFRESH_MS,

@@ -25,7 +25,7 @@ import {
 } from './controls.js';
 import { CreditDialog, NewAccountDialog, PlanDialog, SwitchDialog } from './dialogs.js';
 import { counted, moment, money, number, short } from './format.js';
-import { AccountGroupDialog } from './quota-dialogs.js';
+import { AccountGroupDialog, useGroupOptions } from './quota-dialogs.js';
 import { QuotaBars } from './quotas.js';
 import { type Tile, Tiles } from './table.js';
 
@@ -39,13 +39,15 @@ interface AccountsProps {
 export function AccountsPage({ item, count }: AccountsProps) {
   const text = useInput();
   const plan = useInput();
+  const group = useInput();
   const active = useInput();
   const { view, error } = useView<ListView<PlanView>>('/plans');
   const plans = view?.data ?? [];
+  const groups = useGroupOptions().options;
   const [making, setMaking] = useState(false);
   const [order, setOrder] = useState<AccountOrder>();
   // Each keystroke sends a request: a search among 100,000 accounts costs the gateway 5 ms.
-  const filter = { search: text.value.trim(), plan: plan.value, active: active.value };
+  const filter = { search: text.value.trim(), plan: plan.value, group: group.value, active: active.value };
   // `sorted` is undefined until the operator has chosen a column to sort by; until then `unsorted` is shown.
   const unsorted = useAccountRows(filter, count);
   const sorted = useSortedAccounts(filter, order);
@@ -70,6 +72,9 @@ export function AccountsPage({ item, count }: AccountsProps) {
             {...text}
           />
           <Choice label="Plan" options={[['', 'Any'], ...idsOf(plans)]} {...plan} />
+          {groups.length === 0 ? null : (
+            <Choice label="Group" options={[['', 'Any'], ...groups]} {...group} />
+          )}
           <Choice
             label="State"
             options={[

@@ -111,12 +111,16 @@ interface AccountGroupProps extends Closable {
 const moved = (account: string, group: string | null): Promise<AccountView> =>
   post<AccountView>(`/accounts/${encodeURIComponent(account)}/set-group`, { group });
 
+/** The first groups of the tree as options of a Choice: id and path. */
+export function useGroupOptions() {
+  const path = `/group-tree${queryOf({ limit: GROUPS_OFFERED_MAX })}`;
+  const { view, error } = useView<ListView<GroupView>>(path);
+  return { options: (view?.data ?? []).map((group) => [group.id, group.path.join(' / ')] as const), error };
+}
+
 export function AccountGroupDialog({ account, onClose, onChanged }: AccountGroupProps) {
-  const { view, error } = useView<ListView<GroupView>>(
-    `/group-tree${queryOf({ limit: GROUPS_OFFERED_MAX })}`,
-  );
+  const { options: offered, error } = useGroupOptions();
   const group = useInput(account.group ?? '');
-  const offered = (view?.data ?? []).map(({ id, path }) => [id, path.join(' / ')] as const);
   // The group that the account is in may be beyond those that are offered, or not loaded yet.
   const present = account.group !== null && !offered.some(([id]) => id === account.group);
   const own = present ? [[account.group, account.group_name ?? account.group] as const] : [];

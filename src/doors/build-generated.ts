@@ -16,6 +16,7 @@ import {
   ModerationsRequestSchema,
   RerankRequestSchema,
 } from './simple/simple-schema.js';
+import { ResponsesRequestSchema } from './responses/responses-schema.js';
 
 /** By the name of the validator. One more here wants a line in generated.d.ts and in validators.ts. */
 const SCHEMAS: Readonly<Record<string, TSchema>> = {
@@ -26,6 +27,7 @@ const SCHEMAS: Readonly<Record<string, TSchema>> = {
   checkCompletionsRequest: CompletionsRequestSchema,
   checkModerationsRequest: ModerationsRequestSchema,
   checkRerankRequest: RerankRequestSchema,
+  checkResponsesRequest: ResponsesRequestSchema,
 };
 
 const CHECK = 'export function Check(';

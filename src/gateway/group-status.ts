@@ -162,7 +162,7 @@ export function addStatus(left: ProcessStatus, right: ProcessStatus): ProcessSta
 
 /** Returns the counts with the cost as money. */
 function priced<Calls extends CallsStatus>({ cost_pico_units: cost, ...calls }: Calls) {
-  return { ...calls, cost: decimalOf(BigInt(Math.round(cost))) };
+  return { ...calls, cost: decimalOf(cost) };
 }
 
 function occurred(counts: Readonly<Record<string, number>>): Record<string, number> {

@@ -248,10 +248,10 @@ export type FromGateway =
   | PublishUpstreamReset
   | PublishCacheClear;
 
-/** Call counts by outcome. The cost is a number so that processes' totals can be summed. */
+/** Call counts by outcome. */
 export interface CallsStatus extends CallCounts {
   readonly outcomes: Readonly<Record<Outcome, number>>;
-  readonly cost_pico_units: number;
+  readonly cost_pico_units: bigint;
 }
 
 /** The calls of a model that has had at least one. */

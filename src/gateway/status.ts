@@ -127,8 +127,8 @@ function modelOf(id: string, model: ModelSnapshot): ModelStatus[] {
   ];
 }
 
-function costOf(models: readonly ModelSnapshot[]): number {
-  return models.reduce((sum, { costPicoUnits }) => sum + costPicoUnits, 0);
+function costOf(models: readonly ModelSnapshot[]): bigint {
+  return models.reduce((sum, { costPicoUnits }) => sum + costPicoUnits, 0n);
 }
 
 function upstreamOf(

@@ -14,6 +14,7 @@ export function checkEmbeddingsRequest(value: unknown): boolean;
 export function checkCompletionsRequest(value: unknown): boolean;
 export function checkModerationsRequest(value: unknown): boolean;
 export function checkRerankRequest(value: unknown): boolean;
+export function checkResponsesRequest(value: unknown): boolean;
 
 /** OpenAPI 3.1 of the public interface: ASCII JSON text. */
 export const PUBLIC_DOCUMENT: string;

@@ -37,6 +37,10 @@ const PROBES = {
     { model: 'probe', query: 'probe', documents: ['probe', { text: 'probe' }] },
     { model: 'probe', query: 'probe', documents: [] },
   ],
+  checkResponsesRequest: [
+    { model: 'probe', input: 'probe', temperature: 2 },
+    { model: 'probe', input: 'probe', temperature: 2.5 },
+  ],
 } as const;
 
 type Name = keyof typeof PROBES;
@@ -66,4 +70,5 @@ export const {
   checkCompletionsRequest,
   checkModerationsRequest,
   checkRerankRequest,
+  checkResponsesRequest,
 } = generated;

@@ -147,10 +147,12 @@ export const MODEL_STOOD_IN = MODEL_FALLEN_BACK + 1;
 /** Requests that got a response of the cache, and those that asked for one in vain. */
 export const MODEL_CACHE_HITS = MODEL_STOOD_IN + 1;
 export const MODEL_CACHE_MISSES = MODEL_CACHE_HITS + 1;
-/** Pico-units: exact up to 9,007 units of currency, with a relative error of 10^-16 beyond. */
+/** In COST_PART pico-units, and what is over of each charge in pico-units: their sum is exact. */
 export const MODEL_COST = MODEL_CACHE_MISSES + 1;
+export const MODEL_COST_REST = MODEL_COST + 1;
+export const COST_PART = 1_000_000n;
 /** Histograms: of the tokens of a call, then of times in milliseconds. */
-export const MODEL_INPUT = MODEL_COST + 1;
+export const MODEL_INPUT = MODEL_COST_REST + 1;
 export const MODEL_OUTPUT = MODEL_INPUT + histogramWords(TOKENS_BOUNDS);
 export const MODEL_DURATION = MODEL_OUTPUT + histogramWords(TOKENS_BOUNDS);
 export const MODEL_FIRST_TOKEN = MODEL_DURATION + histogramWords(DURATION_BOUNDS_MS);

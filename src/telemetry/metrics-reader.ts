@@ -8,6 +8,7 @@ import {
   CACHE_BYTES,
   CACHE_ENTRIES,
   CACHE_EVICTIONS,
+  COST_PART,
   DISBELIEF_REASONS,
   DURATION_BOUNDS_MS,
   FAILURE_KINDS,
@@ -20,6 +21,7 @@ import {
   MODEL_CACHE_MISSES,
   MODEL_CACHE_WRITE_TOKENS,
   MODEL_COST,
+  MODEL_COST_REST,
   MODEL_DURATION,
   MODEL_FALLEN_BACK,
   MODEL_FIRST_TOKEN,
@@ -81,7 +83,7 @@ export interface ModelSnapshot {
   /** Requests that got a response of the cache, and those that asked for one in vain. */
   readonly cacheHits: number;
   readonly cacheMisses: number;
-  readonly costPicoUnits: number;
+  readonly costPicoUnits: bigint;
   readonly inputTokens: HistogramSnapshot;
   readonly outputTokens: HistogramSnapshot;
   readonly durationMs: HistogramSnapshot;
@@ -166,7 +168,8 @@ export class MetricsReader {
       stoodIn: sum(listeners, at + MODEL_STOOD_IN),
       cacheHits: sum(listeners, at + MODEL_CACHE_HITS),
       cacheMisses: sum(listeners, at + MODEL_CACHE_MISSES),
-      costPicoUnits: sum(listeners, at + MODEL_COST),
+      costPicoUnits:
+        BigInt(sum(listeners, at + MODEL_COST)) * COST_PART + BigInt(sum(listeners, at + MODEL_COST_REST)),
       inputTokens: histogram(listeners, at + MODEL_INPUT, TOKENS_BOUNDS),
       outputTokens: histogram(listeners, at + MODEL_OUTPUT, TOKENS_BOUNDS),
       durationMs: histogram(listeners, at + MODEL_DURATION, DURATION_BOUNDS_MS),

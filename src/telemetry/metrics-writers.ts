@@ -11,6 +11,7 @@ import {
   CACHE_BYTES,
   CACHE_ENTRIES,
   CACHE_EVICTIONS,
+  COST_PART,
   DISBELIEF_REASONS,
   DURATION_BOUNDS_MS,
   FAILURE_KINDS,
@@ -23,6 +24,7 @@ import {
   MODEL_CACHE_MISSES,
   MODEL_CACHE_WRITE_TOKENS,
   MODEL_COST,
+  MODEL_COST_REST,
   MODEL_DURATION,
   MODEL_FALLEN_BACK,
   MODEL_FIRST_TOKEN,
@@ -114,7 +116,8 @@ export class ListenerMetrics {
     words[model + MODEL_CACHED_TOKENS]! += tokens.cachedTokens;
     words[model + MODEL_CACHE_WRITE_TOKENS]! += tokens.cacheWriteTokens;
     words[model + MODEL_REASONING_TOKENS]! += tokens.reasoningTokens;
-    words[model + MODEL_COST]! += Number(chargedPicoUnits);
+    words[model + MODEL_COST]! += Number(chargedPicoUnits / COST_PART);
+    words[model + MODEL_COST_REST]! += Number(chargedPicoUnits % COST_PART);
   }
 
   /** Counts a call that names one model and was answered by another. */

@@ -88,6 +88,10 @@ void t.test('an operator’s way with groups and quotas', SKIP, async (t) => {
   await dialog.getByLabel('Group').selectOption({ label: 'research / students' });
   await dialog.getByRole('button', { name: 'Change group' }).click();
   await account.getByRole('link', { name: 'students' }).waitFor();
+  const found = page.getByRole('list', { name: 'Accounts' }).getByRole('link');
+  await page.getByRole('search').getByLabel('Group').selectOption({ label: 'research / students' });
+  await found.getByText('students').waitFor();
+  t.equal(await found.count(), 1, 'the list shows the accounts of a group, and the group of an account');
   await account.getByRole('button', { name: 'Change group' }).click();
   await dialog.getByLabel('Group').selectOption({ label: 'None' });
   await dialog.getByRole('button', { name: 'Change group' }).click();

@@ -1,4 +1,5 @@
 import t from 'tap';
+import type { GroupView } from '#src/admin/views.js';
 import { statsOf, statusText, type StatusView } from '#src/cli/status-text.js';
 import { widthOf } from '#src/cli/table.js';
 
@@ -105,5 +106,31 @@ void t.test('what is not well of sharing', (t) => {
     'shared limits quarantine for 1,200 s: it has\ufffd[2J lost',
     'shared accounts and keys lost: no connection',
   ]);
+  t.end();
+});
+
+void t.test('groups by their fullest quota', (t) => {
+  const groupOf = (name: string, quotas: GroupView['quotas']): GroupView => ({
+    ...{ id: 'grp_1', name, parent: null, path: ['firm', name], accounts: 3, groups: 0, created: 0 },
+    quotas,
+  });
+  const count = (limit: number, used: number, held: number) => ({
+    ...{ limit, used, held },
+    left: limit - used - held,
+    resets_at: null,
+  });
+  const groups = [
+    groupOf('free', {}),
+    groupOf('calm', { calls_per_day: count(100, 10, 0) }),
+    groupOf('busy', { calls_per_day: count(100, 1, 0), tokens_per_month: count(1_000, 700, 100) }),
+  ];
+  const lines = linesOf({ ...STATUS, groups }, 200);
+  const from = lines.findIndex((line) => line.startsWith('GROUP'));
+  t.match(lines.slice(from + 1, from + 3), [
+    /^firm \/ busy +3 +80 % +tokens_per_month/,
+    /^firm \/ calm +3 +10 %/,
+  ]);
+  t.notOk(lines.some((line) => line.includes('free')));
+  t.notOk(linesOf(STATUS, 200).some((line) => line.startsWith('GROUP')));
   t.end();
 });

@@ -16,7 +16,7 @@ function statusOf(place: number, calls: number, more: Partial<ProcessStatus> = {
   const figures = {
     outcomes: outcomes(calls),
     tokens: { prompt: calls * 4, cached: calls, completion: calls * 2 },
-    cost_pico_units: calls * 1e12,
+    cost_pico_units: BigInt(calls) * 10n ** 12n,
     duration_ms: histogram,
     first_token_ms: histogram,
   };

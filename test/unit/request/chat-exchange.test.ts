@@ -82,7 +82,7 @@ void t.test('a stream: to its first piece', (t) => {
   t.equal(model.firstTokenMs.sum, 370);
   t.equal(model.durationMs.sum, 5_370);
   t.equal(model.inputTokens.sum, 3);
-  t.equal(model.costPicoUnits, Number(settled.charged));
+  t.equal(model.costPicoUnits, settled.charged);
   t.end();
 });
 
@@ -126,7 +126,7 @@ void t.test('a charge that was taken back never was', (t) => {
   exchange.reversed();
   exchange.finish('internal_error');
   const model = reader.model(modelSlotOf(0));
-  t.equal(model.costPicoUnits, 0);
+  t.equal(model.costPicoUnits, 0n);
   t.equal(model.inputTokens.sum, 0);
   t.equal(model.outcomes.get('internal_error'), 1);
   t.end();

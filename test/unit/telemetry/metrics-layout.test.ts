@@ -135,7 +135,11 @@ void t.test('listeners and workers add up under the names that were counted', (t
   t.equal(model.inputTokens.sum, 300);
   t.equal(model.outputTokens.sum, 21);
   t.equal(model.cachedTokens, 120);
-  t.equal(model.costPicoUnits, 15);
+  t.equal(model.costPicoUnits, 15n);
+  const large = 20_000n * 10n ** 12n + 1n;
+  for (const metrics of listeners) metrics.countUsage(modelSlotOf(5), TOKENS, large);
+  listeners[0]!.countUsage(modelSlotOf(5), TOKENS, 1n);
+  t.equal(reader.model(modelSlotOf(5)).costPicoUnits, 3n * large + 1n, 'exact beyond what one float holds');
   t.equal(model.durationMs.counts[1], 3, '15 ms is above 10 and not above 20');
   t.equal(reader.callsInFlight(), 2);
   t.equal(reader.model(modelSlotOf(5)).outcomes.get('overloaded'), 0, 'the next model has none of it');

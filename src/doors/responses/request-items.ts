@@ -1,0 +1,180 @@
+/**
+ * The input of a request to POST /v1/responses as messages of a chat completion. to-chat.ts calls it. Pure;
+ * upstream worker.
+ *
+ *     message                    a message of its role; a lone text as a string
+ *     reasoning                  what it carries for the provider goes to the assistant's message that
+ *                                follows (carried-signatures.ts); its text alone is left out
+ *     function_call,             `tool_calls` of the assistant's message before it, if nothing else came
+ *       custom_tool_call           between
+ *     function_call_output,      a message of the role `tool`
+ *       custom_tool_call_output
+ *     any other                  refused: only an upstream that speaks Responses knows it
+ */
+import { isRecord } from '../../core/json.js';
+import { FieldError } from '../../providers/provider.js';
+import { carriedIn } from './carried-signatures.js';
+
+type Members = Readonly<Record<string, unknown>>;
+
+interface AssistantMessage {
+  readonly role: 'assistant';
+  content: unknown;
+  tool_calls?: unknown[];
+  thinking_blocks?: unknown[];
+}
+
+const ROLES: readonly unknown[] = ['user', 'assistant', 'system', 'developer'];
+/** Parts that become a text. */
+const TEXT_PARTS: readonly unknown[] = ['input_text', 'output_text', 'text'];
+
+/** Throws a FieldError. */
+export function messagesOf(input: unknown): unknown[] {
+  if (typeof input === 'string') return [{ role: 'user', content: input }];
+  if (!Array.isArray(input)) throw new FieldError('input', 'must be a string or an array of items');
+  const writer = new MessageWriter();
+  (input as unknown[]).forEach((item, index) => {
+    if (!isRecord(item)) throw new FieldError(`input[${index}]`, 'must be an object');
+    writer.add(item, `input[${index}]`);
+  });
+  return writer.messages;
+}
+
+class MessageWriter {
+  readonly messages: unknown[] = [];
+  /** The last message, if it is the assistant's. */
+  #assistant: AssistantMessage | undefined;
+  /** Of a reasoning item before a call. */
+  #extra: unknown;
+
+  add(item: Members, path: string): void {
+    switch (item.type ?? 'message') {
+      case 'message':
+        this.#addMessage(item, path);
+        return;
+      case 'reasoning':
+        this.#addReasoning(item);
+        return;
+      case 'function_call': {
+        const called = { name: textIn(item, 'name', path), arguments: textIn(item, 'arguments', path) };
+        this.#addCall({ id: textIn(item, 'call_id', path), type: 'function', function: called });
+        return;
+      }
+      case 'custom_tool_call': {
+        const called = { name: textIn(item, 'name', path), input: textIn(item, 'input', path) };
+        this.#addCall({ id: textIn(item, 'call_id', path), type: 'custom', custom: called });
+        return;
+      }
+      case 'function_call_output':
+      case 'custom_tool_call_output': {
+        const content = contentOf(item.output, `${path}.output`);
+        this.#push({ role: 'tool', tool_call_id: textIn(item, 'call_id', path), content });
+        return;
+      }
+      case 'item_reference':
+        throw new FieldError(path, 'must be an item itself: nothing is stored here that it could refer to');
+      default:
+        throw new FieldError(
+          `${path}.type`,
+          'must be message, reasoning, function_call, custom_tool_call or an output of them: the upstream does not speak Responses',
+        );
+    }
+  }
+
+  #push(message: unknown): void {
+    this.#assistant = undefined;
+    this.messages.push(message);
+  }
+
+  #addMessage(item: Members, path: string): void {
+    const { role } = item;
+    if (!ROLES.includes(role))
+      throw new FieldError(`${path}.role`, 'must be user, assistant, system or developer');
+    const content = contentOf(item.content, `${path}.content`);
+    if (role !== 'assistant') {
+      this.#push({ role, content });
+      return;
+    }
+    const open = this.#assistant;
+    // Two answers in a row stay two, unless calls hang on the first, whose results must come next.
+    const message =
+      open === undefined || (open.content !== null && open.tool_calls === undefined)
+        ? this.#newAssistant()
+        : open;
+    message.content = message.content === null ? content : [...partsOf(message.content), ...partsOf(content)];
+  }
+
+  #newAssistant(): AssistantMessage {
+    const message: AssistantMessage = { role: 'assistant', content: null };
+    this.#push(message);
+    this.#assistant = message;
+    return message;
+  }
+
+  #addReasoning(item: Members): void {
+    const { blocks, extra } = carriedIn(item.encrypted_content) ?? {};
+    this.#extra = extra;
+    if (blocks === undefined) return;
+    const open = this.#assistant;
+    const message = open?.content === null && open.tool_calls === undefined ? open : this.#newAssistant();
+    message.thinking_blocks = [...(message.thinking_blocks ?? []), ...blocks];
+  }
+
+  #addCall(call: object): void {
+    const message = this.#assistant ?? this.#newAssistant();
+    (message.tool_calls ??= []).push(
+      this.#extra === undefined ? call : { ...call, extra_content: this.#extra },
+    );
+    this.#extra = undefined;
+  }
+}
+
+function textIn(item: Members, name: string, path: string): string {
+  const value = item[name];
+  if (typeof value !== 'string') throw new FieldError(`${path}.${name}`, 'must be a string');
+  return value;
+}
+
+function partsOf(content: unknown): unknown[] {
+  return Array.isArray(content) ? (content as unknown[]) : [{ type: 'text', text: content }];
+}
+
+/** A lone text is a string: every server takes that. */
+function contentOf(content: unknown, path: string): unknown {
+  if (typeof content === 'string') return content;
+  if (!Array.isArray(content)) throw new FieldError(path, 'must be a string or an array of parts');
+  const parts = (content as unknown[]).map((part, index) => partOf(part, `${path}[${index}]`));
+  const [first] = parts;
+  return parts.length === 1 && first!.type === 'text' ? first!.text : parts;
+}
+
+function partOf(part: unknown, path: string): Members {
+  if (!isRecord(part)) throw new FieldError(path, 'must be an object');
+  const { type } = part;
+  if (TEXT_PARTS.includes(type)) return { type: 'text', text: textIn(part, 'text', path) };
+  if (type === 'refusal') return { type: 'refusal', refusal: textIn(part, 'refusal', path) };
+  if (type === 'input_image') {
+    if (typeof part.image_url !== 'string')
+      throw new FieldError(`${path}.image_url`, 'must be a URL: files by their ids are not known here');
+    const { detail } = part;
+    return { type: 'image_url', image_url: { url: part.image_url, ...(isGiven(detail) && { detail }) } };
+  }
+  if (type === 'input_file') {
+    if (isGiven(part.file_url))
+      throw new FieldError(
+        `${path}.file_url`,
+        'must be sent as file_data: a chat completion has no URLs of files',
+      );
+    const names = ['file_data', 'file_id', 'filename'].filter((name) => isGiven(part[name]));
+    return { type: 'file', file: Object.fromEntries(names.map((name) => [name, part[name]])) };
+  }
+  if (type === 'input_audio') return { type, input_audio: part.input_audio };
+  throw new FieldError(
+    `${path}.type`,
+    'must be input_text, input_image, input_file, input_audio, output_text or refusal',
+  );
+}
+
+function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null;
+}

@@ -1,0 +1,101 @@
+/**
+ * The object `response` of the Responses API, made of a chat completion: what it answers and what it repeats
+ * of the request. response-stream.ts calls it, for its events and for a whole response. Pure; upstream
+ * worker.
+ */
+import { isRecord } from '../../core/json.js';
+import type { DoorCall } from '../door.js';
+
+type Members = Readonly<Record<string, unknown>>;
+
+/** What the first chunk says of the answer. */
+export interface ResponseHead {
+  readonly id: string;
+  readonly createdSeconds: number;
+  readonly model: string;
+}
+
+/** `answer`: a chat completion or a chunk of one. */
+export function headOf({ created, model }: Members, call: DoorCall): ResponseHead {
+  return {
+    id: `resp_${call.requestId}`,
+    createdSeconds: typeof created === 'number' && created > 0 ? created : Math.floor(call.nowMs / 1_000),
+    // Azure's first chunk, about the prompt, has an empty one.
+    model: typeof model === 'string' && model !== '' ? model : call.model,
+  };
+}
+
+/** How far a response is, and what it has then. */
+export interface ResponseState {
+  readonly status: 'in_progress' | 'completed' | 'incomplete';
+  /** Why it is incomplete. */
+  readonly reason?: 'max_output_tokens' | 'content_filter' | undefined;
+  readonly output: readonly object[];
+  /** Of the chat completion. */
+  readonly usage?: unknown;
+  readonly serviceTier?: unknown;
+}
+
+/** Members of the request that the response repeats, with what the reference gives for absent ones. */
+const REPEATED: readonly (readonly [name: string, absent: unknown])[] = [
+  ['instructions', null],
+  ['max_output_tokens', null],
+  ['max_tool_calls', null],
+  ['metadata', {}],
+  ['parallel_tool_calls', true],
+  ['prompt_cache_key', null],
+  ['safety_identifier', null],
+  ['temperature', null],
+  ['tool_choice', 'auto'],
+  ['tools', []],
+  ['top_logprobs', 0],
+  ['top_p', null],
+  ['truncation', 'disabled'],
+  ['user', null],
+];
+
+export function responseObject(head: ResponseHead, { body }: DoorCall, state: ResponseState): object {
+  const { status, reason, output, usage, serviceTier } = state;
+  const reasoning = isRecord(body.reasoning) ? body.reasoning : {};
+  return {
+    id: head.id,
+    object: 'response',
+    created_at: head.createdSeconds,
+    status,
+    background: false,
+    error: null,
+    incomplete_details: reason === undefined ? null : { reason },
+    model: head.model,
+    output,
+    previous_response_id: null,
+    reasoning: { effort: reasoning.effort ?? null, summary: reasoning.summary ?? null },
+    service_tier: serviceTier ?? body.service_tier ?? 'auto',
+    store: false,
+    text: { format: { type: 'text' }, ...(isRecord(body.text) && body.text) },
+    usage: usageOf(usage),
+    ...Object.fromEntries(REPEATED.map(([name, absent]) => [name, body[name] ?? absent])),
+  };
+}
+
+/** Null if none was reported. */
+function usageOf(usage: unknown): object | null {
+  if (!isRecord(usage)) return null;
+  const prompt = isRecord(usage.prompt_tokens_details) ? usage.prompt_tokens_details : {};
+  const completion = isRecord(usage.completion_tokens_details) ? usage.completion_tokens_details : {};
+  const input = countOf(usage.prompt_tokens);
+  const output = countOf(usage.completion_tokens);
+  return {
+    input_tokens: input,
+    input_tokens_details: {
+      cached_tokens: countOf(prompt.cached_tokens),
+      cache_write_tokens: countOf(prompt.cache_write_tokens),
+    },
+    output_tokens: output,
+    output_tokens_details: { reasoning_tokens: countOf(completion.reasoning_tokens) },
+    total_tokens: countOf(usage.total_tokens) || input + output,
+  };
+}
+
+function countOf(value: unknown): number {
+  return typeof value === 'number' ? value : 0;
+}

@@ -1,0 +1,367 @@
+/**
+ * A chat completion as a response of the Responses API: its events, one chunk after the other, and the whole
+ * object, which the last event has too. responses-dialect.ts makes one for each stream, and for each whole
+ * answer, whose message it takes for one large chunk. Upstream worker.
+ *
+ *     response.created, response.in_progress             with the first chunk
+ *     response.output_item.added … done                  reasoning, then the message, then calls of tools:
+ *                                                        an item ends when another kind begins; calls, whose
+ *                                                        pieces may alternate, end together
+ *     response.completed, response.incomplete            at the end, with the usage
+ *
+ * Invariant: the deltas of an item, joined, are its text, and the items that ended are the output.
+ */
+import { isRecord } from '../../core/json.js';
+import type { DoorCall, DoorStream } from '../door.js';
+import { encryptedContent } from './carried-signatures.js';
+import { headOf, responseObject, type ResponseHead, type ResponseState } from './response-object.js';
+
+type Members = Readonly<Record<string, unknown>>;
+type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
+
+/** An item that is being written. */
+interface OpenItem {
+  readonly index: number;
+  readonly item: Record<string, unknown> & { readonly id: string; readonly type: string };
+  /** The events that end it and the text of its last part, in order. */
+  readonly close: (status: ItemStatus) => string;
+}
+
+interface OpenReasoning extends OpenItem {
+  text: string;
+  readonly blocks: unknown[];
+  /** Of `text`: not in a block. */
+  unsigned: string;
+}
+
+/** A part of the message. Its text is in the member that is named by its type. */
+interface OpenPart {
+  readonly type: 'output_text' | 'refusal';
+  readonly index: number;
+  text: string;
+  readonly logprobs: unknown[];
+}
+
+interface OpenMessage extends OpenItem {
+  readonly content: object[];
+  part: OpenPart | undefined;
+}
+
+interface OpenCall extends OpenItem {
+  readonly callId: string;
+  text: string;
+}
+
+export class ResponseStream implements DoorStream {
+  readonly #call: DoorCall;
+  readonly #isStream: boolean;
+  readonly #output: object[] = [];
+  #head: ResponseHead | undefined;
+  #sequence = 0;
+  #usage: unknown;
+  #serviceTier: unknown;
+  #finish: unknown;
+  #reasoning: OpenReasoning | undefined;
+  #message: OpenMessage | undefined;
+  /** By their positions in the message. */
+  readonly #calls = new Map<unknown, OpenCall>();
+
+  /** `isStream`: events are written; else only the whole response. */
+  constructor(call: DoorCall, isStream: boolean) {
+    this.#call = call;
+    this.#isStream = isStream;
+  }
+
+  /** The same for a whole chat completion. */
+  push(chunk: Members): string {
+    const events = this.#start(chunk);
+    this.#usage = chunk.usage ?? this.#usage;
+    this.#serviceTier = chunk.service_tier ?? this.#serviceTier;
+    const choice: unknown = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined;
+    if (!isRecord(choice)) return events;
+    this.#finish = choice.finish_reason ?? this.#finish;
+    const delta = choice.delta ?? choice.message;
+    return isRecord(delta) ? events + this.#take(delta, choice.logprobs) : events;
+  }
+
+  end(): string {
+    const { reason } = this.#state;
+    const events = this.#start({}) + this.#closeAll(reason === undefined ? 'completed' : 'incomplete');
+    return (
+      events +
+      this.#responseEvent(reason === undefined ? 'response.completed' : 'response.incomplete', this.#state)
+    );
+  }
+
+  /** The first events, with the first chunk. */
+  #start(chunk: Members): string {
+    if (this.#head !== undefined) return '';
+    this.#head = headOf(chunk, this.#call);
+    return ['response.created', 'response.in_progress']
+      .map((type) => this.#responseEvent(type, { status: 'in_progress', output: [] }))
+      .join('');
+  }
+
+  /** The object, after `end`. */
+  get response(): object {
+    return responseObject(this.#head!, this.#call, this.#state);
+  }
+
+  get #state(): ResponseState {
+    const reason =
+      this.#finish === 'length'
+        ? 'max_output_tokens'
+        : this.#finish === 'content_filter'
+          ? 'content_filter'
+          : undefined;
+    return {
+      status: reason === undefined ? 'completed' : 'incomplete',
+      reason,
+      output: this.#output,
+      usage: this.#usage,
+      serviceTier: this.#serviceTier,
+    };
+  }
+
+  #take(delta: Members, logprobs: unknown): string {
+    let events = '';
+    const thought = delta.reasoning_content ?? delta.reasoning;
+    if (typeof thought === 'string' && thought !== '') events += this.#think(thought);
+    if (Array.isArray(delta.thinking_blocks))
+      for (const block of delta.thinking_blocks as unknown[]) events += this.#sign(block);
+    const text = textOf(delta.content);
+    const tokens =
+      isRecord(logprobs) && Array.isArray(logprobs.content) ? (logprobs.content as unknown[]) : [];
+    if (text !== '') events += this.#say('output_text', text, tokens);
+    if (typeof delta.refusal === 'string' && delta.refusal !== '')
+      events += this.#say('refusal', delta.refusal, []);
+    if (Array.isArray(delta.tool_calls))
+      (delta.tool_calls as unknown[]).forEach((piece, place) => {
+        if (isRecord(piece)) events += this.#callTool(piece, piece.index ?? place);
+      });
+    return events;
+  }
+
+  /** A piece of reasoning. */
+  #think(text: string): string {
+    let events = this.#openReasoning();
+    const open = this.#reasoning!;
+    const at = { item_id: open.item.id, output_index: open.index, summary_index: 0 };
+    if (open.text === '') {
+      const part = { type: 'summary_text', text: '' };
+      events += this.#event('response.reasoning_summary_part.added', { ...at, part });
+    }
+    open.text += text;
+    open.unsigned += text;
+    return events + this.#event('response.reasoning_summary_text.delta', { ...at, delta: text });
+  }
+
+  /** A block that the provider signed. In a stream its text came before it. */
+  #sign(block: unknown): string {
+    if (!isRecord(block)) return '';
+    const events = this.#openReasoning();
+    const open = this.#reasoning!;
+    const isThinking = block.type === 'thinking';
+    open.blocks.push(isThinking && block.thinking === '' ? { ...block, thinking: open.unsigned } : block);
+    if (isThinking) open.unsigned = '';
+    return events;
+  }
+
+  #openReasoning(): string {
+    if (this.#reasoning !== undefined) return '';
+    const closed = this.#closeAll('completed');
+    const [base, added] = this.#added('rs', { type: 'reasoning', summary: [] });
+    const open: OpenReasoning = {
+      ...base,
+      text: '',
+      blocks: [],
+      unsigned: '',
+      close: () => {
+        const { item, index, text, blocks } = open;
+        const at = { item_id: item.id, output_index: index, summary_index: 0 };
+        const part = { type: 'summary_text', text };
+        if (text !== '') item.summary = [part];
+        if (blocks.length > 0) item.encrypted_content = encryptedContent({ blocks });
+        return text === ''
+          ? ''
+          : this.#event('response.reasoning_summary_text.done', { ...at, text }) +
+              this.#event('response.reasoning_summary_part.done', { ...at, part });
+      },
+    };
+    this.#reasoning = open;
+    return closed + added;
+  }
+
+  /** A piece of the message. */
+  #say(type: OpenPart['type'], text: string, logprobs: readonly unknown[]): string {
+    let events = this.#openMessage();
+    const open = this.#message!;
+    if (open.part?.type !== type) {
+      events += this.#closePart(open);
+      open.part = { type, index: open.content.length, text: '', logprobs: [] };
+      open.content.push(partOf(open.part));
+      events += this.#event('response.content_part.added', { ...placeOf(open), part: partOf(open.part) });
+    }
+    open.part.text += text;
+    open.part.logprobs.push(...logprobs);
+    return type === 'output_text'
+      ? events + this.#event('response.output_text.delta', { ...placeOf(open), delta: text, logprobs })
+      : events + this.#event('response.refusal.delta', { ...placeOf(open), delta: text });
+  }
+
+  #openMessage(): string {
+    if (this.#message !== undefined) return '';
+    const closed = this.#closeAll('completed');
+    const content: object[] = [];
+    const item = { type: 'message', status: 'in_progress', role: 'assistant', content: [] };
+    const [base, added] = this.#added('msg', item);
+    const open: OpenMessage = {
+      ...base,
+      content,
+      part: undefined,
+      close: (status) => {
+        const events = this.#closePart(open);
+        Object.assign(open.item, { status, content });
+        return events;
+      },
+    };
+    this.#message = open;
+    return closed + added;
+  }
+
+  #closePart(open: OpenMessage): string {
+    const { part } = open;
+    if (part === undefined) return '';
+    const at = placeOf(open);
+    const whole = partOf(part);
+    open.content[part.index] = whole;
+    const { text, logprobs } = part;
+    return (
+      (part.type === 'output_text'
+        ? this.#event('response.output_text.done', { ...at, text, logprobs })
+        : this.#event('response.refusal.done', { ...at, refusal: text })) +
+      this.#event('response.content_part.done', { ...at, part: whole })
+    );
+  }
+
+  /** A call of a tool, or a piece of its arguments. */
+  #callTool(piece: Members, position: unknown): string {
+    const called = isRecord(piece.function) ? piece.function : isRecord(piece.custom) ? piece.custom : {};
+    let open = this.#calls.get(position);
+    let events = '';
+    // Some servers give every call the same position.
+    const isOther =
+      typeof piece.id === 'string' && typeof called.name === 'string' && piece.id !== open?.callId;
+    if (open === undefined || isOther) {
+      if (this.#calls.size === 0 || open !== undefined) events += this.#closeAll('completed');
+      [open, events] = this.#openCall(piece, called, events);
+      this.#calls.set(position, open);
+    }
+    const given = called.arguments ?? called.input;
+    const text = isRecord(given) ? JSON.stringify(given) : given;
+    if (typeof text !== 'string' || text === '') return events;
+    open.text += text;
+    const at = { item_id: open.item.id, output_index: open.index, delta: text };
+    return events + this.#event(`${eventsOf(open)}.delta`, at);
+  }
+
+  #openCall(piece: Members, called: Members, before: string): [OpenCall, string] {
+    let events = before;
+    const extra = piece.extra_content;
+    if (isRecord(extra)) {
+      const content = encryptedContent({ extra });
+      const [signed, added] = this.#added('rs', {
+        type: 'reasoning',
+        summary: [],
+        encrypted_content: content,
+      });
+      events += added + this.#done(signed);
+    }
+    const isCustom = isRecord(piece.custom);
+    const textName = isCustom ? 'input' : 'arguments';
+    const callId = typeof piece.id === 'string' ? piece.id : `call_${this.#output.length}`;
+    const [base, added] = this.#added(isCustom ? 'ctc' : 'fc', {
+      type: isCustom ? 'custom_tool_call' : 'function_call',
+      status: 'in_progress',
+      call_id: callId,
+      name: typeof called.name === 'string' ? called.name : '',
+      [textName]: '',
+    });
+    const open: OpenCall = {
+      ...base,
+      callId,
+      text: '',
+      close: (status) => {
+        const { item, index, text } = open;
+        Object.assign(item, { status, [textName]: text });
+        const at = { item_id: item.id, output_index: index, name: item.name, [textName]: text };
+        return this.#event(`${eventsOf(open)}.done`, at);
+      },
+    };
+    return [open, events + added];
+  }
+
+  /** Ends what is open; `status`: of the last of it. */
+  #closeAll(status: ItemStatus): string {
+    const open = [this.#reasoning, this.#message, ...this.#calls.values()].filter(
+      (item) => item !== undefined,
+    );
+    this.#reasoning = undefined;
+    this.#message = undefined;
+    this.#calls.clear();
+    let events = '';
+    open.forEach((item, place) => {
+      events += item.close(place === open.length - 1 ? status : 'completed') + this.#done(item);
+    });
+    return events;
+  }
+
+  #added(
+    prefix: string,
+    members: Members & { readonly type: string },
+  ): [Pick<OpenItem, 'index' | 'item'>, string] {
+    const index = this.#output.length;
+    const item = { id: `${prefix}_${this.#call.requestId}_${index}`, ...members };
+    this.#output.push(item);
+    return [{ index, item }, this.#event('response.output_item.added', { output_index: index, item })];
+  }
+
+  #done({ index, item }: Pick<OpenItem, 'index' | 'item'>): string {
+    return this.#event('response.output_item.done', { output_index: index, item });
+  }
+
+  #responseEvent(type: string, state: ResponseState): string {
+    if (!this.#isStream) return '';
+    return this.#event(type, { response: responseObject(this.#head!, this.#call, state) });
+  }
+
+  #event(type: string, members: object): string {
+    if (!this.#isStream) return '';
+    return `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: this.#sequence++, ...members })}\n\n`;
+  }
+}
+
+function eventsOf({ item }: OpenCall): string {
+  return item.type === 'function_call'
+    ? 'response.function_call_arguments'
+    : 'response.custom_tool_call_input';
+}
+
+function placeOf({ item, index, part }: OpenMessage): object {
+  return { item_id: item.id, output_index: index, content_index: part!.index };
+}
+
+function partOf({ type, text, logprobs }: OpenPart): object {
+  return type === 'output_text'
+    ? { type, annotations: [], logprobs: [...logprobs], text }
+    : { type, refusal: text };
+}
+
+/** A text, or the texts among parts. */
+function textOf(content: unknown): string {
+  if (typeof content === 'string') return content;
+  if (!Array.isArray(content)) return '';
+  return (content as unknown[])
+    .map((part) => (isRecord(part) && part.type === 'text' && typeof part.text === 'string' ? part.text : ''))
+    .join('');
+}

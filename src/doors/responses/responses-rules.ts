@@ -1,0 +1,89 @@
+/**
+ * The rules of a request to POST /v1/responses in words, for a body that breaks one. Apart from
+ * responses-schema.ts, which has the same rules for the compiled validator, so that the threads that face the
+ * network need not load TypeBox; a test compares the two. Pure; listener thread and counter pool.
+ */
+import { invariant } from '../../core/errors.js';
+import { isRecord } from '../../core/json.js';
+import { MESSAGES_MAX } from '../../core/limits.js';
+import {
+  got,
+  OUTPUT_TOKENS_MIN,
+  TEMPERATURE_MAX,
+  TEMPERATURE_MIN,
+  TOP_P_MAX,
+  TOP_P_MIN,
+} from '../../protocol/chat-rules.js';
+
+interface Rule {
+  readonly must: string;
+  readonly keeps: (value: unknown) => boolean;
+}
+
+const within = (min: number, max: number): Rule => ({
+  must: `be a number between ${min} and ${max}`,
+  keeps: (value) => typeof value === 'number' && value >= min && value <= max,
+});
+const TRUTH: Rule = { must: 'be true or false', keeps: (value) => typeof value === 'boolean' };
+const OBJECT: Rule = { must: 'be an object', keeps: isRecord };
+
+/** Of the members that may be absent or null, in the order in which they are looked at. */
+const RULES: Readonly<Record<string, Rule>> = {
+  input: {
+    must: 'be a string or an array of items',
+    keeps: (value) => typeof value === 'string' || Array.isArray(value),
+  },
+  instructions: { must: 'be a string', keeps: (value) => typeof value === 'string' },
+  max_output_tokens: {
+    must: `be an integer from ${OUTPUT_TOKENS_MIN}`,
+    keeps: (value) => Number.isInteger(value) && (value as number) >= OUTPUT_TOKENS_MIN,
+  },
+  temperature: within(TEMPERATURE_MIN, TEMPERATURE_MAX),
+  top_p: within(TOP_P_MIN, TOP_P_MAX),
+  stream: TRUTH,
+  stream_options: OBJECT,
+  store: TRUTH,
+  // A response that is made later, and fetched elsewhere, has neither its text nor its usage here.
+  background: { must: 'be false or be left out', keeps: (value) => value === false },
+  parallel_tool_calls: TRUTH,
+  tools: { must: 'be an array of tools', keeps: Array.isArray },
+  text: OBJECT,
+  reasoning: OBJECT,
+};
+
+function broken(field: string, must: string, value: unknown): string {
+  return `${field} must ${must}, got ${got(value)}`;
+}
+
+/** What is wrong with the items of an array; undefined if nothing is. */
+function itemsError(input: unknown): string | undefined {
+  if (!Array.isArray(input)) return undefined;
+  if (input.length === 0) return 'input must have at least 1 item, got 0';
+  if (input.length > MESSAGES_MAX)
+    return `input must have at most ${MESSAGES_MAX} items, got ${input.length}`;
+  const index = input.findIndex((item) => !isRecord(item));
+  return index === -1 ? undefined : broken(`input[${index}]`, 'be an object', input[index]);
+}
+
+function toolsError(tools: unknown): string | undefined {
+  if (!Array.isArray(tools)) return undefined;
+  for (const [index, tool] of (tools as unknown[]).entries()) {
+    if (!isRecord(tool)) return broken(`tools[${index}]`, 'be an object', tool);
+    if (typeof tool.type !== 'string') return broken(`tools[${index}].type`, 'be a string', tool.type);
+  }
+  return undefined;
+}
+
+/** Returns why the validator rejected `body`. Throws if it breaks no rule, which is a bug here. */
+export function explainResponsesRequest(body: unknown): string {
+  if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
+  if (typeof body.model !== 'string' || body.model === '')
+    return broken('model', 'be a non-empty string', body.model);
+  for (const [name, { must, keeps }] of Object.entries(RULES)) {
+    const value = body[name] ?? undefined;
+    if (value !== undefined && !keeps(value)) return broken(name, must, value);
+  }
+  const found = itemsError(body.input) ?? toolsError(body.tools);
+  invariant(found !== undefined, 'the validator and its explanation agree');
+  return found;
+}

@@ -1,0 +1,158 @@
+/**
+ * A request to POST /v1/responses as a chat completion, for upstreams that do not speak Responses. Every
+ * member is said, dropped because it does not change the answer, or refused: docs/responses.md has the table.
+ * responses-dialect.ts has it in its translator. Pure; upstream worker.
+ *
+ * Follows the reference of OpenAI, "Create a model response", as of November 2026.
+ */
+import { isRecord } from '../../core/json.js';
+import { Fields } from '../../providers/fields.js';
+import { FieldError } from '../../providers/provider.js';
+import { messagesOf } from './request-items.js';
+
+type Members = Readonly<Record<string, unknown>>;
+
+/** They mean the same in both interfaces. */
+const SAME = [
+  'model',
+  'temperature',
+  'top_p',
+  'user',
+  'safety_identifier',
+  'prompt_cache_key',
+  'prompt_cache_retention',
+  'service_tier',
+] as const;
+/** They do not change what the model says, or speak of what is refused anyway. */
+const DROPPED = ['max_tool_calls', 'truncation', 'prompt_cache_options'] as const;
+const INCLUDED: readonly unknown[] = [
+  'reasoning.encrypted_content',
+  'message.output_text.logprobs',
+  'message.input_image.image_url',
+  // Of hosted tools, of which no chat completion has calls.
+  'file_search_call.results',
+  'web_search_call.results',
+  'web_search_call.action.sources',
+  'computer_call_output.output.image_url',
+  'code_interpreter_call.outputs',
+];
+const LOGPROBS = 'message.output_text.logprobs';
+
+/** As Translator.toChat. */
+export function toChat(body: Members): Record<string, unknown> {
+  const fields = new Fields(body, 'an upstream that does not speak Responses', false);
+  if (body.store === true)
+    throw new FieldError('store', 'must be false: only an upstream that speaks Responses stores them');
+  const chat: Record<string, unknown> = {};
+  for (const name of SAME) {
+    const value = fields.take(name);
+    if (value !== undefined) chat[name] = value;
+  }
+  const instructions = fields.string('instructions');
+  const messages = messagesOf(fields.take('input'));
+  chat.messages =
+    instructions === undefined ? messages : [{ role: 'system', content: instructions }, ...messages];
+  const bound = fields.integer('max_output_tokens');
+  if (bound !== undefined) chat.max_completion_tokens = bound;
+  if (fields.boolean('stream') === true) {
+    chat.stream = true;
+    chat.stream_options = { include_usage: true };
+  }
+  addTools(fields, chat);
+  addText(fields.record('text'), chat);
+  addReasoning(fields.record('reasoning'), chat);
+  addLogprobs(fields, chat);
+  for (const name of DROPPED) fields.take(name);
+  fields.finish();
+  return chat;
+}
+
+function addTools(fields: Fields, chat: Record<string, unknown>): void {
+  const tools = fields.list('tools') ?? [];
+  const choice = fields.take('tool_choice');
+  const parallel = fields.boolean('parallel_tool_calls');
+  // Without tools a chat completion must have none of the three.
+  if (tools.length === 0) return;
+  chat.tools = tools.map((tool, index) => toolOf(tool, `tools[${index}]`));
+  if (choice !== undefined) chat.tool_choice = choiceOf(choice);
+  if (parallel !== undefined) chat.parallel_tool_calls = parallel;
+}
+
+function toolOf(tool: unknown, path: string): object {
+  if (!isRecord(tool)) throw new FieldError(path, 'must be an object');
+  const { type } = tool;
+  if (type !== 'function' && type !== 'custom')
+    throw new FieldError(
+      `${path}.type`,
+      'must be function or custom: other tools are run by upstreams that speak Responses',
+    );
+  if (typeof tool.name !== 'string') throw new FieldError(`${path}.name`, 'must be a string');
+  if (type === 'function')
+    return { type, function: given(tool, ['name', 'description', 'parameters', 'strict']) };
+  const custom: Record<string, unknown> = given(tool, ['name', 'description', 'format']);
+  if (isRecord(custom.format) && custom.format.type === 'grammar')
+    custom.format = { type: 'grammar', grammar: given(custom.format, ['syntax', 'definition']) };
+  return { type, custom };
+}
+
+function choiceOf(choice: unknown): unknown {
+  if (typeof choice === 'string') return choice;
+  const { type, mode, tools } = isRecord(choice) ? choice : {};
+  if (type === 'function' || type === 'custom') return namedTool(choice as Members);
+  if (type === 'allowed_tools' && Array.isArray(tools))
+    return {
+      type,
+      allowed_tools: {
+        mode,
+        tools: (tools as unknown[]).map((tool) => (isRecord(tool) ? namedTool(tool) : tool)),
+      },
+    };
+  throw new FieldError('tool_choice', 'must be auto, none, required, or name functions');
+}
+
+function namedTool({ type, name }: Members): unknown {
+  return type === 'custom' ? { type, custom: { name } } : { type: 'function', function: { name } };
+}
+
+function addText(text: Members | undefined, chat: Record<string, unknown>): void {
+  const { format, verbosity } = text ?? {};
+  // What every model does by itself; servers that do not know the member would refuse it.
+  if (verbosity !== undefined && verbosity !== null && verbosity !== 'medium') chat.verbosity = verbosity;
+  if (format === undefined || format === null) return;
+  const { type } = isRecord(format) ? format : {};
+  if (type === 'json_object') chat.response_format = { type };
+  else if (type === 'json_schema')
+    chat.response_format = {
+      type,
+      json_schema: given(format as Members, ['name', 'description', 'schema', 'strict']),
+    };
+  else if (type !== 'text')
+    throw new FieldError('text.format.type', 'must be text, json_object or json_schema');
+}
+
+/** Thoughts are told as far as the upstream tells them, whatever `summary` says. */
+function addReasoning(reasoning: Members | undefined, chat: Record<string, unknown>): void {
+  const { effort, mode } = reasoning ?? {};
+  if (typeof effort === 'string') chat.reasoning_effort = effort;
+  else if (effort !== undefined && effort !== null)
+    throw new FieldError('reasoning.effort', 'must be a string');
+  if (mode !== undefined && mode !== null && mode !== 'standard')
+    throw new FieldError('reasoning.mode', 'must be standard: a chat completion has no other');
+}
+
+function addLogprobs(fields: Fields, chat: Record<string, unknown>): void {
+  const include = fields.list('include') ?? [];
+  const unknown = include.findIndex((name) => !INCLUDED.includes(name));
+  if (unknown >= 0)
+    throw new FieldError(`include[${unknown}]`, 'must name something that a chat completion has');
+  const top = fields.integer('top_logprobs') ?? 0;
+  if (top === 0 && !include.includes(LOGPROBS)) return;
+  chat.logprobs = true;
+  if (top > 0) chat.top_logprobs = top;
+}
+
+/** The members of those names that are there and not null. */
+function given(members: Members, names: readonly string[]): Record<string, unknown> {
+  const entries = names.map((name) => [name, members[name]] as const);
+  return Object.fromEntries(entries.filter(([, value]) => value !== undefined && value !== null));
+}

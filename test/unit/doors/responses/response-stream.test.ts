@@ -1,0 +1,302 @@
+/**
+ * Chat completions as responses: random streams, whose events the `openai` package's own accumulator joins,
+ * must come to the object of the last event, and that to the response of the joined answer.
+ */
+import { accumulateResponse } from 'openai/lib/responses/ResponseAccumulator';
+import type { Response, ResponseStreamEvent } from 'openai/resources/responses/responses';
+import t, { type Test } from 'tap';
+import type { DoorCall } from '#src/doors/door.js';
+import { carriedIn } from '#src/doors/responses/carried-signatures.js';
+import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
+import { isRecord } from '#src/core/json.js';
+import { joinedChat } from '../../../support/chat-joiner.js';
+import { newSeed } from '../../../support/protocol-values.js';
+import { oneOf, randomOf, type Random } from '../../../support/random.js';
+
+const CASES = 300;
+const CALL: DoorCall = {
+  requestId: 'r1',
+  model: 'm',
+  stream: true,
+  body: { model: 'm', input: 'Hello', metadata: { a: 'b' }, temperature: 0.5 },
+  nowMs: 1_700_000_000_000,
+};
+const USAGE = {
+  prompt_tokens: 10,
+  completion_tokens: 7,
+  total_tokens: 17,
+  prompt_tokens_details: { cached_tokens: 3 },
+  completion_tokens_details: { reasoning_tokens: 2 },
+};
+const { translator } = RESPONSES_DIALECT;
+
+const chunk = (delta: object, finish: string | null = null): Record<string, unknown> => ({
+  id: 'c',
+  object: 'chat.completion.chunk',
+  created: 1_700_000_000,
+  model: 'up',
+  choices: [{ index: 0, delta, finish_reason: finish }],
+});
+
+function eventsOf(chunks: readonly Record<string, unknown>[]): ResponseStreamEvent[] {
+  const stream = translator!.openStream(CALL);
+  const text = chunks.map((one) => stream.push(one)).join('') + stream.end();
+  return text
+    .split('\n\n')
+    .slice(0, -1)
+    .map((event) => {
+      const [, name, data] = /^event: (.*)\ndata: (.*)$/.exec(event)!;
+      const value = JSON.parse(data!) as ResponseStreamEvent;
+      if (value.type !== name) throw new Error(`${name} brings ${value.type}`);
+      return value;
+    });
+}
+
+/** What every stream must keep; returns the last response. */
+function judged(t: Test, events: readonly ResponseStreamEvent[]): Response {
+  let snapshot: Response | undefined;
+  const deltas = new Map<string, string>();
+  events.forEach((event, place) => {
+    if (event.sequence_number !== place) t.fail(`event ${place} has the number ${event.sequence_number}`);
+    snapshot = accumulateResponse(event, snapshot);
+    const { type } = event;
+    if (type === 'response.output_item.done' || type === 'response.output_item.added') return;
+    const item =
+      'item_id' in event ? `${event.item_id} ${'content_index' in event ? event.content_index : ''}` : '';
+    if (type.endsWith('.delta') && 'delta' in event) deltas.set(item, (deltas.get(item) ?? '') + event.delta);
+    const done =
+      type === 'response.output_text.done' || type === 'response.reasoning_summary_text.done'
+        ? event.text
+        : type === 'response.refusal.done'
+          ? event.refusal
+          : type === 'response.function_call_arguments.done'
+            ? event.arguments
+            : undefined;
+    if (done !== undefined) t.equal(deltas.get(item) ?? '', done, 'the deltas, joined');
+  });
+  const last = events.at(-1)!;
+  if (last.type !== 'response.completed' && last.type !== 'response.incomplete') {
+    t.fail(`the last event is ${last.type}`);
+    return snapshot!;
+  }
+  // Summaries of items are told by items alone; the accumulator takes the last event as it is.
+  const items = events.flatMap((event) => (event.type === 'response.output_item.done' ? [event] : []));
+  items.sort((left, right) => left.output_index - right.output_index);
+  t.same(
+    items.map(({ item }) => item),
+    last.response.output,
+    'the items that ended are the output',
+  );
+  const before = events
+    .slice(0, -1)
+    .reduce<Response | undefined>((kept, event) => accumulateResponse(event, kept), undefined);
+  t.same(before!.output, last.response.output, 'and what a client has joined by then');
+  return last.response;
+}
+
+const words = (random: Random): string[] =>
+  Array.from({ length: 1 + Math.floor(random() * 4) }, (_, index) => `w${index} "é" `);
+
+/** The chunks of an answer in the usual order. */
+function answer(random: Random): Record<string, unknown>[] {
+  const deltas: object[] = [{ role: 'assistant', content: '' }];
+  if (random() < 0.5) {
+    for (const text of words(random)) deltas.push({ reasoning_content: text });
+    if (random() < 0.5)
+      deltas.push({ thinking_blocks: [{ type: 'thinking', thinking: '', signature: 's' }] });
+  }
+  if (random() < 0.1) deltas.push({ thinking_blocks: [{ type: 'redacted_thinking', data: 'd' }] });
+  if (random() < 0.7) for (const content of words(random)) deltas.push({ content });
+  const calls = random() < 0.5 ? Math.floor(random() * 4) : 0;
+  const pieces: object[] = [];
+  for (let index = 0; index < calls; index++) {
+    const extra = random() < 0.3 ? { extra_content: { google: { thought_signature: `g${index}` } } } : {};
+    deltas.push({
+      tool_calls: [
+        { index, id: `call_${index}`, type: 'function', function: { name: 'n', arguments: '' }, ...extra },
+      ],
+    });
+    for (const text of words(random)) pieces.push({ tool_calls: [{ index, function: { arguments: text } }] });
+  }
+  const finish = calls > 0 ? 'tool_calls' : oneOf(random, ['stop', 'length', 'content_filter']);
+  return [
+    ...[...deltas, ...pieces].map((delta) => chunk(delta)),
+    chunk({}, finish),
+    { ...chunk({}), choices: [], usage: USAGE },
+  ];
+}
+
+void t.test('random streams', (t) => {
+  const seed = newSeed();
+  t.comment(`seed ${seed}`);
+  const random = randomOf(seed);
+  for (let turn = 0; turn < CASES; turn++) {
+    const chunks = answer(random);
+    const streamed = judged(t, eventsOf(chunks));
+    const { message, finish, usage, id, model } = joinedChat(chunks);
+    const whole = {
+      ...{ id, object: 'chat.completion', created: 1_700_000_000, model, usage },
+      choices: [{ index: 0, message, finish_reason: finish }],
+    };
+    t.same(JSON.parse(translator!.fromChat(whole, CALL)), streamed, 'the same as the response to the whole');
+    if (!t.passing()) t.comment(JSON.stringify(chunks));
+  }
+  t.end();
+});
+
+void t.test('thoughts, text and a refusal in any order lose nothing', (t) => {
+  const seed = newSeed();
+  t.comment(`seed ${seed}`);
+  const random = randomOf(seed);
+  for (let turn = 0; turn < CASES; turn++) {
+    const said: Record<string, string> = { reasoning_content: '', content: '', refusal: '' };
+    const chunks = Array.from({ length: 12 }, (_, place) => {
+      const name = oneOf(random, Object.keys(said));
+      said[name] = `${said[name]}w${place} `;
+      return chunk({ [name]: `w${place} ` });
+    });
+    const { output } = judged(t, eventsOf([...chunks, chunk({}, 'stop')]));
+    const texts = { reasoning_content: '', content: '', refusal: '' };
+    for (const item of output) {
+      if (item.type === 'reasoning') texts.reasoning_content += item.summary.map(({ text }) => text).join('');
+      if (item.type !== 'message') continue;
+      for (const part of item.content)
+        if (part.type === 'refusal') texts.refusal += part.refusal;
+        else texts.content += part.text;
+    }
+    t.same(texts, said);
+  }
+  t.end();
+});
+
+void t.test('a response in full', (t) => {
+  const message = {
+    role: 'assistant',
+    content: 'Hello',
+    reasoning_content: 'Hm.',
+    thinking_blocks: [{ type: 'thinking', thinking: 'Hm.', signature: 's' }],
+    tool_calls: [{ id: 'call_0', type: 'function', function: { name: 'weather', arguments: '{}' } }],
+  };
+  const response = JSON.parse(
+    translator!.fromChat(
+      {
+        created: 5,
+        model: 'up',
+        choices: [{ index: 0, message, finish_reason: 'tool_calls' }],
+        usage: USAGE,
+      },
+      CALL,
+    ),
+  ) as Record<string, unknown> & { output: Record<string, unknown>[] };
+  const content = response.output[0]!.encrypted_content;
+  t.same(carriedIn(content), { blocks: message.thinking_blocks }, 'what was signed is carried');
+  t.same(response, {
+    id: 'resp_r1',
+    object: 'response',
+    created_at: 5,
+    status: 'completed',
+    background: false,
+    error: null,
+    incomplete_details: null,
+    model: 'up',
+    output: [
+      {
+        id: 'rs_r1_0',
+        type: 'reasoning',
+        summary: [{ type: 'summary_text', text: 'Hm.' }],
+        encrypted_content: content,
+      },
+      {
+        id: 'msg_r1_1',
+        type: 'message',
+        status: 'completed',
+        role: 'assistant',
+        content: [{ type: 'output_text', annotations: [], logprobs: [], text: 'Hello' }],
+      },
+      {
+        id: 'fc_r1_2',
+        type: 'function_call',
+        status: 'completed',
+        call_id: 'call_0',
+        name: 'weather',
+        arguments: '{}',
+      },
+    ],
+    previous_response_id: null,
+    reasoning: { effort: null, summary: null },
+    service_tier: 'auto',
+    store: false,
+    text: { format: { type: 'text' } },
+    usage: {
+      input_tokens: 10,
+      input_tokens_details: { cached_tokens: 3, cache_write_tokens: 0 },
+      output_tokens: 7,
+      output_tokens_details: { reasoning_tokens: 2 },
+      total_tokens: 17,
+    },
+    instructions: null,
+    max_output_tokens: null,
+    max_tool_calls: null,
+    metadata: { a: 'b' },
+    parallel_tool_calls: true,
+    prompt_cache_key: null,
+    safety_identifier: null,
+    temperature: 0.5,
+    tool_choice: 'auto',
+    tools: [],
+    top_logprobs: 0,
+    top_p: null,
+    truncation: 'disabled',
+    user: null,
+  });
+  t.end();
+});
+
+void t.test('calls that a server gives all the same position', (t) => {
+  const call = (id: string, text: string): object => ({
+    tool_calls: [{ index: 0, id, type: 'function', function: { name: 'n', arguments: text } }],
+  });
+  const response = judged(
+    t,
+    eventsOf([chunk(call('a', '{"a":1}')), chunk(call('b', '{}')), chunk({}, 'tool_calls')]),
+  );
+  t.match(response.output, [
+    { call_id: 'a', arguments: '{"a":1}' },
+    { call_id: 'b', arguments: '{}' },
+  ]);
+  t.end();
+});
+
+void t.test('custom tools, probabilities, an answer without a chunk', (t) => {
+  const logprobs = { content: [{ token: 'Hi', logprob: -0.5, bytes: [72], top_logprobs: [] }] };
+  const said = chunk({ content: 'Hi' });
+  (said.choices as Record<string, unknown>[])[0]!.logprobs = logprobs;
+  const custom = { index: 0, id: 'c', type: 'custom', custom: { name: 'patch', input: '***' } };
+  const response = judged(t, eventsOf([said, chunk({ tool_calls: [custom] }), chunk({}, 'tool_calls')]));
+  t.match(response.output, [
+    { content: [{ text: 'Hi', logprobs: logprobs.content }] },
+    { type: 'custom_tool_call', call_id: 'c', name: 'patch', input: '***' },
+  ]);
+  t.match(judged(t, eventsOf([])), { status: 'completed', output: [], usage: null });
+  t.end();
+});
+
+void t.test('the judge of an upstream that speaks Responses itself', (t) => {
+  const judge = RESPONSES_DIALECT.openJudge!();
+  for (const event of eventsOf(answer(randomOf(1)))) {
+    const meaning = judge.judge(event as unknown as Record<string, unknown>);
+    t.equal(meaning.garbage, undefined);
+    t.equal(meaning.isEnd, event.type === 'response.completed' || event.type === 'response.incomplete');
+    t.equal(meaning.isText, event.type.endsWith('.delta'));
+    if (meaning.isEnd) t.match(meaning, { usage: { input_tokens: 10, output_tokens: 7 }, model: 'up' });
+  }
+  for (const event of [
+    { type: 'error', code: 'x' },
+    { error: {} },
+    { type: 'response.failed', response: {} },
+    {},
+  ])
+    t.type(judge.judge(event).garbage, 'string');
+  t.ok(isRecord(judge.judge({ type: 'response.of_tomorrow' })));
+  t.end();
+});

@@ -1,0 +1,69 @@
+/** How the door of the Responses API reads bodies, and how it tells errors. */
+import t from 'tap';
+import OpenAI from 'openai';
+import { Stream } from 'openai/core/streaming';
+import { RESPONSES } from '#src/doors/responses/responses-door.js';
+
+const READ = (text: string): ReturnType<typeof RESPONSES.read> => RESPONSES.read(Buffer.from(text));
+
+void t.test('what is read of a body', (t) => {
+  const text = '{"model":"m","input":"Grüße","max_output_tokens":50,"stream":true,"service_tier":"default"}';
+  const result = READ(text);
+  if (!result.ok) throw new Error(result.error.message);
+  const { call } = result;
+  t.match(call, {
+    model: 'm',
+    stream: true,
+    outputTokensMax: 50,
+    outputTokensField: 'max_output_tokens',
+    choices: 1,
+    routingMembers: [],
+    body: text,
+  });
+  t.equal(call.body.slice(call.modelStart, call.modelEnd), '"m"');
+  t.equal(call.body.slice(call.maxTokens.start, call.maxTokens.end), '50');
+  const large = RESPONSES.readPieces([Buffer.from(text.slice(0, 20)), Buffer.from(text.slice(20))]);
+  t.match(large, { ok: true, call: { model: 'm', outputTokensMax: 50 } });
+  const tier = READ('{"model":"m","input":"x","service_tier":"priority"}');
+  t.match(tier, { ok: true, call: { routingMembers: ['service_tier'] } });
+  t.end();
+});
+
+void t.test('what decoders would read in two ways is refused', (t) => {
+  for (const [text, message] of [
+    ['{"model":"m","input":"x","Model":"n"}', 'Model must be written as model'],
+    ['{"model":"m","input":"x","input":"y"}', 'input must be given once, in whatever case'],
+    ['{"model":"m","input":[{"role":"user","Role":"x"}]}', 'input[0].Role must be written as role'],
+    [
+      '{"model":"m","input":[{"content":[{"Text":"x"}]}]}',
+      'input[0].content[0].Text must be written as text',
+    ],
+    [
+      '{"model":"m","input":"x","max_output_tokens":1e2}',
+      'max_output_tokens must be written in digits alone, got 1e2',
+    ],
+    ['{"model":"m","input":"x","n_predict":9}', 'n_predict must not be given, use max_tokens'],
+    ['{"model":"m","input":"x","background":true}', 'background must be false or be left out, got true'],
+    ['[]', 'the request body must be a JSON object, got an array'],
+  ] as const)
+    t.match(READ(text), { ok: false, error: { code: 'invalid_parameters', message } }, text);
+  t.end();
+});
+
+void t.test("the published client raises the stream's error event", async (t) => {
+  const text = RESPONSES.errors.event({ code: 'provider_unavailable', message: 'Größe' }, 'r1');
+  const stream = Stream.fromSSEResponse(new Response(text), new AbortController());
+  await t.rejects(
+    async () => {
+      for await (const event of stream) t.fail(JSON.stringify(event));
+    },
+    { constructor: OpenAI.APIError, code: 'provider_unavailable', message: 'Größe' },
+  );
+  t.match(JSON.parse(text.slice(text.indexOf('{'))), {
+    type: 'error',
+    code: 'provider_unavailable',
+    message: 'Größe',
+    param: null,
+    sequence_number: Number,
+  });
+});

@@ -1,0 +1,220 @@
+/** Requests of the Responses API as chat completions: what is said, what is dropped, what is refused. */
+import t from 'tap';
+import { encryptedContent } from '#src/doors/responses/carried-signatures.js';
+import { toChat } from '#src/doors/responses/to-chat.js';
+import { FieldError } from '#src/providers/provider.js';
+
+const SCHEMA = { type: 'object', properties: {}, additionalProperties: false };
+const ask = (more: object = {}): Record<string, unknown> => ({ model: 'm', input: 'Hello', ...more });
+const messagesOf = (input: unknown): unknown => toChat({ model: 'm', input }).messages;
+
+void t.test('a text, with all that a chat completion can say', (t) => {
+  t.same(toChat(ask()), { model: 'm', messages: [{ role: 'user', content: 'Hello' }] });
+  t.same(
+    toChat(
+      ask({
+        instructions: 'Be brief.',
+        stream: true,
+        stream_options: { include_obfuscation: false },
+        max_output_tokens: 50,
+        temperature: 0.5,
+        top_p: null,
+        user: 'u',
+        safety_identifier: 's',
+        prompt_cache_key: 'k',
+        service_tier: 'flex',
+        reasoning: { effort: 'low', summary: 'auto' },
+        text: { verbosity: 'low', format: { type: 'json_schema', name: 'n', strict: true, schema: SCHEMA } },
+        top_logprobs: 2,
+        include: ['reasoning.encrypted_content'],
+        metadata: { a: 'b' },
+        store: false,
+        truncation: 'auto',
+        background: false,
+        max_tool_calls: 3,
+      }),
+    ),
+    {
+      model: 'm',
+      messages: [
+        { role: 'system', content: 'Be brief.' },
+        { role: 'user', content: 'Hello' },
+      ],
+      stream: true,
+      stream_options: { include_usage: true },
+      max_completion_tokens: 50,
+      temperature: 0.5,
+      user: 'u',
+      safety_identifier: 's',
+      prompt_cache_key: 'k',
+      service_tier: 'flex',
+      reasoning_effort: 'low',
+      verbosity: 'low',
+      response_format: { type: 'json_schema', json_schema: { name: 'n', schema: SCHEMA, strict: true } },
+      logprobs: true,
+      top_logprobs: 2,
+    },
+  );
+  t.match(toChat(ask({ text: { format: { type: 'json_object' } } })), {
+    response_format: { type: 'json_object' },
+  });
+  t.notOk('response_format' in toChat(ask({ text: { format: { type: 'text' }, verbosity: 'medium' } })));
+  t.match(toChat(ask({ include: ['message.output_text.logprobs'] })), { logprobs: true });
+  t.end();
+});
+
+void t.test('tools and the choice among them', (t) => {
+  const weather = { type: 'function', name: 'weather', description: 'd', parameters: SCHEMA, strict: true };
+  const patch = {
+    type: 'custom',
+    name: 'patch',
+    format: { type: 'grammar', syntax: 'lark', definition: 'g' },
+  };
+  const chat = toChat(
+    ask({
+      tools: [weather, patch],
+      tool_choice: { type: 'function', name: 'weather' },
+      parallel_tool_calls: false,
+    }),
+  );
+  t.same(chat.tools, [
+    { type: 'function', function: { name: 'weather', description: 'd', parameters: SCHEMA, strict: true } },
+    {
+      type: 'custom',
+      custom: { name: 'patch', format: { type: 'grammar', grammar: { syntax: 'lark', definition: 'g' } } },
+    },
+  ]);
+  t.same(chat.tool_choice, { type: 'function', function: { name: 'weather' } });
+  t.equal(chat.parallel_tool_calls, false);
+  const allowed = { type: 'allowed_tools', mode: 'required', tools: [{ type: 'function', name: 'weather' }] };
+  t.same(toChat(ask({ tools: [weather], tool_choice: allowed })).tool_choice, {
+    type: 'allowed_tools',
+    allowed_tools: { mode: 'required', tools: [{ type: 'function', function: { name: 'weather' } }] },
+  });
+  t.same(
+    Object.keys(toChat(ask({ tools: [], tool_choice: 'auto', parallel_tool_calls: true }))),
+    ['model', 'messages'],
+    'without tools none of the three',
+  );
+  t.end();
+});
+
+void t.test('items', (t) => {
+  const blocks = [{ type: 'thinking', thinking: 'Hm.', signature: 's' }];
+  const extra = { google: { thought_signature: 'g' } };
+  t.same(
+    messagesOf([
+      { role: 'developer', content: 'Be brief.' },
+      {
+        type: 'message',
+        role: 'user',
+        content: [
+          { type: 'input_text', text: 'What is this?' },
+          { type: 'input_image', image_url: 'https://x/y.png', detail: 'low' },
+          { type: 'input_file', file_data: 'data:application/pdf;base64,AA==', filename: 'a.pdf' },
+        ],
+      },
+      { type: 'reasoning', id: 'rs', summary: [], encrypted_content: encryptedContent({ blocks }) },
+      { id: 'msg', type: 'message', role: 'assistant', content: [{ type: 'output_text', text: 'Wait.' }] },
+      { type: 'function_call', call_id: 'a', name: 'weather', arguments: '{}' },
+      { type: 'reasoning', id: 'rs', summary: [], encrypted_content: encryptedContent({ extra }) },
+      { type: 'function_call', call_id: 'b', name: 'time', arguments: '{}' },
+      { type: 'custom_tool_call', call_id: 'c', name: 'patch', input: '*** Begin' },
+      { type: 'function_call_output', call_id: 'a', output: 'Sun.' },
+      { type: 'function_call_output', call_id: 'b', output: [{ type: 'input_text', text: 'Noon.' }] },
+      { type: 'custom_tool_call_output', call_id: 'c', output: 'Done.' },
+      { role: 'assistant', content: 'It is noon.' },
+      { role: 'assistant', content: [{ type: 'refusal', refusal: 'No more.' }] },
+    ]),
+    [
+      { role: 'developer', content: 'Be brief.' },
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: 'What is this?' },
+          { type: 'image_url', image_url: { url: 'https://x/y.png', detail: 'low' } },
+          { type: 'file', file: { file_data: 'data:application/pdf;base64,AA==', filename: 'a.pdf' } },
+        ],
+      },
+      {
+        role: 'assistant',
+        content: 'Wait.',
+        thinking_blocks: blocks,
+        tool_calls: [
+          { id: 'a', type: 'function', function: { name: 'weather', arguments: '{}' } },
+          { id: 'b', type: 'function', function: { name: 'time', arguments: '{}' }, extra_content: extra },
+          { id: 'c', type: 'custom', custom: { name: 'patch', input: '*** Begin' } },
+        ],
+      },
+      { role: 'tool', tool_call_id: 'a', content: 'Sun.' },
+      { role: 'tool', tool_call_id: 'b', content: 'Noon.' },
+      { role: 'tool', tool_call_id: 'c', content: 'Done.' },
+      { role: 'assistant', content: 'It is noon.' },
+      { role: 'assistant', content: [{ type: 'refusal', refusal: 'No more.' }] },
+    ],
+  );
+  t.same(
+    messagesOf([
+      { role: 'user', content: 'Hello' },
+      {
+        type: 'reasoning',
+        id: 'rs',
+        summary: [{ type: 'summary_text', text: 'Hm.' }],
+        encrypted_content: 'gAAAA',
+      },
+    ]),
+    [{ role: 'user', content: 'Hello' }],
+    "another service's reasoning is left out",
+  );
+  t.end();
+});
+
+void t.test('what a chat completion cannot say is refused by its name', (t) => {
+  const cases: [string, object][] = [
+    ['previous_response_id', { previous_response_id: 'resp_1' }],
+    ['conversation', { conversation: 'conv_1' }],
+    ['prompt', { prompt: { id: 'pmpt_1' } }],
+    ['moderation', { moderation: { model: 'm' } }],
+    ['context_management', { context_management: [{ type: 'compaction' }] }],
+    ['a_member_of_tomorrow', { a_member_of_tomorrow: 1 }],
+    ['store', { store: true }],
+    ['input', { input: undefined }],
+    ['input[0]', { input: [{ type: 'item_reference', id: 'msg_1' }] }],
+    ['input[0].type', { input: [{ type: 'web_search_call', id: 'ws_1' }] }],
+    ['input[0].role', { input: [{ role: 'tool', content: 'x' }] }],
+    ['input[0].content', { input: [{ role: 'user', content: 1 }] }],
+    ['input[0].content[0].type', { input: [{ role: 'user', content: [{ type: 'input_smell' }] }] }],
+    [
+      'input[0].content[0].image_url',
+      { input: [{ role: 'user', content: [{ type: 'input_image', file_id: 'f' }] }] },
+    ],
+    [
+      'input[0].content[0].file_url',
+      { input: [{ role: 'user', content: [{ type: 'input_file', file_url: 'f' }] }] },
+    ],
+    ['input[0].call_id', { input: [{ type: 'function_call', name: 'n', arguments: '' }] }],
+    ['tools[0].name', { tools: [{ type: 'function' }] }],
+    ['tool_choice', { tools: [{ type: 'function', name: 'n' }], tool_choice: { type: 'mcp' } }],
+    ['text.format.type', { text: { format: { type: 'xml' } } }],
+    ['reasoning.effort', { reasoning: { effort: 3 } }],
+    ['reasoning.mode', { reasoning: { mode: 'pro' } }],
+    ['include[0]', { include: ['everything'] }],
+    ...[
+      'web_search',
+      'file_search',
+      'code_interpreter',
+      'mcp',
+      'image_generation',
+      'computer_use_preview',
+    ].map((type): [string, object] => ['tools[0].type', { tools: [{ type }] }]),
+  ];
+  for (const [field, more] of cases)
+    try {
+      toChat(ask(more));
+      t.fail(`${field} is not refused`);
+    } catch (error) {
+      t.ok(error instanceof FieldError, String(error));
+      t.equal((error as FieldError).field, field);
+    }
+  t.end();
+});
