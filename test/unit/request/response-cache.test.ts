@@ -1,0 +1,206 @@
+/**
+ * A listener's cache and the main thread's, with real ports and tables; both ends are in this thread.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { MessageChannel } from 'node:worker_threads';
+import t, { type Test } from 'tap';
+import { asAccountIndex } from '#src/core/units.js';
+import { CacheService } from '#src/gateway/cache-service.js';
+import type { Catalog } from '#src/registry/catalog.js';
+import { cacheKeyOf } from '#src/registry/stored-response.js';
+import { type Requested, ResponseCache } from '#src/request/response-cache.js';
+import { cachedResponseTable } from '#src/store/stored-responses.js';
+import { openTables } from '#src/store/tables.js';
+import { ListLog, StoppedClock } from '../store/support.js';
+import { CATALOG } from './support.js';
+
+const TTL_MS = 60_000;
+const MIB = 1024 * 1024;
+const ACCOUNT = asAccountIndex(1);
+const keyOf = (digit: string, model = 'priced', account = ACCOUNT) =>
+  cacheKeyOf(account, model, digit.repeat(64));
+
+const catalogOf = (revision = 'r'): Catalog => ({
+  ...CATALOG,
+  models: CATALOG.models.map((model) => ({
+    ...model,
+    cache: { ttlMs: TTL_MS, isShared: false, revision: model.id === 'priced' ? revision : 'same' },
+  })),
+});
+
+async function settled(): Promise<void> {
+  for (let turn = 0; turn < 20; turn++) await nextTurn();
+}
+
+function openWorld(t: Test, listeners = 2, memoryBytes = MIB, path = t.testdir({})) {
+  const clock = new StoppedClock();
+  const tables = openTables(path);
+  const store = {
+    commit: <Result>(work: () => Result): Result => tables.environment.write(work),
+    freeBytes: () => Infinity,
+    cached: cachedResponseTable(tables),
+  };
+  const log = new ListLog();
+  const service = new CacheService({ store, clock, log });
+  service.applySettings(catalogOf(), MIB);
+  const counts = { entries: 0, bytes: 0, evictions: 0 };
+  const channels = Array.from({ length: listeners }, () => new MessageChannel());
+  const caches = channels.map(({ port1, port2 }, index) => {
+    service.attach(index, port1);
+    const cache = new ResponseCache(port2, clock, {
+      setCache: (entries, bytes) => Object.assign(counts, { entries, bytes }),
+      countCacheEviction: () => (counts.evictions += 1),
+    });
+    cache.applySettings(catalogOf(), memoryBytes);
+    return cache;
+  });
+  t.teardown(async () => {
+    for (const { port1, port2 } of channels) {
+      port1.close();
+      port2.close();
+    }
+    await tables.environment.close();
+  });
+  const response = (text: string) => ({
+    stream: false,
+    endedMs: clock.wallMs(),
+    bytes: new Uint8Array(Buffer.from(text)),
+  });
+  return { clock, tables, service, caches, counts, response, log };
+}
+
+const textOf = (requested: Requested): string =>
+  requested.state === 'found' ? Buffer.from(requested.response.bytes).toString() : requested.state;
+
+function leads(t: Test, requested: Requested) {
+  if (requested.state !== 'lead') throw new Error(`it is told ${requested.state}`);
+  t.pass('it leads');
+  return requested.flight;
+}
+
+void t.test('one leads, at this listener and at others; all get its response', async (t) => {
+  const { caches, response } = openWorld(t);
+  const [one, other] = [caches[0]!, caches[1]!];
+  const key = keyOf('a');
+  const flight = leads(t, await one.request(key, 10));
+  const waiting = [one.request(key, 10), one.request(key, 10), other.request(key, 10)];
+  await settled();
+  one.publish(key, response('whole'), flight);
+  t.same((await Promise.all(waiting)).map(textOf), ['whole', 'whole', 'whole']);
+  t.equal(Buffer.from(one.find(key, TTL_MS)!.bytes).toString(), 'whole');
+  t.equal(Buffer.from(other.find(key, TTL_MS)!.bytes).toString(), 'whole');
+  t.equal(one.find(keyOf('a', 'priced', asAccountIndex(2)), TTL_MS), undefined, 'of another account');
+});
+
+void t.test('if the first fails, or its listener dies, the others go on', async (t) => {
+  const { caches, service } = openWorld(t);
+  const [one, other] = [caches[0]!, caches[1]!];
+  const flight = leads(t, await one.request(keyOf('a'), 10));
+  const waiting = [one.request(keyOf('a'), 10), other.request(keyOf('a'), 10)];
+  await settled();
+  one.abandon(flight);
+  t.same((await Promise.all(waiting)).map(textOf), ['alone', 'alone']);
+  leads(t, await one.request(keyOf('b'), 10));
+  const second = other.request(keyOf('b'), 10);
+  await settled();
+  service.detach(0);
+  t.equal(textOf(await second), 'alone');
+});
+
+void t.test('those that wait are bounded, in number and bytes', async (t) => {
+  const { caches } = openWorld(t, 1);
+  const one = caches[0]!;
+  const flight = leads(t, await one.request(keyOf('a'), 10));
+  const waiting = Array.from({ length: 1_000 }, () => one.request(keyOf('a'), 10));
+  t.equal(textOf(await one.request(keyOf('a'), 10)), 'alone');
+  one.abandon(flight);
+  await Promise.all(waiting);
+  const next = leads(t, await one.request(keyOf('a'), 10));
+  const large = one.request(keyOf('a'), 60 * MIB);
+  t.equal(textOf(await one.request(keyOf('a'), 5 * MIB)), 'alone');
+  one.abandon(next);
+  t.equal(textOf(await large), 'alone');
+});
+
+void t.test('memory is bounded, the oldest go first; and a response expires', (t) => {
+  const { caches, counts, response, clock } = openWorld(t, 1, 10 * 1_024);
+  const one = caches[0]!;
+  for (const digit of '0123456789abcdef') one.publish(keyOf(digit), response('x'.repeat(512)), undefined);
+  t.same(counts, { entries: 10, bytes: 10 * 1_024, evictions: 6 });
+  t.equal(one.find(keyOf('5'), TTL_MS), undefined);
+  t.ok(one.find(keyOf('6'), TTL_MS));
+  one.publish(keyOf('6'), response('short'), undefined);
+  t.equal(counts.entries, 10, 'one for each key');
+  clock.nowMs += TTL_MS - 1;
+  t.ok(one.find(keyOf('f'), TTL_MS));
+  clock.nowMs += 1;
+  t.equal(one.find(keyOf('f'), TTL_MS), undefined);
+  t.equal(counts.entries, 9);
+  t.end();
+});
+
+void t.test('on disk: after a restart, within bytes, until it expires', async (t) => {
+  const path = t.testdir({});
+  const before = openWorld(t, 1, 0, path);
+  for (const digit of 'abc')
+    before.caches[0]!.publish(keyOf(digit), before.response('x'.repeat(488)), undefined);
+  await settled();
+  before.service.applySettings(catalogOf(), 2_000);
+  before.service.onFlushed();
+  t.equal(before.service.storedBytes, 2_000, 'two of three');
+
+  const after = openWorld(t, 1, MIB, path);
+  after.clock.nowMs = before.clock.nowMs;
+  const told = [];
+  for (const digit of 'abc') told.push(textOf(await after.caches[0]!.request(keyOf(digit), 1)).length);
+  t.equal(told.filter((length) => length === 488).length, 2);
+  after.clock.nowMs += TTL_MS;
+  t.equal(textOf(await after.caches[0]!.request(keyOf('d'), 1)), 'lead');
+  after.service.onFlushed();
+  t.equal(after.service.storedBytes, 0);
+});
+
+void t.test('cleared by model, by a reload, and what was in work then is not kept', async (t) => {
+  const { caches, service, response, clock } = openWorld(t, 1);
+  const one = caches[0]!;
+  one.publish(keyOf('a'), response('a'), undefined);
+  one.publish(keyOf('b', 'free'), response('b'), undefined);
+  leads(t, await one.request(keyOf('c'), 1));
+  const waits = one.request(keyOf('c'), 1);
+  service.onFlushed();
+  const { epoch } = one;
+  one.clear('priced');
+  await service.clear('priced');
+  t.equal(textOf(await waits), 'alone');
+  t.not(one.epoch, epoch);
+  t.equal(one.find(keyOf('a'), TTL_MS), undefined);
+  t.ok(one.find(keyOf('b', 'free'), TTL_MS));
+  leads(t, await one.request(keyOf('a'), 1));
+  clock.nowMs += 1;
+  one.publish(keyOf('d'), response('d'), undefined);
+  await settled();
+  one.applySettings(catalogOf('other'), MIB);
+  service.applySettings(catalogOf('other'), MIB);
+  t.equal(one.find(keyOf('d'), TTL_MS), undefined);
+  t.ok(one.find(keyOf('b', 'free'), TTL_MS));
+  leads(t, await one.request(keyOf('d'), 1));
+});
+
+void t.test('a row that is damaged in any way is no response, and empties the tables', async (t) => {
+  const { service, tables, caches, response, log } = openWorld(t, 1, 0);
+  const one = caches[0]!;
+  const values = [null, 1, 'x', [], {}, { format: 99 }, { format: 1, bytes: 'x' }, new Uint8Array(3)];
+  for (const [at, value] of values.entries()) {
+    one.publish(keyOf('a'), response('a'), undefined);
+    await settled();
+    service.onFlushed();
+    t.ok(service.storedBytes > 0);
+    const { key } = keyOf('a');
+    tables.environment.write(() => tables.cached.putSync([ACCOUNT, key], value));
+    const told = await one.request(keyOf('a'), 1);
+    t.equal(told.state, 'lead', `value ${at}`);
+    if (told.state === 'lead') one.abandon(told.flight);
+    await settled();
+  }
+  t.ok(log.lines.length > 0);
+});
