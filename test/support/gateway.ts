@@ -169,14 +169,16 @@ export function testSettings(
   {
     plans = [],
     upstream = {},
+    model: settings = {},
     ...more
-  }: { plans?: readonly object[]; upstream?: object; [setting: string]: unknown } = {},
+  }: { plans?: readonly object[]; upstream?: object; model?: object; [setting: string]: unknown } = {},
 ): object {
   const model = {
     owned_by: 'mock',
     price: TEST_PRICE,
     max_output_tokens: 1_000,
     upstreams: [{ url: upstreamUrl, ...upstream }],
+    ...settings,
   };
   return {
     models: [

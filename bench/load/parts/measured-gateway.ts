@@ -59,6 +59,7 @@ export async function startMeasured(scope: Scope, options: MeasuredOptions): Pro
   const { variant, upstreamUrl, collectorUrl } = options;
   const gateway = await startGateway(scope, {
     config: testSettings(upstreamUrl, {
+      ...(options.shape.embeds !== undefined && { model: { serves: ['chat', 'embeddings'] } }),
       ...(variant.provider && {
         upstream: { provider: variant.provider, key: '${PROVIDER_KEY}', ...variant.upstream },
       }),
@@ -103,9 +104,19 @@ function buildOf(scope: Scope, { variant: { without }, folder }: MeasuredOptions
 }
 
 function requestText(key: string, { variant, shape }: MeasuredOptions): string {
-  const { promptChars, stream } = shape;
-  const messages = [{ role: 'user', content: 'x'.repeat(promptChars) }];
-  const body = JSON.stringify({ model: TEST_MODEL, stream, messages });
+  const { promptChars, stream, embeds } = shape;
+  const text = 'x'.repeat(promptChars);
+  const body = JSON.stringify(
+    embeds === undefined
+      ? { model: TEST_MODEL, stream, messages: [{ role: 'user', content: text }] }
+      : {
+          model: TEST_MODEL,
+          input: Array.from({ length: embeds }, () => text),
+          dimensions: 1_536,
+          encoding_format: 'base64',
+        },
+  );
+  const path = embeds === undefined ? '/v1/chat/completions' : '/v1/embeddings';
   const headers = {
     host: '127.0.0.1',
     authorization: `Bearer ${key}`,
@@ -114,7 +125,7 @@ function requestText(key: string, { variant, shape }: MeasuredOptions): string {
     ...variant.headers,
   };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
-  return `POST /v1/chat/completions HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n${body}`;
+  return `POST ${path} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n${body}`;
 }
 
 export class MeasuredGateway {

@@ -55,6 +55,8 @@ export interface Shape {
   readonly upstream: readonly string[];
   /** Of the responses, 200 if it is left out: 401 for an unknown key, 429 for a plan of one call a minute. */
   readonly status?: 401 | 429;
+  /** The call asks for embeddings of so many texts of `promptChars`, of 1,536 dimensions, as base64. */
+  readonly embeds?: number;
 }
 
 const WHOLE: Shape = { promptChars: 200, stream: false, upstream: ['--bytes', '240', '--chunks', '20'] };
@@ -65,6 +67,7 @@ export const SHAPES = {
   large: { promptChars: 16_384, stream: false, upstream: ['--bytes', '3800', '--chunks', '20'] },
   stream: { promptChars: 200, stream: true, upstream: ['--bytes', '240', '--chunks', '20'] },
   stream200: { promptChars: 200, stream: true, upstream: ['--bytes', '2400', '--chunks', '200'] },
+  embeddings: { promptChars: 200, stream: false, upstream: [], embeds: 100 },
   401: { ...WHOLE, status: 401 },
   429: { ...WHOLE, status: 429 },
 } as const satisfies Record<string, Shape>;
