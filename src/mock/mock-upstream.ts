@@ -7,6 +7,7 @@
  *                                 user message; with `--provider`, the paths are the provider's
  *     POST /v1/embeddings, /v1/completions, /v1/moderations, /v1/rerank
  *                                 likewise (mock-openai-doors.ts)
+ *     POST /v1/responses          likewise, in the form of the Responses API
  *     GET  /v1/models             one model
  *     GET  /mock/stats            MockStats as JSON
  *     POST /mock/reset-stats
@@ -20,6 +21,7 @@ import { MOCK_DEFAULTS, MockOptionError, steeredOptions, type MockOptions } from
 import type { MockCall, MockProtocol, MockRequest } from './mock-protocol.js';
 import { OPENAI_DOOR_PATHS } from './mock-openai-doors.js';
 import { MOCK_PROTOCOLS } from './mock-protocols.js';
+import { RESPONSES_MOCK } from './mock-responses.js';
 
 export interface MockUpstreamOptions {
   readonly host: string;
@@ -40,6 +42,7 @@ export interface MockUpstream {
   close(): void;
 }
 
+const RESPONSES_PATH = '/v1/responses';
 /** Above what any gateway lets through. Requests are held whole. */
 const REQUEST_BYTES_MAX = 64 * 1024 * 1024;
 /** Encoded responses that are kept: one for each model and prompt length in use; a bench has one. */
@@ -92,6 +95,7 @@ class MockServer {
   readonly #protocol: MockProtocol;
   readonly #isOpenAi: boolean;
   readonly #encoded: EncodedResponses;
+  readonly #responses: EncodedResponses;
 
   constructor(settings: MockUpstreamOptions) {
     const { provider = 'openai', answers } = settings;
@@ -99,6 +103,7 @@ class MockServer {
     this.#protocol = MOCK_PROTOCOLS[provider]!;
     this.#isOpenAi = provider === 'openai';
     this.#encoded = new EncodedResponses(answers, this.#protocol);
+    this.#responses = new EncodedResponses(answers, RESPONSES_MOCK);
   }
 
   /** Reads all it needs of the request, which µWS keeps valid in this callback only. */
@@ -132,7 +137,9 @@ class MockServer {
     const { headers, body } = call;
     const { record, answers } = this.#settings;
     if (record) this.stats.last = { headers, body };
-    const request = this.#protocol.read(call);
+    const isResponses = this.#isOpenAi && call.path === RESPONSES_PATH;
+    const protocol = isResponses ? RESPONSES_MOCK : this.#protocol;
+    const request = protocol.read(call);
     if ('error' in request) {
       delivery.send(errorResponse(MOCK_DEFAULTS, request), 0, 0);
       return;
@@ -143,17 +150,17 @@ class MockServer {
       if (steering !== undefined) options = steeredOptions(options, steering);
     } catch (error) {
       if (!(error instanceof MockOptionError)) throw error;
-      delivery.send(errorResponse(MOCK_DEFAULTS, this.#protocol.error(400, error.message)), 0, 0);
+      delivery.send(errorResponse(MOCK_DEFAULTS, protocol.error(400, error.message)), 0, 0);
       return;
     }
     const answer =
       steering === undefined && !options.echo
-        ? this.#encoded.to(request)
+        ? (isResponses ? this.#responses : this.#encoded).to(request)
         : responseTo(
             options,
             request,
             options.echo ? JSON.stringify({ headers, body }) : undefined,
-            this.#protocol,
+            protocol,
           );
     delivery.send(answer, options.firstByteMs, options.chunkMs);
   }
@@ -177,7 +184,7 @@ export function started(settings: MockUpstreamOptions): Promise<MockUpstream> {
     json(response, '200 OK', '{}');
   });
   const isOpenAi = (settings.provider ?? 'openai') === 'openai';
-  for (const path of isOpenAi ? ['/v1/chat/completions', ...OPENAI_DOOR_PATHS] : ['/*'])
+  for (const path of isOpenAi ? ['/v1/chat/completions', RESPONSES_PATH, ...OPENAI_DOOR_PATHS] : ['/*'])
     app.post(path, (response, request) => server.chat(response, request));
   app.any('/*', (response) => json(response, '404 Not Found', refusal('no such path on the mock')));
   return new Promise((resolve, reject) => {

@@ -18,6 +18,8 @@ import { forEachEvent } from '../protocol/sse.js';
  *     tool_calls[].function, function_call     name; arguments, a text or an object   OpenAI; some: an object
  *     tool_calls[].custom                      name, input                            OpenAI
  *     text of the choice                       a text                                 some servers
+ *
+ * In the Responses API texts are in the items of `output`, and in `delta` of events whose type ends so.
  */
 export const TEXT_FIELDS = ['content', 'refusal'] as const;
 export const THOUGHT_FIELDS = [
@@ -28,15 +30,21 @@ export const THOUGHT_FIELDS = [
   'thinking_blocks',
 ] as const;
 export const PART_FIELDS = ['text', 'refusal', 'thinking', 'summary'] as const;
+/** Of an item of a response of the Responses API. */
+const ITEM_FIELDS = ['summary', 'content', 'name', 'arguments', 'input'] as const;
 /** A list of parts, a part, its list of parts, a part of that. */
 export const PARTS_DEPTH_MAX = 4;
 
-/** The texts of a non-streamed response, one for each field of each choice. */
+/** The texts of a non-streamed response, one for each field of each choice, or of each item of the output. */
 export function responseTexts(answer: string): string[] {
   const texts: string[] = [];
-  for (const [, choice] of choicesOf(parsedJson(answer))) {
+  const response = parsedJson(answer);
+  for (const [, choice] of choicesOf(response)) {
     collectChoice(choice, choice.message ?? choice.delta, (_key, text) => texts.push(text));
   }
+  if (isRecord(response) && Array.isArray(response.output))
+    for (const item of (response.output as unknown[]).filter(isRecord))
+      for (const name of ITEM_FIELDS) visitText(name, item[name], (_key, text) => texts.push(text));
   return texts;
 }
 
@@ -63,15 +71,17 @@ export function addStreamTexts(texts: StreamTexts, events: Buffer, charsMax: num
     if (chars >= charsMax) return;
     bytes = end;
     if (data === undefined) return;
-    for (const [index, choice] of choicesOf(parsedJson(data))) {
-      collectChoice(choice, choice.delta ?? choice.message, (key, text) => {
-        chars += text.length;
-        const place = `${index}/${key}`;
-        const list = pieces.get(place);
-        if (list === undefined) pieces.set(place, [text]);
-        else list.push(text);
-      });
+    const event = parsedJson(data);
+    const take = (place: string, text: string): void => {
+      chars += text.length;
+      const list = pieces.get(place);
+      if (list === undefined) pieces.set(place, [text]);
+      else list.push(text);
+    };
+    for (const [index, choice] of choicesOf(event)) {
+      collectChoice(choice, choice.delta ?? choice.message, (key, text) => take(`${index}/${key}`, text));
     }
+    if (isRecord(event)) collectTyped(event, take);
   });
   // As one joined string; appended one by one, each word would take 50 bytes more.
   for (const [place, list] of pieces) texts.set(place, (texts.get(place) ?? '') + list.join(''));
@@ -86,6 +96,14 @@ function choicesOf(value: unknown): [string, Record<string, unknown>][] {
 }
 
 type Visit = (key: string, text: string) => void;
+
+/** An event of the Responses API: a delta, or the name of a call that begins. */
+function collectTyped({ type, item_id: id, delta, item }: Record<string, unknown>, visit: Visit): void {
+  if (typeof type !== 'string' || !type.startsWith('response.')) return;
+  if (type.endsWith('.delta')) visitText(`${typeof id === 'string' ? id : ''}/${type}`, delta, visit);
+  else if (type === 'response.output_item.added' && isRecord(item))
+    visitText(`${typeof item.id === 'string' ? item.id : ''}/name`, item.name, visit);
+}
 
 /**
  * Calls `visit` for each text of a choice, whose message or delta is `message`. Pieces of one text have the

@@ -9,6 +9,8 @@ import type { DoorCall } from '#src/doors/door.js';
 import { carriedIn } from '#src/doors/responses/carried-signatures.js';
 import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
 import { isRecord } from '#src/core/json.js';
+import { addStreamTexts, responseTexts, type StreamTexts } from '#src/upstream/chat-text.js';
+import { tokensOfReport } from '#src/upstream/usage-shapes.js';
 import { joinedChat } from '../../../support/chat-joiner.js';
 import { newSeed } from '../../../support/protocol-values.js';
 import { oneOf, randomOf, type Random } from '../../../support/random.js';
@@ -298,5 +300,36 @@ void t.test('the judge of an upstream that speaks Responses itself', (t) => {
   ])
     t.type(judge.judge(event).garbage, 'string');
   t.ok(isRecord(judge.judge({ type: 'response.of_tomorrow' })));
+  t.end();
+});
+
+void t.test('texts and usage of a response that passes are found', (t) => {
+  const chunks = [
+    chunk({ reasoning_content: 'Hm.' }),
+    chunk({ content: 'Hello' }),
+    chunk({ content: ' you' }),
+    chunk({ tool_calls: [{ index: 0, id: 'c', function: { name: 'weather', arguments: '{"a":' } }] }),
+    chunk({ tool_calls: [{ index: 0, function: { arguments: '1}' } }] }),
+    chunk({}, 'tool_calls'),
+    { ...chunk({}), choices: [], usage: USAGE },
+  ];
+  const stream = translator!.openStream(CALL);
+  const events = chunks.map((one) => stream.push(one)).join('') + stream.end();
+  const texts: StreamTexts = new Map();
+  addStreamTexts(texts, Buffer.from(events), 1_000);
+  const wanted = ['Hm.', 'Hello you', 'weather', '{"a":1}'];
+  t.same([...texts.values()], wanted);
+  const { message, finish, usage } = joinedChat(chunks);
+  const whole = translator!.fromChat({ choices: [{ message, finish_reason: finish }], usage }, CALL);
+  t.same(responseTexts(whole), wanted);
+  t.same(tokensOfReport((JSON.parse(whole) as Response).usage), {
+    source: 'reported',
+    promptTokens: 10,
+    cachedTokens: 3,
+    cacheWriteTokens: 0,
+    cacheWrite1hTokens: 0,
+    completionTokens: 7,
+    reasoningTokens: 2,
+  });
   t.end();
 });

@@ -1,0 +1,197 @@
+/**
+ * The mock's Responses API of OpenAI, POST /v1/responses, whole and streamed. mock-upstream.ts serves it
+ * beside chat completions. A second reading of the reference ("Create a model response", "Streaming events",
+ * November 2026): nothing of src/doors is used. Pure.
+ */
+import {
+  BYTES_PER_TOKEN,
+  brokenSse,
+  isRecord,
+  jsonOf,
+  sseFrame,
+  steeringOf,
+  type MockAnswer,
+  type MockCall,
+  type MockError,
+  type MockProtocol,
+  type MockRequest,
+} from './mock-protocol.js';
+
+type Members = Readonly<Record<string, unknown>>;
+
+const ID = 'resp_mock';
+const CREATED_SECONDS = 1_700_000_000;
+
+function errorText(message: string, code: string): string {
+  return JSON.stringify({ error: { message, type: 'mock_error', param: null, code } });
+}
+
+const wrong = (message: string, param: string): MockError => ({
+  status: 400,
+  error: JSON.stringify({ error: { message, type: 'invalid_request_error', param, code: null } }),
+});
+
+function textsIn(content: unknown): string[] {
+  if (typeof content === 'string') return [content];
+  if (!Array.isArray(content)) return [];
+  return (content as unknown[]).flatMap((part) =>
+    isRecord(part) && typeof part.text === 'string' ? [part.text] : [],
+  );
+}
+
+function read({ body }: MockCall): MockRequest | MockError {
+  const request = jsonOf(body);
+  if (!isRecord(request)) return { status: 400, error: errorText('the body is not a JSON object', 'mock') };
+  if (typeof request.model !== 'string') return wrong("Missing required parameter: 'model'.", 'model');
+  for (const name of ['messages', 'max_tokens', 'max_completion_tokens', 'response_format', 'n'])
+    if (name in request) return wrong(`Unsupported parameter: '${name}'.`, name);
+  const { input, tools } = request;
+  const items: readonly unknown[] =
+    typeof input === 'string' ? [{ role: 'user', content: input }] : Array.isArray(input) ? input : [];
+  let prompt = '';
+  let promptBytes = Buffer.byteLength(typeof request.instructions === 'string' ? request.instructions : '');
+  for (const item of items) {
+    if (!isRecord(item)) return wrong("Invalid type for 'input[0]'.", 'input');
+    for (const text of textsIn(item.content)) {
+      promptBytes += Buffer.byteLength(text);
+      if (item.role === 'user') prompt = text;
+    }
+  }
+  const last = items.at(-1);
+  return {
+    model: request.model,
+    stream: request.stream === true,
+    includeUsage: true,
+    promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
+    steering: steeringOf(prompt),
+    toolNames: (Array.isArray(tools) ? (tools as unknown[]) : []).flatMap((tool) =>
+      isRecord(tool) && typeof tool.name === 'string' ? [tool.name] : [],
+    ),
+    answersTools: isRecord(last) && last.type === 'function_call_output',
+  };
+}
+
+function itemsOf({ thinking, texts, tools }: MockAnswer): Members[] {
+  const content = { type: 'output_text', text: texts.join(''), annotations: [], logprobs: [] };
+  return [
+    ...(thinking.length === 0
+      ? []
+      : [
+          {
+            id: 'rs_mock',
+            type: 'reasoning',
+            summary: [{ type: 'summary_text', text: thinking.join('') }],
+            encrypted_content: 'gAAAAmock',
+          },
+        ]),
+    { id: 'msg_mock', type: 'message', status: 'completed', role: 'assistant', content: [content] },
+    ...tools.map(({ id, name, pieces }) => ({
+      id: `fc_${id}`,
+      type: 'function_call',
+      status: 'completed',
+      call_id: id,
+      name,
+      arguments: pieces.join(''),
+    })),
+  ];
+}
+
+const INCOMPLETE: Readonly<Partial<Record<MockAnswer['finish'], string>>> = {
+  length: 'max_output_tokens',
+  content_filter: 'content_filter',
+};
+
+function responseOf(
+  { request, usage, finish }: MockAnswer,
+  output: readonly Members[],
+  ended: boolean,
+): object {
+  const reason = ended ? INCOMPLETE[finish] : undefined;
+  return {
+    id: ID,
+    object: 'response',
+    created_at: CREATED_SECONDS,
+    status: !ended ? 'in_progress' : reason === undefined ? 'completed' : 'incomplete',
+    error: null,
+    incomplete_details: reason === undefined ? null : { reason },
+    instructions: null,
+    model: request.model,
+    output,
+    parallel_tool_calls: true,
+    previous_response_id: null,
+    store: true,
+    temperature: 1,
+    text: { format: { type: 'text' } },
+    tool_choice: 'auto',
+    tools: [],
+    top_p: 1,
+    truncation: 'disabled',
+    usage:
+      !ended || usage === undefined
+        ? null
+        : {
+            input_tokens: usage.prompt,
+            input_tokens_details: { cached_tokens: usage.cached, cache_write_tokens: usage.written },
+            output_tokens: usage.completion,
+            output_tokens_details: { reasoning_tokens: usage.reasoning },
+            total_tokens: usage.prompt + usage.completion,
+          },
+    metadata: {},
+  };
+}
+
+function frames(answer: MockAnswer): Uint8Array[] {
+  const events: Uint8Array[] = [];
+  const send = (type: string, members: object): void => {
+    events.push(sseFrame(JSON.stringify({ type, sequence_number: events.length, ...members }), type));
+  };
+  const response = responseOf(answer, [], false);
+  send('response.created', { response });
+  send('response.in_progress', { response });
+  const items = itemsOf(answer);
+  items.forEach((item, index) => {
+    const at = { item_id: item.id, output_index: index };
+    const empty = { summary: [], content: [], arguments: '', status: 'in_progress' };
+    const opened = Object.fromEntries(
+      Object.entries(item).map(([name, value]) => [name, empty[name as keyof typeof empty] ?? value]),
+    );
+    send('response.output_item.added', { output_index: index, item: opened });
+    if (item.type === 'reasoning') {
+      const part = { ...at, summary_index: 0 };
+      const text = answer.thinking.join('');
+      send('response.reasoning_summary_part.added', { ...part, part: { type: 'summary_text', text: '' } });
+      for (const delta of answer.thinking) send('response.reasoning_summary_text.delta', { ...part, delta });
+      send('response.reasoning_summary_text.done', { ...part, text });
+      send('response.reasoning_summary_part.done', { ...part, part: { type: 'summary_text', text } });
+    } else if (item.type === 'message') {
+      const part = { ...at, content_index: 0 };
+      const content = (item.content as Members[])[0]!;
+      send('response.content_part.added', { ...part, part: { ...content, text: '' } });
+      for (const delta of answer.texts) send('response.output_text.delta', { ...part, delta, logprobs: [] });
+      send('response.output_text.done', { ...part, text: content.text, logprobs: [] });
+      send('response.content_part.done', { ...part, part: content });
+    } else {
+      const { pieces } = answer.tools.find(({ id }) => id === item.call_id)!;
+      for (const delta of pieces) send('response.function_call_arguments.delta', { ...at, delta });
+      send('response.function_call_arguments.done', { ...at, name: item.name, arguments: item.arguments });
+    }
+    send('response.output_item.done', { output_index: index, item });
+  });
+  const isCut = INCOMPLETE[answer.finish] !== undefined;
+  send(isCut ? 'response.incomplete' : 'response.completed', { response: responseOf(answer, items, true) });
+  return events;
+}
+
+export const RESPONSES_MOCK: MockProtocol = {
+  streamType: 'text/event-stream; charset=utf-8',
+  read,
+  whole: (answer) => JSON.stringify(responseOf(answer, itemsOf(answer), true)),
+  frames,
+  error: (status, message) => ({ status, error: errorText(message, 'mock_error') }),
+  errorFrame: (_status, message) =>
+    sseFrame(
+      JSON.stringify({ type: 'error', code: 'server_error', message, param: null, sequence_number: 0 }),
+      'error',
+    ),
+  broken: brokenSse,
+};
