@@ -151,9 +151,9 @@ function frames(answer: MockAnswer): Uint8Array[] {
   const items = itemsOf(answer);
   items.forEach((item, index) => {
     const at = { item_id: item.id, output_index: index };
-    const empty = { summary: [], content: [], arguments: '', status: 'in_progress' };
+    const empty: Members = { summary: [], content: [], arguments: '', status: 'in_progress' };
     const opened = Object.fromEntries(
-      Object.entries(item).map(([name, value]) => [name, empty[name as keyof typeof empty] ?? value]),
+      Object.entries(item).map(([name, value]) => [name, empty[name] ?? value]),
     );
     send('response.output_item.added', { output_index: index, item: opened });
     if (item.type === 'reasoning') {
