@@ -122,3 +122,177 @@ function inChatNames(report: Record<string, unknown>): Record<string, unknown> {
 }
 
 function tokensOfMembers(report: Record<string, unknown>): Usage | ReportError | undefined {
+  const { completion_tokens: shown, total_tokens: total } = report;
+  // Of a rerank some tell the total alone.
+  const prompt = report.prompt_tokens ?? (shown === undefined ? total : undefined);
+  const isEmpty = (prompt ?? shown ?? total) === undefined || (prompt ?? shown ?? total) === null;
+  if (isEmpty) return undefined;
+  const cached = cachedIn(report) ?? 0;
+  const written = writtenIn(report) ?? 0;
+  const written1h = written === 0 ? 0 : (written1hIn(report) ?? 0);
+  const reasoning = reasoningIn(report) ?? 0;
+  // If the completion is left out, it is the total less the prompt.
+  const completion = shown ?? (isTokenCount(total) ? 0 : shown);
+  if (!isTokenCount(prompt) || !isTokenCount(completion)) return 'malformed';
+  if (!isTokenCount(cached) || !isTokenCount(reasoning)) return 'malformed';
+  if (!isTokenCount(written) || !isTokenCount(written1h)) return 'malformed';
+  const inCache = cached + written;
+  const isInTotal = total === prompt + completion + inCache;
+  const isBeside = inCache > 0 && (isInTotal || inCache > prompt) && hasAnthropicsNames(report);
+  const input = isBeside ? prompt + inCache : prompt;
+  if (inCache > input || written1h > written) return 'contradictory';
+  const output = outputOf(
+    prompt,
+    completion,
+    isBeside && isInTotal ? prompt + completion : (total ?? 0),
+    cached,
+    reasoning,
+  );
+  if (typeof output === 'string') return output;
+  const hidden = Math.max(reasoning, output - completion);
+  return {
+    promptTokens: input,
+    cachedTokens: cached,
+    cacheWriteTokens: written,
+    cacheWrite1hTokens: written1h,
+    completionTokens: output,
+    reasoningTokens: Math.min(hidden, output),
+    source: 'reported',
+  };
+}
+
+/** The tokens billed as output, by the rules above. */
+function outputOf(
+  prompt: number,
+  completion: number,
+  total: unknown,
+  cached: number,
+  reasoning: number,
+): number | ReportError {
+  if (!isTokenCount(total)) return 'malformed';
+  const parts = prompt + completion;
+  if (total > parts) return total - prompt;
+  if (total < parts && total !== 0 && total !== parts - cached) return 'contradictory';
+  return reasoning > completion ? completion + reasoning : completion;
+}
+
+/** By the names of OpenAI, DeepSeek, Moonshot, Mistral, Anthropic. */
+function cachedIn(report: Record<string, unknown>): unknown {
+  const details = report.prompt_tokens_details;
+  const inDetails = isRecord(details) ? details.cached_tokens : undefined;
+  return (
+    inDetails ??
+    report.prompt_cache_hit_tokens ??
+    report.cached_tokens ??
+    report.num_cached_tokens ??
+    report.cache_read_input_tokens
+  );
+}
+
+/** By the names of OpenRouter, LiteLLM, Anthropic. */
+function writtenIn(report: Record<string, unknown>): unknown {
+  const details = report.prompt_tokens_details;
+  const inDetails = isRecord(details)
+    ? (details.cache_write_tokens ?? details.cache_creation_tokens)
+    : undefined;
+  return inDetails ?? report.cache_creation_input_tokens;
+}
+
+/** By our own name (providers/chat-writer.ts), and those of LiteLLM and Anthropic. */
+function written1hIn(report: Record<string, unknown>): unknown {
+  const details = isRecord(report.prompt_tokens_details) ? report.prompt_tokens_details : {};
+  const lifetimes = details.cache_creation_token_details ?? report.cache_creation;
+  return (
+    details.cache_write_1h_tokens ?? (isRecord(lifetimes) ? lifetimes.ephemeral_1h_input_tokens : undefined)
+  );
+}
+
+/** Anthropic's `input_tokens` is without them, and relays pass it on as `prompt_tokens`. */
+function hasAnthropicsNames(report: Record<string, unknown>): boolean {
+  return (report.cache_creation_input_tokens ?? report.cache_read_input_tokens) !== undefined;
+}
+
+function reasoningIn(report: Record<string, unknown>): unknown {
+  const details = report.completion_tokens_details;
+  return (isRecord(details) ? details.reasoning_tokens : undefined) ?? report.reasoning_tokens;
+}
+
+function isTokenCount(value: unknown): value is number {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= REPORTED_TOKENS_MAX;
+}
+
+/** Parts of a prompt, tools, and what an upstream keeps, that can be more tokens than their bytes suggest. */
+const BEYOND_TEXT =
+  /"(?:image_url|input_audio|video_url|file|input_file|web_search\w*|plugins|previous_response_id|conversation|prompt)"/g;
+const BEYOND_TEXT_MAX = 64;
+
+/**
+ * Why the report cannot be true of the call: more than its model can generate or its body can hold. Undefined
+ * if it can be. `hasText`: whether the response had any.
+ */
+export function doubtOf(
+  tokens: TokenCounts,
+  request: UpstreamRequest,
+  modelOutputTokensMax: number,
+  hasText: () => boolean,
+): DisbeliefReason | undefined {
+  const { promptTokens, completionTokens, reasoningTokens } = tokens;
+  if (completionTokens > withSlack(modelOutputTokensMax * request.choices)) return 'too_much_output';
+  // Some models' thoughts are not bounded by `max_tokens`.
+  if (completionTokens - reasoningTokens > withSlack(askedOf(request, modelOutputTokensMax)))
+    return 'beyond_max_tokens';
+  if (promptTokens > PROMPT_TOKENS_BESIDE_BODY && promptTokens > promptTokensMaxOf(request))
+    return 'too_much_input';
+  if (promptTokens === 0) return 'zero';
+  return completionTokens === 0 && hasText() ? 'zero' : undefined;
+}
+
+/**
+ * A count that replaces a report that was not believed, within the call's hold. If the report went beyond
+ * `max_tokens` alone, what was delivered is charged, up to what the model can generate: an upstream that
+ * ignores the bound does not make a response free.
+ */
+export function withinHold(
+  usage: Usage,
+  reason: DisbeliefReason,
+  request: UpstreamRequest,
+  modelOutputTokensMax: number,
+): Usage {
+  const outputMax =
+    reason === 'beyond_max_tokens'
+      ? modelOutputTokensMax * request.choices
+      : askedOf(request, modelOutputTokensMax);
+  return usageOfWhole(
+    Math.min(usage.promptTokens, bodyBytesOf(request)),
+    Math.min(usage.completionTokens, outputMax),
+    usage.source,
+  );
+}
+
+/** As in the hold. */
+function askedOf({ outputTokensMax, choices }: UpstreamRequest, modelOutputTokensMax: number): number {
+  return Math.min(outputTokensMax, modelOutputTokensMax) * choices;
+}
+
+/** The most tokens that the call can use, as its caller's quotas hold them. */
+export function tokensMaxOf(request: UpstreamRequest, modelOutputTokensMax: number): number {
+  return bodyBytesOf(request) + askedOf(request, modelOutputTokensMax);
+}
+
+/** Tokenizers differ, and some count the marks between messages. */
+function withSlack(tokens: number): number {
+  return Math.ceil(tokens * 1.1) + REPORTED_OUTPUT_SLACK_TOKENS;
+}
+
+/** No tokenizer makes more tokens of a text than it has bytes; the provider adds words of its own. */
+function promptTokensMaxOf(request: UpstreamRequest): number {
+  const most = bodyBytesOf(request) + PROMPT_TOKENS_BESIDE_BODY;
+  const text =
+    request.largeBody === undefined ? request.body : Buffer.from(request.largeBody).toString('latin1');
+  const parts = Math.min(text.match(BEYOND_TEXT)?.length ?? 0, BEYOND_TEXT_MAX);
+  return most + parts * PROMPT_TOKENS_OF_PART;
+}
+
+export function bodyBytesOf({ body, bodyIsAscii, largeBody }: UpstreamRequest): number {
+  return largeBody?.length ?? (bodyIsAscii ? body.length : Buffer.byteLength(body));
+}
