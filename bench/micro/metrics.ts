@@ -37,7 +37,7 @@ function countCall(call: number, stream: boolean): void {
   upstream.attemptEnded(call % MODELS);
   listener.callEnded();
   const answerMs = clock.monotonicMs();
-  listener.countCall(model, outcome, false);
+  listener.countCall(model, outcome, false, 0);
   listener.countUsage(
     model,
     {

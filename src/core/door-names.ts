@@ -3,6 +3,8 @@
  * a door by its name, shared memory by its position. Pure; any thread.
  */
 
+import { ERROR_KINDS, type ErrorCode } from './errors.js';
+
 /** New ones come last: frames and metrics hold positions. */
 export const DOOR_NAMES = [
   'chat',
@@ -52,3 +54,12 @@ export const SERVICE_OF: Readonly<Record<DoorName, Service>> = {
   moderations: 'moderations',
   rerank: 'rerank',
 };
+
+/** Anthropic's own statuses: the name of a model is a resource there. */
+const MESSAGES_STATUSES: Partial<Record<ErrorCode, number>> = { model_not_found: 404, overloaded: 529 };
+
+/** Returns the HTTP status of an error that the gateway itself makes, as the door tells it. */
+export function statusByDoor(door: DoorName, code: ErrorCode): number {
+  const own = door === 'messages' || door === 'count_tokens' ? MESSAGES_STATUSES[code] : undefined;
+  return own ?? ERROR_KINDS[code].status;
+}

@@ -103,7 +103,9 @@ export function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessSt
 /** Counts chat calls by outcome. */
 function outcomesOf(models: readonly ModelSnapshot[]): Record<Outcome, number> {
   const count = (outcome: Outcome): number =>
-    models.reduce((sum, { outcomes, broken }) => sum + outcomes.get(outcome)! + broken.get(outcome)!, 0);
+    models
+      .flatMap(({ doors }) => doors)
+      .reduce((sum, { outcomes, broken }) => sum + outcomes.get(outcome)! + broken.get(outcome)!, 0);
   return Object.fromEntries(OUTCOMES.map((outcome) => [outcome, count(outcome)])) as Record<Outcome, number>;
 }
 

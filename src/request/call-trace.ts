@@ -7,7 +7,7 @@
  * is not, and began here, no object is made for it.
  */
 import type { HttpRequest } from 'uWebSockets.js';
-import { ERROR_KINDS } from '../core/errors.js';
+import { statusByDoor, type DoorName } from '../core/door-names.js';
 import type { AccountIndex } from '../core/units.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
@@ -75,7 +75,7 @@ export class CallTrace {
   ): void {
     const span = this.#span;
     if (span === undefined) return;
-    const { admission, requestId } = context;
+    const { admission, requestId, door } = context;
     const stream = admission?.call.stream === true;
     span.outbox.push({
       kind: SPAN_OF_CALL,
@@ -88,8 +88,9 @@ export class CallTrace {
       endMs: endedMs,
       firstTokenMs: stream ? (responseMs ?? null) : null,
       outcome,
-      status: statusOf(outcome, responseMs !== undefined),
+      status: statusOf(door.name, outcome, responseMs !== undefined),
       requestId,
+      door: door.name,
       account: span.account,
       model: admission?.model.id ?? null,
       answeredModel: answeredOf(context, settled),
@@ -117,9 +118,9 @@ function answeredOf({ modelIndex, models }: CallContext, settled: Settled | unde
 }
 
 /** Null if there was none. A response that has begun has 200, whatever became of it. */
-function statusOf(outcome: Outcome, begun: boolean): number | null {
+function statusOf(door: DoorName, outcome: Outcome, begun: boolean): number | null {
   if (begun || outcome === 'ok') return OK;
-  return outcome === 'client_gone' ? null : ERROR_KINDS[outcome].status;
+  return outcome === 'client_gone' ? null : statusByDoor(door, outcome);
 }
 
 export interface Recording {

@@ -1,5 +1,5 @@
 /**
- * One chat-completion request and its response: the record that Intake and Delivery share. It holds the µWS
+ * One call and its response: the record that Intake and Delivery share. It holds the µWS
  * response, when the parts of the call came, what the call was charged, and what must be given back at its
  * end. Listener thread; one object a call.
  *
@@ -8,6 +8,7 @@
  *       └── rejected, or the client left ↗
  */
 import type { HttpResponse } from 'uWebSockets.js';
+import { DOOR_INDEX } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
 import type { SlotList } from '../core/slot-list.js';
 import type { Door } from '../doors/door.js';
@@ -161,7 +162,7 @@ export class ChatExchange extends CallContext {
     const { metrics, clock } = this.#listener;
     const model = metricsSlotOf(this.modelIndex, outcome);
     const isError = outcome !== 'ok' && outcome !== 'client_gone';
-    metrics.countCall(model, outcome, isError && this.#responseMs !== undefined);
+    metrics.countCall(model, outcome, isError && this.#responseMs !== undefined, DOOR_INDEX[this.door.name]);
     if (this.#settled === undefined) return;
     const { usage, charged, answered } = this.#settled;
     metrics.countUsage(modelSlotOf(answered), usage, charged);
@@ -193,6 +194,7 @@ export class ChatExchange extends CallContext {
     const responseMs = this.#responseMs;
     accessLog.append({
       request: this.requestNumber,
+      door: DOOR_INDEX[this.door.name],
       endedMs: asWallMs(clock.wallMs()),
       outcome,
       begun: responseMs !== undefined,

@@ -1,5 +1,5 @@
 /**
- * The rejections of a chat call that the listener itself decides on, as the records that error responses are
+ * The rejections of a call that the listener itself decides on, as the records that error responses are
  * written from. Each phase (authenticate, rate-limit, read-body, admit, delivery) returns one of them or
  * undefined. Pure; listener thread.
  *
@@ -9,6 +9,7 @@
 import type { LeaseEnd } from '../channel/lease-channel.js';
 import type { ErrorCode, ErrorRecord, RefusalDetail } from '../core/errors.js';
 import { DOOR_NAMES, DOOR_PATHS, SERVICE_OF, type Service } from '../core/door-names.js';
+import { DOORS } from '../doors/doors.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX, UPLOAD_MS_MAX } from '../core/limits.js';
 import { decimalOf } from '../core/money.js';
 import type { RoutingMember } from '../core/routing-members.js';
@@ -27,7 +28,7 @@ function overloaded(detail: RefusalDetail | undefined, what: string, retryAfterS
 
 export const NOTHING_HERE = rejection(
   'not_found',
-  'There is nothing at this path. The gateway serves POST /v1/chat/completions, GET /v1/models and GET /v1/models/{id}.',
+  `There is nothing at this path. The gateway serves POST ${DOORS.map(({ path }) => path).join(', ')}, GET /v1/models and GET /v1/models/{id}.`,
 );
 export const MODEL_NAME_MISSING = rejection(
   'not_found',
@@ -35,7 +36,7 @@ export const MODEL_NAME_MISSING = rejection(
 );
 export const CHUNKED_BODY = rejection(
   'invalid_parameters',
-  'Transfer-Encoding must be absent: only POST /v1/chat/completions takes a body in chunks.',
+  'Transfer-Encoding must be absent: only the POST of a call takes a body in chunks.',
 );
 
 // Authentication.

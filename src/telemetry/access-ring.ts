@@ -21,7 +21,7 @@
  *       80    32  upstream     slot of the upstream that was tried last
  *       84    32  outcome      index into OUTCOMES
  *       88    32  source       index into USAGE_SOURCES; NOTHING if nothing was charged
- *       92    32  flags        see STREAM
+ *       92    32  flags        see STREAM; from bit DOOR_SHIFT on, the position of the door in DOOR_NAMES
  *       96    32  queuedMs     milliseconds of waiting for room in the limits of upstreams
  *      100    32  cacheWrite   tokens, as the two that follow: no report that is believed has 2^31
  *      104    32  cacheWrite1h
@@ -81,10 +81,13 @@ const STREAM = 1;
 const BEGUN = 2;
 const CACHE_HIT = 4;
 const CACHE_MISS = 8;
+const DOOR_SHIFT = 8;
 
 export interface AccessRecord {
   /** The count part of the request's identifier. */
   readonly request: number;
+  /** By which it came: position in DOOR_NAMES. */
+  readonly door: number;
   readonly endedMs: WallMs;
   readonly outcome: Outcome;
   /** Whether a part of the response had been given to the caller. */
@@ -236,6 +239,7 @@ export class AccessReader {
     const flags = ints[first32 + FLAGS]!;
     return {
       request: floats[first64 + REQUEST]!,
+      door: flags >> DOOR_SHIFT,
       endedMs: asWallMs(floats[first64 + ENDED_MS]!),
       outcome: OUTCOMES[ints[first32 + OUTCOME]!]!,
       begun: (flags & BEGUN) !== 0,
@@ -266,9 +270,9 @@ export class AccessReader {
   }
 }
 
-function flagsOf({ stream, begun, cache }: AccessRecord): number {
+function flagsOf({ stream, begun, cache, door }: AccessRecord): number {
   const result = cache === undefined ? 0 : cache === 'hit' ? CACHE_HIT : CACHE_MISS;
-  return result | (stream ? STREAM : 0) | (begun ? BEGUN : 0);
+  return result | (stream ? STREAM : 0) | (begun ? BEGUN : 0) | (door << DOOR_SHIFT);
 }
 
 function valueOf(word: number): number | undefined {

@@ -14,6 +14,7 @@
  *                                  response cache              entries, bytes, evictions
  *                                  overhead                    histogram, whole responses; histogram, streams
  *                                  a block for each model      see MODEL_*
+ *                                  another for each model      calls by other doors than chat: see doorAt
  *     upstreams   a worker         a block for each upstream   see UPSTREAM_*
  *     threads     a thread         see THREAD_*
  */
@@ -24,7 +25,7 @@ import {
   type ErrorCode,
   type RefusalDetail,
 } from '../core/errors.js';
-import { DOOR_PATHS, type DoorPath } from '../core/door-names.js';
+import { CHAT_DOOR, DOOR_NAMES, type DoorPath } from '../core/door-names.js';
 import { CATALOG_ENTRIES_MAX, COUNTER_THREADS_MAX } from '../core/limits.js';
 import { histogramWords } from './histogram.js';
 import { createLogSwitch, type LogSwitchBuffer } from './log.js';
@@ -36,8 +37,7 @@ import { createLogSwitch, type LogSwitchBuffer } from './log.js';
 export type Outcome = 'ok' | 'client_gone' | ErrorCode;
 export const OUTCOMES: readonly Outcome[] = ['ok', 'client_gone', ...ERROR_CODES];
 
-export const CHAT_ROUTE = DOOR_PATHS.chat;
-/** Routes other than the chat calls, which are counted by their model. */
+/** Routes other than the doors, whose calls are counted by their model. */
 export const OTHER_ROUTES = ['/v1/models', '/v1/models/{id}', 'other'] as const;
 export type OtherRoute = (typeof OTHER_ROUTES)[number];
 export type Route = DoorPath | OtherRoute;
@@ -134,7 +134,7 @@ export const OTHER_MODEL = 1;
 const FIRST_MODEL = 2;
 const MODEL_SLOTS = FIRST_MODEL + CATALOG_ENTRIES_MAX;
 
-/** A model's block. Calls by outcome, one word each, without the broken ones. */
+/** A model's block. Chat calls by outcome, one word each, without the broken ones. */
 export const MODEL_OUTCOMES = 0;
 /** The same of broken calls, whose response had begun with 200 before they failed. */
 export const MODEL_BROKEN = MODEL_OUTCOMES + OUTCOMES.length;
@@ -158,7 +158,13 @@ export const MODEL_DURATION = MODEL_OUTPUT + histogramWords(TOKENS_BOUNDS);
 export const MODEL_FIRST_TOKEN = MODEL_DURATION + histogramWords(DURATION_BOUNDS_MS);
 const MODEL_WORDS = wholeLines(MODEL_FIRST_TOKEN + histogramWords(FIRST_TOKEN_BOUNDS_MS));
 
-export const LISTENER_STRIPE_WORDS = MODELS + MODEL_SLOTS * MODEL_WORDS;
+/** Calls of one model by other doors than chat, at the end of the stripe: most models never have one. */
+const OTHER_DOORS = MODELS + MODEL_SLOTS * MODEL_WORDS;
+/** Outcomes of one door, then those of broken calls, as in the model's block. */
+const DOOR_WORDS = 2 * OUTCOMES.length;
+const MODEL_DOORS_WORDS = wholeLines((DOOR_NAMES.length - 1) * DOOR_WORDS);
+
+export const LISTENER_STRIPE_WORDS = OTHER_DOORS + MODEL_SLOTS * MODEL_DOORS_WORDS;
 
 /** An upstream's block. */
 export const UPSTREAM_ATTEMPTS = 0;
@@ -202,6 +208,15 @@ export function modelSlotOf(modelIndex: number): number {
 /** Returns the first word of a model's block in a listener's stripe. */
 export function modelAt(modelSlot: number): number {
   return MODELS + modelSlot * MODEL_WORDS;
+}
+
+/**
+ * Returns the first of the words that count a model's calls by that door, in a listener's stripe: OUTCOMES,
+ * then the same of broken calls.
+ */
+export function doorAt(modelSlot: number, door: number): number {
+  if (door === CHAT_DOOR) return modelAt(modelSlot) + MODEL_OUTCOMES;
+  return OTHER_DOORS + modelSlot * MODEL_DOORS_WORDS + (door - 1) * DOOR_WORDS;
 }
 
 /** Returns the first word of an upstream's block in a worker's stripe. */

@@ -2,6 +2,7 @@
  * Sums over the stripes of all threads (metrics-layout.ts), for `/metrics` and for the status. Main thread.
  * The sums are not of one moment: a call that ends meanwhile may be in one and not in another.
  */
+import { DOOR_NAMES, type DoorName } from '../core/door-names.js';
 import { addHistogram, emptyHistogram, type HistogramBounds, type HistogramSnapshot } from './histogram.js';
 import {
   BREAKER_STATES,
@@ -15,7 +16,6 @@ import {
   FIRST_TOKEN_BOUNDS_MS,
   IN_FLIGHT,
   LISTENER_STRIPE_WORDS,
-  MODEL_BROKEN,
   MODEL_CACHED_TOKENS,
   MODEL_CACHE_HITS,
   MODEL_CACHE_MISSES,
@@ -27,7 +27,6 @@ import {
   MODEL_FIRST_TOKEN,
   MODEL_INPUT,
   MODEL_OUTPUT,
-  MODEL_OUTCOMES,
   MODEL_REASONING_TOKENS,
   MODEL_STOOD_IN,
   OTHER_ROUTES,
@@ -56,6 +55,7 @@ import {
   UPSTREAM_WAITING,
   UPSTREAM_WAITS,
   UPSTREAM_WAITS_REFUSED,
+  doorAt,
   modelAt,
   openStripes,
   upstreamAt,
@@ -68,11 +68,16 @@ import {
   type RefusalReason,
 } from './metrics-layout.js';
 
-export interface ModelSnapshot {
+export interface DoorOutcomes {
+  readonly door: DoorName;
   /** Outcomes of calls, but for those in `broken`. */
   readonly outcomes: ReadonlyMap<Outcome, number>;
   /** Errors of calls whose response had begun with 200. */
   readonly broken: ReadonlyMap<Outcome, number>;
+}
+
+export interface ModelSnapshot {
+  readonly doors: readonly DoorOutcomes[];
   readonly cachedTokens: number;
   readonly cacheWriteTokens: number;
   readonly reasoningTokens: number;
@@ -159,8 +164,14 @@ export class MetricsReader {
     const at = modelAt(modelSlot);
     const listeners = this.#listeners;
     return {
-      outcomes: row(listeners, at + MODEL_OUTCOMES, OUTCOMES),
-      broken: row(listeners, at + MODEL_BROKEN, OUTCOMES),
+      doors: DOOR_NAMES.map((door, index) => {
+        const first = doorAt(modelSlot, index);
+        return {
+          door,
+          outcomes: row(listeners, first, OUTCOMES),
+          broken: row(listeners, first + OUTCOMES.length, OUTCOMES),
+        };
+      }),
       cachedTokens: sum(listeners, at + MODEL_CACHED_TOKENS),
       cacheWriteTokens: sum(listeners, at + MODEL_CACHE_WRITE_TOKENS),
       reasoningTokens: sum(listeners, at + MODEL_REASONING_TOKENS),

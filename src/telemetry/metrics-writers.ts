@@ -4,6 +4,7 @@
  * main thread reads them (metrics-reader.ts).
  */
 import type { WallMs } from '../core/units.js';
+import { DOOR_NAMES, DOOR_PATHS, type DoorPath } from '../core/door-names.js';
 import type { TokenCounts } from '../core/token-counts.js';
 import { observe } from './histogram.js';
 import {
@@ -18,7 +19,6 @@ import {
   FIRST_TOKEN_BOUNDS_MS,
   IN_FLIGHT,
   LISTENER_STRIPE_WORDS,
-  MODEL_BROKEN,
   MODEL_CACHED_TOKENS,
   MODEL_CACHE_HITS,
   MODEL_CACHE_MISSES,
@@ -30,7 +30,6 @@ import {
   MODEL_FIRST_TOKEN,
   MODEL_INPUT,
   MODEL_OUTPUT,
-  MODEL_OUTCOMES,
   MODEL_REASONING_TOKENS,
   MODEL_STOOD_IN,
   NO_MODEL,
@@ -57,6 +56,7 @@ import {
   UPSTREAM_WAITING,
   UPSTREAM_WAITS,
   UPSTREAM_WAITS_REFUSED,
+  doorAt,
   modelAt,
   openStripe,
   upstreamAt,
@@ -93,14 +93,17 @@ export class ListenerMetrics {
   /** Counts a request whose model does not matter, or is not known. */
   countRequest(route: Route, outcome: Outcome): void {
     const at = OTHER_ROUTES.indexOf(route as OtherRoute);
-    if (at < 0) this.countCall(NO_MODEL, outcome, false);
+    if (at < 0) this.countCall(NO_MODEL, outcome, false, DOOR_ROUTES.indexOf(route as DoorPath));
     else this.#words[ROUTES + at * OUTCOMES.length + OUTCOMES.indexOf(outcome)]! += 1;
   }
 
-  /** Counts the end of a chat call; `broken` if its response had begun with 200 before it failed. */
-  countCall(modelSlot: number, outcome: Outcome, broken: boolean): void {
-    const column = broken ? MODEL_BROKEN : MODEL_OUTCOMES;
-    this.#words[modelAt(modelSlot) + column + OUTCOMES.indexOf(outcome)]! += 1;
+  /**
+   * Counts the end of a call; `broken` if its response had begun with 200 before it failed. `door`: its
+   * position in DOOR_NAMES.
+   */
+  countCall(modelSlot: number, outcome: Outcome, broken: boolean, door: number): void {
+    const at = doorAt(modelSlot, door) + OUTCOMES.indexOf(outcome);
+    this.#words[broken ? at + OUTCOMES.length : at]! += 1;
   }
 
   countRefusal(reason: RefusalReason): void {
@@ -154,6 +157,9 @@ export class ListenerMetrics {
     observe(this.#words, stream ? OVERHEAD_STREAM : OVERHEAD_WHOLE, OVERHEAD_BOUNDS_MS, overheadMs);
   }
 }
+
+/** By position in DOOR_NAMES. */
+const DOOR_ROUTES = DOOR_NAMES.map((name) => DOOR_PATHS[name]);
 
 /** All methods take the slot that the main thread gave the upstream (UpstreamNames). */
 export class UpstreamMetrics {

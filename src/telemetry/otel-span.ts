@@ -6,8 +6,8 @@
 import { SpanKind, SpanStatusCode, type Attributes, type HrTime, type SpanContext } from '@opentelemetry/api';
 import type { Resource } from '@opentelemetry/resources';
 import type { ReadableSpan } from '@opentelemetry/sdk-trace';
+import { DOOR_PATHS, SERVICE_OF, type DoorName, type Service } from '../core/door-names.js';
 import type { AccountIndex } from '../core/units.js';
-import { CHAT_ROUTE } from './metrics-layout.js';
 import { currencyOf } from './metrics-source.js';
 import { SPAN_OF_CALL, type AttemptSpanRecord, type CallSpanRecord, type SpanRecord } from './span-record.js';
 
@@ -20,10 +20,19 @@ export interface SpanSurroundings {
 }
 
 const SCOPE = 'tollgate';
-const OPERATION = 'chat';
+/** The names that the conventions have, and our own for what they do not name. */
+const OPERATIONS: Readonly<Record<Service, string>> = {
+  chat: 'chat',
+  embeddings: 'embeddings',
+  completions: 'text_completion',
+  moderations: 'moderation',
+  rerank: 'rerank',
+};
 const SERVER_ERROR = 500;
 const CLIENT_ERROR = 400;
 const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443 };
+
+const operationOf = (door: DoorName): string => OPERATIONS[SERVICE_OF[door]];
 
 /** The span of a call has the kind server, that of an attempt the kind client. */
 export function otelSpanOf(record: SpanRecord, around: SpanSurroundings): ReadableSpan {
@@ -33,7 +42,7 @@ export function otelSpanOf(record: SpanRecord, around: SpanSurroundings): Readab
   const context = contextOf(record, record.spanId);
   const firstMs = isCall ? record.firstTokenMs : record.firstByteMs;
   return {
-    name: isCall ? `POST ${CHAT_ROUTE}` : `${OPERATION} ${record.model}`,
+    name: isCall ? `POST ${DOOR_PATHS[record.door]}` : `${operationOf(record.door)} ${record.model}`,
     kind: isCall ? SpanKind.SERVER : SpanKind.CLIENT,
     spanContext: () => context,
     ...(parentSpanId === null
@@ -82,11 +91,11 @@ function callAttributes(record: CallSpanRecord, accountId: string | undefined): 
   const { outcome, status, model, provider, tokens, costPicoUnits } = record;
   return {
     'http.request.method': 'POST',
-    'http.route': CHAT_ROUTE,
-    'url.path': CHAT_ROUTE,
+    'http.route': DOOR_PATHS[record.door],
+    'url.path': DOOR_PATHS[record.door],
     ...(status === null ? {} : { 'http.response.status_code': status }),
     ...(outcome === 'ok' ? {} : { 'error.type': outcome }),
-    'gen_ai.operation.name': OPERATION,
+    'gen_ai.operation.name': operationOf(record.door),
     ...(provider === null ? {} : { 'gen_ai.provider.name': provider }),
     ...(model === null ? {} : { 'gen_ai.request.model': model, 'gen_ai.request.stream': record.stream }),
     ...(record.answeredModel === null ? {} : { 'tollgate.answered_model': record.answeredModel }),
@@ -111,7 +120,7 @@ function attemptAttributes(record: AttemptSpanRecord): Attributes {
   // An error status says more than the kind of the failure.
   const errorType = status !== null && status >= CLIENT_ERROR ? String(status) : error;
   return {
-    'gen_ai.operation.name': OPERATION,
+    'gen_ai.operation.name': operationOf(record.door),
     'gen_ai.provider.name': provider,
     'gen_ai.request.model': record.model,
     'gen_ai.request.stream': record.stream,

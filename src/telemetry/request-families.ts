@@ -4,16 +4,17 @@
  *
  * A model has samples once it has had a call. The settings bound the number of models.
  */
+import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
 import { ERROR_KINDS } from '../core/errors.js';
 import { countOf, type HistogramSnapshot } from './histogram.js';
 import {
-  CHAT_ROUTE,
   NO_MODEL,
   OTHER_MODEL,
   OTHER_ROUTES,
   modelSlotOf,
   type OtherRoute,
   type Outcome,
+  type Route,
 } from './metrics-layout.js';
 import type { ModelSnapshot } from './metrics-reader.js';
 import {
@@ -48,16 +49,17 @@ function readModels(source: MetricsSource, models: readonly NamedModel[]): [Name
   return models.map((model) => [model, source.reader.model(model.slot)]);
 }
 
-function statusOf(route: string, outcome: Outcome, broken: boolean): string {
+function statusOf(route: Route, outcome: Outcome, broken: boolean): string {
   if (outcome === 'ok' || broken) return '200';
   if (outcome === 'client_gone') return 'none';
+  const door = DOOR_NAMES.find((name) => DOOR_PATHS[name] === route);
+  if (door !== undefined) return String(statusByDoor(door, outcome));
   // Of a model named in a path 404 says that there is none.
-  if (outcome === 'model_not_found' && route !== CHAT_ROUTE) return '404';
-  return String(ERROR_KINDS[outcome].status);
+  return outcome === 'model_not_found' ? '404' : String(ERROR_KINDS[outcome].status);
 }
 
 function requestSamples(
-  route: string,
+  route: Route,
   outcomes: ReadonlyMap<Outcome, number>,
   broken: boolean,
   model: string,
@@ -106,10 +108,12 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     help: 'Requests that have ended, by route, status sent, outcome and model. code: ok, client_gone or the code of the error; status is 200 where a stream had begun before it failed, none where the client left. model is empty where a request was refused before its model was known, or had its answer from an earlier one by its Idempotency-Key.',
     labels: ['route', 'status', 'code', 'model'],
     collect: (source) => [
-      ...readModels(source, allModelsOf(source)).flatMap(([{ id }, { outcomes, broken }]) => [
-        ...requestSamples(CHAT_ROUTE, outcomes, false, id),
-        ...requestSamples(CHAT_ROUTE, broken, true, id),
-      ]),
+      ...readModels(source, allModelsOf(source)).flatMap(([{ id }, { doors }]) =>
+        doors.flatMap(({ door, outcomes, broken }) => [
+          ...requestSamples(DOOR_PATHS[door], outcomes, false, id),
+          ...requestSamples(DOOR_PATHS[door], broken, true, id),
+        ]),
+      ),
       ...OTHER_ROUTES.flatMap((route: OtherRoute) =>
         requestSamples(route, source.reader.route(route), false, ''),
       ),
@@ -118,14 +122,14 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_refusals_total',
     type: 'counter',
-    help: 'Chat calls that were refused before they were sent to an upstream, by reason: the code of the error, or what is behind it.',
+    help: 'Calls that were refused before they were sent to an upstream, by reason: the code of the error, or what is behind it.',
     labels: ['reason'],
     collect: ({ reader }) => [...reader.refusals()].map(([reason, value]) => ({ value, labels: { reason } })),
   },
   {
     name: 'tollgate_calls_in_flight',
     type: 'gauge',
-    help: 'Chat calls that upstream workers have in work.',
+    help: 'Calls that upstream workers have in work.',
     labels: [],
     collect: ({ reader }) => [{ value: reader.callsInFlight(), labels: {} }],
   },
@@ -153,7 +157,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
   {
     name: REQUEST_DURATION,
     type: 'histogram',
-    help: 'Time of chat calls that were answered whole, from their headers to the last byte of the answer, in the OpenTelemetry convention gen_ai.server.request.duration.',
+    help: 'Time of calls that were answered whole, from their headers to the last byte of the answer, in the OpenTelemetry convention gen_ai.server.request.duration.',
     labels: GEN_AI_LABELS,
     collect: (source) =>
       modelHistogram(source, REQUEST_DURATION, ({ durationMs }) => durationMs, {}, secondsOf),
@@ -169,7 +173,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
   {
     name: OVERHEAD,
     type: 'histogram',
-    help: 'Time inside the gateway of chat calls that were answered whole: from the last byte of the request to the first byte of the answer, less the time from the first attempt on an upstream to its first event (of a stream) or its last byte (of a whole answer). Failed attempts, retries and the pauses between them count as upstream.',
+    help: 'Time inside the gateway of calls that were answered whole: from the last byte of the request to the first byte of the answer, less the time from the first attempt on an upstream to its first event (of a stream) or its last byte (of a whole answer). Failed attempts, retries and the pauses between them count as upstream.',
     labels: ['stream'],
     collect: ({ reader }) =>
       [false, true].flatMap((stream) =>
@@ -179,7 +183,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
   {
     name: TOKEN_USAGE,
     type: 'histogram',
-    help: 'Tokens of charged chat calls, in the OpenTelemetry convention gen_ai.client.token.usage; its sum is all tokens.',
+    help: 'Tokens of charged calls, in the OpenTelemetry convention gen_ai.client.token.usage; its sum is all tokens.',
     labels: [...GEN_AI_LABELS, 'gen_ai_token_type'],
     collect: (source) => [
       ...modelHistogram(source, TOKEN_USAGE, ({ inputTokens }) => inputTokens, {
@@ -223,7 +227,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_fallbacks_total',
     type: 'counter',
-    help: 'Charged chat calls that another model answered than they named. role: named, by the model that they named; answered, by the one that answered, under which their tokens and cost are counted too.',
+    help: 'Charged calls that another model answered than they named. role: named, by the model that they named; answered, by the one that answered, under which their tokens and cost are counted too.',
     labels: ['model', 'role'],
     collect: (source) =>
       readModels(source, modelsOf(source)).flatMap(([{ id }, { fallenBack, stoodIn }]) => [
@@ -274,7 +278,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_cost_total',
     type: 'counter',
-    help: 'What chat calls were charged, in units of the currency of the prices. For graphs: the books are exact, this is a float.',
+    help: 'What calls were charged, in units of the currency of the prices. For graphs: the books are exact, this is a float.',
     labels: ['model'],
     collect: (source) =>
       charged(source).map(([{ id }, { costPicoUnits }]) => ({

@@ -7,6 +7,7 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import { Packr } from 'msgpackr';
+import type { DoorName } from '../core/door-names.js';
 import type { AccountIndex } from '../core/units.js';
 import type { MetricsBuffers } from './metrics-layout.js';
 
@@ -16,7 +17,7 @@ export const SPAN_OF_ATTEMPT = 1;
 /** Input, cached input, cache-write input, output and reasoning tokens. */
 export type SpanTokens = readonly [number, number, number, number, number];
 
-/** A chat call of a known caller. */
+/** A call of a known caller. */
 export interface CallSpanRecord {
   readonly kind: typeof SPAN_OF_CALL;
   readonly traceId: string;
@@ -33,6 +34,7 @@ export interface CallSpanRecord {
   /** HTTP status; null if the client had gone. */
   readonly status: number | null;
   readonly requestId: string;
+  readonly door: DoorName;
   readonly account: AccountIndex;
   readonly model: string | null;
   /** Null if no other model answered. */
@@ -62,6 +64,7 @@ export interface AttemptSpanRecord {
   /** HTTP status; null if none came. */
   readonly status: number | null;
   readonly requestId: string;
+  readonly door: DoorName;
   /** Origin of the upstream. */
   readonly origin: string;
   readonly model: string;

@@ -50,7 +50,7 @@ export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_upstream_attempts_total',
     type: 'counter',
-    help: 'Attempts of chat calls on an upstream, the first and further ones. upstream is its host and port.',
+    help: 'Attempts of calls on an upstream, the first and further ones. upstream is its host and port.',
     labels: UPSTREAM_LABELS,
     collect: (source) => upstreamSamples(source, ({ attempts }) => attempts),
   },

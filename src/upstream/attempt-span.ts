@@ -14,6 +14,7 @@ import {
   UNRECORDED,
 } from '../telemetry/trace-context.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
+import { DOOR_NAMES } from '../core/door-names.js';
 import { SPAN_OF_ATTEMPT } from '../telemetry/span-record.js';
 import type { ProviderName } from '../core/provider-names.js';
 import type { UpstreamTarget } from './target.js';
@@ -102,6 +103,7 @@ export class AttemptSpan {
       error: error ?? null,
       status: status === 0 ? null : status,
       requestId: request.requestId,
+      door: DOOR_NAMES[request.door]!,
       origin: target.origin,
       model: target.model ?? modelId,
       responseModel: answerModel ?? null,

@@ -10,6 +10,7 @@ import { StoppedClock } from '../store/support.js';
 
 const RECORD: AccessRecord = {
   request: 48,
+  door: 1,
   endedMs: asWallMs(Date.UTC(2025, 0, 31, 12)),
   outcome: 'ok',
   begun: true,
@@ -54,6 +55,7 @@ void t.test('a call is one line with all that is known of it', (t) => {
     thread: 'listener-1',
     pid: process.pid,
     request_id: 'req_1-1c',
+    route: '/v1/messages',
     account: 'acct_2',
     key: 'key_7',
     model: 'a "quoted" m\u00f6del',

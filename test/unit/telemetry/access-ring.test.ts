@@ -3,6 +3,7 @@
  * sampled.
  */
 import t from 'tap';
+import { DOOR_NAMES } from '#src/core/door-names.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import {
   AccessReader,
@@ -15,6 +16,7 @@ import { OUTCOMES } from '#src/telemetry/metrics-layout.js';
 
 const NOTHING_KNOWN: AccessRecord = {
   request: 1,
+  door: 0,
   endedMs: asWallMs(1_700_000_000_000),
   outcome: 'invalid_api_key',
   begun: false,
@@ -31,6 +33,7 @@ const NOTHING_KNOWN: AccessRecord = {
 };
 const ALL_KNOWN: AccessRecord = {
   request: 2 ** 40,
+  door: DOOR_NAMES.length - 1,
   endedMs: asWallMs(1_700_000_000_000.5),
   outcome: 'ok',
   begun: true,

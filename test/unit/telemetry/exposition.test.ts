@@ -166,7 +166,7 @@ void t.test('text and numbers as the two formats have them', async (t) => {
     t.same(lines.filter((line) => /^[^#]/.test(line)).sort(), [...common].sort(), format);
     const name = format === 'openmetrics' ? 'tollgate_refusals' : 'tollgate_refusals_total';
     t.ok(lines.includes(`# TYPE ${name} counter`));
-    t.ok(lines.some((line) => line.startsWith(`# HELP ${name} Chat calls`)));
+    t.ok(lines.some((line) => line.startsWith(`# HELP ${name} Calls`)));
     t.equal(text.endsWith('\n# EOF\n'), format === 'openmetrics');
   }
   t.end();
@@ -181,7 +181,7 @@ void t.test('promtool has nothing to say', { skip: !HAS_PROMTOOL && 'no promtool
 
 void t.test('every family is declared as it is shown', async (t) => {
   const { exposition, listeners } = world(1);
-  listeners[0]!.countCall(modelSlotOf(0), 'ok', false);
+  listeners[0]!.countCall(modelSlotOf(0), 'ok', false, 0);
   const tokens = {
     promptTokens: 1,
     cachedTokens: 0,
@@ -221,7 +221,7 @@ void t.test('a thousand models that all had calls', async (t) => {
         reasoningTokens: 0,
         completionTokens: 1,
       };
-      metrics.countCall(modelSlotOf(model), 'ok', false);
+      metrics.countCall(modelSlotOf(model), 'ok', false, 0);
       metrics.countUsage(modelSlotOf(model), tokens, 1n);
       metrics.observeDuration(modelSlotOf(model), model);
       metrics.observeFirstToken(modelSlotOf(model), model);

@@ -3,6 +3,7 @@
  * name.
  */
 import t from 'tap';
+import { DOOR_INDEX, DOOR_NAMES } from '#src/core/door-names.js';
 import { CATALOG_ENTRIES_MAX } from '#src/core/limits.js';
 import { asWallMs } from '#src/core/units.js';
 import {
@@ -62,7 +63,16 @@ void t.test('no two counters of a listener share a word', (t) => {
     ),
     ...slots.flatMap((slot) => [
       ...OUTCOMES.flatMap((outcome) =>
-        [false, true].map((broken) => (metrics: ListenerMetrics) => metrics.countCall(slot, outcome, broken)),
+        [false, true].map(
+          (broken) => (metrics: ListenerMetrics) => metrics.countCall(slot, outcome, broken, 0),
+        ),
+      ),
+      ...DOOR_NAMES.slice(1).flatMap((_, door) =>
+        [OUTCOMES[0]!, OUTCOMES.at(-1)!].flatMap((outcome) =>
+          [false, true].map(
+            (broken) => (metrics: ListenerMetrics) => metrics.countCall(slot, outcome, broken, door + 1),
+          ),
+        ),
       ),
       (metrics: ListenerMetrics) => metrics.countUsage(slot, TOKENS, 9n),
       (metrics: ListenerMetrics) => metrics.observeDuration(slot, 1e9),
@@ -121,17 +131,25 @@ void t.test('listeners and workers add up under the names that were counted', (t
   const reader = new MetricsReader(buffers);
   const listeners = [0, 1, 2].map((index) => new ListenerMetrics(buffers, index));
   for (const [index, metrics] of listeners.entries()) {
-    for (let count = 0; count <= index; count++) metrics.countCall(modelSlotOf(4), 'overloaded', false);
-    metrics.countCall(modelSlotOf(4), 'internal_error', true);
+    for (let count = 0; count <= index; count++) metrics.countCall(modelSlotOf(4), 'overloaded', false, 0);
+    metrics.countCall(modelSlotOf(4), 'internal_error', true, DOOR_INDEX.rerank);
     metrics.countUsage(modelSlotOf(4), TOKENS, 5n);
     metrics.observeDuration(modelSlotOf(4), 15);
     metrics.callBegun();
   }
   listeners[0]!.callEnded();
   const model = reader.model(modelSlotOf(4));
-  t.equal(model.outcomes.get('overloaded'), 6);
-  t.equal(model.outcomes.get('internal_error'), 0);
-  t.equal(model.broken.get('internal_error'), 3);
+  t.same(
+    model.doors
+      .flatMap(({ door, outcomes, broken }) =>
+        [outcomes, broken].map((counts) => [door, ...[...counts].filter(([, count]) => count > 0)]),
+      )
+      .filter(([, counted]) => counted !== undefined),
+    [
+      ['chat', ['overloaded', 6]],
+      ['rerank', ['internal_error', 3]],
+    ],
+  );
   t.equal(model.inputTokens.sum, 300);
   t.equal(model.outputTokens.sum, 21);
   t.equal(model.cachedTokens, 120);
@@ -142,7 +160,11 @@ void t.test('listeners and workers add up under the names that were counted', (t
   t.equal(reader.model(modelSlotOf(5)).costPicoUnits, 3n * large + 1n, 'exact beyond what one float holds');
   t.equal(model.durationMs.counts[1], 3, '15 ms is above 10 and not above 20');
   t.equal(reader.callsInFlight(), 2);
-  t.equal(reader.model(modelSlotOf(5)).outcomes.get('overloaded'), 0, 'the next model has none of it');
+  t.equal(
+    reader.model(modelSlotOf(5)).doors[0]!.outcomes.get('overloaded'),
+    0,
+    'the next model has none of it',
+  );
 
   const workers = [0, 1].map((index) => new UpstreamMetrics(buffers, index));
   for (const metrics of workers) metrics.attemptBegun(2, metrics === workers[1]);

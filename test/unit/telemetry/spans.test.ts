@@ -29,6 +29,7 @@ const record = (index: number): CallSpanRecord => ({
   outcome: 'ok',
   status: 200,
   requestId: `r-${index}`,
+  door: 'chat',
   account: asAccountIndex(index % 3),
   model: 'm',
   provider: 'p',
