@@ -3,6 +3,7 @@
  * build time, by tests, and by admin/ for the parts that both documents share.
  */
 import Type from 'typebox';
+import { SERVICES } from '../core/door-names.js';
 import { ERROR_KINDS, type ErrorCode } from '../core/errors.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limits.js';
 import { packageVersion } from '../core/version.js';
@@ -102,6 +103,7 @@ export const ModelSchema = Type.Object({
   object: Type.Literal('model'),
   created: Type.Integer(),
   owned_by: Type.String(),
+  serves: Type.Array(Type.Enum([...SERVICES])),
 });
 
 export const ModelListSchema = Type.Object({
