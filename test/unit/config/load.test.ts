@@ -75,6 +75,7 @@ void t.test('no file: the demo, with every default', (t) => {
     quota_cached_input: 'count',
     quota_timezone: '+08:00',
     low_balance: 'refuse',
+    cache: { ttl_seconds: 0, scope: 'account', memory_bytes: 67_108_864, bytes: 268_435_456 },
     durability: 'interval',
     on_store_error: 'serve',
     flush_interval_ms: 1000,

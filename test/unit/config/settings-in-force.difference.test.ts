@@ -119,6 +119,7 @@ void t.test('one declaration on the way to each setting says when it applies', (
         'durability',
         'on_store_error',
         'flush_interval_ms',
+        'cache',
       ],
       ...['log', 'access_log', 'notify', 'watch', 'drain_timeout_ms'],
     ],
