@@ -2,7 +2,8 @@
  * What parts of the gateway, its settings and changes of its code cost a request: CPU time of gateways that
  * differ in them alone, in one run.
  *
- *     node build/bench/load/parts.js [--scenario whole|large|stream|stream200|embeddings|401|429] [--variant NAME …]
+ *     node build/bench/load/parts.js [--variant NAME …]
+ *       [--scenario whole|large|stream|stream200|embeddings|401|429]
  *         [--build NAME=FOLDER …] [--turns 10] [--connections 64] [--smoke]
  *
  * All gateways run at once, and all but one are idle: each is under load for a second, in turn and then the
