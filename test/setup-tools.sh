@@ -11,21 +11,25 @@
 #     examples    nginx and Caddy of Debian, as root on Debian, whose services are not needed; Python with the
 #                 packages of examples/python/requirements.txt, in build/tools/examples-python
 #     judges      Python with LiteLLM (test/judges/requirements.txt), in build/tools/judges-python; 370 MB
+#     clients     client libraries and a coding agent of npm (test/clients/packages.json), in build/tools/clients; 550 MB
 #     deploy      Helm, built from source by the Go of this machine into build/tools; minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Per group: the programs that are looked for, the packages that bring them, whether root is wanted to use them.
 declare -A PROGRAMS=([console]='chromium' [container]='buildah debootstrap unshare nsenter setpriv' [sharing]='redis-server'
-  [compose]='docker-compose haproxy' [examples]='nginx caddy python3' [judges]='python3')
+  [compose]='docker-compose haproxy' [examples]='nginx caddy python3' [judges]='python3' [clients]='npm')
 declare -A PACKAGES=([console]='chromium' [container]='buildah debootstrap util-linux' [sharing]='redis-server'
   [compose]='docker-compose haproxy' [examples]='nginx caddy python3-venv'
-  [judges]='python3-venv')
+  [judges]='python3-venv' [clients]='npm')
 # Python packages, each list in an environment of its own: build/tools/GROUP-python.
 declare -A PYTHON_REQUIREMENTS=([examples]=examples/python/requirements.txt [judges]=test/judges/requirements.txt)
 # The list names all that is wanted.
 declare -A PIP_OPTIONS=([judges]=--no-deps)
 PIP_SECONDS_MAX=600
+# Packages of npm, each list in a folder of its own: build/tools/GROUP. None of their scripts is run.
+declare -A NPM_LISTS=([clients]=test/clients/packages.json)
+NPM_SECONDS_MAX=180
 # Packages that are unpacked for their programs alone, which end up in build/tools.
 declare -A UNPACKED=([metrics]='prometheus promtool')
 declare -A AS_ROOT=([container]=yes)
@@ -88,5 +92,16 @@ for group in "$@"; do
   rm -rf "$folder"
   { mkdir -p build/tools && python3 -m venv "$folder" \
     && timeout "$PIP_SECONDS_MAX" "$folder/bin/pip" install --quiet --disable-pip-version-check ${PIP_OPTIONS[$group]:-} -r "$list" && cp "$list" "$folder/installed.txt"; } \
+    > "$log" 2>&1 || refuse "$(tail -n 3 "$log")"
+done
+
+for group in "$@"; do
+  list=${NPM_LISTS[$group]:-}
+  [ -n "$list" ] || continue
+  folder=build/tools/$group
+  ! cmp -s "$list" "$folder/installed.json" || continue
+  rm -rf "$folder"
+  { mkdir -p "$folder" && cp "$list" "$folder/package.json" \
+    && timeout "$NPM_SECONDS_MAX" npm install --prefix "$folder" --ignore-scripts --no-audit --no-fund && cp "$list" "$folder/installed.json"; } \
     > "$log" 2>&1 || refuse "$(tail -n 3 "$log")"
 done
