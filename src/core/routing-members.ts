@@ -43,6 +43,13 @@ export const ROUTING_MEMBERS = [
   // Searches are billed apart from tokens. OpenAI and Perplexity: `web_search_options`; xAI: Live Search.
   'web_search_options',
   'search_parameters',
+  // Anthropic: containers, servers of tools, a faster or a placed model have prices of their own;
+  // `hosted_tools` stands for tools that the provider runs.
+  'container',
+  'mcp_servers',
+  'speed',
+  'inference_geo',
+  'hosted_tools',
   // A tier has a price of its own; USUAL_SERVICE_TIERS pass.
   'service_tier',
 ] as const;

@@ -87,9 +87,11 @@ export interface DoorStream {
 export interface Translator {
   /**
    * Returns the body of a chat completion for the same call, with the member `model` as it is in `body`. A
-   * stream asks for its usage. Throws a FieldError that names the member which a chat completion cannot say.
+   * stream asks for its usage. `extras`: the upstream is a provider that reads `thinking_blocks` and
+   * `cache_control` in a chat completion; they are left out for others. Throws a FieldError that names the
+   * member which a chat completion cannot say.
    */
-  toChat(body: Readonly<Record<string, unknown>>): Record<string, unknown>;
+  toChat(body: Readonly<Record<string, unknown>>, extras?: boolean): Record<string, unknown>;
   /** Returns the whole response as JSON text. `answer`: a chat completion. */
   fromChat(answer: Readonly<Record<string, unknown>>, call: DoorCall): string;
   openStream(call: DoorCall): DoorStream;

@@ -26,6 +26,8 @@ export interface BodyForm {
   readonly outputTokens: OutputTokensField | undefined;
   /** How many answers a call makes, each of them bounded by `outputTokens`. */
   readonly choices: (body: Members) => number;
+  /** What else leads a call elsewhere, or makes it dearer. `body` is valid. */
+  readonly routing?: (body: Members) => readonly RoutingMember[];
   /** A stream reports its usage only if `stream_options` asks for it. */
   readonly asksForUsage: boolean;
 }
@@ -56,7 +58,8 @@ function scanMembers(bytes: Uint8Array, form: BodyForm): BodyScan {
   if (reader.space() !== -1) throw reader.unexpected();
   const body = JSON.parse(reader.bytes.toString()) as unknown;
   if (!form.check(body)) throw new BodyError(form.explain(body));
-  return scanOf(reader.bytes, body as Members, form, spans, routingMembers, end);
+  const more = form.routing?.(body as Members) ?? [];
+  return scanOf(reader.bytes, body as Members, form, spans, [...routingMembers, ...more], end);
 }
 
 /** Reads the request itself. Returns the members that lead a call elsewhere. */

@@ -334,7 +334,7 @@ function doorsOf(
       ? [...served, ...upstream.speaks]
       : provider.name === 'anthropic'
         ? ['messages', 'count_tokens']
-        : (provider.name === 'vertex' || provider.name === 'bedrock') && CLAUDE.test(name)
+        : provider.name === 'vertex' && CLAUDE.test(name)
           ? ['messages']
           : [];
   return Object.fromEntries(spoken.map((door) => [door, pathOf(door)]));

@@ -44,7 +44,7 @@ const MEMBERS: Readonly<Record<string, readonly string[]>> = {
   document: ['type', 'source', 'title', 'context', 'citations', MARK],
   thinking: ['type', 'thinking', 'signature'],
   redacted_thinking: ['type', 'data'],
-  tool_use: ['type', 'id', 'name', 'input', MARK],
+  tool_use: ['type', 'id', 'name', 'input', 'caller', MARK],
   tool_result: ['type', 'tool_use_id', 'content', 'is_error', MARK],
 };
 /** Which blocks a message of that role may have. */

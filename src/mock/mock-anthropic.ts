@@ -54,7 +54,8 @@ function errorOf(status: number, message: string): MockError {
 }
 
 function read({ path, headers, body }: MockCall): MockRequest | MockError {
-  if (path !== '/v1/messages') return errorOf(404, 'Not Found');
+  const counts = path === '/v1/messages/count_tokens';
+  if (path !== '/v1/messages' && !counts) return errorOf(404, 'Not Found');
   if (!headers['x-api-key'] && headers.authorization?.startsWith('Bearer ') !== true)
     return errorOf(401, 'x-api-key header is required');
   if (headers['x-api-key'] !== undefined && headers.authorization !== undefined)
@@ -64,10 +65,11 @@ function read({ path, headers, body }: MockCall): MockRequest | MockError {
   if (wrong !== undefined) return errorOf(400, wrong);
   const request = jsonOf(body);
   if (!isRecord(request)) return errorOf(400, 'The request body is not valid JSON: object expected');
-  const problem = anthropicProblem(request, version!);
+  const problem = anthropicProblem(counts ? { max_tokens: 1, ...request } : request, version!);
   if (problem !== undefined) return errorOf(400, problem);
   if (request.model === 'missing') return errorOf(404, 'model: missing');
-  return requestOf(request);
+  const asked = requestOf(request);
+  return counts ? { status: 200, error: JSON.stringify({ input_tokens: asked.promptTokens }) } : asked;
 }
 
 /** `request` follows the rules. */

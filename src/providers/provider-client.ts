@@ -14,9 +14,10 @@ import { WatchedHandler } from './credentials/watched-handler.js';
 import type {
   Credential,
   Credentials,
+  PassedCall,
+  PassedRequest,
   Provider,
   ProviderCall,
-  ProviderRequest,
   ProviderSettings,
 } from './provider.js';
 import { TranslatedCall } from './translated-call.js';
@@ -52,7 +53,10 @@ export class ProviderClient {
     this.#providers = providers;
   }
 
-  /** As HttpClient.start. `body` is a JSON object with `model` and, if it is to be a stream, `stream`. */
+  /**
+   * As HttpClient.start. `body` is a JSON object with `model` and, if it is to be a stream, `stream`: a chat
+   * completion, or with `passed` what the provider itself reads.
+   */
   start(
     target: ProviderTarget,
     body: string | Uint8Array,
@@ -60,6 +64,7 @@ export class ProviderClient {
     handler: HttpHandler,
     moreHeaders: readonly string[] = [],
     path?: string,
+    passed?: PassedCall,
   ): HttpCall {
     const { provider: settings, key } = target;
     invariant(settings !== undefined, 'the upstream has a provider of its own');
@@ -76,14 +81,18 @@ export class ProviderClient {
           : new WatchedHandler(handler, this.#credentials, position, credential);
       return this.#http.start(this.#bareOf(target), body, requestId, watched, headers, path);
     }
-    const call = callOf(settings, credential, body, requestId, this.#clock.wallMs());
-    const translated = new TranslatedCall(provider, call, this.#credentials, handler);
-    const send = ({ path, headers, body: written }: ProviderRequest): void => {
+    const nowMs = this.#clock.wallMs();
+    const call =
+      passed === undefined
+        ? callOf(settings, credential, body, requestId, nowMs)
+        : { settings, credential, body: {}, model: '', stream: passed.stream, requestId, nowMs };
+    const translated = new TranslatedCall(provider, call, this.#credentials, handler, passed !== undefined);
+    const send = ({ path, headers, body: written }: PassedRequest): void => {
       const all = [...moreHeaders, ...headers];
       translated.sending(this.#http.start(this.#bareOf(target), written, requestId, translated, all, path));
     };
     try {
-      const request = provider.write(call);
+      const request = passed === undefined ? provider.write(call) : passedBy(provider, call, body, passed);
       if (!(request instanceof Promise)) send(request);
       else
         request
@@ -110,6 +119,16 @@ export class ProviderClient {
     }
     return bare;
   }
+}
+
+function passedBy(
+  provider: Provider,
+  call: ProviderCall,
+  body: string | Uint8Array,
+  passed: PassedCall,
+): PassedRequest {
+  invariant(provider.passed !== undefined, 'bytes pass to providers that speak the protocol');
+  return provider.passed(call, body, passed);
 }
 
 /** `body` is a JSON object that was checked when it came. */

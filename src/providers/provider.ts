@@ -150,7 +150,18 @@ export interface ProviderStream {
   end(): string;
 }
 
+/** A request whose body is nearly that of the caller. */
+export interface PassedRequest extends Omit<ProviderRequest, 'body'> {
+  readonly body: string | Uint8Array;
+}
+
 export interface Provider {
+  /**
+   * Undefined if the provider speaks no door's protocol. `body`: the caller's, with the provider's name of the
+   * model; it changes only as far as the provider's path and versions demand. Success passes unread; errors
+   * are read by `readError`. `call` has no members of the body.
+   */
+  readonly passed?: (call: ProviderCall, body: string | Uint8Array, passed: PassedCall) => PassedRequest;
   /** Throws a FieldError. A promise only if the request is signed. */
   write(call: ProviderCall): ProviderRequest | Promise<ProviderRequest>;
   /**

@@ -35,6 +35,8 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   readonly #call: ProviderCall;
   readonly #credentials: Credentials;
   readonly #handler: HttpHandler;
+  /** The response is in the protocol that the handler reads: only errors are translated. */
+  readonly #passes: boolean;
   #inner: HttpCall | undefined;
   #stream: ProviderStream | undefined;
   #course: Course = 'none';
@@ -49,11 +51,18 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #paused = false;
   #over = false;
 
-  constructor(provider: Provider, call: ProviderCall, credentials: Credentials, handler: HttpHandler) {
+  constructor(
+    provider: Provider,
+    call: ProviderCall,
+    credentials: Credentials,
+    handler: HttpHandler,
+    passes = false,
+  ) {
     this.#provider = provider;
     this.#call = call;
     this.#credentials = credentials;
     this.#handler = handler;
+    this.#passes = passes;
   }
 
   /** Aborted, failed, or whole. */
@@ -145,6 +154,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #courseOf(status: number, header: Header): Course {
     if (isHtml(header('content-type')) || (status >= 300 && status < 400)) return 'pass';
     if (status >= 300) return 'error';
+    if (this.#passes) return 'pass';
     return this.#call.stream ? 'stream' : 'whole';
   }
 

@@ -23,6 +23,7 @@ const SHOWN_CHARS_MAX = 60;
 
 /** One object a listener, filled anew for each request: its fields are valid until the next. */
 export class RequestHead {
+  /** Without one: `Bearer` and the key of `x-api-key`, which Anthropic's clients send. */
   authorization = '';
   /** Undefined if the header is missing, like the others. */
   idempotencyKey: string | undefined;
@@ -34,17 +35,19 @@ export class RequestHead {
   origin: string | undefined;
   contentLength: string | undefined;
   transferEncoding: string | undefined;
+  #apiKey = '';
   #hosts = 0;
   /** Headers of one name have different values. */
   #error: string | undefined;
   readonly #visit = (name: string, value: string): void => this.#take(name, value);
 
   read(req: HttpRequest): void {
-    this.authorization = this.traceParent = this.betas = '';
+    this.authorization = this.#apiKey = this.traceParent = this.betas = '';
     this.idempotencyKey = this.contentEncoding = this.origin = this.cacheControl = undefined;
     this.contentLength = this.transferEncoding = this.#error = undefined;
     this.#hosts = 0;
     req.forEach(this.#visit);
+    if (this.authorization === '' && this.#apiKey !== '') this.authorization = `Bearer ${this.#apiKey}`;
   }
 
   /** µWS reads the sizes of chunks laxly, so nothing that follows on the connection may be read. */
@@ -66,6 +69,9 @@ export class RequestHead {
         return;
       case 6:
         if (name === 'origin') this.origin = value;
+        return;
+      case 9:
+        if (name === 'x-api-key') this.#apiKey ||= value;
         return;
       case 11:
         if (name === 'traceparent') this.traceParent = value;

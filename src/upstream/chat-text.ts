@@ -88,7 +88,26 @@ export function addStreamTexts(texts: StreamTexts, events: Buffer, charsMax: num
   return { chars, bytes };
 }
 
+/** Events and whole responses of the Messages API count as choices: one for each block. */
+function messageChoicesOf(value: Record<string, unknown>): [string, Record<string, unknown>][] {
+  if (value.type === 'message' && Array.isArray(value.content))
+    return (value.content as unknown[])
+      .filter(isRecord)
+      .map((block, place) => [String(place), { message: messageOf(block) }]);
+  const block = value.type === 'content_block_start' ? value.content_block : value.delta;
+  const isBlock = value.type === 'content_block_start' || value.type === 'content_block_delta';
+  return isBlock && isRecord(block) ? [[String(value.index), { message: messageOf(block) }]] : [];
+}
+
+/** A block, or a piece of one, as a message of a chat completion. */
+function messageOf({ text, thinking, name, input, partial_json: json }: Record<string, unknown>): object {
+  // A stream's block begins with an empty input.
+  const isEmpty = isRecord(input) && Object.keys(input).length === 0;
+  return { content: text, thinking, function_call: { name, arguments: json ?? (isEmpty ? '' : input) } };
+}
+
 function choicesOf(value: unknown): [string, Record<string, unknown>][] {
+  if (isRecord(value) && typeof value.type === 'string') return messageChoicesOf(value);
   if (!isRecord(value) || !Array.isArray(value.choices)) return [];
   return (value.choices as unknown[])
     .filter(isRecord)

@@ -84,7 +84,9 @@ class TranslatedAttempt implements DoorAttempt {
     this.#translator = translator;
     this.#call = { requestId, model, stream, body, nowMs: clock.wallMs() };
     this.#choices = request.choices;
-    this.body = JSON.stringify({ ...translator.toChat(body), model: target.model ?? model });
+    const { provider } = target;
+    const chat = translator.toChat(body, provider !== undefined && provider.name !== 'azure');
+    this.body = JSON.stringify({ ...chat, model: target.model ?? model });
   }
 
   openReader({ sink, outcome, meter, budget }: DoorReaderOwner): ResponseBodyReader {

@@ -56,6 +56,8 @@ import {
 } from '../core/limits.js';
 import type { TokenCounts } from '../core/token-counts.js';
 import { type Usage, usageOfWhole } from '../protocol/usage.js';
+import { MessageUsage } from '../providers/anthropic/response.js';
+import { usageMember } from '../providers/chat-writer.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 
 /** Why a report is impossible in itself. */
@@ -98,6 +100,15 @@ function usageOfTimings(timings: unknown): object | undefined {
   };
 }
 
+/** Anthropic's own: `input_tokens` are always without what the cache read and took. */
+function isOfMessages(report: Record<string, unknown>): boolean {
+  return (
+    report.input_tokens !== undefined &&
+    report.prompt_tokens === undefined &&
+    report.input_tokens_details === undefined
+  );
+}
+
 /**
  * The tokens of a report that is possible in itself; undefined if it says nothing at all. Its completion is
  * all that is billed as output, its reasoning what was named or follows from the total.
@@ -105,6 +116,7 @@ function usageOfTimings(timings: unknown): object | undefined {
 export function tokensOfReport(report: unknown): Usage | ReportError | undefined {
   if (report === undefined || report === null) return undefined;
   if (!isRecord(report)) return 'malformed';
+  if (isOfMessages(report)) return tokensOfReport(usageMember(new MessageUsage().with(report).usage!));
   return tokensOfMembers(inChatNames(report));
 }
 

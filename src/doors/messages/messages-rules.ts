@@ -153,3 +153,14 @@ export function explainCountTokens(body: unknown): string {
   invariant(found !== undefined, 'the validator and its explanation agree');
   return found;
 }
+
+/** Types of tools whose calls the caller runs, beside those without a type and `custom`. */
+const CALLERS_TOOL = /^(?:custom$|(?:bash|text_editor|computer|memory|browser_toolset)_\d)/;
+
+/** Anthropic runs the other tools, and bills some of them apart from tokens. `body` is valid. */
+export function hostedToolsIn(body: Fields): readonly ['hosted_tools'] | readonly [] {
+  const tools = (body.tools ?? []) as readonly Fields[];
+  const isHosted = ({ type = 'custom' }: Fields): boolean =>
+    type !== null && !(typeof type === 'string' && CALLERS_TOOL.test(type));
+  return tools.some(isHosted) ? ['hosted_tools'] : [];
+}

@@ -13,18 +13,34 @@ import { MessageStream } from './stream.js';
 
 export const ANTHROPIC: Provider = {
   write(call: ProviderCall): ProviderRequest {
-    const { settings, credential, model } = call;
-    const headers = ['anthropic-version', settings.apiVersion];
-    if (settings.betas.length > 0) headers.push('anthropic-beta', settings.betas.join(','));
-    if (credential?.kind === 'key') headers.push('x-api-key', credential.key);
-    else if (credential?.kind === 'bearer') headers.push('authorization', `Bearer ${credential.token}`);
+    const { settings, model } = call;
     return {
       path: `${settings.basePath}/v1/messages`,
-      headers,
+      headers: headersOf(call, settings.betas),
       body: exactJsonText({ model, ...writeMessages(call) }),
     };
   },
   readResponse: readMessage,
   openStream: (call) => new MessageStream(call),
   readError: readAnthropicError,
+  passed(call, body, { door, betas }) {
+    const { basePath, betas: own } = call.settings;
+    const path = door === 'count_tokens' ? '/v1/messages/count_tokens' : '/v1/messages';
+    return { path: basePath + path, headers: headersOf(call, mergedBetas(own, betas)), body };
+  },
 };
+
+function headersOf({ settings, credential }: ProviderCall, betas: readonly string[]): string[] {
+  const headers = ['anthropic-version', settings.apiVersion];
+  if (betas.length > 0) headers.push('anthropic-beta', betas.join(','));
+  if (credential?.kind === 'key') headers.push('x-api-key', credential.key);
+  else if (credential?.kind === 'bearer') headers.push('authorization', `Bearer ${credential.token}`);
+  return headers;
+}
+
+/** Those of the settings and those of the caller's header, each once. */
+export function mergedBetas(own: readonly string[], given: string): readonly string[] {
+  if (given === '') return own;
+  const names = given.split(',').map((name) => name.trim());
+  return [...new Set([...own, ...names.filter((name) => name !== '')])];
+}

@@ -1,0 +1,103 @@
+/**
+ * A chat completion as a message of Anthropic's Messages API, and what a stream writes alike: usage and the
+ * reason of the end. messages-dialect.ts and message-stream.ts call it. Pure; upstream worker.
+ */
+import { exactJson, exactJsonText } from '../../core/exact-json.js';
+import { isRecord } from '../../core/json.js';
+import { ProviderError } from '../../providers/provider.js';
+import type { DoorCall } from '../door.js';
+
+type Members = Readonly<Record<string, unknown>>;
+
+const STOPS: ReadonlyMap<unknown, string> = new Map([
+  ['length', 'max_tokens'],
+  ['tool_calls', 'tool_use'],
+  ['function_call', 'tool_use'],
+  ['content_filter', 'refusal'],
+]);
+
+/** `hasCalls`: some servers end a message that calls tools with `stop`. */
+export function stopReasonOf(finish: unknown, hasCalls: boolean): string {
+  return STOPS.get(finish) ?? (hasCalls ? 'tool_use' : 'end_turn');
+}
+
+/** `usage` of a chat completion in Anthropic's words: its `input_tokens` are without those of the cache. */
+export function usageOf(usage: unknown): Record<string, unknown> {
+  const report = isRecord(usage) ? usage : {};
+  const prompt = isRecord(report.prompt_tokens_details) ? report.prompt_tokens_details : {};
+  const completion = isRecord(report.completion_tokens_details) ? report.completion_tokens_details : {};
+  const read = countOf(prompt.cached_tokens ?? report.prompt_cache_hit_tokens);
+  const written = countOf(prompt.cache_write_tokens);
+  const hour = Math.min(written, countOf(prompt.cache_write_1h_tokens));
+  return {
+    input_tokens: Math.max(0, countOf(report.prompt_tokens) - read - written),
+    cache_creation_input_tokens: written,
+    cache_read_input_tokens: read,
+    cache_creation: { ephemeral_5m_input_tokens: written - hour, ephemeral_1h_input_tokens: hour },
+    output_tokens: countOf(report.completion_tokens),
+    output_tokens_details: { thinking_tokens: countOf(completion.reasoning_tokens) },
+  };
+}
+
+function countOf(value: unknown): number {
+  return typeof value === 'number' && value > 0 ? value : 0;
+}
+
+export function messageIdOf({ requestId }: DoorCall): string {
+  return `msg_${requestId.replace(/^req_/, '')}`;
+}
+
+/** The id that the caller names in a tool's result. `place`: among the calls of the message. */
+export function toolIdOf(id: unknown, place: number, call: DoorCall): string {
+  return typeof id === 'string' && id !== '' ? id : `toolu_${call.requestId}_${place}`;
+}
+
+/** Of a message or a delta; empty if it has none. */
+export function thoughtsIn({ reasoning_content: thoughts, reasoning }: Members): string {
+  if (typeof thoughts === 'string') return thoughts;
+  return typeof reasoning === 'string' ? reasoning : '';
+}
+
+/** The blocks of thinking in a message or a delta, with their signatures. */
+export function thinkingBlocksIn({ thinking_blocks: blocks }: Members): readonly Members[] {
+  return Array.isArray(blocks) ? (blocks as unknown[]).filter(isRecord) : [];
+}
+
+/** As Translator.fromChat. Throws a ProviderError if `answer` is no message. */
+export function fromChat(answer: Members, call: DoorCall): string {
+  const choice: unknown = Array.isArray(answer.choices) ? answer.choices[0] : undefined;
+  const message = isRecord(choice) ? choice.message : undefined;
+  if (!isRecord(choice) || !isRecord(message)) throw ProviderError.invalid('no message');
+  const content: Members[] = [...thinkingBlocksIn(message)];
+  const thoughts = thoughtsIn(message);
+  if (content.length === 0 && thoughts !== '')
+    content.push({ type: 'thinking', thinking: thoughts, signature: '' });
+  const text = textIn(message.content) || (typeof message.refusal === 'string' ? message.refusal : '');
+  if (text !== '') content.push({ type: 'text', text, citations: null });
+  const calls = Array.isArray(message.tool_calls) ? (message.tool_calls as unknown[]).filter(isRecord) : [];
+  calls.forEach((one, place) => {
+    const { name, arguments: given } = isRecord(one.function) ? one.function : ({} as Members);
+    const input = typeof given !== 'string' ? given : given.trim() === '' ? {} : exactJson(given);
+    if (!isRecord(input)) throw ProviderError.invalid('arguments of a tool are no JSON object');
+    content.push({ type: 'tool_use', id: toolIdOf(one.id, place, call), name, input });
+  });
+  return exactJsonText({
+    id: messageIdOf(call),
+    type: 'message',
+    role: 'assistant',
+    model: call.model,
+    content,
+    stop_reason: stopReasonOf(choice.finish_reason, calls.length > 0),
+    stop_sequence: null,
+    usage: usageOf(answer.usage),
+  });
+}
+
+/** A text, or the texts of a list of parts. */
+export function textIn(content: unknown): string {
+  if (typeof content === 'string') return content;
+  if (!Array.isArray(content)) return '';
+  return (content as unknown[])
+    .map((part) => (isRecord(part) && typeof part.text === 'string' ? part.text : ''))
+    .join('');
+}

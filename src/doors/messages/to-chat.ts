@@ -1,0 +1,95 @@
+/**
+ * A request to the Messages API as a chat completion. messages-dialect.ts calls it; to-chat-content.ts has
+ * the messages. Pure; upstream worker.
+ *
+ * Follows platform.claude.com, page "Messages", and OpenAI's reference of chat completions, as of November
+ * 2026. `extras`: the upstream is a provider that reads Claude's thoughts and marks for prompt caching in a
+ * chat completion; servers with OpenAI's protocol may refuse the whole request for one.
+ */
+import { isRecord } from '../../core/json.js';
+import { FieldError } from '../../providers/provider.js';
+import { markOf, messagesOf, textPartsOf } from './to-chat-content.js';
+
+type Members = Readonly<Record<string, unknown>>;
+
+/** Members that say nothing to the model, and those that are translated below. */
+const KNOWN: ReadonlySet<string> = new Set([
+  ...['model', 'messages', 'system', 'max_tokens', 'stream', 'stop_sequences', 'temperature', 'top_p'],
+  ...['top_k', 'tools', 'tool_choice', 'thinking', 'metadata', 'output_config', 'cache_control'],
+  ...['service_tier', 'diagnostics'],
+]);
+
+/** The least budget of thinking that is more than a `low` effort, and than a `medium` one. */
+const MEDIUM_BUDGET_MIN = 2_048;
+const HIGH_BUDGET_MIN = 4_096;
+
+/** @throws FieldError */
+export function toChat(body: Members, extras: boolean): Record<string, unknown> {
+  for (const name in body)
+    if (!KNOWN.has(name) && body[name] !== null && body[name] !== false)
+      throw new FieldError(name, 'has no counterpart in a chat completion');
+  const chat: Record<string, unknown> = { model: body.model, messages: [], max_tokens: body.max_tokens };
+  const messages = messagesOf(body.messages as readonly Members[], extras);
+  if (body.system !== undefined && body.system !== null) {
+    const content = textPartsOf(body.system, 'system', extras);
+    if (content.length > 0) messages.unshift({ role: 'system', content });
+  }
+  chat.messages = messages;
+  for (const name of ['temperature', 'top_p', 'top_k'])
+    if (typeof body[name] === 'number') chat[name] = body[name];
+  if (Array.isArray(body.stop_sequences) && body.stop_sequences.length > 0) chat.stop = body.stop_sequences;
+  if (body.stream === true) {
+    chat.stream = true;
+    chat.stream_options = { include_usage: true };
+  }
+  addTools(chat, body, extras);
+  addThinking(chat, body);
+  if (isRecord(body.metadata) && typeof body.metadata.user_id === 'string') chat.user = body.metadata.user_id;
+  if (extras && isRecord(body.cache_control)) chat.cache_control = body.cache_control;
+  return chat;
+}
+
+function addTools(chat: Record<string, unknown>, body: Members, extras: boolean): void {
+  const tools = (body.tools ?? []) as readonly Members[];
+  if (tools.length === 0) return;
+  chat.tools = tools.map((tool, index) => {
+    const { type = 'custom', name, description, input_schema: parameters, strict } = tool;
+    if (type !== null && type !== 'custom')
+      throw new FieldError(`tools[${index}].type`, 'must be custom: only Claude knows other tools');
+    if (typeof name !== 'string') throw new FieldError(`tools[${index}].name`, 'must be a string');
+    if (!isRecord(parameters)) throw new FieldError(`tools[${index}].input_schema`, 'must be an object');
+    return {
+      type: 'function',
+      function: {
+        name,
+        ...(typeof description === 'string' && { description }),
+        parameters,
+        ...(strict === true && { strict }),
+      },
+      ...markOf(tool, extras),
+    };
+  });
+  const choice = body.tool_choice ?? undefined;
+  if (!isRecord(choice)) return;
+  if (choice.type === 'auto' || choice.type === 'none') chat.tool_choice = choice.type;
+  else if (choice.type === 'any') chat.tool_choice = 'required';
+  else if (typeof choice.name !== 'string') throw new FieldError('tool_choice.name', 'must be a string');
+  else chat.tool_choice = { type: 'function', function: { name: choice.name } };
+  if (choice.disable_parallel_tool_use === true) chat.parallel_tool_calls = false;
+}
+
+function addThinking(chat: Record<string, unknown>, body: Members): void {
+  const { thinking, output_config: config } = body;
+  const { effort, format } = isRecord(config) ? config : ({} as Members);
+  if (typeof effort === 'string') chat.reasoning_effort = effort;
+  else if (isRecord(thinking) && typeof thinking.budget_tokens === 'number' && thinking.type === 'enabled') {
+    const { budget_tokens: budget } = thinking;
+    chat.reasoning_effort =
+      budget >= HIGH_BUDGET_MIN ? 'high' : budget >= MEDIUM_BUDGET_MIN ? 'medium' : 'low';
+  }
+  if (format === undefined || format === null) return;
+  if (!isRecord(format) || format.type !== 'json_schema' || !isRecord(format.schema))
+    throw new FieldError('output_config.format', 'must be a json_schema with a schema');
+  const schema = { name: 'answer', schema: format.schema, strict: true };
+  chat.response_format = { type: 'json_schema', json_schema: schema };
+}

@@ -1,0 +1,299 @@
+/** The Messages API over a chat completion: requests, whole responses, streams, and passed events. */
+import t from 'tap';
+import type { DoorCall } from '#src/doors/door.js';
+import { MESSAGES_DIALECT } from '#src/doors/messages/messages-dialect.js';
+import { FieldError } from '#src/providers/provider.js';
+import { addStreamTexts, responseTexts } from '#src/upstream/chat-text.js';
+import { newSeed, random } from '../../../support/protocol-values.js';
+
+type Members = Record<string, unknown>;
+
+const { translator, openJudge } = MESSAGES_DIALECT;
+const toChat = (body: Members, extras?: boolean) => translator!.toChat(body, extras);
+const fromChat = (answer: Members, call: DoorCall) => translator!.fromChat(answer, call);
+const openStream = (call: DoorCall) => translator!.openStream(call);
+const CALL: DoorCall = { requestId: 'req_a-1', model: 'm', stream: false, body: {}, nowMs: 0 };
+
+const BODY = {
+  model: 'm',
+  max_tokens: 9,
+  system: [{ type: 'text', text: 'be brief', cache_control: { type: 'ephemeral' } }],
+  messages: [
+    {
+      role: 'user',
+      content: [
+        { type: 'text', text: 'look' },
+        { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AA' } },
+      ],
+    },
+    {
+      role: 'assistant',
+      content: [
+        { type: 'thinking', thinking: 'hm', signature: 's' },
+        { type: 'text', text: 'I call' },
+        { type: 'tool_use', id: 't1', name: 'f', input: { a: 1 } },
+      ],
+    },
+    {
+      role: 'user',
+      content: [
+        {
+          type: 'tool_result',
+          tool_use_id: 't1',
+          is_error: true,
+          content: [
+            { type: 'text', text: 'no' },
+            { type: 'image', source: { type: 'url', url: 'https://x/y' } },
+          ],
+        },
+        { type: 'text', text: 'go on' },
+      ],
+    },
+  ],
+  tools: [{ name: 'f', description: 'd', input_schema: { type: 'object' } }],
+  tool_choice: { type: 'any', disable_parallel_tool_use: true },
+  stop_sequences: ['x'],
+  top_k: 4,
+  metadata: { user_id: 'u' },
+  thinking: { type: 'enabled', budget_tokens: 3000 },
+  stream: true,
+};
+
+void t.test('a request becomes a chat completion', (t) => {
+  const thinking = { thinking_blocks: [{ type: 'thinking', thinking: 'hm', signature: 's' }] };
+  const chat = {
+    model: 'm',
+    max_tokens: 9,
+    messages: [
+      { role: 'system', content: [{ type: 'text', text: 'be brief', cache_control: { type: 'ephemeral' } }] },
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: 'look' },
+          { type: 'image_url', image_url: { url: 'data:image/png;base64,AA' } },
+        ],
+      },
+      {
+        role: 'assistant',
+        content: 'I call',
+        ...thinking,
+        tool_calls: [{ id: 't1', type: 'function', function: { name: 'f', arguments: '{"a":1}' } }],
+      },
+      { role: 'tool', tool_call_id: 't1', content: 'Error: no' },
+      {
+        role: 'user',
+        content: [
+          { type: 'image_url', image_url: { url: 'https://x/y' } },
+          { type: 'text', text: 'go on' },
+        ],
+      },
+    ],
+    tools: [{ type: 'function', function: { name: 'f', description: 'd', parameters: { type: 'object' } } }],
+    tool_choice: 'required',
+    parallel_tool_calls: false,
+    stop: ['x'],
+    top_k: 4,
+    user: 'u',
+    reasoning_effort: 'medium',
+    stream: true,
+    stream_options: { include_usage: true },
+  };
+  t.same(toChat(BODY, true), chat);
+  const plain = JSON.stringify(toChat(BODY));
+  t.notMatch(plain, /cache_control|thinking_blocks/, 'without the extras');
+  t.end();
+});
+
+void t.test('what a chat completion cannot say is refused by its name', (t) => {
+  const refused = (more: Members): string => {
+    try {
+      toChat({ ...BODY, ...more });
+    } catch (error) {
+      if (error instanceof FieldError) return error.field;
+    }
+    return '';
+  };
+  t.equal(refused({ tools: [{ type: 'web_search_20250305', name: 'w' }] }), 'tools[0].type');
+  t.equal(refused({ container: 'c' }), 'container');
+  t.equal(refused({ mcp_servers: [{}] }), 'mcp_servers');
+  t.equal(
+    refused({ messages: [{ role: 'user', content: [{ type: 'search_result' }] }] }),
+    'messages[0].content[0].type',
+  );
+  t.equal(refused({ output_config: { format: { type: 'x' } } }), 'output_config.format');
+  t.end();
+});
+
+const USAGE = {
+  prompt_tokens: 100,
+  completion_tokens: 20,
+  prompt_tokens_details: { cached_tokens: 30, cache_write_tokens: 50, cache_write_1h_tokens: 10 },
+  completion_tokens_details: { reasoning_tokens: 5 },
+};
+
+void t.test('a whole response', (t) => {
+  const message = {
+    role: 'assistant',
+    content: 'hi',
+    reasoning_content: 'hm',
+    tool_calls: [{ id: 't', function: { name: 'f', arguments: '{"id":12345678901234567890}' } }],
+  };
+  const text = fromChat({ choices: [{ message, finish_reason: 'tool_calls' }], usage: USAGE }, CALL);
+  t.match(text, '"input":{"id":12345678901234567890}', 'integers keep their digits');
+  t.match(JSON.parse(text), {
+    id: 'msg_a-1',
+    type: 'message',
+    model: 'm',
+    content: [
+      { type: 'thinking', thinking: 'hm' },
+      { type: 'text', text: 'hi' },
+      { type: 'tool_use', id: 't', name: 'f' },
+    ],
+    stop_reason: 'tool_use',
+    usage: {
+      input_tokens: 20,
+      cache_read_input_tokens: 30,
+      cache_creation_input_tokens: 50,
+      cache_creation: { ephemeral_5m_input_tokens: 40, ephemeral_1h_input_tokens: 10 },
+      output_tokens: 20,
+    },
+  });
+  t.match(responseTexts(text).sort(), ['f', 'hi', 'hm', /^\{"id":/]);
+  t.throws(() => fromChat({ choices: [] }, CALL), /no message/);
+  t.end();
+});
+
+interface Event extends Members {
+  readonly type: string;
+}
+
+function eventsOf(text: string): Event[] {
+  return text
+    .split('\n\n')
+    .filter(Boolean)
+    .map((one) => {
+      const [name, data] = one.split('\n');
+      const event = JSON.parse(data!.slice(6)) as Event;
+      if (name !== `event: ${event.type}`) throw new Error(`named ${name}`);
+      return event;
+    });
+}
+
+/** What a client makes of the events; throws if they are not in order. */
+function joined(events: readonly Event[]): Members[] {
+  const blocks: Members[] = [];
+  let json = '';
+  let isOpen = false;
+  for (const event of events) {
+    const block = blocks.at(-1)!;
+    const delta = event.delta as Record<string, string>;
+    if (event.type === 'content_block_start') {
+      if (isOpen || event.index !== blocks.length) throw new Error('a block within a block');
+      isOpen = true;
+      json = '';
+      blocks.push({ ...(event.content_block as Members) });
+    } else if (event.type === 'content_block_delta') {
+      if (!isOpen || event.index !== blocks.length - 1) throw new Error('a delta of no block');
+      if (delta.type === 'text_delta') block.text = String(block.text) + delta.text!;
+      if (delta.type === 'thinking_delta') block.thinking = String(block.thinking) + delta.thinking!;
+      if (delta.type === 'signature_delta') block.signature = delta.signature;
+      if (delta.type === 'input_json_delta') json += delta.partial_json!;
+    } else if (event.type === 'content_block_stop') {
+      if (!isOpen) throw new Error('a second end');
+      isOpen = false;
+      if (block.type === 'tool_use') block.input = JSON.parse(json || '{}') as unknown;
+    }
+  }
+  if (isOpen) throw new Error('a block without an end');
+  return blocks;
+}
+
+void t.test('the joined pieces of a stream are the whole response', (t) => {
+  const seed = newSeed();
+  t.comment(`seed ${seed}`);
+  const next = random(seed);
+  const pick = (most: number): number => Math.floor(next() * (most + 1));
+  for (let round = 0; round < 500; round++) {
+    const thoughts = 'think\n'.repeat(pick(2));
+    const signature = thoughts !== '' && pick(1) === 1 ? 'sig' : '';
+    const content = 'text “x” '.repeat(pick(2));
+    const calls = Array.from({ length: pick(2) }, (_, index) => ({
+      id: `t${index}`,
+      function: { name: `f${index}`, arguments: pick(1) === 0 ? '' : JSON.stringify({ a: index, b: 'ü"' }) },
+    }));
+    const deltas: Members[] = [{ role: 'assistant', content: '' }];
+    const pieces = (text: string, of: (piece: string) => Members): void => {
+      for (let at = 0; at < text.length;) {
+        const end = at + 1 + pick(6);
+        deltas.push(of(text.slice(at, end)));
+        at = end;
+      }
+    };
+    pieces(thoughts, (piece) => ({ reasoning_content: piece }));
+    if (signature !== '') deltas.push({ thinking_blocks: [{ type: 'thinking', thinking: '', signature }] });
+    pieces(content, (piece) => ({ content: piece }));
+    calls.forEach(({ id, function: called }, index) => {
+      deltas.push({ tool_calls: [{ index, id, function: { name: called.name, arguments: '' } }] });
+      pieces(called.arguments, (piece) => ({ tool_calls: [{ index, function: { arguments: piece } }] }));
+    });
+    const finish = calls.length > 0 ? 'tool_calls' : pick(1) === 1 ? 'length' : 'stop';
+    const stream = openStream(CALL);
+    let text = deltas.map((delta) => stream.push({ choices: [{ index: 0, delta }] })).join('');
+    text += stream.push({ choices: [{ index: 0, delta: {}, finish_reason: finish }] });
+    text += stream.push({ choices: [], usage: USAGE }) + stream.end();
+    const blocks = signature === '' ? undefined : [{ type: 'thinking', thinking: thoughts, signature }];
+    const message = {
+      content,
+      ...(thoughts !== '' && { reasoning_content: thoughts }),
+      ...(blocks && { thinking_blocks: blocks }),
+      ...(calls.length > 0 && { tool_calls: calls }),
+    };
+    const whole = JSON.parse(
+      fromChat({ choices: [{ message, finish_reason: finish }], usage: USAGE }, CALL),
+    ) as Members;
+    const events = eventsOf(text);
+    const last = events.at(-2)!;
+    t.strictSame(
+      { content: joined(events), usage: last.usage, stop_reason: (last.delta as Members).stop_reason },
+      { content: whole.content, usage: whole.usage, stop_reason: whole.stop_reason },
+    );
+    t.same(
+      [events[0]!.type, events[1]!.type, last.type, events.at(-1)!.type],
+      ['message_start', 'ping', 'message_delta', 'message_stop'],
+    );
+    if (!t.passing()) break;
+    // The same text is counted if the upstream reports no usage.
+    const texts = new Map<string, string>();
+    addStreamTexts(texts, Buffer.from(text), Infinity);
+    t.equal(
+      [...texts.values()].join('').length,
+      thoughts.length +
+        content.length +
+        calls.reduce((sum, one) => sum + one.function.name.length + one.function.arguments.length, 0),
+    );
+  }
+  t.end();
+});
+
+void t.test('events that pass are judged', (t) => {
+  const judge = openJudge!();
+  const usage = { input_tokens: 3, cache_read_input_tokens: 4, output_tokens: 1 };
+  t.same(judge.judge({ type: 'message_start', message: { model: 'claude', usage } }), {
+    isText: false,
+    isEnd: false,
+    model: 'claude',
+  });
+  t.equal(
+    judge.judge({ type: 'content_block_delta', delta: { type: 'text_delta', text: 'x' } }).isText,
+    true,
+  );
+  t.equal(judge.judge({ type: 'ping' }).isText, false);
+  t.same(
+    judge.judge({ type: 'message_delta', delta: {}, usage: { input_tokens: null, output_tokens: 9 } }).usage,
+    { ...usage, output_tokens: 9 },
+  );
+  t.equal(judge.judge({ type: 'message_stop' }).isEnd, true);
+  t.equal(judge.judge({ type: 'error', error: { type: 'overloaded_error' } }).garbage, 'overloaded_error');
+  t.ok(judge.judge({ choices: [] }).garbage);
+  t.end();
+});

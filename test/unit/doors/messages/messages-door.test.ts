@@ -1,0 +1,150 @@
+/** The Messages API as listeners see it: what is read, what is refused and how, headers. */
+import t from 'tap';
+import { COUNT_TOKENS, MESSAGES } from '#src/doors/messages/messages-door.js';
+import { messagesHeaderLines } from '#src/doors/messages/messages-errors.js';
+import { explainMessages } from '#src/doors/messages/messages-rules.js';
+import { checkMessagesRequest } from '#src/protocol/validators.js';
+
+const VALID = { model: 'm', max_tokens: 7, messages: [{ role: 'user', content: 'hello' }] };
+const read = (value: unknown, door = MESSAGES) =>
+  door.read(Buffer.from(typeof value === 'string' ? value : JSON.stringify(value)));
+
+void t.test('a request is read and its bytes stay', (t) => {
+  const text = JSON.stringify({ ...VALID, stream: true, system: 'é' });
+  const result = read(text);
+  if (!result.ok) throw new Error(result.error.message);
+  const { call } = result;
+  t.equal(call.body, text);
+  t.match(call, {
+    model: 'm',
+    stream: true,
+    outputTokensMax: 7,
+    outputTokensField: 'max_tokens',
+    choices: 1,
+  });
+  t.equal(call.body.slice(call.modelStart, call.modelEnd), '"m"');
+  const large = MESSAGES.readPieces([Buffer.from(text)]);
+  t.equal(large.ok && Buffer.from(large.call.largeBody!).toString(), text);
+  t.ok(read({ model: 'm', messages: VALID.messages }, COUNT_TOKENS).ok, 'a count needs no bound');
+  t.end();
+});
+
+void t.test('each rule has its sentence', (t) => {
+  const wrong: readonly (readonly [unknown, string])[] = [
+    [{ ...VALID, max_tokens: undefined }, 'max_tokens must be an integer, got nothing'],
+    [{ ...VALID, max_tokens: -1 }, 'max_tokens must not be negative, got -1'],
+    [{ ...VALID, temperature: 1.5 }, 'temperature must be a number between 0 and 1, got 1.5'],
+    [{ ...VALID, top_p: -1 }, 'top_p must be a number between 0 and 1, got -1'],
+    [{ ...VALID, top_k: 0.5 }, 'top_k must be an integer from 0, got 0.5'],
+    [{ ...VALID, stop_sequences: 'x' }, 'stop_sequences must be an array of strings, got "x"'],
+    [{ ...VALID, stream: 1 }, 'stream must be true or false, got 1'],
+    [{ ...VALID, metadata: [] }, 'metadata must be an object, got an array'],
+    [{ ...VALID, messages: [] }, 'messages must have at least 1 item, got 0'],
+    [{ ...VALID, messages: 'x' }, 'messages must be an array of messages, got "x"'],
+    [
+      { ...VALID, messages: [{ role: 'tool', content: '' }] },
+      'messages[0].role must be one of user, assistant, system, got "tool"',
+    ],
+    [
+      { ...VALID, messages: [{ role: 'user', content: [{}] }] },
+      'messages[0].content[0].type must be a string, got nothing',
+    ],
+    [
+      { ...VALID, messages: [{ role: 'user' }] },
+      'messages[0].content must be a string or an array of blocks, got nothing',
+    ],
+    [{ ...VALID, system: 3 }, 'system must be a string or an array of blocks, got 3'],
+    [{ ...VALID, tools: [3] }, 'tools[0] must be an object, got 3'],
+    [{ ...VALID, tool_choice: 'auto' }, 'tool_choice must be an object, got "auto"'],
+    [
+      { ...VALID, tool_choice: { type: 'x' } },
+      'tool_choice.type must be one of auto, any, tool, none, got "x"',
+    ],
+    [{ ...VALID, thinking: {} }, 'thinking.type must be a string, got nothing'],
+    [{ ...VALID, model: '' }, 'model must be a non-empty string, got ""'],
+    [[], 'the request body must be a JSON object, got an array'],
+  ];
+  for (const [value, message] of wrong) {
+    t.notOk(checkMessagesRequest(value), message);
+    t.equal(explainMessages(value), message);
+    t.same(read(value), { ok: false, error: { code: 'invalid_parameters', message } });
+  }
+  t.throws(() => explainMessages(VALID), /invariant/);
+  t.end();
+});
+
+void t.test('what decoders read differently, or bills more, is refused', (t) => {
+  for (const [text, message] of [
+    [
+      '{"model":"m","Model":"n","max_tokens":1,"messages":[{"role":"user","content":"x"}]}',
+      /Model must be written as model/,
+    ],
+    [
+      '{"model":"m","max_tokens":1,"max_tokens":9,"messages":[{"role":"user","content":"x"}]}',
+      /max_tokens must be given once/,
+    ],
+    ['{"model":"m","max_tokens":1e3,"messages":[{"role":"user","content":"x"}]}', /digits alone/],
+    [
+      '{"model":"m","max_tokens":1,"messages":[{"role":"user","content":[{"type":"text","Text":"x"}]}]}',
+      /Text must be written as text/,
+    ],
+  ] as const) {
+    const result = read(text);
+    t.match(result.ok ? '' : result.error.message, message);
+  }
+  const routing = (more: object) => {
+    const result = read({ ...VALID, ...more });
+    return result.ok ? result.call.routingMembers : result.error.message;
+  };
+  t.same(routing({ tools: [{ type: 'web_search_20250305', name: 'web_search' }] }), ['hosted_tools']);
+  t.same(
+    routing({
+      tools: [
+        { type: 'bash_20250124', name: 'bash' },
+        { name: 'a', input_schema: {} },
+      ],
+    }),
+    [],
+  );
+  t.same(routing({ speed: 'fast', container: 'c', service_tier: 'auto' }), ['speed', 'container']);
+  t.end();
+});
+
+void t.test('errors and headers are Anthropic’s', (t) => {
+  const { errors } = MESSAGES;
+  const of = (code: Parameters<typeof errors.status>[0]['code']) => {
+    const error = { code, message: 'a "b"' };
+    const body = JSON.parse(errors.body(error, 'req_1')) as { error: { type: string } };
+    t.match(body, { type: 'error', error: { message: 'a "b"' }, request_id: 'req_1' });
+    return `${errors.status(error)} ${body.error.type}`;
+  };
+  t.equal(of('missing_api_key'), '401 authentication_error');
+  t.equal(of('key_disabled'), '403 permission_error');
+  t.equal(of('insufficient_quota'), '403 permission_error');
+  t.equal(of('model_not_found'), '404 not_found_error');
+  t.equal(of('not_found'), '404 not_found_error');
+  t.equal(of('request_too_large'), '413 request_too_large');
+  t.equal(of('rate_limit_exceeded'), '429 rate_limit_error');
+  t.equal(of('invalid_parameters'), '400 invalid_request_error');
+  t.equal(of('provider_unavailable'), '502 api_error');
+  t.equal(of('overloaded'), '529 overloaded_error');
+  t.match(
+    errors.event({ code: 'overloaded', message: 'x' }, 'r'),
+    /^event: error\ndata: \{"type":"error".*\}\n\n$/,
+  );
+  const lines = messagesHeaderLines(
+    {
+      requestId: 'req_1',
+      rateLimit: { limit: 60, remaining: 59, resetSeconds: 30 },
+      tokenLimit: { limit: 1000, remaining: 9, resetMs: 1500 },
+    },
+    Date.UTC(2026, 0, 2, 3, 4, 5),
+  );
+  t.match(lines, '\r\nrequest-id: req_1');
+  t.match(lines, '\r\nanthropic-ratelimit-requests-reset: 2026-01-02T03:04:35Z');
+  t.match(
+    lines,
+    '\r\nanthropic-ratelimit-tokens-remaining: 9\r\nanthropic-ratelimit-tokens-reset: 2026-01-02T03:04:07Z',
+  );
+  t.end();
+});
