@@ -333,7 +333,7 @@ function doorsOf(
     provider === undefined || provider.name === 'azure'
       ? [...served, ...upstream.speaks]
       : provider.name === 'anthropic'
-        ? ['messages', 'count_tokens']
+        ? ['messages']
         : provider.name === 'vertex' && CLAUDE.test(name)
           ? ['messages']
           : [];

@@ -54,8 +54,7 @@ function errorOf(status: number, message: string): MockError {
 }
 
 function read({ path, headers, body }: MockCall): MockRequest | MockError {
-  const counts = path === '/v1/messages/count_tokens';
-  if (path !== '/v1/messages' && !counts) return errorOf(404, 'Not Found');
+  if (path !== '/v1/messages') return errorOf(404, 'Not Found');
   if (!headers['x-api-key'] && headers.authorization?.startsWith('Bearer ') !== true)
     return errorOf(401, 'x-api-key header is required');
   if (headers['x-api-key'] !== undefined && headers.authorization !== undefined)
@@ -65,11 +64,10 @@ function read({ path, headers, body }: MockCall): MockRequest | MockError {
   if (wrong !== undefined) return errorOf(400, wrong);
   const request = jsonOf(body);
   if (!isRecord(request)) return errorOf(400, 'The request body is not valid JSON: object expected');
-  const problem = anthropicProblem(counts ? { max_tokens: 1, ...request } : request, version!);
+  const problem = anthropicProblem(request, version!);
   if (problem !== undefined) return errorOf(400, problem);
   if (request.model === 'missing') return errorOf(404, 'model: missing');
-  const asked = requestOf(request);
-  return counts ? { status: 200, error: JSON.stringify({ input_tokens: asked.promptTokens }) } : asked;
+  return requestOf(request);
 }
 
 /** `request` follows the rules. */

@@ -17,10 +17,6 @@ const PROBES = {
     { model: 'probe', messages: MESSAGES, max_tokens: 1 },
     { model: 'probe', messages: MESSAGES },
   ],
-  checkCountTokensRequest: [
-    { model: 'probe', messages: MESSAGES },
-    { model: 'probe', messages: [] },
-  ],
   checkEmbeddingsRequest: [
     { model: 'probe', input: [[1, 2], [3]] },
     { model: 'probe', input: [[1, 2], ['3']] },
@@ -65,7 +61,6 @@ export const checkChatRequest: typeof generated.checkChatRequest = generated.che
 /** The same for the requests of other doors. */
 export const {
   checkMessagesRequest,
-  checkCountTokensRequest,
   checkEmbeddingsRequest,
   checkCompletionsRequest,
   checkModerationsRequest,

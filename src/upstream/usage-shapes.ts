@@ -105,7 +105,7 @@ function isOfMessages(report: Record<string, unknown>): boolean {
   return (
     report.input_tokens !== undefined &&
     report.prompt_tokens === undefined &&
-    report.input_tokens_details === undefined
+    report.total_tokens === undefined
   );
 }
 

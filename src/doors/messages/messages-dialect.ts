@@ -1,4 +1,4 @@
-/** The Messages API as upstream workers see it, and the count of a request's tokens. */
+/** The Messages API as upstream workers see it. */
 import type { Dialect } from '../door.js';
 import { fromChat } from './from-chat.js';
 import { MessageJudge } from './message-judge.js';
@@ -15,15 +15,5 @@ export const MESSAGES_DIALECT: Dialect = {
     openStream: (call) => new MessageWriter(call),
   },
   isFree: false,
-  promptTexts: undefined,
-};
-
-/** Only an upstream that speaks it can serve it: nothing is generated that a translation could read. */
-export const COUNT_TOKENS_DIALECT: Dialect = {
-  name: 'count_tokens',
-  marker: undefined,
-  openJudge: undefined,
-  translator: undefined,
-  isFree: true,
   promptTexts: undefined,
 };

@@ -1,13 +1,10 @@
-/**
- * Anthropic's Messages API as doors: `POST /v1/messages`, and `/v1/messages/count_tokens`, which generates
- * nothing and is free. Listener thread; large bodies in the counter pool.
- */
-import { checkCountTokensRequest, checkMessagesRequest } from '../../protocol/validators.js';
+/** Anthropic's Messages API as a door. Listener thread; large bodies in the counter pool. */
+import { checkMessagesRequest } from '../../protocol/validators.js';
 import type { Door } from '../door.js';
 import { readersOf } from '../member-scan.js';
 import { MESSAGES_ERRORS, messagesHeaderLines } from './messages-errors.js';
 import { MESSAGES_REQUEST } from './messages-members.js';
-import { explainCountTokens, explainMessages, hostedToolsIn } from './messages-rules.js';
+import { explainMessages, hostedToolsIn } from './messages-rules.js';
 
 const COMMON = {
   level: MESSAGES_REQUEST,
@@ -29,17 +26,4 @@ export const MESSAGES: Door = {
   }),
   headerLines: (facts) => messagesHeaderLines(facts),
   isFree: false,
-};
-
-export const COUNT_TOKENS: Door = {
-  ...MESSAGES,
-  name: 'count_tokens',
-  path: '/v1/messages/count_tokens',
-  ...readersOf({
-    ...COMMON,
-    check: checkCountTokensRequest,
-    explain: explainCountTokens,
-    outputTokens: undefined,
-  }),
-  isFree: true,
 };

@@ -96,7 +96,7 @@ function thinkingError(value: unknown): string | undefined {
   return typeof value.type === 'string' ? undefined : broken('thinking.type', 'be a string', value.type);
 }
 
-/** What both doors check. */
+/** What a conversation has. */
 function commonError(body: Fields): string | undefined {
   const { model, messages, system, tools, tool_choice: choice, thinking } = body;
   return (
@@ -142,14 +142,6 @@ export function explainMessages(body: unknown): string {
     ) ??
     optionalError(body, 'stream', 'be true or false', (value) => typeof value === 'boolean') ??
     optionalError(body, 'metadata', 'be an object', isRecord);
-  invariant(found !== undefined, 'the validator and its explanation agree');
-  return found;
-}
-
-/** The same for a body that only asks for a count. */
-export function explainCountTokens(body: unknown): string {
-  if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
-  const found = commonError(body);
   invariant(found !== undefined, 'the validator and its explanation agree');
   return found;
 }

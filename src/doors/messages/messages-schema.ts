@@ -1,5 +1,5 @@
 /**
- * The schema of a request to Anthropic's Messages API, and of one that counts its tokens. Loaded only at
+ * The schema of a request to Anthropic's Messages API. Loaded only at
  * build time: ../build-generated.ts compiles it. It has what the gateway reads or bills by; of blocks and
  * tools the upstream, or the translation, knows the rest. Members that are not named here pass unread, and
  * the optional ones may be null.
@@ -40,5 +40,3 @@ export const MessagesRequestSchema = Type.Object({
   stream: optional(Type.Boolean()),
   metadata: optional(Type.Object({})),
 });
-
-export const CountTokensRequestSchema = Type.Object(MEMBERS);

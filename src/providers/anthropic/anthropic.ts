@@ -23,10 +23,10 @@ export const ANTHROPIC: Provider = {
   readResponse: readMessage,
   openStream: (call) => new MessageStream(call),
   readError: readAnthropicError,
-  passed(call, body, { door, betas }) {
+  passed(call, body, { betas }) {
     const { basePath, betas: own } = call.settings;
-    const path = door === 'count_tokens' ? '/v1/messages/count_tokens' : '/v1/messages';
-    return { path: basePath + path, headers: headersOf(call, mergedBetas(own, betas)), body };
+    const headers = headersOf(call, mergedBetas(own, betas));
+    return { path: `${basePath}/v1/messages`, headers, body };
   },
 };
 
