@@ -134,15 +134,15 @@ export const upstreamSchema = Type.Object(
       ),
     ),
     speaks: Type.Array(
-      Type.Enum(['messages', 'count_tokens', 'responses'], {
+      Type.Enum(['messages', 'responses'], {
         description: 'An interface.',
       } satisfies Annotations),
       {
-        maxItems: 3,
+        maxItems: 2,
         default: [],
         description:
-          'openai and azure: interfaces that the upstream has besides chat completions, at /messages, /messages/count_tokens and /responses behind its url. Calls of these pass byte for byte; without it they are translated.',
-        'x-want': 'a list of messages, count_tokens and responses',
+          'openai and azure: interfaces that the upstream has besides chat completions, at /messages and /responses behind its url. Calls of these pass byte for byte; without it they are translated.',
+        'x-want': 'a list of messages and responses',
       } satisfies Annotations,
     ),
     drop_unsupported: Type.Boolean({

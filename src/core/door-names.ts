@@ -9,7 +9,6 @@ import { ERROR_KINDS, type ErrorCode } from './errors.js';
 export const DOOR_NAMES = [
   'chat',
   'messages',
-  'count_tokens',
   'responses',
   'embeddings',
   'completions',
@@ -30,7 +29,6 @@ export const DOOR_INDEX = Object.fromEntries(DOOR_NAMES.map((name, index) => [na
 export const DOOR_PATHS = {
   chat: '/v1/chat/completions',
   messages: '/v1/messages',
-  count_tokens: '/v1/messages/count_tokens',
   responses: '/v1/responses',
   embeddings: '/v1/embeddings',
   completions: '/v1/completions',
@@ -39,7 +37,7 @@ export const DOOR_PATHS = {
 } as const satisfies Record<DoorName, string>;
 export type DoorPath = (typeof DOOR_PATHS)[DoorName];
 
-/** What a model can serve. The doors `messages`, `count_tokens` and `responses` lead to `chat`. */
+/** What a model can serve. The doors `messages` and `responses` lead to `chat`. */
 export const SERVICES = ['chat', 'embeddings', 'completions', 'moderations', 'rerank'] as const;
 export type Service = (typeof SERVICES)[number];
 
@@ -47,7 +45,6 @@ export type Service = (typeof SERVICES)[number];
 export const SERVICE_OF: Readonly<Record<DoorName, Service>> = {
   chat: 'chat',
   messages: 'chat',
-  count_tokens: 'chat',
   responses: 'chat',
   embeddings: 'embeddings',
   completions: 'completions',
@@ -60,6 +57,6 @@ const MESSAGES_STATUSES: Partial<Record<ErrorCode, number>> = { model_not_found:
 
 /** Returns the HTTP status of an error that the gateway itself makes, as the door tells it. */
 export function statusByDoor(door: DoorName, code: ErrorCode): number {
-  const own = door === 'messages' || door === 'count_tokens' ? MESSAGES_STATUSES[code] : undefined;
+  const own = door === 'messages' ? MESSAGES_STATUSES[code] : undefined;
   return own ?? ERROR_KINDS[code].status;
 }

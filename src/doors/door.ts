@@ -42,8 +42,6 @@ export interface Door {
   readPieces(pieces: readonly Uint8Array[]): ChatRequestResult;
   /** Headers that only this door has, each after its line break; mostly empty. */
   headerLines(facts: ResponseFacts): string;
-  /** Calls cost nothing and count toward no quota of tokens: nothing is generated. */
-  readonly isFree: boolean;
 }
 
 /** A call as its dialect sees it. */
@@ -100,14 +98,12 @@ export interface Translator {
 /** A door as upstream workers see it. Pure. */
 export interface Dialect {
   readonly name: DoorName;
-  /** The member, an array, that each whole response in this protocol has; undefined if none is certain. */
-  readonly marker: string | undefined;
+  /** The member, an array, that each whole response in this protocol has. */
+  readonly marker: string;
   /** Undefined if streams of the door have the form of chat completions, or if there are none. */
   readonly openJudge: (() => EventJudge) | undefined;
   /** Undefined if only upstreams that speak the protocol can serve the door. */
   readonly translator: Translator | undefined;
-  /** Nothing is generated and nothing billed: usage is not looked for. */
-  readonly isFree: boolean;
   /** Texts of the prompt, if the upstream reports no usage. Undefined: those of `translator.toChat`. */
   readonly promptTexts: ((body: Readonly<Record<string, unknown>>) => string[]) | undefined;
 }

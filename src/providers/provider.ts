@@ -157,9 +157,9 @@ export interface PassedRequest extends Omit<ProviderRequest, 'body'> {
 
 export interface Provider {
   /**
-   * Undefined if the provider speaks no door's protocol. `body`: the caller's, with the provider's name of the
-   * model; it changes only as far as the provider's path and versions demand. Success passes unread; errors
-   * are read by `readError`. `call` has no members of the body.
+   * Undefined if the provider speaks no door's protocol. `body`: the caller's, with the provider's name of
+   * the model; it changes only as far as the provider's path and versions demand. Success passes unread;
+   * errors are read by `readError`. `call` has no members of the body.
    */
   readonly passed?: (call: ProviderCall, body: string | Uint8Array, passed: PassedCall) => PassedRequest;
   /** Throws a FieldError. A promise only if the request is signed. */

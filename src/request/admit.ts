@@ -29,8 +29,6 @@ import {
   unknownModel,
 } from './rejections.js';
 
-/** Of a call that costs nothing. */
-const NO_NEED: CallNeeds = { hold: asPicoUnits(0n), tokens: 0 };
 const MS_PER_SECOND = 1_000;
 /** The balance, and the spending of a day and a month of key, account, model and four groups. */
 const CLAMPS_MAX = 1 + 2 * 7;
@@ -196,7 +194,7 @@ function reserve(
   const mayClamp = lowers && (listener.leases === undefined || context.mayClamp);
   let wanted = call;
   for (let clamps = 0; ; clamps++) {
-    const need = context.door.isFree ? NO_NEED : needOf(context, models, wanted, listener.tokenQuota);
+    const need = needOf(context, models, wanted, listener.tokenQuota);
     const refusal = listener.ledger.admit(slot, who, need);
     if (refusal === undefined) return wanted;
     const isSpending = refusal.quota === 'spend_per_day' || refusal.quota === 'spend_per_month';

@@ -62,7 +62,7 @@ import { shown, type RequestHead } from './request-head.js';
 import { writeError } from './response.js';
 import type { ResponseCache } from './response-cache.js';
 import { TOUCH_MS } from './response-writer.js';
-import { hitCostOf, release } from './settle.js';
+import { release } from './settle.js';
 
 export interface ParseAsk {
   readonly account: AccountIndex;
@@ -303,7 +303,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   get #isFree(): boolean {
     const [chosen] = this.#exchange.models;
     invariant(chosen !== undefined, 'a request that was looked up has a model');
-    return hitCostOf(this.#exchange, chosen.model) === 0n;
+    return chosen.model.price.cachedResponsePicoUnits === 0n;
   }
 
   /** A hit whose price was admitted. */

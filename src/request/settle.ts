@@ -12,7 +12,7 @@ import type { Taken } from '../ledger/reservations.js';
 import type { JournalOutcome } from '../ledger/journal-layout.js';
 import type { JournalWriter } from '../ledger/journal.js';
 import { USAGE_SOURCES, type Usage, usageOfWhole } from '../protocol/usage.js';
-import { costOf, type ModelEntry } from '../registry/catalog.js';
+import { costOf } from '../registry/catalog.js';
 import type { CallContext, ChosenModel, ListenerContext } from './context.js';
 
 type SettleContext = Pick<ListenerContext, 'ledger' | 'journal' | 'clock' | 'durability' | 'cachedInput'>;
@@ -45,8 +45,7 @@ export function settle(
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is settled');
   const { model, modelIndex: answered } = fallback ?? admission;
-  const cost = context.door.isFree ? NOTHING : costOf(model.price, usage);
-  return charge(context, cost, usage, answered, listener);
+  return charge(context, costOf(model.price, usage), usage, answered, listener);
 }
 
 /** The call gets the response of the cache: it is charged the price of that, and has no tokens. */
@@ -54,12 +53,7 @@ export function settleHit(context: CallContext, listener: SettleContext): Settle
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is settled');
   const { model, modelIndex } = admission;
-  return charge(context, hitCostOf(context, model), NO_USAGE, modelIndex, listener);
-}
-
-/** What a response of the cache costs. */
-export function hitCostOf({ door }: CallContext, { price }: ModelEntry): PicoUnits {
-  return door.isFree ? NOTHING : price.cachedResponsePicoUnits;
+  return charge(context, model.price.cachedResponsePicoUnits, NO_USAGE, modelIndex, listener);
 }
 
 function charge(

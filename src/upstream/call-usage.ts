@@ -3,8 +3,7 @@
  * here. The session asks once, when an attempt is over. Upstream worker.
  */
 import type { UpstreamRequest } from '../channel/messages.js';
-import { dialectAt } from '../doors/dialects.js';
-import { usageOfWhole, type Usage } from '../protocol/usage.js';
+import type { Usage } from '../protocol/usage.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { Attempt } from './attempt.js';
@@ -24,7 +23,6 @@ interface UsageDeps {
 /** At once if the report is believed; a promise if tokens are to be counted. */
 export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageDeps): Usage | Promise<Usage> {
   const { meter } = attempt;
-  if (dialectAt(request.door)?.isFree === true) return usageOfWhole(0, 0, 'reported');
   const { tokenizer, outputTokensMax } = deps.routes.routeOf(request.modelIndex);
   const doubt = doubtAbout(attempt, request, outputTokensMax, deps);
   const reported = doubt === undefined ? meter.reported : undefined;

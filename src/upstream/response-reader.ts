@@ -155,18 +155,13 @@ export class ResponseReader implements ResponseBodyReader {
   readonly #outcome: ResponseOutcome;
   readonly #meter: UsageMeter;
   readonly #budget: ResponseBudget;
-  readonly #marker: string | undefined;
+  readonly #marker: string;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
   #over = false;
 
-  /** `marker`: a member that the response must have, an array; undefined if none is certain. */
-  constructor(
-    outcome: ResponseOutcome,
-    meter: UsageMeter,
-    budget: ResponseBudget,
-    marker: string | undefined = 'choices',
-  ) {
+  /** `marker`: a member that the response must have, an array. */
+  constructor(outcome: ResponseOutcome, meter: UsageMeter, budget: ResponseBudget, marker = 'choices') {
     this.#outcome = outcome;
     this.#meter = meter;
     this.#budget = budget;
@@ -188,8 +183,7 @@ export class ResponseReader implements ResponseBodyReader {
     this.#chunks = [];
     const members = membersOfResponse(answer);
     if (members === undefined) this.#reject(garbageFailure('no JSON object'));
-    else if (this.#marker !== undefined && !Array.isArray(members[this.#marker]))
-      this.#reject(garbageFailure(`no ${this.#marker}`));
+    else if (!Array.isArray(members[this.#marker])) this.#reject(garbageFailure(`no ${this.#marker}`));
     else this.#complete(answer, members);
   }
 

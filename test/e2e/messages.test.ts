@@ -1,6 +1,6 @@
 /**
- * The package `@anthropic-ai/sdk`, unmodified, at `POST /v1/messages`: at upstreams that speak it and at those
- * for which the gateway translates. Whole, stream, tools over two turns, errors, and what it costs.
+ * The package `@anthropic-ai/sdk`, unmodified, at `POST /v1/messages`: at upstreams that speak it and at
+ * those for which the gateway translates. Whole, stream, tools over two turns, errors, and what it costs.
  */
 import Anthropic from '@anthropic-ai/sdk';
 import t from 'tap';

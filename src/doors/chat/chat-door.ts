@@ -18,5 +18,4 @@ export const CHAT: Door = {
   read: readChatBytes,
   readPieces: readLargeChatBytes,
   headerLines: () => '',
-  isFree: false,
 };

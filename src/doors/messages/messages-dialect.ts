@@ -14,6 +14,5 @@ export const MESSAGES_DIALECT: Dialect = {
     fromChat,
     openStream: (call) => new MessageWriter(call),
   },
-  isFree: false,
   promptTexts: undefined,
 };

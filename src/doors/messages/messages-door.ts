@@ -25,5 +25,4 @@ export const MESSAGES: Door = {
     outputTokens: 'max_tokens',
   }),
   headerLines: (facts) => messagesHeaderLines(facts),
-  isFree: false,
 };

@@ -23,6 +23,5 @@ export const RESPONSES_DIALECT: Dialect = {
   marker: 'output',
   openJudge: () => new ResponsesJudge(),
   translator: TRANSLATOR,
-  isFree: false,
   promptTexts: undefined,
 };

@@ -47,5 +47,4 @@ export const RESPONSES: Door = {
   read,
   readPieces,
   headerLines: () => '',
-  isFree: false,
 };

@@ -13,7 +13,7 @@ function simpleDialect(
   marker: string,
   promptTexts: NonNullable<Dialect['promptTexts']>,
 ): Dialect {
-  return { name, marker, openJudge: undefined, translator: undefined, isFree: false, promptTexts };
+  return { name, marker, openJudge: undefined, translator: undefined, promptTexts };
 }
 
 /** Texts of a text, of tokens, or of a list of either. Tokens become a text that has as many. */

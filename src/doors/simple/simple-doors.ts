@@ -30,7 +30,6 @@ function simpleDoor(name: SimpleName, form: BodyForm): Door {
     errors: OPENAI_ERRORS,
     ...readersOf(form),
     headerLines: () => '',
-    isFree: false,
   };
 }
 
