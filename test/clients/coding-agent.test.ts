@@ -1,6 +1,6 @@
 /**
- * A coding agent, OpenAI's Codex, unmodified and without a login, through a gateway at an upstream that speaks
- * Responses. The upstream's script is a call of the agent's own tool, then a text.
+ * A coding agent, OpenAI's Codex, unmodified and without a login, through a gateway at an upstream that
+ * speaks Responses. The upstream's script is a call of the agent's own tool, then a text.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -92,7 +92,7 @@ void t.test('a coding agent edits a file, and its calls are in the books', WANTS
   const [said, told, [code]] = await Promise.all([
     text(child.stdout),
     text(child.stderr),
-    once(child, 'close'),
+    once(child, 'close') as Promise<[number | null]>,
   ]);
   t.equal(code, 0, told);
   t.match(said, SAID);

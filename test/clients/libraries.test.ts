@@ -1,6 +1,6 @@
 /**
- * The AI SDK, LangChain and LlamaIndex, unmodified, over the doors: whole, streamed, a tool over two turns, an
- * error as the library's own class, and embeddings. What they report as usage is what the books have.
+ * The AI SDK, LangChain and LlamaIndex, unmodified, over the doors: whole, streamed, a tool over two turns,
+ * errors with their status, and embeddings. What they report as usage is what the books have.
  */
 import t from 'tap';
 import { eventually, startGateway } from '../support/gateway.js';
@@ -38,14 +38,14 @@ interface AiUsage {
   readonly outputTokens: number;
 }
 interface AiSdk {
-  generateText(options: object): Promise<{ text: string; totalUsage: AiUsage }>;
-  streamText(options: object): {
+  generateText: (options: object) => Promise<{ text: string; totalUsage: AiUsage }>;
+  streamText: (options: object) => {
     readonly textStream: AsyncIterable<string>;
     readonly totalUsage: Promise<AiUsage>;
   };
-  embed(options: object): Promise<{ embedding: number[]; usage: { tokens: number } }>;
-  stepCountIs(steps: number): unknown;
-  jsonSchema(schema: object): unknown;
+  embed: (options: object) => Promise<{ embedding: number[]; usage: { tokens: number } }>;
+  stepCountIs: (steps: number) => unknown;
+  jsonSchema: (schema: object) => unknown;
 }
 interface AiOpenAi {
   chat(model: string): object;
@@ -156,7 +156,7 @@ void t.test('client libraries over the doors', WANTS_CLIENTS, async (t) => {
     },
   });
   const baseURL = `${gateway.url}/v1`;
-  const { createOpenAI } = installed<{ createOpenAI(options: object): AiOpenAi }>('@ai-sdk/openai');
+  const { createOpenAI } = installed<{ createOpenAI: (options: object) => AiOpenAi }>('@ai-sdk/openai');
   const { ChatOpenAI, OpenAIEmbeddings } = installed<{
     ChatOpenAI: new (options: object) => Chain;
     OpenAIEmbeddings: new (options: object) => { embedQuery(text: string): Promise<number[]> };
