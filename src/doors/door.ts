@@ -15,8 +15,10 @@ import type { ChatRequestResult } from '../protocol/chat-call.js';
 /** What headers of a response are made of. All is known of a call that was admitted. */
 export interface ResponseFacts {
   readonly requestId: string;
+  /** `resetSeconds`: Unix seconds. */
   readonly rateLimit:
     { readonly limit: number; readonly remaining: number; readonly resetSeconds: number } | undefined;
+  /** `resetMs`: from now. */
   readonly tokenLimit:
     { readonly limit: number; readonly remaining: number; readonly resetMs: number } | undefined;
 }

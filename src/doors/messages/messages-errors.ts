@@ -56,7 +56,7 @@ export function messagesHeaderLines(
   let lines = `\r\nrequest-id: ${requestId}`;
   if (rateLimit !== undefined) {
     const { limit, remaining, resetSeconds } = rateLimit;
-    lines += limitLines('requests', limit, remaining, nowMs + resetSeconds * 1_000);
+    lines += limitLines('requests', limit, remaining, resetSeconds * 1_000);
   }
   if (tokenLimit !== undefined) {
     const { limit, remaining, resetMs } = tokenLimit;

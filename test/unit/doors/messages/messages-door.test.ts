@@ -134,7 +134,7 @@ void t.test('errors and headers are Anthropic’s', (t) => {
   const lines = messagesHeaderLines(
     {
       requestId: 'req_1',
-      rateLimit: { limit: 60, remaining: 59, resetSeconds: 30 },
+      rateLimit: { limit: 60, remaining: 59, resetSeconds: Date.UTC(2026, 0, 2, 3, 4, 35) / 1_000 },
       tokenLimit: { limit: 1000, remaining: 9, resetMs: 1500 },
     },
     Date.UTC(2026, 0, 2, 3, 4, 5),
