@@ -16,6 +16,7 @@ import {
   ModerationsRequestSchema,
   RerankRequestSchema,
 } from './simple/simple-schema.js';
+import { DOOR_DOCUMENTS } from './door-documents.js';
 import { ResponsesRequestSchema } from './responses/responses-schema.js';
 
 /** By the name of the validator. One more here wants a line in generated.d.ts and in validators.ts. */
@@ -56,7 +57,7 @@ writeFileSync(
     '// Made by build-generated.js from the schemas of requests and openapi.js; do not edit.',
     'export const COMPILED = true;',
     ...Object.entries(SCHEMAS).map(([name, schema]) => moduleOf(name, schema)),
-    `export const PUBLIC_DOCUMENT = ${JSON.stringify(jsonText(publicDocument()))};`,
+    `export const PUBLIC_DOCUMENT = ${JSON.stringify(jsonText(publicDocument(DOOR_DOCUMENTS)))};`,
     '',
   ].join('\n'),
 );

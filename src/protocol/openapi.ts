@@ -3,7 +3,7 @@
  * build time, by tests, and by admin/ for the parts that both documents share.
  */
 import Type from 'typebox';
-import { SERVICES } from '../core/door-names.js';
+import { DOOR_PATHS, SERVICES, statusByDoor, type DoorName } from '../core/door-names.js';
 import { ERROR_KINDS, type ErrorCode } from '../core/errors.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limits.js';
 import { packageVersion } from '../core/version.js';
@@ -30,13 +30,36 @@ export const ERROR_SCHEMA = {
 const RETRY_AFTER = {
   'Retry-After': { schema: { type: 'integer' }, description: 'seconds to wait' },
 };
-const WITH_RETRY_AFTER: readonly number[] = [429, 503];
+const WITH_RETRY_AFTER: readonly number[] = [429, 503, 529];
 
-/** Responses by status, each with its codes. The document must have ERROR_SCHEMA as component `Error`. */
-export function errorResponses(codes: readonly ErrorCode[]): Record<string, object> {
+/** Of Anthropic's interface. */
+const MESSAGES_ERROR_SCHEMA = {
+  type: 'object',
+  required: ['type', 'error', 'request_id'],
+  properties: {
+    type: { const: 'error' },
+    error: {
+      type: 'object',
+      required: ['type', 'message', 'details'],
+      properties: {
+        type: { type: 'string' },
+        message: { type: 'string', description: 'what is wrong and what to do' },
+        details: { type: 'object', properties: { error_code: { enum: Object.keys(ERROR_KINDS) } } },
+      },
+    },
+    request_id: { type: 'string' },
+  },
+};
+
+/**
+ * Responses by status, each with its codes, as `door` tells them. The document must have ERROR_SCHEMA as
+ * component `Error`.
+ */
+export function errorResponses(codes: readonly ErrorCode[], door: DoorName = 'chat'): Record<string, object> {
   const byStatus = new Map<number, ErrorCode[]>();
+  const name = door === 'messages' ? 'MessagesError' : 'Error';
   for (const code of codes) {
-    const { status } = ERROR_KINDS[code];
+    const status = statusByDoor(door, code);
     byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
   }
   return Object.fromEntries(
@@ -45,7 +68,7 @@ export function errorResponses(codes: readonly ErrorCode[]): Record<string, obje
       {
         description: sharing.map((code) => `\`${code}\``).join(' or '),
         ...(WITH_RETRY_AFTER.includes(status) ? { headers: RETRY_AFTER } : {}),
-        content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+        content: { 'application/json': { schema: reference(name) } },
       },
     ]),
   );
@@ -124,8 +147,10 @@ const CHAT_CODES: readonly ErrorCode[] = [
   'invalid_api_key',
   'key_disabled',
   'insufficient_quota',
+  'request_timeout',
   'request_in_progress',
   'request_too_large',
+  'unsupported_media_type',
   'rate_limit_exceeded',
   'daily_limit_exceeded',
   'budget_exceeded',
@@ -152,8 +177,22 @@ const CHAT_HEADERS = {
 
 const reference = (name: string): object => ({ $ref: `#/components/schemas/${name}` });
 
+/** What the document says of a door other than chat. */
+interface DoorOperation {
+  readonly door: DoorName;
+  readonly operationId: string;
+  readonly summary: string;
+  /** The component of the request. */
+  readonly name: string;
+  readonly schema: object;
+  /** The member that each whole response has, an array. */
+  readonly marker: string;
+  /** What the events of a stream are; undefined if there are none. */
+  readonly events: string | undefined;
+}
+
 /** Can be encoded as JSON as it is. */
-export function publicDocument(): object {
+export function publicDocument(doors: readonly DoorOperation[]): object {
   return {
     openapi: '3.1.0',
     info: {
@@ -161,12 +200,13 @@ export function publicDocument(): object {
       version: packageVersion(),
       license: { name: 'MIT', identifier: 'MIT' },
       description:
-        'Chat completions and models. Members of a request that are not named here are handed on as they are.',
+        'Calls of models, by the interfaces that clients know. Members of a request that are not named here are handed on as they are.',
     },
     servers: [{ url: '/' }],
     security: [{ key: [] }],
     paths: {
       '/v1/chat/completions': { post: chatOperation() },
+      ...Object.fromEntries(doors.map((one) => [DOOR_PATHS[one.door], { post: doorOperation(one) }])),
       '/v1/models': {
         get: {
           operationId: 'listModels',
@@ -194,12 +234,46 @@ export function publicDocument(): object {
       securitySchemes: { key: { type: 'http', scheme: 'bearer', description: 'an API key, sk-…' } },
       schemas: {
         ChatRequest: ChatRequestSchema,
+        ...Object.fromEntries(doors.map(({ name, schema }) => [name, schema])),
         ChatCompletion: ChatCompletionSchema,
         ChatCompletionChunk: ChatChunkSchema,
         Model: ModelSchema,
         ModelList: ModelListSchema,
         Error: ERROR_SCHEMA,
+        MessagesError: MESSAGES_ERROR_SCHEMA,
       },
+    },
+  };
+}
+
+const IDEMPOTENCY_KEY = {
+  name: 'Idempotency-Key',
+  in: 'header',
+  required: false,
+  description: 'a repeat with the same key and body gets the first answer and is not charged',
+  schema: {
+    type: 'string',
+    minLength: 1,
+    maxLength: IDEMPOTENCY_KEY_CHARS_MAX,
+    pattern: IDEMPOTENCY_KEY_PATTERN,
+  },
+};
+
+function doorOperation({ door, operationId, summary, name, marker, events }: DoorOperation): object {
+  const whole = { type: 'object', required: [marker], properties: { [marker]: { type: 'array' } } };
+  const stream = { 'text/event-stream': { schema: { type: 'string', description: events } } };
+  return {
+    operationId,
+    summary,
+    parameters: [IDEMPOTENCY_KEY],
+    requestBody: { required: true, content: { 'application/json': { schema: reference(name) } } },
+    responses: {
+      200: {
+        description: events === undefined ? 'The answer.' : 'The answer; with `stream: true` as events.',
+        headers: CHAT_HEADERS,
+        content: { 'application/json': { schema: whole }, ...(events !== undefined && stream) },
+      },
+      ...errorResponses(CHAT_CODES, door),
     },
   };
 }
@@ -208,20 +282,7 @@ function chatOperation(): object {
   return {
     operationId: 'createChatCompletion',
     summary: 'Answer a conversation, at once or as a stream of server-sent events.',
-    parameters: [
-      {
-        name: 'Idempotency-Key',
-        in: 'header',
-        required: false,
-        description: 'a repeat with the same key and body gets the first answer and is not charged',
-        schema: {
-          type: 'string',
-          minLength: 1,
-          maxLength: IDEMPOTENCY_KEY_CHARS_MAX,
-          pattern: IDEMPOTENCY_KEY_PATTERN,
-        },
-      },
-    ],
+    parameters: [IDEMPOTENCY_KEY],
     requestBody: { required: true, content: { 'application/json': { schema: reference('ChatRequest') } } },
     responses: {
       200: {

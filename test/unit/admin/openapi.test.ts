@@ -4,6 +4,7 @@ import t from 'tap';
 import { Check } from 'typebox/schema';
 import { ADMIN_ROUTES } from '#src/admin/routes.js';
 import { checkIdempotencyKey } from '#src/request/idempotency.js';
+import { DOORS } from '#src/doors/doors.js';
 import { PUBLIC_DOCUMENT } from '#src/protocol/generated.js';
 import { RING_NAMES } from '#src/telemetry/history.js';
 import { startAdminHouse } from './support.js';
@@ -41,6 +42,8 @@ void t.test('both documents are valid OpenAPI 3.1', async (t) => {
     );
     t.equal(new Set(ids).size, ids.length, 'operation ids differ');
   }
+  const { paths } = JSON.parse(PUBLIC_DOCUMENT) as Document;
+  for (const { path } of DOORS) t.ok(paths[path]?.post, `${path} is in the public document`);
   // The validator must be able to say no.
   const broken = JSON.parse(answer.body) as Record<string, unknown> & { info: { title?: string } };
   delete broken.info.title;

@@ -1,0 +1,83 @@
+/**
+ * What the OpenAPI document says of the doors besides chat. Loaded only at build time, by build-generated.ts.
+ */
+import type { TSchema } from 'typebox';
+import type { DoorName } from '../core/door-names.js';
+import { MessagesRequestSchema } from './messages/messages-schema.js';
+import { ResponsesRequestSchema } from './responses/responses-schema.js';
+import {
+  CompletionsRequestSchema,
+  EmbeddingsRequestSchema,
+  ModerationsRequestSchema,
+  RerankRequestSchema,
+} from './simple/simple-schema.js';
+
+export interface DoorDocument {
+  readonly door: DoorName;
+  readonly operationId: string;
+  readonly summary: string;
+  /** Of the request, as a component. */
+  readonly name: string;
+  readonly schema: TSchema;
+  /** The member that each whole response has, an array. */
+  readonly marker: string;
+  /** What the events of a stream are; undefined if there are none. */
+  readonly events: string | undefined;
+}
+
+export const DOOR_DOCUMENTS: readonly DoorDocument[] = [
+  {
+    door: 'messages',
+    operationId: 'createMessage',
+    summary: 'Answer a conversation by the Messages API of Anthropic.',
+    name: 'MessagesRequest',
+    schema: MessagesRequestSchema,
+    marker: 'content',
+    events: 'from message_start to message_stop; an error ends it with `event: error`',
+  },
+  {
+    door: 'responses',
+    operationId: 'createResponse',
+    summary: 'Answer a conversation by the Responses API of OpenAI.',
+    name: 'ResponsesRequest',
+    schema: ResponsesRequestSchema,
+    marker: 'output',
+    events: 'from response.created to response.completed or response.incomplete; an error ends it',
+  },
+  {
+    door: 'embeddings',
+    operationId: 'createEmbeddings',
+    summary: 'Make vectors of texts.',
+    name: 'EmbeddingsRequest',
+    schema: EmbeddingsRequestSchema,
+    marker: 'data',
+    events: undefined,
+  },
+  {
+    door: 'completions',
+    operationId: 'createCompletion',
+    summary: 'Continue a text, by the former interface.',
+    name: 'CompletionsRequest',
+    schema: CompletionsRequestSchema,
+    marker: 'choices',
+    events: 'chunks with choices, and a last `data: [DONE]`',
+  },
+  {
+    door: 'moderations',
+    operationId: 'createModeration',
+    summary: 'Judge texts.',
+    name: 'ModerationsRequest',
+    schema: ModerationsRequestSchema,
+    marker: 'results',
+    events: undefined,
+  },
+  {
+    door: 'rerank',
+    operationId: 'createRerank',
+    summary: 'Order documents by a query.',
+    name: 'RerankRequest',
+    schema: RerankRequestSchema,
+    marker: 'results',
+    events: undefined,
+  },
+];
