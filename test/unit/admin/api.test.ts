@@ -512,6 +512,7 @@ void t.test('models, plans, status', async (t) => {
           output: '0.15',
           reasoning: '0.15',
           call: '0.00',
+          cached_response: '0.00',
         },
         max_output_tokens: 100,
         fallbacks: [],
