@@ -19,7 +19,7 @@ import { OUT_OF_DESCRIPTORS, invariant, type ErrorRecord } from '../core/errors.
 import { BODY_BYTES_UNCOUNTED, UPLOAD_MS_MAX } from '../core/limits.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
 import type { ChatCall, ChatRequestResult } from '../protocol/chat-call.js';
-import { DOOR_INDEX, type DoorName } from '../core/door-names.js';
+import { DOOR_INDEX, DOOR_PATHS, type DoorName } from '../core/door-names.js';
 import { modelInFirstPiece } from '../protocol/request-bytes.js';
 import { admit, AdmissionAsk, beyondBalance, isAllowed } from './admit.js';
 import { authenticate } from './authenticate.js';
@@ -279,7 +279,8 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 
   async #lock(keyed: KeyedCall, bodyDigest: string, call: ChatCall): Promise<Arrival> {
-    const { rejection, earlier } = await keyed.lock(this.#exchange.account, bodyDigest);
+    const { account, door } = this.#exchange;
+    const { rejection, earlier } = await keyed.lock(account, requestDigestOf(bodyDigest, door.path));
     if (rejection !== undefined) return { kind: 'rejection', rejection };
     return earlier === undefined ? { kind: 'call', call } : { kind: 'replay', earlier };
   }
@@ -438,6 +439,13 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     if (this.#responder !== undefined) this.#responder.onClientGone();
     else if (this.#phase === 'reading' && !exchange.isOver) exchange.finish('client_gone');
   }
+}
+
+/**
+ * The same body at another door is another request. Those of chat completions are as they always were stored.
+ */
+function requestDigestOf(bodyDigest: string, path: string): string {
+  return path === DOOR_PATHS.chat ? bodyDigest : bodyDigestOf(Buffer.from(path + bodyDigest));
 }
 
 /** The rejection of a compressed body; undefined if the header says that it is not compressed. */

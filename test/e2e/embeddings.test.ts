@@ -260,6 +260,9 @@ void t.test('doors that pass calls on', async (t) => {
       texts.push(await answer.text());
     }
     t.equal(texts[0], texts[1]);
+    const elsewhere = await post(who, 'moderations', { model: 'embed', input: 'Hello' }, headers);
+    t.equal(elsewhere.status, 400, 'the same body at another door is another request');
+    t.match(await elsewhere.text(), /Idempotency-Key/);
     t.match(await booked(gateway, who, 1), { cost: 2n * INPUT });
   });
 
