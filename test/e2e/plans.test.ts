@@ -147,7 +147,7 @@ void t.test('aliases name a model and nothing more', async (t) => {
   checkError(t, await gateway.chat(narrow.key, prompt, { model: 'm-large' }), 'model_not_found', 'hidden');
 
   const get = async (path: string) => gateway.request(narrow.key, { path, method: 'GET' });
-  const mini = { id: 'mini', object: 'model', created: 0, owned_by: 'tollgate' };
+  const mini = { id: 'mini', object: 'model', created: 0, owned_by: 'tollgate', serves: ['chat'] };
   t.same((await get('/v1/models')).json(), { object: 'list', data: [mini] });
   for (const name of ['mini', 'fast', 'cheap/one', 'cheap%2Fone']) {
     t.same((await get(`/v1/models/${name}`)).json(), mini, name);

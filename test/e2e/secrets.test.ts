@@ -240,7 +240,8 @@ void t.test('a gateway that went through everything has told no secret', async (
   ]) {
     await asker.refused(`authorization ${keys.indexOf(authorization)}`, { authorization });
   }
-  await asker.refused('key in another header', { 'x-api-key': key });
+  await asker.refused('key in another header', { 'api-key': key });
+  await asker.refused('a wrong key in x-api-key', { 'x-api-key': `${key}x` });
   await asker.refused('key in the query', {}, `/v1/models?api_key=${key}`);
   for (const used of [disabled, former]) {
     await asker.refused('disabled', { authorization: `Bearer ${used}` }, '/v1/models', 403);
