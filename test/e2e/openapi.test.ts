@@ -1,6 +1,7 @@
 /** The document of the public interface is served to anybody, and is true of what the gateway answers. */
 import t from 'tap';
 import { Check } from 'typebox/schema';
+import { DOORS } from '#src/doors/doors.js';
 import { startBed } from '../support/bed.js';
 import { HIDDEN_MODEL, TEST_MODEL } from '../support/gateway.js';
 import { request } from '../support/http.js';
@@ -20,7 +21,8 @@ void t.test('GET /openapi.json', async (t) => {
   t.ok(answer.headers['x-request-id']);
   const { openapi, paths, components } = answer.json() as Document;
   t.equal(openapi, '3.1.0');
-  t.same(Object.keys(paths), ['/v1/chat/completions', '/v1/models', '/v1/models/{model}']);
+  const served = [...DOORS.map(({ path }) => path), '/v1/models', '/v1/models/{model}'];
+  t.same(Object.keys(paths), served);
   const post = await request({ port: gateway.port, path: '/openapi.json', body: {} });
   t.equal(post.status, 405);
   t.equal(post.headers.allow, 'GET, HEAD');
