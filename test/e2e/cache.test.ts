@@ -305,4 +305,5 @@ void t.test('processes share what is on disk', { timeout: 300_000 }, async (t) =
   const after = await Promise.all(Array.from({ length: 30 }, () => gateway.chat(key, prompt)));
   t.ok(after.some((answer) => cacheOf(answer) === 'miss'));
   t.ok((await mock.stats()).requests >= 1 && (await mock.stats()).requests <= 2, 'one call a process');
+  t.equal(await gateway.stop(), 0);
 });

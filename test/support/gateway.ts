@@ -55,7 +55,8 @@ export async function eventually<T>(
 
 export function temporaryFolder(t: Scope): string {
   const folder = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  // A process that is being killed may still write there.
+  t.teardown(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
   return folder;
 }
 
