@@ -1,17 +1,21 @@
 /**
- * Writes the pages of docs/ that the code knows best, each between its markers: settings, errors, commands,
- * metrics, and the chart of the peers. `npm run docs`, after both builds; with `--check` it changes nothing
+ * Writes the pages of docs/ that the code knows best, each between its markers: settings, errors, roles,
+ * commands, metrics, and the chart of the peers. `npm run docs`, after both builds; with `--check` it changes nothing
  * and exits with 1 if a page is not what it would write.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { format, resolveConfig } from 'prettier';
+import { OTHER_ROUTES } from '../dist/admin/other-routes.js';
+import { ROOT } from '../dist/admin/route.js';
+import { ADMIN_ROUTES } from '../dist/admin/routes.js';
 import { createProgram } from '../dist/cli/program.js';
 import { settingsDeclaration } from '../dist/config/schema.js';
 import { appliesAt } from '../dist/config/settings-in-force.js';
 import { ERROR_KINDS } from '../dist/core/errors.js';
 import { ERROR_MEANINGS, REFUSAL_MEANINGS } from '../dist/core/error-meanings.js';
+import { ROLE_MEANINGS, ROLES } from '../dist/core/roles.js';
 import { METRIC_FAMILIES } from '../dist/telemetry/exposition.js';
 import { peersChartOf } from '../build/bench/load/chart.js';
 
@@ -24,6 +28,7 @@ const PARTS = [
   ['configuration.md', 'settings', settingsPart],
   ['errors.md', 'errors', errorsPart],
   ['errors.md', 'reasons', reasonsPart],
+  ['roles.md', 'roles', rolesPart],
   ['commands.md', 'commands', commandsPart],
   ['metrics.md', 'metrics', metricsPart],
   ['benchmarks.md', 'peers', peersPart],
@@ -232,6 +237,21 @@ function reasonsPart() {
   return Object.entries(REFUSAL_MEANINGS)
     .map(([reason, meaning]) => `- **\`${reason}\`**: ${meaning}`)
     .join('\n');
+}
+
+function rolesPart() {
+  const meanings = Object.entries(ROLE_MEANINGS).map(([role, meaning]) => `- **\`${role}\`** ${meaning}.`);
+  const routes = [
+    ...ADMIN_ROUTES.map(({ method, path, roles }) => ({ method, path: `${ROOT}${path}`, roles })),
+    ...OTHER_ROUTES,
+  ];
+  const row = ({ method, path, roles }) => [
+    `\`${method} ${path}\``,
+    ...ROLES.map((role) => (roles === 'anyone' || roles.includes(role) ? 'yes' : '')),
+    roles === 'anyone' ? 'yes' : '',
+  ];
+  const titles = ['', ...ROLES, 'without a token'];
+  return [meanings.join('\n'), tableOf(titles, routes.map(row))].join('\n\n');
 }
 
 function commandsPart() {

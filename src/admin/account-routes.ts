@@ -6,6 +6,7 @@ import { Type } from 'typebox';
 import { jsonText } from '../core/json.js';
 import { decimalOf } from '../core/money.js';
 import { asPicoUnits } from '../core/units.js';
+import { ADMIN_ONLY } from '../core/roles.js';
 import type { CreditRecord } from '../registry/account-record.js';
 import type { AccountStatement } from '../registry/account-statement.js';
 import { NOTE_RULE } from '../registry/credits.js';
@@ -176,6 +177,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/accounts',
+    roles: ADMIN_ONLY,
     summary: 'Create an account.',
     body: NewAccount,
     responseSchema: AccountView,
@@ -196,6 +198,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/accounts/{account}/set-plan',
+    roles: ADMIN_ONLY,
     summary: 'Move an account to another plan; what it has used in this minute and day stays used.',
     body: Type.Object({ plan: planId }, CLOSED),
     responseSchema: AccountView,
@@ -205,6 +208,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/accounts/{account}/set-group',
+    roles: ADMIN_ONLY,
     summary: 'Move an account to another group, or to none; what it has used stays used in the former one.',
     body: Type.Object({ group: orNull(reference('id or name; null: in no group')) }, CLOSED),
     responseSchema: AccountView,
@@ -214,6 +218,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/accounts/{account}/disable',
+    roles: ADMIN_ONLY,
     summary: 'Refuse all keys of an account.',
     responseSchema: AccountView,
     answer: ({ id }, { service }) =>
@@ -222,6 +227,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/accounts/{account}/enable',
+    roles: ADMIN_ONLY,
     summary: 'Take the keys of a disabled account again.',
     responseSchema: AccountView,
     answer: ({ id }, { service }) =>
@@ -265,6 +271,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/accounts/{account}/credit',
+    roles: ['finance', 'admin'],
     summary: 'Add to the balance; a negative amount takes away what the balance covers.',
     body: NewCredit,
     responseSchema: AccountView,
@@ -296,6 +303,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/bulk',
+    roles: ADMIN_ONLY,
     summary:
       'Create accounts with credit and keys, all of them or none. The answer holds the keys this once.',
     body: Bulk,

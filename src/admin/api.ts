@@ -6,22 +6,25 @@
 import { ProxyError } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
 import { invalid } from '../registry/record-id.js';
+import { type Role, rolesText } from '../core/roles.js';
 import type { RegistryService } from '../registry/registry.js';
 import { diskErrorOf } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
 import { type AdminResponse, methodNotAllowed, responseOfError } from './http.js';
 import {
   ADMIN_BODY_BYTES_MAX,
-  type AdminContext,
+  type AdminParts,
   isVariable,
   JSON_TYPE,
+  type Requester,
   ROOT,
   type Route,
+  type RouteInput,
   TextResponse,
 } from './route.js';
 import { ADMIN_ROUTES } from './routes.js';
 
-export interface AdminApiOptions extends AdminContext {
+export interface AdminApiOptions extends AdminParts {
   readonly log: Log;
 }
 
@@ -40,19 +43,19 @@ export interface RoutedRequest {
 const DISK_RETRY_SECONDS = 5;
 
 export class AdminApi {
-  readonly #context: AdminContext;
+  readonly #parts: AdminParts;
   readonly #log: Log;
 
   constructor(options: AdminApiOptions) {
-    this.#context = options;
+    this.#parts = options;
     this.#log = options.log;
   }
 
   /**
    * `path`: still percent-encoded. Finds the route. If no route has the path, `handle` returns a 404; if none
-   * of that path has the method, a 405.
+   * of that path has the method, a 405; if the requester's role may not use it, a 403, whatever the body is.
    */
-  find(method: string, path: string): RoutedRequest {
+  find(method: string, path: string, requester: Requester): RoutedRequest {
     const segments = segmentsOf(path);
     const found = ADMIN_ROUTES.filter((route) => matches(route.segments, segments));
     const route = found.find((one) => one.method === method);
@@ -64,6 +67,8 @@ export class AdminApi {
           : methodNotAllowed(method, methods);
       return { bodyBytesMax: ADMIN_BODY_BYTES_MAX, handle: () => rejection };
     }
+    const denied = roleRejectionOf(requester.operator.role, route);
+    if (denied !== undefined) return { bodyBytesMax: route.bodyBytesMax, handle: () => denied };
     // The path's one variable segment. In a route without one findIndex returns -1, and nothing is there.
     const id = segments[route.segments.findIndex(isVariable)] ?? '';
     const failed = (error: unknown): AdminResponse => this.#failure(method, path, error);
@@ -71,7 +76,7 @@ export class AdminApi {
       bodyBytesMax: route.bodyBytesMax,
       handle: (query, body) => {
         try {
-          const response = this.#response(route, id, query, body);
+          const response = this.#response(route, requester, { id, query, body });
           return response instanceof Promise ? response.catch(failed) : response;
         } catch (error) {
           return failed(error);
@@ -80,17 +85,21 @@ export class AdminApi {
     };
   }
 
-  #response(route: Route, id: string, query: string, body: string): AdminResponse | Promise<AdminResponse> {
+  #response(
+    route: Route,
+    requester: Requester,
+    sent: RouteInput<string, string>,
+  ): AdminResponse | Promise<AdminResponse> {
     // The body of a GET means nothing (RFC 9110 §9.3.1).
-    const input = { id, query, body: route.method === 'GET' ? {} : parseBody(body) };
+    const input = { ...sent, body: route.method === 'GET' ? {} : parseBody(sent.body) };
     // Set while the route works, if it makes a change that some processes did not confirm in time.
     let warning: string | undefined;
-    const { service } = this.#context;
+    const { service } = this.#parts;
     const recordingService: RegistryService = {
       read: (work) => service.read(work),
       change: (work) => service.change(work, (unconfirmed) => (warning = warningText(unconfirmed))),
     };
-    const view = route.answer(input, { ...this.#context, service: recordingService });
+    const view = route.answer(input, { ...this.#parts, ...requester, service: recordingService });
     // No warning here: only a service that asks other processes gives one, and its changes return promises.
     if (!(view instanceof Promise)) return responseOfView(view);
     return view.then((late: unknown) => ({ ...responseOfView(late), warning }));
@@ -129,6 +138,18 @@ export class AdminApi {
       message: 'The request failed: see the log of the gateway.',
     });
   }
+}
+
+/** The 403 for that role; undefined if it may. Of routes outside the table too. */
+export function roleRejectionOf(
+  role: Role,
+  { method, roles }: Pick<Route, 'method' | 'roles'>,
+): AdminResponse | undefined {
+  if (roles.includes(role)) return undefined;
+  return responseOfError({
+    code: 'insufficient_role',
+    message: `${method} needs the role ${rolesText(roles)} here, and this operator has the role ${role}.`,
+  });
 }
 
 /** `unconfirmed`: how many processes did not confirm the change in time. */

@@ -1,70 +1,20 @@
 /**
- * Who may use the admin interface: whoever has the admin token, or a session that was opened with it.
- * server.ts asks before it serves a request. Main thread of the gateway, which forgets all sessions when it
- * ends.
+ * Who uses the admin interface: whoever has the admin token, or a session that was opened with it. server.ts
+ * asks before it serves a request, and gets the operator. Main thread of the gateway.
  *
  * A browser sends a session's cookie by itself, so another site could make it do so. Three defences, each
  * sufficient alone: the cookie is SameSite=Strict; a request that names its origin must name this one; and a
  * request that changes something must have a header that a page of another origin cannot set without a CORS
  * preflight.
  */
-import { createHash, randomBytes } from 'node:crypto';
 import { isIP, isIPv6 } from 'node:net';
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
 import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
+import { BOOTSTRAP, type Identify, type Operator } from '../core/roles.js';
 import { type AdminResponse, ok, type RequestHead, responseOfError } from './http.js';
+import { type OpenSession, SESSION_SECONDS, Sessions } from './sessions.js';
 import { TokenCheck } from './token.js';
-
-/** As many as the admin token has. */
-const SECRET_BITS = 256;
-/** A working day and some hours: an operator signs in again the next morning. */
-const SESSION_SECONDS = 12 * 3_600;
-/** More than the operators of one gateway have browsers. Beyond it the oldest session ends. */
-const SESSIONS_MAX = 200;
-const MS_PER_SECOND = 1_000;
-
-/**
- * Operators who are signed in to the console. A session is a random secret in a cookie. Only its digest is
- * kept, so that what leaks from memory opens no session.
- */
-class Sessions {
-  readonly #clock: Clock;
-  /** The moment when each ends, by digest, in the order of signing in. */
-  readonly #endMs = new Map<string, number>();
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  /** Opens a session and returns its secret, 43 characters of base64url. */
-  open(): string {
-    if (this.#endMs.size >= SESSIONS_MAX) {
-      const [oldest] = this.#endMs.keys();
-      if (oldest !== undefined) this.#endMs.delete(oldest);
-    }
-    const secret = randomBytes(SECRET_BITS / 8).toString('base64url');
-    this.#endMs.set(digestOf(secret), this.#clock.monotonicMs() + SESSION_SECONDS * MS_PER_SECOND);
-    return secret;
-  }
-
-  /** Whole seconds that the session still lasts; 0 if there is none with that secret. */
-  secondsLeft(secret: string): number {
-    const digest = digestOf(secret);
-    const leftMs = (this.#endMs.get(digest) ?? -Infinity) - this.#clock.monotonicMs();
-    if (leftMs > 0) return Math.ceil(leftMs / MS_PER_SECOND);
-    this.#endMs.delete(digest);
-    return 0;
-  }
-
-  end(secret: string): void {
-    this.#endMs.delete(digestOf(secret));
-  }
-}
-
-function digestOf(secret: string): string {
-  return createHash('sha256').update(secret).digest('base64url');
-}
 
 /** Wrong tokens of one address that are answered as wrong in any second. Further ones are told to wait. */
 const WRONG_PER_SECOND_MAX = 5;
@@ -230,7 +180,7 @@ export class AdminAuthentication {
    * its name rebound does not know. Undefined if it may go on.
    */
   hostRejectionOf(head: RequestHead): AdminResponse | undefined {
-    if (this.#hosts.allows(head.host) || this.#hasToken(head)) return undefined;
+    if (this.#hosts.allows(head.host) || this.#operatorOf(head) !== undefined) return undefined;
     const shown = JSON.stringify(head.host.slice(0, HOST_CHARS_SHOWN));
     return responseOfError({
       code: 'invalid_parameters',
@@ -238,35 +188,47 @@ export class AdminAuthentication {
     });
   }
 
-  /** The response to a request without a valid token or session; undefined if it may go on. */
-  rejectionOf(response: HttpResponse, head: RequestHead): AdminResponse | undefined {
+  /** Whose request it is, or the response to one without a valid token or session. */
+  identify(response: HttpResponse, head: RequestHead): Operator | { readonly rejection: AdminResponse } {
     const secret = this.#secretOf(head);
     if (head.authorization === '' && secret !== undefined) {
-      if (this.#sessions.secondsLeft(secret) === 0) return NO_SESSION;
-      return isForeign(head) || (head.method !== 'GET' && !head.fromConsole) ? FOREIGN : undefined;
+      const session = this.#sessions.find(secret);
+      if (session === undefined) return { rejection: NO_SESSION };
+      const foreign = isForeign(head) || (head.method !== 'GET' && !head.fromConsole);
+      return foreign ? { rejection: FOREIGN } : session.operator;
     }
-    if (this.#hasToken(head)) return undefined;
-    return bearerOf(head) === undefined ? NO_TOKEN : this.#wrong(response);
+    const operator = this.#operatorOf(head);
+    if (operator !== undefined) return operator;
+    return { rejection: bearerOf(head) === undefined ? NO_TOKEN : this.#wrong(response) };
   }
 
-  #hasToken(head: RequestHead): boolean {
+  /** The operator whose token the request has. */
+  #operatorOf(head: RequestHead): Operator | undefined {
     const sent = bearerOf(head);
-    return (
-      sent !== undefined && head.authorization.length <= AUTHORIZATION_CHARS_MAX && this.#token.accepts(sent)
-    );
+    if (sent === undefined || head.authorization.length > AUTHORIZATION_CHARS_MAX) return undefined;
+    return this.#identityOf(sent)?.();
   }
 
-  /** Whether a request that was admitted still would be: a stream may outlast its session. */
+  /** Undefined if it is nobody's token. */
+  #identityOf(token: string): Identify | undefined {
+    return this.#token.accepts(token) ? () => BOOTSTRAP : undefined;
+  }
+
+  /** Whether a request that was admitted still would be: a stream may outlast its session or its token. */
   stillAdmits(head: RequestHead): boolean {
-    const secret = this.#secretOf(head);
-    return head.authorization !== '' || secret === undefined || this.#sessions.secondsLeft(secret) > 0;
+    return (this.#sessionIn(head)?.operator ?? this.#operatorOf(head)) !== undefined;
   }
 
-  /** `GET /admin/session`: whether the caller is signed in, and for how long. Anybody may ask. */
+  /** The session of a request that brings no token. */
+  #sessionIn(head: RequestHead): OpenSession | undefined {
+    const secret = this.#secretOf(head);
+    return head.authorization !== '' || secret === undefined ? undefined : this.#sessions.find(secret);
+  }
+
+  /** `GET /admin/session`: whether the caller is signed in, as whom, and for how long. Anybody may ask. */
   sessionOf(head: RequestHead): AdminResponse {
     const secret = this.#secretOf(head);
-    const secondsLeft = secret === undefined ? 0 : this.#sessions.secondsLeft(secret);
-    return ok({ signed_in: secondsLeft > 0, seconds_left: secondsLeft });
+    return ok(viewOfSession(secret === undefined ? undefined : this.#sessions.find(secret)));
   }
 
   /** `POST /admin/session` with `{"token"}`: opens a session. */
@@ -279,9 +241,11 @@ export class AdminAuthentication {
         message: 'the body must be {"token":"<admin token>"}',
       });
     }
-    if (!this.#token.accepts(sent)) return this.#wrong(response);
-    const cookie = this.#cookie(head, this.#sessions.open(), SESSION_SECONDS);
-    return { ...ok({ signed_in: true, seconds_left: SESSION_SECONDS }), setCookie: cookie };
+    const identify = this.#identityOf(sent);
+    const operator = identify?.();
+    if (identify === undefined || operator === undefined) return this.#wrong(response);
+    const cookie = this.#cookie(head, this.#sessions.open(identify), SESSION_SECONDS);
+    return { ...ok(viewOfSession({ operator, secondsLeft: SESSION_SECONDS })), setCookie: cookie };
   }
 
   /** `DELETE /admin/session`: ends the caller's session. */
@@ -289,7 +253,7 @@ export class AdminAuthentication {
     if (isForeign(head) || !head.fromConsole) return FOREIGN;
     const secret = this.#secretOf(head);
     if (secret !== undefined) this.#sessions.end(secret);
-    return { ...ok({ signed_in: false, seconds_left: 0 }), setCookie: this.#cookie(head, '', 0) };
+    return { ...ok(viewOfSession(undefined)), setCookie: this.#cookie(head, '', 0) };
   }
 
   #wrong(response: HttpResponse): AdminResponse {
@@ -308,6 +272,12 @@ export class AdminAuthentication {
     const secure = /^https\b/i.test(forwardedProto) ? '; Secure' : '';
     return `${this.#cookieName()}=${secret}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${secure}`;
   }
+}
+
+/** What the console is told; it shows what the role may do. */
+function viewOfSession(session: OpenSession | undefined): object {
+  if (session === undefined) return { signed_in: false, seconds_left: 0, who: null, role: null };
+  return { signed_in: true, seconds_left: session.secondsLeft, ...session.operator };
 }
 
 function bearerOf({ authorization }: RequestHead): string | undefined {

@@ -3,6 +3,7 @@
  * thread; routes.ts puts them among the others.
  */
 import { Type } from 'typebox';
+import { ADMIN_ONLY } from '../core/roles.js';
 import type { GroupStatement } from '../registry/groups.js';
 import { listOf, nameOf, PAGE_PARAMETERS, pageOf, reference, secondsOf } from './fields.js';
 import { LIMIT_CHANGE_FIELDS, LIMIT_FIELDS, limitsOf, viewOfQuotas } from './quota-fields.js';
@@ -71,6 +72,7 @@ export const GROUP_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/groups',
+    roles: ADMIN_ONLY,
     summary: 'Create a group. Its limits hold for all accounts and groups in it together.',
     body: NewGroup,
     responseSchema: GroupView,
@@ -90,6 +92,7 @@ export const GROUP_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/groups/{group}/set-limits',
+    roles: ADMIN_ONLY,
     summary:
       'Change limits of a group: what is not named stays, and null takes a limit away. What was used stays used.',
     body: Type.Object(LIMIT_CHANGE_FIELDS, CLOSED),
@@ -102,6 +105,7 @@ export const GROUP_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'DELETE',
     path: '/groups/{group}',
+    roles: ADMIN_ONLY,
     summary: 'Delete a group in which there is no account and no group.',
     responseSchema: Type.Object({ id: Type.String(), deleted: Type.Literal(true) }, CLOSED),
     answer: ({ id }, { service }) =>

@@ -2,6 +2,7 @@
  * `/admin/v1/keys`. Main thread; routes.ts puts them among the others.
  */
 import { Type, type Static } from 'typebox';
+import { ADMIN_ONLY, type Roles } from '../core/roles.js';
 import type { KeyStatement } from '../registry/keys.js';
 import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
 import { isLimited } from '../registry/key-record.js';
@@ -75,6 +76,9 @@ const Rotation = Type.Object(
 const KeysQuery = Type.Object({ ...PAGE_PARAMETERS, account: Type.Optional(reference()) }, CLOSED);
 const DeletedKey = Type.Object({ id: Type.String(), deleted: Type.Literal(true) }, CLOSED);
 
+/** Support hands out keys; what a key may use is not theirs to change. */
+const KEY_ROLES: Roles = ['support', 'admin'];
+
 export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'GET',
@@ -91,6 +95,7 @@ export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/keys',
+    roles: KEY_ROLES,
     summary: 'Make a key. The answer holds it this once.',
     body: NewKey,
     responseSchema: CreatedKeyView,
@@ -109,6 +114,7 @@ export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/keys/{key}/rotate',
+    roles: KEY_ROLES,
     summary: `Put a new key in the place of another, which is still taken for \`grace\` seconds, ${GRACE_SECONDS_DEFAULT} by default. The answer holds it this once.`,
     body: Rotation,
     responseSchema: RotatedKeyView,
@@ -118,6 +124,7 @@ export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/keys/{key}/set-limits',
+    roles: ADMIN_ONLY,
     summary:
       'Change limits of a key, within those of its account: what is not named stays, and null takes a limit away. What was used stays used.',
     body: Type.Object(LIMIT_CHANGE_FIELDS, CLOSED),
@@ -130,6 +137,7 @@ export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/keys/{key}/disable',
+    roles: KEY_ROLES,
     summary: 'Refuse a key, by id or name, from now on.',
     responseSchema: KeyView,
     answer: ({ id }, { service }) => service.change(({ keys }) => viewOfKey(keys.setActive(id, false))),
@@ -137,6 +145,7 @@ export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/keys/{key}/enable',
+    roles: KEY_ROLES,
     summary: 'Take a disabled key again.',
     responseSchema: KeyView,
     answer: ({ id }, { service }) => service.change(({ keys }) => viewOfKey(keys.setActive(id, true))),
@@ -144,6 +153,7 @@ export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'DELETE',
     path: '/keys/{key}',
+    roles: KEY_ROLES,
     summary: 'Delete a key for good.',
     responseSchema: DeletedKey,
     answer: ({ id }, { service }) =>

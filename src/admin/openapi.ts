@@ -4,9 +4,11 @@
  */
 import type { TObject } from 'typebox';
 import type { ErrorCode } from '../core/errors.js';
+import { ROLES } from '../core/roles.js';
 import { packageVersion } from '../core/version.js';
 import { ERROR_SCHEMA, errorResponses } from '../protocol/openapi.js';
 import { REFERENCE_RULE } from '../registry/record-id.js';
+import { LIVE_ROUTE } from './other-routes.js';
 import { RangeQuery, withRules } from './fields.js';
 import { isVariable, JSON_TYPE, ROOT, type Route } from './route.js';
 
@@ -17,7 +19,7 @@ export function adminDocument(routes: readonly Route[]): object {
     const path = (paths[`${ROOT}${route.path}`] ??= {});
     path[route.method.toLowerCase()] = operationOf(route);
   }
-  paths[`${ROOT}/live`] = { get: LIVE_OPERATION };
+  paths[LIVE_ROUTE.path] = { get: LIVE_OPERATION };
   return {
     openapi: '3.1.0',
     info: {
@@ -25,13 +27,19 @@ export function adminDocument(routes: readonly Route[]): object {
       version: packageVersion(),
       license: { name: 'MIT', identifier: 'MIT' },
       description:
-        'Accounts, groups, keys, usage and status of a gateway. Money is decimal text, moments are Unix seconds. /admin/session and /admin/playground are for the console in a browser alone, which has a cookie in place of the token, and may change: programs want neither.',
+        'Accounts, groups, keys, usage and status of a gateway. Money is decimal text, moments are Unix seconds. The roles in x-tollgate-roles may use an operation, others get a 403. /admin/session and /admin/playground are for the console in a browser alone, which has a cookie in place of the token, and may change: programs want neither.',
     },
     servers: [{ url: '/' }],
     security: [{ token: [] }],
     paths,
     components: {
-      securitySchemes: { token: { type: 'http', scheme: 'bearer', description: 'the admin token' } },
+      securitySchemes: {
+        token: {
+          type: 'http',
+          scheme: 'bearer',
+          description: 'the admin token, or the token of an operator',
+        },
+      },
       schemas: { Error: ERROR_SCHEMA },
     },
   };
@@ -43,6 +51,7 @@ function operationOf(route: Route): object {
   return {
     operationId: operationIdOf(route),
     summary,
+    'x-tollgate-roles': route.roles,
     parameters: [...pathParameters(route), ...queryParameters(route.query)],
     ...(takesBody
       ? {
@@ -70,6 +79,7 @@ function codesOf(method: Route['method'], route: Route): ErrorCode[] {
     'invalid_parameters',
     'missing_api_key',
     'invalid_api_key',
+    ...(route.roles.length < ROLES.length ? (['insufficient_role'] as const) : []),
     ...(route.segments.some(isVariable) ||
     ['account', 'group', 'parent', 'root'].some(
       (name) => name in { ...route.query.properties, ...route.body.properties },
@@ -132,6 +142,7 @@ function requiredOf(schema: TObject): readonly string[] {
 const LIVE_OPERATION = {
   operationId: 'getLive',
   summary: 'Stream the status every two seconds, and the course of its figures.',
+  'x-tollgate-roles': LIVE_ROUTE.roles,
   parameters: [{ name: 'range', in: 'query', required: false, schema: RangeQuery.properties.range }],
   responses: {
     200: {

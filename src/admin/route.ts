@@ -4,6 +4,7 @@
  */
 import { Type, type Static, type TObject, type TSchema } from 'typebox';
 import type { SettingChange, SettingInForce } from '../config/settings-in-force.js';
+import { ALL_ROLES, type Operator, type Roles } from '../core/roles.js';
 import type { Registry, RegistryService } from '../registry/registry.js';
 import type { AccountSpan } from '../telemetry/account-history.js';
 import type { RingName } from '../telemetry/history.js';
@@ -19,8 +20,18 @@ export const ADMIN_BODY_BYTES_MAX = 64 * 1024;
 
 export const JSON_TYPE = 'application/json';
 
-/** What routes work with. A command that has no gateway gives stand-ins (cli/store-client.ts). */
-export interface AdminContext {
+/** Who asks, and from where. */
+export interface Requester {
+  readonly operator: Operator;
+  /** The address of the client, as text; of a command without a gateway the user of the system. */
+  readonly from: string;
+}
+
+/** What routes work with, and for whom. */
+export interface AdminContext extends AdminParts, Requester {}
+
+/** The gateway's parts. A command that has no gateway gives stand-ins (cli/store-client.ts). */
+export interface AdminParts {
   /** For what belongs to no account and changes nothing. */
   readonly registry: Registry;
   readonly service: RegistryService;
@@ -96,8 +107,18 @@ export class TextResponse {
   }
 }
 
-export interface RouteDeclaration<Query extends TObject, Body extends TObject, Response extends TSchema> {
-  readonly method: RouteMethod;
+/** Everyone may read, unless the route says otherwise. A route that changes something says who may. */
+type Permission =
+  | { readonly method: 'GET'; readonly roles?: Roles }
+  | { readonly method: Exclude<RouteMethod, 'GET'>; readonly roles: Roles };
+
+export type RouteDeclaration<
+  Query extends TObject,
+  Body extends TObject,
+  Response extends TSchema,
+> = Permission & RouteTerms<Query, Body, Response>;
+
+interface RouteTerms<Query extends TObject, Body extends TObject, Response extends TSchema> {
   /** Below `/admin/v1`; one segment may be variable: `/accounts/{account}`. */
   readonly path: string;
   /** One line, for the document. */
@@ -119,6 +140,8 @@ export interface RouteDeclaration<Query extends TObject, Body extends TObject, R
 
 export interface Route {
   readonly method: RouteMethod;
+  /** Others get a 403 (api.ts). */
+  readonly roles: Roles;
   readonly path: string;
   readonly segments: readonly string[];
   readonly summary: string;
@@ -146,6 +169,7 @@ export function defineRoute<
   const readBody = compileReader(body, 'field');
   return {
     ...declaration,
+    roles: declaration.roles ?? ALL_ROLES,
     segments: path.slice(1).split('/'),
     query,
     body,

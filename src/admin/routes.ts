@@ -6,6 +6,7 @@ import { Type } from 'typebox';
 import { ProxyError } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
 import { decimalOf } from '../core/money.js';
+import { ADMIN_ONLY, ALL_ROLES } from '../core/roles.js';
 import { type Catalog, isListed, type ModelEntry, type PlanEntry } from '../registry/catalog.js';
 import { conflict, invalid } from '../registry/record-id.js';
 import { LOG_LEVELS } from '../telemetry/log.js';
@@ -148,6 +149,7 @@ const HOST_ROUTES = [
   defineRoute({
     method: 'DELETE',
     path: '/hosts/{host}',
+    roles: ADMIN_ONLY,
     summary:
       'Forget a host that will not come back: what it was lent is free, and nobody waits for it. What it charged and did not tell is lost.',
     responseSchema: Type.Object({ id: Type.String(), forgotten: Type.Literal(true) }, CLOSED),
@@ -173,6 +175,7 @@ const SETTINGS_ROUTE = defineRoute({
 const RELOAD_ROUTE = defineRoute({
   method: 'POST',
   path: '/reload',
+  roles: ADMIN_ONLY,
   summary: 'Read the settings anew and apply what needs no restart; refused whole where they are wrong.',
   body: Type.Object(
     {
@@ -223,6 +226,7 @@ const LOG_ROUTES = [
   defineRoute({
     method: 'PUT',
     path: '/log',
+    roles: ADMIN_ONLY,
     summary:
       'Change what is logged, at once and in all threads; what is not named stays. A reload or a restart puts the settings in force again.',
     body: Type.Object(
@@ -241,6 +245,7 @@ const LOG_ROUTES = [
 const UPSTREAM_RESET_ROUTE = defineRoute({
   method: 'POST',
   path: '/upstreams/reset',
+  roles: ['support', 'admin'],
   summary:
     'Call upstreams again at once that are left alone because they failed or asked for a pause: of one model, or all; in all workers and processes.',
   body: Type.Object(
@@ -268,6 +273,7 @@ function idsOf(catalog: Catalog, name: string | undefined): string[] {
 const CACHE_CLEAR_ROUTE = defineRoute({
   method: 'POST',
   path: '/cache/clear',
+  roles: ADMIN_ONLY,
   summary: 'Remove the responses of the response cache: of one model, or all; in memory and on disk.',
   body: Type.Object(
     { model: Type.Optional(Type.String({ description: "the model's id or alias; all by default" })) },
@@ -285,6 +291,7 @@ const CACHE_CLEAR_ROUTE = defineRoute({
 const FLUSH_ROUTE = defineRoute({
   method: 'POST',
   path: '/flush',
+  roles: ALL_ROLES,
   summary: 'Write the charges of all calls that have ended to disk, as happens each flush_interval_ms.',
   responseSchema: Type.Object(
     {

@@ -10,7 +10,7 @@
 import uWS, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
 import { formatOf, type MetricsFormat, type MetricsPage } from '../telemetry/exposition.js';
-import { AdminApi, type AdminApiOptions } from './api.js';
+import { AdminApi, type AdminApiOptions, roleRejectionOf } from './api.js';
 import { AdminAuthentication, AllowedHosts } from './authentication.js';
 import { ConsoleFiles } from './console-files.js';
 import {
@@ -25,7 +25,8 @@ import {
 } from './http.js';
 import { LiveFeed, type LiveSource } from './live-feed.js';
 import { Playground, PLAYGROUND_BODY_BYTES_MAX, type PublicAddress } from './playground.js';
-import { ADMIN_BODY_BYTES_MAX, ROOT } from './route.js';
+import { LIVE_ROUTE, PLAYGROUND_ADDRESS_ROUTE, PLAYGROUND_ROUTE, SESSION_PATH } from './other-routes.js';
+import { ADMIN_BODY_BYTES_MAX } from './route.js';
 
 export interface AdminOptions extends Omit<AdminApiOptions, 'accountSpans'> {
   readonly host: string;
@@ -154,10 +155,6 @@ interface ServerParts {
   readonly readiness: () => boolean;
 }
 
-const SESSION_PATH = '/admin/session';
-const PLAYGROUND_PATH = '/admin/playground';
-const LIVE_PATH = `${ROOT}/live`;
-
 function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): void {
   const { api, authentication, files, live, playground, readiness } = parts;
   const { method, path, query } = head;
@@ -180,27 +177,36 @@ function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): v
     });
     return;
   }
-  const rejection = authentication.rejectionOf(response, head);
-  if (rejection !== undefined) {
+  const operator = authentication.identify(response, head);
+  if ('rejection' in operator) {
     // The connection is closed, so the body need not be read.
-    send(response, rejection, head.head, true);
+    send(response, operator.rejection, head.head, true);
     return;
   }
-  if (path === LIVE_PATH) {
-    if (method === 'GET' && !head.head) {
+  const other = [LIVE_ROUTE, PLAYGROUND_ADDRESS_ROUTE, PLAYGROUND_ROUTE].find(
+    (route) => route.path === path && route.method === method,
+  );
+  const denied = other && roleRejectionOf(operator.role, other);
+  if (denied !== undefined) {
+    send(response, denied, head.head, true);
+    return;
+  }
+  if (path === LIVE_ROUTE.path) {
+    if (other === LIVE_ROUTE && !head.head) {
       live.subscribe(response, query, () => authentication.stillAdmits(head));
     } else send(response, methodNotAllowed(method, ['GET']), head.head, true);
     return;
   }
-  if (method === 'GET' && path === PLAYGROUND_PATH) {
+  if (other === PLAYGROUND_ADDRESS_ROUTE) {
     send(response, playground.describe(), head.head, false);
     return;
   }
-  if (method === 'POST' && path === PLAYGROUND_PATH) {
+  if (other === PLAYGROUND_ROUTE) {
     withBody(response, head, PLAYGROUND_BODY_BYTES_MAX, (body) => playground.serve(response, body));
     return;
   }
-  const call = api.find(method, path);
+  const from = Buffer.from(response.getRemoteAddressAsText()).toString();
+  const call = api.find(method, path, { operator, from });
   withBody(response, head, call.bodyBytesMax, (body) =>
     respond(response, call.handle(query, body), head.head),
   );

@@ -1,4 +1,5 @@
 /** The admin interface without a gateway: calls its routes in this process, on the store. */
+import { userInfo } from 'node:os';
 import { AdminApi } from '../admin/api.js';
 import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
@@ -10,6 +11,18 @@ import { Store } from '../store/store.js';
 import { createLog } from '../telemetry/log.js';
 import { type AdminClient, textOfResponse } from './admin-client.js';
 import { CommandError } from './output.js';
+
+/** Whoever may open the data directory may do everything. */
+const REQUESTER = { operator: { who: 'command', role: 'admin' }, from: userName() } as const;
+
+/** The system's user; a container may run as one that has no name. */
+function userName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return String(process.getuid?.() ?? 'unknown');
+  }
+}
 
 const NO_GATEWAY = 'No gateway runs on this data directory: it reads the settings when it starts.';
 
@@ -49,7 +62,7 @@ export function openStoreClient(settings: Settings): AdminClient {
   const answered = async (method: string, path: string, body?: object): Promise<string> => {
     if (settings.sharing !== undefined && method !== 'GET') throw new CommandError(SHARED);
     const [plain = '', query = ''] = path.split('?', 2);
-    const call = api.find(method, `/admin/v1${plain}`);
+    const call = api.find(method, `/admin/v1${plain}`, REQUESTER);
     const answer = await call.handle(query, body === undefined ? '' : JSON.stringify(body));
     return textOfResponse(answer.status, answer.body);
   };

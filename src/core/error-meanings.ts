@@ -145,6 +145,12 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
       'The metric `tollgate_refusals_total` counts refusals by `reason`, which names the bound: see [below](#reasons-behind-a-code).',
     retry: 'wait',
   },
+  insufficient_role: {
+    when: "Admin interface alone: the operator's role may not use this route. The message names the roles that may.",
+    caller: 'Ask an operator with one of these roles.',
+    operator: '`tollgate operators set-role`, if the operator is to have it: [roles](roles.md).',
+    retry: 'no',
+  },
 };
 
 /**

@@ -32,6 +32,7 @@ export const ERROR_KINDS = {
   internal_error: { status: 500, type: 'server_error' },
   provider_unavailable: { status: 502, type: 'provider_error' },
   overloaded: { status: 503, type: 'server_error' },
+  insufficient_role: { status: 403, type: 'permission_error' },
 } as const satisfies Record<string, ErrorKind>;
 
 export type ErrorCode = keyof typeof ERROR_KINDS;

@@ -19,6 +19,7 @@ const TABLE = {
   not_found: [404, 'invalid_request_error'],
   request_in_progress: [409, 'invalid_request_error'],
   conflict: [409, 'invalid_request_error'],
+  insufficient_role: [403, 'permission_error'],
   method_not_allowed: [405, 'invalid_request_error'],
   request_timeout: [408, 'invalid_request_error'],
   request_too_large: [413, 'invalid_request_error'],

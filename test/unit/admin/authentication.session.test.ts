@@ -18,7 +18,7 @@ const cookieOf = (answer: Answer): string =>
 void t.test('a session does what the token does', async (t) => {
   const house = await startAdminHouse(t);
   const opened = await openSession(house);
-  t.same(opened.json(), { signed_in: true, seconds_left: 43_200 });
+  t.same(opened.json(), { signed_in: true, seconds_left: 43_200, who: 'bootstrap', role: 'admin' });
   const [header = ''] = opened.headers['set-cookie'] ?? [];
   t.match(
     header,
@@ -32,6 +32,8 @@ void t.test('a session does what the token does', async (t) => {
   t.same((await house.send('GET', SESSION, undefined, { headers })).json(), {
     signed_in: true,
     seconds_left: 43_200,
+    who: 'bootstrap',
+    role: 'admin',
   });
   const made = await house.send(
     'POST',
@@ -49,6 +51,8 @@ void t.test('a session does what the token does', async (t) => {
   t.same((await house.send('GET', SESSION, undefined, { headers })).json(), {
     signed_in: false,
     seconds_left: 0,
+    who: null,
+    role: null,
   });
 
   const secure = await openSession(house, { 'x-forwarded-proto': 'https' });
@@ -120,6 +124,8 @@ void t.test('signing in and out', async (t) => {
   t.same((await house.send('GET', SESSION, undefined, { headers: {} })).json(), {
     signed_in: false,
     seconds_left: 0,
+    who: null,
+    role: null,
   });
 });
 

@@ -22,6 +22,7 @@ const TABLE = {
   internal_error: [500, 'server_error'],
   provider_unavailable: [502, 'provider_error'],
   overloaded: [503, 'server_error'],
+  insufficient_role: [403, 'permission_error'],
 };
 
 void t.test('the catalogue is the table', (t) => {

@@ -1,0 +1,43 @@
+/**
+ * Routes of the admin port outside the table of routes.ts, with the roles that may use each: streams, and
+ * what the console and probes ask for. server.ts serves them; the documents list them. Pure.
+ */
+import { ALL_ROLES, type Roles } from '../core/roles.js';
+import { ROOT, type RouteMethod } from './route.js';
+
+export interface OtherRoute {
+  readonly method: RouteMethod;
+  readonly path: string;
+  /** `anyone`: no token is needed. */
+  readonly roles: Roles | 'anyone';
+}
+
+export const SESSION_PATH = '/admin/session';
+
+export const LIVE_ROUTE = { method: 'GET', path: `${ROOT}/live`, roles: ALL_ROLES } as const;
+
+/** The call is made with a key that the operator gives; but who only reads makes none here. */
+export const PLAYGROUND_ROUTE = {
+  method: 'POST',
+  path: '/admin/playground',
+  roles: ['support', 'admin'] as Roles,
+} as const;
+export const PLAYGROUND_ADDRESS_ROUTE = {
+  method: 'GET',
+  path: PLAYGROUND_ROUTE.path,
+  roles: ALL_ROLES,
+} as const;
+
+export const OTHER_ROUTES: readonly OtherRoute[] = [
+  LIVE_ROUTE,
+  PLAYGROUND_ADDRESS_ROUTE,
+  PLAYGROUND_ROUTE,
+  { method: 'GET', path: SESSION_PATH, roles: 'anyone' },
+  { method: 'POST', path: SESSION_PATH, roles: 'anyone' },
+  { method: 'DELETE', path: SESSION_PATH, roles: 'anyone' },
+  { method: 'GET', path: '/', roles: 'anyone' },
+  { method: 'GET', path: '/console/*', roles: 'anyone' },
+  { method: 'GET', path: '/metrics', roles: 'anyone' },
+  { method: 'GET', path: '/healthz', roles: 'anyone' },
+  { method: 'GET', path: '/readyz', roles: 'anyone' },
+];

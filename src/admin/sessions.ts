@@ -1,0 +1,73 @@
+/**
+ * Operators who are signed in to the console. A session is a random secret in a cookie. Only its digest is
+ * kept, so that what leaks from memory opens no session. authentication.ts asks at each request; whoever
+ * signs an operator in opens one. Main thread of the gateway, which forgets all sessions when it ends.
+ */
+import { createHash, randomBytes } from 'node:crypto';
+import type { Clock } from '../core/clock.js';
+import type { Identify, Operator } from '../core/roles.js';
+
+/** As many as the admin token has. */
+const SECRET_BITS = 256;
+/** A working day and some hours: an operator signs in again the next morning. */
+export const SESSION_SECONDS = 12 * 3_600;
+/** More than the operators of one gateway have browsers. Beyond it the oldest session ends. */
+const SESSIONS_MAX = 200;
+const MS_PER_SECOND = 1_000;
+
+interface Session {
+  readonly endMs: number;
+  readonly identify: Identify;
+}
+
+export interface OpenSession {
+  /** As it is now: the role may have changed since the session was opened. */
+  readonly operator: Operator;
+  /** Whole seconds that it still lasts, at least 1. */
+  readonly secondsLeft: number;
+}
+
+export class Sessions {
+  readonly #clock: Clock;
+  /** By digest, in the order of signing in. */
+  readonly #sessions = new Map<string, Session>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /**
+   * Opens a session and returns its secret, 43 characters of base64url. It ends after `seconds`, or at the
+   * first request for which `identify` knows nobody.
+   */
+  open(identify: Identify, seconds = SESSION_SECONDS): string {
+    if (this.#sessions.size >= SESSIONS_MAX) {
+      const [oldest] = this.#sessions.keys();
+      if (oldest !== undefined) this.#sessions.delete(oldest);
+    }
+    const secret = randomBytes(SECRET_BITS / 8).toString('base64url');
+    const endMs = this.#clock.monotonicMs() + seconds * MS_PER_SECOND;
+    this.#sessions.set(digestOf(secret), { endMs, identify });
+    return secret;
+  }
+
+  /** Undefined if no session has that secret, or it has ended. */
+  find(secret: string): OpenSession | undefined {
+    const digest = digestOf(secret);
+    const session = this.#sessions.get(digest);
+    if (session === undefined) return undefined;
+    const leftMs = session.endMs - this.#clock.monotonicMs();
+    const operator = leftMs > 0 ? session.identify() : undefined;
+    if (operator !== undefined) return { operator, secondsLeft: Math.ceil(leftMs / MS_PER_SECOND) };
+    this.#sessions.delete(digest);
+    return undefined;
+  }
+
+  end(secret: string): void {
+    this.#sessions.delete(digestOf(secret));
+  }
+}
+
+function digestOf(secret: string): string {
+  return createHash('sha256').update(secret).digest('base64url');
+}

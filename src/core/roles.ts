@@ -1,0 +1,44 @@
+/**
+ * Roles of those who use the admin interface, and the identity that a request has. Which role may use which
+ * route is declared with the route (admin/route.ts). Any thread.
+ */
+
+/** From the fewest rights to all. `npm run docs` writes the table of routes from them. */
+export const ROLES = ['viewer', 'support', 'finance', 'admin'] as const;
+export type Role = (typeof ROLES)[number];
+
+/** Roles that may do something. `admin` may do everything, so no list compiles without it. */
+export type Roles = readonly [...Role[], 'admin'];
+
+export const ALL_ROLES: Roles = ROLES;
+export const ADMIN_ONLY: Roles = ['admin'];
+
+/** What each role is for, as the documents say it. */
+export const ROLE_MEANINGS: Readonly<Record<Role, string>> = {
+  viewer: 'reads everything but secrets, and changes nothing',
+  support: 'reads, manages keys and calls upstreams again; no money, no limits, no plans',
+  finance: 'reads, and gives and takes credit',
+  admin: 'everything, operators too',
+};
+
+/** Who sends a request to the admin interface. */
+export interface Operator {
+  /** The operator's name; `bootstrap`, `command` and `signal` are no operator's, nor is one with a colon. */
+  readonly who: string;
+  readonly role: Role;
+}
+
+/**
+ * Returns who it is now, or undefined if that one is not admitted any more. Asked at each request of a
+ * session, so that a disabled operator is out at once and a changed role is in force at once.
+ */
+export type Identify = () => Operator | undefined;
+
+/** Whoever has the admin token of the data directory, or of the environment. */
+export const BOOTSTRAP: Operator = { who: 'bootstrap', role: 'admin' };
+
+/** `admin`, `support or admin`, `support, finance or admin`. */
+export function rolesText(roles: readonly Role[]): string {
+  const last = roles.at(-1) ?? '';
+  return roles.length < 2 ? last : `${roles.slice(0, -1).join(', ')} or ${last}`;
+}
