@@ -38,7 +38,7 @@ export interface AccountingOptions {
   /** Present if the settings have `sharing`. */
   readonly openHosts?: OpenHosts | undefined;
   /** Returns the request id for a line of the usage log. */
-  readonly requestIdOf: (listenerIndex: number, request: number) => string;
+  readonly requestPrefixOf: (listenerIndex: number) => string;
   /** Asks all gateways, through the supervisor. */
   readonly readAll: (what: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
   readonly log: Log;
@@ -81,7 +81,7 @@ export interface AccountingBase {
  * uses the store, and `StoreError` if the store cannot be trusted.
  */
 export function openBase(options: AccountingOptions): AccountingBase {
-  const { settings, live, group, requestIdOf, log } = options;
+  const { settings, live, group, requestPrefixOf, log } = options;
   const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;
   const { calls_in_flight: callsInFlightMax } = settings.limits;
   const { quota_timezone: timezone } = settings;
@@ -116,7 +116,7 @@ export function openBase(options: AccountingOptions): AccountingBase {
     journals: buffers.journals.map((journal) => new JournalReader(journal)),
     idNames,
     tally: new TopAccounts((account) => idNames.accountIdOf(account), hostClock),
-    usageLog: usageLogOf(settings, { ids: idNames, requestIdOf, modelIdOf: live.modelIdOf }, log),
+    usageLog: usageLogOf(settings, { ids: idNames, requestPrefixOf, modelIdOf: live.modelIdOf }, log),
     changed: new ChangedScopes(() => live.settings.notify !== undefined),
   };
 }

@@ -21,7 +21,7 @@ import {
   type LogView,
 } from '../telemetry/log.js';
 import { WHOLE_BYTES_MAX, standardError } from '../telemetry/standard-error.js';
-import { accessLine, usageLine, type AccessNames, type CallNames } from './call-lines.js';
+import { accessLine, callRecordOf, usageLine, type AccessNames, type CallNames } from './call-lines.js';
 
 /**
  * A ring holds eight times a busy listener's calls of this time, and a reader of a screen does not notice it.
@@ -115,7 +115,7 @@ export class GatewayLogs {
     this.#readers.forEach((reader, listener) => {
       reader.drain((record) => {
         isAny = true;
-        lines.push(accessLine(this.#names, listener, record));
+        lines.push(accessLine(callRecordOf(this.#names, listener, record), listener));
         if (lines.length >= LINES_AT_ONCE) write();
       });
       this.#dropped += reader.takeDropped();

@@ -76,7 +76,7 @@ export class Gateway {
       upstreams: upstreamBuffers,
       group,
       openHosts,
-      requestIdOf: requestIds.idOf,
+      requestPrefixOf: requestIds.prefixOf,
       readAll: (what, accounts) => supervisor.readings(what, accounts),
       log,
     }));
@@ -92,7 +92,7 @@ export class Gateway {
         ids: accounting.base.idNames,
         modelIdOf: live.modelIdOf,
         upstreamNameOf: (slot) => metrics.upstreams.known[slot]?.name,
-        requestIdOf: requestIds.idOf,
+        requestPrefixOf: requestIds.prefixOf,
       },
       log,
     }));

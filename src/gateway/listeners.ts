@@ -9,7 +9,7 @@ import { MessageChannel, Worker } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
 import { PendingReplies } from '../core/ask-port.js';
 import { CUT_CALLS_WAIT_MS_MAX, SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
-import { createRequestPrefix, requestIdOf } from '../request/request-head.js';
+import { createRequestPrefix } from '../request/request-head.js';
 import type { FromListener, ListenerInit, ListenerSettings, ToListener } from '../request/messages.js';
 import type { CallTableBuffer } from '../channel/call-table.js';
 import type { Settings } from '../config/schema.js';
@@ -72,8 +72,7 @@ export class RequestIds {
     return prefix;
   }
 
-  readonly idOf = (listenerIndex: number, request: number): string =>
-    requestIdOf(this.#prefixes.get(listenerIndex) ?? '', request);
+  readonly prefixOf = (listenerIndex: number): string => this.#prefixes.get(listenerIndex) ?? '';
 }
 
 interface Listener {

@@ -9,6 +9,7 @@ import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
 import type { Door } from '../doors/door.js';
 import { DOORS } from '../doors/doors.js';
+import { requestIdOf } from '../telemetry/call-record.js';
 import type { Route } from '../telemetry/metrics-layout.js';
 import type { CallTracer } from './call-trace.js';
 import { ChatExchange } from './chat-exchange.js';
@@ -16,7 +17,7 @@ import { CallContext } from './context.js';
 import { Intake, type IntakeContext } from './intake.js';
 import { ModelRoutes } from './model-routes.js';
 import { CHUNKED_BODY, NOTHING_HERE } from './rejections.js';
-import { RequestHead, requestIdOf } from './request-head.js';
+import { RequestHead } from './request-head.js';
 import { Cors, DOCUMENT_PATH, rejectLast, writeDocument, writeError, type CorsSettings } from './response.js';
 
 /** How often slow bodies and responses are looked at. */

@@ -138,8 +138,3 @@ const PREFIX_BYTES = 9;
 export function createRequestPrefix(): string {
   return `req_${randomBytes(PREFIX_BYTES).toString('base64url')}-`;
 }
-
-/** Such as `req_3fQx0aZcW8Lk-1c`. `request` is the listener's count. */
-export function requestIdOf(prefix: string, request: number): string {
-  return prefix + request.toString(36);
-}

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { decimalOf } from '#src/core/money.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { accessLine, usageLine } from '#src/gateway/call-lines.js';
+import { accessLine, callRecordOf, usageLine } from '#src/gateway/call-lines.js';
 import { IdNames } from '#src/gateway/id-names.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';
 import type { AccessRecord } from '#src/telemetry/access-ring.js';
@@ -43,9 +43,10 @@ const names = {
   ),
   modelIdOf: () => 'a "quoted" m\u00f6del',
   upstreamNameOf: (slot: number) => (slot === 3 ? 'api.example.com' : undefined),
-  requestIdOf: (listener: number, request: number) => `req_${listener}-${request.toString(36)}`,
+  requestPrefixOf: (listener: number) => `req_${listener}-`,
 };
-const textOf = (record: Partial<AccessRecord>): string => accessLine(names, 1, { ...RECORD, ...record });
+const textOf = (record: Partial<AccessRecord>): string =>
+  accessLine(callRecordOf(names, 1, { ...RECORD, ...record }), 1);
 const parsed = (record: Partial<AccessRecord>): unknown => JSON.parse(textOf(record));
 
 void t.test('a call is one line with all that is known of it', (t) => {
@@ -155,7 +156,7 @@ void t.test('an id that could not be read, or is of another key by now, is asked
   let id: string | undefined;
   const ids = new IdNames({ findAccountId: () => 'acct_1', findKeyId: () => id }, clock);
   const keyAt = (endedMs: number): unknown => {
-    const line = accessLine({ ...names, ids }, 0, { ...RECORD, endedMs: asWallMs(endedMs) });
+    const line = accessLine(callRecordOf({ ...names, ids }, 0, { ...RECORD, endedMs: asWallMs(endedMs) }), 0);
     return (JSON.parse(line) as { key: unknown }).key;
   };
   t.equal(keyAt(0), null);

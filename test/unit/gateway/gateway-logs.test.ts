@@ -51,7 +51,7 @@ function world() {
   const written: number[] = [];
   const names = {
     ids: { accountIdOf: () => null, keyIdOf: () => null },
-    requestIdOf: (journal: number, request: number) => `req_${journal}-${request}`,
+    requestPrefixOf: (journal: number) => `req_${journal}-`,
     modelIdOf: () => 'small',
   };
   const output = {
