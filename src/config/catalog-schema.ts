@@ -133,7 +133,7 @@ export const modelSchema = Type.Object(
       maxItems: SERVICES.length,
       default: ['chat'],
       description:
-        'What the model is called for: chat (chat completions, messages, responses), embeddings, completions (the former interface), moderations, rerank. Each but chat goes to upstreams of the providers openai and azure.',
+        'What the model is called for: chat (chat completions, messages, responses), embeddings, completions (the former interface), moderations, rerank. Each but chat goes to upstreams of the providers openai and azure, moderations and rerank of openai alone.',
       'x-want': 'a list of services',
     } satisfies Annotations),
     tokenizer: Type.Enum(['o200k_base', 'cl100k_base', 'none'], {

@@ -3,6 +3,7 @@
  * exclude or need each other. Works on settings with errors too: what was refused is undefined. Pure; load.ts
  * calls it.
  */
+import type { Service } from '../core/door-names.js';
 import type { SettingPath } from './config-error.js';
 import { nearestName } from './nearest-name.js';
 import type { SettingsDraft } from './schema.js';
@@ -72,6 +73,9 @@ function checkFallbacks(models: SettingsDraft['models'], report: Report): void {
   });
 }
 
+/** What Azure has no deployments of. */
+const NOT_AT_AZURE: readonly Service[] = ['moderations', 'rerank'];
+
 /**
  * All services but chat, and `speaks`, are for upstreams with OpenAI's paths. A fallback serves all
  * that its model does.
@@ -85,10 +89,12 @@ function checkServices(models: SettingsDraft['models'], report: Report): void {
       const path = ['models', modelIndex, 'upstreams', index];
       const hasPaths = (provider === 'openai' && url !== 'echo:') || provider === 'azure';
       const name = url === 'echo:' ? url : provider;
-      if (!hasPaths && passed.length > 0)
+      const unserved = provider === 'azure' ? passed.filter((one) => NOT_AT_AZURE.includes(one)) : passed;
+      const want = provider === 'azure' ? 'openai' : 'openai or azure';
+      if ((!hasPaths || provider === 'azure') && unserved.length > 0)
         report(
           [...path, url === 'echo:' ? 'url' : 'provider'],
-          `got ${name}, which does not serve ${passed.join(', ')}, want an upstream of the provider openai or azure, or another serves`,
+          `got ${name}, which does not serve ${unserved.join(', ')}, want an upstream of the provider ${want}, or another serves`,
         );
       if (!hasPaths && speaks.length > 0)
         report([...path, 'speaks'], `given for ${name}, want it for the providers openai and azure alone`);

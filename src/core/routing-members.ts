@@ -7,8 +7,11 @@
  * Not listed: what shortens a prompt (OpenRouter's `transforms`), and what LiteLLM rejects by itself
  * (`aws_bedrock_runtime_endpoint` and the like).
  */
-/** Members that choose the model, the provider or the address, or make the call dearer than its tokens. */
-export const ROUTING_MEMBERS = [
+/**
+ * Members that choose the model, the provider or the address, or make the call dearer than its tokens. They
+ * are looked for at every door.
+ */
+export const STEERING_MEMBERS = [
   // OpenRouter: https://openrouter.ai/docs/api-reference/overview. `models` and `route` are its fallbacks,
   // `plugins` has its auto router, a `preset` names models:
   // https://openrouter.ai/docs/guides/features/presets.
@@ -53,6 +56,16 @@ export const ROUTING_MEMBERS = [
   // A tier has a price of its own; USUAL_SERVICE_TIERS pass.
   'service_tier',
 ] as const;
+
+/**
+ * The same for the Responses door alone, whose provider stores what these name: it bills prompts that the
+ * hold knows nothing of, and with one key for all callers it gives one what another has said. Chat
+ * completions give some of these names another meaning.
+ */
+const STORED_MEMBERS = ['previous_response_id', 'conversation', 'prompt', 'item_reference'] as const;
+
+/** All that `pass_members` can name. */
+export const ROUTING_MEMBERS = [...STEERING_MEMBERS, ...STORED_MEMBERS] as const;
 
 export type RoutingMember = (typeof ROUTING_MEMBERS)[number];
 

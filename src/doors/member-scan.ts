@@ -24,6 +24,8 @@ export interface BodyForm {
   readonly explain: (value: unknown) => string;
   /** The member that bounds the output; undefined if calls have no output that is billed. */
   readonly outputTokens: OutputTokensField | undefined;
+  /** The least bound with which an upstream takes the call; absent: 1. `body` is valid. */
+  readonly outputTokensMin?: (body: Members) => number;
   /** How many answers a call makes, each of them bounded by `outputTokens`. */
   readonly choices: (body: Members) => number;
   /** What else leads a call elsewhere, or makes it dearer. `body` is valid. */
@@ -52,7 +54,7 @@ function scanMembers(bytes: Uint8Array, form: BodyForm): BodyScan {
   if (reader.bytes[0] === 0xef && reader.bytes[1] === 0xbb && reader.bytes[2] === 0xbf)
     throw new BodyError('the request body must not start with a byte-order mark');
   const spans = new Map<string, Span>();
-  const routingMembers = first === BRACE ? readTop(reader, form.level, spans) : [];
+  const routingMembers = first === BRACE ? readTop(reader, form, spans) : [];
   if (first !== BRACE) reader.skipValue();
   const end = reader.at - 1;
   if (reader.space() !== -1) throw reader.unexpected();
@@ -63,7 +65,11 @@ function scanMembers(bytes: Uint8Array, form: BodyForm): BodyScan {
 }
 
 /** Reads the request itself. Returns the members that lead a call elsewhere. */
-function readTop(reader: MemberReader, level: Level, spans: Map<string, Span>): readonly RoutingMember[] {
+function readTop(
+  reader: MemberReader,
+  { level, outputTokens }: BodyForm,
+  spans: Map<string, Span>,
+): readonly RoutingMember[] {
   const routing: RoutingMember[] = [];
   if (!reader.openLevel(level)) return routing;
   do {
@@ -77,12 +83,18 @@ function readTop(reader: MemberReader, level: Level, spans: Map<string, Span>): 
       const given = reader.bytes.toString('latin1', start, reader.at);
       if (given === 'null' || given === 'false') continue;
       if (steering.kind === 'output')
-        throw new BodyError(`${steering.name} must not be given, use ${steering.instead}`);
+        throw new BodyError(`${steering.name} must not be given${insteadOf(steering.instead, outputTokens)}`);
       const isUsual = steering.name === 'service_tier' && USUAL_SERVICE_TIERS.includes(given);
       if (!isUsual) routing.push(steering.name);
     }
   } while (reader.moreMembers());
   return routing;
+}
+
+/** The end of a sentence: the member to use in place of another one, by the name that the door has for it. */
+function insteadOf(name: string, outputTokens: string | undefined): string {
+  const own = name === 'max_tokens' ? outputTokens : name;
+  return own === undefined ? '' : `, use ${own}`;
 }
 
 function scanOf(
@@ -120,6 +132,7 @@ function scanOf(
     hasStreamOptions: false,
     end,
     outputTokensName: outputTokens ?? 'max_tokens',
+    outputTokensMin: form.outputTokensMin?.(body) ?? 1,
     asksForUsage,
   };
 }

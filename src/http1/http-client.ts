@@ -44,6 +44,8 @@ export interface HttpFault {
    * been.
    */
   readonly reported?: { readonly status: number; readonly retryAfterSeconds: number | undefined };
+  /** The member of a chat completion that cannot be said to the upstream; `message` begins with it. */
+  readonly field?: string;
 }
 
 export interface HttpHandler {

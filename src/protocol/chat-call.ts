@@ -25,6 +25,8 @@ export interface ChatCall {
   readonly outputTokensField: OutputTokensField | undefined;
   /** The member that is added if the call is to have a bound and has none. */
   readonly outputTokensName: OutputTokensField;
+  /** The least bound that a caller who can afford no more may get: upstreams refuse less. */
+  readonly outputTokensMin: number;
   /** `n`, or 1. */
   readonly choices: number;
   /** Those of ROUTING_MEMBERS that were given. */

@@ -101,12 +101,15 @@ export interface BodyScan {
   readonly end: number;
   /** The member that bounds the output. */
   readonly outputTokensName: OutputTokensField;
+  /** The least that it may be lowered to. */
+  readonly outputTokensMin: number;
   /** A stream reports its usage only if `stream_options` asks for it. */
   readonly asksForUsage: boolean;
 }
 
 export class ChatScan implements BodyScan {
   readonly outputTokensName = 'max_tokens';
+  readonly outputTokensMin = 1;
   readonly asksForUsage = true;
   /** Position of the body's last brace. */
   end = 0;

@@ -7,7 +7,7 @@
  * Which values the members may have is in chat-schema.ts.
  */
 import { invariant } from '../core/errors.js';
-import { ROUTING_MEMBERS, type RoutingMember } from '../core/routing-members.js';
+import { STEERING_MEMBERS, type RoutingMember } from '../core/routing-members.js';
 
 /** What `Level.find` returns for an unknown name; `FOLDED - i` for one that folds onto the known name `i`. */
 export const UNKNOWN = -1;
@@ -161,7 +161,7 @@ export type Steering =
   | { readonly kind: 'output'; readonly name: string; readonly instead: string };
 
 const STEERING_BY_FOLDED_NAME: ReadonlyMap<string, Steering> = new Map<string, Steering>([
-  ...ROUTING_MEMBERS.map((name) => [foldedName(name), { kind: 'routing', name }] as const),
+  ...STEERING_MEMBERS.map((name) => [foldedName(name), { kind: 'routing', name }] as const),
   ...Object.entries(OUTPUT_MEMBERS).map(
     ([name, instead]) => [name, { kind: 'output', name, instead }] as const,
   ),

@@ -159,7 +159,7 @@ type Positions = Pick<BodyScan, 'model' | 'maxTokens' | 'maxCompletionTokens' | 
 
 /** The call of a valid request. `positions` are from before `splice`, which touches none of them. */
 function callOf(
-  { request, routingMembers, outputTokensName }: BodyScan,
+  { request, routingMembers, outputTokensName, outputTokensMin }: BodyScan,
   bodyBytes: number,
   positions: Positions,
   splice: Splice | undefined,
@@ -176,6 +176,7 @@ function callOf(
     outputTokensMax,
     outputTokensField: outputTokensFieldOf(request, outputTokensMax, outputTokensName),
     outputTokensName,
+    outputTokensMin,
     choices: request.n ?? 1,
     routingMembers,
     body,

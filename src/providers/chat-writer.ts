@@ -112,8 +112,12 @@ export class ChunkWriter {
     );
   }
 
-  role(index = 0): string {
-    return this.delta('{"role":"assistant","content":""}', index);
+  /** The first chunk of a choice. `usage`: so far, if the request asks for it with each chunk. */
+  role(index = 0, usage?: ProviderUsage): string {
+    const chunk = this.delta('{"role":"assistant","content":""}', index);
+    return usage === undefined
+      ? chunk
+      : chunk.replace(/\}(\s*)$/, `,"usage":${JSON.stringify(usageMember(usage))}}$1`);
   }
 
   text(text: string, index = 0): string {

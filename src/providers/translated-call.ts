@@ -108,7 +108,12 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   /** The request could not be written, so nothing was sent. */
   unwritten(error: unknown): void {
     if (error instanceof FieldError)
-      this.fail({ code: 'FIELD_UNSUPPORTED', message: error.message, repeatable: false });
+      this.fail({
+        code: 'FIELD_UNSUPPORTED',
+        message: error.message,
+        repeatable: false,
+        field: error.field,
+      });
     else this.fail({ code: 'REQUEST_UNWRITTEN', message: textOf(error), repeatable: false });
   }
 

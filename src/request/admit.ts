@@ -227,7 +227,9 @@ function clampedCall(
   if (quota !== 'balance' && quota !== 'spend_per_day' && quota !== 'spend_per_month') return undefined;
   const available = quota === 'balance' ? ledger.available(account) : left;
   const tokens = affordedBy(available, models, call);
-  return tokens === undefined || tokens < 1n ? undefined : withOutputTokensMax(call, Number(tokens));
+  return tokens === undefined || tokens < BigInt(call.outputTokensMin)
+    ? undefined
+    : withOutputTokensMax(call, Number(tokens));
 }
 
 /**
@@ -256,7 +258,7 @@ function rejectionOf(
   listener: ListenerContext,
 ): ErrorRecord {
   const { account, plan } = context.caller!;
-  if (quota === 'balance') return callTooCostly(hold, listener.ledger.balanceOf(account));
+  if (quota === 'balance') return callTooCostly(hold, listener.ledger.balanceOf(account), call);
   if (quota === 'scopes') return QUOTA_SCOPES_FULL;
   const { unit } = QUOTA_KINDS[quota];
   const owner = ownerOf(kind, index, plan.id, models[0]!.model.id, listener.groupNames);
@@ -264,7 +266,7 @@ function rejectionOf(
   if (never)
     return neverFits(
       { owner, quota, limit, need },
-      call.outputTokensField ?? 'max_tokens',
+      call.outputTokensField ?? call.outputTokensName,
       fittingOutput(quota, limit, models, call),
     );
   if (quota === 'calls_in_flight') {

@@ -51,6 +51,8 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   #writer: ResponseWriter | undefined;
   /** While `committing`. */
   #held: { readonly settled: Settled; readonly bytes: Uint8Array } | undefined;
+  /** Of the stream's next event, if the door numbers them. */
+  #eventNumber: number | undefined;
   /** While `leaving`. */
   #outcome: Outcome = 'ok';
   /** The worker's last frame came before the client had everything: the slot is given back with the end. */
@@ -72,6 +74,8 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       this.#writer = new ResponseWriter(exchange.res, this.#listener.clock, this);
       exchange.startSweep(this);
     }
+    const number = this.isStream ? exchange.door.errors.numberIn?.(bytes) : undefined;
+    if (number !== undefined) this.#eventNumber = number + 1;
     exchange.kept?.collect(bytes);
     this.#writer.write(bytes, more);
   }
@@ -217,7 +221,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       exchange.res.cork(() => writeError(exchange.res, error, exchange, { close: exchange.endsConnection }));
       this.#finish(error.code);
     } else if (this.isStream) {
-      const event = exchange.door.errors.event(error, exchange.requestId);
+      const event = exchange.door.errors.event(error, exchange.requestId, this.#eventNumber);
       this.#leave(this.#writer, Buffer.from(event), error.code);
     } else {
       // Half of a response of unknown length is out: only a cut connection tells that it is not whole.

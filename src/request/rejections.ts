@@ -14,6 +14,7 @@ import { IDEMPOTENCY_KEY_CHARS_MAX, UPLOAD_MS_MAX } from '../core/limits.js';
 import { decimalOf } from '../core/money.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import type { PicoUnits } from '../core/units.js';
+import type { ChatCall } from '../protocol/chat-call.js';
 import type { ModelEntry } from '../registry/catalog.js';
 
 const rejection = (code: ErrorCode, message: string): ErrorRecord => ({ code, message });
@@ -184,15 +185,25 @@ export function notServed({ id, serves }: Pick<ModelEntry, 'id' | 'serves'>, ser
     `The model ${id} does not serve ${service}. It serves ${serves.join(', ')}: use ${paths.join(' or ')}.`,
   );
 }
+/** Where those are that are no members of the request itself. */
+const MEMBERS_WITHIN: Partial<Record<RoutingMember, string>> = {
+  hosted_tools: ' (a tool in tools that the provider runs)',
+  item_reference: ' (an item of input)',
+};
 export const routingMember = (member: RoutingMember): ErrorRecord =>
   rejection(
     'invalid_parameters',
-    `${member} must not be given: by it an upstream may serve another call than the one that is priced, or bill more than its tokens. Who runs the gateway can let it through with pass_members of the model.`,
+    `${member}${MEMBERS_WITHIN[member] ?? ''} must not be given: by it an upstream may serve another call than the one that is priced, bill more than its tokens, or use what another caller has stored there. Who runs the gateway can let it through with pass_members of the model.`,
   );
-export const callTooCostly = (hold: PicoUnits, balance: PicoUnits): ErrorRecord =>
+/** `call`: its bound of the output is named, if the door has one. */
+export const callTooCostly = (
+  hold: PicoUnits,
+  balance: PicoUnits,
+  { outputTokensMax, outputTokensField, outputTokensName }: ChatCall,
+): ErrorRecord =>
   rejection(
     'insufficient_quota',
-    `The call may cost up to ${decimalOf(hold)} and the balance is ${decimalOf(balance)}. Top up the account, or lower max_tokens.`,
+    `The call may cost up to ${decimalOf(hold)} and the balance is ${decimalOf(balance)}. Top up the account, or ${outputTokensMax === 0 ? 'shorten the request' : `lower ${outputTokensField ?? outputTokensName}`}.`,
   );
 export const bodyTooCostly = (hold: bigint, balance: PicoUnits): ErrorRecord =>
   rejection(

@@ -238,7 +238,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_cache_requests_total',
     type: 'counter',
-    help: 'Chat calls of models with a response cache. result: hit, whose response was there, and miss, which were sent upstream. Calls with cache-control: no-store or an Idempotency-Key are not counted.',
+    help: 'Calls of models with a response cache, by whichever door. result: hit, whose response was there, and miss, which were sent upstream. Calls with cache-control: no-store or an Idempotency-Key are not counted.',
     labels: ['model', 'result'],
     collect: (source) =>
       readModels(source, modelsOf(source)).flatMap(([{ id }, { cacheHits, cacheMisses }]) => [

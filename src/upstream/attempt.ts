@@ -270,7 +270,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
       this.#reader.onEnd();
       return;
     }
-    const failure = connectionFailure(fault);
+    const failure = connectionFailure(this.#door?.named(fault) ?? fault);
     if (this.#begun) {
       const isHeldUp = this.#call.isHeldUp;
       if (isHeldUp || fault.code === TOTAL_TIMEOUT) {

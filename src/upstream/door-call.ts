@@ -7,8 +7,10 @@ import type { UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { isRecord, parsedJson } from '../core/json.js';
+import { callersPath } from '../doors/callers-path.js';
 import { dialectAt } from '../doors/dialects.js';
 import type { Dialect, DoorCall, DoorStream, Translator } from '../doors/door.js';
+import type { HttpFault } from '../http1/http-client.js';
 import { forEachEvent } from '../protocol/sse.js';
 import type { PassedCall } from '../providers/provider.js';
 import { FieldError } from '../providers/provider.js';
@@ -41,6 +43,8 @@ export interface DoorAttempt {
   /** Defined if the bytes pass. */
   readonly passed: PassedCall | undefined;
   openReader(owner: DoorReaderOwner): ResponseBodyReader;
+  /** The fault as the caller is told it: with the names of the door. */
+  named(fault: HttpFault): HttpFault;
 }
 
 /** Throws a FieldError if the upstream cannot be asked for what the call wants. */
@@ -61,11 +65,12 @@ function passedAttempt(dialect: Dialect, path: string, request: UpstreamRequest)
     path: path === '' ? undefined : path,
     passed: { door: dialect.name, stream, betas },
     openReader: ({ sink, outcome, meter, budget }) => {
-      if (!stream) return new ResponseReader(outcome, meter, budget, dialect.marker);
+      if (!stream) return new ResponseReader(outcome, meter, budget, dialect.marker, dialect.faultIn);
       return dialect.openJudge === undefined
         ? new StreamReader(sink, outcome, meter, includeUsage, choices)
         : new PassedStreamReader(sink, outcome, meter, dialect.openJudge());
     },
+    named: (fault) => fault,
   };
 }
 
@@ -76,6 +81,7 @@ class TranslatedAttempt implements DoorAttempt {
   readonly #translator: Translator;
   readonly #call: DoorCall;
   readonly #choices: number;
+  readonly #chat: Readonly<Record<string, unknown>>;
 
   constructor(translator: Translator, request: UpstreamRequest, target: UpstreamTarget, clock: Clock) {
     const body = bodyOf(request);
@@ -85,8 +91,8 @@ class TranslatedAttempt implements DoorAttempt {
     this.#call = { requestId, model, stream, body, nowMs: clock.wallMs() };
     this.#choices = request.choices;
     const { provider } = target;
-    const chat = translator.toChat(body, provider !== undefined && provider.name !== 'azure');
-    this.body = JSON.stringify({ ...chat, model: target.model ?? model });
+    this.#chat = translator.toChat(body, provider !== undefined && provider.name !== 'azure');
+    this.body = JSON.stringify({ ...this.#chat, model: target.model ?? model });
   }
 
   openReader({ sink, outcome, meter, budget }: DoorReaderOwner): ResponseBodyReader {
@@ -98,6 +104,13 @@ class TranslatedAttempt implements DoorAttempt {
       );
     const stream = new StreamTranslation(sink, outcome, this.#translator.openStream(this.#call));
     return new StreamReader(stream, stream, meter, true, this.#choices);
+  }
+
+  named(fault: HttpFault): HttpFault {
+    const { field, message } = fault;
+    if (field === undefined) return fault;
+    const own = callersPath(this.#chat, field, this.#translator.names);
+    return { ...fault, message: own + message.slice(field.length) };
   }
 }
 

@@ -308,7 +308,7 @@ export function noRoomError(quota: UpstreamQuotaName | undefined, seconds: numbe
 export function beyondQuota(tokens: number, tokensMax: number): ErrorRecord {
   return {
     code: 'invalid_parameters',
-    message: `this call may use ${tokens} tokens, and the providers of this model allow ${tokensMax} a minute: shorten it, or lower max_tokens. It is not billed.`,
+    message: `this call may use ${tokens} tokens, and the providers of this model allow ${tokensMax} a minute: shorten it, or bound its output lower. It is not billed.`,
   };
 }
 

@@ -7,6 +7,7 @@ import { isUtf8 } from 'node:buffer';
 import { invariant } from '../core/errors.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
+import type { Dialect } from '../doors/door.js';
 import { type AttemptFailure, garbageFailure, budgetFailure } from './error-mapping.js';
 import type { UsageMeter } from './usage-meter.js';
 import { reportIn } from './usage-shapes.js';
@@ -156,16 +157,24 @@ export class ResponseReader implements ResponseBodyReader {
   readonly #meter: UsageMeter;
   readonly #budget: ResponseBudget;
   readonly #marker: string;
+  readonly #faultIn: Dialect['faultIn'];
   #chunks: Uint8Array[] = [];
   #bytes = 0;
   #over = false;
 
-  /** `marker`: a member that the response must have, an array. */
-  constructor(outcome: ResponseOutcome, meter: UsageMeter, budget: ResponseBudget, marker = 'choices') {
+  /** `marker`, `faultIn`: as in Dialect. */
+  constructor(
+    outcome: ResponseOutcome,
+    meter: UsageMeter,
+    budget: ResponseBudget,
+    marker = 'choices',
+    faultIn?: Dialect['faultIn'],
+  ) {
     this.#outcome = outcome;
     this.#meter = meter;
     this.#budget = budget;
     this.#marker = marker;
+    this.#faultIn = faultIn;
   }
 
   onData(chunk: Uint8Array): void {
@@ -182,9 +191,13 @@ export class ResponseReader implements ResponseBodyReader {
     const answer = joinedOf(this.#chunks, this.#bytes);
     this.#chunks = [];
     const members = membersOfResponse(answer);
-    if (members === undefined) this.#reject(garbageFailure('no JSON object'));
-    else if (!Array.isArray(members[this.#marker])) this.#reject(garbageFailure(`no ${this.#marker}`));
-    else this.#complete(answer, members);
+    const fault = members === undefined ? 'no JSON object' : this.#fault(members);
+    if (fault === undefined) this.#complete(answer, members!);
+    else this.#reject(garbageFailure(fault));
+  }
+
+  #fault(members: Record<string, unknown>): string | undefined {
+    return Array.isArray(members[this.#marker]) ? this.#faultIn?.(members) : `no ${this.#marker}`;
   }
 
   #complete(answer: Buffer, members: Record<string, unknown>): void {

@@ -57,6 +57,14 @@ void t.test('the anthropic package', async (t) => {
         input_tokens: whole.usage.input_tokens,
         output_tokens: whole.usage.output_tokens,
       });
+      if (provider === 'gemini' || id === 'gemini-at-vertex') {
+        const events = await client.messages.create({ ...base, messages: ask('Hello'), stream: true });
+        const read = [];
+        for await (const event of events) read.push(event);
+        const input = whole.usage.input_tokens;
+        t.match(read[0], { message: { usage: { input_tokens: input } } }, 'what Google tells by then');
+        t.match(read.at(-2), { usage: { input_tokens: input, output_tokens: whole.usage.output_tokens } });
+      }
       const { stop_reason: stop } = await client.messages.create({
         ...base,
         messages: ask(steered('finish=length')),

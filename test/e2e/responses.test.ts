@@ -31,6 +31,9 @@ const TOOLS: OpenAI.Responses.Tool[] = ['weather', 'time'].map((name) => ({
 }));
 const PASSED = 'passed';
 const AT_OPENAI = 'at-openai';
+/** As PASSED, without leave for what the provider runs and stores. */
+const GATED = 'gated';
+const STORED = ['previous_response_id', 'conversation', 'prompt', 'item_reference', 'hosted_tools'];
 /** The tool results and the whole of a conversation go back with each turn: nothing is stored. */
 type Items = OpenAI.Responses.ResponseInputItem[];
 
@@ -49,12 +52,14 @@ void t.test('the Responses API', async (t) => {
     id,
     price: PROVIDER_PRICE,
     max_output_tokens: 8_000,
+    pass_members: STORED,
     upstreams: [{ url: openai.url, ...more }],
   });
   const gateway = await startGateway(t, {
     config: {
       models: [
         plain(PASSED, { speaks: ['responses'] }),
+        { ...plain(GATED, { speaks: ['responses'] }), pass_members: [] },
         plain(AT_OPENAI, {}),
         ...PROVIDER_MODELS.filter(({ id }) => mocks.has(id)).map((model) =>
           modelAt(model, mocks.get(model.id)!.origin),
@@ -220,6 +225,20 @@ void t.test('the Responses API', async (t) => {
       status: 400,
       message: /tools\[0\]\.type/,
     });
+    for (const [name, value] of Object.entries({
+      ...{ previous_response_id: 'resp_1', conversation: 'conv_1', prompt: { id: 'p' } },
+      item_reference: [{ type: 'item_reference', id: 'msg_1' }],
+      hosted_tools: [{ type: 'mcp', server_label: 'x' }],
+    })) {
+      const member = name === 'item_reference' ? 'input' : name === 'hosted_tools' ? 'tools' : name;
+      await t.rejects(
+        client.responses.create({ model: GATED, input: 'Hello', [member]: value }),
+        { status: 400, message: new RegExp(`${name}.*pass_members`) },
+        `${name}: the provider's to bill or to tell`,
+      );
+    }
+    const tools = [{ type: 'local_shell' as const }, ...TOOLS];
+    await client.responses.create({ model: GATED, input: 'Hello', tools, store: true });
     for (const model of [PASSED, AT_OPENAI])
       await t.rejects(client.responses.create({ model, input: 'Hello', background: true }), {
         status: 400,

@@ -5,8 +5,8 @@
  *     message_start, ping → (content_block_start → content_block_delta … → content_block_stop) …
  *       → message_delta → message_stop
  *
- * One block is open at a time. A chat completion tells its usage last, so `message_start` has what is known
- * by then, and `message_delta` all of it.
+ * One block is open at a time. `message_start` has the usage that the first chunk tells, which Gemini and
+ * some servers do, else zeros; `message_delta` has all of it.
  */
 import { isRecord } from '../../core/json.js';
 import { ProviderError } from '../../providers/provider.js';

@@ -3,7 +3,7 @@ import type { Dialect } from '../door.js';
 import { fromChat } from './from-chat.js';
 import { MessageJudge } from './message-judge.js';
 import { MessageWriter } from './message-stream.js';
-import { toChat } from './to-chat.js';
+import { NAMES, toChat } from './to-chat.js';
 
 export const MESSAGES_DIALECT: Dialect = {
   name: 'messages',
@@ -11,6 +11,7 @@ export const MESSAGES_DIALECT: Dialect = {
   openJudge: () => new MessageJudge(),
   translator: {
     toChat: (body, extras = false) => toChat(body, extras),
+    names: NAMES,
     fromChat,
     openStream: (call) => new MessageWriter(call),
   },

@@ -4,7 +4,7 @@ import type { Door } from '../door.js';
 import { readersOf } from '../member-scan.js';
 import { MESSAGES_ERRORS, messagesHeaderLines } from './messages-errors.js';
 import { MESSAGES_REQUEST } from './messages-members.js';
-import { explainMessages, hostedToolsIn } from './messages-rules.js';
+import { explainMessages, hostedToolsIn, outputTokensMin } from './messages-rules.js';
 
 const COMMON = {
   level: MESSAGES_REQUEST,
@@ -23,6 +23,7 @@ export const MESSAGES: Door = {
     check: checkMessagesRequest,
     explain: explainMessages,
     outputTokens: 'max_tokens',
+    outputTokensMin,
   }),
   headerLines: (facts) => messagesHeaderLines(facts),
 };

@@ -146,6 +146,12 @@ export function explainMessages(body: unknown): string {
   return found;
 }
 
+/** What `max_tokens` must be at the least: more than the budget for thinking, which is a part of it. */
+export function outputTokensMin({ thinking }: Fields): number {
+  const budget = isRecord(thinking) && thinking.type === 'enabled' ? thinking.budget_tokens : undefined;
+  return typeof budget === 'number' && Number.isSafeInteger(budget) && budget > 0 ? budget + 1 : 1;
+}
+
 /** Types of tools whose calls the caller runs, beside those without a type and `custom`. */
 const CALLERS_TOOL = /^(?:custom$|(?:bash|text_editor|computer|memory|browser_toolset)_\d)/;
 

@@ -13,6 +13,7 @@
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
+import { from } from '../callers-path.js';
 
 type Members = Readonly<Record<string, unknown>>;
 type Part = Record<string, unknown>;
@@ -22,9 +23,9 @@ export function messagesOf(messages: readonly Members[], extras: boolean): Part[
   const written: Part[] = [];
   messages.forEach(({ role, content }, index) => {
     const path = `messages[${index}]`;
-    if (role === 'assistant') written.push(assistantOf(content, path, extras));
+    if (role === 'assistant') written.push(from(path, assistantOf(content, path, extras)));
     else if (role === 'system')
-      written.push({ role, content: textPartsOf(content, `${path}.content`, extras) });
+      written.push(from(path, { role, content: textPartsOf(content, `${path}.content`, extras) }));
     else written.push(...userTurnOf(content, path, extras));
   });
   return written;
@@ -44,15 +45,15 @@ export function markOf(block: Members, extras: boolean): Members {
 }
 
 function userTurnOf(content: unknown, path: string, extras: boolean): Part[] {
-  if (typeof content === 'string') return [{ role: 'user', content }];
+  if (typeof content === 'string') return [from(path, { role: 'user', content })];
   const results: Part[] = [];
   const parts: Part[] = [];
   blocksIn(content).forEach((block, index) => {
     const at = `${path}.content[${index}]`;
-    if (block.type === 'tool_result') results.push(resultOf(block, at, parts, extras));
+    if (block.type === 'tool_result') results.push(from(at, resultOf(block, at, parts, extras)));
     else parts.push(partOf(block, at, extras));
   });
-  if (parts.length > 0) results.push({ role: 'user', content: contentOf(parts) });
+  if (parts.length > 0) results.push(from(path, { role: 'user', content: contentOf(parts) }));
   else if (results.length === 0) throw new FieldError(`${path}.content`, 'must not be empty');
   return results;
 }
@@ -91,7 +92,7 @@ function assistantOf(content: unknown, path: string, extras: boolean): Part {
       if (typeof id !== 'string' || typeof name !== 'string')
         throw new FieldError(`${at}.${typeof id === 'string' ? 'name' : 'id'}`, 'must be a string');
       const called = { name, arguments: exactJsonText(input ?? {}) };
-      calls.push({ id, type: 'function', function: called, ...markOf(block, extras) });
+      calls.push(from(at, { id, type: 'function', function: called, ...markOf(block, extras) }));
     } else parts.push(partOf(block, at, extras, true));
   });
   return {
@@ -115,6 +116,10 @@ function contentOf(parts: Part[]): string | Part[] {
 }
 
 function partOf(block: Members, path: string, extras: boolean, textAlone = false): Part {
+  return from(path, newPart(block, path, extras, textAlone));
+}
+
+function newPart(block: Members, path: string, extras: boolean, textAlone: boolean): Part {
   const { type, text, source, title } = block;
   if (type === 'text') {
     if (typeof text !== 'string') throw new FieldError(`${path}.text`, 'must be a string');

@@ -8,6 +8,7 @@
  */
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
+import { from } from '../callers-path.js';
 import { markOf, messagesOf, textPartsOf } from './to-chat-content.js';
 
 type Members = Readonly<Record<string, unknown>>;
@@ -23,6 +24,25 @@ const KNOWN: ReadonlySet<string> = new Set([
 const MEDIUM_BUDGET_MIN = 2_048;
 const HIGH_BUDGET_MIN = 4_096;
 
+/** As Translator.names. */
+export const NAMES: Readonly<Record<string, string>> = {
+  stop: 'stop_sequences',
+  user: 'metadata.user_id',
+  reasoning_effort: 'thinking',
+  response_format: 'output_config.format',
+  'response_format.json_schema': 'output_config.format',
+  parallel_tool_calls: 'tool_choice.disable_parallel_tool_use',
+  // Of tools, calls, results and parts.
+  function: '',
+  'function.parameters': 'input_schema',
+  'function.arguments': 'input',
+  tool_call_id: 'tool_use_id',
+  image_url: 'source',
+  'image_url.url': 'source',
+  file: 'source',
+  'file.file_data': 'source',
+};
+
 /** @throws FieldError */
 export function toChat(body: Members, extras: boolean): Record<string, unknown> {
   for (const name in body)
@@ -32,7 +52,7 @@ export function toChat(body: Members, extras: boolean): Record<string, unknown> 
   const messages = messagesOf(body.messages as readonly Members[], extras);
   if (body.system !== undefined && body.system !== null) {
     const content = textPartsOf(body.system, 'system', extras);
-    if (content.length > 0) messages.unshift({ role: 'system', content });
+    if (content.length > 0) messages.unshift(from('system', { role: 'system', content }));
   }
   chat.messages = messages;
   for (const name of ['temperature', 'top_p', 'top_k'])
@@ -40,7 +60,8 @@ export function toChat(body: Members, extras: boolean): Record<string, unknown> 
   if (Array.isArray(body.stop_sequences) && body.stop_sequences.length > 0) chat.stop = body.stop_sequences;
   if (body.stream === true) {
     chat.stream = true;
-    chat.stream_options = { include_usage: true };
+    // vLLM's name for a report with each chunk: `message_start` is to have what is known by then.
+    chat.stream_options = { include_usage: true, ...(extras && { continuous_usage_stats: true }) };
   }
   addTools(chat, body, extras);
   addThinking(chat, body);
@@ -58,7 +79,7 @@ function addTools(chat: Record<string, unknown>, body: Members, extras: boolean)
       throw new FieldError(`tools[${index}].type`, 'must be custom: only Claude knows other tools');
     if (typeof name !== 'string') throw new FieldError(`tools[${index}].name`, 'must be a string');
     if (!isRecord(parameters)) throw new FieldError(`tools[${index}].input_schema`, 'must be an object');
-    return {
+    return from(`tools[${index}]`, {
       type: 'function',
       function: {
         name,
@@ -67,7 +88,7 @@ function addTools(chat: Record<string, unknown>, body: Members, extras: boolean)
         ...(strict === true && { strict }),
       },
       ...markOf(tool, extras),
-    };
+    });
   });
   const choice = body.tool_choice ?? undefined;
   if (!isRecord(choice)) return;

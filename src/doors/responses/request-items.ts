@@ -13,6 +13,7 @@
  */
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
+import { from } from '../callers-path.js';
 import { carriedIn } from './carried-signatures.js';
 
 type Members = Readonly<Record<string, unknown>>;
@@ -30,7 +31,7 @@ const TEXT_PARTS: readonly unknown[] = ['input_text', 'output_text', 'text'];
 
 /** Throws a FieldError. */
 export function messagesOf(input: unknown): unknown[] {
-  if (typeof input === 'string') return [{ role: 'user', content: input }];
+  if (typeof input === 'string') return [from('input', { role: 'user', content: input })];
   if (!Array.isArray(input)) throw new FieldError('input', 'must be a string or an array of items');
   const writer = new MessageWriter();
   (input as unknown[]).forEach((item, index) => {
@@ -53,22 +54,22 @@ class MessageWriter {
         this.#addMessage(item, path);
         return;
       case 'reasoning':
-        this.#addReasoning(item);
+        this.#addReasoning(item, path);
         return;
       case 'function_call': {
         const called = { name: textIn(item, 'name', path), arguments: textIn(item, 'arguments', path) };
-        this.#addCall({ id: textIn(item, 'call_id', path), type: 'function', function: called });
+        this.#addCall({ id: textIn(item, 'call_id', path), type: 'function', function: called }, path);
         return;
       }
       case 'custom_tool_call': {
         const called = { name: textIn(item, 'name', path), input: textIn(item, 'input', path) };
-        this.#addCall({ id: textIn(item, 'call_id', path), type: 'custom', custom: called });
+        this.#addCall({ id: textIn(item, 'call_id', path), type: 'custom', custom: called }, path);
         return;
       }
       case 'function_call_output':
       case 'custom_tool_call_output': {
         const content = contentOf(item.output, `${path}.output`);
-        this.#push({ role: 'tool', tool_call_id: textIn(item, 'call_id', path), content });
+        this.#push({ role: 'tool', tool_call_id: textIn(item, 'call_id', path), content }, path);
         return;
       }
       case 'item_reference':
@@ -81,9 +82,9 @@ class MessageWriter {
     }
   }
 
-  #push(message: unknown): void {
+  #push(message: object, path: string): void {
     this.#assistant = undefined;
-    this.messages.push(message);
+    this.messages.push(from(path, message));
   }
 
   #addMessage(item: Members, path: string): void {
@@ -92,38 +93,38 @@ class MessageWriter {
       throw new FieldError(`${path}.role`, 'must be user, assistant, system or developer');
     const content = contentOf(item.content, `${path}.content`);
     if (role !== 'assistant') {
-      this.#push({ role, content });
+      this.#push({ role, content }, path);
       return;
     }
     const open = this.#assistant;
     // Two answers in a row stay two, unless calls hang on the first, whose results must come next.
     const message =
       open === undefined || (open.content !== null && open.tool_calls === undefined)
-        ? this.#newAssistant()
+        ? this.#newAssistant(path)
         : open;
     message.content = message.content === null ? content : [...partsOf(message.content), ...partsOf(content)];
   }
 
-  #newAssistant(): AssistantMessage {
+  #newAssistant(path: string): AssistantMessage {
     const message: AssistantMessage = { role: 'assistant', content: null };
-    this.#push(message);
+    this.#push(message, path);
     this.#assistant = message;
     return message;
   }
 
-  #addReasoning(item: Members): void {
+  #addReasoning(item: Members, path: string): void {
     const { blocks, extra } = carriedIn(item.encrypted_content) ?? {};
     this.#extra = extra;
     if (blocks === undefined) return;
     const open = this.#assistant;
-    const message = open?.content === null && open.tool_calls === undefined ? open : this.#newAssistant();
+    const message = open?.content === null && open.tool_calls === undefined ? open : this.#newAssistant(path);
     message.thinking_blocks = [...(message.thinking_blocks ?? []), ...blocks];
   }
 
-  #addCall(call: object): void {
-    const message = this.#assistant ?? this.#newAssistant();
+  #addCall(call: object, path: string): void {
+    const message = this.#assistant ?? this.#newAssistant(path);
     (message.tool_calls ??= []).push(
-      this.#extra === undefined ? call : { ...call, extra_content: this.#extra },
+      from(path, this.#extra === undefined ? call : { ...call, extra_content: this.#extra }),
     );
     this.#extra = undefined;
   }
@@ -143,7 +144,10 @@ function partsOf(content: unknown): unknown[] {
 function contentOf(content: unknown, path: string): unknown {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) throw new FieldError(path, 'must be a string or an array of parts');
-  const parts = (content as unknown[]).map((part, index) => partOf(part, `${path}[${index}]`));
+  const parts = (content as unknown[]).map((part, index) => {
+    const at = `${path}[${index}]`;
+    return from(at, partOf(part, at));
+  });
   const [first] = parts;
   return parts.length === 1 && first!.type === 'text' ? first!.text : parts;
 }

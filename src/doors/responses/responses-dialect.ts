@@ -4,11 +4,12 @@
  */
 import type { Dialect, DoorCall, Translator } from '../door.js';
 import { ResponseStream } from './response-stream.js';
-import { ResponsesJudge } from './responses-judge.js';
-import { toChat } from './to-chat.js';
+import { faultIn, ResponsesJudge } from './responses-judge.js';
+import { NAMES, toChat } from './to-chat.js';
 
 const TRANSLATOR: Translator = {
   toChat,
+  names: NAMES,
   fromChat(answer, call: DoorCall) {
     const writer = new ResponseStream(call, false);
     writer.push(answer);
@@ -21,6 +22,7 @@ const TRANSLATOR: Translator = {
 export const RESPONSES_DIALECT: Dialect = {
   name: 'responses',
   marker: 'output',
+  faultIn,
   openJudge: () => new ResponsesJudge(),
   translator: TRANSLATOR,
   promptTexts: undefined,

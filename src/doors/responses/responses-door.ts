@@ -10,19 +10,34 @@ import { OPENAI_ERRORS } from '../chat/chat-door.js';
 import type { Door } from '../door.js';
 import { readersOf } from '../member-scan.js';
 import { RESPONSES_REQUEST } from './responses-names.js';
-import { explainResponsesRequest } from './responses-rules.js';
+import { explainResponsesRequest, routingIn } from './responses-rules.js';
 
-/** Clients order events by it. How many came before, a listener does not know. */
-const LAST_SEQUENCE_NUMBER = 2_147_483_647;
+/** OpenAI's own bound. A caller may ask for less, and gets its 400. */
+const OUTPUT_TOKENS_MIN_THERE = 16;
+
+const NUMBER = '"sequence_number":';
+/** Its value: digits and what ends them, in any writing of JSON. */
+const VALUE = /^\s*(\d{1,15})\s*[,}]/;
+const VALUE_BYTES_MAX = 32;
+
+/** As ErrorShape.numberIn. In a text of the response the quotes of the name would have backslashes. */
+function numberIn(frame: Uint8Array): number | undefined {
+  const bytes = Buffer.from(frame.buffer, frame.byteOffset, frame.length);
+  const at = bytes.lastIndexOf(NUMBER);
+  if (at < 0) return undefined;
+  const start = at + NUMBER.length;
+  const found = VALUE.exec(bytes.toString('latin1', start, start + VALUE_BYTES_MAX));
+  return found === null ? undefined : Number(found[1]);
+}
 
 /**
  * The event that ends a stream in the form of the reference, and with `error` as in a chat completion: the
  * published clients (TypeScript, Python) raise an error for that member alone.
  */
-function errorEvent({ code, message }: ErrorRecord): string {
+function errorEvent({ code, message }: ErrorRecord, _requestId: string, number = 0): string {
   const event = {
     type: 'error',
-    sequence_number: LAST_SEQUENCE_NUMBER,
+    sequence_number: number,
     code,
     message,
     param: null,
@@ -36,14 +51,16 @@ const { read, readPieces } = readersOf({
   check: checkResponsesRequest,
   explain: explainResponsesRequest,
   outputTokens: 'max_output_tokens',
+  outputTokensMin: () => OUTPUT_TOKENS_MIN_THERE,
   choices: () => 1,
   asksForUsage: false,
+  routing: routingIn,
 });
 
 export const RESPONSES: Door = {
   name: 'responses',
   path: DOOR_PATHS.responses,
-  errors: { ...OPENAI_ERRORS, event: errorEvent },
+  errors: { ...OPENAI_ERRORS, event: errorEvent, numberIn },
   read,
   readPieces,
   headerLines: () => '',

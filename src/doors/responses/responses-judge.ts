@@ -1,6 +1,7 @@
 /**
- * Reads the events of an upstream that speaks Responses itself: where the usage is, what brings text, what
- * ends the stream. responses-dialect.ts makes one for each stream. Pure; upstream worker.
+ * Reads what an upstream sends that speaks Responses itself: of a stream where the usage is, what brings
+ * text, what ends it; of a whole response whether it is one. responses-dialect.ts makes a judge for each
+ * stream. Pure; upstream worker.
  *
  * Follows the reference of OpenAI, "Streaming events", as of November 2026.
  */
@@ -8,6 +9,15 @@ import { isRecord } from '../../core/json.js';
 import type { EventJudge, EventMeaning } from '../door.js';
 
 type Members = Readonly<Record<string, unknown>>;
+
+/** A response that ended well; others (`failed`, `cancelled`, `in_progress`) come with status 200, too. */
+const ENDED: ReadonlySet<unknown> = new Set(['completed', 'incomplete', undefined, null]);
+
+/** As Dialect.faultIn. */
+export function faultIn({ status, error }: Members): string | undefined {
+  if (isRecord(error)) return 'an error';
+  return ENDED.has(status) ? undefined : 'a response that did not end well';
+}
 
 export class ResponsesJudge implements EventJudge {
   judge(event: Members): EventMeaning {
@@ -22,8 +32,10 @@ export class ResponsesJudge implements EventJudge {
       case 'response.failed':
         return wrong('a response that failed');
       case 'response.completed':
-      case 'response.incomplete':
-        return { usage, model, isText: false, isEnd: true };
+      case 'response.incomplete': {
+        const fault = faultIn(response);
+        return fault === undefined ? { usage, model, isText: false, isEnd: true } : wrong(fault);
+      }
       default:
         return { model, isText: type.endsWith('.delta'), isEnd: false };
     }

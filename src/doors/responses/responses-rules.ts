@@ -6,6 +6,7 @@
 import { invariant } from '../../core/errors.js';
 import { isRecord } from '../../core/json.js';
 import { MESSAGES_MAX } from '../../core/limits.js';
+import type { RoutingMember } from '../../core/routing-members.js';
 import {
   got,
   OUTPUT_TOKENS_MIN,
@@ -14,6 +15,8 @@ import {
   TOP_P_MAX,
   TOP_P_MIN,
 } from '../../protocol/chat-rules.js';
+
+const STORED = ['previous_response_id', 'conversation', 'prompt'] as const;
 
 interface Rule {
   readonly must: string;
@@ -72,6 +75,31 @@ function toolsError(tools: unknown): string | undefined {
     if (typeof tool.type !== 'string') return broken(`tools[${index}].type`, 'be a string', tool.type);
   }
   return undefined;
+}
+
+/** Types of tools whose calls the caller runs, and is billed for by tokens alone. */
+const CALLERS_TOOLS: readonly unknown[] = [
+  ...['function', 'custom', 'local_shell', 'apply_patch', 'computer', 'computer_use_preview'],
+];
+
+function isHosted({ type, environment, execution, tools }: Readonly<Record<string, unknown>>): boolean {
+  if (CALLERS_TOOLS.includes(type)) return false;
+  if (type === 'shell') return !isRecord(environment) || environment.type !== 'local';
+  if (type === 'tool_search') return execution !== 'client';
+  if (type === 'namespace' && Array.isArray(tools))
+    return (tools as unknown[]).some((tool) => !isRecord(tool) || isHosted(tool));
+  return true;
+}
+
+/** What the provider is to run, or to take from what it has stored. `body` is valid. */
+export function routingIn(body: Readonly<Record<string, unknown>>): readonly RoutingMember[] {
+  const { tools, input } = body;
+  const found: RoutingMember[] = STORED.filter((name) => (body[name] ?? undefined) !== undefined);
+  if (Array.isArray(tools) && (tools as Readonly<Record<string, unknown>>[]).some(isHosted))
+    found.push('hosted_tools');
+  if (Array.isArray(input) && (input as { type?: unknown }[]).some(({ type }) => type === 'item_reference'))
+    found.push('item_reference');
+  return found;
 }
 
 /** Returns why the validator rejected `body`. Throws if it breaks no rule, which is a bug here. */

@@ -8,6 +8,7 @@
 import { isRecord } from '../../core/json.js';
 import { Fields } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
+import { from } from '../callers-path.js';
 import { messagesOf } from './request-items.js';
 
 type Members = Readonly<Record<string, unknown>>;
@@ -38,6 +39,24 @@ const INCLUDED: readonly unknown[] = [
 ];
 const LOGPROBS = 'message.output_text.logprobs';
 
+/** As Translator.names. */
+export const NAMES: Readonly<Record<string, string>> = {
+  messages: 'input',
+  max_completion_tokens: 'max_output_tokens',
+  response_format: 'text.format',
+  'response_format.json_schema': 'text.format',
+  verbosity: 'text.verbosity',
+  reasoning_effort: 'reasoning.effort',
+  logprobs: 'include',
+  // Of tools, calls, results and parts.
+  function: '',
+  custom: '',
+  tool_call_id: 'call_id',
+  'image_url.url': 'image_url',
+  'image_url.detail': 'detail',
+  file: '',
+};
+
 /** As Translator.toChat. */
 export function toChat(body: Members): Record<string, unknown> {
   const fields = new Fields(body, 'an upstream that does not speak Responses', false);
@@ -51,7 +70,9 @@ export function toChat(body: Members): Record<string, unknown> {
   const instructions = fields.string('instructions');
   const messages = messagesOf(fields.take('input'));
   chat.messages =
-    instructions === undefined ? messages : [{ role: 'system', content: instructions }, ...messages];
+    instructions === undefined
+      ? messages
+      : [from('instructions', { role: 'system', content: instructions }), ...messages];
   const bound = fields.integer('max_output_tokens');
   if (bound !== undefined) chat.max_completion_tokens = bound;
   if (fields.boolean('stream') === true) {
@@ -73,7 +94,10 @@ function addTools(fields: Fields, chat: Record<string, unknown>): void {
   const parallel = fields.boolean('parallel_tool_calls');
   // Without tools a chat completion must have none of the three.
   if (tools.length === 0) return;
-  chat.tools = tools.map((tool, index) => toolOf(tool, `tools[${index}]`));
+  chat.tools = tools.map((tool, index) => {
+    const path = `tools[${index}]`;
+    return from(path, toolOf(tool, path));
+  });
   if (choice !== undefined) chat.tool_choice = choiceOf(choice);
   if (parallel !== undefined) chat.parallel_tool_calls = parallel;
 }

@@ -48,6 +48,8 @@ export class GeminiStream implements ProviderStream {
   readonly #candidates = new Map<number, CandidateState>();
   readonly #form = new TextForm();
   #writer: ChunkWriter | undefined;
+  /** The first chunk has the usage so far. */
+  readonly #reportsEarly: boolean;
   /** What the events of the form bring: the candidate, and the member of its delta. */
   #formIndex = 0;
   #formMember: 'content' | 'reasoning_content' = 'content';
@@ -57,6 +59,8 @@ export class GeminiStream implements ProviderStream {
 
   constructor(call: ProviderCall) {
     this.#call = call;
+    const { stream_options: options } = call.body;
+    this.#reportsEarly = isRecord(options) && options.continuous_usage_stats === true;
   }
 
   get heldBytes(): number {
@@ -158,7 +162,7 @@ export class GeminiStream implements ProviderStream {
         throw ProviderError.invalid('the index of a candidate');
       state = { calls: 0, images: 0, finish: undefined, isClosed: false };
       this.#candidates.set(index, state);
-      chunks = writer.role(index);
+      chunks = writer.role(index, this.#reportsEarly ? this.#usage : undefined);
     }
     const logprobs = logprobsOf(candidate);
     let parts = logprobs === undefined ? '' : writer.delta('{}', index, JSON.stringify(logprobs));

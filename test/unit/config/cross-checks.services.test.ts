@@ -23,6 +23,16 @@ void t.test('what a model serves has upstreams that can serve it', (t) => {
   t.match(errorsOf({ id: 'a', serves, upstreams: [{ provider: 'gemini' }] }), [
     /^models\.0\.upstreams\.0\.provider got gemini, which does not serve embeddings/,
   ]);
+  t.match(
+    errorsOf({
+      id: 'a',
+      serves: ['moderations', 'embeddings', 'rerank'],
+      upstreams: [{ provider: 'azure' }],
+    }),
+    [
+      /^models\.0\.upstreams\.0\.provider got azure, which does not serve moderations, rerank, want .* openai,/,
+    ],
+  );
   t.match(errorsOf({ id: 'a', serves: ['chat', 'rerank'], upstreams: [{ url: 'echo:' }] }), [
     /^models\.0\.upstreams\.0\.url got echo:, which does not serve rerank/,
   ]);

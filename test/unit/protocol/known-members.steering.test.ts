@@ -1,6 +1,6 @@
 /** Members by which a caller would get another call than the one that is admitted and held. */
 import t, { type Test } from 'tap';
-import { ROUTING_MEMBERS } from '#src/core/routing-members.js';
+import { STEERING_MEMBERS } from '#src/core/routing-members.js';
 import { foldedName, MESSAGE, PART, REQUEST, STREAM_OPTIONS } from '#src/protocol/known-members.js';
 import { readChatBytes, readLargeChatBytes } from '#src/protocol/request-bytes.js';
 import { steeringOf } from '#src/protocol/known-members.js';
@@ -10,7 +10,7 @@ const OUTPUT_MEMBERS = [
   ['n_cmpl', 'n'],
   ['best_of', 'n'],
 ] as const;
-const ALL = [...ROUTING_MEMBERS, ...OUTPUT_MEMBERS.map(([name]) => name)];
+const ALL = [...STEERING_MEMBERS, ...OUTPUT_MEMBERS.map(([name]) => name)];
 const VALUES = ['["a"]', '{"order":["a"]}', '"a"', '3', 'true', '0', '""', '[]', '{}', '-1'];
 
 const body = (members: string): string =>
@@ -37,7 +37,7 @@ const routing = (t: Test, text: string): readonly string[] | undefined => {
 };
 
 void t.test('a member that routes is named, whatever its value, and goes on byte for byte', (t) => {
-  for (const name of ROUTING_MEMBERS) {
+  for (const name of STEERING_MEMBERS) {
     for (const value of VALUES) {
       const text = body(`"${name}":${value},`);
       t.same(routing(t, text), [name], `${name}: ${value}`);

@@ -2,6 +2,8 @@
 import t from 'tap';
 import type { DoorCall } from '#src/doors/door.js';
 import { MESSAGES_DIALECT } from '#src/doors/messages/messages-dialect.js';
+import { carriedIn } from '#src/doors/responses/carried-signatures.js';
+import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
 import { FieldError } from '#src/providers/provider.js';
 import { addStreamTexts, responseTexts } from '#src/upstream/chat-text.js';
 import { newSeed, random } from '../../../support/protocol-values.js';
@@ -96,11 +98,11 @@ void t.test('a request becomes a chat completion', (t) => {
     user: 'u',
     reasoning_effort: 'medium',
     stream: true,
-    stream_options: { include_usage: true },
+    stream_options: { include_usage: true, continuous_usage_stats: true },
   };
   t.same(toChat(BODY, true), chat);
   const plain = JSON.stringify(toChat(BODY));
-  t.notMatch(plain, /cache_control|thinking_blocks/, 'without the extras');
+  t.notMatch(plain, /cache_control|thinking_blocks|continuous/, 'without the extras');
   t.end();
 });
 
@@ -272,6 +274,36 @@ void t.test('the joined pieces of a stream are the whole response', (t) => {
         calls.reduce((sum, one) => sum + one.function.name.length + one.function.arguments.length, 0),
     );
   }
+  t.end();
+});
+
+void t.test('two blocks of thinking stay two, here and at the Responses door', (t) => {
+  const chunk = (delta: object): Members => ({ choices: [{ index: 0, delta, finish_reason: null }] });
+  const signed = (signature: string): object => ({
+    thinking_blocks: [{ type: 'thinking', thinking: '', signature }],
+  });
+  const chunks = [
+    ...[{ reasoning_content: 'one ' }, { reasoning_content: 'more' }, signed('s1')],
+    ...[
+      { reasoning_content: 'two' },
+      signed('s2'),
+      { thinking_blocks: [{ type: 'redacted_thinking', data: 'd' }] },
+    ],
+    ...[{ reasoning_content: 'three' }, signed('s3'), { content: 'so' }],
+  ].map(chunk);
+  const blocks = [
+    { type: 'thinking', thinking: 'one more', signature: 's1' },
+    { type: 'thinking', thinking: 'two', signature: 's2' },
+    { type: 'redacted_thinking', data: 'd' },
+    { type: 'thinking', thinking: 'three', signature: 's3' },
+  ];
+  const writer = openStream(CALL);
+  const text = chunks.map((one) => writer.push(one)).join('') + writer.end();
+  t.match(joined(eventsOf(text)), [...blocks, { type: 'text', text: 'so' }]);
+  const stream = RESPONSES_DIALECT.translator!.openStream({ ...CALL, stream: true });
+  const events = chunks.map((one) => stream.push(one)).join('') + stream.end();
+  const { response } = JSON.parse(/data: (.*)\n\n$/.exec(events)![1]!) as { response: { output: Members[] } };
+  t.same(carriedIn(response.output[0]!.encrypted_content), { blocks }, 'what goes back with the next turn');
   t.end();
 });
 

@@ -2,6 +2,7 @@
 import t from 'tap';
 import OpenAI from 'openai';
 import { Stream } from 'openai/core/streaming';
+import { MESSAGES } from '#src/doors/messages/messages-door.js';
 import { RESPONSES } from '#src/doors/responses/responses-door.js';
 
 const READ = (text: string): ReturnType<typeof RESPONSES.read> => RESPONSES.read(Buffer.from(text));
@@ -26,6 +27,54 @@ void t.test('what is read of a body', (t) => {
   t.match(large, { ok: true, call: { model: 'm', outputTokensMax: 50 } });
   const tier = READ('{"model":"m","input":"x","service_tier":"priority"}');
   t.match(tier, { ok: true, call: { routingMembers: ['service_tier'] } });
+  const routing = (more: object): unknown => {
+    const result = READ(JSON.stringify({ model: 'm', input: [{ type: 'message' }], ...more }));
+    return result.ok ? result.call.routingMembers : result.error.message;
+  };
+  const caller = ['function', 'custom', 'local_shell', 'apply_patch', 'computer', 'computer_use_preview'];
+  t.same(routing({ tools: caller.map((type) => ({ type })), previous_response_id: null }), []);
+  for (const tool of [
+    { type: 'shell', environment: { type: 'local' } },
+    { type: 'tool_search', execution: 'client' },
+    { type: 'namespace', tools: [{ type: 'function' }] },
+  ])
+    t.same(routing({ tools: [tool] }), [], tool.type);
+  for (const tool of [
+    ...['web_search', 'web_search_preview', 'file_search', 'code_interpreter', 'mcp', 'image_generation'],
+    ...['shell', 'tool_search', 'of-next-year'],
+  ])
+    t.same(routing({ tools: [{ type: 'function' }, { type: tool }] }), ['hosted_tools'], tool);
+  t.same(routing({ tools: [{ type: 'namespace', tools: [{ type: 'mcp' }] }] }), ['hosted_tools']);
+  t.same(routing({ previous_response_id: 'r', input: [{ type: 'item_reference', id: 'i' }] }), [
+    'previous_response_id',
+    'item_reference',
+  ]);
+  t.end();
+});
+
+void t.test('the least bound to which a call may be lowered', (t) => {
+  t.match(READ('{"model":"m","input":"x"}'), { call: { outputTokensMin: 16 } }, 'that of OpenAI');
+  const thinking = { type: 'enabled', budget_tokens: 2_000 };
+  const body = { model: 'm', max_tokens: 9_000, messages: [{ role: 'user', content: 'x' }] };
+  const least = (more: object): unknown => {
+    const result = MESSAGES.read(Buffer.from(JSON.stringify({ ...body, ...more })));
+    return result.ok && result.call.outputTokensMin;
+  };
+  t.equal(least({ thinking }), 2_001, 'the budget for thinking is a part of it');
+  t.equal(least({ thinking: { type: 'adaptive' } }), 1);
+  t.end();
+});
+
+void t.test('the numbers of events go on', (t) => {
+  const { errors } = RESPONSES;
+  const numberIn = (text: string): number | undefined => errors.numberIn?.(Buffer.from(text));
+  const event = (number: number, text: string): string =>
+    `event: x\ndata: ${JSON.stringify({ type: 'x', sequence_number: number, delta: text })}\n\n`;
+  t.equal(numberIn(event(4, 'a') + event(5, '"sequence_number":99,')), 5, 'not that of a text');
+  t.equal(numberIn('data: {"delta":"é","sequence_number": 12 }\n\n'), 12);
+  t.equal(numberIn(': keep-alive\n\n'), undefined);
+  t.equal(numberIn('data: {"sequence_number":1'), undefined, 'cut');
+  t.match(errors.event({ code: 'internal_error', message: 'x' }, 'r', 6), /"sequence_number":6,/);
   t.end();
 });
 
@@ -42,7 +91,7 @@ void t.test('what decoders would read in two ways is refused', (t) => {
       '{"model":"m","input":"x","max_output_tokens":1e2}',
       'max_output_tokens must be written in digits alone, got 1e2',
     ],
-    ['{"model":"m","input":"x","n_predict":9}', 'n_predict must not be given, use max_tokens'],
+    ['{"model":"m","input":"x","n_predict":9}', 'n_predict must not be given, use max_output_tokens'],
     ['{"model":"m","input":"x","background":true}', 'background must be false or be left out, got true'],
     ['[]', 'the request body must be a JSON object, got an array'],
   ] as const)

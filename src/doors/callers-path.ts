@@ -1,0 +1,56 @@
+/**
+ * Where the parts of a translated request were in the caller's own. A provider that refuses a part of a chat
+ * completion names it by its path there, which a caller of another door does not know. The doors' `toChat`
+ * note origins, upstream/door-call.ts asks for the caller's path. Upstream worker.
+ *
+ *     messages[3].content[0].image_url.url  →  input[2].content[0].image_url
+ */
+import { isRecord } from '../core/json.js';
+
+/** Of messages, parts, calls and tools of chat completions: the path in the request that they come from. */
+const ORIGINS = new WeakMap<object, string>();
+
+/** Returns `value`. */
+export function from<Value extends object>(path: string, value: Value): Value {
+  ORIGINS.set(value, path);
+  return value;
+}
+
+const SEGMENT = /[^.[\]]+/g;
+
+/**
+ * Returns the caller's path for `path` in the chat completion `chat`, which `toChat` made. `names`: what
+ * members are called at the door, by their paths from the last part with an origin; the longest one counts.
+ * An empty name stands for the part itself.
+ */
+export function callersPath(chat: unknown, path: string, names: Readonly<Record<string, string>>): string {
+  let value = chat;
+  let origin = '';
+  let start = 0;
+  for (const { 0: segment, index } of path.matchAll(SEGMENT)) {
+    if (!isRecord(value) && !Array.isArray(value)) break;
+    value = (value as Readonly<Record<string, unknown>>)[segment];
+    const known = typeof value === 'object' && value !== null ? ORIGINS.get(value) : undefined;
+    if (known === undefined) continue;
+    origin = known;
+    start = index + segment.length;
+  }
+  const rest = path.slice(start).replace(/^[\].]+/, '');
+  // A member of the request itself is a text, which became the content of a message.
+  const isText = origin !== '' && !origin.includes('[') && rest === 'content';
+  const named = isText ? '' : renamed(rest, names);
+  if (origin === '' || named === '') return origin + named;
+  return named.startsWith('[') ? origin + named : `${origin}.${named}`;
+}
+
+function renamed(path: string, names: Readonly<Record<string, string>>): string {
+  for (
+    let end = path.length;
+    end > 0;
+    end = Math.max(path.lastIndexOf('.', end - 1), path.lastIndexOf('[', end - 1))
+  ) {
+    const name = names[path.slice(0, end)];
+    if (name !== undefined) return name + path.slice(end).replace(/^\./, name === '' ? '' : '.');
+  }
+  return path;
+}

@@ -1,0 +1,106 @@
+/** The caller of another door is told its own names for what a provider refuses of the translated request. */
+import t, { type Test } from 'tap';
+import { callersPath } from '#src/doors/callers-path.js';
+import { dialectOf } from '#src/doors/dialects.js';
+
+type Case = readonly [chat: string, own: string];
+
+function check(t: Test, door: 'messages' | 'responses', body: object, cases: readonly Case[]): void {
+  const { translator } = dialectOf(door)!;
+  const chat = translator!.toChat(body as Readonly<Record<string, unknown>>, true);
+  for (const [path, own] of cases) t.equal(callersPath(chat, path, translator!.names), own, path);
+  t.end();
+}
+
+const IMAGE = 'https://example.com/a.png';
+
+void t.test('responses', (t) =>
+  check(
+    t,
+    'responses',
+    {
+      model: 'm',
+      instructions: 'Be brief',
+      max_output_tokens: 9,
+      input: [
+        { role: 'user', content: 'a' },
+        { type: 'function_call', call_id: 'c', name: 'n', arguments: '{}' },
+        { type: 'function_call', call_id: 'd', name: 'n', arguments: '{}' },
+        { type: 'function_call_output', call_id: 'c', output: 'x' },
+        {
+          role: 'user',
+          content: [
+            { type: 'input_text', text: 'b' },
+            { type: 'input_image', image_url: IMAGE },
+          ],
+        },
+      ],
+      tools: [{ type: 'function', name: 'n', parameters: {} }],
+      text: { format: { type: 'json_schema', name: 's', schema: {} } },
+      reasoning: { effort: 'low' },
+    },
+    [
+      ['messages', 'input'],
+      ['messages[0].content', 'instructions'],
+      ['messages[1].content', 'input[0].content'],
+      ['messages[2].tool_calls[1].function.arguments', 'input[2].arguments'],
+      ['messages[3].tool_call_id', 'input[3].call_id'],
+      ['messages[4].content[1].image_url.url', 'input[4].content[1].image_url'],
+      ['messages[4].content[0]', 'input[4].content[0]'],
+      ['messages[9].role', 'input[9].role'],
+      ['tools[0].function.parameters', 'tools[0].parameters'],
+      ['tools[0].function', 'tools[0]'],
+      ['max_completion_tokens', 'max_output_tokens'],
+      ['response_format.json_schema.schema', 'text.format.schema'],
+      ['reasoning_effort', 'reasoning.effort'],
+      ['temperature', 'temperature'],
+    ],
+  ),
+);
+
+void t.test('messages', (t) =>
+  check(
+    t,
+    'messages',
+    {
+      model: 'm',
+      max_tokens: 9,
+      system: [{ type: 'text', text: 'Be brief' }],
+      messages: [
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'a' },
+            { type: 'image', source: { type: 'url', url: IMAGE } },
+          ],
+        },
+        {
+          role: 'assistant',
+          content: [
+            { type: 'text', text: 'b' },
+            { type: 'tool_use', id: 'c', name: 'n', input: {} },
+          ],
+        },
+        {
+          role: 'user',
+          content: [
+            { type: 'tool_result', tool_use_id: 'c', content: 'x' },
+            { type: 'text', text: 'd' },
+            { type: 'image', source: { type: 'url', url: IMAGE } },
+          ],
+        },
+      ],
+      tools: [{ name: 'n', input_schema: { type: 'object' } }],
+      stop_sequences: ['x'],
+    },
+    [
+      ['messages[1].content[1].image_url.url', 'messages[0].content[1].source'],
+      ['messages[2].tool_calls[0].function.arguments', 'messages[1].content[1].input'],
+      ['messages[3].tool_call_id', 'messages[2].content[0].tool_use_id'],
+      ['messages[4].content[1].image_url', 'messages[2].content[2].source'],
+      ['tools[0].function.parameters', 'tools[0].input_schema'],
+      ['stop[0]', 'stop_sequences[0]'],
+      ['top_k', 'top_k'],
+    ],
+  ),
+);
