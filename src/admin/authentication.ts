@@ -1,6 +1,7 @@
 /**
- * Who uses the admin interface: whoever has the admin token, or a session that was opened with it. server.ts
- * asks before it serves a request, and gets the operator. Main thread of the gateway.
+ * Who uses the admin interface: whoever has the admin token, the token of an operator, or a session that was
+ * opened with one. server.ts asks before it serves a request, and gets the operator. Main thread of the
+ * gateway.
  *
  * A browser sends a session's cookie by itself, so another site could make it do so. Three defences, each
  * sufficient alone: the cookie is SameSite=Strict; a request that names its origin must name this one; and a
@@ -14,6 +15,7 @@ import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
 import { BOOTSTRAP, type Identify, type Operator } from '../core/roles.js';
 import { type AdminResponse, ok, type RequestHead, responseOfError } from './http.js';
 import { type OpenSession, SESSION_SECONDS, Sessions } from './sessions.js';
+import { digestOfToken, isOperatorToken, type Operators } from '../registry/operators.js';
 import { TokenCheck } from './token.js';
 
 /** Wrong tokens of one address that are answered as wrong in any second. Further ones are told to wait. */
@@ -141,11 +143,13 @@ const TOO_MANY_WRONG = responseOfError({
 });
 const WRONG_TOKEN = responseOfError({
   code: 'invalid_api_key',
-  message: 'This is not the admin token of this gateway.',
+  message:
+    'This token admits nobody: it is not the admin token of this gateway, nor that of an operator who is enabled and whose token has not expired.',
 });
 const NO_TOKEN = responseOfError({
   code: 'missing_api_key',
-  message: 'The header "Authorization: Bearer <admin token>" is missing; the token is in the data directory.',
+  message:
+    'The header "Authorization: Bearer <admin token>" is missing; the token is in the data directory, or an operator has one.',
 });
 const NO_SESSION = responseOfError({
   code: 'missing_api_key',
@@ -165,10 +169,18 @@ export class AdminAuthentication {
    */
   readonly #cookieName: () => string;
   readonly #hosts: AllowedHosts;
+  readonly #operators: Pick<Operators, 'identityOf'>;
 
   /** `port`: of the admin interface, asked for when it is open. */
-  constructor(token: string, clock: Clock, port: () => number, hosts: AllowedHosts) {
+  constructor(
+    token: string,
+    operators: Pick<Operators, 'identityOf'>,
+    clock: Clock,
+    port: () => number,
+    hosts: AllowedHosts,
+  ) {
     this.#hosts = hosts;
+    this.#operators = operators;
     this.#token = new TokenCheck(token);
     this.#wrongTokens = new WrongTokens(clock);
     this.#sessions = new Sessions(clock);
@@ -209,9 +221,19 @@ export class AdminAuthentication {
     return this.#identityOf(sent)?.();
   }
 
-  /** Undefined if it is nobody's token. */
+  /** Undefined if it can be nobody's token. */
   #identityOf(token: string): Identify | undefined {
-    return this.#token.accepts(token) ? () => BOOTSTRAP : undefined;
+    if (this.#token.accepts(token)) return () => BOOTSTRAP;
+    if (!isOperatorToken(token)) return undefined;
+    const digest = digestOfToken(token);
+    return () => {
+      try {
+        return this.#operators.identityOf(digest);
+      } catch {
+        // A damaged row admits nobody. The list of operators says what is wrong with it.
+        return undefined;
+      }
+    };
   }
 
   /** Whether a request that was admitted still would be: a stream may outlast its session or its token. */

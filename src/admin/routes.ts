@@ -14,6 +14,7 @@ import { ACCOUNT_ROUTES } from './account-routes.js';
 import { listOf } from './fields.js';
 import { GROUP_ROUTES } from './group-routes.js';
 import { KEY_ROUTES } from './key-routes.js';
+import { OPERATOR_ROUTES } from './operator-routes.js';
 import { adminDocument } from './openapi.js';
 import { viewOfLimits } from './quota-fields.js';
 import {
@@ -319,6 +320,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
   ...ACCOUNT_ROUTES,
   ...GROUP_ROUTES,
   ...KEY_ROUTES,
+  ...OPERATOR_ROUTES,
   ...USAGE_ROUTES,
   ...CATALOG_ROUTES,
   STATUS_ROUTE,

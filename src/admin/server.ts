@@ -70,6 +70,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
     }),
     authentication: new AdminAuthentication(
       options.token,
+      options.registry.operators,
       clock,
       () => openPort,
       new AllowedHosts(host, options.allowedHosts),

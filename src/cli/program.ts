@@ -12,6 +12,7 @@ import { addConfigCommands } from './config-command.js';
 import { addHealthCommand, addHostCommands, addLogCommand, addReloadCommand } from './gateway-commands.js';
 import { addGroupCommands } from './group-commands.js';
 import { addKeyCommands } from './key-commands.js';
+import { addOperatorCommands } from './operator-commands.js';
 import { addMockUpstreamCommand } from './mock-upstream-command.js';
 import { Misuse } from './output.js';
 import { addServeCommand } from './serve-command.js';
@@ -32,6 +33,7 @@ export function createProgram(): Command {
   addAccountCommands(program);
   addGroupCommands(program);
   addKeyCommands(program);
+  addOperatorCommands(program);
   addCatalogCommands(program);
   addUsageCommand(program);
   addStatusCommand(program);

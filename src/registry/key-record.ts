@@ -99,12 +99,15 @@ export function laterUse(now: InheritedUse, before: InheritedUse | undefined): I
 
 const MS_PER_SECOND = 1_000;
 
-/** Keys expire at whole seconds, as the key table keeps them. */
-export function isExpired({ expiresSeconds }: KeyRecord, nowMs: WallMs): boolean {
+/** Keys, and tokens of operators, expire at whole seconds, as the key table keeps them. */
+export function isExpired({ expiresSeconds }: Pick<KeyRecord, 'expiresSeconds'>, nowMs: WallMs): boolean {
   return expiresSeconds !== undefined && expiresSeconds <= Math.floor(nowMs / MS_PER_SECOND);
 }
 
-/** Returns when a new key expires, in Unix seconds; undefined if it does not. Throws `invalid_parameters`. */
+/**
+ * Returns when a new key or token expires, in Unix seconds; undefined if it does not. Throws
+ * `invalid_parameters`.
+ */
 export function expiryOf(
   request: { readonly expiresSeconds?: number | undefined; readonly expiresInSeconds?: number | undefined },
   nowMs: WallMs,

@@ -9,7 +9,7 @@ import { isWellFormedKey, takeRandomBytes, WELL_FORMED } from './key-digest.js';
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 const ID_CHARS = 16;
 
-export type IdPrefix = 'acct_' | 'grp_' | 'key_';
+export type IdPrefix = 'acct_' | 'grp_' | 'key_' | 'op_';
 
 const ID = /^(?:acct|grp|key)_[0-9a-hjkmnp-tv-z]{16}$/;
 

@@ -14,6 +14,7 @@ import type { Catalog } from './catalog.js';
 import { Credits } from './credits.js';
 import { Groups } from './groups.js';
 import { type CreatedKey, Keys, type NewKey } from './keys.js';
+import { Operators } from './operators.js';
 import { isId } from './record-id.js';
 import type { RecordStore } from './record-store.js';
 import type { RegistryContext } from './registry-context.js';
@@ -48,8 +49,9 @@ export class Registry {
   readonly credits: Credits;
   readonly groups: Groups;
   readonly keys: Keys;
+  readonly operators: Operators;
   readonly #store: RecordStore;
-  /** Shared with the four parts. A reload replaces the catalogue in it. */
+  /** Shared with the parts. A reload replaces the catalogue in it. */
   readonly #context: { -readonly [Name in keyof RegistryContext]: RegistryContext[Name] };
 
   constructor(given: RegistryContext) {
@@ -59,6 +61,7 @@ export class Registry {
     this.accounts = new Accounts(context, this.groups);
     this.credits = new Credits(context, this.accounts);
     this.keys = new Keys(context, this.accounts);
+    this.operators = new Operators(context);
     this.#store = context.store;
   }
 

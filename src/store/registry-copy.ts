@@ -14,6 +14,7 @@ import { Type, type Static } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { readGroup } from './group-rows.js';
 import { readKey } from './key-rows.js';
+import { readOperator } from './operator-rows.js';
 import { damaged, fast, readAccount, readCredit, readCreditRequest } from './record-codec.js';
 import type { RecordedTable, WrittenRow } from './row-recorder.js';
 import { StoreError } from './store-file.js';
@@ -115,7 +116,7 @@ export class RegistryCopy {
 
   /** Writes the row, inside a transaction. Throws StoreError if this program does not know such a row. */
   take(row: RegistryRow): void {
-    const { meta, credits, creditRequests, groupSlotsFree, keySlotsFree } = this.#tables;
+    const { meta, credits, creditRequests, groupSlotsFree, keySlotsFree, operators } = this.#tables;
     const { table, key, value } = row;
     const place = `the shared registry: record ${String(key)} of table ${table}`;
     if (table === 'accounts') {
@@ -138,6 +139,10 @@ export class RegistryCopy {
     } else if (table === 'key_slots_free') {
       if (value === null) keySlotsFree.removeSync(key as [number, number]);
       else keySlotsFree.putSync(key as [number, number], true);
+    } else if (table === 'operators') {
+      if (value !== null) readOperator(value, place);
+      if (value === null) operators.removeSync(String(key));
+      else operators.putSync(String(key), value);
     } else if (key === KEY_SLOTS_USED || key === GROUP_SLOTS_USED) {
       meta.putSync(key, value);
     } else {
@@ -150,7 +155,7 @@ export class RegistryCopy {
    * awaited meanwhile.
    */
   *rows(): Generator<RegistryRow> {
-    const { meta, groups, groupSlotsFree, accounts, credits, creditRequests, keys, keySlotsFree } =
+    const { meta, groups, groupSlotsFree, accounts, credits, creditRequests, keys, keySlotsFree, operators } =
       this.#tables;
     for (const name of [KEY_SLOTS_USED, GROUP_SLOTS_USED]) {
       const used = meta.get(name);
@@ -164,6 +169,7 @@ export class RegistryCopy {
       credit_requests: creditRequests,
       keys,
       key_slots_free: keySlotsFree,
+      operators,
     };
     for (const [name, table] of Object.entries(tables)) {
       for (const { key, value } of table.getRange()) {
@@ -173,12 +179,18 @@ export class RegistryCopy {
   }
 
   /**
-   * Removes what can be deleted (groups, keys, free slots) and is not among `rows`, which are the names that
-   * `deletableRow` gives. A copy of an older version may have it. Called inside a transaction.
+   * Removes what can be deleted (groups, keys, free slots, operators) and is not among `rows`, which are the
+   * names that `deletableRow` gives. A copy of an older version may have it. Called inside a transaction.
    */
   retain(rows: ReadonlySet<string>): void {
-    const { groups, groupSlotsFree, keys, keySlotsFree } = this.#tables;
-    const tables = { groups, group_slots_free: groupSlotsFree, keys, key_slots_free: keySlotsFree };
+    const { groups, groupSlotsFree, keys, keySlotsFree, operators } = this.#tables;
+    const tables = {
+      groups,
+      group_slots_free: groupSlotsFree,
+      keys,
+      key_slots_free: keySlotsFree,
+      operators,
+    };
     for (const [name, table] of Object.entries(tables)) {
       for (const key of Array.from<RegistryRow['key']>(table.getKeys() as Iterable<RegistryRow['key']>)) {
         const row = { table: name as RecordedTable, key, value: null };
@@ -210,7 +222,7 @@ export class RegistryCopy {
 
 /** A name of the row; undefined if no operator can delete such a row. */
 export function deletableRow({ table, key }: RegistryRow): string | undefined {
-  const deletable = ['groups', 'group_slots_free', 'keys', 'key_slots_free'].includes(table);
+  const deletable = ['groups', 'group_slots_free', 'keys', 'key_slots_free', 'operators'].includes(table);
   return deletable ? `${table} ${String(key)}` : undefined;
 }
 

@@ -17,7 +17,8 @@ export type RecordedTable =
   | 'credits'
   | 'credit_requests'
   | 'keys'
-  | 'key_slots_free';
+  | 'key_slots_free'
+  | 'operators';
 
 /** As it is on disk. */
 export interface WrittenRow {

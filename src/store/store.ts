@@ -40,6 +40,7 @@ import { GroupRows } from './group-rows.js';
 import { HistoryRows } from './history-rows.js';
 import { NoticeRows } from './notice-rows.js';
 import { KeyRows } from './key-rows.js';
+import { OperatorRows } from './operator-rows.js';
 import { QuotaUseRows } from './quota-use-rows.js';
 import { RegistryCopy } from './registry-copy.js';
 import { SharedChanges } from './change-feed.js';
@@ -57,6 +58,7 @@ export class Store implements RecordStore {
   readonly groups: GroupRows;
   readonly quotaUses: QuotaUseRows;
   readonly keys: KeyRows;
+  readonly operators: OperatorRows;
   /** Processes that share the registry make their changes through it. */
   readonly shared: SharedChanges;
   readonly history: HistoryRows;
@@ -78,6 +80,7 @@ export class Store implements RecordStore {
     this.groups = new GroupRows(this.#tables);
     this.quotaUses = new QuotaUseRows(this.#tables);
     this.keys = new KeyRows(this.#tables);
+    this.operators = new OperatorRows(this.#tables);
     this.copy = new RegistryCopy(this.#tables, this);
     this.shared = new SharedChanges(this.#tables, this.copy);
     this.history = new HistoryRows(this.#tables);

@@ -24,6 +24,7 @@
  *     group_names        name                      → id
  *     group_slots_free   [deleted at ms, group slot]  → true
  *     group_members      [group id, kind, slot]    → true, of groups (kind 0) and accounts (1) in it
+ *     operators          digest of the token       → operator
  *     quota_uses         [kind, slot, model id]    → use of quotas at the last flush; see quota-use-rows.ts
  *     flushes            slot of a group's gateway → its last flush; see flush-mark.ts
  *     meta               'books_version'           → number of such flushes
@@ -80,6 +81,7 @@ export interface Tables {
   readonly groupNames: Table<string>;
   readonly groupSlotsFree: Table<[number, number]>;
   readonly groupMembers: Table<[string, number, number]>;
+  readonly operators: Table<string>;
   readonly quotaUses: Table<[string, number, string]>;
   readonly flushes: Table<number>;
   readonly answers: Table<[number, string]>;
@@ -160,6 +162,7 @@ function tablesOf(
     groupNames: root.openDB('group_names', TABLE),
     groupSlotsFree: recorder.watch('group_slots_free', root.openDB('group_slots_free', TABLE)),
     groupMembers: root.openDB('group_members', TABLE),
+    operators: recorder.watch('operators', root.openDB('operators', TABLE)),
     quotaUses: root.openDB('quota_uses', TABLE),
     flushes: root.openDB('flushes', TABLE),
     answers: root.openDB('answers', TABLE),

@@ -76,6 +76,9 @@ void t.test('random changes on four hosts at once end the same on all', NO_REDIS
           () => host.change(({ keys }) => keys.setActive(key, random(2) === 0)),
           () => host.change(({ keys }) => keys.rotate(key, 60)),
           () => host.change(({ keys }) => keys.delete(key)),
+          () => host.change(({ operators }) => operators.create({ name: `o${random(5)}`, role: 'viewer' })),
+          () => host.change(({ operators }) => operators.rotate(`o${random(5)}`, {})),
+          () => host.change(({ operators }) => operators.delete(`o${random(5)}`)),
           () => host.change(({ groups }) => groups.create({ name: `g${random(8)}`, parent: group })),
           () =>
             host.change(({ groups }) => groups.setLimits(group ?? 'none', { tokensPerDay: 1 + random(9) })),

@@ -1,0 +1,146 @@
+/**
+ * `/admin/v1/operators`: who has a token for this interface, and with which role. For the role `admin` alone.
+ * Main thread; routes.ts puts them among the others.
+ */
+import { Type, type Static } from 'typebox';
+import { ADMIN_ONLY, ROLES } from '../core/roles.js';
+import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
+import { OPERATOR_NAME_RULE, type OperatorStatement } from '../registry/operators.js';
+import { listOf, ruled, secondsOf } from './fields.js';
+import { defineRoute, type Route } from './route.js';
+import { CLOSED, listSchema, Moment, orNull } from './views.js';
+
+const RoleName = Type.Enum([...ROLES], { description: 'what the operator may do: docs/roles.md' });
+
+/** Neither the token nor its digest is shown; the token only in the response to its creation. */
+export const OperatorView = Type.Object(
+  {
+    id: Type.String(),
+    name: Type.String(),
+    role: RoleName,
+    active: Type.Boolean({ description: 'false while it is disabled' }),
+    created: Moment,
+    expires: orNull(Moment),
+    expired: Type.Boolean(),
+    last_used: Type.Union([Moment, Type.Null()], {
+      description: 'last request to this gateway process; null if there was none',
+    }),
+  },
+  CLOSED,
+);
+export type OperatorView = Readonly<Static<typeof OperatorView>>;
+
+export const CreatedOperatorView = Type.Object(
+  { ...OperatorView.properties, token: Type.String({ description: 'the token, shown this once' }) },
+  CLOSED,
+);
+export type CreatedOperatorView = Readonly<Static<typeof CreatedOperatorView>>;
+
+function viewOfOperator({ record, expired, lastUsedSeconds }: OperatorStatement): OperatorView {
+  const { id, name, role, active, createdMs, expiresSeconds } = record;
+  return {
+    id,
+    name,
+    role,
+    active,
+    created: secondsOf(createdMs),
+    expires: expiresSeconds ?? null,
+    expired,
+    last_used: lastUsedSeconds ?? null,
+  };
+}
+
+const EXPIRY = {
+  expires: Type.Optional(Moment),
+  expires_in: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: KEY_EXPIRES_SECONDS_MAX, description: 'seconds from now' }),
+  ),
+};
+const NewOperator = Type.Object(
+  { name: ruled('unique among operators', OPERATOR_NAME_RULE), role: RoleName, ...EXPIRY },
+  CLOSED,
+);
+
+export const OPERATOR_ROUTES: readonly Route[] = [
+  defineRoute({
+    method: 'GET',
+    path: '/operators',
+    roles: ADMIN_ONLY,
+    summary: 'List the operators by name, all on one page.',
+    responseSchema: listSchema(OperatorView),
+    answer: (_, { registry }) => listOf(registry.operators.list().map(viewOfOperator), undefined),
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/operators',
+    roles: ADMIN_ONLY,
+    summary: 'Make an operator. The answer holds its token this once.',
+    body: NewOperator,
+    responseSchema: CreatedOperatorView,
+    answer: ({ body: { name, role, expires, expires_in } }, { service }) =>
+      service.change(({ operators }) => {
+        const expiry = { expiresSeconds: expires, expiresInSeconds: expires_in };
+        const created = operators.create({ name, role, ...expiry });
+        return { ...viewOfOperator(created), token: created.token };
+      }),
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/operators/{operator}',
+    roles: ADMIN_ONLY,
+    summary: 'Show an operator, by id or name.',
+    responseSchema: OperatorView,
+    answer: ({ id }, { registry }) => viewOfOperator(registry.operators.find(id)),
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/operators/{operator}/set-role',
+    roles: ADMIN_ONLY,
+    summary: 'Change the role of an operator, from its next request on.',
+    body: Type.Object({ role: RoleName }, CLOSED),
+    responseSchema: OperatorView,
+    answer: ({ id, body: { role } }, { service }) =>
+      service.change(({ operators }) => viewOfOperator(operators.setRole(id, role))),
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/operators/{operator}/rotate',
+    roles: ADMIN_ONLY,
+    summary:
+      'Put a new token in the place of the former one, which is refused at once. It expires as the former one would have, unless the body says otherwise. The answer holds it this once.',
+    body: Type.Object(EXPIRY, CLOSED),
+    responseSchema: CreatedOperatorView,
+    answer: ({ id, body: { expires, expires_in } }, { service }) =>
+      service.change(({ operators }) => {
+        const rotated = operators.rotate(id, { expiresSeconds: expires, expiresInSeconds: expires_in });
+        return { ...viewOfOperator(rotated), token: rotated.token };
+      }),
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/operators/{operator}/disable',
+    roles: ADMIN_ONLY,
+    summary: 'Refuse the token of an operator from now on, and end the sessions that it opened.',
+    responseSchema: OperatorView,
+    answer: ({ id }, { service }) =>
+      service.change(({ operators }) => viewOfOperator(operators.setActive(id, false))),
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/operators/{operator}/enable',
+    roles: ADMIN_ONLY,
+    summary: 'Take the token of a disabled operator again.',
+    responseSchema: OperatorView,
+    answer: ({ id }, { service }) =>
+      service.change(({ operators }) => viewOfOperator(operators.setActive(id, true))),
+  }),
+  defineRoute({
+    method: 'DELETE',
+    path: '/operators/{operator}',
+    roles: ADMIN_ONLY,
+    summary: 'Delete an operator for good.',
+    responseSchema: Type.Object({ id: Type.String(), deleted: Type.Literal(true) }, CLOSED),
+    answer: ({ id }, { service }) =>
+      service.change(({ operators }) => ({ id: operators.delete(id).id, deleted: true as const })),
+  }),
+];

@@ -1,0 +1,224 @@
+/**
+ * Operators: those who have a token of their own for the admin interface, with a role. Created, found,
+ * listed, changed, deleted; and found by their token at each request. A part of the registry: main thread of
+ * a gateway process, or a command.
+ *
+ * Each request reads the store, so a change is in force at the next request, in every process of the host;
+ * and on other hosts as soon as their copy has it.
+ */
+import { hash } from 'node:crypto';
+import { type Operator, type Role } from '../core/roles.js';
+import type { WallMs } from '../core/units.js';
+import { takeRandomBytes } from './key-digest.js';
+import { expiryOf, isExpired } from './key-record.js';
+import { createId, invalid, notFound } from './record-id.js';
+import { recordMomentMs, type RegistryContext } from './registry-context.js';
+
+export interface OperatorRecord {
+  readonly id: string;
+  readonly name: string;
+  readonly role: Role;
+  /** SHA-256 of the token, in hex. The token itself is kept nowhere. */
+  readonly digest: string;
+  /** False while it is disabled. */
+  readonly active: boolean;
+  readonly createdMs: WallMs;
+  /** Unix seconds; undefined if it never expires. */
+  readonly expiresSeconds: number | undefined;
+}
+
+/** Rows of operators, at most OPERATORS_MAX. */
+export interface OperatorStore {
+  find(digest: string): OperatorRecord | undefined;
+  all(): OperatorRecord[];
+  put(record: OperatorRecord): void;
+  remove(record: OperatorRecord): void;
+}
+
+export interface NewOperator {
+  readonly name: string;
+  readonly role: Role;
+  /** When it expires: Unix seconds, or seconds from now. It never does if neither is given. */
+  readonly expiresSeconds?: number | undefined;
+  readonly expiresInSeconds?: number | undefined;
+}
+
+export interface OperatorStatement {
+  readonly record: OperatorRecord;
+  readonly expired: boolean;
+  /** Unix seconds of its last request to this process; undefined if there was none. */
+  readonly lastUsedSeconds: number | undefined;
+}
+
+/** `token` is known here alone and can never be read again. */
+export interface CreatedOperator extends OperatorStatement {
+  readonly token: string;
+}
+
+/** Names are searched among all of them, 3 µs each. */
+const OPERATORS_MAX = 1_000;
+
+const TOKEN_BYTES = 32;
+/** 256 bits are 43 characters of base64url. */
+const TOKEN = /^tgop_[A-Za-z0-9_-]{43}$/;
+const ID = /^op_[0-9a-hjkmnp-tv-z]{16}$/;
+/** Who else stands in the log of changes; see core/roles.ts. */
+const OTHERS = '(?:bootstrap|command|signal)$';
+const NAME_CHARS_MAX = 64;
+/** As it stands in logs and tables: no text that could be taken for another, or for a formula. */
+const NAME = new RegExp(
+  `^(?!${OTHERS})(?!${ID.source.slice(1)})(?!${TOKEN.source.slice(1)})[A-Za-z0-9][A-Za-z0-9._@+-]{0,${NAME_CHARS_MAX - 1}}$`,
+);
+/** The rule of names as JSON Schema, for the documents. */
+export const OPERATOR_NAME_RULE = { minLength: 1, maxLength: NAME_CHARS_MAX, pattern: NAME.source };
+
+/** Whether `text` could be an operator's token at all. */
+export function isOperatorToken(text: string): boolean {
+  return TOKEN.test(text);
+}
+
+export function digestOfToken(token: string): string {
+  return hash('sha256', token);
+}
+
+export class Operators {
+  readonly #context: RegistryContext;
+  /** By id. Not on disk: a request must not cost a flush. */
+  readonly #lastUsedSeconds = new Map<string, number>();
+
+  constructor(context: RegistryContext) {
+    this.#context = context;
+  }
+
+  /** Durable when it returns, as are the changes below. Throws `invalid_parameters`. */
+  create({ name, role, ...expiry }: NewOperator): CreatedOperator {
+    const { store, clock } = this.#context;
+    const nowMs = recordMomentMs(clock);
+    const token = `tgop_${takeRandomBytes(TOKEN_BYTES).toString('base64url')}`;
+    const record = store.commit(() => {
+      const known = store.operators.all();
+      assertFree(name, known);
+      const made: OperatorRecord = {
+        id: createId('op_'),
+        name,
+        role,
+        digest: digestOfToken(token),
+        active: true,
+        createdMs: nowMs,
+        expiresSeconds: expiryOf(expiry, nowMs),
+      };
+      store.operators.put(made);
+      return made;
+    });
+    return { ...this.#statementOf(record), token };
+  }
+
+  /** By name. */
+  list(): OperatorStatement[] {
+    const records = this.#context.store.operators.all();
+    return records
+      .sort((one, other) => (one.name < other.name ? -1 : 1))
+      .map((record) => this.#statementOf(record));
+  }
+
+  /** Throws `not_found`, or `invalid_parameters` if a token was given; so do the methods below. */
+  find(idOrName: string): OperatorStatement {
+    return this.#statementOf(this.#recordOf(idOrName));
+  }
+
+  setActive(idOrName: string, active: boolean): OperatorStatement {
+    return this.#change(idOrName, (record) => ({ ...record, active }));
+  }
+
+  setRole(idOrName: string, role: Role): OperatorStatement {
+    return this.#change(idOrName, (record) => ({ ...record, role }));
+  }
+
+  /**
+   * Puts a new token in the place of the former one, which is refused from then on, as are the sessions that
+   * it opened. It expires when the former one would have, unless another moment is given.
+   */
+  rotate(
+    idOrName: string,
+    expiry: Pick<NewOperator, 'expiresSeconds' | 'expiresInSeconds'>,
+  ): CreatedOperator {
+    const token = `tgop_${takeRandomBytes(TOKEN_BYTES).toString('base64url')}`;
+    const nowMs = recordMomentMs(this.#context.clock);
+    const newExpiry = expiryOf(expiry, nowMs);
+    const statement = this.#change(idOrName, (record) => {
+      const expiresSeconds = newExpiry ?? record.expiresSeconds;
+      if (isExpired({ expiresSeconds }, nowMs))
+        throw invalid(
+          `the token of ${record.name} has expired: say when the new one does (expires, expires_in)`,
+        );
+      return { ...record, digest: digestOfToken(token), expiresSeconds };
+    });
+    return { ...statement, token };
+  }
+
+  delete(idOrName: string): OperatorRecord {
+    const { store } = this.#context;
+    const record = store.commit(() => {
+      const found = this.#recordOf(idOrName);
+      store.operators.remove(found);
+      return found;
+    });
+    this.#lastUsedSeconds.delete(record.id);
+    return record;
+  }
+
+  /** Who has the token with that digest; undefined if nobody has, or may not any more. 5 µs. */
+  identityOf(digest: string): Operator | undefined {
+    const { store, clock } = this.#context;
+    const record = store.operators.find(digest);
+    const nowMs = recordMomentMs(clock);
+    if (record === undefined || !record.active || isExpired(record, nowMs)) return undefined;
+    this.#lastUsedSeconds.set(record.id, Math.floor(nowMs / 1_000));
+    return { who: record.name, role: record.role };
+  }
+
+  #change(idOrName: string, change: (record: OperatorRecord) => OperatorRecord): OperatorStatement {
+    const { store } = this.#context;
+    const record = store.commit(() => {
+      const found = this.#recordOf(idOrName);
+      const changed = change(found);
+      if (changed.digest !== found.digest) store.operators.remove(found);
+      store.operators.put(changed);
+      return changed;
+    });
+    return this.#statementOf(record);
+  }
+
+  #recordOf(idOrName: string): OperatorRecord {
+    if (isOperatorToken(idOrName)) {
+      throw invalid('an id or a name is wanted and not a token itself: see the list of operators');
+    }
+    const all = this.#context.store.operators.all();
+    const record = all.find(({ id, name }) => id === idOrName || name === idOrName);
+    if (record === undefined) throw notFound(`there is no operator ${idOrName}: see the list of operators`);
+    return record;
+  }
+
+  #statementOf(record: OperatorRecord): OperatorStatement {
+    return {
+      record,
+      expired: isExpired(record, recordMomentMs(this.#context.clock)),
+      lastUsedSeconds: this.#lastUsedSeconds.get(record.id),
+    };
+  }
+}
+
+/** Throws `invalid_parameters` if no operator can have that name. */
+function assertFree(name: string, known: readonly OperatorRecord[]): void {
+  if (!NAME.test(name)) {
+    throw invalid(
+      `name must have 1 to ${NAME_CHARS_MAX} letters, digits and . _ @ + -, begin with a letter or a digit, and be ` +
+        'none of bootstrap, command and signal, nor an id or a token',
+    );
+  }
+  const other = known.find((record) => record.name === name);
+  if (other !== undefined) throw invalid(`name must be unique, and ${other.id} is named ${name} already`);
+  if (known.length >= OPERATORS_MAX) {
+    throw invalid(`there are ${OPERATORS_MAX} operators, as many as there may be: delete one`);
+  }
+}

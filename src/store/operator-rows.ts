@@ -1,0 +1,67 @@
+/**
+ * Rows of the operators, by the digest of their tokens: a request is looked up by it. At most 1,000. The
+ * registry uses it. Main thread.
+ */
+import { type Static, Type } from 'typebox';
+import { Compile } from 'typebox/compile';
+import { ROLES } from '../core/roles.js';
+import { asWallMs } from '../core/units.js';
+import type { OperatorRecord, OperatorStore } from '../registry/operators.js';
+import { Count, damaged, Digest, fast, Format, FORMAT, Moment } from './record-codec.js';
+import type { Tables } from './tables.js';
+
+const StoredOperator = Type.Object(
+  {
+    format: Format,
+    id: Type.String(),
+    name: Type.String(),
+    role: Type.Enum([...ROLES]),
+    digest: Digest,
+    active: Type.Boolean(),
+    createdMs: Moment,
+    expiresSeconds: Type.Optional(Count),
+  },
+  { additionalProperties: false },
+);
+
+export type StoredOperator = Static<typeof StoredOperator>;
+
+const operators = fast(Compile(StoredOperator));
+
+/** Throws StoreError `damaged`; `place` names the record in the message. */
+export function readOperator(stored: unknown, place: string): OperatorRecord {
+  if (!operators.Check(stored)) throw damaged(place);
+  const { id, name, role, digest, active, createdMs, expiresSeconds } = stored;
+  return { id, name, role, digest, active, createdMs: asWallMs(createdMs), expiresSeconds };
+}
+
+export class OperatorRows implements OperatorStore {
+  readonly #tables: Pick<Tables, 'path' | 'operators'>;
+
+  constructor(tables: Pick<Tables, 'path' | 'operators'>) {
+    this.#tables = tables;
+  }
+
+  find(digest: string): OperatorRecord | undefined {
+    const stored = this.#tables.operators.get(digest);
+    return stored === undefined ? undefined : readOperator(stored, this.#place(digest));
+  }
+
+  all(): OperatorRecord[] {
+    const rows = this.#tables.operators.getRange();
+    return Array.from(rows, ({ key, value }) => readOperator(value, this.#place(key)));
+  }
+
+  put({ expiresSeconds, ...rest }: OperatorRecord): void {
+    const expiry = expiresSeconds === undefined ? {} : { expiresSeconds };
+    this.#tables.operators.putSync(rest.digest, { format: FORMAT, ...rest, ...expiry });
+  }
+
+  remove({ digest }: OperatorRecord): void {
+    this.#tables.operators.removeSync(digest);
+  }
+
+  #place(digest: string): string {
+    return `${this.#tables.path}: record ${digest} of table operators`;
+  }
+}
