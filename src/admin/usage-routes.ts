@@ -3,6 +3,7 @@
  * a spreadsheet. Main thread; routes.ts puts it among the others.
  */
 import { Type } from 'typebox';
+import { csvOf } from '../core/csv.js';
 import { decimalOf } from '../core/money.js';
 import { asWallMs } from '../core/units.js';
 import { invalid } from '../registry/record-id.js';
@@ -135,27 +136,4 @@ function csvOfUsage(lines: readonly UsageLine[], by: UsageGroup): string {
     return names.map((name) => view[name]!);
   });
   return csvOf(names, rows);
-}
-
-/**
- * A spreadsheet would run a text that begins so as a formula. It gets an apostrophe before it (OWASP, CSV
- * injection). Numbers are written unchanged, so that a negative one stays a number.
- */
-const FORMULA_START = /^[=+\-@\t\r]/;
-const TO_QUOTE = /[",\r\n]/;
-
-/** A line of names, then one for each row; every line ends with CR LF. */
-export function csvOf(names: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
-  return [names, ...rows].map((row) => `${row.map(cellText).join(',')}\r\n`).join('');
-}
-
-function cellText(cell: string | number): string {
-  if (typeof cell === 'number') return String(cell);
-  const safe = FORMULA_START.test(cell) && !isDecimal(cell) ? `'${cell}` : cell;
-  return TO_QUOTE.test(safe) || safe.startsWith("'") ? `"${safe.replaceAll('"', '""')}"` : safe;
-}
-
-/** Money is text in a view and a number in a spreadsheet. */
-function isDecimal(text: string): boolean {
-  return /^-?\d+(\.\d+)?$/.test(text);
 }

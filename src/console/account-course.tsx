@@ -14,7 +14,7 @@ import type {
 import { queryOf, useView } from './api.js';
 import { addressOf } from './browser.js';
 import { chart, Charts, linesOf, timesUntil } from './chart.js';
-import { ErrorText, Name, RangeChoice } from './controls.js';
+import { ErrorText, RangeChoice } from './controls.js';
 import { roughMoney, short } from './format.js';
 import { type Range, rangeSeconds } from './live.js';
 import { Table } from './table.js';
@@ -124,19 +124,18 @@ export function BusyAccounts({ range }: { readonly range: Range }) {
     <Table
       label="Busiest accounts"
       rows={history.data.slice(0, BUSY_ROWS_MAX)}
+      all={() => ({ rows: history.data, more: false })}
       keyOf={({ account }) => account}
       columns={[
-        [
-          'Account',
-          ({ account, name }) => (
-            <a href={addressOf('accounts', account)}>
-              <Name text={name} />
-            </a>
-          ),
-        ],
-        ['Calls', ({ calls }) => short(calls), 'figure'],
-        ['Tokens', (stats) => short(stats.prompt_tokens + stats.completion_tokens), 'figure'],
-        ['Cost', ({ cost }) => roughMoney(Number(cost)), 'figure'],
+        { head: 'Account', text: ({ name }) => name, href: ({ account }) => addressOf('accounts', account) },
+        { head: 'Calls', figure: ({ calls }) => calls, format: short },
+        { head: 'Tokens', figure: (stats) => stats.prompt_tokens + stats.completion_tokens, format: short },
+        {
+          head: 'Cost',
+          value: ({ cost }) => cost,
+          cell: ({ cost }) => roughMoney(Number(cost)),
+          class: 'figure',
+        },
       ]}
     />
   );

@@ -3,10 +3,10 @@
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, CreatedKeyView, KeyView, ListView } from '../admin/views.js';
-import { queryOf, useView } from './api.js';
-import { Badge, ErrorText, Icon, Name } from './controls.js';
+import { allOf, queryOf, useView } from './api.js';
+import { Badge, ErrorText, Icon, Name, type Tone } from './controls.js';
 import { DeleteKeyDialog, NewKeyDialog, RotateKeyDialog, ShownKeyDialog, SwitchDialog } from './dialogs.js';
-import { ago, moment } from './format.js';
+import { moment } from './format.js';
 import { KeyLimitsDialog } from './quota-dialogs.js';
 import { QuotaLine } from './quotas.js';
 import { Table } from './table.js';
@@ -63,23 +63,29 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
           label="Keys"
           class="keys cards"
           rows={view.data}
+          all={() => allOf<KeyView>('/keys', { account: account.id })}
           keyOf={({ id }) => id}
           columns={[
-            [
-              'Name',
-              ({ name, quotas }) => (
+            {
+              head: 'Name',
+              value: ({ name }) => name,
+              cell: ({ name, quotas }) => (
                 <>
                   <Name text={name} />
                   <QuotaLine quotas={quotas} />
                 </>
               ),
-            ],
-            ['Begins with', ({ prefix }) => <code>{prefix}</code>],
-            ['State', (key) => <KeyState item={key} />],
-            ['Last used', (key) => <LastUsed at={key.last_used} />],
-            [
-              { hidden: 'Actions' },
-              (key) => (
+            },
+            {
+              head: 'Begins with',
+              value: ({ prefix }) => prefix,
+              cell: ({ prefix }) => <code>{prefix}</code>,
+            },
+            { head: 'State', value: (key) => stateOf(key)[1], cell: (key) => <KeyState item={key} /> },
+            { head: 'Last used', at: (key) => key.last_used, none: 'never' },
+            {
+              head: { hidden: 'Actions' },
+              cell: (key) => (
                 <>
                   {action(key, 'Rotate', 'rotate')}
                   {action(key, 'Limits', 'limits')}
@@ -87,8 +93,8 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
                   {action(key, 'Delete', 'delete')}
                 </>
               ),
-              'row-actions',
-            ],
+              class: 'row-actions',
+            },
           ]}
         />
       )}
@@ -102,14 +108,14 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
   );
 }
 
-function LastUsed({ at }: { readonly at: number | null }) {
-  return at === null ? <>never</> : <span title={moment(at)}>{ago(at, Date.now())}</span>;
+function stateOf(item: KeyView): readonly [Tone, string] {
+  if (!item.active) return ['bad', 'Disabled'];
+  if (item.expired) return ['bad', 'Expired'];
+  if (item.replaced_by !== null) return ['warn', 'Replaced'];
+  return item.expires === null ? ['good', 'Active'] : ['warn', `Until ${moment(item.expires)}`];
 }
 
 function KeyState({ item }: { readonly item: KeyView }) {
-  if (!item.active) return <Badge tone="bad">Disabled</Badge>;
-  if (item.expired) return <Badge tone="bad">Expired</Badge>;
-  if (item.replaced_by !== null) return <Badge tone="warn">Replaced</Badge>;
-  if (item.expires !== null) return <Badge tone="warn">Until {moment(item.expires)}</Badge>;
-  return <Badge tone="good">Active</Badge>;
+  const [tone, text] = stateOf(item);
+  return <Badge tone={tone}>{text}</Badge>;
 }

@@ -8,7 +8,7 @@ import { AccountCourse, AccountHours } from './account-course.js';
 import { AccountKeys } from './account-keys.js';
 import { AccountList } from './account-list.js';
 import { type AccountOrder, useAccountRows, useSortedAccounts } from './account-rows.js';
-import { useView } from './api.js';
+import { allOf, useView } from './api.js';
 import { addressOf, go } from './browser.js';
 import {
   Badge,
@@ -20,6 +20,7 @@ import {
   Money,
   Name,
   StatusBadge,
+  statusOf,
   TextField,
   useInput,
 } from './controls.js';
@@ -27,7 +28,7 @@ import { CreditDialog, NewAccountDialog, PlanDialog, SwitchDialog } from './dial
 import { counted, moment, money, number, short } from './format.js';
 import { AccountGroupDialog, useGroupOptions } from './quota-dialogs.js';
 import { QuotaBars } from './quotas.js';
-import { type Tile, Tiles } from './table.js';
+import { type Column, CsvButton, type Tile, Tiles } from './table.js';
 
 interface AccountsProps {
   /** From the page's address: id or name of the account that is open; empty if none is. */
@@ -90,6 +91,11 @@ export function AccountsPage({ item, count }: AccountsProps) {
         </p>
         <ErrorText text={rows.error ?? error} />
         <AccountList rows={rows} open={item} order={order} onOrder={setOrder} />
+        <CsvButton
+          label="Accounts"
+          columns={ACCOUNT_COLUMNS}
+          all={() => allOf<AccountView>('/accounts', { ...filter })}
+        />
       </section>
       {item === '' ? null : <AccountPanel key={item} id={item} plans={plans} onChanged={rows.refresh} />}
       {making ? (
@@ -106,6 +112,22 @@ export function AccountsPage({ item, count }: AccountsProps) {
     </div>
   );
 }
+
+/** Of the CSV: the list itself has less. */
+const ACCOUNT_COLUMNS: readonly Column<AccountView>[] = [
+  { head: 'Name', text: ({ name }) => name },
+  { head: 'Id', text: ({ id }) => id },
+  { head: 'Plan', text: ({ plan }) => plan },
+  { head: 'Group', text: (account) => account.group_name },
+  { head: 'State', text: (account) => statusOf(account)[1] },
+  { head: 'This minute', figure: (account) => account.requests_this_minute },
+  { head: 'Today', figure: (account) => account.calls_today },
+  { head: 'Balance', money: ({ balance }) => balance },
+  { head: 'Held', money: ({ held }) => held },
+  { head: 'Spent', money: ({ spent }) => spent },
+  { head: 'Credited', money: ({ credited }) => credited },
+  { head: 'Created', at: ({ created }) => created },
+];
 
 /** How often the open account is fetched again, for its counters. */
 const REFRESH_MS = 2_000;

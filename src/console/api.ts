@@ -3,6 +3,7 @@
  * session is in a cookie that this code cannot read. Browser.
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+import type { ListView } from '../admin/views.js';
 
 /** A response that is an error, in the gateway's own words. */
 export class ApiError extends Error {
@@ -72,6 +73,33 @@ export function queryOf(values: Readonly<Record<string, string | number | undefi
   const given = Object.entries(values).filter(([, value]) => value !== undefined && value !== '');
   const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
   return text === '' ? '' : `?${text}`;
+}
+
+/** Some rows of a list, and whether there are more. */
+export interface Part<Row> {
+  readonly rows: readonly Row[];
+  readonly more: boolean;
+}
+
+/** What one file of a table may have; a spreadsheet still handles it. */
+export const ROWS_OF_CSV_MAX = 10_000;
+const PAGE_ROWS_MAX = 1_000;
+
+/** The rows of a list from its first page on, at most ROWS_OF_CSV_MAX. `query` as for `queryOf`. */
+export async function allOf<Row>(
+  path: string,
+  query: Parameters<typeof queryOf>[0] = {},
+): Promise<Part<Row>> {
+  const rows: Row[] = [];
+  let cursor: string | null | undefined;
+  while (cursor !== null && rows.length < ROWS_OF_CSV_MAX) {
+    const page: ListView<Row> = await get<ListView<Row>>(
+      path + queryOf({ ...query, limit: PAGE_ROWS_MAX, cursor }),
+    );
+    rows.push(...page.data);
+    cursor = page.next;
+  }
+  return { rows, more: cursor !== null };
 }
 
 interface SessionView {

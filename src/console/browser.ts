@@ -43,6 +43,18 @@ export function usePageAddress(): PageAddress {
   return address;
 }
 
+/** Gives the browser a file to save. The text is UTF-8, and says so to spreadsheets. */
+export function saveText(name: string, type: string, text: string): void {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob(['\ufeff', text], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), SAVED_MS);
+}
+
+/** Chromium has begun to save long before. */
+const SAVED_MS = 10_000;
+
 export const THEMES = ['system', 'light', 'dark'] as const;
 export type Theme = (typeof THEMES)[number];
 

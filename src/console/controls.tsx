@@ -171,11 +171,17 @@ export function Badge({ tone, children }: { readonly tone: Tone; readonly childr
   return <span class={`badge ${tone}`}>{children}</span>;
 }
 
+type AccountState = Pick<AccountView, 'active' | 'plan_missing'>;
+
 /** Whether the keys of an account are taken. */
-export function StatusBadge({ account }: { readonly account: Pick<AccountView, 'active' | 'plan_missing'> }) {
-  if (!account.active) return <Badge tone="bad">Disabled</Badge>;
-  if (account.plan_missing === true) return <Badge tone="bad">Plan missing</Badge>;
-  return <Badge tone="good">Active</Badge>;
+export function statusOf({ active, plan_missing: planMissing }: AccountState): readonly [Tone, string] {
+  if (!active) return ['bad', 'Disabled'];
+  return planMissing === true ? ['bad', 'Plan missing'] : ['good', 'Active'];
+}
+
+export function StatusBadge({ account }: { readonly account: AccountState }) {
+  const [tone, text] = statusOf(account);
+  return <Badge tone={tone}>{text}</Badge>;
 }
 
 /** What went wrong, in words. Screen readers read it at once. */

@@ -116,6 +116,11 @@ export function moment(seconds: number): string {
   });
 }
 
+/** `2025-01-31T12:00:00.000Z`, for files. */
+export function isoOf(seconds: number): string {
+  return new Date(seconds * 1_000).toISOString();
+}
+
 const AGES: readonly (readonly [number, string])[] = [
   [86_400, 'day'],
   [3_600, 'hour'],

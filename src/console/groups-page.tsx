@@ -4,9 +4,9 @@
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.js';
-import { queryOf, useView } from './api.js';
+import { allOf, queryOf, useView } from './api.js';
 import { addressOf, go } from './browser.js';
-import { CopyButton, ErrorText, Icon, Money, Name, StatusBadge, TextField, useInput } from './controls.js';
+import { CopyButton, ErrorText, Icon, Name, StatusBadge, statusOf, TextField, useInput } from './controls.js';
 import { counted } from './format.js';
 import { AddAccountDialog, DeleteGroupDialog, GroupLimitsDialog, NewGroupDialog } from './quota-dialogs.js';
 import { PlanTable, QuotaBars, QuotaLine } from './quotas.js';
@@ -207,15 +207,17 @@ function GroupAccounts({ group, onAdd }: GroupAccountsProps) {
           class="cards"
           rows={view.data}
           keyOf={({ id }) => id}
+          all={() => allOf<AccountView>('/accounts', { group: group.id })}
           columns={[
-            ['Name', ({ id, name }) => <a href={addressOf('accounts', id)}>{<Name text={name} />}</a>],
-            ['State', (account) => <StatusBadge account={account} />],
-            ['Plan', ({ plan }) => <Name text={plan} />],
-            [
-              'Group',
-              (account) => (account.group === group.id ? '–' : <Name text={account.group_name ?? ''} />),
-            ],
-            ['Balance', ({ balance }) => <Money amount={balance} decimalsMax={4} />, 'figure'],
+            { head: 'Name', text: ({ name }) => name, href: ({ id }) => addressOf('accounts', id) },
+            {
+              head: 'State',
+              value: (account) => statusOf(account)[1],
+              cell: (account) => <StatusBadge account={account} />,
+            },
+            { head: 'Plan', text: ({ plan }) => plan },
+            { head: 'Group', text: (account) => (account.group === group.id ? null : account.group_name) },
+            { head: 'Balance', money: ({ balance }) => balance, decimalsMax: 4 },
           ]}
         />
       )}

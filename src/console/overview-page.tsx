@@ -4,7 +4,7 @@
 import { useState } from 'preact/hooks';
 import type { StatusDocument } from '../telemetry/status-document.js';
 import { BusyAccounts } from './account-course.js';
-import { Choice, Name, RANGE_TEXTS, RangeChoice } from './controls.js';
+import { Choice, RANGE_TEXTS, RangeChoice } from './controls.js';
 import { bytes, milliseconds, number, roughMoney, short, words } from './format.js';
 import { lastSecondsOf, type Live, percentile, type Range, sharesOf, type Span, sumOf } from './live.js';
 import { OverviewCharts } from './overview-charts.js';
@@ -105,11 +105,11 @@ function ModelTable({ spans }: { readonly spans: readonly Span[] }) {
       rows={rows}
       keyOf={({ id }) => id}
       columns={[
-        ['Model', ({ id }) => <Name text={id} />],
-        ['Calls', ({ calls }) => short(calls), 'figure'],
-        ['Failed', ({ failed }) => short(failed), 'figure'],
-        ['Tokens', ({ tokens }) => short(tokens), 'figure'],
-        ['Cost', ({ cost }) => roughMoney(cost), 'figure'],
+        { head: 'Model', text: ({ id }) => id },
+        { head: 'Calls', figure: ({ calls }) => calls, format: short },
+        { head: 'Failed', figure: ({ failed }) => failed, format: short },
+        { head: 'Tokens', figure: ({ tokens }) => tokens, format: short },
+        { head: 'Cost', figure: ({ cost }) => cost, format: roughMoney },
       ]}
     />
   );
@@ -137,9 +137,13 @@ function ThreadTable({ status }: { readonly status: StatusDocument | undefined }
       rows={status?.threads ?? []}
       keyOf={({ name }) => name}
       columns={[
-        ['Thread', ({ name }) => name],
-        ['Event loop delay, p99', (thread) => milliseconds(thread.event_loop_delay_ms_p99), 'figure'],
-        ['Heap', (thread) => bytes(thread.heap_bytes), 'figure'],
+        { head: 'Thread', text: ({ name }) => name },
+        {
+          head: 'Event loop delay, p99',
+          figure: (thread) => thread.event_loop_delay_ms_p99,
+          format: milliseconds,
+        },
+        { head: 'Heap', figure: (thread) => thread.heap_bytes, format: bytes },
       ]}
     />
   );

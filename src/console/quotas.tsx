@@ -5,7 +5,7 @@
 import { useState } from 'preact/hooks';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { PlanView, QuotasView, QuotaUseView } from '../admin/views.js';
-import { Money, Name, TextField } from './controls.js';
+import { Money, TextField } from './controls.js';
 import { duration, moment, money, number, short } from './format.js';
 import { type Column, Table } from './table.js';
 
@@ -163,9 +163,10 @@ export function limitsText(plan: PlanView): string {
 }
 
 export function PlanTable({ plans }: { readonly plans: readonly PlanView[] }) {
-  const limit = (quota: QuotaName): Column<PlanView> => [
-    titleOf(quota),
-    (plan) => {
+  const limit = (quota: QuotaName): Column<PlanView> => ({
+    head: titleOf(quota),
+    value: (plan) => plan[quota],
+    cell: (plan) => {
       const value = plan[quota];
       if (value === null) return '–';
       return typeof value === 'string' ? (
@@ -174,14 +175,14 @@ export function PlanTable({ plans }: { readonly plans: readonly PlanView[] }) {
         <span title={number(value)}>{short(value)}</span>
       );
     },
-    'figure',
-  ];
+    class: 'figure',
+  });
   return (
     <Table
       label="Plans"
       rows={plans}
       keyOf={({ id }) => id}
-      columns={[['Plan', ({ id }) => <Name text={id} />], ...QUOTA_NAMES.map(limit)]}
+      columns={[{ head: 'Plan', text: ({ id }) => id }, ...QUOTA_NAMES.map(limit)]}
     />
   );
 }

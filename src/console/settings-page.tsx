@@ -42,18 +42,29 @@ export function SettingsPage() {
         />
       </div>
       <Table
-        label="Settings in force"
+        label="Settings"
         class="settings cards"
         rows={found.slice(0, ROWS_MAX)}
+        all={() => ({ rows: found, more: false })}
         keyOf={({ setting }) => setting}
         columns={[
-          ['Setting', ({ setting }) => <code>{setting}</code>],
-          ['Value', ({ value }) => <bdi>{value}</bdi>, 'value'],
-          ['From', (line) => (line.origin === 'default' ? DEFAULT : <code>{line.origin}</code>)],
-          [
-            'Changed by',
-            ({ live }) => <Badge tone={live ? 'good' : 'plain'}>{live ? 'Reload' : 'Restart'}</Badge>,
-          ],
+          { head: 'Setting', value: ({ setting }) => setting, cell: ({ setting }) => <code>{setting}</code> },
+          {
+            head: 'Value',
+            value: ({ value }) => value,
+            cell: ({ value }) => <bdi>{value}</bdi>,
+            class: 'value',
+          },
+          {
+            head: 'From',
+            value: (line) => line.origin,
+            cell: (line) => (line.origin === 'default' ? DEFAULT : <code>{line.origin}</code>),
+          },
+          {
+            head: 'Changed by',
+            value: ({ live }) => (live ? 'Reload' : 'Restart'),
+            cell: ({ live }) => <Badge tone={live ? 'good' : 'plain'}>{live ? 'Reload' : 'Restart'}</Badge>,
+          },
         ]}
       />
       {found.length > ROWS_MAX ? (

@@ -1,57 +1,202 @@
 /**
- * Tables that scroll sideways in a box of their own, with the keyboard too; and tiles, each a number with its
- * name. Browser.
+ * Tables that scroll sideways in a box of their own, with the keyboard too, and that can be had as CSV; and
+ * tiles, each a number with its name. Browser.
  */
 import type { ComponentChildren } from 'preact';
+import { type CsvCell, csvOf } from '../core/csv.js';
+import { type Part, ROWS_OF_CSV_MAX, useAction } from './api.js';
+import { saveText } from './browser.js';
+import { ErrorText, Money, Name } from './controls.js';
+import { ago, isoOf, moment, number } from './format.js';
 
-export type Column<Row> = readonly [
+interface ColumnHead {
   /** A hidden head is for screen readers alone. */
-  head: string | { readonly hidden: string },
-  cell: (row: Row, index: number) => ComponentChildren,
-  /** `figure` for a column of numbers, which stand below each other. */
-  className?: string | undefined,
+  readonly head: string | { readonly hidden: string };
   /** In the last line, below all rows. */
-  foot?: ComponentChildren,
-];
+  readonly foot?: ComponentChildren;
+}
+
+/** What the content of a cell leads to. */
+interface Leading<Row> {
+  readonly href?: (row: Row) => string | undefined;
+}
+
+/** Null is shown as a dash. */
+interface TextColumn<Row> extends ColumnHead, Leading<Row> {
+  readonly text: (row: Row) => string | null;
+}
+
+/** Null is shown as a dash; 0 leads nowhere. The CSV has the number as it is. */
+interface FigureColumn<Row> extends ColumnHead, Leading<Row> {
+  readonly figure: (row: Row) => number | null;
+  readonly format?: (figure: number) => string;
+}
+
+/** Decimal text, of which the CSV has all decimals. */
+interface MoneyColumn<Row> extends ColumnHead {
+  readonly money: (row: Row) => string;
+  readonly decimalsMax?: number;
+}
+
+/** Unix seconds. Shown is how long ago that was; the CSV has ISO 8601. */
+interface AgeColumn<Row> extends ColumnHead {
+  readonly at: (row: Row) => number | null;
+  /** What null is shown as. */
+  readonly none?: string;
+}
+
+interface OtherColumn<Row> extends ColumnHead {
+  readonly cell: (row: Row, index: number) => ComponentChildren;
+  /** What the CSV has. A column without it is not in the CSV. */
+  readonly value?: (row: Row) => CsvCell;
+  /** `figure` for a column of numbers, which stand below each other. */
+  readonly class?: string;
+}
+
+export type Column<Row> =
+  TextColumn<Row> | FigureColumn<Row> | MoneyColumn<Row> | AgeColumn<Row> | OtherColumn<Row>;
+
+function contentOf<Row>(column: Column<Row>, row: Row, index: number): ComponentChildren {
+  if ('cell' in column) return column.cell(row, index);
+  if ('money' in column) {
+    const { decimalsMax } = column;
+    return <Money amount={column.money(row)} {...(decimalsMax === undefined ? {} : { decimalsMax })} />;
+  }
+  if ('at' in column) {
+    const seconds = column.at(row);
+    if (seconds === null) return column.none ?? '–';
+    return <span title={moment(seconds)}>{ago(seconds, Date.now())}</span>;
+  }
+  const value = 'text' in column ? column.text(row) : column.figure(row);
+  if (value === null || value === '') return '–';
+  const content = typeof value === 'string' ? <Name text={value} /> : formatOf(column)(value);
+  const href = value === 0 ? undefined : column.href?.(row);
+  return href === undefined ? content : <a href={href}>{content}</a>;
+}
+
+const formatOf = <Row,>(column: Column<Row>): ((figure: number) => string) =>
+  ('figure' in column ? column.format : undefined) ?? number;
+
+function classOf<Row>(column: Column<Row>): string | undefined {
+  if ('cell' in column) return column.class;
+  return 'figure' in column || 'money' in column ? 'figure' : undefined;
+}
+
+/** Returns what the CSV has, exact and without a unit; undefined if the column is not in it. */
+function valueOf<Row>(column: Column<Row>): ((row: Row) => CsvCell) | undefined {
+  if ('cell' in column) return column.value;
+  if ('money' in column) return column.money;
+  if ('text' in column) return column.text;
+  if ('figure' in column) return column.figure;
+  return (row) => {
+    const seconds = column.at(row);
+    return seconds === null ? null : isoOf(seconds);
+  };
+}
+
+interface CsvProps<Row> {
+  /** The file is named so. */
+  readonly label: string;
+  readonly columns: readonly Column<Row>[];
+  /** All rows of the filter, up to ROWS_OF_CSV_MAX. */
+  readonly all: () => Part<Row> | Promise<Part<Row>>;
+}
+
+/** Saves all rows of a table as a file, not only those in sight. */
+export function CsvButton<Row>({ label, columns, all }: CsvProps<Row>) {
+  const { error, busy, run } = useAction(async () => {
+    const exported = columns.flatMap((column) => {
+      const { head } = column;
+      const value = valueOf(column);
+      return value === undefined ? [] : [{ head: typeof head === 'string' ? head : head.hidden, value }];
+    });
+    const { rows, more } = await all();
+    const cells = rows.slice(0, ROWS_OF_CSV_MAX).map((row) => exported.map(({ value }) => value(row)));
+    saveText(
+      `${label.toLowerCase().replaceAll(' ', '-')}.csv`,
+      'text/csv;charset=utf-8',
+      csvOf(
+        exported.map(({ head }) => head),
+        cells,
+      ),
+    );
+    if (more || rows.length > ROWS_OF_CSV_MAX) {
+      throw new Error(
+        `The file has the first ${number(cells.length)} rows; there are more. Filter for fewer to have all.`,
+      );
+    }
+  });
+  return (
+    <>
+      <ErrorText text={error} />
+      <p class="table-end">
+        <button
+          type="button"
+          class="quiet"
+          disabled={busy}
+          aria-label={`Download ${label} as CSV`}
+          title={`All rows, at most ${number(ROWS_OF_CSV_MAX)}`}
+          onClick={() => run()}
+        >
+          Download CSV
+        </button>
+      </p>
+    </>
+  );
+}
 
 interface TableProps<Row> {
-  /** For screen readers. */
+  /** For screen readers, and the name of the CSV. */
   readonly label: string;
   readonly class?: string;
   readonly rows: readonly Row[];
   readonly keyOf: (row: Row, index: number) => string;
   /** The first one is the head of its row. */
   readonly columns: readonly Column<Row>[];
+  /** All rows of the filter, if `rows` are a part of them. */
+  readonly all?: CsvProps<Row>['all'] | undefined;
+  /** Instead of the button: a CSV that the gateway writes. */
+  readonly csv?: ComponentChildren;
 }
 
-export function Table<Row>({ label, class: className, rows, keyOf, columns }: TableProps<Row>) {
-  const line = (contentOf: (column: Column<Row>) => ComponentChildren) =>
+export function Table<Row>({ label, class: className, rows, keyOf, columns, all, csv }: TableProps<Row>) {
+  const line = (inside: (column: Column<Row>) => ComponentChildren) =>
     columns.map((column, index) =>
-      index === 0 ? <th scope="row">{contentOf(column)}</th> : <td class={column[2]}>{contentOf(column)}</td>,
+      index === 0 ? <th scope="row">{inside(column)}</th> : <td class={classOf(column)}>{inside(column)}</td>,
     );
-  return (
+  const table = (
     <div class="table-box" tabIndex={0} role="region" aria-label={label}>
       <table class={className}>
         <thead>
           <tr>
-            {columns.map(([head, , ofColumn]) => (
-              <th scope="col" class={ofColumn === 'figure' ? ofColumn : undefined}>
-                {typeof head === 'string' ? head : <span class="hidden">{head.hidden}</span>}
+            {columns.map((column) => (
+              <th scope="col" class={classOf(column) === 'figure' ? 'figure' : undefined}>
+                {typeof column.head === 'string' ? (
+                  column.head
+                ) : (
+                  <span class="hidden">{column.head.hidden}</span>
+                )}
               </th>
             ))}
           </tr>
         </thead>
         <tbody>
           {rows.map((row, at) => (
-            <tr key={keyOf(row, at)}>{line(([, cell]) => cell(row, at))}</tr>
+            <tr key={keyOf(row, at)}>{line((column) => contentOf(column, row, at))}</tr>
           ))}
         </tbody>
-        {columns[0]?.[3] === undefined ? null : (
+        {columns[0]?.foot === undefined ? null : (
           <tfoot>
-            <tr>{line(([, , , foot]) => foot)}</tr>
+            <tr>{line(({ foot }) => foot)}</tr>
           </tfoot>
         )}
       </table>
+    </div>
+  );
+  return (
+    <div class="table">
+      {table}
+      {csv ?? <CsvButton label={label} columns={columns} all={all ?? (() => ({ rows, more: false }))} />}
     </div>
   );
 }

@@ -6,8 +6,8 @@ import { useState } from 'preact/hooks';
 import type { ListView, ModelView } from '../admin/views.js';
 import type { UpstreamStatus } from '../telemetry/status-document.js';
 import { post, useAction, useView } from './api.js';
-import { Badge, ErrorText, Money, Name, type Tone } from './controls.js';
-import { ago, moment, number, short, words } from './format.js';
+import { Badge, ErrorText, type Tone } from './controls.js';
+import { ago, isoOf, moment, number, short, words } from './format.js';
 import type { Snapshot } from './live.js';
 import { Table } from './table.js';
 
@@ -41,17 +41,18 @@ export function UpstreamsPage({ snapshots }: { readonly snapshots: readonly Snap
           rows={models.view?.data ?? []}
           keyOf={({ id }) => id}
           columns={[
-            ['Model', ({ id }) => <Name text={id} />],
-            ['Owned by', (model) => <Name text={model.owned_by} />],
-            ['Other names', ({ aliases }) => (aliases.length === 0 ? '–' : aliases.join(', '))],
-            ['Input', ({ price }) => <Money amount={price.input} />, 'figure'],
-            ['Cached input', ({ price }) => <Money amount={price.cached_input} />, 'figure'],
-            ['Cache write', ({ price }) => <Money amount={price.cache_write} />, 'figure'],
-            ['For 1 h', ({ price }) => <Money amount={price.cache_write_1h} />, 'figure'],
-            ['Output', ({ price }) => <Money amount={price.output} />, 'figure'],
-            ['Reasoning', ({ price }) => <Money amount={price.reasoning} />, 'figure'],
-            ['Call', ({ price }) => <Money amount={price.call} />, 'figure'],
-            ['Most tokens', (model) => number(model.max_output_tokens), 'figure'],
+            { head: 'Model', text: ({ id }) => id },
+            { head: 'Owned by', text: (model) => model.owned_by },
+            { head: 'Other names', text: ({ aliases }) => aliases.join(', ') },
+            { head: 'Input', money: ({ price }) => price.input },
+            { head: 'Cached input', money: ({ price }) => price.cached_input },
+            { head: 'Cache write', money: ({ price }) => price.cache_write },
+            { head: 'For 1 h', money: ({ price }) => price.cache_write_1h },
+            { head: 'Output', money: ({ price }) => price.output },
+            { head: 'Reasoning', money: ({ price }) => price.reasoning },
+            { head: 'Call', money: ({ price }) => price.call },
+            { head: 'Cached response', money: ({ price }) => price.cached_response },
+            { head: 'Most tokens', figure: (model) => model.max_output_tokens },
           ]}
         />
         <p class="muted">Prices are per million tokens; that of a call is added to those of its tokens.</p>
@@ -95,40 +96,41 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
       rows={rows}
       keyOf={({ now: { model, name } }, index) => `${model} ${name} ${index}`}
       columns={[
-        ['Model', ({ now }) => <Name text={now.model} />],
-        ['Upstream', ({ now }) => <Name text={now.name} />],
-        [
-          'State',
-          (row) => {
+        { head: 'Model', text: ({ now }) => now.model },
+        { head: 'Upstream', text: ({ now }) => now.name },
+        {
+          head: 'State',
+          value: (row) => stateOf(row, seconds)[1],
+          cell: (row) => {
             const [tone, text] = stateOf(row, seconds);
             return <Badge tone={tone}>{text}</Badge>;
           },
-        ],
-        ['In flight', ({ now }) => short(now.calls_in_flight), 'figure'],
-        ['Limits', ({ now }) => <Limits of={now} />],
-        ['Waiting', ({ now }) => short(now.waiting_calls), 'figure'],
-        ['Calls/s', ({ attempts }) => (seconds > 0 ? number(attempts / seconds) : '–'), 'figure'],
-        ['Calls', ({ now }) => short(now.attempts), 'figure'],
-        ['Failed', ({ now }) => short(now.failures), 'figure'],
-        ['Last failure', ({ now }) => <LastFailure of={now} />],
-        ['Priority', ({ now }) => now.priority, 'figure'],
-        ['Weight', ({ now }) => now.weight, 'figure'],
+        },
+        { head: 'In flight', figure: ({ now }) => now.calls_in_flight, format: short },
+        {
+          head: 'Limits',
+          value: ({ now }) => limitsOf(now).join('; '),
+          cell: ({ now }) => limitsOf(now).map((text) => <div key={text}>{text}</div>),
+        },
+        { head: 'Waiting', figure: ({ now }) => now.waiting_calls, format: short },
+        { head: 'Calls/s', figure: ({ attempts }) => (seconds > 0 ? attempts / seconds : null) },
+        { head: 'Calls', figure: ({ now }) => now.attempts, format: short },
+        { head: 'Failed', figure: ({ now }) => now.failures, format: short },
+        {
+          head: 'Last failure',
+          value: ({ now: { last_failure: last } }) =>
+            last === null ? null : `${words(last.kind)}, ${isoOf(last.at)}`,
+          cell: ({ now }) => <LastFailure of={now} />,
+        },
+        { head: 'Priority', figure: ({ now }) => now.priority },
+        { head: 'Weight', figure: ({ now }) => now.weight },
       ]}
     />
   );
 }
 
-function Limits({ of: { quotas } }: { readonly of: UpstreamStatus }) {
-  if (quotas.length === 0) return <>–</>;
-  return (
-    <>
-      {quotas.map(({ quota, limit, used }) => (
-        <div key={quota}>
-          {words(quota)}: {number(used)} of {number(limit)}
-        </div>
-      ))}
-    </>
-  );
+function limitsOf({ quotas }: UpstreamStatus): string[] {
+  return quotas.map(({ quota, limit, used }) => `${words(quota)}: ${number(used)} of ${number(limit)}`);
 }
 
 function LastFailure({ of: { last_failure: last } }: { readonly of: UpstreamStatus }) {

@@ -76,13 +76,6 @@ export function UsagePage() {
     <>
       <div class="head">
         <h1>Usage</h1>
-        <a
-          class="button"
-          href={`/admin/v1/usage${queryOf({ ...trimmed(question), format: 'csv' })}`}
-          download={`usage-by-${question.by}.csv`}
-        >
-          Download CSV
-        </a>
       </div>
       <div class="filters">
         <Choice
@@ -119,12 +112,13 @@ interface ShownUsageProps extends Shown {
   readonly onMore: ((cursor: string) => void) | undefined;
 }
 
-function ShownUsage({ question: { by, from, to }, rows, next, onMore }: ShownUsageProps) {
+function ShownUsage({ question, rows, next, onMore }: ShownUsageProps) {
+  const { by, from, to } = question;
   if (rows.length === 0) return <p class="empty">No calls in this time.</p>;
   return (
     <>
       {by === 'day' || by === 'hour' ? <UsageCharts from={from} to={to} rows={rows} by={by} /> : null}
-      <UsageTable rows={rows} by={by} />
+      <UsageTable rows={rows} question={question} />
       {next === null ? null : (
         <button type="button" disabled={onMore === undefined} onClick={() => onMore?.(next)}>
           Show more
@@ -196,26 +190,40 @@ function UsageCharts({ rows, by, from, to }: UsageChartsProps) {
 
 interface UsageTableProps {
   readonly rows: readonly UsageView[];
-  readonly by: Grouping;
+  readonly question: Question;
 }
 
 /** The last row has the sums. A bar in each row compares its cost with the highest cost of a row. */
-function UsageTable({ rows, by }: UsageTableProps) {
+function UsageTable({ rows, question }: UsageTableProps) {
+  const { by } = question;
   const highestCost = Math.max(...rows.map(({ cost }) => Number(cost)));
-  // A column of counts with their sum. `figure` is the class of columns of numbers, see `Column`.
-  const counts = (head: string, count: (row: UsageView) => number): Column<UsageView> => {
-    const sum = rows.reduce((total, row) => total + count(row), 0);
-    return [head, (row) => number(count(row)), 'figure', number(sum)];
-  };
+  // A column of counts with their sum.
+  const counts = (head: string, count: (row: UsageView) => number): Column<UsageView> => ({
+    head,
+    figure: count,
+    foot: number(rows.reduce((total, row) => total + count(row), 0)),
+  });
   const sum = sumOfMoney(rows.map(({ cost }) => cost));
   return (
     <Table
       label="Usage"
       rows={rows}
       keyOf={groupingValueOf}
+      csv={
+        // The gateway's own has all columns.
+        <p class="table-end">
+          <a
+            class="button quiet"
+            href={`/admin/v1/usage${queryOf({ ...trimmed(question), format: 'csv' })}`}
+            download={`usage-by-${by}.csv`}
+          >
+            Download CSV
+          </a>
+        </p>
+      }
       columns={[
         // In the last row this column says `Sum`.
-        [by === 'day' ? 'day (UTC)' : by, (row) => <RowName row={row} />, undefined, 'Sum'],
+        { head: by === 'day' ? 'day (UTC)' : by, cell: (row) => <RowName row={row} />, foot: 'Sum' },
         counts('Calls', ({ calls }) => calls),
         counts('Failed', (row) => row.failed_calls),
         counts('Prompt tokens', (row) => row.prompt_tokens),
@@ -223,17 +231,17 @@ function UsageTable({ rows, by }: UsageTableProps) {
         counts('Written', (row) => row.cache_write_tokens),
         counts('Completion tokens', (row) => row.completion_tokens),
         counts('Reasoning', (row) => row.reasoning_tokens),
-        ['Cost', ({ cost }) => <Money amount={cost} />, 'figure', <Money amount={sum} />],
-        [
-          { hidden: 'Share of the cost' },
-          ({ cost }) => (
+        { head: 'Cost', money: ({ cost }) => cost, foot: <Money amount={sum} /> },
+        {
+          head: { hidden: 'Share of the cost' },
+          cell: ({ cost }) => (
             <i
               class="share"
               style={{ width: `${highestCost > 0 ? (100 * Number(cost)) / highestCost : 0}%` }}
             />
           ),
-          'share-cell',
-        ],
+          class: 'share-cell',
+        },
       ]}
     />
   );

@@ -2,6 +2,7 @@
  * Tables of the console at the widths that operators have: sorted, in full, and with every action within
  * reach.
  */
+import { readFileSync } from 'node:fs';
 import t from 'tap';
 import type { Page } from 'playwright-core';
 import { startBed } from '../support/bed.js';
@@ -10,6 +11,8 @@ import { eventually } from '../support/gateway.js';
 
 const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
 const WIDTHS = [1440, 1024, 390] as const;
+/** More than the rows in sight, and than a page of 100. */
+const ACCOUNTS_MADE = 120;
 const CREDITS = ['3.5', '0.123456789012', '1200', '20'] as const;
 
 /** Whether a click in the middle of what `selector` finds would reach it, after it was scrolled to. */
@@ -95,5 +98,47 @@ void t.test('sorted, in full, within reach', SKIP, async (t) => {
   await shoot(page, 'chart-390');
   await open('nowhere');
   await page.getByRole('heading', { name: 'There is no page “nowhere”' }).waitFor();
+  t.same(faults, []);
+});
+
+void t.test('every table is a CSV that no spreadsheet runs', SKIP, async (t) => {
+  const { gateway } = await startBed(t);
+  const { admin } = gateway;
+  const made = await admin.send('POST', '/admin/v1/accounts', {
+    name: '=1+1',
+    plan: 'ample',
+    credit: '3.50',
+  });
+  const { id } = made.json() as { id: string };
+  for (const name of ['@SUM(A1)', 'plain', 'a,"b"']) {
+    await admin.send('POST', '/admin/v1/keys', { account: id, name });
+  }
+  for (let count = 0; count < ACCOUNTS_MADE; count++) await admin.customer();
+  const { page, faults } = await (await startBrowser(t)).open({ viewport: { width: 1440, height: 900 } });
+  await page.goto(`http://127.0.0.1:${admin.port}/`);
+  await page.getByLabel('Admin token').fill(admin.token);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByRole('heading', { name: 'Overview' }).waitFor();
+  const linesOf = async (place: string, label: string): Promise<string[]> => {
+    await page.goto(`http://127.0.0.1:${admin.port}/#/${place}`);
+    const button = page.getByRole('button', { name: `Download ${label} as CSV`, exact: true });
+    const [file] = await Promise.all([page.waitForEvent('download'), button.click()]);
+    t.equal(file.suggestedFilename(), `${label.toLowerCase()}.csv`);
+    const text = readFileSync(await file.path(), 'utf8');
+    t.ok(text.startsWith('\ufeff') && text.endsWith('\r\n'), `${label}: UTF-8, whole lines`);
+    return text.slice(1, -2).split('\r\n');
+  };
+  const accounts = await linesOf('accounts', 'Accounts');
+  t.equal(accounts.length, 1 + 1 + ACCOUNTS_MADE, 'all accounts, not only those in sight');
+  t.match(accounts[0], /^Name,Id,Plan,.*,Balance,/);
+  t.match(accounts[1], new RegExp(`^"'=1\\+1",${id},ample,,Active,0,0,3\\.50,`));
+  const keys = await linesOf(`accounts/${id}`, 'Keys');
+  t.equal(keys[0], 'Name,Begins with,State,Last used');
+  t.match(keys[1], /^"'@SUM\(A1\)",sk-[\w-]+…,Active,$/);
+  t.match(keys[3], /^"a,""b""",sk-/);
+  const upstreams = await linesOf('upstreams', 'Upstreams');
+  t.match(upstreams[0], /^Model,Upstream,State,In flight,Limits,/, 'without the heads of what is not shown');
+  const settings = await linesOf('settings', 'Settings');
+  t.ok(settings.some((line) => line.startsWith('listen.port,')));
   t.same(faults, []);
 });

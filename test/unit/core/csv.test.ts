@@ -1,6 +1,6 @@
 /** CSV that a spreadsheet reads as it was meant. */
 import t from 'tap';
-import { csvOf } from '#src/admin/usage-routes.js';
+import { csvOf } from '#src/core/csv.js';
 
 void t.test('numbers and decimals as they are, text quoted where it must be', (t) => {
   t.equal(csvOf(['a', 'b'], []), 'a,b\r\n');
@@ -25,5 +25,6 @@ void t.test('no text is a formula', (t) => {
     t.equal(line, `"'${text.replaceAll('"', '""')}"`, JSON.stringify(text));
   }
   t.equal(csvOf(['x'], [["'quoted"]]), 'x\r\n"\'quoted"\r\n');
+  t.equal(csvOf(['x', 'y'], [[null, -0.5]]), 'x,y\r\n,-0.5\r\n');
   t.end();
 });
