@@ -6,7 +6,7 @@ import { Type } from 'typebox';
 import { jsonText } from '../core/json.js';
 import { decimalOf } from '../core/money.js';
 import { asPicoUnits } from '../core/units.js';
-import { ADMIN_ONLY } from '../core/roles.js';
+import { ADMIN_ONLY, RIGHTS } from '../core/roles.js';
 import type { CreditRecord } from '../registry/account-record.js';
 import type { AccountStatement } from '../registry/account-statement.js';
 import { NOTE_RULE } from '../registry/credits.js';
@@ -271,7 +271,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/accounts/{account}/credit',
-    roles: ['finance', 'admin'],
+    roles: RIGHTS.credit,
     summary: 'Add to the balance; a negative amount takes away what the balance covers.',
     body: NewCredit,
     responseSchema: AccountView,

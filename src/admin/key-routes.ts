@@ -2,7 +2,7 @@
  * `/admin/v1/keys`. Main thread; routes.ts puts them among the others.
  */
 import { Type, type Static } from 'typebox';
-import { ADMIN_ONLY, type Roles } from '../core/roles.js';
+import { ADMIN_ONLY, RIGHTS } from '../core/roles.js';
 import type { KeyStatement } from '../registry/keys.js';
 import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
 import { isLimited } from '../registry/key-record.js';
@@ -76,9 +76,6 @@ const Rotation = Type.Object(
 const KeysQuery = Type.Object({ ...PAGE_PARAMETERS, account: Type.Optional(reference()) }, CLOSED);
 const DeletedKey = Type.Object({ id: Type.String(), deleted: Type.Literal(true) }, CLOSED);
 
-/** Support hands out keys; what a key may use is not theirs to change. */
-const KEY_ROLES: Roles = ['support', 'admin'];
-
 export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'GET',
@@ -95,7 +92,7 @@ export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/keys',
-    roles: KEY_ROLES,
+    roles: RIGHTS.keys,
     summary: 'Make a key. The answer holds it this once.',
     body: NewKey,
     responseSchema: CreatedKeyView,
@@ -114,7 +111,7 @@ export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/keys/{key}/rotate',
-    roles: KEY_ROLES,
+    roles: RIGHTS.keys,
     summary: `Put a new key in the place of another, which is still taken for \`grace\` seconds, ${GRACE_SECONDS_DEFAULT} by default. The answer holds it this once.`,
     body: Rotation,
     responseSchema: RotatedKeyView,
@@ -137,7 +134,7 @@ export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/keys/{key}/disable',
-    roles: KEY_ROLES,
+    roles: RIGHTS.keys,
     summary: 'Refuse a key, by id or name, from now on.',
     responseSchema: KeyView,
     answer: ({ id }, { service }) => service.change(({ keys }) => viewOfKey(keys.setActive(id, false))),
@@ -145,7 +142,7 @@ export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/keys/{key}/enable',
-    roles: KEY_ROLES,
+    roles: RIGHTS.keys,
     summary: 'Take a disabled key again.',
     responseSchema: KeyView,
     answer: ({ id }, { service }) => service.change(({ keys }) => viewOfKey(keys.setActive(id, true))),
@@ -153,7 +150,7 @@ export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'DELETE',
     path: '/keys/{key}',
-    roles: KEY_ROLES,
+    roles: RIGHTS.keys,
     summary: 'Delete a key for good.',
     responseSchema: DeletedKey,
     answer: ({ id }, { service }) =>

@@ -2,7 +2,7 @@
  * Routes of the admin port outside the table of routes.ts, with the roles that may use each: streams, and
  * what the console and probes ask for. server.ts serves them; the documents list them. Pure.
  */
-import { ALL_ROLES, type Roles } from '../core/roles.js';
+import { ALL_ROLES, RIGHTS, type Roles } from '../core/roles.js';
 import { ROOT, type RouteMethod } from './route.js';
 
 export interface OtherRoute {
@@ -20,7 +20,7 @@ export const LIVE_ROUTE = { method: 'GET', path: `${ROOT}/live`, roles: ALL_ROLE
 export const PLAYGROUND_ROUTE = {
   method: 'POST',
   path: '/admin/playground',
-  roles: ['support', 'admin'] as Roles,
+  roles: RIGHTS.playground,
 } as const;
 export const PLAYGROUND_ADDRESS_ROUTE = {
   method: 'GET',

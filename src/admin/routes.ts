@@ -6,7 +6,7 @@ import { Type } from 'typebox';
 import { ProxyError } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
 import { decimalOf } from '../core/money.js';
-import { ADMIN_ONLY, ALL_ROLES } from '../core/roles.js';
+import { ADMIN_ONLY, ALL_ROLES, RIGHTS } from '../core/roles.js';
 import { type Catalog, isListed, type ModelEntry, type PlanEntry } from '../registry/catalog.js';
 import { conflict, invalid } from '../registry/record-id.js';
 import { LOG_LEVELS } from '../telemetry/log.js';
@@ -49,6 +49,7 @@ export function viewOfModel(model: ModelEntry, models: Catalog['models']): Model
     aliases: [...model.aliases],
     owned_by: model.ownedBy,
     created: model.createdSeconds,
+    serves: [...model.serves],
     price: {
       input: perMillion(price.inputPicoUnits),
       cached_input: perMillion(price.cachedInputPicoUnits),
@@ -246,7 +247,7 @@ const LOG_ROUTES = [
 const UPSTREAM_RESET_ROUTE = defineRoute({
   method: 'POST',
   path: '/upstreams/reset',
-  roles: ['support', 'admin'],
+  roles: RIGHTS.upstreams,
   summary:
     'Call upstreams again at once that are left alone because they failed or asked for a pause: of one model, or all; in all workers and processes.',
   body: Type.Object(

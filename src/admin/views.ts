@@ -4,6 +4,7 @@
  * console compiles this file for the browser.
  */
 import { Type, type Static, type TObject, type TSchema } from 'typebox';
+import { SERVICES } from '../core/door-names.js';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import { HISTORY_RINGS, RING_NAMES, type RingName } from '../telemetry/history.js';
 
@@ -249,6 +250,7 @@ export const ModelView = Type.Object(
     aliases: Type.Array(Type.String(), { description: 'other names that callers may use' }),
     owned_by: Type.String(),
     created: Moment,
+    serves: Type.Array(Type.Enum([...SERVICES]), { description: 'what it is called for' }),
     price: Type.Object(
       {
         input: Money,

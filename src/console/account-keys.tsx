@@ -9,6 +9,7 @@ import { DeleteKeyDialog, NewKeyDialog, RotateKeyDialog, ShownKeyDialog, SwitchD
 import { moment } from './format.js';
 import { KeyLimitsDialog } from './quota-dialogs.js';
 import { QuotaLine } from './quotas.js';
+import { may } from './rights.js';
 import { Table } from './table.js';
 
 /** Last uses are written with each flush, and another operator may make a key. */
@@ -51,9 +52,11 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
     <section>
       <div class="head">
         <h3>Keys</h3>
-        <button type="button" onClick={() => setQuestion({ kind: 'new' })}>
-          <Icon name="plus" /> New key
-        </button>
+        {may('keys') ? (
+          <button type="button" onClick={() => setQuestion({ kind: 'new' })}>
+            <Icon name="plus" /> New key
+          </button>
+        ) : null}
       </div>
       <ErrorText text={error} />
       {view === undefined ? null : view.data.length === 0 ? (
@@ -87,10 +90,10 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
               head: { hidden: 'Actions' },
               cell: (key) => (
                 <>
-                  {action(key, 'Rotate', 'rotate')}
-                  {action(key, 'Limits', 'limits')}
-                  {action(key, key.active ? 'Disable' : 'Enable', 'switch')}
-                  {action(key, 'Delete', 'delete')}
+                  {may('keys') ? action(key, 'Rotate', 'rotate') : null}
+                  {may('everything') ? action(key, 'Limits', 'limits') : null}
+                  {may('keys') ? action(key, key.active ? 'Disable' : 'Enable', 'switch') : null}
+                  {may('keys') ? action(key, 'Delete', 'delete') : null}
                 </>
               ),
               class: 'row-actions',

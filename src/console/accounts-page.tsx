@@ -5,6 +5,7 @@
 import { useState } from 'preact/hooks';
 import type { AccountView, ListView, PlanView } from '../admin/views.js';
 import { AccountCourse, AccountHours } from './account-course.js';
+import { AccountCredits } from './account-credits.js';
 import { AccountKeys } from './account-keys.js';
 import { AccountList } from './account-list.js';
 import { type AccountOrder, useAccountRows, useSortedAccounts } from './account-rows.js';
@@ -28,6 +29,7 @@ import { CreditDialog, NewAccountDialog, PlanDialog, SwitchDialog } from './dial
 import { counted, moment, money, number, short } from './format.js';
 import { AccountGroupDialog, useGroupOptions } from './quota-dialogs.js';
 import { QuotaBars } from './quotas.js';
+import { may } from './rights.js';
 import { type Column, CsvButton, type Tile, Tiles } from './table.js';
 
 interface AccountsProps {
@@ -60,9 +62,16 @@ export function AccountsPage({ item, count }: AccountsProps) {
         <div class="head">
           <h1>Accounts</h1>
           {/* A new account needs a plan: the button waits until plans have been loaded. */}
-          <button type="button" class="primary" disabled={plans.length === 0} onClick={() => setMaking(true)}>
-            <Icon name="plus" /> New account
-          </button>
+          {may('everything') ? (
+            <button
+              type="button"
+              class="primary"
+              disabled={plans.length === 0}
+              onClick={() => setMaking(true)}
+            >
+              <Icon name="plus" /> New account
+            </button>
+          ) : null}
         </div>
         <div class="filters" role="search">
           <TextField
@@ -182,18 +191,24 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
               <CopyButton text={account.id} what="the account’s id" />
             </p>
             <p class="actions">
-              <button type="button" onClick={() => setDialog('credit')}>
-                Add credit
-              </button>
-              <button type="button" onClick={() => setDialog('plan')}>
-                Change plan
-              </button>
-              <button type="button" onClick={() => setDialog('group')}>
-                Change group
-              </button>
-              <button type="button" onClick={() => setDialog('switch')}>
-                {account.active ? 'Disable' : 'Enable'}
-              </button>
+              {may('credit') ? (
+                <button type="button" onClick={() => setDialog('credit')}>
+                  Add credit
+                </button>
+              ) : null}
+              {may('everything') ? (
+                <>
+                  <button type="button" onClick={() => setDialog('plan')}>
+                    Change plan
+                  </button>
+                  <button type="button" onClick={() => setDialog('group')}>
+                    Change group
+                  </button>
+                  <button type="button" onClick={() => setDialog('switch')}>
+                    {account.active ? 'Disable' : 'Enable'}
+                  </button>
+                </>
+              ) : null}
             </p>
           </div>
           <ErrorText text={account.plan_missing === true ? planMissingText(account) : undefined} />
@@ -203,6 +218,7 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
             <QuotaBars quotas={account.quotas} label="Quotas of the account" />
           </section>
           <AccountKeys account={account} />
+          <AccountCredits account={account} />
           {/* Charts of calls, tokens and spend over the chosen range, 5 minutes to 24 hours. */}
           <AccountCourse account={account.id} />
           {/* Bars of calls and spend for each of the last 24 hours, from the usage on disk. */}

@@ -4,6 +4,8 @@
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView } from '../admin/views.js';
+import type { Role } from '../core/roles.js';
+import { setSignedIn } from './rights.js';
 
 /** A response that is an error, in the gateway's own words. */
 export class ApiError extends Error {
@@ -104,14 +106,23 @@ export async function allOf<Row>(
 
 interface SessionView {
   readonly signed_in: boolean;
+  readonly who: string | null;
+  readonly role: Role | null;
+}
+
+/** Returns whether somebody is signed in, and notes who (rights.ts). */
+function noted({ who, role }: SessionView): boolean {
+  const by = who === null || role === null ? undefined : { who, role };
+  setSignedIn(by);
+  return by !== undefined;
 }
 
 export async function isSignedIn(): Promise<boolean> {
-  return (await json<SessionView>('GET', SESSION)).signed_in;
+  return noted(await json<SessionView>('GET', SESSION));
 }
 
 export async function signIn(token: string): Promise<void> {
-  await json<SessionView>('POST', SESSION, { token });
+  noted(await json<SessionView>('POST', SESSION, { token }));
 }
 
 export async function signOut(): Promise<void> {

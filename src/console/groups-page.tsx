@@ -10,6 +10,7 @@ import { CopyButton, ErrorText, Icon, Name, StatusBadge, statusOf, TextField, us
 import { counted } from './format.js';
 import { AddAccountDialog, DeleteGroupDialog, GroupLimitsDialog, NewGroupDialog } from './quota-dialogs.js';
 import { PlanTable, QuotaBars, QuotaLine } from './quotas.js';
+import { may } from './rights.js';
 import { Table } from './table.js';
 
 /** How often the tree and the open group are fetched again, for what is used. */
@@ -35,9 +36,11 @@ export function GroupsPage({ item }: { readonly item: string }) {
         <section class="account-finder" aria-label="All groups">
           <div class="head">
             <h1>Groups</h1>
-            <button type="button" class="primary" onClick={() => setMaking(true)}>
-              <Icon name="plus" /> New group
-            </button>
+            {may('everything') ? (
+              <button type="button" class="primary" onClick={() => setMaking(true)}>
+                <Icon name="plus" /> New group
+              </button>
+            ) : null}
           </div>
           <TextField label="Search" type="search" placeholder="Part of a name" maxLength={100} {...text} />
           <ErrorText text={error ?? plans.error} />
@@ -139,22 +142,26 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
               <code>{group.id}</code>
               <CopyButton text={group.id} what="the group’s id" />
             </p>
-            <p class="actions">
-              <button type="button" onClick={() => setDialog('limits')}>
-                Change limits
-              </button>
-              <button type="button" onClick={() => setDialog('inner')}>
-                New group in it
-              </button>
-              <button
-                type="button"
-                disabled={group.accounts + group.groups > 0}
-                title={group.accounts + group.groups > 0 ? 'Only an empty group can be deleted.' : undefined}
-                onClick={() => setDialog('delete')}
-              >
-                Delete
-              </button>
-            </p>
+            {may('everything') ? (
+              <p class="actions">
+                <button type="button" onClick={() => setDialog('limits')}>
+                  Change limits
+                </button>
+                <button type="button" onClick={() => setDialog('inner')}>
+                  New group in it
+                </button>
+                <button
+                  type="button"
+                  disabled={group.accounts + group.groups > 0}
+                  title={
+                    group.accounts + group.groups > 0 ? 'Only an empty group can be deleted.' : undefined
+                  }
+                  onClick={() => setDialog('delete')}
+                >
+                  Delete
+                </button>
+              </p>
+            ) : null}
           </div>
           <QuotaBars quotas={group.quotas} label="Quotas of the group" />
           <GroupAccounts key={group.accounts} group={group} onAdd={() => setDialog('account')} />
@@ -194,9 +201,11 @@ function GroupAccounts({ group, onAdd }: GroupAccountsProps) {
     <section>
       <div class="head">
         <h3>Accounts</h3>
-        <button type="button" onClick={onAdd}>
-          <Icon name="plus" /> Put an account here
-        </button>
+        {may('everything') ? (
+          <button type="button" onClick={onAdd}>
+            <Icon name="plus" /> Put an account here
+          </button>
+        ) : null}
       </div>
       <ErrorText text={error} />
       {view === undefined ? null : view.data.length === 0 ? (

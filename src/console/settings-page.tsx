@@ -6,6 +6,7 @@ import { useState } from 'preact/hooks';
 import type { ListView, ReloadView, SettingChangeView, SettingView } from '../admin/views.js';
 import { post, useAction, useView } from './api.js';
 import { Badge, Choice, ErrorText, TextField, useInput } from './controls.js';
+import { may } from './rights.js';
 import { Table } from './table.js';
 
 /** Rows drawn at a time. A thousand models have more settings, which are searched. */
@@ -28,7 +29,7 @@ export function SettingsPage() {
       <div class="head">
         <h1>Settings</h1>
       </div>
-      <ReloadCard onApplied={reload} />
+      {may('everything') ? <ReloadCard onApplied={reload} /> : null}
       <ErrorText text={error} />
       <div class="filters">
         <TextField label="Search" type="search" {...text} />

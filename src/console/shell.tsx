@@ -7,8 +7,9 @@ import { useState } from 'preact/hooks';
 import type { StatusDocument } from '../telemetry/status-document.js';
 import { signIn, useAction } from './api.js';
 import { addressOf, chooseTheme, storedTheme, themeOf, THEMES } from './browser.js';
-import { Badge, ErrorText, Icon, type IconName, TextField, type Tone, useInput } from './controls.js';
+import { Badge, ErrorText, Icon, type IconName, Name, TextField, type Tone, useInput } from './controls.js';
 import { duration } from './format.js';
+import { may, operatorNow } from './rights.js';
 
 const PAGES: readonly IconName[] = [
   'overview',
@@ -48,7 +49,7 @@ export function Shell({ page, status, connected, onLeave, children }: ShellProps
           <Mark /> Tollgate
         </p>
         <nav aria-label="Pages">
-          {PAGES.map((name) => (
+          {PAGES.filter((name) => name !== 'playground' || may('playground')).map((name) => (
             <a key={name} href={addressOf(name)} aria-current={name === page ? 'page' : undefined}>
               <Icon name={name} />
               <span>{titled(name)}</span>
@@ -57,6 +58,7 @@ export function Shell({ page, status, connected, onLeave, children }: ShellProps
         </nav>
         <div class="side-end">
           <Health status={status} connected={connected} />
+          <Who />
           <ThemeChoice />
           <button type="button" class="quiet" onClick={onLeave}>
             <Icon name="out" /> Sign out
@@ -88,6 +90,16 @@ function Health(props: Pick<ShellProps, 'status' | 'connected'>) {
         </small>
       )}
     </div>
+  );
+}
+
+/** Who is signed in, and as what. */
+function Who() {
+  const operator = operatorNow();
+  return operator === undefined ? null : (
+    <p class="who">
+      <Name text={operator.who} /> <Badge tone="plain">{operator.role}</Badge>
+    </p>
   );
 }
 
@@ -144,8 +156,8 @@ export function SignIn({ onSignedIn }: { readonly onSignedIn: () => void }) {
           <Mark /> Tollgate
         </h1>
         <p class="muted">
-          Sign in with the admin token: it stands in <code>admin-token</code> in the gateway’s data folder, or
-          is what <code>TOLLGATE_ADMIN_TOKEN</code> was set to.
+          Sign in with your operator’s token, or with the admin token: it stands in <code>admin-token</code>{' '}
+          in the gateway’s data folder, or is what <code>TOLLGATE_ADMIN_TOKEN</code> was set to.
         </p>
         <TextField
           label="Admin token"

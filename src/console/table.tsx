@@ -134,7 +134,7 @@ export function CsvButton<Row>({ label, columns, all }: CsvProps<Row>) {
           type="button"
           class="quiet"
           disabled={busy}
-          aria-label={`Download ${label} as CSV`}
+          aria-label={`Download CSV: ${label}`}
           title={`All rows, at most ${number(ROWS_OF_CSV_MAX)}`}
           onClick={() => run()}
         >

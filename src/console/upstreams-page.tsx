@@ -9,6 +9,7 @@ import { post, useAction, useView } from './api.js';
 import { Badge, ErrorText, type Tone } from './controls.js';
 import { ago, isoOf, moment, number, short, words } from './format.js';
 import type { Snapshot } from './live.js';
+import { may } from './rights.js';
 import { Table } from './table.js';
 
 export function UpstreamsPage({ snapshots }: { readonly snapshots: readonly Snapshot[] }) {
@@ -23,9 +24,11 @@ export function UpstreamsPage({ snapshots }: { readonly snapshots: readonly Snap
     <>
       <div class="head">
         <h1>Upstreams</h1>
-        <button type="button" disabled={busy} onClick={() => run()}>
-          Call all again now
-        </button>
+        {may('upstreams') ? (
+          <button type="button" disabled={busy} onClick={() => run()}>
+            Call all again now
+          </button>
+        ) : null}
       </div>
       <ErrorText text={error ?? models.error} />
       <p role="status">{done ? 'Done: all upstreams are called again.' : ''}</p>
@@ -44,6 +47,7 @@ export function UpstreamsPage({ snapshots }: { readonly snapshots: readonly Snap
             { head: 'Model', text: ({ id }) => id },
             { head: 'Owned by', text: (model) => model.owned_by },
             { head: 'Other names', text: ({ aliases }) => aliases.join(', ') },
+            { head: 'Serves', text: ({ serves }) => serves.join(', ') },
             { head: 'Input', money: ({ price }) => price.input },
             { head: 'Cached input', money: ({ price }) => price.cached_input },
             { head: 'Cache write', money: ({ price }) => price.cache_write },

@@ -13,6 +13,17 @@ export type Roles = readonly [...Role[], 'admin'];
 export const ALL_ROLES: Roles = ROLES;
 export const ADMIN_ONLY: Roles = ['admin'];
 
+/** Who may do what: routes declare it, and the console shows what a role may do. */
+export const RIGHTS = {
+  /** Support hands out keys; what a key may use is not theirs to change. */
+  keys: ['support', 'admin'],
+  credit: ['finance', 'admin'],
+  upstreams: ['support', 'admin'],
+  playground: ['support', 'admin'],
+  /** Accounts, groups, limits, settings, operators. */
+  everything: ADMIN_ONLY,
+} as const satisfies Readonly<Record<string, Roles>>;
+
 /** What each role is for, as the documents say it. */
 export const ROLE_MEANINGS: Readonly<Record<Role, string>> = {
   viewer: 'reads everything but secrets, and changes nothing',

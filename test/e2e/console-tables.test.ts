@@ -121,7 +121,7 @@ void t.test('every table is a CSV that no spreadsheet runs', SKIP, async (t) => 
   await page.getByRole('heading', { name: 'Overview' }).waitFor();
   const linesOf = async (place: string, label: string): Promise<string[]> => {
     await page.goto(`http://127.0.0.1:${admin.port}/#/${place}`);
-    const button = page.getByRole('button', { name: `Download ${label} as CSV`, exact: true });
+    const button = page.getByRole('button', { name: `Download CSV: ${label}`, exact: true });
     const [file] = await Promise.all([page.waitForEvent('download'), button.click()]);
     t.equal(file.suggestedFilename(), `${label.toLowerCase()}.csv`);
     const text = readFileSync(await file.path(), 'utf8');

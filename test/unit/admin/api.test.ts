@@ -504,6 +504,7 @@ void t.test('models, plans, status', async (t) => {
         aliases: [],
         owned_by: 'house',
         created: 1_700_000_000,
+        serves: ['chat'],
         price: {
           input: '0.15',
           cached_input: '0.15',
