@@ -15,6 +15,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   config: ['core'],
   protocol: ['core'],
   telemetry: ['core'],
+  'call-log': ['core', 'telemetry'],
   http1: ['core'],
   providers: ['core', 'protocol', 'http1'],
   doors: ['core', 'protocol', 'providers'],
@@ -36,7 +37,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'doors',
   ],
   request: ['core', 'protocol', 'doors', 'telemetry', 'ledger', 'registry', 'channel'],
-  admin: ['core', 'config', 'protocol', 'telemetry', 'ledger', 'registry', 'store'],
+  admin: ['core', 'config', 'protocol', 'telemetry', 'call-log', 'ledger', 'registry', 'store'],
   console: ['core', 'admin', 'telemetry'],
   mock: ['core', 'protocol'],
   gateway: [
@@ -44,6 +45,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'config',
     'protocol',
     'telemetry',
+    'call-log',
     'ledger',
     'registry',
     'store',
@@ -67,6 +69,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'supervisor',
     'mock',
     'telemetry',
+    'call-log',
     'ledger',
   ],
 };

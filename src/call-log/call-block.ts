@@ -1,0 +1,251 @@
+/**
+ * The call log keeps what is known of each call that ended for a while, to be found by its id, or by who,
+ * what and how. A table of LMDB was considered (an index by id and by each filter costs microseconds a call,
+ * and there is one writer's lock for all processes) and so were logging libraries (they do not find): what is
+ * written once, in order, and forgotten from the oldest on needs neither.
+ *
+ * This file is the bytes on disk. A segment file is SEGMENT_START and then blocks; each block can be read
+ * alone, so that a crash, a flipped bit or an unlinked neighbour costs no more than its own calls.
+ *
+ *     byte  block (begins and ends on a multiple of 8)
+ *        0  MAGIC, bytes of the block, CRC-32 of all that follows this word, count of calls (32 bits each)
+ *       16  bytes of the variable parts, bytes of the names (32 bits each)
+ *       24  calls, FIXED_BYTES each; then their variable parts; then the names, a JSON array of texts
+ *
+ *     byte  bits  a call's fixed part: what filters look at
+ *        0    64  endedMs   wall clock (float)
+ *        8    64  request   number of the request in its listener (float)
+ *       16    64  charged   pico-units, signed
+ *       24    16  × 9       positions in the block's names, NONE if there is none: see NAMED
+ *       42    16  status    0 if the caller left before there was one
+ *       44    16  flags     see STREAM
+ *       48    32  variable  where the call's variable part begins, from the first one of the block
+ *       52    32  queuedMs
+ *
+ * The variable part has numbers of 7 bits a byte (times in microseconds): duration, time to the first token
+ * and to admission (0: none, else one more), tokens, then the attempts, the quotas and the error text.
+ *
+ * Writers are on the main thread of a gateway process; readers there, and in commands.
+ */
+import { crc32 } from 'node:zlib';
+import { asPicoUnits, asWallMs } from '../core/units.js';
+import type { CallAttempt, CallRecord, QuotaLeft } from '../telemetry/call-record.js';
+
+export const SEGMENT_START = Buffer.from('tgcalls1');
+export const MAGIC = 0x31434754;
+export const HEAD_BYTES = 24;
+export const FIXED_BYTES = 56;
+/** A block is written when it has so many bytes, or a second after its first call. */
+export const BLOCK_BYTES = 64 * 1024;
+export const BLOCK_BYTES_MAX = 1024 * 1024;
+export const NONE = 0xffff;
+
+/** Positions of the names among a call's words of 16 bits, from byte 24. */
+export const NAMED = {
+  prefix: 12,
+  account: 13,
+  key: 14,
+  model: 15,
+  answered: 16,
+  upstream: 17,
+  code: 18,
+  source: 19,
+  route: 20,
+} as const;
+export const STATUS = 21;
+export const FLAGS = 22;
+/** Words of 32 bits. */
+export const VARIABLE = 12;
+export const QUEUED_MS = 13;
+
+export const STREAM = 1;
+export const CACHE_HIT = 2;
+export const CACHE_MISS = 4;
+/** The variable part has attempts beyond the one that the fixed part tells of. */
+export const ATTEMPTS = 8;
+
+/** A block among the bytes of a file. The arrays span all bytes that were read: add `at…` of a call. */
+export class Block {
+  readonly count: number;
+  readonly bytes: number;
+  readonly floats: Float64Array;
+  readonly shorts: Uint16Array;
+  readonly #data: Buffer;
+  readonly #at: number;
+  readonly #variableAt: number;
+  readonly #namesAt: number;
+  readonly #namesBytes: number;
+  #names: readonly string[] | undefined;
+
+  private constructor(data: Buffer, at: number, words: Uint32Array) {
+    const at32 = at >> 2;
+    this.#data = data;
+    this.#at = at;
+    this.bytes = words[at32 + 1]!;
+    this.count = words[at32 + 3]!;
+    this.floats = new Float64Array(data.buffer, data.byteOffset, data.length >> 3);
+    this.shorts = new Uint16Array(data.buffer, data.byteOffset, data.length >> 1);
+    this.#variableAt = at + HEAD_BYTES + this.count * FIXED_BYTES;
+    this.#namesAt = this.#variableAt + words[at32 + 4]!;
+    this.#namesBytes = words[at32 + 5]!;
+  }
+
+  /**
+   * Returns undefined if no whole and undamaged block is there. `data` begins and ends at a multiple of 8 in
+   * its memory, and `at` is one.
+   */
+  static at(data: Buffer, at: number): Block | undefined {
+    if (at + HEAD_BYTES > data.length) return undefined;
+    const words = new Uint32Array(data.buffer, data.byteOffset, data.length >> 2);
+    const at32 = at >> 2;
+    const bytes = words[at32 + 1]!;
+    if (words[at32] !== MAGIC || bytes < HEAD_BYTES || bytes % 8 !== 0) return undefined;
+    if (bytes > BLOCK_BYTES_MAX || at + bytes > data.length) return undefined;
+    if (crc32(data.subarray(at + 12, at + bytes)) !== words[at32 + 2]) return undefined;
+    return new Block(data, at, words);
+  }
+
+  get names(): readonly string[] {
+    return (this.#names ??= JSON.parse(
+      this.#data.toString('utf8', this.#namesAt, this.#namesAt + this.#namesBytes),
+    ) as string[]);
+  }
+
+  /** Position of the name, or NONE; quick if the block has not got it. */
+  positionOf(name: string): number | undefined {
+    const text = JSON.stringify(name);
+    const names = this.#data.subarray(this.#namesAt, this.#namesAt + this.#namesBytes);
+    if (this.#names === undefined && !names.includes(text)) return undefined;
+    const position = this.names.indexOf(name);
+    return position === -1 ? undefined : position;
+  }
+
+  /** Where the call begins in `floats`, and times 4 in `shorts`. */
+  at64(call: number): number {
+    return (this.#at + HEAD_BYTES + call * FIXED_BYTES) >> 3;
+  }
+
+  /** The whole call. */
+  call(index: number): CallRecord {
+    const at64 = this.at64(index);
+    const at16 = at64 << 2;
+    const { names, shorts } = this;
+    const named = (field: keyof typeof NAMED): string | null => names[shorts[at16 + NAMED[field]]!] ?? null;
+    const flags = shorts[at16 + FLAGS]!;
+    const source = named('source');
+    const at = this.#variableAt + this.#data.readUInt32LE(at64 * 8 + VARIABLE * 4);
+    const read = new VariableReader(this.#data, at, names);
+    const durationMs = read.time();
+    const firstTokenMs = read.timeOrNone();
+    const admittedMs = read.timeOrNone();
+    return {
+      endedMs: asWallMs(this.floats[at64]!),
+      requestPrefix: named('prefix')!,
+      request: this.floats[at64 + 1]!,
+      route: named('route')!,
+      account: named('account'),
+      key: named('key'),
+      model: named('model'),
+      upstream: named('upstream'),
+      stream: (flags & STREAM) !== 0,
+      cache: (flags & CACHE_HIT) !== 0 ? 'hit' : (flags & CACHE_MISS) !== 0 ? 'miss' : null,
+      status: shorts[at16 + STATUS]! || null,
+      code: named('code'),
+      usage:
+        source === null
+          ? undefined
+          : {
+              promptTokens: read.number(),
+              cachedTokens: read.number(),
+              cacheWriteTokens: read.number(),
+              cacheWrite1hTokens: read.number(),
+              completionTokens: read.number(),
+              reasoningTokens: read.number(),
+              answeredModel: named('answered')!,
+              source,
+              charged: asPicoUnits(this.#data.readBigInt64LE(at64 * 8 + 16)),
+            },
+      admittedMs,
+      firstTokenMs,
+      durationMs,
+      queuedMs: this.#data.readUInt32LE(at64 * 8 + QUEUED_MS * 4),
+      attempts: read.attempts(),
+      quotas: read.quotas(),
+      error: read.text(),
+    };
+  }
+
+  flags(index: number): number {
+    return this.shorts[(this.at64(index) << 2) + FLAGS]!;
+  }
+}
+
+class VariableReader {
+  readonly #data: Buffer;
+  readonly #names: readonly string[];
+  #at: number;
+
+  constructor(data: Buffer, at: number, names: readonly string[]) {
+    this.#data = data;
+    this.#at = at;
+    this.#names = names;
+  }
+
+  name(): string | null {
+    const position = this.number();
+    return position === 0 ? null : this.#names[position - 1]!;
+  }
+
+  number(): number {
+    let value = 0;
+    for (let unit = 1; ; unit *= 0x80) {
+      const byte = this.#data[this.#at++]!;
+      value += (byte & 0x7f) * unit;
+      if (byte < 0x80) return value;
+    }
+  }
+
+  time(): number {
+    return this.number() / 1_000;
+  }
+
+  timeOrNone(): number | undefined {
+    const time = this.number();
+    return time === 0 ? undefined : (time - 1) / 1_000;
+  }
+
+  text(): string | null {
+    const length = this.number();
+    if (length === 0) return null;
+    const from = this.#at;
+    this.#at += length - 1;
+    return this.#data.toString('utf8', from, this.#at);
+  }
+
+  attempts(): CallAttempt[] {
+    return Array.from({ length: this.number() }, () => ({
+      upstream: this.name(),
+      model: this.name(),
+      status: this.number() || null,
+      code: this.name(),
+      startMs: this.time(),
+      durationMs: this.time(),
+      error: this.text(),
+    }));
+  }
+
+  quotas(): QuotaLeft[] {
+    return Array.from({ length: this.number() }, () => ({
+      scope: this.name() as QuotaLeft['scope'],
+      id: this.name(),
+      quota: this.name() as QuotaLeft['quota'],
+      left: this.number() === 1 ? this.#amount() : this.number(),
+    }));
+  }
+
+  #amount(): bigint {
+    const amount = this.#data.readBigInt64LE(this.#at);
+    this.#at += 8;
+    return amount;
+  }
+}

@@ -1,0 +1,63 @@
+/**
+ * What one looks for in the call log: as keys of an index's filter, and as a test of each call of a block.
+ */
+import { ATTEMPTS, type Block, NAMED, NONE, STATUS } from './call-block.js';
+import { FAILED_KEY, hashOf, statusKeys } from './segment-index.js';
+
+/** All that is given must hold. */
+export interface CallFilter {
+  readonly account?: string | undefined;
+  readonly key?: string | undefined;
+  /** That the caller named, or that answered. */
+  readonly model?: string | undefined;
+  /** That one attempt was on. */
+  readonly upstream?: string | undefined;
+  readonly code?: string | undefined;
+  /** From 100 on, or its first digit for a class: 5 is 5xx. */
+  readonly status?: number | undefined;
+  /** Whether the call did not go well, so that it has a code. */
+  readonly failed?: boolean | undefined;
+  /** When the call ended: from, and before. */
+  readonly fromMs?: number | undefined;
+  readonly toMs?: number | undefined;
+}
+
+/** Keys that are in the index of each group with such a call. */
+export function hashesOf({ account, key, model, upstream, code, status, failed }: CallFilter): number[] {
+  const names = [account, key, model, upstream, code].filter((name) => name !== undefined);
+  const statuses =
+    status === undefined || status === 0 ? [] : statusKeys(status < 10 ? status * 100 : status);
+  if (status !== undefined && status < 10) statuses.shift();
+  return [...names, ...statuses, ...(failed === true ? [FAILED_KEY] : [])].map(hashOf);
+}
+
+/** Returns a test of the block's calls, or undefined if none can pass. */
+export function testOf(filter: CallFilter, block: Block): ((call: number) => boolean) | undefined {
+  const { account, key, model, upstream, code, status, failed, fromMs = -Infinity, toMs = Infinity } = filter;
+  const { floats, shorts } = block;
+  const wanted = [account, key, code, model, upstream].map((name) =>
+    name === undefined ? -1 : block.positionOf(name),
+  );
+  if (wanted.includes(undefined)) return undefined;
+  const [accountAt, keyAt, codeAt, modelAt, upstreamAt] = wanted as [number, number, number, number, number];
+  return (call) => {
+    const at64 = block.at64(call);
+    const at16 = at64 * 4;
+    const endedMs = floats[at64]!;
+    if (endedMs < fromMs || endedMs >= toMs) return false;
+    if (accountAt >= 0 && shorts[at16 + NAMED.account] !== accountAt) return false;
+    if (keyAt >= 0 && shorts[at16 + NAMED.key] !== keyAt) return false;
+    if (codeAt >= 0 && shorts[at16 + NAMED.code] !== codeAt) return false;
+    if (failed !== undefined && (shorts[at16 + NAMED.code] !== NONE) !== failed) return false;
+    if (status !== undefined) {
+      const own = shorts[at16 + STATUS]!;
+      if (own !== status && (status >= 10 || Math.floor(own / 100) !== status)) return false;
+    }
+    if (modelAt >= 0 && shorts[at16 + NAMED.model] !== modelAt && shorts[at16 + NAMED.answered] !== modelAt) {
+      return false;
+    }
+    if (upstreamAt < 0 || shorts[at16 + NAMED.upstream] === upstreamAt) return true;
+    if ((block.flags(call) & ATTEMPTS) === 0) return false;
+    return block.call(call).attempts.some((attempt) => attempt.upstream === upstream);
+  };
+}

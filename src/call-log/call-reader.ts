@@ -1,0 +1,338 @@
+/**
+ * Finds calls in the segments of all gateway processes of a data directory. The admin interface of a gateway
+ * has a reader, and so has a command that finds no gateway. A search reads the groups that the indexes cannot
+ * rule out, some 2 MiB at a time and asynchronously, so that the thread has other turns in between; it ends
+ * within its time and says how far it came.
+ */
+import type { CallRecord } from '../telemetry/call-record.js';
+import { NAMED } from './call-block.js';
+import { type CallFilter, hashesOf, testOf } from './call-filter.js';
+import { segmentFiles } from './segment-files.js';
+import { type Group, hashOf, mayHave, requestHash } from './segment-index.js';
+import { type BlockAt, Segment } from './segment.js';
+
+/** Indexes that are kept between searches: those of some 2 GiB of calls. */
+const INDEX_BYTES_MAX = 48 * 1024 * 1024;
+/** A search that has taken so long gives what it has. */
+const SEARCH_MS = 80;
+/** Groups of some 64 KiB that are read at once: one at first, then twice as many each time. */
+const BATCH_GROUPS_MAX = 32;
+/** What one look for newer calls reads. */
+const NEWER_GROUPS_MAX = 64;
+
+/** A place in the order of ends. */
+interface Place {
+  readonly endedMs: number;
+  readonly segment: number;
+  readonly at: number;
+  readonly call: number;
+}
+
+interface Found extends Place {
+  readonly record: CallRecord;
+}
+
+interface Candidate {
+  readonly segment: Segment;
+  readonly group: Group;
+}
+
+export interface CallPage {
+  readonly calls: readonly CallRecord[];
+  /** The cursor that goes on with older calls; null if there are none. */
+  readonly next: string | null;
+  /** The calls that ended later than this were searched; null if all were, or `limit` was reached. */
+  readonly searchedToMs: number | null;
+}
+
+export interface NewestPage extends CallPage {
+  /** The cursor for `after`: what is on disk later than this page. */
+  readonly newest: string;
+}
+
+export class CallReader {
+  readonly #folder: string;
+  readonly #searchMs: number;
+  #segments = new Map<number, Segment>();
+
+  /** `searchMs`: how long a search may take. */
+  constructor(folder: string, searchMs = SEARCH_MS) {
+    this.#folder = folder;
+    this.#searchMs = searchMs;
+  }
+
+  /** Returns the call of that request id, if it is kept. A call is there a second after its end. */
+  async find(requestId: string): Promise<CallRecord | undefined> {
+    const [, prefix, number] = /^(.*-)([0-9a-z]{1,11})$/.exec(requestId) ?? [];
+    if (prefix === undefined) return undefined;
+    const request = parseInt(number!, 36);
+    const hashes = [requestHash(hashOf(prefix), request), hashOf(prefix)];
+    for (const segment of this.#newestFirst()) {
+      const groups = await this.#groupsOf(segment);
+      for (let at = groups.length - 1; at >= 0; at--) {
+        if (!mayHave(groups[at]!, hashes)) continue;
+        for (const { block } of await segment.blocks([groups[at]!])) {
+          const prefixAt = block.positionOf(prefix);
+          if (prefixAt === undefined) continue;
+          for (let call = 0; call < block.count; call++) {
+            const at64 = block.at64(call);
+            if (block.floats[at64 + 1] !== request) continue;
+            if (block.shorts[at64 * 4 + NAMED.prefix] === prefixAt) return block.call(call);
+          }
+        }
+      }
+    }
+    return undefined;
+  }
+
+  /**
+   * Returns calls that pass the filter, by their ends, newest first. `cursor` is `next` of the page before:
+   * pages do not overlap, and miss nothing that was on disk, also while calls are added and the oldest go.
+   * Returns undefined if the cursor is none.
+   */
+  async page(filter: CallFilter, limit: number, cursor?: string): Promise<NewestPage | undefined> {
+    const before = cursor === undefined ? undefined : placeOf(cursor);
+    if (cursor !== undefined && before === undefined) return undefined;
+    const endMs = performance.now() + this.#searchMs;
+    const segments = await this.#loaded();
+    const newest = newestOf(segments);
+    const hashes = hashesOf(filter);
+    const toMs = Math.min(before?.endedMs ?? Infinity, filter.toMs ?? Infinity);
+    const fromMs = filter.fromMs ?? -Infinity;
+    const unread = segments
+      .filter(({ firstMs, lastMs }) => firstMs <= toMs && lastMs >= fromMs)
+      .sort((left, right) => right.lastMs - left.lastMs);
+    const candidates: Candidate[] = [];
+    let found: Found[] = [];
+    const startMs = Math.min(toMs, unread[0]?.lastMs ?? toMs);
+    for (let batch = 1; ; batch = Math.min(batch * 2, BATCH_GROUPS_MAX)) {
+      // The next candidates are the newest of all when no segment that is left has newer calls.
+      while (
+        unread.length > 0 &&
+        (candidates.length < batch || unread[0]!.lastMs >= candidates[0]!.group.lastMs)
+      ) {
+        const segment = unread.shift()!;
+        for (const group of await this.#groupsOf(segment)) {
+          if (group.firstMs > toMs || group.lastMs < fromMs || !mayHave(group, hashes)) continue;
+          candidates.push({ segment, group });
+        }
+        candidates.sort((left, right) => right.group.lastMs - left.group.lastMs);
+        if (performance.now() > endMs) break;
+      }
+      const more = await this.#search(candidates.splice(0, batch), filter, before, limit + 1);
+      found = [...found, ...more].sort(newestFirst).slice(0, limit + 1);
+      const restMs = Math.max(candidates[0]?.group.lastMs ?? -Infinity, unread[0]?.lastMs ?? -Infinity);
+      if (restMs === -Infinity || (found.length > limit && found[limit]!.endedMs > restMs)) {
+        const calls = found.slice(0, limit).map(({ record }) => record);
+        const next = found.length > limit ? cursorOf(found[limit - 1]!) : null;
+        return { calls, next, searchedToMs: null, newest };
+      }
+      // Calls as late as the rest may still follow those that were found. Each page comes some way.
+      if (performance.now() > endMs && restMs < startMs) {
+        const sure = found.filter(({ endedMs }) => endedMs > restMs).slice(0, limit);
+        const isFull = sure.length === limit;
+        const rest = { endedMs: restMs, segment: Number.MAX_SAFE_INTEGER, at: 0, call: 0 };
+        return {
+          calls: sure.map(({ record }) => record),
+          next: cursorOf(isFull ? sure.at(-1)! : rest),
+          searchedToMs: isFull ? null : restMs,
+          newest,
+        };
+      }
+    }
+  }
+
+  /**
+   * Returns calls that came to the disk after `newest` of a page, or after the last look, in the order of
+   * each process, and the cursor of the next look. Undefined if the cursor is none.
+   */
+  async after(
+    cursor: string,
+    filter: CallFilter,
+    limit: number,
+  ): Promise<{ calls: readonly CallRecord[]; newest: string } | undefined> {
+    const seen = seenOf(cursor);
+    if (seen === undefined) return undefined;
+    const hashes = hashesOf(filter);
+    const calls: CallRecord[] = [];
+    const segments = await this.#loaded();
+    let groupsLeft = NEWER_GROUPS_MAX;
+    for (const segment of segments) {
+      const from = seen.segments.get(segment.number) ?? (segment.number > seen.last ? START : undefined);
+      if (from === undefined) continue;
+      let place = from;
+      for (const group of await this.#groupsOf(segment)) {
+        if (group.at + group.bytes <= place.at) continue;
+        if (calls.length >= limit || groupsLeft === 0) break;
+        if (mayHave(group, hashes)) {
+          groupsLeft -= 1;
+          place = newer(await segment.blocks([group]), place, filter, calls, limit);
+        } else place = { at: group.at + group.bytes, call: 0 };
+      }
+      seen.segments.set(segment.number, place);
+    }
+    for (const [number, { at }] of seen.segments) {
+      const segment = this.#segments.get(number);
+      if (segment === undefined || (!segment.isGrowing && at >= segment.end)) seen.segments.delete(number);
+    }
+    seen.last = Math.max(seen.last, segments.at(-1)?.number ?? 0);
+    return { calls, newest: cursorOfSeen(seen) };
+  }
+
+  async #search(
+    batch: readonly Candidate[],
+    filter: CallFilter,
+    before: Place | undefined,
+    limit: number,
+  ): Promise<Found[]> {
+    const places: (Place & BlockAt)[] = [];
+    for (const { segment, groups } of runsOf(batch)) {
+      for (const { at, block } of await segment.blocks(groups)) {
+        const test = testOf(filter, block);
+        if (test === undefined) continue;
+        for (let call = 0; call < block.count; call++) {
+          if (!test(call)) continue;
+          const place = { endedMs: block.floats[block.at64(call)]!, segment: segment.number, at, call };
+          if (before === undefined || newestFirst(before, place) < 0) places.push({ ...place, block });
+        }
+      }
+    }
+    return places
+      .sort(newestFirst)
+      .slice(0, limit)
+      .map(({ endedMs, segment, at, call, block }) => ({
+        endedMs,
+        segment,
+        at,
+        call,
+        record: block.call(call),
+      }));
+  }
+
+  #newestFirst(): Segment[] {
+    const segments = new Map<number, Segment>();
+    for (const { number, path } of segmentFiles(this.#folder)) {
+      segments.set(number, this.#segments.get(number) ?? new Segment(number, path));
+    }
+    this.#segments = segments;
+    return [...segments.values()].reverse();
+  }
+
+  /** All segments, oldest first, with the times of their calls. */
+  async #loaded(): Promise<Segment[]> {
+    const segments = this.#newestFirst().reverse();
+    for (const segment of segments) {
+      if (segment.isGrowing || segment.lastMs === -Infinity) await this.#groupsOf(segment);
+    }
+    return segments;
+  }
+
+  async #groupsOf(segment: Segment): Promise<readonly Group[]> {
+    const groups = await segment.groups();
+    let bytes = 0;
+    for (const other of this.#segments.values()) bytes += other.indexBytes;
+    for (const other of this.#segments.values()) {
+      if (bytes <= INDEX_BYTES_MAX) break;
+      bytes -= other.indexBytes;
+      other.forget();
+    }
+    return groups;
+  }
+}
+
+interface Seen {
+  /** The newest segment of that moment: those with a higher number are new. */
+  last: number;
+  /** Where to go on, in those that were not read to their end or still grew. */
+  readonly segments: Map<number, Position>;
+}
+
+interface Position {
+  readonly at: number;
+  /** Calls of the block that were given. */
+  readonly call: number;
+}
+
+const START: Position = { at: 0, call: 0 };
+
+/** Adds the calls from `place` on that pass. Returns the place behind the last one that was looked at. */
+function newer(
+  blocks: readonly BlockAt[],
+  place: Position,
+  filter: CallFilter,
+  calls: CallRecord[],
+  limit: number,
+): Position {
+  let last = place;
+  for (const { at, block } of blocks) {
+    if (at < place.at) continue;
+    const test = testOf(filter, block);
+    for (let call = at === place.at ? place.call : 0; call < block.count; call++) {
+      if (calls.length >= limit) return { at, call };
+      if (test?.(call) === true) calls.push(block.call(call));
+    }
+    last = { at: at + block.bytes, call: 0 };
+  }
+  return last;
+}
+
+/** Groups that follow each other in a file are read at once. */
+function runsOf(batch: readonly Candidate[]): { segment: Segment; groups: Group[] }[] {
+  const ordered = [...batch].sort(
+    (left, right) => left.segment.number - right.segment.number || left.group.at - right.group.at,
+  );
+  const runs: { segment: Segment; groups: Group[] }[] = [];
+  for (const { segment, group } of ordered) {
+    const run = runs.at(-1);
+    const last = run?.groups.at(-1);
+    if (run?.segment === segment && last !== undefined && last.at + last.bytes === group.at) {
+      run.groups.push(group);
+    } else runs.push({ segment, groups: [group] });
+  }
+  return runs;
+}
+
+function newestFirst(left: Place, right: Place): number {
+  return (
+    right.endedMs - left.endedMs ||
+    right.segment - left.segment ||
+    right.at - left.at ||
+    right.call - left.call
+  );
+}
+
+function cursorOf({ endedMs, segment, at, call }: Place): string {
+  return `${endedMs}_${segment}_${at}_${call}`;
+}
+
+function placeOf(cursor: string): Place | undefined {
+  if (!/^\d{1,16}(\.\d{1,6})?(_\d{1,16}){3}$/.test(cursor)) return undefined;
+  const [endedMs, segment, at, call] = cursor.split('_').map(Number) as [number, number, number, number];
+  return { endedMs, segment, at, call };
+}
+
+function newestOf(segments: readonly Segment[]): string {
+  const growing = segments.filter(({ isGrowing }) => isGrowing);
+  return cursorOfSeen({
+    last: segments.at(-1)?.number ?? 0,
+    segments: new Map(growing.map(({ number, end }) => [number, { at: end, call: 0 }])),
+  });
+}
+
+function cursorOfSeen({ last, segments }: Seen): string {
+  return [last, ...Array.from(segments, ([number, { at, call }]) => `${number}.${at}.${call}`)].join('_');
+}
+
+function seenOf(cursor: string): Seen | undefined {
+  if (!/^\d{1,10}(_\d{1,10}\.\d{1,10}\.\d{1,10})*$/.test(cursor)) return undefined;
+  const [last, ...positions] = cursor.split('_');
+  return {
+    last: Number(last),
+    segments: new Map(
+      positions.map((position) => {
+        const [number, at, call] = position.split('.').map(Number) as [number, number, number];
+        return [number, { at, call }];
+      }),
+    ),
+  };
+}
