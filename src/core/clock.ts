@@ -62,3 +62,22 @@ export function msToNextTick(nowMs: number, periodMs: number): number {
   const restMs = periodMs - (nowMs % periodMs);
   return restMs > EARLY_MS_MAX ? restMs : restMs + periodMs;
 }
+
+/**
+ * Calls `act` about every `periodMs`, together with the other timers of the thread that use `msToNextTick`.
+ * Returns what stops it. Does not keep the process alive.
+ */
+export function onEachTick(periodMs: number, act: () => void): () => void {
+  let timer: NodeJS.Timeout;
+  const later = (): void => {
+    timer = setTimeout(
+      () => {
+        later();
+        act();
+      },
+      msToNextTick(performance.now(), periodMs),
+    ).unref();
+  };
+  later();
+  return () => clearTimeout(timer);
+}

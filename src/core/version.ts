@@ -3,8 +3,12 @@
  */
 import { readFileSync } from 'node:fs';
 
-/** The version, such as `0.1.0`. Reads package.json, two folders above the built file, at each call. */
+let version: string | undefined;
+
+/** The version, such as `0.1.0`. The first call reads package.json, two folders above the built file. */
 export function packageVersion(): string {
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
-  return (JSON.parse(text) as { version: string }).version;
+  version ??= (
+    JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as { version: string }
+  ).version;
+  return version;
 }

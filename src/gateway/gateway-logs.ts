@@ -28,7 +28,7 @@ import { accessLine, callRecordOf, usageLine, type AccessNames, type CallNames }
  */
 const DRAIN_PERIOD_MS = 100;
 /** The period after a drain that found nothing. It is longer because each drain wakes an idle gateway. */
-const IDLE_DRAIN_PERIOD_MS = 250;
+const IDLE_DRAIN_PERIOD_MS = 1_000;
 /** Lines written at once, some 60 KB. Ten times as many took four times as long a line (ext4). */
 const LINES_AT_ONCE = 150;
 /** How often dropped records are logged. */

@@ -4,7 +4,7 @@
  * main thread of a gateway process.
  */
 import type { LiveSource } from '../admin/live-feed.js';
-import type { Clock } from '../core/clock.js';
+import { type Clock, onEachTick } from '../core/clock.js';
 import type { HistoryRows } from '../store/history-rows.js';
 import { AccountHistory } from '../telemetry/account-history.js';
 import type { AccountReport } from '../telemetry/top-accounts.js';
@@ -33,7 +33,7 @@ export class HistoryRecorder implements LiveSource {
   readonly accounts = new AccountHistory();
   readonly #options: HistoryRecorderOptions;
   readonly #watchers = new Set<Parameters<LiveSource['watch']>[0]>();
-  readonly #timer: NodeJS.Timeout;
+  readonly #stop: () => void;
   #isReading = false;
 
   constructor(options: HistoryRecorderOptions) {
@@ -43,7 +43,7 @@ export class HistoryRecorder implements LiveSource {
       this.history.restore(ring, options.rows.read(ring), this.#nowSeconds());
       this.accounts.restore(ring, options.rows.readAccounts(ring), this.#nowSeconds());
     }
-    this.#timer = setInterval(() => void this.#record(), HISTORY_PERIOD_SECONDS * MS_PER_SECOND);
+    this.#stop = onEachTick(HISTORY_PERIOD_SECONDS * MS_PER_SECOND, () => void this.#record());
   }
 
   watch(watcher: Parameters<LiveSource['watch']>[0]): () => void {
@@ -52,7 +52,7 @@ export class HistoryRecorder implements LiveSource {
   }
 
   close(): void {
-    clearInterval(this.#timer);
+    this.#stop();
   }
 
   /** Skips this time if the previous read is not done. */

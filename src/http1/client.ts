@@ -3,8 +3,9 @@
  * way of connecting, one call on a connection at a time, connections are kept. The worker's task owns it, and
  * attempts call it. Upstream worker.
  */
-import type { Clock } from '../core/clock.js';
+import { type Clock, onEachTick } from '../core/clock.js';
 import { SlotList } from '../core/slot-list.js';
+import type { MonotonicMs } from '../core/units.js';
 import type { HttpTarget, HttpCall, HttpClient, HttpHandler } from './http-client.js';
 import { Http1Call } from './call.js';
 import type { ConnectionError } from './connection.js';
@@ -15,6 +16,8 @@ import { Http1Pool } from './pool.js';
  * timer runs.
  */
 const SWEEP_PERIOD_MS = 50;
+/** The same while there are only idle connections: each look wakes an idle thread. */
+const IDLE_SWEEP_PERIOD_MS = 1_000;
 
 const UNSENDABLE: ConnectionError = {
   code: 'HTTP1_UNSENDABLE',
@@ -47,8 +50,11 @@ export class Http1Client implements HttpClient {
   /** Pools of targets that were removed, until their last call has ended. */
   readonly #retired = new Set<Http1Pool>();
   readonly #calls = new SlotList<Http1Call>();
-  /** Runs from the first call until the last connection has gone. */
-  #sweep: NodeJS.Timeout | undefined;
+  /** Stops the timer, which runs from the first call until the last connection has gone. */
+  #stopSweeps: (() => void) | undefined;
+  /** Since when there was a call at no look; undefined while there are calls. */
+  #idleSinceMs: MonotonicMs | undefined;
+  #isIdle = false;
   #closed = false;
 
   constructor(options: Http1ClientOptions) {
@@ -70,7 +76,7 @@ export class Http1Client implements HttpClient {
       call.refuse(CLIENT_CLOSED);
       return call;
     }
-    this.#sweep ??= setInterval(() => this.#expire(), SWEEP_PERIOD_MS).unref();
+    if (this.#isIdle || this.#stopSweeps === undefined) this.#sweepEach(SWEEP_PERIOD_MS);
     const { pool, lines, begin } = this.#routeOf(target);
     const lengthBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
     const start = path === undefined ? begin : beginOf(path, lines);
@@ -82,7 +88,7 @@ export class Http1Client implements HttpClient {
 
   close(): Promise<void> {
     this.#closed = true;
-    clearInterval(this.#sweep);
+    this.#stopSweeps?.();
     const calls = [...this.#calls];
     for (const pool of [...this.#pools.values(), ...this.#retired]) pool.destroy();
     for (const call of calls) call.onFault(CLIENT_CLOSED, false);
@@ -113,10 +119,26 @@ export class Http1Client implements HttpClient {
       pool.expire(nowMs);
       if (pool.isEmpty) this.#retired.delete(pool);
     }
-    if (this.#calls.size > 0 || this.#retired.size > 0) return;
-    for (const pool of this.#pools.values()) if (!pool.isEmpty) return;
-    clearInterval(this.#sweep);
-    this.#sweep = undefined;
+    if (this.#calls.size > 0 || this.#retired.size > 0) {
+      this.#idleSinceMs = undefined;
+      return;
+    }
+    this.#idleSinceMs ??= nowMs;
+    for (const pool of this.#pools.values()) {
+      if (pool.isEmpty) continue;
+      if (!this.#isIdle && nowMs - this.#idleSinceMs >= IDLE_SWEEP_PERIOD_MS)
+        this.#sweepEach(IDLE_SWEEP_PERIOD_MS);
+      return;
+    }
+    this.#stopSweeps?.();
+    this.#stopSweeps = undefined;
+  }
+
+  #sweepEach(periodMs: number): void {
+    this.#stopSweeps?.();
+    this.#isIdle = periodMs === IDLE_SWEEP_PERIOD_MS;
+    this.#idleSinceMs = undefined;
+    this.#stopSweeps = onEachTick(periodMs, () => this.#expire());
   }
 
   #routeOf(target: HttpTarget): Route {

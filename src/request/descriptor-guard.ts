@@ -14,7 +14,7 @@ const MARGIN = 8;
 /** How late a shortage may be noticed. A look costs some 10 µs, and wakes an idle thread. */
 const LOOK_PERIOD_MS = 100;
 /** The same while nobody in the process opens or closes anything. */
-const IDLE_LOOK_PERIOD_MS = 500;
+const IDLE_LOOK_PERIOD_MS = 1_000;
 
 export class DescriptorGuard {
   #spares: number[] = [];

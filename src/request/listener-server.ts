@@ -6,6 +6,7 @@
  *     delivery   relay of the worker's frames (response-writer, response) → settle
  */
 import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
+import { onEachTick } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
 import type { Door } from '../doors/door.js';
 import { DOORS } from '../doors/doors.js';
@@ -31,7 +32,7 @@ export class ListenerServer {
   readonly #tracer: CallTracer;
   readonly #head = new RequestHead();
   #requestCount = 0;
-  readonly #sweeper: NodeJS.Timeout;
+  readonly #stopSweeps: () => void;
 
   constructor(
     listener: IntakeContext,
@@ -44,11 +45,11 @@ export class ListenerServer {
     this.#cors = cors && new Cors(cors);
     this.#requestPrefix = requestPrefix;
     this.#tracer = tracer;
-    this.#sweeper = setInterval(() => {
+    this.#stopSweeps = onEachTick(SWEEP_MS, () => {
       const nowMs = listener.clock.monotonicMs();
       for (const swept of listener.sweeps) swept.onSweep(nowMs);
       listener.pendingCommits.onSweep();
-    }, SWEEP_MS);
+    });
   }
 
   /** The context's settings were replaced. Admitted calls keep their plan, model and price. */
@@ -64,7 +65,7 @@ export class ListenerServer {
 
   /** See Connections.close. */
   close(onSettled: () => void): void {
-    clearInterval(this.#sweeper);
+    this.#stopSweeps();
     this.#listener.connections.close(onSettled);
   }
 

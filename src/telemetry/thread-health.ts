@@ -4,8 +4,8 @@
  * and go, so each of them first takes a stripe that is free.
  *
  * A timer measures the delay: it runs as much later than it was due as the event loop was blocked. Each run
- * wakes the thread and costs up to 0.1 ms of CPU, so a thread that does nothing looks every 250 ms and a
- * thread that works every 20 ms. A thread at rest that blocks once is shown as late by up to 250 ms too
+ * wakes the thread and costs up to 0.1 ms of CPU, so a thread that does nothing looks once a second and a
+ * thread that works every 20 ms. A thread at rest that blocks once is shown as late by up to a second too
  * little.
  *
  * Node's `monitorEventLoopDelay` is not used: its timer always runs at the fine resolution, and its `reset`
@@ -27,12 +27,13 @@ import {
 } from './metrics-layout.js';
 
 const LOOK_BUSY_MS = 20;
-const LOOK_IDLE_MS = 250;
+const LOOK_IDLE_MS = 1_000;
 /**
  * A thread works if its event loop was active for this share of the time since the last look. Below it no
- * turn of the loop can have taken LOOK_BUSY_MS between two looks at rest.
+ * turn of the loop can have taken 50 ms between two looks at rest. Fine looks alone take up to 1.5 % of the
+ * time of a slow machine, and must not keep themselves up.
  */
-const BUSY_SHARE = LOOK_BUSY_MS / LOOK_IDLE_MS;
+const BUSY_SHARE = 0.05;
 /** Below the usual scrape intervals of 10 s and more, so that every scrape sees another period. */
 const PERIOD_MS = 5_000;
 

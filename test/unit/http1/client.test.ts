@@ -1,9 +1,11 @@
 /** The HTTP client against a scripted upstream. */
 import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { Worker } from 'node:worker_threads';
 import t, { type Test } from 'tap';
-import { SystemClock } from '#src/core/clock.js';
+import { type Clock, SystemClock } from '#src/core/clock.js';
+import type { MonotonicMs } from '#src/core/units.js';
 import type { HttpCall, HttpFault, HttpHandler } from '#src/http1/http-client.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
 import { Http1Client } from '#src/http1/client.js';
@@ -55,9 +57,18 @@ interface World {
   readonly call: (changes?: Partial<UpstreamTarget>) => { recorder: Recorder; call: HttpCall };
 }
 
-async function world(t: Test, script: Script): Promise<World> {
+class CountingClock extends SystemClock {
+  readings = 0;
+
+  override monotonicMs(): MonotonicMs {
+    this.readings++;
+    return super.monotonicMs();
+  }
+}
+
+async function world(t: Test, script: Script, clock: Clock = new SystemClock()): Promise<World> {
   const upstream = await startUpstream(script);
-  const client = new Http1Client({ clock: new SystemClock(), version: '1.2.3' });
+  const client = new Http1Client({ clock, version: '1.2.3' });
   t.teardown(async () => {
     await client.close();
     await upstream.close();
@@ -213,37 +224,34 @@ void t.test('the timeouts, each by its name', async (t) => {
 });
 
 void t.test(
-  'nothing is looked at without calls and connections, and the next call has its timeouts',
+  'nothing is looked at without calls and connections, little at kept ones, and the next call has its timeouts',
   async (t) => {
-    const { setInterval: begin, clearInterval: end } = globalThis;
-    const running = new Set<unknown>();
-    let onEnd: () => void = () => undefined;
-    t.intercept(globalThis, 'setInterval', {
-      value: (...args: Parameters<typeof begin>) => {
-        const timer = begin(...args);
-        running.add(timer);
-        return timer;
+    const clock = new CountingClock();
+    const { call } = await world(
+      t,
+      ({ url }, response) => {
+        if (url === '/whole') response.setHeader('connection', 'close').end('x');
+        if (url === '/kept') response.end('x');
       },
-    });
-    t.intercept(globalThis, 'clearInterval', {
-      value: (timer: NodeJS.Timeout | undefined) => {
-        end(timer);
-        if (running.delete(timer)) onEnd();
-      },
-    });
-    const { call } = await world(t, ({ url }, response) => {
-      if (url === '/whole') response.setHeader('connection', 'close').end('x');
-    });
-    t.equal(running.size, 0, 'before the first call');
-    const ended = new Promise<void>((resolve) => (onEnd = resolve));
-    const first = call({ path: '/whole' });
-    t.equal(running.size, 1);
-    await first.recorder.over;
-    await ended;
-    const second = call({ firstByteTimeoutMs: 60 });
-    t.equal(running.size, 1);
-    await second.recorder.over;
-    t.equal(second.recorder.fault?.code, 'TIMEOUT_FIRST_BYTE');
+      clock,
+    );
+    await sleep(300);
+    t.equal(clock.readings, 0, 'before the first call');
+    await call({ path: '/whole' }).recorder.over;
+    await sleep(1_500);
+    clock.readings = 0;
+    await sleep(300);
+    t.equal(clock.readings, 0, 'after the last connection');
+    await call({ path: '/kept' }).recorder.over;
+    await sleep(2_500);
+    clock.readings = 0;
+    await sleep(2_000);
+    t.ok(clock.readings >= 1 && clock.readings <= 6, `${clock.readings} readings at rest`);
+    const last = call({ firstByteTimeoutMs: 60 });
+    const begunMs = performance.now();
+    await last.recorder.over;
+    t.equal(last.recorder.fault?.code, 'TIMEOUT_FIRST_BYTE');
+    t.ok(performance.now() - begunMs < 900, 'looked at as often as before');
   },
 );
 
