@@ -14,6 +14,7 @@ export const DOOR_NAMES = [
   'completions',
   'moderations',
   'rerank',
+  'count_tokens',
 ] as const;
 export type DoorName = (typeof DOOR_NAMES)[number];
 
@@ -34,10 +35,11 @@ export const DOOR_PATHS = {
   completions: '/v1/completions',
   moderations: '/v1/moderations',
   rerank: '/v1/rerank',
+  count_tokens: '/v1/messages/count_tokens',
 } as const satisfies Record<DoorName, string>;
 export type DoorPath = (typeof DOOR_PATHS)[DoorName];
 
-/** What a model can serve. The doors `messages` and `responses` lead to `chat`. */
+/** What a model can serve. The doors `messages`, `responses` and `count_tokens` lead to `chat`. */
 export const SERVICES = ['chat', 'embeddings', 'completions', 'moderations', 'rerank'] as const;
 export type Service = (typeof SERVICES)[number];
 
@@ -50,13 +52,17 @@ export const SERVICE_OF: Readonly<Record<DoorName, Service>> = {
   completions: 'completions',
   moderations: 'moderations',
   rerank: 'rerank',
+  count_tokens: 'chat',
 };
+
+/** Those of Anthropic's interface, which has a form of errors of its own. */
+export const ANTHROPIC_DOORS: readonly DoorName[] = ['messages', 'count_tokens'];
 
 /** Anthropic's own statuses: the name of a model is a resource there. */
 const MESSAGES_STATUSES: Partial<Record<ErrorCode, number>> = { model_not_found: 404, overloaded: 529 };
 
 /** Returns the HTTP status of an error that the gateway itself makes, as the door tells it. */
 export function statusByDoor(door: DoorName, code: ErrorCode): number {
-  const own = door === 'messages' ? MESSAGES_STATUSES[code] : undefined;
+  const own = ANTHROPIC_DOORS.includes(door) ? MESSAGES_STATUSES[code] : undefined;
   return own ?? ERROR_KINDS[code].status;
 }

@@ -9,7 +9,7 @@ import { Code } from 'typebox/compile';
 import { jsonText } from '../core/json.js';
 import { ChatRequestSchema } from '../protocol/chat-schema.js';
 import { publicDocument } from '../protocol/openapi.js';
-import { MessagesRequestSchema } from './messages/messages-schema.js';
+import { CountRequestSchema, MessagesRequestSchema } from './messages/messages-schema.js';
 import {
   CompletionsRequestSchema,
   EmbeddingsRequestSchema,
@@ -23,6 +23,7 @@ import { ResponsesRequestSchema } from './responses/responses-schema.js';
 const SCHEMAS: Readonly<Record<string, TSchema>> = {
   checkChatRequest: ChatRequestSchema,
   checkMessagesRequest: MessagesRequestSchema,
+  checkCountRequest: CountRequestSchema,
   checkEmbeddingsRequest: EmbeddingsRequestSchema,
   checkCompletionsRequest: CompletionsRequestSchema,
   checkModerationsRequest: ModerationsRequestSchema,

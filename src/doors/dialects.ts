@@ -1,11 +1,16 @@
 /** The table of doors, as upstream workers see them: all but chat, which needs no dialect. */
 import { DOOR_INDEX, DOOR_NAMES, type DoorName } from '../core/door-names.js';
 import type { Dialect } from './door.js';
-import { MESSAGES_DIALECT } from './messages/messages-dialect.js';
+import { COUNT_TOKENS_DIALECT, MESSAGES_DIALECT } from './messages/messages-dialect.js';
 import { RESPONSES_DIALECT } from './responses/responses-dialect.js';
 import { SIMPLE_DIALECTS } from './simple/simple-dialects.js';
 
-const DIALECTS: readonly Dialect[] = [MESSAGES_DIALECT, RESPONSES_DIALECT, ...SIMPLE_DIALECTS];
+const DIALECTS: readonly Dialect[] = [
+  MESSAGES_DIALECT,
+  RESPONSES_DIALECT,
+  ...SIMPLE_DIALECTS,
+  COUNT_TOKENS_DIALECT,
+];
 
 /** By position in DOOR_NAMES; undefined for chat. */
 const BY_INDEX: readonly (Dialect | undefined)[] = DOOR_NAMES.map((name) =>

@@ -3,7 +3,7 @@
  */
 import type { TSchema } from 'typebox';
 import type { DoorName } from '../core/door-names.js';
-import { MessagesRequestSchema } from './messages/messages-schema.js';
+import { CountRequestSchema, MessagesRequestSchema } from './messages/messages-schema.js';
 import { ResponsesRequestSchema } from './responses/responses-schema.js';
 import {
   CompletionsRequestSchema,
@@ -19,8 +19,9 @@ export interface DoorDocument {
   /** Of the request, as a component. */
   readonly name: string;
   readonly schema: TSchema;
-  /** The member that each whole response has, an array. */
+  /** The member that each whole response has, and what it is. */
   readonly marker: string;
+  readonly markerType: 'array' | 'integer';
   /** What the events of a stream are; undefined if there are none. */
   readonly events: string | undefined;
 }
@@ -33,6 +34,7 @@ export const DOOR_DOCUMENTS: readonly DoorDocument[] = [
     name: 'MessagesRequest',
     schema: MessagesRequestSchema,
     marker: 'content',
+    markerType: 'array',
     events: 'from message_start to message_stop; an error ends it with `event: error`',
   },
   {
@@ -42,6 +44,7 @@ export const DOOR_DOCUMENTS: readonly DoorDocument[] = [
     name: 'ResponsesRequest',
     schema: ResponsesRequestSchema,
     marker: 'output',
+    markerType: 'array',
     events: 'from response.created to response.completed or response.incomplete; an error ends it',
   },
   {
@@ -51,6 +54,7 @@ export const DOOR_DOCUMENTS: readonly DoorDocument[] = [
     name: 'EmbeddingsRequest',
     schema: EmbeddingsRequestSchema,
     marker: 'data',
+    markerType: 'array',
     events: undefined,
   },
   {
@@ -60,6 +64,7 @@ export const DOOR_DOCUMENTS: readonly DoorDocument[] = [
     name: 'CompletionsRequest',
     schema: CompletionsRequestSchema,
     marker: 'choices',
+    markerType: 'array',
     events: 'chunks with choices, and a last `data: [DONE]`',
   },
   {
@@ -69,6 +74,7 @@ export const DOOR_DOCUMENTS: readonly DoorDocument[] = [
     name: 'ModerationsRequest',
     schema: ModerationsRequestSchema,
     marker: 'results',
+    markerType: 'array',
     events: undefined,
   },
   {
@@ -78,6 +84,17 @@ export const DOOR_DOCUMENTS: readonly DoorDocument[] = [
     name: 'RerankRequest',
     schema: RerankRequestSchema,
     marker: 'results',
+    markerType: 'array',
+    events: undefined,
+  },
+  {
+    door: 'count_tokens',
+    operationId: 'countMessageTokens',
+    summary: 'Count the tokens of a prompt by the Messages API of Anthropic, at no cost.',
+    name: 'CountTokensRequest',
+    schema: CountRequestSchema,
+    marker: 'input_tokens',
+    markerType: 'integer',
     events: undefined,
   },
 ];

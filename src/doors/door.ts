@@ -46,6 +46,8 @@ export interface Door {
   /** Of the route, which takes POST: that of DOOR_PATHS. */
   readonly path: DoorPath;
   readonly errors: ErrorShape;
+  /** Its calls cost nothing: they count toward the minute and the calls in flight, and nothing else. */
+  readonly isFree?: true;
   /** Does not keep `bytes`. */
   read(bytes: Uint8Array): ChatRequestResult;
   /** The same for a large body in pieces, whose call has `largeBody`. Counter pool. */
@@ -110,10 +112,15 @@ export interface Translator {
 /** A door as upstream workers see it. Pure. */
 export interface Dialect {
   readonly name: DoorName;
-  /** The member, an array, that each whole response in this protocol has. */
+  /** The member that each whole response in this protocol has: an array, or with `isCount` a number. */
   readonly marker: string;
   /** What is wrong with a whole response that has the marker; undefined if nothing can be or is. */
   readonly faultIn?: (members: Readonly<Record<string, unknown>>) => string | undefined;
+  /**
+   * A call asks how many tokens its prompt has, and is free. It passes to upstreams that speak the protocol;
+   * the gateway counts if none does, or none can tell.
+   */
+  readonly isCount?: true;
   /** Undefined if streams of the door have the form of chat completions, or if there are none. */
   readonly openJudge: (() => EventJudge) | undefined;
   /** Undefined if only upstreams that speak the protocol can serve the door. */

@@ -3,12 +3,12 @@ import type { DoorName } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
 import { CHAT } from './chat/chat-door.js';
 import type { Door } from './door.js';
-import { MESSAGES } from './messages/messages-door.js';
+import { COUNT_TOKENS, MESSAGES } from './messages/messages-door.js';
 import { RESPONSES } from './responses/responses-door.js';
 import { SIMPLE_DOORS } from './simple/simple-doors.js';
 
 /** In the order of DOOR_NAMES, as far as they are built. */
-export const DOORS: readonly Door[] = [CHAT, MESSAGES, RESPONSES, ...SIMPLE_DOORS];
+export const DOORS: readonly Door[] = [CHAT, MESSAGES, RESPONSES, ...SIMPLE_DOORS, COUNT_TOKENS];
 
 export function doorOf(name: DoorName): Door {
   const door = DOORS.find((one) => one.name === name);

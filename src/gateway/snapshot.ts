@@ -315,6 +315,14 @@ const operationOf = (door: DoorName): string => DOOR_PATHS[door].slice('/v1'.len
 const CHAT_OPERATION = operationOf('chat');
 /** Of Anthropic's models, on clouds that have others too. */
 const CLAUDE = /claude/i;
+const CLOUDS: readonly ProviderSettings['name'][] = ['vertex', 'bedrock'];
+
+/** Whether the upstream has OpenAI's paths. */
+function hasPaths(
+  provider: ProviderSettings | undefined,
+): provider is undefined | (ProviderSettings & { name: 'azure' }) {
+  return provider === undefined || provider.name === 'azure';
+}
 
 function doorsOf(
   upstream: UpstreamSettings,
@@ -329,14 +337,14 @@ function doorsOf(
     const { basePath, apiVersion } = provider;
     return provider.name === 'azure' ? azurePath(basePath, apiVersion, name, operationOf(door)) : '';
   };
-  const spoken: readonly DoorName[] =
-    provider === undefined || provider.name === 'azure'
-      ? [...served, ...upstream.speaks]
-      : provider.name === 'anthropic'
-        ? ['messages']
-        : provider.name === 'vertex' && CLAUDE.test(name)
-          ? ['messages']
-          : [];
+  const spoken: DoorName[] = hasPaths(provider)
+    ? [...served, ...upstream.speaks]
+    : provider.name === 'anthropic' || (CLOUDS.includes(provider.name) && CLAUDE.test(name))
+      ? ['messages']
+      : [];
+  // On Bedrock only for names of models: the gateway counts for those of profiles and for ARNs.
+  if (spoken.includes('messages') && (provider?.name !== 'bedrock' || name.startsWith('anthropic.')))
+    spoken.push('count_tokens');
   return Object.fromEntries(spoken.map((door) => [door, pathOf(door)]));
 }
 

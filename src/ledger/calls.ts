@@ -62,6 +62,8 @@ const NO_MASKS = new Uint8Array(0);
 /** Each try is of a later day or month than the one before. More is a bug. */
 const TRIES_MAX = 1_000;
 const AFTER_ALL_DAYS = 2 ** 30 - 1;
+/** Of a call that took none. */
+const NO_DAY = -1;
 
 export class Calls {
   readonly #options: CallsOptions;
@@ -112,7 +114,11 @@ export class Calls {
     if (!this.#takeFlight(account, plan.callsInFlightMax)) {
       return this.#refusals.of(ACCOUNT_SCOPE, FLIGHT, scopes, needs);
     }
-    let refusal = taken.scopes > 0 ? this.#takeAll(scopes, needs) : this.#takeDay(scopes, needs);
+    let refusal: Refusal | undefined;
+    if (needs.isFree === true) {
+      taken.scopes = 0;
+      taken.dayNumber = NO_DAY;
+    } else refusal = taken.scopes > 0 ? this.#takeAll(scopes, needs) : this.#takeDay(scopes, needs);
     if (refusal === undefined && !this.#balance.hold(account, needs.hold)) {
       this.#giveBack(taken);
       refusal = this.#refusals.of(ACCOUNT_SCOPE, 'balance', scopes, needs);
@@ -331,6 +337,7 @@ export class Calls {
 
   #giveBackDays(taken: Taken): void {
     const { account, masks, scopes, dayNumber } = taken;
+    if (dayNumber === NO_DAY) return;
     if (scopes === 0 || (masks[ACCOUNT_SCOPE]! & DAY_BIT) !== 0) this.#day.giveBack(account, dayNumber);
     for (let scope = 0; scope < scopes; scope++) {
       if (scope === ACCOUNT_SCOPE || (masks[scope]! & DAY_BIT) === 0) continue;

@@ -18,6 +18,8 @@ export interface CallNeeds {
   readonly hold: PicoUnits;
   /** What it may use; 0: it is admitted as long as any are left, and counts when it ends. */
   readonly tokens: number;
+  /** It counts toward calls in flight and the model's minute alone, so it has neither a hold nor tokens. */
+  readonly isFree?: true;
 }
 
 /** Why a call was not admitted. Amounts of money are in pico-units. */

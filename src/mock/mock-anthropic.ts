@@ -1,5 +1,6 @@
 /**
- * The mock's Anthropic protocol: POST /v1/messages, whole and streamed. mock-protocols.ts has it by its name;
+ * The mock's Anthropic protocol: POST /v1/messages, whole and streamed, and
+ * /v1/messages/count_tokens. mock-protocols.ts has it by its name;
  * mock-anthropic-rules.ts says what is wrong with a request. Pure.
  *
  * Follows platform.claude.com, pages "Messages", "Streaming messages" and "Errors", and the types of
@@ -54,7 +55,8 @@ function errorOf(status: number, message: string): MockError {
 }
 
 function read({ path, headers, body }: MockCall): MockRequest | MockError {
-  if (path !== '/v1/messages') return errorOf(404, 'Not Found');
+  const isCount = path === '/v1/messages/count_tokens';
+  if (!isCount && path !== '/v1/messages') return errorOf(404, 'Not Found');
   if (!headers['x-api-key'] && headers.authorization?.startsWith('Bearer ') !== true)
     return errorOf(401, 'x-api-key header is required');
   if (headers['x-api-key'] !== undefined && headers.authorization !== undefined)
@@ -64,10 +66,11 @@ function read({ path, headers, body }: MockCall): MockRequest | MockError {
   if (wrong !== undefined) return errorOf(400, wrong);
   const request = jsonOf(body);
   if (!isRecord(request)) return errorOf(400, 'The request body is not valid JSON: object expected');
-  const problem = anthropicProblem(request, version!);
+  if (isCount && 'max_tokens' in request) return errorOf(400, 'max_tokens: Extra inputs are not permitted');
+  const problem = anthropicProblem(isCount ? { max_tokens: 1, ...request } : request, version!);
   if (problem !== undefined) return errorOf(400, problem);
   if (request.model === 'missing') return errorOf(404, 'model: missing');
-  return requestOf(request);
+  return { ...requestOf(request), ...(isCount && { isCount }) };
 }
 
 /** `request` follows the rules. */
@@ -143,7 +146,8 @@ function messageOf(answer: MockAnswer, content: readonly object[], end: object, 
 }
 
 function whole(answer: MockAnswer): string {
-  const { thinking, texts, tools } = answer;
+  const { thinking, texts, tools, request } = answer;
+  if (request.isCount === true) return JSON.stringify({ input_tokens: request.promptTokens });
   const content: object[] = tools.map(({ id, name, pieces }) => ({
     type: 'tool_use',
     id,

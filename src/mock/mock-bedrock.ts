@@ -1,9 +1,11 @@
 /**
- * The mock's Bedrock: Converse and ConverseStream. Requests are checked as the reference says, so that an
- * unknown member gets what Bedrock answers (Amazon Bedrock API Reference, "Converse" and the types it names,
- * November 2026). A signature's form is checked, not the signature: the mock knows no secret.
+ * The mock's Bedrock: Converse and ConverseStream, and Claude's own protocol (mock-bedrock-claude.ts).
+ * Requests are checked as the reference says, so that an unknown member gets what Bedrock answers (Amazon
+ * Bedrock API Reference, "Converse" and the types it names, November 2026). A signature's form is checked,
+ * not the signature: the mock knows no secret.
  */
 import { EventStreamCodec } from '@smithy/eventstream-codec';
+import { CLAUDE_OPERATIONS, eventsOfClaude, readClaude, wholeOfClaude } from './mock-bedrock-claude.js';
 import {
   BYTES_PER_TOKEN,
   isRecord,
@@ -16,7 +18,7 @@ import {
   type MockRequest,
 } from './mock-protocol.js';
 
-const PATH = /\/model\/([^/]+)\/(converse|converse-stream)$/;
+const PATH = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$/;
 const SIGNATURE =
   /^AWS4-HMAC-SHA256 Credential=\w+\/(\d{8})\/[a-z0-9-]+\/bedrock\/aws4_request, SignedHeaders=([a-z0-9;-]+), Signature=[0-9a-f]{64}$/;
 
@@ -213,6 +215,11 @@ function read(call: MockCall): MockRequest | MockError {
   if (model === undefined) return error(404, 'no such operation', 'UnknownOperationException');
   const wrong = unauthorized(call.headers);
   if (wrong !== undefined) return error(403, wrong, 'IncompleteSignatureException');
+  const claude = CLAUDE_OPERATIONS.find((one) => one === operation);
+  if (claude !== undefined) {
+    const asked = readClaude(claude, decodeURIComponent(model), call.body);
+    return typeof asked === 'string' ? error(400, asked) : asked;
+  }
   try {
     return {
       ...readBody(call.body),
@@ -261,6 +268,7 @@ function modelFieldsOf({ usage }: MockAnswer): object {
 }
 
 function whole(answer: MockAnswer): string {
+  if (answer.request.isCount === true || answer.request.isNative === true) return wholeOfClaude(answer);
   const { thinking, texts, tools, finish } = answer;
   const usage = usageOf(answer);
   const reasoningText = { text: thinking.join(''), signature: SIGNED };
@@ -302,6 +310,10 @@ const event = (type: string, body: object): Uint8Array =>
   frame({ ':event-type': type, ':message-type': 'event' }, { ...body, p: 'abcdefgh' });
 
 function frames(answer: MockAnswer): Uint8Array[] {
+  if (answer.request.isNative === true)
+    return eventsOfClaude(answer).map((json) =>
+      event('chunk', { bytes: Buffer.from(json).toString('base64') }),
+    );
   const { thinking, texts, tools, finish } = answer;
   const usage = usageOf(answer);
   const result = [event('messageStart', { role: 'assistant' })];

@@ -31,6 +31,10 @@ export interface MockRequest {
   readonly toolNames: readonly string[];
   /** The last message is a tool's result, so no tool is called again. */
   readonly answersTools: boolean;
+  /** It asks for `promptTokens` alone. */
+  readonly isCount?: true;
+  /** Of Bedrock: in the protocol of the model's maker. */
+  readonly isNative?: true;
   /** Of another of OpenAI's paths; undefined for a chat completion. */
   readonly door?: MockDoorRequest;
 }

@@ -78,7 +78,7 @@ class EncodedResponses {
     const { door } = request;
     const key =
       door === undefined
-        ? `${request.stream} ${request.includeUsage} ${request.promptTokens} ${request.model}`
+        ? `${request.isCount ?? false} ${request.isNative ?? false} ${request.stream} ${request.includeUsage} ${request.promptTokens} ${request.model}`
         : `${door.kind} ${JSON.stringify(door.body)}`;
     const known = this.#responses.get(key);
     if (known !== undefined) return known;

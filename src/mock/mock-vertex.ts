@@ -57,11 +57,13 @@ function readClaude({ query, body }: MockCall, model: string, method: string): M
     return ANTHROPIC_MOCK.error(400, `anthropic_version: must be "${CLAUDE_VERSION}"`);
   if (betas !== undefined && !Array.isArray(betas))
     return ANTHROPIC_MOCK.error(400, 'anthropic_beta: must be a list');
-  if (members.model !== undefined) return ANTHROPIC_MOCK.error(400, 'model: Extra inputs are not permitted');
+  const isCount = model === 'count-tokens';
+  if (isCount !== (members.model !== undefined))
+    return ANTHROPIC_MOCK.error(400, 'model: Extra inputs are not permitted');
   if ((members.stream === true) !== isStream)
     return ANTHROPIC_MOCK.error(400, 'stream: does not go with the method');
   return ANTHROPIC_MOCK.read({
-    path: '/v1/messages',
+    path: isCount ? '/v1/messages/count_tokens' : '/v1/messages',
     query: '',
     headers: MESSAGES_HEADERS,
     body: JSON.stringify({ model, ...members }),

@@ -9,6 +9,7 @@ export const COMPILED: boolean;
 
 export function checkChatRequest(value: unknown): value is ChatRequest;
 export function checkMessagesRequest(value: unknown): boolean;
+export function checkCountRequest(value: unknown): boolean;
 export function checkEmbeddingsRequest(value: unknown): boolean;
 export function checkCompletionsRequest(value: unknown): boolean;
 export function checkModerationsRequest(value: unknown): boolean;

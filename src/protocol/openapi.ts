@@ -3,7 +3,7 @@
  * build time, by tests, and by admin/ for the parts that both documents share.
  */
 import Type from 'typebox';
-import { DOOR_PATHS, SERVICES, statusByDoor, type DoorName } from '../core/door-names.js';
+import { ANTHROPIC_DOORS, DOOR_PATHS, SERVICES, statusByDoor, type DoorName } from '../core/door-names.js';
 import { ERROR_KINDS, type ErrorCode } from '../core/errors.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limits.js';
 import { packageVersion } from '../core/version.js';
@@ -57,7 +57,7 @@ const MESSAGES_ERROR_SCHEMA = {
  */
 export function errorResponses(codes: readonly ErrorCode[], door: DoorName = 'chat'): Record<string, object> {
   const byStatus = new Map<number, ErrorCode[]>();
-  const name = door === 'messages' ? 'MessagesError' : 'Error';
+  const name = ANTHROPIC_DOORS.includes(door) ? 'MessagesError' : 'Error';
   for (const code of codes) {
     const status = statusByDoor(door, code);
     byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
@@ -185,8 +185,9 @@ interface DoorOperation {
   /** The component of the request. */
   readonly name: string;
   readonly schema: object;
-  /** The member that each whole response has, an array. */
+  /** The member that each whole response has, and what it is. */
   readonly marker: string;
+  readonly markerType: 'array' | 'integer';
   /** What the events of a stream are; undefined if there are none. */
   readonly events: string | undefined;
 }
@@ -259,8 +260,16 @@ const IDEMPOTENCY_KEY = {
   },
 };
 
-function doorOperation({ door, operationId, summary, name, marker, events }: DoorOperation): object {
-  const whole = { type: 'object', required: [marker], properties: { [marker]: { type: 'array' } } };
+function doorOperation({
+  door,
+  operationId,
+  summary,
+  name,
+  marker,
+  markerType,
+  events,
+}: DoorOperation): object {
+  const whole = { type: 'object', required: [marker], properties: { [marker]: { type: markerType } } };
   const stream = { 'text/event-stream': { schema: { type: 'string', description: events } } };
   return {
     operationId,

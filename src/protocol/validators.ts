@@ -17,6 +17,10 @@ const PROBES = {
     { model: 'probe', messages: MESSAGES, max_tokens: 1 },
     { model: 'probe', messages: MESSAGES },
   ],
+  checkCountRequest: [
+    { model: 'probe', messages: MESSAGES, stream: false },
+    { model: 'probe', messages: MESSAGES, stream: true },
+  ],
   checkEmbeddingsRequest: [
     { model: 'probe', input: [[1, 2], [3]] },
     { model: 'probe', input: [[1, 2], ['3']] },
@@ -61,6 +65,7 @@ export const checkChatRequest: typeof generated.checkChatRequest = generated.che
 /** The same for the requests of other doors. */
 export const {
   checkMessagesRequest,
+  checkCountRequest,
   checkEmbeddingsRequest,
   checkCompletionsRequest,
   checkModerationsRequest,

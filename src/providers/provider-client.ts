@@ -86,8 +86,10 @@ export class ProviderClient {
       passed === undefined
         ? callOf(settings, credential, body, requestId, nowMs)
         : { settings, credential, body: {}, model: '', stream: passed.stream, requestId, nowMs };
-    const translated = new TranslatedCall(provider, call, this.#credentials, handler, passed !== undefined);
-    const send = ({ path, headers, body: written }: PassedRequest): void => {
+    const translated = new TranslatedCall(provider, call, this.#credentials, handler);
+    const send = (request: PassedRequest): void => {
+      const { path, headers, body: written } = request;
+      if (passed !== undefined) translated.passes(request);
       const all = [...moreHeaders, ...headers];
       translated.sending(this.#http.start(this.#bareOf(target), written, requestId, translated, all, path));
     };

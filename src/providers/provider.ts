@@ -153,13 +153,16 @@ export interface ProviderStream {
 /** A request whose body is nearly that of the caller. */
 export interface PassedRequest extends Omit<ProviderRequest, 'body'> {
   readonly body: string | Uint8Array;
+  /** Turns the response into one in the door's protocol; undefined: it is in it, and passes unread. */
+  readonly stream?: ProviderStream;
+  readonly readResponse?: (body: Buffer) => string;
 }
 
 export interface Provider {
   /**
    * Undefined if the provider speaks no door's protocol. `body`: the caller's, with the provider's name of
-   * the model; it changes only as far as the provider's path and versions demand. Success passes unread;
-   * errors are read by `readError`. `call` has no members of the body.
+   * the model; it changes only as far as the provider's path and versions demand. Success passes unread,
+   * unless the request says otherwise; errors are read by `readError`. `call` has no members of the body.
    */
   readonly passed?: (call: ProviderCall, body: string | Uint8Array, passed: PassedCall) => PassedRequest;
   /** Throws a FieldError. A promise only if the request is signed. */

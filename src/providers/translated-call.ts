@@ -14,6 +14,7 @@ import {
   FieldError,
   ProviderError,
   type Credentials,
+  type PassedRequest,
   type Provider,
   type ProviderCall,
   type ProviderFailure,
@@ -35,8 +36,8 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   readonly #call: ProviderCall;
   readonly #credentials: Credentials;
   readonly #handler: HttpHandler;
-  /** The response is in the protocol that the handler reads: only errors are translated. */
-  readonly #passes: boolean;
+  /** Defined: the handler reads the protocol of the call's door. */
+  #passed: PassedRequest | undefined;
   #inner: HttpCall | undefined;
   #stream: ProviderStream | undefined;
   #course: Course = 'none';
@@ -51,18 +52,11 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #paused = false;
   #over = false;
 
-  constructor(
-    provider: Provider,
-    call: ProviderCall,
-    credentials: Credentials,
-    handler: HttpHandler,
-    passes = false,
-  ) {
+  constructor(provider: Provider, call: ProviderCall, credentials: Credentials, handler: HttpHandler) {
     this.#provider = provider;
     this.#call = call;
     this.#credentials = credentials;
     this.#handler = handler;
-    this.#passes = passes;
   }
 
   /** Aborted, failed, or whole. */
@@ -92,6 +86,11 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#over = true;
     this.#chunks = [];
     this.#inner?.abort();
+  }
+
+  /** Before the request is sent: its response is in the protocol of the call's door. */
+  passes(request: PassedRequest): void {
+    this.#passed = request;
   }
 
   /** The request is written, and `inner` sends it. */
@@ -159,12 +158,13 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #courseOf(status: number, header: Header): Course {
     if (isHtml(header('content-type')) || (status >= 300 && status < 400)) return 'pass';
     if (status >= 300) return 'error';
-    if (this.#passes) return 'pass';
+    const { stream, readResponse } = this.#passed ?? {};
+    if (this.#passed !== undefined && stream === undefined && readResponse === undefined) return 'pass';
     return this.#call.stream ? 'stream' : 'whole';
   }
 
   #openStream(): void {
-    this.#stream = this.#provider.openStream(this.#call);
+    this.#stream = this.#passed?.stream ?? this.#provider.openStream(this.#call);
   }
 
   #keep(chunk: Uint8Array): void {
@@ -199,13 +199,17 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #finish(): void {
     const body = Buffer.concat(this.#chunks, this.#bytes);
     this.#chunks = [];
-    const text = this.#stream?.end() ?? this.#provider.readResponse(body, this.#call);
+    const text = this.#stream?.end() ?? this.#read(body);
     // The text takes the place of the provider's bytes, and is counted when the handler keeps it.
     if (this.#course === 'whole') this.#handler.hold?.(-this.#bytes);
     this.#relay(text);
     if (this.#isOver()) return;
     this.#over = true;
     this.#handler.onEnd();
+  }
+
+  #read(body: Buffer): string {
+    return this.#passed?.readResponse?.(body) ?? this.#provider.readResponse(body, this.#call);
   }
 
   /** The response has an error's status; its body is read as far as it came. */

@@ -30,6 +30,7 @@ import {
 } from './rejections.js';
 
 const MS_PER_SECOND = 1_000;
+const FREE: CallNeeds = { hold: asPicoUnits(0n), tokens: 0, isFree: true };
 /** The balance, and the spending of a day and a month of key, account, model and four groups. */
 const CLAMPS_MAX = 1 + 2 * 7;
 
@@ -152,11 +153,12 @@ function recordsPending({ durability, channel, pendingCommits }: ListenerContext
 
 /** What a call may cost and use at most, whichever model answers. It holds that until it is settled. */
 function needOf(
-  { hit }: CallContext,
+  { hit, door }: CallContext,
   models: Models,
   call: ChatCall,
   tokenQuota: ListenerContext['tokenQuota'],
 ): CallNeeds {
+  if (door.isFree === true) return FREE;
   if (hit !== undefined) return { hold: models[0]!.model.price.cachedResponsePicoUnits, tokens: 0 };
   let outputTokensMax = 0;
   let hold = asPicoUnits(0n);

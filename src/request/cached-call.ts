@@ -70,7 +70,8 @@ export function lookUp(
   if ('code' in chosen) return undefined;
   const { model, modelIndex, outputTokensMax } = chosen;
   const { cache: rule } = model;
-  if (rule === undefined || saysDirective(cacheControl, 'no-store')) return undefined;
+  if (rule === undefined || exchange.door.isFree === true || saysDirective(cacheControl, 'no-store'))
+    return undefined;
   const facts = {
     door: exchange.door.name,
     modelId: model.id,

@@ -168,7 +168,9 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     invariant(caller !== undefined, 'a body is read for a known caller');
     const { parseInlineBytesMax, bodiesInWorkBytesMax } = limits;
     const rejection =
-      bytes > parseInlineBytesMax ? beyondBalance(caller, certainBytes, this.#listener) : undefined;
+      bytes > parseInlineBytesMax && exchange.door.isFree !== true
+        ? beyondBalance(caller, certainBytes, this.#listener)
+        : undefined;
     if (rejection !== undefined) return this.#rejectEarly(rejection, bytes);
     const bounds = {
       bytesMax: bodiesInWorkBytesMax,

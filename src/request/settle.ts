@@ -45,7 +45,8 @@ export function settle(
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is settled');
   const { model, modelIndex: answered } = fallback ?? admission;
-  return charge(context, costOf(model.price, usage), usage, answered, listener);
+  const cost = context.door.isFree === true ? NOTHING : costOf(model.price, usage);
+  return charge(context, cost, usage, answered, listener);
 }
 
 /** The call gets the response of the cache: it is charged the price of that, and has no tokens. */

@@ -219,7 +219,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
       return;
     }
     this.#endSpan(failure.kind);
-    this.taken.releaseFailed(failure);
+    this.#releaseFailed(failure);
     this.abort();
     this.#owner.reject(failure);
   }
@@ -234,7 +234,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     } else if (meaning === 'unavailable') {
       const failure = statusFailure(status, header('retry-after'), this.#clock.wallMs());
       this.#endSpan(failure.kind);
-      this.taken.releaseFailed(failure);
+      this.#releaseFailed(failure);
       this.#settle();
       this.#owner.reject(failure);
     } else if (!isPlain(header('content-encoding'))) {
@@ -279,9 +279,15 @@ export class Attempt implements HttpHandler, ResponseOutcome {
       }
     }
     this.#endSpan(failure.kind);
-    this.taken.releaseFailed(failure);
+    this.#releaseFailed(failure);
     this.#settle();
     this.#owner.reject(failure);
+  }
+
+  /** That an upstream cannot count says nothing about its health. */
+  #releaseFailed(failure: AttemptFailure): void {
+    if (this.#door?.isCount === true) this.taken.release();
+    else this.taken.releaseFailed(failure);
   }
 
   /** A cut says nothing about the upstream's health. */
@@ -298,7 +304,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     const body = Buffer.concat(this.#unusedChunks).toString('utf8');
     this.#unusedChunks = [];
     const failure = rejectionFailure(this.#status, this.#contentType, body, tracesOf(this.taken.target));
-    if (failure.callerError === undefined) this.taken.releaseFailed(failure);
+    if (failure.callerError === undefined) this.#releaseFailed(failure);
     else this.taken.releaseGood();
     this.#settle();
     this.#endSpan(failure.kind);

@@ -6,6 +6,7 @@
 import type { FallbackModels, UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
+import { dialectAt } from '../doors/dialects.js';
 import { withModelId, withOutputTokensMax } from '../protocol/chat-call.js';
 import { RetryPlan } from './retry-plan.js';
 import type { RouteTable } from './route-table.js';
@@ -76,8 +77,9 @@ export class CallModels {
 
   #newPlan(): RetryPlan {
     const { request } = this;
+    const isCount = dialectAt(request.door)?.isCount === true;
     return new RetryPlan(this.#routes.choiceOf(request.modelIndex), this.#clock, () =>
-      tokensMaxOf(request, this.#routes.routeOf(request.modelIndex).outputTokensMax),
+      isCount ? 0 : tokensMaxOf(request, this.#routes.routeOf(request.modelIndex).outputTokensMax),
     );
   }
 }

@@ -3,7 +3,8 @@
  * here. The session asks once, when an attempt is over. Upstream worker.
  */
 import type { UpstreamRequest } from '../channel/messages.js';
-import type { Usage } from '../protocol/usage.js';
+import { dialectAt } from '../doors/dialects.js';
+import { usageOfWhole, type Usage } from '../protocol/usage.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { Attempt } from './attempt.js';
@@ -20,8 +21,12 @@ interface UsageDeps {
   readonly errors: ErrorLog;
 }
 
+/** Of a call that is free. */
+export const NO_USAGE = usageOfWhole(0, 0, 'reported');
+
 /** At once if the report is believed; a promise if tokens are to be counted. */
 export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageDeps): Usage | Promise<Usage> {
+  if (dialectAt(request.door)?.isCount === true) return NO_USAGE;
   const { meter } = attempt;
   const { tokenizer, outputTokensMax } = deps.routes.routeOf(request.modelIndex);
   const doubt = doubtAbout(attempt, request, outputTokensMax, deps);

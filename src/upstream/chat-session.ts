@@ -17,6 +17,7 @@ import type {
   UpstreamRequest,
   UpstreamSession,
 } from '../channel/messages.js';
+import { dialectAt } from '../doors/dialects.js';
 import type { Usage } from '../protocol/usage.js';
 import type { Log } from '../telemetry/log.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
@@ -27,6 +28,7 @@ import { Attempt, type AttemptClient, type AttemptOwner } from './attempt.js';
 import type { HttpClient } from '../http1/http-client.js';
 import type { ProviderClient } from '../providers/provider-client.js';
 import { CallModels } from './call-models.js';
+import { startCountSession } from './count-session.js';
 import { usageOf } from './call-usage.js';
 import type { CountTokens } from './token-count.js';
 import {
@@ -78,11 +80,15 @@ export function createStartSession(deps: SessionDeps): StartSession {
     errors: new ErrorLog(log, deps.clock),
     answers: new ResponseBudgetBuffer(WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED),
   };
-  return (request, downstream) => {
+  const start: StartSession = (request, downstream) => {
     const session = new ChatSession(shared, request, downstream);
     session.start();
     return session;
   };
+  return (request, downstream) =>
+    dialectAt(request.door)?.isCount === true
+      ? startCountSession(shared, request, downstream, start)
+      : start(request, downstream);
 }
 
 /** calling → settling (the token count is awaited) → delivering → ended, or from any of them to ended. */

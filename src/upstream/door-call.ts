@@ -42,6 +42,7 @@ export interface DoorAttempt {
   readonly path: string | undefined;
   /** Defined if the bytes pass. */
   readonly passed: PassedCall | undefined;
+  readonly isCount?: true | undefined;
   openReader(owner: DoorReaderOwner): ResponseBodyReader;
   /** The fault as the caller is told it: with the names of the door. */
   named(fault: HttpFault): HttpFault;
@@ -53,7 +54,7 @@ export function doorAttemptOf(request: UpstreamRequest, target: UpstreamTarget, 
   invariant(dialect !== undefined, 'a call comes by a door that is in the table');
   const path = target.doors[dialect.name];
   if (path !== undefined) return passedAttempt(dialect, path, request);
-  if (dialect.translator === undefined)
+  if (dialect.translator === undefined || dialect.isCount === true)
     throw new FieldError('model', `is on an upstream that does not serve POST ${dialect.name}`);
   return new TranslatedAttempt(dialect.translator, request, target, clock);
 }
@@ -64,8 +65,9 @@ function passedAttempt(dialect: Dialect, path: string, request: UpstreamRequest)
     body: undefined,
     path: path === '' ? undefined : path,
     passed: { door: dialect.name, stream, betas },
+    isCount: dialect.isCount,
     openReader: ({ sink, outcome, meter, budget }) => {
-      if (!stream) return new ResponseReader(outcome, meter, budget, dialect.marker, dialect.faultIn);
+      if (!stream) return new ResponseReader(outcome, meter, budget, dialect);
       return dialect.openJudge === undefined
         ? new StreamReader(sink, outcome, meter, includeUsage, choices)
         : new PassedStreamReader(sink, outcome, meter, dialect.openJudge());

@@ -150,31 +150,30 @@ function isEscaped(text: Buffer, at: number): boolean {
   return (at - first) % 2 === 1;
 }
 
+type WholeForm = Pick<Dialect, 'marker' | 'isCount' | 'faultIn'>;
+
 export class ResponseReader implements ResponseBodyReader {
   /** The client gets nothing before `onEnd`. */
   readonly isWhole = false;
   readonly #outcome: ResponseOutcome;
   readonly #meter: UsageMeter;
   readonly #budget: ResponseBudget;
-  readonly #marker: string;
-  readonly #faultIn: Dialect['faultIn'];
+  readonly #form: WholeForm;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
   #over = false;
 
-  /** `marker`, `faultIn`: as in Dialect. */
+  /** `form`: of the door; that of a chat completion if it is left out. */
   constructor(
     outcome: ResponseOutcome,
     meter: UsageMeter,
     budget: ResponseBudget,
-    marker = 'choices',
-    faultIn?: Dialect['faultIn'],
+    form: WholeForm = { marker: 'choices' },
   ) {
     this.#outcome = outcome;
     this.#meter = meter;
     this.#budget = budget;
-    this.#marker = marker;
-    this.#faultIn = faultIn;
+    this.#form = form;
   }
 
   onData(chunk: Uint8Array): void {
@@ -197,7 +196,10 @@ export class ResponseReader implements ResponseBodyReader {
   }
 
   #fault(members: Record<string, unknown>): string | undefined {
-    return Array.isArray(members[this.#marker]) ? this.#faultIn?.(members) : `no ${this.#marker}`;
+    const { marker, isCount, faultIn } = this.#form;
+    const value = members[marker];
+    const isMarked = isCount === true ? Number.isSafeInteger(value) : Array.isArray(value);
+    return isMarked ? faultIn?.(members) : `no ${marker}`;
   }
 
   #complete(answer: Buffer, members: Record<string, unknown>): void {

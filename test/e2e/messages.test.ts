@@ -7,13 +7,27 @@ import t from 'tap';
 import { decimalOf } from '#src/core/money.js';
 import { eventually } from '../support/gateway.js';
 import { steered } from '../support/mock.js';
-import { PROVIDER_MODELS, SECRET, startProviderBed } from '../support/provider-bed.js';
+import { PROVIDER_MODELS, SECRET, startProviderBed, type ProviderModel } from '../support/provider-bed.js';
 import { isWholeText } from '../support/sse.js';
 
 const CHUNKS = 10;
 /** Pico-units a token, as PROVIDER_PRICE says. */
 const PRICES = { input: 1_500_000, cached: 750_000, written: 3_500_000, hour: 4_750_000, output: 2_250_000 };
+const CALL_PRICE = 3_000_000;
 const TOOLS: Anthropic.Tool[] = [{ name: 'weather', input_schema: { type: 'object', properties: {} } }];
+
+/** Bedrock counts tokens for names of models, not for those of profiles. */
+const MORE_MODELS: readonly ProviderModel[] = [
+  { id: 'at-openai', provider: 'openai', model: 'gpt-5', upstream: {}, signsThinking: false },
+  {
+    ...PROVIDER_MODELS.find(({ provider }) => provider === 'bedrock')!,
+    id: 'counting-bedrock',
+    model: 'anthropic.claude-haiku-4-5-20251001-v1:0',
+    price: { call: '0.000003' },
+  },
+];
+/** Of `Hello`: by the mocks, which count four bytes a token, and by the gateway. */
+const HELLO_TOKENS = { there: 2, here: 8 };
 
 const ask = (content: string): Anthropic.MessageParam[] => [{ role: 'user', content }];
 
@@ -21,7 +35,7 @@ const textOf = ({ content }: Anthropic.Message): string =>
   content.map((block) => (block.type === 'text' ? block.text : '')).join('');
 
 void t.test('the anthropic package', async (t) => {
-  const { gateway, mocks } = await startProviderBed(t, {}, ['--chunks', String(CHUNKS)]);
+  const { gateway, mocks } = await startProviderBed(t, {}, ['--chunks', String(CHUNKS)], MORE_MODELS);
   const received: string[] = [];
   const clientOf = (key: string): Anthropic =>
     new Anthropic({
@@ -37,8 +51,9 @@ void t.test('the anthropic package', async (t) => {
   const customer = await gateway.admin.customer();
   const client = clientOf(customer.key);
 
-  for (const { id, provider, signsThinking } of PROVIDER_MODELS) {
-    const passes = provider === 'anthropic' || id === 'claude-at-vertex';
+  for (const { id, provider, model, signsThinking, price } of [...PROVIDER_MODELS, ...MORE_MODELS]) {
+    const passes = provider === 'anthropic' || provider === 'bedrock' || id === 'claude-at-vertex';
+    const counts = passes && !model.startsWith('us.');
     const base = { model: id, max_tokens: 2_000 };
 
     await t.test(`${id}: whole and stream`, async (t) => {
@@ -126,7 +141,8 @@ void t.test('the anthropic package', async (t) => {
           30 * PRICES.cached +
           (written - hour) * PRICES.written +
           hour * PRICES.hour +
-          40 * PRICES.output;
+          40 * PRICES.output +
+          (price === undefined ? 0 : CALL_PRICE);
       }
       const account = await eventually('nothing held', async () => {
         const view = await gateway.admin.account(payer.accountId);
@@ -139,10 +155,35 @@ void t.test('the anthropic package', async (t) => {
       const messages: Anthropic.MessageParam[] = [
         { role: 'user', content: [{ type: 'text', text: 'é “x”', cache_control: { type: 'ephemeral' } }] },
       ];
-      await client.messages.create({ ...base, messages }, { headers: { 'anthropic-beta': 'b-2026' } });
+      // Bedrock refuses names that it does not know.
+      const betas = `context-1m-2025-08-07${provider === 'bedrock' ? ',claude-code-20250219' : ''}`;
+      await client.messages.create({ ...base, messages }, { headers: { 'anthropic-beta': betas } });
       const { last } = await mocks.get(id)!.stats();
       t.match(last!.body, JSON.stringify(messages), 'the messages are as they were sent');
-      t.match(JSON.stringify(last), 'b-2026', 'the beta goes along');
+      t.match(JSON.stringify(last), 'context-1m-2025-08-07', 'the beta goes along');
+    });
+
+    await t.test(`${id}: tokens are counted at no cost`, async (t) => {
+      const payer = await gateway.admin.customer({ credit: '0.00' });
+      // Neither tokens nor the price of a call.
+      const body = { model: id, messages: ask('Hello') };
+      const { data, response } = await clientOf(payer.key).messages.countTokens(body).withResponse();
+      t.same(data, { input_tokens: counts ? HELLO_TOKENS.there : HELLO_TOKENS.here });
+      t.equal(response.headers.get('anthropic-ratelimit-requests-remaining'), '999999', 'of the minute');
+      const view = await gateway.admin.account(payer.accountId);
+      t.match(view, { spent: '0', held: '0' });
+      t.equal((await gateway.admin.account(payer.accountId)).calls_today, 0, 'no call of the day');
+      const failed = await clientOf(payer.key).messages.countTokens({
+        ...body,
+        messages: ask(steered('status=503', 'Hello')),
+      });
+      t.ok(failed.input_tokens > 5, 'what a provider cannot tell is counted here');
+      const large = 'a word '.repeat(40_000);
+      const { input_tokens: many } = await clientOf(payer.key).messages.countTokens({
+        ...body,
+        messages: ask(large),
+      });
+      t.ok(many > 60_000 && many < 100_000, `${many} tokens`);
     });
   }
 
@@ -164,6 +205,8 @@ void t.test('the anthropic package', async (t) => {
       (await failure(client.messages.create({ ...body, tools: hosted }))) instanceof
         Anthropic.BadRequestError,
     );
+    const uncounted = { model: 'at-openai', messages: [], ...({ system: 3 } as object) };
+    t.match(await failure(client.messages.countTokens(uncounted)), /messages must have at least 1 item/);
     const refused = ask(steered('status=400'));
     t.ok(
       (await failure(client.messages.create({ ...body, messages: refused }))) instanceof

@@ -26,6 +26,8 @@ export interface ProviderModel {
   readonly upstream: Readonly<Record<string, unknown>>;
   /** Whether it has signed thinking, as Claude has. */
   readonly signsThinking: boolean;
+  /** Beside that of tokens. */
+  readonly price?: Readonly<Record<string, string>>;
 }
 
 const VERTEX = {
@@ -90,14 +92,14 @@ export const PROVIDER_PRICE = {
 
 /** The settings of a model at `url`; `more` are further settings of its upstream. */
 export const modelAt = (
-  { id, provider, model, upstream }: ProviderModel,
+  { id, provider, model, upstream, price }: ProviderModel,
   url: string,
   more: object = {},
 ): object => ({
   id,
-  price: PROVIDER_PRICE,
+  price: { ...PROVIDER_PRICE, ...price },
   max_output_tokens: 8_000,
-  upstreams: [{ provider, url, model, ...upstream, ...more }],
+  upstreams: [{ provider, url: provider === 'openai' ? `${url}/v1` : url, model, ...upstream, ...more }],
 });
 
 export interface ProviderBed {
@@ -106,20 +108,22 @@ export interface ProviderBed {
   readonly mocks: ReadonlyMap<string, Mock>;
 }
 
-/** `settings` are further settings of the gateway. */
+/** `settings` are further settings of the gateway, `more` further models. */
 export async function startProviderBed(
   t: Scope,
   settings: object = {},
   mockArgs: readonly string[] = [],
+  more: readonly ProviderModel[] = [],
 ): Promise<ProviderBed> {
+  const models = [...PROVIDER_MODELS, ...more];
   const started = new Map<ProviderName, Promise<Mock>>();
-  for (const { provider } of PROVIDER_MODELS)
+  for (const { provider } of models)
     if (!started.has(provider)) started.set(provider, startMock(t, ['--provider', provider, ...mockArgs]));
   const mocks = new Map<string, Mock>();
-  for (const { id, provider } of PROVIDER_MODELS) mocks.set(id, await started.get(provider)!);
+  for (const { id, provider } of models) mocks.set(id, await started.get(provider)!);
   const gateway = await startGateway(t, {
     config: {
-      models: PROVIDER_MODELS.map((model) => modelAt(model, mocks.get(model.id)!.origin)),
+      models: models.map((model) => modelAt(model, mocks.get(model.id)!.origin)),
       plans: [{ id: 'ample', requests_per_minute: 1_000_000, calls_per_day: 1_000_000_000 }],
       ...settings,
     },

@@ -1,19 +1,29 @@
 /** The Messages API as upstream workers see it. */
-import type { Dialect } from '../door.js';
+import type { Dialect, Translator } from '../door.js';
 import { fromChat } from './from-chat.js';
 import { MessageJudge } from './message-judge.js';
 import { MessageWriter } from './message-stream.js';
 import { NAMES, toChat } from './to-chat.js';
 
+const TRANSLATOR: Translator = {
+  toChat: (body, extras = false) => toChat(body, extras),
+  names: NAMES,
+  fromChat,
+  openStream: (call) => new MessageWriter(call),
+};
+
 export const MESSAGES_DIALECT: Dialect = {
   name: 'messages',
   marker: 'content',
   openJudge: () => new MessageJudge(),
-  translator: {
-    toChat: (body, extras = false) => toChat(body, extras),
-    names: NAMES,
-    fromChat,
-    openStream: (call) => new MessageWriter(call),
-  },
+  translator: TRANSLATOR,
   promptTexts: undefined,
+};
+
+/** It translates for the gateway's own count. */
+export const COUNT_TOKENS_DIALECT: Dialect = {
+  ...MESSAGES_DIALECT,
+  name: 'count_tokens',
+  marker: 'input_tokens',
+  isCount: true,
 };

@@ -116,6 +116,14 @@ function outputTokensError(value: unknown): string | undefined {
   return (value as number) >= OUTPUT_TOKENS_MIN ? undefined : broken('max_tokens', 'not be negative', value);
 }
 
+/** As explainMessages, for a request to count tokens. */
+export function explainCount(body: unknown): string {
+  if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
+  const found = commonError(body) ?? optionalError(body, 'stream', 'be false', (value) => value === false);
+  invariant(found !== undefined, 'the validator and its explanation agree');
+  return found;
+}
+
 /**
  * Why the validator rejected `body`: the first field that breaks a rule, the rule, and what the field has.
  * Throws if `body` breaks no rule, which is a bug here.

@@ -40,3 +40,6 @@ export const MessagesRequestSchema = Type.Object({
   stream: optional(Type.Boolean()),
   metadata: optional(Type.Object({})),
 });
+
+/** How many tokens a prompt has. */
+export const CountRequestSchema = Type.Object({ ...MEMBERS, stream: optional(Type.Literal(false)) });

@@ -4,6 +4,7 @@
  *
  * Follows platform.claude.com, pages "API overview", "Versions" and "Beta headers", as of November 2026.
  */
+import { DOOR_PATHS } from '../../core/door-names.js';
 import { exactJsonText } from '../../core/exact-json.js';
 import type { Provider, ProviderCall, ProviderRequest } from '../provider.js';
 import { readAnthropicError } from './errors.js';
@@ -23,10 +24,10 @@ export const ANTHROPIC: Provider = {
   readResponse: readMessage,
   openStream: (call) => new MessageStream(call),
   readError: readAnthropicError,
-  passed(call, body, { betas }) {
+  passed(call, body, { door, betas }) {
     const { basePath, betas: own } = call.settings;
     const headers = headersOf(call, mergedBetas(own, betas));
-    return { path: `${basePath}/v1/messages`, headers, body };
+    return { path: `${basePath}${DOOR_PATHS[door]}`, headers, body };
   },
 };
 

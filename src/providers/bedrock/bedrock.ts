@@ -1,10 +1,12 @@
 /**
- * Models on Amazon Bedrock, by its Converse interface. Upstream worker.
+ * Models on Amazon Bedrock, by its Converse interface, and Claude by its own too (claude.ts). Upstream
+ * worker.
  *
  * Followed: Amazon Bedrock API Reference, "Converse" and "ConverseStream"; User Guide, "Use an Amazon Bedrock
  * API key", 2026-11. What the fields become: request.ts, messages.ts, tools.ts, reasoning.ts.
  */
 import type { Provider, ProviderCall, ProviderRequest } from '../provider.js';
+import { ClaudeStream, claudeRequest, readCount } from './claude.js';
 import { readError } from './errors.js';
 import { bodyOf } from './request.js';
 import { readResponse } from './response.js';
@@ -22,6 +24,17 @@ export const BEDROCK: Provider = {
   readResponse,
   openStream: (call) => new ConverseStream(call),
   readError,
+  passed(call, given, passed) {
+    const { model, operation, body } = claudeRequest(call, given, passed);
+    const path = `${call.settings.basePath}/model/${encodedPart(model)}/${operation}`;
+    return {
+      path,
+      headers: authorization(call, path, body),
+      body,
+      ...(passed.stream && { stream: new ClaudeStream() }),
+      ...(operation === 'count-tokens' && { readResponse: readCount }),
+    };
+  },
 };
 
 function authorization(

@@ -45,6 +45,7 @@ const TOO_LONG =
 /** A ValidationException too, but what is wrong is the setting of the upstream. */
 const NO_SUCH_MODEL =
   /model identifier is invalid|on-demand throughput isn.t supported|model is not supported in this region/i;
+const CANNOT_COUNT = /support counting tokens/i;
 
 /** `name`: of the exception, as it came; empty if unknown. `status` is of the response, if it had one. */
 export function failureOf(name: string, message: string, status = 500): ProviderFailure {
@@ -54,6 +55,8 @@ export function failureOf(name: string, message: string, status = 500): Provider
   if (known === 400 && NO_SUCH_MODEL.test(message)) {
     return { status: 404, message: cleaned, code: 'model_not_found' };
   }
+  // The gateway counts then.
+  if (known === 400 && CANNOT_COUNT.test(message)) return { status: 501, message: cleaned };
   if (known === 400 && TOO_LONG.test(message)) {
     return { status: 400, message: cleaned, code: 'context_length_exceeded' };
   }

@@ -11,8 +11,10 @@
  * A message that lies whole in a chunk is read where it is; only those that are cut are copied, once.
  */
 import { crc32 } from 'node:zlib';
+import { isRecord, parsedJson } from '../../core/json.js';
 import { SSE_EVENT_BYTES_MAX } from '../../core/limits.js';
 import { ProviderError } from '../provider.js';
+import { failureOf } from './errors.js';
 
 const PRELUDE_BYTES = 12;
 const SUM_BYTES = 4;
@@ -107,6 +109,21 @@ export class FrameReader {
     }
     this.#visit(this.#lastValues, bytes, headersEnd, sumAt);
   }
+}
+
+/** The payload of an event. Throws a ProviderError for an error, and for what is no event. */
+export function eventOf(headers: Headers, payload: string): Record<string, unknown> {
+  const type = headers.get(':message-type');
+  if (type === 'error')
+    throw new ProviderError(failureOf(headers.get(':error-code') ?? '', headers.get(':error-message') ?? ''));
+  const body = parsedJson(payload);
+  if (type === 'exception') {
+    const { message } = isRecord(body) ? body : ({} as Record<string, unknown>);
+    const text = typeof message === 'string' ? message : '';
+    throw new ProviderError(failureOf(headers.get(':exception-type') ?? '', text));
+  }
+  if (type !== 'event' || !isRecord(body)) throw ProviderError.invalid('a message is no event');
+  return body;
 }
 
 /** Bytes of the message at `at`, whose prelude is there. */

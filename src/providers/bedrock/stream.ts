@@ -8,12 +8,11 @@
  * another upstream can make good.
  * Followed: Amazon Bedrock API Reference, "ConverseStream" and "ConverseStreamOutput", 2026-11.
  */
-import { isRecord, parsedJson } from '../../core/json.js';
+import { isRecord } from '../../core/json.js';
 import { SSE_EVENT_BYTES_MAX } from '../../core/limits.js';
 import { ChunkWriter } from '../chat-writer.js';
 import { ProviderError, type ProviderCall, type ProviderStream } from '../provider.js';
-import { failureOf } from './errors.js';
-import { FrameReader, type Headers } from './frames.js';
+import { eventOf, FrameReader, type Headers } from './frames.js';
 import { publicName } from './models.js';
 import { finishOf, redactedBlock, usageOf, type ThinkingBlock } from './response.js';
 import { ANSWER_TOOL, answersByTool } from './tools.js';
@@ -78,20 +77,7 @@ export class ConverseStream implements ProviderStream {
         return;
       }
     }
-    const type = headers.get(':message-type');
-    if (type === 'error') {
-      throw new ProviderError(
-        failureOf(headers.get(':error-code') ?? '', headers.get(':error-message') ?? ''),
-      );
-    }
-    const body = parsedJson(payload);
-    if (type === 'exception') {
-      const { message } = isRecord(body) ? body : ({} as Record<string, unknown>);
-      const text = typeof message === 'string' ? message : '';
-      throw new ProviderError(failureOf(headers.get(':exception-type') ?? '', text));
-    }
-    if (type !== 'event' || !isRecord(body)) throw ProviderError.invalid('a message is no event');
-    this.#event(eventType, body);
+    this.#event(eventType, eventOf(headers, payload));
   }
 
   #event(type: string | undefined, event: Record<string, unknown>): void {

@@ -8,7 +8,7 @@
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, parsedJson } from '../../core/json.js';
-import { mergedBetas } from '../anthropic/anthropic.js';
+import { cloudBodyOf } from '../anthropic/cloud-body.js';
 import { readAnthropicError } from '../anthropic/errors.js';
 import { writeMessages } from '../anthropic/request.js';
 import { readMessage } from '../anthropic/response.js';
@@ -18,7 +18,6 @@ import { authorization, methodOf } from '../gemini/gemini.js';
 import { requestBody } from '../gemini/request.js';
 import { readResponse } from '../gemini/response.js';
 import { GeminiStream } from '../gemini/stream.js';
-import { JsonReader } from '../../protocol/json-reader.js';
 import type {
   PassedCall,
   PassedRequest,
@@ -31,6 +30,8 @@ import type {
 const CLAUDE = /^(?:publishers\/anthropic\/models\/)?claude-/;
 /** The only version of Messages there; in the body, as `model` is in the path. */
 const CLAUDE_VERSION = 'vertex-2023-10-16';
+/** Counts tokens for all of Claude's models; which one is in the body. */
+const COUNTING_MODEL = 'count-tokens';
 /** A tuned model is an endpoint of the project, whose name is a number. */
 const ENDPOINT = /^\d+$/;
 
@@ -86,40 +87,18 @@ export const VERTEX: Provider = {
   passed: passClaude,
 };
 
-/** A request to Messages: the model goes from the body to the path, versions go from headers to the body. */
+/** A request to Messages: the model goes from the body to the path, but not if tokens are counted. */
 function passClaude(
   call: ProviderCall,
   body: string | Uint8Array,
-  { stream, betas: given }: PassedCall,
+  { door, stream, betas }: PassedCall,
 ): PassedRequest {
-  const { model, others } = membersOf(body);
-  const betas = mergedBetas(call.settings.betas, given);
-  const added = [`"anthropic_version":${JSON.stringify(CLAUDE_VERSION)}`];
-  if (betas.length > 0) added.push(`"anthropic_beta":${JSON.stringify(betas)}`);
+  const claude = cloudBodyOf(body, CLAUDE_VERSION, call.settings.betas, betas);
+  const isCount = door === 'count_tokens';
+  const model = isCount ? COUNTING_MODEL : claude.model;
   return {
     path: pathOf({ ...call, model }, 'anthropic', stream ? ':streamRawPredict' : ':rawPredict'),
     headers: authorization(call),
-    body: `{${[...added, ...others].join(',')}}`,
+    body: isCount ? `{"model":${JSON.stringify(claude.model)},${claude.body.slice(1)}` : claude.body,
   };
-}
-
-/** The value of `model`, and the other members as they are written. `body` was checked when it came. */
-function membersOf(body: string | Uint8Array): { model: string; others: string[] } {
-  const reader = new JsonReader(typeof body === 'string' ? Buffer.from(body) : body);
-  let model = '';
-  const others: string[] = [];
-  reader.space();
-  if (!reader.openObject()) return { model, others };
-  do {
-    const start = reader.at;
-    reader.skipString();
-    const name = reader.decoded(start, reader.at);
-    reader.colon();
-    const valueStart = reader.at;
-    reader.skipValue();
-    if (name === 'model') model = reader.decoded(valueStart, reader.at);
-    else if (name !== 'anthropic_version' && name !== 'anthropic_beta')
-      others.push(reader.bytes.toString('utf8', start, reader.at));
-  } while (reader.moreMembers());
-  return { model, others };
 }

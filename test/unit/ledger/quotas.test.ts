@@ -68,6 +68,31 @@ void t.test('a call that can never fit is told so, whatever else is used up', (t
   t.end();
 });
 
+void t.test('a free call takes of calls in flight and the model’s minute alone', (t) => {
+  const { ledgers } = createWorld();
+  const [ledger] = ledgers;
+  const plan = { ...planOf({ callsPerMonth: 1 }), callsPerDay: 1, callsInFlightMax: 2 };
+  const limits = { ...NO_QUOTAS, requestsPerMinute: 4 };
+  const scopes = { account, plan, key: undefined, model: { modelIndex: 0, limits } };
+  const free = { ...NONE, isFree: true } as const;
+  const before = ledger!.balanceOf(account);
+  for (const end of ['settle', 'release'] as const) {
+    t.equal(ledger!.admit(asCallSlot(0), scopes, free), undefined);
+    t.equal(ledger!.admit(asCallSlot(1), scopes, free), undefined);
+    t.match(ledger!.admit(asCallSlot(2), scopes, free), { quota: 'calls_in_flight' });
+    for (const slot of [0, 1])
+      if (end === 'settle') ledger!.settle(asCallSlot(slot), asPicoUnits(0n), 0);
+      else ledger!.release(asCallSlot(slot));
+  }
+  t.match(ledger!.admit(asCallSlot(0), scopes, free), { kind: 'model', quota: 'requests_per_minute' });
+  t.same(ledger!.balanceOf(account), before);
+  // The one call of the day and the month is still there, and is counted once.
+  const other = { ...scopes, model: undefined };
+  t.equal(ledger!.admit(asCallSlot(0), other, NONE), undefined);
+  t.match(ledger!.admit(asCallSlot(1), other, NONE), { quota: 'calls_per_day' });
+  t.end();
+});
+
 void t.test('a scope whose quotas cannot be counted refuses, until its limits are taken away', (t) => {
   const clock = new FakeClock();
   const buffers = createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 2, keysMax: 2, groupsMax: 1 });

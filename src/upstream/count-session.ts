@@ -1,0 +1,108 @@
+/**
+ * A call that asks how many tokens its prompt has. An upstream that speaks the door's protocol is asked, as
+ * for any call; if none does, or none can tell, the gateway counts the texts of the prompt itself. It is free
+ * and no upstream is left alone for it. Upstream worker; createStartSession makes one a call.
+ */
+import type {
+  DownstreamHandle,
+  StartSession,
+  UpstreamRequest,
+  UpstreamSession,
+} from '../channel/messages.js';
+import type { Clock } from '../core/clock.js';
+import type { ErrorCode } from '../core/errors.js';
+import { CRASHED } from './error-mapping.js';
+import { dialectAt } from '../doors/dialects.js';
+import { NO_USAGE } from './call-usage.js';
+import { countedBodyOf } from './door-call.js';
+import type { ErrorLog } from './error-log.js';
+import type { RouteTable } from './route-table.js';
+import { countOrEstimate, type CountTokens } from './token-count.js';
+import { UsageMeter } from './usage-meter.js';
+
+/** The upstreams cannot tell. Other errors are the caller's. */
+const UNTOLD: readonly ErrorCode[] = ['provider_unavailable', 'overloaded'];
+
+interface CountDeps {
+  readonly routes: RouteTable;
+  readonly count: CountTokens;
+  readonly errors: ErrorLog;
+  readonly clock: Clock;
+}
+
+/** `ask` starts the call at the upstreams. */
+export function startCountSession(
+  deps: CountDeps,
+  request: UpstreamRequest,
+  downstream: DownstreamHandle,
+  ask: StartSession,
+): UpstreamSession {
+  const name = dialectAt(request.door)!.name;
+  const { targets } = deps.routes.routeOf(request.modelIndex);
+  const session = new CountSession(deps, request, downstream);
+  if (targets.some(({ doors }) => doors[name] !== undefined)) session.ask(ask);
+  else session.count();
+  return session;
+}
+
+class CountSession implements UpstreamSession {
+  readonly #deps: CountDeps;
+  readonly #request: UpstreamRequest;
+  readonly #downstream: DownstreamHandle;
+  /** While an upstream is asked. */
+  #asked: UpstreamSession | undefined;
+  #isCancelled = false;
+
+  constructor(deps: CountDeps, request: UpstreamRequest, downstream: DownstreamHandle) {
+    this.#deps = deps;
+    this.#request = request;
+    this.#downstream = downstream;
+  }
+
+  /** Another model's count would be of no use, so fallbacks are not asked. */
+  ask(ask: StartSession): void {
+    const downstream = this.#downstream;
+    this.#asked = ask(
+      { ...this.#request, fallbacks: undefined },
+      {
+        data: (bytes) => downstream.data(bytes),
+        noteUpstream: (slot, fallback) => downstream.noteUpstream(slot, fallback),
+        noteQueued: (ms) => downstream.noteQueued(ms),
+        end: (bytes, usage, waitMs) => downstream.end(bytes, usage, waitMs),
+        cut: (usage, waitMs) => downstream.cut(usage, waitMs),
+        fail: (error) => {
+          if (this.#isCancelled || !UNTOLD.includes(error.code)) downstream.fail(error);
+          else this.count();
+        },
+      },
+    );
+  }
+
+  /** Its cost is that of a count, about 0.1 s of a counter thread for a megabyte. */
+  count(): void {
+    const { routes, count, errors, clock } = this.#deps;
+    const { modelIndex, account } = this.#request;
+    const beganMs = clock.monotonicMs();
+    const { tokenizer } = routes.routeOf(modelIndex);
+    const wanted = new UsageMeter().countRequest(tokenizer, countedBodyOf(this.#request));
+    countOrEstimate(count, wanted, account, errors)
+      .then(({ promptTokens }) => {
+        const body = Buffer.from(`{"input_tokens":${promptTokens}}`);
+        this.#downstream.end(body, NO_USAGE, clock.monotonicMs() - beganMs);
+      })
+      .catch((error: unknown) => {
+        errors.write('error', 'gateway', 'a call failed inside of the gateway', String(error));
+        this.#downstream.fail(CRASHED);
+      });
+  }
+
+  onCredit(): void {
+    this.#asked?.onCredit();
+  }
+
+  /** A count goes on, and its end is the call's. */
+  onCancel(): void {
+    this.#isCancelled = true;
+    this.#asked?.onCancel();
+  }
+}
