@@ -11,7 +11,7 @@ import { type Operator, type Role } from '../core/roles.js';
 import type { WallMs } from '../core/units.js';
 import { takeRandomBytes } from './key-digest.js';
 import { expiryOf, isExpired } from './key-record.js';
-import { createId, invalid, notFound } from './record-id.js';
+import { assertReference, createId, invalid, notFound, OPERATOR_TOKEN } from './record-id.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
 
 export interface OperatorRecord {
@@ -59,22 +59,20 @@ export interface CreatedOperator extends OperatorStatement {
 const OPERATORS_MAX = 1_000;
 
 const TOKEN_BYTES = 32;
-/** 256 bits are 43 characters of base64url. */
-const TOKEN = /^tgop_[A-Za-z0-9_-]{43}$/;
 const ID = /^op_[0-9a-hjkmnp-tv-z]{16}$/;
 /** Who else stands in the log of changes; see core/roles.ts. */
 const OTHERS = '(?:bootstrap|command|signal)$';
 const NAME_CHARS_MAX = 64;
 /** As it stands in logs and tables: no text that could be taken for another, or for a formula. */
 const NAME = new RegExp(
-  `^(?!${OTHERS})(?!${ID.source.slice(1)})(?!${TOKEN.source.slice(1)})[A-Za-z0-9][A-Za-z0-9._@+-]{0,${NAME_CHARS_MAX - 1}}$`,
+  `^(?!${OTHERS})(?!${ID.source.slice(1)})(?!${OPERATOR_TOKEN.source.slice(1)})[A-Za-z0-9][A-Za-z0-9._@+-]{0,${NAME_CHARS_MAX - 1}}$`,
 );
 /** The rule of names as JSON Schema, for the documents. */
 export const OPERATOR_NAME_RULE = { minLength: 1, maxLength: NAME_CHARS_MAX, pattern: NAME.source };
 
 /** Whether `text` could be an operator's token at all. */
 export function isOperatorToken(text: string): boolean {
-  return TOKEN.test(text);
+  return OPERATOR_TOKEN.test(text);
 }
 
 export function digestOfToken(token: string): string {
@@ -190,9 +188,7 @@ export class Operators {
   }
 
   #recordOf(idOrName: string): OperatorRecord {
-    if (isOperatorToken(idOrName)) {
-      throw invalid('an id or a name is wanted and not a token itself: see the list of operators');
-    }
+    assertReference('operator', idOrName);
     const all = this.#context.store.operators.all();
     const record = all.find(({ id, name }) => id === idOrName || name === idOrName);
     if (record === undefined) throw notFound(`there is no operator ${idOrName}: see the list of operators`);

@@ -22,7 +22,10 @@ export const NAME_CHARS_MAX = 100;
 export const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028-\u202e\u2066-\u2069]/u;
 
 const PRINTABLE_TEXT = `(?:(?!${UNPRINTABLE.source})[^])*$`;
-const NOT_A_KEY = `(?!${WELL_FORMED.source.slice(1)})`;
+/** Tokens of operators: 256 bits are 43 characters of base64url. */
+export const OPERATOR_TOKEN = /^tgop_[A-Za-z0-9_-]{43}$/;
+
+const NOT_A_KEY = `(?!${WELL_FORMED.source.slice(1)}|${OPERATOR_TOKEN.source.slice(1)})`;
 
 /** The rules of texts as JSON Schema, for the documents. The functions here say which rule was broken. */
 export const NAME_RULE = {
@@ -46,6 +49,10 @@ export function isId(text: string): boolean {
   return ID.test(text);
 }
 
+function isSecret(text: string): boolean {
+  return isWellFormedKey(text) || OPERATOR_TOKEN.test(text);
+}
+
 /** Throws `invalid_parameters` that names `field` and the rule that `name` breaks. */
 export function assertName(field: string, name: string): void {
   const chars = Array.from(name).length;
@@ -54,8 +61,8 @@ export function assertName(field: string, name: string): void {
   }
   if (UNPRINTABLE.test(name)) throw invalid(`${field} must not have control characters`);
   if (isId(name)) throw invalid(`${field} must not have the form of an id, got ${name}`);
-  // Names are kept and shown, which a key must not be.
-  if (isWellFormedKey(name)) throw invalid(`${field} must not be an API key`);
+  // Names are kept and shown, which a secret must not be.
+  if (isSecret(name)) throw invalid(`${field} must not be an API key or a token`);
   // A URL drops these two segments, so such an account could not be addressed.
   if (name === '.' || name === '..') throw invalid(`${field} must not be . or ..`);
 }
@@ -73,23 +80,23 @@ export function assertIdempotencyKey(key: string): void {
   if (!IDEMPOTENCY_KEY.test(key)) {
     throw invalid('idempotency_key must have 1 to 100 printable ASCII characters without spaces');
   }
-  if (isWellFormedKey(key)) throw invalid('idempotency_key must not be an API key');
+  if (isSecret(key)) throw invalid('idempotency_key must not be an API key or a token');
 }
 
 /**
- * Throws `invalid_parameters` if the text can be neither an id nor a name. An API key given by mistake is not
- * repeated in the message.
+ * Throws `invalid_parameters` if the text can be neither an id nor a name. An API key or a token given by
+ * mistake is not repeated in the message.
  */
 export function assertReference(
-  noun: 'account' | 'group' | 'parent' | 'root' | 'key',
+  noun: 'account' | 'group' | 'parent' | 'root' | 'key' | 'operator',
   idOrName: string,
 ): void {
   // The store's index takes no longer ones. A character is one or two of these units.
   if (idOrName.length > 2 * NAME_CHARS_MAX) {
     throw invalid(`${noun} must be an id or a name of at most ${NAME_CHARS_MAX} characters`);
   }
-  if (isWellFormedKey(idOrName)) {
-    throw invalid('an id or a name is wanted and not an API key itself: see the list of keys');
+  if (isSecret(idOrName)) {
+    throw invalid('an id or a name is wanted and not an API key itself, nor a token: see the lists');
   }
 }
 

@@ -19,6 +19,7 @@ const ROOT = '/admin/v1';
 const ACCOUNT = 'acme';
 const KEY = 'laptop';
 const GROUP = 'research';
+const OPERATOR = 'ann';
 
 /**
  * A body that would be done, for each route that takes one: alone what is made wrong in it is why it is
@@ -37,6 +38,9 @@ const GOOD_BODIES: Readonly<Record<string, Readonly<Record<string, unknown>>>> =
   'POST /admin/v1/keys': { account: ACCOUNT, name: 'fresh' },
   'POST /admin/v1/keys/{key}/rotate': { grace: 0 },
   'POST /admin/v1/keys/{key}/set-limits': { tokens_per_day: 6, spend_per_day: '1.00' },
+  'POST /admin/v1/operators': { name: 'fresh', role: 'viewer', expires_in: 60 },
+  'POST /admin/v1/operators/{operator}/rotate': { expires_in: 60 },
+  'POST /admin/v1/operators/{operator}/set-role': { role: 'support' },
   'POST /admin/v1/reload': { dry_run: false },
   'POST /admin/v1/upstreams/reset': { model: 'mock-model' },
   'POST /admin/v1/cache/clear': { model: 'mock-model' },
@@ -74,6 +78,7 @@ async function openHouse(t: Test): Promise<House> {
   await done('/groups', { name: GROUP, tokens_per_month: 1_000_000 });
   await done('/accounts', { name: ACCOUNT, plan: 'ample', credit: '10.00', group: GROUP });
   await done('/accounts', { name: 'idle', plan: 'other' });
+  await done('/operators', { name: OPERATOR, role: 'viewer' });
   const { key } = await done('/keys', { account: ACCOUNT, name: KEY });
   t.equal((await gateway.chat(key!, 'Hello')).status, 200);
   await eventually('the call in the books', async () => {
@@ -86,7 +91,11 @@ async function openHouse(t: Test): Promise<House> {
   const routes = Object.entries(document.paths).flatMap(([template, methods]) =>
     Object.entries(methods).map(([word, operation]) => {
       const method = word.toUpperCase();
-      const path = template.replace('{account}', ACCOUNT).replace('{key}', KEY).replace('{group}', GROUP);
+      const path = template
+        .replace('{account}', ACCOUNT)
+        .replace('{key}', KEY)
+        .replace('{group}', GROUP)
+        .replace('{operator}', OPERATOR);
       return { name: `${method} ${template}`, method, template, path, operation };
     }),
   );
@@ -110,6 +119,7 @@ async function booksOf({ gateway, send }: House): Promise<object> {
     accounts,
     keys: await read('/keys?limit=1000'),
     groups: await read('/group-tree?limit=1000'),
+    operators: await read('/operators'),
     credits: await Promise.all(
       accounts.map(({ name }) => read(`/accounts/${encodeURIComponent(name)}/credits`)),
     ),

@@ -159,11 +159,11 @@ class Asker {
     return this.keep(`${method} ${path}`, await this.gateway.admin.send(method, `/admin/v1${path}`, body));
   }
 
-  /** As `admin`, for a response that holds a new key: the key. */
+  /** As `admin`, for a response that holds a new key, or an operator's new token: that. */
   async made(path: string, body: object): Promise<string> {
     const answer = await this.gateway.admin.send('POST', `/admin/v1${path}`, body);
     this.#t.equal(answer.status, 200, answer.body);
-    return /sk-[\w-]{43}/.exec(answer.body)![0];
+    return /(?:sk-|tgop_)[\w-]{43}/.exec(answer.body)![0];
   }
 }
 
@@ -210,6 +210,18 @@ void t.test('a gateway that went through everything has told no secret', async (
   await asker.admin('POST', '/keys/disabled/disable');
   await asker.admin('DELETE', '/keys/deleted');
   const keys = [key, former, current, disabled, deleted, bulk];
+  const formerToken = await asker.made('/operators', { name: 'ann', role: 'admin' });
+  const tokens = [
+    formerToken,
+    await asker.made('/operators/ann/rotate', {}),
+    await asker.made('/operators', { name: 'bob', role: 'viewer' }),
+  ];
+  await asker.admin('POST', '/operators/bob/disable');
+  const signingIn = { port: gateway.admin.port, path: '/admin/session', method: 'POST' };
+  for (const sent of tokens) {
+    const headers = { 'x-tollgate-console': '1' };
+    asker.keep('signing in', await request({ ...signingIn, headers, body: { token: sent } }));
+  }
 
   for (const used of [key, current, bulk]) await asker.call(used, 'Hello', 200);
   await asker.call(key, 'Hello stream', 200, { stream: true });
@@ -259,7 +271,8 @@ void t.test('a gateway that went through everything has told no secret', async (
       .slice('/admin/v1'.length)
       .replace('{account}', 'acme')
       .replace('{key}', 'laptop')
-      .replace('{group}', 'research');
+      .replace('{group}', 'research')
+      .replace('{operator}', 'ann');
     // There are no hosts without sharing.
     t.equal((await asker.admin('GET', of)).status, of === '/hosts' ? 409 : 200, of);
   }
@@ -268,7 +281,7 @@ void t.test('a gateway that went through everything has told no secret', async (
     asker.keep(path, await request({ port: gateway.admin.port, path }));
     asker.keep(path, await request({ port: gateway.port, path }));
   }
-  for (const wrong of [`${token}x`, token.slice(1), key]) {
+  for (const wrong of [`${token}x`, token.slice(1), key, ...tokens, `${formerToken}x`]) {
     const headers = { authorization: `Bearer ${wrong}` };
     asker.keep('token', await request({ port: gateway.admin.port, path: '/admin/v1/keys', headers }));
   }
@@ -279,6 +292,9 @@ void t.test('a gateway that went through everything has told no secret', async (
     ['POST', '/keys', { account: key, name: 'x' }],
     ['POST', '/accounts', { name: key, plan: 'ample' }],
     ['POST', '/accounts/acme/credit', { amount: '1.00', idempotency_key: key }],
+    ['GET', `/operators/${tokens[1]}`],
+    ['POST', '/operators', { name: tokens[1], role: 'viewer' }],
+    ['POST', '/accounts', { name: tokens[1], plan: 'ample' }],
   ];
   for (const [method, path, body] of pasted) {
     const answer = await gateway.admin.send(method, `/admin/v1${path}`, body);
@@ -297,6 +313,8 @@ void t.test('a gateway that went through everything has told no secret', async (
   for (const args of [
     ['status', '--json'],
     ['keys', 'list'],
+    ['operators', 'list', '--json'],
+    ['operators', 'show', 'ann'],
     ['accounts', 'list', '--json'],
     ['config', 'check'],
     ['audit'],
@@ -320,7 +338,7 @@ void t.test('a gateway that went through everything has told no secret', async (
     ['stdout', Buffer.from(gateway.child.stdout())],
   ];
   t.match(gateway.child.stderr(), /an upstream refuses our key/, 'the log has something to tell');
-  t.same(placesWith([...keys, ...PROVIDERS, token], places), []);
+  t.same(placesWith([...keys, ...tokens, ...PROVIDERS, token], places), []);
   // The search must be able to find.
   t.same(placesWith([token], filesOf(gateway.dataFolder, ['gateway.json'])), ['admin-token holds secret 0']);
   t.ok(placesWith(['by-file'], places).length > 2);

@@ -96,7 +96,7 @@ void t.test('names, references and the bound', async (t) => {
   } catch (error) {
     message = String(error);
   }
-  t.match(message, 'not a token itself');
+  t.match(message, 'nor a token');
   t.notOk(message.includes(token), 'it is not repeated');
 
   house.store.commit(() => {

@@ -35,7 +35,7 @@ void t.test('names', (t) => {
     ['\ud800', /must not have/],
     ['.', /must not be \. or \.\.$/],
     ['..', /must not be \. or \.\.$/],
-    [generateKey(), /^name must not be an API key$/],
+    [generateKey(), /^name must not be an API key or a token$/],
     [createId('acct_'), /must not have the form of an id, got acct_/],
     [createId('key_'), /must not have the form of an id, got key_/],
   ];
