@@ -13,6 +13,7 @@ import type {
 } from '../admin/views.js';
 import { queryOf, useView } from './api.js';
 import { addressOf } from './browser.js';
+import { callsAddress } from './call-links.js';
 import { chart, Charts, linesOf, timesUntil } from './chart.js';
 import { ErrorText, RangeChoice } from './controls.js';
 import { roughMoney, short } from './format.js';
@@ -128,7 +129,12 @@ export function BusyAccounts({ range }: { readonly range: Range }) {
       keyOf={({ account }) => account}
       columns={[
         { head: 'Account', text: ({ name }) => name, href: ({ account }) => addressOf('accounts', account) },
-        { head: 'Calls', figure: ({ calls }) => calls, format: short },
+        {
+          head: 'Calls',
+          figure: ({ calls }) => calls,
+          format: short,
+          href: ({ account }) => callsAddress({ account }),
+        },
         { head: 'Tokens', figure: (stats) => stats.prompt_tokens + stats.completion_tokens, format: short },
         {
           head: 'Cost',

@@ -4,8 +4,15 @@
 import { useState } from 'preact/hooks';
 import type { AccountView, CreatedKeyView, KeyView, ListView } from '../admin/views.js';
 import { allOf, queryOf, useView } from './api.js';
+import { callsAddress } from './call-links.js';
 import { Badge, ErrorText, Icon, Name, type Tone } from './controls.js';
-import { DeleteKeyDialog, NewKeyDialog, RotateKeyDialog, ShownKeyDialog, SwitchDialog } from './dialogs.js';
+import {
+  DeleteKeyDialog,
+  NewKeyDialog,
+  RotateKeyDialog,
+  ShownSecretDialog,
+  SwitchDialog,
+} from './dialogs.js';
 import { moment } from './format.js';
 import { KeyLimitsDialog } from './quota-dialogs.js';
 import { QuotaLine } from './quotas.js';
@@ -90,6 +97,13 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
               head: { hidden: 'Actions' },
               cell: (key) => (
                 <>
+                  <a
+                    class="button quiet"
+                    href={callsAddress({ key: key.id })}
+                    aria-label={`Calls of key ${key.name}`}
+                  >
+                    Calls
+                  </a>
                   {may('keys') ? action(key, 'Rotate', 'rotate') : null}
                   {may('everything') ? action(key, 'Limits', 'limits') : null}
                   {may('keys') ? action(key, key.active ? 'Disable' : 'Enable', 'switch') : null}
@@ -106,7 +120,9 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
       {question?.kind === 'limits' ? <KeyLimitsDialog item={question.key} {...answering} /> : null}
       {question?.kind === 'switch' ? <SwitchDialog what="key" item={question.key} {...answering} /> : null}
       {question?.kind === 'delete' ? <DeleteKeyDialog item={question.key} {...answering} /> : null}
-      {question?.kind === 'shown' ? <ShownKeyDialog created={question.key} onClose={onClose} /> : null}
+      {question?.kind === 'shown' ? (
+        <ShownSecretDialog title="The new key" what="key" secret={question.key.key} onClose={onClose} />
+      ) : null}
     </section>
   );
 }

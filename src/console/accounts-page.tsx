@@ -11,6 +11,7 @@ import { AccountList } from './account-list.js';
 import { type AccountOrder, useAccountRows, useSortedAccounts } from './account-rows.js';
 import { allOf, useView } from './api.js';
 import { addressOf, go } from './browser.js';
+import { callsAddress } from './call-links.js';
 import {
   Badge,
   Choice,
@@ -191,6 +192,12 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
               <CopyButton text={account.id} what="the account’s id" />
             </p>
             <p class="actions">
+              <a class="button" href={callsAddress({ account: account.id })}>
+                Calls
+              </a>
+              <a class="button" href={callsAddress({ account: account.id, failed: 'true' })}>
+                Failed calls
+              </a>
               {may('credit') ? (
                 <button type="button" onClick={() => setDialog('credit')}>
                   Add credit
@@ -259,7 +266,11 @@ function Counters({ account, plan }: CountersProps) {
           ] as const,
         ]),
     ['This minute', number(account.requests_this_minute), limitText(plan?.requests_per_minute, 'request')],
-    ['Today', number(account.calls_today), limitText(plan?.calls_per_day, 'call')],
+    [
+      'Today',
+      <a href={callsAddress({ account: account.id })}>{number(account.calls_today)}</a>,
+      limitText(plan?.calls_per_day, 'call'),
+    ],
   ];
   return <Tiles label="Counters" small tiles={tiles} />;
 }

@@ -4,16 +4,25 @@
  */
 import { useEffect, useState } from 'preact/hooks';
 
-/** From an address such as `#/accounts/acct_…`. */
+/** Texts by name; empty for none. */
+export type Filters = Readonly<Record<string, string>>;
+
+/** From an address such as `#/accounts/acct_…` or `#/calls?model=m`. */
 export interface PageAddress {
   readonly page: string;
   /** What is open in the page; empty if nothing is. */
   readonly item: string;
+  readonly filters: Filters;
 }
 
 function readAddress(): PageAddress {
-  const [page = '', item = ''] = location.hash.replace(/^#\/?/, '').split('/');
-  return { page: page === '' ? 'overview' : page, item: decode(item) };
+  const [place = '', query = ''] = location.hash.replace(/^#\/?/, '').split('?', 2);
+  const [page = '', item = ''] = place.split('/');
+  return {
+    page: page === '' ? 'overview' : page,
+    item: decode(item),
+    filters: Object.fromEntries(new URLSearchParams(query)),
+  };
 }
 
 /** An address that somebody typed may not be percent-encoded. */
@@ -25,12 +34,19 @@ function decode(text: string): string {
   }
 }
 
-export function addressOf(page: string, item = ''): string {
-  return item === '' ? `#/${page}` : `#/${page}/${encodeURIComponent(item)}`;
+/** Empty filters are left out. */
+export function addressOf(page: string, item = '', filters: Filters = {}): string {
+  const given = new URLSearchParams(Object.entries(filters).filter(([, text]) => text !== '')).toString();
+  return `#/${page}${item === '' ? '' : `/${encodeURIComponent(item)}`}${given === '' ? '' : `?${given}`}`;
 }
 
 export function go(page: string, item = ''): void {
   location.hash = addressOf(page, item);
+}
+
+/** Puts filters into the address of a page, without a new step to go back to. */
+export function putFilters(page: string, filters: Filters): void {
+  location.replace(addressOf(page, '', filters));
 }
 
 export function usePageAddress(): PageAddress {

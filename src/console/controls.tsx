@@ -4,7 +4,7 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useId, useState } from 'preact/hooks';
 import type { AccountView } from '../admin/views.js';
-import { DECIMALS_OF_MONEY, money } from './format.js';
+import { DECIMALS_OF_MONEY, localOf, money } from './format.js';
 import { type Range, RANGES } from './live.js';
 
 /** Drawn beside words, never instead of them. */
@@ -13,6 +13,9 @@ const ICON_PATHS = {
   accounts:
     'M9 11a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM2 21v-1a6 6 0 0 1 14 0v1M17 4a4 4 0 0 1 0 7M19 15a6 6 0 0 1 3 5v1',
   groups: 'M9 3h6v5H9zM3 16h6v5H3zM15 16h6v5h-6zM12 8v4M6 16v-4h12v4',
+  calls: 'M3 6h18M3 12h12M3 18h15',
+  changes: 'M4 4v6h6M4.5 10a8 8 0 1 1-.5 4M12 8v4l3 2',
+  operators: 'M12 11a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM4 21v-1a8 8 0 0 1 16 0v1',
   usage: 'M4 20V10M10 20V4M16 20v-8M21 20H2',
   playground: 'M4 5h16v11H9l-5 4z',
   upstreams: 'M12 3v6M12 9l-7 6v6M12 9l7 6v6M12 9v12',
@@ -72,7 +75,7 @@ export function Field({ label, hint, children }: FieldProps) {
 interface TextFieldProps extends Input {
   readonly label: string;
   readonly hint?: string;
-  readonly type?: 'text' | 'password' | 'search' | 'number' | 'date';
+  readonly type?: 'text' | 'password' | 'search' | 'number' | 'date' | 'datetime-local';
   readonly autocomplete?: 'off' | 'current-password';
   readonly inputMode?: 'decimal';
   readonly placeholder?: string;
@@ -182,6 +185,17 @@ export function statusOf({ active, plan_missing: planMissing }: AccountState): r
 export function StatusBadge({ account }: { readonly account: AccountState }) {
   const [tone, text] = statusOf(account);
   return <Badge tone={tone}>{text}</Badge>;
+}
+
+interface TimeFieldProps extends Input {
+  readonly label: string;
+}
+
+/** A moment as Unix seconds in text, empty for none; chosen in the time zone of the browser. */
+export function TimeField({ label, value, onValue }: TimeFieldProps) {
+  const take = (text: string): void => onValue(text === '' ? '' : String(Date.parse(text) / 1_000));
+  const shown = /^\d{1,11}$/.test(value) ? localOf(Number(value)) : '';
+  return <TextField label={label} type="datetime-local" value={shown} onValue={take} />;
 }
 
 /** What went wrong, in words. Screen readers read it at once. */

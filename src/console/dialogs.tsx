@@ -308,13 +308,20 @@ export function DeleteKeyDialog({ item, onClose, onChanged }: DeleteKeyProps) {
   );
 }
 
-export function ShownKeyDialog({ created, onClose }: Closable & { readonly created: CreatedKeyView }) {
+interface ShownSecretProps extends Closable {
+  readonly title: string;
+  /** What it is, for who copies it without seeing. */
+  readonly what: string;
+  readonly secret: string;
+}
+
+export function ShownSecretDialog({ title, what, secret, onClose }: ShownSecretProps) {
   return (
-    <Dialog title="The new key" onClose={onClose}>
+    <Dialog title={title} onClose={onClose}>
       <p class="notice warn">It is shown this once. Only its digest is kept: nobody can look it up later.</p>
       <p class="secret">
-        <code data-testid="new-key">{created.key}</code>
-        <CopyButton text={created.key} what="the key" />
+        <code data-testid={`new-${what}`}>{secret}</code>
+        <CopyButton text={secret} what={`the ${what}`} />
       </p>
       <div class="actions">
         <button type="button" class="primary" onClick={onClose}>

@@ -116,6 +116,17 @@ export function moment(seconds: number): string {
   });
 }
 
+/** With seconds: `31 Jan 2025, 12:00:05`. */
+export function exactMoment(ms: number): string {
+  return new Date(ms).toLocaleString('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
+}
+
+/** Unix seconds as a control of time has them, in the browser's zone: `2025-01-31T12:00`. */
+export function localOf(seconds: number): string {
+  const date = new Date(seconds * 1_000);
+  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
 /** `2025-01-31T12:00:00.000Z`, for files. */
 export function isoOf(seconds: number): string {
   return new Date(seconds * 1_000).toISOString();

@@ -12,8 +12,12 @@ import './style/pages.css';
 import { AccountsPage } from './accounts-page.js';
 import { isSignedIn, signOut, whenSignedOut } from './api.js';
 import { addressOf, applyTheme, storedTheme, usePageAddress } from './browser.js';
+import { CallPage } from './call-page.js';
+import { CallsPage } from './calls-page.js';
+import { ChangesPage } from './changes-page.js';
 import { GroupsPage } from './groups-page.js';
 import { type Range, useLive } from './live.js';
+import { OperatorsPage } from './operators-page.js';
 import { OverviewPage } from './overview-page.js';
 import { PlaygroundPage } from './playground-page.js';
 import { SettingsPage } from './settings-page.js';
@@ -34,7 +38,7 @@ function App() {
 }
 
 function Console({ onSignedOut }: { readonly onSignedOut: () => void }) {
-  const { page, item } = usePageAddress();
+  const { page, item, filters } = usePageAddress();
   const [range, setRange] = useState<Range>('5m');
   const live = useLive(range, onSignedOut);
   const status = live.snapshots.at(-1);
@@ -42,10 +46,13 @@ function Console({ onSignedOut }: { readonly onSignedOut: () => void }) {
     overview: () => <OverviewPage live={live} onRange={setRange} />,
     accounts: () => <AccountsPage item={item} count={status?.accounts} />,
     groups: () => <GroupsPage item={item} />,
+    calls: () => (item === '' ? <CallsPage filters={filters} /> : <CallPage key={item} id={item} />),
     usage: () => <UsagePage />,
     playground: () => <PlaygroundPage />,
     upstreams: () => <UpstreamsPage snapshots={live.snapshots} />,
     settings: () => <SettingsPage />,
+    changes: () => <ChangesPage filters={filters} />,
+    operators: () => <OperatorsPage />,
   };
   const shown = Object.hasOwn(pages, page) ? pages[page] : undefined;
   return (

@@ -4,6 +4,7 @@
 import { useState } from 'preact/hooks';
 import type { StatusDocument } from '../telemetry/status-document.js';
 import { BusyAccounts } from './account-course.js';
+import { callsAddress } from './call-links.js';
 import { Choice, RANGE_TEXTS, RangeChoice } from './controls.js';
 import { bytes, milliseconds, number, roughMoney, short, words } from './format.js';
 import { lastSecondsOf, type Live, percentile, type Range, sharesOf, type Span, sumOf } from './live.js';
@@ -71,9 +72,17 @@ function LastSeconds({ live, model }: { readonly live: Live; readonly model: str
   ];
   const answered = calls === 0 ? 'none just now' : `${number((100 * shares.answered) / calls)} % answered`;
   const tiles: readonly Tile[] = [
-    ['Requests', perSecond(calls), answered],
-    ['Refused', perSecond(shares.refused), topReason(last?.refusals)],
-    ['Failed', perSecond(shares.failed), 'by upstreams or here'],
+    ['Requests', <a href={callsAddress({ model })}>{perSecond(calls)}</a>, answered],
+    [
+      'Refused',
+      <a href={callsAddress({ model, status: '4xx' })}>{perSecond(shares.refused)}</a>,
+      topReason(last?.refusals),
+    ],
+    [
+      'Failed',
+      <a href={callsAddress({ model, status: '5xx' })}>{perSecond(shares.failed)}</a>,
+      'by upstreams or here',
+    ],
     ['In flight', short(status?.calls_in_flight ?? 0), `of ${short(status?.limits.calls_in_flight ?? 0)}`],
     ['Tokens', perSecond(prompt + completion), `${perSecond(completion)} of them answers`],
     ['Spend', `${roughMoney(rate(last?.cost ?? 0) * SECONDS_PER_HOUR)}/h`, 'at this pace'],
@@ -98,6 +107,7 @@ interface ModelSums {
 
 function ModelTable({ spans }: { readonly spans: readonly Span[] }) {
   const rows = modelSums(spans);
+  const from = String(Math.floor(spans[0]?.start ?? 0));
   if (rows.length === 0) return <p class="empty">No calls in this time.</p>;
   return (
     <Table
@@ -106,8 +116,18 @@ function ModelTable({ spans }: { readonly spans: readonly Span[] }) {
       keyOf={({ id }) => id}
       columns={[
         { head: 'Model', text: ({ id }) => id },
-        { head: 'Calls', figure: ({ calls }) => calls, format: short },
-        { head: 'Failed', figure: ({ failed }) => failed, format: short },
+        {
+          head: 'Calls',
+          figure: ({ calls }) => calls,
+          format: short,
+          href: ({ id }) => callsAddress({ model: id, from }),
+        },
+        {
+          head: 'Failed',
+          figure: ({ failed }) => failed,
+          format: short,
+          href: ({ id }) => callsAddress({ model: id, from, status: '5xx' }),
+        },
         { head: 'Tokens', figure: ({ tokens }) => tokens, format: short },
         { head: 'Cost', figure: ({ cost }) => cost, format: roughMoney },
       ]}

@@ -3,7 +3,7 @@
  * the form to sign in with. Browser.
  */
 import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { StatusDocument } from '../telemetry/status-document.js';
 import { signIn, useAction } from './api.js';
 import { addressOf, chooseTheme, storedTheme, themeOf, THEMES } from './browser.js';
@@ -15,11 +15,18 @@ const PAGES: readonly IconName[] = [
   'overview',
   'accounts',
   'groups',
+  'calls',
   'usage',
   'playground',
   'upstreams',
   'settings',
+  'changes',
+  'operators',
 ];
+
+/** Pages that are of no use to a role are not offered to it. */
+const offered = (name: IconName): boolean =>
+  name === 'playground' ? may('playground') : name !== 'operators' || may('everything');
 
 const titled = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1);
 
@@ -32,6 +39,12 @@ interface ShellProps {
 }
 
 export function Shell({ page, status, connected, onLeave, children }: ShellProps) {
+  const nav = useRef<HTMLElement>(null);
+  // On a phone not all pages fit beside each other.
+  useEffect(() => {
+    const current = nav.current?.querySelector<HTMLElement>('[aria-current]');
+    if (current) nav.current!.scrollLeft = current.offsetLeft - current.offsetWidth;
+  }, [page]);
   return (
     <div class="shell">
       <a
@@ -48,8 +61,8 @@ export function Shell({ page, status, connected, onLeave, children }: ShellProps
         <p class="brand">
           <Mark /> Tollgate
         </p>
-        <nav aria-label="Pages">
-          {PAGES.filter((name) => name !== 'playground' || may('playground')).map((name) => (
+        <nav aria-label="Pages" ref={nav}>
+          {PAGES.filter(offered).map((name) => (
             <a key={name} href={addressOf(name)} aria-current={name === page ? 'page' : undefined}>
               <Icon name={name} />
               <span>{titled(name)}</span>

@@ -6,6 +6,7 @@ import { useState } from 'preact/hooks';
 import type { ListView, ModelView } from '../admin/views.js';
 import type { UpstreamStatus } from '../telemetry/status-document.js';
 import { post, useAction, useView } from './api.js';
+import { callsAddress } from './call-links.js';
 import { Badge, ErrorText, type Tone } from './controls.js';
 import { ago, isoOf, moment, number, short, words } from './format.js';
 import type { Snapshot } from './live.js';
@@ -118,8 +119,18 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
         },
         { head: 'Waiting', figure: ({ now }) => now.waiting_calls, format: short },
         { head: 'Calls/s', figure: ({ attempts }) => (seconds > 0 ? attempts / seconds : null) },
-        { head: 'Calls', figure: ({ now }) => now.attempts, format: short },
-        { head: 'Failed', figure: ({ now }) => now.failures, format: short },
+        {
+          head: 'Calls',
+          figure: ({ now }) => now.attempts,
+          format: short,
+          href: ({ now }) => callsAddress({ upstream: now.name, model: now.model }),
+        },
+        {
+          head: 'Failed',
+          figure: ({ now }) => now.failures,
+          format: short,
+          href: ({ now }) => callsAddress({ upstream: now.name, failed: 'true' }),
+        },
         {
           head: 'Last failure',
           value: ({ now: { last_failure: last } }) =>

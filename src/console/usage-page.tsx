@@ -6,6 +6,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView, ModelView, UsageView } from '../admin/views.js';
 import { get, queryOf, textOf, useView } from './api.js';
 import { addressOf } from './browser.js';
+import { type CallFilters, callsAddress } from './call-links.js';
 import { chart, Charts, linesOf, timesUntil } from './chart.js';
 import { Choice, ErrorText, idsOf, Money, Name, TextField } from './controls.js';
 import { moment, number, roughMoney, short, sumOfMoney } from './format.js';
@@ -198,9 +199,14 @@ function UsageTable({ rows, question }: UsageTableProps) {
   const { by } = question;
   const highestCost = Math.max(...rows.map(({ cost }) => Number(cost)));
   // A column of counts with their sum.
-  const counts = (head: string, count: (row: UsageView) => number): Column<UsageView> => ({
+  const counts = (
+    head: string,
+    count: (row: UsageView) => number,
+    href: (row: UsageView) => string | undefined = () => undefined,
+  ): Column<UsageView> => ({
     head,
     figure: count,
+    href,
     foot: number(rows.reduce((total, row) => total + count(row), 0)),
   });
   const sum = sumOfMoney(rows.map(({ cost }) => cost));
@@ -224,8 +230,16 @@ function UsageTable({ rows, question }: UsageTableProps) {
       columns={[
         // In the last row this column says `Sum`.
         { head: by === 'day' ? 'day (UTC)' : by, cell: (row) => <RowName row={row} />, foot: 'Sum' },
-        counts('Calls', ({ calls }) => calls),
-        counts('Failed', (row) => row.failed_calls),
+        counts(
+          'Calls',
+          ({ calls }) => calls,
+          (row) => callsAddress(callsOf(row, question)),
+        ),
+        counts(
+          'Failed',
+          (row) => row.failed_calls,
+          (row) => callsAddress({ ...callsOf(row, question), failed: 'true' }),
+        ),
         counts('Prompt tokens', (row) => row.prompt_tokens),
         counts('Cached', (row) => row.cached_tokens),
         counts('Written', (row) => row.cache_write_tokens),
@@ -245,6 +259,26 @@ function UsageTable({ rows, question }: UsageTableProps) {
       ]}
     />
   );
+}
+
+/** The filters of the calls that a row counts. */
+function callsOf({ account, key, model, day, hour }: UsageView, question: Question): CallFilters {
+  const asked = trimmed(question);
+  const { from, to } = asked;
+  const first = hour ?? (day === undefined ? undefined : secondsOf(day));
+  const times =
+    first === undefined
+      ? {
+          from: from === '' ? '' : String(secondsOf(from)),
+          to: to === '' ? '' : String(secondsOf(to) + STEP_SECONDS.day),
+        }
+      : { from: String(first), to: String(first + STEP_SECONDS[hour === undefined ? 'day' : 'hour']) };
+  return {
+    account: account ?? asked.account,
+    key: key ?? asked.key,
+    model: model ?? asked.model,
+    ...times,
+  };
 }
 
 /** What the row is grouped by, to read: of an account or key the name, or the id if it was deleted. */

@@ -167,6 +167,70 @@ void t.test('an operator’s way through it', SKIP, async (t) => {
   t.same(faults, [], 'the browser has nothing to complain about');
 });
 
+void t.test('operators have tokens, and see what their roles may do', SKIP, async (t) => {
+  const { gateway } = await startBed(t);
+  const customer = await gateway.admin.customer();
+  const browser = await startBrowser(t);
+  const { page, faults } = await browser.open({ viewport: WIDE });
+  await signIn(page, gateway);
+  await page.getByText('bootstrap').waitFor();
+  await page.getByRole('link', { name: 'Operators' }).click();
+  const dialog = page.getByRole('dialog');
+  const make = async (name: string, role: string): Promise<string> => {
+    await page.getByRole('button', { name: 'New operator' }).click();
+    await dialog.getByLabel('Name').fill(name);
+    await dialog.getByLabel('Role').selectOption(role);
+    await dialog.getByRole('button', { name: 'Make operator' }).click();
+    const token = (await dialog.getByTestId('new-token').textContent()) ?? '';
+    await dialog.getByRole('button', { name: 'I have it' }).click();
+    await page.getByRole('rowheader', { name }).waitFor();
+    return token;
+  };
+  const tokens = { viewer: await make('vera', 'viewer'), support: await make('sam', 'support') };
+  t.match(tokens.viewer, /^tgop_[\w-]{43}$/);
+  t.notMatch(await page.content(), tokens.viewer, 'shown once');
+
+  for (const [role, buttons] of [
+    ['viewer', []],
+    ['support', ['New key', 'Rotate', 'Disable', 'Delete']],
+  ] as const) {
+    const other = await browser.open({ viewport: WIDE });
+    await other.page.goto(at(gateway, `#/accounts/${customer.accountId}`));
+    await other.page.getByLabel('Admin token').fill(tokens[role]);
+    await other.page.getByRole('button', { name: 'Sign in' }).click();
+    const panel = other.page.getByRole('region', { name: 'Account', exact: true });
+    await panel.getByRole('rowheader', { name: 'test' }).waitFor();
+    t.equal(await other.page.locator('.who .badge').textContent(), role);
+    const shown = await panel.locator('.panel-head button, .keys button, .head button').allTextContents();
+    const ranges = ['Copy', '5 min', '1 hour', '6 hours', '24 hours'];
+    t.same(
+      shown.map((text) => text.trim()).filter((text) => !ranges.includes(text)),
+      buttons,
+      role,
+    );
+    t.equal(await other.page.getByRole('link', { name: 'Operators' }).count(), 0);
+    await other.page.getByRole('link', { name: 'Upstreams' }).click();
+    await other.page.getByRole('cell', { name: 'Healthy' }).first().waitFor();
+    const reset = other.page.getByRole('button', { name: 'Call all again now' });
+    t.equal(await reset.count(), role === 'support' ? 1 : 0);
+    t.same(other.faults, []);
+    if (role !== 'viewer') continue;
+    await page.getByRole('button', { name: 'Disable operator vera' }).click();
+    await dialog.getByRole('button', { name: 'Disable' }).click();
+    await page.getByRole('cell', { name: 'Disabled' }).waitFor();
+    await other.page.getByRole('link', { name: 'Settings' }).click();
+    await other.page.getByLabel('Admin token').waitFor();
+    t.ok(
+      other.faults.every((fault) => fault.includes('401')),
+      'signed out at once',
+    );
+  }
+  await page.getByRole('button', { name: 'Delete operator sam' }).click();
+  await dialog.getByRole('button', { name: 'Delete for good' }).click();
+  await page.getByRole('rowheader', { name: 'sam' }).waitFor({ state: 'detached' });
+  t.same(faults, []);
+});
+
 void t.test('an account can be made once there are plans to choose from', SKIP, async (t) => {
   const { gateway } = await startBed(t);
   const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
@@ -262,6 +326,7 @@ void t.test('every page: no serious fault for assistive tools, no sideways scrol
   const customer = await gateway.admin.customer();
   for (let count = 0; count < 5; count++) await gateway.chat(customer.key, 'Hello');
   await gateway.chat('sk-wrong', 'Hello');
+  await gateway.admin.send('POST', '/admin/v1/operators', { name: 'vera', role: 'viewer' });
   const browser = await startBrowser(t);
   for (const viewport of [WIDE, PHONE]) {
     for (const colorScheme of ['light', 'dark'] as const) {
@@ -282,6 +347,7 @@ void t.test('every page: no serious fault for assistive tools, no sideways scrol
         ['playground', page.getByRole('log')],
         ['upstreams', page.getByRole('cell', { name: 'Healthy' })],
         ['settings', page.getByRole('rowheader', { name: 'listen.port' })],
+        ['operators', page.getByRole('rowheader', { name: 'vera' })],
       ] as const) {
         await page.goto(at(gateway, `#/${place}`));
         await filled.first().waitFor();

@@ -1,0 +1,21 @@
+/** Where the calls behind a number are. Pages put these addresses on what they count. Browser. */
+import { addressOf } from './browser.js';
+
+/** As `GET /admin/v1/calls` takes them; accounts and keys by id or name, times in Unix seconds. */
+export interface CallFilters {
+  readonly account?: string;
+  readonly key?: string;
+  readonly model?: string;
+  readonly upstream?: string;
+  /** `500` or `5xx`. */
+  readonly status?: string;
+  readonly code?: string;
+  /** `true` for those with a code. */
+  readonly failed?: string;
+  readonly from?: string;
+  readonly to?: string;
+}
+
+export const callsAddress = (filters: CallFilters): string => addressOf('calls', '', { ...filters });
+
+export const callAddress = (requestId: string): string => addressOf('calls', requestId);

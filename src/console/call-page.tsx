@@ -1,0 +1,273 @@
+/**
+ * One call from its arrival to its end: what was left of each quota when it was admitted, its attempts, its
+ * tokens and cost, the error that the caller got and what to do about it. Browser.
+ */
+import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
+import { ERROR_MEANINGS, type ErrorMeaning } from '../core/error-meanings.js';
+import type { AttemptView, QuotaView } from '../telemetry/call-record.js';
+import { post, useAction, useView } from './api.js';
+import { addressOf } from './browser.js';
+import { callsAddress } from './call-links.js';
+import { type NamedCall, toneOfCall } from './calls-page.js';
+import { Badge, CopyButton, ErrorText, Icon, Money, Name } from './controls.js';
+import { exactMoment, milliseconds, money, number, words } from './format.js';
+import { may } from './rights.js';
+import { type Tile, Tiles } from './table.js';
+
+export function CallPage({ id }: { readonly id: string }) {
+  const { view: call, error, reload } = useView<NamedCall>(`/calls/${encodeURIComponent(id)}`);
+  return (
+    <>
+      <p>
+        <a class="back-link" href={addressOf('calls')}>
+          <Icon name="back" /> All calls
+        </a>
+      </p>
+      <div class="head">
+        <h1>Call</h1>
+        {error === undefined ? null : (
+          <button type="button" onClick={reload}>
+            Look again
+          </button>
+        )}
+      </div>
+      <p class="marks">
+        <code>{id}</code>
+        <CopyButton text={id} what="the request’s id" />
+        {call === undefined ? null : (
+          <Badge tone={toneOfCall(call)}>
+            {call.status ?? 'The caller left'}
+            {call.code === null ? '' : ` ${words(call.code)}`}
+          </Badge>
+        )}
+      </p>
+      <ErrorText text={error} />
+      {call === undefined ? null : <Shown call={call} />}
+    </>
+  );
+}
+
+function Shown({ call }: { readonly call: NamedCall }) {
+  return (
+    <>
+      {call.error === null ? null : (
+        <section aria-label="Error">
+          <h2>What the caller was told</h2>
+          <p class="notice bad">{call.error}</p>
+          <Advice code={call.code} />
+        </section>
+      )}
+      <Tiles label="The call" small tiles={tilesOf(call)} />
+      <dl class="facts">{factsOf(call)}</dl>
+      <section>
+        <h2>Course</h2>
+        <Timeline call={call} />
+      </section>
+    </>
+  );
+}
+
+/** Of `client_gone`, which is no error. */
+const NO_MEANING = { when: undefined, operator: null };
+
+/** What the operator does about an error, from the catalogue of errors. */
+function Advice({ code }: { readonly code: string | null }) {
+  const meanings: Readonly<Record<string, ErrorMeaning>> = ERROR_MEANINGS;
+  const known = code !== null && Object.hasOwn(meanings, code);
+  const { when, operator } = known ? meanings[code]! : NO_MEANING;
+  if (when === undefined) return null;
+  return (
+    <p class="muted">
+      {when.replaceAll('`', '')} {operator?.replaceAll('`', '')}
+    </p>
+  );
+}
+
+function tilesOf(call: NamedCall): Tile[] {
+  const { cost, prompt_tokens: prompt, cached_tokens: cached } = call;
+  const tokens = (count: number | null): string => (count === null ? '–' : number(count));
+  return [
+    ['Duration', milliseconds(call.duration_ms), `ended ${exactMoment(Date.parse(call.time))}`],
+    ['First token', milliseconds(call.first_token_ms), call.stream ? 'of the stream' : 'not streamed'],
+    ['Prompt', tokens(prompt), `${tokens(cached)} of them cached`],
+    ['Completion', tokens(call.completion_tokens), `${tokens(call.reasoning_tokens)} of them reasoning`],
+    [
+      'Cost',
+      cost === null ? '–' : <Money amount={cost} />,
+      call.source === null ? 'not charged' : `tokens ${words(call.source)}`,
+    ],
+  ];
+}
+
+function factsOf(call: NamedCall): ComponentChildren {
+  const { account, key, model, answered_model: answered, upstream } = call;
+  const facts: readonly (readonly [string, ComponentChildren])[] = [
+    [
+      'Account',
+      account === null ? (
+        '–'
+      ) : (
+        <Leading to={addressOf('accounts', account)} text={call.account_name ?? account} />
+      ),
+    ],
+    [
+      'Key',
+      key === null || account === null ? (
+        '–'
+      ) : (
+        <>
+          <Leading to={addressOf('accounts', account)} text={call.key_name ?? key} />{' '}
+          <a href={callsAddress({ key })}>its calls</a>
+        </>
+      ),
+    ],
+    ['Model', model === null ? '–' : <Leading to={callsAddress({ model })} text={model} />],
+    ...(answered === null || answered === model ? [] : [['Answered by', <Name text={answered} />] as const]),
+    [
+      'Upstream',
+      upstream === null ? (
+        '–'
+      ) : (
+        <>
+          <Leading to={addressOf('upstreams')} text={upstream} />{' '}
+          <a href={callsAddress({ upstream, failed: 'true' })}>its failed calls</a>
+        </>
+      ),
+    ],
+    ['Route', <code>{call.route}</code>],
+    ...(call.cache === null ? [] : [['Cache', call.cache] as const]),
+  ];
+  return facts.map(([name, value]) => (
+    <div key={name}>
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+    </div>
+  ));
+}
+
+function Leading({ to, text }: { readonly to: string; readonly text: string }) {
+  return (
+    <a href={to}>
+      <Name text={text} />
+    </a>
+  );
+}
+
+interface Step {
+  readonly atMs: number;
+  /** Undefined for a moment. */
+  readonly untilMs?: number;
+  readonly what: string;
+  readonly bad?: boolean;
+  readonly detail?: ComponentChildren;
+}
+
+/** In the order of time; steps of the same moment stay in this order. */
+function stepsOf(call: NamedCall): Step[] {
+  const { admitted_ms: admittedMs, first_token_ms: firstMs, duration_ms: endMs, queued_ms: queuedMs } = call;
+  const steps: Step[] = [
+    { atMs: 0, what: 'Arrived', detail: exactMoment(Date.parse(call.time) - endMs) },
+    ...(admittedMs === null
+      ? []
+      : [{ atMs: admittedMs, what: 'Admitted', detail: <QuotasLeft quotas={call.quotas} /> }]),
+    ...(queuedMs > 0
+      ? [{ atMs: admittedMs ?? 0, untilMs: (admittedMs ?? 0) + queuedMs, what: 'Waited for room' }]
+      : []),
+    ...call.attempts.map((attempt) => ({
+      atMs: attempt.start_ms,
+      untilMs: attempt.start_ms + attempt.duration_ms,
+      what: `Attempt on ${attempt.upstream ?? 'an upstream that is gone'}`,
+      bad: attempt.code !== null,
+      detail: <AttemptDetail attempt={attempt} model={call.model} />,
+    })),
+    ...(firstMs === null ? [] : [{ atMs: firstMs, what: 'First token' }]),
+    {
+      atMs: endMs,
+      what: call.status === null ? 'The caller left' : 'End',
+      bad: call.code !== null,
+      detail: call.code === null ? `status ${call.status}` : words(call.code),
+    },
+  ];
+  return steps.toSorted((left, right) => left.atMs - right.atMs);
+}
+
+function Timeline({ call }: { readonly call: NamedCall }) {
+  const whole = Math.max(call.duration_ms, 0.001);
+  const percent = (ms: number): number => Math.min(100, Math.max(0, (100 * ms) / whole));
+  return (
+    <ol class="timeline">
+      {stepsOf(call).map(({ atMs, untilMs = atMs, what, bad = false, detail }, index) => (
+        <li key={index}>
+          <span class="figure muted">{milliseconds(atMs)}</span>
+          <div>
+            <p>
+              <b>{what}</b>
+              {untilMs > atMs ? <span class="muted"> {milliseconds(untilMs - atMs)}</span> : null}
+            </p>
+            {detail === undefined ? null : <div class="muted">{detail}</div>}
+          </div>
+          <span class="course" aria-hidden="true">
+            <i
+              class={bad ? 'bad' : ''}
+              style={{ left: `${percent(atMs)}%`, width: `${percent(untilMs) - percent(atMs)}%` }}
+            />
+          </span>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function QuotasLeft({ quotas }: { readonly quotas: readonly QuotaView[] }) {
+  if (quotas.length === 0) return <>no quotas</>;
+  return (
+    <ul class="plain">
+      {quotas.map(({ scope, id, quota, left }) => (
+        <li key={`${scope} ${id} ${quota}`}>
+          {typeof left === 'string' ? money(left, 4) : number(left)} left of {words(quota)},{' '}
+          {scope === 'account' ? 'the account' : scope}
+          {scope === 'group' || scope === 'model' ? <> {id}</> : null}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+interface AttemptDetailProps {
+  readonly attempt: AttemptView;
+  /** That the caller named. */
+  readonly model: string | null;
+}
+
+function AttemptDetail({ attempt, model }: AttemptDetailProps) {
+  const { status, code, error } = attempt;
+  return (
+    <>
+      {status === null ? 'no status' : `status ${status}`}
+      {code === null ? '' : `, ${words(code)}`}
+      {attempt.model === null || attempt.model === model ? '' : `, model ${attempt.model}`}
+      {error === null ? null : <p class="said-error">{error}</p>}
+      {code === null ? null : <ResetButton model={attempt.model ?? model} />}
+    </>
+  );
+}
+
+/** For who has mended the upstream, or knows that it is mended. */
+function ResetButton({ model }: { readonly model: string | null }) {
+  const [done, setDone] = useState(false);
+  const { error, busy, run } = useAction(async () => {
+    await post('/upstreams/reset', model === null ? {} : { model });
+    setDone(true);
+  });
+  if (!may('upstreams')) return null;
+  return (
+    <div class="marks">
+      <button type="button" disabled={busy} onClick={() => run()}>
+        Call its upstreams again now
+      </button>
+      <span role="status">{done ? 'Done: they are called again.' : ''}</span>
+      <ErrorText text={error} />
+    </div>
+  );
+}

@@ -1,0 +1,264 @@
+/**
+ * The page of calls: those that have ended, newest first and live, by filters that stand in the address.
+ * Browser.
+ */
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+import type { ListView, ModelView } from '../admin/views.js';
+import type { CallView } from '../telemetry/call-record.js';
+import { allOf, get, type Part, queryOf, textOf, useRefresh, useView } from './api.js';
+import { addressOf, type Filters, go, putFilters } from './browser.js';
+import { callAddress } from './call-links.js';
+import { Badge, Choice, ErrorText, idsOf, TextField, TimeField, type Tone, useInput } from './controls.js';
+import { counted, exactMoment, milliseconds, money, number, roughMoney, words } from './format.js';
+import { type Column, Table } from './table.js';
+
+/** With the names that the registry has now; null if the account or key was deleted. */
+export interface NamedCall extends CallView {
+  readonly account_name?: string | null;
+  readonly key_name?: string | null;
+}
+
+interface CallPage extends ListView<NamedCall> {
+  /** The cursor for `after`. */
+  readonly newest?: string;
+  /** How far the search came if its time was over before it had a whole page; ISO 8601. */
+  readonly searched_to?: string | null;
+}
+
+const PAGE_CALLS = 100;
+/** The live tail keeps so many in the document. */
+const CALLS_SHOWN_MAX = 500;
+const TAIL_MS = 1_000;
+/** How long the page waits for the next keystroke before it asks. */
+const TYPING_MS = 250;
+
+/** From the address; what the gateway does not know it says. */
+const NAMES = ['account', 'key', 'model', 'upstream', 'status', 'code', 'failed', 'from', 'to'] as const;
+
+export const toneOfCall = ({ status, code }: CallView): Tone => {
+  if (code === null) return 'good';
+  return code === 'client_gone' || (status !== null && status < 500) ? 'warn' : 'bad';
+};
+
+interface Shown {
+  readonly calls: readonly NamedCall[];
+  readonly next: string | null;
+  readonly searchedTo: string | null;
+}
+
+export function CallsPage({ filters }: { readonly filters: Filters }) {
+  const query = queryOf(Object.fromEntries(NAMES.map((name) => [name, filters[name]?.trim()])));
+  const [shown, setShown] = useState<Shown>();
+  const [error, setError] = useState<string>();
+  const [live, setLive] = useState(true);
+  /** What the next look of the tail asks for; undefined until there is a page. */
+  const newest = useRef<string | undefined>(undefined);
+  const wanted = useRef(query);
+  wanted.current = query;
+
+  /** `take` gets the response unless the filters have changed meanwhile. */
+  const ask = useCallback(
+    async (more: Readonly<Record<string, string | number | undefined>>, take: (page: CallPage) => void) => {
+      const asked = Object.fromEntries(new URLSearchParams(query));
+      try {
+        const page = await get<CallPage>(`/calls${queryOf({ ...asked, ...more })}`);
+        if (wanted.current !== query) return;
+        setError(undefined);
+        take(page);
+      } catch (reason) {
+        if (wanted.current === query) setError(textOf(reason));
+      }
+    },
+    [query],
+  );
+  useEffect(() => {
+    newest.current = undefined;
+    const timer = setTimeout(
+      () =>
+        void ask({ limit: PAGE_CALLS }, ({ data, next, newest: last, searched_to: searchedTo = null }) => {
+          newest.current = last;
+          setShown({ calls: data, next, searchedTo });
+        }),
+      shown === undefined ? 0 : TYPING_MS,
+    );
+    return () => clearTimeout(timer);
+  }, [ask]);
+
+  const tail = useCallback((): void => {
+    const after = newest.current;
+    if (after === undefined) return;
+    // The next look waits for this one.
+    newest.current = undefined;
+    void ask({ after, limit: PAGE_CALLS }, ({ data, newest: last = after }) => {
+      newest.current = last;
+      if (data.length === 0) return;
+      const added = data.toSorted((left, right) => right.time.localeCompare(left.time));
+      setShown(
+        (before) => before && { ...before, calls: [...added, ...before.calls].slice(0, CALLS_SHOWN_MAX) },
+      );
+    }).finally(() => (newest.current ??= wanted.current === query ? after : undefined));
+  }, [ask]);
+  useRefresh(tail, live ? TAIL_MS : undefined);
+
+  const more = (): void => {
+    setLive(false);
+    const before = shown?.calls ?? [];
+    void ask(
+      { limit: PAGE_CALLS, cursor: shown?.next ?? undefined },
+      ({ data, next, searched_to: searchedTo = null }) =>
+        setShown({ calls: [...before, ...data], next, searchedTo }),
+    );
+  };
+
+  return (
+    <>
+      <div class="head">
+        <h1>Calls</h1>
+        <div class="head-end">
+          <FindCall />
+          <button type="button" aria-pressed={live} onClick={() => setLive(!live)}>
+            {live ? 'Pause' : 'Go on live'}
+          </button>
+        </div>
+      </div>
+      <CallFilterFields filters={filters} />
+      <ErrorText text={error} />
+      {shown === undefined ? null : (
+        <>
+          <p class="count muted" role="status">
+            {counted(shown.calls.length, 'call')} shown{live ? ', live' : ''}
+          </p>
+          {shown.calls.length === 0 ? (
+            <p class="empty">No such calls are kept.</p>
+          ) : (
+            <CallTable
+              calls={shown.calls}
+              all={() => allOf<NamedCall>('/calls', Object.fromEntries(new URLSearchParams(query)))}
+            />
+          )}
+          {shown.searchedTo === null ? null : (
+            <p class="muted">
+              Searched back to {exactMoment(Date.parse(shown.searchedTo))}; there may be older ones.
+            </p>
+          )}
+          {shown.next === null ? null : (
+            <button type="button" onClick={more}>
+              Show older calls
+            </button>
+          )}
+        </>
+      )}
+    </>
+  );
+}
+
+/** A caller who complains has the id of the request. */
+function FindCall() {
+  const id = useInput();
+  return (
+    <form
+      class="find"
+      role="search"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (id.value.trim() !== '') go('calls', id.value.trim());
+      }}
+    >
+      <TextField label="Request id" type="search" placeholder="req_…" maxLength={100} {...id} />
+      <button type="submit">Show</button>
+    </form>
+  );
+}
+
+const OUTCOMES: readonly (readonly [string, string])[] = [
+  ['', 'Any'],
+  ['true', 'Failed'],
+  ['false', 'Good'],
+];
+
+function CallFilterFields({ filters }: { readonly filters: Filters }) {
+  const models = useView<ListView<ModelView>>('/models');
+  const inputOf = (name: (typeof NAMES)[number]) => ({
+    value: filters[name] ?? '',
+    onValue: (text: string): void => putFilters('calls', { ...filters, [name]: text }),
+  });
+  return (
+    <div class="filters">
+      <TextField label="Account" placeholder="Id or name" {...inputOf('account')} />
+      <TextField label="Key" placeholder="Id or name" {...inputOf('key')} />
+      <Choice
+        label="Model"
+        options={[['', 'All'], ...idsOf(models.view?.data ?? [])]}
+        {...inputOf('model')}
+      />
+      <TextField label="Upstream" placeholder="Name" {...inputOf('upstream')} />
+      <Choice label="Outcome" options={OUTCOMES} {...inputOf('failed')} />
+      <TextField label="Status" placeholder="500 or 5xx" {...inputOf('status')} />
+      <TextField label="Code" placeholder="rate_limit_exceeded" {...inputOf('code')} />
+      <TimeField label="From" {...inputOf('from')} />
+      <TimeField label="To" {...inputOf('to')} />
+    </div>
+  );
+}
+
+const CALL_COLUMNS: readonly Column<NamedCall>[] = [
+  {
+    head: 'Ended',
+    value: ({ time }) => time,
+    cell: ({ time, request_id: id }) => (
+      <a href={callAddress(id)} title={id}>
+        {exactMoment(Date.parse(time))}
+      </a>
+    ),
+  },
+  {
+    head: 'Status',
+    value: ({ status }) => status,
+    cell: (call) => <Badge tone={toneOfCall(call)}>{call.status ?? 'left'}</Badge>,
+  },
+  { head: 'Code', text: ({ code }) => (code === null ? null : words(code)) },
+  {
+    head: 'Account',
+    text: ({ account, account_name: name }) => name ?? account,
+    href: ({ account }) => (account === null ? undefined : addressOf('accounts', account)),
+  },
+  { head: 'Key', text: ({ key, key_name: name }) => name ?? key },
+  { head: 'Model', text: ({ model }) => model },
+  { head: 'Upstream', text: ({ upstream }) => upstream },
+  { head: 'Tokens', figure: tokensOf },
+  {
+    head: 'Cost',
+    value: ({ cost }) => cost,
+    cell: ({ cost }) =>
+      cost === null ? '–' : <span title={money(cost, 12)}>{roughMoney(Number(cost))}</span>,
+    class: 'figure',
+  },
+  {
+    head: 'Milliseconds',
+    value: (call) => call.duration_ms,
+    cell: (call) => number(Math.round(call.duration_ms)),
+    class: 'figure',
+  },
+  {
+    head: 'First token',
+    value: (call) => call.first_token_ms,
+    cell: (call) => milliseconds(call.first_token_ms),
+    class: 'figure',
+  },
+  { head: 'Request', text: (call) => call.request_id },
+];
+
+function tokensOf({ prompt_tokens: prompt, completion_tokens: completion }: CallView): number | null {
+  return prompt === null ? null : prompt + (completion ?? 0);
+}
+
+interface CallTableProps {
+  readonly calls: readonly NamedCall[];
+  readonly all: () => Promise<Part<NamedCall>>;
+}
+
+function CallTable({ calls, all }: CallTableProps) {
+  return (
+    <Table label="Calls" rows={calls} keyOf={(call) => call.request_id} all={all} columns={CALL_COLUMNS} />
+  );
+}

@@ -1,0 +1,167 @@
+/**
+ * The page of changes: who changed what, when and from where, with what was before and after; and whether
+ * the chain of their hashes is whole. The filters stand in the address. Browser.
+ */
+import { useEffect, useState } from 'preact/hooks';
+import type { ListView } from '../admin/views.js';
+import { allOf, get, queryOf, useAction } from './api.js';
+import { addressOf, type Filters, putFilters } from './browser.js';
+import { ErrorText, Name, TextField, TimeField } from './controls.js';
+import { counted, exactMoment, words } from './format.js';
+import { type Column, Table } from './table.js';
+
+interface FieldChange {
+  readonly field: string;
+  readonly before: unknown;
+  readonly after: unknown;
+}
+
+/** One row of the table of changes. */
+interface ChangeView {
+  readonly number: number;
+  readonly at_ms: number;
+  readonly who: string;
+  readonly role: string;
+  readonly from: string;
+  /** `keys.rotate`. */
+  readonly action: string;
+  readonly target: { readonly type: string; readonly id: string; readonly name: string | null } | null;
+  readonly changes: readonly FieldChange[];
+  readonly hash: string;
+}
+
+interface VerifiedView {
+  readonly ok: boolean;
+  readonly rows: number;
+  readonly error: string | null;
+}
+
+const PAGE_ROWS = 100;
+const NAMES = ['who', 'action', 'target', 'from', 'to'] as const;
+
+export function ChangesPage({ filters }: { readonly filters: Filters }) {
+  const asked = Object.fromEntries(NAMES.map((name) => [name, filters[name]?.trim()]));
+  const query = queryOf(asked);
+  const [shown, setShown] = useState<ListView<ChangeView>>();
+  const { error, busy, run } = useAction(async (before: readonly ChangeView[], cursor?: string) => {
+    const page = await get<ListView<ChangeView>>(
+      `/changes${queryOf({ ...asked, limit: PAGE_ROWS, cursor })}`,
+    );
+    setShown({ data: [...before, ...page.data], next: page.next });
+  });
+  useEffect(() => run([]), [query]);
+  const inputOf = (name: (typeof NAMES)[number]) => ({
+    value: filters[name] ?? '',
+    onValue: (text: string): void => putFilters('changes', { ...filters, [name]: text }),
+  });
+  return (
+    <>
+      <div class="head">
+        <h1>Changes</h1>
+        <Verify />
+      </div>
+      <div class="filters">
+        <TextField label="Who" placeholder="Name of an operator" {...inputOf('who')} />
+        <TextField label="Action" placeholder="keys.rotate" {...inputOf('action')} />
+        <TextField label="Target" placeholder="Id" {...inputOf('target')} />
+        <TimeField label="From" {...inputOf('from')} />
+        <TimeField label="To" {...inputOf('to')} />
+      </div>
+      <ErrorText text={error} />
+      {shown === undefined ? null : shown.data.length === 0 ? (
+        <p class="empty">No such changes are on record.</p>
+      ) : (
+        <Table
+          label="Changes"
+          class="cards history"
+          rows={shown.data}
+          keyOf={({ number }) => String(number)}
+          all={() => allOf<ChangeView>('/changes', asked)}
+          columns={COLUMNS}
+        />
+      )}
+      {shown?.next == null ? null : (
+        <button type="button" disabled={busy} onClick={() => run(shown.data, shown.next ?? undefined)}>
+          Show older changes
+        </button>
+      )}
+    </>
+  );
+}
+
+const textOfValue = (value: unknown): string =>
+  value === null || value === undefined ? 'none' : typeof value === 'string' ? value : JSON.stringify(value);
+
+const textOfChange = ({ field, before, after }: FieldChange): string =>
+  `${field}: ${textOfValue(before)} → ${textOfValue(after)}`;
+
+/** Where the console shows what was changed; undefined if it is gone or has no page. */
+function addressOfTarget({ target }: ChangeView): string | undefined {
+  if (target?.type === 'account') return addressOf('accounts', target.id);
+  if (target?.type === 'group') return addressOf('groups', target.id);
+  return undefined;
+}
+
+const COLUMNS: readonly Column<ChangeView>[] = [
+  { head: 'When', value: (row) => new Date(row.at_ms).toISOString(), cell: (row) => exactMoment(row.at_ms) },
+  {
+    head: 'Who',
+    value: ({ who }) => who,
+    cell: ({ who, role }) => (
+      <>
+        <Name text={who} />
+        {role === who ? null : <small class="muted"> {role}</small>}
+      </>
+    ),
+  },
+  { head: 'From', text: ({ from }) => from },
+  { head: 'Action', value: ({ action }) => action, cell: ({ action }) => <code>{action}</code> },
+  {
+    head: 'Target',
+    text: ({ target }) => (target === null ? null : `${words(target.type)} ${target.name ?? target.id}`),
+    href: addressOfTarget,
+  },
+  {
+    head: 'Before → after',
+    value: ({ changes }) => changes.map(textOfChange).join('; '),
+    cell: ({ changes }) => (
+      <ul class="plain">
+        {changes.map(({ field, before, after }) => (
+          <li key={field} class="values">
+            <span class="muted">{words(field)}</span>{' '}
+            <del>
+              <bdi>{textOfValue(before)}</bdi>
+            </del>{' '}
+            <span aria-hidden="true">→</span>{' '}
+            <ins>
+              <bdi>{textOfValue(after)}</bdi>
+            </ins>
+          </li>
+        ))}
+      </ul>
+    ),
+    class: 'value',
+  },
+  {
+    head: 'Hash',
+    value: ({ hash }) => hash,
+    cell: ({ hash }) => <code title={hash}>{hash.slice(0, 8)}</code>,
+  },
+];
+
+/** Reads all rows again and compares the chain of their hashes. */
+function Verify() {
+  const [verified, setVerified] = useState<VerifiedView>();
+  const { error, busy, run } = useAction(async () => setVerified(await get<VerifiedView>('/changes/verify')));
+  return (
+    <div class="head-end">
+      <span role="status">
+        {verified?.ok === true ? `${counted(verified.rows, 'change')}: none was altered or removed.` : ''}
+      </span>
+      <ErrorText text={error ?? verified?.error ?? undefined} />
+      <button type="button" disabled={busy} onClick={() => run()}>
+        Verify
+      </button>
+    </div>
+  );
+}

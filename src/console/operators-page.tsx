@@ -1,0 +1,234 @@
+/** The page of operators: who has a token for this interface, with which role and until when. Browser. */
+import { useState } from 'preact/hooks';
+import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
+import type { ListView } from '../admin/views.js';
+import { ROLE_MEANINGS, ROLES } from '../core/roles.js';
+import { post, remove, useView } from './api.js';
+import { addressOf } from './browser.js';
+import { Badge, Choice, ErrorText, Icon, TextField, type Tone, useInput } from './controls.js';
+import { type Closable, LongName, Question, ShownSecretDialog } from './dialogs.js';
+import { moment } from './format.js';
+import { Table } from './table.js';
+
+/** When a token was used last. */
+const REFRESH_MS = 10_000;
+
+type Asked =
+  | { readonly kind: 'new' }
+  | { readonly kind: 'role' | 'rotate' | 'switch' | 'delete'; readonly operator: OperatorView }
+  | { readonly kind: 'shown'; readonly token: string };
+
+export function OperatorsPage() {
+  const { view, error, reload } = useView<ListView<OperatorView>>('/operators', REFRESH_MS);
+  const [asked, setAsked] = useState<Asked>();
+  const onClose = (): void => setAsked(undefined);
+  const answering = {
+    onClose,
+    onChanged: (): void => {
+      onClose();
+      reload();
+    },
+    onMade: ({ token }: CreatedOperatorView): void => {
+      setAsked({ kind: 'shown', token });
+      reload();
+    },
+  };
+  const action = (operator: OperatorView, text: string, kind: 'role' | 'rotate' | 'switch' | 'delete') => (
+    <button
+      type="button"
+      class="quiet"
+      aria-label={`${text} operator ${operator.name}`}
+      onClick={() => setAsked({ kind, operator })}
+    >
+      {text}
+    </button>
+  );
+  return (
+    <>
+      <div class="head">
+        <h1>Operators</h1>
+        <button type="button" class="primary" onClick={() => setAsked({ kind: 'new' })}>
+          <Icon name="plus" /> New operator
+        </button>
+      </div>
+      <p class="muted">
+        Each has a token of their own, so that <a href={addressOf('changes')}>changes</a> tell who made them.
+        The admin token of the data directory stays beside them.
+      </p>
+      <ErrorText text={error} />
+      {view === undefined ? null : view.data.length === 0 ? (
+        <p class="empty">No operators yet: whoever is here has the admin token.</p>
+      ) : (
+        <Table
+          label="Operators"
+          class="cards"
+          rows={view.data}
+          keyOf={({ id }) => id}
+          columns={[
+            { head: 'Name', text: ({ name }) => name },
+            {
+              head: 'Role',
+              value: ({ role }) => role,
+              cell: ({ role }) => <Badge tone="plain">{role}</Badge>,
+            },
+            {
+              head: 'State',
+              value: (operator) => stateOf(operator)[1],
+              cell: (operator) => {
+                const [tone, text] = stateOf(operator);
+                return <Badge tone={tone}>{text}</Badge>;
+              },
+            },
+            { head: 'Made', at: ({ created }) => created },
+            { head: 'Last used', at: (operator) => operator.last_used, none: 'not since the start' },
+            {
+              head: { hidden: 'Actions' },
+              cell: (operator) => (
+                <>
+                  {action(operator, 'Role', 'role')}
+                  {action(operator, 'Rotate', 'rotate')}
+                  {action(operator, operator.active ? 'Disable' : 'Enable', 'switch')}
+                  {action(operator, 'Delete', 'delete')}
+                </>
+              ),
+              class: 'row-actions',
+            },
+          ]}
+        />
+      )}
+      {asked?.kind === 'new' ? <NewOperatorDialog {...answering} /> : null}
+      {asked?.kind === 'role' ? <RoleDialog item={asked.operator} {...answering} /> : null}
+      {asked?.kind === 'rotate' ? <RotateDialog item={asked.operator} {...answering} /> : null}
+      {asked?.kind === 'switch' ? <SwitchOperatorDialog item={asked.operator} {...answering} /> : null}
+      {asked?.kind === 'delete' ? <DeleteOperatorDialog item={asked.operator} {...answering} /> : null}
+      {asked?.kind === 'shown' ? (
+        <ShownSecretDialog title="The operator’s token" what="token" secret={asked.token} onClose={onClose} />
+      ) : null}
+    </>
+  );
+}
+
+function stateOf({ active, expired, expires }: OperatorView): readonly [Tone, string] {
+  if (!active) return ['bad', 'Disabled'];
+  if (expired) return ['bad', 'Expired'];
+  return expires === null ? ['good', 'Active'] : ['warn', `Until ${moment(expires)}`];
+}
+
+const pathTo = ({ id }: OperatorView): string => `/operators/${encodeURIComponent(id)}`;
+
+const ROLE_OPTIONS = ROLES.map((role) => [role, `${role}: ${ROLE_MEANINGS[role]}`] as const);
+
+interface MadeProps extends Closable {
+  readonly onMade: (operator: CreatedOperatorView) => void;
+}
+
+function NewOperatorDialog({ onClose, onMade }: MadeProps) {
+  const name = useInput();
+  const role = useInput('viewer');
+  const expiresIn = useInput('7776000');
+  const expiry = expiresIn.value === '' ? {} : { expires_in: Number(expiresIn.value) };
+  const body = { name: name.value.trim(), role: role.value, ...expiry };
+  return (
+    <Question
+      title="New operator"
+      verb="Make operator"
+      onClose={onClose}
+      act={async () => onMade(await post<CreatedOperatorView>('/operators', body))}
+    >
+      <TextField label="Name" hint="Unique among operators; changes are under it." required {...name} />
+      <Choice label="Role" options={ROLE_OPTIONS} {...role} />
+      <Choice
+        label="The token lasts"
+        options={[
+          ['', 'Until it is disabled'],
+          ['86400', '1 day'],
+          ['2592000', '30 days'],
+          ['7776000', '90 days'],
+          ['31536000', '1 year'],
+        ]}
+        {...expiresIn}
+      />
+    </Question>
+  );
+}
+
+interface ChangedProps extends Closable {
+  readonly item: OperatorView;
+  readonly onChanged: () => void;
+}
+
+function RoleDialog({ item, onClose, onChanged }: ChangedProps) {
+  const role = useInput(item.role);
+  return (
+    <Question
+      title="Change role"
+      onClose={onClose}
+      act={async () => {
+        await post(`${pathTo(item)}/set-role`, { role: role.value });
+        onChanged();
+      }}
+    >
+      <p>
+        From its next request on, <LongName text={item.name} /> may do what the role may.
+      </p>
+      <Choice label="Role" options={ROLE_OPTIONS} {...role} />
+    </Question>
+  );
+}
+
+function RotateDialog({ item, onClose, onMade }: MadeProps & { readonly item: OperatorView }) {
+  return (
+    <Question
+      title="Rotate token"
+      verb="Make the new token"
+      harmful
+      onClose={onClose}
+      act={async () => onMade(await post<CreatedOperatorView>(`${pathTo(item)}/rotate`))}
+    >
+      <p>
+        A new token takes the place of that of <LongName text={item.name} />, which is refused at once.
+      </p>
+    </Question>
+  );
+}
+
+function SwitchOperatorDialog({ item, onClose, onChanged }: ChangedProps) {
+  const verb = item.active ? 'Disable' : 'Enable';
+  return (
+    <Question
+      title={`${verb} operator`}
+      verb={verb}
+      harmful={item.active}
+      onClose={onClose}
+      act={async () => {
+        await post(`${pathTo(item)}/${verb.toLowerCase()}`);
+        onChanged();
+      }}
+    >
+      <p>
+        The token of <LongName text={item.name} />{' '}
+        {item.active ? 'is refused from now on, and its sessions end.' : 'is taken again.'}
+      </p>
+    </Question>
+  );
+}
+
+function DeleteOperatorDialog({ item, onClose, onChanged }: ChangedProps) {
+  return (
+    <Question
+      title="Delete operator"
+      verb="Delete for good"
+      harmful
+      onClose={onClose}
+      act={async () => {
+        await remove(pathTo(item));
+        onChanged();
+      }}
+    >
+      <p>
+        The token of <LongName text={item.name} /> is refused from now on. The changes that it made stay on
+        record.
+      </p>
+    </Question>
+  );
+}
