@@ -23,7 +23,8 @@ export const OperatorView = Type.Object(
     expires: orNull(Moment),
     expired: Type.Boolean(),
     last_used: Type.Union([Moment, Type.Null()], {
-      description: 'last request to this gateway process; null if there was none',
+      description:
+        'last request to this host, which a crash may set back by ten minutes; null if there was none',
     }),
   },
   CLOSED,

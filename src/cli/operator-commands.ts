@@ -35,9 +35,8 @@ function expiresText({ expires }: OperatorView): string {
   return expires === null ? 'never' : timeText(expires);
 }
 
-/** No process remembers it after its end, and a command without a gateway knows of none. */
 function lastUsedText({ last_used: lastUsed }: OperatorView): string {
-  return lastUsed === null ? '-' : timeText(lastUsed);
+  return lastUsed === null ? 'never' : timeText(lastUsed);
 }
 
 async function printOperator(

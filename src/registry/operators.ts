@@ -33,6 +33,9 @@ export interface OperatorStore {
   all(): OperatorRecord[];
   put(record: OperatorRecord): void;
   remove(record: OperatorRecord): void;
+  /** Last uses on this host by id, in Unix seconds, as they were last put. */
+  lastUses(): Map<string, number>;
+  putLastUses(uses: ReadonlyMap<string, number>): void;
 }
 
 export interface NewOperator {
@@ -46,7 +49,7 @@ export interface NewOperator {
 export interface OperatorStatement {
   readonly record: OperatorRecord;
   readonly expired: boolean;
-  /** Unix seconds of its last request to this process; undefined if there was none. */
+  /** Unix seconds of its last request to this host; undefined if there was none. */
   readonly lastUsedSeconds: number | undefined;
 }
 
@@ -54,6 +57,9 @@ export interface OperatorStatement {
 export interface CreatedOperator extends OperatorStatement {
   readonly token: string;
 }
+
+/** How often last uses go to the disk, by one flush: what a crash takes of them. */
+const USES_PERIOD_MS = 600_000;
 
 /** Names are searched among all of them, 3 µs each. */
 const OPERATORS_MAX = 1_000;
@@ -81,8 +87,9 @@ export function digestOfToken(token: string): string {
 
 export class Operators {
   readonly #context: RegistryContext;
-  /** By id. Not on disk: a request must not cost a flush. */
-  readonly #lastUsedSeconds = new Map<string, number>();
+  /** By id; read from the store when it is first wanted. */
+  #lastUses: Map<string, number> | undefined;
+  #usesPutMs = -Infinity;
 
   constructor(context: RegistryContext) {
     this.#context = context;
@@ -161,7 +168,7 @@ export class Operators {
       store.operators.remove(found);
       return found;
     });
-    this.#lastUsedSeconds.delete(record.id);
+    this.#uses().delete(record.id);
     return record;
   }
 
@@ -171,8 +178,24 @@ export class Operators {
     const record = store.operators.find(digest);
     const nowMs = recordMomentMs(clock);
     if (record === undefined || !record.active || isExpired(record, nowMs)) return undefined;
-    this.#lastUsedSeconds.set(record.id, Math.floor(nowMs / 1_000));
+    this.#recordUse(record.id, Math.floor(nowMs / 1_000));
     return { who: record.name, role: record.role };
+  }
+
+  #uses(): Map<string, number> {
+    return (this.#lastUses ??= this.#context.store.operators.lastUses());
+  }
+
+  #recordUse(id: string, seconds: number): void {
+    const { store, clock } = this.#context;
+    const uses = this.#uses().set(id, seconds);
+    if (clock.monotonicMs() - this.#usesPutMs < USES_PERIOD_MS) return;
+    this.#usesPutMs = clock.monotonicMs();
+    try {
+      store.commit(() => store.operators.putLastUses(uses));
+    } catch {
+      // The disk takes nothing, which the flush of the books logs. Nobody is locked out for that.
+    }
   }
 
   #change(idOrName: string, change: (record: OperatorRecord) => OperatorRecord): OperatorStatement {
@@ -199,7 +222,7 @@ export class Operators {
     return {
       record,
       expired: isExpired(record, recordMomentMs(this.#context.clock)),
-      lastUsedSeconds: this.#lastUsedSeconds.get(record.id),
+      lastUsedSeconds: this.#uses().get(record.id),
     };
   }
 }

@@ -28,6 +28,10 @@ export type StoredOperator = Static<typeof StoredOperator>;
 
 const operators = fast(Compile(StoredOperator));
 
+/** In `meta`: id → Unix seconds of the last use on this host. */
+const OPERATOR_USES = 'operator_uses';
+const uses = fast(Compile(Type.Record(Type.String(), Count)));
+
 /** Throws StoreError `damaged`; `place` names the record in the message. */
 export function readOperator(stored: unknown, place: string): OperatorRecord {
   if (!operators.Check(stored)) throw damaged(place);
@@ -36,9 +40,9 @@ export function readOperator(stored: unknown, place: string): OperatorRecord {
 }
 
 export class OperatorRows implements OperatorStore {
-  readonly #tables: Pick<Tables, 'path' | 'operators'>;
+  readonly #tables: Pick<Tables, 'path' | 'operators' | 'meta'>;
 
-  constructor(tables: Pick<Tables, 'path' | 'operators'>) {
+  constructor(tables: Pick<Tables, 'path' | 'operators' | 'meta'>) {
     this.#tables = tables;
   }
 
@@ -59,6 +63,18 @@ export class OperatorRows implements OperatorStore {
 
   remove({ digest }: OperatorRecord): void {
     this.#tables.operators.removeSync(digest);
+  }
+
+  lastUses(): Map<string, number> {
+    const stored = this.#tables.meta.get(OPERATOR_USES);
+    // Damaged or not there: nothing hangs on them.
+    return new Map(uses.Check(stored) ? Object.entries(stored) : []);
+  }
+
+  putLastUses(lastUses: ReadonlyMap<string, number>): void {
+    const ids = new Set(this.all().map(({ id }) => id));
+    const kept = [...lastUses].filter(([id]) => ids.has(id));
+    this.#tables.meta.putSync(OPERATOR_USES, Object.fromEntries(kept));
   }
 
   #place(digest: string): string {

@@ -25,6 +25,7 @@
  *     group_slots_free   [deleted at ms, group slot]  → true
  *     group_members      [group id, kind, slot]    → true, of groups (kind 0) and accounts (1) in it
  *     operators          digest of the token       → operator
+ *     meta               'operator_uses'           → last uses of operators; see operator-rows.ts
  *     quota_uses         [kind, slot, model id]    → use of quotas at the last flush; see quota-use-rows.ts
  *     flushes            slot of a group's gateway → its last flush; see flush-mark.ts
  *     meta               'books_version'           → number of such flushes

@@ -36,6 +36,7 @@ void t.test('an operator from its creation to its end', async (t) => {
 
   const store = new Store(path);
   const after = offlineRegistry(store, house.clock);
+  t.equal(after.operators.find('ann').lastUsedSeconds, Math.floor(house.clock.wallMs() / 1_000));
   t.same(identity(after, rotated.token), { who: 'ann', role: 'finance' });
   t.same(
     after.operators.list().map(({ record }) => record.name),
