@@ -109,8 +109,8 @@ function namesOf(path: string): string[] {
 /** More digits are no count of anything here, and a number would lose the last of them. */
 const WHOLE_NUMBER = /^-?\d{1,15}$/;
 
-/** Names and ids, of which the longest is a model's, and cursors, which are among them. */
-const VALUE_CHARS_MAX = 500;
+/** Names and ids, and cursors, of which the longest is that of the newest calls of 64 processes. */
+const VALUE_CHARS_MAX = 1_500;
 
 /**
  * Returns a query string's parameters by name, ready for the schema's reader. A value that the schema wants

@@ -4,6 +4,7 @@
  */
 import { Type, type Static, type TObject, type TSchema } from 'typebox';
 import type { SettingChange, SettingInForce } from '../config/settings-in-force.js';
+import type { CallReader } from '../call-log/call-reader.js';
 import { ALL_ROLES, type Operator, type Roles } from '../core/roles.js';
 import type { Registry, RegistryService } from '../registry/registry.js';
 import type { AccountSpan } from '../telemetry/account-history.js';
@@ -54,6 +55,8 @@ export interface AdminParts {
   readonly accountSpans: (ring: RingName) => readonly AccountSpan[];
   /** Every setting in force. */
   readonly settings: () => readonly SettingInForce[];
+  /** What is kept of calls; nothing if `call_log` was never on. */
+  readonly calls: CallReader;
   /** Undefined if nothing is shared with other hosts. */
   readonly hosts: SharedHosts | undefined;
 }

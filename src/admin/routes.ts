@@ -11,6 +11,7 @@ import { type Catalog, isListed, type ModelEntry, type PlanEntry } from '../regi
 import { conflict, invalid } from '../registry/record-id.js';
 import { LOG_LEVELS } from '../telemetry/log.js';
 import { ACCOUNT_ROUTES } from './account-routes.js';
+import { CALL_ROUTES } from './call-routes.js';
 import { listOf } from './fields.js';
 import { GROUP_ROUTES } from './group-routes.js';
 import { KEY_ROUTES } from './key-routes.js';
@@ -323,6 +324,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
   ...KEY_ROUTES,
   ...OPERATOR_ROUTES,
   ...USAGE_ROUTES,
+  ...CALL_ROUTES,
   ...CATALOG_ROUTES,
   STATUS_ROUTE,
   ...HOST_ROUTES,

@@ -118,11 +118,12 @@ function hoursOf(from: string | undefined, to: string | undefined): { fromHour: 
   };
 }
 
-function isDay(text: string): boolean {
+export function isDay(text: string): boolean {
   return /^\d{4}-\d{2}-\d{2}$/.test(text);
 }
 
-function momentOf(field: string, text: string): number {
+/** Milliseconds. Throws `invalid_parameters`, which names `field`. */
+export function momentOf(field: string, text: string): number {
   const moment = isDay(text) ? Date.parse(text) : /^\d{1,11}$/.test(text) ? Number(text) * 1_000 : NaN;
   if (!Number.isNaN(moment)) return moment;
   throw invalid(`${field} must be Unix seconds or a day such as 2025-01-31, got ${shown(text)}`);

@@ -4,10 +4,11 @@
  * rule out, some 2 MiB at a time and asynchronously, so that the thread has other turns in between; it ends
  * within its time and says how far it came.
  */
+import { join } from 'node:path';
 import type { CallRecord } from '../telemetry/call-record.js';
 import { NAMED } from './call-block.js';
 import { type CallFilter, hashesOf, testOf } from './call-filter.js';
-import { segmentFiles } from './segment-files.js';
+import { CALLS_FOLDER, segmentFiles } from './segment-files.js';
 import { type Group, hashOf, mayHave, requestHash } from './segment-index.js';
 import { type BlockAt, Segment } from './segment.js';
 
@@ -17,6 +18,8 @@ const INDEX_BYTES_MAX = 48 * 1024 * 1024;
 const SEARCH_MS = 80;
 /** Groups of some 64 KiB that are read at once: one at first, then twice as many each time. */
 const BATCH_GROUPS_MAX = 32;
+/** More processes than there can be, and what some killed ones have left. */
+const SEEN_SEGMENTS_MAX = 100;
 /** What one look for newer calls reads. */
 const NEWER_GROUPS_MAX = 64;
 
@@ -43,10 +46,7 @@ export interface CallPage {
   readonly next: string | null;
   /** The calls that ended later than this were searched; null if all were, or `limit` was reached. */
   readonly searchedToMs: number | null;
-}
-
-export interface NewestPage extends CallPage {
-  /** The cursor for `after`: what is on disk later than this page. */
+  /** The cursor for `after`: what comes to the disk later than this page. */
   readonly newest: string;
 }
 
@@ -90,7 +90,7 @@ export class CallReader {
    * pages do not overlap, and miss nothing that was on disk, also while calls are added and the oldest go.
    * Returns undefined if the cursor is none.
    */
-  async page(filter: CallFilter, limit: number, cursor?: string): Promise<NewestPage | undefined> {
+  async page(filter: CallFilter, limit: number, cursor?: string): Promise<CallPage | undefined> {
     const before = cursor === undefined ? undefined : placeOf(cursor);
     if (cursor !== undefined && before === undefined) return undefined;
     const endMs = performance.now() + this.#searchMs;
@@ -146,11 +146,7 @@ export class CallReader {
    * Returns calls that came to the disk after `newest` of a page, or after the last look, in the order of
    * each process, and the cursor of the next look. Undefined if the cursor is none.
    */
-  async after(
-    cursor: string,
-    filter: CallFilter,
-    limit: number,
-  ): Promise<{ calls: readonly CallRecord[]; newest: string } | undefined> {
+  async after(cursor: string, filter: CallFilter, limit: number): Promise<CallPage | undefined> {
     const seen = seenOf(cursor);
     if (seen === undefined) return undefined;
     const hashes = hashesOf(filter);
@@ -176,7 +172,7 @@ export class CallReader {
       if (segment === undefined || (!segment.isGrowing && at >= segment.end)) seen.segments.delete(number);
     }
     seen.last = Math.max(seen.last, segments.at(-1)?.number ?? 0);
-    return { calls, newest: cursorOfSeen(seen) };
+    return { calls, next: null, searchedToMs: null, newest: cursorOfSeen(seen) };
   }
 
   async #search(
@@ -238,6 +234,11 @@ export class CallReader {
     }
     return groups;
   }
+}
+
+/** Returns a reader of what is kept in that data directory. */
+export function callReaderOf(dataPath: string): CallReader {
+  return new CallReader(join(dataPath, CALLS_FOLDER));
 }
 
 interface Seen {
@@ -319,20 +320,25 @@ function newestOf(segments: readonly Segment[]): string {
   });
 }
 
+/** Some 12 characters a process: a cursor goes into an address. */
 function cursorOfSeen({ last, segments }: Seen): string {
-  return [last, ...Array.from(segments, ([number, { at, call }]) => `${number}.${at}.${call}`)].join('_');
+  const positions = [...segments].slice(-SEEN_SEGMENTS_MAX).map(([number, { at, call }]) => {
+    return [last - number, at / 8, call].map((part) => part.toString(36)).join('.');
+  });
+  return [last.toString(36), ...positions].join('_');
 }
 
 function seenOf(cursor: string): Seen | undefined {
-  if (!/^\d{1,10}(_\d{1,10}\.\d{1,10}\.\d{1,10})*$/.test(cursor)) return undefined;
-  const [last, ...positions] = cursor.split('_');
-  return {
-    last: Number(last),
-    segments: new Map(
-      positions.map((position) => {
-        const [number, at, call] = position.split('.').map(Number) as [number, number, number];
-        return [number, { at, call }];
-      }),
-    ),
-  };
+  if (!/^[0-9a-z]{1,7}(_[0-9a-z]{1,7}\.[0-9a-z]{1,7}\.[0-9a-z]{1,7})*$/.test(cursor)) return undefined;
+  const [lastText, ...positions] = cursor.split('_');
+  const last = parseInt(lastText!, 36);
+  const segments = positions.map((position): [number, Position] => {
+    const [back, at, call] = position.split('.').map((part) => parseInt(part, 36)) as [
+      number,
+      number,
+      number,
+    ];
+    return [last - back, { at: at * 8, call }];
+  });
+  return { last, segments: new Map(segments) };
 }

@@ -7,6 +7,7 @@ import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../core/version.js';
 import { addAccountCommands } from './account-commands.js';
 import { addAuditCommand } from './audit-command.js';
+import { addCallCommands } from './call-commands.js';
 import { addCacheCommands, addCatalogCommands, addUpstreamCommands } from './catalog-commands.js';
 import { addConfigCommands } from './config-command.js';
 import { addHealthCommand, addHostCommands, addLogCommand, addReloadCommand } from './gateway-commands.js';
@@ -36,6 +37,7 @@ export function createProgram(): Command {
   addOperatorCommands(program);
   addCatalogCommands(program);
   addUsageCommand(program);
+  addCallCommands(program);
   addStatusCommand(program);
   addAuditCommand(program);
   addReloadCommand(program);

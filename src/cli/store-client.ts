@@ -1,6 +1,7 @@
 /** The admin interface without a gateway: calls its routes in this process, on the store. */
 import { userInfo } from 'node:os';
 import { AdminApi } from '../admin/api.js';
+import { callReaderOf } from '../call-log/call-reader.js';
 import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
 import { catalogOf } from '../gateway/snapshot.js';
@@ -56,6 +57,7 @@ export function openStoreClient(settings: Settings): AdminClient {
     clearCache: () => Promise.reject(new CommandError(NO_GATEWAY)),
     accountSpans: () => [],
     settings: () => [],
+    calls: callReaderOf(settings.data),
     hosts: undefined,
     log: createLog('command'),
   });

@@ -10,6 +10,7 @@ import type { PublicAddress } from '../admin/playground.js';
 import { type AdminOptions, type AdminServer, startAdmin } from '../admin/server.js';
 import { obtainAdminToken } from '../admin/token.js';
 import type { LiveSource } from '../admin/live-feed.js';
+import { callReaderOf } from '../call-log/call-reader.js';
 import type { Settings } from '../config/schema.js';
 import { type Clock, SystemClock } from '../core/clock.js';
 import type { Log, LogChange, LogView } from '../telemetry/log.js';
@@ -133,6 +134,7 @@ export class AdminService {
       resetUpstreams: (model) => this.#resetUpstreams(model),
       clearCache: (model) => this.#clearCache(model),
       settings: () => state.inForce,
+      calls: callReaderOf(settings.data),
       publicAddress: () => publicAddressOf(settings, state.port),
       clock,
       log,

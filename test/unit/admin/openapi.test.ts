@@ -7,7 +7,9 @@ import { checkIdempotencyKey } from '#src/request/idempotency.js';
 import { DOORS } from '#src/doors/doors.js';
 import { PUBLIC_DOCUMENT } from '#src/protocol/generated.js';
 import { RING_NAMES } from '#src/telemetry/history.js';
-import { startAdminHouse } from './support.js';
+import { randomOf } from '../../support/random.js';
+import { randomCall } from '../../support/stored-calls.js';
+import { keepCalls, startAdminHouse } from './support.js';
 
 interface Operation {
   readonly operationId: string;
@@ -90,6 +92,10 @@ const REQUESTS: readonly (readonly [string, string, object?])[] = [
   ['DELETE', '/operators/ann'],
   ['GET', '/usage?by=account'],
   ['GET', '/usage?format=csv'],
+  ['GET', '/calls?limit=20&status=5xx'],
+  ['GET', '/calls'],
+  ['GET', '/calls?after=0'],
+  ['GET', '/calls/req_abcdefgh-_12-0'],
   ['GET', '/models'],
   ['GET', '/plans'],
   ['GET', '/status'],
@@ -131,6 +137,11 @@ void t.test('every route is in the document, and answers as it says', async (t) 
       ]),
     forget: () => Promise.resolve(),
   };
+  const random = randomOf(1);
+  const calls = Array.from({ length: 20 }, (_, number) =>
+    randomCall(random, number, 1_700_000_000_000, { accounts: 2, models: 2, upstreams: 2 }),
+  );
+  keepCalls(t, house, calls);
   const document = (await house.send('GET', `${ROOT}/openapi.json`)).json() as Document;
   const asked = new Set<string>();
   for (const [method, path, body] of REQUESTS) {

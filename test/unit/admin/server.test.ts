@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import t from 'tap';
 import { ADMIN_BODY_BYTES_MAX } from '#src/admin/route.js';
+import { callReaderOf } from '#src/call-log/call-reader.js';
 import { startAdmin } from '#src/admin/server.js';
 import { ownRegistryService } from '#src/registry/registry.js';
 import { AccountHistory } from '#src/telemetry/account-history.js';
@@ -172,6 +173,7 @@ void t.test('an address that cannot be had is named', async (t) => {
     clearCache: () => Promise.resolve(),
     changeLog: () => ({ level: 'info' as const, access_log: false, sample_percent: 100 }),
     settings: () => [],
+    calls: callReaderOf(house.dataPath),
     hosts: undefined,
     live: { history: new History(), accounts: new AccountHistory(), watch: () => () => undefined },
     publicAddress: () => ({ host: '127.0.0.1', port: 1, tls: false }),

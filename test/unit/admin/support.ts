@@ -1,9 +1,14 @@
 /**
  * The admin interface on a port of its own, over a store with nothing in it.
  */
+import { join } from 'node:path';
 import type { Test } from 'tap';
 import type { AdminContext, ReloadResult, SharedHosts } from '#src/admin/route.js';
 import type { LogView } from '#src/telemetry/log.js';
+import { callReaderOf } from '#src/call-log/call-reader.js';
+import { CallWriter } from '#src/call-log/call-writer.js';
+import { CALLS_FOLDER } from '#src/call-log/segment-files.js';
+import type { CallRecord } from '#src/telemetry/call-record.js';
 import { startAdmin } from '#src/admin/server.js';
 import { ownRegistryService } from '#src/registry/registry.js';
 import type { LiveSource } from '#src/admin/live-feed.js';
@@ -16,6 +21,7 @@ export const TOKEN = 'operator-token-0123456789';
 const SETTINGS = [{ setting: 'listen.port', value: '8080', origin: 'default', live: false }];
 
 export interface AdminHouse extends House {
+  readonly dataPath: string;
   readonly port: number;
   /** Where the playground calls; nobody listens there by default. */
   publicPort: number;
@@ -40,13 +46,15 @@ export async function startAdminHouse(
   t: Test,
   { host = '127.0.0.1', allowedHosts = [] }: { host?: string; allowedHosts?: readonly string[] } = {},
 ): Promise<AdminHouse> {
-  const house = openHouse(t.testdir());
+  const dataPath = t.testdir();
+  const house = openHouse(dataPath);
   const log = new ListLog();
   const history = new History();
   const accounts = new AccountHistory();
   const watchers = new Set<Parameters<LiveSource['watch']>[0]>();
   const started = {
     ...house,
+    dataPath,
     port: 0,
     publicPort: 1,
     record: (figures: StatusStats, nowSeconds: number): void => {
@@ -86,6 +94,7 @@ export async function startAdminHouse(
     resetUpstreams: () => Promise.resolve(),
     clearCache: () => Promise.resolve(),
     settings: () => SETTINGS,
+    calls: callReaderOf(dataPath),
     hosts: { list: () => started.hosts.list(), forget: (id) => started.hosts.forget(id) },
     live: {
       history,
@@ -106,4 +115,18 @@ export async function startAdminHouse(
     await house.store.close();
   });
   return started;
+}
+
+/** Puts calls where the interface finds them. Returns the writer, which ends with the test. */
+export function keepCalls(t: Test, house: AdminHouse, calls: readonly CallRecord[]): CallWriter {
+  const writer = new CallWriter({
+    folder: join(house.dataPath, CALLS_FOLDER),
+    retention: { keepHours: 72, keepBytes: 1e9, processes: 1 },
+    clock: house.clock,
+    log: house.log,
+  });
+  t.teardown(() => writer.close());
+  for (const call of calls) writer.append(call);
+  writer.flush();
+  return writer;
 }

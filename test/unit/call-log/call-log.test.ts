@@ -1,6 +1,7 @@
 /** Calls on disk: whole, found by their ids, and by filters as a plain search finds them. */
 import { readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
 import { Block, SEGMENT_START } from '#src/call-log/call-block.js';
 import type { CallFilter } from '#src/call-log/call-filter.js';
@@ -69,10 +70,10 @@ void t.test('a call is read as it was written', async (t) => {
   for (const call of written) writer.append(call);
   writer.flush();
   const open = new CallReader(folder);
-  for (const call of written.slice(0, 400)) t.same(await open.find(idOf(call)), call);
+  for (const call of written.slice(0, 200)) t.same(await open.find(idOf(call)), call);
   writer.close();
   const closed = new CallReader(folder);
-  for (const call of written.slice(-400)) t.same(await closed.find(idOf(call)), call);
+  for (const call of written.slice(-200)) t.same(await closed.find(idOf(call)), call);
   t.equal(await closed.find('req_abcdefgh-_12-zzzz'), undefined);
   t.equal(await closed.find('nonsense'), undefined);
   t.equal(await closed.find('req_another-12345-1'), undefined);
@@ -211,13 +212,13 @@ void t.test('pages and looks for newer calls miss nothing while two processes wr
 
 void t.test('a segment that was cut anywhere has the whole blocks before the cut', async (t) => {
   const folder = t.testdir();
-  const written = calls(7, 60);
+  const written = calls(7, 12);
   const writer = writerOn(folder);
   const ends: number[] = [];
   const path = join(folder, '0000000001.calls');
   for (const [at, call] of written.entries()) {
     writer.append(call);
-    if (at % 10 !== 9) continue;
+    if (at % 3 !== 2) continue;
     writer.flush();
     ends.push(statSync(path).size);
   }
@@ -228,7 +229,7 @@ void t.test('a segment that was cut anywhere has the whole blocks before the cut
     writeFileSync(path, whole.subarray(0, cut));
     const page = await new CallReader(folder).page({}, 100);
     const blocks = ends.filter((end) => end <= cut).length;
-    if (page!.calls.length !== blocks * 10) t.fail(`cut at ${cut}: ${page!.calls.length} calls`);
+    if (page!.calls.length !== blocks * 3) t.fail(`cut at ${cut}: ${page!.calls.length} calls`);
   }
   // What a killed process cut is left as it is, and the next start begins another segment.
   writeFileSync(path, whole.subarray(0, ends[2]! + 5));
@@ -237,7 +238,7 @@ void t.test('a segment that was cut anywhere has the whole blocks before the cut
   next.append(more!);
   next.close();
   const found = await new CallReader(folder).page({}, 100);
-  t.same(found!.calls.map(idOf).sort(), [...written.slice(0, 30), more!].map(idOf).sort());
+  t.same(found!.calls.map(idOf).sort(), [...written.slice(0, 9), more!].map(idOf).sort());
 });
 
 void t.test('damaged bytes cost the blocks that they are in', async (t) => {
@@ -253,7 +254,7 @@ void t.test('damaged bytes cost the blocks that they are in', async (t) => {
   writer.close();
   const withIndex = readFileSync(path);
   const random = randomOf(10);
-  for (let turn = 0; turn < 400; turn++) {
+  for (let turn = 0; turn < 200; turn++) {
     const damaged = Buffer.from(turn % 2 === 0 ? withIndex : withoutIndex);
     const at = Math.floor(random() * damaged.length);
     damaged[at]! ^= 1 << Math.floor(random() * 8);
@@ -262,7 +263,7 @@ void t.test('damaged bytes cost the blocks that they are in', async (t) => {
     const found = page!.calls.length;
     const least = at < SEGMENT_START.length || at >= withoutIndex.length ? 60 : 50;
     if (found !== least && found !== 60) t.fail(`bit ${at}: ${found} calls`);
-    for (const call of page!.calls) t.same(call, written[call.request], { diagnostic: false });
+    if (!page!.calls.every((call) => isDeepStrictEqual(call, written[call.request]))) t.fail(`bit ${at}`);
   }
   t.equal(Block.at(Buffer.alloc(64), 0), undefined);
   // A file that is none of ours harms nothing.
@@ -313,14 +314,14 @@ void t.test('a disk that takes nothing costs calls of the log, within a bound, a
   logged.splice(0);
   const writer = writerOn(path);
   const written = calls(11, 2_000);
-  for (let round = 0; round < 40; round++) for (const call of written) writer.append(call);
+  for (let round = 0; round < 30; round++) for (const call of written) writer.append(call);
   writer.flush();
-  t.ok(writer.dropped > 0 && writer.dropped < 80_000, `${writer.dropped} dropped`);
+  t.ok(writer.dropped > 0 && writer.dropped < 60_000, `${writer.dropped} dropped`);
   t.equal(logged.length, 1, 'one line in 10 seconds');
   rmSync(path);
   writer.flush();
   const kept = await pages(new CallReader(path), { account: 'acct_0' }, 1_000);
   const share = written.filter((call) => call.account === 'acct_0').length / 2_000;
-  t.ok(Math.abs(kept.length - (80_000 - writer.dropped) * share) < 200, 'what waited is written');
+  t.ok(Math.abs(kept.length - (60_000 - writer.dropped) * share) < 200, 'what waited is written');
   writer.close();
 });

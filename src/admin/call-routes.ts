@@ -1,0 +1,218 @@
+/**
+ * `/admin/v1/calls`: the calls that this host has kept, by what they were, newer than a cursor, or by request
+ * id. Main thread; routes.ts puts them among the others.
+ */
+import { Type, type Static } from 'typebox';
+import type { CallFilter } from '../call-log/call-filter.js';
+import type { Registry } from '../registry/registry.js';
+import { invalid, isId, notFound } from '../registry/record-id.js';
+import { type CallRecord, callView } from '../telemetry/call-record.js';
+import { shown } from './input-reader.js';
+import { defineRoute, type Route } from './route.js';
+import { isDay, momentOf } from './usage-routes.js';
+import { CLOSED, Money, orNull } from './views.js';
+
+const PAGE_CALLS_MAX = 1_000;
+const PAGE_CALLS_DEFAULT = 100;
+const DAY_MS = 86_400_000;
+
+const Text = orNull(Type.String());
+const Tokens = orNull(Type.Integer({ minimum: 0 }));
+const Milliseconds = Type.Number({ minimum: 0 });
+const Status = orNull(Type.Integer({ description: 'HTTP status; null if there was none' }));
+
+const AttemptSchema = Type.Object(
+  {
+    upstream: Text,
+    model: Text,
+    status: Status,
+    code: Type.Union([Type.String(), Type.Null()], { description: 'why it failed; null if it did not' }),
+    start_ms: Milliseconds,
+    duration_ms: Milliseconds,
+    error: Text,
+  },
+  CLOSED,
+);
+
+const QuotaLeftSchema = Type.Object(
+  {
+    scope: Type.Enum(['account', 'key', 'group', 'model']),
+    id: Text,
+    quota: Type.String(),
+    left: Type.Union([Type.Number(), Money]),
+  },
+  CLOSED,
+);
+
+/** See telemetry/call-record.ts for what is null when. */
+export const CallView = Type.Object(
+  {
+    time: Type.String({ description: 'when the call ended; it came duration_ms before' }),
+    request_id: Type.String({ description: 'the x-request-id of the response' }),
+    route: Type.String(),
+    account: Text,
+    account_name: Type.Union([Type.String(), Type.Null()], { description: 'null if it is deleted' }),
+    key: Text,
+    key_name: Type.Union([Type.String(), Type.Null()], { description: 'null if it is deleted' }),
+    model: Type.Union([Type.String(), Type.Null()], { description: 'that the caller named' }),
+    answered_model: Text,
+    upstream: Type.Union([Type.String(), Type.Null()], { description: 'that was tried last' }),
+    stream: Type.Boolean(),
+    cache: orNull(Type.Enum(['hit', 'miss'])),
+    status: Status,
+    code: Type.Union([Type.String(), Type.Null()], { description: 'null if the call went well' }),
+    prompt_tokens: Tokens,
+    cached_tokens: Tokens,
+    cache_write_tokens: Tokens,
+    cache_write_1h_tokens: Tokens,
+    completion_tokens: Tokens,
+    reasoning_tokens: Tokens,
+    source: Text,
+    cost: orNull(Money),
+    first_token_ms: orNull(Milliseconds),
+    duration_ms: Milliseconds,
+    queued_ms: Milliseconds,
+    admitted_ms: orNull(Milliseconds),
+    error: Type.Union([Type.String(), Type.Null()], { description: 'what the caller was told' }),
+    attempts: Type.Array(AttemptSchema),
+    quotas: Type.Array(QuotaLeftSchema, { description: 'what each had left after the call was admitted' }),
+  },
+  CLOSED,
+);
+export type CallView = Static<typeof CallView>;
+
+const CallsPageView = Type.Object(
+  {
+    data: Type.Array(CallView),
+    next: Type.Union([Type.String(), Type.Null()], {
+      description: '`cursor` of the page of older calls; null after the last one',
+    }),
+    searched_to: Type.Union([Type.String(), Type.Null()], {
+      description:
+        'calls that ended later were searched: the page is short because its time was over, and `next` goes on',
+    }),
+    newest: Type.String({ description: '`after` of a look for newer calls' }),
+  },
+  CLOSED,
+);
+export type CallsPageView = Static<typeof CallsPageView>;
+
+const moment = 'Unix seconds, a time such as 2025-01-31T12:00Z or a day (UTC)';
+
+const CallsQuery = Type.Object(
+  {
+    account: Type.Optional(Type.String({ description: 'id or name' })),
+    key: Type.Optional(Type.String({ description: 'id or name' })),
+    model: Type.Optional(Type.String({ description: 'that was named, or that answered' })),
+    upstream: Type.Optional(Type.String({ description: 'of one of the attempts' })),
+    status: Type.Optional(Type.String({ description: 'HTTP status, or a class such as 5xx' })),
+    code: Type.Optional(Type.String({ description: 'error code, or client_gone' })),
+    failed: Type.Optional(Type.Boolean({ description: 'true: has a code; false: has none' })),
+    from: Type.Optional(Type.String({ description: `calls that ended then or later: ${moment}` })),
+    to: Type.Optional(
+      Type.String({ description: `calls that ended before it: ${moment}, which belongs to it` }),
+    ),
+    limit: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: PAGE_CALLS_MAX,
+        description: `calls, ${PAGE_CALLS_DEFAULT} by default`,
+      }),
+    ),
+    cursor: Type.Optional(Type.String({ description: '`next` of the page before' })),
+    after: Type.Optional(
+      Type.String({
+        description:
+          '`newest` of a page or of the last look: gives the calls that were written since, oldest first',
+      }),
+    ),
+  },
+  CLOSED,
+);
+type CallsQuery = Static<typeof CallsQuery>;
+
+export const CALL_ROUTES: readonly Route[] = [
+  defineRoute({
+    method: 'GET',
+    path: '/calls',
+    summary:
+      'List the calls that this host has kept, those that ended last first. A call is there a second after its end.',
+    query: CallsQuery,
+    responseSchema: CallsPageView,
+    answer: async ({ query }, { calls, registry }) => {
+      const { limit = PAGE_CALLS_DEFAULT, cursor, after } = query;
+      if (cursor !== undefined && after !== undefined) throw invalid('give one of cursor and after');
+      const filter = filterOf(query, registry);
+      const page =
+        after === undefined
+          ? await calls.page(filter, limit, cursor)
+          : await calls.after(after, filter, limit);
+      if (page === undefined) {
+        const [name, text] = after === undefined ? ['cursor', cursor] : ['after', after];
+        throw invalid(`${name} must be one that a page has given, got ${shown(text)}`);
+      }
+      return {
+        data: page.calls.map((call) => viewOf(call, registry)),
+        next: page.next,
+        searched_to: page.searchedToMs === null ? null : new Date(page.searchedToMs).toISOString(),
+        newest: page.newest,
+      };
+    },
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/calls/{call}',
+    summary: "Show the call of that request id, the response's x-request-id.",
+    responseSchema: CallView,
+    answer: async ({ id }, { calls, registry }) => {
+      const call = await calls.find(id);
+      if (call !== undefined) return viewOf(call, registry);
+      throw notFound(
+        `there is no call ${shown(id)} on this host: a call is kept by the host that served it, from a second after ` +
+          'its end, for as long as call_log says; of several hosts ask each',
+      );
+    },
+  }),
+];
+
+function viewOf(call: CallRecord, registry: Registry): CallView {
+  const { account, key } = call;
+  const view = callView(call);
+  return {
+    ...view,
+    account_name: (account === null ? undefined : registry.namesOf(account).account) ?? null,
+    key_name: (key === null ? undefined : registry.namesOf(key).key) ?? null,
+    attempts: [...view.attempts],
+    quotas: [...view.quotas],
+  };
+}
+
+/** Throws `invalid_parameters`, and `not_found` of a name that no account or key has. */
+function filterOf(query: CallsQuery, registry: Registry): CallFilter {
+  const { account, key, model, upstream, status, code, failed, from, to } = query;
+  return {
+    // Those of deleted ones are found by id.
+    account: account === undefined || isId(account) ? account : registry.accounts.find(account).record.id,
+    key: key === undefined || isId(key) ? key : registry.keys.find(key).record.id,
+    model: registry.catalog.models.find(({ aliases }) => aliases.includes(model ?? ''))?.id ?? model,
+    upstream,
+    code,
+    status: status === undefined ? undefined : statusOf(status),
+    failed,
+    fromMs: from === undefined ? undefined : timeOf('from', from),
+    toMs: to === undefined ? undefined : timeOf('to', to) + (isDay(to) ? DAY_MS : 0),
+  };
+}
+
+function statusOf(text: string): number {
+  if (/^[1-5]\d\d$/.test(text)) return Number(text);
+  if (/^[1-5]xx$/.test(text)) return Number(text[0]);
+  throw invalid(`status must be an HTTP status such as 502, or a class such as 5xx, got ${shown(text)}`);
+}
+
+const TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,3})?)?Z$/;
+
+function timeOf(field: string, text: string): number {
+  const ms = TIME.test(text) ? Date.parse(text) : NaN;
+  return Number.isNaN(ms) ? momentOf(field, text) : ms;
+}

@@ -1,0 +1,273 @@
+/** `tollgate calls …`: the calls that a host has kept, over the admin interface. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Command } from 'commander';
+import type { CallsPageView, CallView } from '../admin/call-routes.js';
+import { type CsvCell, csvOf } from '../core/csv.js';
+import { type AdminClient, queryOf, withAdminClient, withGateway, withQuery } from './admin-client.js';
+import { addDataOptions, type DataOptions, exampleText, nonEmpty, wholeNumberFrom } from './options.js';
+import { Misuse, printFields, printJson, printLine, printTable } from './output.js';
+import { type Column, visible } from './table.js';
+
+const PAGE_CALLS = 1_000;
+const LIST_CALLS_MAX = 100_000;
+const LIST_CALLS_DEFAULT = 50;
+const TAIL_FIRST_CALLS = 10;
+const TAIL_PERIOD_MS = 1_000;
+
+export interface CallFilterOptions extends DataOptions {
+  readonly account?: string;
+  readonly key?: string;
+  readonly model?: string;
+  readonly upstream?: string;
+  readonly status?: string;
+  readonly code?: string;
+  readonly failed?: boolean;
+}
+
+interface ListOptions extends CallFilterOptions {
+  readonly from?: string;
+  readonly to?: string;
+  readonly limit: number;
+  readonly csv?: boolean;
+}
+
+const COLUMNS: readonly Column<CallView>[] = [
+  { title: 'ENDED', text: ({ time }) => endedText(time), align: 'left' },
+  { title: 'REQUEST ID', text: ({ request_id: id }) => id, align: 'left' },
+  { title: 'ACCOUNT', text: accountText, align: 'left', cut: true },
+  { title: 'MODEL', text: ({ model }) => model ?? '-', align: 'left', cut: true },
+  { title: 'UPSTREAM', text: ({ upstream }) => upstream ?? '-', align: 'left', cut: true },
+  { title: 'STATUS', text: ({ status }) => String(status ?? '-'), align: 'right' },
+  { title: 'CODE', text: ({ code }) => code ?? '', align: 'left' },
+  { title: 'TOKENS', text: tokensText, align: 'right' },
+  { title: 'COST', text: ({ cost }) => cost ?? '-', align: 'right' },
+  { title: 'MS', text: ({ duration_ms: ms }) => ms.toFixed(0), align: 'right' },
+];
+
+export function addCallCommands(program: Command): void {
+  const calls = program
+    .command('calls')
+    .description('Find calls that ended in the last hours or days (call_log), on this host.');
+  addFilters(calls.command('list').description('List calls, those that ended last first.'))
+    .option('--from <time>', 'ended then or later: Unix seconds, 2025-01-31T12:00Z or a day (UTC)', nonEmpty)
+    .option('--to <time>', 'ended before it; a day belongs to it', nonEmpty)
+    .option('--limit <calls>', 'at most so many', wholeNumberFrom(1, LIST_CALLS_MAX), LIST_CALLS_DEFAULT)
+    .option('--csv', 'print CSV')
+    .addHelpText(
+      'after',
+      exampleText('calls list --account acme --failed', 'calls list --upstream api.openai.com --status 5xx'),
+    )
+    .action(list);
+  addDataOptions(
+    calls
+      .command('show <request-id>')
+      .description("Show one call as it went, by the response's x-request-id."),
+  )
+    .addHelpText('after', exampleText('calls show req_3fQx0aZcW8Lk-1c'))
+    .action(show);
+  addFilters(calls.command('tail').description('Print calls as they end, until Ctrl-C.'))
+    .addHelpText('after', exampleText('calls tail --failed'))
+    .action(tail);
+}
+
+function addFilters(command: Command): Command {
+  return addDataOptions(command)
+    .option('--account <account>', 'of this account (id or name)', nonEmpty)
+    .option('--key <key>', 'of this key (id or name)', nonEmpty)
+    .option('--model <model>', 'that named this model, or that it answered', nonEmpty)
+    .option('--upstream <upstream>', 'with an attempt on this upstream', nonEmpty)
+    .option('--status <status>', 'with this status, such as 502 or 5xx', nonEmpty)
+    .option('--code <code>', 'with this error code, or client_gone', nonEmpty)
+    .option('--failed', 'that did not go well');
+}
+
+function pathOf(options: CallFilterOptions & { readonly from?: string; readonly to?: string }): string {
+  const { account, key, model, upstream, status, code, failed, from, to } = options;
+  const isFailed = failed === true ? 'true' : undefined;
+  const query = queryOf({ account, key, model, upstream, status, code, failed: isFailed, from, to });
+  return withQuery('/calls', query);
+}
+
+/** Visits at most `limit` calls, page by page. `visit` may wait. */
+export async function eachCall(
+  client: AdminClient,
+  path: string,
+  limit: number,
+  visit: (calls: readonly CallView[]) => Promise<void> | void,
+): Promise<void> {
+  let left = limit;
+  for (let cursor: string | undefined; left > 0;) {
+    const query = queryOf({ limit: String(Math.min(left, PAGE_CALLS)), cursor });
+    const page = (await client.call('GET', withQuery(path, query))) as CallsPageView;
+    await visit(page.data);
+    left -= page.data.length;
+    if (page.next === null) return;
+    cursor = page.next;
+  }
+}
+
+async function list(options: ListOptions): Promise<void> {
+  if (options.csv === true && options.json === true) throw new Misuse('Give one of --json and --csv.');
+  await withAdminClient(options, async (client) => {
+    const calls: CallView[] = [];
+    await eachCall(client, pathOf(options), options.limit, (page) => void calls.push(...page));
+    if (options.json === true) printJson({ data: calls, next: null });
+    else if (options.csv === true) process.stdout.write(csvOf(CALL_CELLS, calls.map(cellsOf)));
+    else await printTable(COLUMNS, calls, 'No such call is kept.');
+  });
+}
+
+async function tail(options: CallFilterOptions): Promise<void> {
+  const print = (calls: readonly CallView[]): void => {
+    for (const call of calls) {
+      if (options.json === true) printJson(call);
+      else printLine(visible(COLUMNS.map(({ text }) => text(call)).join('  ')));
+    }
+  };
+  await withGateway(options, async (client) => {
+    const path = pathOf(options);
+    const look = async (query: Readonly<Record<string, string>>): Promise<CallsPageView> =>
+      (await client.call('GET', withQuery(path, queryOf(query)))) as CallsPageView;
+    const page = await look({ limit: String(TAIL_FIRST_CALLS) });
+    print([...page.data].reverse());
+    for (let after = page.newest; ;) {
+      const { data, newest } = await look({ after, limit: String(PAGE_CALLS) });
+      print(data);
+      after = newest;
+      if (data.length < PAGE_CALLS) await sleep(TAIL_PERIOD_MS);
+    }
+  });
+}
+
+async function show(id: string, options: DataOptions): Promise<void> {
+  await withAdminClient(options, async (client) => {
+    const call = (await client.call('GET', `/calls/${encodeURIComponent(id)}`)) as CallView;
+    if (options.json === true) printJson(call);
+    else await printCall(call);
+  });
+}
+
+async function printCall(call: CallView): Promise<void> {
+  const { model, answered_model: answered } = call;
+  await printFields([
+    ['request id', call.request_id],
+    ['account', namedText(call.account, call.account_name)],
+    ['key', namedText(call.key, call.key_name)],
+    ['route', `${call.route}${call.stream ? ', streamed' : ''}`],
+    ['model', `${model ?? '-'}${answered === null || answered === model ? '' : `, answered by ${answered}`}`],
+    ...(call.cache === null ? [] : [['response cache', call.cache] as const]),
+    ['status', outcomeText(call)],
+    ...(call.error === null ? [] : [['error', call.error] as const]),
+    ['tokens', usageText(call)],
+    ['cost', call.cost === null ? 'not charged' : `${call.cost} (tokens ${call.source})`],
+  ]);
+  printLine('');
+  for (const [ms, text] of timelineOf(call))
+    printLine(`${`+${ms.toFixed(1)} ms`.padStart(14)}  ${visible(text)}`);
+}
+
+/** What happened when, in milliseconds after the call came. */
+function timelineOf(call: CallView): (readonly [number, string])[] {
+  const events: [number, string][] = [];
+  const cameMs = Date.parse(call.time) - call.duration_ms;
+  events.push([0, `came, ${endedText(new Date(cameMs).toISOString())}`]);
+  if (call.admitted_ms !== null) events.push([call.admitted_ms, `admitted${quotasText(call)}`]);
+  if (call.queued_ms > 0) {
+    const fromMs = Math.max((call.attempts[0]?.start_ms ?? 0) - call.queued_ms, call.admitted_ms ?? 0);
+    events.push([fromMs, `waited ${call.queued_ms} ms in all for room in the limits of upstreams`]);
+  }
+  call.attempts.forEach((attempt, at) => {
+    const { upstream, model, start_ms: startMs, duration_ms: ms } = attempt;
+    const on = `attempt ${at + 1} on ${upstream ?? 'an upstream that is gone'}`;
+    events.push([startMs, `${on}${model === null ? '' : ` (${model})`}`]);
+    const status = attempt.status === null ? 'no status' : `status ${attempt.status}`;
+    const reason = attempt.error === null ? '' : `: ${attempt.error}`;
+    const end = attempt.code === null ? 'ended' : `failed (${attempt.code})`;
+    events.push([startMs + ms, `attempt ${at + 1} ${end}, ${status}, after ${ms.toFixed(1)} ms${reason}`]);
+  });
+  if (call.first_token_ms !== null) events.push([call.first_token_ms, 'first token']);
+  events.sort(([left], [right]) => left - right);
+  events.push([call.duration_ms, `ended, ${outcomeText(call)}`]);
+  return events;
+}
+
+function quotasText({ quotas }: CallView): string {
+  if (quotas.length === 0) return '';
+  const left = quotas.map(({ scope, id, quota, left: amount }) => {
+    const of = scope === 'group' || scope === 'model' ? `${scope} ${id ?? '?'}` : scope;
+    return `${of} ${quota} ${amount}`;
+  });
+  return `; left then: ${left.join(', ')}`;
+}
+
+function outcomeText({ status, code }: CallView): string {
+  return [status ?? 'no status: the caller left', code].filter((part) => part !== null).join(' ');
+}
+
+function usageText(call: CallView): string {
+  if (call.prompt_tokens === null) return '-';
+  const parts = [
+    [call.cached_tokens, 'cached'],
+    [call.cache_write_tokens, 'written to the cache'],
+    [call.reasoning_tokens, 'reasoning'],
+  ] as const;
+  const more = parts.flatMap(([tokens, what]) => ((tokens ?? 0) > 0 ? [`${tokens} ${what}`] : []));
+  const of = more.length === 0 ? '' : ` (of them ${more.join(', ')})`;
+  return `${call.prompt_tokens} prompt, ${call.completion_tokens} completion${of}`;
+}
+
+function tokensText({ prompt_tokens: prompt, completion_tokens: completion }: CallView): string {
+  return prompt === null ? '-' : String(prompt + (completion ?? 0));
+}
+
+function accountText({ account, account_name: name }: CallView): string {
+  return name ?? account ?? '-';
+}
+
+function namedText(id: string | null, name: string | null): string {
+  if (id === null) return 'not known';
+  return name === null ? `${id} (deleted)` : `${name} (${id})`;
+}
+
+/** Such as `2025-01-31 12:00:00.123Z`. */
+function endedText(time: string): string {
+  return time.replace('T', ' ');
+}
+
+/** The columns of CSV: each member of a call but its lists. */
+export const CALL_CELLS = [
+  'time',
+  'request_id',
+  'route',
+  'account',
+  'account_name',
+  'key',
+  'key_name',
+  'model',
+  'answered_model',
+  'upstream',
+  'stream',
+  'cache',
+  'status',
+  'code',
+  'prompt_tokens',
+  'cached_tokens',
+  'cache_write_tokens',
+  'cache_write_1h_tokens',
+  'completion_tokens',
+  'reasoning_tokens',
+  'source',
+  'cost',
+  'first_token_ms',
+  'duration_ms',
+  'queued_ms',
+  'admitted_ms',
+  'error',
+] as const satisfies readonly (keyof CallView)[];
+
+export function cellsOf(call: CallView): CsvCell[] {
+  return CALL_CELLS.map((name) => {
+    const value = call[name];
+    return typeof value === 'boolean' ? String(value) : value;
+  });
+}
