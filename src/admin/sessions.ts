@@ -11,13 +11,18 @@ import type { Identify, Operator } from '../core/roles.js';
 const SECRET_BITS = 256;
 /** A working day and some hours: an operator signs in again the next morning. */
 export const SESSION_SECONDS = 12 * 3_600;
-/** More than the operators of one gateway have browsers. Beyond it the oldest session ends. */
+/**
+ * More than the operators of one gateway have browsers. Beyond it the oldest session of whoever has most
+ * ends, so that nobody signs the others out.
+ */
 const SESSIONS_MAX = 200;
 const MS_PER_SECOND = 1_000;
 
 interface Session {
   readonly endMs: number;
   readonly identify: Identify;
+  /** Who opened it. */
+  readonly who: string | undefined;
 }
 
 export interface OpenSession {
@@ -41,14 +46,19 @@ export class Sessions {
    * first request for which `identify` knows nobody.
    */
   open(identify: Identify, seconds = SESSION_SECONDS): string {
-    if (this.#sessions.size >= SESSIONS_MAX) {
-      const [oldest] = this.#sessions.keys();
-      if (oldest !== undefined) this.#sessions.delete(oldest);
-    }
+    if (this.#sessions.size >= SESSIONS_MAX) this.#endOne();
     const secret = randomBytes(SECRET_BITS / 8).toString('base64url');
     const endMs = this.#clock.monotonicMs() + seconds * MS_PER_SECOND;
-    this.#sessions.set(digestOf(secret), { endMs, identify });
+    this.#sessions.set(digestOf(secret), { endMs, identify, who: identify()?.who });
     return secret;
+  }
+
+  #endOne(): void {
+    const counts = new Map<string | undefined, number>();
+    for (const { who } of this.#sessions.values()) counts.set(who, (counts.get(who) ?? 0) + 1);
+    const most = Math.max(...counts.values());
+    const oldest = [...this.#sessions].find(([, { who }]) => counts.get(who) === most);
+    if (oldest !== undefined) this.#sessions.delete(oldest[0]);
   }
 
   /** Undefined if no session has that secret, or it has ended. */

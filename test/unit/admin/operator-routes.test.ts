@@ -97,6 +97,17 @@ void t.test('a session is of its operator, and ends with it', async (t) => {
   t.match((await signIn(house, TOKEN)).answer.json(), { who: 'bootstrap', role: 'admin' });
 });
 
+void t.test('nobody signs the others out', async (t) => {
+  const house = await startAdminHouse(t);
+  const { token } = await create(t, house, { name: 'ann', role: 'viewer' });
+  const admin = (await signIn(house, TOKEN)).cookie;
+  const first = (await signIn(house, token)).cookie;
+  for (let count = 0; count < 201; count++) await signIn(house, token);
+  const statusOf = async (cookie: string): Promise<number> =>
+    (await house.send('GET', `${ROOT}/status`, undefined, { headers: { cookie } })).status;
+  t.same([await statusOf(admin), await statusOf(first)], [200, 401]);
+});
+
 void t.test('wrong tokens of the form of an operator count as others do', async (t) => {
   const house = await startAdminHouse(t);
   const { token } = await create(t, house, { name: 'ann', role: 'viewer' });
