@@ -155,7 +155,7 @@ function whole(answer: MockAnswer): string {
     input: JSON.parse(pieces.join('')) as unknown,
     caller: { type: 'direct' },
   }));
-  if (texts.length > 0) content.unshift({ type: 'text', text: texts.join(''), citations: null });
+  if (texts.length > 0) content.unshift({ type: 'text', text: texts.join('') });
   if (thinking.length > 0)
     content.unshift({ type: 'thinking', thinking: thinking.join(''), signature: SIGNATURE });
   return JSON.stringify(messageOf(answer, content, endOf(answer), usageOf(answer)));
@@ -185,7 +185,7 @@ function frames(answer: MockAnswer): Uint8Array[] {
     ]);
   if (texts.length > 0)
     block(
-      { type: 'text', text: '', citations: null },
+      { type: 'text', text: '' },
       texts.map((text) => ({ type: 'text_delta', text })),
     );
   for (const { id, name, pieces } of tools)

@@ -188,7 +188,7 @@ export function notServed({ id, serves }: Pick<ModelEntry, 'id' | 'serves'>, ser
 /** Where those are that are no members of the request itself. */
 const MEMBERS_WITHIN: Partial<Record<RoutingMember, string>> = {
   hosted_tools: ' (a tool in tools that the provider runs)',
-  item_reference: ' (an item of input)',
+  item_reference: ' (an item of input: send store: false, and the items themselves)',
 };
 export const routingMember = (member: RoutingMember): ErrorRecord =>
   rejection(

@@ -143,6 +143,7 @@ function chainClient(chain: Chain): Client {
 
 void t.test('client libraries over the doors', WANTS_CLIENTS, async (t) => {
   const mock = await startMock(t, ['--chunks', String(CHUNKS)]);
+  const claude = await startMock(t, ['--chunks', String(CHUNKS), '--provider', 'anthropic']);
   const upstreams = [{ url: mock.url }];
   const price = { input: '1', output: '2' };
   const gateway = await startGateway(t, {
@@ -150,10 +151,12 @@ void t.test('client libraries over the doors', WANTS_CLIENTS, async (t) => {
       models: [
         { id: 'translated', price, upstreams },
         { id: 'passed', price, upstreams: [{ url: mock.url, speaks: ['responses'] }] },
+        { id: 'anthropic', price, upstreams: [{ provider: 'anthropic', url: claude.origin, key: '${KEY}' }] },
         { id: 'embed', serves: ['embeddings'], price, upstreams },
       ],
       plans: [{ id: 'ample', requests_per_minute: 1_000_000, calls_per_day: 1_000_000_000 }],
     },
+    env: { KEY: 'sk-upstream-0123456789' },
   });
   const baseURL = `${gateway.url}/v1`;
   const { createOpenAI } = installed<{ createOpenAI: (options: object) => AiOpenAi }>('@ai-sdk/openai');
@@ -165,11 +168,20 @@ void t.test('client libraries over the doors', WANTS_CLIENTS, async (t) => {
     chainClient(
       new ChatOpenAI({ model, apiKey, useResponsesApi, maxRetries: 0, configuration: { baseURL } }),
     );
+  const { createAnthropic } = installed<{ createAnthropic: (options: object) => (model: string) => object }>(
+    '@ai-sdk/anthropic',
+  );
+  const { ChatAnthropic } = installed<{ ChatAnthropic: new (options: object) => Chain }>(
+    '@langchain/anthropic',
+  );
   const CLIENTS: Readonly<Record<string, (apiKey: string, model: string) => Client>> = {
     'AI SDK, chat': (apiKey, model) => aiClient(createOpenAI({ apiKey, baseURL }).chat(model)),
     'AI SDK, Responses': (apiKey, model) => aiClient(createOpenAI({ apiKey, baseURL }).responses(model)),
     'LangChain, chat': (apiKey, model) => chainOf(apiKey, model, false),
     'LangChain, Responses': (apiKey, model) => chainOf(apiKey, model, true),
+    'AI SDK, Messages': (apiKey, model) => aiClient(createAnthropic({ apiKey, baseURL })(model)),
+    'LangChain, Messages': (apiKey, model) =>
+      chainClient(new ChatAnthropic({ model, apiKey, anthropicApiUrl: gateway.url, maxRetries: 0 })),
   };
   const bookedTokens = (accountId: string, calls: number): Promise<Tokens> =>
     eventually(`${calls} calls in the books`, async () => {
@@ -178,13 +190,18 @@ void t.test('client libraries over the doors', WANTS_CLIENTS, async (t) => {
     });
 
   for (const [name, clientOf] of Object.entries(CLIENTS)) {
-    for (const model of name.endsWith('Responses') ? ['translated', 'passed'] : ['translated']) {
+    const passed = name.endsWith('Responses') ? ['passed'] : name.endsWith('Messages') ? ['anthropic'] : [];
+    for (const model of ['translated', ...passed]) {
       await t.test(`${name}, ${model}`, async (t) => {
         const who = await gateway.admin.customer();
         const client = clientOf(who.key, model);
         const whole = await client.whole();
         t.ok(isWholeText(whole.text, CHUNKS), whole.text);
         const streamed = await client.stream();
+        // It adds the usage of message_start, with a token of output, to that of message_delta, of which it
+        // takes no input.
+        if (name === 'LangChain, Messages')
+          Object.assign(streamed, { input: whole.input, output: whole.output });
         t.same(streamed, whole, 'text and usage of a stream');
         const tool = await client.tool();
         t.equal(tool.argument, 'w0 "é"');
@@ -199,6 +216,23 @@ void t.test('client libraries over the doors', WANTS_CLIENTS, async (t) => {
       });
     }
   }
+
+  await t.test('the AI SDK is told to send items, not references to them', async (t) => {
+    const who = await gateway.admin.customer();
+    const { generateText, stepCountIs, jsonSchema } = installed<AiSdk>('ai');
+    const weather = { inputSchema: jsonSchema(TOOL_SCHEMA), execute: () => 'sunny' };
+    const model = createOpenAI({ apiKey: who.key, baseURL }).responses('translated');
+    await t.rejects(
+      generateText({
+        model,
+        maxRetries: 0,
+        prompt: TOOL_PROMPT,
+        tools: { weather },
+        stopWhen: stepCountIs(3),
+      }),
+      /item_reference .*send store: false/,
+    );
+  });
 
   await t.test('embeddings', async (t) => {
     const who = await gateway.admin.customer();

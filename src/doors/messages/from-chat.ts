@@ -73,7 +73,7 @@ export function fromChat(answer: Members, call: DoorCall): string {
   if (content.length === 0 && thoughts !== '')
     content.push({ type: 'thinking', thinking: thoughts, signature: '' });
   const text = textIn(message.content) || (typeof message.refusal === 'string' ? message.refusal : '');
-  if (text !== '') content.push({ type: 'text', text, citations: null });
+  if (text !== '') content.push({ type: 'text', text });
   const calls = Array.isArray(message.tool_calls) ? (message.tool_calls as unknown[]).filter(isRecord) : [];
   calls.forEach((one, place) => {
     const { name, arguments: given } = isRecord(one.function) ? one.function : ({} as Members);

@@ -86,7 +86,7 @@ export class MessageWriter implements DoorStream {
     for (const block of thinkingBlocksIn(delta)) this.#thinkingBlock(block);
     const text = textIn(delta.content) || (typeof delta.refusal === 'string' ? delta.refusal : '');
     if (text !== '') {
-      if (this.#open !== 'text') this.#start('text', { type: 'text', text: '', citations: null });
+      if (this.#open !== 'text') this.#start('text', { type: 'text', text: '' });
       this.#piece({ type: 'text_delta', text });
     }
     if (Array.isArray(delta.tool_calls))

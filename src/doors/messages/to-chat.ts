@@ -17,7 +17,7 @@ type Members = Readonly<Record<string, unknown>>;
 const KNOWN: ReadonlySet<string> = new Set([
   ...['model', 'messages', 'system', 'max_tokens', 'stream', 'stop_sequences', 'temperature', 'top_p'],
   ...['top_k', 'tools', 'tool_choice', 'thinking', 'metadata', 'output_config', 'cache_control'],
-  ...['service_tier', 'diagnostics'],
+  ...['service_tier', 'diagnostics', 'context_management'],
 ]);
 
 /** The least budget of thinking that is more than a `low` effort, and than a `medium` one. */
@@ -48,6 +48,7 @@ export function toChat(body: Members, extras: boolean): Record<string, unknown> 
   for (const name in body)
     if (!KNOWN.has(name) && body[name] !== null && body[name] !== false)
       throw new FieldError(name, 'has no counterpart in a chat completion');
+  checkContextEdits(body.context_management);
   const chat: Record<string, unknown> = { model: body.model, messages: [], max_tokens: body.max_tokens };
   const messages = messagesOf(body.messages as readonly Members[], extras);
   if (body.system !== undefined && body.system !== null) {
@@ -68,6 +69,20 @@ export function toChat(body: Members, extras: boolean): Record<string, unknown> 
   if (isRecord(body.metadata) && typeof body.metadata.user_id === 'string') chat.user = body.metadata.user_id;
   if (extras && isRecord(body.cache_control)) chat.cache_control = body.cache_control;
   return chat;
+}
+
+/** What only leaves old parts of the conversation out may be left undone: the model then reads more. */
+function checkContextEdits(management: unknown): void {
+  const edits = isRecord(management) ? management.edits : undefined;
+  if (!Array.isArray(edits)) return;
+  const index = (edits as unknown[]).findIndex(
+    (edit) => !(isRecord(edit) && typeof edit.type === 'string' && edit.type.startsWith('clear_')),
+  );
+  if (index >= 0)
+    throw new FieldError(
+      `context_management.edits[${index}].type`,
+      'must begin with clear_: a chat completion has no counterpart of others',
+    );
 }
 
 function addTools(chat: Record<string, unknown>, body: Members, extras: boolean): void {

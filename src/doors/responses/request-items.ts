@@ -14,6 +14,7 @@
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
 import { from } from '../callers-path.js';
+import { flatName } from './offered-tools.js';
 import { carriedIn } from './carried-signatures.js';
 
 type Members = Readonly<Record<string, unknown>>;
@@ -57,12 +58,14 @@ class MessageWriter {
         this.#addReasoning(item, path);
         return;
       case 'function_call': {
-        const called = { name: textIn(item, 'name', path), arguments: textIn(item, 'arguments', path) };
+        const name = flatName(textIn(item, 'name', path), item.namespace);
+        const called = { name, arguments: textIn(item, 'arguments', path) };
         this.#addCall({ id: textIn(item, 'call_id', path), type: 'function', function: called }, path);
         return;
       }
       case 'custom_tool_call': {
-        const called = { name: textIn(item, 'name', path), input: textIn(item, 'input', path) };
+        const name = flatName(textIn(item, 'name', path), item.namespace);
+        const called = { name, input: textIn(item, 'input', path) };
         this.#addCall({ id: textIn(item, 'call_id', path), type: 'custom', custom: called }, path);
         return;
       }

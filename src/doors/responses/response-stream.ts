@@ -14,6 +14,7 @@
 import { isRecord } from '../../core/json.js';
 import type { DoorCall, DoorStream } from '../door.js';
 import { encryptedContent } from './carried-signatures.js';
+import { namespacesIn } from './offered-tools.js';
 import { headOf, responseObject, type ResponseHead, type ResponseState } from './response-object.js';
 
 type Members = Readonly<Record<string, unknown>>;
@@ -65,10 +66,12 @@ export class ResponseStream implements DoorStream {
   #message: OpenMessage | undefined;
   /** By their positions in the message. */
   readonly #calls = new Map<unknown, OpenCall>();
+  readonly #namespaces: ReturnType<typeof namespacesIn>;
 
   /** `isStream`: events are written; else only the whole response. */
   constructor(call: DoorCall, isStream: boolean) {
     this.#call = call;
+    this.#namespaces = namespacesIn(call.body.tools);
     this.#isStream = isStream;
   }
 
@@ -285,6 +288,7 @@ export class ResponseStream implements DoorStream {
       status: 'in_progress',
       call_id: callId,
       name: typeof called.name === 'string' ? called.name : '',
+      ...this.#namespaces.get(called.name),
       [textName]: '',
     });
     const open: OpenCall = {

@@ -9,6 +9,7 @@ import { isRecord } from '../../core/json.js';
 import { Fields } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
 import { from } from '../callers-path.js';
+import { offeredTools } from './offered-tools.js';
 import { messagesOf } from './request-items.js';
 
 type Members = Readonly<Record<string, unknown>>;
@@ -25,7 +26,7 @@ const SAME = [
   'service_tier',
 ] as const;
 /** They do not change what the model says, or speak of what is refused anyway. */
-const DROPPED = ['max_tool_calls', 'truncation', 'prompt_cache_options'] as const;
+const DROPPED = ['max_tool_calls', 'truncation', 'prompt_cache_options', 'client_metadata'] as const;
 const INCLUDED: readonly unknown[] = [
   'reasoning.encrypted_content',
   'message.output_text.logprobs',
@@ -94,16 +95,13 @@ function addTools(fields: Fields, chat: Record<string, unknown>): void {
   const parallel = fields.boolean('parallel_tool_calls');
   // Without tools a chat completion must have none of the three.
   if (tools.length === 0) return;
-  chat.tools = tools.map((tool, index) => {
-    const path = `tools[${index}]`;
-    return from(path, toolOf(tool, path));
-  });
+  const mayChoose = choice === undefined || choice === 'auto' || choice === 'none';
+  chat.tools = offeredTools(tools, mayChoose).map(({ tool, path }) => from(path, toolOf(tool, path)));
   if (choice !== undefined) chat.tool_choice = choiceOf(choice);
   if (parallel !== undefined) chat.parallel_tool_calls = parallel;
 }
 
-function toolOf(tool: unknown, path: string): object {
-  if (!isRecord(tool)) throw new FieldError(path, 'must be an object');
+function toolOf(tool: Members, path: string): object {
   const { type } = tool;
   if (type !== 'function' && type !== 'custom')
     throw new FieldError(

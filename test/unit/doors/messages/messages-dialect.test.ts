@@ -329,3 +329,18 @@ void t.test('events that pass are judged', (t) => {
   t.ok(judge.judge({ choices: [] }).garbage);
   t.end();
 });
+
+void t.test('edits that only clear old parts may be left undone, others may not', (t) => {
+  const body = { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'Hi' }] };
+  const edits = [{ type: 'clear_thinking_20251015', keep: 'all' }, { type: 'clear_tool_uses_20250919' }];
+  t.same(toChat({ ...body, context_management: { edits } }), toChat(body));
+  const compacting = { edits: [...edits, { type: 'compact_20260112' }] };
+  t.throws(
+    () => toChat({ ...body, context_management: compacting }),
+    new FieldError(
+      'context_management.edits[2].type',
+      'must begin with clear_: a chat completion has no counterpart of others',
+    ),
+  );
+  t.end();
+});

@@ -1,0 +1,57 @@
+/** Tools in namespaces and searches, as coding agents offer them, at an upstream that speaks chat. */
+import t from 'tap';
+import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
+
+const TRANSLATOR = RESPONSES_DIALECT.translator!;
+const fn = (name: string): object => ({ type: 'function', name, parameters: { type: 'object' } });
+const SPACE = { type: 'namespace', name: 'agents', tools: [fn('close'), { type: 'custom', name: 'say' }] };
+const SEARCH = { type: 'web_search', external_web_access: true };
+
+const bodyOf = (more: object): Record<string, unknown> => ({ model: 'm', input: 'Hello', ...more });
+const toolsOf = (more: object): unknown => TRANSLATOR.toChat(bodyOf(more)).tools;
+
+void t.test('tools of a namespace are offered by both names', (t) => {
+  t.same(toolsOf({ tools: [fn('close'), SPACE] }), [
+    { type: 'function', function: { name: 'close', parameters: { type: 'object' } } },
+    { type: 'function', function: { name: 'agents__close', parameters: { type: 'object' } } },
+    { type: 'custom', custom: { name: 'agents__say' } },
+  ]);
+  for (const [tools, path] of [
+    [[{ ...SPACE, tools: [3] }], 'tools[0].tools[0] must be an object'],
+    [[{ ...SPACE, tools: [{ type: 'function' }] }], 'tools[0].tools[0].name must be a string'],
+    [[{ ...SPACE, tools: [SEARCH] }], 'tools[0].tools[0].type must be function or custom'],
+    [[3], 'tools[0] must be an object'],
+  ] as const)
+    t.throws(() => toolsOf({ tools }), new RegExp(path.replaceAll(/[[\].]/g, '\\$&')));
+  t.end();
+});
+
+void t.test('a call has both names again, and goes back with them', (t) => {
+  const body = bodyOf({ tools: [fn('other'), SPACE] });
+  const call = { requestId: 'r', model: 'm', stream: false, body, nowMs: 0 };
+  const calls = [
+    { id: 'c1', type: 'function', function: { name: 'agents__close', arguments: '{}' } },
+    { id: 'c2', type: 'function', function: { name: 'other', arguments: '{}' } },
+  ];
+  const answer = {
+    choices: [{ message: { content: null, tool_calls: calls }, finish_reason: 'tool_calls' }],
+  };
+  const { output } = JSON.parse(TRANSLATOR.fromChat(answer, call)) as { output: Record<string, unknown>[] };
+  t.match(output[0], { type: 'function_call', name: 'close', namespace: 'agents' });
+  t.match(output[1], { type: 'function_call', name: 'other' });
+  t.notOk('namespace' in output[1]!);
+  const { messages } = TRANSLATOR.toChat(bodyOf({ input: output })) as { messages: unknown };
+  t.match(messages, [{ role: 'assistant', tool_calls: calls }]);
+  t.end();
+});
+
+void t.test('a search that the model need not make is left out beside other tools', (t) => {
+  const only = [{ type: 'function', function: { name: 'other', parameters: { type: 'object' } } }];
+  for (const choice of [{}, { tool_choice: 'auto' }, { tool_choice: 'none' }])
+    t.same(toolsOf({ tools: [SEARCH, fn('other')], ...choice }), only);
+  const refused = /tools\[0\]\.type must be function or custom/;
+  t.throws(() => toolsOf({ tools: [SEARCH] }), refused, 'alone');
+  t.throws(() => toolsOf({ tools: [SEARCH, fn('other')], tool_choice: 'required' }), refused);
+  t.throws(() => toolsOf({ tools: [{ type: 'file_search' }, fn('other')] }), refused);
+  t.end();
+});
