@@ -38,6 +38,7 @@ export function crossCheck(draft: SettingsDraft, report: Report): void {
   checkPorts(draft, report);
   checkSharing(draft, report);
   checkNotify(draft, report);
+  checkOidc(draft.admin?.oidc, report);
 }
 
 /** No two models may share a name, because callers use ids and aliases alike. */
@@ -186,6 +187,17 @@ function checkSources(draft: SettingsDraft, report: Report): void {
 function checkNotify({ notify }: SettingsDraft, report: Report): void {
   if (notify?.secret !== undefined && notify.secret_file !== undefined)
     report(['notify', 'secret_file'], 'given besides secret, want one of the two');
+}
+
+function checkOidc(oidc: NonNullable<SettingsDraft['admin']>['oidc'], report: Report): void {
+  if (oidc === undefined) return;
+  if (oidc.client_secret !== undefined && oidc.client_secret_file !== undefined)
+    report(['admin', 'oidc', 'client_secret_file'], 'given besides client_secret, want one of the two');
+  if (oidc.roles !== undefined && Object.keys(oidc.roles).length === 0 && oidc.default_role === undefined)
+    report(
+      ['admin', 'oidc', 'roles'],
+      'names no value, want at least one, or default_role: nobody would be let in',
+    );
 }
 
 /** Listeners share their port: both sockets would open, and callers would meet either by chance. */

@@ -44,6 +44,12 @@ admin:
   host: 127.0.0.1           # TOLLGATE_ADMIN_HOST
   port: 8081                # TOLLGATE_ADMIN_PORT
   hosts: []                 # names that it is reached by, beside localhost and its address; TOLLGATE_ADMIN_HOSTS
+  # oidc:                   # operators sign in to the console at a provider too: docs/sign-in.md
+  #   issuer: https://login.example.com/realms/acme
+  #   client_id: tollgate
+  #   client_secret: "\${TOLLGATE_OIDC_SECRET}"   # or client_secret_file
+  #   redirect_url: https://tollgate.example.com/admin/session/oidc/callback
+  #   roles: { tollgate-admins: admin, tollgate-support: support }   # values of role_claim: groups
 workers: 1                  # threads that call upstreams
 data: ./data                # the books; relative to this file; TOLLGATE_DATA
 

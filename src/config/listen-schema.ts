@@ -2,6 +2,7 @@
 import { Type } from 'typebox';
 import { LISTENERS_MAX } from '../core/limits.js';
 import { filePath, section, whole, type Annotations } from './annotations.js';
+import { oidcSchema } from './oidc-schema.js';
 
 const host = (environment: string, description: string) =>
   Type.String({
@@ -150,6 +151,7 @@ export const adminSchema = Type.Object(
         'x-want': 'a list of host names',
       } satisfies Annotations,
     ),
+    oidc: Type.Optional(oidcSchema),
   },
   section('Where operators are served.'),
 );

@@ -165,7 +165,7 @@ function flagsOf(options: LoadOptions): Map<string, Override> {
   return flags;
 }
 
-/** Sets each upstream's `key`, and `notify.secret`, to the content of its file. */
+/** Sets each upstream's `key`, `notify.secret` and `admin.oidc.client_secret` to the content of its file. */
 function readKeyFiles(draft: SettingsDraft, folder: string, secrets: boolean, report: Report): void {
   const read = (file: string, path: SettingPath, want: string, fits: (text: string) => boolean) => {
     if (!secrets) return undefined;
@@ -197,6 +197,14 @@ function readKeyFiles(draft: SettingsDraft, folder: string, secrets: boolean, re
     const isSecret = (text: string): boolean => webhookKeyOf(text) !== undefined;
     const secret = read(notify.secret_file, ['notify', 'secret_file'], want, isSecret);
     if (secret !== undefined) notify.secret = secret;
+  }
+  const oidc = draft.admin?.oidc;
+  if (oidc?.client_secret_file !== undefined) {
+    oidc.client_secret_file = resolve(folder, oidc.client_secret_file);
+    const path = ['admin', 'oidc', 'client_secret_file'];
+    const want = 'the file holds no secret, want one line of visible characters';
+    const secret = read(oidc.client_secret_file, path, want, (text) => KEY_PATTERN.test(text));
+    if (secret !== undefined) oidc.client_secret = secret;
   }
 }
 

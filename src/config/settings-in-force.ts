@@ -86,9 +86,11 @@ export function settingsInForce(
     if (declared['x-secret'] === true) {
       add(position, name, SECRET);
     } else if (declared.patternProperties !== undefined) {
-      // Headers: any of them may contain a variable from the environment, whatever its name.
-      for (const header of Object.keys(value as object)) {
-        add([...position, header], [...name, header], SECRET);
+      const [values] = Object.values(declared.patternProperties);
+      for (const [own, inner] of Object.entries(value as Fields)) {
+        // Headers: any of them may contain a variable from the environment, whatever its name.
+        const shown = values?.enum === undefined ? SECRET : textOf(inner);
+        add([...position, own], [...name, own], shown);
       }
     } else if (declared.type === 'object') {
       // Members that are not declared were derived from files: contents and digests.

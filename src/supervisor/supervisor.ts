@@ -167,10 +167,12 @@ export async function supervise(
 }
 
 /** Returns the files whose content is part of the settings. */
-function namedFiles({ models, notify, listen: { tls } }: Settings): string[] {
+function namedFiles({ models, notify, admin: { oidc }, listen: { tls } }: Settings): string[] {
   const upstreams = models.flatMap((model) => model.upstreams);
   const files = upstreams.flatMap(({ key_file: key, ca_file: ca }) => [key, ca]);
-  return [...new Set([...files, notify?.secret_file, tls?.cert_file, tls?.key_file])].filter(
+  return [
+    ...new Set([...files, notify?.secret_file, oidc?.client_secret_file, tls?.cert_file, tls?.key_file]),
+  ].filter(
     (path) => path !== undefined,
   );
 }
