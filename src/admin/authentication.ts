@@ -14,6 +14,7 @@ import type { Clock } from '../core/clock.js';
 import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
 import { BOOTSTRAP, type Identify, type Operator } from '../core/roles.js';
 import { type AdminResponse, ok, type RequestHead, responseOfError } from './http.js';
+import type { OidcView } from './oidc.js';
 import { type OpenSession, SESSION_SECONDS, Sessions } from './sessions.js';
 import { digestOfToken, isOperatorToken, type Operators } from '../registry/operators.js';
 import { TokenCheck } from './token.js';
@@ -93,11 +94,20 @@ export class AllowedHosts {
   /** With the leading dot. */
   readonly #endings: readonly string[];
   readonly #any: boolean;
+  readonly #alsoNamed: () => string | undefined;
   /** Whether any address is: behind a wildcard nobody can list the host's own, and rebinding needs a name. */
   readonly #addresses: boolean;
 
-  /** `bound`: what the port listens on. `listed`: the setting `admin.hosts`. */
-  constructor(bound: string, listed: readonly string[]) {
+  /**
+   * `bound`: what the port listens on. `listed`: the setting `admin.hosts`. `alsoNamed`: a host that another
+   * setting names at the moment.
+   */
+  constructor(
+    bound: string,
+    listed: readonly string[],
+    alsoNamed: () => string | undefined = () => undefined,
+  ) {
+    this.#alsoNamed = alsoNamed;
     const exact = listed.filter((entry) => !entry.startsWith(ANY)).map((entry) => hostIn(entry) ?? entry);
     this.#names = new Set([...LOOPBACK, canonical(bound), ...exact]);
     this.#endings = listed
@@ -112,7 +122,7 @@ export class AllowedHosts {
     if (this.#any) return true;
     const host = hostIn(header);
     if (host === undefined) return false;
-    if (this.#names.has(host)) return true;
+    if (this.#names.has(host) || hostIn(this.#alsoNamed() ?? '') === host) return true;
     if (isIP(host) !== 0) return this.#addresses;
     return this.#endings.some((ending) => host.length > ending.length && host.endsWith(ending));
   }
@@ -247,10 +257,14 @@ export class AdminAuthentication {
     return head.authorization !== '' || secret === undefined ? undefined : this.#sessions.find(secret);
   }
 
-  /** `GET /admin/session`: whether the caller is signed in, as whom, and for how long. Anybody may ask. */
-  sessionOf(head: RequestHead): AdminResponse {
+  /**
+   * `GET /admin/session`: whether the caller is signed in, as whom, and for how long; and where to sign in
+   * beside here. Anybody may ask.
+   */
+  sessionOf(head: RequestHead, oidc?: OidcView): AdminResponse {
     const secret = this.#secretOf(head);
-    return ok(viewOfSession(secret === undefined ? undefined : this.#sessions.find(secret)));
+    const view = viewOfSession(secret === undefined ? undefined : this.#sessions.find(secret));
+    return ok(oidc === undefined ? view : { ...view, oidc });
   }
 
   /** `POST /admin/session` with `{"token"}`: opens a session. */
@@ -266,8 +280,16 @@ export class AdminAuthentication {
     const identify = this.#identityOf(sent);
     const operator = identify?.();
     if (identify === undefined || operator === undefined) return this.#wrong(response);
-    const cookie = this.#cookie(head, this.#sessions.open(identify), SESSION_SECONDS);
+    const cookie = this.openSession(head, identify);
     return { ...ok(viewOfSession({ operator, secondsLeft: SESSION_SECONDS })), setCookie: cookie };
+  }
+
+  /**
+   * Opens a session and returns its `set-cookie`. `secure`: whether browsers are known to use HTTPS, also if
+   * no proxy says so.
+   */
+  openSession(head: RequestHead, identify: Identify, secure = false): string {
+    return this.#cookie(head, this.#sessions.open(identify), SESSION_SECONDS, secure);
   }
 
   /** `DELETE /admin/session`: ends the caller's session. */
@@ -290,9 +312,9 @@ export class AdminAuthentication {
   }
 
   /** `Secure` only behind a proxy that ends TLS: over plain HTTP such a cookie would not come back. */
-  #cookie({ forwardedProto }: RequestHead, secret: string, seconds: number): string {
-    const secure = /^https\b/i.test(forwardedProto) ? '; Secure' : '';
-    return `${this.#cookieName()}=${secret}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${secure}`;
+  #cookie({ forwardedProto }: RequestHead, secret: string, seconds: number, secure = false): string {
+    const attribute = secure || /^https\b/i.test(forwardedProto) ? '; Secure' : '';
+    return `${this.#cookieName()}=${secret}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${attribute}`;
   }
 }
 

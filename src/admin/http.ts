@@ -99,6 +99,8 @@ export interface AdminResponse {
   readonly warning?: string | undefined;
   /** A whole `set-cookie` header. */
   readonly setCookie?: string | undefined;
+  /** Further headers, by name in small letters. */
+  readonly headers?: readonly (readonly [string, string])[] | undefined;
 }
 
 export function responseOfError(error: ErrorRecord): AdminResponse {
@@ -151,6 +153,7 @@ export function send(
     if (given.allow !== undefined) response.writeHeader('allow', given.allow);
     if (given.warning !== undefined) response.writeHeader('warning', `199 tollgate "${given.warning}"`);
     if (given.setCookie !== undefined) response.writeHeader('set-cookie', given.setCookie);
+    for (const [name, value] of given.headers ?? []) response.writeHeader(name, value);
     if (given.retryAfterSeconds !== undefined) {
       response.writeHeader('retry-after', String(given.retryAfterSeconds));
     }

@@ -2,6 +2,7 @@
  * Routes of the admin port outside the table of routes.ts, with the roles that may use each: streams, and
  * what the console and probes ask for. server.ts serves them; the documents list them. Pure.
  */
+import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
 import { ALL_ROLES, RIGHTS, type Roles } from '../core/roles.js';
 import { ROOT, type RouteMethod } from './route.js';
 
@@ -35,6 +36,8 @@ export const OTHER_ROUTES: readonly OtherRoute[] = [
   { method: 'GET', path: SESSION_PATH, roles: 'anyone' },
   { method: 'POST', path: SESSION_PATH, roles: 'anyone' },
   { method: 'DELETE', path: SESSION_PATH, roles: 'anyone' },
+  { method: 'GET', path: OIDC_START_PATH, roles: 'anyone' },
+  { method: 'GET', path: OIDC_CALLBACK_PATH, roles: 'anyone' },
   { method: 'GET', path: '/', roles: 'anyone' },
   { method: 'GET', path: '/console/*', roles: 'anyone' },
   { method: 'GET', path: '/metrics', roles: 'anyone' },

@@ -4,10 +4,11 @@
  *
  * Most requests are answered synchronously, in the callback that has the whole request. What is answered
  * later checks whether its socket is still there. No token is needed for `/healthz` (the process lives),
- * `/readyz` (it takes calls), `/metrics`, the console's files and `/admin/session`, where the console signs
- * in. All but the first two need a Host that is allowed.
+ * `/readyz` (it takes calls), `/metrics`, the console's files, and `/admin/session` and below, where the
+ * console signs in. All but the first two need a Host that is allowed.
  */
 import uWS, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
+import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
 import type { Clock } from '../core/clock.js';
 import { formatOf, type MetricsFormat, type MetricsPage } from '../telemetry/exposition.js';
 import { AdminApi, type AdminApiOptions, roleRejectionOf } from './api.js';
@@ -25,6 +26,8 @@ import {
 } from './http.js';
 import { LiveFeed, type LiveSource } from './live-feed.js';
 import { Playground, PLAYGROUND_BODY_BYTES_MAX, type PublicAddress } from './playground.js';
+import { OidcSignIn } from './oidc.js';
+import type { OidcSettings } from './oidc-claims.js';
 import { LIVE_ROUTE, PLAYGROUND_ADDRESS_ROUTE, PLAYGROUND_ROUTE, SESSION_PATH } from './other-routes.js';
 import { ADMIN_BODY_BYTES_MAX } from './route.js';
 
@@ -35,6 +38,8 @@ export interface AdminOptions extends Omit<AdminApiOptions, 'accountSpans'> {
   /** Names that may stand in Host, beside the loopback ones and `host`. */
   readonly allowedHosts: readonly string[];
   readonly token: string;
+  /** The setting `admin.oidc` as it is at the moment. */
+  readonly oidc: () => OidcSettings | undefined;
   /** False while the gateway starts or drains. */
   readonly readiness: () => boolean;
   /** What the console's charts show. */
@@ -63,18 +68,30 @@ export interface AdminServer {
 export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   const { host, port, live, clock } = options;
   let openPort = port;
+  const publicHost = (): string | undefined => {
+    const address = options.oidc()?.redirect_url;
+    return address === undefined ? undefined : new URL(address).host;
+  };
+  const authentication = new AdminAuthentication(
+    options.token,
+    options.registry.operators,
+    clock,
+    () => openPort,
+    new AllowedHosts(host, options.allowedHosts, publicHost),
+  );
   const parts: ServerParts = {
     api: new AdminApi({
       ...options,
       accountSpans: (ring) => live.accounts.spans(ring, Math.floor(clock.wallMs() / 1_000)),
     }),
-    authentication: new AdminAuthentication(
-      options.token,
-      options.registry.operators,
+    authentication,
+    oidc: new OidcSignIn({
+      settings: options.oidc,
+      openSession: (head, identify, secure) => authentication.openSession(head, identify, secure),
+      port: () => openPort,
       clock,
-      () => openPort,
-      new AllowedHosts(host, options.allowedHosts),
-    ),
+      log: options.log,
+    }),
     files: new ConsoleFiles(),
     live: new LiveFeed(live),
     playground: new Playground(options.publicAddress),
@@ -150,6 +167,7 @@ function serveMetrics(
 interface ServerParts {
   readonly api: AdminApi;
   readonly authentication: AdminAuthentication;
+  readonly oidc: OidcSignIn;
   readonly files: ConsoleFiles;
   readonly live: LiveFeed;
   readonly playground: Playground;
@@ -157,7 +175,7 @@ interface ServerParts {
 }
 
 function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): void {
-  const { api, authentication, files, live, playground, readiness } = parts;
+  const { api, authentication, oidc, files, live, playground, readiness } = parts;
   const { method, path, query } = head;
   if (method === 'GET' && serveHealth(response, head, readiness)) return;
   const hostRejection = authentication.hostRejectionOf(head);
@@ -166,7 +184,16 @@ function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): v
     return;
   }
   if (method === 'GET' && path === SESSION_PATH) {
-    send(response, authentication.sessionOf(head), head.head, false);
+    send(response, authentication.sessionOf(head, oidc.view()), head.head, false);
+    return;
+  }
+  if (path === OIDC_START_PATH || path === OIDC_CALLBACK_PATH) {
+    // A HEAD would use up what a GET is for.
+    if (method !== 'GET' || head.head) send(response, methodNotAllowed(method, ['GET']), head.head, true);
+    else {
+      const address = response.getRemoteAddress().slice(0);
+      respond(response, oidc.serve(head, address, remoteTextOf(response)), false);
+    }
     return;
   }
   if (files.serve(response, head)) return;
@@ -206,12 +233,14 @@ function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): v
     withBody(response, head, PLAYGROUND_BODY_BYTES_MAX, (body) => playground.serve(response, body));
     return;
   }
-  const from = Buffer.from(response.getRemoteAddressAsText()).toString();
-  const call = api.find(method, path, { operator, from });
+  const call = api.find(method, path, { operator, from: remoteTextOf(response) });
   withBody(response, head, call.bodyBytesMax, (body) =>
     respond(response, call.handle(query, body), head.head),
   );
 }
+
+const remoteTextOf = (response: HttpResponse): string =>
+  Buffer.from(response.getRemoteAddressAsText()).toString();
 
 /** Probes send the address of a pod, so these answer under any Host. Returns whether it has answered. */
 function serveHealth(response: HttpResponse, head: RequestHead, readiness: () => boolean): boolean {

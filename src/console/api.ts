@@ -104,10 +104,18 @@ export async function allOf<Row>(
   return { rows, more: cursor !== null };
 }
 
+/** A provider where operators sign in, and where the browser goes for it. */
+export interface OidcView {
+  /** Its host. */
+  readonly issuer: string;
+  readonly url: string;
+}
+
 interface SessionView {
   readonly signed_in: boolean;
   readonly who: string | null;
   readonly role: Role | null;
+  readonly oidc?: OidcView;
 }
 
 /** Returns whether somebody is signed in, and notes who (rights.ts). */
@@ -119,6 +127,11 @@ function noted({ who, role }: SessionView): boolean {
 
 export async function isSignedIn(): Promise<boolean> {
   return noted(await json<SessionView>('GET', SESSION));
+}
+
+/** The provider where operators can sign in too, if the settings name one. */
+export async function oidcView(): Promise<OidcView | undefined> {
+  return (await json<SessionView>('GET', SESSION)).oidc;
 }
 
 export async function signIn(token: string): Promise<void> {

@@ -59,6 +59,21 @@ export function usePageAddress(): PageAddress {
   return address;
 }
 
+const RETURN_KEY = 'tollgate-return';
+
+/** Leaves the console for a sign-in elsewhere; `comeBack` opens the page again that is open now. */
+export function leaveTo(url: string): void {
+  sessionStorage.setItem(RETURN_KEY, location.hash);
+  location.assign(url);
+}
+
+/** A part of this page's address cannot lead out of the console. */
+export function comeBack(): void {
+  const hash = sessionStorage.getItem(RETURN_KEY);
+  sessionStorage.removeItem(RETURN_KEY);
+  if (hash !== null && location.hash === '') history.replaceState(null, '', hash === '' ? '#/' : hash);
+}
+
 /** Gives the browser a file to save. The text is UTF-8, and says so to spreadsheets. */
 export function saveText(name: string, type: string, text: string): void {
   const link = document.createElement('a');

@@ -11,7 +11,7 @@ import './style/controls.css';
 import './style/pages.css';
 import { AccountsPage } from './accounts-page.js';
 import { isSignedIn, signOut, whenSignedOut } from './api.js';
-import { addressOf, applyTheme, storedTheme, usePageAddress } from './browser.js';
+import { addressOf, applyTheme, comeBack, storedTheme, usePageAddress } from './browser.js';
 import { CallPage } from './call-page.js';
 import { CallsPage } from './calls-page.js';
 import { ChangesPage } from './changes-page.js';
@@ -80,4 +80,5 @@ function UnknownPage({ name }: { readonly name: string }) {
 }
 
 applyTheme(storedTheme());
+comeBack();
 render(<App />, document.getElementById('app')!);

@@ -5,8 +5,8 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { StatusDocument } from '../telemetry/status-document.js';
-import { signIn, useAction } from './api.js';
-import { addressOf, chooseTheme, storedTheme, themeOf, THEMES } from './browser.js';
+import { type OidcView, oidcView, signIn, useAction } from './api.js';
+import { addressOf, chooseTheme, leaveTo, storedTheme, themeOf, THEMES } from './browser.js';
 import { Badge, ErrorText, Icon, type IconName, Name, TextField, type Tone, useInput } from './controls.js';
 import { duration } from './format.js';
 import { may, operatorNow } from './rights.js';
@@ -152,6 +152,10 @@ function Mark() {
 /** The admin token is sent once and kept nowhere. */
 export function SignIn({ onSignedIn }: { readonly onSignedIn: () => void }) {
   const token = useInput();
+  const [oidc, setOidc] = useState<OidcView>();
+  useEffect(() => {
+    oidcView().then(setOidc, () => undefined);
+  }, []);
   const { error, busy, run } = useAction(async () => {
     await signIn(token.value.trim());
     onSignedIn();
@@ -168,9 +172,15 @@ export function SignIn({ onSignedIn }: { readonly onSignedIn: () => void }) {
         <h1>
           <Mark /> Tollgate
         </h1>
+        {oidc === undefined ? null : (
+          <button type="button" class="primary wide" onClick={() => leaveTo(oidc.url)}>
+            Sign in with {oidc.issuer}
+          </button>
+        )}
         <p class="muted">
-          Sign in with your operator’s token, or with the admin token: it stands in <code>admin-token</code>{' '}
-          in the gateway’s data folder, or is what <code>TOLLGATE_ADMIN_TOKEN</code> was set to.
+          {oidc === undefined ? 'Sign' : 'Or sign'} in with your operator’s token, or with the admin token: it
+          stands in <code>admin-token</code> in the gateway’s data folder, or is what{' '}
+          <code>TOLLGATE_ADMIN_TOKEN</code> was set to.
         </p>
         <TextField
           label="Admin token"
@@ -181,8 +191,8 @@ export function SignIn({ onSignedIn }: { readonly onSignedIn: () => void }) {
           {...token}
         />
         <ErrorText text={error} />
-        <button type="submit" class="primary wide" disabled={busy}>
-          Sign in
+        <button type="submit" class={oidc === undefined ? 'primary wide' : 'wide'} disabled={busy}>
+          {oidc === undefined ? 'Sign in' : 'Sign in with the token'}
         </button>
       </form>
     </main>

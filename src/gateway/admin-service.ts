@@ -20,6 +20,7 @@ import type { GatewayState } from './gateway-options.js';
 import { HistoryRecorder } from './history-recorder.js';
 import type { Listeners } from './listeners.js';
 import type { UpstreamWorkers } from './pools.js';
+import type { LiveSettings } from './reload.js';
 import type { Stats } from './stats.js';
 import type { SupervisorLink } from './supervisor-link.js';
 
@@ -65,6 +66,8 @@ const TRY_PAUSE_MS_MAX = 1_000;
 export interface AdminServiceOptions {
   /** The settings of the start. Neither the address nor the data directory changes. */
   readonly settings: Settings;
+  /** The settings of the moment. */
+  readonly live: Pick<LiveSettings, 'settings'>;
   readonly accounting: Accounting;
   readonly stats: Stats;
   readonly logs: GatewayLogs;
@@ -114,12 +117,13 @@ export class AdminService {
   }
 
   /** Returns what the routes of the interface call. */
-  #routes(live: LiveSource, clock: Clock): Omit<AdminOptions, 'port'> {
-    const { settings, accounting, stats, supervisor, state, log } = this.#options;
+  #routes(charts: LiveSource, clock: Clock): Omit<AdminOptions, 'port'> {
+    const { settings, live, accounting, stats, supervisor, state, log } = this.#options;
     return {
       host: settings.admin.host,
       allowedHosts: settings.admin.hosts,
       token: this.#token,
+      oidc: () => live.settings.admin.oidc,
       registry: accounting.registry,
       service: accounting.service,
       hosts: accounting.sharing.hosts,
@@ -128,7 +132,7 @@ export class AdminService {
       readiness: () => this.#follows || state.ready,
       status: () => stats.status(),
       metrics: (format) => stats.page(format),
-      live,
+      live: charts,
       reload: (request) => supervisor.reload(request),
       changeLog: (change) => this.#changeLog(change),
       resetUpstreams: (model) => this.#resetUpstreams(model),

@@ -146,6 +146,7 @@ export class Gateway {
     }));
     this.#admin = new AdminService({
       settings,
+      live,
       accounting,
       stats,
       logs,

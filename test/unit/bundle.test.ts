@@ -54,12 +54,12 @@ void t.test('packages are inside or loaded by name, and those inside have their 
   t.end();
 });
 
-void t.test('packages of clouds are loaded by the gateways that need them', (t) => {
+void t.test('packages of clouds and of providers are loaded by the gateways that need them', (t) => {
   const sourceOf = (file: string): string => readFileSync(join(FOLDER, file), 'utf8');
   const loaders = bundle.files.filter((file) =>
-    /from "(?:google-auth-library|@aws-sdk\/)/.test(sourceOf(file)),
+    /from "(?:google-auth-library|@aws-sdk\/)|node_modules\/openid-client\//.test(sourceOf(file)),
   );
-  t.equal(loaders.length, 2);
+  t.equal(loaders.length, 3);
   for (const loader of loaders) {
     const name = loader.replace(/^.*\//, '');
     for (const file of bundle.files)

@@ -163,6 +163,7 @@ void t.test('an address that cannot be had is named', async (t) => {
     port: 9,
     allowedHosts: [],
     token: TOKEN,
+    oidc: () => undefined,
     registry: house.registry,
     flushBooks: () => Promise.resolve(true),
     service: ownRegistryService(house.registry),

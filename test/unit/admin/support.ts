@@ -3,6 +3,7 @@
  */
 import { join } from 'node:path';
 import type { Test } from 'tap';
+import type { OidcSettings } from '#src/admin/oidc-claims.js';
 import type { AdminContext, ReloadResult, SharedHosts } from '#src/admin/route.js';
 import type { LogView } from '#src/telemetry/log.js';
 import { callReaderOf } from '#src/call-log/call-reader.js';
@@ -32,6 +33,8 @@ export interface AdminHouse extends House {
   readonly accounts: AccountHistory;
   /** Those who want to be told. */
   watchers(): number;
+  /** The setting `admin.oidc`; absent by default. */
+  oidc: OidcSettings | undefined;
   /** What `/readyz` is told. */
   ready: boolean;
   /** What becomes of a reload. */
@@ -64,6 +67,7 @@ export async function startAdminHouse(
     watchers: () => watchers.size,
     accounts,
     log,
+    oidc: undefined as OidcSettings | undefined,
     ready: true,
     reload: (_request: Parameters<AdminContext['reload']>[0]): Promise<ReloadResult> =>
       Promise.resolve({ applied: [], restartNeeded: [], problems: [], replacing: 0 }),
@@ -84,6 +88,7 @@ export async function startAdminHouse(
     port: 0,
     allowedHosts,
     token: TOKEN,
+    oidc: () => started.oidc,
     registry: house.registry,
     service: ownRegistryService(house.registry),
     flushBooks: () => Promise.resolve(true),

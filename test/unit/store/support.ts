@@ -79,17 +79,22 @@ export const CATALOG: Catalog = {
 /** Keeps what was logged. */
 export class ListLog implements Log {
   readonly lines: string[] = [];
+  /** Of each line. */
+  readonly fields: object[] = [];
 
-  error(message: string): void {
+  error(message: string, fields: object = {}): void {
     this.lines.push(`error ${message}`);
+    this.fields.push(fields);
   }
 
-  warn(message: string): void {
+  warn(message: string, fields: object = {}): void {
     this.lines.push(`warn ${message}`);
+    this.fields.push(fields);
   }
 
-  info(message: string): void {
+  info(message: string, fields: object = {}): void {
     this.lines.push(`info ${message}`);
+    this.fields.push(fields);
   }
 }
 

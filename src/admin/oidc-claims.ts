@@ -1,0 +1,82 @@
+/**
+ * What the claims of an OpenID Connect provider say of a person: a name, and values that may have a role.
+ * oidc.ts asks when somebody signs in. Pure. Main thread of the gateway.
+ */
+import { ROLES, type Role } from '../core/roles.js';
+import type { Settings } from '../config/schema.js';
+
+export type OidcSettings = NonNullable<Settings['admin']['oidc']>;
+export type Claims = Readonly<Record<string, unknown>>;
+
+export interface Person {
+  /** One line of at most NAME_CHARS_MAX characters. */
+  readonly name: string;
+  /** What the provider knows the person by, also after a change of name. */
+  readonly sub: string;
+  /** Of the role claim: only such as a map of roles can name. */
+  readonly values: readonly string[];
+  /** Whether the provider has left groups out, because there are too many for a token. */
+  readonly overflown: boolean;
+}
+
+const NAME_CHARS_MAX = 200;
+/** The setting `roles` has no longer names; a session keeps so many values, 256 KB at most. */
+const VALUE_CHARS_MAX = 256;
+const VALUES_MAX = 1_000;
+/** Neither control characters nor those that turn the direction of what follows: names stand in logs. */
+const ONE_LINE = /^[^\p{C}\p{Zl}\p{Zp}]+$/u;
+
+/** `claims` of a token that was validated: `sub` is a text. */
+export function personOf(claims: Claims, settings: OidcSettings): Person {
+  const sub = String(claims.sub);
+  const found = claimAt(claims, settings.role_claim);
+  const values = (Array.isArray(found) ? (found as readonly unknown[]) : [found]).filter(
+    (value) => typeof value === 'string' && value.length <= VALUE_CHARS_MAX,
+  ) as string[];
+  const [group = ''] = settings.role_claim.split('.');
+  return {
+    name: nameIn(claims, settings) ?? oneLine(sub),
+    sub: oneLine(sub),
+    values: values.slice(0, VALUES_MAX),
+    overflown: found === undefined && isMap(claims._claim_names) && group in claims._claim_names,
+  };
+}
+
+/** The role with the most rights of those that `values` have; else the one of everybody, if there is one. */
+export function roleOf(
+  values: readonly string[],
+  { roles, default_role: others }: OidcSettings,
+): Role | undefined {
+  const had = values.flatMap((value) => (Object.hasOwn(roles, value) ? roles[value]! : []));
+  return ROLES.findLast((role) => had.includes(role)) ?? others;
+}
+
+/**
+ * The claim at a path with dots; undefined if there is none. Names of claims may have dots themselves, as
+ * addresses do, so each dot may lead into a map or be a part of a name; the whole path comes first. An email
+ * that the provider calls unverified is none: people choose it themselves.
+ */
+export function claimAt(claims: Claims, path: string): unknown {
+  if (path === 'email' && claims.email_verified === false) return undefined;
+  if (Object.hasOwn(claims, path)) return claims[path] ?? undefined;
+  for (let dot = path.indexOf('.'); dot >= 0; dot = path.indexOf('.', dot + 1)) {
+    const name = path.slice(0, dot);
+    const inner = Object.hasOwn(claims, name) ? claims[name] : undefined;
+    const found = isMap(inner) ? claimAt(inner, path.slice(dot + 1)) : undefined;
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+function nameIn(claims: Claims, settings: OidcSettings): string | undefined {
+  const name = claimAt(claims, settings.name_claim);
+  return typeof name === 'string' && name.length <= NAME_CHARS_MAX && ONE_LINE.test(name) ? name : undefined;
+}
+
+function oneLine(text: string): string {
+  return text.slice(0, NAME_CHARS_MAX).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '?');
+}
+
+function isMap(value: unknown): value is Claims {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
