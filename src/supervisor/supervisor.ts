@@ -172,7 +172,5 @@ function namedFiles({ models, notify, admin: { oidc }, listen: { tls } }: Settin
   const files = upstreams.flatMap(({ key_file: key, ca_file: ca }) => [key, ca]);
   return [
     ...new Set([...files, notify?.secret_file, oidc?.client_secret_file, tls?.cert_file, tls?.key_file]),
-  ].filter(
-    (path) => path !== undefined,
-  );
+  ].filter((path) => path !== undefined);
 }
