@@ -273,8 +273,9 @@ void t.test('a gateway that went through everything has told no secret', async (
       .replace('{key}', 'laptop')
       .replace('{group}', 'research')
       .replace('{operator}', 'ann');
-    // There are no hosts without sharing.
-    t.equal((await asker.admin('GET', of)).status, of === '/hosts' ? 409 : 200, of);
+    // There are no hosts without sharing, and no call of that name.
+    const wanted = of === '/hosts' ? 409 : of === '/calls/{call}' ? 404 : 200;
+    t.equal((await asker.admin('GET', of)).status, wanted, of);
   }
   asker.said.push([LIVE_PATH, Buffer.from(await liveEvents(gateway))]);
   for (const path of ['/healthz', '/readyz', '/metrics', '/admin/v1/status', '/openapi.json']) {
