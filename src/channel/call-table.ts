@@ -1,7 +1,7 @@
 /**
  * The words that a listener and a worker share about one call in flight: credits and the cancel flag.
  *
- * One record of 24 bytes a call slot, all records in one SharedArrayBuffer:
+ * One record of 28 bytes a call slot, all records in one SharedArrayBuffer:
  *
  *     word 0  credit bytes  what the worker may still send; the worker subtracts, the listener adds
  *     word 1  waiting       1 while the worker has paused its upstream for lack of credits. The worker sets
@@ -13,21 +13,26 @@
  *                           fallbacks, from 1. The worker sets it, the listener reads it and clears it
  *                           before the next call
  *     word 5  queued        milliseconds of waiting for room in the limits of upstreams; as word 4
+ *     word 6  tried         when that upstream got the call: 10 µs of the monotonic clock, modulo 2^32; set
+ *                           with word 4
  *
  * `postMessage` has no back-pressure, so these credits bound the bytes between the two threads. A slot
  * belongs to one call from `open` by its listener until the worker's last frame for it.
  */
 import { invariant } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
-import type { CallSlot } from '../core/units.js';
+import type { CallSlot, MonotonicMs } from '../core/units.js';
 
-const WORDS_PER_CALL = 6;
+const WORDS_PER_CALL = 7;
 const CREDIT_BYTES = 0;
 const WAITING = 1;
 const CANCELLED = 2;
 const RESUME_BYTES = 3;
 const UPSTREAM = 4;
 const QUEUED_MS = 5;
+const TRIED = 6;
+/** Of the word `tried`, in a millisecond: it wraps after 11.9 hours, and no call takes as long. */
+const TICKS_PER_MS = 100;
 /** Of the word `upstream`; UPSTREAM_SLOTS_MAX fits the mask. */
 const FALLBACK_SHIFT = 16;
 const UPSTREAM_MASK = 0xffff;
@@ -115,8 +120,9 @@ export class CallTable {
     return Atomics.exchange(this.#words, base + WAITING, 0) === 1;
   }
 
-  /** Worker: the call goes to an upstream, named by its slot among the metrics; see word 4. */
-  noteUpstream(slot: CallSlot, upstreamSlot: number, fallback: number): void {
+  /** Worker: the call goes to an upstream, named by its slot among the metrics; see words 4 and 6. */
+  noteUpstream(slot: CallSlot, upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void {
+    Atomics.store(this.#words, slot * WORDS_PER_CALL + TRIED, Math.floor(nowMs * TICKS_PER_MS) | 0);
     const word = (1 + upstreamSlot) | (fallback << FALLBACK_SHIFT);
     Atomics.store(this.#words, slot * WORDS_PER_CALL + UPSTREAM, word);
   }
@@ -135,6 +141,13 @@ export class CallTable {
   upstreamOf(slot: CallSlot): number | undefined {
     const word = Atomics.load(this.#words, slot * WORDS_PER_CALL + UPSTREAM) & UPSTREAM_MASK;
     return word === 0 ? undefined : word - 1;
+  }
+
+  /** Listener: how long after `sinceMs` that upstream got the call; 0 if the clocks of threads say before. */
+  triedMs(slot: CallSlot, sinceMs: MonotonicMs): number {
+    const tried = Atomics.load(this.#words, slot * WORDS_PER_CALL + TRIED);
+    const ticks = (tried - Math.floor(sinceMs * TICKS_PER_MS)) >>> 0;
+    return ticks > 2 ** 31 ? 0 : ticks / TICKS_PER_MS;
   }
 
   /** Listener: 0 if that upstream serves the model that the call names, else which fallback, from 1. */

@@ -10,7 +10,7 @@
  *     End, Cut        float64 callId; int32 bytes, usage source; float64 prompt, cached, cache-write, 1h
  *                     cache-write, completion, reasoning tokens, wait in ms; the bytes
  *
- * A Fail is not worth a record. A frame that is too long for a record or finds no room is posted too. The
+ * A Fail or a Tried is not worth a record. A frame that is too long for a record or finds no room is posted too. The
  * large body of a call is always posted, behind the call's record, because its memory can be transferred.
  */
 import { invariant } from '../core/errors.js';
@@ -26,6 +26,7 @@ import {
   FRAME_DATA,
   FRAME_END,
   FRAME_FAIL,
+  FRAME_TRIED,
   type CallFrame,
   type EndFrame,
   type FallbackModels,
@@ -82,6 +83,7 @@ export function writeFrame(ring: SpscWriter, frame: Frame): boolean {
     case FRAME_CUT:
       return writeEnd(ring, frame);
     case FRAME_FAIL:
+    case FRAME_TRIED:
       return false;
   }
 }

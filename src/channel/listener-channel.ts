@@ -8,7 +8,7 @@
  * response.
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
-import { asCallSlot, type CallSlot } from '../core/units.js';
+import { asCallSlot, type CallSlot, type MonotonicMs } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
 import type { CallTable } from './call-table.js';
 import { FramePort, type FrameChannel } from './frame-port.js';
@@ -20,7 +20,9 @@ import {
   FRAME_DATA,
   FRAME_END,
   FRAME_FAIL,
+  FRAME_TRIED,
   type Frame,
+  type TriedAttempt,
   type UpstreamRequest,
 } from './messages.js';
 import { OpenCalls, type CallId } from './open-calls.js';
@@ -31,6 +33,8 @@ import { OpenCalls, type CallId } from './open-calls.js';
  * calls `release` later.
  */
 export interface CallReceiver {
+  /** An attempt has failed. */
+  onTried(attempt: TriedAttempt): void;
   /**
    * `bytes` are shared memory, valid during the call only. With `more` they are valid until the next call of
    * the receiver, which follows at once because the call's next frame has arrived too.
@@ -136,6 +140,11 @@ export class ListenerChannel {
     return this.#table.queuedMsOf(slot);
   }
 
+  /** How long after `sinceMs` that upstream got the call; as long as `upstreamOf`. */
+  triedMs(slot: CallSlot, sinceMs: MonotonicMs): number {
+    return this.#table.triedMs(slot, sinceMs);
+  }
+
   /** Gives back a slot that was never dispatched, or whose receiver kept it beyond the call. */
   release(slot: CallSlot): void {
     this.#freeSlots[this.#freeCount] = slot;
@@ -200,11 +209,14 @@ export class ListenerChannel {
       case FRAME_CUT:
         this.#finish(call, receiver.onCut(frame.usage, frame.upstreamWaitMs));
         return;
+      case FRAME_TRIED:
+        receiver.onTried(frame.attempt);
+        return;
       case FRAME_FAIL:
         this.#finish(call, receiver.onFail(frame.error));
         return;
       default:
-        invariant(false, `a worker sends data, end, cut or fail, not kind ${frame.kind}`);
+        invariant(false, `a worker sends tried, data, end, cut or fail, not kind ${frame.kind}`);
     }
   }
 

@@ -5,18 +5,20 @@
  *     listener → worker   Call    the request
  *                         Cancel  the client has gone, or the gateway is closing
  *                         Credit  the worker had run out of credits, and some are back
- *     worker → listener   Data    bytes of the response: events of a stream, or a piece of a large response
+ *     worker → listener   Tried   an attempt that failed; more may follow
+ *                         Data    bytes of the response: events of a stream, or a piece of a large response
  *                         End     the last bytes, and the usage to be billed
  *                         Cut     a stream stops half-way: the usage up to there; the client is cut
  *                         Fail    the call is not billed; a stream that has begun ends with an error event
  *
- * For each call a worker sends any number of Data and then exactly one End, Cut or Fail, also after a Cancel.
+ * For each call a worker sends any number of Tried and Data and then exactly one End, Cut or Fail, also after a Cancel.
  * Only then may the listener use the call's slot again.
  */
 import type { ErrorRecord } from '../core/errors.js';
-import type { AccountIndex } from '../core/units.js';
+import type { AccountIndex, MonotonicMs } from '../core/units.js';
 import type { Span } from '../protocol/chat-scan.js';
 import type { Usage } from '../protocol/usage.js';
+import type { AttemptCode } from '../telemetry/ended-call.js';
 import type { CarriedTrace } from '../telemetry/trace-context.js';
 import type { CallId } from './open-calls.js';
 
@@ -27,6 +29,7 @@ export const FRAME_DATA = 4;
 export const FRAME_END = 5;
 export const FRAME_FAIL = 6;
 export const FRAME_CUT = 7;
+export const FRAME_TRIED = 8;
 
 export interface CallFrame {
   readonly kind: typeof FRAME_CALL;
@@ -56,7 +59,26 @@ interface FailFrame {
   readonly id: CallId;
   readonly error: ErrorRecord;
 }
-export type Frame = CallFrame | SignalFrame | DataFrame | EndFrame | FailFrame;
+interface TriedFrame {
+  readonly kind: typeof FRAME_TRIED;
+  readonly id: CallId;
+  readonly attempt: TriedAttempt;
+}
+export type Frame = CallFrame | SignalFrame | DataFrame | EndFrame | FailFrame | TriedFrame;
+
+/** An attempt that came to nothing, for the record of its call. */
+export interface TriedAttempt {
+  /** As `DownstreamHandle.noteUpstream` has them. */
+  readonly upstream: number;
+  readonly fallback: number;
+  readonly startMs: MonotonicMs;
+  readonly durationMs: number;
+  /** 0 if the upstream sent none. */
+  readonly status: number;
+  readonly code: AttemptCode;
+  /** For operators. */
+  readonly error: string;
+}
 
 /** `outputTokensMax` of a call that sets none, and the largest value that is passed on: it fits 32 bits. */
 export const OUTPUT_TOKENS_UNASKED = 2 ** 31 - 1;
@@ -114,7 +136,9 @@ export interface DownstreamHandle {
    * The call is given to an upstream, by its slot among the metrics, of the model that it names (0) or of one
    * of its fallbacks, from 1; the last one counts. Sends no frame.
    */
-  noteUpstream(upstreamSlot: number, fallback: number): void;
+  noteUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void;
+  /** The attempt on the upstream that was noted last has failed. */
+  tried(attempt: TriedAttempt): void;
   /** For how long the call has waited so far for room in its upstreams' limits. Sends no frame. */
   noteQueued(queuedMs: number): void;
   /**

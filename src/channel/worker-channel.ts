@@ -3,7 +3,7 @@
  * session produces as frames. Upstream worker.
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
-import type { CallSlot } from '../core/units.js';
+import type { CallSlot, MonotonicMs } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
 import type { CallTable } from './call-table.js';
 import { FramePort, type FrameChannel } from './frame-port.js';
@@ -15,10 +15,12 @@ import {
   FRAME_DATA,
   FRAME_END,
   FRAME_FAIL,
+  FRAME_TRIED,
   type CallFrame,
   type DownstreamHandle,
   type Frame,
   type StartSession,
+  type TriedAttempt,
   type UpstreamSession,
 } from './messages.js';
 import { OpenCalls, slotOfCall, type CallId } from './open-calls.js';
@@ -100,8 +102,12 @@ class SessionHandle implements DownstreamHandle {
     return this.#table.spend(this.#slot, bytes.length);
   }
 
-  noteUpstream(upstreamSlot: number, fallback: number): void {
-    this.#table.noteUpstream(this.#slot, upstreamSlot, fallback);
+  noteUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void {
+    this.#table.noteUpstream(this.#slot, upstreamSlot, fallback, nowMs);
+  }
+
+  tried(attempt: TriedAttempt): void {
+    this.#port.push({ kind: FRAME_TRIED, id: this.#id, attempt });
   }
 
   noteQueued(queuedMs: number): void {

@@ -22,20 +22,32 @@
  */
 import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
 import { decimalOf } from '../core/money.js';
+import { QUOTA_KINDS, QUOTA_NAMES, QUOTA_SCOPES } from '../core/quotas.js';
+import { asGroupIndex, type GroupIndex } from '../core/units.js';
 import type { JournalOutcome, JournalRecord } from '../ledger/journal-layout.js';
+import { nameOfCode, scopeOfCode } from '../ledger/quotas-left.js';
 import { USAGE_SOURCES } from '../protocol/usage.js';
 import type { UsageKey } from '../registry/usage-report.js';
-import type { AccessRecord } from '../telemetry/access-ring.js';
+import {
+  QUOTA_NUMBERS,
+  type EndedAttempt,
+  type EndedCall,
+  type EndedQuotas,
+} from '../telemetry/ended-call.js';
 import {
   callMembers,
   chargeText,
   quoted,
   requestIdOf,
   timeText,
+  type CallAttempt,
   type CallRecord,
+  type QuotaLeft,
 } from '../telemetry/call-record.js';
 import type { IdNames } from './id-names.js';
 
+const NO_QUOTAS: readonly QuotaLeft[] = [];
+const PICO_PER_NANO = 1_000n;
 const SERVED_OUTCOMES: readonly JournalOutcome[] = ['served', 'reversed', 'collected'];
 export interface CallNames {
   readonly ids: Pick<IdNames, 'accountIdOf' | 'keyIdOf'>;
@@ -44,12 +56,13 @@ export interface CallNames {
   readonly modelIdOf: (modelIndex: number) => string;
 }
 
-export interface AccessNames extends CallNames {
+export interface CallRecordNames extends CallNames {
   readonly upstreamNameOf: (upstreamSlot: number) => string | undefined;
+  readonly groupNameOf: (group: GroupIndex) => string;
 }
 
 /** Returns a call of the listener of that index, with names in place of slots. */
-export function callRecordOf(names: AccessNames, listener: number, record: AccessRecord): CallRecord {
+export function callRecordOf(names: CallRecordNames, listener: number, record: EndedCall): CallRecord {
   const { account, key, model, upstream, outcome, usage } = record;
   const { ids, modelIdOf } = names;
   return {
@@ -73,11 +86,58 @@ export function callRecordOf(names: AccessNames, listener: number, record: Acces
     firstTokenMs: record.firstTokenMs,
     durationMs: record.durationMs,
     queuedMs: record.queuedMs,
-    admittedMs: undefined,
-    error: null,
-    attempts: [],
-    quotas: [],
+    admittedMs: record.admittedMs,
+    error: record.error === '' ? null : record.error,
+    attempts: record.attempts.map((attempt) => attemptOf(names, attempt)),
+    quotas: record.quotas === undefined ? NO_QUOTAS : quotasOf(names, record, record.quotas),
   };
+}
+
+function attemptOf(names: CallRecordNames, attempt: EndedAttempt): CallAttempt {
+  return {
+    upstream: names.upstreamNameOf(attempt.upstream) ?? null,
+    model: names.modelIdOf(attempt.model),
+    status: attempt.status === 0 ? null : attempt.status,
+    code: attempt.code ?? null,
+    startMs: attempt.startMs,
+    durationMs: attempt.durationMs,
+    error: attempt.error === '' ? null : attempt.error,
+  };
+}
+
+/** The quotas that every call has first. */
+function quotasOf(
+  names: CallRecordNames,
+  { account, key, model }: EndedCall,
+  { minute, inFlight, perDay, balance, others }: EndedQuotas,
+): QuotaLeft[] {
+  const id = account === undefined ? null : names.ids.accountIdOf(account);
+  const left: QuotaLeft[] = [
+    { scope: 'account', id, quota: 'balance', left: picoUnitsOf(balance) },
+    { scope: 'account', id, quota: 'calls_in_flight', left: inFlight },
+    { scope: 'account', id, quota: 'calls_per_day', left: perDay },
+  ];
+  if (minute !== undefined) left.push({ scope: 'account', id, quota: 'requests_per_minute', left: minute });
+  for (let at = 0; others !== undefined && at < others.length; at += QUOTA_NUMBERS) {
+    const scope = QUOTA_SCOPES[scopeOfCode(others[at]!)]!;
+    const quota = QUOTA_NAMES[nameOfCode(others[at]!)]!;
+    const amount = others[at + 2]!;
+    const ofScope = {
+      account: () => id,
+      key: () => (key === undefined ? null : names.ids.keyIdOf(key)),
+      model: () => (model === undefined ? null : names.modelIdOf(model)),
+      group: () => names.groupNameOf(asGroupIndex(others[at + 1]!)),
+    }[scope]();
+    const isMoney = QUOTA_KINDS[quota].unit === 'money';
+    left.push({ scope, id: ofScope, quota, left: isMoney ? BigInt(amount) * PICO_PER_NANO : amount });
+  }
+  return left;
+}
+
+/** Above 2^53 a float is no exact amount, and what is below a nano-unit is left out. */
+function picoUnitsOf(amount: number): bigint {
+  if (Number.isSafeInteger(amount)) return BigInt(amount);
+  return BigInt(Math.floor(amount / 1_000)) * PICO_PER_NANO;
 }
 
 /** Returns the access log's line of a call of the listener of that index, in ASCII and without a newline. */
@@ -111,7 +171,7 @@ export function usageLine(
   );
 }
 
-function httpStatusOf({ outcome, begun, door }: AccessRecord): number | null {
+function httpStatusOf({ outcome, begun, door }: EndedCall): number | null {
   if (begun || outcome === 'ok') return 200;
   return outcome === 'client_gone' ? null : statusByDoor(DOOR_NAMES[door]!, outcome);
 }

@@ -9,7 +9,8 @@ import { msToNextTick } from '../core/clock.js';
 import type { Settings } from '../config/schema.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import type { UsageKey } from '../registry/usage-report.js';
-import { AccessReader, type AccessBuffer } from '../telemetry/access-ring.js';
+import type { CallRingBuffer } from '../telemetry/call-ring-layout.js';
+import { CallRingReader } from '../telemetry/call-ring.js';
 import { LineFile } from '../telemetry/line-file.js';
 import {
   isPretty,
@@ -21,7 +22,7 @@ import {
   type LogView,
 } from '../telemetry/log.js';
 import { WHOLE_BYTES_MAX, standardError } from '../telemetry/standard-error.js';
-import { accessLine, callRecordOf, usageLine, type AccessNames, type CallNames } from './call-lines.js';
+import { accessLine, callRecordOf, usageLine, type CallRecordNames, type CallNames } from './call-lines.js';
 
 /**
  * A ring holds eight times a busy listener's calls of this time, and a reader of a screen does not notice it.
@@ -40,8 +41,8 @@ export interface GatewayLogsOptions {
   readonly settings: Settings;
   readonly control: LogSwitchBuffer;
   /** The access ring of each listener, by index. */
-  readonly rings: readonly AccessBuffer[];
-  readonly names: AccessNames;
+  readonly rings: readonly CallRingBuffer[];
+  readonly names: CallRecordNames;
   readonly log: Log;
 }
 
@@ -49,8 +50,8 @@ export interface GatewayLogsOptions {
 export class GatewayLogs {
   readonly #log: Log;
   readonly #control: LogSwitch;
-  readonly #readers: readonly AccessReader[];
-  readonly #names: AccessNames;
+  readonly #readers: readonly CallRingReader[];
+  readonly #names: CallRecordNames;
   #settings: Settings['access_log'] | undefined;
   #output: Pick<LineFile, 'append' | 'close'> | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -60,7 +61,7 @@ export class GatewayLogs {
   constructor(options: GatewayLogsOptions) {
     this.#log = options.log;
     this.#control = new LogSwitch(options.control);
-    this.#readers = options.rings.map((ring) => new AccessReader(ring));
+    this.#readers = options.rings.map((ring) => new CallRingReader(ring));
     this.#names = options.names;
     this.apply(options.settings);
   }

@@ -15,7 +15,7 @@ import { createBodyBudget } from '../request/body-budget.js';
 import { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
 import { credentialsOf } from '../providers/credentials/credential-spec.js';
 import { createCallTable } from '../channel/call-table.js';
-import { createAccessRing } from '../telemetry/access-ring.js';
+import { createCallRing } from '../telemetry/call-ring-layout.js';
 import type { Log, LogChange } from '../telemetry/log.js';
 import { AdminService, findPort } from './admin-service.js';
 import { openAccounting, type Accounting } from './accounting.js';
@@ -83,14 +83,15 @@ export class Gateway {
     const notifications = (this.#notifications = new Notifications({ live, accounting, log }));
     const bodies = createBodyBudget(settings.listen.listeners, settings.limits.accounts);
     const calls = createCallTable(callsInFlightMax, streamBufferBytes);
-    const accessRings = accounting.base.buffers.journals.map(() => createAccessRing());
+    const callRings = accounting.base.buffers.journals.map(() => createCallRing());
     const logs = (this.#logs = new GatewayLogs({
       settings,
       control: logSwitch,
-      rings: accessRings,
+      rings: callRings,
       names: {
         ids: accounting.base.idNames,
         modelIdOf: live.modelIdOf,
+        groupNameOf: (index) => accounting.base.groupNames.of(index),
         upstreamNameOf: (slot) => metrics.upstreams.known[slot]?.name,
         requestPrefixOf: requestIds.prefixOf,
       },
@@ -123,7 +124,7 @@ export class Gateway {
       counter,
       calls,
       bodies,
-      accessRings,
+      callRings,
       logs,
       requestIds,
       metrics,

@@ -14,7 +14,7 @@ import type { FromListener, ListenerInit, ListenerSettings, ToListener } from '.
 import type { CallTableBuffer } from '../channel/call-table.js';
 import type { Settings } from '../config/schema.js';
 import type { BodyBudgetBuffer } from '../request/body-budget.js';
-import type { AccessBuffer } from '../telemetry/access-ring.js';
+import type { CallRingBuffer } from '../telemetry/call-ring-layout.js';
 import { threadMemory } from './thread-pool.js';
 import type { Log } from '../telemetry/log.js';
 import type { Accounting } from './accounting.js';
@@ -50,7 +50,7 @@ export interface ListenersOptions {
   readonly calls: CallTableBuffer;
   readonly bodies: BodyBudgetBuffer;
   /** The ring of each listener, by index. */
-  readonly accessRings: readonly AccessBuffer[];
+  readonly callRings: readonly CallRingBuffer[];
   readonly logs: GatewayLogs;
   readonly requestIds: RequestIds;
   readonly metrics: GatewayMetrics;
@@ -170,7 +170,7 @@ export class Listeners implements WorkerClients {
   }
 
   #shapeOf(index: number): ListenerShape {
-    const { settings, accounting, calls, bodies, accessRings, metrics } = this.#options;
+    const { settings, accounting, calls, bodies, callRings, metrics } = this.#options;
     const { buffers, slotsPerListener } = accounting.base;
     return {
       index,
@@ -178,7 +178,7 @@ export class Listeners implements WorkerClients {
       slots: { first: index * slotsPerListener, count: slotsPerListener },
       ledger: buffers.ledger,
       journal: buffers.journals[index]!,
-      accessLog: accessRings[index]!,
+      callRing: callRings[index]!,
       keys: buffers.keys,
       groupNames: buffers.groupNames,
       calls,

@@ -43,6 +43,7 @@ import {
   Refusals,
   type RefusalsOptions,
 } from './refusals.js';
+import { QuotasLeftReader, type QuotasLeft } from './quotas-left.js';
 import { type CallScopes, ScopeChain, type ScopeTables } from './scope-chain.js';
 import { type Amounts, nanoUnitsOf, type Periods, type ScopeQuotas } from './scope-quotas.js';
 import { NO_PERIOD, type Stocks } from './stocks.js';
@@ -76,6 +77,9 @@ export class Calls {
   readonly #chain: ScopeChain;
   readonly #taken = createTaken();
   readonly #refusals: Refusals;
+  readonly #left: QuotasLeftReader;
+  /** Of the model's minute, after the last call that took of one. */
+  #modelMinuteLeft: number | undefined;
   readonly #held: Amounts = { tokens: 0, nanoUnits: 0 };
   readonly #used: Amounts = { tokens: 0, nanoUnits: 0 };
   /** When the call that is being admitted began to take. */
@@ -92,6 +96,7 @@ export class Calls {
     this.#quotas = quotas;
     this.#chain = new ScopeChain(views, options);
     this.#refusals = new Refusals(options, this.#chain, this.#taken);
+    this.#left = new QuotasLeftReader(options, this.#chain, this.#taken);
   }
 
   /** The account's calls in flight now. Any thread. */
@@ -107,6 +112,7 @@ export class Calls {
    * Returns undefined if the call is admitted. Owner of the slot, which is free.
    */
   admit(slot: CallSlot, scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
+    this.#modelMinuteLeft = undefined;
     invariant(this.#reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
     const { account, plan } = scopes;
     const taken = this.#taken;
@@ -133,6 +139,11 @@ export class Calls {
     this.#reservations.open(slot, needs.hold, taken);
     this.#dirty.mark(account);
     return undefined;
+  }
+
+  /** What is left of the quotas of the call that `admit` has just admitted, with the same scopes. */
+  quotasLeft(scopes: CallScopes): QuotasLeft {
+    return this.#left.read(scopes, this.#modelMinuteLeft);
   }
 
   /** See `Ledger.settle`. */
@@ -307,6 +318,7 @@ export class Calls {
   #takeModelMinute({ account, model }: CallScopes, needs: CallNeeds): Refusal | undefined {
     const { limits, modelIndex } = model!;
     const take = this.#options.models.takeMinute(this.#taken.model!, limits.requestsPerMinute!);
+    this.#modelMinuteLeft = take.remaining;
     if (take.admitted) return undefined;
     this.#balance.giveBack(account, needs.hold);
     this.#giveBack(this.#taken);

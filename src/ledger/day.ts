@@ -76,6 +76,11 @@ export class DayCounter {
     return { dayNumber: period, dayCalls: taken };
   }
 
+  /** Calls that are left of the day of that number, as far as this process knows. Any thread. */
+  leftOf(counted: number, dayNumber: number, callsPerDay: number): number {
+    return this.#stocks.leftOf(dayAt(counted), dayNumber, callsPerDay).left;
+  }
+
   /** Sets day and count, unless limits are shared. Main thread, before the account is first used. */
   set(counted: number, dayNumber: number, dayCalls: number): void {
     const today = dayNumberOf(this.#clock.wallMs());

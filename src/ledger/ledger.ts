@@ -42,6 +42,7 @@ import {
 } from './layout.js';
 import type { LimitedScopes } from './limited-scopes.js';
 import { ModelScopes } from './model-scopes.js';
+import type { QuotasLeft } from './quotas-left.js';
 import type { CallNeeds, Refusal } from './refusals.js';
 import type { Taken } from './reservations.js';
 import { type CallScopes, FLIGHT_BIT } from './scope-chain.js';
@@ -102,7 +103,7 @@ export class Ledger {
   constructor(buffers: LedgerBuffers, clock: Clock, low: LowLeases = NOBODY_ASKS) {
     const views = openLedgerViews(buffers);
     const counters = countersOf(buffers, views, clock, low);
-    const { keys, groups, models, quotas, window, day, balance, flights } = counters;
+    const { keys, groups, models, quotas, window, day, balance } = counters;
     this.#accountsMax = buffers.accountsMax;
     this.keys = keys;
     this.groups = groups;
@@ -117,14 +118,8 @@ export class Ledger {
     this.#balance = balance;
     this.#dirty = new DirtySet(views.accounts);
     this.#calls = new Calls(views, {
-      flights,
-      day,
-      keys,
-      groups,
-      models,
+      ...counters,
       modelScopes: this.modelScopes,
-      quotas,
-      balance,
       dirty: this.#dirty,
       clock,
       low: buffers.calendar === undefined ? undefined : low,
@@ -147,6 +142,11 @@ export class Ledger {
    */
   admit(slot: CallSlot, scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
     return this.#calls.admit(slot, scopes, needs);
+  }
+
+  /** What is left of the quotas of the call that `admit` has just admitted. Owner of the slot. */
+  quotasLeft(scopes: CallScopes): QuotasLeft {
+    return this.#calls.quotasLeft(scopes);
   }
 
   /**

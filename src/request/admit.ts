@@ -198,7 +198,10 @@ function reserve(
   for (let clamps = 0; ; clamps++) {
     const need = needOf(context, models, wanted, listener.tokenQuota);
     const refusal = listener.ledger.admit(slot, who, need);
-    if (refusal === undefined) return wanted;
+    if (refusal === undefined) {
+      if (listener.callRing.stores) context.quotasLeft = listener.ledger.quotasLeft(who);
+      return wanted;
+    }
     const isSpending = refusal.quota === 'spend_per_day' || refusal.quota === 'spend_per_month';
     // What never fits is worth asking for only if it may be lowered.
     context.asksLease = refusal.asks && (!refusal.never || (isSpending && lowers));

@@ -47,7 +47,7 @@ export interface CallEnd {
   /** The first piece of a response that came in pieces. */
   readonly responseMs: number | undefined;
   readonly endedMs: number;
-  /** See AccessRecord. */
+  /** See EndedCall. */
   readonly queuedMs: number;
   readonly settled: Settled | undefined;
 }

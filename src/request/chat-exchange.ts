@@ -9,12 +9,15 @@
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { DOOR_INDEX } from '../core/door-names.js';
-import { invariant } from '../core/errors.js';
+import type { TriedAttempt } from '../channel/messages.js';
+import { invariant, type ErrorRecord } from '../core/errors.js';
+import type { QuotasLeft } from '../ledger/quotas-left.js';
+import { CALL_ATTEMPTS_MAX } from '../telemetry/call-record.js';
 import type { SlotList } from '../core/slot-list.js';
 import type { Door } from '../doors/door.js';
 import { asWallMs, type AccountIndex, type CallSlot, type MonotonicMs } from '../core/units.js';
 import { USAGE_SOURCES } from '../protocol/usage.js';
-import type { AccessUsage } from '../telemetry/access-ring.js';
+import type { EndedAttempt, EndedCall, EndedQuotas, EndedUsage } from '../telemetry/ended-call.js';
 import { NO_MODEL, OTHER_MODEL, modelSlotOf, type Outcome } from '../telemetry/metrics-layout.js';
 import type { BodyBudget } from './body-budget.js';
 import type { Connections } from './connections.js';
@@ -29,15 +32,16 @@ export interface Swept {
 }
 
 /** What an exchange uses of its listener. */
-export interface ExchangeContext extends Pick<
-  ListenerContext,
-  'clock' | 'metrics' | 'accessLog' | 'channel'
-> {
+export interface ExchangeContext extends Pick<ListenerContext, 'clock' | 'metrics' | 'callRing' | 'channel'> {
   readonly bodies: BodyBudget;
   /** Slow bodies and responses. */
   readonly sweeps: SlotList<Swept>;
   readonly connections: Pick<Connections, 'endsConnections' | 'onCallBegun' | 'onCallEnded'>;
 }
+
+/** Of an upstream whose response is relayed. */
+const RESPONDED = 200;
+const NO_ATTEMPTS: readonly EndedAttempt[] = [];
 
 export class ChatExchange extends CallContext {
   readonly res: HttpResponse;
@@ -56,6 +60,9 @@ export class ChatExchange extends CallContext {
   /** Nothing is read from the connection after this request: see outsideOfCallbacks in read-body.ts. */
   readonly isLast: boolean;
   #sweepSlot: number | undefined = undefined;
+  /** What the caller was told in place of a response, or of its rest. */
+  told: ErrorRecord | undefined = undefined;
+  #attempts: EndedAttempt[] | undefined = undefined;
   readonly #receivedMs: MonotonicMs;
   #bodyMs = 0;
   #responseMs: number | undefined = undefined;
@@ -111,6 +118,33 @@ export class ChatExchange extends CallContext {
     this.#upstreamWaitMs = upstreamWaitMs;
   }
 
+  /** At most CALL_ATTEMPTS_MAX are kept: the first ones and the last. */
+  onTried({ upstream, fallback, startMs, durationMs, status, code, error }: TriedAttempt): void {
+    const model = this.models[fallback]?.modelIndex;
+    if (!this.#listener.callRing.stores || model === undefined) return;
+    const after = Math.max(0, startMs - this.#receivedMs);
+    this.#addAttempt({ upstream, model, status, code, startMs: after, durationMs, error });
+  }
+
+  /** The response of `model` is whole, or its client has left. */
+  onLastAttempt(model: number): void {
+    const { callRing, channel, clock } = this.#listener;
+    const upstream = this.#slot === undefined ? undefined : channel.upstreamOf(this.#slot);
+    if (!callRing.stores || upstream === undefined) return;
+    const startMs = channel.triedMs(this.#slot!, this.#receivedMs);
+    const durationMs = Math.max(0, clock.monotonicMs() - this.#receivedMs - startMs);
+    const isCut = this.clientGone;
+    const status = isCut && this.#responseMs === undefined ? 0 : RESPONDED;
+    const code = isCut ? 'cancelled' : undefined;
+    this.#addAttempt({ upstream, model, status, code, startMs, durationMs, error: '' });
+  }
+
+  #addAttempt(attempt: EndedAttempt): void {
+    this.#attempts ??= [];
+    if (this.#attempts.length === CALL_ATTEMPTS_MAX) this.#attempts.pop();
+    this.#attempts.push(attempt);
+  }
+
   reversed(): void {
     this.#settled = undefined;
   }
@@ -143,23 +177,27 @@ export class ChatExchange extends CallContext {
     this.#listener.connections.onCallEnded(this.requestNumber);
   }
 
-  /** Tells metrics, access log and trace. Some 100 ns, and as much again if the call is logged. */
+  /** Tells metrics, logs and trace. Some 100 ns, and three times as much again if the call is logged. */
   report(outcome: Outcome): void {
-    this.#count(outcome);
-    if (this.#listener.accessLog.wants(outcome)) this.#log(outcome);
+    const { callRing, clock } = this.#listener;
+    const nowMs = clock.monotonicMs();
+    this.#count(outcome, nowMs);
+    const log = callRing.isLogged(outcome);
+    const store = callRing.isStored(this.#standing, nowMs);
+    if (log || store) callRing.append(this.#ended(outcome, nowMs), { log, store });
     if (this.trace?.isRecorded !== true) return;
     this.trace.ended(this, {
       outcome,
       receivedMs: this.#receivedMs,
       responseMs: this.#responseMs,
-      endedMs: this.#listener.clock.monotonicMs(),
+      endedMs: nowMs,
       queuedMs: this.#queuedMs,
       settled: this.#settled,
     });
   }
 
-  #count(outcome: Outcome): void {
-    const { metrics, clock } = this.#listener;
+  #count(outcome: Outcome, nowMs: MonotonicMs): void {
+    const { metrics } = this.#listener;
     const model = metricsSlotOf(this.modelIndex, outcome);
     const isError = outcome !== 'ok' && outcome !== 'client_gone';
     metrics.countCall(model, outcome, isError && this.#responseMs !== undefined, DOOR_INDEX[this.door.name]);
@@ -168,7 +206,6 @@ export class ChatExchange extends CallContext {
     metrics.countUsage(modelSlotOf(answered), usage, charged);
     if (answered !== this.modelIndex) metrics.countFallback(model, modelSlotOf(answered));
     if (outcome !== 'ok') return;
-    const nowMs = clock.monotonicMs();
     const responseMs = this.#responseMs ?? nowMs;
     const isStream = this.admission?.call.stream === true;
     metrics.observeDuration(model, nowMs - this.#receivedMs);
@@ -187,12 +224,17 @@ export class ChatExchange extends CallContext {
     return this.hit === undefined ? this.admission?.slot : undefined;
   }
 
-  #log(outcome: Outcome): void {
-    const { accessLog, clock, channel } = this.#listener;
+  get #standing(): 'admitted' | 'rejected' | 'unknown' {
+    if (this.admission !== undefined || this.hit !== undefined) return 'admitted';
+    return this.caller === undefined ? 'unknown' : 'rejected';
+  }
+
+  #ended(outcome: Outcome, nowMs: MonotonicMs): EndedCall {
+    const { clock, channel } = this.#listener;
     const { admission } = this;
     const stream = admission?.call.stream ?? this.hit?.stream ?? false;
     const responseMs = this.#responseMs;
-    accessLog.append({
+    return {
       request: this.requestNumber,
       door: DOOR_INDEX[this.door.name],
       endedMs: asWallMs(clock.wallMs()),
@@ -207,12 +249,16 @@ export class ChatExchange extends CallContext {
       queuedMs: this.#queuedMs,
       usage: this.#settled === undefined ? undefined : usageOf(this.#settled),
       firstTokenMs: stream && responseMs !== undefined ? responseMs - this.#receivedMs : undefined,
-      durationMs: clock.monotonicMs() - this.#receivedMs,
-    });
+      durationMs: nowMs - this.#receivedMs,
+      admittedMs: admission && admission.admittedMs - this.#receivedMs,
+      quotas: this.quotasLeft && quotasOf(this.quotasLeft, this),
+      attempts: this.#attempts ?? NO_ATTEMPTS,
+      error: outcome === 'client_gone' ? '' : (this.told?.message ?? ''),
+    };
   }
 }
 
-function usageOf({ usage, charged, answered }: Settled): AccessUsage {
+function usageOf({ usage, charged, answered }: Settled): EndedUsage {
   return {
     promptTokens: usage.promptTokens,
     cachedTokens: usage.cachedTokens,
@@ -223,6 +269,17 @@ function usageOf({ usage, charged, answered }: Settled): AccessUsage {
     answered,
     source: USAGE_SOURCES.indexOf(usage.source),
     charged,
+  };
+}
+
+function quotasOf(left: QuotasLeft, { minutesLeft, rateLimit }: CallContext): EndedQuotas {
+  const { inFlight, perDay, balance, others } = left;
+  return {
+    minute: minutesLeft === undefined ? rateLimit?.remaining : undefined,
+    inFlight,
+    perDay,
+    balance,
+    others: minutesLeft === undefined ? others : minutesLeft.concat(others ?? []),
   };
 }
 

@@ -8,6 +8,7 @@ import type { Clock } from '../core/clock.js';
 import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/units.js';
 import type { CallNeeds } from '../ledger/refusals.js';
 import type { JournalWriter } from '../ledger/journal.js';
+import type { QuotasLeft } from '../ledger/quotas-left.js';
 import type { Ledger } from '../ledger/ledger.js';
 import { CHAT } from '../doors/chat/chat-door.js';
 import type { Door } from '../doors/door.js';
@@ -15,7 +16,7 @@ import type { ChatCall } from '../protocol/chat-call.js';
 import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
 import type { GroupNames } from '../registry/group-names.js';
 import type { KeyTable } from '../registry/key-table.js';
-import type { AccessWriter } from '../telemetry/access-ring.js';
+import type { CallRingWriter } from '../telemetry/call-ring.js';
 import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
 import type { ModelAccess } from './model-access.js';
 import type { CallTrace } from './call-trace.js';
@@ -74,6 +75,13 @@ export class CallContext {
   /** Set once the caller is known, if the call belongs to a trace. */
   trace: CallTrace | undefined = undefined;
   rateLimit: RateLimitState | undefined = undefined;
+  /**
+   * What several limits of the minute left, as QuotasLeft.others. Set by the rate-limit phase, if calls are
+   * stored and there are several.
+   */
+  minutesLeft: number[] | undefined = undefined;
+  /** Set by `admit`, if calls are stored. */
+  quotasLeft: QuotasLeft | undefined = undefined;
   /** Undefined if no scope has `tokens_per_minute`. Set when the call is admitted, rejected or replayed. */
   tokenLimit: TokenLimitState | undefined = undefined;
   /** Set by a rejection of a limit: those who share it may have some left. */
@@ -117,7 +125,7 @@ export interface ListenerContext {
   /** Undefined unless limits are shared with other processes. */
   readonly leases: LeaseChannel | undefined;
   readonly metrics: ListenerMetrics;
-  readonly accessLog: AccessWriter;
+  readonly callRing: CallRingWriter;
   /** Setting. */
   readonly catalog: Catalog;
   /** Made of `catalog`. */

@@ -19,6 +19,7 @@
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { CallReceiver } from '../channel/listener-channel.js';
+import type { TriedAttempt } from '../channel/messages.js';
 import type { Usage } from '../protocol/usage.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 import type { ChatExchange } from './chat-exchange.js';
@@ -80,6 +81,10 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     this.#writer.write(bytes, more);
   }
 
+  onTried(attempt: TriedAttempt): void {
+    this.#exchange.onTried(attempt);
+  }
+
   onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean {
     if (this.#phase === 'withdrawn') return this.onFail(STOPPED);
     const exchange = this.#exchange;
@@ -89,6 +94,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     if (!exchange.clientGone)
       exchange.kept?.keep(bytes, this.isStream, journal.nextPosition, this.#fallback?.model.id);
     const settled = this.#settle(usage, upstreamWaitMs);
+    exchange.onLastAttempt(settled.answered);
     if (durability === 'commit' && !exchange.clientGone) {
       this.#phase = 'committing';
       // Copied, because the worker writes to this memory again.
@@ -215,6 +221,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
 
   #fail(error: ErrorRecord): void {
     const exchange = this.#exchange;
+    exchange.told = error;
     if (exchange.clientGone) {
       this.#finish('client_gone');
     } else if (this.#writer === undefined) {

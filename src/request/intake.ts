@@ -243,6 +243,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     exchange.stopSweep();
     exchange.kept?.giveUp();
     if (!exchange.clientGone) {
+      exchange.told = error;
       // An unknown caller has no limits, and `admit` has set what refused the call.
       if (exchange.rateLimit !== undefined && exchange.tokenLimit === undefined)
         setTokenLimit(exchange, this.#listener);

@@ -22,7 +22,7 @@ import { LeaseChannel } from '../channel/lease-channel.js';
 import { ListenerChannel } from '../channel/listener-channel.js';
 import { GroupNames } from '../registry/group-names.js';
 import { KeyTable } from '../registry/key-table.js';
-import { AccessWriter } from '../telemetry/access-ring.js';
+import { CallRingWriter } from '../telemetry/call-ring.js';
 import { LogSwitch, openLog } from '../telemetry/log.js';
 import { ListenerMetrics } from '../telemetry/metrics-writers.js';
 import { openSpanOutbox } from '../telemetry/span-outbox.js';
@@ -53,7 +53,7 @@ const channel = new ListenerChannel(new CallTable(init.calls), init.slots);
 const leases = init.leasePort && new LeaseChannel(init.leasePort);
 const ledger = new Ledger(init.ledger, clock, leases);
 const keys = new KeyTable(init.keys);
-const accessLog = new AccessWriter(init.accessLog, logSwitch);
+const callRing = new CallRingWriter(init.callRing, logSwitch);
 const metrics = new ListenerMetrics(init.metrics, init.index);
 const outbox = init.tracing && (await openSpanOutbox(init.tracing.outlet));
 
@@ -73,7 +73,7 @@ const listener = {
   channel,
   leases,
   metrics,
-  accessLog,
+  callRing,
   catalog,
   access: new ModelAccess(catalog),
   lowBalance,

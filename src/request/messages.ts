@@ -9,7 +9,7 @@ import type { SlotRange } from '../channel/listener-channel.js';
 import type { Catalog } from '../registry/catalog.js';
 import type { GroupNamesBuffer } from '../registry/group-names.js';
 import type { KeyTableBuffers } from '../registry/key-table.js';
-import type { AccessBuffer } from '../telemetry/access-ring.js';
+import type { CallRingBuffer } from '../telemetry/call-ring-layout.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { Sampling } from '../telemetry/trace-context.js';
@@ -63,7 +63,7 @@ export interface ListenerInit {
   readonly requestPrefix: string;
   readonly ledger: LedgerBuffers;
   readonly journal: JournalBuffer;
-  readonly accessLog: AccessBuffer;
+  readonly callRing: CallRingBuffer;
   readonly keys: KeyTableBuffers;
   readonly groupNames: GroupNamesBuffer;
   readonly calls: CallTableBuffer;

@@ -7,8 +7,10 @@
  */
 import type { LeaseChannel, LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
+import { QUOTA_NAMES, QUOTA_SCOPES } from '../core/quotas.js';
 import { asAccountIndex, asGroupIndex, asKeyIndex, ceilDiv } from '../core/units.js';
 import type { Ledger } from '../ledger/ledger.js';
+import { quotaCode } from '../ledger/quotas-left.js';
 import type { MinuteTake } from '../ledger/window.js';
 import type { Caller, CallContext, ListenerContext } from './context.js';
 import { DeferredBody, type BodyReceiver } from './read-body.js';
@@ -18,6 +20,7 @@ import { coordinatorLost } from './rejections.js';
 /** For so long a request asks again, if after a grant another request of the scope was faster. */
 export const LEASE_TRIES_MS_MAX = 1_500;
 const MS_PER_SECOND = 1_000;
+const REQUESTS_PER_MINUTE = QUOTA_NAMES.indexOf('requests_per_minute');
 
 /** The requests per minute of one scope that a request counts toward. */
 export interface ScopeMinute {
@@ -34,7 +37,7 @@ export interface TightMinute extends MinuteTake {
 /**
  * Takes a permit of each scope, or none, without a lock. Returns, if admitted, the limit with least
  * remaining; if not, the limit that rejects, and if several do, the one that does so for longest, so that a
- * client that waits until its reset is admitted.
+ * client that waits until its reset is admitted. `left` gets what each limit leaves, as QuotasLeft.others.
  *
  * `scopes` are in order, the one that the fewest share first: key, account, its group, the group above that.
  * All but the first are checked, and nothing is taken from them; then permits are taken in order. Each take
@@ -43,7 +46,7 @@ export interface TightMinute extends MinuteTake {
  * lost for a minute, because a window's count can't be lowered once its tick may have ended. So the error is
  * one permit too few, and only for a request that meets a shared limit within those 0.2 µs.
  */
-export function takeMinutes(scopes: readonly ScopeMinute[], ledger: Ledger): TightMinute {
+export function takeMinutes(scopes: readonly ScopeMinute[], ledger: Ledger, left?: number[]): TightMinute {
   let rejecting: TightMinute | undefined;
   for (let at = 1; at <= scopes.length; at++) {
     const isFirst = at === scopes.length;
@@ -58,6 +61,8 @@ export function takeMinutes(scopes: readonly ScopeMinute[], ledger: Ledger): Tig
   for (const scope of scopes) {
     const taken = minuteOf(scope, 'takeMinute', ledger);
     if (!taken.admitted) return taken;
+    const { kind, index } = scope;
+    left?.push(quotaCode(QUOTA_SCOPES.indexOf(kind), REQUESTS_PER_MINUTE), index, taken.remaining);
     if (tight === undefined || taken.remaining < tight.remaining) tight = taken;
   }
   invariant(tight !== undefined, 'an account has requests per minute');
@@ -99,7 +104,8 @@ export function limitRate(context: CallContext, listener: ListenerContext): Erro
   if (scopes === undefined) {
     return outcomeOf(context, 'account', account, limit, ledger.takeMinute(account, limit), listener);
   }
-  const tight = takeMinutes(scopes, ledger);
+  context.minutesLeft = listener.callRing.stores ? [] : undefined;
+  const tight = takeMinutes(scopes, ledger, context.minutesLeft);
   const { kind, index } = tight.scope;
   return outcomeOf(context, kind, index, tight.scope.limit, tight, listener);
 }

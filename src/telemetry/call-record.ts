@@ -26,7 +26,7 @@
  */
 import { jsonText } from '../core/json.js';
 import { decimalOf } from '../core/money.js';
-import type { QuotaName } from '../core/quotas.js';
+import type { QuotaName, QuotaScope } from '../core/quotas.js';
 import type { TokenCounts } from '../core/token-counts.js';
 import type { PicoUnits, WallMs } from '../core/units.js';
 
@@ -90,7 +90,7 @@ export interface CallAttempt {
 }
 
 export interface QuotaLeft {
-  readonly scope: 'account' | 'key' | 'group' | 'model';
+  readonly scope: QuotaScope;
   /** Of the account, the key or the group; the model's name if the quota is of a rule for it. */
   readonly id: string | null;
   readonly quota: QuotaName | 'balance';

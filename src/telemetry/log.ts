@@ -34,7 +34,8 @@ export type LogChange = Partial<LogView>;
 const RANK = 0;
 const ACCESS = 1;
 const SAMPLE_PERCENT = 2;
-const WORDS = 3;
+const STORE = 3;
+const WORDS = 4;
 
 /** Hand it to a thread in its `workerData`. */
 export type LogSwitchBuffer = SharedArrayBuffer;
@@ -51,6 +52,7 @@ export function createLogSwitch(): LogSwitchBuffer {
  *     word 0  rank of the least level that is written, an index into LOG_LEVELS
  *     word 1  1 while the access log is on
  *     word 2  percent of the successful calls in the access log; the others are always in it
+ *     word 3  1 while calls are stored
  */
 export class LogSwitch {
   readonly #words: Int32Array;
@@ -78,6 +80,14 @@ export class LogSwitch {
 
   set access(on: boolean) {
     Atomics.store(this.#words, ACCESS, on ? 1 : 0);
+  }
+
+  get store(): boolean {
+    return Atomics.load(this.#words, STORE) === 1;
+  }
+
+  set store(on: boolean) {
+    Atomics.store(this.#words, STORE, on ? 1 : 0);
   }
 
   get samplePercent(): number {

@@ -134,6 +134,11 @@ export class Attempt implements HttpHandler, ResponseOutcome {
           );
   }
 
+  /** 0 if none came. */
+  get status(): number {
+    return this.#status;
+  }
+
   get sent(): boolean {
     return this.#call.sent;
   }

@@ -3,13 +3,8 @@
  * first byte, back-pressure, cancelling, usage. The worker's channel starts a session for each Call frame.
  * Upstream worker.
  */
-import type { Clock } from '../core/clock.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
-import {
-  FRAME_BYTES_MAX,
-  WHOLE_RESPONSES_BYTES_MAX,
-  WHOLE_RESPONSE_BYTES_UNCOUNTED,
-} from '../core/limits.js';
+import { FRAME_BYTES_MAX } from '../core/limits.js';
 import { ceilDiv } from '../core/units.js';
 import type {
   DownstreamHandle,
@@ -19,18 +14,14 @@ import type {
 } from '../channel/messages.js';
 import { dialectAt } from '../doors/dialects.js';
 import type { Usage } from '../protocol/usage.js';
-import type { Log } from '../telemetry/log.js';
-import type { SpanOutbox } from '../telemetry/span-outbox.js';
-import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
-import { ResponseBudgetBuffer, ResponseBudget } from './response-reader.js';
+import type { AttemptCode } from '../telemetry/ended-call.js';
+import { ResponseBudget } from './response-reader.js';
+import { sharedOf, type SessionDeps, type SessionShared } from './session-shared.js';
 import { AttemptSpan, SPAN_NAMES, type AttemptBegin } from './attempt-span.js';
 import { Attempt, type AttemptClient, type AttemptOwner } from './attempt.js';
-import type { HttpClient } from '../http1/http-client.js';
-import type { ProviderClient } from '../providers/provider-client.js';
 import { CallModels } from './call-models.js';
 import { startCountSession } from './count-session.js';
 import { usageOf } from './call-usage.js';
-import type { CountTokens } from './token-count.js';
 import {
   beyondQuota,
   CLIENT_GONE,
@@ -41,45 +32,16 @@ import {
   unavailableError,
   type AttemptFailure,
 } from './error-mapping.js';
-import { ErrorLog } from './error-log.js';
-import type { RouteTable } from './route-table.js';
 import { QuotaWait } from './quota-wait.js';
 import { ECHO_ORIGIN, type FallbackReason, type UpstreamTarget } from './target.js';
 import type { NoRoom } from './target-choice.js';
-import type { UpstreamQuotas } from './upstream-quotas.js';
 import { bodyBytesOf } from './usage-shapes.js';
-
-interface SessionDeps {
-  readonly routes: RouteTable;
-  readonly quotas: UpstreamQuotas;
-  readonly http: HttpClient;
-  readonly echo: HttpClient;
-  /** Of upstreams that do not speak OpenAI's protocol. */
-  readonly providers: ProviderClient;
-  readonly count: CountTokens;
-  readonly log: Log;
-  readonly clock: Clock;
-  readonly metrics: UpstreamMetrics;
-  /** Undefined if spans are not exported. */
-  readonly spans: SpanOutbox | undefined;
-}
-
-/** Shared by all sessions of a worker. */
-interface Shared extends Omit<SessionDeps, 'log'> {
-  readonly errors: ErrorLog;
-  readonly answers: ResponseBudgetBuffer;
-}
 
 const EMPTY = new Uint8Array(0);
 
 /** Returns the function that the channel calls for each Call frame; it never throws. Called once a worker. */
 export function createStartSession(deps: SessionDeps): StartSession {
-  const { log, ...rest } = deps;
-  const shared: Shared = {
-    ...rest,
-    errors: new ErrorLog(log, deps.clock),
-    answers: new ResponseBudgetBuffer(WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED),
-  };
+  const shared = sharedOf(deps);
   const start: StartSession = (request, downstream) => {
     const session = new ChatSession(shared, request, downstream);
     session.start();
@@ -95,7 +57,7 @@ export function createStartSession(deps: SessionDeps): StartSession {
 type State = 'calling' | 'settling' | 'delivering' | 'ended';
 
 class ChatSession implements UpstreamSession, AttemptOwner {
-  readonly #shared: Shared;
+  readonly #shared: SessionShared;
   readonly #models: CallModels;
   readonly #downstream: DownstreamHandle;
   readonly budget: ResponseBudget;
@@ -118,7 +80,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #rest: Uint8Array = EMPTY;
   #usage: Usage | undefined;
 
-  constructor(shared: Shared, request: UpstreamRequest, downstream: DownstreamHandle) {
+  constructor(shared: SessionShared, request: UpstreamRequest, downstream: DownstreamHandle) {
     this.#shared = shared;
     this.#models = new CallModels(request, shared.routes, shared.clock);
     this.#downstream = downstream;
@@ -154,6 +116,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       return;
     }
     attempt?.taken.settle(0);
+    if (attempt !== undefined) this.#report(attempt, 'cancelled', '');
     this.#fail(CLIENT_GONE);
   }
 
@@ -175,6 +138,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#attempt = undefined;
     this.budget.clear();
     attempt.taken.settle(tokensUsedBy(failure, attempt.sent));
+    this.#report(attempt, failure.kind, failure.cause);
     this.#shared.metrics.countFailure(attempt.taken.target.slot, failure.kind, this.#shared.clock.wallMs());
     if (failure.callerError !== undefined) {
       if (!failure.ours) {
@@ -208,7 +172,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   cut(failure: AttemptFailure, isHeldUp: boolean): void {
-    const { target } = this.#attempt!.taken;
+    const attempt = this.#attempt!;
+    const { target } = attempt.taken;
+    this.#report(attempt, failure.kind, failure.cause);
     if (!isHeldUp) {
       this.#shared.metrics.countFailure(target.slot, failure.kind, this.#shared.clock.wallMs());
       this.#shared.errors.write(
@@ -230,6 +196,22 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     if (this.#state !== 'ended') this.#fail(CRASHED);
   }
 
+  /** Tells the listener how the attempt has ended that did not go well. */
+  #report({ taken, status }: Attempt, code: AttemptCode, error: string): void {
+    const { number: fallback, plan } = this.#models;
+    const startMs = plan.triedMs;
+    const durationMs = this.#shared.clock.monotonicMs() - startMs;
+    this.#downstream.tried({
+      upstream: taken.target.slot,
+      fallback,
+      startMs,
+      durationMs,
+      status,
+      code,
+      error,
+    });
+  }
+
   #tryAfter(pauseMs: number): void {
     const again = (): void => {
       if (this.#state === 'calling') this.start();
@@ -246,7 +228,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const taken = plan.take(queued);
     if (taken === undefined) return this.#notTaken(queued);
     if (queued) this.#wait!.ended(true);
-    this.#downstream.noteUpstream(taken.target.slot, number);
+    this.#downstream.noteUpstream(taken.target.slot, number, plan.triedMs);
     try {
       const client = this.#clientOf(taken.target);
       this.#attempt = new Attempt(client, taken, request, this.#newSpan(taken.target), clock, this);

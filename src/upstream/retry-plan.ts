@@ -2,6 +2,7 @@
  * The attempts of one call on the upstreams of its model. Each session has one. Upstream worker.
  */
 import type { Clock } from '../core/clock.js';
+import type { MonotonicMs } from '../core/units.js';
 import type { AttemptFailure } from './error-mapping.js';
 import type { Cooldown, NoRoom, TakenTarget, TargetChoice } from './target-choice.js';
 
@@ -23,7 +24,8 @@ export class RetryPlan {
   readonly #clock: Clock;
   readonly #tokensOf: () => number;
   #tokens: number | undefined;
-  readonly #startMs: number;
+  readonly #startMs: MonotonicMs;
+  #triedMs: MonotonicMs;
   readonly #tried: number[] = [];
   #tries = 0;
   #repeats = 0;
@@ -33,13 +35,15 @@ export class RetryPlan {
     this.#choice = choice;
     this.#clock = clock;
     this.#tokensOf = tokensOf;
-    this.#startMs = clock.monotonicMs();
+    this.#startMs = this.#triedMs = clock.monotonicMs();
   }
 
   /** Takes the next upstream; undefined if all were tried, cool down or have no room. */
   take(queued = false): TakenTarget | undefined {
     const taken = this.#choice.take(this.#tried, this.#tries > 0, this.tokens, queued);
     if (taken === undefined) return undefined;
+    // The first follows at once.
+    this.#triedMs = queued || this.#tries > 0 ? this.#clock.monotonicMs() : this.#startMs;
     this.#tried.push(taken.index);
     this.#tries++;
     return taken;
@@ -64,6 +68,11 @@ export class RetryPlan {
   /** Attempts so far. */
   get tries(): number {
     return this.#tries;
+  }
+
+  /** When the last attempt began. */
+  get triedMs(): MonotonicMs {
+    return this.#triedMs;
   }
 
   /** No upstream of the model is left that this call has not asked. */

@@ -71,6 +71,7 @@ function recorder(): CallReceiver & { readonly heard: string[] } {
   const heard: string[] = [];
   return {
     heard,
+    onTried: ({ upstream, code, error }) => void heard.push(`tried ${upstream} ${code} ${error}`),
     onData: (bytes, more) => heard.push(`data ${Buffer.from(bytes).toString()}${more ? ' and more' : ''}`),
     onEnd: (bytes, usage, waitMs) =>
       heard.push(`end ${Buffer.from(bytes).toString()} ${JSON.stringify(usage)} ${waitMs}`) > 0,
@@ -219,6 +220,7 @@ void t.test('a receiver whose client is slow keeps the slot beyond the last fram
   const slot = link.acquire()!;
   const heard: string[] = [];
   const receiver: CallReceiver = {
+    onTried: () => undefined,
     onData: () => undefined,
     onEnd: () => heard.push('end') === 0,
     onCut: () => heard.push('cut') === 0,

@@ -3,12 +3,14 @@ import t from 'tap';
 import { decimalOf } from '#src/core/money.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { accessLine, callRecordOf, usageLine } from '#src/gateway/call-lines.js';
+import { QUOTA_NAMES, QUOTA_SCOPES } from '#src/core/quotas.js';
+import { quotaCode } from '#src/ledger/quotas-left.js';
 import { IdNames } from '#src/gateway/id-names.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';
-import type { AccessRecord } from '#src/telemetry/access-ring.js';
+import type { EndedCall } from '#src/telemetry/ended-call.js';
 import { StoppedClock } from '../store/support.js';
 
-const RECORD: AccessRecord = {
+const RECORD: EndedCall = {
   request: 48,
   door: 1,
   endedMs: asWallMs(Date.UTC(2025, 0, 31, 12)),
@@ -34,6 +36,37 @@ const RECORD: AccessRecord = {
   firstTokenMs: 310.4,
   durationMs: 640.20004,
   queuedMs: 0,
+  admittedMs: 0.5,
+  quotas: {
+    minute: 59,
+    inFlight: 7,
+    perDay: 999,
+    balance: 1_500_000_000_000,
+    others: [
+      quotaCode(QUOTA_SCOPES.indexOf('key'), QUOTA_NAMES.indexOf('spend_per_day')),
+      7,
+      2_000_000_000,
+      quotaCode(QUOTA_SCOPES.indexOf('group'), QUOTA_NAMES.indexOf('tokens_per_minute')),
+      4,
+      90,
+      quotaCode(QUOTA_SCOPES.indexOf('model'), QUOTA_NAMES.indexOf('requests_per_minute')),
+      0,
+      3,
+    ],
+  },
+  attempts: [
+    {
+      upstream: 3,
+      model: 1,
+      status: 0,
+      code: 'connect',
+      startMs: 1,
+      durationMs: 2,
+      error: 'ECONNREFUSED: nobody',
+    },
+    { upstream: 4, model: 1, status: 200, code: undefined, startMs: 4, durationMs: 600, error: '' },
+  ],
+  error: '',
 };
 
 const names = {
@@ -42,12 +75,13 @@ const names = {
     new StoppedClock(),
   ),
   modelIdOf: () => 'a "quoted" m\u00f6del',
+  groupNameOf: (group: number) => `group ${group}`,
   upstreamNameOf: (slot: number) => (slot === 3 ? 'api.example.com' : undefined),
   requestPrefixOf: (listener: number) => `req_${listener}-`,
 };
-const textOf = (record: Partial<AccessRecord>): string =>
+const textOf = (record: Partial<EndedCall>): string =>
   accessLine(callRecordOf(names, 1, { ...RECORD, ...record }), 1);
-const parsed = (record: Partial<AccessRecord>): unknown => JSON.parse(textOf(record));
+const parsed = (record: Partial<EndedCall>): unknown => JSON.parse(textOf(record));
 
 void t.test('a call is one line with all that is known of it', (t) => {
   t.same(parsed({}), {
@@ -128,7 +162,7 @@ void t.test('numbers and times are those of JSON', (t) => {
 });
 
 void t.test('each call of a key is told as it was, whatever the last one was', (t) => {
-  const kinds: readonly Partial<AccessRecord>[] = [
+  const kinds: readonly Partial<EndedCall>[] = [
     {},
     { stream: false },
     { cache: 'hit' },
@@ -267,3 +301,29 @@ void t.test('names beyond ASCII, and an account that cannot be read', (t) => {
   t.match(JSON.parse(line), { account: null, key: 'key_a', model: row.modelId });
   t.end();
 });
+
+void t.test(
+  'a record has the names of attempts and quotas, and no more digits of money than are known',
+  (t) => {
+    const { quotas, attempts, error, admittedMs } = callRecordOf(names, 1, RECORD);
+    t.same([error, admittedMs], [null, 0.5]);
+    t.match(attempts, [
+      { upstream: 'api.example.com', status: null, code: 'connect', error: 'ECONNREFUSED: nobody' },
+      { upstream: null, status: 200, code: null, error: null },
+    ]);
+    t.same(quotas, [
+      { scope: 'account', id: 'acct_2', quota: 'balance', left: 1_500_000_000_000n },
+      { scope: 'account', id: 'acct_2', quota: 'calls_in_flight', left: 7 },
+      { scope: 'account', id: 'acct_2', quota: 'calls_per_day', left: 999 },
+      { scope: 'account', id: 'acct_2', quota: 'requests_per_minute', left: 59 },
+      { scope: 'key', id: 'key_7', quota: 'spend_per_day', left: 2_000_000_000_000n },
+      { scope: 'group', id: 'group 4', quota: 'tokens_per_minute', left: 90 },
+      { scope: 'model', id: names.modelIdOf(), quota: 'requests_per_minute', left: 3 },
+    ]);
+    const rich = { ...RECORD.quotas!, balance: 3e18 + 4_096 };
+    t.equal(callRecordOf(names, 1, { ...RECORD, quotas: rich }).quotas[0]!.left, 3_000_000_000_000_004_000n);
+    t.same(callRecordOf(names, 1, { ...RECORD, quotas: undefined }).quotas, []);
+    t.equal(callRecordOf(names, 1, { ...RECORD, error: 'no' }).error, 'no');
+    t.end();
+  },
+);

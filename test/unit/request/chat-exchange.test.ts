@@ -8,12 +8,9 @@ import { BodyBudget, createBodyBudget } from '#src/request/body-budget.js';
 import { ChatExchange, type Swept } from '#src/request/chat-exchange.js';
 import { admit } from '#src/request/admit.js';
 import { settle, type Settled } from '#src/request/settle.js';
-import {
-  AccessReader,
-  AccessWriter,
-  createAccessRing,
-  type AccessRecord,
-} from '#src/telemetry/access-ring.js';
+import { createCallRing } from '#src/telemetry/call-ring-layout.js';
+import type { EndedCall } from '#src/telemetry/ended-call.js';
+import { CallRingReader, CallRingWriter } from '#src/telemetry/call-ring.js';
 import { LogSwitch } from '#src/telemetry/log.js';
 import { ListenerMetrics } from '#src/telemetry/metrics-writers.js';
 import { NO_MODEL, OTHER_MODEL, createMetrics, modelSlotOf } from '#src/telemetry/metrics-layout.js';
@@ -29,21 +26,21 @@ class HeldClock implements Clock {
 function bed(requestNumber = 1) {
   const buffers = createMetrics(1, 1);
   const clock = new HeldClock();
-  const ring = createAccessRing();
+  const ring = createCallRing();
   const control = new LogSwitch(buffers.log);
   const listener = {
     ...openHouse().listener,
     clock,
     metrics: new ListenerMetrics(buffers, 0),
-    accessLog: new AccessWriter(ring, control),
+    callRing: new CallRingWriter(ring, control),
     bodies: new BodyBudget(createBodyBudget(1, 4), 0),
     sweeps: new SlotList<Swept>(),
     connections: { endsConnections: false, onCallBegun: () => undefined, onCallEnded: () => undefined },
   };
   const exchange = new ChatExchange({} as HttpResponse, 'req_test', requestNumber, '', false, listener);
-  const logged = (): AccessRecord[] => {
-    const records: AccessRecord[] = [];
-    new AccessReader(ring).drain((record) => void records.push(record));
+  const logged = (): EndedCall[] => {
+    const records: EndedCall[] = [];
+    new CallRingReader(ring).drain((record) => void records.push(record));
     return records;
   };
   return { clock, exchange, reader: new MetricsReader(buffers), control, logged };

@@ -20,7 +20,8 @@ import { type Catalog, type PlanEntry, tokenPriceOf } from '#src/registry/catalo
 import { digestOf, generateKey } from '#src/registry/key-digest.js';
 import { createGroupNames, GroupNames } from '#src/registry/group-names.js';
 import { KeyTable, createKeyTableBuffers } from '#src/registry/key-table.js';
-import { AccessWriter, createAccessRing } from '#src/telemetry/access-ring.js';
+import { createCallRing } from '#src/telemetry/call-ring-layout.js';
+import { CallRingWriter } from '#src/telemetry/call-ring.js';
 import { LogSwitch, createLogSwitch } from '#src/telemetry/log.js';
 import { ListenerMetrics } from '#src/telemetry/metrics-writers.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
@@ -144,7 +145,7 @@ export function openHouse({
     channel: new ListenerChannel(new CallTable(createCallTable(20, 64)), { first: 0, count: slots }),
     leases: undefined,
     metrics: new ListenerMetrics(createMetrics(1, 1), 0),
-    accessLog: new AccessWriter(createAccessRing(), new LogSwitch(createLogSwitch())),
+    callRing: new CallRingWriter(createCallRing(), new LogSwitch(createLogSwitch())),
     lowBalance,
     tokenQuota: 'reserve',
     cachedInput: 'count',

@@ -1,0 +1,112 @@
+/**
+ * Ended calls on their way to the access log and the store of calls: a listener appends each call that is
+ * wanted (chat-exchange.ts), the main thread takes them out (gateway-logs.ts). One ring a listener.
+ *
+ * A full ring drops calls and counts them; it never holds up a call. Calls are charged by way of the
+ * journal, which loses none.
+ *
+ *     byte  bits  field of a record, behind the head that spsc-ring.ts gives it
+ *        0    64  request      number of the request in its listener (float)
+ *        8    64  endedMs      wall clock (float)
+ *       16    64  prompt       tokens (float, as the two that follow)
+ *       24    64  cached
+ *       32    64  completion
+ *       40    64  charged      pico-units, signed
+ *       48    64  firstTokenMs milliseconds (float); NOTHING if no stream has begun
+ *       56    64  durationMs   milliseconds (float)
+ *       64    64  admittedMs   milliseconds (float); NOTHING if it was not
+ *       72    64  balance      pico-units that were left then (float)
+ *       80    32  account      slot; NOTHING if the caller is not known, as in the next four
+ *       84    32  key          slot
+ *       88    32  model        that the caller named: index into the catalogue
+ *       92    32  answered     model whose price was charged, likewise
+ *       96    32  upstream     slot of the upstream that was tried last
+ *      100    32  outcome      index into OUTCOMES
+ *      104    32  source       index into USAGE_SOURCES; NOTHING if nothing was charged
+ *      108    32  flags        see STREAM; from bit DOOR_SHIFT on, the position of the door in DOOR_NAMES
+ *      112    32  queuedMs     milliseconds of waiting for room in the limits of upstreams
+ *      116    32  cacheWrite   tokens, as the two that follow: no report that is believed has 2^31
+ *      120    32  cacheWrite1h
+ *      124    32  reasoning
+ *      128    32  minute       requests of the minute that were left at admission; NOTHING if see `quotas`
+ *      132    32  inFlight     calls in flight that were left then
+ *      136    32  perDay       calls of the day that were left then
+ *      140    32  attempts     how many
+ *      144    32  quotas       how many others
+ *      148    32  error        bytes of the text that the caller was told
+ *      152        the attempts, 40 bytes each: start, duration (floats); upstream, model, status, code, bytes
+ *                 of its text (32 bits each), 0
+ *                 the quotas, 16 bytes each: code, slot (32 bits each), left (float)
+ *                 the texts of the attempts, then that of the error
+ */
+import { FIELDS_AT, createSpscRing } from '../core/spsc-ring.js';
+
+export const CALL = 1;
+export const RECORD_BYTES = FIELDS_AT + 152;
+export const ATTEMPT_BYTES = 40;
+export const QUOTA_BYTES = 16;
+/** Of the text of an attempt; a caller may be told more. */
+export const ATTEMPT_ERROR_CHARS_MAX = 200;
+/**
+ * The main thread looks ten times a second under load: 100,000 calls a second fit, more than a listener can
+ * take. Pages that were never used cost no memory.
+ */
+const RING_BYTES = 2 * 1024 * 1024;
+export const NOTHING = -1;
+
+/** Fields of 64 bits. */
+export const REQUEST = 0;
+export const ENDED_MS = 1;
+export const PROMPT = 2;
+export const CACHED = 3;
+export const COMPLETION = 4;
+export const CHARGED = 5;
+export const FIRST_TOKEN_MS = 6;
+export const DURATION_MS = 7;
+export const ADMITTED_MS = 8;
+export const BALANCE = 9;
+/** Fields of 32 bits. */
+export const ACCOUNT = 20;
+export const KEY = 21;
+export const MODEL = 22;
+export const ANSWERED = 23;
+export const UPSTREAM = 24;
+export const OUTCOME = 25;
+export const SOURCE = 26;
+export const FLAGS = 27;
+export const QUEUED_MS = 28;
+export const CACHE_WRITE = 29;
+export const CACHE_WRITE_1H = 30;
+export const REASONING = 31;
+export const MINUTE = 32;
+export const IN_FLIGHT = 33;
+export const PER_DAY = 34;
+export const ATTEMPTS = 35;
+export const QUOTAS = 36;
+export const ERROR_BYTES = 37;
+/**
+ * Flags: the caller asked for a stream; the response had begun, with 200, before the call ended otherwise;
+ * the response cache was asked, and had the response or not.
+ */
+export const STREAM = 1;
+export const BEGUN = 2;
+export const CACHE_HIT = 4;
+export const CACHE_MISS = 8;
+/** It is for the access log, for the store of calls, or for both. */
+export const LOGGED = 16;
+export const STORED = 32;
+export const DOOR_SHIFT = 8;
+
+/** Hand it to a thread in its `workerData`. */
+export interface CallRingBuffer {
+  readonly ring: SharedArrayBuffer;
+  /** One 32-bit word: records that were dropped so far, modulo 2^32. The listener adds. */
+  readonly dropped: SharedArrayBuffer;
+}
+
+export function createCallRing(): CallRingBuffer {
+  return {
+    ring: createSpscRing(RING_BYTES),
+    dropped: new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT),
+  };
+}

@@ -1,0 +1,43 @@
+/** What all sessions of an upstream worker work with. */
+import type { Clock } from '../core/clock.js';
+import { WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED } from '../core/limits.js';
+import type { HttpClient } from '../http1/http-client.js';
+import type { ProviderClient } from '../providers/provider-client.js';
+import type { Log } from '../telemetry/log.js';
+import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
+import type { SpanOutbox } from '../telemetry/span-outbox.js';
+import { ErrorLog } from './error-log.js';
+import { ResponseBudgetBuffer } from './response-reader.js';
+import type { RouteTable } from './route-table.js';
+import type { CountTokens } from './token-count.js';
+import type { UpstreamQuotas } from './upstream-quotas.js';
+
+export interface SessionDeps {
+  readonly routes: RouteTable;
+  readonly quotas: UpstreamQuotas;
+  readonly http: HttpClient;
+  readonly echo: HttpClient;
+  /** Of upstreams that do not speak OpenAI's protocol. */
+  readonly providers: ProviderClient;
+  readonly count: CountTokens;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly metrics: UpstreamMetrics;
+  /** Undefined if spans are not exported. */
+  readonly spans: SpanOutbox | undefined;
+}
+
+/** Shared by all sessions of a worker. */
+export interface SessionShared extends Omit<SessionDeps, 'log'> {
+  readonly errors: ErrorLog;
+  readonly answers: ResponseBudgetBuffer;
+}
+
+/** Called once a worker. */
+export function sharedOf({ log, ...deps }: SessionDeps): SessionShared {
+  return {
+    ...deps,
+    errors: new ErrorLog(log, deps.clock),
+    answers: new ResponseBudgetBuffer(WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED),
+  };
+}
