@@ -10,8 +10,9 @@
  *     End, Cut        float64 callId; int32 bytes, usage source; float64 prompt, cached, cache-write, 1h
  *                     cache-write, completion, reasoning tokens, wait in ms; the bytes
  *
- * A Fail or a Tried is not worth a record. A frame that is too long for a record or finds no room is posted too. The
- * large body of a call is always posted, behind the call's record, because its memory can be transferred.
+ * A Fail or a Tried is not worth a record. A frame that is too long for a record or finds no room is posted
+ * too. The large body of a call is always posted, behind the call's record, because its memory can be
+ * transferred.
  */
 import { invariant } from '../core/errors.js';
 import { FIELDS_AT, type SpscReader, type SpscWriter } from '../core/spsc-ring.js';

@@ -11,8 +11,8 @@
  *                         Cut     a stream stops half-way: the usage up to there; the client is cut
  *                         Fail    the call is not billed; a stream that has begun ends with an error event
  *
- * For each call a worker sends any number of Tried and Data and then exactly one End, Cut or Fail, also after a Cancel.
- * Only then may the listener use the call's slot again.
+ * For each call a worker sends any number of Tried and Data and then exactly one End, Cut or Fail, also after
+ * a Cancel. Only then may the listener use the call's slot again.
  */
 import type { ErrorRecord } from '../core/errors.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';

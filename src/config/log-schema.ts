@@ -1,4 +1,4 @@
-/** Declares the sections `log`, `access_log` and `usage_log`. Main threads and commands. */
+/** Declares the sections `log`, `access_log`, `call_log` and `usage_log`. Main threads and commands. */
 import { Type } from 'typebox';
 import { filePath, whole, type Annotations } from './annotations.js';
 
@@ -59,6 +59,36 @@ export const accessLogSchema = Type.Object(
   {
     default: {},
     description: 'A line for each chat call: who, model, upstream, outcome, tokens, cost, times.',
+    'x-want': 'a map of settings',
+    'x-applies': 'reload',
+  } satisfies Annotations,
+);
+
+/** 64 processes with a few blocks each. */
+const CALLS_BYTES_MIN = 64 * 1024 * 1024;
+const CALLS_BYTES_MAX = 1024 ** 4;
+const CALLS_HOURS_MAX = 366 * 24;
+
+export const callLogSchema = Type.Object(
+  {
+    enabled: Type.Boolean({
+      default: true,
+      description:
+        'Whether the record of every call, also a refused one, is kept in the data directory: who, model, attempts, what quotas had left, outcome, tokens, cost, times; no contents. Of refused calls at most some a second are kept.',
+      'x-want': 'true or false',
+    } satisfies Annotations),
+    keep_hours: whole(1, CALLS_HOURS_MAX, 72, 'hours', 'How long records are kept.'),
+    keep_bytes: whole(
+      CALLS_BYTES_MIN,
+      CALLS_BYTES_MAX,
+      1_073_741_824,
+      'bytes',
+      'Space for records on the disk, of all processes together; the oldest go first.',
+    ),
+  },
+  {
+    default: {},
+    description: 'Records of calls, for `tollgate calls`, the admin interface and the console.',
     'x-want': 'a map of settings',
     'x-applies': 'reload',
   } satisfies Annotations,

@@ -26,7 +26,7 @@ import {
 import { cacheSchema } from './cache-schema.js';
 import { MODELS_MAX, modelSchema, planSchema } from './catalog-schema.js';
 import { adminSchema, listenSchema } from './listen-schema.js';
-import { accessLogSchema, logSchema, usageLogSchema } from './log-schema.js';
+import { accessLogSchema, callLogSchema, logSchema, usageLogSchema } from './log-schema.js';
 import { notifySchema } from './notify-schema.js';
 import { sharingSchema } from './sharing-schema.js';
 
@@ -264,6 +264,7 @@ export const settingsSchema = Type.Object(
     cache: cacheSchema,
     log: logSchema,
     access_log: accessLogSchema,
+    call_log: callLogSchema,
     usage_log: Type.Optional(usageLogSchema),
     notify: Type.Optional(notifySchema),
     watch: Type.Boolean({

@@ -1,11 +1,14 @@
 /**
- * The two logs of calls, and the switch of what is logged, which an operator may change while the gateway
- * serves. The access log (owned by gateway.ts) takes the records of all calls out of the listeners' rings.
- * The usage log (owned by accounting.ts) is given the records of the journal as the store counts them. Each
- * writes lines to its own file; without a file the access log writes to standard error. Runs on the main
- * thread of a gateway process.
+ * The logs of calls, and the switch of what is logged, which an operator may change while the gateway serves.
+ * The access log and the call log (owned by gateway.ts) get the calls that are taken out of the listeners'
+ * rings. The usage log (owned by accounting.ts) is given the records of the journal as the store counts them.
+ * The call log keeps records in segments (call-log/). The others write lines to files of their own; without a
+ * file the access log writes to standard error. Runs on the main thread of a gateway process.
  */
-import { msToNextTick } from '../core/clock.js';
+import { join } from 'node:path';
+import { CallWriter } from '../call-log/call-writer.js';
+import { CALLS_FOLDER, type CallRetention } from '../call-log/segment-files.js';
+import { msToNextTick, type Clock } from '../core/clock.js';
 import type { Settings } from '../config/schema.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import type { UsageKey } from '../registry/usage-report.js';
@@ -43,15 +46,17 @@ export interface GatewayLogsOptions {
   /** The access ring of each listener, by index. */
   readonly rings: readonly CallRingBuffer[];
   readonly names: CallRecordNames;
+  readonly clock: Clock;
   readonly log: Log;
 }
 
-/** The access log and the switch of what is logged. */
+/** The access log, the call log and the switch of what is logged. */
 export class GatewayLogs {
   readonly #log: Log;
   readonly #control: LogSwitch;
   readonly #readers: readonly CallRingReader[];
   readonly #names: CallRecordNames;
+  readonly #calls: CallWriter;
   #settings: Settings['access_log'] | undefined;
   #output: Pick<LineFile, 'append' | 'close'> | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -63,15 +68,21 @@ export class GatewayLogs {
     this.#control = new LogSwitch(options.control);
     this.#readers = options.rings.map((ring) => new CallRingReader(ring));
     this.#names = options.names;
-    this.apply(options.settings);
+    const { settings, clock, log } = options;
+    const folder = join(settings.data, CALLS_FOLDER);
+    this.#calls = new CallWriter({ folder, retention: retentionOf(settings), clock, log });
+    this.apply(settings);
   }
 
   /**
    * Applies the logging settings in all threads at once. A file that cannot be written fails at its first
    * lines.
    */
-  apply({ log, access_log: accessLog }: Pick<Settings, 'log' | 'access_log'>): void {
+  apply(settings: Settings): void {
+    const { log, access_log: accessLog } = settings;
     this.drain();
+    this.#control.store = settings.call_log.enabled;
+    this.#calls.apply(retentionOf(settings));
     this.#control.level = log.level;
     this.#control.samplePercent = accessLog.sample_percent;
     this.#control.access = accessLog.enabled;
@@ -114,9 +125,12 @@ export class GatewayLogs {
       lines = [];
     };
     this.#readers.forEach((reader, listener) => {
-      reader.drain((record) => {
+      reader.drain((record, wanted) => {
         isAny = true;
-        lines.push(accessLine(callRecordOf(this.#names, listener, record), listener));
+        const call = callRecordOf(this.#names, listener, record);
+        if (wanted.store) this.#calls.append(call);
+        if (!wanted.log) return;
+        lines.push(accessLine(call, listener));
         if (lines.length >= LINES_AT_ONCE) write();
       });
       this.#dropped += reader.takeDropped();
@@ -130,13 +144,14 @@ export class GatewayLogs {
     clearTimeout(this.#timer);
     this.drain();
     this.#output?.close();
+    this.#calls.close();
   }
 
   #logDropped(): void {
     const nowMs = performance.now();
     if (nowMs - this.#loggedAtMs < LOG_PERIOD_MS) return;
     this.#loggedAtMs = nowMs;
-    this.#log.warn('calls are missing in the access log: more ended than could be written', {
+    this.#log.warn('calls are missing in the access log and the call log: more ended than could be written', {
       dropped: this.#dropped,
     });
     this.#dropped = 0;
@@ -219,6 +234,10 @@ function lineFileOf(
   log: Log,
 ): LineFile {
   return new LineFile({ name, path, rotateBytes, keep, log });
+}
+
+function retentionOf({ call_log: callLog, processes }: Settings): CallRetention {
+  return { keepHours: callLog.keep_hours, keepBytes: callLog.keep_bytes, processes };
 }
 
 function isSameFile(

@@ -95,6 +95,7 @@ export class Gateway {
         upstreamNameOf: (slot) => metrics.upstreams.known[slot]?.name,
         requestPrefixOf: requestIds.prefixOf,
       },
+      clock: new SystemClock(),
       log,
     }));
     const counter = (this.#counter = new CounterPool({ metrics: metrics.buffers, log }));

@@ -41,6 +41,8 @@ export interface ExchangeContext extends Pick<ListenerContext, 'clock' | 'metric
 
 /** Of an upstream whose response is relayed. */
 const RESPONDED = 200;
+/** `triedMs` is rounded, to 10 µs twice. */
+const TRIED_MS = 0.02;
 const NO_ATTEMPTS: readonly EndedAttempt[] = [];
 
 export class ChatExchange extends CallContext {
@@ -126,12 +128,14 @@ export class ChatExchange extends CallContext {
     this.#addAttempt({ upstream, model, status, code, startMs: after, durationMs, error });
   }
 
-  /** The response of `model` is whole, or its client has left. */
+  /** The response of `model` is whole, or its client has left. Its attempt may have failed and be known. */
   onLastAttempt(model: number): void {
     const { callRing, channel, clock } = this.#listener;
     const upstream = this.#slot === undefined ? undefined : channel.upstreamOf(this.#slot);
     if (!callRing.stores || upstream === undefined) return;
     const startMs = channel.triedMs(this.#slot!, this.#receivedMs);
+    const failed = this.#attempts?.at(-1);
+    if (failed?.upstream === upstream && Math.abs(failed.startMs - startMs) < TRIED_MS) return;
     const durationMs = Math.max(0, clock.monotonicMs() - this.#receivedMs - startMs);
     const isCut = this.clientGone;
     const status = isCut && this.#responseMs === undefined ? 0 : RESPONDED;

@@ -105,8 +105,8 @@ export class CallRingWriter {
   }
 
   /**
-   * Returns whether the store has a call that ends at `nowMs`. To be asked once a call. `standing`: whether it
-   * was admitted, rejected, or rejected because its caller is not known.
+   * Returns whether the store has a call that ends at `nowMs`. To be asked once a call. `standing`: whether
+   * it was admitted, rejected, or rejected because its caller is not known.
    */
   isStored(standing: 'admitted' | 'rejected' | 'unknown', nowMs: number): boolean {
     if (!this.#control.store) return false;

@@ -66,7 +66,8 @@ class CountSession implements UpstreamSession {
       { ...this.#request, fallbacks: undefined },
       {
         data: (bytes) => downstream.data(bytes),
-        noteUpstream: (slot, fallback) => downstream.noteUpstream(slot, fallback),
+        tried: (attempt) => downstream.tried(attempt),
+        noteUpstream: (slot, fallback, nowMs) => downstream.noteUpstream(slot, fallback, nowMs),
         noteQueued: (ms) => downstream.noteQueued(ms),
         end: (bytes, usage, waitMs) => downstream.end(bytes, usage, waitMs),
         cut: (usage, waitMs) => downstream.cut(usage, waitMs),

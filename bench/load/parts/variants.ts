@@ -31,6 +31,7 @@ export const VARIANTS: readonly Variant[] = [
   { name: 'no-metrics', without: ['metrics'] },
   { name: 'quotas', hasQuotas: true },
   { name: 'access-log', settings: { access_log: { enabled: true, path: 'access.ndjson' } } },
+  { name: 'no-call-log', settings: { call_log: { enabled: false } } },
   { name: 'traceparent', headers: { traceparent: RECORDED } },
   {
     name: 'traces-10',

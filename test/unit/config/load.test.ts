@@ -84,6 +84,7 @@ void t.test('no file: the demo, with every default', (t) => {
     metrics: { account_labels: false },
     log: { level: 'info' },
     access_log: { enabled: false, sample_percent: 100, rotate_bytes: 104857600, keep: 10 },
+    call_log: { enabled: true, keep_hours: 72, keep_bytes: 1_073_741_824 },
     drain_timeout_ms: 30000,
   });
   t.end();

@@ -121,7 +121,7 @@ void t.test('one declaration on the way to each setting says when it applies', (
         'flush_interval_ms',
         'cache',
       ],
-      ...['log', 'access_log', 'notify', 'watch', 'drain_timeout_ms'],
+      ...['log', 'access_log', 'call_log', 'notify', 'watch', 'drain_timeout_ms'],
     ],
     replacement: [
       ...['listen.listeners', 'workers'],
