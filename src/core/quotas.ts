@@ -37,7 +37,7 @@ export const QUOTA_KINDS = {
 export type QuotaName = keyof typeof QUOTA_KINDS;
 export const QUOTA_NAMES = Object.keys(QUOTA_KINDS) as QuotaName[];
 
-/** Who may have quotas, in the order in which a call takes of them; `model` is a plan's rule for one model. */
+/** Who may have quotas, in the order in which a call takes of them; `model`: of a rule for one model. */
 export const QUOTA_SCOPES = ['key', 'account', 'model', 'group'] as const;
 export type QuotaScope = (typeof QUOTA_SCOPES)[number];
 
