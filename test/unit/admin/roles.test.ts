@@ -1,6 +1,8 @@
 /** Which role may use which route: the declaration, written out once more by hand where it gives a right. */
 import t from 'tap';
 import { OTHER_ROUTES } from '#src/admin/other-routes.js';
+import { Type } from 'typebox';
+import { defineRoute } from '#src/admin/route.js';
 import { ADMIN_ROUTES } from '#src/admin/routes.js';
 import { ROLES } from '#src/core/roles.js';
 
@@ -34,3 +36,17 @@ void t.test('each list has admin, last, and each role once', (t) => {
   }
   t.end();
 });
+
+void t.test(
+  'a route that changes something does not compile without roles, nor a list without admin',
+  (t) => {
+    const rest = { summary: '', responseSchema: Type.Object({}), answer: () => ({}) };
+    // @ts-expect-error -- who may is not said
+    defineRoute({ method: 'POST', path: '/x', ...rest });
+    // @ts-expect-error -- admin may do everything
+    defineRoute({ method: 'POST', path: '/x', roles: ['support'], ...rest });
+    t.same(defineRoute({ method: 'GET', path: '/x', ...rest }).roles, [...ROLES]);
+    t.same(defineRoute({ method: 'GET', path: '/x', roles: ['admin'], ...rest }).roles, ['admin']);
+    t.end();
+  },
+);
