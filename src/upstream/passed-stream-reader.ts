@@ -3,8 +3,8 @@
  * are. The door's EventJudge finds the usage, the end, and what is no event of the protocol. attempt.ts makes
  * one for each such stream. Upstream worker.
  *
- * As with chat completions only UTF-8 and JSON objects are relayed, and while the client has nothing another
- * upstream may still be asked.
+ * As with chat completions only UTF-8 and JSON objects are relayed, what has no data (a comment, a web page)
+ * is dropped, and while the client has nothing another upstream may still be asked.
  */
 import { isUtf8 } from 'node:buffer';
 import { isRecord, parsedJson } from '../core/json.js';
@@ -56,20 +56,28 @@ export class PassedStreamReader implements ResponseBodyReader {
 
   #take(events: Buffer): void {
     const text = isUtf8(events) ? events.toString('latin1') : undefined;
+    /** Where the events begin that are to be relayed together. */
+    let runStart = 0;
     let start = 0;
     let event = latin1EventFrom(events, text, start);
     while (event !== undefined && !this.#ended) {
-      const isSound = text !== undefined || isUtf8(events.subarray(start, event.end));
-      const wrong = isSound ? this.#look(event.data) : 'an event is no UTF-8';
+      const { end, data } = event;
+      const isSound = text !== undefined || isUtf8(events.subarray(start, end));
+      const isEmpty = isSound && (data === undefined || data === '');
+      const wrong = isSound ? this.#look(data) : 'an event is no UTF-8';
       if (wrong !== undefined) {
-        if (this.#relayed) this.#relay(events.subarray(0, start));
+        if (this.#relayed) this.#relay(events.subarray(runStart, start));
         this.#reject(wrong);
         return;
       }
-      start = event.end;
+      if (isEmpty) {
+        this.#relay(events.subarray(runStart, start));
+        runStart = end;
+      }
+      start = end;
       event = latin1EventFrom(events, text, start);
     }
-    this.#relay(events.subarray(0, start));
+    this.#relay(events.subarray(runStart, start));
     if (this.#ended && !this.#isOver()) this.#complete();
   }
 

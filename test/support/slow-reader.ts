@@ -16,7 +16,7 @@ export class SlowReader {
   #timer: NodeJS.Timeout | undefined;
   #paceBytes: number;
 
-  /** Sends a chat call and reads `bytesPerSecond` of its response from then on. 0 reads nothing. */
+  /** Sends a call and reads `bytesPerSecond` of its response from then on. 0 reads nothing. */
   constructor(
     port: number,
     key: string,
@@ -24,6 +24,7 @@ export class SlowReader {
     bytesPerSecond: number,
     keep = false,
     headers: Readonly<Record<string, string>> = {},
+    path = '/v1/chat/completions',
   ) {
     const pieceBytes = 1024 * 64;
     const buffer = Buffer.alloc(
@@ -47,7 +48,7 @@ export class SlowReader {
     const text = JSON.stringify(body);
     const more = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
     this.socket.write(
-      `POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer ${key}\r\n` +
+      `POST ${path} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer ${key}\r\n` +
         `content-type: application/json\r\n${more.join('')}content-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
     );
     this.socket.on('error', () => undefined); // A reset is a way to end.
