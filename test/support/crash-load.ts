@@ -41,6 +41,27 @@ export const callsOf = (callers: readonly Caller[]): Call[] =>
     answeredMs.map((ms, n) => ({ sentMs: sentMs[n]!, answeredMs: ms })),
   );
 
+/** What is called, and how its streams end. */
+export interface CallForm {
+  readonly path: string;
+  readonly body: (stream: boolean) => object;
+  readonly isWholeStream: (body: string) => boolean;
+  readonly hasStreams: boolean;
+}
+
+/** Chat calls that cost CALL_COST. */
+const chatForm = (prompt: string): CallForm => ({
+  path: '/v1/chat/completions',
+  body: (stream) => ({
+    model: TEST_MODEL,
+    stream,
+    max_tokens: 20,
+    messages: [{ role: 'user', content: prompt }],
+  }),
+  isWholeStream: (body) => eventData(body).some(isDone),
+  hasStreams: true,
+});
+
 export interface CallerOptions {
   readonly port: number;
   readonly key: string;
@@ -52,6 +73,8 @@ export interface CallerOptions {
   readonly refusedPauseMs?: number;
   /** What the upstream takes for each call; none by default. */
   readonly upstreamMs?: number | undefined;
+  /** Chat calls by default. */
+  readonly form?: CallForm;
 }
 
 /**
@@ -70,13 +93,13 @@ export class Caller {
   inFlight = 0;
   readonly done: Promise<unknown>;
   readonly #options: CallerOptions;
-  readonly #prompt: string;
+  readonly #form: CallForm;
   readonly #agent: Agent;
   #stopped = false;
 
   constructor(options: CallerOptions) {
     this.#options = options;
-    this.#prompt = promptOf(options.upstreamMs ?? 0);
+    this.#form = options.form ?? chatForm(promptOf(options.upstreamMs ?? 0));
     this.#agent = keepAliveAgent(options.connections);
     this.done = Promise.all(Array.from({ length: options.connections }, (_, n) => this.#call(n)))
       // The others may still wait for answers of a process that is gone.
@@ -89,13 +112,13 @@ export class Caller {
 
   async #call(connection: number): Promise<void> {
     for (let n = connection; !this.#stopped; n++) {
-      const stream = n % 2 === 0;
+      const stream = this.#form.hasStreams && n % 2 === 0;
       this.inFlight++;
       const sentMs = performance.now();
       try {
         const answer = await this.#request(stream);
         if (answer.status !== 200) await this.#refusedWith(answer.status);
-        else if (stream && !eventData(answer.body).some(isDone)) this.broken++;
+        else if (stream && !this.#form.isWholeStream(answer.body)) this.broken++;
         else this.#answered(answer, sentMs);
       } catch {
         this.broken++;
@@ -122,15 +145,10 @@ export class Caller {
     const { port, key } = this.#options;
     return request({
       port,
-      path: '/v1/chat/completions',
+      path: this.#form.path,
       agent: this.#agent,
       headers: { authorization: `Bearer ${key}` },
-      body: {
-        model: TEST_MODEL,
-        stream,
-        max_tokens: 20,
-        messages: [{ role: 'user', content: this.#prompt }],
-      },
+      body: this.#form.body(stream),
     });
   }
 }

@@ -38,16 +38,22 @@ export class CrashingGateway {
   readonly #scope: Scope;
   readonly #config: object;
   readonly #folder: string;
+  readonly #env: Readonly<Record<string, string>>;
   #gateway: Awaited<ReturnType<typeof startGateway>> | undefined;
 
-  constructor(scope: Scope, folder: string, config: object) {
+  constructor(scope: Scope, folder: string, config: object, env: Readonly<Record<string, string>> = {}) {
     this.#scope = scope;
     this.#folder = folder;
     this.#config = config;
+    this.#env = env;
   }
 
   async start(): Promise<Serving> {
-    this.#gateway = await startGateway(this.#scope, { folder: this.#folder, config: this.#config });
+    this.#gateway = await startGateway(this.#scope, {
+      folder: this.#folder,
+      config: this.#config,
+      env: this.#env,
+    });
     return this.#gateway;
   }
 
@@ -90,7 +96,7 @@ export class CrashingGateway {
       [main, 'audit', '--config', join(this.#folder, 'tollgate.yaml')],
       {
         cwd: this.#folder,
-        env: { ...process.env, TOLLGATE_DATA: join(this.#folder, 'data') },
+        env: { ...process.env, ...this.#env, TOLLGATE_DATA: join(this.#folder, 'data') },
         encoding: 'utf8',
         timeout: AUDIT_TIMEOUT_MS,
       },

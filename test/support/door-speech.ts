@@ -16,6 +16,8 @@ export interface SpeechForm {
   readonly whole: (said: Said, usage?: unknown) => string;
   /** Undefined if the protocol has no streams. */
   readonly stream: ((said: Said, usage?: unknown) => readonly [first: string, rest: string]) | undefined;
+  /** An event that brings text; undefined if the protocol has no streams. */
+  readonly delta: ((text: string) => string) | undefined;
   /** The report of usage. */
   readonly usage: (said: Said) => object;
   /** An error as an event of a stream. */
@@ -54,6 +56,7 @@ function openai(choice: (text: string, isStream: boolean) => object): SpeechForm
       const report = usage === null ? '' : data({ ...HEAD, choices: [], usage: usage ?? openaiUsage(said) });
       return [chunk(one), chunk(other) + chunk('', 'stop') + report + DONE];
     },
+    delta: chunk,
     usage: openaiUsage,
     errorEvents: [data({ error: ERROR })],
     errorsInWhole: [JSON.stringify({ error: ERROR })],
@@ -65,6 +68,7 @@ function whole(marker: string, item: (text: string) => object, usageOf: SpeechFo
     whole: (said, usage) =>
       JSON.stringify({ model: 'm', [marker]: [item(said.text)], ...given(usage, usageOf(said)) }),
     stream: undefined,
+    delta: undefined,
     usage: usageOf,
     errorEvents: [],
     errorsInWhole: [JSON.stringify({ error: ERROR }), `{"${marker}":{}}`],
@@ -73,6 +77,9 @@ function whole(marker: string, item: (text: string) => object, usageOf: SpeechFo
 
 const messagesUsage = ({ prompt, output }: Said): object => ({ input_tokens: prompt, output_tokens: output });
 const MESSAGE = { id: 'msg_1', type: 'message', role: 'assistant', model: 'm', stop_sequence: null };
+
+const messagesDelta = (text: string): string =>
+  named({ type: 'content_block_delta', ...{ index: 0, delta: { type: 'text_delta', text } } });
 
 const MESSAGES: SpeechForm = {
   whole: (said, usage) =>
@@ -90,13 +97,11 @@ const MESSAGES: SpeechForm = {
       stop_reason: null,
       ...given(usage, messagesUsage({ ...said, output: 1 })),
     };
-    const delta = (text: string): string =>
-      named({ type: 'content_block_delta', ...{ index: 0, delta: { type: 'text_delta', text } } });
     return [
       named({ type: 'message_start', ...{ message: begun } }) +
         named({ type: 'content_block_start', ...{ index: 0, content_block: { type: 'text', text: '' } } }) +
-        delta(one),
-      delta(other) +
+        messagesDelta(one),
+      messagesDelta(other) +
         named({ type: 'content_block_stop', ...{ index: 0 } }) +
         named({
           type: 'message_delta',
@@ -106,6 +111,7 @@ const MESSAGES: SpeechForm = {
         named({ type: 'message_stop' }),
     ];
   },
+  delta: messagesDelta,
   usage: messagesUsage,
   errorEvents: [named({ type: 'error', ...{ error: { type: 'overloaded_error', message: 'x' } } })],
   errorsInWhole: [JSON.stringify({ type: 'error', error: { type: 'overloaded_error', message: 'x' } })],
@@ -160,6 +166,11 @@ const RESPONSES: SpeechForm = {
         }),
     ];
   },
+  delta: (text) =>
+    named({
+      type: 'response.output_text.delta',
+      ...{ sequence_number: 2, item_id: 'msg_1', output_index: 0, content_index: 0, delta: text },
+    }),
   usage: responsesUsage,
   errorEvents: [
     named({ type: 'error', ...{ sequence_number: 3, code: 'x', message: 'x', param: null } }),
