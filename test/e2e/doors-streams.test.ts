@@ -123,7 +123,7 @@ void t.test('clients that leave before their response', { timeout: 120_000 }, as
     return stats.reduce((sum, one) => sum + one.open, 0);
   };
   const clients: { way: Way; accountId: string; reader: SlowReader }[] = [];
-  for (const way of WAYS)
+  for (const way of WAYS.filter(({ kind }) => kind !== 'counted'))
     for (const stream of hasStreams(way) ? [false, true] : [false]) {
       const { key, accountId } = await gateway.admin.customer();
       const body = callOf(way, SLOW, { stream });

@@ -206,6 +206,14 @@ export const SPEECH: Readonly<Record<Speech, SpeechForm>> = {
       total_tokens: prompt,
     }),
   ),
+  count_tokens: {
+    whole: ({ prompt }) => JSON.stringify({ input_tokens: prompt }),
+    stream: undefined,
+    delta: undefined,
+    usage: () => ({}),
+    errorEvents: [],
+    errorsInWhole: MESSAGES.errorsInWhole,
+  },
   moderations: whole('results', (text) => ({ flagged: text.length > 8 }), openaiUsage),
   rerank: whole(
     'results',

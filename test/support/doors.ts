@@ -17,8 +17,8 @@ export type Speech = Exclude<DoorName, never>;
 /** One kind of upstream behind a door. */
 export interface Way {
   readonly door: DoorName;
-  /** `translated`: the upstream gets a chat completion. */
-  readonly kind: 'passed' | 'translated';
+  /** `translated`: the upstream gets a chat completion. `counted`: none is asked. */
+  readonly kind: 'passed' | 'translated' | 'counted';
   readonly speech: Speech;
   /** Settings of the upstream beside its address. */
   readonly upstream: object;
@@ -37,6 +37,8 @@ interface DoorCase {
   readonly textOf: (answer: Answer) => string;
   /** Tokens of the prompt and the output that CALL_PROMPT makes the mock report. */
   readonly tokens: readonly [prompt: number, output: number];
+  /** Its calls cost nothing, and only the minute and the calls in flight bound them. */
+  readonly isFree?: true;
 }
 
 const PROMPT_TOKENS = 11;
@@ -104,6 +106,14 @@ export const DOOR_CASES: Readonly<Record<DoorName, DoorCase>> = {
     textOf: (answer) => JSON.stringify(firstOf(jsonOf(answer).results).index),
     tokens: [PROMPT_TOKENS, 0],
   },
+  count_tokens: {
+    body: (content) => ({ messages: [{ role: 'user', content }] }),
+    bound: undefined,
+    lastEvent: undefined,
+    textOf: (answer) => JSON.stringify(jsonOf(answer).input_tokens),
+    tokens: [0, 0],
+    isFree: true,
+  },
 };
 
 const CHAT = { speech: 'chat', upstream: {}, hasVersion: true } as const;
@@ -120,6 +130,11 @@ export const WAYS: readonly Way[] = DOOR_NAMES.flatMap((door): Way[] => {
         { door, kind: 'translated', ...CHAT },
         { door, kind: 'passed', ...ANTHROPIC },
       ];
+    case 'count_tokens':
+      return [
+        { door, kind: 'counted', ...CHAT },
+        { door, kind: 'passed', ...ANTHROPIC, speech: door },
+      ];
     case 'responses':
       return [
         { door, kind: 'translated', ...CHAT },
@@ -132,6 +147,9 @@ export const WAYS: readonly Way[] = DOOR_NAMES.flatMap((door): Way[] => {
 
 export const wayName = ({ door, kind }: Way): string => `${door}-${kind}`;
 export const pathOf = ({ door }: Way): string => DOOR_PATHS[door];
+export const isFree = ({ door }: Way): boolean => DOOR_CASES[door].isFree === true;
+/** It speaks Anthropic's interface. */
+export const isAnthropic = ({ door }: Way): boolean => door === 'messages' || door === 'count_tokens';
 export const hasStreams = ({ door }: Way): boolean => DOOR_CASES[door].lastEvent !== undefined;
 
 /** A prompt that makes the mock report the tokens of the table. */
@@ -145,6 +163,7 @@ const TOKENS = 1_000_000n;
 /** Pico-units of a call, by its tokens; those of the table by default. */
 export function costOf(way: Way, [prompt, output] = DOOR_CASES[way.door].tokens): bigint {
   const price = (text: string): bigint => picoUnitsOf(text)!;
+  if (isFree(way)) return 0n;
   return (
     price(DOOR_PRICE.call) +
     (BigInt(prompt) * price(DOOR_PRICE.input) + BigInt(output) * price(DOOR_PRICE.output)) / TOKENS
@@ -231,7 +250,7 @@ export function checkDoorError(t: Test, way: Way, answer: Answer, code: ErrorNam
     t.fail(`${name}: ${answer.status} ${answer.body.slice(0, 200)}`);
     return '';
   }
-  if (way.door !== 'messages') return checkError(t, answer, code, name);
+  if (!isAnthropic(way)) return checkError(t, answer, code, name);
   const {
     type,
     error,
