@@ -51,7 +51,7 @@ const LONG = [
 
 /** Unit tests that start programs or walk a large world take seconds each: `npm run test:unit` leaves them out. */
 const SLOW_UNIT = [
-  /^unit\/(admin\/api|gateway\/counter-pool|http1\/parser|ledger\/window|store\/environment)$/,
+  /^unit\/(admin\/(api|oidc)|gateway\/counter-pool|http1\/parser|ledger\/window|store\/environment)$/,
   /^unit\/cli\/(account-commands|admin-client|audit-command|key-commands)$/,
   /^unit\/(sharing\/(change-follower|fallback-coordinator)|supervisor\/(process-group|supervisor))$/,
   /^unit\/upstream\/(chat-session-failover|hostile-answers|prompt-text|tiktoken|token-count)$/,
