@@ -3,11 +3,11 @@
  * response as a record whose body is a string. server.ts hands it what comes over HTTP. While no gateway runs
  * commands such as `accounts`, `keys` and `usage` call it directly (cli/store-client.ts). Main thread.
  */
-import { ProxyError } from '../core/errors.js';
+import { invariant, ProxyError } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
 import { invalid } from '../registry/record-id.js';
 import { type Role, rolesText } from '../core/roles.js';
-import type { RegistryService } from '../registry/registry.js';
+import type { Cause, ChangeNote } from '../registry/operator-change.js';
 import { diskErrorOf } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
 import { type AdminResponse, methodNotAllowed, responseOfError } from './http.js';
@@ -17,6 +17,7 @@ import {
   isVariable,
   JSON_TYPE,
   type Requester,
+  type RequestService,
   ROOT,
   type Route,
   type RouteInput,
@@ -92,17 +93,36 @@ export class AdminApi {
   ): AdminResponse | Promise<AdminResponse> {
     // The body of a GET means nothing (RFC 9110 §9.3.1).
     const input = { ...sent, body: route.method === 'GET' ? {} : parseBody(sent.body) };
-    // Set while the route works, if it makes a change that some processes did not confirm in time.
+    // Set while the route works: some processes did not confirm its change in time, or nothing recorded it.
     let warning: string | undefined;
     const { service } = this.#parts;
-    const recordingService: RegistryService = {
+    const onBehind = (unconfirmed: number): void => void (warning = warningText(unconfirmed));
+    const cause = causeOf(route, requester);
+    const requestService: RequestService = {
       read: (work) => service.read(work),
-      change: (work) => service.change(work, (unconfirmed) => (warning = warningText(unconfirmed))),
+      change: (work) => service.change(cause(), work, onBehind),
+      note: async (note) => {
+        try {
+          await service.change(cause(), (registry) => registry.note(note), onBehind);
+        } catch (error) {
+          warning = this.#notRecorded(cause(), note, error);
+        }
+      },
     };
-    const view = route.answer(input, { ...this.#parts, ...requester, service: recordingService });
-    // No warning here: only a service that asks other processes gives one, and its changes return promises.
+    const view = route.answer(input, { ...this.#parts, ...requester, service: requestService });
+    // No warning here: what may give one returns a promise.
     if (!(view instanceof Promise)) return responseOfView(view);
     return view.then((late: unknown) => ({ ...responseOfView(late), warning }));
+  }
+
+  /** Returns the warning of the response. What was done stays done, and the log alone knows who did it. */
+  #notRecorded({ actor, action }: Cause, { target, changes }: ChangeNote, error: unknown): string {
+    const reason = error instanceof Error ? error.message : String(error);
+    this.#log.error('a change was made, and could not be recorded', {
+      ...{ who: actor.who, from: actor.from, action, target: jsonText(target), changes: jsonText(changes) },
+      error: reason,
+    });
+    return `The change is made, and could not be recorded among the changes: ${reason}`;
   }
 
   #failure(method: string, path: string, error: unknown): AdminResponse {
@@ -138,6 +158,14 @@ export class AdminApi {
       message: 'The request failed: see the log of the gateway.',
     });
   }
+}
+
+/** A route that says that it changes nothing gets none. */
+function causeOf({ method, path, action }: Route, { operator, from }: Requester): () => Cause {
+  return () => {
+    invariant(action !== undefined, `${method} ${path} changes something, and has an action`);
+    return { actor: { ...operator, from }, action };
+  };
 }
 
 /** The 403 for that role; undefined if it may. Of routes outside the table too. */

@@ -6,6 +6,7 @@ import { Type, type Static, type TObject, type TSchema } from 'typebox';
 import type { SettingChange, SettingInForce } from '../config/settings-in-force.js';
 import type { CallReader } from '../call-log/call-reader.js';
 import { ALL_ROLES, type Operator, type Roles } from '../core/roles.js';
+import type { ChangeNote } from '../registry/operator-change.js';
 import type { Registry, RegistryService } from '../registry/registry.js';
 import type { AccountSpan } from '../telemetry/account-history.js';
 import type { RingName } from '../telemetry/history.js';
@@ -28,8 +29,20 @@ export interface Requester {
   readonly from: string;
 }
 
+/** The registry for one request: what it changes is recorded as a change of the requester. */
+export interface RequestService extends Pick<RegistryService, 'read'> {
+  change<Result>(work: (registry: Registry) => Result): Result | Promise<Result>;
+  /**
+   * Records a change of what is not in the registry, after it was made. If it cannot be recorded, the log and
+   * the response say so.
+   */
+  note(note: ChangeNote): Promise<void>;
+}
+
 /** What routes work with, and for whom. */
-export interface AdminContext extends AdminParts, Requester {}
+export interface AdminContext extends Omit<AdminParts, 'service'>, Requester {
+  readonly service: RequestService;
+}
 
 /** The gateway's parts. A command that has no gateway gives stand-ins (cli/store-client.ts). */
 export interface AdminParts {
@@ -65,8 +78,8 @@ export interface AdminParts {
 export interface ReloadResult {
   readonly applied: readonly string[];
   readonly restartNeeded: readonly string[];
-  /** Values before and after, of both lists; only of a dry run. */
-  readonly changes?: readonly SettingChange[];
+  /** Values before and after: of both lists in a dry run, else of what was applied. */
+  readonly changes?: readonly SettingChange[] | undefined;
   /** Why nothing was applied, each a whole line. */
   readonly problems: readonly string[];
   /** How many gateways are being replaced from now on. */
@@ -112,8 +125,13 @@ export class TextResponse {
 
 /** Everyone may read, unless the route says otherwise. A route that changes something says who may. */
 type Permission =
-  | { readonly method: 'GET'; readonly roles?: Roles }
-  | { readonly method: Exclude<RouteMethod, 'GET'>; readonly roles: Roles };
+  | { readonly method: 'GET'; readonly roles?: Roles; readonly action?: null }
+  | {
+      readonly method: Exclude<RouteMethod, 'GET'>;
+      readonly roles: Roles;
+      /** What its changes are recorded as; null if it makes none. By default of its path. */
+      readonly action?: string | null;
+    };
 
 export type RouteDeclaration<
   Query extends TObject,
@@ -145,6 +163,8 @@ export interface Route {
   readonly method: RouteMethod;
   /** Others get a 403 (api.ts). */
   readonly roles: Roles;
+  /** As what its changes are recorded; undefined if it makes none. */
+  readonly action: string | undefined;
   readonly path: string;
   readonly segments: readonly string[];
   readonly summary: string;
@@ -173,6 +193,7 @@ export function defineRoute<
   return {
     ...declaration,
     roles: declaration.roles ?? ALL_ROLES,
+    action: declaration.action === undefined ? actionOf(declaration) : (declaration.action ?? undefined),
     segments: path.slice(1).split('/'),
     query,
     body,
@@ -188,6 +209,30 @@ export function defineRoute<
         context,
       ),
   };
+}
+
+const VERBS: Readonly<Record<RouteMethod, string | undefined>> = {
+  GET: undefined,
+  POST: 'create',
+  PUT: 'set',
+  DELETE: 'delete',
+};
+
+/** `POST /keys/{key}/rotate` is `keys.rotate`, and `POST /keys` is `keys.create`. */
+function actionOf({
+  method,
+  path,
+}: {
+  readonly method: RouteMethod;
+  readonly path: string;
+}): string | undefined {
+  const verb = VERBS[method];
+  if (verb === undefined) return undefined;
+  const words = path
+    .slice(1)
+    .split('/')
+    .filter((segment) => !isVariable(segment));
+  return (words.length > 1 ? words : [...words, verb]).join('.');
 }
 
 /** Whether a segment of a route's path stands for any text. */

@@ -8,10 +8,12 @@ import { jsonText } from '../core/json.js';
 import { decimalOf } from '../core/money.js';
 import { ADMIN_ONLY, ALL_ROLES, RIGHTS } from '../core/roles.js';
 import { type Catalog, isListed, type ModelEntry, type PlanEntry } from '../registry/catalog.js';
+import type { ChangeNote } from '../registry/operator-change.js';
 import { conflict, invalid } from '../registry/record-id.js';
-import { LOG_LEVELS } from '../telemetry/log.js';
+import { LOG_LEVELS, type LogView } from '../telemetry/log.js';
 import { ACCOUNT_ROUTES } from './account-routes.js';
 import { CALL_ROUTES } from './call-routes.js';
+import { CHANGE_ROUTES } from './change-routes.js';
 import { listOf } from './fields.js';
 import { GROUP_ROUTES } from './group-routes.js';
 import { KEY_ROUTES } from './key-routes.js';
@@ -22,6 +24,7 @@ import {
   type AdminContext,
   defineRoute,
   JSON_TYPE,
+  type ReloadResult,
   type Route,
   type SharedHost,
   TextResponse,
@@ -153,11 +156,13 @@ const HOST_ROUTES = [
     method: 'DELETE',
     path: '/hosts/{host}',
     roles: ADMIN_ONLY,
+    action: 'hosts.forget',
     summary:
       'Forget a host that will not come back: what it was lent is free, and nobody waits for it. What it charged and did not tell is lost.',
     responseSchema: Type.Object({ id: Type.String(), forgotten: Type.Literal(true) }, CLOSED),
     answer: async ({ id }, context) => {
       await hostsOf(context).forget(id);
+      await context.service.note({ target: { type: 'host', id, name: null }, changes: [] });
       return { id, forgotten: true as const };
     },
   }),
@@ -175,10 +180,26 @@ const SETTINGS_ROUTE = defineRoute({
     ),
 });
 
+/** Also of a reload that no operator of the interface asks for (gateway/gateway.ts). */
+export function noteOfReload({
+  changes = [],
+  replacing,
+}: Pick<ReloadResult, 'changes' | 'replacing'>): ChangeNote {
+  const replaced = { field: 'gateways replaced', before: null, after: replacing };
+  return {
+    target: { type: 'settings', id: null, name: null },
+    changes: [
+      ...changes.map(({ setting, before, after }) => ({ field: setting, before, after })),
+      ...(replacing > 0 ? [replaced] : []),
+    ],
+  };
+}
+
 const RELOAD_ROUTE = defineRoute({
   method: 'POST',
   path: '/reload',
   roles: ADMIN_ONLY,
+  action: 'settings.reload',
   summary: 'Read the settings anew and apply what needs no restart; refused whole where they are wrong.',
   body: Type.Object(
     {
@@ -193,10 +214,11 @@ const RELOAD_ROUTE = defineRoute({
     CLOSED,
   ),
   responseSchema: ReloadView,
-  answer: async ({ body }, { reload }) => {
+  answer: async ({ body }, { reload, service }) => {
     const { dry_run: dryRun = false, restart = false } = body;
     const { applied, restartNeeded, changes = [], problems, replacing } = await reload({ dryRun, restart });
     if (problems.length > 0) throw new ProxyError('invalid_parameters', 'downstream', problems.join('\n'));
+    if (!dryRun) await service.note(noteOfReload({ changes, replacing }));
     return {
       dry_run: dryRun,
       applied: [...applied],
@@ -241,7 +263,14 @@ const LOG_ROUTES = [
       CLOSED,
     ),
     responseSchema: LogSchema,
-    answer: ({ body }, { changeLog }) => changeLog(body),
+    answer: async ({ body }, { changeLog, service }) => {
+      const before = { ...changeLog({}) };
+      const view = changeLog(body);
+      const named = Object.keys(body) as (keyof LogView)[];
+      const changes = named.map((field) => ({ field, before: before[field], after: view[field] }));
+      if (named.length > 0) await service.note({ target: { type: 'log', id: null, name: null }, changes });
+      return view;
+    },
   }),
 ];
 
@@ -256,9 +285,11 @@ const UPSTREAM_RESET_ROUTE = defineRoute({
     CLOSED,
   ),
   responseSchema: UpstreamResetView,
-  answer: async ({ body: { model } }, { registry, resetUpstreams }) => {
+  answer: async ({ body: { model } }, { registry, resetUpstreams, service }) => {
     const models = idsOf(registry.catalog, model);
-    await resetUpstreams(model === undefined ? undefined : models[0]);
+    const only = model === undefined ? undefined : models[0];
+    await resetUpstreams(only);
+    await service.note({ target: { type: 'upstreams', id: null, name: only ?? null }, changes: [] });
     return { models };
   },
 });
@@ -283,9 +314,11 @@ const CACHE_CLEAR_ROUTE = defineRoute({
     CLOSED,
   ),
   responseSchema: CacheClearView,
-  answer: async ({ body: { model } }, { registry, clearCache }) => {
+  answer: async ({ body: { model } }, { registry, clearCache, service }) => {
     const models = idsOf(registry.catalog, model);
-    await clearCache(model === undefined ? undefined : models[0]);
+    const only = model === undefined ? undefined : models[0];
+    await clearCache(only);
+    await service.note({ target: { type: 'cache', id: null, name: only ?? null }, changes: [] });
     return { models };
   },
 });
@@ -295,6 +328,7 @@ const FLUSH_ROUTE = defineRoute({
   method: 'POST',
   path: '/flush',
   roles: ALL_ROLES,
+  action: null,
   summary: 'Write the charges of all calls that have ended to disk, as happens each flush_interval_ms.',
   responseSchema: Type.Object(
     {
@@ -323,6 +357,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
   ...GROUP_ROUTES,
   ...KEY_ROUTES,
   ...OPERATOR_ROUTES,
+  ...CHANGE_ROUTES,
   ...USAGE_ROUTES,
   ...CALL_ROUTES,
   ...CATALOG_ROUTES,

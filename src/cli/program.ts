@@ -13,6 +13,7 @@ import { addConfigCommands } from './config-command.js';
 import { addHealthCommand, addHostCommands, addLogCommand, addReloadCommand } from './gateway-commands.js';
 import { addGroupCommands } from './group-commands.js';
 import { addKeyCommands } from './key-commands.js';
+import { addChangeCommands } from './change-commands.js';
 import { addOperatorCommands } from './operator-commands.js';
 import { addMockUpstreamCommand } from './mock-upstream-command.js';
 import { Misuse } from './output.js';
@@ -35,6 +36,7 @@ export function createProgram(): Command {
   addGroupCommands(program);
   addKeyCommands(program);
   addOperatorCommands(program);
+  addChangeCommands(program);
   addCatalogCommands(program);
   addUsageCommand(program);
   addCallCommands(program);

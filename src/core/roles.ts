@@ -34,7 +34,10 @@ export const ROLE_MEANINGS: Readonly<Record<Role, string>> = {
 
 /** Who sends a request to the admin interface. */
 export interface Operator {
-  /** The operator's name; `bootstrap`, `command` and `signal` are no operator's, nor is one with a colon. */
+  /**
+   * The operator's name; `bootstrap`, `command`, `signal`, `start` and `watch` are no operator's, nor is one
+   * with a colon.
+   */
   readonly who: string;
   readonly role: Role;
 }

@@ -14,6 +14,7 @@ import type { UpstreamBuffers } from '../ledger/upstream-counters.js';
 import { AccountDirectory } from '../registry/account-directory.js';
 import { createGroupNames, GroupNames, type GroupNamesBuffer } from '../registry/group-names.js';
 import { KeyTable, createKeyTableBuffers, type KeyTableBuffers } from '../registry/key-table.js';
+import type { OperatorChange } from '../registry/operator-change.js';
 import type { LedgerFlushOptions } from '../store/flush.js';
 import { Store } from '../store/store.js';
 import { TopAccounts } from '../telemetry/top-accounts.js';
@@ -119,6 +120,16 @@ export function openBase(options: AccountingOptions): AccountingBase {
     usageLog: usageLogOf(settings, { ids: idNames, requestPrefixOf, modelIdOf: live.modelIdOf }, log),
     changed: new ChangedScopes(() => live.settings.notify !== undefined),
   };
+}
+
+/** Writes a line for each change of an operator: its hash lets a copy of the log witness the chain. */
+export function changeLogger(log: Log): (change: OperatorChange) => void {
+  return ({ number, who, role, from, action, target, changes, hash }) =>
+    log.info('an operator changed something', {
+      ...{ number, who, role, from, action, hash },
+      target: JSON.stringify(target),
+      changes: JSON.stringify(changes),
+    });
 }
 
 /** Creates the idempotency service. `takenElsewhere`: the locks that the processes of the host share. */

@@ -18,6 +18,7 @@ import type { CallsUse } from '../sharing/sharing-stats.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
 import type { SharingSnapshot } from '../telemetry/metrics-snapshot.js';
 import {
+  changeLogger,
   type AccountingBase,
   type AccountingOptions,
   flushOptionsOf,
@@ -94,7 +95,7 @@ function alone(options: AccountingOptions): AccountingParts {
   const flushRequests = new FlushRequests(() => flush.run());
   const live = new OwnBuffers(store, tables, directory);
   const registry = new Registry({ store, catalog, clock, ...capacity, live });
-  const service = ownRegistryService(registry);
+  const service = ownRegistryService(registry, changeLogger(base.log));
   return { base, registry, service, locks, flush, flushRequests, sharing: NOT_SHARED };
 }
 

@@ -11,6 +11,8 @@ import type { Settings } from '../config/schema.js';
 import type { SettingInForce } from '../config/settings-in-force.js';
 import { SystemClock } from '../core/clock.js';
 import { createUpstreamBuffers, UpstreamCounters } from '../ledger/upstream-counters.js';
+import { noteOfReload } from '../admin/routes.js';
+import { SIGNAL, START, WATCH } from '../registry/operator-change.js';
 import { createBodyBudget } from '../request/body-budget.js';
 import { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
 import { credentialsOf } from '../providers/credentials/credential-spec.js';
@@ -26,7 +28,7 @@ import { GatewayLogs } from './gateway-logs.js';
 import { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayOptions, GatewayState } from './gateway-options.js';
 import { Listeners, RequestIds } from './listeners.js';
-import type { GatewayReady, Snapshot, SnapshotKind } from './messages.js';
+import type { GatewayReady, RecordReload, Snapshot, SnapshotKind } from './messages.js';
 import { Notifications } from './notifications.js';
 import { type UpstreamUse, UpstreamWorkers } from './pools.js';
 import { LiveSettings, type ReloadContext } from './reload.js';
@@ -166,7 +168,9 @@ export class Gateway {
     await this.#accounting.sharing.start();
     const { leads, joins } = this.#options;
     const demo = this.#options.demo
-      ? await this.#accounting.service.change((registry) => registry.ensureDemo())
+      ? await this.#accounting.service.change({ actor: START, action: 'accounts.create' }, (registry) =>
+          registry.ensureDemo(),
+        )
       : { accountId: undefined, key: undefined };
     const { host, port: wantedPort } = settings.listen;
     const port = joins ? wantedPort : await findPort(host, wantedPort, 'listen');
@@ -238,6 +242,16 @@ export class Gateway {
   clearCache(modelId: string | undefined): void {
     this.#listeners.clearCache(modelId);
     void this.#accounting.cache.clear(modelId);
+  }
+
+  /** Records a reload that no operator of the interface asked for. Never rejects. */
+  async recordReload({ by, ...outcome }: RecordReload): Promise<void> {
+    const cause = { actor: by === 'signal' ? SIGNAL : WATCH, action: 'settings.reload' };
+    try {
+      await this.#accounting.service.change(cause, (registry) => registry.note(noteOfReload(outcome)));
+    } catch (error) {
+      this.#log.error('a reload could not be recorded', { by, error: String(error) });
+    }
   }
 
   showInForce(inForce: readonly SettingInForce[]): void {

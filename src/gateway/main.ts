@@ -173,6 +173,9 @@ process.on('message', (message: ToGateway) => {
     case 'clear_cache':
       gateway?.clearCache(message.model);
       return;
+    case 'record_reload':
+      void gateway?.recordReload(message);
+      return;
     case 'drain':
       void drain(message.replaced);
   }

@@ -14,6 +14,7 @@
  *                            log      an operator of some gateway has changed what is logged
  *                            reset_upstreams  an operator of some gateway has reset breakers
  *                            clear_cache      an operator of some gateway has cleared the response cache
+ *                            record_reload    a signal or a changed file has reloaded the settings
  *                            drain    stop accepting, let calls in flight finish, flush, exit 0
  *     gateway → supervisor   ready    sent once: the gateway serves
  *                            leads    the admin interface is open; only after `lead`
@@ -106,6 +107,14 @@ export interface PublishCacheClear {
   readonly model: string | undefined;
 }
 
+/** A reload by a signal or by a changed file, for the record of changes. Only to the primary. */
+export interface RecordReload {
+  readonly kind: 'record_reload';
+  readonly changes: ReloadOutcome['changes'] | undefined;
+  readonly replacing: number;
+  readonly by: 'signal' | 'watch';
+}
+
 export interface DrainGateway {
   readonly kind: 'drain';
   /** Another gateway serves in its place. Idle connections are then given time for a last request. */
@@ -150,7 +159,7 @@ export interface ReloadGateway {
 export interface ReloadOutcome extends SettingsDifference {
   /** Why nothing was applied, one line each; empty if it was applied. */
   readonly problems: readonly string[];
-  /** The old and the new values; only for a dry run. */
+  /** The old and the new values: of both lists in a dry run, else of what was applied. */
   readonly changes?: readonly SettingChange[];
   /** How many gateways are being replaced one by one; 0 if no replacement was asked for. */
   readonly replacing: number;
@@ -175,6 +184,7 @@ export type ToGateway =
   | PublishLog
   | PublishUpstreamReset
   | PublishCacheClear
+  | RecordReload
   | DrainGateway;
 
 export interface GatewayReady {

@@ -40,6 +40,7 @@ import type { AccountingParts, Sharing } from './accounting.js';
 import {
   type AccountingBase,
   type AccountingOptions,
+  changeLogger,
   flushOptionsOf,
   idempotencyServiceOf,
   openBase,
@@ -182,6 +183,7 @@ export class SharedAccounting implements Sharing {
       confirm: (change) => errands.confirm(change),
       flushAll: () => flushRequests.flushAll(),
       callsUses: (accounts) => errands.callsUses(accounts),
+      onChange: changeLogger(log),
     });
   }
 

@@ -67,7 +67,7 @@ const OPERATORS_MAX = 1_000;
 const TOKEN_BYTES = 32;
 const ID = /^op_[0-9a-hjkmnp-tv-z]{16}$/;
 /** Who else stands in the log of changes; see core/roles.ts. */
-const OTHERS = '(?:bootstrap|command|signal)$';
+const OTHERS = '(?:bootstrap|command|signal|start|watch)$';
 const NAME_CHARS_MAX = 64;
 /** As it stands in logs and tables: no text that could be taken for another, or for a formula. */
 const NAME = new RegExp(
@@ -232,7 +232,7 @@ function assertFree(name: string, known: readonly OperatorRecord[]): void {
   if (!NAME.test(name)) {
     throw invalid(
       `name must have 1 to ${NAME_CHARS_MAX} letters, digits and . _ @ + -, begin with a letter or a digit, and be ` +
-        'none of bootstrap, command and signal, nor an id or a token',
+        'none of bootstrap, command, signal, start and watch, nor an id or a token',
     );
   }
   const other = known.find((record) => record.name === name);

@@ -8,6 +8,7 @@ import type { AccountIndex, GroupIndex, KeyIndex, WallMs } from '../core/units.j
 import type { AccountRecord, CreditRecord, CreditRequestRecord, SpendingRecord } from './account-record.js';
 import type { GroupRecord } from './group-record.js';
 import type { KeyRecord, KeyUseRecord } from './key-record.js';
+import type { ChangeStore } from './operator-change.js';
 import type { OperatorStore } from './operators.js';
 import type { QuotaUseRecord, UsedScope } from './quota-use.js';
 import type { UsageRange, UsageRecord } from './usage-report.js';
@@ -55,6 +56,7 @@ export interface RecordStore {
   readonly groups: GroupStore;
   readonly keys: KeyStore;
   readonly operators: OperatorStore;
+  readonly changes: ChangeStore;
   readonly quotaUses: {
     /** Undefined of a scope without such quotas, and of one that was not flushed since it has some. */
     find(scope: UsedScope): QuotaUseRecord | undefined;

@@ -14,10 +14,11 @@ import type { Catalog } from './catalog.js';
 import { Credits } from './credits.js';
 import { Groups } from './groups.js';
 import { type CreatedKey, Keys, type NewKey } from './keys.js';
+import type { Cause, ChangeNote, ChangeStore, OperatorChange, Recorded } from './operator-change.js';
 import { Operators } from './operators.js';
 import { isId } from './record-id.js';
 import type { RecordStore } from './record-store.js';
-import type { RegistryContext } from './registry-context.js';
+import { recordMomentMs, type RegistryContext } from './registry-context.js';
 import { reportUsage, type UsageLine, type UsageQuestion } from './usage-report.js';
 
 /** What is undefined does not restrict the report. Accounts and keys by id or name. */
@@ -72,6 +73,25 @@ export class Registry {
   /** Indices must mean what they meant before (mergeCatalogs), and every listener must know the new ones. */
   set catalog(catalog: Catalog) {
     this.#context.catalog = catalog;
+  }
+
+  /** Who changed what. */
+  get changes(): Pick<ChangeStore, 'page' | 'verify'> {
+    return this.#store.changes;
+  }
+
+  /**
+   * Runs `work`, and has what it changes recorded as the change of `cause`. Returns the row too, if anything
+   * was changed.
+   */
+  during<Result>(cause: Cause, work: () => Result): Recorded<Result> {
+    const atMs = recordMomentMs(this.#context.clock);
+    return this.#store.changes.during({ ...cause, atMs }, work);
+  }
+
+  /** Records a change of what is not in the registry, as the only change within `during`. */
+  note(note: ChangeNote): void {
+    this.#store.commit(() => this.#store.changes.note(note));
   }
 
   /**
@@ -164,17 +184,28 @@ export interface RegistryService {
   /** Returns what `work` reads, of accounts with what all processes use of them now. */
   read<Result>(work: (registry: Registry) => Result): Result | Promise<Result>;
   /**
-   * Changes the registry in one transaction. It is durable, and in force in every process of this host, when
-   * the result is there. If some processes did not apply it in time, `onBehind` gets their number; they do as
-   * soon as they can.
+   * Changes the registry in one transaction, and records it as a change of `cause` in the same one. It is
+   * durable, and in force in every process of this host, when the result is there. If some processes did not
+   * apply it in time, `onBehind` gets their number; they do as soon as they can.
    */
   change<Result>(
+    cause: Cause,
     work: (registry: Registry) => Result,
     onBehind?: (processes: number) => void,
   ): Result | Promise<Result>;
 }
 
-/** The service of the only process. */
-export function ownRegistryService(registry: Registry): RegistryService {
-  return { read: (work) => work(registry), change: (work) => work(registry) };
+/** The service of the only process. `onChange` is told of each change once it is durable. */
+export function ownRegistryService(
+  registry: Registry,
+  onChange: (change: OperatorChange) => void = () => undefined,
+): RegistryService {
+  return {
+    read: (work) => work(registry),
+    change: (cause, work) => {
+      const { result, change } = registry.during(cause, () => work(registry));
+      if (change !== undefined) onChange(change);
+      return result;
+    },
+  };
 }

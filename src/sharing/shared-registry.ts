@@ -13,6 +13,7 @@ import { notCovered } from '../registry/credits.js';
 import { invalid } from '../registry/record-id.js';
 import type { AccountUse, KnownUses } from '../registry/account-statement.js';
 import type { SharedUses } from '../registry/registry-context.js';
+import type { Cause, OperatorChange } from '../registry/operator-change.js';
 import type { RegistryService } from '../registry/registry.js';
 import type { Registry } from '../registry/registry.js';
 import type { WrittenRow } from '../store/row-recorder.js';
@@ -45,6 +46,8 @@ export interface SharedRegistryOptions {
   readonly confirm: (change: number) => Promise<number>;
   /** Resolves when what the processes had settled is in the store. */
   readonly flushAll: () => Promise<unknown>;
+  /** Told of each change once it is durable. */
+  readonly onChange: (change: OperatorChange) => void;
   /** What calls use of these accounts now, as each process of this host reports it. */
   readonly callsUses: (accounts: readonly string[]) => Promise<readonly CallsUse[]>;
 }
@@ -89,15 +92,19 @@ export class SharedRegistry implements RegistryService {
 
   /** Rejects with `overloaded` if those who share cannot be reached, and with what `work` throws. */
   async change<Result>(
+    cause: Cause,
     work: (registry: Registry) => Result,
     onBehind?: (processes: number) => void,
   ): Promise<Result> {
-    const { store, confirm, debits: debitService } = this.#options;
+    const { store, confirm, debits: debitService, onChange } = this.#options;
     let prepared: Preparation = { known: new Map(), asked: new Set(), debits: [] };
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       try {
         const taken = prepared.uncovered === undefined ? prepared.debits : [];
-        const { result, writes } = await debitService.during(taken, () => this.#commit(work, prepared));
+        const { result, writes, change } = await debitService.during(taken, () =>
+          this.#commit(cause, work, prepared),
+        );
+        if (change !== undefined) onChange(change);
         const behind = writes ? await confirm(store.shared.feed.newest()) : 0;
         if (behind > 0) onBehind?.(behind);
         return result;
@@ -118,16 +125,24 @@ export class SharedRegistry implements RegistryService {
 
   /** Rejects with Unprepared, before anything is written, if the change needs another preparation. */
   async #commit<Result>(
+    cause: Cause,
     work: (registry: Registry) => Result,
     { known, asked, debits, uncovered }: Preparation,
-  ): Promise<{ readonly result: Result; readonly writes: boolean }> {
+  ): Promise<{
+    readonly result: Result;
+    readonly writes: boolean;
+    readonly change: OperatorChange | undefined;
+  }> {
     const { registry, uses, commit } = this.#options;
     let writes = false;
     let missed: ReadonlySet<string> = new Set();
+    let change: OperatorChange | undefined;
+    // The row is made again at each run: another host may have been quicker, and its row comes before.
     const run = (): Result => {
-      const shown = uses.show(known, () => work(registry));
-      missed = shown.missed;
-      return shown.result;
+      const made = registry.during(cause, () => uses.show(known, () => work(registry)));
+      ({ change } = made);
+      missed = made.result.missed;
+      return made.result.result;
     };
     const result = await commit(run, (rows) => {
       const wanted = debitsOf(rows);
@@ -139,7 +154,7 @@ export class SharedRegistry implements RegistryService {
       if (unknown.length > 0 || !areSame) throw new Unprepared(unknown, wanted);
       writes = rows.length > 0;
     });
-    return { result, writes };
+    return { result, writes, change };
   }
 
   /** Empty if the coordinator is lost: then statements show what the store has. */

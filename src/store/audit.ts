@@ -22,6 +22,9 @@ import {
   readSpending,
   readUsage,
 } from './record-codec.js';
+import type { ChainLink } from '../registry/operator-change.js';
+import { ChainCheck, readLink } from './operator-changes.js';
+import { CHANGES_BEFORE, CHANGES_HEAD } from './tables.js';
 import { StoreSnapshot } from './store-snapshot.js';
 import { responseBytesOf } from './stored-responses.js';
 
@@ -51,6 +54,7 @@ export async function audit(dataPath: string, bounds: AuditBounds): Promise<Audi
     const groups = auditGroups(scope);
     auditStoredResponses(scope);
     auditFlushes(scope);
+    auditChanges(scope);
     return {
       path: snapshot.path,
       format: snapshot.format,
@@ -248,6 +252,21 @@ function auditAges(scope: AuditScope, answers: number): void {
   const subject: AuditSubject = { account: null, place: snapshot.place('meta', 'answer_bytes') };
   scope.expect(subject, 'the number of ages', ages, answers);
   scope.expect(subject, 'the bytes of all answers', figureOf(snapshot.get('meta', 'answer_bytes') ?? 0), sum);
+}
+
+/** The chain of the operators' changes: see operator-changes.ts. */
+function auditChanges(scope: AuditScope): void {
+  const { snapshot } = scope;
+  const linkOf = (name: string): ChainLink => {
+    const place = snapshot.place('meta', name);
+    return scope.read(readLink, 'meta', name, snapshot.get('meta', name)) ?? readLink(undefined, place);
+  };
+  const chain = new ChainCheck(linkOf(CHANGES_BEFORE));
+  for (const { key, value } of snapshot.rows('operator_changes')) chain.add(key, value);
+  for (const { number, problem } of chain.report(linkOf(CHANGES_HEAD)).problems) {
+    const place = snapshot.place('operator_changes', number);
+    scope.differs({ account: null, place }, 'the row', problem, 'as it was written');
+  }
 }
 
 /** For a value that should be a number. */

@@ -14,12 +14,13 @@ import { Type, type Static } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { readGroup } from './group-rows.js';
 import { readKey } from './key-rows.js';
+import { readChange } from './operator-changes.js';
 import { readOperator } from './operator-rows.js';
 import { damaged, fast, readAccount, readCredit, readCreditRequest } from './record-codec.js';
 import type { RecordedTable, WrittenRow } from './row-recorder.js';
 import { StoreError } from './store-file.js';
 import type { Store } from './store.js';
-import { GROUP_SLOTS_USED, KEY_SLOTS_USED, type Tables } from './tables.js';
+import { CHANGES_BEFORE, CHANGES_HEAD, GROUP_SLOTS_USED, KEY_SLOTS_USED, type Tables } from './tables.js';
 
 const REGISTRY_POSITION = 'registry_position';
 const HOST_ID = 'host_id';
@@ -41,16 +42,16 @@ export type RegistryPosition = Readonly<Static<typeof Position>>;
 /** As hosts send it to each other, as JSON. */
 export interface RegistryRow {
   readonly table: RecordedTable;
-  readonly key: string | readonly (number | string)[];
+  readonly key: number | string | readonly (number | string)[];
   /** Null if the row is removed. */
   readonly value: unknown;
 }
 
 export class RegistryCopy {
   readonly #tables: Tables;
-  readonly #store: Pick<Store, 'putAccount' | 'groups' | 'keys'>;
+  readonly #store: Pick<Store, 'putAccount' | 'groups' | 'keys' | 'changes'>;
 
-  constructor(tables: Tables, store: Pick<Store, 'putAccount' | 'groups' | 'keys'>) {
+  constructor(tables: Tables, store: Pick<Store, 'putAccount' | 'groups' | 'keys' | 'changes'>) {
     this.#tables = tables;
     this.#store = store;
   }
@@ -116,7 +117,8 @@ export class RegistryCopy {
 
   /** Writes the row, inside a transaction. Throws StoreError if this program does not know such a row. */
   take(row: RegistryRow): void {
-    const { meta, credits, creditRequests, groupSlotsFree, keySlotsFree, operators } = this.#tables;
+    const { meta, credits, creditRequests, groupSlotsFree, keySlotsFree, operators, operatorChanges } =
+      this.#tables;
     const { table, key, value } = row;
     const place = `the shared registry: record ${String(key)} of table ${table}`;
     if (table === 'accounts') {
@@ -143,6 +145,12 @@ export class RegistryCopy {
       if (value !== null) readOperator(value, place);
       if (value === null) operators.removeSync(String(key));
       else operators.putSync(String(key), value);
+    } else if (table === 'operator_changes') {
+      if (value !== null) readChange(value, place);
+      if (value === null) operatorChanges.removeSync(Number(key));
+      else operatorChanges.putSync(Number(key), value);
+    } else if (key === CHANGES_HEAD || key === CHANGES_BEFORE) {
+      this.#store.changes.takeLink(key, value);
     } else if (key === KEY_SLOTS_USED || key === GROUP_SLOTS_USED) {
       meta.putSync(key, value);
     } else {
@@ -157,7 +165,8 @@ export class RegistryCopy {
   *rows(): Generator<RegistryRow> {
     const { meta, groups, groupSlotsFree, accounts, credits, creditRequests, keys, keySlotsFree, operators } =
       this.#tables;
-    for (const name of [KEY_SLOTS_USED, GROUP_SLOTS_USED]) {
+    const { operatorChanges } = this.#tables;
+    for (const name of [KEY_SLOTS_USED, GROUP_SLOTS_USED, CHANGES_HEAD, CHANGES_BEFORE]) {
       const used = meta.get(name);
       if (used !== undefined) yield { table: 'meta', key: name, value: used };
     }
@@ -170,9 +179,13 @@ export class RegistryCopy {
       keys,
       key_slots_free: keySlotsFree,
       operators,
+      operator_changes: operatorChanges,
     };
     for (const [name, table] of Object.entries(tables)) {
-      for (const { key, value } of table.getRange()) {
+      for (const { key, value } of table.getRange() as Iterable<{
+        key: RegistryRow['key'];
+        value: unknown;
+      }>) {
         yield { table: name as RecordedTable, key: key, value };
       }
     }

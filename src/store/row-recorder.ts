@@ -18,7 +18,8 @@ export type RecordedTable =
   | 'credit_requests'
   | 'keys'
   | 'key_slots_free'
-  | 'operators';
+  | 'operators'
+  | 'operator_changes';
 
 /** As it is on disk. */
 export interface WrittenRow {
@@ -35,27 +36,26 @@ export type Table<TableKey extends Key> = Database<unknown, TableKey>;
 
 export class RowRecorder {
   #rows: WrittenRow[] | undefined;
-  #hasMissed = false;
+
+  /** Whether rows are recorded now. */
+  get isRecording(): boolean {
+    return this.#rows !== undefined;
+  }
 
   /**
-   * Runs `work` inside a transaction; returns what it returns and the rows that it wrote, in their order. Not
-   * nested.
+   * Runs `work` inside a transaction; returns what it returns and the rows that it wrote, in their order. If
+   * it is called within another `work`, that one gets these rows too.
    */
   record<Result>(work: () => Result): { readonly result: Result; readonly rows: readonly WrittenRow[] } {
+    const outer = this.#rows;
     const rows: WrittenRow[] = [];
     this.#rows = rows;
     try {
       return { result: work(), rows };
     } finally {
-      this.#rows = undefined;
+      this.#rows = outer;
+      if (outer !== undefined) for (const row of rows) outer.push(row);
     }
-  }
-
-  /** Whether rows were written since the last call while nothing was recorded. */
-  takeMissed(): boolean {
-    const hasMissed = this.#hasMissed;
-    this.#hasMissed = false;
-    return hasMissed;
   }
 
   /**
@@ -69,9 +69,7 @@ export class RowRecorder {
     const put: (key: TableKey, value: unknown) => unknown = table.putSync.bind(table);
     const remove: (key: TableKey) => unknown = table.removeSync.bind(table);
     const recorded = (key: TableKey): WrittenRow[] | undefined => {
-      if (keysKept !== undefined && !keysKept.includes(key)) return undefined;
-      this.#hasMissed ||= this.#rows === undefined;
-      return this.#rows;
+      return keysKept === undefined || keysKept.includes(key) ? this.#rows : undefined;
     };
     return Object.assign(table, {
       putSync: (key: TableKey, value: unknown): unknown => {

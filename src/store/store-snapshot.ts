@@ -32,6 +32,7 @@ export interface TableKeys {
   readonly group_names: string;
   readonly group_slots_free: [number, number];
   readonly group_members: [string, number, number];
+  readonly operator_changes: number;
   readonly quota_uses: [string, number, string];
   readonly flushes: number;
   readonly answers: [number, string];
@@ -61,6 +62,7 @@ const TABLES: Readonly<Record<TableName, true>> = {
   group_names: true,
   group_slots_free: true,
   group_members: true,
+  operator_changes: true,
   quota_uses: true,
   flushes: true,
   answers: true,

@@ -40,6 +40,7 @@ import { GroupRows } from './group-rows.js';
 import { HistoryRows } from './history-rows.js';
 import { NoticeRows } from './notice-rows.js';
 import { KeyRows } from './key-rows.js';
+import { OperatorChanges } from './operator-changes.js';
 import { OperatorRows } from './operator-rows.js';
 import { QuotaUseRows } from './quota-use-rows.js';
 import { RegistryCopy } from './registry-copy.js';
@@ -59,6 +60,7 @@ export class Store implements RecordStore {
   readonly quotaUses: QuotaUseRows;
   readonly keys: KeyRows;
   readonly operators: OperatorRows;
+  readonly changes: OperatorChanges;
   /** Processes that share the registry make their changes through it. */
   readonly shared: SharedChanges;
   readonly history: HistoryRows;
@@ -81,6 +83,7 @@ export class Store implements RecordStore {
     this.quotaUses = new QuotaUseRows(this.#tables);
     this.keys = new KeyRows(this.#tables);
     this.operators = new OperatorRows(this.#tables);
+    this.changes = new OperatorChanges(this.#tables, (id) => this.groups.find(id)?.name ?? id);
     this.copy = new RegistryCopy(this.#tables, this);
     this.shared = new SharedChanges(this.#tables, this.copy);
     this.history = new HistoryRows(this.#tables);
@@ -120,16 +123,16 @@ export class Store implements RecordStore {
     await this.#hold?.giveBack();
   }
 
+  /** Within a change of an operator, its row in `operator_changes` is a part of the transaction. */
   commit<Result>(work: () => Result): Result {
     const { environment, recorder } = this.#tables;
     return environment.write(() => {
-      try {
-        const result = work();
-        if (recorder.takeMissed()) this.copy.detach();
-        return result;
-      } finally {
-        recorder.takeMissed();
-      }
+      const { result, rows } = recorder.record(work);
+      if (rows.length === 0) return result;
+      this.changes.append(rows);
+      // Otherwise whoever records decides (change-feed.ts).
+      if (!recorder.isRecording) this.copy.detach();
+      return result;
     });
   }
 

@@ -26,6 +26,7 @@
  *     group_members      [group id, kind, slot]    → true, of groups (kind 0) and accounts (1) in it
  *     operators          digest of the token       → operator
  *     meta               'operator_uses'           → last uses of operators; see operator-rows.ts
+ *     operator_changes   number                    → who changed what; see operator-changes.ts
  *     quota_uses         [kind, slot, model id]    → use of quotas at the last flush; see quota-use-rows.ts
  *     flushes            slot of a group's gateway → its last flush; see flush-mark.ts
  *     meta               'books_version'           → number of such flushes
@@ -83,6 +84,7 @@ export interface Tables {
   readonly groupSlotsFree: Table<[number, number]>;
   readonly groupMembers: Table<[string, number, number]>;
   readonly operators: Table<string>;
+  readonly operatorChanges: Table<number>;
   readonly quotaUses: Table<[string, number, string]>;
   readonly flushes: Table<number>;
   readonly answers: Table<[number, string]>;
@@ -96,9 +98,15 @@ export interface Tables {
   readonly notices: NoticeTable;
 }
 
-/** The only numbers in `meta` that an operator's changes move; see key-rows.ts and group-rows.ts. */
+/**
+ * The only rows of `meta` that an operator's changes write; see key-rows.ts, group-rows.ts and
+ * operator-changes.ts.
+ */
 export const KEY_SLOTS_USED = 'key_slots_used';
 export const GROUP_SLOTS_USED = 'group_slots_used';
+export const CHANGES_HEAD = 'operator_changes_head';
+export const CHANGES_BEFORE = 'operator_changes_before';
+const CHANGED_META = [KEY_SLOTS_USED, GROUP_SLOTS_USED, CHANGES_HEAD, CHANGES_BEFORE];
 
 /** Options of every table. */
 export const TABLE = {
@@ -141,7 +149,7 @@ function tablesOf(
   root: RootDatabase,
 ): Omit<Tables, 'path' | 'environment'> {
   const recorder = new RowRecorder();
-  const meta = recorder.watch('meta', openMeta(path, environment, root), [KEY_SLOTS_USED, GROUP_SLOTS_USED]);
+  const meta = recorder.watch('meta', openMeta(path, environment, root), CHANGED_META);
   return {
     meta,
     accounts: recorder.watch('accounts', root.openDB('accounts', TABLE)),
@@ -164,6 +172,7 @@ function tablesOf(
     groupSlotsFree: recorder.watch('group_slots_free', root.openDB('group_slots_free', TABLE)),
     groupMembers: root.openDB('group_members', TABLE),
     operators: recorder.watch('operators', root.openDB('operators', TABLE)),
+    operatorChanges: recorder.watch('operator_changes', root.openDB('operator_changes', TABLE)),
     quotaUses: root.openDB('quota_uses', TABLE),
     flushes: root.openDB('flushes', TABLE),
     answers: root.openDB('answers', TABLE),

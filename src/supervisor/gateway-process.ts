@@ -15,6 +15,7 @@ import {
   GATEWAY_REFUSED_EXIT_CODE,
   type GatewayReady,
   type PublishLog,
+  type RecordReload,
   type ReloadOutcome,
   type ReloadRequest,
   type StartGateway,
@@ -208,6 +209,10 @@ export class GatewayProcess {
 
   clearCache(model: string | undefined): void {
     this.#send({ kind: 'clear_cache', model });
+  }
+
+  recordReload(reload: Omit<RecordReload, 'kind'>): void {
+    this.#send({ kind: 'record_reload', ...reload });
   }
 
   kill(): void {

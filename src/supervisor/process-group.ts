@@ -8,7 +8,7 @@
  */
 import { adoptLive, adoptReplaced } from '../config/settings-in-force.js';
 import type { Settings } from '../config/schema.js';
-import type { GatewayReady, StartGateway } from '../gateway/messages.js';
+import type { GatewayReady, RecordReload, StartGateway } from '../gateway/messages.js';
 import type { GatewayExit, GatewayProcess } from './gateway-process.js';
 import {
   GroupMember,
@@ -115,6 +115,11 @@ export class ProcessGroup {
   showInForce(inForce: StartGateway['inForce']): void {
     this.#inForce = inForce;
     for (const member of this.#members) member.process?.showInForce(inForce);
+  }
+
+  /** Has the reload recorded among the changes, by the gateway that has the admin interface. */
+  recordReload(reload: Omit<RecordReload, 'kind'>): void {
+    this.#primary.current?.process?.recordReload(reload);
   }
 
   /** Why the gateways cannot be replaced now; undefined if they can. */

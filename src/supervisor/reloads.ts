@@ -92,18 +92,17 @@ export class Reloads {
       return this.#refuse(origin, request, errorsOf(error));
     }
     const difference = differenceOf(this.#settings, next, restart ? isReplaceable : undefined);
+    const { applied, restartNeeded } = difference;
+    const paths = dryRun ? [...applied, ...restartNeeded] : applied;
+    const changes = changesOf(settingsDeclaration, this.#settings, next, paths);
     // Also if nothing differs: a thread may have missed an earlier reload.
     const errors = await apply(next, dryRun);
     if (errors.length > 0) return this.#refuse(origin, request, errors);
-    if (dryRun) {
-      const paths = [...difference.applied, ...difference.restartNeeded];
-      const changes = changesOf(settingsDeclaration, this.#settings, next, paths);
-      return { ...difference, changes, problems: errors, replacing: 0 };
-    }
+    if (dryRun) return { ...difference, changes, problems: errors, replacing: 0 };
     this.#settings = adoptLive(this.#settings, next);
-    if (restart) return this.#replace(origin, next, difference);
+    if (restart) return { ...this.#replace(origin, next, difference), changes };
     log.info('settings reloaded', { origin, ...textsOf(difference) });
-    return { ...difference, problems: errors, replacing: 0 };
+    return { ...difference, changes, problems: errors, replacing: 0 };
   }
 
   #replace(origin: string, next: Settings, difference: SettingsDifference): ReloadOutcome {

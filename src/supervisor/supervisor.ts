@@ -8,7 +8,7 @@ import { CUT_CALLS_WAIT_MS_MAX } from '../core/limits.js';
 import type { LoadedSettings } from '../config/load.js';
 import type { Settings } from '../config/schema.js';
 import { adoptInForce, isReplaceable } from '../config/settings-in-force.js';
-import { type GatewayReady, ownGroupId, type ReloadRequest } from '../gateway/messages.js';
+import { type GatewayReady, ownGroupId, type RecordReload, type ReloadRequest } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
 import { FileWatch, Reloads } from './reloads.js';
 import { type GroupEnd, type GroupOptions, RESTART_PAUSES } from './group-member.js';
@@ -117,9 +117,14 @@ export async function supervise(
     },
     log,
   });
+  /** For what no operator of a gateway asks for: there nobody else records it. */
+  const reload = async (origin: string, by: RecordReload['by'], request: ReloadRequest): Promise<void> => {
+    const { problems, changes, replacing } = await reloads.reload(origin, request);
+    if (problems.length === 0) group.recordReload({ by, changes, replacing });
+  };
   const watch: FileWatch = new FileWatch({
     files: () => [...(source === undefined ? [] : [source]), ...namedFiles(reloads.settings)],
-    onChange: () => void reloads.reload('file', RELOAD),
+    onChange: () => void reload('file', 'watch', RELOAD),
     periodMs: watchPeriodMs,
   });
   const group: ProcessGroup = new ProcessGroup(options, {
@@ -148,8 +153,8 @@ export async function supervise(
     interrupted = true;
     onTerminate();
   };
-  const onHangUp = (): void => void reloads.reload('SIGHUP', RELOAD);
-  const onReplace = (): void => void reloads.reload('SIGUSR2', { dryRun: false, restart: true });
+  const onHangUp = (): void => void reload('SIGHUP', 'signal', RELOAD);
+  const onReplace = (): void => void reload('SIGUSR2', 'signal', { dryRun: false, restart: true });
 
   signals.on('SIGTERM', onTerminate);
   signals.on('SIGINT', onInterrupt);

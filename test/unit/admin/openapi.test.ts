@@ -9,7 +9,8 @@ import { PUBLIC_DOCUMENT } from '#src/protocol/generated.js';
 import { RING_NAMES } from '#src/telemetry/history.js';
 import { randomOf } from '../../support/random.js';
 import { randomCall } from '../../support/stored-calls.js';
-import { keepCalls, startAdminHouse } from './support.js';
+import type { OperatorChange } from '#src/registry/operator-change.js';
+import { type AdminHouse, keepCalls, startAdminHouse } from './support.js';
 
 interface Operation {
   readonly operationId: string;
@@ -90,6 +91,8 @@ const REQUESTS: readonly (readonly [string, string, object?])[] = [
   ['POST', '/operators/ann/enable'],
   ['POST', '/operators/ann/rotate', {}],
   ['DELETE', '/operators/ann'],
+  ['GET', '/changes?who=bootstrap&action=keys&limit=2'],
+  ['GET', '/changes/verify'],
   ['GET', '/usage?by=account'],
   ['GET', '/usage?format=csv'],
   ['GET', '/calls?limit=20&status=5xx'],
@@ -127,7 +130,16 @@ void t.test('the stream is in the document, as far as it can tell of one', async
   }
 });
 
-void t.test('every route is in the document, and answers as it says', async (t) => {
+/** The newest row of the changes, as the interface shows it. */
+async function newestChange(house: AdminHouse): Promise<OperatorChange | undefined> {
+  const { data } = (await house.send('GET', `${ROOT}/changes?limit=1`)).json() as { data: OperatorChange[] };
+  return data[0];
+}
+
+/** A write of what has been counted, which an operator may ask for, changes nothing. */
+const NO_CHANGE = ['POST /flush'];
+
+void t.test('every route is in the document, answers as it says, and records what it changes', async (t) => {
   const house = await startAdminHouse(t);
   house.hosts = {
     list: () =>
@@ -163,8 +175,16 @@ void t.test('every route is in the document, and answers as it says', async (t) 
         `${path}: ${name} is declared`,
       );
     }
+    const before = (await newestChange(house))?.number ?? 0;
     const answer = await house.send(method, `${ROOT}${path}`, body);
     t.equal(answer.status, 200, `${method} ${path}: ${answer.body.slice(0, 200)}`);
+    const change = await newestChange(house);
+    if (method === 'GET' || NO_CHANGE.includes(`${method} ${path}`)) {
+      t.equal(change?.number ?? 0, before, `${method} ${path} records nothing`);
+    } else {
+      t.equal(change?.number, before + 1, `${method} ${path} records one change`);
+      t.match(change, { who: 'bootstrap', role: 'admin', from: /127\.0\.0\.1$/, action: route.action });
+    }
     const type = answer.headers['content-type']!.split(';')[0]!;
     const schema = operation.responses['200']?.content[type]?.schema;
     if (schema === undefined) throw new Error(`${method} ${path} answers ${type}, which it does not declare`);

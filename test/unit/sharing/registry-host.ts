@@ -13,7 +13,7 @@ import { RegistryLog } from '#src/sharing/registry-log.js';
 import { RegistryServer } from '#src/sharing/registry-server.js';
 import { ValkeyClient } from '#src/sharing/valkey-client.js';
 import { Store } from '#src/store/store.js';
-import { CATALOG, ListLog } from '../store/support.js';
+import { CATALOG, ListLog, TESTER } from '../store/support.js';
 
 export class RegistryHost {
   readonly store: Store;
@@ -53,7 +53,7 @@ export class RegistryHost {
 
   change<Result>(work: (registry: Registry) => Result): Promise<Result> {
     return this.log.commit(
-      () => work(this.registry),
+      () => this.registry.during(TESTER, () => work(this.registry)).result,
       () => undefined,
     );
   }

@@ -10,7 +10,7 @@ import { DebitService, type Debit } from '#src/sharing/debits.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { SharedRegistry, commitHere, type CommitChange } from '#src/sharing/shared-registry.js';
 import { Store } from '#src/store/store.js';
-import { CATALOG, StoppedClock } from '../store/support.js';
+import { CATALOG, StoppedClock, TESTER } from '../store/support.js';
 import { exchangePlain, type PlainAsk } from '../../support/plain-asks.js';
 
 interface SharedHouse {
@@ -82,6 +82,7 @@ async function openSharedHouse(t: Test): Promise<SharedHouse> {
     confirm: () => Promise.resolve(0),
     flushAll: () => Promise.resolve(),
     callsUses: () => Promise.resolve(calls),
+    onChange: () => undefined,
   });
   const house: SharedHouse = {
     store,
@@ -113,7 +114,7 @@ function moneyAsk(subject: string, outstanding: number, most: number): PlainAsk 
 
 void t.test('a statement shows what all processes use', async (t) => {
   const { desk, other, follows, calls } = await openSharedHouse(t);
-  const { record } = await desk.change(({ accounts }) =>
+  const { record } = await desk.change(TESTER, ({ accounts }) =>
     accounts.create({ name: 'acme', planId: 'free', credit: units(100) }),
   );
   t.equal(follows.count, 1, 'in force here at once');
@@ -131,10 +132,10 @@ void t.test('a statement shows what all processes use', async (t) => {
   t.match(seen.leased, { money: 6n, minute: 2 });
   const listed = await desk.read(({ accounts }) => accounts.list(0, 10).items);
   t.same(listed, [seen]);
-  const moved = await desk.change(({ accounts }) => accounts.setPlan('acme', 'paid'));
+  const moved = await desk.change(TESTER, ({ accounts }) => accounts.setPlan('acme', 'paid'));
   t.match(moved, { available: 76n, held: 24n, callsInFlight: 3, record: { planId: 'paid' } });
   await t.rejects(
-    desk.change(({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(0) })),
+    desk.change(TESTER, ({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(0) })),
     { code: 'invalid_parameters', message: /^name must be unique/ },
   );
   t.equal(follows.count, 2);
@@ -142,7 +143,7 @@ void t.test('a statement shows what all processes use', async (t) => {
 
 void t.test('a debit takes what nobody else holds, and no more', async (t) => {
   const { desk, other, store, recalled } = await openSharedHouse(t);
-  const { record } = await desk.change(({ accounts }) =>
+  const { record } = await desk.change(TESTER, ({ accounts }) =>
     accounts.create({ name: 'acme', planId: 'free', credit: units(100) }),
   );
   const { id } = record;
@@ -154,7 +155,7 @@ void t.test('a debit takes what nobody else holds, and no more', async (t) => {
     leased: { money: 30n },
   });
   await t.rejects(
-    desk.change(({ credits }) => credits.add('acme', units(-71), 'too much')),
+    desk.change(TESTER, ({ credits }) => credits.add('acme', units(-71), 'too much')),
     {
       code: 'invalid_parameters',
       message:
@@ -163,20 +164,20 @@ void t.test('a debit takes what nobody else holds, and no more', async (t) => {
   );
   t.same([...recalled], [id], 'this process was to give back what lies idle');
   await t.rejects(
-    desk.change(({ credits }) => credits.add('acme', units(-101), 'more than there is')),
+    desk.change(TESTER, ({ credits }) => credits.add('acme', units(-101), 'more than there is')),
     { code: 'invalid_parameters', message: 'amount must not take more than the balance of 0.0000000001' },
   );
   t.equal(store.findAccount(id)!.credited, 100n);
   const { answers } = await exchangePlain(other, [moneyAsk(id, 30, 0)]);
   t.equal(answers[0]!.money!.remaining, 70n, 'and nothing is kept of what was not taken');
 
-  const debited = await desk.change(({ credits }) => credits.add('acme', units(-60), 'back'));
+  const debited = await desk.change(TESTER, ({ credits }) => credits.add('acme', units(-60), 'back'));
   t.match(debited, { available: 40n, held: 0n, leased: { money: 30n }, record: { credited: 40n } });
   const after = await exchangePlain(other, [moneyAsk(id, 30, 11)]);
   t.match(after.answers[0]!.money, { granted: 0n, remaining: 10n });
 
   // Idle leases come back while the debit waits for them.
-  const waiting = desk.change(({ credits }) => credits.add('acme', units(-40), 'all'));
+  const waiting = desk.change(TESTER, ({ credits }) => credits.add('acme', units(-40), 'all'));
   await new Promise((resolve) => setTimeout(resolve, 50));
   await exchangePlain(other, [moneyAsk(id, 0, 0)]);
   t.match(await waiting, { available: 0n, held: 0n, record: { credited: 0n } });
@@ -185,7 +186,7 @@ void t.test('a debit takes what nobody else holds, and no more', async (t) => {
 void t.test('while a debit is committed nobody else is lent the money', async (t) => {
   const house = await openSharedHouse(t);
   const { desk, other } = house;
-  const { record } = await desk.change(({ accounts }) =>
+  const { record } = await desk.change(TESTER, ({ accounts }) =>
     accounts.create({ name: 'acme', planId: 'free', credit: units(100) }),
   );
   let lent: Promise<bigint> | undefined;
@@ -194,16 +195,16 @@ void t.test('while a debit is committed nobody else is lent the money', async (t
       ({ answers }) => answers[0]!.money!.granted,
     );
   };
-  await desk.change(({ credits }) => credits.add('acme', units(-60), ''));
+  await desk.change(TESTER, ({ credits }) => credits.add('acme', units(-60), ''));
   t.equal(await lent, 0n);
 });
 
 void t.test('what was asked twice is done once, also where nothing is left to take', async (t) => {
   const { desk, store } = await openSharedHouse(t);
-  await desk.change(({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(100) }));
+  await desk.change(TESTER, ({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(100) }));
   const request = { account: 'acme', amount: units(-100), note: '', idempotencyKey: 'one' };
   const debit = () =>
-    desk.change(({ credits }) => credits.addOnce(request, ({ available }) => `${available}`));
+    desk.change(TESTER, ({ credits }) => credits.addOnce(request, ({ available }) => `${available}`));
   t.same(await Promise.all([debit(), debit()]), ['0', '0']);
   t.equal(await debit(), '0');
   t.equal(store.findAccountByName('acme')!.credited, 0n);
@@ -212,9 +213,9 @@ void t.test('what was asked twice is done once, also where nothing is left to ta
 void t.test('another process changes what the draft had seen', async (t) => {
   const house = await openSharedHouse(t);
   const { desk, store } = house;
-  await desk.change(({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(100) }));
+  await desk.change(TESTER, ({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(100) }));
   const add = (amount: number) =>
-    desk.change(({ credits }) =>
+    desk.change(TESTER, ({ credits }) =>
       credits.addOnce(
         { account: 'acme', amount: units(amount), note: '', idempotencyKey: 'once' },
         ({ record }) => `${record.credited}`,
@@ -234,12 +235,12 @@ void t.test('another process changes what the draft had seen', async (t) => {
 
 void t.test('an authority that is lost keeps debits back, and nothing else', async (t) => {
   const { desk, ends, store } = await openSharedHouse(t);
-  await desk.change(({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(100) }));
+  await desk.change(TESTER, ({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(100) }));
   for (const end of ends) await end.close();
   t.match(await desk.read(({ accounts }) => accounts.find('acme')), { available: 100n });
-  await desk.change(({ credits }) => credits.add('acme', units(5), ''));
+  await desk.change(TESTER, ({ credits }) => credits.add('acme', units(5), ''));
   await t.rejects(
-    desk.change(({ credits }) => credits.add('acme', units(-5), '')),
+    desk.change(TESTER, ({ credits }) => credits.add('acme', units(-5), '')),
     { code: 'overloaded', message: /^Nothing was changed: the authority/ },
   );
   t.equal(store.findAccountByName('acme')!.credited, 105n);
@@ -247,7 +248,7 @@ void t.test('an authority that is lost keeps debits back, and nothing else', asy
 
 void t.test('a rotated key has what all processes were lent of the one before', async (t) => {
   const { store, desk, other } = await openSharedHouse(t);
-  const old = await desk.change(({ accounts, keys }) => {
+  const old = await desk.change(TESTER, ({ accounts, keys }) => {
     accounts.create({ name: 'acme', planId: 'free', credit: units(0) });
     return keys.create({
       account: 'acme',
@@ -265,36 +266,36 @@ void t.test('a rotated key has what all processes were lent of the one before', 
   ]);
   const { dayNumber } = answers[0]!.day!;
   const inherited = { minuteUsed: 3, dayNumber, dayCalls: 5 };
-  const { record } = await desk.change(({ keys }) => keys.rotate('laptop', 0));
+  const { record } = await desk.change(TESTER, ({ keys }) => keys.rotate('laptop', 0));
   t.match(store.keys.find(record.id), { limits: { requestsPerMinute: 10, callsPerDay: 20 }, inherited });
   t.match(store.keys.findUse(record.index), { ...inherited, lastUsedSeconds: undefined });
   // Nobody has asked for the second one yet, so nobody but its record knows.
-  const { record: third } = await desk.change(({ keys }) => keys.rotate('laptop', 0));
+  const { record: third } = await desk.change(TESTER, ({ keys }) => keys.rotate('laptop', 0));
   t.match(store.keys.find(third.id), { inherited });
 });
 
 void t.test('a change that shows no use and takes no money runs once', async (t) => {
   const house = await openSharedHouse(t);
   const { desk, follows } = house;
-  await desk.change(({ accounts, keys }) => {
+  await desk.change(TESTER, ({ accounts, keys }) => {
     accounts.create({ name: 'acme', planId: 'free', credit: units(9) });
     return keys.create({ account: 'acme', name: 'laptop' });
   });
-  await desk.change(({ keys }) => keys.setActive('laptop', false));
+  await desk.change(TESTER, ({ keys }) => keys.setActive('laptop', false));
   t.same([house.runs, follows.count], [2, 2]);
-  await desk.change(({ accounts }) => accounts.setPlan('acme', 'paid'));
+  await desk.change(TESTER, ({ accounts }) => accounts.setPlan('acme', 'paid'));
   t.same([house.runs, follows.count], [4, 3], 'a statement wants its use asked for');
-  await desk.change(({ credits }) => credits.add('acme', units(-4), 'back'));
+  await desk.change(TESTER, ({ credits }) => credits.add('acme', units(-4), 'back'));
   t.same([house.runs, follows.count], [6, 4], 'and so does a debit its money');
 });
 
 void t.test('a rotated key without limits inherits nothing', async (t) => {
   const { store, desk } = await openSharedHouse(t);
-  await desk.change(({ accounts, keys }) => {
+  await desk.change(TESTER, ({ accounts, keys }) => {
     accounts.create({ name: 'acme', planId: 'free', credit: units(0) });
     return keys.create({ account: 'acme', name: 'laptop' });
   });
-  const { record } = await desk.change(({ keys }) => keys.rotate('laptop', 0));
+  const { record } = await desk.change(TESTER, ({ keys }) => keys.rotate('laptop', 0));
   t.equal(store.keys.find(record.id)!.inherited, undefined);
   t.equal(store.keys.findUse(record.index), undefined);
 });

@@ -5,12 +5,13 @@
 import { writeSync } from 'node:fs';
 import { SystemClock } from '#src/core/clock.js';
 import { asPicoUnits } from '#src/core/units.js';
+import { ownRegistryService } from '#src/registry/registry.js';
 import { Store } from '#src/store/store.js';
-import { offlineRegistry } from './support.js';
+import { offlineRegistry, TESTER } from './support.js';
 
 const CREDITS_MAX = 100_000;
-const registry = offlineRegistry(new Store(process.argv[2]!), new SystemClock());
+const service = ownRegistryService(offlineRegistry(new Store(process.argv[2]!), new SystemClock()));
 for (let credits = 1; credits <= CREDITS_MAX; credits++) {
-  registry.credits.add('a', asPicoUnits(1n), 'one');
+  await service.change(TESTER, (registry) => registry.credits.add('a', asPicoUnits(1n), 'one'));
   writeSync(1, `${credits}\n`);
 }

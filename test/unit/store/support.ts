@@ -23,6 +23,7 @@ import { SpentTotals } from '#src/store/spent-totals.js';
 import { type Catalog, tokenPriceOf } from '#src/registry/catalog.js';
 import { createGroupNames, GroupNames } from '#src/registry/group-names.js';
 import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
+import type { Cause } from '#src/registry/operator-change.js';
 import { OwnBuffers, StoreOnly } from '#src/registry/registry-context.js';
 import { Registry } from '#src/registry/registry.js';
 import { UsageBook } from '#src/store/usage-book.js';
@@ -209,3 +210,6 @@ export function serve(house: House, account: number, cost: bigint, more: Partial
     ...more,
   });
 }
+
+/** Whoever changes something in a test. */
+export const TESTER: Cause = { actor: { who: 'tester', role: 'admin', from: 'test' }, action: 'test.change' };

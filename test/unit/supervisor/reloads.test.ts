@@ -73,12 +73,14 @@ void t.test('applied, told and logged; what needs a restart is told every time',
   t.same(await house.reloads.reload('test', APPLY), {
     applied: ['low_balance'],
     restartNeeded: ['workers'],
+    changes: [{ setting: 'low_balance', before: 'refuse', after: 'clamp' }],
     problems: [],
     replacing: 0,
   });
   t.same(await house.reloads.reload('test', APPLY), {
     applied: [],
     restartNeeded: ['workers'],
+    changes: [],
     problems: [],
     replacing: 0,
   });
@@ -141,6 +143,10 @@ void t.test('with a restart: what is live at once, then the gateways; ports and 
   t.same(await house.reloads.reload('test', RESTART), {
     applied: ['workers', 'low_balance'],
     restartNeeded: ['data'],
+    changes: [
+      { setting: 'workers', before: '1', after: '2' },
+      { setting: 'low_balance', before: 'refuse', after: 'clamp' },
+    ],
     problems: [],
     replacing: 3,
   });

@@ -1,0 +1,147 @@
+/**
+ * What is recorded of each change that an operator makes: who, from where, what, and the values before and
+ * after. The rows are chained by hash (store/operator-changes.ts), so that a row that was altered, removed or
+ * inserted is found. The registry and the admin interface use it. Main thread.
+ */
+import { Type, type Static } from 'typebox';
+import { type Operator, ROLES } from '../core/roles.js';
+import type { WallMs } from '../core/units.js';
+
+const CLOSED = { additionalProperties: false };
+
+/** Who changes something, and from where: the address of a client, or the user of the system. */
+export interface Actor extends Operator {
+  readonly from: string;
+}
+
+/** Those who are no operators; see core/roles.ts. */
+export const START: Actor = { who: 'start', role: 'admin', from: 'gateway' };
+export const SIGNAL: Actor = { who: 'signal', role: 'admin', from: 'supervisor' };
+export const WATCH: Actor = { who: 'watch', role: 'admin', from: 'supervisor' };
+
+/** Why something changes. `action` is such as `keys.rotate`. */
+export interface Cause {
+  readonly actor: Actor;
+  readonly action: string;
+}
+
+const FieldValue = Type.Union([Type.String(), Type.Number(), Type.Boolean(), Type.Null()]);
+
+const FieldChange = Type.Object(
+  {
+    field: Type.String({
+      description: "the field's name; of a further record, after its id and a point: `key_….name`",
+    }),
+    before: FieldValue,
+    after: FieldValue,
+  },
+  CLOSED,
+);
+
+const ChangeTarget = Type.Object(
+  {
+    type: Type.String({ description: '`account`, `key`, `group`, `operator`, `settings`, `log` …' }),
+    id: Type.Union([Type.String(), Type.Null()]),
+    name: Type.Union([Type.String(), Type.Null()]),
+  },
+  CLOSED,
+);
+
+/** What is hashed, as JSON without spaces and with its members in this order. */
+export const HASHED_CHANGE = {
+  number: Type.Integer({ minimum: 1, description: 'from 1, without gaps' }),
+  at_ms: Type.Integer({ description: 'Unix milliseconds' }),
+  who: Type.String({
+    description: "an operator's name, or `bootstrap`, `command`, `signal`, `watch` or `start`",
+  }),
+  role: Type.Enum([...ROLES]),
+  from: Type.String({ description: 'the address of the client; of a command the user of the system' }),
+  action: Type.String(),
+  target: ChangeTarget,
+  changes: Type.Array(FieldChange),
+};
+
+export const OperatorChange = Type.Object(
+  {
+    ...HASHED_CHANGE,
+    hash: Type.String({
+      description: 'SHA-256, in hex, of the hash before and the JSON of the other members',
+    }),
+  },
+  CLOSED,
+);
+
+export type OperatorChange = Static<typeof OperatorChange>;
+export type FieldValue = Static<typeof FieldValue>;
+export type FieldChange = Static<typeof FieldChange>;
+export type ChangeTarget = Static<typeof ChangeTarget>;
+
+/** What was changed. */
+export interface ChangeNote {
+  readonly target: ChangeTarget;
+  readonly changes: readonly FieldChange[];
+}
+
+/** What is undefined does not restrict the list. */
+export interface ChangeFilter {
+  readonly who?: string | undefined;
+  /** The whole action, or its first word: `keys`. */
+  readonly action?: string | undefined;
+  /** Id or name of the target. */
+  readonly target?: string | undefined;
+  readonly fromMs?: number | undefined;
+  readonly toMs?: number | undefined;
+}
+
+/** The newest first. */
+export interface ChangePage {
+  readonly items: readonly OperatorChange[];
+  /** The number before which the next page continues; undefined after the oldest row. */
+  readonly next: number | undefined;
+}
+
+/** What is wrong with a row of the chain. */
+export interface ChainProblem {
+  readonly number: number;
+  readonly problem: string;
+}
+
+/** A row's place in the chain. Number 0 with an empty hash is before the first. */
+export interface ChainLink {
+  readonly number: number;
+  readonly hash: string;
+}
+
+export interface ChainReport {
+  readonly rows: number;
+  /** The row before the oldest that is kept. */
+  readonly before: ChainLink;
+  /** The newest row. */
+  readonly head: ChainLink;
+  /** The first of them; none if the chain is whole. */
+  readonly problems: readonly ChainProblem[];
+}
+
+/** What a change returned, and its row; none if nothing was written. */
+export interface Recorded<Result> {
+  readonly result: Result;
+  readonly change: OperatorChange | undefined;
+}
+
+export interface ChangeStore {
+  /**
+   * Runs `work`, which may commit once. What it writes to the registry is recorded in the same transaction,
+   * as the change of `cause`.
+   */
+  during<Result>(cause: Cause & { readonly atMs: WallMs }, work: () => Result): Recorded<Result>;
+  /** Records what is no row of the registry. Called within `during`, inside a transaction. */
+  note(note: ChangeNote): void;
+  /**
+   * Returns at most `limit` rows before the number `before`, or the newest. Looks at some thousand rows at
+   * most, some 10 ms: a page may be empty though `next` says that there is more. Leaves out what cannot be
+   * read, which `verify` names.
+   */
+  page(filter: ChangeFilter, before: number | undefined, limit: number): ChangePage;
+  /** Reads the whole chain, in slices of some 10 ms. A million rows took some seconds. */
+  verify(): Promise<ChainReport>;
+}

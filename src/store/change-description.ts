@@ -1,0 +1,213 @@
+/**
+ * Says what a transaction of the registry changed, from the rows that it wrote: whose fields, before and
+ * after, by the names that the admin interface has for them. Secrets are fingerprints, the first characters
+ * of their SHA-256. operator-changes.ts calls it inside the transaction. Pure.
+ */
+import { decimalOf } from '../core/money.js';
+import { clipped } from '../core/wrong-input.js';
+import type { ChangeNote, ChangeTarget, FieldChange, FieldValue } from '../registry/operator-change.js';
+import { LIMITS } from './record-codec.js';
+import type { RecordedTable, WrittenRow } from './row-recorder.js';
+
+/** Records of one change whose fields are told; of more of them only the first names. */
+const RECORDS_MAX = 20;
+const FIELDS_MAX = 200;
+const TEXT_CHARS_MAX = 300;
+const FINGERPRINT_CHARS = 8;
+
+type Stored = Readonly<Record<string, unknown>>;
+type Fields = Readonly<Record<string, FieldValue>>;
+
+interface RecordType {
+  readonly type: string;
+  readonly fields: (stored: Stored, nameOfGroup: (id: string) => string) => Fields;
+}
+
+const RECORD_TYPES: Partial<Record<RecordedTable, RecordType>> = {
+  accounts: {
+    type: 'account',
+    fields: ({ name, planId, active, groupId, creditedPicoUnits }, nameOfGroup) => ({
+      name: text(name),
+      plan: text(planId),
+      status: statusOf(active),
+      group: groupId === undefined ? null : nameOfGroup(groupId as string),
+      credited: moneyOf(creditedPicoUnits),
+    }),
+  },
+  keys: {
+    type: 'key',
+    fields: (stored) => ({
+      name: text(stored.name),
+      account: text(stored.accountId),
+      ...secretFieldsOf(stored),
+      ...limitFieldsOf(stored),
+      replaced_by: text(stored.replacedById),
+    }),
+  },
+  groups: {
+    type: 'group',
+    fields: (stored, nameOfGroup) => ({
+      name: text(stored.name),
+      parent: stored.parentId === undefined ? null : nameOfGroup(stored.parentId as string),
+      ...limitFieldsOf(stored),
+    }),
+  },
+  operators: {
+    type: 'operator',
+    fields: (stored) => ({
+      name: text(stored.name),
+      role: text(stored.role),
+      ...secretFieldsOf(stored),
+    }),
+  },
+};
+
+function secretFieldsOf({ active, expiresSeconds, digest }: Stored): Fields {
+  return {
+    status: statusOf(active),
+    expires: typeof expiresSeconds === 'number' ? expiresSeconds : null,
+    fingerprint: String(digest).slice(0, FINGERPRINT_CHARS),
+  };
+}
+
+/** `spendPerDayPicoUnits` is `spend_per_day`, a decimal amount. */
+function limitFieldsOf(stored: Stored): Fields {
+  return Object.fromEntries(
+    Object.keys(LIMITS).map((field) => {
+      const isMoney = field.endsWith('PicoUnits');
+      const name = field.replace('PicoUnits', '').replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+      const limit = stored[field];
+      if (limit === undefined) return [name, null];
+      return [name, isMoney ? moneyOf(limit) : Number(limit)];
+    }),
+  );
+}
+
+function statusOf(active: unknown): string {
+  return active === true ? 'active' : 'disabled';
+}
+
+function moneyOf(picoUnits: unknown): string {
+  return decimalOf(BigInt(picoUnits as string));
+}
+
+function text(value: unknown): string | null {
+  return typeof value === 'string' ? value : null;
+}
+
+interface Touched {
+  readonly type: string;
+  readonly id: string;
+  readonly isNew: boolean;
+  name: string;
+  readonly changes: FieldChange[];
+}
+
+/**
+ * Returns undefined if the rows change nothing that an operator knows of. `nameOfGroup` gives the name of a
+ * group by its id.
+ */
+export function describeChange(
+  rows: readonly WrittenRow[],
+  nameOfGroup: (id: string) => string,
+): ChangeNote | undefined {
+  const records = touchedBy(rows, nameOfGroup);
+  if (records.length === 0) return undefined;
+  if (records.length > RECORDS_MAX) return bulkOf(records);
+  const main = records.find(({ isNew }) => !isNew) ?? records[0]!;
+  const others = records.filter((record) => record !== main);
+  return {
+    target: targetOf(main),
+    changes: [
+      ...main.changes,
+      ...others.flatMap(({ id, changes }) =>
+        changes.map((change) => ({ ...change, field: `${id}.${change.field}` })),
+      ),
+    ],
+  };
+}
+
+/** A record may be written several times, and an operator's under two keys: what counts is first and last. */
+function touchedBy(rows: readonly WrittenRow[], nameOfGroup: (id: string) => string): Touched[] {
+  const states = new Map<
+    string,
+    { kind: RecordType; former: Stored | undefined; value: Stored | undefined }
+  >();
+  const credits = new Map<unknown, FieldChange[]>();
+  for (const { table, key, value, former } of rows) {
+    const kind = RECORD_TYPES[table];
+    if (kind !== undefined) {
+      const id = String(((value ?? former) as Stored).id);
+      const state = states.get(id);
+      states.set(id, {
+        kind,
+        former: state === undefined ? (former as Stored | undefined) : state.former,
+        value: value as Stored | undefined,
+      });
+    } else if (table === 'credits') {
+      const [account] = key as [number, number];
+      credits.set(account, [...(credits.get(account) ?? []), ...creditOf(value as Stored)]);
+    }
+  }
+  return Array.from(states, ([id, { kind, former, value }]) => {
+    const before = former && kind.fields(former, nameOfGroup);
+    const after = value && kind.fields(value, nameOfGroup);
+    const known = (value ?? former)!;
+    const lines = kind.type === 'account' ? (credits.get(known.index) ?? []) : [];
+    return {
+      type: kind.type,
+      id,
+      isNew: former === undefined,
+      name: String(known.name),
+      changes: [...differenceOf(before ?? {}, after ?? {}), ...lines],
+    };
+  });
+}
+
+function creditOf({ amountPicoUnits, note }: Stored): FieldChange[] {
+  const added = (field: string, after: string): FieldChange => ({ field, before: null, after });
+  return [added('amount', moneyOf(amountPicoUnits)), added('note', String(note))];
+}
+
+function differenceOf(before: Fields, after: Fields): FieldChange[] {
+  return Object.keys({ ...before, ...after }).flatMap((field) => {
+    const change = { field, before: before[field] ?? null, after: after[field] ?? null };
+    return change.before === change.after ? [] : [change];
+  });
+}
+
+function targetOf({ type, id, name }: Touched): ChangeTarget {
+  return { type, id, name };
+}
+
+/** The count of each type, and the names of the first records. */
+function bulkOf(records: readonly Touched[]): ChangeNote {
+  const counts = new Map<string, number>();
+  for (const { type } of records) counts.set(type, (counts.get(type) ?? 0) + 1);
+  const [first] = records;
+  const { type } = first!;
+  const isOne = counts.get(type) === 1;
+  return {
+    target: isOne ? targetOf(first!) : { type: `${type}s`, id: null, name: null },
+    changes: [
+      ...Array.from(counts, ([name, count]) => ({ field: `${name}s`, before: null, after: count })),
+      ...records.slice(0, RECORDS_MAX).map(({ id, name }) => ({ field: id, before: null, after: name })),
+    ],
+  };
+}
+
+/** The note with texts and lists of bounded length: a row takes some 100 KB at most. */
+export function boundedNote({ target, changes }: ChangeNote): ChangeNote {
+  const kept = changes.slice(0, FIELDS_MAX).map(({ field, before, after }) => ({
+    field: clipped(field, TEXT_CHARS_MAX),
+    before: boundedValue(before),
+    after: boundedValue(after),
+  }));
+  const left = changes.length - kept.length;
+  const more = left > 0 ? [{ field: 'further fields', before: null, after: left }] : [];
+  return { target, changes: [...kept, ...more] };
+}
+
+function boundedValue(value: FieldValue): FieldValue {
+  return typeof value === 'string' ? clipped(value, TEXT_CHARS_MAX) : value;
+}
