@@ -39,6 +39,9 @@ async function assertAllEqual(t: Test, hosts: readonly RegistryHost[], what: str
   const [first] = hosts;
   const expected = first!.rows();
   for (const host of hosts) t.ok(host.rows() === expected, `${what}: all have the same rows`);
+  const chain = await first!.store.changes.verify();
+  t.same(chain.problems, [], `${what}: the chain of changes is whole`);
+  t.ok(chain.rows > 0);
 }
 
 void t.test('random changes on four hosts at once end the same on all', NO_REDIS, async (t) => {
