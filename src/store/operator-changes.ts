@@ -17,8 +17,7 @@ import { type Static, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { invariant } from '../core/errors.js';
 import type { WallMs } from '../core/units.js';
-import type {
-  OperatorChange} from '../registry/operator-change.js';
+import type { OperatorChange } from '../registry/operator-change.js';
 import {
   type Cause,
   type ChainLink,
@@ -198,7 +197,7 @@ export class OperatorChanges implements ChangeStore {
   async verify(): Promise<ChainReport> {
     const chain = new ChainCheck(this.#link(CHANGES_BEFORE));
     const { operatorChanges } = this.#tables;
-    for (let next = 0; ; ) {
+    for (let next = 0; ;) {
       const rows = Array.from(operatorChanges.getRange({ start: next, limit: SLICE_ROWS }));
       for (const { key, value } of rows) chain.add(key, value);
       // Read in the turn of the last slice: both are of one moment.

@@ -135,7 +135,9 @@ void t.test('a statement shows what all processes use', async (t) => {
   const moved = await desk.change(TESTER, ({ accounts }) => accounts.setPlan('acme', 'paid'));
   t.match(moved, { available: 76n, held: 24n, callsInFlight: 3, record: { planId: 'paid' } });
   await t.rejects(
-    desk.change(TESTER, ({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(0) })),
+    desk.change(TESTER, ({ accounts }) =>
+      accounts.create({ name: 'acme', planId: 'free', credit: units(0) }),
+    ),
     { code: 'invalid_parameters', message: /^name must be unique/ },
   );
   t.equal(follows.count, 2);
@@ -201,7 +203,9 @@ void t.test('while a debit is committed nobody else is lent the money', async (t
 
 void t.test('what was asked twice is done once, also where nothing is left to take', async (t) => {
   const { desk, store } = await openSharedHouse(t);
-  await desk.change(TESTER, ({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(100) }));
+  await desk.change(TESTER, ({ accounts }) =>
+    accounts.create({ name: 'acme', planId: 'free', credit: units(100) }),
+  );
   const request = { account: 'acme', amount: units(-100), note: '', idempotencyKey: 'one' };
   const debit = () =>
     desk.change(TESTER, ({ credits }) => credits.addOnce(request, ({ available }) => `${available}`));
@@ -213,7 +217,9 @@ void t.test('what was asked twice is done once, also where nothing is left to ta
 void t.test('another process changes what the draft had seen', async (t) => {
   const house = await openSharedHouse(t);
   const { desk, store } = house;
-  await desk.change(TESTER, ({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(100) }));
+  await desk.change(TESTER, ({ accounts }) =>
+    accounts.create({ name: 'acme', planId: 'free', credit: units(100) }),
+  );
   const add = (amount: number) =>
     desk.change(TESTER, ({ credits }) =>
       credits.addOnce(
@@ -235,7 +241,9 @@ void t.test('another process changes what the draft had seen', async (t) => {
 
 void t.test('an authority that is lost keeps debits back, and nothing else', async (t) => {
   const { desk, ends, store } = await openSharedHouse(t);
-  await desk.change(TESTER, ({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(100) }));
+  await desk.change(TESTER, ({ accounts }) =>
+    accounts.create({ name: 'acme', planId: 'free', credit: units(100) }),
+  );
   for (const end of ends) await end.close();
   t.match(await desk.read(({ accounts }) => accounts.find('acme')), { available: 100n });
   await desk.change(TESTER, ({ credits }) => credits.add('acme', units(5), ''));
