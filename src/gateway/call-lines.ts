@@ -63,14 +63,15 @@ export interface CallRecordNames extends CallNames {
 
 /** Returns a call of the listener of that index, with names in place of slots. */
 export function callRecordOf(names: CallRecordNames, listener: number, record: EndedCall): CallRecord {
-  const { account, key, model, upstream, outcome, usage } = record;
+  const { account, key, model, upstream, outcome, usage, attempts } = record;
   const { ids, modelIdOf } = names;
+  const accountId = account === undefined ? null : ids.accountIdOf(account);
   return {
     requestPrefix: names.requestPrefixOf(listener),
     request: record.request,
     endedMs: record.endedMs,
     route: DOOR_PATHS[DOOR_NAMES[record.door]!],
-    account: account === undefined ? null : ids.accountIdOf(account),
+    account: accountId,
     key: key === undefined ? null : ids.keyIdOf(key),
     model: model === undefined ? null : modelIdOf(model),
     upstream: upstream === undefined ? null : (names.upstreamNameOf(upstream) ?? null),
@@ -78,18 +79,28 @@ export function callRecordOf(names: CallRecordNames, listener: number, record: E
     cache: record.cache ?? null,
     status: httpStatusOf(record),
     code: outcome === 'ok' ? null : outcome,
+    // Member by member: an object that is spread and has a member replaced is made by V8's slow path.
     usage: usage && {
-      ...usage,
+      promptTokens: usage.promptTokens,
+      cachedTokens: usage.cachedTokens,
+      cacheWriteTokens: usage.cacheWriteTokens,
+      cacheWrite1hTokens: usage.cacheWrite1hTokens,
+      completionTokens: usage.completionTokens,
+      reasoningTokens: usage.reasoningTokens,
       answeredModel: modelIdOf(usage.answered),
       source: USAGE_SOURCES[usage.source]!,
+      charged: usage.charged,
     },
     firstTokenMs: record.firstTokenMs,
     durationMs: record.durationMs,
     queuedMs: record.queuedMs,
     admittedMs: record.admittedMs,
     error: record.error === '' ? null : record.error,
-    attempts: record.attempts.map((attempt) => attemptOf(names, attempt)),
-    quotas: record.quotas === undefined ? NO_QUOTAS : quotasOf(names, record, record.quotas),
+    attempts:
+      attempts.length === 1
+        ? [attemptOf(names, attempts[0]!)]
+        : attempts.map((attempt) => attemptOf(names, attempt)),
+    quotas: record.quotas === undefined ? NO_QUOTAS : quotasOf(names, accountId, record, record.quotas),
   };
 }
 
@@ -105,13 +116,13 @@ function attemptOf(names: CallRecordNames, attempt: EndedAttempt): CallAttempt {
   };
 }
 
-/** The quotas that every call has first. */
+/** The quotas that every call has first. `id` is the account's. */
 function quotasOf(
   names: CallRecordNames,
-  { account, key, model }: EndedCall,
+  id: string | null,
+  { key, model }: EndedCall,
   { minute, inFlight, perDay, balance, others }: EndedQuotas,
 ): QuotaLeft[] {
-  const id = account === undefined ? null : names.ids.accountIdOf(account);
   const left: QuotaLeft[] = [
     { scope: 'account', id, quota: 'balance', left: picoUnitsOf(balance) },
     { scope: 'account', id, quota: 'calls_in_flight', left: inFlight },

@@ -60,6 +60,8 @@ import type { LogSwitch } from './log.js';
 import { OUTCOMES, type Outcome } from './metrics-layout.js';
 
 const UTF8_BYTES_MAX = 3;
+/** In 32-bit words of an attempt: bytes of its text. */
+const ATTEMPT_TEXT = 8;
 /**
  * Calls a second that a listener wants stored although they were rejected, of callers without a valid key and
  * of others. A flood would push the calls that matter out of the store.
@@ -278,7 +280,8 @@ export class CallRingReader {
       queuedMs: ints[first32 + QUEUED_MS]!,
       admittedMs: valueOf(floats[first64 + ADMITTED_MS]!),
       quotas: this.#quotasAt(at),
-      ...this.#textsAt(at),
+      attempts: this.#attemptsAt(at),
+      error: this.#errorAt(at),
     };
   }
 
@@ -302,20 +305,34 @@ export class CallRingReader {
     };
   }
 
-  #textsAt(at: number): Pick<EndedCall, 'attempts' | 'error'> {
-    const { ints, bytes } = this.#ring;
+  #attemptsAt(at: number): readonly EndedAttempt[] {
+    const { ints } = this.#ring;
     const first32 = (at + FIELDS_AT) >> 2;
     const count = ints[first32 + ATTEMPTS]!;
+    let next = at + RECORD_BYTES;
+    let textAt = next + count * ATTEMPT_BYTES + ints[first32 + QUOTAS]! * QUOTA_BYTES;
+    if (count === 1) return [this.#attemptAt(next, textAt)];
+    const attempts: EndedAttempt[] = [];
+    for (let n = 0; n < count; n++, next += ATTEMPT_BYTES) {
+      attempts.push(this.#attemptAt(next, textAt));
+      textAt += ints[(next >> 2) + ATTEMPT_TEXT]!;
+    }
+    return attempts;
+  }
+
+  /** Its text is behind those of the attempts. */
+  #errorAt(at: number): string {
+    const { ints, bytes } = this.#ring;
+    const first32 = (at + FIELDS_AT) >> 2;
     const errorBytes = ints[first32 + ERROR_BYTES]!;
+    if (errorBytes === 0) return '';
+    const count = ints[first32 + ATTEMPTS]!;
     const attemptsAt = at + RECORD_BYTES;
     let textAt = attemptsAt + count * ATTEMPT_BYTES + ints[first32 + QUOTAS]! * QUOTA_BYTES;
-    const attempts: EndedAttempt[] = [];
     for (let n = 0; n < count; n++) {
-      const attempt = this.#attemptAt(attemptsAt + n * ATTEMPT_BYTES, textAt);
-      textAt += ints[((attemptsAt + n * ATTEMPT_BYTES) >> 2) + 8]!;
-      attempts.push(attempt);
+      textAt += ints[((attemptsAt + n * ATTEMPT_BYTES) >> 2) + ATTEMPT_TEXT]!;
     }
-    return { attempts, error: errorBytes === 0 ? '' : bytes.toString('utf8', textAt, textAt + errorBytes) };
+    return bytes.toString('utf8', textAt, textAt + errorBytes);
   }
 
   #attemptAt(at: number, textAt: number): EndedAttempt {

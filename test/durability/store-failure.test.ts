@@ -3,10 +3,6 @@
  * that was acknowledged, and recovers by itself when space returns. The disk is a tmpfs of its own, so this
  * needs root.
  */
-import { execFileSync } from 'node:child_process';
-import { closeSync, mkdtempSync, openSync, rmSync, rmdirSync, writeSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { decimalOf, picoUnitsOf } from '#src/core/money.js';
 import type { Customer } from '../support/admin-client.js';
@@ -16,12 +12,12 @@ import {
   TEST_PRICE,
   eventually,
   startGateway,
-  temporaryFolder,
   testSettings,
   type Gateway,
 } from '../support/gateway.js';
 import type { Answer } from '../support/http.js';
 import { startMock, steered } from '../support/mock.js';
+import { empty, fill, mountDisk, reasonToSkip } from '../support/small-disk.js';
 
 /** Enough that their rows do not fit into pages which the store has free. */
 const CUSTOMERS = 150;
@@ -32,47 +28,7 @@ const ACCOUNTS_TRIED_MAX = 5_000;
 const PROMPT = steered('prompt_tokens=10&cached_tokens=0&completion_tokens=10');
 const COST = (10n * (picoUnitsOf(TEST_PRICE.input)! + picoUnitsOf(TEST_PRICE.output)!)) / 1_000_000n;
 
-const mount = (folder: string): unknown =>
-  execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${DISK}`, 'tollgate-test', folder], { stdio: 'pipe' });
-
-/** False, or why there can be no disk. */
-function reasonToSkip(): string | false {
-  const folder = mkdtempSync(join(tmpdir(), 'tollgate-disk-'));
-  try {
-    mount(folder);
-    execFileSync('umount', [folder]);
-    return false;
-  } catch {
-    return 'a tmpfs cannot be mounted here: root is needed';
-  } finally {
-    rmdirSync(folder);
-  }
-}
 const skip = reasonToSkip();
-
-function mountDisk(t: Test): string {
-  const folder = temporaryFolder(t);
-  mount(folder);
-  // Lazily: a process that was killed may still be going.
-  t.teardown(() => execFileSync('umount', ['-l', folder]));
-  return folder;
-}
-
-/** Takes all that is left of the disk, to the last byte. */
-function fill(folder: string): void {
-  const file = openSync(join(folder, 'filler'), 'w');
-  for (const bytes of [65_536, 4_096, 1]) {
-    const chunk = Buffer.alloc(bytes);
-    try {
-      for (;;) writeSync(file, chunk);
-    } catch (error) {
-      if ((error as { code?: string }).code !== 'ENOSPC') throw error;
-    }
-  }
-  closeSync(file);
-}
-
-const empty = (folder: string): void => rmSync(join(folder, 'filler'));
 
 interface StoreStatus {
   readonly ok: boolean;
@@ -144,7 +100,7 @@ void t.test(
   'serve: calls go on from memory, and everything is written when space returns',
   { skip },
   async (t) => {
-    const folder = mountDisk(t);
+    const folder = mountDisk(t, DISK);
     const scene = await openScene(t, folder, { on_store_error: 'serve' });
     const { gateway, callAll } = scene;
     fill(folder);
@@ -214,7 +170,7 @@ void t.test(
 );
 
 void t.test('refuse: new calls are told 503 until space returns', { skip }, async (t) => {
-  const folder = mountDisk(t);
+  const folder = mountDisk(t, DISK);
   const scene = await openScene(t, folder, { on_store_error: 'refuse' });
   const { gateway, callAll, customers } = scene;
   fill(folder);
@@ -247,7 +203,7 @@ void t.test(
   'commit: an answer whose charge cannot be written is an error, and costs nothing',
   { skip },
   async (t) => {
-    const folder = mountDisk(t);
+    const folder = mountDisk(t, DISK);
     const scene = await openScene(t, folder, { durability: 'commit' });
     const { gateway, callAll, customers } = scene;
     fill(folder);
@@ -294,7 +250,7 @@ void t.test(
   { skip },
   async (t) => {
     for (const durability of ['interval', 'commit'] as const) {
-      const folder = mountDisk(t);
+      const folder = mountDisk(t, DISK);
       const mock = await startMock(t);
       const gateway = await startGateway(t, {
         folder,
