@@ -108,7 +108,12 @@ function requestText(key: string, { variant, shape }: MeasuredOptions): string {
   const text = 'x'.repeat(promptChars);
   const body = JSON.stringify(
     embeds === undefined
-      ? { model: TEST_MODEL, stream, messages: [{ role: 'user', content: text }] }
+      ? {
+          model: TEST_MODEL,
+          stream,
+          messages: [{ role: 'user', content: text }],
+          ...(variant.isMessages && { max_tokens: 1_000 }),
+        }
       : {
           model: TEST_MODEL,
           input: Array.from({ length: embeds }, () => text),
@@ -116,7 +121,8 @@ function requestText(key: string, { variant, shape }: MeasuredOptions): string {
           encoding_format: 'base64',
         },
   );
-  const path = embeds === undefined ? '/v1/chat/completions' : '/v1/embeddings';
+  const chatPath = variant.isMessages ? '/v1/messages' : '/v1/chat/completions';
+  const path = embeds === undefined ? chatPath : '/v1/embeddings';
   const headers = {
     host: '127.0.0.1',
     authorization: `Bearer ${key}`,

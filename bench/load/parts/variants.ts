@@ -17,6 +17,8 @@ export interface Variant {
   readonly provider?: ProviderName;
   /** Of the upstream that does. */
   readonly upstream?: Readonly<Record<string, string>>;
+  /** Calls are requests to the Messages API, which pass to a provider that speaks it. */
+  readonly isMessages?: true;
   /** Of the callers. */
   readonly headers?: Readonly<Record<string, string>>;
 }
@@ -41,6 +43,7 @@ export const VARIANTS: readonly Variant[] = [
   { name: 'cache', settings: { cache: { ttl_seconds: 3_600 } } },
   { name: 'azure', provider: 'azure', upstream: { model: 'gpt-4o' } },
   { name: 'anthropic', provider: 'anthropic', upstream: { model: 'claude-sonnet-4-5' } },
+  { name: 'messages', provider: 'anthropic', upstream: { model: 'claude-sonnet-4-5' }, isMessages: true },
   { name: 'gemini', provider: 'gemini', upstream: { model: 'gemini-2.5-flash' } },
   {
     name: 'bedrock',
