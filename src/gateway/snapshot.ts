@@ -5,7 +5,6 @@
  */
 import { hash } from 'node:crypto';
 import { totalmem } from 'node:os';
-import { HEADER_NAMES_SECRET } from '../config/upstream-schema.js';
 import { matchesModel } from '../config/cross-checks.js';
 import { apiVersionOf, urlOf } from '../config/provider-settings.js';
 import type { Settings } from '../config/schema.js';
@@ -179,8 +178,8 @@ function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanE
   });
 }
 
-/** A header of the settings may authorise calls, as toward a proxy. */
-const SECRET_HEADER = new RegExp(HEADER_NAMES_SECRET, 'i');
+/** Headers of the settings by which a provider is told who calls: then no other credential is sent. */
+const AUTHORISING_HEADER = /^(?:authorization|(?:x-|x-goog-)?api-key)$/i;
 
 /**
  * Returns the upstreams of each model, with the providers' keys and the positions of credentials that expire.
@@ -198,7 +197,7 @@ export function routesOf(
     return scope && { scope: scope.index, limits: scope.limits, queueMs: upstream.queue_ms };
   };
   const credentialOf = (upstream: UpstreamSettings): number | undefined => {
-    const isAuthorised = Object.keys(upstream.headers).some((name) => SECRET_HEADER.test(name));
+    const isAuthorised = Object.keys(upstream.headers).some((name) => AUTHORISING_HEADER.test(name));
     const spec = isAuthorised ? undefined : credentialSpecOf(upstream);
     return spec && credentials.positionOf(spec);
   };

@@ -89,7 +89,13 @@ function settingsOf(url: string, file: string, models: readonly Model[] = MODELS
   const upstreams = {
     azure: { provider: 'azure', url },
     vertex: { provider: 'vertex', url, region: 'europe-west1', project: 'acme', credentials_file: file },
-    bedrock: { provider: 'bedrock', url, region: 'eu-west-1' },
+    // A proxy's own token takes the place of no credential.
+    bedrock: {
+      provider: 'bedrock',
+      url,
+      region: 'eu-west-1',
+      headers: { 'x-proxy-token': '${PROXY_TOKEN}' },
+    },
   };
   return {
     workers: 2,
@@ -128,6 +134,7 @@ async function start(
   const folder = temporaryFolder(t);
   const file = writeServiceAccount(folder, `${tokens.url}/google`);
   const env = {
+    PROXY_TOKEN: 'token-of-the-proxy',
     AZURE_TENANT_ID: 'acme',
     AZURE_CLIENT_ID: 'app',
     AZURE_CLIENT_SECRET: 'secret-of-the-app',

@@ -38,9 +38,15 @@ export const MESSAGES_ERRORS: ErrorShape = {
   event: (error, requestId) => `event: error\ndata: ${body(error, requestId)}\n\n`,
 };
 
+/** The time that was written last: most resets of a second are at the same one. */
+let written = { seconds: -1, text: '' };
+
 /** As RFC 3339 writes it, in whole seconds, rounded up. */
 function timeOf(ms: number): string {
-  return new Date(Math.ceil(ms / 1_000) * 1_000).toISOString().replace('.000', '');
+  const seconds = Math.ceil(ms / 1_000);
+  if (written.seconds !== seconds)
+    written = { seconds, text: new Date(seconds * 1_000).toISOString().replace('.000', '') };
+  return written.text;
 }
 
 function limitLines(name: string, limit: number, remaining: number, resetAtMs: number): string {
