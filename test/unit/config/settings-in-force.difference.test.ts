@@ -109,7 +109,7 @@ void t.test('one declaration on the way to each setting says when it applies', (
   walk(settingsDeclaration, [], false);
   t.same(found, {
     reload: [
-      ...['listen.tls', 'listen.cors', 'models', 'plans'],
+      ...['listen.tls', 'listen.cors', 'admin.oidc', 'models', 'plans'],
       ...['body_bytes', 'bodies_in_work_bytes', 'parse_inline_bytes', 'parse_wait_ms'].map(limitName),
       ...['calls_in_flight_per_account', 'client_idle_timeout_ms'].map(limitName),
       ...[
