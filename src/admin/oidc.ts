@@ -150,6 +150,10 @@ export class OidcSignIn {
       ({ OidcProvider }) => new OidcProvider(settings, this.#options.clock),
     );
     this.#provider = { settings, opened };
+    // Nothing can be loaded while file descriptors have run out. The next one to sign in tries again.
+    opened.catch(() => {
+      if (this.#provider?.opened === opened) this.#provider = undefined;
+    });
     return opened;
   }
 
