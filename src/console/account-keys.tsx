@@ -92,18 +92,16 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
               cell: ({ prefix }) => <code>{prefix}</code>,
             },
             { head: 'State', value: (key) => stateOf(key)[1], cell: (key) => <KeyState item={key} /> },
-            { head: 'Last used', at: (key) => key.last_used, none: 'never' },
+            {
+              head: 'Last used',
+              at: (key) => key.last_used,
+              none: 'never',
+              href: ({ id }) => callsAddress({ key: id }),
+            },
             {
               head: { hidden: 'Actions' },
               cell: (key) => (
                 <>
-                  <a
-                    class="button quiet"
-                    href={callsAddress({ key: key.id })}
-                    aria-label={`Calls of key ${key.name}`}
-                  >
-                    Calls
-                  </a>
                   {may('keys') ? action(key, 'Rotate', 'rotate') : null}
                   {may('everything') ? action(key, 'Limits', 'limits') : null}
                   {may('keys') ? action(key, key.active ? 'Disable' : 'Enable', 'switch') : null}

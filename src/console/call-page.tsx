@@ -3,17 +3,16 @@
  * tokens and cost, the error that the caller got and what to do about it. Browser.
  */
 import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
 import { ERROR_MEANINGS, type ErrorMeaning } from '../core/error-meanings.js';
 import type { AttemptView, QuotaView } from '../telemetry/call-record.js';
-import { post, useAction, useView } from './api.js';
+import { useView } from './api.js';
 import { addressOf } from './browser.js';
 import { callsAddress } from './call-links.js';
 import { type NamedCall, toneOfCall } from './calls-page.js';
 import { Badge, CopyButton, ErrorText, Icon, Money, Name } from './controls.js';
 import { exactMoment, milliseconds, money, number, words } from './format.js';
-import { may } from './rights.js';
 import { type Tile, Tiles } from './table.js';
+import { ResetButton } from './upstreams-page.js';
 
 export function CallPage({ id }: { readonly id: string }) {
   const { view: call, error, reload } = useView<NamedCall>(`/calls/${encodeURIComponent(id)}`);
@@ -79,19 +78,26 @@ function Advice({ code }: { readonly code: string | null }) {
   if (when === undefined) return null;
   return (
     <p class="muted">
-      {when.replaceAll('`', '')} {operator?.replaceAll('`', '')}
+      {plain(when)} {operator === null ? '' : plain(operator)}
     </p>
   );
 }
 
+/** Markdown without its marks. */
+const plain = (text: string): string => text.replaceAll('`', '').replace(/\[([^\]]+)\]\([^)]*\)/g, '$1');
+
 function tilesOf(call: NamedCall): Tile[] {
-  const { cost, prompt_tokens: prompt, cached_tokens: cached } = call;
+  const { cost, prompt_tokens: prompt, cached_tokens: cached, reasoning_tokens: reasoning } = call;
   const tokens = (count: number | null): string => (count === null ? '–' : number(count));
   return [
     ['Duration', milliseconds(call.duration_ms), `ended ${exactMoment(Date.parse(call.time))}`],
     ['First token', milliseconds(call.first_token_ms), call.stream ? 'of the stream' : 'not streamed'],
-    ['Prompt', tokens(prompt), `${tokens(cached)} of them cached`],
-    ['Completion', tokens(call.completion_tokens), `${tokens(call.reasoning_tokens)} of them reasoning`],
+    ['Prompt', tokens(prompt), cached === null ? 'not counted' : `${number(cached)} of them cached`],
+    [
+      'Completion',
+      tokens(call.completion_tokens),
+      reasoning === null ? 'not counted' : `${number(reasoning)} of them reasoning`,
+    ],
     [
       'Cost',
       cost === null ? '–' : <Money amount={cost} />,
@@ -222,7 +228,7 @@ function Timeline({ call }: { readonly call: NamedCall }) {
 function QuotasLeft({ quotas }: { readonly quotas: readonly QuotaView[] }) {
   if (quotas.length === 0) return <>no quotas</>;
   return (
-    <ul class="plain">
+    <ul class="lines">
       {quotas.map(({ scope, id, quota, left }) => (
         <li key={`${scope} ${id} ${quota}`}>
           {typeof left === 'string' ? money(left, 4) : number(left)} left of {words(quota)},{' '}
@@ -248,26 +254,7 @@ function AttemptDetail({ attempt, model }: AttemptDetailProps) {
       {code === null ? '' : `, ${words(code)}`}
       {attempt.model === null || attempt.model === model ? '' : `, model ${attempt.model}`}
       {error === null ? null : <p class="said-error">{error}</p>}
-      {code === null ? null : <ResetButton model={attempt.model ?? model} />}
+      {code === null ? null : <ResetButton model={attempt.model ?? model ?? undefined} />}
     </>
-  );
-}
-
-/** For who has mended the upstream, or knows that it is mended. */
-function ResetButton({ model }: { readonly model: string | null }) {
-  const [done, setDone] = useState(false);
-  const { error, busy, run } = useAction(async () => {
-    await post('/upstreams/reset', model === null ? {} : { model });
-    setDone(true);
-  });
-  if (!may('upstreams')) return null;
-  return (
-    <div class="marks">
-      <button type="button" disabled={busy} onClick={() => run()}>
-        Call its upstreams again now
-      </button>
-      <span role="status">{done ? 'Done: they are called again.' : ''}</span>
-      <ErrorText text={error} />
-    </div>
   );
 }

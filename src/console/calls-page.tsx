@@ -9,7 +9,7 @@ import { allOf, get, type Part, queryOf, textOf, useRefresh, useView } from './a
 import { addressOf, type Filters, go, putFilters } from './browser.js';
 import { callAddress } from './call-links.js';
 import { Badge, Choice, ErrorText, idsOf, TextField, TimeField, type Tone, useInput } from './controls.js';
-import { counted, exactMoment, milliseconds, money, number, roughMoney, words } from './format.js';
+import { counted, exactMoment, money, number, recentMoment, roughMoney, words } from './format.js';
 import { type Column, Table } from './table.js';
 
 /** With the names that the registry has now; null if the account or key was deleted. */
@@ -201,13 +201,15 @@ function CallFilterFields({ filters }: { readonly filters: Filters }) {
   );
 }
 
+const wholeMs = (ms: number): string => number(Math.round(ms));
+
 const CALL_COLUMNS: readonly Column<NamedCall>[] = [
   {
     head: 'Ended',
     value: ({ time }) => time,
     cell: ({ time, request_id: id }) => (
       <a href={callAddress(id)} title={id}>
-        {exactMoment(Date.parse(time))}
+        {recentMoment(Date.parse(time))}
       </a>
     ),
   },
@@ -233,18 +235,8 @@ const CALL_COLUMNS: readonly Column<NamedCall>[] = [
       cost === null ? '–' : <span title={money(cost, 12)}>{roughMoney(Number(cost))}</span>,
     class: 'figure',
   },
-  {
-    head: 'Milliseconds',
-    value: (call) => call.duration_ms,
-    cell: (call) => number(Math.round(call.duration_ms)),
-    class: 'figure',
-  },
-  {
-    head: 'First token',
-    value: (call) => call.first_token_ms,
-    cell: (call) => milliseconds(call.first_token_ms),
-    class: 'figure',
-  },
+  { head: 'Duration, ms', figure: (call) => call.duration_ms, format: wholeMs },
+  { head: 'First token, ms', figure: (call) => call.first_token_ms, format: wholeMs },
   { head: 'Request', text: (call) => call.request_id },
 ];
 

@@ -125,7 +125,7 @@ const COLUMNS: readonly Column<ChangeView>[] = [
     head: 'Before → after',
     value: ({ changes }) => changes.map(textOfChange).join('; '),
     cell: ({ changes }) => (
-      <ul class="plain">
+      <ul class="lines">
         {changes.map(({ field, before, after }) => (
           <li key={field} class="values">
             <span class="muted">{words(field)}</span>{' '}

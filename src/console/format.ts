@@ -121,6 +121,17 @@ export function exactMoment(ms: number): string {
   return new Date(ms).toLocaleString('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 }
 
+/** `31 Jan, 12:00:05`: for lists of what was of late. */
+export function recentMoment(ms: number): string {
+  return new Date(ms).toLocaleString('en-GB', {
+    day: 'numeric',
+    month: 'short',
+    hour: '2-digit',
+    minute: '2-digit',
+    second: '2-digit',
+  });
+}
+
 /** Unix seconds as a control of time has them, in the browser's zone: `2025-01-31T12:00`. */
 export function localOf(seconds: number): string {
   const date = new Date(seconds * 1_000);

@@ -80,7 +80,7 @@ export function OperatorsPage() {
               },
             },
             { head: 'Made', at: ({ created }) => created },
-            { head: 'Last used', at: (operator) => operator.last_used, none: 'not since the start' },
+            { head: 'Last used', at: (operator) => operator.last_used, none: 'never' },
             {
               head: { hidden: 'Actions' },
               cell: (operator) => (

@@ -39,7 +39,7 @@ interface MoneyColumn<Row> extends ColumnHead {
 }
 
 /** Unix seconds. Shown is how long ago that was; the CSV has ISO 8601. */
-interface AgeColumn<Row> extends ColumnHead {
+interface AgeColumn<Row> extends ColumnHead, Leading<Row> {
   readonly at: (row: Row) => number | null;
   /** What null is shown as. */
   readonly none?: string;
@@ -65,13 +65,17 @@ function contentOf<Row>(column: Column<Row>, row: Row, index: number): Component
   if ('at' in column) {
     const seconds = column.at(row);
     if (seconds === null) return column.none ?? '–';
-    return <span title={moment(seconds)}>{ago(seconds, Date.now())}</span>;
+    return leading(column, row, <span title={moment(seconds)}>{ago(seconds, Date.now())}</span>);
   }
   const value = 'text' in column ? column.text(row) : column.figure(row);
   if (value === null || value === '') return '–';
   const content = typeof value === 'string' ? <Name text={value} /> : formatOf(column)(value);
-  const href = value === 0 ? undefined : column.href?.(row);
-  return href === undefined ? content : <a href={href}>{content}</a>;
+  return value === 0 ? content : leading(column, row, content);
+}
+
+function leading<Row>({ href }: Leading<Row>, row: Row, content: ComponentChildren): ComponentChildren {
+  const address = href?.(row);
+  return address === undefined ? content : <a href={address}>{content}</a>;
 }
 
 const formatOf = <Row,>(column: Column<Row>): ((figure: number) => string) =>
@@ -162,7 +166,13 @@ interface TableProps<Row> {
 export function Table<Row>({ label, class: className, rows, keyOf, columns, all, csv }: TableProps<Row>) {
   const line = (inside: (column: Column<Row>) => ComponentChildren) =>
     columns.map((column, index) =>
-      index === 0 ? <th scope="row">{inside(column)}</th> : <td class={classOf(column)}>{inside(column)}</td>,
+      index === 0 ? (
+        <th scope="row">{inside(column)}</th>
+      ) : (
+        <td class={classOf(column)} data-head={typeof column.head === 'string' ? column.head : undefined}>
+          {inside(column)}
+        </td>
+      ),
     );
   const table = (
     <div class="table-box" tabIndex={0} role="region" aria-label={label}>

@@ -6,7 +6,7 @@ import { useState } from 'preact/hooks';
 import type { ListView, ModelView } from '../admin/views.js';
 import type { UpstreamStatus } from '../telemetry/status-document.js';
 import { post, useAction, useView } from './api.js';
-import { callsAddress } from './call-links.js';
+import { callAddress, callsAddress } from './call-links.js';
 import { Badge, ErrorText, type Tone } from './controls.js';
 import { ago, isoOf, moment, number, short, words } from './format.js';
 import type { Snapshot } from './live.js';
@@ -15,29 +15,22 @@ import { Table } from './table.js';
 
 export function UpstreamsPage({ snapshots }: { readonly snapshots: readonly Snapshot[] }) {
   const models = useView<ListView<ModelView>>('/models');
-  const [done, setDone] = useState(false);
-  const { error, busy, run } = useAction(async () => {
-    setDone(false);
-    await post('/upstreams/reset');
-    setDone(true);
-  });
   return (
     <>
       <div class="head">
         <h1>Upstreams</h1>
-        {may('upstreams') ? (
-          <button type="button" disabled={busy} onClick={() => run()}>
-            Call all again now
-          </button>
-        ) : null}
+        <ResetButton />
       </div>
-      <ErrorText text={error ?? models.error} />
-      <p role="status">{done ? 'Done: all upstreams are called again.' : ''}</p>
+      <ErrorText text={models.error} />
       <UpstreamTable snapshots={snapshots} />
       <p class="muted">
         An upstream that fails too often is not called for a while, then tried with single calls, then healthy
         again.
       </p>
+      <section>
+        <h2>Last errors</h2>
+        <ErrorTable upstreams={snapshots.at(-1)?.upstreams ?? []} />
+      </section>
       <section>
         <h2>Models</h2>
         <Table
@@ -63,6 +56,62 @@ export function UpstreamsPage({ snapshots }: { readonly snapshots: readonly Snap
         <p class="muted">Prices are per million tokens; that of a call is added to those of its tokens.</p>
       </section>
     </>
+  );
+}
+
+interface ResetProps {
+  /** All models if undefined. */
+  readonly model?: string | undefined;
+}
+
+/** For who has mended an upstream: it is called again at once, whatever its breaker says. */
+export function ResetButton({ model }: ResetProps) {
+  const [done, setDone] = useState(false);
+  const { error, busy, run } = useAction(async () => {
+    setDone(false);
+    await post('/upstreams/reset', model === undefined ? {} : { model });
+    setDone(true);
+  });
+  if (!may('upstreams')) return null;
+  return (
+    <div class="marks">
+      <button type="button" disabled={busy} onClick={() => run()}>
+        {model === undefined ? 'Call all again now' : 'Call again now'}
+      </button>
+      <span role="status">{done ? 'Done: called again.' : ''}</span>
+      <ErrorText text={error} />
+    </div>
+  );
+}
+
+function ErrorTable({ upstreams }: { readonly upstreams: readonly UpstreamStatus[] }) {
+  const rows = upstreams
+    .flatMap(({ model, name, last_errors: errors }) => errors.map((error) => ({ model, name, ...error })))
+    .sort((left, right) => right.at - left.at);
+  if (rows.length === 0) return <p class="empty">No errors since the start.</p>;
+  return (
+    <Table
+      label="Last errors"
+      rows={rows}
+      keyOf={(row, index) => `${row.request_id} ${row.name} ${index}`}
+      columns={[
+        { head: 'When', at: ({ at }) => at },
+        { head: 'Model', text: ({ model }) => model },
+        { head: 'Upstream', text: ({ name }) => name },
+        { head: 'Kind', text: ({ kind }) => words(kind) },
+        { head: 'Status', figure: ({ status }) => status },
+        {
+          head: 'Call',
+          value: (row) => row.request_id,
+          cell: ({ request_id: id }) => (
+            <a href={callAddress(id)}>
+              <code>{id}</code>
+            </a>
+          ),
+        },
+        { head: 'Error', value: ({ error }) => error, cell: ({ error }) => error ?? '–', class: 'value' },
+      ]}
+    />
   );
 }
 
@@ -108,7 +157,12 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
           value: (row) => stateOf(row, seconds)[1],
           cell: (row) => {
             const [tone, text] = stateOf(row, seconds);
-            return <Badge tone={tone}>{text}</Badge>;
+            const closed = row.now.breaker === 'closed';
+            return (
+              <>
+                <Badge tone={tone}>{text}</Badge> {closed ? null : <ResetButton model={row.now.model} />}
+              </>
+            );
           },
         },
         { head: 'In flight', figure: ({ now }) => now.calls_in_flight, format: short },

@@ -27,6 +27,7 @@ import {
 } from '../telemetry/metrics-source.js';
 import type { SpanCounts } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
+import { UpstreamErrors } from '../telemetry/upstream-errors.js';
 
 /**
  * Accounts with labels of their own, if that is switched on; the oldest come first. Their three samples each
@@ -56,6 +57,8 @@ export class GatewayMetrics {
   readonly buffers: MetricsBuffers;
   readonly reader: MetricsReader;
   readonly upstreams = new UpstreamNames();
+  /** GatewayLogs gives it all calls. */
+  readonly upstreamErrors = new UpstreamErrors();
   /** The names of threads, in the order of the stripes. */
   readonly threads: readonly string[];
   readonly #settings: Settings;

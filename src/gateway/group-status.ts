@@ -4,6 +4,7 @@
  */
 import { decimalOf } from '../core/money.js';
 import type { BreakerState } from '../telemetry/metrics-layout.js';
+import { newestErrors } from '../telemetry/upstream-errors.js';
 import {
   EXCHANGE_BOUNDS_MS,
   REGISTRY_STATES,
@@ -228,6 +229,7 @@ function addUpstream(left: UpstreamStatus, right: UpstreamStatus): UpstreamStatu
     attempts: left.attempts + right.attempts,
     failures: left.failures + right.failures,
     last_failure: laterOf(left.last_failure, right.last_failure),
+    last_errors: newestErrors(left.last_errors, right.last_errors),
     quotas: left.quotas.map((quota, at) => ({ ...quota, used: quota.used + (right.quotas[at]?.used ?? 0) })),
     waiting_calls: left.waiting_calls + right.waiting_calls,
   };

@@ -135,7 +135,7 @@ function costOf(models: readonly ModelSnapshot[]): bigint {
 
 function upstreamOf(
   { model, name, priority, weight, slot, scope }: NamedUpstream,
-  { reader, upstreamUse }: GatewayMetrics,
+  { reader, upstreamUse, upstreamErrors }: GatewayMetrics,
 ): UpstreamStatus {
   const { attempts, callsInFlight, failures, lastFailure, breakers, waits } = reader.upstream(slot);
   return {
@@ -149,6 +149,7 @@ function upstreamOf(
     failures: [...failures.values()].reduce((sum, count) => sum + count, 0),
     last_failure:
       lastFailure === undefined ? null : { kind: lastFailure.kind, at: Math.floor(lastFailure.atMs / 1_000) },
+    last_errors: upstreamErrors.of(model, name),
     quotas: scope === undefined ? [] : upstreamUse(scope),
     waiting_calls: waits.now,
   };

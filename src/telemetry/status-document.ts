@@ -33,6 +33,19 @@ export interface ModelStats extends CallStats {
   readonly id: string;
 }
 
+/** An attempt that failed. */
+export interface UpstreamError {
+  /** Unix seconds. */
+  readonly at: number;
+  /** As in the metric's label. */
+  readonly kind: string;
+  /** The upstream's HTTP status; null if it sent none. */
+  readonly status: number | null;
+  /** Without addresses and secrets; null if there is no text. */
+  readonly error: string | null;
+  readonly request_id: string;
+}
+
 export interface UpstreamStatus {
   readonly model: string;
   readonly name: string;
@@ -45,6 +58,11 @@ export interface UpstreamStatus {
   readonly failures: number;
   /** `kind` as in the metric's label, `at` in Unix seconds; null before the first. */
   readonly last_failure: { readonly kind: string; readonly at: number } | null;
+  /**
+   * Newest first, at most five (upstream-errors.ts): known from ended calls, while `call_log` or the access log
+   * is on.
+   */
+  readonly last_errors: readonly UpstreamError[];
   /** What this host uses of its limits; empty if it has none. */
   readonly quotas: readonly { readonly quota: string; readonly limit: number; readonly used: number }[];
   /** Calls that wait for room; a call that may go to several upstreams counts at one. */

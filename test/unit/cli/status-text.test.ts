@@ -27,6 +27,7 @@ const STATUS: StatusView = {
     attempts: 10,
     failures: at,
     last_failure: null,
+    last_errors: [],
     quotas: [],
     waiting_calls: 0,
   })),

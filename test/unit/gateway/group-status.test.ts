@@ -45,6 +45,9 @@ function statusOf(place: number, calls: number, more: Partial<ProcessStatus> = {
         attempts: calls,
         failures: 1,
         last_failure: { kind: 'timeout', at: 1_000 - place },
+        last_errors: [
+          { at: 1_000 - place, kind: 'timeout', status: null, error: null, request_id: `req_${place}` },
+        ],
         quotas: [{ quota: 'requests_per_minute', limit: 10, used: calls }],
         waiting_calls: 2,
       },
@@ -121,6 +124,7 @@ void t.test('of several, with one that has ended', (t) => {
         attempts: 20,
         failures: 4,
         last_failure: { at: 1_000 },
+        last_errors: [{ request_id: 'req_0' }, { request_id: 'req_0' }],
       },
     ],
     credentials: [{ name: 'aws', ok: false, expires_at: 1_996, renewals: 12, failures: 2, last_error: null }],
