@@ -3,19 +3,19 @@
  * tokens and cost, the error that the caller got and what to do about it. Browser.
  */
 import type { ComponentChildren } from 'preact';
+import type { CallView } from '../admin/call-routes.js';
 import { ERROR_MEANINGS, type ErrorMeaning } from '../core/error-meanings.js';
-import type { AttemptView, QuotaView } from '../telemetry/call-record.js';
 import { useView } from './api.js';
 import { addressOf } from './browser.js';
 import { callsAddress } from './call-links.js';
-import { type NamedCall, toneOfCall } from './calls-page.js';
+import { toneOfCall } from './calls-page.js';
 import { Badge, CopyButton, ErrorText, Icon, Money, Name } from './controls.js';
 import { exactMoment, milliseconds, money, number, words } from './format.js';
 import { type Tile, Tiles } from './table.js';
 import { ResetButton } from './upstreams-page.js';
 
 export function CallPage({ id }: { readonly id: string }) {
-  const { view: call, error, reload } = useView<NamedCall>(`/calls/${encodeURIComponent(id)}`);
+  const { view: call, error, reload } = useView<CallView>(`/calls/${encodeURIComponent(id)}`);
   return (
     <>
       <p>
@@ -47,7 +47,7 @@ export function CallPage({ id }: { readonly id: string }) {
   );
 }
 
-function Shown({ call }: { readonly call: NamedCall }) {
+function Shown({ call }: { readonly call: CallView }) {
   return (
     <>
       {call.error === null ? null : (
@@ -86,7 +86,7 @@ function Advice({ code }: { readonly code: string | null }) {
 /** Markdown without its marks. */
 const plain = (text: string): string => text.replaceAll('`', '').replace(/\[([^\]]+)\]\([^)]*\)/g, '$1');
 
-function tilesOf(call: NamedCall): Tile[] {
+function tilesOf(call: CallView): Tile[] {
   const { cost, prompt_tokens: prompt, cached_tokens: cached, reasoning_tokens: reasoning } = call;
   const tokens = (count: number | null): string => (count === null ? '–' : number(count));
   return [
@@ -106,7 +106,7 @@ function tilesOf(call: NamedCall): Tile[] {
   ];
 }
 
-function factsOf(call: NamedCall): ComponentChildren {
+function factsOf(call: CallView): ComponentChildren {
   const { account, key, model, answered_model: answered, upstream } = call;
   const facts: readonly (readonly [string, ComponentChildren])[] = [
     [
@@ -170,7 +170,7 @@ interface Step {
 }
 
 /** In the order of time; steps of the same moment stay in this order. */
-function stepsOf(call: NamedCall): Step[] {
+function stepsOf(call: CallView): Step[] {
   const { admitted_ms: admittedMs, first_token_ms: firstMs, duration_ms: endMs, queued_ms: queuedMs } = call;
   const steps: Step[] = [
     { atMs: 0, what: 'Arrived', detail: exactMoment(Date.parse(call.time) - endMs) },
@@ -198,7 +198,7 @@ function stepsOf(call: NamedCall): Step[] {
   return steps.toSorted((left, right) => left.atMs - right.atMs);
 }
 
-function Timeline({ call }: { readonly call: NamedCall }) {
+function Timeline({ call }: { readonly call: CallView }) {
   const whole = Math.max(call.duration_ms, 0.001);
   const percent = (ms: number): number => Math.min(100, Math.max(0, (100 * ms) / whole));
   return (
@@ -225,7 +225,7 @@ function Timeline({ call }: { readonly call: NamedCall }) {
   );
 }
 
-function QuotasLeft({ quotas }: { readonly quotas: readonly QuotaView[] }) {
+function QuotasLeft({ quotas }: { readonly quotas: CallView['quotas'] }) {
   if (quotas.length === 0) return <>no quotas</>;
   return (
     <ul class="lines">
@@ -241,7 +241,7 @@ function QuotasLeft({ quotas }: { readonly quotas: readonly QuotaView[] }) {
 }
 
 interface AttemptDetailProps {
-  readonly attempt: AttemptView;
+  readonly attempt: CallView['attempts'][number];
   /** That the caller named. */
   readonly model: string | null;
 }

@@ -3,27 +3,14 @@
  * Browser.
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+import type { CallsPageView, CallView } from '../admin/call-routes.js';
 import type { ListView, ModelView } from '../admin/views.js';
-import type { CallView } from '../telemetry/call-record.js';
 import { allOf, get, type Part, queryOf, textOf, useRefresh, useView } from './api.js';
 import { addressOf, type Filters, go, putFilters } from './browser.js';
 import { callAddress } from './call-links.js';
 import { Badge, Choice, ErrorText, idsOf, TextField, TimeField, type Tone, useInput } from './controls.js';
 import { counted, exactMoment, money, number, recentMoment, roughMoney, words } from './format.js';
 import { type Column, Table } from './table.js';
-
-/** With the names that the registry has now; null if the account or key was deleted. */
-export interface NamedCall extends CallView {
-  readonly account_name?: string | null;
-  readonly key_name?: string | null;
-}
-
-interface CallPage extends ListView<NamedCall> {
-  /** The cursor for `after`. */
-  readonly newest?: string;
-  /** How far the search came if its time was over before it had a whole page; ISO 8601. */
-  readonly searched_to?: string | null;
-}
 
 const PAGE_CALLS = 100;
 /** The live tail keeps so many in the document. */
@@ -41,7 +28,7 @@ export const toneOfCall = ({ status, code }: CallView): Tone => {
 };
 
 interface Shown {
-  readonly calls: readonly NamedCall[];
+  readonly calls: readonly CallView[];
   readonly next: string | null;
   readonly searchedTo: string | null;
 }
@@ -58,10 +45,13 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
 
   /** `take` gets the response unless the filters have changed meanwhile. */
   const ask = useCallback(
-    async (more: Readonly<Record<string, string | number | undefined>>, take: (page: CallPage) => void) => {
+    async (
+      more: Readonly<Record<string, string | number | undefined>>,
+      take: (page: CallsPageView) => void,
+    ) => {
       const asked = Object.fromEntries(new URLSearchParams(query));
       try {
-        const page = await get<CallPage>(`/calls${queryOf({ ...asked, ...more })}`);
+        const page = await get<CallsPageView>(`/calls${queryOf({ ...asked, ...more })}`);
         if (wanted.current !== query) return;
         setError(undefined);
         take(page);
@@ -75,7 +65,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
     newest.current = undefined;
     const timer = setTimeout(
       () =>
-        void ask({ limit: PAGE_CALLS }, ({ data, next, newest: last, searched_to: searchedTo = null }) => {
+        void ask({ limit: PAGE_CALLS }, ({ data, next, newest: last, searched_to: searchedTo }) => {
           newest.current = last;
           setShown({ calls: data, next, searchedTo });
         }),
@@ -89,7 +79,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
     if (after === undefined) return;
     // The next look waits for this one.
     newest.current = undefined;
-    void ask({ after, limit: PAGE_CALLS }, ({ data, newest: last = after }) => {
+    void ask({ after, limit: PAGE_CALLS }, ({ data, newest: last }) => {
       newest.current = last;
       if (data.length === 0) return;
       const added = data.toSorted((left, right) => right.time.localeCompare(left.time));
@@ -105,7 +95,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
     const before = shown?.calls ?? [];
     void ask(
       { limit: PAGE_CALLS, cursor: shown?.next ?? undefined },
-      ({ data, next, searched_to: searchedTo = null }) =>
+      ({ data, next, searched_to: searchedTo }) =>
         setShown({ calls: [...before, ...data], next, searchedTo }),
     );
   };
@@ -133,7 +123,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
           ) : (
             <CallTable
               calls={shown.calls}
-              all={() => allOf<NamedCall>('/calls', Object.fromEntries(new URLSearchParams(query)))}
+              all={() => allOf<CallView>('/calls', Object.fromEntries(new URLSearchParams(query)))}
             />
           )}
           {shown.searchedTo === null ? null : (
@@ -203,7 +193,7 @@ function CallFilterFields({ filters }: { readonly filters: Filters }) {
 
 const wholeMs = (ms: number): string => number(Math.round(ms));
 
-const CALL_COLUMNS: readonly Column<NamedCall>[] = [
+const CALL_COLUMNS: readonly Column<CallView>[] = [
   {
     head: 'Ended',
     value: ({ time }) => time,
@@ -245,8 +235,8 @@ function tokensOf({ prompt_tokens: prompt, completion_tokens: completion }: Call
 }
 
 interface CallTableProps {
-  readonly calls: readonly NamedCall[];
-  readonly all: () => Promise<Part<NamedCall>>;
+  readonly calls: readonly CallView[];
+  readonly all: () => Promise<Part<CallView>>;
 }
 
 function CallTable({ calls, all }: CallTableProps) {

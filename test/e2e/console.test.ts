@@ -4,9 +4,8 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import type { Page } from 'playwright-core';
 import { startBed } from '../support/bed.js';
-import { HAS_BROWSER, seriousFaults, shoot, startBrowser } from '../support/browser.js';
+import { HAS_BROWSER, seriousFaults, shoot, signIn, startBrowser } from '../support/browser.js';
 import { TEST_MODEL, knownEverywhere, type Gateway } from '../support/gateway.js';
 import { steered } from '../support/mock.js';
 import { openStream } from '../support/sse.js';
@@ -20,13 +19,6 @@ const WIDE = { width: 1440, height: 900 };
 const PHONE = { width: 390, height: 844 };
 
 const at = (gateway: Gateway, place = ''): string => `http://127.0.0.1:${gateway.admin.port}/${place}`;
-
-async function signIn(page: Page, gateway: Gateway): Promise<void> {
-  await page.goto(at(gateway));
-  await page.getByLabel('Admin token').fill(gateway.admin.token);
-  await page.getByRole('button', { name: 'Sign in' }).click();
-  await page.getByRole('heading', { name: 'Overview' }).waitFor();
-}
 
 void t.test('an operator’s way through it', SKIP, async (t) => {
   const { gateway } = await startBed(t);

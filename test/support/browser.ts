@@ -6,6 +6,7 @@ import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { chromium, type BrowserContextOptions, type Page } from 'playwright-core';
+import type { Gateway } from './gateway.js';
 import type { Scope } from './mock.js';
 
 const EXECUTABLES = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
@@ -46,6 +47,18 @@ export async function startBrowser(t: Scope): Promise<Browser> {
       return { page, faults };
     },
   };
+}
+
+/** Opens the console and signs in with the admin token; the overview is there then. */
+export async function signIn(
+  page: Page,
+  { admin }: Pick<Gateway, 'admin'>,
+  token = admin.token,
+): Promise<void> {
+  await page.goto(`http://127.0.0.1:${admin.port}/`);
+  await page.getByLabel('Admin token').fill(token);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByRole('heading', { name: 'Overview' }).waitFor();
 }
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');

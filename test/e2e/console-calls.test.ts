@@ -1,0 +1,166 @@
+/**
+ * Calls in the console, in a real browser: a support case from a failed call's id to the call that is good
+ * again, the live tail and its filters, and where numbers lead.
+ */
+import t, { type Test } from 'tap';
+import type { Page } from 'playwright-core';
+import { startBed } from '../support/bed.js';
+import { HAS_BROWSER, seriousFaults, shoot, signIn, startBrowser } from '../support/browser.js';
+import { eventually, type Gateway, TEST_MODEL } from '../support/gateway.js';
+import { steered } from '../support/mock.js';
+
+const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
+const WIDE = { width: 1440, height: 900 };
+const PHONE = { width: 390, height: 844 };
+
+const at = (gateway: Gateway, place: string): string => `http://127.0.0.1:${gateway.admin.port}/#/${place}`;
+
+/** Sends a call and waits until the admin interface shows it; a call is on disk a second after its end. */
+async function callOf(
+  gateway: Gateway,
+  key: string,
+  prompt: string,
+): Promise<{ id: string; status: number }> {
+  const { status, headers } = await gateway.chat(key, prompt);
+  const id = String(headers['x-request-id']);
+  await eventually(`the call ${id} is kept`, async () => {
+    const shown = await gateway.admin.send('GET', `/admin/v1/calls/${id}`);
+    return shown.status === 200 ? true : undefined;
+  });
+  return { id, status };
+}
+
+const rowsOf = (page: Page): Promise<string[]> =>
+  page.getByRole('region', { name: 'Calls' }).locator('tbody tr').allTextContents();
+
+const countIs = (page: Page, count: number): Promise<true> =>
+  eventually(`${count} rows`, async () => ((await rowsOf(page)).length === count ? true : undefined));
+
+void t.test('a support case: from the id of a failed call to a good one', SKIP, async (t) => {
+  const { gateway } = await startBed(t, { upstream: { park_max_ms: 600_000 } });
+  const { key } = await gateway.admin.customer();
+  await gateway.chat(key, 'Hello');
+  // The upstream asks for a pause that outlasts its trouble.
+  const first = await callOf(gateway, key, steered('status=429&retry_after=600'));
+  const second = await callOf(gateway, key, 'Hello');
+  t.not(first.status, 200);
+  t.not(second.status, 200, 'the upstream is well again, but is not called');
+
+  const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
+  await signIn(page, gateway);
+  await page.getByRole('link', { name: 'Calls', exact: true }).click();
+  await page.getByLabel('Request id').fill(first.id);
+  await page.getByRole('button', { name: 'Show', exact: true }).click();
+  await page.getByRole('region', { name: 'Error' }).waitFor();
+  const steps = await page.locator('.timeline > li').allTextContents();
+  t.match(steps[0], /Arrived/);
+  t.match(steps[1], /Admitted.*left of balance, the account.*left of requests per minute/s);
+  const attempt = steps.find((step) => step.includes('Attempt on'));
+  t.match(attempt, /status 429/, 'the cause');
+  t.match(steps.at(-1), /End/);
+  t.equal(await page.getByRole('link', { name: 'customer-1' }).count(), 1);
+  await shoot(page, 'call-failed-1440');
+
+  await page.goto(at(gateway, 'upstreams'));
+  const errors = page.getByRole('region', { name: 'Last errors' });
+  await errors.getByRole('cell', { name: '429' }).waitFor();
+  await shoot(page, 'upstream-errors-1440');
+  await errors.getByRole('link', { name: first.id }).click();
+  await page.getByRole('button', { name: 'Call again now' }).click();
+  await page.getByText('Done: called again.').waitFor();
+  const third = await callOf(gateway, key, 'Hello');
+  t.equal(third.status, 200, 'the call again is good');
+  await page.goto(at(gateway, `calls/${third.id}`));
+  await page.getByText('First token').first().waitFor();
+  t.equal(await page.getByRole('region', { name: 'Error' }).count(), 0);
+  await page.goto(at(gateway, 'calls/req_none-1'));
+  t.match(await page.getByRole('alert').textContent(), /there is no call/);
+  t.match(faults.splice(0), [/404/]);
+});
+
+void t.test('the tail is live, filters stand in the address, numbers lead to calls', SKIP, async (t) => {
+  const { gateway } = await startBed(t);
+  const one = await gateway.admin.customer();
+  const other = await gateway.admin.customer();
+  await callOf(gateway, one.key, 'Hello');
+  await callOf(gateway, one.key, steered('status=400'));
+  await callOf(gateway, other.key, 'Hello');
+  const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
+  await signIn(page, gateway);
+  await page.getByRole('link', { name: 'Calls', exact: true }).click();
+  await countIs(page, 3);
+
+  await gateway.chat(other.key, 'Hello');
+  await countIs(page, 4);
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await callOf(gateway, other.key, 'Hello');
+  await page.waitForTimeout(2_500);
+  t.equal((await rowsOf(page)).length, 4, 'paused');
+  await page.getByRole('button', { name: 'Go on live' }).click();
+  await countIs(page, 5);
+
+  await page.getByLabel('Account').fill('customer-1');
+  await countIs(page, 2);
+  await page.getByLabel('Outcome').selectOption('Failed');
+  await countIs(page, 1);
+  t.match(page.url(), /#\/calls\?account=customer-1&failed=true$/);
+  await page.reload();
+  await countIs(page, 1);
+  t.equal(await page.getByLabel('Account').inputValue(), 'customer-1', 'after a reload too');
+  await page.getByLabel('Account').fill('nobody');
+  await page.getByRole('alert').waitFor();
+  t.match(faults.splice(0), [/404/]);
+
+  await leads(t, page, gateway, one.accountId);
+  t.same(faults, []);
+});
+
+/** Each number leads to the calls that it counts. */
+async function leads(t: Test, page: Page, gateway: Gateway, account: string): Promise<void> {
+  const follow = async (place: string, region: string, row: string, number: string, rows: number) => {
+    await page.goto(at(gateway, place));
+    const link = page.getByRole('region', { name: region }).getByRole('row', { name: row });
+    await link.getByRole('link', { name: number, exact: true }).first().click();
+    await page.getByRole('heading', { name: 'Calls' }).waitFor();
+    await countIs(page, rows);
+    t.pass(`${place}: ${number}`);
+  };
+  await page.goto(at(gateway, `accounts/${account}`));
+  await page.getByRole('link', { name: 'Failed calls' }).click();
+  await countIs(page, 1);
+  await follow('upstreams', 'Upstreams', TEST_MODEL, '1', 1);
+  await follow('usage', 'Usage', '20', '1', 1);
+  await page.goto(at(gateway, 'usage'));
+  await page.getByLabel('Lines by').selectOption('account');
+  await page.getByRole('row', { name: 'customer-2' }).getByRole('link', { name: '3', exact: true }).click();
+  await countIs(page, 3);
+}
+
+void t.test('calls at every width, light and dark', SKIP, async (t) => {
+  const { gateway } = await startBed(t);
+  const { key } = await gateway.admin.customer();
+  await callOf(gateway, key, 'Hello');
+  const failed = await callOf(gateway, key, steered('status=500'));
+  await gateway.chat('sk-wrong', 'Hello');
+  const browser = await startBrowser(t);
+  for (const viewport of [WIDE, PHONE]) {
+    for (const colorScheme of ['light', 'dark'] as const) {
+      const { page, faults } = await browser.open({ viewport, colorScheme });
+      const name = `${viewport.width}-${colorScheme}`;
+      await signIn(page, gateway);
+      for (const [place, filled] of [
+        ['calls', page.getByRole('cell', { name: '401' })],
+        [`calls/${failed.id}`, page.getByText('Attempt on').first()],
+        ['changes', page.getByRole('cell', { name: 'accounts.create' })],
+      ] as const) {
+        await page.goto(at(gateway, place));
+        await filled.first().waitFor();
+        t.same(await seriousFaults(page), [], `${place}, ${name}`);
+        const beyond = await page.evaluate<number>('document.documentElement.scrollWidth - innerWidth');
+        t.ok(beyond <= 0, `${place} fits ${name}, ${beyond} px beyond`);
+        await shoot(page, `${place.startsWith('calls/') ? 'call' : place}-${name}`);
+      }
+      t.same(faults, []);
+    }
+  }
+});
