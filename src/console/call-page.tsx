@@ -253,7 +253,7 @@ function AttemptDetail({ attempt, model }: AttemptDetailProps) {
       {status === null ? 'no status' : `status ${status}`}
       {code === null ? '' : `, ${words(code)}`}
       {attempt.model === null || attempt.model === model ? '' : `, model ${attempt.model}`}
-      {error === null ? null : <p class="said-error">{error}</p>}
+      {error === null || error === `status ${status}` ? null : <p class="said-error">{error}</p>}
       {code === null ? null : <ResetButton model={attempt.model ?? model ?? undefined} />}
     </>
   );

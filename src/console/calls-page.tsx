@@ -241,6 +241,13 @@ interface CallTableProps {
 
 function CallTable({ calls, all }: CallTableProps) {
   return (
-    <Table label="Calls" rows={calls} keyOf={(call) => call.request_id} all={all} columns={CALL_COLUMNS} />
+    <Table
+      label="Calls"
+      class="dense"
+      rows={calls}
+      keyOf={(call) => call.request_id}
+      all={all}
+      columns={CALL_COLUMNS}
+    />
   );
 }

@@ -24,6 +24,7 @@ import {
   type LogSwitchBuffer,
   type LogView,
 } from '../telemetry/log.js';
+import type { CallSink } from '../telemetry/call-record.js';
 import { WHOLE_BYTES_MAX, standardError } from '../telemetry/standard-error.js';
 import { accessLine, callRecordOf, usageLine, type CallRecordNames, type CallNames } from './call-lines.js';
 
@@ -46,6 +47,8 @@ export interface GatewayLogsOptions {
   /** The access ring of each listener, by index. */
   readonly rings: readonly CallRingBuffer[];
   readonly names: CallRecordNames;
+  /** Gets every record, for what the status tells of upstreams. */
+  readonly upstreamErrors: CallSink;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -57,6 +60,7 @@ export class GatewayLogs {
   readonly #readers: readonly CallRingReader[];
   readonly #names: CallRecordNames;
   readonly #calls: CallWriter;
+  readonly #upstreamErrors: CallSink;
   #settings: Settings['access_log'] | undefined;
   #output: Pick<LineFile, 'append' | 'close'> | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -68,6 +72,7 @@ export class GatewayLogs {
     this.#control = new LogSwitch(options.control);
     this.#readers = options.rings.map((ring) => new CallRingReader(ring));
     this.#names = options.names;
+    this.#upstreamErrors = options.upstreamErrors;
     const { settings, clock, log } = options;
     const folder = join(settings.data, CALLS_FOLDER);
     this.#calls = new CallWriter({ folder, retention: retentionOf(settings), clock, log });
@@ -128,6 +133,7 @@ export class GatewayLogs {
       reader.drain((record, wanted) => {
         isAny = true;
         const call = callRecordOf(this.#names, listener, record);
+        this.#upstreamErrors.append(call);
         if (wanted.store) this.#calls.append(call);
         if (!wanted.log) return;
         lines.push(accessLine(call, listener));

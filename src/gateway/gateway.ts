@@ -97,6 +97,7 @@ export class Gateway {
         upstreamNameOf: (slot) => metrics.upstreams.known[slot]?.name,
         requestPrefixOf: requestIds.prefixOf,
       },
+      upstreamErrors: metrics.upstreamErrors,
       clock: new SystemClock(),
       log,
     }));
