@@ -59,8 +59,8 @@ export interface UpstreamStatus {
   /** `kind` as in the metric's label, `at` in Unix seconds; null before the first. */
   readonly last_failure: { readonly kind: string; readonly at: number } | null;
   /**
-   * Newest first, at most five (upstream-errors.ts): known from ended calls, while `call_log` or the access log
-   * is on.
+   * Newest first, at most five (upstream-errors.ts). Known from ended calls, while `call_log` or the access
+   * log is on.
    */
   readonly last_errors: readonly UpstreamError[];
   /** What this host uses of its limits; empty if it has none. */
