@@ -57,6 +57,7 @@ export interface CallNames {
 }
 
 export interface CallRecordNames extends CallNames {
+  readonly ids: CallNames['ids'] & Pick<IdNames, 'forgetOld'>;
   readonly upstreamNameOf: (upstreamSlot: number) => string | undefined;
   readonly groupNameOf: (group: GroupIndex) => string;
 }

@@ -124,6 +124,7 @@ export class GatewayLogs {
    */
   drain(): boolean {
     let isAny = false;
+    this.#names.ids.forgetOld();
     let lines: string[] = [];
     const write = (): void => {
       this.#output?.append(lines);

@@ -39,8 +39,19 @@ export class IdNames {
     return this.#idOf(this.#keys, key, () => this.#source.findKeyId(key));
   }
 
+  /**
+   * Called each time the calls are taken out of the listeners' rings. Each look at an id would look at the
+   * clock else, and there are several for a call.
+   */
+  forgetOld(): void {
+    const nowMs = this.#clock.monotonicMs();
+    if (nowMs - this.#sinceMs < KEPT_MS) return;
+    this.#sinceMs = nowMs;
+    this.#accounts.clear();
+    this.#keys.clear();
+  }
+
   #idOf<Index>(ids: Map<Index, string>, index: Index, find: () => string | undefined): string | null {
-    this.#forgetOld();
     const known = ids.get(index);
     if (known !== undefined) return known;
     try {
@@ -52,13 +63,5 @@ export class IdNames {
     } catch {
       return null;
     }
-  }
-
-  #forgetOld(): void {
-    const nowMs = this.#clock.monotonicMs();
-    if (nowMs - this.#sinceMs < KEPT_MS) return;
-    this.#sinceMs = nowMs;
-    this.#accounts.clear();
-    this.#keys.clear();
   }
 }

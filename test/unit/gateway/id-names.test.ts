@@ -28,8 +28,10 @@ void t.test("a slot is looked up once an hour, for it may be another key's a day
   t.same(asked, ['account 2', 'key 7']);
   life = 2;
   clock.nowMs += 3_599_999;
+  names.forgetOld();
   t.equal(names.keyIdOf(asKeyIndex(7)), 'key_7_1');
   clock.nowMs += 1;
+  names.forgetOld();
   t.equal(names.keyIdOf(asKeyIndex(7)), 'key_7_2');
   t.end();
 });
