@@ -2,6 +2,7 @@
 import { crc32 } from 'node:zlib';
 import {
   ATTEMPTS,
+  Block,
   BLOCK_BYTES,
   CACHE_HIT,
   CACHE_MISS,
@@ -24,6 +25,10 @@ const QUOTAS_MAX = 64;
 /** Names are counted in 16 bits. A call has at most 9 + 3 × 8 + 3 × 64. */
 const NAMES_MAX = 60_000;
 
+/** Kinds of names, for their last ones: accounts are ids of quotas too; then the quotas, by their order. */
+const IDS = 10;
+const KINDS = IDS + 9;
+
 /** Puts calls into a block. One a writer, filled again and again. */
 export class BlockBuilder {
   readonly #fixed = new ArrayBuffer(BLOCK_BYTES + FIXED_BYTES);
@@ -35,6 +40,9 @@ export class BlockBuilder {
   /** `writeBigInt64LE` takes ten times as long. */
   readonly #view = new DataView(this.#variable.buffer);
   readonly #names = new Map<string, number>();
+  /** By kind of name. */
+  readonly #lastNames = new Array<string | undefined>(KINDS).fill(undefined);
+  readonly #lastPositions = new Int32Array(KINDS);
   #nameChars = 0;
   #count = 0;
   #at = 0;
@@ -49,7 +57,6 @@ export class BlockBuilder {
     return bytes >= BLOCK_BYTES - FIXED_BYTES || this.#names.size >= NAMES_MAX;
   }
 
-  /** Takes some 200 ns for a call of one attempt that went well. */
   add(call: CallRecord): void {
     const at64 = (this.#count * FIXED_BYTES) >> 3;
     const at32 = at64 << 1;
@@ -59,15 +66,15 @@ export class BlockBuilder {
     this.#floats[at64 + 1] = call.request;
     this.#amounts[at64 + 2] = usage === undefined ? 0n : usage.charged;
     const shorts = this.#shorts;
-    shorts[at16 + NAMED.prefix] = this.#nameOf(call.requestPrefix);
-    shorts[at16 + NAMED.account] = this.#nameOf(call.account);
-    shorts[at16 + NAMED.key] = this.#nameOf(call.key);
-    shorts[at16 + NAMED.model] = this.#nameOf(call.model);
-    shorts[at16 + NAMED.answered] = this.#nameOf(usage?.answeredModel ?? null);
-    shorts[at16 + NAMED.upstream] = this.#nameOf(call.upstream);
-    shorts[at16 + NAMED.code] = this.#nameOf(call.code);
-    shorts[at16 + NAMED.source] = this.#nameOf(usage?.source ?? null);
-    shorts[at16 + NAMED.route] = this.#nameOf(call.route);
+    shorts[at16 + NAMED.prefix] = this.#nameOf(call.requestPrefix, 0);
+    shorts[at16 + NAMED.account] = this.#nameOf(call.account, IDS);
+    shorts[at16 + NAMED.key] = this.#nameOf(call.key, 1);
+    shorts[at16 + NAMED.model] = this.#nameOf(call.model, 2);
+    shorts[at16 + NAMED.answered] = this.#nameOf(usage?.answeredModel ?? null, 6);
+    shorts[at16 + NAMED.upstream] = this.#nameOf(call.upstream, 3);
+    shorts[at16 + NAMED.code] = this.#nameOf(call.code, 4);
+    shorts[at16 + NAMED.source] = this.#nameOf(usage?.source ?? null, 7);
+    shorts[at16 + NAMED.route] = this.#nameOf(call.route, 5);
     shorts[at16 + STATUS] = call.status ?? 0;
     shorts[at16 + FLAGS] =
       (call.stream ? STREAM : 0) |
@@ -90,8 +97,8 @@ export class BlockBuilder {
     this.#details(call);
   }
 
-  /** Returns the bytes of the block and its names, and begins the next one. */
-  take(): { bytes: Buffer; names: readonly string[] } {
+  /** Returns the block and its names, and begins the next one. */
+  take(): { block: Block; names: readonly string[] } {
     const names = [...this.#names.keys()];
     const text = Buffer.from(JSON.stringify(names));
     const fixedBytes = this.#count * FIXED_BYTES;
@@ -104,18 +111,19 @@ export class BlockBuilder {
     head.set([MAGIC, bytes.length, 0, this.#count, this.#at, text.length]);
     head[2] = crc32(bytes.subarray(12));
     this.#names.clear();
+    this.#lastNames.fill(undefined);
     this.#nameChars = this.#count = this.#at = 0;
-    return { bytes, names };
+    return { block: Block.of(bytes), names };
   }
 
   #details({ attempts, quotas, error }: CallRecord): void {
     this.#number(Math.min(attempts.length, CALL_ATTEMPTS_MAX));
     for (let at = 0; at < attempts.length && at < CALL_ATTEMPTS_MAX; at++) {
       const attempt = attempts[at]!;
-      this.#name(attempt.upstream);
-      this.#name(attempt.model);
+      this.#name(attempt.upstream, 3);
+      this.#name(attempt.model, 2);
       this.#number(attempt.status ?? 0);
-      this.#name(attempt.code);
+      this.#name(attempt.code, 8);
       this.#time(attempt.startMs);
       this.#time(attempt.durationMs);
       this.#text(attempt.error);
@@ -123,9 +131,9 @@ export class BlockBuilder {
     this.#number(Math.min(quotas.length, QUOTAS_MAX));
     for (let at = 0; at < quotas.length && at < QUOTAS_MAX; at++) {
       const { scope, id, quota, left } = quotas[at]!;
-      this.#name(scope);
-      this.#name(id);
-      this.#name(quota);
+      this.#name(scope, 9);
+      this.#name(id, IDS);
+      this.#name(quota, IDS + 1 + (at & 7));
       const isMoney = typeof left === 'bigint';
       this.#number(isMoney ? 1 : 0);
       if (isMoney) {
@@ -137,17 +145,22 @@ export class BlockBuilder {
   }
 
   /** 0: none. */
-  #name(text: string | null): void {
-    this.#number(text === null ? 0 : this.#nameOf(text) + 1);
+  #name(text: string | null, kind: number): void {
+    this.#number(text === null ? 0 : this.#nameOf(text, kind) + 1);
   }
 
-  #nameOf(text: string | null): number {
+  /** Most names are those of the call before: comparing takes a quarter of looking up. */
+  #nameOf(text: string | null, kind: number): number {
     if (text === null) return NONE;
-    const known = this.#names.get(text);
-    if (known !== undefined) return known;
-    this.#nameChars += text.length + 3;
-    const position = this.#names.size;
-    this.#names.set(text, position);
+    if (this.#lastNames[kind] === text) return this.#lastPositions[kind]!;
+    let position = this.#names.get(text);
+    if (position === undefined) {
+      position = this.#names.size;
+      this.#nameChars += text.length + 3;
+      this.#names.set(text, position);
+    }
+    this.#lastNames[kind] = text;
+    this.#lastPositions[kind] = position;
     return position;
   }
 

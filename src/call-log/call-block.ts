@@ -105,6 +105,16 @@ export class Block {
     return new Block(data, at, words);
   }
 
+  /** The block that was just made of these bytes. */
+  static of(bytes: Buffer): Block {
+    return new Block(bytes, 0, new Uint32Array(bytes.buffer, 0, HEAD_BYTES / 4));
+  }
+
+  /** All of its bytes, if it was made here. */
+  get data(): Buffer {
+    return this.#data;
+  }
+
   get names(): readonly string[] {
     return (this.#names ??= JSON.parse(
       this.#data.toString('utf8', this.#namesAt, this.#namesAt + this.#namesBytes),

@@ -9,7 +9,7 @@ import type { Clock } from '../core/clock.js';
 import type { CallRecord, CallSink } from '../telemetry/call-record.js';
 import type { Log } from '../telemetry/log.js';
 import { BlockBuilder } from './block-builder.js';
-import { Block, SEGMENT_START } from './call-block.js';
+import { type Block, SEGMENT_START } from './call-block.js';
 import { SegmentIndex } from './segment-index.js';
 import {
   type CallRetention,
@@ -35,9 +35,8 @@ export interface CallWriterOptions {
 }
 
 interface WaitingBlock {
-  readonly bytes: Buffer;
+  readonly block: Block;
   readonly names: readonly string[];
-  readonly calls: number;
 }
 
 interface OpenSegment {
@@ -93,9 +92,9 @@ export class CallWriter implements CallSink {
     this.#timer = undefined;
     const { count } = this.#builder;
     if (count > 0) {
-      const { bytes, names } = this.#builder.take();
-      this.#waiting.push({ bytes, names, calls: count });
-      this.#waitingBytes += bytes.length;
+      const block = this.#builder.take();
+      this.#waiting.push(block);
+      this.#waitingBytes += block.block.bytes;
     }
     try {
       while (this.#waiting.length > 0) {
@@ -117,17 +116,17 @@ export class CallWriter implements CallSink {
 
   #shift(): WaitingBlock {
     const block = this.#waiting.shift()!;
-    this.#waitingBytes -= block.bytes.length;
+    this.#waitingBytes -= block.block.bytes;
     return block;
   }
 
-  #write({ bytes, names }: WaitingBlock): void {
+  #write({ block, names }: WaitingBlock): void {
     // Whoever needed the disk may have removed it.
     if (this.#segment !== undefined && fstatSync(this.#segment.file).nlink === 0) this.#close();
     const segment = (this.#segment ??= this.#begin());
-    writeWhole(segment.file, bytes, segment.bytes);
-    segment.index.add(segment.bytes, Block.at(bytes, 0)!, names);
-    segment.bytes += bytes.length;
+    writeWhole(segment.file, block.data, segment.bytes);
+    segment.index.add(segment.bytes, block, names);
+    segment.bytes += block.bytes;
     if (segment.bytes >= segmentBytesOf(this.#retention) || this.#isOld(segment)) this.#end();
   }
 
@@ -175,7 +174,7 @@ export class CallWriter implements CallSink {
   }
 
   #fail(error: unknown): void {
-    while (this.#waitingBytes > WAITING_BYTES_MAX) this.#dropped += this.#shift().calls;
+    while (this.#waitingBytes > WAITING_BYTES_MAX) this.#dropped += this.#shift().block.count;
     this.#timer ??= setTimeout(() => this.flush(), WRITE_PERIOD_MS).unref();
     this.#report(error);
   }
