@@ -7,11 +7,18 @@ import { csvOf } from '../core/csv.js';
 import { decimalOf } from '../core/money.js';
 import { asWallMs } from '../core/units.js';
 import { invalid } from '../registry/record-id.js';
-import type { UsageNames } from '../registry/registry.js';
-import { hourOf, USAGE_GROUPS, type UsageGroup, type UsageLine } from '../registry/usage-report.js';
+import type { UsageNames, UsagePlace, UsageRow } from '../registry/registry.js';
+import {
+  hourOf,
+  secondsOfHour,
+  USAGE_GROUPS,
+  type UsageGroup,
+  type UsageLine,
+  type UsageTotals,
+} from '../registry/usage-report.js';
 import { shown } from './input-reader.js';
 import { defineRoute, type Route, TextResponse } from './route.js';
-import { CLOSED, listSchema, type ListView, USAGE_STATS, UsageView } from './views.js';
+import { CLOSED, listSchema, type ListView, USAGE_STATS, UsageRowView, UsageView } from './views.js';
 
 const PAGE_LINES_MAX = 1_000;
 
@@ -20,23 +27,37 @@ const CSV_LINES_MAX = 10_000;
 
 const CSV_TYPE = 'text/csv; charset=utf-8';
 
+const TIME_PARAMETERS = {
+  from: Type.Optional(Type.String({ description: 'Unix seconds or a day (UTC)' })),
+  to: Type.Optional(Type.String({ description: 'Unix seconds or a day (UTC), which belongs to it' })),
+};
+const LIMIT = Type.Optional(
+  Type.Integer({
+    minimum: 1,
+    maximum: PAGE_LINES_MAX,
+    description: `lines of a page, ${PAGE_LINES_MAX} by default`,
+  }),
+);
+
+const RowsQuery = Type.Object(
+  {
+    ...TIME_PARAMETERS,
+    cursor: Type.Optional(Type.String({ description: '`next` of the page before' })),
+    limit: LIMIT,
+  },
+  CLOSED,
+);
+
 const UsageQuery = Type.Object(
   {
     account: Type.Optional(Type.String({ description: 'id or name' })),
     key: Type.Optional(Type.String({ description: 'id or name' })),
     model: Type.Optional(Type.String({ description: 'id' })),
-    from: Type.Optional(Type.String({ description: 'Unix seconds or a day (UTC)' })),
-    to: Type.Optional(Type.String({ description: 'Unix seconds or a day (UTC), which belongs to it' })),
+    ...TIME_PARAMETERS,
     by: Type.Optional(Type.Enum([...USAGE_GROUPS], { description: 'day by default' })),
     format: Type.Optional(Type.Enum(['json', 'csv'], { description: 'json by default' })),
     cursor: Type.Optional(Type.String({ description: '`next` of the page before; JSON alone has pages' })),
-    limit: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: PAGE_LINES_MAX,
-        description: `lines of a page, ${PAGE_LINES_MAX} by default`,
-      }),
-    ),
+    limit: LIMIT,
   },
   CLOSED,
 );
@@ -71,13 +92,54 @@ export const USAGE_ROUTES: readonly Route[] = [
       return new TextResponse(CSV_TYPE, csvOfUsage(lines, by));
     },
   }),
+  defineRoute({
+    method: 'GET',
+    path: '/usage/rows',
+    summary:
+      'List the rows that usage is summed from: calls, tokens and cost of an account, key, model and hour. A page may be empty and have a `next`.',
+    query: RowsQuery,
+    responseSchema: listSchema(UsageRowView),
+    answer: async ({ query: { from, to, cursor, limit = PAGE_LINES_MAX } }, { registry, flushBooks }) => {
+      await flushBooks();
+      const { rows, next } = registry.usageRows(hoursOf(from, to), placeOf(cursor), limit);
+      return {
+        data: rows.map((row) => viewOfRow(row, registry.namesOf(row.keyId))),
+        next: next === undefined ? null : `${next.slot}_${next.hour}`,
+      };
+    },
+  }),
 ];
+
+/** Throws `invalid_parameters`. */
+function placeOf(cursor = '0_0'): UsagePlace {
+  const [, slot, hour] = /^(\d{1,8})_(\d{1,8})$/.exec(cursor) ?? [];
+  if (slot === undefined) throw invalid(`cursor must be the next of the page before, got ${shown(cursor)}`);
+  return { slot: Number(slot), hour: Number(hour) };
+}
+
+function viewOfRow(row: UsageRow, names: UsageNames): UsageRowView {
+  return {
+    hour: new Date(secondsOfHour(row.hour) * 1_000).toISOString().replace('.000', ''),
+    account: row.accountId,
+    account_name: names.account ?? null,
+    key: row.keyId,
+    key_name: names.key ?? null,
+    model: row.modelId,
+    ...statsOf(row),
+  };
+}
 
 function viewOfUsage(line: UsageLine, by: UsageGroup, names: UsageNames | undefined): UsageView {
   return {
     [by]: by === 'hour' ? Number(line.name) : line.name,
     ...(names && { account_name: names.account ?? null }),
     ...(names && by === 'key' ? { key_name: names.key ?? null } : {}),
+    ...statsOf(line),
+  };
+}
+
+function statsOf(line: UsageTotals): Pick<UsageRowView, keyof typeof USAGE_STATS> {
+  return {
     calls: line.calls,
     failed_calls: line.failedCalls,
     estimated_calls: line.estimatedCalls,

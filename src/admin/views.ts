@@ -244,6 +244,21 @@ export const UsageView = Type.Object(
 );
 export type UsageView = Readonly<Static<typeof UsageView>>;
 
+/** One row of the books: the calls of a key on a model that ended in an hour. */
+export const UsageRowView = Type.Object(
+  {
+    hour: Type.String({ description: 'when it began, such as 2025-01-31T12:00:00Z' }),
+    account: Type.String({ description: 'id' }),
+    account_name: NameOf('account'),
+    key: Type.String({ description: 'id' }),
+    key_name: NameOf('key'),
+    model: Type.String(),
+    ...USAGE_STATS,
+  },
+  CLOSED,
+);
+export type UsageRowView = Readonly<Static<typeof UsageRowView>>;
+
 export const ModelView = Type.Object(
   {
     id: Type.String(),

@@ -11,6 +11,7 @@ import { addCallCommands } from './call-commands.js';
 import { addCacheCommands, addCatalogCommands, addUpstreamCommands } from './catalog-commands.js';
 import { addConfigCommands } from './config-command.js';
 import { addHealthCommand, addHostCommands, addLogCommand, addReloadCommand } from './gateway-commands.js';
+import { addExportCommand } from './export-command.js';
 import { addGroupCommands } from './group-commands.js';
 import { addKeyCommands } from './key-commands.js';
 import { addChangeCommands } from './change-commands.js';
@@ -40,6 +41,7 @@ export function createProgram(): Command {
   addCatalogCommands(program);
   addUsageCommand(program);
   addCallCommands(program);
+  addExportCommand(program);
   addStatusCommand(program);
   addAuditCommand(program);
   addReloadCommand(program);

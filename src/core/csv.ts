@@ -13,9 +13,11 @@ export type CsvCell = string | number | null;
 const FORMULA_START = /^[=+\-@\t\r]/;
 const TO_QUOTE = /[",\r\n]/;
 
-/** A line of names, then one for each row; every line ends with CR LF. */
-export function csvOf(names: readonly string[], rows: readonly (readonly CsvCell[])[]): string {
-  return [names, ...rows].map((row) => `${row.map(cellText).join(',')}\r\n`).join('');
+/** A line of names, if they are given, then one for each row; every line ends with CR LF. */
+export function csvOf(names: readonly string[] | undefined, rows: readonly (readonly CsvCell[])[]): string {
+  return [...(names === undefined ? [] : [names]), ...rows]
+    .map((row) => `${row.map(cellText).join(',')}\r\n`)
+    .join('');
 }
 
 function cellText(cell: CsvCell): string {

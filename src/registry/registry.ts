@@ -19,7 +19,7 @@ import { Operators } from './operators.js';
 import { isId } from './record-id.js';
 import type { RecordStore } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
-import { reportUsage, type UsageLine, type UsageQuestion } from './usage-report.js';
+import { reportUsage, type UsageLine, type UsageQuestion, type UsageRecord } from './usage-report.js';
 
 /** What is undefined does not restrict the report. Accounts and keys by id or name. */
 export interface UsageRequest extends Pick<UsageQuestion, 'fromHour' | 'toHour' | 'by'> {
@@ -32,6 +32,28 @@ export interface UsageNames {
   readonly account: string | undefined;
   readonly key: string | undefined;
 }
+
+/** Both ends are included. */
+type UsageHours = Pick<UsageQuestion, 'fromHour' | 'toHour'>;
+
+/** Where a page of rows begins. */
+export interface UsagePlace {
+  /** Of the account. */
+  readonly slot: number;
+  readonly hour: number;
+}
+
+export interface UsageRow extends UsageRecord {
+  readonly accountId: string;
+}
+
+export interface UsageRowsPage {
+  readonly rows: readonly UsageRow[];
+  readonly next: UsagePlace | undefined;
+}
+
+/** Of one page of usage rows: some 10 ms without a call. */
+const ACCOUNTS_READ_MAX = 1_000;
 
 export interface NewAccountWithKeys extends NewAccount {
   readonly keys: readonly NewKey[];
@@ -139,6 +161,25 @@ export class Registry {
       (range) => store.usages(range),
       (index) => store.findAccountId(index) ?? `slot ${index}`,
     );
+  }
+
+  /**
+   * Returns the stored rows of those hours, by account, about `limit` of them: all of an account's hour come
+   * together. `next` goes on; a page that looked through many accounts without calls may be empty.
+   */
+  usageRows({ fromHour, toHour }: UsageHours, from: UsagePlace, limit: number): UsageRowsPage {
+    const rows: UsageRow[] = [];
+    const { items, next } = this.#store.listAccounts(from.slot, ACCOUNTS_READ_MAX);
+    for (const { index, id } of items) {
+      const first = index === from.slot ? Math.max(fromHour, from.hour) : fromHour;
+      let hour = -1;
+      for (const row of this.#store.usages({ account: index, fromHour: first, toHour })) {
+        if (row.hour !== hour && rows.length >= limit) return { rows, next: { slot: index, hour: row.hour } };
+        hour = row.hour;
+        rows.push({ ...row, accountId: id });
+      }
+    }
+    return { rows, next: next === undefined ? undefined : { slot: next, hour: 0 } };
   }
 
   /** Returns the names of an account or a key that a report names by its id. No name if it is deleted. */

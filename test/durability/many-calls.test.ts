@@ -15,8 +15,8 @@ import { type CallRecord, requestIdOf } from '#src/telemetry/call-record.js';
 import { randomOf } from '../support/random.js';
 
 const COUNT = Number(process.env.TOLLGATE_TEST_CALLS ?? 1_000_000);
-/** Some 100 bytes a call: the oldest half goes. */
-const KEEP_BYTES = Math.max(COUNT * 50, 64 * 1024 * 1024);
+/** Some 105 bytes a call: the oldest go. */
+const KEEP_BYTES = Math.max(COUNT * 90, 64 * 1024 * 1024);
 const PREFIXES = ['req_aaaaaaaaaaaa-', 'req_bbbbbbbbbbbb-'] as const;
 const ACCOUNTS = 20_000;
 /** An account with a tenth of the calls, which never fail; others fail in a tenth of theirs. */

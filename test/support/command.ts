@@ -13,6 +13,7 @@ export interface CommandEnd {
 
 /** A command does one thing and ends; a store that is being written may keep it waiting for a second. */
 const COMMAND_TIMEOUT_MS = 120_000;
+const OUTPUT_BYTES_MAX = 64 * 1024 * 1024;
 
 /** Runs in `folder`, where it finds `tollgate.yaml` and `data`. Nobody is at its standard input. */
 export function runCommand(
@@ -31,7 +32,12 @@ export function runCommand(
     const child = execFile(
       process.execPath,
       [main, ...args],
-      { cwd: folder, env: { ...surroundings, ...env }, timeout: COMMAND_TIMEOUT_MS },
+      {
+        cwd: folder,
+        env: { ...surroundings, ...env },
+        timeout: COMMAND_TIMEOUT_MS,
+        maxBuffer: OUTPUT_BYTES_MAX,
+      },
       (error, stdout, stderr) => {
         const code = error === null ? 0 : error.code;
         if (typeof code !== 'number') {

@@ -95,6 +95,7 @@ const REQUESTS: readonly (readonly [string, string, object?])[] = [
   ['GET', '/changes/verify'],
   ['GET', '/usage?by=account'],
   ['GET', '/usage?format=csv'],
+  ['GET', '/usage/rows?from=2020-01-01&limit=10'],
   ['GET', '/calls?limit=20&status=5xx'],
   ['GET', '/calls'],
   ['GET', '/calls?after=0'],
