@@ -315,6 +315,7 @@ void t.test('a gateway that went through everything has told no secret', async (
     ['status', '--json'],
     ['keys', 'list'],
     ['operators', 'list', '--json'],
+    ['changes', 'list', '--json'],
     ['operators', 'show', 'ann'],
     ['accounts', 'list', '--json'],
     ['config', 'check'],
