@@ -23,7 +23,7 @@ const Link = Type.Object({ number: Type.Integer(), hash: Type.String() }, CLOSED
 
 export const ChainView = Type.Object(
   {
-    whole: Type.Boolean({ description: 'whether every row is as it was written, and none is missing' }),
+    ok: Type.Boolean({ description: 'whether every row is as it was written, and none is missing' }),
     rows: Type.Integer(),
     before: Type.Object(Link.properties, {
       ...CLOSED,
@@ -66,7 +66,7 @@ export const CHANGE_ROUTES: readonly Route[] = [
     answer: async (_, { registry }) => {
       const { rows, before, head, problems } = await registry.changes.verify();
       return {
-        whole: problems.length === 0,
+        ok: problems.length === 0,
         rows,
         before: { ...before },
         head: { ...head },

@@ -116,8 +116,8 @@ function verify(options: DataOptions): Promise<void> {
         ['head', `${chain.head.number} ${chain.head.hash}`],
       ]);
       for (const { number, problem } of chain.problems) printLine(`row ${number}: ${problem}`);
-      printLine(chain.whole ? 'The chain is whole.' : 'The chain is broken.');
+      printLine(chain.ok ? 'The chain is whole.' : 'The chain is broken.');
     }
-    if (!chain.whole) process.exitCode = 1;
+    if (!chain.ok) process.exitCode = 1;
   });
 }

@@ -25,7 +25,7 @@ interface ChangeView {
   readonly from: string;
   /** `keys.rotate`. */
   readonly action: string;
-  readonly target: { readonly type: string; readonly id: string; readonly name: string | null } | null;
+  readonly target: { readonly type: string; readonly id: string | null; readonly name: string | null };
   readonly changes: readonly FieldChange[];
   readonly hash: string;
 }
@@ -33,7 +33,8 @@ interface ChangeView {
 interface VerifiedView {
   readonly ok: boolean;
   readonly rows: number;
-  readonly error: string | null;
+  /** The first rows that are not as they were written. */
+  readonly problems: readonly { readonly number: number; readonly problem: string }[];
 }
 
 const PAGE_ROWS = 100;
@@ -63,7 +64,7 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
       <div class="filters">
         <TextField label="Who" placeholder="Name of an operator" {...inputOf('who')} />
         <TextField label="Action" placeholder="keys.rotate" {...inputOf('action')} />
-        <TextField label="Target" placeholder="Id" {...inputOf('target')} />
+        <TextField label="Target" placeholder="Id or name" {...inputOf('target')} />
         <TimeField label="From" {...inputOf('from')} />
         <TimeField label="To" {...inputOf('to')} />
       </div>
@@ -97,8 +98,9 @@ const textOfChange = ({ field, before, after }: FieldChange): string =>
 
 /** Where the console shows what was changed; undefined if it is gone or has no page. */
 function addressOfTarget({ target }: ChangeView): string | undefined {
-  if (target?.type === 'account') return addressOf('accounts', target.id);
-  if (target?.type === 'group') return addressOf('groups', target.id);
+  if (target.id === null) return undefined;
+  if (target.type === 'account') return addressOf('accounts', target.id);
+  if (target.type === 'group') return addressOf('groups', target.id);
   return undefined;
 }
 
@@ -118,7 +120,7 @@ const COLUMNS: readonly Column<ChangeView>[] = [
   { head: 'Action', value: ({ action }) => action, cell: ({ action }) => <code>{action}</code> },
   {
     head: 'Target',
-    text: ({ target }) => (target === null ? null : `${words(target.type)} ${target.name ?? target.id}`),
+    text: ({ target }) => `${words(target.type)} ${target.name ?? target.id ?? ''}`.trim(),
     href: addressOfTarget,
   },
   {
@@ -158,7 +160,9 @@ function Verify() {
       <span role="status">
         {verified?.ok === true ? `${counted(verified.rows, 'change')}: none was altered or removed.` : ''}
       </span>
-      <ErrorText text={error ?? verified?.error ?? undefined} />
+      <ErrorText
+        text={error ?? verified?.problems.map((row) => `Row ${row.number}: ${row.problem}.`).join(' ')}
+      />
       <button type="button" disabled={busy} onClick={() => run()}>
         Verify
       </button>

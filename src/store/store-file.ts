@@ -169,7 +169,7 @@ export function unreadable(path: string, error: unknown): StoreError {
 export const OPTIONS = {
   noSubdir: true,
   // More than there are tables, so that a later format may have more.
-  maxDbs: 32,
+  maxDbs: 48,
   // Address space, not memory. A million accounts with two million keys take about 2 GB of it.
   mapSize: 16 * 1024 ** 3,
   pageSize: 4096,
