@@ -83,6 +83,11 @@ export interface EventMeaning {
 
 /** Reads the events of one stream in the door's own protocol. `event` was parsed from JSON. */
 export interface EventJudge {
+  /**
+   * Matches the data of most events that bring text, as Latin-1: what it matches is a JSON object, and says
+   * nothing else. They are not parsed, which is half the cost of a stream.
+   */
+  readonly textEvent?: RegExp;
   judge(event: Readonly<Record<string, unknown>>): EventMeaning;
 }
 

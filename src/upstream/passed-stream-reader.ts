@@ -15,6 +15,8 @@ import type { ResponseBodyReader, ResponseOutcome, ResponseSink } from './respon
 import type { UsageMeter } from './usage-meter.js';
 
 const NOTHING = new Uint8Array(0);
+/** A long match costs memory for each character. */
+const TEXT_EVENT_CHARS_MAX = 4_096;
 
 export class PassedStreamReader implements ResponseBodyReader {
   readonly #sink: ResponseSink;
@@ -84,6 +86,10 @@ export class PassedStreamReader implements ResponseBodyReader {
   /** `data` is Latin-1. Returns what is wrong with the event. */
   #look(data: string | undefined): string | undefined {
     if (data === undefined || data === '') return undefined;
+    if (data.length <= TEXT_EVENT_CHARS_MAX && this.#judge.textEvent?.test(data) === true) {
+      this.#meter.textCame();
+      return undefined;
+    }
     const event = parsedJson(data);
     if (!isRecord(event)) return 'an event is no JSON object';
     const { garbage, usage, model, isText, isEnd } = this.#judge.judge(event);

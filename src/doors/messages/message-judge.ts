@@ -15,7 +15,12 @@ const NOTHING: EventMeaning = { isText: false, isEnd: false };
 const TEXT: EventMeaning = { isText: true, isEnd: false };
 const END: EventMeaning = { isText: false, isEnd: true };
 
+/** As Anthropic writes it. */
+const TEXT_DELTA =
+  /^\{"type":"content_block_delta","index":(?:0|[1-9]\d{0,5}),"delta":\{"type":"text_delta","text":"(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt])+"\} {0,32}\}$/;
+
 export class MessageJudge implements EventJudge {
+  readonly textEvent = TEXT_DELTA;
   #usage: Record<string, unknown> = {};
 
   judge(event: Members): EventMeaning {

@@ -344,3 +344,29 @@ void t.test('edits that only clear old parts may be left undone, others may not'
   );
   t.end();
 });
+
+void t.test('an event that is not parsed means what it means if it is', (t) => {
+  const { textEvent } = openJudge!();
+  const deltas = ['a', ' é "x" \\ \n', '\u2028', '</script>', '😀', ''].map((text) => JSON.stringify(text));
+  for (const text of [...deltas, '"\\/"', '"\\u0041"', '"\\x"', '"a', '"\n"', '"a","b":1', '"\\"'])
+    for (const index of ['0', '17', '-1', '01'])
+      for (const space of ['', '   ']) {
+        const json = `{"type":"content_block_delta","index":${index},"delta":{"type":"text_delta","text":${text}}${space}}`;
+        const data = Buffer.from(json).toString('latin1');
+        if (!textEvent!.test(data)) continue;
+        t.same(
+          openJudge!().judge(JSON.parse(data) as Members),
+          { isText: true, isEnd: false },
+          encodeURI(text),
+        );
+      }
+  t.ok(
+    textEvent!.test(
+      '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\\"a\\n"}}',
+    ),
+  );
+  t.notOk(
+    textEvent!.test('{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}'),
+  );
+  t.end();
+});
