@@ -10,7 +10,7 @@
 #     console     Chromium, for the tests of the console in a browser; as root on Debian
 #     examples    nginx and Caddy of Debian, as root on Debian, whose services are not needed; Python with the
 #                 packages of examples/python/requirements.txt, in build/tools/examples-python
-#     judges      Python with LiteLLM (test/judges/requirements.txt), in build/tools/judges-python; 370 MB
+#     judges      Python with LiteLLM and schemathesis (test/judges/requirements.txt), in build/tools/judges-python; 470 MB
 #     clients     client libraries and coding agents of npm (test/clients/packages.json), in build/tools/clients; 913 MB
 #     deploy      Helm, built from source by the Go of this machine into build/tools; minutes
 set -euo pipefail

@@ -10,6 +10,7 @@ import { startBed, type Bed } from '../support/bed.js';
 import { runCommand } from '../support/command.js';
 import {
   type Gateway,
+  HIDDEN_MODEL,
   eventually,
   knownEverywhere,
   startGateway,
@@ -17,10 +18,21 @@ import {
   TEST_MODEL,
   testSettings,
 } from '../support/gateway.js';
+import {
+  callAt,
+  DOOR_ENV,
+  hasStreams,
+  isFree,
+  modelsOf,
+  startDoorMocks,
+  WAYS,
+  wayName,
+} from '../support/doors.js';
 import type { Answer } from '../support/http.js';
 import { startMock, steered } from '../support/mock.js';
 
 const ON = { cache: { ttl_seconds: 600 }, flush_interval_ms: 50 };
+const LOOSE_PLAN = { id: 'ample', requests_per_minute: 1_000_000, calls_per_day: 1_000_000_000 };
 const EQUAL_CALLS = 100;
 
 const cacheOf = ({ headers }: Answer): unknown => headers['x-tollgate-cache'];
@@ -253,13 +265,40 @@ for (const durability of ['interval', 'commit'] as const) {
 }
 
 void t.test('accounts share with scope all, if their plan has the model', async (t) => {
-  const { gateway, key, mock } = await startCached(t, { cache: { ttl_seconds: 600, scope: 'all' } });
+  const { gateway, key, mock } = await startCached(t, {
+    cache: { ttl_seconds: 600, scope: 'all' },
+    plans: [{ id: 'elsewhere', requests_per_minute: 100, calls_per_day: 100, models: [HIDDEN_MODEL] }],
+  });
   const other = await gateway.admin.customer();
   await mock.resetStats();
   const prompt = fresh();
   const first = await gateway.chat(key, prompt);
   checkHit(t, first, await gateway.chat(other.key, prompt));
+  const outside = await gateway.admin.customer({ plan: 'elsewhere' });
+  const refused = await gateway.chat(outside.key, prompt);
+  t.match(refused.body, /"code":"model_not_found"/, 'a plan without the model gets no hit');
+  t.equal(cacheOf(refused), undefined);
   t.equal((await mock.stats()).requests, 1);
+  t.equal(await gateway.stop(), 0);
+});
+
+void t.test('hits by every door, whole and as a stream', async (t) => {
+  const { originOf, mocks } = await startDoorMocks(t);
+  const config = { models: modelsOf(originOf), plans: [LOOSE_PLAN], ...ON };
+  const gateway = await startGateway(t, { env: DOOR_ENV, config });
+  const { key } = await gateway.admin.customer();
+  for (const way of WAYS.filter((one) => !isFree(one)))
+    for (const stream of hasStreams(way) ? [false, true] : [false]) {
+      const call = (): Promise<Answer> => callAt(gateway, key, way, 'Hello', { stream });
+      const first = await call();
+      t.equal(cacheOf(first), 'miss', `${wayName(way)}: ${first.body.slice(0, 200)}`);
+      checkHit(t, first, await call());
+    }
+  const stats = await Promise.all(mocks.map((mock) => mock.stats()));
+  const asked = stats.reduce((sum, { requests }) => sum + requests, 0);
+  const calls = WAYS.filter((way) => !isFree(way)).reduce((sum, way) => sum + (hasStreams(way) ? 2 : 1), 0);
+  t.equal(asked, calls, 'each upstream was asked once');
+  t.equal(await gateway.stop(), 0);
 });
 
 void t.test('responses outlive a stop and a kill, and a change of the upstreams ends them', async (t) => {
