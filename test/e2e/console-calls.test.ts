@@ -151,6 +151,7 @@ void t.test('calls at every width, light and dark', SKIP, async (t) => {
       for (const [place, filled] of [
         ['calls', page.getByRole('cell', { name: '401' })],
         [`calls/${failed.id}`, page.getByText('Attempt on').first()],
+        ['changes', page.getByRole('cell', { name: 'accounts.create' })],
       ] as const) {
         await page.goto(at(gateway, place));
         await filled.first().waitFor();
@@ -159,6 +160,8 @@ void t.test('calls at every width, light and dark', SKIP, async (t) => {
         t.ok(beyond <= 0, `${place} fits ${name}, ${beyond} px beyond`);
         await shoot(page, `${place.startsWith('calls/') ? 'call' : place}-${name}`);
       }
+      await page.getByRole('button', { name: 'Verify' }).click();
+      await page.getByText('none was altered or removed').waitFor();
       t.same(faults, []);
     }
   }
