@@ -5,7 +5,7 @@ import { listOf, PAGE_PARAMETERS, pageOf } from './fields.js';
 import { defineRoute, type Route } from './route.js';
 import { CLOSED, listSchema } from './views.js';
 
-const Seconds = (description: string) => Type.Optional(Type.Integer({ description }));
+const Seconds = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }));
 
 const ChangesQuery = Type.Object(
   {
