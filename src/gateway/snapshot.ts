@@ -5,6 +5,7 @@
  */
 import { hash } from 'node:crypto';
 import { totalmem } from 'node:os';
+import { HEADER_NAMES_SECRET } from '../config/upstream-schema.js';
 import { matchesModel } from '../config/cross-checks.js';
 import { apiVersionOf, urlOf } from '../config/provider-settings.js';
 import type { Settings } from '../config/schema.js';
@@ -180,6 +181,8 @@ function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanE
 
 /** Headers of the settings by which a provider is told who calls: then no other credential is sent. */
 const AUTHORISING_HEADER = /^(?:authorization|(?:x-|x-goog-)?api-key)$/i;
+/** Azure is often behind API Management: its subscription key, of whatever name, authorises the call. */
+const AZURE_AUTHORISING_HEADER = new RegExp(HEADER_NAMES_SECRET, 'i');
 
 /**
  * Returns the upstreams of each model, with the providers' keys and the positions of credentials that expire.
@@ -197,7 +200,8 @@ export function routesOf(
     return scope && { scope: scope.index, limits: scope.limits, queueMs: upstream.queue_ms };
   };
   const credentialOf = (upstream: UpstreamSettings): number | undefined => {
-    const isAuthorised = Object.keys(upstream.headers).some((name) => AUTHORISING_HEADER.test(name));
+    const authorising = upstream.provider === 'azure' ? AZURE_AUTHORISING_HEADER : AUTHORISING_HEADER;
+    const isAuthorised = Object.keys(upstream.headers).some((name) => authorising.test(name));
     const spec = isAuthorised ? undefined : credentialSpecOf(upstream);
     return spec && credentials.positionOf(spec);
   };
