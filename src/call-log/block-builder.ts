@@ -17,7 +17,17 @@ import {
   STREAM,
   VARIABLE,
 } from './call-block.js';
-import { CALL_ATTEMPTS_MAX, CALL_ERROR_CHARS_MAX, type CallRecord } from '../telemetry/call-record.js';
+import { DOOR_NAMES, DOOR_PATHS } from '../core/door-names.js';
+import { FIELDS_AT } from '../core/spsc-ring.js';
+import type { AccountIndex, KeyIndex } from '../core/units.js';
+import * as ring from '../telemetry/call-ring-layout.js';
+import type { PlainCall } from '../telemetry/call-ring.js';
+import {
+  CALL_ATTEMPTS_MAX,
+  CALL_ERROR_CHARS_MAX,
+  moneyOf,
+  type CallRecord,
+} from '../telemetry/call-record.js';
 
 /** What a single call may add to a full block: its texts, attempts and quotas are cut. */
 const CALL_BYTES_MAX = 64 * 1024;
@@ -28,6 +38,42 @@ const NAMES_MAX = 60_000;
 /** Kinds of names, for their last ones: accounts are ids of quotas too; then the quotas, by their order. */
 const IDS = 10;
 const KINDS = IDS + 9;
+
+/** Names of what a plain call has by slot or index; null if there is none any more. */
+export interface SlotNames {
+  readonly requestPrefixOf: (listener: number) => string;
+  readonly accountIdOf: (account: AccountIndex) => string | null;
+  readonly keyIdOf: (key: KeyIndex) => string | null;
+  readonly modelIdOf: (model: number) => string;
+  readonly upstreamNameOf: (upstream: number) => string | null;
+  readonly sourceOf: (source: number) => string;
+}
+
+/** The scope of the quotas that every call has, and their names in the order of a record. */
+const PLAIN_NAMES = ['account', 'balance', 'calls_in_flight', 'calls_per_day', 'requests_per_minute'];
+const RESPONDED = 200;
+
+/** Positions of names in the block that is being filled, by slot. */
+class Positions {
+  readonly #bySlot = new Map<number, number>();
+  readonly #positionOf: (slot: number) => number;
+
+  constructor(positionOf: (slot: number) => number) {
+    this.#positionOf = positionOf;
+  }
+
+  at(slot: number): number {
+    const known = this.#bySlot.get(slot);
+    if (known !== undefined) return known;
+    const position = this.#positionOf(slot);
+    this.#bySlot.set(slot, position);
+    return position;
+  }
+
+  clear(): void {
+    this.#bySlot.clear();
+  }
+}
 
 /** Puts calls into a block. One a writer, filled again and again. */
 export class BlockBuilder {
@@ -46,6 +92,32 @@ export class BlockBuilder {
   #nameChars = 0;
   #count = 0;
   #at = 0;
+  readonly #slotNames: SlotNames | undefined;
+  readonly #slots: readonly Positions[];
+  readonly #accounts: Positions;
+  readonly #keys: Positions;
+  readonly #models: Positions;
+  readonly #upstreams: Positions;
+  readonly #sources: Positions;
+  readonly #routes: Positions;
+  /** Of PLAIN_NAMES. */
+  readonly #plain: Positions;
+
+  /** `names`: of what plain calls have; without it only `add` can be used. */
+  constructor(names?: SlotNames) {
+    const of = (nameOf: (slot: number) => string | null): Positions =>
+      new Positions((slot) => this.#positionOf(nameOf(slot)));
+    this.#slotNames = names;
+    this.#accounts = of((slot) => names!.accountIdOf(slot as AccountIndex));
+    this.#keys = of((slot) => names!.keyIdOf(slot as KeyIndex));
+    this.#models = of((index) => names!.modelIdOf(index));
+    this.#upstreams = of((slot) => names!.upstreamNameOf(slot));
+    this.#sources = of((index) => names!.sourceOf(index));
+    this.#routes = of((door) => DOOR_PATHS[DOOR_NAMES[door]!]);
+    this.#plain = of((index) => PLAIN_NAMES[index]!);
+    const ofCall = [this.#accounts, this.#keys, this.#models, this.#upstreams];
+    this.#slots = [...ofCall, this.#sources, this.#routes, this.#plain];
+  }
 
   get count(): number {
     return this.#count;
@@ -55,6 +127,11 @@ export class BlockBuilder {
   get isFull(): boolean {
     const bytes = this.#count * FIXED_BYTES + this.#at + this.#nameChars;
     return bytes >= BLOCK_BYTES - FIXED_BYTES || this.#names.size >= NAMES_MAX;
+  }
+
+  /** To be called when slots may have new names. */
+  forgetSlots(): void {
+    for (const slots of this.#slots) slots.clear();
   }
 
   add(call: CallRecord): void {
@@ -97,6 +174,81 @@ export class BlockBuilder {
     this.#details(call);
   }
 
+  /** As `add` of the record that the gateway would make of it, without making one. */
+  addPlain({ ints, floats, amounts, first64 }: PlainCall, listener: number): void {
+    const first32 = first64 << 1;
+    const attempt64 = first64 + ((ring.RECORD_BYTES - FIELDS_AT) >> 3);
+    const attempt32 = (attempt64 << 1) + 4;
+    const at64 = (this.#count * FIXED_BYTES) >> 3;
+    const at32 = at64 << 1;
+    const at16 = at64 << 2;
+    const shorts = this.#shorts;
+    const account = this.#accounts.at(ints[first32 + ring.ACCOUNT]!);
+    const flags = ints[first32 + ring.FLAGS]!;
+    this.#floats[at64] = floats[first64 + ring.ENDED_MS]!;
+    this.#floats[at64 + 1] = floats[first64 + ring.REQUEST]!;
+    this.#amounts[at64 + 2] = amounts[first64 + ring.CHARGED]!;
+    shorts[at16 + NAMED.prefix] = this.#nameOf(this.#slotNames!.requestPrefixOf(listener), 0);
+    shorts[at16 + NAMED.account] = account;
+    shorts[at16 + NAMED.key] = this.#keys.at(ints[first32 + ring.KEY]!);
+    shorts[at16 + NAMED.model] = this.#models.at(ints[first32 + ring.MODEL]!);
+    shorts[at16 + NAMED.answered] = this.#models.at(ints[first32 + ring.ANSWERED]!);
+    shorts[at16 + NAMED.upstream] = this.#upstreams.at(ints[first32 + ring.UPSTREAM]!);
+    shorts[at16 + NAMED.code] = NONE;
+    shorts[at16 + NAMED.source] = this.#sources.at(ints[first32 + ring.SOURCE]!);
+    shorts[at16 + NAMED.route] = this.#routes.at(flags >> ring.DOOR_SHIFT);
+    shorts[at16 + STATUS] = RESPONDED;
+    shorts[at16 + FLAGS] =
+      ATTEMPTS |
+      ((flags & ring.STREAM) === 0 ? 0 : STREAM) |
+      ((flags & ring.CACHE_HIT) === 0 ? 0 : CACHE_HIT) |
+      ((flags & ring.CACHE_MISS) === 0 ? 0 : CACHE_MISS);
+    this.#words[at32 + VARIABLE] = this.#at;
+    this.#words[at32 + QUEUED_MS] = ints[first32 + ring.QUEUED_MS]!;
+    this.#count += 1;
+    this.#time(floats[first64 + ring.DURATION_MS]!);
+    this.#ringTime(floats[first64 + ring.FIRST_TOKEN_MS]!);
+    this.#ringTime(floats[first64 + ring.ADMITTED_MS]!);
+    this.#number(floats[first64 + ring.PROMPT]!);
+    this.#number(floats[first64 + ring.CACHED]!);
+    this.#number(ints[first32 + ring.CACHE_WRITE]!);
+    this.#number(ints[first32 + ring.CACHE_WRITE_1H]!);
+    this.#number(floats[first64 + ring.COMPLETION]!);
+    this.#number(ints[first32 + ring.REASONING]!);
+    this.#number(1);
+    this.#position(this.#upstreams.at(ints[attempt32]!));
+    this.#position(this.#models.at(ints[attempt32 + 1]!));
+    this.#number(ints[attempt32 + 2]!);
+    this.#number(0);
+    this.#time(floats[attempt64]!);
+    this.#time(floats[attempt64 + 1]!);
+    this.#number(0);
+    this.#number(PLAIN_NAMES.length - 1);
+    this.#plainQuota(account, 1);
+    this.#number(1);
+    this.#money(floats[first64 + ring.BALANCE]!);
+    this.#plainQuota(account, 2);
+    this.#number(0);
+    this.#number(ints[first32 + ring.IN_FLIGHT]!);
+    this.#plainQuota(account, 3);
+    this.#number(0);
+    this.#number(ints[first32 + ring.PER_DAY]!);
+    this.#plainQuota(account, 4);
+    this.#number(0);
+    this.#number(ints[first32 + ring.MINUTE]!);
+    this.#number(0);
+  }
+
+  #plainQuota(account: number, name: number): void {
+    this.#position(this.#plain.at(0));
+    this.#position(account);
+    this.#position(this.#plain.at(name));
+  }
+
+  #ringTime(ms: number): void {
+    this.#timeOrNone(ms === ring.NOTHING ? undefined : ms);
+  }
+
   /** Returns the block and its names, and begins the next one. */
   take(): { block: Block; names: readonly string[] } {
     const names = [...this.#names.keys()];
@@ -111,6 +263,7 @@ export class BlockBuilder {
     head.set([MAGIC, bytes.length, 0, this.#count, this.#at, text.length]);
     head[2] = crc32(bytes.subarray(12));
     this.#names.clear();
+    this.forgetSlots();
     this.#lastNames.fill(undefined);
     this.#nameChars = this.#count = this.#at = 0;
     return { block: Block.of(bytes), names };
@@ -136,31 +289,55 @@ export class BlockBuilder {
       this.#name(quota, IDS + 1 + (at & 7));
       const isMoney = typeof left === 'bigint';
       this.#number(isMoney ? 1 : 0);
-      if (isMoney) {
-        this.#view.setBigInt64(this.#at, left, true);
-        this.#at += 8;
-      } else this.#number(left);
+      if (isMoney) this.#amount(left);
+      else this.#number(left);
     }
     this.#text(error);
   }
 
   /** 0: none. */
   #name(text: string | null, kind: number): void {
-    this.#number(text === null ? 0 : this.#nameOf(text, kind) + 1);
+    this.#position(this.#nameOf(text, kind));
+  }
+
+  #position(position: number): void {
+    this.#number(position === NONE ? 0 : position + 1);
+  }
+
+  /** Pico-units that a float holds, as `moneyOf` reads them. */
+  #money(amount: number): void {
+    if (!Number.isSafeInteger(amount) || amount < 0) {
+      this.#amount(moneyOf(amount));
+      return;
+    }
+    // A BigInt would have to be made.
+    this.#view.setUint32(this.#at, amount % 2 ** 32, true);
+    this.#view.setUint32(this.#at + 4, Math.floor(amount / 2 ** 32), true);
+    this.#at += 8;
+  }
+
+  #amount(amount: bigint): void {
+    this.#view.setBigInt64(this.#at, amount, true);
+    this.#at += 8;
   }
 
   /** Most names are those of the call before: comparing takes a quarter of looking up. */
   #nameOf(text: string | null, kind: number): number {
     if (text === null) return NONE;
     if (this.#lastNames[kind] === text) return this.#lastPositions[kind]!;
-    let position = this.#names.get(text);
-    if (position === undefined) {
-      position = this.#names.size;
-      this.#nameChars += text.length + 3;
-      this.#names.set(text, position);
-    }
+    const position = this.#positionOf(text);
     this.#lastNames[kind] = text;
     this.#lastPositions[kind] = position;
+    return position;
+  }
+
+  #positionOf(text: string | null): number {
+    if (text === null) return NONE;
+    const known = this.#names.get(text);
+    if (known !== undefined) return known;
+    const position = this.#names.size;
+    this.#nameChars += text.length + 3;
+    this.#names.set(text, position);
     return position;
   }
 

@@ -8,7 +8,8 @@ import { closeSync, fstatSync, ftruncateSync, writeSync } from 'node:fs';
 import type { Clock } from '../core/clock.js';
 import type { CallRecord, CallSink } from '../telemetry/call-record.js';
 import type { Log } from '../telemetry/log.js';
-import { BlockBuilder } from './block-builder.js';
+import type { PlainCall } from '../telemetry/call-ring.js';
+import { BlockBuilder, type SlotNames } from './block-builder.js';
 import { type Block, SEGMENT_START } from './call-block.js';
 import { SegmentIndex } from './segment-index.js';
 import {
@@ -30,6 +31,8 @@ export interface CallWriterOptions {
   /** Made when there is something to write. */
   readonly folder: string;
   readonly retention: CallRetention;
+  /** Needed for `appendPlain`. */
+  readonly names?: SlotNames;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -50,7 +53,7 @@ export class CallWriter implements CallSink {
   readonly #folder: string;
   readonly #clock: Clock;
   readonly #log: Log;
-  readonly #builder = new BlockBuilder();
+  readonly #builder: BlockBuilder;
   readonly #waiting: WaitingBlock[] = [];
   readonly #removing: NodeJS.Timeout;
   #retention: CallRetention;
@@ -61,7 +64,8 @@ export class CallWriter implements CallSink {
   #loggedDropped = 0;
   #loggedAtMs = -Infinity;
 
-  constructor({ folder, retention, clock, log }: CallWriterOptions) {
+  constructor({ folder, retention, names, clock, log }: CallWriterOptions) {
+    this.#builder = new BlockBuilder(names);
     this.#folder = folder;
     this.#retention = retention;
     this.#clock = clock;
@@ -83,6 +87,18 @@ export class CallWriter implements CallSink {
   append(call: CallRecord): void {
     if (this.#builder.isFull) this.flush();
     this.#builder.add(call);
+    this.#timer ??= setTimeout(() => this.flush(), WRITE_PERIOD_MS).unref();
+  }
+
+  /** To be called before plain calls are taken out of their rings: slots may have new names since. */
+  forgetSlots(): void {
+    this.#builder.forgetSlots();
+  }
+
+  /** As `append`, of a call of the listener of that index. */
+  appendPlain(call: PlainCall, listener: number): void {
+    if (this.#builder.isFull) this.flush();
+    this.#builder.addPlain(call, listener);
     this.#timer ??= setTimeout(() => this.flush(), WRITE_PERIOD_MS).unref();
   }
 

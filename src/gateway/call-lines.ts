@@ -37,6 +37,7 @@ import {
 import {
   callMembers,
   chargeText,
+  moneyOf,
   quoted,
   requestIdOf,
   timeText,
@@ -125,7 +126,7 @@ function quotasOf(
   { minute, inFlight, perDay, balance, others }: EndedQuotas,
 ): QuotaLeft[] {
   const left: QuotaLeft[] = [
-    { scope: 'account', id, quota: 'balance', left: picoUnitsOf(balance) },
+    { scope: 'account', id, quota: 'balance', left: moneyOf(balance) },
     { scope: 'account', id, quota: 'calls_in_flight', left: inFlight },
     { scope: 'account', id, quota: 'calls_per_day', left: perDay },
   ];
@@ -144,12 +145,6 @@ function quotasOf(
     left.push({ scope, id: ofScope, quota, left: isMoney ? BigInt(amount) * PICO_PER_NANO : amount });
   }
   return left;
-}
-
-/** Above 2^53 a float is no exact amount, and what is below a nano-unit is left out. */
-function picoUnitsOf(amount: number): bigint {
-  if (Number.isSafeInteger(amount)) return BigInt(amount);
-  return BigInt(Math.floor(amount / 1_000)) * PICO_PER_NANO;
 }
 
 /** Returns the access log's line of a call of the listener of that index, in ASCII and without a newline. */

@@ -6,11 +6,13 @@
  * file the access log writes to standard error. Runs on the main thread of a gateway process.
  */
 import { join } from 'node:path';
+import type { SlotNames } from '../call-log/block-builder.js';
 import { CallWriter } from '../call-log/call-writer.js';
 import { CALLS_FOLDER, type CallRetention } from '../call-log/segment-files.js';
 import { msToNextTick, type Clock } from '../core/clock.js';
 import type { Settings } from '../config/schema.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
+import { USAGE_SOURCES } from '../protocol/usage.js';
 import type { UsageKey } from '../registry/usage-report.js';
 import type { CallRingBuffer } from '../telemetry/call-ring-layout.js';
 import { CallRingReader } from '../telemetry/call-ring.js';
@@ -75,7 +77,8 @@ export class GatewayLogs {
     this.#upstreamErrors = options.upstreamErrors;
     const { settings, clock, log } = options;
     const folder = join(settings.data, CALLS_FOLDER);
-    this.#calls = new CallWriter({ folder, retention: retentionOf(settings), clock, log });
+    const names = slotNamesOf(options.names);
+    this.#calls = new CallWriter({ folder, retention: retentionOf(settings), names, clock, log });
     this.apply(settings);
   }
 
@@ -125,21 +128,28 @@ export class GatewayLogs {
   drain(): boolean {
     let isAny = false;
     this.#names.ids.forgetOld();
+    this.#calls.forgetSlots();
     let lines: string[] = [];
     const write = (): void => {
       this.#output?.append(lines);
       lines = [];
     };
     this.#readers.forEach((reader, listener) => {
-      reader.drain((record, wanted) => {
-        isAny = true;
-        const call = callRecordOf(this.#names, listener, record);
-        this.#upstreamErrors.append(call);
-        if (wanted.store) this.#calls.append(call);
-        if (!wanted.log) return;
-        lines.push(accessLine(call, listener));
-        if (lines.length >= LINES_AT_ONCE) write();
-      });
+      reader.drain(
+        (record, wanted) => {
+          isAny = true;
+          const call = callRecordOf(this.#names, listener, record);
+          this.#upstreamErrors.append(call);
+          if (wanted.store) this.#calls.append(call);
+          if (!wanted.log) return;
+          lines.push(accessLine(call, listener));
+          if (lines.length >= LINES_AT_ONCE) write();
+        },
+        (call) => {
+          isAny = true;
+          this.#calls.appendPlain(call, listener);
+        },
+      );
       this.#dropped += reader.takeDropped();
     });
     if (lines.length > 0) write();
@@ -241,6 +251,18 @@ function lineFileOf(
   log: Log,
 ): LineFile {
   return new LineFile({ name, path, rotateBytes, keep, log });
+}
+
+/** What the call log asks of plain calls. */
+export function slotNamesOf(names: CallRecordNames): SlotNames {
+  return {
+    requestPrefixOf: names.requestPrefixOf,
+    accountIdOf: (account) => names.ids.accountIdOf(account),
+    keyIdOf: (key) => names.ids.keyIdOf(key),
+    modelIdOf: names.modelIdOf,
+    upstreamNameOf: (upstream) => names.upstreamNameOf(upstream) ?? null,
+    sourceOf: (source) => USAGE_SOURCES[source]!,
+  };
 }
 
 function retentionOf({ call_log: callLog, processes }: Settings): CallRetention {

@@ -98,6 +98,17 @@ export interface QuotaLeft {
   readonly left: number | bigint;
 }
 
+const PICO_PER_NANO = 1_000n;
+
+/**
+ * Returns the pico-units that a float stands for. Above 2^53 it is no exact amount, and what is below a
+ * nano-unit is left out.
+ */
+export function moneyOf(amount: number): bigint {
+  if (Number.isSafeInteger(amount)) return BigInt(amount);
+  return BigInt(Math.floor(amount / 1_000)) * PICO_PER_NANO;
+}
+
 /** Takes each ended call, on the main thread of a gateway process. */
 export interface CallSink {
   append(call: CallRecord): void;

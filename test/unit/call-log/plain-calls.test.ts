@@ -1,0 +1,167 @@
+/** Plain calls go from the ring to a block without becoming records, and are read as the records they are. */
+import t from 'tap';
+import { CallReader } from '#src/call-log/call-reader.js';
+import { CallWriter } from '#src/call-log/call-writer.js';
+import { SystemClock } from '#src/core/clock.js';
+import { DOOR_NAMES } from '#src/core/door-names.js';
+import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
+import { callRecordOf, type CallRecordNames } from '#src/gateway/call-lines.js';
+import { slotNamesOf } from '#src/gateway/gateway-logs.js';
+import { USAGE_SOURCES } from '#src/protocol/usage.js';
+import { requestIdOf } from '#src/telemetry/call-record.js';
+import { createCallRing } from '#src/telemetry/call-ring-layout.js';
+import { CallRingReader, CallRingWriter } from '#src/telemetry/call-ring.js';
+import type { EndedCall } from '#src/telemetry/ended-call.js';
+import { createLogSwitch, LogSwitch } from '#src/telemetry/log.js';
+import { randomOf } from '../../support/random.js';
+
+const RETENTION = { keepHours: 72, keepBytes: 1024 ** 3, processes: 1 };
+const STORED = { log: false, store: true };
+const quiet = { error: () => undefined, warn: () => undefined, info: () => undefined };
+
+function bed(folder: string) {
+  const life = { generation: 0 };
+  const names: CallRecordNames = {
+    ids: {
+      accountIdOf: (account) => (account === 7 ? null : `acct_${account}`),
+      keyIdOf: (key) => `key_${key}`,
+      forgetOld: () => undefined,
+    },
+    requestPrefixOf: (listener) => `req_run${life.generation}-${listener}-`,
+    modelIdOf: (index) => `model-${index}`,
+    upstreamNameOf: (slot) => (slot === 5 ? undefined : `upstream-${slot}.${life.generation}`),
+    groupNameOf: (group) => `group-${group}`,
+  };
+  const ring = createCallRing();
+  const writer = new CallWriter({
+    folder,
+    retention: RETENTION,
+    names: slotNamesOf(names),
+    clock: new SystemClock(),
+    log: quiet,
+  });
+  return {
+    names,
+    life,
+    writer,
+    toRing: new CallRingWriter(ring, new LogSwitch(createLogSwitch())),
+    fromRing: new CallRingReader(ring),
+  };
+}
+
+function plainCall(random: () => number, request: number): EndedCall {
+  const whole = (below: number): number => Math.floor(random() * below);
+  const model = whole(3);
+  const stream = random() < 0.5;
+  return {
+    request,
+    door: whole(DOOR_NAMES.length),
+    endedMs: asWallMs(1_763_950_000_000 + request),
+    outcome: 'ok',
+    begun: random() < 0.5,
+    stream,
+    cache: random() < 0.2 ? 'miss' : undefined,
+    account: asAccountIndex(whole(9)),
+    key: asKeyIndex(whole(20)),
+    model,
+    upstream: whole(6),
+    usage: {
+      promptTokens: whole(2 ** 40),
+      cachedTokens: whole(200),
+      cacheWriteTokens: whole(2 ** 31),
+      cacheWrite1hTokens: whole(3),
+      reasoningTokens: whole(500),
+      completionTokens: whole(100_000),
+      answered: random() < 0.8 ? model : whole(3),
+      source: whole(USAGE_SOURCES.length),
+      charged: asPicoUnits(BigInt(whole(2 ** 50)) * 1_000n),
+    },
+    firstTokenMs: stream ? whole(900_000) / 1_000 : undefined,
+    durationMs: whole(900_000_000) / 1_000,
+    queuedMs: whole(2 ** 31),
+    admittedMs: whole(9_000) / 1_000,
+    quotas: {
+      minute: whole(1_000_000),
+      inFlight: whole(20_000),
+      perDay: whole(2 ** 31),
+      balance: [0, whole(2 ** 53), 2 ** 53, whole(9e18)][whole(4)]!,
+      others: undefined,
+    },
+    attempts: [
+      {
+        upstream: whole(6),
+        model: whole(3),
+        status: 200,
+        code: undefined,
+        startMs: whole(9_000) / 1_000,
+        durationMs: whole(900_000) / 1_000,
+        error: '',
+      },
+    ],
+    error: '',
+  };
+}
+
+void t.test('plain calls are read as the records that they are', async (t) => {
+  const folder = t.testdir();
+  const { names, life, writer, toRing, fromRing } = bed(folder);
+  const random = randomOf(1);
+  const wanted = [];
+  let visited = 0;
+  for (let request = 0, round = 0; round < 40; round++) {
+    // A listener died, or a reload gave slots to others: within one block, too.
+    life.generation = Math.floor(round / 3);
+    const listener = round % 2;
+    for (let call = 0; call < 50; call++) {
+      const ended = plainCall(random, request++);
+      toRing.append(ended, STORED);
+      wanted.push(callRecordOf(names, listener, ended));
+    }
+    writer.forgetSlots();
+    fromRing.drain(
+      () => visited++,
+      (call) => writer.appendPlain(call, listener),
+    );
+  }
+  writer.close();
+  t.equal(visited, 0, 'all were plain');
+  const reader = new CallReader(folder);
+  for (const call of wanted) {
+    const found = await reader.find(requestIdOf(call.requestPrefix, call.request));
+    if (!t.same(found, call)) break;
+  }
+  const page = await reader.page({ account: 'acct_3', failed: false }, 1_000);
+  t.equal(page!.calls.length, wanted.filter(({ account }) => account === 'acct_3').length);
+});
+
+void t.test('a call that is more than plain becomes a record', (t) => {
+  const { toRing, fromRing } = bed(t.testdir());
+  const plain = plainCall(randomOf(2), 1);
+  const [attempt] = plain.attempts;
+  const others: EndedCall[] = [
+    { ...plain, outcome: 'client_gone' },
+    { ...plain, error: 'told' },
+    { ...plain, usage: undefined },
+    { ...plain, quotas: undefined },
+    { ...plain, quotas: { ...plain.quotas!, others: [1, 2, 3] } },
+    { ...plain, quotas: { ...plain.quotas!, minute: undefined } },
+    { ...plain, attempts: [] },
+    { ...plain, attempts: [attempt!, attempt!] },
+    { ...plain, attempts: [{ ...attempt!, code: 'cancelled' }] },
+    { ...plain, attempts: [{ ...attempt!, error: 'x' }] },
+  ];
+  for (const call of others) toRing.append(call, STORED);
+  for (const wanted of [
+    { log: true, store: true },
+    { log: true, store: false },
+  ]) {
+    toRing.append(plain, wanted);
+  }
+  const visited: EndedCall[] = [];
+  fromRing.drain(
+    (call) => void visited.push(call),
+    () => t.fail('a plain one'),
+  );
+  t.same(visited, [...others, plain, plain]);
+  t.end();
+});
