@@ -20,7 +20,7 @@ const IMAGE_BYTES_MAX = 255e6;
  * Modules, program and licences: what this project adds to Node's own image. Some 2.5 MB are what finds and
  * renews credentials of Google and AWS.
  */
-const OWN_BYTES_MAX = 33e6;
+const OWN_BYTES_MAX = 34e6;
 /**
  * Of CPU, by all of the container: 0.7 s were seen on a busy machine. Told; bounded against something that
  * hangs.
