@@ -39,7 +39,7 @@ const BETAS: Rules['writes'][number] = [/^anthropic-beta$/i, 'set betas'];
 /** A signature covers them, and AWS takes none that it does not cover. */
 const SIGNED: Rules['writes'][number] = [/^x-amz-/i, 'calls are signed here, which writes them'];
 /** Headers that authorise a call. Besides a key there would be two, and nobody knows which counts. */
-const AUTHORISES = /^(?:(?:x-)?api-key|x-goog-api-key|authorization)$/i;
+export const AUTHORISING_HEADER = /^(?:(?:x-)?api-key|x-goog-api-key|authorization)$/i;
 
 const RULES: Readonly<Record<ProviderName, Rules>> = {
   openai: {
@@ -176,7 +176,7 @@ function checkHeaders(
     const [, instead] = RULES[provider].writes.find(([pattern]) => pattern.test(name)) ?? [];
     if (instead !== undefined)
       report('headers', `${name} is written by the provider ${provider}, leave it out: ${instead}`);
-    else if (credential !== undefined && AUTHORISES.test(name))
+    else if (credential !== undefined && AUTHORISING_HEADER.test(name))
       report('headers', `${name} is given besides ${credential}, want one of the two`);
   }
 }

@@ -21,7 +21,7 @@
  * earlier line left uncovered); `source` is null if nothing was served.
  */
 import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
-import { decimalOf } from '../core/money.js';
+import { decimalOf, PICO_PER_NANO } from '../core/money.js';
 import { QUOTA_KINDS, QUOTA_NAMES, QUOTA_SCOPES } from '../core/quotas.js';
 import { asGroupIndex, type GroupIndex } from '../core/units.js';
 import type { JournalOutcome, JournalRecord } from '../ledger/journal-layout.js';
@@ -48,7 +48,6 @@ import {
 import type { IdNames } from './id-names.js';
 
 const NO_QUOTAS: readonly QuotaLeft[] = [];
-const PICO_PER_NANO = 1_000n;
 const SERVED_OUTCOMES: readonly JournalOutcome[] = ['served', 'reversed', 'collected'];
 export interface CallNames {
   readonly ids: Pick<IdNames, 'accountIdOf' | 'keyIdOf'>;

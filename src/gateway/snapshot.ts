@@ -7,7 +7,7 @@ import { hash } from 'node:crypto';
 import { totalmem } from 'node:os';
 import { HEADER_NAMES_SECRET } from '../config/upstream-schema.js';
 import { matchesModel } from '../config/cross-checks.js';
-import { apiVersionOf, urlOf } from '../config/provider-settings.js';
+import { apiVersionOf, AUTHORISING_HEADER, urlOf } from '../config/provider-settings.js';
 import type { Settings } from '../config/schema.js';
 import { invariant } from '../core/errors.js';
 import { picoUnitsOf, picoUnitsPerCall, picoUnitsPerToken } from '../core/money.js';
@@ -179,8 +179,6 @@ function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanE
   });
 }
 
-/** Headers of the settings by which a provider is told who calls: then no other credential is sent. */
-const AUTHORISING_HEADER = /^(?:authorization|(?:x-|x-goog-)?api-key)$/i;
 /** Azure is often behind API Management: its subscription key, of whatever name, authorises the call. */
 const AZURE_AUTHORISING_HEADER = new RegExp(HEADER_NAMES_SECRET, 'i');
 

@@ -52,7 +52,7 @@ export class Http1Client implements HttpClient {
   readonly #calls = new SlotList<Http1Call>();
   /** Stops the timer, which runs from the first call until the last connection has gone. */
   #stopSweeps: (() => void) | undefined;
-  /** Since when there was a call at no look; undefined while there are calls. */
+  /** Since when no look has found a call; undefined while there are calls. */
   #idleSinceMs: MonotonicMs | undefined;
   #isIdle = false;
   #closed = false;

@@ -2,13 +2,13 @@
  * Which scope has which quota record, and the limits of scopes and plans. `ScopeQuotas` extends it by what is
  * used. Any thread, unless a method says main thread.
  */
+import { PICO_PER_NANO } from '../core/money.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
 import type { PicoUnits } from '../core/units.js';
 import { EXTENDED_QUOTAS, LIMITS, MASK, QUOTA_WORDS32, QUOTA_WORDS64, type QuotaViews } from './layout.js';
 
 /** In place of a record + 1. */
 export const NO_RECORD_LEFT = -1;
-export const PICO_PER_NANO = 1_000n;
 const COUNT = EXTENDED_QUOTAS.length;
 export const KINDS = EXTENDED_QUOTAS.map((name) => QUOTA_KINDS[name]);
 

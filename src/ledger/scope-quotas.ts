@@ -8,10 +8,11 @@
  * at most three decimals for a million tokens costs whole nano-units.)
  */
 import type { Clock } from '../core/clock.js';
+import { PICO_PER_NANO } from '../core/money.js';
 import { Calendar, type Period, type QuotaName } from '../core/quotas.js';
 import { asWallMs, type MonotonicMs, type PicoUnits, type WallMs } from '../core/units.js';
 import { EXTENDED_QUOTAS, QUOTA_WORDS64, type QuotaViews, STOCK_WORDS, STOCKS } from './layout.js';
-import { KINDS, PICO_PER_NANO, QuotaRecords } from './quota-records.js';
+import { KINDS, QuotaRecords } from './quota-records.js';
 import { NO_PERIOD, type Stocks, type StockUse } from './stocks.js';
 import type { TokenWindow } from './token-window.js';
 

@@ -25,7 +25,7 @@
  * µs for the members that the access log has). Pure; any thread.
  */
 import { jsonText } from '../core/json.js';
-import { decimalOf } from '../core/money.js';
+import { decimalOf, PICO_PER_NANO } from '../core/money.js';
 import type { QuotaName, QuotaScope } from '../core/quotas.js';
 import type { TokenCounts } from '../core/token-counts.js';
 import type { PicoUnits, WallMs } from '../core/units.js';
@@ -97,8 +97,6 @@ export interface QuotaLeft {
   /** Pico-units if it is an amount of money. */
   readonly left: number | bigint;
 }
-
-const PICO_PER_NANO = 1_000n;
 
 /**
  * Returns the pico-units that a float stands for. Above 2^53 it is no exact amount, and what is below a
