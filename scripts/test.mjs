@@ -3,7 +3,7 @@
  * call it. The files of `unit` share a process with those of their folder (scripts/test-batch.mjs), all
  * others have one of their own.
  *
- *     node scripts/test.mjs SET…             the files of these sets: unit, slow, calls, long
+ *     node scripts/test.mjs SET…             the files of these sets: unit, slow, calls, long, core
  *     node scripts/test.mjs FILE…            these files, as build/test/unit/ledger/window.test.js
  *     node scripts/test.mjs --watch unit     and then those of each folder that changes, until it is
  *                                            interrupted; bundles, which gateways start from, stay
@@ -49,6 +49,15 @@ const LONG = [
   /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|soak|start-race|books|traces|kept-connections|hosts-command|upstream-quotas|providers-faults)$/,
 ];
 
+/** What may differ between two releases of Node: sockets, threads, native packages, compiled code. */
+const CORE = [
+  /^hostile\//,
+  /^unit\/(channel|core|http1|ledger|protocol|request|store)\//,
+  /^e2e\/(cache|cors|embeddings|error-table|fault-matrix|first-start|head|hostile-bodies|idempotency|keys)$/,
+  /^e2e\/(leaving-clients|long-heads|messages|metrics|money|notify|openai-client|plans|quotas|rate-limit|reload)$/,
+  /^e2e\/(refused-start|responses|shutdown|streams|thread-failure|tls|upstream-headers|upstream-reset)$/,
+];
+
 /** Unit tests that start programs or walk a large world take seconds each: `npm run test:unit` leaves them out. */
 const SLOW_UNIT = [
   /^unit\/(admin\/(api|oidc)|gateway\/counter-pool|http1\/parser|ledger\/window|store\/environment)$/,
@@ -62,6 +71,7 @@ const WAITING = [/^e2e\/(rate-limit|upstream-quotas)$/];
 
 const isAny = (patterns) => (name) => patterns.some((pattern) => pattern.test(name));
 const isLong = isAny(LONG);
+const isCore = isAny(CORE);
 const isSlowUnit = isAny(SLOW_UNIT);
 /** Of all test files, as `unit/ledger/window`; the compiler leaves what it made of a deleted one. */
 const NAMES = readdirSync(ROOT, { recursive: true })
@@ -74,6 +84,7 @@ const SETS = {
   calls: (name) => /^(e2e|fuzz)\//.test(name) && !isLong(name),
   slow: isSlowUnit,
   long: isLong,
+  core: (name) => isCore(name) && (name.startsWith('hostile/') || !isLong(name)),
 };
 const fileOf = (name) => `${ROOT}/${name}.test.js`;
 

@@ -23,6 +23,11 @@ container=$(buildah from --pull-never --ulimit "nofile=$limit:$limit" --cap-add 
 trap 'buildah rm "$container" > /dev/null; rm -rf "$work"; umount -q "$folder/storage/overlay" || true' EXIT
 git archive --format=tar --output="$work/source.tar" HEAD
 buildah add --quiet "$container" "$work/source.tar" /src > /dev/null
+# What was built here already, so that the compiler writes only what it finds changed.
+if [ -d dist ] && [ -d build/test ]; then
+  tar -cf "$work/built.tar" dist build/test build/bench build/examples
+  buildah add --quiet "$container" "$work/built.tar" /src > /dev/null
+fi
 
 # Programs of the suite that the slim system does not have: ps, openssl, git.
 buildah run --volume "$folder/npm:/run/npm:ro" --volume "$folder/npm/npmrc:/root/.npmrc:ro" --workingdir /src "$container" -- bash -c "
