@@ -1,10 +1,10 @@
 /**
- * The audit of groups of accounts, and of what was used of quotas. `audit` calls it on the main thread of a
- * command.
+ * The checks of `tollgate audit` on groups, their members, and the rows of quota use. audit.ts calls them, on
+ * the main thread of a command.
  *
- * The law: each group's parent is there, none is deeper than GROUP_DEPTH_MAX or in itself, slots and names
- * lead back to it; each account's group is there; members are listed under their group and nowhere else; who
- * has used something is there.
+ * What holds in a sound store, and is checked here: each group's parent exists; no group is deeper than
+ * GROUP_DEPTH_MAX or inside itself; a group's slot and name lead back to it; each account's group exists;
+ * members are listed under their group and nowhere else; each row of quota use has an owner.
  */
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import type { AccountRecord } from '../registry/account-record.js';
@@ -51,7 +51,9 @@ function auditGroup(
     scope.differs(subject, `the group in the list of ${parentId}`, undefined, id);
 }
 
-/** Stops one above the bound. */
+/**
+ * Depth of the group, 1 if it has no parent. Stops at GROUP_DEPTH_MAX + 1, because groups may form a circle.
+ */
 function depthOf(record: GroupRecord, groups: ReadonlyMap<string, GroupRecord>): number {
   let depth = 1;
   for (let at: GroupRecord | undefined = record; depth <= GROUP_DEPTH_MAX; depth++) {
@@ -93,7 +95,8 @@ function auditUses(scope: AuditScope): void {
     scope.read(readQuotaUse, 'quota_uses', key, value);
     const [kind, slot] = key;
     const owner = Object.hasOwn(owners, kind)
-      ? snapshot.get(owners[kind as keyof typeof owners] as 'key_slots', slot)
+      ? // The cast stands for all three tables: their keys have one type.
+        snapshot.get(owners[kind as keyof typeof owners] as 'key_slots', slot)
       : undefined;
     if (owner !== undefined) continue;
     const subject = subjectAt(snapshot.place('quota_uses', key));

@@ -1,13 +1,16 @@
 /**
- * What the checks of `tollgate audit` share: the snapshot of the data directory that they read, the bounds,
- * and the list of differences that they find. audit.ts makes one scope for each audit and gives it to one
- * check after the other. Main thread of a command.
+ * The context of one audit: the snapshot of the store that all checks of `tollgate audit` read, the bounds of
+ * the shared tables, and the list of differences that the checks find. audit.ts makes one for each audit and
+ * gives it to one check after the other. Main thread of a command. (A ledger's scope is something else.)
+ *
+ * Must hold: a check never throws because of a row; it adds a difference and goes on. Otherwise one damaged
+ * row hides all others (test/unit/store/audit.test.ts).
  */
 import { decimalOf } from '../core/money.js';
 import { StoreError } from './store-file.js';
 import type { StoreSnapshot, TableKeys, TableName } from './store-snapshot.js';
 
-/** Differences that are listed. More of them have one cause, so the rest is only counted. */
+/** Differences that are listed. Beyond so many they have one cause, so the rest is only counted. */
 const DIFFERENCES_MAX = 1_000;
 
 export interface Difference {
@@ -29,7 +32,7 @@ export interface AuditBounds {
   readonly groupsMax: number;
 }
 
-/** What a difference is about. Made before it is known whether there is one. */
+/** What a check compares. It is made before the comparison, whether or not there is a difference. */
 export interface AuditSubject {
   readonly account: string | null;
   readonly place: string;
@@ -114,8 +117,9 @@ export class AuditScope {
   }
 
   /**
-   * Follows slots, free slots and names (unless a name may be of several) back to records, of which
-   * `recordOf` returns the one with an id.
+   * Checks that each row of the tables of slots, free slots and names leads to a record that has that slot or
+   * name. `recordOf` returns the record with an id. Names of keys are left out: several keys may have one
+   * name.
    */
   followBack<Row extends SlotRecord>(
     kind: 'account' | 'group' | 'key',
@@ -142,7 +146,9 @@ export class AuditScope {
     }
   }
 
-  /** Checks that the record's slot is the record's, below the bound and the number of slots ever used. */
+  /**
+   * Checks that the slot leads back to the record, and is below the bound and the number of slots ever used.
+   */
   slotOf(kind: 'group' | 'key', subject: AuditSubject, { id, index }: SlotRecord, max: number): void {
     const used = Number(this.snapshot.get('meta', `${kind}_slots_used`) ?? 0);
     if (index >= max) this.differs(subject, 'the slot', index, `below limits.${kind}s, ${max}`);
@@ -150,7 +156,7 @@ export class AuditScope {
     this.expect(subject, `the owner of slot ${index}`, idIn(this.snapshot.get(`${kind}_slots`, index)), id);
   }
 
-  /** Id of the account that has the slot. Rows come in the order of slots, so the last answer is cached. */
+  /** Id of the account that has the slot. Rows come in the order of slots, so the last lookup is cached. */
   accountIdOf(slot: number): string | undefined {
     if (slot !== this.#ownerSlot) {
       const id = this.snapshot.get('account_slots', slot);
@@ -166,7 +172,7 @@ function textOf(figure: Figure): string {
   return typeof figure === 'bigint' ? decimalOf(figure) : String(figure);
 }
 
-/** For a value that should be an id. */
+/** `value`, which should be an id; the text `damaged` if it is no text. */
 export function idIn(value: unknown): string | undefined {
   return typeof value === 'string' || value === undefined ? value : 'damaged';
 }

@@ -1,10 +1,15 @@
 /**
- * The audit: whether the accounting on disk balances at one moment, with or without a running gateway.
- * `tollgate audit` calls it on the main thread of a command. It only reads. It mends nothing, because no rule
- * says which of two numbers is true.
+ * The audit: checks that the accounting on disk balances at one moment, beside a running gateway or without
+ * one. `tollgate audit` calls it on the main thread of a command. It reads only and repairs nothing, because
+ * no rule says which of two numbers is true.
  *
- * The law for each account: credited = the sum of its journal; 0 ≤ spent ≤ credited; spent and uncovered =
- * the sums of its usage. And references hold both ways: slots, names, keys, accounts, stored responses.
+ * The law for each account: credited = the sum of its credits and debits; 0 ≤ spent ≤ credited; spent and
+ * uncovered = the sums of its usage. And references hold both ways: slots, names, keys, accounts, stored
+ * responses.
+ *
+ * Must hold: every table of StoreSnapshot is read by a check here or in audit-groups.ts. A table that no
+ * check reads can be damaged and the audit says that all is well (test/unit/store/audit.test.ts damages
+ * each).
  */
 import { asAccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
 import { CREDITED_PICO_UNITS_MAX, uncoveredAfter } from '../ledger/balance.js';
@@ -34,12 +39,12 @@ export interface AuditReport {
   readonly accounts: number;
   readonly keys: number;
   readonly groups: number;
-  /** Sums over all accounts. What calls in flight hold is still in `available` here. */
+  /** Sums over all accounts. Holds of calls in flight are not on disk, so `available` still contains them. */
   readonly credited: PicoUnits;
   readonly available: PicoUnits;
   readonly spent: PicoUnits;
   readonly uncovered: PicoUnits;
-  /** At most the first thousand of `differencesCount`. */
+  /** The first of them: at most DIFFERENCES_MAX of audit-scope.ts. */
   readonly differences: readonly Difference[];
   readonly differencesCount: number;
 }
@@ -80,9 +85,7 @@ interface AccountSums {
   uncovered: bigint;
 }
 
-/**
- * Checks all accounts, and rows that belong to none. Returns the sums of what the accounts' own records say.
- */
+/** Checks all accounts, and rows of slots that no account has. Returns sums of the accounts' own records. */
 function auditAccounts(scope: AuditScope): AccountSums {
   const sums: AccountSums = { accounts: 0, credited: 0n, spent: 0n, uncovered: 0n };
   for (const { key: id, value } of scope.snapshot.rows('accounts')) {
@@ -116,13 +119,14 @@ function auditIndexes(scope: AuditScope, id: string, record: AccountRecord): voi
   );
 }
 
-/** credited = sum of the journal; 0 ≤ spent ≤ credited; spent and uncovered = sums of the usage. */
+/** The law for one account, as the header says it. Adds the account's amounts to `sums`. */
 function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums): void {
   const { snapshot } = scope;
   const { id: account, index, credited } = record;
   const ofAccount: AuditSubject = { account, place: snapshot.place('accounts', account) };
   scope.expect(ofAccount, 'credited', credited, journalSum(scope, record));
   if (credited < 0n || credited > CREDITED_PICO_UNITS_MAX) {
+    // The bound in whole units: CREDITED_PICO_UNITS_MAX.
     scope.differs(ofAccount, 'credited', credited, 'from 0 to 9000000');
   }
 
@@ -145,7 +149,7 @@ function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums)
   sums.uncovered += uncovered;
 }
 
-/** Damaged lines are reported and left out. */
+/** Sum of the account's credits and debits. Damaged rows are reported and left out. */
 function journalSum(scope: AuditScope, { id, index }: AccountRecord): bigint {
   let sum = 0n;
   for (const { key, value } of scope.snapshot.rows('credits', [index], [index + 1])) {
@@ -163,22 +167,22 @@ function auditCreditRequests(scope: AuditScope, { id, index }: AccountRecord): v
 function usageSums(scope: AuditScope, { id, index }: AccountRecord): { cost: bigint; uncovered: bigint } {
   let cost = 0n;
   let uncovered = 0n;
-  /** Whether the key may be named by this account's rows. */
+  /** By key id: whether rows of this account may name the key. Rows come by hour, so keys come again. */
   const keys = new Map<string, boolean>();
   for (const { key, value } of scope.snapshot.rows('usage', [index], [index + 1])) {
     const totals = scope.read(readUsage, 'usage', key, value, id);
     cost += totals?.cost ?? 0n;
-    // Stops growing at the bound at which the account's own sum does.
+    // Stops at the same bound as the sum in the account's row of `spending`.
     uncovered = uncoveredAfter(uncovered, totals?.uncovered ?? 0n);
     const keyId = key[2];
-    let known = keys.get(keyId);
-    if (known === undefined) {
-      // A key that was deleted leaves its usage.
+    let isOwn = keys.get(keyId);
+    if (isOwn === undefined) {
+      // Usage outlives its key: a deleted key has no owner.
       const owner = scope.peek(readKey, 'keys', keyId)?.accountIndex;
-      known = keyId.startsWith('key_') && (owner === undefined || owner === index);
-      keys.set(keyId, known);
+      isOwn = keyId.startsWith('key_') && (owner === undefined || owner === index);
+      keys.set(keyId, isOwn);
     }
-    if (!known) {
+    if (!isOwn) {
       const subject: AuditSubject = { account: id, place: scope.snapshot.place('usage', key) };
       scope.differs(subject, 'the key', keyId, 'a key of the account');
     }
@@ -199,7 +203,7 @@ function auditOwners(scope: AuditScope): void {
   }
 }
 
-/** The mark of each gateway is at most the number of all flushes. */
+/** The number in each gateway's flush mark is at most the number of all flushes. */
 function auditFlushes(scope: AuditScope): void {
   const { snapshot } = scope;
   const stored = snapshot.get('meta', 'books_version') ?? 0;
@@ -216,12 +220,14 @@ function auditFlushes(scope: AuditScope): void {
 
 type Age = [endedMs: number, account: number, key: string];
 
-/** Each response has its age, each age its response, and their bytes add up to what is counted. */
+/**
+ * Each response has its row of `answer_ages` and each such row its response; their bytes add up to the sum.
+ */
 function auditStoredResponses(scope: AuditScope): void {
   const { snapshot } = scope;
-  let answers = 0;
+  let responseCount = 0;
   for (const { key: place, value } of snapshot.rows('answers')) {
-    answers++;
+    responseCount++;
     const [account, key] = place;
     const owner = scope.accountIdOf(account) ?? null;
     const read = (stored: unknown, named: string) =>
@@ -234,10 +240,10 @@ function auditStoredResponses(scope: AuditScope): void {
     const bytes = snapshot.get('answer_ages', [record.endedMs, account, key]);
     scope.expect(subject, 'the bytes under its age', figureOf(bytes), responseBytesOf(record));
   }
-  auditAges(scope, answers);
+  auditAges(scope, responseCount);
 }
 
-function auditAges(scope: AuditScope, answers: number): void {
+function auditAges(scope: AuditScope, responseCount: number): void {
   const { snapshot } = scope;
   let [ages, sum] = [0, 0];
   for (const { key, value } of snapshot.rows('answer_ages')) {
@@ -250,11 +256,11 @@ function auditAges(scope: AuditScope, answers: number): void {
     }
   }
   const subject: AuditSubject = { account: null, place: snapshot.place('meta', 'answer_bytes') };
-  scope.expect(subject, 'the number of ages', ages, answers);
+  scope.expect(subject, 'the number of ages', ages, responseCount);
   scope.expect(subject, 'the bytes of all answers', figureOf(snapshot.get('meta', 'answer_bytes') ?? 0), sum);
 }
 
-/** The chain of the operators' changes: see operator-changes.ts. */
+/** The hash chain of the operators' changes: each row has the hash of itself and of the row before. */
 function auditChanges(scope: AuditScope): void {
   const { snapshot } = scope;
   const linkOf = (name: string): ChainLink => {
@@ -269,7 +275,7 @@ function auditChanges(scope: AuditScope): void {
   }
 }
 
-/** For a value that should be a number. */
+/** `value`, which should be a number; the text `damaged` if it is none. */
 function figureOf(value: unknown): number | string | undefined {
   return typeof value === 'number' || value === undefined ? value : 'damaged';
 }

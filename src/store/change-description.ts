@@ -1,7 +1,11 @@
 /**
- * Says what a transaction of the registry changed, from the rows that it wrote: whose fields, before and
- * after, by the names that the admin interface has for them. Secrets are fingerprints, the first characters
- * of their SHA-256. operator-changes.ts calls it inside the transaction. Pure.
+ * Describes what a transaction of the registry changed: which fields of which records, before and after. It
+ * is made from the rows that the transaction wrote. operator-changes.ts calls it inside that transaction.
+ * Pure.
+ *
+ * Must hold: a field has the name that the admin interface gives it, because operators read the description
+ * there; and a secret appears only as a fingerprint, the first characters of its SHA-256
+ * (test/unit/store/operator-changes.test.ts).
  */
 import { decimalOf } from '../core/money.js';
 import { clipped } from '../core/wrong-input.js';
@@ -9,7 +13,7 @@ import type { ChangeNote, ChangeTarget, FieldChange, FieldValue } from '../regis
 import { LIMITS } from './record-codec.js';
 import type { RecordedTable, WrittenRow } from './row-recorder.js';
 
-/** Records of one change whose fields are told; of more of them only the first names. */
+/** A change of more records than this is described by counts and the first names, without fields. */
 const RECORDS_MAX = 20;
 const FIELDS_MAX = 200;
 const TEXT_CHARS_MAX = 300;
@@ -70,7 +74,7 @@ function secretFieldsOf({ active, expiresSeconds, digest }: Stored): Fields {
   };
 }
 
-/** `spendPerDayPicoUnits` is `spend_per_day`, a decimal amount. */
+/** The stored field `spendPerDayPicoUnits` becomes `spend_per_day`, a decimal amount. */
 function limitFieldsOf(stored: Stored): Fields {
   return Object.fromEntries(
     Object.keys(LIMITS).map((field) => {
@@ -95,7 +99,7 @@ function text(value: unknown): string | null {
   return typeof value === 'string' ? value : null;
 }
 
-interface Touched {
+interface ChangedRecord {
   readonly type: string;
   readonly id: string;
   readonly isNew: boolean;
@@ -104,14 +108,15 @@ interface Touched {
 }
 
 /**
- * Returns undefined if the rows change nothing that an operator knows of. `nameOfGroup` gives the name of a
- * group by its id.
+ * Returns undefined if the rows change nothing that operators are shown. `nameOfGroup` gives the name of a
+ * group by its id. The target is a record that existed before, if there is one: of a rotated key, the former
+ * key.
  */
 export function describeChange(
   rows: readonly WrittenRow[],
   nameOfGroup: (id: string) => string,
 ): ChangeNote | undefined {
-  const records = touchedBy(rows, nameOfGroup);
+  const records = changedRecordsOf(rows, nameOfGroup);
   if (records.length === 0) return undefined;
   if (records.length > RECORDS_MAX) return bulkOf(records);
   const main = records.find(({ isNew }) => !isNew) ?? records[0]!;
@@ -127,8 +132,11 @@ export function describeChange(
   };
 }
 
-/** A record may be written several times, and an operator's under two keys: what counts is first and last. */
-function touchedBy(rows: readonly WrittenRow[], nameOfGroup: (id: string) => string): Touched[] {
+/**
+ * One entry for each record. A transaction may write a record several times, and an operator's under two
+ * digests: the first `former` and the last `value` count.
+ */
+function changedRecordsOf(rows: readonly WrittenRow[], nameOfGroup: (id: string) => string): ChangedRecord[] {
   const states = new Map<
     string,
     { kind: RecordType; former: Stored | undefined; value: Stored | undefined }
@@ -152,13 +160,13 @@ function touchedBy(rows: readonly WrittenRow[], nameOfGroup: (id: string) => str
   return Array.from(states, ([id, { kind, former, value }]) => {
     const before = former && kind.fields(former, nameOfGroup);
     const after = value && kind.fields(value, nameOfGroup);
-    const known = (value ?? former)!;
-    const lines = kind.type === 'account' ? (credits.get(known.index) ?? []) : [];
+    const latest = (value ?? former)!;
+    const lines = kind.type === 'account' ? (credits.get(latest.index) ?? []) : [];
     return {
       type: kind.type,
       id,
       isNew: former === undefined,
-      name: String(known.name),
+      name: String(latest.name),
       changes: [...differenceOf(before ?? {}, after ?? {}), ...lines],
     };
   });
@@ -176,12 +184,12 @@ function differenceOf(before: Fields, after: Fields): FieldChange[] {
   });
 }
 
-function targetOf({ type, id, name }: Touched): ChangeTarget {
+function targetOf({ type, id, name }: ChangedRecord): ChangeTarget {
   return { type, id, name };
 }
 
-/** The count of each type, and the names of the first records. */
-function bulkOf(records: readonly Touched[]): ChangeNote {
+/** A change of many records: the count of each type, and the names of the first RECORDS_MAX records. */
+function bulkOf(records: readonly ChangedRecord[]): ChangeNote {
   const counts = new Map<string, number>();
   for (const { type } of records) counts.set(type, (counts.get(type) ?? 0) + 1);
   const [first] = records;
@@ -196,7 +204,7 @@ function bulkOf(records: readonly Touched[]): ChangeNote {
   };
 }
 
-/** The note with texts and lists of bounded length: a row takes some 100 KB at most. */
+/** The note with its texts and lists cut, so that a row of `operator_changes` takes some 100 KB at most. */
 export function boundedNote({ target, changes }: ChangeNote): ChangeNote {
   const kept = changes.slice(0, FIELDS_MAX).map(({ field, before, after }) => ({
     field: clipped(field, TEXT_CHARS_MAX),

@@ -1,10 +1,15 @@
 /**
- * The change feed: which groups, accounts and keys each transaction of the registry touched. By it every
- * process of a host brings its shared buffers up to date with what another process committed. And
- * SharedChanges, through which processes that share a registry change it. Main thread of a gateway process.
+ * The change feed (change data capture): which groups, accounts and keys each transaction of the registry
+ * touched. sharing/change-follower.ts reads it, so that every process of a host brings its shared buffers up
+ * to date with what another process committed. SharedChanges is the way by which processes that share a
+ * registry change it. Main thread of a gateway process.
  *
  *     changes  number of the change, from 1 without gaps  → slots of the groups, accounts, keys touched
  *     meta     'changes'                                   → number of the newest
+ *
+ * Must hold: numbers have no gaps, because `since` takes a gap for changes that are no longer kept; and a
+ * change is appended in the transaction of its rows, or other processes go on with a disabled key
+ * (test/unit/store/change-feed.shared-changes.test.ts).
  */
 import {
   type AccountIndex,
@@ -23,14 +28,17 @@ import type { Tables } from './tables.js';
 export const NEWEST_CHANGE = 'changes';
 
 /**
- * Changes that are kept. Each costs a disk flush, so a process that has fallen this far behind was stopped
- * for some seconds. It reads all accounts and keys anew.
+ * Changes that are kept. Each change costs a disk flush, so a process that is this far behind was stopped for
+ * some seconds. That process reads all accounts and keys anew.
  */
 const CHANGES_KEPT = 4_096;
 
-/** Slots. The records are read by whoever wants them, as they are then. */
+/**
+ * Slots that a change touched. The feed has no records: its reader takes them from the store, as they are
+ * then.
+ */
 export interface Touched {
-  /** Absent in changes of programs that knew no groups. */
+  /** Absent in changes that an older Tollgate, without groups, wrote. */
   readonly groups?: readonly GroupIndex[] | undefined;
   readonly accounts: readonly AccountIndex[];
   readonly keys: readonly KeyIndex[];
@@ -45,12 +53,13 @@ export class ChangeFeed {
 
   /** Number of the newest change that any process has committed, 0 for none. 2 µs. */
   newest(): number {
-    // Without it a read would be of the moment of this turn's first read.
+    // lmdb reads in one transaction for each event-loop turn: without this the read is of the turn's first
+    // read.
     this.#tables.environment.refresh();
     return this.#newest();
   }
 
-  /** Called inside the transaction that made the rows. */
+  /** Call inside the transaction that wrote the rows. */
   append(rows: readonly WrittenRow[]): void {
     const { changes, meta } = this.#tables;
     const number = this.#newest() + 1;
@@ -60,8 +69,8 @@ export class ChangeFeed {
   }
 
   /**
-   * Returns what the changes after `number` touched, each slot once. Undefined if not all of them are kept
-   * any more.
+   * Returns what the changes after `number` touched, each slot once. Undefined if some of those changes are
+   * no longer kept.
    */
   since(number: number): Touched | undefined {
     const groups = new Set<GroupIndex>();
@@ -133,8 +142,8 @@ export class SharedChanges {
   }
 
   /**
-   * Runs `work` as one transaction, which is on disk and in the feed when this returns. `check` gets the rows
-   * that were written; a throw, also of `check`, undoes all of it. For processes of one host.
+   * Runs `work` as one transaction of this host alone, which is on disk and in the feed when `commit`
+   * returns. `check` gets the rows that were written; a throw, also of `check`, undoes the transaction.
    */
   commit<Result>(work: () => Result, check: (rows: readonly WrittenRow[]) => void = () => undefined): Result {
     return this.#commit(work, (rows) => {
@@ -143,22 +152,24 @@ export class SharedChanges {
     });
   }
 
-  /** Writes what hosts have agreed on, so that the store remains a copy of what they share. */
+  /**
+   * Writes rows that all hosts have agreed on. Unlike `commit` it leaves the store a copy of what they share.
+   */
   take(work: () => void): void {
     this.#commit(work, () => undefined);
   }
 
   /**
-   * Grows with every flush of the processes that share the store. Call `Store.refresh` first to have the
-   * newest.
+   * A number that grows with every flush of the processes that share the store. Call `Store.refresh` first,
+   * or it may be older by one event-loop turn.
    */
   booksVersion(): number {
     return accountingVersionOf(this.#tables);
   }
 
   /**
-   * Returns what `work` would return and write, and undoes it. No disk flush; waits while another process
-   * writes.
+   * A dry run: returns what `work` would return and write, and rolls back. No disk flush; blocks while
+   * another process writes.
    */
   draft<Result>(work: () => Result): Recorded<Result> {
     const { environment, recorder } = this.#tables;
@@ -185,5 +196,5 @@ export class SharedChanges {
   }
 }
 
-/** Ends a transaction that was made only to see what it writes. */
+/** Rolls back the transaction of a dry run; never leaves `draft`. */
 class Undone extends Error {}

@@ -1,13 +1,16 @@
 /**
- * An LMDB file that several processes open and write. Every LMDB file is opened here: the store and its
- * snapshots (tables.ts, store-snapshot.ts), the hold on the store (store-hold.ts) and the leases
- * (sharing/lease-file.ts). Main thread.
+ * An LMDB file that several processes open and write, behind a lock between processes, the gate. Its users:
+ * the store and its snapshots (tables.ts, store-snapshot.ts), the hold on the store (store-hold.ts) and the
+ * leases (sharing/lease-file.ts). Main thread.
  *
  * Opening a file with lmdb 3.5.6 sets the number of its newest transaction, which all processes share, to
  * what the file said some microseconds before (LMDB's ITS#9496, fixed there in 2021 but not in the fork that
  * lmdb builds). What another process committed in between is lost, and its pages are used twice. Opened again
- * and again beside one writer, a file is corrupt within a second, even if it is opened only to read. So no
- * process may open the file while another one writes it: to do either, a process takes the gate first.
+ * and again beside one writer, a file is corrupt within a second, even if it is opened only to read.
+ *
+ * Must hold: nobody calls lmdb's `open` or a writing method of an opened file but through this class. A
+ * process takes the gate to open the file and to write it, so that neither happens while another process
+ * writes.
  *
  * The gate is the writers' lock of a second LMDB file, `<path>-gate`. Opening that file needs no gate: no
  * transaction ever commits to it, so nothing can be lost. If a process dies, the lock is free for the next
@@ -21,14 +24,17 @@ import { assertStoreFile, OPTIONS, StoreError } from './store-file.js';
 /** LMDB's first two pages, and some room. */
 const GATE_MAP_BYTES = 64 * 1024;
 
-/** The `code` of LMDB's error if the disk is read-only. */
+/** The `code` of LMDB's error if the disk is read-only (errno of Linux). */
 const EROFS = 30;
 
 export class Environment {
   /** For reads. Writes go through `write`, and tables are opened by `openTables`. */
   readonly root: RootDatabase;
   readonly #gate: RootDatabase | undefined;
-  /** This object has taken the gate. A `write` within a `write` must not take it again. */
+  /**
+   * Whether this object has the gate. A `write` within a `write` must not take it again: it would block for
+   * ever.
+   */
   #hasGate = false;
 
   /** Throws what LMDB throws, and StoreError if the gate's file is not an LMDB file. */
@@ -73,7 +79,7 @@ export class Environment {
     try {
       this.#gate.transactionSync(() => {
         result = work();
-        // Only the lock was wanted: nothing may be committed to the gate's file.
+        // The transaction serves as a lock: nothing may be committed to the gate's file.
         return ABORT;
       });
     } finally {

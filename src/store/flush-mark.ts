@@ -1,16 +1,23 @@
 /**
- * What a flush leaves beside its rows, in the same transaction. Main thread of a gateway process.
+ * The flush mark and the host's clocks: what a flush writes beside its rows, in the same transaction.
+ * flush.ts and the store write them, recovery reads the clocks. Main thread of a gateway process.
  *
  *     flushes   slot of the gateway → the life of that gateway, and the number of its last flush
  *     meta      'books_version'     → number of all flushes that left a mark, and of lives that began
  *     meta      'clocks'            → the boot, its monotonic clock, and how far the calendar was ahead of it
  *
- * A gateway that shares its store leaves a mark. Its rows are sums that each gateway adds to, so a flush that
- * got to the disk must not be made again: the mark tells whether one whose commit failed did. A gateway that
- * is alone writes totals, which it may write as often as it likes. It leaves the clocks, so that a start
- * knows by how much the calendar was set since, and how old the counts of a minute are. After a boot, or if
- * the boot is unknown, ages go by the calendar. A machine that sleeps stops the monotonic clock: then a
- * minute weighs too long rather than too short.
+ * A gateway that shares its store leaves a mark, which makes its flushes idempotent. Its rows are sums that
+ * each gateway adds to, so a flush that is on disk must not be made again. The mark tells whether a flush
+ * whose commit failed is on disk. A gateway that is alone writes absolute totals, which it may write again at
+ * no harm.
+ *
+ * A gateway that is alone leaves the clocks, so that a start knows by how much the calendar was set since,
+ * and how old the counts of a minute are. After a boot, or if the boot is unknown, ages go by the calendar. A
+ * machine that sleeps stops the monotonic clock: then the permits of a minute count too long rather than too
+ * short.
+ *
+ * Must hold: the mark is in the transaction of the rows, and its number is raised before that transaction, or
+ * a charge is written twice or not at all (test/unit/store/shared-books.test.ts).
  */
 import { Type, type Static } from 'typebox';
 import { Compile } from 'typebox/compile';
@@ -57,8 +64,8 @@ export class FlushMark {
   #sequence = 0;
 
   /**
-   * `life` is text that no other process ever has. Raises the version, because a gateway that leaves no marks
-   * may have written meanwhile. Costs a disk flush.
+   * `life` is text that no other process ever has (`identityOf`). Raises the version, because a gateway that
+   * leaves no marks may have written since the last mark. Costs a disk flush.
    */
   constructor(tables: MarkTables, slot: number, life: string) {
     this.#tables = tables;
@@ -68,13 +75,13 @@ export class FlushMark {
   }
 
   /**
-   * Called before the transaction, so that a flush that fails as it begins is not taken for the one before.
+   * Call before the transaction: else a flush that fails at its begin is taken for the flush before, on disk.
    */
   begin(): void {
     this.#sequence += 1;
   }
 
-  /** Called in the transaction. */
+  /** Call in the transaction of the flush. */
   put(): void {
     this.#tables.flushes.putSync(this.#slot, { format: FORMAT, life: this.#life, sequence: this.#sequence });
     raiseAccountingVersion(this.#tables);
@@ -112,7 +119,7 @@ export function hostClocks(clock: Clock, boot = bootId()): HostClocks | undefine
   return { format: FORMAT, boot, monotonicMs, aheadMs: clock.wallMs() - monotonicMs };
 }
 
-/** Called in the transaction. */
+/** Call in the transaction of the flush. */
 export function putClocks({ meta }: MetaTable, now: HostClocks): void {
   meta.putSync(CLOCKS, now);
 }

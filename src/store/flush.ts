@@ -1,6 +1,6 @@
 /**
- * The flush: writes what the journals and the ledger have counted to the store. Main thread of a gateway
- * process: on the flush timer, when a listener asks, and at shutdown.
+ * The flush: writes what the journals and the ledger have counted to the store. The gateway calls it on the
+ * main thread of its process: on the flush timer, when a listener asks, and at shutdown.
  *
  * - Money and usage come from the journals alone, so that they always agree on disk. The day's calls and the
  *   permits of the minute come from the ledger.
@@ -10,6 +10,10 @@
  *   writes it. A part must not be added twice: so the transaction also writes a flush mark (flush-mark.ts),
  *   by which a gateway whose commit failed finds out whether it is on disk all the same.
  * - If a transaction fails, its rows stay in memory, and the next flush writes them.
+ *
+ * Must hold: a flush drains the journals first, then the ledger's counts, then the stored responses.
+ * Listeners write the three in the opposite order, so no charge is on disk without its count and its
+ * response. Tests: test/unit/store/flush.test.ts, shared-books.test.ts, stored-responses.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { ACCOUNTING_ROWS_WAITING_MAX, GROUPS_MAX } from '../core/limits.js';
@@ -33,22 +37,22 @@ import type { SpendingTotals } from './spent-totals.js';
 import type { UsageBook, UsageStore } from './usage-book.js';
 
 /**
- * How many changed accounts, and keys, are taken from the ledger for one transaction. One with so many blocks
- * the main thread, and so the admin interface, for some 100 ms.
+ * How many changed accounts, and keys, are taken from the ledger for one transaction. A transaction of so
+ * many rows blocks the main thread, and so the admin interface, for some 100 ms.
  */
 const ACCOUNTS_MAX = 20_000;
 const KEYS_MAX = 20_000;
 
 /**
- * Transactions of one run: enough for twice the accounts that a ledger can have (4.2 million). Listeners go
- * on meanwhile and may change an account again that was written; the bound ends a run that they outpace.
+ * Transactions of one run: enough for twice the accounts that a ledger can have (4.2 million). Listeners may
+ * change an account again that this run has written; the bound ends a run that cannot keep up with them.
  */
 const BATCHES_MAX = 500;
 
 /** While flushes keep failing, a failure is logged this often. */
 const LOG_PERIOD_MS = 10_000;
 
-/** What a flush writes in one transaction, because the rows agree with each other. */
+/** What a flush writes in one transaction, so that the rows on disk always agree with each other. */
 export interface FlushRows {
   readonly spendings: ReadonlyMap<AccountIndex, SpendingRecord>;
   readonly usages: Iterable<UsageRecord>;
@@ -64,17 +68,19 @@ export interface FlushRows {
 export interface FlushedResponses {
   /** The responses whose charges the flush has taken from the journals; undefined if none waits. */
   due(): ResponseChanges | undefined;
-  /** They are on disk now. */
+  /** Call when `changes`, which `due` returned, are on disk. */
   noteWritten(changes: ResponseChanges): void;
   /**
-   * The transaction failed. Responses are long and the disk may have room for the charges alone, so they are
-   * written without their bodies next time.
+   * Call when the transaction failed. Responses are long and the disk may have room for the charges alone, so
+   * the next flush writes them without their bodies.
    */
   noteFailed(): void;
 }
 
 export interface FlushStore extends UsageStore {
-  /** Writes all that `work` puts, durable when it returns, or nothing. */
+  /**
+   * Runs `work` as one transaction, which is on disk when `commit` returns. If it throws, nothing is written.
+   */
   commit<Result>(work: () => Result): Result;
   /** Writes the rows. Called in a transaction. */
   putAccounting(rows: FlushRows): void;
@@ -144,11 +150,11 @@ export class LedgerFlush {
   readonly #accounts = new Set<AccountIndex>();
   /** The last commit failed, and it is not known yet whether its rows are on disk all the same. */
   #inDoubt = false;
-  /** Undefined while the disk takes everything. */
+  /** Why the last transaction failed; undefined if it did not. */
   #lastError: string | undefined;
   #loggedAtMs = -Infinity;
   /**
-   * Correction records of the main thread, to be counted with the next drain. Example: a call has left 0.02
+   * Correction records of the main thread, which the next drain counts. Example: a call has left 0.02
    * uncovered, and the coordinator has granted 0.02 since. The correction has 0.02 charged, -0.02 uncovered.
    */
   readonly #corrections: { readonly journal: number; readonly record: JournalRecord }[] = [];
@@ -176,13 +182,13 @@ export class LedgerFlush {
   }
 
   /**
-   * Counts the records of the journals in memory. False if a row of the store could not be read: then that
-   * record and all behind it stay in their journals.
+   * Counts the records of the journals in memory. False if a row of the store could not be read: then the
+   * record that belongs to the row, and all records behind it, stay in their journals.
    */
   drain(): boolean {
     try {
-      // First: if the last commit is on disk after all, its parts are done with, and a part that had grown
-      // meanwhile would be dropped with them.
+      // First: if the last commit is on disk after all, its rows leave memory. A record that was counted in
+      // such a row before would be lost with it.
       this.#resolveDoubt();
       this.#options.journals.forEach((journal, index) =>
         journal.drain((record) => this.#note(index, record)),
@@ -198,7 +204,7 @@ export class LedgerFlush {
     }
   }
 
-  /** Takes a correction record of a call whose first record came from that journal. */
+  /** Queues a correction record. `journal` is the index of the one that had the call's first record. */
   correct(journal: number, record: JournalRecord): void {
     this.#corrections.push({ journal, record });
   }
@@ -221,7 +227,7 @@ export class LedgerFlush {
   #writeAll(): boolean {
     if (!this.drain()) return false;
     for (let batches = 0; batches < BATCHES_MAX; batches++) {
-      // After the journals. A listener counts the day's call before it appends the charge: so the count of
+      // After the journals. A listener counts the day's call before it appends the charge, so the count of
       // each charge drained above is in this transaction or in an earlier one.
       const drained = this.#options.ledger.drainDirty((account) => this.#accounts.add(account), ACCOUNTS_MAX);
       const drainedKeys = this.#options.keyUses?.drain(KEYS_MAX) ?? 0;

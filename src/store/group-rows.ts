@@ -1,5 +1,9 @@
 /**
- * Rows of the groups, and who is in which. The registry, recovery and the audit use it. Main thread.
+ * The store's tables of groups and of their members, which are accounts and subgroups. The registry, recovery
+ * and the audit use it. Main thread.
+ *
+ * Must hold: `put`, `remove` and `takeOut` change all tables of a group in one transaction; otherwise the
+ * audit finds a difference (test/unit/store/audit-groups.test.ts).
  */
 import { type Static, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
@@ -55,7 +59,7 @@ export function readGroup(stored: unknown, place: string): GroupRecord {
   };
 }
 
-/** What is in a group, in the second part of a key of `group_members`. */
+/** Kinds of members: the second part of a key of `group_members`. The numbers are on disk. */
 export const MEMBER_GROUP = 0;
 export const MEMBER_ACCOUNT = 1;
 
@@ -84,6 +88,7 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
 
   hasAccounts(id: string): boolean {
     const range = { start: [id, MEMBER_ACCOUNT, 0], end: [id, MEMBER_ACCOUNT + 1, 0], limit: 1 };
+    // The cast: `as const` would make tuples readonly, and lmdb's type wants mutable ones.
     return Array.from(this.#tables.groupMembers.getKeys(range as never)).length > 0;
   }
 
@@ -107,7 +112,7 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
     this.#tables.groupSlotsFree.putSync([nowMs, record.index], true);
   }
 
-  /** Removes the group without noting that its slot is free: another host has done that. */
+  /** Removes the group but does not free its slot: the host that deleted the group has done that. */
   takeOut(record: GroupRecord): void {
     const { groups, groupSlots, groupNames, groupMembers, quotaUses } = this.#tables;
     groups.removeSync(record.id);
@@ -117,7 +122,7 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
     if (record.parentId !== undefined) groupMembers.removeSync([record.parentId, MEMBER_GROUP, record.index]);
   }
 
-  /** Moves an account that is being written; `former` is what it was. */
+  /** Moves an account from the group of its `former` record, if any, to that of the record being written. */
   moveAccount(former: AccountRecord | undefined, { index, groupId }: AccountRecord): void {
     const { groupMembers } = this.#tables;
     if (former?.groupId === groupId) return;

@@ -1,7 +1,10 @@
 /**
- * The history on disk (telemetry/history.ts): one row a span. A span overwrites the one that is a ring's
- * length older, so the table does not grow. It is no part of the accounting: the audit does not read it, and
- * losing it costs a chart. The history recorder calls it on the main thread.
+ * The history on disk, a round-robin table: one row for each span of telemetry/history.ts. A span overwrites
+ * the span that is one length of the ring older, so the table does not grow. The history recorder calls it on
+ * the main thread. It is no part of the accounting: the audit does not read it, and its loss costs a chart.
+ *
+ * Must hold: `read` skips rows that it cannot read and never throws for one, so that a later format of spans
+ * needs no migration (test/unit/store/history-rows.test.ts).
  */
 import type { Database } from 'lmdb';
 import { noStats, type AccountSpan, type AccountSpanOfRing } from '../telemetry/account-history.js';
@@ -17,7 +20,8 @@ import type { Tables } from './tables.js';
 type RingPosition = [seconds: number, position: number];
 
 /**
- * [seconds of a span, position in the ring] → span as JSON; the same after `accounts` → span of the accounts.
+ * [seconds of a span, position in the ring] → span as JSON; the same key after `accounts` → the span by
+ * account.
  */
 export type HistoryTable = Database<unknown, RingPosition | ['accounts', ...RingPosition]>;
 
@@ -33,14 +37,14 @@ export class HistoryRows {
     return this.#read<HistorySpan>([], ring, ({ in_flight: inFlight }) => typeof inFlight === 'number');
   }
 
-  /** The same of accounts. */
+  /** As `read`, for the spans by account. */
   readAccounts(ring: RingName): AccountSpan[] {
     return this.#read<AccountSpan>(['accounts'], ring, ({ accounts }) => isStatsById(accounts));
   }
 
   /**
-   * On disk when it returns, by one disk flush; none if there is no span. If the disk takes nothing, the
-   * spans are lost.
+   * Writes the spans by one disk flush, and none if there is no span. If the disk takes nothing, the spans
+   * are lost.
    */
   put(spans: readonly EndedSpan[], accounts: readonly AccountSpanOfRing[]): void {
     if (spans.length + accounts.length === 0) return;

@@ -1,9 +1,10 @@
 /**
- * Rows of the keys: who has or had which slot, and the use that was made of each. The registry, recovery, the
- * flush and the audit use it. Main thread.
+ * The store's tables of API keys: their records, which key has or had which slot, and the last use and counts
+ * of each key. The registry, recovery, the flush and the audit use it. Main thread.
  *
- * Format 1 knew no expiry, no limits and no rotation: its records lack these fields, and so do those of keys
- * without them. Formats before 4 knew two of the limits.
+ * Must hold: a new field is optional and is left out if it is not set. Stores of formats 1 to 3, which had no
+ * expiry, limits or rotation, or fewer limits, are read by this same schema
+ * (test/unit/store/key-rows.key-codec.test.ts).
  */
 import { type Static, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
@@ -140,7 +141,9 @@ export function readKeyUse(stored: unknown, place: string): KeyUseRecord {
 /** Above every slot, and still a key that LMDB orders after them. */
 const AFTER_ALL_SLOTS = Number.MAX_SAFE_INTEGER;
 
-/** Keys of one name, of any account, that are read before the account's own keys are gone through. */
+/**
+ * If more keys than this have one name, the account's own keys are searched instead of the keys of that name.
+ */
 const KEYS_READ_MAX = 20;
 
 export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
@@ -210,7 +213,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
     this.#tables.keySlotsFree.putSync([nowMs, record.index], true);
   }
 
-  /** Removes the key without noting that its slot is free: another host has done that. */
+  /** Removes the key but does not free its slot: the host that deleted the key has done that. */
   takeOut(record: KeyRecord): void {
     this.#tables.keys.removeSync(record.id);
     this.#tables.keySlots.removeSync(record.index);

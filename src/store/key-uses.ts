@@ -1,10 +1,13 @@
 /**
- * The use of keys on its way to disk: which keys were used since their rows were written. The flush uses it
- * on the main thread. KeyUses if this gateway alone writes the rows, SharedKeyUses if several gateways add to
+ * The write-behind buffer of key uses: which keys were used since their rows were written. The flush uses it
+ * on the main thread: KeyUses if this gateway alone writes the rows, SharedKeyUses if several gateways add to
  * them.
  *
- * A key is marked once a second while it is used, and at each call if it has limits of its own, so a flush
- * writes one row for it, as it does for its account.
+ * A listener marks a key as dirty once a second while it is used, and at each call if the key has limits of
+ * its own. However often a key is marked, a flush writes one row.
+ *
+ * Must hold: `rows` is called in the transaction that writes them, and `noteWritten` only when that is on
+ * disk; otherwise calls of a shared day are counted twice (test/unit/store/recovery.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { KeyIndex } from '../core/units.js';
@@ -31,7 +34,7 @@ export class KeyUses {
     return this.#waiting;
   }
 
-  /** Takes over marked keys, at most `max`; returns how many. */
+  /** Takes at most `max` dirty keys from the ledger; returns how many. */
   drain(max: number): number {
     return this.#live.ledger.keys.drainDirty((key) => this.#waiting.add(key), max);
   }
@@ -50,7 +53,7 @@ export class KeyUses {
     return rows;
   }
 
-  /** What `rows` returned is on disk. */
+  /** Call when what `rows` returned is on disk. */
   noteWritten(): void {
     this.#waiting.clear();
   }
@@ -77,7 +80,7 @@ const NO_DAY: Day = { dayNumber: 0, dayCalls: 0 };
  */
 export class SharedKeyUses extends KeyUses {
   readonly #rows: SharedKeyRows;
-  /** Of keys with limits: what this gateway has counted and has on disk, and what is being written. */
+  /** This gateway's own count of keys with limits: as far as it is on disk, and as it is being written. */
   readonly #written = new Map<KeyIndex, Day>();
   readonly #writing = new Map<KeyIndex, Day>();
 
@@ -92,7 +95,10 @@ export class SharedKeyUses extends KeyUses {
     this.#writing.clear();
   }
 
-  /** A row whose day is later than the gateway's keeps its day: that day has begun for all. */
+  /**
+   * A row whose day is later than this gateway's keeps its day, because a day begins for all gateways at
+   * once.
+   */
   protected override rowOf(key: KeyIndex, use: KeyUseRecord): KeyUseRecord | undefined {
     if (!this.#rows.has(key)) return undefined;
     const stored = this.#rows.findUse(key);

@@ -1,8 +1,11 @@
 /**
- * What operators have been told of quotas and balances, and the webhooks that wait to be sent. The notices of
- * gateway/quota-notices.ts write it and gateway/webhook-outbox.ts empties it, on the main threads of all
- * processes of a host: a transaction decides which of them tells. It is no part of the accounting: the audit
- * does not read it, and a row that cannot be read is as good as none.
+ * The notices that operators have got of quotas and balances, and the webhooks that wait to be sent: a
+ * transactional outbox. gateway/quota-notices.ts writes it and gateway/webhook-outbox.ts empties it, on the
+ * main threads of all processes of a host. It is no part of the accounting: the audit does not read it, and a
+ * row that cannot be read is as good as none.
+ *
+ * Must hold: a notice is marked as told in the transaction that queues its webhook, so that of several
+ * processes one tells (test/unit/store/notice-rows.test.ts), and a crash in between cannot drop a webhook.
  *
  *     ['told', id of the scope, quota]   → [period, percent, ends at ms]; of a balance [credited, 0, null]
  *     ['waits', told at ms, webhook id]  → body of the webhook
@@ -11,19 +14,19 @@ import type { Database, Key } from 'lmdb';
 import type { Tables } from './tables.js';
 
 /**
- * Webhooks that wait, some 500 KB. If there are more, the oldest are dropped: an operator who was away for
- * long learns most from the latest.
+ * Webhooks that wait at most, some 500 KB. If there are more, the oldest are dropped: after a long outage of
+ * the receiver the latest tell most.
  */
 export const WEBHOOKS_WAITING_MAX = 1_000;
 /** Rows that one sweep looks at: some 5 ms. */
 const SWEPT_MAX = 2_000;
-/** After its period a row is kept for so long, in case the calendar is set back. */
+/** A row is kept for a day after its period, in case the calendar is set back. */
 const KEPT_MS = 86_400_000;
 
 type NoticeKey = ['told', string, string] | ['waits', number, string];
 export type NoticeTable = Database<unknown, NoticeKey>;
 
-/** No id begins with this character. */
+/** Ordered after every id: ids consist of characters below it. */
 const LAST = '~';
 /** A new object for each call: lmdb writes into it. */
 const waits = (): { start: Key; end: Key } => ({
@@ -31,7 +34,7 @@ const waits = (): { start: Key; end: Key } => ({
   end: ['waits', Number.MAX_SAFE_INTEGER, LAST],
 });
 
-/** What may be told of one scope. */
+/** One notice of one scope, told or not yet. */
 export interface NoticeMark {
   readonly scopeId: string;
   /** A quota's name, or `balance`. */
@@ -61,7 +64,7 @@ export class NoticeRows {
     this.#tables = tables;
   }
 
-  /** Whether nobody has been told, in the mark's period, of a threshold as high as the mark's. Some µs. */
+  /** Whether no threshold as high as the mark's has been told in the mark's period. Some µs. */
   isNew({ scopeId, quota, period, percent }: NoticeMark): boolean {
     const told = this.#tables.notices.get(['told', scopeId, quota]);
     if (!isTold(told)) return true;
@@ -69,8 +72,9 @@ export class NoticeRows {
   }
 
   /**
-   * Marks what is new as told, in one transaction, and has its webhooks wait, if `webhookOf` makes one.
-   * Returns what was new, and how many older webhooks were dropped. Throws what the store throws.
+   * In one transaction, marks the new ones of `marks` as told and queues the webhook that `webhookOf` makes
+   * of each, if any. Returns the new ones, and how many older webhooks were dropped. Throws what the store
+   * throws.
    */
   tell<Mark extends NoticeMark>(
     marks: readonly Mark[],
@@ -98,13 +102,13 @@ export class NoticeRows {
     }));
   }
 
-  /** Removes a webhook that need not wait any more. Costs a disk flush. */
+  /** Removes a webhook that was delivered or given up. Costs a disk flush. */
   remove({ toldMs, id }: WaitingWebhook): void {
     const { environment, notices } = this.#tables;
     environment.write(() => void notices.removeSync(['waits', toldMs, id]));
   }
 
-  /** Removes what was told of periods that have ended, of the next SWEPT_MAX rows. */
+  /** Goes through the next SWEPT_MAX rows and removes those whose period has ended. */
   sweep(nowMs: number): void {
     const { environment, notices } = this.#tables;
     const range = { start: this.#sweepFrom, end: ['told', LAST, ''], limit: SWEPT_MAX };

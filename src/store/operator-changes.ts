@@ -1,7 +1,7 @@
 /**
- * The operators' changes, an append-only table whose rows are chained by hash. A row is written in the
- * transaction of the change itself, so it costs no disk flush of its own, and no change is made without it.
- * The store owns it. Main thread.
+ * The operators' change log: an append-only, tamper-evident table, whose rows form a hash chain. A row is
+ * written in the transaction of the change itself, so it costs no disk flush of its own, and no change is
+ * made without it. The store owns it; the registry and the admin interface use it. Main thread.
  *
  *     operator_changes  number, from 1 without gaps  → the row's JSON, and SHA-256(hash before + JSON)
  *     meta              'operator_changes_head'      → number and hash of the newest row
@@ -10,6 +10,9 @@
  * Processes of a host append in turn, under the lock of the writers. Hosts append in the order of the log
  * that they share: a row is made of the copy's head, and made again if another host was quicker
  * (sharing/registry-log.ts). So both have one chain.
+ *
+ * Must hold: the hash is taken of the stored text, byte for byte. A row is never encoded again, or every
+ * chain ever written breaks (test/unit/store/operator-changes.test.ts).
  */
 import { hash as hashOf } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -35,14 +38,14 @@ import { Count, damaged, Digest, fast, Format, FORMAT } from './record-codec.js'
 import type { WrittenRow } from './row-recorder.js';
 import { CHANGES_BEFORE, CHANGES_HEAD, type Tables } from './tables.js';
 
-/** Some 450 MB. The oldest rows go; the hash of the last of them stays. */
+/** Rows that are kept: some 450 MB. The oldest rows are removed; the hash of the last removed one stays. */
 const ROWS_MAX = 1_000_000;
-/** Rows that one page looks at: some 10 ms. */
+/** Rows that one page reads, matching or not: some 10 ms. */
 const PAGE_ROWS_MAX = 3_000;
 /** Rows that a verification reads in one turn of the event loop: some 10 ms. */
 const SLICE_ROWS = 1_000;
 const AFTER_ALL = Number.MAX_SAFE_INTEGER;
-/** One cause makes many of them. */
+/** Problems that a report lists. Beyond so many they have one cause. */
 const PROBLEMS_MAX = 20;
 
 const START: ChainLink = { number: 0, hash: '' };
@@ -85,7 +88,7 @@ export function readLink(stored: unknown, place: string): ChainLink {
   return stored;
 }
 
-interface ChangeInWork {
+interface CurrentChange {
   readonly cause: Cause & { readonly atMs: WallMs };
   made: OperatorChange | undefined;
 }
@@ -96,7 +99,7 @@ export class OperatorChanges implements ChangeStore {
   readonly #tables: ChangeTables;
   readonly #nameOfGroup: (id: string) => string;
   readonly #rowsMax: number;
-  #inWork: ChangeInWork | undefined;
+  #current: CurrentChange | undefined;
 
   constructor(tables: ChangeTables, nameOfGroup: (id: string) => string, rowsMax = ROWS_MAX) {
     this.#tables = tables;
@@ -104,32 +107,32 @@ export class OperatorChanges implements ChangeStore {
     this.#rowsMax = rowsMax;
   }
 
-  during<Result>(cause: ChangeInWork['cause'], work: () => Result): Recorded<Result> {
-    invariant(this.#inWork === undefined, 'a change is made within no other change');
-    const inWork: ChangeInWork = { cause, made: undefined };
-    this.#inWork = inWork;
+  during<Result>(cause: CurrentChange['cause'], work: () => Result): Recorded<Result> {
+    invariant(this.#current === undefined, 'a change is made within no other change');
+    const current: CurrentChange = { cause, made: undefined };
+    this.#current = current;
     try {
-      return { result: work(), change: inWork.made };
+      return { result: work(), change: current.made };
     } finally {
-      this.#inWork = undefined;
+      this.#current = undefined;
     }
   }
 
   note(note: ChangeNote): void {
-    invariant(this.#inWork !== undefined, 'somebody changes something');
-    this.#put(this.#inWork, note);
+    invariant(this.#current !== undefined, 'somebody changes something');
+    this.#put(this.#current, note);
   }
 
   /** Called inside the transaction that wrote the rows. */
   append(rows: readonly WrittenRow[]): void {
-    if (this.#inWork === undefined) return;
+    if (this.#current === undefined) return;
     const note = describeChange(rows, this.#nameOfGroup);
-    if (note !== undefined) this.#put(this.#inWork, note);
+    if (note !== undefined) this.#put(this.#current, note);
   }
 
-  #put(inWork: ChangeInWork, note: ChangeNote): void {
+  #put(current: CurrentChange, note: ChangeNote): void {
     const { operatorChanges, meta } = this.#tables;
-    const { actor, action, atMs } = inWork.cause;
+    const { actor, action, atMs } = current.cause;
     const head = this.head();
     const number = head.number + 1;
     const { who, role, from } = actor;
@@ -141,20 +144,21 @@ export class OperatorChanges implements ChangeStore {
     meta.putSync(CHANGES_HEAD, { number, hash });
     const last = number - this.#rowsMax;
     if (last >= 1) this.#forgetTo(last);
-    inWork.made = { ...row, hash };
+    current.made = { ...row, hash };
   }
 
-  /** The rows up to `last` are kept no longer. */
+  /** Removes the rows up to `last`. */
   #forgetTo(last: number): void {
     const { operatorChanges, meta } = this.#tables;
     const hash = decoded(operatorChanges.get(last))?.hash;
-    // Somebody has removed or altered it: the next one goes with it.
+    // Row `last` was removed or altered by hand, so its hash is unknown: the next call removes it with its
+    // own.
     if (hash === undefined) return;
     for (const key of Array.from(operatorChanges.getKeys({ end: last + 1 }))) operatorChanges.removeSync(key);
     meta.putSync(CHANGES_BEFORE, { number: last, hash });
   }
 
-  /** The newest row. */
+  /** Number and hash of the newest row. */
   head(): ChainLink {
     return this.#link(CHANGES_HEAD);
   }
@@ -164,8 +168,8 @@ export class OperatorChanges implements ChangeStore {
   }
 
   /**
-   * Takes over what another host has made the head of the chain, or the row before the oldest. What this copy
-   * has beyond it is no part of the chain. Called inside a transaction.
+   * Takes over the head of the chain, or the row before the oldest, as another host has set it. Rows of this
+   * copy beyond it are no part of the shared chain and are removed. Call inside a transaction.
    */
   takeLink(name: typeof CHANGES_HEAD | typeof CHANGES_BEFORE, value: unknown): void {
     const { operatorChanges, meta } = this.#tables;
@@ -178,10 +182,10 @@ export class OperatorChanges implements ChangeStore {
   page(filter: ChangeFilter, before: number | undefined, limit: number): ChangePage {
     const { operatorChanges } = this.#tables;
     const items: OperatorChange[] = [];
-    let looked = 0;
-    // A row without these texts is none of those wanted, which is told sooner than by parsing it.
+    let rowsRead = 0;
+    // A row that does not contain these texts cannot match. The search is faster than to parse every row.
     const { who, action, target } = filter;
-    const wanted = [who, action, target].flatMap((text) =>
+    const searchTexts = [who, action, target].flatMap((text) =>
       text === undefined ? [] : [JSON.stringify(text).slice(1, -1)],
     );
     // lmdb excludes the end of a range and includes its start, also of a reverse one.
@@ -191,9 +195,9 @@ export class OperatorChanges implements ChangeStore {
       reverse: true,
     });
     for (const { key, value } of range) {
-      if (looked === PAGE_ROWS_MAX || items.length === limit) return { items, next: key + 1 };
-      looked += 1;
-      const mayMatch = storedChanges.Check(value) && wanted.every((part) => value.text.includes(part));
+      if (rowsRead === PAGE_ROWS_MAX || items.length === limit) return { items, next: key + 1 };
+      rowsRead += 1;
+      const mayMatch = storedChanges.Check(value) && searchTexts.every((part) => value.text.includes(part));
       const change = mayMatch ? decoded(value) : undefined;
       if (change !== undefined && matches(change, filter)) items.push(change);
     }
@@ -206,7 +210,7 @@ export class OperatorChanges implements ChangeStore {
     for (let next = 0; ;) {
       const rows = Array.from(operatorChanges.getRange({ start: next, limit: SLICE_ROWS }));
       for (const { key, value } of rows) chain.add(key, value);
-      // Read in the turn of the last slice: both are of one moment.
+      // The head is read in the event-loop turn of the last slice: both are of one moment.
       if (rows.length < SLICE_ROWS) return chain.report(this.head());
       next = rows.at(-1)!.key + 1;
       await nextTurn();
@@ -226,7 +230,9 @@ function matches(change: OperatorChange, { who, action, target, fromMs, toMs }: 
   return (fromMs === undefined || change.at_ms >= fromMs) && (toMs === undefined || change.at_ms <= toMs);
 }
 
-/** Follows the chain row by row, in the order of their numbers. The audit uses it too. */
+/**
+ * Verifies the chain row by row; rows must come in the order of their numbers. `verify` and the audit use it.
+ */
 export class ChainCheck {
   readonly #before: ChainLink;
   readonly #problems: ChainProblem[] = [];
@@ -257,7 +263,7 @@ export class ChainCheck {
     this.#last = { number, hash: row?.hash ?? UNKNOWN };
   }
 
-  /** `head` as it was when the last row was read. */
+  /** Call after the last row, with the `head` of the moment at which that row was read. */
   report(head: ChainLink): ChainReport {
     const last = this.#last;
     const next = last.number + 1;
@@ -274,7 +280,7 @@ export class ChainCheck {
   }
 }
 
-/** Of a row that cannot be read: its neighbour is judged by itself. */
+/** The hash of a row that cannot be read. The hash of the row after it is then not checked. */
 const UNKNOWN = '?';
 
 function missingText(first: number, last: number): string {

@@ -1,6 +1,6 @@
 /**
- * Rows of the operators, by the digest of their tokens: a request is looked up by it. At most 1,000. The
- * registry uses it. Main thread.
+ * The store's table of operators. Its key is the digest of an operator's token, by which a request is looked
+ * up. registry/operators.ts uses it, and bounds the rows to OPERATORS_MAX. Main thread.
  */
 import { type Static, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
@@ -67,7 +67,7 @@ export class OperatorRows implements OperatorStore {
 
   lastUses(): Map<string, number> {
     const stored = this.#tables.meta.get(OPERATOR_USES);
-    // Damaged or not there: nothing hangs on them.
+    // Damaged or absent: last uses are shown to operators and decide nothing.
     return new Map(uses.Check(stored) ? Object.entries(stored) : []);
   }
 

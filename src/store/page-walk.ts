@@ -1,6 +1,7 @@
 /**
- * Finds missing and broken pages in an LMDB file. `assertStoreFile` calls it on the main thread before LMDB
- * opens the file.
+ * An integrity check of an LMDB file: finds missing and broken pages. `assertStoreFile` (store-file.ts) calls
+ * it on the main thread before LMDB opens the file. The layout below is that of MDB_page, MDB_node, MDB_db
+ * and MDB_meta in LMDB's mdb.c.
  *
  * LMDB maps the file and follows page numbers without checking them (tried with lmdb 3.5.6). A missing page
  * ends the process with SIGBUS; a garbage page aborts it, or reads as an empty one. The supervisor would then
@@ -31,7 +32,10 @@ const OVERFLOW_PAGES = 20;
 const KIND_BRANCH = 0x01;
 const KIND_LEAF = 0x02;
 const KIND_OVERFLOW = 0x04;
-/** Values of one size without nodes. Tollgate writes none, but another program's file may have them. */
+/**
+ * LMDB's P_LEAF2: values of one size without nodes. Tollgate writes none, another program's file may have
+ * them.
+ */
 const KIND_LEAF_PLAIN = 0x20;
 
 const NODE_HEAD_BYTES = 8;
@@ -59,8 +63,8 @@ const META_TRANSACTION = 152;
 const META_BYTES = 160;
 
 /**
- * How often the walk starts again because another process committed meanwhile and reused pages. After that
- * many commits the other process evidently reads the file, so it is taken for sound.
+ * How often the walk starts again because another process committed meanwhile and reused pages. A process
+ * that commits so often evidently can read the file, so the file is taken for sound.
  */
 const TRIES_MAX = 5;
 
@@ -128,7 +132,7 @@ function treeAt(bytes: Buffer, offset: number): Tree {
   };
 }
 
-/** Ends the walk; never leaves this file. */
+/** Ends the walk at the first broken page; `run` catches it. */
 class BrokenPage extends Error {
   readonly found: PageError;
 

@@ -1,7 +1,10 @@
 /**
- * Identifies processes. Numbers are used again, so a process is known by its number, its start time and the
- * boot it runs in, as Linux's `/proc` shows them. Used by whatever leaves a row that is void once its process
- * has ended. Main thread, or a command.
+ * The identity of a process: its pid, its start time and the boot it runs in, as Linux's `/proc` shows them.
+ * The pid alone is reused. The hold on the store, leases and idempotency locks are rows that are void once
+ * their process has ended, and name it so. Main thread, or a command.
+ *
+ * Must hold: an identity begins with the pid and a space, because `isRunning` and store-hold.ts read the pid
+ * from it (test/unit/store/store-hold.test.ts).
  */
 import { readFileSync } from 'node:fs';
 

@@ -1,6 +1,7 @@
 /**
- * Rows of what scopes have used of their quotas. The flush writes them with the charges of the same calls;
- * recovery, coordinators and the audit read them. Main thread.
+ * The store's table of quota use: how much each scope has used of its quotas. The flush writes its rows in
+ * the transaction of the charges of the same calls; recovery, coordinators and the audit read them. Main
+ * thread.
  */
 import { type Static, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
@@ -9,6 +10,7 @@ import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
 import { Count, damaged, fast, Format, FORMAT, Moment } from './record-codec.js';
 import type { Tables } from './tables.js';
 
+/** Counts that a call raises when it is settled. Rows of rotated keys (key-rows.ts) have them too. */
 export const SETTLED = {
   minuteTokens: Count,
   dayNumber: Type.Integer(),
@@ -74,7 +76,7 @@ export function readQuotaUse(stored: unknown, place: string): QuotaUseRecord {
   };
 }
 
-/** `[kind, slot, model id]`; the last is empty but of a model. */
+/** `[kind, slot, model id]`; the model id is empty for every kind but `model`. */
 export type QuotaUseKey = [string, number, string];
 
 export function quotaUseKeyOf(scope: UsedScope): QuotaUseKey {
@@ -88,14 +90,14 @@ export class QuotaUseRows {
     this.#tables = tables;
   }
 
-  /** Undefined of a scope that had no quotas when calls of it ended, or none of these. */
+  /** Undefined if the scope had none of these quotas when its calls ended. */
   find(scope: UsedScope): QuotaUseRecord | undefined {
     const key = quotaUseKeyOf(scope);
     const stored = this.#tables.quotaUses.get(key);
     return stored === undefined ? undefined : readQuotaUse(stored, this.#place(key));
   }
 
-  /** Whether somebody has the slot: another process may have deleted the key or the group. */
+  /** Whether the scope still exists: another process may have deleted the key or the group. */
   has({ kind, index }: UsedScope): boolean {
     const { accountSlots, groupSlots, keySlots } = this.#tables;
     const slots = kind === 'key' ? keySlots : kind === 'group' ? groupSlots : accountSlots;

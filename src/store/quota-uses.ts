@@ -1,10 +1,11 @@
 /**
- * The use of quotas on its way to disk: what calls that have ended have used of the quotas of their accounts,
- * keys, groups and rules for models. The flush uses it on the main thread. QuotaUses if this gateway alone
- * writes the rows, SharedQuotaUses if several gateways add to them.
+ * The write-behind buffer of quota use: what ended calls have used of the quotas of their accounts, keys,
+ * groups and rules for models. The flush uses it on the main thread: QuotaUses if this gateway alone writes
+ * the rows, SharedQuotaUses if several gateways add to them.
  *
- * A listener counts a call's use before it appends the call to its journal. So the use of each charge that a
- * flush writes is in the same transaction or an earlier one.
+ * Must hold: a listener counts a call's use before it appends the call to its journal, so that the use of
+ * each charge that a flush writes is in the same transaction or an earlier one. `noteWritten` is called only
+ * when the rows are on disk, or shared rows count a use twice (test/unit/store/quota-uses.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import {
@@ -31,7 +32,7 @@ export class QuotaUses {
   readonly #modelIdOf: (modelIndex: number) => string;
   /** Groups whose rows are to be written. A flush that fails leaves them to the next. */
   readonly #groups = new Set<GroupIndex>();
-  /** The same of rules for models. */
+  /** Rules for models whose rows are to be written. */
   readonly #models = new Set<ModelScopeIndex>();
 
   constructor(ledger: Ledger, clock: Clock, modelIdOf: (modelIndex: number) => string) {
@@ -40,12 +41,12 @@ export class QuotaUses {
     this.#modelIdOf = modelIdOf;
   }
 
-  /** Groups and rules that wait. */
+  /** Number of groups and rules whose rows are to be written. */
   get size(): number {
     return this.#groups.size + this.#models.size;
   }
 
-  /** Takes over groups and rules that have changed, at most `max` of each; returns how many. */
+  /** Takes at most `max` dirty groups, and as many rules, from the ledger; returns how many. */
   drain(max: number): number {
     const { groups, models } = this.#ledger;
     return (
@@ -55,8 +56,8 @@ export class QuotaUses {
   }
 
   /**
-   * Returns the rows of all groups and rules that wait, and of those accounts and keys that have such quotas.
-   * Called in the transaction that writes them.
+   * Returns the rows of all dirty groups and rules, and of those of `accounts` and `keys` that have such
+   * quotas. Call in the transaction that writes the rows.
    */
   *rows(
     accounts: Iterable<AccountIndex>,
@@ -73,18 +74,18 @@ export class QuotaUses {
     }
   }
 
-  /** What `rows` returned is on disk. */
+  /** Call when what `rows` returned is on disk. */
   noteWritten(): void {
     this.#groups.clear();
     this.#models.clear();
   }
 
-  /** The row as it is to be on disk; undefined if there is to be none. */
+  /** The row to write, given what this gateway counts `now`; undefined if none is to be written. */
   protected rowAfter(_scope: UsedScope, now: QuotaUseRecord): QuotaUseRecord | undefined {
     return now;
   }
 
-  /** `slot` is the ledger's, of a rule for a model. */
+  /** `slot` is that of a rule for a model, in the ledger. */
   *#rowOf(scope: UsedScope, slot?: ModelScopeIndex): Generator<readonly [UsedScope, QuotaUseRecord]> {
     const now = slot === undefined ? this.#useOf(scope) : this.#useOfModel(slot);
     const row = now && this.rowAfter(scope, now);
@@ -175,7 +176,7 @@ export class SharedQuotaUses extends QuotaUses {
 
 type Period = 'callDayNumber' | 'dayNumber' | 'monthNumber';
 
-/** Counts by the period that they are of. */
+/** Which counts begin anew with which period. */
 const COUNTS: readonly (readonly [Period, readonly (keyof QuotaUseRecord)[]])[] = [
   ['callDayNumber', ['callsPerDay']],
   ['dayNumber', ['tokensPerDay', 'spendPerDay']],
@@ -183,8 +184,9 @@ const COUNTS: readonly (readonly [Period, readonly (keyof QuotaUseRecord)[]])[] 
 ];
 
 /**
- * Returns `stored` with what has come to `written` since. Counts whose period on disk is later than this
- * gateway's stay: that period has begun for all.
+ * Returns `stored` plus what this gateway has counted since `written`, its own count at the last flush.
+ * Counts whose period on disk is later than this gateway's stay as they are: a period begins for all gateways
+ * at once.
  */
 export function sumOf(
   stored: QuotaUseRecord | undefined,

@@ -1,10 +1,14 @@
 /**
- * Records on disk: maps packed by msgpackr, each with the number of its format first. The store packs and
- * reads them, the audit reads them. Main thread.
+ * Schemas and codecs of the records on disk: maps packed by msgpackr, each with the number of its format
+ * first. The store packs and reads them, the audit reads them. Main thread.
  *
  * Money is decimal text of whole pico-units, because a packed integer comes back as a number or a bigint
- * depending on its size. What does not fit its schema was not written by this program or is damaged: it is
- * never guessed at.
+ * depending on its size. A row that does not fit its schema was not written by this program or is damaged:
+ * its reader throws and never guesses.
+ *
+ * Must hold: names and meanings of fields are on disk for ever. A new field is `Type.Optional`, and FORMAT is
+ * raised, so that an older Tollgate refuses the store instead of calling it damaged
+ * (test/unit/store/record-codec.usage.test.ts, key-rows.key-codec.test.ts).
  */
 import { Type, type Static } from 'typebox';
 import { Compile } from 'typebox/compile';
@@ -34,7 +38,7 @@ export const Moment = Type.Integer();
 export const Money = Type.String({ pattern: '^-?(0|[1-9][0-9]{0,18})$' });
 export const Digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
 
-/** Limits of a scope: those that it has. The first two were there before the others. */
+/** The limits that a scope has; the others are absent. Formats before 4 had the first two only. */
 export const LIMITS = {
   requestsPerMinute: Type.Optional(Type.Integer({ minimum: 1 })),
   callsPerDay: Type.Optional(Type.Integer({ minimum: 1 })),
@@ -155,7 +159,7 @@ const credits = fast(Compile(StoredCredit));
 const creditRequests = fast(Compile(StoredCreditRequest));
 const spendings = fast(Compile(StoredSpending));
 const usages = fast(Compile(StoredUsage));
-const answers = fast(Compile(StoredResponse));
+const responses = fast(Compile(StoredResponse));
 
 export function packAccount(record: AccountRecord): StoredAccount {
   const { credited, groupId, ...rest } = record;
@@ -275,7 +279,7 @@ export function packResponse({
 
 /** The bytes are a copy in a buffer of their own. */
 export function readResponse(stored: unknown, { account, key }: ResponseKey, place: string): ResponseRecord {
-  if (!answers.Check(stored)) throw damaged(place);
+  if (!responses.Check(stored)) throw damaged(place);
   const { bodyDigest, endedMs, stream, bytes } = stored;
   if (bytes !== null && !(bytes instanceof Uint8Array)) throw damaged(place);
   return {

@@ -1,9 +1,13 @@
 /**
- * From the store to the shared buffers, at start. Main thread of a gateway process, before any listener runs.
- * Other processes of the group may write to the store meanwhile: all rows are read from one snapshot of it.
+ * Recovery: fills the shared buffers (ledger, key table, names) from the store when a gateway starts.
+ * gateway/accounting.ts and shared-accounting.ts call it on the main thread, before any listener runs. Other
+ * processes of the group may write to the store meanwhile: all rows are read from one snapshot of it.
  *
- * What an account can spend is what was credited less what was spent. Holds are not kept, because the calls
- * that had them are gone. What cannot be right stops the start with an error that names it.
+ * An account can spend what was credited less what was spent. Holds are not on disk, because the calls that
+ * had them are gone.
+ *
+ * Must hold: groups are filled before accounts, and keys before their uses; a row that cannot be right stops
+ * the start with an error that names it, before any call is served (test/unit/store/recovery.test.ts).
  */
 import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
 import type { Ledger } from '../ledger/ledger.js';
@@ -30,10 +34,10 @@ import type { AccountRecord, SpendingRecord } from '../registry/account-record.j
 import { StoreError } from './store-file.js';
 import type { Store } from './store.js';
 
-/** Accounts without a plan that are logged one by one. The others have the same cause. */
+/** Accounts without a plan that are logged one by one. Further ones have the same cause and are counted. */
 const NAMED_MAX = 10;
 
-/** What was used longer ago is of no period of today. */
+/** Longer than any month: a use that is so old belongs to no period that still runs. */
 const LONGEST_MONTH_MS = 32 * 24 * 3_600_000;
 
 const NOTHING = asPicoUnits(0n);
@@ -69,7 +73,7 @@ export interface Recovered {
 
 /** Fills empty buffers. Throws StoreError. Takes about 3 µs an account and 4 µs a key. */
 export function recover(options: RecoveryOptions): Recovered {
-  // Accounts are put in groups that are there.
+  // Groups first: each account is put into its group.
   recoverGroups(options);
   const recovered = { accounts: recoverAccounts(options), keys: recoverKeys(options) };
   if (options.totals !== undefined) restoreQuotaUses(options);
@@ -84,7 +88,9 @@ function recoverGroups(options: RecoveryOptions): void {
   }
 }
 
-/** If several processes share the limits, the coordinator restores them. */
+/**
+ * For a gateway that has the limits for itself. If several processes share them, the coordinator does this.
+ */
 function restoreQuotaUses(options: RecoveryOptions): void {
   const { store, catalog } = options;
   const nowMs = momentOf(options);
@@ -95,7 +101,7 @@ function restoreQuotaUses(options: RecoveryOptions): void {
       restoreQuotaUse(scope, use, options, nowMs);
       continue;
     }
-    // The rows of a model that is not in the settings stay, for it may come back.
+    // A model that is not in the settings may come back, so its rows stay on disk.
     const modelIndex = modelIndices.get(scope.modelId);
     if (modelIndex !== undefined) restoreModelUse(scope.index, modelIndex, use, options, nowMs);
   }
@@ -152,7 +158,8 @@ function recoverKeys(options: RecoveryOptions): number {
 }
 
 /**
- * Now, by the calendar of the last flush: the age of its rows must not depend on how the clock was set since.
+ * The present time by the calendar as the last flush had it, so that the age of the flushed rows does not
+ * depend on how the clock was set since.
  */
 function momentOf({ store, clock }: RecoveryOptions): WallMs {
   return asWallMs(clock.wallMs() - store.steppedMs(hostClocks(clock)));

@@ -1,13 +1,17 @@
 /**
- * This host's copy of the registry that hosts share: its position, what it takes over, and all rows that are
- * in it. The replication (sharing/registry-log.ts, registry-reseed.ts) uses it on the main thread.
+ * This host's replica of the registry that hosts share: its position in the shared log, the rows that it
+ * takes over, and the export of all rows. The replication (sharing/registry-log.ts, registry-reseed.ts) uses
+ * it on the main thread.
  *
  *     meta  'registry_position'  → epoch, version and id of the last change, and the epochs before
  *           'registry_partial'   → true while all rows are being taken over
  *           'host_id'            → the name by which other hosts know this data directory
  *
- * What a host spends, uses and responds is its own and not in it, and neither are tables that follow from
- * others.
+ * Not in the replica: a host's own charges, uses and stored responses, and tables that follow from others
+ * (names, slots).
+ *
+ * Must hold: a position is set in the transaction of the rows that it stands for, and `take` knows every
+ * RecordedTable, or two hosts at one position differ (test/unit/sharing/registry-log.test.ts).
  */
 import { randomUUID } from 'node:crypto';
 import { Type, type Static } from 'typebox';
@@ -60,8 +64,8 @@ export class RegistryCopy {
   hostId(): string {
     const { meta, environment } = this.#tables;
     return environment.write(() => {
-      const known = meta.get(HOST_ID);
-      if (typeof known === 'string') return known;
+      const stored = meta.get(HOST_ID);
+      if (typeof stored === 'string') return stored;
       const id = randomUUID();
       meta.putSync(HOST_ID, id);
       return id;
@@ -73,7 +77,8 @@ export class RegistryCopy {
    * since.
    */
   position(): RegistryPosition | undefined {
-    // Without it a read would be of the moment of this turn's first read.
+    // lmdb reads in one transaction for each event-loop turn: without this the read is of the turn's first
+    // read.
     this.#tables.environment.refresh();
     const stored = this.#tables.meta.get(REGISTRY_POSITION);
     if (stored === undefined) return undefined;
@@ -82,15 +87,15 @@ export class RegistryCopy {
     return stored;
   }
 
-  /** Called inside the transaction that brings the rows to it. */
+  /** Call inside the transaction that brings the rows to this position. */
   setPosition(position: RegistryPosition): void {
     this.#tables.meta.putSync(REGISTRY_POSITION, position);
     this.#tables.meta.removeSync(REGISTRY_PARTIAL);
   }
 
   /**
-   * Called inside a transaction that hosts have not agreed on. From now on this is a registry of its own, and
-   * is never mixed with that of others.
+   * Call inside a transaction that the other hosts have not agreed on. From now on the registry of this host
+   * stands alone, and is never mixed with that of others.
    */
   detach(): void {
     this.#tables.meta.removeSync(REGISTRY_POSITION);
@@ -105,12 +110,12 @@ export class RegistryCopy {
     return this.#tables.meta.get(REGISTRY_PARTIAL) === true;
   }
 
-  /** Called inside the first of the transactions that take all rows over. */
+  /** Call inside the first of the transactions that take over all rows. */
   setPartial(): void {
     this.#tables.meta.putSync(REGISTRY_PARTIAL, true);
   }
 
-  /** Whether there is no registry at all. */
+  /** Whether the registry has no account. */
   isEmpty(): boolean {
     return this.#tables.accounts.getKeysCount({ limit: 1 }) === 0;
   }
@@ -214,7 +219,7 @@ export class RegistryCopy {
 
   #takeKey(value: unknown, place: string): void {
     const record = readKey(value, place);
-    // The use that this host has recorded of a former key in that slot.
+    // Another key had the slot before: what this host has recorded of its use must not count for this one.
     if (this.#store.keys.findId(record.index) !== record.id) {
       this.#tables.keyUses.removeSync(record.index);
       this.#tables.quotaUses.removeSync(['key', record.index, '']);
@@ -233,7 +238,7 @@ export class RegistryCopy {
   }
 }
 
-/** A name of the row; undefined if no operator can delete such a row. */
+/** A text that identifies the row; undefined if no operator can delete rows of its table. */
 export function deletableRow({ table, key }: RegistryRow): string | undefined {
   const deletable = ['groups', 'group_slots_free', 'keys', 'key_slots_free', 'operators'].includes(table);
   return deletable ? `${table} ${String(key)}` : undefined;

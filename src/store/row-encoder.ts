@@ -1,16 +1,19 @@
 /**
- * Encodes a value as a row's bytes, and decodes them. lmdb makes one for each table. Main thread.
+ * The row codec: a msgpackr Encoder that caches field names. lmdb makes one for each table (TABLE in
+ * tables.ts). Main thread.
  *
  * A row is a record of msgpackr: the names of its fields, then their values. msgpackr looks the names up in a
  * tree and writes them anew for every row, which is three quarters of its time. The rows of a table have the
- * same names, so the encoded names are cached here. The rows are the same, byte by byte, as without the
- * cache.
+ * same names, so the encoded names are cached here.
+ *
+ * Must hold: rows are byte for byte those of a plain msgpackr Encoder, or other versions cannot read the
+ * store (test/unit/store/row-encoder.test.ts).
  */
 import { Encoder, RESERVE_START_SPACE, type Options } from 'msgpackr';
 
 /**
- * Stands for bytes that cannot be decoded. No schema accepts it, so whoever reads the row calls it damaged
- * and names it.
+ * Stands for bytes that cannot be decoded. No schema accepts it, so the reader of the row throws `damaged`
+ * with the row's name.
  */
 export const UNREADABLE = Symbol('unreadable row');
 
@@ -68,7 +71,7 @@ export class RowEncoder extends Encoder {
   }
 }
 
-/** Undefined if it is no record, or contains others, which have names of their own. */
+/** Undefined if `value` is no record, or contains records or lists: nested names are not cached. */
 function valuesOf(value: unknown): unknown[] | undefined {
   if (typeof value !== 'object' || value?.constructor !== Object) return undefined;
   const values: unknown[] = Object.values(value);

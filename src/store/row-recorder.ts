@@ -1,8 +1,9 @@
 /**
- * Records which rows of the registry a transaction writes. The change feed is made from them, and hosts send
- * them to each other. Main thread.
+ * Captures which rows of the registry a transaction writes. tables.ts wraps the tables in it. The change feed
+ * and the operators' change log are made from the rows, and hosts send them to each other. Main thread.
  *
- * Tables that only repeat the same in another order (names, slots) are not recorded: they follow from these.
+ * Must hold: each table that an operator's change writes is watched, except indexes (names, slots), which
+ * follow from the others. Rows of a table that is not watched never reach other processes and hosts.
  */
 import type { Database, Key } from 'lmdb';
 
@@ -21,7 +22,7 @@ export type RecordedTable =
   | 'operators'
   | 'operator_changes';
 
-/** As it is on disk. */
+/** One write, with key and value as they are on disk. */
 export interface WrittenRow {
   readonly table: RecordedTable;
   readonly key: Key;
@@ -31,7 +32,7 @@ export interface WrittenRow {
   readonly former: unknown;
 }
 
-/** Whoever reads a value checks it. */
+/** Values are `unknown`: each reader checks what it reads against its schema. */
 export type Table<TableKey extends Key> = Database<unknown, TableKey>;
 
 export class RowRecorder {

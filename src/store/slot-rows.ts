@@ -1,8 +1,9 @@
 /**
- * Rows of records that have an id and a slot of the ledger: accounts, groups and keys. GroupRows and KeyRows
- * extend it, the store uses it for accounts. Main thread.
+ * Tables of records that have an id and a slot in the ledger: accounts, groups and keys. GroupRows and
+ * KeyRows extend it, the store uses it for accounts. Main thread.
  *
- * A slot of a deleted record is free again after a while: `free` has when it was deleted.
+ * Must hold: the slot of a deleted record is not used again before `restedMs`. Until then calls that ended
+ * late, and other processes, still write under that slot (test/unit/store/store.test.ts).
  */
 import type { WallMs } from '../core/units.js';
 import type { Page } from '../registry/record-store.js';
@@ -59,7 +60,10 @@ export class SlotRows<Row, Index extends number> {
     return record;
   }
 
-  /** From slots and ids, of which there is one more than `limit` if there is a next page. */
+  /**
+   * Makes a page of slots and ids. Pass one more than `limit`, if there is one: its slot begins the next
+   * page.
+   */
   protected pageOf(
     ids: Iterable<{ readonly key: number; readonly value: unknown }>,
     limit: number,
@@ -72,9 +76,10 @@ export class SlotRows<Row, Index extends number> {
   }
 
   /**
-   * Takes that many slots: first those whose record was deleted before `restedMs`, longest unused first, then
-   * such as were never used; `usedMark` names their number in `meta`. Calls `clear` for the former: another
-   * process may have flushed a use of the former record after its deletion.
+   * Takes `count` slots: first those whose record was deleted before `restedMs`, by the table `free`, longest
+   * unused first; then slots that were never used. `usedMark` is the key in `meta` of how many slots were
+   * ever used. Calls `clear` for each slot that is used again: another process may have flushed a use of the
+   * deleted record after its deletion.
    */
   protected takeSlots(
     count: number,
@@ -93,9 +98,9 @@ export class SlotRows<Row, Index extends number> {
     const { meta } = this.#tables;
     const used = meta.get(usedMark) ?? 0;
     if (typeof used !== 'number') throw damaged(this.place('meta', usedMark));
-    const usedThen = used + count - slots.length;
-    for (let slot = used; slot < usedThen; slot++) slots.push(slot);
-    meta.putSync(usedMark, usedThen);
+    const usedAfter = used + count - slots.length;
+    for (let slot = used; slot < usedAfter; slot++) slots.push(slot);
+    meta.putSync(usedMark, usedAfter);
     return slots;
   }
 

@@ -1,11 +1,11 @@
 /**
- * What each account has spent according to the journal: the amounts that go to disk. The flush adds to them
+ * What each account has spent according to the journals: the amounts that go to disk. The flush adds to them
  * on the main thread. SpentTotals if this gateway alone writes the rows, SharedTotals if several gateways add
- * to them.
+ * to them. 16 bytes an account (40 if shared); memory pages that are never touched cost nothing.
  *
- * The ledger's own words are ahead of these by what is still in the journal. If they were written instead,
- * money on disk would not agree with usage on disk. 16 bytes an account (40 if shared); pages that are never
- * touched cost nothing.
+ * Must hold: amounts come from the journals and not from the ledger's words. Those words are ahead by what is
+ * still in the journals, so money on disk would not agree with usage on disk (test/unit/store/audit.test.ts,
+ * shared-books.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
@@ -23,7 +23,9 @@ export interface SpendingTotals {
    * throws.
    */
   recordOf(account: AccountIndex, counts: AccountCounts): SpendingRecord;
-  /** The last row of the account is on disk. Absent if a total may be written as often as one likes. */
+  /**
+   * Call when the last row of the account is on disk. Absent if rows are totals, which may be written again.
+   */
   noteWritten?(account: AccountIndex): void;
 }
 
@@ -88,7 +90,7 @@ export class SharedTotals implements SpendingTotals {
   readonly #dayNumbers: Int32Array;
   readonly #dayCalls: Int32Array;
   readonly #uncovered = new Map<AccountIndex, bigint>();
-  /** Charges that were taken back and are not on disk as such. */
+  /** Charges that were taken back, as long as the reversal is not on disk. */
   readonly #reversed = new Map<AccountIndex, bigint>();
   /** Days in the rows that are being written. */
   readonly #writing = new Map<AccountIndex, Day>();
@@ -153,8 +155,8 @@ export class SharedTotals implements SpendingTotals {
   }
 
   /**
-   * Returns the row's day with the calls since the last flush. A row with a later day keeps it: that day has
-   * begun for all.
+   * Returns the row's day with the calls since the last flush. A row with a later day keeps it, because a day
+   * begins for all gateways at once.
    */
   #dayAfter(account: AccountIndex, { dayNumber, dayCalls }: Day, stored: Day | undefined): Day {
     const before = this.#dayNumbers[account] === dayNumber ? this.#dayCalls[account]! : 0;

@@ -1,9 +1,12 @@
 /**
- * Path and checks of the store's file, and the options with which LMDB opens it. Main thread of a gateway
- * process, or a command.
+ * The store's file: its path, the checks before it is opened, and the options with which LMDB opens it.
+ * tables.ts, store-snapshot.ts and environment.ts use it. Main thread of a gateway process, or a command.
  *
  * LMDB maps the file and trusts it. Given anything else, the library ends the process with a segmentation
- * fault instead of an error (tried with lmdb 3.5.6), so the pages are checked before it opens the file.
+ * fault instead of an error (tried with lmdb 3.5.6).
+ *
+ * Must hold: `assertStoreFile` comes before every opening; `pageSize` and the encodings in OPTIONS never
+ * change, or existing stores cannot be read (test/unit/store/store.test.ts, page-walk.test.ts).
  */
 import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readSync } from 'node:fs';
 import { join } from 'node:path';

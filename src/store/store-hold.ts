@@ -1,11 +1,12 @@
 /**
- * The hold: who may change the store, which is one command, or the gateways of one group. Taken before a
- * gateway or a command reads the store, and given back when it has closed it. Main thread of a gateway
- * process, or a command.
+ * The hold on the store: a lock between processes that says who may change the data directory, which is one
+ * command, or the gateways of one group. `Store.hold` takes it before a gateway or a command reads the store;
+ * `Store.close` gives it back. Main thread of a gateway process, or a command. (The hold of a balance is
+ * something else.)
  *
  * A gateway reads accounts and keys at its start. What a command wrote after that would be in force only
- * after the next start. So the hold is a row that is read and written in one transaction; that of a process
- * which has died is void, because no running process has its identity.
+ * after the next start. So the hold is a row that is read and written in one transaction. The row of a
+ * process that has died is void, because no running process has its identity.
  *
  * Gateways of one supervisor that share their limits share the hold. The row then names their group, and lets
  * in further members of it. A gateway that goes on draining after its supervisor has died keeps everybody
@@ -28,7 +29,7 @@ const HOLDER = 'holder';
 
 const HolderRow = Type.Object({
   kind: Type.Union([Type.Literal('gateway'), Type.Literal('command')]),
-  /** Identity of one member. A program that knows no groups looks at it alone. */
+  /** Identity of one member. An older Tollgate, which has no groups, checks this one alone. */
   identity: Type.String(),
   group: Type.Optional(Type.String()),
   members: Type.Optional(Type.Array(Type.String())),
@@ -42,7 +43,7 @@ export interface StoreHolder {
   readonly group?: string | undefined;
 }
 
-/** Expected: another process has the store. */
+/** An expected error: another process has the store. */
 export class StoreHeld extends Error {
   readonly code = 'store_held';
   readonly kind: StoreHolder['kind'];
@@ -100,7 +101,9 @@ export class StoreHold {
   async giveBack(): Promise<void> {
     try {
       this.#file.write(() => giveHoldBack(this.#row));
-    } catch {}
+    } catch {
+      // The disk takes nothing: see above.
+    }
     await this.#file.close();
   }
 }
@@ -137,7 +140,7 @@ export function takeHold(row: HoldRow, { kind, group }: StoreHolder): boolean {
   return other === undefined;
 }
 
-/** Leaves other members in the row. */
+/** Removes this process from the row, and the row if no other member is left. */
 export function giveHoldBack(row: HoldRow): void {
   const held = row.get();
   if (!Check(HolderRow, held) || !membersOf(held).includes(ownIdentity())) return;

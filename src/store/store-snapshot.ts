@@ -1,9 +1,12 @@
 /**
- * The store as it was at one moment, for reading alone. The audit uses it, beside a running gateway too. Main
+ * A read-only snapshot of the store at one moment. The audit uses it, beside a running gateway too. Main
  * thread of a command.
  *
- * All reads are of one transaction, so they agree with each other however long they take. Pages that a
- * gateway frees meanwhile are reused only after `close`.
+ * All reads are of one transaction, so they agree with each other however long they take. LMDB does not reuse
+ * pages that a gateway frees meanwhile before `close`, so the file grows as long as a snapshot is open.
+ *
+ * Must hold: TableKeys names each table that the audit checks, with the types of keys of tables.ts. A table
+ * that is missing here cannot be audited.
  */
 import type { Database, Key, RootDatabase, Transaction } from 'lmdb';
 import { Environment } from './environment.js';

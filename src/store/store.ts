@@ -3,6 +3,9 @@
  * thread of a gateway process or in a command.
  *
  * Every method reads or writes synchronously. A lookup costs some microseconds, a commit one disk flush.
+ *
+ * Must hold: methods that put rows are called inside `commit` (or a transaction of SharedChanges). Otherwise
+ * a write bypasses the gate of environment.ts and may be lost, and the change log and other hosts miss it.
  */
 import { statfsSync } from 'node:fs';
 import {
@@ -53,19 +56,20 @@ import { openTables, type Tables } from './tables.js';
 const AFTER_ALL_LINES = Number.MAX_SAFE_INTEGER;
 
 export class Store implements RecordStore {
+  /** Stored responses for replays by Idempotency-Key. */
   readonly answers: ResponseTable;
-  /** Of the response cache. */
+  /** Responses of the response cache. */
   readonly cached: ResponseTable;
   readonly groups: GroupRows;
   readonly quotaUses: QuotaUseRows;
   readonly keys: KeyRows;
   readonly operators: OperatorRows;
   readonly changes: OperatorChanges;
-  /** Processes that share the registry make their changes through it. */
+  /** The way by which processes that share the registry change it. */
   readonly shared: SharedChanges;
   readonly history: HistoryRows;
   readonly notices: NoticeRows;
-  /** For hosts that share the registry. */
+  /** The replica of the registry that hosts share. */
   readonly copy: RegistryCopy;
   readonly #tables: Tables;
   readonly #accounts: SlotRows<AccountRecord, AccountIndex>;
@@ -123,14 +127,17 @@ export class Store implements RecordStore {
     await this.#hold?.giveBack();
   }
 
-  /** Within a change of an operator, its row in `operator_changes` is a part of the transaction. */
+  /**
+   * Runs `work` as one transaction, which is on disk when `commit` returns. Within `changes.during`, the row
+   * of the operator's change is a part of the transaction.
+   */
   commit<Result>(work: () => Result): Result {
     const { environment, recorder } = this.#tables;
     return environment.write(() => {
       const { result, rows } = recorder.record(work);
       if (rows.length === 0) return result;
       this.changes.append(rows);
-      // Otherwise whoever records decides (change-feed.ts).
+      // Within a transaction of SharedChanges that one decides whether the store remains a replica.
       if (!recorder.isRecording) this.copy.detach();
       return result;
     });

@@ -1,10 +1,11 @@
 /**
- * Stored responses for replays: StoredResponses has those that wait for the flush which writes their charges,
- * ResponseTable those on disk, of which the oldest go first. The idempotency service and the flush use them
- * on the main thread of a gateway process. The response cache has a ResponseTable of its own.
+ * Stored responses for replays by Idempotency-Key. StoredResponses has those that wait for the flush that
+ * writes their charges, ResponseTable those on disk, of which the oldest are evicted first. The idempotency
+ * service and the flush use them on the main thread of a gateway process. The response cache has a
+ * ResponseTable of its own.
  *
- * The table is changed inside the caller's transaction, so that a response gets to disk with its charge or
- * not at all.
+ * Must hold: a response gets to disk in the transaction of its charge or not at all; otherwise a caller pays
+ * twice after a crash, or replays what nobody paid (test/unit/store/stored-responses.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { asAccountIndex } from '../core/units.js';
@@ -14,7 +15,7 @@ import { damaged, packResponse, readResponse } from './record-codec.js';
 import type { Store } from './store.js';
 import type { Tables } from './tables.js';
 
-/** About what a row costs besides its bytes, so that many short responses are bounded too. */
+/** What a row costs besides its bytes, roughly. It bounds the number of short responses too. */
 const ROW_BYTES = 512;
 
 /** Expired rows that one transaction removes. They block the main thread for some 10 ms. */
@@ -32,7 +33,7 @@ export interface ResponseChanges {
 export interface ResponseBounds {
   /** A response that ended at or before this time has expired. */
   readonly expiredMs: number;
-  /** Bytes of all responses together. */
+  /** Bound of the bytes of all responses together. */
   readonly bytesMax: number;
 }
 
@@ -99,7 +100,8 @@ export class ResponseTable {
   }
 
   /**
-   * Up to `limit` keys behind `after`, or the first ones, in the order of the table. Some µs, and 1 µs a key.
+   * At most `limit` keys after `after`, or the first ones, in the order of the table. Some µs, and 1 µs a
+   * key.
    */
   keys(after: ResponseKey | undefined, limit: number): ResponseKey[] {
     const { answers } = this.#tables;
@@ -128,7 +130,7 @@ export class ResponseTable {
     return bytes - removed;
   }
 
-  /** Returns the bytes that it counted for. */
+  /** Returns the bytes that the removed response counted for; 0 if there was none. */
   #remove(key: ResponseKey): number {
     const record = this.find(key);
     if (record === undefined) return 0;
@@ -137,7 +139,7 @@ export class ResponseTable {
     return responseBytesOf(record);
   }
 
-  /** Returns the bytes that are left of `bytes`. */
+  /** Removes expired responses, then the oldest beyond the bound. Returns what is left of `bytes`. */
   #evict(bytes: number, { expiredMs, bytesMax }: ResponseBounds): number {
     const { answers, answerAges } = this.#tables;
     let left = bytes;
@@ -165,12 +167,12 @@ export class ResponseTable {
 }
 
 /**
- * Bytes that may wait for the disk: seconds of a busy gateway. While the disk takes none, further responses
- * are kept without bytes.
+ * Memory budget of responses that wait for the disk: seconds of a busy gateway. Beyond it responses are kept
+ * without their bytes.
  */
 const WAITING_BYTES_MAX = 128 * 1024 * 1024;
 
-/** Responses that may wait, with or without bytes. Beyond it a response is not kept at all. */
+/** Responses that may wait, with or without bytes. Beyond that number a response is not kept at all. */
 const WAITING_MAX = 100_000;
 
 /** Free bytes that a disk needs besides the responses, for the pages that a commit copies. */
@@ -178,7 +180,7 @@ const ROOM_BYTES_MIN = 1024 * 1024;
 
 const HOUR_MS = 3_600_000;
 
-/** Names the record of a call in the journal of its listener. */
+/** Where the charge of a call is: a record in the journal of its listener. */
 export interface ChargePosition {
   readonly listener: number;
   readonly position: number;
@@ -195,7 +197,7 @@ export interface StoredResponsesOptions {
 }
 
 interface Waiting extends ChargePosition {
-  /** Undefined if a response that may be on disk is to be removed. */
+  /** Undefined if the response, which may be on disk, is to be removed. */
   readonly record: ResponseRecord | undefined;
   readonly key: ResponseKey;
 }
@@ -223,7 +225,7 @@ export class StoredResponses implements FlushedResponses {
     return { record, unwritten: waiting !== undefined };
   }
 
-  /** The same, including what other processes have written by now. */
+  /** As `find`, including what other processes have written by now. */
   findAnew(key: ResponseKey): FoundResponse | undefined {
     this.#options.store.refresh();
     return this.find(key);
@@ -248,8 +250,8 @@ export class StoredResponses implements FlushedResponses {
   }
 
   /**
-   * Call after a listener has died and its journal has been drained. It will never charge what it has not
-   * charged by now. Returns the keys of those responses.
+   * Drops the responses that a dead listener has not charged, because it never will. Call after its journal
+   * has been drained. Returns the keys of the dropped responses.
    */
   dropUncharged(listener: number): ResponseKey[] {
     const dropped: ResponseKey[] = [];
@@ -285,7 +287,7 @@ export class StoredResponses implements FlushedResponses {
     }
   }
 
-  /** What waits is known from now on, but has no bytes. */
+  /** Waiting responses lose their bytes: a replay is then recognised, but cannot be served. */
   noteFailed(): void {
     this.#dropBytes();
   }

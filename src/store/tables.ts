@@ -1,6 +1,9 @@
 /**
- * The LMDB environment and its tables. The store opens them, on the main thread of a gateway process or in a
- * command.
+ * The tables of the store in its LMDB environment. The store opens them, on the main thread of a gateway
+ * process or in a command.
+ *
+ * Must hold: names, keys and order of keys are on disk for ever. A change of them needs a new FORMAT
+ * (record-codec.ts) and a reader of the old one; a new table is added to store-snapshot.ts and to the audit.
  *
  *     meta               'format'                  → FORMAT
  *                        'key_slots_used'          → number of key slots ever used
@@ -99,8 +102,8 @@ export interface Tables {
 }
 
 /**
- * The only rows of `meta` that an operator's changes write; see key-rows.ts, group-rows.ts and
- * operator-changes.ts.
+ * The only rows of `meta` that an operator's change writes. Other hosts get no other rows of `meta`: those
+ * belong to this host.
  */
 export const KEY_SLOTS_USED = 'key_slots_used';
 export const GROUP_SLOTS_USED = 'group_slots_used';

@@ -1,8 +1,11 @@
 /**
- * The usage rows that are growing: totals by account, key, model and hour. A row is in memory from the first
- * call of its hour until it is on disk and the hour is over. The flush uses it on the main thread. Two kinds,
- * chosen by whoever makes the flush: UsageBook if this gateway alone writes the rows, SharedUsageBook if
- * several gateways add to them.
+ * The hot usage rows: totals by account, key, model and hour. A row is in memory from the first call of its
+ * hour until it is on disk and the hour is over. The flush uses it on the main thread: UsageBook if this
+ * gateway alone writes the rows (gateway/accounting.ts), SharedUsageBook if several gateways add to them
+ * (gateway/shared-accounting.ts).
+ *
+ * Must hold: `noteCommitted` is called only when the rows are on disk; otherwise usage and money differ on
+ * disk (test/unit/store/flush.test.ts, shared-books.test.ts).
  */
 import { CATALOG_ENTRIES_MAX, USAGE_ROWS_HOT_MAX } from '../core/limits.js';
 import { asPicoUnits, type KeyIndex, type PicoUnits } from '../core/units.js';
@@ -17,7 +20,7 @@ import {
   type UsageTotals,
 } from '../registry/usage-report.js';
 
-/** What is on disk already. Reads may throw `StoreError`. */
+/** The part of the store that usage is read from. Methods throw StoreError. */
 export interface UsageStore {
   findUsage(key: UsageKey): UsageTotals | undefined;
   /** The key that has the slot, or had it last. */
@@ -28,15 +31,15 @@ export type GrowingUsage = { -readonly [Field in keyof UsageRecord]: UsageRecord
 
 const ESTIMATED = USAGE_SOURCES.indexOf('estimated');
 
-/** For a key that was made before the store kept who had which slot. */
+/** Stands for a key that is older than the table `key_ids`, and was deleted. */
 const UNKNOWN_KEY = 'key_unknown';
 
 /** Rows in memory are absolute totals, so writing one twice changes nothing. */
 export class UsageBook {
   protected readonly store: UsageStore;
   /**
-   * By hour, then by the key's slot and the model's index. A slot rests for a day after its key was deleted,
-   * so within an hour it means one key, and so one account.
+   * By hour, then by key slot × CATALOG_ENTRIES_MAX + model index. A slot rests for a day after its key was
+   * deleted, so within an hour it means one key, and so one account.
    */
   protected readonly hours = new Map<number, Map<number, GrowingUsage>>();
   readonly #changed = new Set<GrowingUsage>();
@@ -72,7 +75,7 @@ export class UsageBook {
 
   /** Counts a call in its row. */
   add(row: GrowingUsage, record: JournalRecord): void {
-    // A call that is taken back was counted as served before. It remains a call, and is a failed one now.
+    // A reversed call was counted as served before. It remains one call, and is a failed one now.
     const { outcome } = record;
     if (outcome !== 'collected') {
       const isReversal = outcome === 'reversed';
@@ -98,8 +101,8 @@ export class UsageBook {
   }
 
   /**
-   * Returns them as they are to be on disk. Called in the transaction that writes them; throws what the store
-   * throws.
+   * Returns the changed rows as they are to be on disk. Call in the transaction that writes them; throws what
+   * the store throws.
    */
   rows(): Iterable<UsageRecord> {
     return this.#changed;
@@ -129,7 +132,7 @@ export class UsageBook {
 
 /**
  * Rows in memory are this gateway's part since its last flush. The row on disk is read in the transaction
- * that writes it. A part may be negative: it then takes back what is on disk.
+ * that writes it. A negative part takes back what an earlier flush has written.
  */
 export class SharedUsageBook extends UsageBook {
   override rows(): Iterable<UsageRecord> {
