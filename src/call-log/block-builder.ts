@@ -19,7 +19,10 @@ import {
 } from './call-block.js';
 import { DOOR_NAMES, DOOR_PATHS } from '../core/door-names.js';
 import { FIELDS_AT } from '../core/spsc-ring.js';
-import type { AccountIndex, KeyIndex } from '../core/units.js';
+import { PICO_PER_NANO } from '../core/money.js';
+import { QUOTA_KINDS, QUOTA_NAMES, QUOTA_SCOPES } from '../core/quotas.js';
+import { nameIndexOf, scopeIndexOf } from '../core/quotas-left.js';
+import type { AccountIndex, GroupIndex, KeyIndex } from '../core/units.js';
 import * as ring from '../telemetry/call-ring-layout.js';
 import type { PlainCall } from '../telemetry/call-ring.js';
 import {
@@ -46,11 +49,24 @@ export interface SlotNames {
   readonly keyIdOf: (key: KeyIndex) => string | null;
   readonly modelIdOf: (model: number) => string;
   readonly upstreamNameOf: (upstream: number) => string | null;
+  readonly groupNameOf: (group: GroupIndex) => string;
   readonly sourceOf: (source: number) => string;
 }
 
-/** The scope of the quotas that every call has, and their names in the order of a record. */
-const PLAIN_NAMES = ['account', 'balance', 'calls_in_flight', 'calls_per_day', 'requests_per_minute'];
+/** The words of quotas: scopes, names and the balance, by index. */
+const WORDS = [...QUOTA_SCOPES, ...QUOTA_NAMES, 'balance'];
+const FIRST_NAME = QUOTA_SCOPES.length;
+const [ACCOUNT, KEY, MODEL, BALANCE, IN_FLIGHT, PER_DAY, MINUTE] = [
+  'account',
+  'key',
+  'model',
+  'balance',
+  'calls_in_flight',
+  'calls_per_day',
+  'requests_per_minute',
+].map((word) => WORDS.indexOf(word)) as [number, number, number, number, number, number, number];
+const IS_MONEY = QUOTA_NAMES.map((name) => QUOTA_KINDS[name].unit === 'money');
+const NANO_EXACT_MAX = Number.MAX_SAFE_INTEGER / Number(PICO_PER_NANO);
 const RESPONDED = 200;
 
 /** Positions of names in the block that is being filled, by slot. */
@@ -100,8 +116,9 @@ export class BlockBuilder {
   readonly #upstreams: Positions;
   readonly #sources: Positions;
   readonly #routes: Positions;
-  /** Of PLAIN_NAMES. */
-  readonly #plain: Positions;
+  readonly #groups: Positions;
+  /** Of WORDS. */
+  readonly #quotaWords: Positions;
 
   /** `names`: of what plain calls have; without it only `add` can be used. */
   constructor(names?: SlotNames) {
@@ -114,9 +131,10 @@ export class BlockBuilder {
     this.#upstreams = of((slot) => names!.upstreamNameOf(slot));
     this.#sources = of((index) => names!.sourceOf(index));
     this.#routes = of((door) => DOOR_PATHS[DOOR_NAMES[door]!]);
-    this.#plain = of((index) => PLAIN_NAMES[index]!);
-    const ofCall = [this.#accounts, this.#keys, this.#models, this.#upstreams];
-    this.#slots = [...ofCall, this.#sources, this.#routes, this.#plain];
+    this.#groups = of((slot) => names!.groupNameOf(slot as GroupIndex));
+    this.#quotaWords = of((index) => WORDS[index]!);
+    const ofCall = [this.#accounts, this.#keys, this.#models, this.#upstreams, this.#groups];
+    this.#slots = [...ofCall, this.#sources, this.#routes, this.#quotaWords];
   }
 
   get count(): number {
@@ -175,7 +193,8 @@ export class BlockBuilder {
   }
 
   /** As `add` of the record that the gateway would make of it, without making one. */
-  addPlain({ ints, floats, amounts, first64 }: PlainCall, listener: number): void {
+  addPlain(call: PlainCall, listener: number): void {
+    const { ints, floats, amounts, first64 } = call;
     const first32 = first64 << 1;
     const attempt64 = first64 + ((ring.RECORD_BYTES - FIELDS_AT) >> 3);
     const attempt32 = (attempt64 << 1) + 4;
@@ -223,26 +242,60 @@ export class BlockBuilder {
     this.#time(floats[attempt64]!);
     this.#time(floats[attempt64 + 1]!);
     this.#number(0);
-    this.#number(PLAIN_NAMES.length - 1);
-    this.#plainQuota(account, 1);
-    this.#number(1);
-    this.#money(floats[first64 + ring.BALANCE]!);
-    this.#plainQuota(account, 2);
-    this.#number(0);
-    this.#number(ints[first32 + ring.IN_FLIGHT]!);
-    this.#plainQuota(account, 3);
-    this.#number(0);
-    this.#number(ints[first32 + ring.PER_DAY]!);
-    this.#plainQuota(account, 4);
-    this.#number(0);
-    this.#number(ints[first32 + ring.MINUTE]!);
+    this.#plainQuotas(call, account, attempt64 + (ring.ATTEMPT_BYTES >> 3));
     this.#number(0);
   }
 
-  #plainQuota(account: number, name: number): void {
-    this.#position(this.#plain.at(0));
-    this.#position(account);
-    this.#position(this.#plain.at(name));
+  /** `others64`: where those begin that not every call has. */
+  #plainQuotas({ ints, floats, first64 }: PlainCall, account: number, others64: number): void {
+    const first32 = first64 << 1;
+    const minute = ints[first32 + ring.MINUTE]!;
+    const count = minute === ring.NOTHING ? 3 : 4;
+    const others = Math.min(ints[first32 + ring.QUOTAS]!, QUOTAS_MAX - count);
+    this.#number(count + others);
+    this.#quota(ACCOUNT, account, BALANCE);
+    this.#number(1);
+    this.#money(floats[first64 + ring.BALANCE]!);
+    this.#quota(ACCOUNT, account, IN_FLIGHT);
+    this.#number(0);
+    this.#number(ints[first32 + ring.IN_FLIGHT]!);
+    this.#quota(ACCOUNT, account, PER_DAY);
+    this.#number(0);
+    this.#number(ints[first32 + ring.PER_DAY]!);
+    if (minute !== ring.NOTHING) {
+      this.#quota(ACCOUNT, account, MINUTE);
+      this.#number(0);
+      this.#number(minute);
+    }
+    for (let at64 = others64; at64 < others64 + 2 * others; at64 += 2) {
+      const code = ints[at64 << 1]!;
+      const scope = scopeIndexOf(code);
+      const name = nameIndexOf(code);
+      const owner =
+        scope === ACCOUNT
+          ? account
+          : scope === KEY
+            ? this.#keys.at(ints[first32 + ring.KEY]!)
+            : scope === MODEL
+              ? this.#models.at(ints[first32 + ring.MODEL]!)
+              : this.#groups.at(ints[(at64 << 1) + 1]!);
+      this.#quota(scope, owner, FIRST_NAME + name);
+      this.#left(floats[at64 + 1]!, IS_MONEY[name]!);
+    }
+  }
+
+  #quota(scope: number, owner: number, name: number): void {
+    this.#position(this.#quotaWords.at(scope));
+    this.#position(owner);
+    this.#position(this.#quotaWords.at(name));
+  }
+
+  /** Money is in nano-units. */
+  #left(left: number, isMoney: boolean): void {
+    this.#number(isMoney ? 1 : 0);
+    if (!isMoney) this.#number(left);
+    else if (left <= NANO_EXACT_MAX) this.#money(left * Number(PICO_PER_NANO));
+    else this.#amount(BigInt(left) * PICO_PER_NANO);
   }
 
   #ringTime(ms: number): void {
@@ -352,10 +405,11 @@ export class BlockBuilder {
   /** A negative one, which only a fault could give, is kept as 0. */
   #number(value: number): void {
     let rest = value > 0 ? Math.min(value, Number.MAX_SAFE_INTEGER) : 0;
-    while (rest > 0x7f) {
+    while (rest > 0x7fffffff) {
       this.#variable[this.#at++] = (rest % 0x80) | 0x80;
       rest = Math.floor(rest / 0x80);
     }
+    for (rest |= 0; rest > 0x7f; rest >>= 7) this.#variable[this.#at++] = (rest & 0x7f) | 0x80;
     this.#variable[this.#at++] = rest;
   }
 

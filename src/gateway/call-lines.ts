@@ -23,17 +23,12 @@
 import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
 import { decimalOf, PICO_PER_NANO } from '../core/money.js';
 import { QUOTA_KINDS, QUOTA_NAMES, QUOTA_SCOPES } from '../core/quotas.js';
+import { nameIndexOf, QUOTA_NUMBERS, scopeIndexOf, type QuotasLeft } from '../core/quotas-left.js';
 import { asGroupIndex, type GroupIndex } from '../core/units.js';
 import type { JournalOutcome, JournalRecord } from '../ledger/journal-layout.js';
-import { nameOfCode, scopeOfCode } from '../ledger/quotas-left.js';
 import { USAGE_SOURCES } from '../protocol/usage.js';
 import type { UsageKey } from '../registry/usage-report.js';
-import {
-  QUOTA_NUMBERS,
-  type EndedAttempt,
-  type EndedCall,
-  type EndedQuotas,
-} from '../telemetry/ended-call.js';
+import type { EndedAttempt, EndedCall } from '../telemetry/ended-call.js';
 import {
   callMembers,
   chargeText,
@@ -122,7 +117,7 @@ function quotasOf(
   names: CallRecordNames,
   id: string | null,
   { key, model }: EndedCall,
-  { minute, inFlight, perDay, balance, others }: EndedQuotas,
+  { minute, inFlight, perDay, balance, others }: QuotasLeft,
 ): QuotaLeft[] {
   const left: QuotaLeft[] = [
     { scope: 'account', id, quota: 'balance', left: moneyOf(balance) },
@@ -131,8 +126,8 @@ function quotasOf(
   ];
   if (minute !== undefined) left.push({ scope: 'account', id, quota: 'requests_per_minute', left: minute });
   for (let at = 0; others !== undefined && at < others.length; at += QUOTA_NUMBERS) {
-    const scope = QUOTA_SCOPES[scopeOfCode(others[at]!)]!;
-    const quota = QUOTA_NAMES[nameOfCode(others[at]!)]!;
+    const scope = QUOTA_SCOPES[scopeIndexOf(others[at]!)]!;
+    const quota = QUOTA_NAMES[nameIndexOf(others[at]!)]!;
     const amount = others[at + 2]!;
     const ofScope = {
       account: () => id,

@@ -261,6 +261,7 @@ export function slotNamesOf(names: CallRecordNames): SlotNames {
     keyIdOf: (key) => names.ids.keyIdOf(key),
     modelIdOf: names.modelIdOf,
     upstreamNameOf: (upstream) => names.upstreamNameOf(upstream) ?? null,
+    groupNameOf: names.groupNameOf,
     sourceOf: (source) => USAGE_SOURCES[source]!,
   };
 }

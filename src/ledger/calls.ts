@@ -43,9 +43,15 @@ import {
   Refusals,
   type RefusalsOptions,
 } from './refusals.js';
-import { QuotasLeftReader, type QuotasLeft } from './quotas-left.js';
+import { CallLeft } from './call-left.js';
 import { type CallScopes, ScopeChain, type ScopeTables } from './scope-chain.js';
-import { type Amounts, nanoUnitsOf, type Periods, type ScopeQuotas } from './scope-quotas.js';
+import {
+  type Amounts,
+  nanoUnitsOf,
+  type Periods,
+  type ScopeQuotas,
+  type TokenMinute,
+} from './scope-quotas.js';
 import { NO_PERIOD, type Stocks } from './stocks.js';
 
 export interface CallsOptions extends ScopeTables, RefusalsOptions {
@@ -77,9 +83,10 @@ export class Calls {
   readonly #chain: ScopeChain;
   readonly #taken = createTaken();
   readonly #refusals: Refusals;
-  readonly #left: QuotasLeftReader;
-  /** Of the model's minute, after the last call that took of one. */
-  #modelMinuteLeft: number | undefined;
+  /** Of the call that was admitted last. */
+  readonly left: CallLeft;
+  /** Of its scopes with a limit of tokens a minute, the one with the fewest left. A limit of 0: none. */
+  readonly #tokenMinute = { limit: 0, left: 0, record: 0 };
   readonly #held: Amounts = { tokens: 0, nanoUnits: 0 };
   readonly #used: Amounts = { tokens: 0, nanoUnits: 0 };
   /** When the call that is being admitted began to take. */
@@ -96,7 +103,7 @@ export class Calls {
     this.#quotas = quotas;
     this.#chain = new ScopeChain(views, options);
     this.#refusals = new Refusals(options, this.#chain, this.#taken);
-    this.#left = new QuotasLeftReader(options, this.#chain, this.#taken);
+    this.left = new CallLeft(balance, this.#chain, this.#taken);
   }
 
   /** The account's calls in flight now. Any thread. */
@@ -112,7 +119,8 @@ export class Calls {
    * Returns undefined if the call is admitted. Owner of the slot, which is free.
    */
   admit(slot: CallSlot, scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
-    this.#modelMinuteLeft = undefined;
+    this.left.modelMinute = undefined;
+    this.#tokenMinute.limit = 0;
     invariant(this.#reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
     const { account, plan } = scopes;
     const taken = this.#taken;
@@ -124,6 +132,7 @@ export class Calls {
     if (needs.isFree === true) {
       taken.scopes = 0;
       taken.dayNumber = NO_DAY;
+      this.left.perDay = this.#day.leftOf(account, NO_DAY, plan.callsPerDay);
     } else refusal = taken.scopes > 0 ? this.#takeAll(scopes, needs) : this.#takeDay(scopes, needs);
     if (refusal === undefined && !this.#balance.hold(account, needs.hold)) {
       this.#giveBack(taken);
@@ -141,9 +150,12 @@ export class Calls {
     return undefined;
   }
 
-  /** What is left of the quotas of the call that `admit` has just admitted, with the same scopes. */
-  quotasLeft(scopes: CallScopes): QuotasLeft {
-    return this.#left.read(scopes, this.#modelMinuteLeft);
+  /** See `Ledger.tokenMinuteLeft`. */
+  tokenMinuteLeft(): TokenMinute | undefined {
+    const { limit, left, record } = this.#tokenMinute;
+    if (limit === 0) return undefined;
+    const resetMs = left === limit ? 0 : this.#quotas.msUntilTokensFree(record, this.#nowMs);
+    return { limit, remaining: left, resetMs };
   }
 
   /** See `Ledger.settle`. */
@@ -224,6 +236,7 @@ export class Calls {
   #takeFlight(account: AccountIndex, callsMax: number): boolean {
     const flights = this.#flights;
     const isTaken = flights.take(flightOf(account), NO_PERIOD, 1, callsMax) !== undefined;
+    this.left.inFlight = flights.left;
     if (flights.ranLow) {
       flights.ranLow = false;
       this.#options.low?.account(account);
@@ -236,6 +249,7 @@ export class Calls {
     const dayNumber = this.#day.take(scopes.account, scopes.plan.callsPerDay);
     if (dayNumber === undefined) return this.#refusals.of(ACCOUNT_SCOPE, CALLS_PER_DAY, scopes, needs);
     this.#taken.dayNumber = dayNumber;
+    this.left.perDay = this.#day.left;
     return undefined;
   }
 
@@ -265,6 +279,7 @@ export class Calls {
     const taken = this.#taken;
     const { day, month } = taken;
     taken.dayNumber = AFTER_ALL_DAYS;
+    this.#tokenMinute.limit = 0;
     for (const quota of ORDER) {
       const bit = quota === CALLS_PER_DAY ? DAY_BIT : 1 << quota;
       if ((all & bit) === 0) continue;
@@ -294,20 +309,31 @@ export class Calls {
     const limit = limits[first + quota]!;
     if (!this.#quotas.take(record, quota, limit, this.#held, taken, this.#nowMs)) return false;
     taken.masks[scope]! |= 1 << quota;
+    const { left } = this.#quotas;
+    this.left.set(scope, quota, left);
+    if (quota === TOKENS_PER_MINUTE && scope !== MODEL_SCOPE) this.#tighten(limit, left, record);
     const { low } = this.#options;
     if (low !== undefined && this.#quotas.ranLow()) reportLow(low, scope, index);
     return true;
+  }
+
+  #tighten(limit: number, left: number, record: number): void {
+    const tight = this.#tokenMinute;
+    if (tight.limit !== 0 && left >= tight.left) return;
+    tight.limit = limit;
+    tight.left = left;
+    tight.record = record;
   }
 
   /** Takes a call of the day of one scope that has a limit. */
   #takeDayOf(scope: number, { account, plan }: CallScopes): boolean {
     const taken = this.#taken;
     const { index, callsPerDay } = this.#chain.links[scope]!;
+    const limited = scope === ACCOUNT_SCOPE ? undefined : this.#chain.limitedAt(scope);
     const dayNumber =
-      scope === ACCOUNT_SCOPE
-        ? this.#day.take(account, plan.callsPerDay)
-        : this.#chain.limitedAt(scope).takeDay(index, callsPerDay);
+      limited === undefined ? this.#day.take(account, plan.callsPerDay) : limited.takeDay(index, callsPerDay);
     if (dayNumber === undefined) return false;
+    this.left.setDay(scope, limited === undefined ? this.#day.left : limited.dayLeft);
     // If midnight comes before the last of them is taken, those of the later day are not given back.
     taken.dayNumber = Math.min(taken.dayNumber, dayNumber);
     taken.masks[scope]! |= DAY_BIT;
@@ -318,7 +344,7 @@ export class Calls {
   #takeModelMinute({ account, model }: CallScopes, needs: CallNeeds): Refusal | undefined {
     const { limits, modelIndex } = model!;
     const take = this.#options.models.takeMinute(this.#taken.model!, limits.requestsPerMinute!);
-    this.#modelMinuteLeft = take.remaining;
+    this.left.modelMinute = take.remaining;
     if (take.admitted) return undefined;
     this.#balance.giveBack(account, needs.hold);
     this.#giveBack(this.#taken);

@@ -54,6 +54,11 @@ export class DayCounter {
     this.#onLow = onLow;
   }
 
+  /** What the last call that `take` took left of its day, as far as this process knows. */
+  get left(): number {
+    return this.#stocks.left;
+  }
+
   /** Takes a call of today. Returns the number of the day it was taken from; undefined if none is left. */
   take(counted: number, callsPerDay: number): number | undefined {
     const stocks = this.#stocks;

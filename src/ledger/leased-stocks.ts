@@ -101,6 +101,7 @@ export class LeasedStocks extends Stocks {
       const left = limit - taken - amount;
       const low = Number(Atomics.load(leases, lease + LOW));
       if (low > 0 && left <= low && left + amount > low) this.ranLow = true;
+      this.left = left + Number(Atomics.load(leases, lease + HELD_BY_OTHERS));
       return counted;
     }
     throw new Error('invariant broken: a stock is taken or refused in bounded tries');

@@ -42,7 +42,7 @@ import {
 } from './layout.js';
 import type { LimitedScopes } from './limited-scopes.js';
 import { ModelScopes } from './model-scopes.js';
-import type { QuotasLeft } from './quotas-left.js';
+import type { QuotasLeft } from '../core/quotas-left.js';
 import type { CallNeeds, Refusal } from './refusals.js';
 import type { Taken } from './reservations.js';
 import { type CallScopes, FLIGHT_BIT } from './scope-chain.js';
@@ -144,9 +144,16 @@ export class Ledger {
     return this.#calls.admit(slot, scopes, needs);
   }
 
-  /** What is left of the quotas of the call that `admit` has just admitted. Owner of the slot. */
-  quotasLeft(scopes: CallScopes): QuotasLeft {
-    return this.#calls.quotasLeft(scopes);
+  /**
+   * What is left of the quotas of the call that `admit` has just admitted for `account`; see `CallLeft.read`.
+   */
+  quotasLeft(account: AccountIndex, minute: number | undefined, minutes?: readonly number[]): QuotasLeft {
+    return this.#calls.left.read(account, minute, minutes);
+  }
+
+  /** As `tokenMinuteOf`, of the call that `admit` has just admitted: from what it took, without a look. */
+  tokenMinuteLeft(): TokenMinute | undefined {
+    return this.#calls.tokenMinuteLeft();
   }
 
   /**

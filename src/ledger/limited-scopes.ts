@@ -93,6 +93,11 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     return dayNumber;
   }
 
+  /** What the last call that `takeDay` took left. */
+  get dayLeft(): number {
+    return this.#day.left;
+  }
+
   /** Gives back a call that `takeDay` took from `dayNumber`. */
   giveBackDay(index: Index, dayNumber: number): void {
     this.#day.giveBack(index, dayNumber);

@@ -77,6 +77,8 @@ export interface SettledQuotas {
 }
 
 export class ScopeQuotas extends QuotaRecords {
+  /** What the last `take` that succeeded left; if limits are shared, here and at the coordinator. */
+  left = 0;
   readonly #stocks: Stocks;
   /** Undefined if limits are shared: then the coordinator has the window, and a process its lease. */
   readonly #window: TokenWindow | undefined;
@@ -125,10 +127,13 @@ export class ScopeQuotas extends QuotaRecords {
     const { unit, per } = KINDS[quota]!;
     const amount = amountOf(unit, amounts);
     if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) {
-      return this.#window.take(record, amount, limit, nowMs);
+      const isTaken = this.#window.take(record, amount, limit, nowMs);
+      this.left = this.#window.left;
+      return isTaken;
     }
     const counted = this.#stocks.take(stockOf(record, quota), periodOf(per, periods), amount, limit);
     if (counted === undefined) return false;
+    this.left = this.#stocks.left;
     if (per === 'day') periods.day = counted;
     else if (per === 'month') periods.month = counted;
     return true;

@@ -94,6 +94,8 @@ export interface StockLeft {
 export class Stocks {
   /** The last take left so little of a lease that more is to be asked for. Its caller clears it. */
   ranLow = false;
+  /** What the last take that succeeded left of the limit. */
+  left = 0;
   protected readonly words: BigInt64Array;
   readonly #hasSettled: boolean;
 
@@ -122,7 +124,9 @@ export class Stocks {
       if (taken >= limit || taken + amount > limit) return undefined;
       const counted = since < 0 ? period + 1 : period;
       const next = wordOf(counted, taken + amount);
-      if (Atomics.compareExchange(this.words, stock, word, next) === word) return counted;
+      if (Atomics.compareExchange(this.words, stock, word, next) !== word) continue;
+      this.left = limit - taken - amount;
+      return counted;
     }
     throw new Error('invariant broken: a stock is taken or refused in bounded tries');
   }

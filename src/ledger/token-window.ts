@@ -70,6 +70,8 @@ export class TokenWindow {
   readonly #words32: Int32Array;
   readonly #clock: Clock;
 
+  /** What the last take that succeeded left of the limit. */
+  left = 0;
   /** Of the last look at the marks: the first tick that has one; undefined if none has. */
   #marked: number | undefined;
 
@@ -89,6 +91,7 @@ export class TokenWindow {
       const taken = Atomics.load(this.#words64, takenAt(record));
       const used = this.#weightOf(record, taken, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
       if (used >= limit || used + amount > limit) return false;
+      this.left = limit - used - amount;
       if (amount === 0) return true;
       const next = taken + BigInt(amount);
       if (Atomics.compareExchange(this.#words64, takenAt(record), taken, next) === taken) return true;

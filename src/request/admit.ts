@@ -8,7 +8,8 @@ import { type ErrorRecord, invariant } from '../core/errors.js';
 import { SERVICE_OF } from '../core/door-names.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
-import { asPicoUnits, type CallSlot, ceilDiv } from '../core/units.js';
+import { type AccountIndex, asPicoUnits, type CallSlot, ceilDiv } from '../core/units.js';
+import type { QuotasLeft } from '../core/quotas-left.js';
 import type { CallNeeds, Refusal } from '../ledger/refusals.js';
 import { withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
@@ -127,7 +128,8 @@ export function admit(
     return admitted;
   }
   context.isClamped = admitted !== bounded;
-  setTokenLimit(context, listener);
+  if (context.door.isFree === true) setTokenLimit(context, listener);
+  else context.tokenLimit = listener.ledger.tokenMinuteLeft();
   context.admission = {
     slot,
     modelIndex,
@@ -199,7 +201,7 @@ function reserve(
     const need = needOf(context, models, wanted, listener.tokenQuota);
     const refusal = listener.ledger.admit(slot, who, need);
     if (refusal === undefined) {
-      if (listener.callRing.stores) context.quotasLeft = listener.ledger.quotasLeft(who);
+      if (listener.callRing.stores) context.quotasLeft = leftAfter(context, account, listener);
       return wanted;
     }
     const isSpending = refusal.quota === 'spend_per_day' || refusal.quota === 'spend_per_month';
@@ -211,6 +213,16 @@ function reserve(
     if (clamped === undefined) return rejectionOf(refusal, need, models, wanted, context, listener);
     wanted = clamped;
   }
+}
+
+/** What the call that was just admitted left of its quotas. */
+function leftAfter(
+  { minutesLeft, rateLimit }: CallContext,
+  account: AccountIndex,
+  { ledger }: ListenerContext,
+): QuotasLeft {
+  const minute = minutesLeft === undefined ? rateLimit?.remaining : undefined;
+  return ledger.quotasLeft(account, minute, minutesLeft);
 }
 
 /** Whether a call that the balance does not cover is made with less output. A hit has none to lower. */

@@ -11,13 +11,12 @@ import type { HttpResponse } from 'uWebSockets.js';
 import { DOOR_INDEX } from '../core/door-names.js';
 import type { TriedAttempt } from '../channel/messages.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
-import type { QuotasLeft } from '../ledger/quotas-left.js';
 import { CALL_ATTEMPTS_MAX } from '../telemetry/call-record.js';
 import type { SlotList } from '../core/slot-list.js';
 import type { Door } from '../doors/door.js';
 import { asWallMs, type AccountIndex, type CallSlot, type MonotonicMs } from '../core/units.js';
 import { USAGE_SOURCES } from '../protocol/usage.js';
-import type { EndedAttempt, EndedCall, EndedQuotas, EndedUsage } from '../telemetry/ended-call.js';
+import type { EndedAttempt, EndedCall, EndedUsage } from '../telemetry/ended-call.js';
 import { NO_MODEL, OTHER_MODEL, modelSlotOf, type Outcome } from '../telemetry/metrics-layout.js';
 import type { BodyBudget } from './body-budget.js';
 import type { Connections } from './connections.js';
@@ -255,7 +254,7 @@ export class ChatExchange extends CallContext {
       firstTokenMs: stream && responseMs !== undefined ? responseMs - this.#receivedMs : undefined,
       durationMs: nowMs - this.#receivedMs,
       admittedMs: admission && admission.admittedMs - this.#receivedMs,
-      quotas: this.quotasLeft && quotasOf(this.quotasLeft, this),
+      quotas: this.quotasLeft,
       attempts: this.#attempts ?? NO_ATTEMPTS,
       error: outcome === 'client_gone' ? '' : (this.told?.message ?? ''),
     };
@@ -273,17 +272,6 @@ function usageOf({ usage, charged, answered }: Settled): EndedUsage {
     answered,
     source: USAGE_SOURCES.indexOf(usage.source),
     charged,
-  };
-}
-
-function quotasOf(left: QuotasLeft, { minutesLeft, rateLimit }: CallContext): EndedQuotas {
-  const { inFlight, perDay, balance, others } = left;
-  return {
-    minute: minutesLeft === undefined ? rateLimit?.remaining : undefined,
-    inFlight,
-    perDay,
-    balance,
-    others: minutesLeft === undefined ? others : minutesLeft.concat(others ?? []),
   };
 }
 

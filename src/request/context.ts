@@ -8,7 +8,7 @@ import type { Clock } from '../core/clock.js';
 import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/units.js';
 import type { CallNeeds } from '../ledger/refusals.js';
 import type { JournalWriter } from '../ledger/journal.js';
-import type { QuotasLeft } from '../ledger/quotas-left.js';
+import type { QuotasLeft } from '../core/quotas-left.js';
 import type { Ledger } from '../ledger/ledger.js';
 import { CHAT } from '../doors/chat/chat-door.js';
 import type { Door } from '../doors/door.js';

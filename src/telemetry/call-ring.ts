@@ -1,6 +1,7 @@
 /**
  * Both ends of the ring that takes ended calls from a listener to the main thread; see call-ring-layout.ts.
  */
+import { QUOTA_NUMBERS, type QuotasLeft } from '../core/quotas-left.js';
 import { FIELDS_AT, SpscReader, SpscWriter } from '../core/spsc-ring.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
 import {
@@ -48,14 +49,7 @@ import {
   type CallRingBuffer,
 } from './call-ring-layout.js';
 import { CALL_ATTEMPTS_MAX, CALL_ERROR_CHARS_MAX } from './call-record.js';
-import {
-  ATTEMPT_CODES,
-  QUOTA_NUMBERS,
-  type EndedAttempt,
-  type EndedCall,
-  type EndedQuotas,
-  type Wanted,
-} from './ended-call.js';
+import { ATTEMPT_CODES, type EndedAttempt, type EndedCall, type Wanted } from './ended-call.js';
 import type { LogSwitch } from './log.js';
 import { OUTCOMES, type Outcome } from './metrics-layout.js';
 
@@ -211,8 +205,8 @@ export class CallRingWriter {
 
 /**
  * A call in the ring that only the store wants, as most are: it went well at the first attempt, was charged,
- * has no text, and no quotas but those that every call has. `first64` is where its fields begin among those
- * of 64 bits; its one attempt follows them. Valid during the visit.
+ * and has no text. `first64` is where its fields begin among those of 64 bits; its one attempt and its quotas
+ * follow them. Valid during the visit.
  */
 export interface PlainCall {
   readonly ints: Int32Array;
@@ -270,11 +264,9 @@ export class CallRingReader {
       ints[first32 + ATTEMPTS] === 1 &&
       ints[attempt32 + ATTEMPT_CODE] === NOTHING &&
       ints[attempt32 + ATTEMPT_TEXT] === 0 &&
-      ints[first32 + QUOTAS] === 0 &&
       ints[first32 + ERROR_BYTES] === 0 &&
       ints[first32 + SOURCE] !== NOTHING &&
-      ints[first32 + IN_FLIGHT] !== NOTHING &&
-      ints[first32 + MINUTE] !== NOTHING
+      ints[first32 + IN_FLIGHT] !== NOTHING
     );
   }
 
@@ -330,7 +322,7 @@ export class CallRingReader {
     };
   }
 
-  #quotasAt(at: number): EndedQuotas | undefined {
+  #quotasAt(at: number): QuotasLeft | undefined {
     const { floats, ints } = this.#ring;
     const first32 = (at + FIELDS_AT) >> 2;
     const inFlight = ints[first32 + IN_FLIGHT]!;

@@ -2,12 +2,10 @@
  * A call that has ended, as its listener knows it: accounts, keys, models and upstreams by slot. It goes to
  * the main thread by call-ring.ts, which makes a `CallRecord` of it. Any thread.
  */
+import type { QuotasLeft } from '../core/quotas-left.js';
 import type { TokenCounts } from '../core/token-counts.js';
 import type { AccountIndex, KeyIndex, PicoUnits, WallMs } from '../core/units.js';
 import { FAILURE_KINDS, type Outcome } from './metrics-layout.js';
-
-/** Numbers of each of `EndedQuotas.others`. */
-export const QUOTA_NUMBERS = 3;
 
 /** How an attempt ended that was not good: as the metrics count it, or because its client had gone. */
 export const ATTEMPT_CODES = [...FAILURE_KINDS, 'cancelled'] as const;
@@ -26,17 +24,6 @@ export interface EndedAttempt {
   readonly durationMs: number;
   /** For operators; empty if nothing is to be said. */
   readonly error: string;
-}
-
-/** What was left of quotas at admission. */
-export interface EndedQuotas {
-  /** Of the account's minute; undefined if there are several minutes, which are in `others` then. */
-  readonly minute: number | undefined;
-  /** As `QuotasLeft` of the ledger has them. */
-  readonly inFlight: number;
-  readonly perDay: number;
-  readonly balance: number;
-  readonly others: readonly number[] | undefined;
 }
 
 /** Who wants a call. */
@@ -71,7 +58,7 @@ export interface EndedCall {
   /** After the call came; undefined if it was not admitted. */
   readonly admittedMs: number | undefined;
   /** Undefined if it was not admitted, or is not stored. */
-  readonly quotas: EndedQuotas | undefined;
+  readonly quotas: QuotasLeft | undefined;
   /** At most CALL_ATTEMPTS_MAX count. */
   readonly attempts: readonly EndedAttempt[];
   /** What the caller was told in place of a response; empty if nothing. */

@@ -1,0 +1,92 @@
+/**
+ * What a call that is being admitted leaves of the quotas that it takes of: for the record of the call, and
+ * for what its caller is told of tokens. `Calls` has one for each thread. Any thread.
+ */
+import { QUOTA_NAMES } from '../core/quotas.js';
+import { QUOTA_NUMBERS, quotaCode, type QuotasLeft } from '../core/quotas-left.js';
+import type { AccountIndex } from '../core/units.js';
+import type { Balance } from './balance.js';
+import { EXTENDED_QUOTAS } from './layout.js';
+import { ACCOUNT_SCOPE, DAY_BIT, GROUP_SCOPE, MODEL_SCOPE, SCOPES_MAX, type Taken } from './reservations.js';
+import type { ScopeChain } from './scope-chain.js';
+
+const CALLS_PER_DAY = QUOTA_NAMES.indexOf('calls_per_day');
+const REQUESTS_PER_MINUTE = QUOTA_NAMES.indexOf('requests_per_minute');
+const NAME_OF_EXTENDED = EXTENDED_QUOTAS.map((name) => QUOTA_NAMES.indexOf(name));
+/** In place of the number of an extended quota. */
+const DAY = EXTENDED_QUOTAS.length;
+const QUOTAS = DAY + 1;
+
+export class CallLeft {
+  /** The account's calls in flight, and of the day. */
+  inFlight = 0;
+  perDay = 0;
+  /** Of the model's minute; undefined if there is no rule for it. */
+  modelMinute: number | undefined = undefined;
+  readonly #balance: Balance;
+  readonly #chain: ScopeChain;
+  readonly #taken: Taken;
+  /** By scope and quota. Valid where `taken` says that the call took of it. */
+  readonly #left = new Float64Array(SCOPES_MAX * QUOTAS);
+  /** Where `others` are put together. Fractions, so that V8 keeps it as an array of floats. */
+  readonly #others = new Array<number>(QUOTA_NUMBERS * SCOPES_MAX * (QUOTAS + 1)).fill(0.5);
+
+  /** `chain` and `taken` are of the call that is being admitted. */
+  constructor(balance: Balance, chain: ScopeChain, taken: Taken) {
+    this.#balance = balance;
+    this.#chain = chain;
+    this.#taken = taken;
+  }
+
+  set(scope: number, quota: number, left: number): void {
+    this.#left[scope * QUOTAS + quota] = left;
+  }
+
+  setDay(scope: number, left: number): void {
+    if (scope === ACCOUNT_SCOPE) this.perDay = left;
+    else this.#left[scope * QUOTAS + DAY] = left;
+  }
+
+  /**
+   * Of the call that was admitted last. `minute` is of the account alone; else `minutes` are of several
+   * scopes, as `others`.
+   */
+  read(
+    account: AccountIndex,
+    minute: number | undefined,
+    minutes: readonly number[] | undefined,
+  ): QuotasLeft {
+    const { inFlight, perDay } = this;
+    const balance = Number(this.#balance.balance(account));
+    const hasOthers = this.#taken.scopes > 0 || minutes !== undefined || this.modelMinute !== undefined;
+    return { minute, inFlight, perDay, balance, others: hasOthers ? this.#read(minutes) : undefined };
+  }
+
+  #read(minutes: readonly number[] | undefined): number[] {
+    const others = this.#others;
+    let count = 0;
+    if (minutes !== undefined) for (const number of minutes) others[count++] = number;
+    for (let scope = 0; scope < this.#taken.scopes; scope++) {
+      const mask = this.#taken.masks[scope]!;
+      const { index } = this.#chain.links[scope]!;
+      const kind = Math.min(scope, GROUP_SCOPE);
+      const first = scope * QUOTAS;
+      for (let bits = mask & ~DAY_BIT; bits !== 0; bits &= bits - 1) {
+        const quota = 31 - Math.clz32(bits & -bits);
+        others[count++] = quotaCode(kind, NAME_OF_EXTENDED[quota]!);
+        others[count++] = index;
+        others[count++] = this.#left[first + quota]!;
+      }
+      if (scope === ACCOUNT_SCOPE || (mask & DAY_BIT) === 0) continue;
+      others[count++] = quotaCode(kind, CALLS_PER_DAY);
+      others[count++] = index;
+      others[count++] = this.#left[first + DAY]!;
+    }
+    if (this.modelMinute !== undefined) {
+      others[count++] = quotaCode(MODEL_SCOPE, REQUESTS_PER_MINUTE);
+      others[count++] = 0;
+      others[count++] = this.modelMinute;
+    }
+    return others.slice(0, count);
+  }
+}
