@@ -14,7 +14,7 @@ import { createProgram } from '../dist/cli/program.js';
 import { settingsDeclaration } from '../dist/config/schema.js';
 import { appliesAt } from '../dist/config/settings-in-force.js';
 import { ERROR_KINDS } from '../dist/core/errors.js';
-import { ERROR_MEANINGS, REFUSAL_MEANINGS } from '../dist/core/error-meanings.js';
+import { ERROR_MEANINGS, REJECTION_MEANINGS } from '../dist/core/error-meanings.js';
 import { ROLE_MEANINGS, ROLES } from '../dist/core/roles.js';
 import { METRIC_FAMILIES } from '../dist/telemetry/exposition.js';
 import { peersChartOf } from '../build/bench/load/chart.js';
@@ -234,7 +234,7 @@ function errorsPart() {
 }
 
 function reasonsPart() {
-  return Object.entries(REFUSAL_MEANINGS)
+  return Object.entries(REJECTION_MEANINGS)
     .map(([reason, meaning]) => `- **\`${reason}\`**: ${meaning}`)
     .join('\n');
 }

@@ -121,14 +121,14 @@ export class CallTable {
   }
 
   /** Worker: the call goes to an upstream, named by its slot among the metrics; see words 4 and 6. */
-  noteUpstream(slot: CallSlot, upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void {
+  recordUpstream(slot: CallSlot, upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void {
     Atomics.store(this.#words, slot * WORDS_PER_CALL + TRIED, Math.floor(nowMs * TICKS_PER_MS) | 0);
     const word = (1 + upstreamSlot) | (fallback << FALLBACK_SHIFT);
     Atomics.store(this.#words, slot * WORDS_PER_CALL + UPSTREAM, word);
   }
 
   /** Worker: the call has waited so long. */
-  noteQueued(slot: CallSlot, queuedMs: number): void {
+  recordQueued(slot: CallSlot, queuedMs: number): void {
     Atomics.store(this.#words, slot * WORDS_PER_CALL + QUEUED_MS, Math.ceil(queuedMs));
   }
 

@@ -50,7 +50,7 @@ export type LockMessage =
       /** Where its charge will be in the listener's journal. */
       readonly position: number;
     }
-  /** The call was refused, or failed, or its client left: the next one with the key is a new call. */
+  /** The call was rejected, or failed, or its client left: the next one with the key is a new call. */
   | { readonly kind: 'abandon'; readonly lock: LockRequest }
   /** The charge of a stored response is taken back, by the record that will be at `position`. */
   | { readonly kind: 'forget'; readonly lock: LockRequest; readonly position: number }
@@ -64,12 +64,12 @@ const COLLECTED_BYTES_MAX = 256 * 1024 * 1024;
 
 export class IdempotencyChannel {
   /** A longer response is not stored. */
-  readonly answerBytesMax: number;
+  readonly responseBytesMax: number;
   readonly #asks: AskPort<LockRequest, LockReply, LockMessage>;
   #collectedBytes = 0;
 
   constructor(port: MessagePort, replyBytesMax: number) {
-    this.answerBytesMax = replyBytesMax;
+    this.responseBytesMax = replyBytesMax;
     this.#asks = new AskPort(port);
   }
 

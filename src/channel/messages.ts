@@ -136,11 +136,11 @@ export interface DownstreamHandle {
    * The call is given to an upstream, by its slot among the metrics, of the model that it names (0) or of one
    * of its fallbacks, from 1; the last one counts. Sends no frame.
    */
-  noteUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void;
+  recordUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void;
   /** The attempt on the upstream that was noted last has failed. */
   tried(attempt: TriedAttempt): void;
   /** For how long the call has waited so far for room in its upstreams' limits. Sends no frame. */
-  noteQueued(queuedMs: number): void;
+  recordQueued(queuedMs: number): void;
   /**
    * Ends a call that is billed. `upstreamWaitMs`: how long the call waited for its upstreams before the first
    * byte of its response could be sent.

@@ -102,16 +102,16 @@ class SessionHandle implements DownstreamHandle {
     return this.#table.spend(this.#slot, bytes.length);
   }
 
-  noteUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void {
-    this.#table.noteUpstream(this.#slot, upstreamSlot, fallback, nowMs);
+  recordUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void {
+    this.#table.recordUpstream(this.#slot, upstreamSlot, fallback, nowMs);
   }
 
   tried(attempt: TriedAttempt): void {
     this.#port.push({ kind: FRAME_TRIED, id: this.#id, attempt });
   }
 
-  noteQueued(queuedMs: number): void {
-    this.#table.noteQueued(this.#slot, queuedMs);
+  recordQueued(queuedMs: number): void {
+    this.#table.recordQueued(this.#slot, queuedMs);
   }
 
   end(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): void {

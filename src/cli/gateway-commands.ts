@@ -209,9 +209,11 @@ export function addHostCommands(program: Command): void {
         options,
       );
       await withGateway(options, async (client) => {
-        const answer = (await client.call('DELETE', `/hosts/${encodeURIComponent(host)}`)) as { id: string };
-        if (options.json) printJson(answer);
-        else printLine(`Forgot ${answer.id}.`);
+        const response = (await client.call('DELETE', `/hosts/${encodeURIComponent(host)}`)) as {
+          id: string;
+        };
+        if (options.json) printJson(response);
+        else printLine(`Forgot ${response.id}.`);
       });
     });
 }

@@ -111,9 +111,9 @@ export function addGroupCommands(program: Command): void {
     .action(async (group: string, options: DataOptions & ConfirmationOptions) => {
       await confirm(`Delete group ${group} for good?`, options);
       await withAdminClient(options, async (client) => {
-        const answer = (await client.call('DELETE', pathOf(group))) as { id: string };
-        if (options.json) printJson(answer);
-        else printLine(`Deleted ${answer.id}.`);
+        const response = (await client.call('DELETE', pathOf(group))) as { id: string };
+        if (options.json) printJson(response);
+        else printLine(`Deleted ${response.id}.`);
       });
     });
 }

@@ -175,9 +175,9 @@ export function addKeyCommands(program: Command): void {
     .action(async (key: string, options: DataOptions & ConfirmationOptions) => {
       await confirm(`Delete key ${key} for good?`, options);
       await withAdminClient(options, async (client) => {
-        const answer = (await client.call('DELETE', pathOf(key))) as { id: string };
-        if (options.json) printJson(answer);
-        else printLine(`Deleted ${answer.id}.`);
+        const response = (await client.call('DELETE', pathOf(key))) as { id: string };
+        if (options.json) printJson(response);
+        else printLine(`Deleted ${response.id}.`);
       });
     });
 }

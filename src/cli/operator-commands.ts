@@ -154,9 +154,9 @@ export function addOperatorCommands(program: Command): void {
     .action(async (operator: string, options: DataOptions & ConfirmationOptions) => {
       await confirm(`Delete operator ${operator} for good?`, options);
       await withAdminClient(options, async (client) => {
-        const answer = (await client.call('DELETE', pathOf(operator))) as { id: string };
-        if (options.json) printJson(answer);
-        else printLine(`Deleted ${answer.id}.`);
+        const response = (await client.call('DELETE', pathOf(operator))) as { id: string };
+        if (options.json) printJson(response);
+        else printLine(`Deleted ${response.id}.`);
       });
     });
 }

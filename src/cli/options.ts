@@ -126,11 +126,11 @@ export async function confirm(question: string, { yes }: ConfirmationOptions): P
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
     // Ctrl-D rejects the question. If the input ends otherwise it never settles, so the end is awaited too.
-    const answer = await Promise.race([
+    const response = await Promise.race([
       terminal.question(`${question} [y/N] `).catch(() => ''),
       once(terminal, 'close').then(() => ''),
     ]);
-    if (!/^y(es)?$/i.test(answer.trim())) throw new CommandError('Nothing was changed.');
+    if (!/^y(es)?$/i.test(response.trim())) throw new CommandError('Nothing was changed.');
   } finally {
     terminal.close();
   }

@@ -54,7 +54,7 @@ export function createProgram(): Command {
   return program;
 }
 
-const EXIT_REFUSED = 1;
+const EXIT_REJECTED = 1;
 const EXIT_USAGE = 2;
 /** What a shell reports of a program that SIGPIPE has ended, as `head` ends its writers. */
 const EXIT_PIPE = 141;
@@ -75,7 +75,7 @@ export async function runProgram(): Promise<void> {
       process.exitCode = error.exitCode === 0 ? 0 : EXIT_USAGE;
     } else {
       process.stderr.write(`${textOf(error)}\n`);
-      process.exitCode = error instanceof Misuse ? EXIT_USAGE : EXIT_REFUSED;
+      process.exitCode = error instanceof Misuse ? EXIT_USAGE : EXIT_REJECTED;
     }
   }
 }

@@ -68,7 +68,7 @@ async function serve(options: ServeOptions): Promise<void> {
   const end = await supervise(supervisor, process, (ready) =>
     process.stdout.write(bannerOf({ version: packageVersion(), settings, source, ready, command })),
   );
-  if (end.refusal !== undefined) process.stderr.write(`${end.refusal}\n`);
+  if (end.rejection !== undefined) process.stderr.write(`${end.rejection}\n`);
   process.exitCode = end.exitCode;
 }
 

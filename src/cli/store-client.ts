@@ -65,8 +65,8 @@ export function openStoreClient(settings: Settings): AdminClient {
     if (settings.sharing !== undefined && method !== 'GET') throw new CommandError(SHARED);
     const [plain = '', query = ''] = path.split('?', 2);
     const call = api.find(method, `/admin/v1${plain}`, REQUESTER);
-    const answer = await call.handle(query, body === undefined ? '' : JSON.stringify(body));
-    return textOfResponse(answer.status, answer.body);
+    const response = await call.handle(query, body === undefined ? '' : JSON.stringify(body));
+    return textOfResponse(response.status, response.body);
   };
   return {
     call: async (method, path, body) => JSON.parse(await answered(method, path, body)) as unknown,

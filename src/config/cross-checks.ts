@@ -68,7 +68,7 @@ function checkFallbacks(models: SettingsDraft['models'], report: Report): void {
       if (id === model.id) report(path, `got "${id}", which is the model itself`);
       else if (model.fallbacks!.indexOf(id) < index)
         report(path, `got "${id}", which is in the list already`);
-      // If a model's id was refused, the fallback that names it may be right.
+      // If a model's id was rejected, the fallback that names it may be right.
       else if (!ids.includes(id) && ids.length === models.length) report(path, unknownModel(id, models, ids));
     });
   });
@@ -137,7 +137,7 @@ function checkPlanNames(plans: SettingsDraft['plans'], report: Report): void {
 function checkPlanModels(draft: SettingsDraft, report: Report): void {
   const models = draft.models;
   const ids = (models ?? []).flatMap((model) => (model?.id === undefined ? [] : [model.id]));
-  // If a model's id was refused, the plan that names it may be right.
+  // If a model's id was rejected, the plan that names it may be right.
   if (models === undefined || ids.length < models.length) return;
   const check = (pattern: string | undefined, path: SettingPath): void => {
     if (pattern === undefined || ids.some((id) => matchesModel(pattern, id))) return;

@@ -64,10 +64,10 @@ export function loadSettings(
   const file = findFile(options, surroundings);
   const yaml = file === undefined ? undefined : readFile(file);
   const errors: LoadError[] = [];
-  const refused = new Set<string>();
+  const rejected = new Set<string>();
   const report = (path: SettingPath, text: string, origin?: string): void => {
     const line = origin === undefined ? yaml?.lineOf(path) : undefined;
-    refused.add(formatPath(path));
+    rejected.add(formatPath(path));
     const place = origin ?? (file === undefined || line === undefined ? undefined : `${file.shown}:${line}`);
     errors.push({
       line: line ?? 0,
@@ -83,7 +83,7 @@ export function loadSettings(
   });
   const draft = (reader.read(yaml === undefined ? DEMO_SETTINGS : yaml.value) ?? {}) as SettingsDraft;
   crossCheck(draft, report);
-  checkProviders(draft, report, (path) => refused.has(formatPath(path)));
+  checkProviders(draft, report, (path) => rejected.has(formatPath(path)));
 
   const folder = file === undefined ? workingDirectory : dirname(file.path);
   if (draft.data !== undefined) {
@@ -93,7 +93,7 @@ export function loadSettings(
     if (file?.path !== undefined) file.path = resolve(folder, file.path);
   }
   readKeyFiles(draft, folder, secrets, report);
-  // A secret that was refused is reported already.
+  // A secret that was rejected is reported already.
   if (secrets && draft.notify?.url !== undefined && draft.notify.secret === undefined)
     if (!errors.some(({ text }) => text.includes('notify.secret')))
       report(['notify', 'url'], `needs secret or secret_file: ${WANTED_SECRET}`);

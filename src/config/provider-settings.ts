@@ -116,7 +116,7 @@ export function apiVersionOf({ provider, api_version: given }: UpstreamSettings)
 export function checkProviders(
   { models }: SettingsDraft,
   report: (path: SettingPath, text: string) => void,
-  isRefused: (path: SettingPath) => boolean,
+  isRejected: (path: SettingPath) => boolean,
 ): void {
   models?.forEach((model, modelIndex) => {
     model?.upstreams?.forEach((upstream, index) => {
@@ -125,7 +125,7 @@ export function checkProviders(
       checkProvider(
         upstream as UpstreamDraft & { provider: ProviderName },
         (name, text) => report([...path, name], text),
-        (name) => isRefused([...path, name]),
+        (name) => isRejected([...path, name]),
       );
     });
   });
@@ -134,12 +134,12 @@ export function checkProviders(
 function checkProvider(
   upstream: UpstreamDraft & { readonly provider: ProviderName },
   report: (name: string, text: string) => void,
-  isRefused: (name: string) => boolean,
+  isRejected: (name: string) => boolean,
 ): void {
   const { provider, url } = upstream;
   const { uses, needs, adds } = RULES[provider];
   for (const name of needs)
-    if (upstream[name] === undefined && !isRefused(name))
+    if (upstream[name] === undefined && !isRejected(name))
       report(name, `missing, the provider ${provider} needs it`);
   for (const name of SPECIAL)
     if (upstream[name] !== undefined && upstream[name] !== false && !uses.includes(name))

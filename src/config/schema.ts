@@ -45,7 +45,7 @@ const KEEP_HOURS_MAX = 744;
 /** From room for the longest response, to half of what the store's file may grow to. */
 const STORE_BYTES_MIN = 2 * UPSTREAM_RESPONSE_BYTES_MAX;
 const STORE_BYTES_MAX = 8 * 1024 ** 3;
-const ANSWER_BYTES_MIN = 1_024;
+const RESPONSE_BYTES_MIN = 1_024;
 
 const idempotencySchema = Type.Object(
   {
@@ -64,7 +64,7 @@ const idempotencySchema = Type.Object(
       'Answers that are kept, of all accounts; the oldest go first.',
     ),
     answer_bytes: whole(
-      ANSWER_BYTES_MIN,
+      RESPONSE_BYTES_MIN,
       UPSTREAM_RESPONSE_BYTES_MAX,
       4_194_304,
       'bytes',

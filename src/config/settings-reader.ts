@@ -120,7 +120,7 @@ export class SettingsReader {
   }
 
   #readMap(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
-    if (!isMap(raw)) return this.#refuse(declaration, raw, path);
+    if (!isMap(raw)) return this.#reject(declaration, raw, path);
     const properties = declaration.properties ?? {};
     for (const name of Object.keys(raw)) {
       if (!Object.hasOwn(properties, name)) {
@@ -139,8 +139,8 @@ export class SettingsReader {
   }
 
   #readList(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
-    if (!Array.isArray(raw)) return this.#refuse(declaration, raw, path);
-    if (raw.length < (declaration.minItems ?? 0)) return this.#refuse(declaration, raw, path);
+    if (!Array.isArray(raw)) return this.#reject(declaration, raw, path);
+    if (raw.length < (declaration.minItems ?? 0)) return this.#reject(declaration, raw, path);
     if (raw.length > (declaration.maxItems ?? Infinity)) {
       this.#options.report(
         path,
@@ -169,7 +169,7 @@ export class SettingsReader {
 
   /** Reads a map whose names the operator chooses, such as headers. */
   #readNamedValues(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
-    if (!isMap(raw)) return this.#refuse(declaration, raw, path);
+    if (!isMap(raw)) return this.#reject(declaration, raw, path);
     const [values = {}] = Object.values(declaration.patternProperties ?? {});
     const names = Object.keys(raw);
     if (names.length > (declaration.maxProperties ?? Infinity)) {
@@ -225,10 +225,10 @@ export class SettingsReader {
   }
 
   #readLeaf(declaration: Declaration, value: unknown, path: SettingPath, origin?: string): unknown {
-    return fits(declaration, value) ? value : this.#refuse(declaration, value, path, origin);
+    return fits(declaration, value) ? value : this.#reject(declaration, value, path, origin);
   }
 
-  #refuse(declaration: Declaration, value: unknown, path: SettingPath, origin?: string): unknown {
+  #reject(declaration: Declaration, value: unknown, path: SettingPath, origin?: string): unknown {
     const { type } = declaration;
     // The message names the value's type if the type is wrong.
     const fitting =

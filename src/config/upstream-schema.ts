@@ -29,7 +29,7 @@ export const HEADER_NAMES = "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$";
  * would desynchronise the connection. The gateway cannot read encoded responses, and it sets the request's id
  * itself.
  */
-export const HEADER_NAMES_REFUSED =
+export const HEADER_NAMES_REJECTED =
   '^(host|connection|content-(length|type|encoding)|transfer-encoding|keep-alive|upgrade|te|trailer|expect|proxy-.*|http2-settings|accept-encoding|x-request-id)$';
 /** Names whose value is a secret. */
 export const HEADER_NAMES_SECRET = '^(cookie|(.*-)?(authorization|key|token|secret))$';
@@ -180,7 +180,7 @@ export const upstreamSchema = Type.Object(
           'Further headers of each call. Secrets among them are references to environment variables.',
         'x-want': 'a map of header names to values',
         'x-names': HEADER_NAMES,
-        'x-names-refused': HEADER_NAMES_REFUSED,
+        'x-names-refused': HEADER_NAMES_REJECTED,
         'x-names-secret': HEADER_NAMES_SECRET,
       } satisfies Annotations,
     ),

@@ -110,12 +110,12 @@ export function sumOf(counts: Readonly<Record<string, number>> = {}): number {
 
 /** Calls by what became of them. */
 export function sharesOf(outcomes: Readonly<Record<string, number>> = {}) {
-  const shares = { answered: 0, refused: 0, failed: 0, left: 0 };
+  const shares = { answered: 0, rejected: 0, failed: 0, left: 0 };
   for (const [outcome, count] of Object.entries(outcomes)) {
     if (outcome === 'ok') shares.answered += count;
     else if (outcome === 'client_gone') shares.left += count;
     else if (FAILURES.has(outcome)) shares.failed += count;
-    else shares.refused += count;
+    else shares.rejected += count;
   }
   return shares;
 }

@@ -48,7 +48,7 @@ export function OverviewCharts({ live, model }: { readonly live: Live; readonly 
         short,
         [
           perSecond('answered', '--series-1', ({ outcomes }) => sharesOf(outcomes).answered),
-          perSecond('refused', '--series-2', ({ outcomes }) => sharesOf(outcomes).refused),
+          perSecond('refused', '--series-2', ({ outcomes }) => sharesOf(outcomes).rejected),
           perSecond('failed', '--series-3', ({ outcomes }) => sharesOf(outcomes).failed),
           perSecond('client left', '--series-4', ({ outcomes }) => sharesOf(outcomes).left),
         ],
@@ -88,7 +88,7 @@ export function OverviewCharts({ live, model }: { readonly live: Live; readonly 
 /** Charts of what is counted for all models together only; they are left out if one model is selected. */
 function chartsOfAllModels(spans: readonly Span[], spanSeconds: number): ChartContent[] {
   return [
-    chart('Refusals', 'per second, by reason', short, refusalsOf(spans, spanSeconds), WIDE),
+    chart('Refusals', 'per second, by reason', short, rejectionsOf(spans, spanSeconds), WIDE),
     chart('In flight', 'calls, at most', short, [
       { name: 'calls', color: '--series-1', values: spans.map((span) => span.in_flight) },
     ]),
@@ -96,7 +96,7 @@ function chartsOfAllModels(spans: readonly Span[], spanSeconds: number): ChartCo
 }
 
 /** One line for each of the most frequent reasons in the range shown, rejections per second. */
-function refusalsOf(spans: readonly Span[], spanSeconds: number): Series[] {
+function rejectionsOf(spans: readonly Span[], spanSeconds: number): Series[] {
   const totals: Record<string, number> = {};
   for (const { refusals = {} } of spans) {
     for (const [reason, count] of Object.entries(refusals)) totals[reason] = (totals[reason] ?? 0) + count;

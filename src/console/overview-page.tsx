@@ -75,7 +75,7 @@ function LastSeconds({ live, model }: { readonly live: Live; readonly model: str
     ['Requests', <a href={callsAddress({ model })}>{perSecond(calls)}</a>, answered],
     [
       'Refused',
-      <a href={callsAddress({ model, status: '4xx' })}>{perSecond(shares.refused)}</a>,
+      <a href={callsAddress({ model, status: '4xx' })}>{perSecond(shares.rejected)}</a>,
       topReason(last?.refusals),
     ],
     [

@@ -92,18 +92,18 @@ export interface Withdrawal {
 /** The other end sends one for each question, even if it was withdrawn. */
 export type AskReply<Reply = unknown> =
   | { readonly id: number; readonly ok: true; readonly answer: Reply }
-  | { readonly id: number; readonly ok: false; readonly refusal: ErrorRecord };
+  | { readonly id: number; readonly ok: false; readonly rejection: ErrorRecord };
 
 /**
  * The other end rejected the question (its queue is full, or the task failed), or the question was withdrawn.
  */
-export class AskRefused extends Error {
-  readonly refusal: ErrorRecord;
+export class AskRejected extends Error {
+  readonly rejection: ErrorRecord;
 
-  constructor(refusal: ErrorRecord) {
-    super(refusal.message);
+  constructor(rejection: ErrorRecord) {
+    super(rejection.message);
     this.name = 'AskRefused';
-    this.refusal = refusal;
+    this.rejection = rejection;
   }
 }
 
@@ -148,9 +148,9 @@ export class AskPort<Ask, Reply, Note = never> {
     transfer: readonly Transferable[] = [],
   ): Asked<Reply> {
     let id = 0;
-    const withdrawn = (refusal: ErrorRecord): AskReply<Reply> => {
+    const withdrawn = (rejection: ErrorRecord): AskReply<Reply> => {
       this.#send({ id, withdrawn: true }, []);
-      return { id, ok: false, refusal };
+      return { id, ok: false, rejection };
     };
     const reply = this.#pending.ask(
       (newId) => {
@@ -192,5 +192,5 @@ export class AskPort<Ask, Reply, Note = never> {
 async function answerOf<Reply>(reply: Promise<AskReply<Reply>>): Promise<Reply> {
   const got = await reply;
   if (got.ok) return got.answer;
-  throw new AskRefused(got.refusal);
+  throw new AskRejected(got.rejection);
 }

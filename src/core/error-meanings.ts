@@ -2,7 +2,7 @@
  * What each error code means and what to do about it. `npm run docs` writes docs/errors.md from it; the
  * gateway does not use it. Pure.
  */
-import type { ErrorCode, RefusalDetail } from './errors.js';
+import type { ErrorCode, RejectionDetail } from './errors.js';
 
 /**
  * Whether the same request can succeed later. `no`: not unless something is changed. `wait`: after the
@@ -157,7 +157,7 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
  * What each `reason` of `tollgate_refusals_total` that is not an error code means, and the setting that
  * changes it. Whole sentences of Markdown.
  */
-export const REFUSAL_MEANINGS: Readonly<Record<RefusalDetail, string>> = {
+export const REJECTION_MEANINGS: Readonly<Record<RejectionDetail, string>> = {
   account_disabled: '`key_disabled`: the account was disabled, not the key.',
   calls_in_flight: 'All `limits.calls_in_flight` are in use.',
   account_calls_in_flight:

@@ -39,7 +39,7 @@ export type ErrorCode = keyof typeof ERROR_KINDS;
 export const ERROR_CODES = Object.keys(ERROR_KINDS) as ErrorCode[];
 
 /** Why a call was rejected, if its code does not say. Only the metrics show it. */
-export const REFUSAL_DETAILS = [
+export const REJECTION_DETAILS = [
   'account_disabled',
   'calls_in_flight',
   'account_calls_in_flight',
@@ -62,7 +62,7 @@ export const REFUSAL_DETAILS = [
   'account_bodies_in_work',
   'file_descriptors',
 ] as const;
-export type RefusalDetail = (typeof REFUSAL_DETAILS)[number];
+export type RejectionDetail = (typeof REJECTION_DETAILS)[number];
 
 /** Who caused the failure: the caller, the gateway or the provider. */
 export type ErrorSource = 'downstream' | 'gateway' | 'upstream';
@@ -75,7 +75,7 @@ export interface ErrorRecord {
   readonly retryAfterSeconds?: number;
   /** Set if the status differs from the catalogue's: an unknown model in a path is a 404. */
   readonly status?: number;
-  readonly detail?: RefusalDetail;
+  readonly detail?: RejectionDetail;
 }
 
 /** What a caller gets if the system gives a listener or a worker no more file descriptors. */

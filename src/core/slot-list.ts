@@ -18,20 +18,20 @@ export class SlotList<T> {
 
   /** Returns the item's slot. */
   add(item: T): number {
-    const place = this.#free.pop() ?? this.#items.length;
-    this.#items[place] = item;
-    return place;
+    const slot = this.#free.pop() ?? this.#items.length;
+    this.#items[slot] = item;
+    return slot;
   }
 
   /** The item in a slot; undefined if it is free. */
-  at(place: number): T | undefined {
-    return this.#items[place];
+  at(slot: number): T | undefined {
+    return this.#items[slot];
   }
 
   /** Frees a slot. Call it exactly once for each `add`. */
-  remove(place: number): void {
-    this.#items[place] = undefined;
-    this.#free.push(place);
+  remove(slot: number): void {
+    this.#items[slot] = undefined;
+    this.#free.push(slot);
   }
 
   /** In no particular order. An item that is added or removed meanwhile may be visited or not. */

@@ -71,7 +71,7 @@ export interface AccountingBase {
   readonly directory: AccountDirectory;
   readonly journals: readonly JournalReader[];
   readonly idNames: IdNames;
-  readonly tally: TopAccounts;
+  readonly topAccounts: TopAccounts;
   readonly usageLog: UsageLog | undefined;
   /** For the notices of quotas. */
   readonly changed: ChangedScopes;
@@ -116,7 +116,7 @@ export function openBase(options: AccountingOptions): AccountingBase {
     directory: new AccountDirectory(),
     journals: buffers.journals.map((journal) => new JournalReader(journal)),
     idNames,
-    tally: new TopAccounts((account) => idNames.accountIdOf(account), hostClock),
+    topAccounts: new TopAccounts((account) => idNames.accountIdOf(account), hostClock),
     usageLog: usageLogOf(settings, { ids: idNames, requestPrefixOf, modelIdOf: live.modelIdOf }, log),
     changed: new ChangedScopes(() => live.settings.notify !== undefined),
   };
@@ -154,14 +154,14 @@ export function flushOptionsOf(
   base: AccountingBase,
   storedResponses: IdempotencyService,
 ): Omit<LedgerFlushOptions, 'totals' | 'usage' | 'keyUses' | 'quotaUses'> {
-  const { live, ledger, journals, store, usageLog, tally, changed, clock, log } = base;
+  const { live, ledger, journals, store, usageLog, topAccounts, changed, clock, log } = base;
   return {
     ledger,
     journals,
     store,
-    refuseOnError: () => live.settings.on_store_error === 'refuse' || live.settings.durability === 'commit',
+    rejectOnError: () => live.settings.on_store_error === 'refuse' || live.settings.durability === 'commit',
     usageLog,
-    topAccounts: tally,
+    topAccounts: topAccounts,
     changed,
     storedResponses,
     clock,

@@ -25,7 +25,7 @@ import {
   idempotencyServiceOf,
   openBase,
 } from './accounting-base.js';
-import { FlushRequests } from './errands.js';
+import { FlushRequests } from './group-requests.js';
 import { CacheService } from './cache-service.js';
 import type { IdempotencyService } from './idempotency-service.js';
 import { shared } from './shared-accounting.js';

@@ -149,7 +149,7 @@ export class AdminService {
     const { logs, supervisor, log } = this.#options;
     const view = logs.change(change);
     if (Object.keys(change).length > 0) {
-      supervisor.tellLog(change);
+      supervisor.sendLog(change);
       log.info('an operator changed what is logged, until the next reload', { ...view });
     }
     return view;

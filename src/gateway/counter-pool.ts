@@ -118,8 +118,8 @@ export class CounterPool {
         withdrawn: false,
       };
       jobs.set(id, job);
-      for (const refused of this.#waiting.offer(account, job, job.weight))
-        this.#refuse(refused, 'the queue is full');
+      for (const rejected of this.#waiting.offer(account, job, job.weight))
+        this.#reject(rejected, 'the queue is full');
       this.#startTurns();
     });
     port.on('close', () => {
@@ -159,7 +159,7 @@ export class CounterPool {
       job.task = { kind: 'count_on', rest: turn.rest };
       this.#waiting.putBack(job.account, job, job.weight);
     } catch (error) {
-      this.#refuse(job, stuck.signal.aborted ? 'a turn did not end, its thread was replaced' : String(error));
+      this.#reject(job, stuck.signal.aborted ? 'a turn did not end, its thread was replaced' : String(error));
     } finally {
       clearTimeout(timer);
     }
@@ -171,7 +171,7 @@ export class CounterPool {
     if (this.#waiting.remove(job.account, job)) job.answered(COUNTER_BUSY);
   }
 
-  #refuse(job: Job, why: string): void {
+  #reject(job: Job, why: string): void {
     job.answered(COUNTER_BUSY);
     this.#rejections += 1;
     const nowMs = performance.now();
@@ -201,7 +201,7 @@ function buffersOf(task: CounterTask): ArrayBuffer[] {
 
 function post(port: MessagePort, id: number, answer: CounterTurn | ErrorRecord): void {
   if ('code' in answer) {
-    port.postMessage({ id, ok: false, refusal: answer } satisfies AskReply);
+    port.postMessage({ id, ok: false, rejection: answer } satisfies AskReply);
     return;
   }
   if (!answer.over) return;

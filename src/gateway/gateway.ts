@@ -314,7 +314,7 @@ export class Gateway {
     await this.#counter.close();
     await this.#state.traces?.close();
     this.#logs.close();
-    await this.#stats.tellLast();
+    await this.#stats.reportLast();
     this.#metrics.close();
     this.#admin.close();
     this.#notifications.close();

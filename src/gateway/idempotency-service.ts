@@ -147,8 +147,8 @@ export class IdempotencyService implements FlushedResponses {
     return this.#responses.due();
   }
 
-  noteFailed(): void {
-    this.#responses.noteFailed();
+  recordFailed(): void {
+    this.#responses.recordFailed();
   }
 
   /**
@@ -166,8 +166,8 @@ export class IdempotencyService implements FlushedResponses {
     }
   }
 
-  noteWritten(changes: ResponseChanges): void {
-    this.#responses.noteWritten(changes);
+  recordWritten(changes: ResponseChanges): void {
+    this.#responses.recordWritten(changes);
     this.#giveBack([...changes.kept, ...changes.forgotten]);
   }
 
@@ -220,7 +220,7 @@ export class IdempotencyService implements FlushedResponses {
       answer = { id, ok: true, answer: this.#judge(index, listener, ask as LockRequest) };
     } catch (error) {
       this.#log.error('a kept answer cannot be read', { error: String(error) });
-      answer = { id, ok: false, refusal: UNREADABLE };
+      answer = { id, ok: false, rejection: UNREADABLE };
       this.#giveBack([ask as LockRequest]);
     }
     port.postMessage(answer);

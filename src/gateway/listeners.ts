@@ -19,7 +19,7 @@ import { threadMemory } from './thread-pool.js';
 import type { Log } from '../telemetry/log.js';
 import type { Accounting } from './accounting.js';
 import type { CounterPool } from './counter-pool.js';
-import { GroupCommit } from './errands.js';
+import { GroupCommit } from './group-requests.js';
 import type { GatewayLogs } from './gateway-logs.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
@@ -149,7 +149,7 @@ export class Listeners implements WorkerClients {
     this.#draining = true;
     const drained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
     this.#sendAll({ kind: 'drain', keepsIdle });
-    this.#noteDrained();
+    this.#recordDrained();
     return Promise.race([drained, delay(timeoutMs, false, { ref: false })]);
   }
 
@@ -157,7 +157,7 @@ export class Listeners implements WorkerClients {
   drainLate(timeoutMs: number): Promise<boolean> {
     const drained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
     this.#sendAll({ kind: 'drain_late' });
-    this.#noteDrained();
+    this.#recordDrained();
     return Promise.race([drained, delay(timeoutMs, false, { ref: false })]);
   }
 
@@ -242,7 +242,7 @@ export class Listeners implements WorkerClients {
             return;
           case 'drained':
             listener.drained = true;
-            this.#noteDrained();
+            this.#recordDrained();
             return;
           case 'settings_taken':
             taken.reply(message.turn, true);
@@ -270,7 +270,7 @@ export class Listeners implements WorkerClients {
     this.#options.logs.drain();
     this.#options.accounting.releaseListener(shape.index);
     if (this.#draining) {
-      this.#noteDrained();
+      this.#recordDrained();
       return;
     }
     const now = performance.now();
@@ -291,7 +291,7 @@ export class Listeners implements WorkerClients {
     for (const { thread } of this.#listeners.values()) thread.postMessage(message);
   }
 
-  #noteDrained(): void {
+  #recordDrained(): void {
     if (this.#draining && [...this.#listeners.values()].every(({ drained }) => drained)) this.#onDrained();
   }
 }

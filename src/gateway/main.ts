@@ -8,7 +8,7 @@ import { createLogSwitch, LogSwitch, openLog } from '../telemetry/log.js';
 import { Gateway } from './gateway.js';
 import type { GatewayOptions } from './gateway-options.js';
 import {
-  GATEWAY_REFUSED_EXIT_CODE,
+  START_REJECTED_EXIT_CODE,
   type FromGateway,
   type ReadGateway,
   type ReloadGateway,
@@ -93,7 +93,7 @@ async function start(message: StartGateway): Promise<void> {
     await say(await gateway.start());
   } catch (error) {
     await say({ kind: 'refused', message: error instanceof Error ? error.message : String(error) });
-    await end(GATEWAY_REFUSED_EXIT_CODE);
+    await end(START_REJECTED_EXIT_CODE);
   }
 }
 

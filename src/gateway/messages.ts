@@ -46,7 +46,7 @@ import type { CallCounts, RunStatus } from '../telemetry/status-document.js';
 import type { AccountReport } from '../telemetry/top-accounts.js';
 
 /** EX_CONFIG of sysexits.h: another start would end the same way. */
-export const GATEWAY_REFUSED_EXIT_CODE = 78;
+export const START_REJECTED_EXIT_CODE = 78;
 
 export interface StartGateway {
   readonly kind: 'start';
@@ -199,7 +199,7 @@ export interface GatewayReady {
   readonly demoKey: string | undefined;
 }
 
-export interface GatewayRefused {
+export interface StartRejected {
   readonly kind: 'refused';
   /** What is wrong and what the operator should do. May have several lines. */
   readonly message: string;
@@ -248,7 +248,7 @@ export interface AskSnapshots {
 
 export type FromGateway =
   | GatewayReady
-  | GatewayRefused
+  | StartRejected
   | GatewayReloaded
   | GatewayLeads
   | GatewaySnapshot
@@ -293,7 +293,7 @@ export interface Snapshots {
 /**
  * Kinds that make the gateway do something first. A reply to an earlier question is no reply to a later one.
  */
-export const ERRANDS: ReadonlySet<SnapshotKind> = new Set<SnapshotKind>(['changes', 'books']);
+export const GROUP_REQUESTS: ReadonlySet<SnapshotKind> = new Set<SnapshotKind>(['changes', 'books']);
 
 export type SnapshotKind = keyof Snapshots;
 

@@ -200,14 +200,14 @@ export class QuotaNotices {
   }
 
   #webhookOf(notice: Notice): WaitingWebhook {
-    const toldMs = this.#options.clock.wallMs();
+    const reportedMs = this.#options.clock.wallMs();
     const { kind, id, name, account } = notice.scope;
     const scope = { scope: kind, id, name, ...(account && { account }) };
     const body =
       notice.use === undefined
         ? {
             type: 'balance.low',
-            timestamp: new Date(toldMs).toISOString(),
+            timestamp: new Date(reportedMs).toISOString(),
             data: {
               ...scope,
               balance: decimalOf(notice.scope.balance!.left),
@@ -216,10 +216,10 @@ export class QuotaNotices {
           }
         : {
             type: 'quota.threshold_reached',
-            timestamp: new Date(toldMs).toISOString(),
+            timestamp: new Date(reportedMs).toISOString(),
             data: { ...scope, ...dataOf(notice.use, notice.percent) },
           };
-    return { id: webhookIdOf(notice), body: JSON.stringify(body), toldMs };
+    return { id: webhookIdOf(notice), body: JSON.stringify(body), reportedMs };
   }
 
   #claimMs({ endsMs }: Notice): number {

@@ -45,7 +45,7 @@ import {
   idempotencyServiceOf,
   openBase,
 } from './accounting-base.js';
-import { FlushRequests, GroupErrands } from './errands.js';
+import { FlushRequests, GroupRequests } from './group-requests.js';
 import { LeaseScopes } from './lease-scopes.js';
 import type { GroupPosition } from './messages.js';
 
@@ -88,8 +88,8 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
     uncoveredCharges: { note: (journal, record) => sharing.uncoveredCharges.record(journal, record) },
     mark: store.newFlushMark(group.slot, randomUUID()),
   });
-  const errands = new GroupErrands(options.readAll, () => void store.shared.feed.newest());
-  const flushRequests = new FlushRequests(() => errands.flush());
+  const groupRequests = new GroupRequests(options.readAll, () => void store.shared.feed.newest());
+  const flushRequests = new FlushRequests(() => groupRequests.flush());
   const uses = new SharedUses(store, directory, base.settings.quota_timezone, ledger);
   const registry = new Registry({ store, catalog, clock, accountsMax, keysMax, groupsMax, live: uses });
   const sharing: SharedAccounting = new SharedAccounting({
@@ -101,7 +101,7 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
     appliedTo,
     totals,
     flush,
-    errands,
+    groupRequests,
     flushRequests,
     registry,
     uses,
@@ -120,7 +120,7 @@ interface SharedAccountingOptions extends AccountingBase {
   readonly appliedTo: number;
   readonly totals: SharedTotals;
   readonly flush: LedgerFlush;
-  readonly errands: GroupErrands;
+  readonly groupRequests: GroupRequests;
   readonly flushRequests: FlushRequests;
   readonly registry: Registry;
   readonly uses: SharedUses;
@@ -140,7 +140,7 @@ export class SharedAccounting implements Sharing {
   constructor(options: SharedAccountingOptions) {
     const { settings, live, store, ledger, keyTable, directory, registry, uses, leaseFile, log } = options;
     const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;
-    const { slot, flush, errands, flushRequests, hostClock: clock } = options;
+    const { slot, flush, groupRequests, flushRequests, hostClock: clock } = options;
     this.#clock = clock;
     this.#store = store;
     this.#leaseFile = leaseFile;
@@ -152,7 +152,7 @@ export class SharedAccounting implements Sharing {
       setUncovered: (account, amount) => this.#manager.setUncovered(account, amount),
       charge: (account, most) => ledger.collect(account, most),
       correct: (journal, record) => flush.correct(journal, record),
-      holdsAnswers: () => live.settings.durability === 'commit',
+      holdsResponses: () => live.settings.durability === 'commit',
       timers: SYSTEM_TIMERS,
     });
     this.#manager = managerOf(options, coordinators.calls, this.uncoveredCharges);
@@ -180,9 +180,9 @@ export class SharedAccounting implements Sharing {
       coordinator: coordinators.calls,
       debits: this.#debits,
       commit: this.#hosts?.registry.commit ?? commitHere(store, onTaken),
-      confirm: (change) => errands.confirm(change),
+      confirm: (change) => groupRequests.confirm(change),
       flushAll: () => flushRequests.flushAll(),
-      callsUses: (accounts) => errands.callsUses(accounts),
+      callsUses: (accounts) => groupRequests.callsUses(accounts),
       onChange: changeLogger(log),
     });
   }

@@ -127,7 +127,7 @@ export class Stats {
   async read(what: SnapshotKind): Promise<Snapshot> {
     const { metrics, accounting } = this.#options;
     if (what === 'metrics') return { metrics: await metrics.read() };
-    if (what === 'accounts') return { accounts: [accounting.base.tally.read()] };
+    if (what === 'accounts') return { accounts: [accounting.base.topAccounts.read()] };
     return { status: statusOf(this.#facts(), metrics) };
   }
 
@@ -140,7 +140,9 @@ export class Stats {
 
   /** The busiest accounts, one report for each process. */
   async accounts(): Promise<readonly AccountReport[]> {
-    return this.#group === undefined ? [this.#options.accounting.base.tally.read()] : this.#group.accounts();
+    return this.#group === undefined
+      ? [this.#options.accounting.base.topAccounts.read()]
+      : this.#group.accounts();
   }
 
   /** The page of `/metrics`. */
@@ -149,10 +151,10 @@ export class Stats {
   }
 
   /** Sends the last snapshot to the supervisor, which keeps its counters after this gateway has ended. */
-  async tellLast(): Promise<void> {
+  async reportLast(): Promise<void> {
     if (this.#group === undefined) return;
-    const accounts = [this.#options.accounting.base.tally.readLast()];
-    this.#options.supervisor.tellLast({
+    const accounts = [this.#options.accounting.base.topAccounts.readLast()];
+    this.#options.supervisor.reportLast({
       ...(await this.read('metrics')),
       ...(await this.read('status')),
       accounts,

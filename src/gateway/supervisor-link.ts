@@ -30,7 +30,7 @@ const ASKS_MAX = 100;
 /** The supervisor waits for the slowest gateway, within its own time limit. */
 const SNAPSHOTS_MS_MAX = 3_000;
 
-const REFUSED: Omit<ReloadOutcome, 'problems'> = { applied: [], restartNeeded: [], replacing: 0 };
+const REJECTED: Omit<ReloadOutcome, 'problems'> = { applied: [], restartNeeded: [], replacing: 0 };
 
 type ToSupervisor =
   AskReload | AskSnapshots | GatewaySnapshot | PublishLog | PublishUpstreamReset | PublishCacheClear;
@@ -40,7 +40,7 @@ export class SupervisorLink {
   readonly #reloads = new PendingReplies<ReloadOutcome>({
     waitMsMax: RELOAD_MS_MAX,
     onTimeout: () => ({
-      ...REFUSED,
+      ...REJECTED,
       problems: [`the supervisor did not answer within ${RELOAD_MS_MAX} ms`],
     }),
   });
@@ -58,7 +58,7 @@ export class SupervisorLink {
   reload(request: ReloadRequest): Promise<ReloadOutcome> {
     if (this.#reloads.size >= ASKS_MAX) {
       return Promise.resolve({
-        ...REFUSED,
+        ...REJECTED,
         problems: [`${ASKS_MAX} reloads are waiting already; try later`],
       });
     }
@@ -74,12 +74,12 @@ export class SupervisorLink {
   }
 
   /** Sends the last snapshot of this gateway. Other gateways count it from then on. */
-  tellLast(snapshot: Snapshot): void {
+  reportLast(snapshot: Snapshot): void {
     this.#send({ kind: 'reading', id: 0, reading: snapshot });
   }
 
   /** Changes what all gateways log, including this one. */
-  tellLog(change: LogChange): void {
+  sendLog(change: LogChange): void {
     this.#send({ kind: 'log', change });
   }
 

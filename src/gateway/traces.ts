@@ -74,7 +74,7 @@ export class Traces {
       name: 'traces',
       resourceLimits: threadMemory(),
     });
-    this.#thread.on('message', ({ accounts }: FromSpanExport) => this.#tellIds(accounts));
+    this.#thread.on('message', ({ accounts }: FromSpanExport) => this.#sendIds(accounts));
     this.#thread.on('error', (error) =>
       log.error('the thread that exports spans failed; spans are dropped until the gateway is started anew', {
         error: error.stack,
@@ -109,7 +109,7 @@ export class Traces {
     await this.#thread.terminate();
   }
 
-  #tellIds(accounts: readonly AccountIndex[]): void {
+  #sendIds(accounts: readonly AccountIndex[]): void {
     this.#tell({ kind: 'ids', ids: accounts.map((account) => [account, this.#accountIdOf(account)]) });
   }
 

@@ -20,7 +20,7 @@ import { ProviderClient } from '../providers/provider-client.js';
 import { PROVIDERS } from '../providers/providers.js';
 import { addressOf, ECHO_ORIGIN, type UpstreamTarget } from '../upstream/target.js';
 import { UpstreamScopes } from '../upstream/upstream-scopes.js';
-import { verdictOf, type ProbeReply } from './probe-verdict.js';
+import { diagnosisOf, type ProbeReply } from './probe-diagnosis.js';
 import { routesOf } from './snapshot.js';
 
 /** One upstream's result, with the field names of `--json`. */
@@ -72,7 +72,7 @@ export async function probeUpstreams(
       const problem = await credentials.fetch(target.provider?.credential);
       const client = target.provider === undefined ? http : providers;
       views[at] =
-        problem === undefined ? await probe(client, model, target) : refused(model, target, problem);
+        problem === undefined ? await probe(client, model, target) : rejected(model, target, problem);
     }
   };
   try {
@@ -126,7 +126,7 @@ class ProbeCredentials {
   }
 }
 
-function refused(model: string, target: UpstreamTarget, { message, advice }: CredentialError): ProbeView {
+function rejected(model: string, target: UpstreamTarget, { message, advice }: CredentialError): ProbeView {
   return {
     model,
     upstream: addressOf(target),
@@ -159,7 +159,7 @@ async function probe(http: AttemptClient, model: string, target: UpstreamTarget)
   if (call.reply.kind === 'answer' && call.reply.status === 400 && call.reply.body.includes(OTHER_LIMIT))
     call = await callOnce(http, target, model, 'max_completion_tokens');
   const { reply, firstByteMs } = call;
-  const { ok, result, advice, answeredModel, usageReported } = verdictOf(target, model, reply);
+  const { ok, result, advice, answeredModel, usageReported } = diagnosisOf(target, model, reply);
   return {
     model,
     upstream,

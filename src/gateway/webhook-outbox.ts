@@ -105,7 +105,7 @@ export class WebhookOutbox {
   async #try(webhook: WaitingWebhook): Promise<void> {
     const { settings, rows, clock, log } = this.#options;
     const nowMs = clock.wallMs();
-    if (nowMs - webhook.toldMs > AGE_MS_MAX) {
+    if (nowMs - webhook.reportedMs > AGE_MS_MAX) {
       this.#giveUp(webhook, 'it is a day old');
       return;
     }
@@ -120,9 +120,9 @@ export class WebhookOutbox {
     } else if (this.#isOpen) this.#failed(webhook, delivery, url!);
   }
 
-  #failed(webhook: WaitingWebhook, { reason, pauseMs, refusedForGood }: Delivery, url: string): void {
+  #failed(webhook: WaitingWebhook, { reason, pauseMs, rejectedForGood }: Delivery, url: string): void {
     this.#counts.failedAttempts += 1;
-    if (refusedForGood === true) {
+    if (rejectedForGood === true) {
       this.#giveUp(webhook, reason!);
       return;
     }

@@ -87,7 +87,7 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
   }
 
   /** Instead of `dispatch`: the call fails once `start` has returned. */
-  refuse(fault: ConnectionError): void {
+  reject(fault: ConnectionError): void {
     queueMicrotask(() => this.onFault(fault, false));
   }
 

@@ -30,7 +30,7 @@ export interface Http1ClientOptions {
   /** Tollgate's version, for the User-Agent. */
   readonly version: string;
   /** The upstream sent a response without a request; its connections are not kept for a while. */
-  readonly onUnasked?: (target: HttpTarget) => void;
+  readonly onUnsolicited?: (target: HttpTarget) => void;
 }
 
 interface Route {
@@ -44,7 +44,7 @@ interface Route {
 export class Http1Client implements HttpClient {
   readonly #clock: Clock;
   readonly #userAgent: string;
-  readonly #onUnasked: (target: HttpTarget) => void;
+  readonly #onUnsolicited: (target: HttpTarget) => void;
   readonly #pools = new Map<string, Http1Pool>();
   readonly #routes = new Map<HttpTarget, Route>();
   /** Pools of targets that were removed, until their last call has ended. */
@@ -60,7 +60,7 @@ export class Http1Client implements HttpClient {
   constructor(options: Http1ClientOptions) {
     this.#clock = options.clock;
     this.#userAgent = `tollgate/${options.version}`;
-    this.#onUnasked = options.onUnasked ?? (() => undefined);
+    this.#onUnsolicited = options.onUnsolicited ?? (() => undefined);
   }
 
   start(
@@ -73,7 +73,7 @@ export class Http1Client implements HttpClient {
   ): HttpCall {
     const call = new Http1Call(target, handler, this.#clock, this.#calls);
     if (this.#closed) {
-      call.refuse(CLIENT_CLOSED);
+      call.reject(CLIENT_CLOSED);
       return call;
     }
     if (this.#isIdle || this.#stopSweeps === undefined) this.#sweepEach(SWEEP_PERIOD_MS);
@@ -81,7 +81,7 @@ export class Http1Client implements HttpClient {
     const lengthBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
     const start = path === undefined ? begin : beginOf(path, lines);
     const head = start && headOf(start, requestId, moreHeaders, lengthBytes);
-    if (head === undefined) call.refuse(UNSENDABLE);
+    if (head === undefined) call.reject(UNSENDABLE);
     else call.dispatch(pool, { head, body, isAscii: lengthBytes === body.length });
     return call;
   }
@@ -155,7 +155,7 @@ export class Http1Client implements HttpClient {
     const key = poolKeyOf(target);
     let pool = this.#pools.get(key);
     if (pool === undefined) {
-      pool = new Http1Pool(target, this.#clock, () => this.#onUnasked(target));
+      pool = new Http1Pool(target, this.#clock, () => this.#onUnsolicited(target));
       this.#pools.set(key, pool);
     }
     return pool;

@@ -57,7 +57,7 @@ export interface ConnectionOwner {
   /** It takes no calls any more; `fault` if it never opened. */
   onGone(connection: Http1Connection, fault: ConnectionError | undefined): void;
   /** It brought a response without a request, and is being closed. */
-  onUnasked(): void;
+  onUnsolicited(): void;
 }
 
 export class Http1Connection implements SocketEvents {
@@ -132,7 +132,7 @@ export class Http1Connection implements SocketEvents {
   onBytes(bytes: Buffer, length: number): void {
     const call = this.#call;
     if (call === undefined) {
-      this.#noteUnasked(bytes, 0, length);
+      this.#recordUnsolicited(bytes, 0, length);
       this.#leave(undefined);
       return;
     }
@@ -177,7 +177,7 @@ export class Http1Connection implements SocketEvents {
     this.#call = undefined;
     this.#responses++;
     const keepMs = this.#keepMs();
-    if (this.#parser.hasExcess) this.#noteUnasked(bytes, this.#parser.excessStart, length);
+    if (this.#parser.hasExcess) this.#recordUnsolicited(bytes, this.#parser.excessStart, length);
     // Part of the request may be unsent if the server responded before its end.
     if (keepMs <= 0 || this.#parser.hasExcess || this.#socket.writableLength > 0) {
       this.#leave(undefined);
@@ -217,20 +217,20 @@ export class Http1Connection implements SocketEvents {
       return true;
     }
     if (status >= 300 || this.#socket.writableLength === 0) return false;
-    this.#owner.onUnasked();
+    this.#owner.onUnsolicited();
     this.#leave(UNASKED);
     call.onFault(UNASKED, true);
     return true;
   }
 
   /** Line ends after a response, and the 408 of a server that closes, do not count as responses. */
-  #noteUnasked(bytes: Buffer, start: number, length: number): void {
+  #recordUnsolicited(bytes: Buffer, start: number, length: number): void {
     if (this.#state === 'gone') return;
     let at = start;
     while (at < length && (bytes[at] === CR || bytes[at] === LF)) at++;
     if (at === length) return;
     const line = bytes.toString('latin1', at, Math.min(length, at + STATUS_LINE_BYTES));
-    if (!REQUEST_TIMEOUT_LINE.test(line)) this.#owner.onUnasked();
+    if (!REQUEST_TIMEOUT_LINE.test(line)) this.#owner.onUnsolicited();
   }
 
   /** Closes; its call, if it carries one, fails. */

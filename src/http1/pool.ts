@@ -33,7 +33,7 @@ export class Http1Pool implements ConnectionOwner {
   readonly #dialer: Dialer;
   readonly #connectTimeoutMs: number;
   readonly #connectionsMax: number;
-  readonly #onUnasked: () => void;
+  readonly #onUnsolicited: () => void;
   readonly #connections = new Set<Http1Connection>();
   /** Oldest first, so the first one expires first. */
   readonly #opening = new Set<Http1Connection>();
@@ -65,8 +65,8 @@ export class Http1Pool implements ConnectionOwner {
   #retired = false;
 
   /** `onUnasked`: the upstream sent a response without a request. */
-  constructor(target: HttpTarget, clock: Clock, onUnasked: () => void) {
-    this.#onUnasked = onUnasked;
+  constructor(target: HttpTarget, clock: Clock, onUnsolicited: () => void) {
+    this.#onUnsolicited = onUnsolicited;
     this.#clock = clock;
     this.#dialer = new Dialer(target);
     this.#connectTimeoutMs = target.connectTimeoutMs;
@@ -145,10 +145,10 @@ export class Http1Pool implements ConnectionOwner {
     if (this.#waiting.size > 0) this.#awaitTurn();
   }
 
-  onUnasked(): void {
+  onUnsolicited(): void {
     this.#distrustUntilMs = this.#clock.monotonicMs() + DISTRUST_MS;
     this.#destroyFree();
-    this.#onUnasked();
+    this.#onUnsolicited();
   }
 
   onGone(connection: Http1Connection, fault: ConnectionError | undefined): void {

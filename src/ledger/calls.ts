@@ -39,10 +39,10 @@ import {
   CALLS_PER_DAY,
   FLIGHT,
   type CallNeeds,
-  type Refusal,
-  Refusals,
-  type RefusalsOptions,
-} from './refusals.js';
+  type QuotaRejection,
+  QuotaRejections,
+  type QuotaRejectionsOptions,
+} from './quota-rejections.js';
 import { CallLeft } from './call-left.js';
 import { type CallScopes, ScopeChain, type ScopeTables } from './scope-chain.js';
 import {
@@ -54,7 +54,7 @@ import {
 } from './scope-quotas.js';
 import { NO_PERIOD, type Stocks } from './stocks.js';
 
-export interface CallsOptions extends ScopeTables, RefusalsOptions {
+export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
   /** Calls in flight of accounts. */
   readonly flights: Stocks;
   readonly dirty: DirtySet;
@@ -82,7 +82,7 @@ export class Calls {
   readonly #quotas: ScopeQuotas;
   readonly #chain: ScopeChain;
   readonly #taken = createTaken();
-  readonly #refusals: Refusals;
+  readonly #rejections: QuotaRejections;
   /** Of the call that was admitted last. */
   readonly left: CallLeft;
   /** Of its scopes with a limit of tokens a minute, the one with the fewest left. A limit of 0: none. */
@@ -102,7 +102,7 @@ export class Calls {
     this.#dirty = dirty;
     this.#quotas = quotas;
     this.#chain = new ScopeChain(views, options);
-    this.#refusals = new Refusals(options, this.#chain, this.#taken);
+    this.#rejections = new QuotaRejections(options, this.#chain, this.#taken);
     this.left = new CallLeft(balance, this.#chain, this.#taken);
   }
 
@@ -118,32 +118,32 @@ export class Calls {
    * thread may be rejected although a moment later it would not be, but no thread ever gets one too many.
    * Returns undefined if the call is admitted. Owner of the slot, which is free.
    */
-  admit(slot: CallSlot, scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
+  admit(slot: CallSlot, scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     this.left.modelMinute = undefined;
     this.#tokenMinute.limit = 0;
     invariant(this.#reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
     const { account, plan } = scopes;
     const taken = this.#taken;
-    if (!this.#chain.set(scopes, taken)) return this.#refusals.plain(account, 'scopes', 0n, 0n);
+    if (!this.#chain.set(scopes, taken)) return this.#rejections.plain(account, 'scopes', 0n, 0n);
     if (!this.#takeFlight(account, plan.callsInFlightMax)) {
-      return this.#refusals.of(ACCOUNT_SCOPE, FLIGHT, scopes, needs);
+      return this.#rejections.of(ACCOUNT_SCOPE, FLIGHT, scopes, needs);
     }
-    let refusal: Refusal | undefined;
+    let rejection: QuotaRejection | undefined;
     if (needs.isFree === true) {
       taken.scopes = 0;
       taken.dayNumber = NO_DAY;
       this.left.perDay = this.#day.leftOf(account, NO_DAY, plan.callsPerDay);
-    } else refusal = taken.scopes > 0 ? this.#takeAll(scopes, needs) : this.#takeDay(scopes, needs);
-    if (refusal === undefined && !this.#balance.hold(account, needs.hold)) {
+    } else rejection = taken.scopes > 0 ? this.#takeAll(scopes, needs) : this.#takeDay(scopes, needs);
+    if (rejection === undefined && !this.#balance.hold(account, needs.hold)) {
       this.#giveBack(taken);
-      refusal = this.#refusals.of(ACCOUNT_SCOPE, 'balance', scopes, needs);
+      rejection = this.#rejections.of(ACCOUNT_SCOPE, 'balance', scopes, needs);
     }
-    if (refusal === undefined && scopes.model?.limits.requestsPerMinute !== undefined) {
-      refusal = this.#takeModelMinute(scopes, needs);
+    if (rejection === undefined && scopes.model?.limits.requestsPerMinute !== undefined) {
+      rejection = this.#takeModelMinute(scopes, needs);
     }
-    if (refusal !== undefined) {
+    if (rejection !== undefined) {
       this.#flights.settle(flightOf(account), NO_PERIOD, 1, 0);
-      return refusal;
+      return rejection;
     }
     this.#reservations.open(slot, needs.hold, taken);
     this.#dirty.mark(account);
@@ -245,9 +245,9 @@ export class Calls {
   }
 
   /** The account's call of the day, for a call that takes of nothing else. */
-  #takeDay(scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
+  #takeDay(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const dayNumber = this.#day.take(scopes.account, scopes.plan.callsPerDay);
-    if (dayNumber === undefined) return this.#refusals.of(ACCOUNT_SCOPE, CALLS_PER_DAY, scopes, needs);
+    if (dayNumber === undefined) return this.#rejections.of(ACCOUNT_SCOPE, CALLS_PER_DAY, scopes, needs);
     this.#taken.dayNumber = dayNumber;
     this.left.perDay = this.#day.left;
     return undefined;
@@ -258,7 +258,7 @@ export class Calls {
    * if midnight comes meanwhile, or a scope is a day ahead because the calendar was set back, it begins again
    * with the later day. Else what one scope holds in a day would be given back to the next.
    */
-  #takeAll(scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
+  #takeAll(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const taken = this.#taken;
     this.#setHeld(needs.hold, needs.tokens);
     taken.tokens = needs.tokens;
@@ -268,14 +268,14 @@ export class Calls {
     for (let scope = 0; scope < taken.scopes; scope++) all |= this.#chain.links[scope]!.mask;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const { day, month } = taken;
-      const refusal = this.#takeEach(all, scopes, needs);
-      if (refusal !== undefined || (taken.day === day && taken.month === month)) return refusal;
+      const rejection = this.#takeEach(all, scopes, needs);
+      if (rejection !== undefined || (taken.day === day && taken.month === month)) return rejection;
     }
     throw new Error('invariant broken: a call takes of one day and one month in bounded tries');
   }
 
   /** As `#takeAll`; takes nothing if it sets a later day or month. */
-  #takeEach(all: number, scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
+  #takeEach(all: number, scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const taken = this.#taken;
     const { day, month } = taken;
     taken.dayNumber = AFTER_ALL_DAYS;
@@ -288,7 +288,7 @@ export class Calls {
         const took = quota === CALLS_PER_DAY ? this.#takeDayOf(scope, scopes) : this.#take(scope, quota);
         if (!took) {
           this.#giveBack(taken);
-          return this.#refusals.of(scope, quota, scopes, needs);
+          return this.#rejections.of(scope, quota, scopes, needs);
         }
         if (taken.day === day && taken.month === month) continue;
         const later: Periods = { day: taken.day, month: taken.month };
@@ -341,20 +341,20 @@ export class Calls {
   }
 
   /** Comes last, because a request of a minute cannot be given back. */
-  #takeModelMinute({ account, model }: CallScopes, needs: CallNeeds): Refusal | undefined {
+  #takeModelMinute({ account, model }: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const { limits, modelIndex } = model!;
     const take = this.#options.models.takeMinute(this.#taken.model!, limits.requestsPerMinute!);
     this.left.modelMinute = take.remaining;
     if (take.admitted) return undefined;
     this.#balance.giveBack(account, needs.hold);
     this.#giveBack(this.#taken);
-    const refusal = this.#refusals.plain(
+    const rejection = this.#rejections.plain(
       modelIndex,
       'requests_per_minute',
       BigInt(limits.requestsPerMinute!),
       0n,
     );
-    return { ...refusal, kind: 'model', resetsMs: take.resetWallMs, asks: take.asks };
+    return { ...rejection, kind: 'model', resetsMs: take.resetWallMs, asks: take.asks };
   }
 
   /**

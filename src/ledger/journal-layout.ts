@@ -42,7 +42,7 @@ export type JournalOutcome = 'served' | 'reversed' | 'collected' | ErrorCode;
 export const APPENDED = 0;
 export const DRAINED = 16;
 export const COMMITTED = 32;
-export const REFUSING = 33;
+export const REJECTING = 33;
 const HEAD_BYTES = 192;
 const RECORD_BYTES = 112;
 

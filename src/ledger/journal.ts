@@ -36,7 +36,7 @@ import {
   REASONING,
   RECORD_WORDS32,
   RECORD_WORDS64,
-  REFUSING,
+  REJECTING,
   REQUEST,
   REQUESTED,
   SOURCE_SHIFT,
@@ -95,7 +95,7 @@ export class JournalWriter extends Ring {
 
   /** Whether one more record fits beside those that `pending` admitted calls may still append. 10 ns. */
   roomFor(pending: number): JournalCapacity {
-    if (Atomics.load(this.words32, REFUSING) === 1) return 'refusing';
+    if (Atomics.load(this.words32, REJECTING) === 1) return 'refusing';
     if (this.#used() + pending < this.capacity) return 'room';
     this.#drained = Atomics.load(this.words32, DRAINED);
     return this.#used() + pending < this.capacity ? 'room' : 'full';
@@ -106,7 +106,7 @@ export class JournalWriter extends Ring {
    * the call, so the record fits.
    */
   append(record: JournalRecord): number {
-    if (this.#used() * 2 >= this.capacity) this.#noteHalfFull();
+    if (this.#used() * 2 >= this.capacity) this.#recordHalfFull();
     const position = this.#appended;
     const place = this.placeOf(position);
     const first64 = HEAD_WORDS64 + place * RECORD_WORDS64;
@@ -152,7 +152,7 @@ export class JournalWriter extends Ring {
     return Ring.between(this.#drained, this.#appended);
   }
 
-  #noteHalfFull(): void {
+  #recordHalfFull(): void {
     this.#drained = Atomics.load(this.words32, DRAINED);
     const used = this.#used();
     invariant(used < this.capacity, 'a record is appended where room was seen when its call was admitted');
@@ -214,13 +214,13 @@ export class JournalReader extends Ring {
   }
 
   /** Marks all drained records as on disk. */
-  noteCommitted(): void {
+  recordCommitted(): void {
     Atomics.store(this.words32, COMMITTED, Atomics.load(this.words32, DRAINED));
   }
 
   /** Makes `roomFor` return `refusing`, or no longer. */
-  setRefusing(refusing: boolean): void {
-    Atomics.store(this.words32, REFUSING, refusing ? 1 : 0);
+  setRejecting(rejecting: boolean): void {
+    Atomics.store(this.words32, REJECTING, rejecting ? 1 : 0);
   }
 
   #read(place: number): JournalRecord {

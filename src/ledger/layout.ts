@@ -125,14 +125,14 @@ export const MARK_COUNT = COUNTED_WORDS32 - MARKS;
 export const LOW_MONEY = 8;
 export const MONEY_HELD_BY_OTHERS = 9;
 export const MINUTE_FREE_MS = 10;
-export const MINUTE_REFUSED_UNTIL_MS = 11;
+export const MINUTE_REJECTED_UNTIL_MS = 11;
 export const DAY_LEASE = 14;
 export const FLIGHT_LEASE = 19;
 export const LOW_MINUTE = 24;
 export const MINUTE_HELD_BY_OTHERS = 25;
-export const MINUTE_REFUSED_LIMIT = 26;
+export const MINUTE_REJECTED_LIMIT = 26;
 invariant(
-  LOW_MONEY * 2 > STATUS && LOW_MINUTE === 2 * (MINUTE_REFUSED_UNTIL_MS + 1),
+  LOW_MONEY * 2 > STATUS && LOW_MINUTE === 2 * (MINUTE_REJECTED_UNTIL_MS + 1),
   'fields do not overlap',
 );
 
@@ -176,7 +176,7 @@ export const TOKEN_MARK_COUNT = 51;
 export const LEASES = TOKEN_MARKS;
 export const LEASE_WORDS = 5;
 invariant(
-  DAY_LEASE * 2 > MINUTE_REFUSED_LIMIT &&
+  DAY_LEASE * 2 > MINUTE_REJECTED_LIMIT &&
     FLIGHT_LEASE === DAY_LEASE + LEASE_WORDS &&
     FLIGHT_LEASE + LEASE_WORDS <= COUNTED_WORDS64,
   'nor do the leases of stocks',

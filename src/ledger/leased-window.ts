@@ -19,8 +19,8 @@ import {
   LOW_MINUTE,
   MINUTE_HELD_BY_OTHERS,
   MINUTE_FREE_MS,
-  MINUTE_REFUSED_LIMIT,
-  MINUTE_REFUSED_UNTIL_MS,
+  MINUTE_REJECTED_LIMIT,
+  MINUTE_REJECTED_UNTIL_MS,
   WINDOW,
   type CountedViews,
 } from './layout.js';
@@ -108,7 +108,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
       const left = permitsOf(grant);
       const expiresMs = expiryMsOf(grant);
       const nowMs = this.#clock.monotonicMs();
-      if (left === 0 || nowMs >= expiresMs) return this.#refuse(counted, limit, nowMs);
+      if (left === 0 || nowMs >= expiresMs) return this.#reject(counted, limit, nowMs);
       if (!takes) return this.#admit(counted, left, expiresMs, nowMs);
       if (Atomics.compareExchange(this.#words64, word, grant, grant - 1n) !== grant) continue;
       if (this.#clock.monotonicMs() >= expiresMs) continue;
@@ -130,7 +130,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     return take;
   }
 
-  #refuse(counted: Index, limit: number, nowMs: number): MinuteTake {
+  #reject(counted: Index, limit: number, nowMs: number): MinuteTake {
     const first = counted * COUNTED_WORDS64;
     const freeMs = Number(Atomics.load(this.#words64, first + MINUTE_FREE_MS));
     const take = this.#take;
@@ -138,8 +138,8 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     take.remaining = 0;
     take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.max(0, Math.ceil(freeMs - nowMs)) + 1);
     take.asks =
-      nowMs >= Number(Atomics.load(this.#words64, first + MINUTE_REFUSED_UNTIL_MS)) ||
-      limit !== Atomics.load(this.#words32, counted * COUNTED_WORDS32 + MINUTE_REFUSED_LIMIT);
+      nowMs >= Number(Atomics.load(this.#words64, first + MINUTE_REJECTED_UNTIL_MS)) ||
+      limit !== Atomics.load(this.#words32, counted * COUNTED_WORDS32 + MINUTE_REJECTED_LIMIT);
     return take;
   }
 }

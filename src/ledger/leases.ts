@@ -27,8 +27,8 @@ import {
   LOW_MONEY,
   MINUTE_HELD_BY_OTHERS,
   MINUTE_FREE_MS,
-  MINUTE_REFUSED_LIMIT,
-  MINUTE_REFUSED_UNTIL_MS,
+  MINUTE_REJECTED_LIMIT,
+  MINUTE_REJECTED_UNTIL_MS,
   MONEY_HELD_BY_OTHERS,
   openLedgerViews,
   SPENT,
@@ -105,12 +105,12 @@ export class CountedLeases<Index extends number> {
    * responses. Until `refusedUntilMs` no listener asks again, while the limit is `limit`. Both times are
    * monotonic.
    */
-  tellMinute(counted: Index, remaining: number, freeMs: number, refusedUntilMs: number, limit = 0): void {
+  publishMinute(counted: Index, remaining: number, freeMs: number, rejectedUntilMs: number, limit = 0): void {
     const first64 = counted * COUNTED_WORDS64;
-    Atomics.store(this.#words32, counted * COUNTED_WORDS32 + MINUTE_REFUSED_LIMIT, limit);
+    Atomics.store(this.#words32, counted * COUNTED_WORDS32 + MINUTE_REJECTED_LIMIT, limit);
     Atomics.store(this.#words32, counted * COUNTED_WORDS32 + MINUTE_HELD_BY_OTHERS, remaining);
     Atomics.store(this.#words64, first64 + MINUTE_FREE_MS, BigInt(Math.ceil(freeMs)));
-    Atomics.store(this.#words64, first64 + MINUTE_REFUSED_UNTIL_MS, BigInt(Math.floor(refusedUntilMs)));
+    Atomics.store(this.#words64, first64 + MINUTE_REJECTED_UNTIL_MS, BigInt(Math.floor(rejectedUntilMs)));
   }
 
   /** The lease of the calls of the day. */
@@ -190,7 +190,7 @@ export class Leases {
   }
 
   /** Stores how much of the account's money the coordinator reported to have left. */
-  tellMoney(account: AccountIndex, remaining: PicoUnits): void {
+  publishMoney(account: AccountIndex, remaining: PicoUnits): void {
     Atomics.store(this.#words64, account * COUNTED_WORDS64 + MONEY_HELD_BY_OTHERS, remaining);
   }
 

@@ -43,7 +43,7 @@ import {
 import type { LimitedScopes } from './limited-scopes.js';
 import { ModelScopes } from './model-scopes.js';
 import type { QuotasLeft } from '../core/quotas-left.js';
-import type { CallNeeds, Refusal } from './refusals.js';
+import type { CallNeeds, QuotaRejection } from './quota-rejections.js';
 import type { Taken } from './reservations.js';
 import { type CallScopes, FLIGHT_BIT } from './scope-chain.js';
 import type { QuotaUse, ScopeQuotas, SettledQuotas, TokenMinute } from './scope-quotas.js';
@@ -140,7 +140,7 @@ export class Ledger {
    * Takes all that the call needs of its scopes, or nothing at all, and records it in `slot`, which must be
    * free; see `Calls.admit`. Returns why it was refused, undefined if it is admitted. Owner of the slot.
    */
-  admit(slot: CallSlot, scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
+  admit(slot: CallSlot, scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     return this.#calls.admit(slot, scopes, needs);
   }
 

@@ -14,7 +14,7 @@ import {
   jsonOf,
   sseFrame,
   steeringOf,
-  type MockAnswer,
+  type MockCompletion,
   type MockCall,
   type MockError,
   type MockProtocol,
@@ -38,7 +38,7 @@ const ERROR_TYPES: Readonly<Record<number, string>> = {
   529: 'overloaded_error',
 };
 
-const STOPS: Readonly<Record<MockAnswer['finish'], string>> = {
+const STOPS: Readonly<Record<MockCompletion['finish'], string>> = {
   stop: 'end_turn',
   length: 'max_tokens',
   tool_calls: 'tool_use',
@@ -93,12 +93,12 @@ function requestOf(request: Fields): MockRequest {
     promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
     steering: steeringOf(prompt),
     toolNames: choice?.type === 'tool' ? [choice.name as string] : tools.map(({ name }) => name),
-    answersTools: blocksIn(messages.at(-1)!.content).some(({ type }) => type === 'tool_result'),
+    callsTools: blocksIn(messages.at(-1)!.content).some(({ type }) => type === 'tool_result'),
   };
 }
 
 /** `output`: tokens so far, for the start of a stream. */
-function usageOf({ usage }: MockAnswer, output?: number): object | undefined {
+function usageOf({ usage }: MockCompletion, output?: number): object | undefined {
   return (
     usage && {
       input_tokens: usage.prompt - usage.cached - usage.written,
@@ -120,7 +120,7 @@ function usageOf({ usage }: MockAnswer, output?: number): object | undefined {
 }
 
 /** How a message ends. */
-function endOf({ finish }: MockAnswer): object {
+function endOf({ finish }: MockCompletion): object {
   const isRefusal = finish === 'content_filter';
   return {
     stop_reason: STOPS[finish],
@@ -132,12 +132,17 @@ function endOf({ finish }: MockAnswer): object {
   };
 }
 
-function messageOf(answer: MockAnswer, content: readonly object[], end: object, usage: object | undefined) {
+function messageOf(
+  completion: MockCompletion,
+  content: readonly object[],
+  end: object,
+  usage: object | undefined,
+) {
   return {
     id: ID,
     type: 'message',
     role: 'assistant',
-    model: answer.request.model,
+    model: completion.request.model,
     content,
     diagnostics: null,
     ...end,
@@ -145,8 +150,8 @@ function messageOf(answer: MockAnswer, content: readonly object[], end: object, 
   };
 }
 
-function whole(answer: MockAnswer): string {
-  const { thinking, texts, tools, request } = answer;
+function whole(completion: MockCompletion): string {
+  const { thinking, texts, tools, request } = completion;
   if (request.isCount === true) return JSON.stringify({ input_tokens: request.promptTokens });
   const content: object[] = tools.map(({ id, name, pieces }) => ({
     type: 'tool_use',
@@ -158,17 +163,17 @@ function whole(answer: MockAnswer): string {
   if (texts.length > 0) content.unshift({ type: 'text', text: texts.join('') });
   if (thinking.length > 0)
     content.unshift({ type: 'thinking', thinking: thinking.join(''), signature: SIGNATURE });
-  return JSON.stringify(messageOf(answer, content, endOf(answer), usageOf(answer)));
+  return JSON.stringify(messageOf(completion, content, endOf(completion), usageOf(completion)));
 }
 
 function event(type: string, more: object = {}): Uint8Array {
   return sseFrame(JSON.stringify({ type, ...more }), type);
 }
 
-function frames(answer: MockAnswer): Uint8Array[] {
-  const { thinking, texts, tools } = answer;
+function frames(completion: MockCompletion): Uint8Array[] {
+  const { thinking, texts, tools } = completion;
   const nothing = { stop_reason: null, stop_sequence: null, stop_details: null, container: null };
-  const message = messageOf(answer, [], nothing, usageOf(answer, 1));
+  const message = messageOf(completion, [], nothing, usageOf(completion, 1));
   const events: Uint8Array[] = [event('message_start', { message })];
   let index = 0;
   const block = (start: object, deltas: readonly object[]): void => {
@@ -193,9 +198,9 @@ function frames(answer: MockAnswer): Uint8Array[] {
       { type: 'tool_use', id, name, input: {}, caller: { type: 'direct' } },
       ['', ...pieces].map((json) => ({ type: 'input_json_delta', partial_json: json })),
     );
-  const usage = usageOf(answer);
+  const usage = usageOf(completion);
   events.push(
-    event('message_delta', { delta: endOf(answer), ...(usage === undefined ? {} : { usage }) }),
+    event('message_delta', { delta: endOf(completion), ...(usage === undefined ? {} : { usage }) }),
     event('message_stop'),
   );
   return events;

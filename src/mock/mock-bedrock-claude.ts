@@ -6,7 +6,7 @@
  * 2026.
  */
 import { ANTHROPIC_MOCK } from './mock-anthropic.js';
-import { isRecord, jsonOf, type MockAnswer, type MockRequest } from './mock-protocol.js';
+import { isRecord, jsonOf, type MockCompletion, type MockRequest } from './mock-protocol.js';
 
 export const CLAUDE_OPERATIONS = ['invoke', 'invoke-with-response-stream', 'count-tokens'] as const;
 export type ClaudeOperation = (typeof CLAUDE_OPERATIONS)[number];
@@ -59,14 +59,15 @@ function readInvoked(
   return error.message;
 }
 
-export function wholeOfClaude(answer: MockAnswer): string {
-  if (answer.request.isCount === true) return JSON.stringify({ inputTokens: answer.request.promptTokens });
-  return ANTHROPIC_MOCK.whole(answer);
+export function wholeOfClaude(completion: MockCompletion): string {
+  if (completion.request.isCount === true)
+    return JSON.stringify({ inputTokens: completion.request.promptTokens });
+  return ANTHROPIC_MOCK.whole(completion);
 }
 
 /** Anthropic's events, as JSON. */
-export function eventsOfClaude(answer: MockAnswer): string[] {
-  return ANTHROPIC_MOCK.frames(answer).map(
+export function eventsOfClaude(completion: MockCompletion): string[] {
+  return ANTHROPIC_MOCK.frames(completion).map(
     (frame) => /^data: (.*)$/m.exec(Buffer.from(frame).toString())![1]!,
   );
 }

@@ -11,7 +11,7 @@ import {
   isRecord,
   jsonOf,
   steeringOf,
-  type MockAnswer,
+  type MockCompletion,
   type MockCall,
   type MockError,
   type MockProtocol,
@@ -75,7 +75,7 @@ interface Seen {
   promptBytes: number;
   /** Text of the last user message. */
   prompt: string;
-  answersTools: boolean;
+  callsTools: boolean;
   usesTools: boolean;
 }
 
@@ -120,7 +120,7 @@ function seeMessages(messages: readonly unknown[], seen: Seen): void {
     }
     calls = called;
     seen.usesTools ||= calls.length > 0;
-    seen.answersTools = results.length > 0;
+    seen.callsTools = results.length > 0;
     if (role === 'user') seen.prompt = texts[0] ?? '';
   });
 }
@@ -145,7 +145,7 @@ function toolNamesOf(config: unknown): string[] {
 
 function readBody(body: string): Omit<MockRequest, 'model' | 'stream'> {
   const request = membersOf(jsonOf(body), 'request');
-  const seen: Seen = { promptBytes: 0, prompt: '', answersTools: false, usesTools: false };
+  const seen: Seen = { promptBytes: 0, prompt: '', callsTools: false, usesTools: false };
   for (const block of listOf(request.system ?? [], 'system')) {
     const [kind, value] = oneOf(block, 'systemBlock');
     if (kind === 'text') seeText(value, seen);
@@ -167,7 +167,7 @@ function readBody(body: string): Omit<MockRequest, 'model' | 'stream'> {
     promptTokens: Math.ceil(seen.promptBytes / BYTES_PER_TOKEN),
     steering: steeringOf(seen.prompt),
     toolNames,
-    answersTools: seen.answersTools,
+    callsTools: seen.callsTools,
   };
 }
 
@@ -240,7 +240,7 @@ const STOP_REASONS = {
 } as const;
 const SIGNED = 'bW9jay1zaWduYXR1cmU=';
 
-function usageOf({ usage }: MockAnswer): object | undefined {
+function usageOf({ usage }: MockCompletion): object | undefined {
   if (usage === undefined) return undefined;
   const { prompt, cached, written, writtenForHour, completion } = usage;
   const details = [
@@ -258,7 +258,7 @@ function usageOf({ usage }: MockAnswer): object | undefined {
 }
 
 /** As Claude's, if the request asks for them by `additionalModelResponseFieldPaths`. */
-function modelFieldsOf({ usage }: MockAnswer): object {
+function modelFieldsOf({ usage }: MockCompletion): object {
   if (usage === undefined || usage.reasoning === 0) return {};
   return {
     additionalModelResponseFields: {
@@ -267,10 +267,11 @@ function modelFieldsOf({ usage }: MockAnswer): object {
   };
 }
 
-function whole(answer: MockAnswer): string {
-  if (answer.request.isCount === true || answer.request.isNative === true) return wholeOfClaude(answer);
-  const { thinking, texts, tools, finish } = answer;
-  const usage = usageOf(answer);
+function whole(completion: MockCompletion): string {
+  if (completion.request.isCount === true || completion.request.isNative === true)
+    return wholeOfClaude(completion);
+  const { thinking, texts, tools, finish } = completion;
+  const usage = usageOf(completion);
   const reasoningText = { text: thinking.join(''), signature: SIGNED };
   return JSON.stringify({
     metrics: { latencyMs: 1 },
@@ -288,7 +289,7 @@ function whole(answer: MockAnswer): string {
     },
     stopReason: STOP_REASONS[finish],
     ...(usage && { usage }),
-    ...modelFieldsOf(answer),
+    ...modelFieldsOf(completion),
   });
 }
 
@@ -309,13 +310,13 @@ function frame(headers: Readonly<Record<string, string>>, body: object): Uint8Ar
 const event = (type: string, body: object): Uint8Array =>
   frame({ ':event-type': type, ':message-type': 'event' }, { ...body, p: 'abcdefgh' });
 
-function frames(answer: MockAnswer): Uint8Array[] {
-  if (answer.request.isNative === true)
-    return eventsOfClaude(answer).map((json) =>
+function frames(completion: MockCompletion): Uint8Array[] {
+  if (completion.request.isNative === true)
+    return eventsOfClaude(completion).map((json) =>
       event('chunk', { bytes: Buffer.from(json).toString('base64') }),
     );
-  const { thinking, texts, tools, finish } = answer;
-  const usage = usageOf(answer);
+  const { thinking, texts, tools, finish } = completion;
+  const usage = usageOf(completion);
   const result = [event('messageStart', { role: 'assistant' })];
   let contentBlockIndex = 0;
   const block = (deltas: readonly object[], start?: object): void => {
@@ -337,7 +338,7 @@ function frames(answer: MockAnswer): Uint8Array[] {
       { toolUse: { toolUseId: id, name } },
     );
   }
-  result.push(event('messageStop', { stopReason: STOP_REASONS[finish], ...modelFieldsOf(answer) }));
+  result.push(event('messageStop', { stopReason: STOP_REASONS[finish], ...modelFieldsOf(completion) }));
   result.push(event('metadata', { metrics: { latencyMs: 1 }, ...(usage && { usage }) }));
   return result;
 }

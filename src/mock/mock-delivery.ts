@@ -4,7 +4,7 @@
  * stream are one system call each.
  */
 import type { HttpResponse } from 'uWebSockets.js';
-import type { Response } from './mock-answer.js';
+import type { Response } from './mock-completion.js';
 
 /** What the mock saw, for assertions: counters since the start or the last reset. */
 export interface MockStats {
@@ -57,68 +57,68 @@ export class Delivery {
   }
 
   /** Sends `answer` with pauses before its first byte and after each piece. To be called once. */
-  send(answer: Response, firstByteMs: number, chunkMs: number): void {
-    if (firstByteMs === 0) this.#begin(answer, chunkMs);
-    else this.#timer = setTimeout(() => this.#begin(answer, chunkMs), firstByteMs);
+  send(response: Response, firstByteMs: number, chunkMs: number): void {
+    if (firstByteMs === 0) this.#begin(response, chunkMs);
+    else this.#timer = setTimeout(() => this.#begin(response, chunkMs), firstByteMs);
   }
 
-  #begin(answer: Response, chunkMs: number): void {
+  #begin(response: Response, chunkMs: number): void {
     this.#response.cork(() => {
-      if (answer.headers) this.#writeHead(answer);
-      if (answer.lengthBytes === undefined) this.#pump(answer, chunkMs);
-      else this.#sendSized(answer, answer.lengthBytes);
+      if (response.headers) this.#writeHead(response);
+      if (response.lengthBytes === undefined) this.#pump(response, chunkMs);
+      else this.#sendSized(response, response.lengthBytes);
     });
   }
 
-  #writeHead(answer: Response): void {
-    this.#response.writeStatus(STATUS_TEXTS[answer.status] ?? `${answer.status} Mock`);
-    this.#response.writeHeader('content-type', answer.contentType);
-    const { moreHeaders } = answer;
+  #writeHead(response: Response): void {
+    this.#response.writeStatus(STATUS_TEXTS[response.status] ?? `${response.status} Mock`);
+    this.#response.writeHeader('content-type', response.contentType);
+    const { moreHeaders } = response;
     for (let at = 0; at < moreHeaders.length; at += 2)
       this.#response.writeHeader(moreHeaders[at]!, moreHeaders[at + 1]!);
-    if (answer.retryAfter !== undefined) this.#response.writeHeader('retry-after', answer.retryAfter);
+    if (response.retryAfter !== undefined) this.#response.writeHeader('retry-after', response.retryAfter);
   }
 
   /** Sends one piece, or none, of a response with a Content-Length. */
-  #sendSized(answer: Response, lengthBytes: number): void {
-    const piece = answer.pieces[0] ?? NOTHING;
+  #sendSized(response: Response, lengthBytes: number): void {
+    const piece = response.pieces[0] ?? NOTHING;
     this.#stats.sentBytes += piece.length;
-    if (answer.ending === 'end') {
+    if (response.ending === 'end') {
       this.#finished();
       this.#response.end(piece);
     } else {
       this.#response.tryEnd(piece, lengthBytes);
-      this.#finish(answer);
+      this.#finish(response);
     }
   }
 
   /** Sends pieces of a chunked response as far as the socket takes them. */
-  #pump(answer: Response, chunkMs: number): void {
-    while (this.#next < answer.pieces.length) {
-      const piece = answer.pieces[this.#next]!;
+  #pump(response: Response, chunkMs: number): void {
+    while (this.#next < response.pieces.length) {
+      const piece = response.pieces[this.#next]!;
       this.#next += 1;
       this.#stats.sentBytes += piece.length;
       const taken = this.#response.write(piece);
       if (chunkMs > 0) {
-        this.#timer = setTimeout(() => this.#response.cork(() => this.#pump(answer, chunkMs)), chunkMs);
+        this.#timer = setTimeout(() => this.#response.cork(() => this.#pump(response, chunkMs)), chunkMs);
         return;
       }
       if (!taken) {
         this.#response.onWritable(() => {
-          if (!this.#over) this.#pump(answer, chunkMs);
+          if (!this.#over) this.#pump(response, chunkMs);
           return true;
         });
         return;
       }
     }
-    this.#finish(answer);
+    this.#finish(response);
   }
 
-  #finish(answer: Response): void {
-    if (answer.ending === 'end') {
+  #finish(response: Response): void {
+    if (response.ending === 'end') {
       this.#finished();
       this.#response.end();
-    } else if (answer.ending === 'reset') {
+    } else if (response.ending === 'reset') {
       // Later, because closing now would lose what is corked.
       setImmediate(() => {
         if (this.#over) return;

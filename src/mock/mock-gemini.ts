@@ -10,7 +10,7 @@ import {
   jsonOf,
   sseFrame,
   steeringOf,
-  type MockAnswer,
+  type MockCompletion,
   type MockCall,
   type MockError,
   type MockProtocol,
@@ -117,7 +117,7 @@ export function readBody(body: string, model: string, stream: boolean): MockRequ
     promptTokens: Math.ceil(bytes / BYTES_PER_TOKEN),
     steering: steeringOf(asked.at(-1) ?? ''),
     toolNames: toolNamesOf(request),
-    answersTools: counted(partsOf(contents.at(-1)), 'functionResponse') > 0,
+    callsTools: counted(partsOf(contents.at(-1)), 'functionResponse') > 0,
   };
 }
 
@@ -146,7 +146,7 @@ function usageMetadata(usage: MockUsage, share = 1): object {
 const FINISHES = { stop: 'STOP', tool_calls: 'STOP', length: 'MAX_TOKENS', content_filter: 'SAFETY' };
 
 /** The parts of the response, each of which is an event of a stream. Calls come together in one. */
-function turnsOf({ thinking, texts, tools, request }: MockAnswer): object[][] {
+function turnsOf({ thinking, texts, tools, request }: MockCompletion): object[][] {
   const isGemini3 = GEMINI_3.test(request.model);
   const calls = tools.map(({ id, name, pieces }, index) => ({
     functionCall: { ...(isGemini3 && { id }), name, args: JSON.parse(pieces.join('')) as object },
@@ -159,11 +159,11 @@ function turnsOf({ thinking, texts, tools, request }: MockAnswer): object[][] {
   ];
 }
 
-function whole(answer: MockAnswer): string {
-  const { request, finish, usage } = answer;
+function whole(completion: MockCompletion): string {
+  const { request, finish, usage } = completion;
   // Google joins adjacent texts in a whole response.
   const parts: { text?: string; thought?: boolean }[] = [];
-  for (const part of turnsOf(answer).flat() as typeof parts) {
+  for (const part of turnsOf(completion).flat() as typeof parts) {
     const last = parts.at(-1);
     const isMore = part.text !== undefined && last?.text !== undefined && last.thought === part.thought;
     if (isMore) last.text! += part.text!;
@@ -177,9 +177,9 @@ function whole(answer: MockAnswer): string {
   });
 }
 
-function frames(answer: MockAnswer): Uint8Array[] {
-  const { request, finish, usage } = answer;
-  const turns = turnsOf(answer);
+function frames(completion: MockCompletion): Uint8Array[] {
+  const { request, finish, usage } = completion;
+  const turns = turnsOf(completion);
   const event = (parts: readonly object[], share: number, more: object = {}): Uint8Array =>
     sseFrame(
       JSON.stringify({

@@ -9,7 +9,7 @@ import {
   isRecord,
   sseFrame,
   steeringOf,
-  type MockAnswer,
+  type MockCompletion,
   type MockRequest,
 } from './mock-protocol.js';
 
@@ -51,7 +51,7 @@ export function readDoorRequest(
     ),
     steering: steeringOf(first),
     toolNames: [],
-    answersTools: false,
+    callsTools: false,
     door: { kind, inputs, body },
   };
 }
@@ -82,23 +82,35 @@ export function mockVector(text: string, dimensions = DIMENSIONS): number[] {
 const base64Of = (vector: readonly number[]): string =>
   Buffer.from(Float32Array.from(vector).buffer).toString('base64');
 
-export function doorWhole(answer: MockAnswer, door: MockDoorRequest): string {
-  const { model } = answer.request;
+export function doorWhole(completion: MockCompletion, door: MockDoorRequest): string {
+  const { model } = completion.request;
   switch (door.kind) {
     case 'embeddings':
-      return JSON.stringify({ object: 'list', data: embeddingsOf(door), model, ...usageOf(answer, door) });
+      return JSON.stringify({
+        object: 'list',
+        data: embeddingsOf(door),
+        model,
+        ...usageOf(completion, door),
+      });
     case 'completions': {
-      const choices = choicesOf(door).map((index) => choiceOf(index, textOf(answer, door, index), 'stop'));
-      return JSON.stringify({ ...completionOf(model), choices, ...usageOf(answer, door) });
+      const choices = choicesOf(door).map((index) =>
+        choiceOf(index, textOf(completion, door, index), 'stop'),
+      );
+      return JSON.stringify({ ...completionOf(model), choices, ...usageOf(completion, door) });
     }
     case 'moderations':
       return JSON.stringify({ id: 'modr-mock', model, results: door.inputs.map(moderationOf) });
     case 'rerank':
-      return JSON.stringify({ id: 'rerank-mock', model, ...usageOf(answer, door), results: rankedOf(door) });
+      return JSON.stringify({
+        id: 'rerank-mock',
+        model,
+        ...usageOf(completion, door),
+        results: rankedOf(door),
+      });
   }
 }
 
-function usageOf({ usage }: MockAnswer, door: MockDoorRequest): object {
+function usageOf({ usage }: MockCompletion, door: MockDoorRequest): object {
   if (usage === undefined) return {};
   const { prompt } = usage;
   if (door.kind === 'rerank') return { usage: { total_tokens: prompt } };
@@ -145,18 +157,18 @@ function choicesOf({ inputs, body }: MockDoorRequest): number[] {
   return Array.from({ length: n * inputs.length }, (_, index) => index);
 }
 
-function textOf({ texts }: MockAnswer, { inputs, body }: MockDoorRequest, index: number): string {
+function textOf({ texts }: MockCompletion, { inputs, body }: MockDoorRequest, index: number): string {
   const n = typeof body.n === 'number' ? body.n : 1;
   return `${body.echo === true ? inputs[Math.floor(index / n)]! : ''}${texts.join('')}`;
 }
 
-export function doorFrames(answer: MockAnswer, door: MockDoorRequest): Uint8Array[] {
-  const { request, texts } = answer;
+export function doorFrames(completion: MockCompletion, door: MockDoorRequest): Uint8Array[] {
+  const { request, texts } = completion;
   const head = completionOf(request.model);
   const frame = (members: object): Uint8Array => sseFrame(JSON.stringify({ ...head, ...members }));
   const report =
-    request.includeUsage && answer.usage !== undefined
-      ? [frame({ choices: [], ...usageOf(answer, door) })]
+    request.includeUsage && completion.usage !== undefined
+      ? [frame({ choices: [], ...usageOf(completion, door) })]
       : [];
   const done = sseFrame('[DONE]');
   return [
@@ -164,7 +176,7 @@ export function doorFrames(answer: MockAnswer, door: MockDoorRequest): Uint8Arra
       ...texts.map((text) => frame({ choices: [choiceOf(index, text, null)] })),
       frame({ choices: [choiceOf(index, '', 'stop')] }),
     ]),
-    ...(answer.isUsageLate ? [done, ...report] : [...report, done]),
+    ...(completion.isUsageLate ? [done, ...report] : [...report, done]),
   ];
 }
 

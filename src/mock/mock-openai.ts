@@ -11,7 +11,7 @@ import {
   jsonOf,
   sseFrame,
   steeringOf,
-  type MockAnswer,
+  type MockCompletion,
   type MockCall,
   type MockError,
   type MockProtocol,
@@ -50,7 +50,7 @@ export function readMockRequest(body: string): MockRequest | undefined {
     promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
     steering: steeringOf(prompt),
     toolNames: toolNamesOf(parsed.tools),
-    answersTools: isRecord(last) && last.role === 'tool',
+    callsTools: isRecord(last) && last.role === 'tool',
   };
 }
 
@@ -65,7 +65,7 @@ function toolNamesOf(tools: unknown): string[] {
 const errorText = (message: string, code: string): string =>
   JSON.stringify({ error: { message, type: 'mock_error', param: null, code } });
 
-function usageOf({ usage }: MockAnswer): object | undefined {
+function usageOf({ usage }: MockCompletion): object | undefined {
   return (
     usage && {
       prompt_tokens: usage.prompt,
@@ -81,14 +81,14 @@ function usageOf({ usage }: MockAnswer): object | undefined {
   );
 }
 
-function whole(answer: MockAnswer): string {
-  const { door } = answer.request;
-  return door === undefined ? chatWhole(answer) : doorWhole(answer, door);
+function whole(completion: MockCompletion): string {
+  const { door } = completion.request;
+  return door === undefined ? chatWhole(completion) : doorWhole(completion, door);
 }
 
-function chatWhole(answer: MockAnswer): string {
-  const { request, thinking, texts, tools, finish } = answer;
-  const usage = usageOf(answer);
+function chatWhole(completion: MockCompletion): string {
+  const { request, thinking, texts, tools, finish } = completion;
+  const usage = usageOf(completion);
   const calls = tools.map(({ id, name, pieces }) => ({
     id,
     type: 'function',
@@ -110,14 +110,14 @@ function chatWhole(answer: MockAnswer): string {
   });
 }
 
-function frames(answer: MockAnswer): Uint8Array[] {
-  const { door } = answer.request;
-  return door === undefined ? chatFrames(answer) : doorFrames(answer, door);
+function frames(completion: MockCompletion): Uint8Array[] {
+  const { door } = completion.request;
+  return door === undefined ? chatFrames(completion) : doorFrames(completion, door);
 }
 
-function chatFrames(answer: MockAnswer): Uint8Array[] {
-  const { request, thinking, texts, tools, finish } = answer;
-  const usage = usageOf(answer);
+function chatFrames(completion: MockCompletion): Uint8Array[] {
+  const { request, thinking, texts, tools, finish } = completion;
+  const usage = usageOf(completion);
   // As providers do: if usage was asked for, every other chunk says that it has none.
   const nothing = request.includeUsage && usage !== undefined ? { usage: null } : {};
   const chunk = (choices: readonly object[], more: object): Uint8Array =>
@@ -151,7 +151,7 @@ function chatFrames(answer: MockAnswer): Uint8Array[] {
   return [
     ...deltas.map((delta) => chunk([choice(delta)], nothing)),
     chunk([choice({}, finish)], nothing),
-    ...(answer.isUsageLate ? [done, ...report] : [...report, done]),
+    ...(completion.isUsageLate ? [done, ...report] : [...report, done]),
   ];
 }
 
@@ -178,8 +178,8 @@ function azureError(status: number, code: string, message: string): MockError {
   return { status, error: JSON.stringify({ error: { code, message } }) };
 }
 
-/** Why Azure would not take the call. */
-function azureRefusal({ path, query, headers }: MockCall): MockError | undefined {
+/** Azure's error for a call that it would not take. */
+function azureRejection({ path, query, headers }: MockCall): MockError | undefined {
   const [isPath, deployment] = AZURE_PATH.exec(path) ?? [];
   const isVersion =
     deployment === undefined ? query === '' || query === 'api-version=preview' : AZURE_VERSION.test(query);
@@ -203,21 +203,21 @@ const FILTERS = Object.fromEntries(
 export const AZURE_MOCK: MockProtocol = {
   ...OPENAI_MOCK,
   read(call) {
-    const refusal = azureRefusal(call);
-    if (refusal !== undefined) return refusal;
+    const error = azureRejection(call);
+    if (error !== undefined) return error;
     const request = readOpenAi(AZURE_PATH.exec(call.path)![2]!, call.body);
     return typeof request === 'string'
       ? azureError(400, 'BadRequest', 'The body is not a JSON object.')
       : request;
   },
-  whole(answer) {
-    if (answer.request.door?.kind === 'embeddings') return whole(answer);
-    const response = JSON.parse(whole(answer)) as { choices: object[] };
+  whole(completion) {
+    if (completion.request.door?.kind === 'embeddings') return whole(completion);
+    const response = JSON.parse(whole(completion)) as { choices: object[] };
     const choices = response.choices.map((choice) => ({ ...choice, content_filter_results: FILTERS }));
     const prompts = [{ prompt_index: 0, content_filter_results: FILTERS }];
     return JSON.stringify({ ...response, choices, prompt_filter_results: prompts });
   },
-  frames: (answer) => [
+  frames: (completion) => [
     sseFrame(
       JSON.stringify({
         choices: [],
@@ -228,7 +228,7 @@ export const AZURE_MOCK: MockProtocol = {
         prompt_filter_results: [{ prompt_index: 0, content_filter_results: FILTERS }],
       }),
     ),
-    ...frames(answer),
+    ...frames(completion),
   ],
   error(status, message) {
     if (status !== 400) return azureError(status, String(status), message);

@@ -30,7 +30,7 @@ export interface MockRequest {
   /** Names of the tools that may be called. */
   readonly toolNames: readonly string[];
   /** The last message is a tool's result, so no tool is called again. */
-  readonly answersTools: boolean;
+  readonly callsTools: boolean;
   /** It asks for `promptTokens` alone. */
   readonly isCount?: true;
   /** Of Bedrock: in the protocol of the model's maker. */
@@ -71,7 +71,7 @@ export interface MockToolCall {
 }
 
 /** What a response says. Empty lists: nothing of that kind. */
-export interface MockAnswer {
+export interface MockCompletion {
   readonly request: MockRequest;
   /** In pieces: one for each chunk of a stream. */
   readonly thinking: readonly string[];
@@ -93,9 +93,9 @@ export interface MockProtocol {
    */
   read(call: MockCall): MockRequest | MockError;
   /** A whole response, as JSON. */
-  whole(answer: MockAnswer): string;
+  whole(completion: MockCompletion): string;
   /** The frames of a stream in their order; the last one is its end. */
-  frames(answer: MockAnswer): readonly Uint8Array[];
+  frames(completion: MockCompletion): readonly Uint8Array[];
   error(status: number, message: string): MockError;
   /** The frame by which a stream reports an error after its status; `status`: what it would have been. */
   errorFrame(status: number, message: string): Uint8Array;

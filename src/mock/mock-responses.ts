@@ -10,7 +10,7 @@ import {
   jsonOf,
   sseFrame,
   steeringOf,
-  type MockAnswer,
+  type MockCompletion,
   type MockCall,
   type MockError,
   type MockProtocol,
@@ -67,11 +67,11 @@ function read({ body }: MockCall): MockRequest | MockError {
     toolNames: (Array.isArray(tools) ? (tools as unknown[]) : []).flatMap((tool) =>
       isRecord(tool) && typeof tool.name === 'string' ? [tool.name] : [],
     ),
-    answersTools: isRecord(last) && last.type === 'function_call_output',
+    callsTools: isRecord(last) && last.type === 'function_call_output',
   };
 }
 
-function itemsOf({ thinking, texts, tools }: MockAnswer): Members[] {
+function itemsOf({ thinking, texts, tools }: MockCompletion): Members[] {
   const content = { type: 'output_text', text: texts.join(''), annotations: [], logprobs: [] };
   return [
     ...(thinking.length === 0
@@ -96,13 +96,13 @@ function itemsOf({ thinking, texts, tools }: MockAnswer): Members[] {
   ];
 }
 
-const INCOMPLETE: Readonly<Partial<Record<MockAnswer['finish'], string>>> = {
+const INCOMPLETE: Readonly<Partial<Record<MockCompletion['finish'], string>>> = {
   length: 'max_output_tokens',
   content_filter: 'content_filter',
 };
 
 function responseOf(
-  { request, usage, finish }: MockAnswer,
+  { request, usage, finish }: MockCompletion,
   output: readonly Members[],
   ended: boolean,
 ): object {
@@ -140,15 +140,15 @@ function responseOf(
   };
 }
 
-function frames(answer: MockAnswer): Uint8Array[] {
+function frames(completion: MockCompletion): Uint8Array[] {
   const events: Uint8Array[] = [];
   const send = (type: string, members: object): void => {
     events.push(sseFrame(JSON.stringify({ type, sequence_number: events.length, ...members }), type));
   };
-  const response = responseOf(answer, [], false);
+  const response = responseOf(completion, [], false);
   send('response.created', { response });
   send('response.in_progress', { response });
-  const items = itemsOf(answer);
+  const items = itemsOf(completion);
   items.forEach((item, index) => {
     const at = { item_id: item.id, output_index: index };
     const empty: Members = { summary: [], content: [], arguments: '', status: 'in_progress' };
@@ -158,34 +158,38 @@ function frames(answer: MockAnswer): Uint8Array[] {
     send('response.output_item.added', { output_index: index, item: opened });
     if (item.type === 'reasoning') {
       const part = { ...at, summary_index: 0 };
-      const text = answer.thinking.join('');
+      const text = completion.thinking.join('');
       send('response.reasoning_summary_part.added', { ...part, part: { type: 'summary_text', text: '' } });
-      for (const delta of answer.thinking) send('response.reasoning_summary_text.delta', { ...part, delta });
+      for (const delta of completion.thinking)
+        send('response.reasoning_summary_text.delta', { ...part, delta });
       send('response.reasoning_summary_text.done', { ...part, text });
       send('response.reasoning_summary_part.done', { ...part, part: { type: 'summary_text', text } });
     } else if (item.type === 'message') {
       const part = { ...at, content_index: 0 };
       const content = (item.content as Members[])[0]!;
       send('response.content_part.added', { ...part, part: { ...content, text: '' } });
-      for (const delta of answer.texts) send('response.output_text.delta', { ...part, delta, logprobs: [] });
+      for (const delta of completion.texts)
+        send('response.output_text.delta', { ...part, delta, logprobs: [] });
       send('response.output_text.done', { ...part, text: content.text, logprobs: [] });
       send('response.content_part.done', { ...part, part: content });
     } else {
-      const { pieces } = answer.tools.find(({ id }) => id === item.call_id)!;
+      const { pieces } = completion.tools.find(({ id }) => id === item.call_id)!;
       for (const delta of pieces) send('response.function_call_arguments.delta', { ...at, delta });
       send('response.function_call_arguments.done', { ...at, name: item.name, arguments: item.arguments });
     }
     send('response.output_item.done', { output_index: index, item });
   });
-  const isCut = INCOMPLETE[answer.finish] !== undefined;
-  send(isCut ? 'response.incomplete' : 'response.completed', { response: responseOf(answer, items, true) });
+  const isCut = INCOMPLETE[completion.finish] !== undefined;
+  send(isCut ? 'response.incomplete' : 'response.completed', {
+    response: responseOf(completion, items, true),
+  });
   return events;
 }
 
 export const RESPONSES_MOCK: MockProtocol = {
   streamType: 'text/event-stream; charset=utf-8',
   read,
-  whole: (answer) => JSON.stringify(responseOf(answer, itemsOf(answer), true)),
+  whole: (completion) => JSON.stringify(responseOf(completion, itemsOf(completion), true)),
   frames,
   error: (status, message) => ({ status, error: errorText(message, 'mock_error') }),
   errorFrame: (_status, message) =>

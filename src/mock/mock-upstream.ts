@@ -15,7 +15,7 @@
 import uws from 'uWebSockets.js';
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
 import type { ProviderName } from '../core/provider-names.js';
-import { errorResponse, responseTo, type Response } from './mock-answer.js';
+import { errorResponse, responseTo, type Response } from './mock-completion.js';
 import { createMockStats, Delivery, resetMockStats, type MockStats } from './mock-delivery.js';
 import { MOCK_DEFAULTS, MockOptionError, steeredOptions, type MockOptions } from './mock-options.js';
 import type { MockCall, MockProtocol, MockRequest } from './mock-protocol.js';
@@ -153,7 +153,7 @@ class MockServer {
       delivery.send(errorResponse(MOCK_DEFAULTS, protocol.error(400, error.message)), 0, 0);
       return;
     }
-    const answer =
+    const completion =
       steering === undefined && !options.echo
         ? (isResponses ? this.#responses : this.#encoded).to(request)
         : responseTo(
@@ -162,7 +162,7 @@ class MockServer {
             options.echo ? JSON.stringify({ headers, body }) : undefined,
             protocol,
           );
-    delivery.send(answer, options.firstByteMs, options.chunkMs);
+    delivery.send(completion, options.firstByteMs, options.chunkMs);
   }
 }
 

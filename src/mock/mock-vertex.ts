@@ -10,7 +10,7 @@ import { GEMINI_MOCK, isStreamCall, readBody, refusal } from './mock-gemini.js';
 import {
   isRecord,
   jsonOf,
-  type MockAnswer,
+  type MockCompletion,
   type MockCall,
   type MockError,
   type MockProtocol,
@@ -70,13 +70,13 @@ function readClaude({ query, body }: MockCall, model: string, method: string): M
   });
 }
 
-function protocolOf({ request }: MockAnswer): MockProtocol {
+function protocolOf({ request }: MockCompletion): MockProtocol {
   return request.model.startsWith('claude-') ? ANTHROPIC_MOCK : GEMINI_MOCK;
 }
 
 export const VERTEX_MOCK: MockProtocol = {
   ...GEMINI_MOCK,
   read,
-  whole: (answer) => protocolOf(answer).whole(answer),
-  frames: (answer) => protocolOf(answer).frames(answer),
+  whole: (completion) => protocolOf(completion).whole(completion),
+  frames: (completion) => protocolOf(completion).frames(completion),
 };

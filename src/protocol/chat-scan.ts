@@ -187,7 +187,7 @@ export class ChatScan implements BodyScan {
         else {
           const steering = index === UNKNOWN ? reader.steering : undefined;
           reader.skipMember(REQUEST, index);
-          if (steering !== undefined) this.#noteSteering(steering, start);
+          if (steering !== undefined) this.#recordSteering(steering, start);
         }
       } while (reader.moreMembers());
     }
@@ -195,7 +195,7 @@ export class ChatScan implements BodyScan {
   }
 
   /** The member's value begins at `start` and has been read: `null` and `false` ask for nothing. */
-  #noteSteering(steering: Steering, start: number): void {
+  #recordSteering(steering: Steering, start: number): void {
     const { bytes, at } = this.#reader;
     const first = bytes[start];
     if (first === 110 || first === 102) return;

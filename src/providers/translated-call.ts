@@ -139,7 +139,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     if (this.#course === 'pass') {
       this.#over = true;
       this.#handler.onEnd();
-    } else if (this.#course === 'error') this.#refused();
+    } else if (this.#course === 'error') this.#rejected();
     else this.#translate(() => this.#finish());
   }
 
@@ -147,7 +147,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     if (this.#over) return;
     if (this.#course === 'error') {
       // The status has come, and says more than the connection's end.
-      this.#refused();
+      this.#rejected();
       return;
     }
     this.#over = true;
@@ -173,7 +173,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
       this.#chunks.push(chunk);
       if (this.#bytes <= ERROR_BODY_BYTES_MAX) return;
       this.#inner?.abort();
-      this.#refused();
+      this.#rejected();
     } else if (this.#bytes > UPSTREAM_RESPONSE_BYTES_MAX)
       this.#failed({ status: INVALID, message: `above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes` });
     // The handler ends the call if there is no room.
@@ -213,7 +213,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   /** The response has an error's status; its body is read as far as it came. */
-  #refused(): void {
+  #rejected(): void {
     const body = Buffer.concat(this.#chunks).toString('utf8');
     this.#chunks = [];
     const failure = this.#provider.readError(this.#status, this.#header, body);

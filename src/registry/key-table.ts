@@ -136,7 +136,7 @@ export class KeyTable {
   }
 
   /** Records a use. Returns true if the last use was not in the same second. Any thread. */
-  noteUse(key: KeyIndex, nowSeconds: number): boolean {
+  recordUse(key: KeyIndex, nowSeconds: number): boolean {
     const used = key * RECORD_WORDS + USED;
     if (Atomics.load(this.#records, used) >>> 0 === nowSeconds) return false;
     Atomics.store(this.#records, used, nowSeconds);

@@ -211,7 +211,7 @@ export function restoreKeyUse(
   nowMs: WallMs,
 ): void {
   if (!keyTable.has(key)) return;
-  if (use.lastUsedSeconds !== undefined) keyTable.noteUse(key, use.lastUsedSeconds);
+  if (use.lastUsedSeconds !== undefined) keyTable.recordUse(key, use.lastUsedSeconds);
   if (keyTable.isLimited(key))
     ledger.keys.open(key, ledger.keys.limitsOf(key), { used: use, ageMs: nowMs - use.takenMs });
 }

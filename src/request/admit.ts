@@ -10,7 +10,7 @@ import type { RoutingMember } from '../core/routing-members.js';
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { type AccountIndex, asPicoUnits, type CallSlot, ceilDiv } from '../core/units.js';
 import type { QuotasLeft } from '../core/quotas-left.js';
-import type { CallNeeds, Refusal } from '../ledger/refusals.js';
+import type { CallNeeds, QuotaRejection } from '../ledger/quota-rejections.js';
 import { withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
 import type { CallContext, Caller, ChosenModel, ListenerContext } from './context.js';
@@ -199,18 +199,18 @@ function reserve(
   let wanted = call;
   for (let clamps = 0; ; clamps++) {
     const need = needOf(context, models, wanted, listener.tokenQuota);
-    const refusal = listener.ledger.admit(slot, who, need);
-    if (refusal === undefined) {
+    const rejection = listener.ledger.admit(slot, who, need);
+    if (rejection === undefined) {
       if (listener.callRing.stores) context.quotasLeft = leftAfter(context, account, listener);
       return wanted;
     }
-    const isSpending = refusal.quota === 'spend_per_day' || refusal.quota === 'spend_per_month';
+    const isSpending = rejection.quota === 'spend_per_day' || rejection.quota === 'spend_per_month';
     // What never fits is worth asking for only if it may be lowered.
-    context.asksLease = refusal.asks && (!refusal.never || (isSpending && lowers));
+    context.asksLease = rejection.asks && (!rejection.never || (isSpending && lowers));
     context.lacking = isSpending ? need : undefined;
     const clamped =
-      mayClamp && clamps < CLAMPS_MAX ? clampedCall(refusal, models, wanted, caller, listener) : undefined;
-    if (clamped === undefined) return rejectionOf(refusal, need, models, wanted, context, listener);
+      mayClamp && clamps < CLAMPS_MAX ? clampedCall(rejection, models, wanted, caller, listener) : undefined;
+    if (clamped === undefined) return rejectionOf(rejection, need, models, wanted, context, listener);
     wanted = clamped;
   }
 }
@@ -235,7 +235,7 @@ function lowersOutput({ hit }: CallContext, { lowBalance }: ListenerContext): bo
  * or if it was not money that the ledger refused: tokens come back within the minute or the day.
  */
 function clampedCall(
-  { quota, left }: Refusal,
+  { quota, left }: QuotaRejection,
   models: Models,
   call: ChatCall,
   { account }: Caller,
@@ -267,7 +267,7 @@ function affordedBy(amount: bigint, models: Models, call: ChatCall): bigint | un
 
 /** What a caller is told of a refusal of the ledger. */
 function rejectionOf(
-  { kind, index, quota, limit, left, resetsMs, never }: Refusal,
+  { kind, index, quota, limit, left, resetsMs, never }: QuotaRejection,
   { hold, tokens }: CallNeeds,
   models: Models,
   call: ChatCall,
@@ -383,7 +383,7 @@ export class AdmissionAsk {
     );
     const lost = coordinatorLost(end);
     if (lost !== undefined) return lost;
-    if (end === 'refused') this.#onRefused();
+    if (end === 'refused') this.#onRejected();
     return undefined;
   }
 
@@ -394,7 +394,7 @@ export class AdmissionAsk {
     return this.#listener.ledger.modelScopes.slotOf(account, modelIndex);
   }
 
-  #onRefused(): void {
+  #onRejected(): void {
     const clamps = lowersOutput(this.#context, this.#listener) && this.#stage === 'whole';
     this.#stage = clamps ? 'rest' : 'over';
     // Asking for the whole hold used the time up, and money that others hold may come back only now.

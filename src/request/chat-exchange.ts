@@ -62,7 +62,7 @@ export class ChatExchange extends CallContext {
   readonly isLast: boolean;
   #sweepSlot: number | undefined = undefined;
   /** What the caller was told in place of a response, or of its rest. */
-  told: ErrorRecord | undefined = undefined;
+  sentError: ErrorRecord | undefined = undefined;
   #attempts: EndedAttempt[] | undefined = undefined;
   readonly #receivedMs: MonotonicMs;
   #bodyMs = 0;
@@ -186,7 +186,7 @@ export class ChatExchange extends CallContext {
     const nowMs = clock.monotonicMs();
     this.#count(outcome, nowMs);
     const log = callRing.isLogged(outcome);
-    const store = callRing.isStored(this.#standing, nowMs);
+    const store = callRing.isStored(this.#storedAs, nowMs);
     if (log || store) callRing.append(this.#ended(outcome, nowMs), { log, store });
     if (this.trace?.isRecorded !== true) return;
     this.trace.ended(this, {
@@ -227,7 +227,7 @@ export class ChatExchange extends CallContext {
     return this.hit === undefined ? this.admission?.slot : undefined;
   }
 
-  get #standing(): 'admitted' | 'rejected' | 'unknown' {
+  get #storedAs(): 'admitted' | 'rejected' | 'unknown' {
     if (this.admission !== undefined || this.hit !== undefined) return 'admitted';
     return this.caller === undefined ? 'unknown' : 'rejected';
   }
@@ -256,7 +256,7 @@ export class ChatExchange extends CallContext {
       admittedMs: admission && admission.admittedMs - this.#receivedMs,
       quotas: this.quotasLeft,
       attempts: this.#attempts ?? NO_ATTEMPTS,
-      error: outcome === 'client_gone' ? '' : (this.told?.message ?? ''),
+      error: outcome === 'client_gone' ? '' : (this.sentError?.message ?? ''),
     };
   }
 }

@@ -6,7 +6,7 @@ import type { LeaseChannel } from '../channel/lease-channel.js';
 import type { ListenerChannel } from '../channel/listener-channel.js';
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/units.js';
-import type { CallNeeds } from '../ledger/refusals.js';
+import type { CallNeeds } from '../ledger/quota-rejections.js';
 import type { JournalWriter } from '../ledger/journal.js';
 import type { QuotasLeft } from '../core/quotas-left.js';
 import type { Ledger } from '../ledger/ledger.js';

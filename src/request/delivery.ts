@@ -174,10 +174,10 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     return this.#exchange.endsConnection;
   }
 
-  writeHead(tellsClose: boolean): void {
+  writeHead(sendsClose: boolean): void {
     const exchange = this.#exchange;
     const closes = exchange.endsConnection;
-    writeChatHead(exchange.res, exchange, this.isStream, tellsClose, closes, this.#fallback?.model.id);
+    writeChatHead(exchange.res, exchange, this.isStream, sendsClose, closes, this.#fallback?.model.id);
   }
 
   /** The fallback that answers; undefined if the model does that the call named. Known at the first byte. */
@@ -221,7 +221,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
 
   #fail(error: ErrorRecord): void {
     const exchange = this.#exchange;
-    exchange.told = error;
+    exchange.sentError = error;
     if (exchange.clientGone) {
       this.#finish('client_gone');
     } else if (this.#writer === undefined) {

@@ -135,7 +135,7 @@ export class KeyedCall implements KeptCall {
   constructor(key: string, channel: IdempotencyChannel) {
     this.#key = key;
     this.#channel = channel;
-    this.#pieces = new CollectedPieces(channel, channel.answerBytesMax);
+    this.#pieces = new CollectedPieces(channel, channel.responseBytesMax);
   }
 
   /** Called once. Rejects with AskRefused if the store can't be read. */
@@ -247,10 +247,10 @@ export class Replay implements ResponseOwner, Swept {
     return this.#exchange.endsConnection;
   }
 
-  writeHead(tellsClose: boolean): void {
+  writeHead(sendsClose: boolean): void {
     const exchange = this.#exchange;
     const closes = exchange.endsConnection;
-    writeChatHead(exchange.res, exchange, this.isStream, tellsClose, closes, this.#fallback);
+    writeChatHead(exchange.res, exchange, this.isStream, sendsClose, closes, this.#fallback);
     if (!this.#isCached) exchange.res.writeHeader('idempotent-replayed', 'true');
   }
 

@@ -12,7 +12,7 @@
  * a caller who has a permit.
  */
 import type { HttpRequest } from 'uWebSockets.js';
-import { AskRefused, type Asked, type AskPort } from '../core/ask-port.js';
+import { AskRejected, type Asked, type AskPort } from '../core/ask-port.js';
 import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
 import { OUTPUT_TOKENS_UNASKED } from '../channel/messages.js';
 import { OUT_OF_DESCRIPTORS, invariant, type ErrorRecord } from '../core/errors.js';
@@ -243,11 +243,11 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     exchange.stopSweep();
     exchange.kept?.giveUp();
     if (!exchange.clientGone) {
-      exchange.told = error;
-      // An unknown caller has no limits, and `admit` has set what refused the call.
+      exchange.sentError = error;
+      // An unknown caller has no limits, and `admit` has set what rejected the call.
       if (exchange.rateLimit !== undefined && exchange.tokenLimit === undefined)
         setTokenLimit(exchange, this.#listener);
-      this.#listener.metrics.countRefusal(error.detail ?? error.code);
+      this.#listener.metrics.countRejection(error.detail ?? error.code);
       exchange.res.cork(() => writeError(exchange.res, error, exchange, { close }));
     }
     exchange.finish(exchange.clientGone ? 'client_gone' : error.code);
@@ -461,7 +461,7 @@ async function orRejection(asked: Promise<Arrival>): Promise<Arrival> {
   try {
     return await asked;
   } catch (error) {
-    if (!(error instanceof AskRefused)) throw error;
-    return { kind: 'rejection', rejection: error.refusal };
+    if (!(error instanceof AskRejected)) throw error;
+    return { kind: 'rejection', rejection: error.rejection };
   }
 }

@@ -3,7 +3,7 @@
  * what is left of it and when to come back. The rate-limit phase and `admit` return them. Pure; listener
  * thread.
  */
-import type { ErrorCode, ErrorRecord, RefusalDetail } from '../core/errors.js';
+import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asGroupIndex } from '../core/units.js';
@@ -125,7 +125,7 @@ function amountOf(amount: bigint, quota: QuotaName): string {
 }
 
 /** Undefined if the code says enough. */
-function detailOf({ kind }: QuotaOwner, quota: QuotaName): RefusalDetail | undefined {
+function detailOf({ kind }: QuotaOwner, quota: QuotaName): RejectionDetail | undefined {
   switch (quota) {
     case 'requests_per_minute':
     case 'calls_per_day':

@@ -7,7 +7,7 @@
  * rejections of quotas are in quota-rejections.ts.
  */
 import type { LeaseEnd } from '../channel/lease-channel.js';
-import type { ErrorCode, ErrorRecord, RefusalDetail } from '../core/errors.js';
+import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
 import { DOOR_NAMES, DOOR_PATHS, SERVICE_OF, type Service } from '../core/door-names.js';
 import { DOORS } from '../doors/doors.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX, UPLOAD_MS_MAX } from '../core/limits.js';
@@ -20,7 +20,7 @@ import type { ModelEntry } from '../registry/catalog.js';
 const rejection = (code: ErrorCode, message: string): ErrorRecord => ({ code, message });
 
 /** 503. `what` is the first sentence of the message, to which the time to wait is added. */
-function overloaded(detail: RefusalDetail | undefined, what: string, retryAfterSeconds = 1): ErrorRecord {
+function overloaded(detail: RejectionDetail | undefined, what: string, retryAfterSeconds = 1): ErrorRecord {
   const message = `${what} Retry after ${retryAfterSeconds} second${retryAfterSeconds === 1 ? '' : 's'}.`;
   return { code: 'overloaded', message, retryAfterSeconds, ...(detail === undefined ? {} : { detail }) };
 }

@@ -9,7 +9,7 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-channel.js';
-import { AskPort, AskRefused, PendingReplies } from '../core/ask-port.js';
+import { AskPort, AskRejected, PendingReplies } from '../core/ask-port.js';
 import type { Clock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
 import {
@@ -192,7 +192,7 @@ async function orAlone(asked: Promise<CacheReply>): Promise<CacheReply> {
   try {
     return await asked;
   } catch (error) {
-    if (!(error instanceof AskRefused)) throw error;
+    if (!(error instanceof AskRejected)) throw error;
     return ALONE;
   }
 }

@@ -54,7 +54,7 @@ export interface ResponseOwner {
   readonly isStream: boolean;
   readonly endsConnection: boolean;
   /** Writes the head, inside the cork of the first write. `tellsClose`: with `connection: close`. */
-  writeHead(tellsClose: boolean): void;
+  writeHead(sendsClose: boolean): void;
   /** `bytes` of the response have left: the worker may get credits for them. */
   onTaken(bytes: number): void;
   /** The response was ended. The kernel has all of it, except what one small write may leave with µWS. */
@@ -77,7 +77,7 @@ export class ResponseWriter {
   #wasSlow = false;
   #left = false;
   /** The head said `connection: close`. */
-  #toldClose = false;
+  #sentClose = false;
   #gone = false;
   /** The connection is cut at the end, which tells that the response is not whole. */
   #cuts = false;
@@ -204,7 +204,7 @@ export class ResponseWriter {
       this.#begin();
       if (last.length > 0) taken = this.#res.write(last);
       if (!taken || this.#cuts) return;
-      if (this.#toldClose) writeLastChunk(this.#res);
+      if (this.#sentClose) writeLastChunk(this.#res);
       else this.#res.end();
     });
     if (taken) {
@@ -223,7 +223,7 @@ export class ResponseWriter {
   #leave(): void {
     this.#left = true;
     this.#owner.onLeft();
-    if (!this.#toldClose && !this.#cuts) return;
+    if (!this.#sentClose && !this.#cuts) return;
     // Later, because µWS goes on with the connection after its callback.
     setImmediate(() => {
       if (!this.#gone) this.#res.close();
@@ -262,8 +262,8 @@ export class ResponseWriter {
   #begin(): void {
     if (this.#begun) return;
     this.#begun = true;
-    this.#toldClose = this.#owner.endsConnection;
-    this.#owner.writeHead(this.#toldClose);
+    this.#sentClose = this.#owner.endsConnection;
+    this.#owner.writeHead(this.#sentClose);
   }
 
   #giveBack(): void {

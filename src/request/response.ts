@@ -89,7 +89,7 @@ export function writeChatHead(
   res: HttpResponse,
   context: CallContext,
   isStream: boolean,
-  tellsClose: boolean,
+  sendsClose: boolean,
   closes: boolean,
   fallback?: string,
 ): void {
@@ -97,7 +97,7 @@ export function writeChatHead(
   const named = fallback === undefined ? streamLines : `${streamLines}\r\nx-tollgate-model: ${fallback}`;
   const lines = context.cacheLine === '' ? named : named + context.cacheLine;
   const type = isStream ? EVENT_STREAM_TYPE : JSON_TYPE;
-  writeHead(res, 200, context, type, closes, tellsClose ? lines + CLOSE_LINE : lines);
+  writeHead(res, 200, context, type, closes, sendsClose ? lines + CLOSE_LINE : lines);
 }
 
 /**

@@ -31,7 +31,7 @@ export interface ContactState {
   readonly exchanges: HistogramSnapshot;
   readonly losses: number;
   /** When the last exchange was answered. */
-  readonly answeredMs: number;
+  readonly repliedMs: number;
 }
 
 export class CoordinatorContact {
@@ -39,7 +39,7 @@ export class CoordinatorContact {
   #lost: ContactState['lost'];
   readonly #exchanges = emptyHistogram(EXCHANGE_BOUNDS_MS);
   #losses = 0;
-  #answeredMs = 0;
+  #repliedMs = 0;
   #failures = 0;
   #retryMs = 0;
 
@@ -52,7 +52,7 @@ export class CoordinatorContact {
       lost: this.#lost,
       exchanges: this.#exchanges,
       losses: this.#losses,
-      answeredMs: this.#answeredMs,
+      repliedMs: this.#repliedMs,
     };
   }
 
@@ -78,7 +78,7 @@ export class CoordinatorContact {
     const bucket = EXCHANGE_BOUNDS_MS.findIndex((bound) => tookMs <= bound);
     this.#exchanges.counts[bucket < 0 ? EXCHANGE_BOUNDS_MS.length : bucket]! += 1;
     this.#exchanges.sum += tookMs;
-    this.#answeredMs = nowMs;
+    this.#repliedMs = nowMs;
   }
 
   failed(error: unknown, nowMs: number): void {

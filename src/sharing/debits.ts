@@ -74,8 +74,8 @@ export class DebitService {
     const asks = debits.map(({ accountId, amount }) => askOf(accountId, amount));
     for (let waitedMs = 0; ; waitedMs += TRY_AGAIN_MS) {
       const grants = await this.#exchange(asks);
-      const refused = grants.find(({ granted }) => granted === 0n);
-      if (refused === undefined) return;
+      const rejected = grants.find(({ granted }) => granted === 0n);
+      if (rejected === undefined) return;
       const mayCome = grants.every(({ granted, heldByOthers }) => granted > 0n || heldByOthers);
       if (mayCome) for (const { accountId } of debits) this.#recall(accountId);
       if (mayCome && waitedMs < WAIT_FOR_OTHERS_MS) {
@@ -83,7 +83,7 @@ export class DebitService {
         continue;
       }
       await this.#exchange(debits.map(({ accountId }) => askOf(accountId, 0n)));
-      throw new DebitNotCovered(refused);
+      throw new DebitNotCovered(rejected);
     }
   }
 

@@ -77,7 +77,7 @@ export class LeaseManager {
   /** The last reply did not come from the coordinator. */
   #isAlone = false;
   /** The coordinator may have forgotten what this process holds: every scope is reported anew. */
-  #saysAll = false;
+  #reportsAll = false;
   #closed = false;
   /** How far the coordinator's calendar is ahead of the host's. */
   #aheadMs = 0;
@@ -222,7 +222,7 @@ export class LeaseManager {
       const asks: LeaseAsk[] = [];
       const sentMs = this.#nowMs;
       this.#exchanges += 1;
-      const asking = this.#asking(sentMs, this.#saysAll);
+      const asking = this.#asking(sentMs, this.#reportsAll);
       for (const scope of this.#due) {
         if (asks.length === EXCHANGE_ASKS_MAX) break;
         this.#due.delete(scope);
@@ -231,7 +231,7 @@ export class LeaseManager {
         asked.push(scope);
         asks.push(ask);
       }
-      if (this.#due.size === 0) this.#saysAll = false;
+      if (this.#due.size === 0) this.#reportsAll = false;
       const { wallMs, answers: replies, isAlone = false } = await coordinator.exchange(asks);
       this.#isAlone = isAlone;
       const nowMs = this.#nowMs;
@@ -267,7 +267,7 @@ export class LeaseManager {
     this.#contact.failed(error, this.#nowMs);
     if (error.reason === 'unknown_node') {
       this.#joined = false;
-      this.#saysAll = true;
+      this.#reportsAll = true;
       for (const scope of this.#scopes) this.#due.add(scope);
     }
     for (const scope of asked) this.#due.add(scope);
@@ -298,13 +298,13 @@ export class LeaseManager {
       this.#lookedMs = nowMs;
       this.#look(nowMs);
     }
-    const isSilent = nowMs - this.#contact.state.answeredMs >= HEARTBEAT_MS;
+    const isSilent = nowMs - this.#contact.state.repliedMs >= HEARTBEAT_MS;
     if (this.#due.size > 0) this.#schedule();
     else if (isSilent || this.#contact.isLost) void this.#exchange();
   }
 
   #look(nowMs: number): void {
-    const isCutOff = nowMs - this.#contact.state.answeredMs >= CUT_OFF_MS;
+    const isCutOff = nowMs - this.#contact.state.repliedMs >= CUT_OFF_MS;
     for (const scope of this.#scopes) {
       if (isCutOff) scope.dropWindow();
       if (scope.look(nowMs, this.#isAlone)) this.#due.add(scope);

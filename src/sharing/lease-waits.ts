@@ -82,7 +82,7 @@ export class LeaseWaits {
       if (nowMs < wait.deadlineMs) for (const scope of wait.scopes) this.#options.ask(scope);
       // What would be denied by now is not known.
       else if (this.#options.loss() !== 'none') this.#lose(wait);
-      else this.#refuse(wait, nowMs);
+      else this.#reject(wait, nowMs);
     }
   }
 
@@ -101,7 +101,7 @@ export class LeaseWaits {
     if (lack === 'nothing') {
       this.#end(wait, 'try');
     } else if (lack === 'refused') {
-      this.#refuse(wait, nowMs);
+      this.#reject(wait, nowMs);
     } else if (loss() === 'long' || (lack === 'denied' && wait.scopes.some(({ isUnknown }) => isUnknown))) {
       this.#lose(wait);
     } else if (lack === 'unasked') {
@@ -110,13 +110,13 @@ export class LeaseWaits {
       const first = wait.scopes[0]!;
       const before = denied.get(first) ?? 0;
       denied.set(first, before + 1);
-      if (before >= DENIED_WAITS_MAX || nowMs >= wait.deadlineMs) this.#refuse(wait, nowMs);
+      if (before >= DENIED_WAITS_MAX || nowMs >= wait.deadlineMs) this.#reject(wait, nowMs);
     }
   }
 
-  #refuse(wait: Wait, nowMs: number): void {
+  #reject(wait: Wait, nowMs: number): void {
     for (const scope of wait.scopes) {
-      scope.refuse(wait.need, nowMs);
+      scope.reject(wait.need, nowMs);
       // The coordinator hears at once of what was given back: others may be waiting for it.
       this.#options.ask(scope);
     }

@@ -176,9 +176,9 @@ export class LeasedScope {
   }
 
   /** A wait was refused: its like is refused for a moment, and stocks that were too little are given back. */
-  refuse(need: LeaseNeed, nowMs: number): void {
+  reject(need: LeaseNeed, nowMs: number): void {
     const untilMs = nowMs + DENIED_MS;
-    if (this.#takesPermit(need) && this.#minute.denial !== undefined) this.#minute.refuse(untilMs);
+    if (this.#takesPermit(need) && this.#minute.denial !== undefined) this.#minute.reject(untilMs);
     if (need.kind === 'minute') return;
     for (const stock of this.#stocks.values()) {
       if (stock.denial === undefined) continue;

@@ -99,7 +99,7 @@ export class MinuteLease<Index extends number> {
   }
 
   /** The coordinator has none and nobody gives any back: new waits are refused until `untilMs`. */
-  refuse(untilMs: number): void {
+  reject(untilMs: number): void {
     this.deniedUntilMs = Math.max(untilMs, this.deniedUntilMs);
     this.#publish();
   }
@@ -187,7 +187,7 @@ export class MinuteLease<Index extends number> {
   }
 
   #publish(): void {
-    this.#leases.tellMinute(
+    this.#leases.publishMinute(
       this.#counted,
       this.#remaining,
       this.#freeMs,

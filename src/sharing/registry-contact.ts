@@ -52,12 +52,12 @@ export class RegistryContact {
     return this.#state;
   }
 
-  noteFollowing(): void {
+  recordFollowing(): void {
     if (this.#state.kind !== 'following') this.#log.info('accounts and keys are shared with other hosts');
     this.#state = { kind: 'following' };
   }
 
-  noteFailure(error: unknown): void {
+  recordFailure(error: unknown): void {
     const reason = error instanceof Error ? error.message : String(error);
     const before = this.#state.kind;
     this.#state = { kind: error instanceof RegistryDiverged ? 'diverged' : 'lost', reason };
@@ -70,7 +70,7 @@ export class RegistryContact {
   }
 
   /** For a change that was not made. */
-  refusal(): ProxyError {
+  rejection(): ProxyError {
     const reason = this.#state.kind === 'following' ? 'it is being looked for' : this.#state.reason;
     const message = `Nothing was changed: the registry that hosts share is not to be had (${reason}). Try again.`;
     return new ProxyError('overloaded', 'gateway', message, 1);
@@ -109,7 +109,7 @@ export async function appendOnce(
       return found?.changes[0]?.id === id;
     } catch (error) {
       if (!(error instanceof ValkeyError)) throw error;
-      // A refusal says nothing about an earlier sending.
+      // A rejection says nothing about an earlier sending.
       if (unsure === undefined || error.code !== 'refused') unsure = error;
       if (unsure.code === 'refused' || sends >= SENDS_MAX) throw unsure;
       await pause(RETRY_MS);

@@ -81,7 +81,7 @@ export class RegistryLog {
         await this.#catchUp();
         break;
       } catch (error) {
-        this.#noteFailure(error);
+        this.#recordFailure(error);
         if (!(error instanceof ValkeyError)) throw error;
         if (tries < JOIN_TRIES_MAX) await pause(RETRY_MS);
         else if (store.copy.position() === undefined) throw error;
@@ -113,7 +113,7 @@ export class RegistryLog {
       const draft = store.shared.draft(work);
       check(draft.rows);
       if (draft.rows.length === 0) return draft.result;
-      if (position === undefined || this.#contact.state.kind !== 'following') throw this.#contact.refusal();
+      if (position === undefined || this.#contact.state.kind !== 'following') throw this.#contact.rejection();
       const rows = registryRowsOf(draft.rows);
       const id = randomUUID();
       if (await this.#append(position, id, rows)) {
@@ -124,8 +124,8 @@ export class RegistryLog {
       try {
         await this.#catchUp();
       } catch (error) {
-        this.#noteFailure(error);
-        throw this.#contact.refusal();
+        this.#recordFailure(error);
+        throw this.#contact.rejection();
       }
       if (appends > 2) await pause(Math.random() * BACKOFF_MS_MAX);
     }
@@ -142,8 +142,8 @@ export class RegistryLog {
       return await appendOnce(this.#options.server, position, id, rows);
     } catch (error) {
       if (!(error instanceof ValkeyError)) throw error;
-      this.#noteFailure(error);
-      throw error.code === 'refused' ? this.#contact.refusal() : unknownFate();
+      this.#recordFailure(error);
+      throw error.code === 'refused' ? this.#contact.rejection() : unknownFate();
     }
   }
 
@@ -163,7 +163,7 @@ export class RegistryLog {
       const done = await this.#stepTowards(found, position);
       onTaken();
       if (!done) continue;
-      this.#contact.noteFollowing();
+      this.#contact.recordFollowing();
       return;
     }
   }
@@ -228,15 +228,15 @@ export class RegistryLog {
         const position = store.copy.position();
         if (position !== undefined && !this.#hasEnded()) await server.wait(position);
       } catch (error) {
-        this.#noteFailure(error);
+        this.#recordFailure(error);
         // Spread, so that hosts which lost the same server do not all come back at once.
         await pause(RETRY_MS * (0.5 + Math.random()), undefined, { signal }).catch(() => undefined);
       }
     }
   }
 
-  #noteFailure(error: unknown): void {
-    if (!this.#hasEnded()) this.#contact.noteFailure(error);
+  #recordFailure(error: unknown): void {
+    if (!this.#hasEnded()) this.#contact.recordFailure(error);
   }
 
   #hasEnded(): boolean {

@@ -169,7 +169,7 @@ export class ScopeGrants {
   /** For a scope of which nothing was granted yet. */
   static after({ minuteUsed, ageMs, stocks }: UsedBefore, nowMs: number): ScopeGrants {
     const grants = new ScopeGrants();
-    // If the clock was set back since, the use seems younger than it is, which errs on refusing.
+    // If the clock was set back since, the use seems younger than it is, which errs on rejecting.
     const tick = Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS);
     if (minuteUsed > 0) grants.#minute.put(tick, [[NO_NODE, minuteUsed]]);
     for (const [name, { period, used }] of entriesOf(stocks))

@@ -64,7 +64,7 @@ export function balanceWords(leases: Leases, account: AccountIndex, accounting: 
     }),
     add: (_, amount, low) => leases.addMoney(account, asPicoUnits(amount), asPicoUnits(low)),
     takeBack: (most) => leases.takeBackMoney(account, asPicoUnits(most)),
-    tell: (remaining) => leases.tellMoney(account, asPicoUnits(remaining)),
+    tell: (remaining) => leases.publishMoney(account, asPicoUnits(remaining)),
     collect: (most) => accounting.collect?.(account, asPicoUnits(most)) ?? 0n,
   };
 }
@@ -213,7 +213,7 @@ export class StockLease {
     const unused = said.unused + granted;
     if (ask.most > 0n) {
       this.denial = granted === 0n ? { sentMs, heldByOthers } : undefined;
-      // A grant leaves this as it is: until `deniedUntilMs` needs of so much are refused, smaller ones not.
+      // A grant leaves this as it is: until `deniedUntilMs` needs of so much are rejected, smaller ones not.
       if (granted === 0n) {
         this.denied = this.left(period) + ask.least;
         this.deniedLimit = ask.limit;

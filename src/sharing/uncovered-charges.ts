@@ -33,7 +33,7 @@ export interface UncoveredChargesOptions {
   /** Has a record written with the next flush. */
   readonly correct: (journal: number, record: JournalRecord) => void;
   /** Whether responses wait until their charge is on disk. */
-  readonly holdsAnswers: () => boolean;
+  readonly holdsResponses: () => boolean;
   readonly timers: Pick<LeaseTimers, 'after'>;
 }
 
@@ -70,12 +70,12 @@ export class UncoveredCharges {
   }
 
   #add(journal: number, record: JournalRecord): void {
-    const { timers, holdsAnswers } = this.#options;
+    const { timers, holdsResponses } = this.#options;
     // The journal reuses the record's object for the next one.
     const entry: Entry = { journal, record: { ...record }, left: record.uncovered, isDue: false };
     this.#entries.add(entry);
     const { account } = record;
-    timers.after(holdsAnswers() ? COLLECT_HELD_AFTER_MS : 0, () => {
+    timers.after(holdsResponses() ? COLLECT_HELD_AFTER_MS : 0, () => {
       if (!this.#entries.has(entry)) return;
       entry.isDue = true;
       this.#publish(account);

@@ -214,10 +214,10 @@ export class ValkeyClient {
       this.#lastError = message;
       return error;
     }
-    const refused = isServersNo(error);
-    if (refused && WRONG_SERVER.test(message)) this.#drop(connection);
+    const rejected = isServersNo(error);
+    if (rejected && WRONG_SERVER.test(message)) this.#drop(connection);
     if (!message.startsWith('NOSCRIPT')) this.#lastError ??= message;
-    if (refused) return new ValkeyError('refused', message);
+    if (rejected) return new ValkeyError('refused', message);
     return new ValkeyError(wasOffline(error) ? 'offline' : 'unreachable', message);
   }
 }

@@ -166,14 +166,14 @@ export type RawView = readonly [
   outstandingLow: number,
   spentHigh: number,
   spentLow: number,
-  toldHigh: number,
-  toldLow: number,
+  reportedHigh: number,
+  reportedLow: number,
 ];
 
 /** `spentHere` is by the host's store; the server counts what of it was not reported as outstanding. */
 export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | undefined): ScopeView {
-  const [minuteUsed, counted, high, low, spentHigh, spentLow, toldHigh, toldLow] = view;
-  const unreported = spentHere === undefined ? 0n : spentHere - moneyOf(toldHigh, toldLow);
+  const [minuteUsed, counted, high, low, spentHigh, spentLow, reportedHigh, reportedLow] = view;
+  const unreported = spentHere === undefined ? 0n : spentHere - moneyOf(reportedHigh, reportedLow);
   const outstanding = moneyOf(high, low) - (unreported < 0n ? 0n : unreported);
   const stocks = counted.map(([code, period, used, unused]) => [
     NAMES.get(code)!,

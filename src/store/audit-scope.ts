@@ -44,7 +44,7 @@ interface SlotRecord {
   readonly name: string;
 }
 
-type Figure = bigint | number | string | undefined;
+type Amount = bigint | number | string | undefined;
 
 export class AuditScope {
   readonly snapshot: StoreSnapshot;
@@ -68,14 +68,14 @@ export class AuditScope {
     return this.#count;
   }
 
-  differs(subject: AuditSubject, what: string, is: Figure, shouldBe: Figure): void {
+  differs(subject: AuditSubject, what: string, is: Amount, shouldBe: Amount): void {
     this.#count++;
     if (this.#differences.length >= DIFFERENCES_MAX) return;
     this.#differences.push({ ...subject, what, is: textOf(is), shouldBe: textOf(shouldBe) });
   }
 
   /** Adds a difference unless both are the same. Amounts are bigints, in pico-units. */
-  expect(subject: AuditSubject, what: string, is: Figure, shouldBe: Figure): void {
+  expect(subject: AuditSubject, what: string, is: Amount, shouldBe: Amount): void {
     if (is !== shouldBe) this.differs(subject, what, is, shouldBe);
   }
 
@@ -167,7 +167,7 @@ export class AuditScope {
   }
 }
 
-function textOf(figure: Figure): string {
+function textOf(figure: Amount): string {
   if (figure === undefined) return 'nothing';
   return typeof figure === 'bigint' ? decimalOf(figure) : String(figure);
 }

@@ -238,7 +238,7 @@ function auditStoredResponses(scope: AuditScope): void {
     if (owner === null)
       scope.differs(subject, `the owner of account slot ${account}`, undefined, 'an account');
     const bytes = snapshot.get('answer_ages', [record.endedMs, account, key]);
-    scope.expect(subject, 'the bytes under its age', figureOf(bytes), responseBytesOf(record));
+    scope.expect(subject, 'the bytes under its age', amountOf(bytes), responseBytesOf(record));
   }
   auditAges(scope, responseCount);
 }
@@ -257,7 +257,7 @@ function auditAges(scope: AuditScope, responseCount: number): void {
   }
   const subject: AuditSubject = { account: null, place: snapshot.place('meta', 'answer_bytes') };
   scope.expect(subject, 'the number of ages', ages, responseCount);
-  scope.expect(subject, 'the bytes of all answers', figureOf(snapshot.get('meta', 'answer_bytes') ?? 0), sum);
+  scope.expect(subject, 'the bytes of all answers', amountOf(snapshot.get('meta', 'answer_bytes') ?? 0), sum);
 }
 
 /** The hash chain of the operators' changes: each row has the hash of itself and of the row before. */
@@ -276,7 +276,7 @@ function auditChanges(scope: AuditScope): void {
 }
 
 /** `value`, which should be a number; the text `damaged` if it is none. */
-function figureOf(value: unknown): number | string | undefined {
+function amountOf(value: unknown): number | string | undefined {
   return typeof value === 'number' || value === undefined ? value : 'damaged';
 }
 

@@ -69,12 +69,12 @@ export interface FlushedResponses {
   /** The responses whose charges the flush has taken from the journals; undefined if none waits. */
   due(): ResponseChanges | undefined;
   /** Call when `changes`, which `due` returned, are on disk. */
-  noteWritten(changes: ResponseChanges): void;
+  recordWritten(changes: ResponseChanges): void;
   /**
    * Call when the transaction failed. Responses are long and the disk may have room for the charges alone, so
    * the next flush writes them without their bodies.
    */
-  noteFailed(): void;
+  recordFailed(): void;
 }
 
 export interface FlushStore extends UsageStore {
@@ -111,7 +111,7 @@ export interface LedgerFlushOptions {
   readonly mark?: FlushMark | undefined;
   readonly store: FlushStore;
   /** Whether new calls are rejected while the store fails. Read at each failure: a reload may change it. */
-  readonly refuseOnError: () => boolean;
+  readonly rejectOnError: () => boolean;
   /** Absent if there is no usage log. */
   readonly usageLog?: UsageLogLines | undefined;
   /** The top-accounts counter, which gets each record. */
@@ -275,28 +275,28 @@ export class LedgerFlush {
             quotaUses: quotaUses?.rows(this.#accounts, keyUses?.waiting ?? []),
           });
         });
-        this.#noteWritten();
-        if (responses !== undefined) storedResponses?.noteWritten(responses);
+        this.#recordWritten();
+        if (responses !== undefined) storedResponses?.recordWritten(responses);
       }
     } catch (error) {
       this.#inDoubt = mark !== undefined;
-      storedResponses?.noteFailed();
+      storedResponses?.recordFailed();
       this.#fail(error);
       return false;
     }
-    for (const journal of journals) journal.noteCommitted();
-    this.#noteHealthy();
+    for (const journal of journals) journal.recordCommitted();
+    this.#recordHealthy();
     return true;
   }
 
-  #noteWritten(): void {
+  #recordWritten(): void {
     const { totals, keyUses, quotaUses, usage, changed } = this.#options;
-    for (const account of this.#accounts) totals.noteWritten?.(account);
+    for (const account of this.#accounts) totals.recordWritten?.(account);
     changed?.add(this.#accounts, keyUses?.waiting ?? []);
     this.#accounts.clear();
-    keyUses?.noteWritten();
-    quotaUses?.noteWritten();
-    usage.noteCommitted();
+    keyUses?.recordWritten();
+    quotaUses?.recordWritten();
+    usage.recordCommitted();
   }
 
   /**
@@ -305,7 +305,7 @@ export class LedgerFlush {
    */
   #resolveDoubt(): void {
     if (!this.#inDoubt) return;
-    if (this.#options.mark!.hasReachedDisk()) this.#noteWritten();
+    if (this.#options.mark!.hasReachedDisk()) this.#recordWritten();
     this.#inDoubt = false;
   }
 
@@ -326,12 +326,12 @@ export class LedgerFlush {
    * so, or if too many rows wait in memory.
    */
   #fail(error: unknown): void {
-    const { usage, keyUses, refuseOnError, clock, log } = this.#options;
+    const { usage, keyUses, rejectOnError, clock, log } = this.#options;
     const accounts = this.#accounts.size;
     const rows = accounts + usage.waiting.size + (keyUses?.size ?? 0);
     this.#lastError = error instanceof Error ? error.message : String(error);
-    const rejectsCalls = refuseOnError() || rows > ACCOUNTING_ROWS_WAITING_MAX;
-    this.#setRefusing(rejectsCalls);
+    const rejectsCalls = rejectOnError() || rows > ACCOUNTING_ROWS_WAITING_MAX;
+    this.#setRejecting(rejectsCalls);
     if (clock.monotonicMs() - this.#loggedAtMs < LOG_PERIOD_MS) return;
     this.#loggedAtMs = clock.monotonicMs();
     log.error('the books cannot be written: is the disk full or read-only? they are kept and tried again', {
@@ -341,15 +341,15 @@ export class LedgerFlush {
     });
   }
 
-  #noteHealthy(): void {
+  #recordHealthy(): void {
     if (this.#lastError === undefined) return;
     this.#lastError = undefined;
     this.#loggedAtMs = -Infinity;
-    this.#setRefusing(false);
+    this.#setRejecting(false);
     this.#options.log.warn('the books are written again; nothing was lost');
   }
 
-  #setRefusing(refusing: boolean): void {
-    for (const journal of this.#options.journals) journal.setRefusing(refusing);
+  #setRejecting(rejecting: boolean): void {
+    for (const journal of this.#options.journals) journal.setRejecting(rejecting);
   }
 }

@@ -54,7 +54,7 @@ export class KeyUses {
   }
 
   /** Call when what `rows` returned is on disk. */
-  noteWritten(): void {
+  recordWritten(): void {
     this.#waiting.clear();
   }
 
@@ -89,8 +89,8 @@ export class SharedKeyUses extends KeyUses {
     this.#rows = rows;
   }
 
-  override noteWritten(): void {
-    super.noteWritten();
+  override recordWritten(): void {
+    super.recordWritten();
     for (const [key, day] of this.#writing) this.#written.set(key, day);
     this.#writing.clear();
   }

@@ -50,7 +50,7 @@ export interface NoticeMark {
 export interface WaitingWebhook {
   readonly id: string;
   readonly body: string;
-  readonly toldMs: number;
+  readonly reportedMs: number;
 }
 
 type Told = readonly [period: string, percent: number, endsMs: number | null];
@@ -87,7 +87,7 @@ export class NoticeRows {
         const { scopeId, quota, period, percent, endsMs } = mark;
         notices.putSync(['told', scopeId, quota], [period, percent, endsMs]);
         const webhook = webhookOf(mark);
-        if (webhook !== undefined) notices.putSync(['waits', webhook.toldMs, webhook.id], webhook.body);
+        if (webhook !== undefined) notices.putSync(['waits', webhook.reportedMs, webhook.id], webhook.body);
       }
       return { told, dropped: this.#dropOldest() };
     });
@@ -97,15 +97,15 @@ export class NoticeRows {
   waiting(): WaitingWebhook[] {
     return Array.from(this.#tables.notices.getRange(waits()), ({ key, value }) => ({
       id: key[2],
-      toldMs: Number(key[1]),
+      reportedMs: Number(key[1]),
       body: String(value),
     }));
   }
 
   /** Removes a webhook that was delivered or given up. Costs a disk flush. */
-  remove({ toldMs, id }: WaitingWebhook): void {
+  remove({ reportedMs, id }: WaitingWebhook): void {
     const { environment, notices } = this.#tables;
-    environment.write(() => void notices.removeSync(['waits', toldMs, id]));
+    environment.write(() => void notices.removeSync(['waits', reportedMs, id]));
   }
 
   /** Goes through the next SWEPT_MAX rows and removes those whose period has ended. */

@@ -75,7 +75,7 @@ export class QuotaUses {
   }
 
   /** Call when what `rows` returned is on disk. */
-  noteWritten(): void {
+  recordWritten(): void {
     this.#groups.clear();
     this.#models.clear();
   }
@@ -160,8 +160,8 @@ export class SharedQuotaUses extends QuotaUses {
     this.#rows = rows;
   }
 
-  override noteWritten(): void {
-    super.noteWritten();
+  override recordWritten(): void {
+    super.recordWritten();
     for (const [row, use] of this.#writing) this.#written.set(row, use);
     this.#writing.clear();
   }

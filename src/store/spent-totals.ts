@@ -26,7 +26,7 @@ export interface SpendingTotals {
   /**
    * Call when the last row of the account is on disk. Absent if rows are totals, which may be written again.
    */
-  noteWritten?(account: AccountIndex): void;
+  recordWritten?(account: AccountIndex): void;
 }
 
 export class SpentTotals implements SpendingTotals {
@@ -134,7 +134,7 @@ export class SharedTotals implements SpendingTotals {
     };
   }
 
-  noteWritten(account: AccountIndex): void {
+  recordWritten(account: AccountIndex): void {
     this.#written[account] = this.#charged[account]!;
     this.#uncovered.delete(account);
     const reversed = this.#reversed.get(account);

@@ -276,7 +276,7 @@ export class StoredResponses implements FlushedResponses {
     return { kept, forgotten, bounds: this.#bounds };
   }
 
-  noteWritten({ kept, forgotten }: ResponseChanges): void {
+  recordWritten({ kept, forgotten }: ResponseChanges): void {
     for (const record of kept) {
       const waiting = this.#waiting.get(nameOfResponse(record));
       if (waiting?.record === record) this.#drop(waiting);
@@ -288,7 +288,7 @@ export class StoredResponses implements FlushedResponses {
   }
 
   /** Waiting responses lose their bytes: a replay is then recognised, but cannot be served. */
-  noteFailed(): void {
+  recordFailed(): void {
     this.#dropBytes();
   }
 

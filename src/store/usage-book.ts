@@ -109,7 +109,7 @@ export class UsageBook {
   }
 
   /** The changed rows are on disk. Forgets past hours, and the present one if it has grown too large. */
-  noteCommitted(): void {
+  recordCommitted(): void {
     this.#changed.clear();
     const newest = Math.max(...this.hours.keys());
     for (const [hour, rows] of this.hours) {
@@ -141,9 +141,9 @@ export class SharedUsageBook extends UsageBook {
     );
   }
 
-  override noteCommitted(): void {
+  override recordCommitted(): void {
     this.hours.clear();
-    super.noteCommitted();
+    super.recordCommitted();
   }
 
   protected override startOf(): UsageTotals {

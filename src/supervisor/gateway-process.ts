@@ -12,7 +12,7 @@ import type { Settings } from '../config/schema.js';
 import { PendingReplies } from '../core/ask-port.js';
 import {
   type FromGateway,
-  GATEWAY_REFUSED_EXIT_CODE,
+  START_REJECTED_EXIT_CODE,
   type GatewayReady,
   type PublishLog,
   type RecordReload,
@@ -34,7 +34,7 @@ export interface GatewayExit {
   /** Whether the exit code was 0. */
   readonly clean: boolean;
   /** Why the gateway must not be started again; undefined if it may be. */
-  readonly refusal: string | undefined;
+  readonly rejection: string | undefined;
 }
 
 export interface GatewayCallbacks {
@@ -111,7 +111,7 @@ export class GatewayProcess {
   readonly #callbacks: GatewayCallbacks;
   #killTimer: NodeJS.Timeout;
   #readyTimedOut = false;
-  #refusal: string | undefined;
+  #rejection: string | undefined;
   /** One reload at a time: Reloads runs them in sequence. */
   readonly #reloads: PendingReplies<readonly string[]>;
   /** One request of each kind at a time: GroupSnapshots shares them. */
@@ -156,7 +156,7 @@ export class GatewayProcess {
     this.#child.once('exit', (code, signal) => {
       const how = signal === null ? `exit code ${code ?? 0}` : `signal ${signal}`;
       const end = (): void => {
-        if (code === GATEWAY_REFUSED_EXIT_CODE) this.#refusal ??= 'the gateway refused to start';
+        if (code === START_REJECTED_EXIT_CODE) this.#rejection ??= 'the gateway refused to start';
         this.#onEnd(how, code === 0);
       };
       // 'exit' can come before the last message is read, and `refused` must not be lost.
@@ -233,7 +233,7 @@ export class GatewayProcess {
         return;
       case 'refused':
         clearTimeout(this.#killTimer);
-        this.#refusal = message.message;
+        this.#rejection = message.message;
         this.#killTimer = setTimeout(() => this.kill(), this.#options.exitGraceMs);
         return;
       case 'leads':
@@ -274,7 +274,7 @@ export class GatewayProcess {
     this.#callbacks.onExit({
       how: this.#readyTimedOut ? `not ready after ${this.#options.readyMsMax} ms, killed` : how,
       clean,
-      refusal: this.#refusal,
+      rejection: this.#rejection,
     });
   }
 }
@@ -295,12 +295,12 @@ export function logStrayOutput(stream: Readable, pid: number, log: Log): void {
   let text = '';
   let dropped = 0;
   let timer: NodeJS.Timeout | undefined;
-  let toldAtMs = -Infinity;
+  let sentAtMs = -Infinity;
   const tell = (): void => {
     clearTimeout(timer);
     timer = undefined;
     if (text === '') return;
-    toldAtMs = performance.now();
+    sentAtMs = performance.now();
     const cut = dropped === 0 ? {} : { droppedChars: dropped };
     log.warn('a gateway wrote to standard error', { gateway: pid, text: text.trimEnd(), ...cut });
     text = '';
@@ -311,7 +311,7 @@ export function logStrayOutput(stream: Readable, pid: number, log: Log): void {
     const kept = piece.slice(0, TEXT_CHARS_MAX - text.length);
     text += kept;
     dropped += piece.length - kept.length;
-    timer ??= setTimeout(tell, Math.max(BURST_MS, toldAtMs + PAUSE_MS - performance.now()));
+    timer ??= setTimeout(tell, Math.max(BURST_MS, sentAtMs + PAUSE_MS - performance.now()));
   });
   stream.once('end', tell);
   // A killed process breaks its pipe. Its exit is reported elsewhere.

@@ -204,7 +204,7 @@ export class GroupMember implements PrimaryCandidate {
     this.#process = undefined;
     this.#serves = false;
     this.#owner.onExit(this, process, exit);
-    this.#onStarted(exit.refusal ?? exit.how);
+    this.#onStarted(exit.rejection ?? exit.how);
     this.#onGone();
   }
 }
@@ -223,7 +223,7 @@ export interface GroupEnd {
   /** 0 if every gateway was asked to end and exited with 0. */
   readonly exitCode: 0 | 1;
   /** Why a gateway cannot run, for the operator. May have several lines. */
-  readonly refusal: string | undefined;
+  readonly rejection: string | undefined;
 }
 
 export interface GroupCallbacks {

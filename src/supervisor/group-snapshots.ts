@@ -7,7 +7,7 @@
  * nobody has seen higher numbers.
  */
 import { addStatus, endedStatus } from '../gateway/group-status.js';
-import { ERRANDS, type GroupSnapshot, type Snapshot, type SnapshotKind } from '../gateway/messages.js';
+import { GROUP_REQUESTS, type GroupSnapshot, type Snapshot, type SnapshotKind } from '../gateway/messages.js';
 import { addEnded, endedSnapshot } from '../telemetry/metrics-snapshot.js';
 
 /** A process that can be asked for snapshots; GatewayProcess is one. */
@@ -59,8 +59,9 @@ export class GroupSnapshots {
   collect(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     if (accounts !== undefined) return this.#ask(what, accounts);
     const underWay = this.#underWay.get(what);
-    if (underWay !== undefined) return ERRANDS.has(what) ? this.#collectNext(what, underWay) : underWay;
-    const collected = (ERRANDS.has(what) ? this.#ask(what) : this.#collect(what)).finally(() =>
+    if (underWay !== undefined)
+      return GROUP_REQUESTS.has(what) ? this.#collectNext(what, underWay) : underWay;
+    const collected = (GROUP_REQUESTS.has(what) ? this.#ask(what) : this.#collect(what)).finally(() =>
       this.#underWay.delete(what),
     );
     this.#underWay.set(what, collected);

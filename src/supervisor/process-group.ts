@@ -66,7 +66,7 @@ export class ProcessGroup {
   #replacing: Settings | undefined;
   #stopping = false;
   #failed = false;
-  #refusal: string | undefined;
+  #rejection: string | undefined;
   #killTimer: NodeJS.Timeout | undefined;
 
   /** Starts the first gateway at once, and the others when it serves. */
@@ -123,7 +123,7 @@ export class ProcessGroup {
   }
 
   /** Why the gateways cannot be replaced now; undefined if they can. */
-  get replaceRefusal(): string | undefined {
+  get replaceRejection(): string | undefined {
     if (!this.#served) return 'the gateway is still starting';
     if (this.#stopping) return 'the gateway is stopping';
     if (this.#replacing !== undefined)
@@ -278,17 +278,17 @@ export class ProcessGroup {
     if (!clean) this.#options.log.error('a gateway that was replaced did not end well', { how });
   }
 
-  #onUnaskedExit(member: GroupMember, { how, refusal }: GatewayExit): void {
+  #onUnaskedExit(member: GroupMember, { how, rejection }: GatewayExit): void {
     if (!this.#served) {
-      this.#refuse(refusal ?? `the gateway ended before it was ready (${how})`);
+      this.#reject(rejection ?? `the gateway ended before it was ready (${how})`);
       return;
     }
-    if (refusal !== undefined && !this.#members.some(({ isFit }) => isFit)) {
-      this.#refuse(refusal);
+    if (rejection !== undefined && !this.#members.some(({ isFit }) => isFit)) {
+      this.#reject(rejection);
       return;
     }
     this.#options.log.warn('gateway ended unasked and is started again', {
-      how: refusal === undefined ? how : `${how}: ${refusal}`,
+      how: rejection === undefined ? how : `${how}: ${rejection}`,
       pause_ms: member.startLater(),
     });
   }
@@ -298,9 +298,9 @@ export class ProcessGroup {
   }
 
   /** Ends the group: no gateway can run with these settings or this data. */
-  #refuse(reason: string): void {
+  #reject(reason: string): void {
     this.#failed = true;
-    this.#refusal ??= reason;
+    this.#rejection ??= reason;
     this.drain();
   }
 
@@ -312,7 +312,7 @@ export class ProcessGroup {
   #endIfEmpty(): void {
     if (!this.#stopping || this.#members.some((member) => member.process !== undefined)) return;
     clearTimeout(this.#killTimer);
-    this.#resolveEnded({ exitCode: this.#failed ? 1 : 0, refusal: this.#refusal });
+    this.#resolveEnded({ exitCode: this.#failed ? 1 : 0, rejection: this.#rejection });
   }
 }
 

@@ -29,7 +29,7 @@ export interface ReloadsOptions {
   /** Hands settings to the gateways. Resolves with the reasons against them; never rejects. */
   readonly apply: (next: Settings, dryRun: boolean) => Promise<readonly string[]>;
   /** Why the gateways cannot be replaced now; undefined if they can. */
-  readonly replaceRefusal: () => string | undefined;
+  readonly replaceRejection: () => string | undefined;
   /** Begins to replace the gateways by new ones with these settings. */
   readonly replace: (next: Settings) => Replacement;
   readonly log: Log;
@@ -74,7 +74,7 @@ export class Reloads {
         this.#waiting.delete(kind);
         return this.#reload(origin, request);
       })
-      .catch((error: unknown) => this.#refuse(origin, request, errorsOf(error)));
+      .catch((error: unknown) => this.#reject(origin, request, errorsOf(error)));
     this.#waiting.set(kind, outcome);
     this.#last = outcome;
     return outcome;
@@ -83,13 +83,13 @@ export class Reloads {
   async #reload(origin: string, request: ReloadRequest): Promise<ReloadOutcome> {
     const { load, apply, log } = this.#options;
     const { dryRun, restart } = request;
-    const refusal = restart ? this.#options.replaceRefusal() : undefined;
-    if (refusal !== undefined) return this.#refuse(origin, request, [refusal]);
+    const rejection = restart ? this.#options.replaceRejection() : undefined;
+    if (rejection !== undefined) return this.#reject(origin, request, [rejection]);
     let next: Settings;
     try {
       next = load();
     } catch (error) {
-      return this.#refuse(origin, request, errorsOf(error));
+      return this.#reject(origin, request, errorsOf(error));
     }
     const difference = differenceOf(this.#settings, next, restart ? isReplaceable : undefined);
     const { applied, restartNeeded } = difference;
@@ -97,7 +97,7 @@ export class Reloads {
     const changes = changesOf(settingsDeclaration, this.#settings, next, paths);
     // Also if nothing differs: a thread may have missed an earlier reload.
     const errors = await apply(next, dryRun);
-    if (errors.length > 0) return this.#refuse(origin, request, errors);
+    if (errors.length > 0) return this.#reject(origin, request, errors);
     if (dryRun) return { ...difference, changes, problems: errors, replacing: 0 };
     this.#settings = adoptLive(this.#settings, next);
     if (restart) return { ...this.#replace(origin, next, difference), changes };
@@ -121,7 +121,7 @@ export class Reloads {
     return { ...difference, problems: [], replacing: count };
   }
 
-  #refuse(origin: string, { dryRun, restart }: ReloadRequest, errors: readonly string[]): ReloadOutcome {
+  #reject(origin: string, { dryRun, restart }: ReloadRequest, errors: readonly string[]): ReloadOutcome {
     const what = restart ? 'gateways not replaced' : 'settings not reloaded';
     if (!dryRun)
       this.#options.log.warn(`${what}, the old ones stay in force`, {

@@ -100,7 +100,7 @@ export async function supervise(
       }
       return errors;
     },
-    replaceRefusal: () => group.replaceRefusal,
+    replaceRejection: () => group.replaceRejection,
     replace: (next) => {
       const replacement = group.replace(next);
       const taken = read;

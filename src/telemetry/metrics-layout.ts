@@ -20,10 +20,10 @@
  */
 import {
   ERROR_CODES,
-  REFUSAL_DETAILS,
+  REJECTION_DETAILS,
   invariant,
   type ErrorCode,
-  type RefusalDetail,
+  type RejectionDetail,
 } from '../core/errors.js';
 import { CHAT_DOOR, DOOR_NAMES, type DoorPath } from '../core/door-names.js';
 import { CATALOG_ENTRIES_MAX, COUNTER_THREADS_MAX } from '../core/limits.js';
@@ -43,12 +43,12 @@ export type OtherRoute = (typeof OTHER_ROUTES)[number];
 export type Route = DoorPath | OtherRoute;
 
 /** Why a chat call was rejected before it was sent to an upstream: its error code, or the code's detail. */
-export type RefusalReason = ErrorCode | RefusalDetail;
-export const REFUSAL_REASONS: readonly RefusalReason[] = [...ERROR_CODES, ...REFUSAL_DETAILS];
+export type RejectionReason = ErrorCode | RejectionDetail;
+export const REJECTION_REASONS: readonly RejectionReason[] = [...ERROR_CODES, ...REJECTION_DETAILS];
 
 /** Why one attempt on an upstream failed. */
 export const FAILURE_KINDS = [
-  /** No connection: refused, unreachable, unknown name, untrusted certificate, or connect_timeout_ms. */
+  /** No connection: rejected, unreachable, unknown name, untrusted certificate, or connect_timeout_ms. */
   'connect',
   /** The connection ended before the response was whole. */
   'connection_lost',
@@ -56,7 +56,7 @@ export const FAILURE_KINDS = [
   'timeout',
   /** Status 429. */
   'rate_limited',
-  /** Status 401, 402 or 403: the provider refuses the gateway's key or account. */
+  /** Status 401, 402 or 403: the provider rejects the gateway's key or account. */
   'credentials',
   /** Any other status that is no success and does not put the blame on the request. */
   'status',
@@ -118,9 +118,9 @@ const wholeLines = (words: number): number => Math.ceil(words / LINE_WORDS) * LI
 /** The listener's stripe. */
 export const IN_FLIGHT = 0;
 export const ROUTES = IN_FLIGHT + 1;
-export const REFUSALS = ROUTES + OTHER_ROUTES.length * OUTCOMES.length;
+export const REJECTIONS = ROUTES + OTHER_ROUTES.length * OUTCOMES.length;
 /** The listener's part of the response cache: responses, their bytes, and those that made room for others. */
-export const CACHE_ENTRIES = REFUSALS + REFUSAL_REASONS.length;
+export const CACHE_ENTRIES = REJECTIONS + REJECTION_REASONS.length;
 export const CACHE_BYTES = CACHE_ENTRIES + 1;
 export const CACHE_EVICTIONS = CACHE_BYTES + 1;
 export const OVERHEAD_WHOLE = CACHE_EVICTIONS + 1;
@@ -184,8 +184,8 @@ export const UPSTREAM_FAILED_KIND = UPSTREAM_FAILED_AT + 1;
 export const UPSTREAM_WAITING = UPSTREAM_FAILED_KIND + 1;
 /** Waits that have ended, those that ended in vain, and milliseconds of all. */
 export const UPSTREAM_WAITS = UPSTREAM_WAITING + 1;
-export const UPSTREAM_WAITS_REFUSED = UPSTREAM_WAITS + 1;
-export const UPSTREAM_WAITED_MS = UPSTREAM_WAITS_REFUSED + 1;
+export const UPSTREAM_WAITS_REJECTED = UPSTREAM_WAITS + 1;
+export const UPSTREAM_WAITED_MS = UPSTREAM_WAITS_REJECTED + 1;
 export const UPSTREAM_WORDS = wholeLines(UPSTREAM_WAITED_MS + 1);
 export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
 

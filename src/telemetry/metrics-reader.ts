@@ -34,8 +34,8 @@ import {
   OVERHEAD_BOUNDS_MS,
   OVERHEAD_STREAM,
   OVERHEAD_WHOLE,
-  REFUSALS,
-  REFUSAL_REASONS,
+  REJECTIONS,
+  REJECTION_REASONS,
   ROUTES,
   THREAD_DELAY_MAX_MS,
   THREAD_DELAY_P99_MS,
@@ -54,7 +54,7 @@ import {
   UPSTREAM_WAITED_MS,
   UPSTREAM_WAITING,
   UPSTREAM_WAITS,
-  UPSTREAM_WAITS_REFUSED,
+  UPSTREAM_WAITS_REJECTED,
   doorAt,
   modelAt,
   openStripes,
@@ -65,7 +65,7 @@ import {
   type MetricsBuffers,
   type OtherRoute,
   type Outcome,
-  type RefusalReason,
+  type RejectionReason,
 } from './metrics-layout.js';
 
 export interface DoorOutcomes {
@@ -108,7 +108,7 @@ export interface UpstreamSnapshot {
   readonly waits: {
     readonly now: number;
     readonly ended: number;
-    readonly refused: number;
+    readonly rejected: number;
     readonly ms: number;
   };
   /** Number of workers by the state of their breaker. */
@@ -142,8 +142,8 @@ export class MetricsReader {
     return row(this.#listeners, ROUTES + OTHER_ROUTES.indexOf(route) * OUTCOMES.length, OUTCOMES);
   }
 
-  refusals(): ReadonlyMap<RefusalReason, number> {
-    return row(this.#listeners, REFUSALS, REFUSAL_REASONS);
+  refusals(): ReadonlyMap<RejectionReason, number> {
+    return row(this.#listeners, REJECTIONS, REJECTION_REASONS);
   }
 
   /** Cached responses in the memory of the listeners. */
@@ -209,7 +209,7 @@ export class MetricsReader {
       waits: {
         now: sum(this.#workers, at + UPSTREAM_WAITING),
         ended: sum(this.#workers, at + UPSTREAM_WAITS),
-        refused: sum(this.#workers, at + UPSTREAM_WAITS_REFUSED),
+        rejected: sum(this.#workers, at + UPSTREAM_WAITS_REJECTED),
         ms: sum(this.#workers, at + UPSTREAM_WAITED_MS),
       },
       disbelieved: row(this.#workers, at + UPSTREAM_DISBELIEVED, DISBELIEF_REASONS),

@@ -38,8 +38,8 @@ import {
   OVERHEAD_BOUNDS_MS,
   OVERHEAD_STREAM,
   OVERHEAD_WHOLE,
-  REFUSALS,
-  REFUSAL_REASONS,
+  REJECTIONS,
+  REJECTION_REASONS,
   ROUTES,
   TOKENS_BOUNDS,
   UPSTREAM_ATTEMPTS,
@@ -55,7 +55,7 @@ import {
   UPSTREAM_WAITED_MS,
   UPSTREAM_WAITING,
   UPSTREAM_WAITS,
-  UPSTREAM_WAITS_REFUSED,
+  UPSTREAM_WAITS_REJECTED,
   doorAt,
   modelAt,
   openStripe,
@@ -65,7 +65,7 @@ import {
   type FailureKind,
   type MetricsBuffers,
   type Outcome,
-  type RefusalReason,
+  type RejectionReason,
   type OtherRoute,
   type Route,
 } from './metrics-layout.js';
@@ -106,8 +106,8 @@ export class ListenerMetrics {
     this.#words[broken ? at + OUTCOMES.length : at]! += 1;
   }
 
-  countRefusal(reason: RefusalReason): void {
-    this.#words[REFUSALS + REFUSAL_REASONS.indexOf(reason)]! += 1;
+  countRejection(reason: RejectionReason): void {
+    this.#words[REJECTIONS + REJECTION_REASONS.indexOf(reason)]! += 1;
   }
 
   /** Counts what a call was charged for, and how much. */
@@ -203,12 +203,12 @@ export class UpstreamMetrics {
   }
 
   /** `refused`: no room came in time. */
-  waitEnded(slot: number, waitedMs: number, refused: boolean): void {
+  waitEnded(slot: number, waitedMs: number, rejected: boolean): void {
     const at = upstreamAt(slot);
     this.#words[at + UPSTREAM_WAITING]! -= 1;
     this.#words[at + UPSTREAM_WAITS]! += 1;
     this.#words[at + UPSTREAM_WAITED_MS]! += waitedMs;
-    if (refused) this.#words[at + UPSTREAM_WAITS_REFUSED]! += 1;
+    if (rejected) this.#words[at + UPSTREAM_WAITS_REJECTED]! += 1;
   }
 
   /** Counts a report of usage that was not believed. */

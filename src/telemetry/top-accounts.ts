@@ -24,7 +24,7 @@ const ACCOUNTS_COUNTED_MAX = 20_000;
 const MS_PER_SECOND = 1_000;
 
 /** The part of a journal's record that is counted. */
-export interface NotedCall {
+export interface CountedCall {
   readonly account: AccountIndex;
   readonly outcome: string;
   readonly promptTokens: number;
@@ -69,7 +69,7 @@ export class TopAccounts {
   }
 
   /** Counts a call in the current span. One map lookup. */
-  note(call: NotedCall): void {
+  note(call: CountedCall): void {
     const { sums } = this.#spans[0]!;
     if (sums.size >= ACCOUNTS_COUNTED_MAX && !sums.has(call.account)) return;
     addTo(sums, call.account, {

@@ -129,7 +129,7 @@ export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
     type: 'counter',
     help: 'Waits that ended with 503, because no room came in queue_ms or the queue was full.',
     labels: MODEL_LABELS,
-    collect: (source) => waitSamples(source, ({ refused }) => refused),
+    collect: (source) => waitSamples(source, ({ rejected }) => rejected),
   },
   {
     name: 'tollgate_upstream_queue_wait_seconds_total',

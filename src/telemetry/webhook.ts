@@ -39,7 +39,7 @@ export interface Delivery {
   /** For how long the receiver wants no attempt. */
   readonly pauseMs?: number;
   /** Whether it will never be taken. */
-  readonly refusedForGood?: boolean;
+  readonly rejectedForGood?: boolean;
 }
 
 /** Returns the headers that sign a webhook sent at `seconds` since 1970. */
@@ -104,7 +104,7 @@ function deliveryOf(status: number, retryAfter: string | undefined, nowMs: numbe
     reason: isRedirect ? `status ${status}: redirects are not followed` : `status ${status}`,
     ...(pauseMs !== undefined && { pauseMs }),
     // The specification: a receiver that is gone wants no more.
-    ...(status === GONE && { refusedForGood: true }),
+    ...(status === GONE && { rejectedForGood: true }),
   };
 }
 

@@ -181,7 +181,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   onEnd(): void {
     try {
       if (this.#phase === 'reading') this.#reader!.onEnd();
-      else this.#refuse();
+      else this.#reject();
     } catch (error) {
       this.#owner.crash(error);
     }
@@ -189,7 +189,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   onError(fault: HttpFault): void {
     try {
-      if (this.#phase === 'refused') this.#refuse();
+      if (this.#phase === 'refused') this.#reject();
       else if (this.#phase !== 'drained') this.#error(fault);
     } catch (error) {
       this.#owner.crash(error);
@@ -266,7 +266,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     if (this.#phase === 'refused') this.#unusedChunks.push(chunk);
     if (this.#unusedBytes <= UNUSED_BODY_BYTES_MAX) return;
     this.#call.abort();
-    this.#refuse();
+    this.#reject();
   }
 
   #error(fault: HttpFault): void {
@@ -304,7 +304,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   }
 
   /** The upstream rejected the request; its message is read as far as it came. */
-  #refuse(): void {
+  #reject(): void {
     if (this.#phase !== 'refused') return;
     const body = Buffer.concat(this.#unusedChunks).toString('utf8');
     this.#unusedChunks = [];

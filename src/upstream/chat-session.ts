@@ -228,7 +228,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const taken = plan.take(queued);
     if (taken === undefined) return this.#notTaken(queued);
     if (queued) this.#wait!.ended(true);
-    this.#downstream.noteUpstream(taken.target.slot, number, plan.triedMs);
+    this.#downstream.recordUpstream(taken.target.slot, number, plan.triedMs);
     try {
       const client = this.#clientOf(taken.target);
       this.#attempt = new Attempt(client, taken, request, this.#newSpan(taken.target), clock, this);
@@ -269,7 +269,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       waitsFor: () => this.#models.plan.noRoom()?.scopes ?? [],
       tryNow: () => this.#tryQueued(),
       giveUp: () => this.#failNoRoom(),
-      noteQueued: (ms) => this.#downstream.noteQueued(ms),
+      recordQueued: (ms) => this.#downstream.recordQueued(ms),
       isAsking: () => this.#models.plan.noRoom()?.asks === true,
     });
     this.#wait.begin(noRoom);

@@ -36,9 +36,9 @@ const ITEM_FIELDS = ['summary', 'content', 'name', 'arguments', 'input'] as cons
 export const PARTS_DEPTH_MAX = 4;
 
 /** The texts of a non-streamed response, one for each field of each choice, or of each item of the output. */
-export function responseTexts(answer: string): string[] {
+export function responseTexts(text: string): string[] {
   const texts: string[] = [];
-  const response = parsedJson(answer);
+  const response = parsedJson(text);
   for (const [, choice] of choicesOf(response)) {
     collectChoice(choice, choice.message ?? choice.delta, (_key, text) => texts.push(text));
   }

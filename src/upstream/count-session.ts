@@ -21,7 +21,7 @@ import { countOrEstimate, type CountTokens } from './token-count.js';
 import { UsageMeter } from './usage-meter.js';
 
 /** The upstreams cannot tell. Other errors are the caller's. */
-const UNTOLD: readonly ErrorCode[] = ['provider_unavailable', 'overloaded'];
+const UNREPORTED: readonly ErrorCode[] = ['provider_unavailable', 'overloaded'];
 
 interface CountDeps {
   readonly routes: RouteTable;
@@ -67,12 +67,12 @@ class CountSession implements UpstreamSession {
       {
         data: (bytes) => downstream.data(bytes),
         tried: (attempt) => downstream.tried(attempt),
-        noteUpstream: (slot, fallback, nowMs) => downstream.noteUpstream(slot, fallback, nowMs),
-        noteQueued: (ms) => downstream.noteQueued(ms),
+        recordUpstream: (slot, fallback, nowMs) => downstream.recordUpstream(slot, fallback, nowMs),
+        recordQueued: (ms) => downstream.recordQueued(ms),
         end: (bytes, usage, waitMs) => downstream.end(bytes, usage, waitMs),
         cut: (usage, waitMs) => downstream.cut(usage, waitMs),
         fail: (error) => {
-          if (this.#isCancelled || !UNTOLD.includes(error.code)) downstream.fail(error);
+          if (this.#isCancelled || !UNREPORTED.includes(error.code)) downstream.fail(error);
           else this.count();
         },
       },

@@ -134,14 +134,14 @@ class WholeTranslation implements ResponseOutcome {
     this.#outcome.begun();
   }
 
-  complete(answer: Uint8Array): void {
-    const members = parsedJson(Buffer.from(answer.buffer, answer.byteOffset, answer.length).toString());
+  complete(response: Uint8Array): void {
+    const members = parsedJson(Buffer.from(response.buffer, response.byteOffset, response.length).toString());
     if (!isRecord(members)) {
       this.#outcome.reject(garbageFailure('no JSON object'));
       return;
     }
     const text = Buffer.from(this.#translator.fromChat(members, this.#call));
-    if (this.#budget.grow(text.length - answer.length)) this.#outcome.complete(text);
+    if (this.#budget.grow(text.length - response.length)) this.#outcome.complete(text);
     else this.#outcome.reject(budgetFailure());
   }
 

@@ -45,7 +45,7 @@ export interface AttemptFailure {
  * Statuses that may mean that the request is wrong; their bodies tell. 401, 402 and 403 are about our account
  * there, 405 and redirects about the configured address, all others about the state of the upstream.
  */
-const REFUSAL_STATUSES: ReadonlySet<number> = new Set([400, 404, 409, 413, 422]);
+const REJECTION_STATUSES: ReadonlySet<number> = new Set([400, 404, 409, 413, 422]);
 const NOT_FOUND = 404;
 const TOO_LARGE = 413;
 const MISPLACED_STATUSES: ReadonlySet<number> = new Set([301, 302, 303, 305, 307, 308, 405, 410]);
@@ -88,7 +88,7 @@ const UNAVAILABLE = {
 } as const;
 
 const NOT_THERE = 'its address or the model is set up wrongly here';
-const REFUSED = 'the provider of this model refused the request; check its parameters';
+const REJECTED = 'the provider of this model refused the request; check its parameters';
 
 /** The call waited in vain for one of our bounded number of connections. */
 const OWN_ERROR = 'TIMEOUT_QUEUE';
@@ -139,7 +139,7 @@ type StatusMeaning = 'answer' | 'refused' | 'unavailable';
 
 export function meaningOf(status: number): StatusMeaning {
   if (status >= 200 && status < 300) return 'answer';
-  return REFUSAL_STATUSES.has(status) ? 'refused' : 'unavailable';
+  return REJECTION_STATUSES.has(status) ? 'refused' : 'unavailable';
 }
 
 /** For a response whose status is neither a success nor a rejection of the request. */
@@ -351,8 +351,8 @@ function reasonOf(status: number): string {
 
 function callerMessage(error: unknown, traces: SecretTraces): string {
   const given = isRecord(error) ? error.message : error;
-  if (typeof given !== 'string') return REFUSED;
+  if (typeof given !== 'string') return REJECTED;
   const open = traces.cleaned(given.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX));
   const short = open?.slice(0, UPSTREAM_MESSAGE_CHARS_MAX).replace(UNPRINTABLE, ' ').trim();
-  return short === undefined || short === '' ? REFUSED : short;
+  return short === undefined || short === '' ? REJECTED : short;
 }

@@ -16,7 +16,7 @@ const ASK_MS = 1_000;
 
 /** The session, as its wait sees it. */
 export interface WaitOwner extends Pick<WaitingCall, 'account' | 'bytes' | 'waitsFor' | 'tryNow' | 'giveUp'> {
-  noteQueued(queuedMs: number): void;
+  recordQueued(queuedMs: number): void;
   /** The coordinator has not replied yet whether it has room. */
   isAsking(): boolean;
 }
@@ -90,7 +90,7 @@ export class QuotaWait implements WaitingCall {
     this.#since = undefined;
     const waitedMs = this.#clock.monotonicMs() - ms;
     this.#waitedMs += waitedMs;
-    this.#owner.noteQueued(this.#waitedMs);
+    this.#owner.recordQueued(this.#waitedMs);
     this.#metrics.waitEnded(slot, waitedMs, how === 'refused');
   }
 }

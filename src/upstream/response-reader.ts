@@ -90,35 +90,35 @@ const NEXT_OBJECT = Buffer.from('}{"');
  * The members of the response; texts are Latin-1, and cut if the response is long. Undefined if it is not a
  * JSON object. 1.3 µs for 550 bytes.
  */
-export function membersOfResponse(answer: Buffer): Record<string, unknown> | undefined {
-  if (!isUtf8(answer)) return undefined;
-  const members = answer.length > PARSED_BYTES_MAX ? membersAround(answer) : undefined;
+export function membersOfResponse(response: Buffer): Record<string, unknown> | undefined {
+  if (!isUtf8(response)) return undefined;
+  const members = response.length > PARSED_BYTES_MAX ? membersAround(response) : undefined;
   if (members !== undefined) return members;
   // As Latin-1 it is JSON exactly if as UTF-8 it is, since other characters are only in strings. It takes
   // half the time.
-  const value = parsedJson(answer.toString('latin1'));
+  const value = parsedJson(response.toString('latin1'));
   return isRecord(value) ? value : undefined;
 }
 
 /** Reads head and tail alone; undefined if the whole must be parsed. */
-function membersAround(answer: Buffer): Record<string, unknown> | undefined {
-  const textStart = cutFrom(answer, HEAD_BYTES, -1);
-  const textEnd = cutFrom(answer, answer.length - TAIL_BYTES, 1);
+function membersAround(response: Buffer): Record<string, unknown> | undefined {
+  const textStart = cutFrom(response, HEAD_BYTES, -1);
+  const textEnd = cutFrom(response, response.length - TAIL_BYTES, 1);
   if (textStart < 0 || textEnd < 0) return undefined;
   // The letter between them is JSON in a string alone.
-  const ends = `${answer.toString('latin1', 0, textStart)}x${answer.toString('latin1', textEnd)}`;
+  const ends = `${response.toString('latin1', 0, textStart)}x${response.toString('latin1', textEnd)}`;
   const members = parsedJson(ends);
-  return isRecord(members) && isLikelyText(answer.subarray(textStart, textEnd)) ? members : undefined;
+  return isRecord(members) && isLikelyText(response.subarray(textStart, textEnd)) ? members : undefined;
 }
 
 /**
  * The first position from `at` on in that direction that is not inside an escape, should it be inside a
  * string; -1 if none is near.
  */
-function cutFrom(answer: Buffer, at: number, direction: 1 | -1): number {
+function cutFrom(response: Buffer, at: number, direction: 1 | -1): number {
   for (let cut = at, tries = 0; tries < CUT_TRIES; tries++, cut += direction * ESCAPE_BYTES_MAX) {
     let before = 1;
-    while (before <= ESCAPE_BYTES_MAX && answer[cut - before] !== BACKSLASH) before++;
+    while (before <= ESCAPE_BYTES_MAX && response[cut - before] !== BACKSLASH) before++;
     if (before > ESCAPE_BYTES_MAX) return cut;
   }
   return -1;
@@ -187,11 +187,11 @@ export class ResponseReader implements ResponseBodyReader {
 
   onEnd(): void {
     if (this.#over) return;
-    const answer = joinedOf(this.#chunks, this.#bytes);
+    const response = joinedOf(this.#chunks, this.#bytes);
     this.#chunks = [];
-    const members = membersOfResponse(answer);
+    const members = membersOfResponse(response);
     const fault = members === undefined ? 'no JSON object' : this.#fault(members);
-    if (fault === undefined) this.#complete(answer, members!);
+    if (fault === undefined) this.#complete(response, members!);
     else this.#reject(garbageFailure(fault));
   }
 
@@ -202,11 +202,11 @@ export class ResponseReader implements ResponseBodyReader {
     return isMarked ? faultIn?.(members) : `no ${marker}`;
   }
 
-  #complete(answer: Buffer, members: Record<string, unknown>): void {
+  #complete(response: Buffer, members: Record<string, unknown>): void {
     this.#over = true;
     this.#meter.report(reportIn(members), members.model);
-    this.#meter.answered(answer);
-    this.#outcome.complete(answer);
+    this.#meter.answered(response);
+    this.#outcome.complete(response);
   }
 
   #reject(failure: AttemptFailure): void {

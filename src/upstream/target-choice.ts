@@ -102,7 +102,7 @@ export class TargetChoice {
       target,
       breaker: new Breaker(target.breakerFailuresMax, (change, cooldownMs) => {
         this.#metrics.setBreaker(state.target.slot, change === 'closed' ? 'closed' : 'open');
-        noteChange(this.#log, target, change, cooldownMs);
+        logChange(this.#log, target, change, cooldownMs);
       }),
       inFlight: 0,
       parkedUntilMs: 0,
@@ -328,7 +328,7 @@ function loneCooldownMsOf(
 }
 
 /** Changes are as rare as cooldowns are long: no line is left out. */
-function noteChange(log: Log, { name }: UpstreamTarget, change: BreakerChange, cooldownMs: number): void {
+function logChange(log: Log, { name }: UpstreamTarget, change: BreakerChange, cooldownMs: number): void {
   if (change === 'closed') log.info('an upstream answers again and is used again', { subject: name });
   else if (change === 'opened')
     log.warn('an upstream keeps failing and is left alone', { subject: name, restMs: cooldownMs });

@@ -45,7 +45,7 @@ export interface CountRest {
   readonly lengths: Uint32Array;
   /** How many of them belong to the prompt; they come first. */
   readonly promptTexts: number;
-  readonly tally: CountSum;
+  readonly sum: CountSum;
 }
 
 /** The count so far. */
@@ -86,7 +86,7 @@ export class TokenCount {
   readonly #counter: TextCounter | undefined;
   readonly #texts: readonly string[];
   readonly #promptTexts: number;
-  readonly #tally: CountSum;
+  readonly #sum: CountSum;
   /** The text that is counted next, and the position in it. */
   #next = 0;
   #start = 0;
@@ -95,14 +95,14 @@ export class TokenCount {
     tokenizer: Tokenizer,
     texts: readonly string[],
     promptTexts: number,
-    tally: CountSum,
+    sum: CountSum,
     counter: TextCounter | undefined,
   ) {
     this.#tokenizer = tokenizer;
     this.#counter = counter;
     this.#texts = texts;
     this.#promptTexts = promptTexts;
-    this.#tally = tally;
+    this.#sum = sum;
   }
 
   /** Reads the request's body, whose bytes are bounded: see prompt-text.ts. */
@@ -112,7 +112,7 @@ export class TokenCount {
     const bytes = completion.reduce((sum, text) => sum + Buffer.byteLength(text), Buffer.byteLength(body));
     const isCounted = tokenizer !== 'none' && bytes <= TOKENIZER_BYTES_MAX;
     const prompt = promptOf(body);
-    const tally: CountSum = {
+    const sum: CountSum = {
       promptTokens:
         (prompt.messages === 0 ? 0 : PRIMING_TOKENS) +
         prompt.messages * MESSAGE_TOKENS +
@@ -127,20 +127,20 @@ export class TokenCount {
     };
     const texts = [...prompt.texts, ...completion];
     const counter = isCounted ? textCounterOf(tokenizer) : undefined;
-    return new TokenCount(tokenizer, texts, prompt.texts.length, tally, counter);
+    return new TokenCount(tokenizer, texts, prompt.texts.length, sum, counter);
   }
 
-  static resume({ tokenizer, chars, lengths, promptTexts, tally }: CountRest): TokenCount {
+  static resume({ tokenizer, chars, lengths, promptTexts, sum }: CountRest): TokenCount {
     invariant(tokenizer !== 'none', 'an estimate takes one turn');
     const buffer = Buffer.from(chars.buffer, chars.byteOffset, chars.length);
     let at = 0;
     const texts = Array.from(lengths, (length) => buffer.toString('utf16le', at, (at += 2 * length)));
-    return new TokenCount(tokenizer, texts, promptTexts, tally, textCounterOf(tokenizer));
+    return new TokenCount(tokenizer, texts, promptTexts, sum, textCounterOf(tokenizer));
   }
 
   /** The usage, or undefined if `endMs` of performance.now() came first: then `rest` is for the next turn. */
   run(endMs: number): Usage | undefined {
-    const tally = this.#tally;
+    const sum = this.#sum;
     for (; this.#next < this.#texts.length; this.#next++) {
       const text = this.#texts[this.#next]!;
       if (this.#counter === undefined) {
@@ -150,8 +150,8 @@ export class TokenCount {
       const tokens = this.#counter.count(text, this.#start, endMs);
       const { end } = this.#counter;
       this.#add(tokens);
-      tally.countedTokens += tokens;
-      tally.countedBytes += Buffer.byteLength(
+      sum.countedTokens += tokens;
+      sum.countedBytes += Buffer.byteLength(
         end - this.#start === text.length ? text : text.slice(this.#start, end),
       );
       this.#start = end;
@@ -160,8 +160,8 @@ export class TokenCount {
       if (performance.now() < endMs) continue;
       if (isTextOver) this.#next++;
       if (this.#next === this.#texts.length) break;
-      tally.turns += 1;
-      return tally.turns < COUNT_TURNS_MAX ? undefined : this.#estimateRest();
+      sum.turns += 1;
+      return sum.turns < COUNT_TURNS_MAX ? undefined : this.#estimateRest();
     }
     return this.#usage();
   }
@@ -179,30 +179,30 @@ export class TokenCount {
       chars,
       lengths: Uint32Array.from(texts, ({ length }) => length),
       promptTexts: Math.max(0, this.#promptTexts - this.#next),
-      tally: this.#tally,
+      sum: this.#sum,
     };
   }
 
   #add(tokens: number): void {
-    if (this.#next < this.#promptTexts) this.#tally.promptTokens += tokens;
-    else this.#tally.completionTokens += tokens;
+    if (this.#next < this.#promptTexts) this.#sum.promptTokens += tokens;
+    else this.#sum.completionTokens += tokens;
   }
 
   /** The rest is assumed to have as many tokens a byte as the counted texts. */
   #estimateRest(): Usage {
-    const tally = this.#tally;
+    const sum = this.#sum;
     for (; this.#next < this.#texts.length; this.#next++) {
       const bytes = Buffer.byteLength(this.#texts[this.#next]!.slice(this.#start));
-      this.#add(ceilDiv(bytes * tally.countedTokens, Math.max(1, tally.countedBytes)));
+      this.#add(ceilDiv(bytes * sum.countedTokens, Math.max(1, sum.countedBytes)));
       this.#start = 0;
     }
-    tally.isExact = false;
+    sum.isExact = false;
     return this.#usage();
   }
 
   #usage(): Usage {
-    const { promptTokens, relayedBytes, completionBytes, isExact } = this.#tally;
-    let { completionTokens } = this.#tally;
+    const { promptTokens, relayedBytes, completionBytes, isExact } = this.#sum;
+    let { completionTokens } = this.#sum;
     if (relayedBytes > completionBytes)
       completionTokens = ceilDiv(completionTokens * relayedBytes, Math.max(1, completionBytes));
     return usageOfWhole(promptTokens, completionTokens, isExact ? 'counted' : 'estimated');

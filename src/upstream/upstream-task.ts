@@ -43,7 +43,7 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
   const http = new Http1Client({
     clock,
     version: packageVersion(),
-    onUnasked: (target) =>
+    onUnsolicited: (target) =>
       errors.write(
         'error',
         target.name,

@@ -78,22 +78,22 @@ export class UsageMeter {
   }
 
   /** The non-streamed response that the client gets. Keeps it. */
-  answered(answer: Buffer): void {
-    this.#response = answer;
+  answered(response: Buffer): void {
+    this.#response = response;
   }
 
   /** What a counter thread needs to count this call. */
   countRequest(tokenizer: Tokenizer, body: string | Uint8Array): CountRequest {
-    const answer = this.#response;
-    if (answer !== undefined) {
+    const response = this.#response;
+    if (response !== undefined) {
       return {
         tokenizer,
         body,
         completionForm: 'answer',
         texts: new Map(),
-        completion: answer.toString(),
-        completionBytes: answer.length,
-        relayedBytes: answer.length,
+        completion: response.toString(),
+        completionBytes: response.length,
+        relayedBytes: response.length,
       };
     }
     return {

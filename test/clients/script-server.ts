@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
-import { isRecord, jsonOf, type MockAnswer, type MockProtocol } from '#src/mock/mock-protocol.js';
+import { isRecord, jsonOf, type MockCompletion, type MockProtocol } from '#src/mock/mock-protocol.js';
 import type { Scope } from '../support/mock.js';
 
 export const SAID = 'The greeting is mended.';
@@ -47,7 +47,7 @@ export async function startScript(t: Scope, script: Script): Promise<ScriptServe
         Array.isArray(tools) &&
         tools.some((one) => isRecord(one) && JSON.stringify(one).includes(`"${tool}"`));
       const calls = isAsked && !hasResult(body);
-      const answer: MockAnswer = {
+      const answer: MockCompletion = {
         request: {
           model: String(model),
           stream: stream === true,
@@ -55,7 +55,7 @@ export async function startScript(t: Scope, script: Script): Promise<ScriptServe
           promptTokens: 0,
           steering: undefined,
           toolNames: [],
-          answersTools: !calls,
+          callsTools: !calls,
         },
         thinking: [],
         texts: [calls ? 'I mend it.' : SAID],

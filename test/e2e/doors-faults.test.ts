@@ -57,7 +57,7 @@ const UNSERVED = { whole: ['down', 'other'], stream: ['down', 'other'] } as cons
 const BROKEN = { whole: ['down', 'other'], stream: ['cut', 'cut'] } as const;
 const SERVED = { whole: ['ok', 'ok'], stream: ['ok', 'ok'] } as const;
 const COUNTED = { whole: ['counted', 'counted'], stream: ['counted', 'counted'] } as const;
-const REFUSED = { whole: ['caller', 'caller'], stream: ['caller', 'caller'] } as const;
+const REJECTED = { whole: ['caller', 'caller'], stream: ['caller', 'caller'] } as const;
 
 const typeOf = (stream: boolean): string => (stream ? 'text/event-stream' : 'application/json');
 const JSON_ERROR = '{"type":"error","error":{"type":"x","message":"the upstream says so"}}';
@@ -128,7 +128,7 @@ function rowsOf({ whole, stream, errorEvents, errorsInWhole }: SpeechForm): Row[
       ...UNSERVED,
       script: error(status),
     })),
-    ...[400, 413, 422].map((status) => ({ name: `status ${status}`, ...REFUSED, script: error(status) })),
+    ...[400, 413, 422].map((status) => ({ name: `status ${status}`, ...REJECTED, script: error(status) })),
     {
       name: 'redirect',
       ...UNSERVED,

@@ -21,7 +21,7 @@ import {
   checkServed,
   COUNTED,
   FAULT_TIMEOUTS,
-  REFUSED,
+  REJECTED,
   SERVED,
   settledAccount,
   slugOf,
@@ -155,7 +155,7 @@ function breaks(end: 'close' | 'reset' | 'stall'): Row[] {
 const STATUSES: Row[] = [
   ...[400, 409, 413, 422].map((status) => ({
     name: `status ${status}`,
-    ...REFUSED,
+    ...REJECTED,
     script: error(status),
   })),
   ...[401, 402, 403, 404, 405, 408, 418, 429, 451, 500, 501, 502, 503, 504, 520, 529].map((status) => ({

@@ -14,7 +14,7 @@ import { openStream } from '../support/sse.js';
 
 const CALLS_MAX = 30;
 const ACCOUNT_CALLS_MAX = 20;
-const REFUSALS = 200;
+const REJECTIONS = 200;
 /**
  * In the middle of many, over twice what the list of models takes between them: a refusal waits for nothing.
  */
@@ -61,13 +61,13 @@ void t.test('calls in flight are bounded, for an account and for all', async (t)
   streams.push(...(await open(second.key, CALLS_MAX - ACCOUNT_CALLS_MAX)));
   const refusedMs: number[] = [];
   const listedMs: number[] = [];
-  for (let index = 0; index < REFUSALS; index += 1) {
+  for (let index = 0; index < REJECTIONS; index += 1) {
     refusedMs.push(await refused(second.key, /The gateway has/));
     const startMs = performance.now();
     await gateway.request(second.key, { method: 'GET', path: '/v1/models', agent });
     listedMs.push(performance.now() - startMs);
   }
-  const [medianMs, usualMs] = [refusedMs, listedMs].map((ms) => ms.sort((a, b) => a - b)[REFUSALS / 2]!);
+  const [medianMs, usualMs] = [refusedMs, listedMs].map((ms) => ms.sort((a, b) => a - b)[REJECTIONS / 2]!);
   t.comment(`refused in ${medianMs!.toFixed(2)} ms, models listed in ${usualMs!.toFixed(2)} ms`);
   t.ok(medianMs! < REFUSAL_MS_MAX + 2 * usualMs!, 'refused at once');
   t.equal((await mock.stats()).open, CALLS_MAX, 'no refused call reached the upstream');

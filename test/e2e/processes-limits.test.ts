@@ -11,7 +11,7 @@ import { audit } from '#src/store/audit.js';
 import type { Customer } from '../support/admin-client.js';
 import { startBed } from '../support/bed.js';
 import { mostSurelyWithin } from '../support/call-span.js';
-import { CALL_COST, Caller, callsOf, refusalsOf } from '../support/crash-load.js';
+import { CALL_COST, Caller, callsOf, rejectionsOf } from '../support/crash-load.js';
 import { booksOf } from '../support/crash.js';
 import { eventually, knownEverywhere, type Gateway } from '../support/gateway.js';
 import { LIMITED, LIMITED_PLANS } from '../support/limited-plans.js';
@@ -50,7 +50,7 @@ const serving = (gateway: Gateway, processes: number): Promise<true> =>
 
 async function usedUp(caller: Caller): Promise<void> {
   await eventually('what is left is refused', () =>
-    refusalsOf([caller]).some((status) => caller.refused.get(status)! >= REFUSED_ENOUGH) ? true : undefined,
+    rejectionsOf([caller]).some((status) => caller.refused.get(status)! >= REFUSED_ENOUGH) ? true : undefined,
   );
   caller.stop();
   await caller.done;
@@ -85,7 +85,7 @@ void t.test('limits and money are those of all processes', { timeout: 600_000 },
     const allowed = plan === 'day' ? limit : limit * WINDOWS;
     t.ok(admitted >= allowed * share, `${plan}: ${admitted}, at least ${share} of ${allowed}`);
     t.equal(broken, 0);
-    t.same(refusalsOf([callers[index]!]), [429], `${plan}: refused as it should be`);
+    t.same(rejectionsOf([callers[index]!]), [429], `${plan}: refused as it should be`);
   });
 
   const { calls, cost, account } = await eventually(
@@ -101,7 +101,7 @@ void t.test('limits and money are those of all processes', { timeout: 600_000 },
   t.equal(picoUnitsOf(account.spent), cost);
   t.equal(picoUnitsOf(account.balance)! + cost, picoUnitsOf(credit), 'to the last pico-unit');
   t.equal(spender.broken, 0);
-  t.same(refusalsOf([spender]), [403]);
+  t.same(rejectionsOf([spender]), [403]);
   t.equal(await gateway.stop(), 0);
   t.match(await audit(gateway.dataFolder, { accountsMax: 1_000_000, keysMax: 1_000_000, groupsMax: 8 }), {
     differences: [],

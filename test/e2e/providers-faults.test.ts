@@ -16,7 +16,7 @@ import {
   checkNothingStays,
   checkServed,
   FAULT_TIMEOUTS,
-  REFUSED,
+  REJECTED,
   SERVED,
   settledAccount,
   slugOf,
@@ -147,7 +147,7 @@ const ROWS: readonly Row[] = [
     { name: `${end} in the middle`, ...BROKEN, script: broken(end, half) },
   ]),
   { name: 'an end too early', ...BROKEN, script: broken('close', half, LAST_CHUNK) },
-  ...[400, 413].map((status): Row => ({ name: `status ${status}`, ...REFUSED, script: error(status) })),
+  ...[400, 413].map((status): Row => ({ name: `status ${status}`, ...REJECTED, script: error(status) })),
   ...[401, 403, 404, 429, 500, 503, 529].map((status): Row => ({
     name: `status ${status}`,
     ...UNSERVED,

@@ -8,7 +8,7 @@ import { asPicoUnits } from '#src/core/units.js';
 import type { GroupView } from '#src/admin/views.js';
 import { startBed } from '../support/bed.js';
 import { mostSurelyWithin } from '../support/call-span.js';
-import { CALL_COST, CALL_TOKENS, Caller, callsOf, refusalsOf } from '../support/crash-load.js';
+import { CALL_COST, CALL_TOKENS, Caller, callsOf, rejectionsOf } from '../support/crash-load.js';
 import { eventually, type Gateway, knownEverywhere } from '../support/gateway.js';
 import { startHosts } from '../support/hosts.js';
 import { NO_REDIS } from '../support/redis-server.js';
@@ -74,7 +74,7 @@ async function holds(t: Test, gateways: readonly Gateway[]): Promise<void> {
       all.reduce((sum, { broken }) => sum + broken, 0),
       0,
     );
-    t.same(refusalsOf(all), [429]);
+    t.same(rejectionsOf(all), [429]);
   }
   t.comment(`${countOf(called)} calls, ${countOf(spent)} paid, ${countOf(talked) * CALL_TOKENS} tokens`);
   t.ok(countOf(called) <= CALLS_PER_MONTH, `${countOf(called)} of ${CALLS_PER_MONTH} calls`);

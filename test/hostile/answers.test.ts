@@ -301,9 +301,9 @@ async function startProvider(t: Test, cases: ReadonlyMap<string, Case>): Promise
 function faultOf({ stream, outcome }: Case, answer: Answer, spent: string): string | undefined {
   const { status, body } = answer;
   if (body.includes('\uFFFD')) return 'bytes that are no UTF-8 came through';
-  const isRefused = status === 502 && (answer.json() as { error?: { code: string } }).error !== undefined;
-  if (status !== 200 && !isRefused) return `status ${status}`;
-  if (isRefused ? !outcome.startsWith('refused') : outcome === 'refused') return `status ${status}`;
+  const isRejected = status === 502 && (answer.json() as { error?: { code: string } }).error !== undefined;
+  if (status !== 200 && !isRejected) return `status ${status}`;
+  if (isRejected ? !outcome.startsWith('refused') : outcome === 'refused') return `status ${status}`;
   const isPaid = spent !== '0.00';
   if (outcome === 'served') {
     if (!isPaid) return 'it is not charged';
@@ -311,7 +311,7 @@ function faultOf({ stream, outcome }: Case, answer: Answer, spent: string): stri
     return naiveEvents(body).at(-1) === '[DONE]' && body.includes('usual') ? undefined : 'it has no end';
   }
   if (isPaid) return `charged ${spent}`;
-  if (isRefused) return undefined;
+  if (isRejected) return undefined;
   if (!isGoodStream(Buffer.from(body))) return 'an event that is none came through';
   const events = naiveEvents(body);
   if (events.includes('[DONE]')) return 'it has an end';

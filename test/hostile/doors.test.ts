@@ -135,8 +135,8 @@ void t.test('bodies with a second meaning are refused, in one piece or in two', 
       const large = door.readPieces([bytes.subarray(0, half), bytes.subarray(half)]);
       count++;
       // A member by which an upstream chooses another is told, and refused at admission.
-      const isRefused = !read.ok || read.call.routingMembers.length > 0;
-      if (!isRefused) t.fail(`${way.door}, ${what}: ${bytes.toString('latin1').slice(0, 200)}`);
+      const isRejected = !read.ok || read.call.routingMembers.length > 0;
+      if (!isRejected) t.fail(`${way.door}, ${what}: ${bytes.toString('latin1').slice(0, 200)}`);
       if (!read.ok || !large.ok) t.same(large, read, `${way.door}, ${what}: the same words`);
     }
     t.comment(`${way.door}: ${count} bodies`);

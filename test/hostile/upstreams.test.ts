@@ -69,7 +69,7 @@ async function worldOf(t: Test, respond: (socket: Socket, id: string) => void) {
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const client = new Http1Client({ clock: new SystemClock(), version: '1', onUnasked: () => unasked++ });
+  const client = new Http1Client({ clock: new SystemClock(), version: '1', onUnsolicited: () => unasked++ });
   const close = async (): Promise<void> => {
     await client.close();
     for (const socket of sockets) socket.destroy();

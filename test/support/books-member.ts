@@ -82,7 +82,7 @@ export function joinBooks(
     mark: store.newFlushMark(slot, life),
     store: through,
     usage: new SharedUsageBook(through, (index) => CATALOG.models[index]!.id),
-    refuseOnError: () => false,
+    rejectOnError: () => false,
     keyUses: new SharedKeyUses({ ledger, keyTable, groupNames }, clock, store.keys),
     quotaUses: new SharedQuotaUses(ledger, clock, () => '', store.quotaUses),
     clock,

@@ -32,7 +32,7 @@ const promptOf = (upstreamMs: number): string =>
 /**
  * Statuses of refusals, but for 503: on a machine that is slow a lease may come too late, which is no limit.
  */
-export const refusalsOf = (callers: readonly Caller[]): number[] =>
+export const rejectionsOf = (callers: readonly Caller[]): number[] =>
   [...new Set(callers.flatMap(({ refused }) => [...refused.keys()]))].filter((status) => status !== 503);
 
 /** The calls of all that were answered, each with its two moments. */

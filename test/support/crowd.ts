@@ -1,7 +1,7 @@
 /** One account that is called at several hosts at once, and what became of the calls of all. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Customer } from './admin-client.js';
-import { Caller, callsOf, refusalsOf } from './crash-load.js';
+import { Caller, callsOf, rejectionsOf } from './crash-load.js';
 import type { Call } from './call-span.js';
 import { eventually } from './gateway.js';
 import type { Host } from './hosts.js';
@@ -39,7 +39,7 @@ export class Crowd {
 
   /** Statuses but 200 and 503. */
   get refusals(): number[] {
-    return refusalsOf(this.callers);
+    return rejectionsOf(this.callers);
   }
 
   /** Calls that were answered or refused, at all hosts. */
@@ -67,11 +67,11 @@ export class Crowd {
   /** Until every host has refused often, and for `ms` at the least. */
   async useUp(ms: number): Promise<void> {
     await sleep(ms);
-    const isRefused = (caller: Caller): boolean =>
-      refusalsOf([caller]).some((status) => caller.refused.get(status)! >= REFUSED_ENOUGH);
+    const isRejected = (caller: Caller): boolean =>
+      rejectionsOf([caller]).some((status) => caller.refused.get(status)! >= REFUSED_ENOUGH);
     await eventually(
       'what is left is refused',
-      () => (this.callers.every(isRefused) ? true : undefined),
+      () => (this.callers.every(isRejected) ? true : undefined),
       USE_UP_MS_MAX,
     );
     await this.stop();

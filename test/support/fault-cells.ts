@@ -24,7 +24,7 @@ export const UNSERVED = { whole: ['down', 'other'], stream: ['down', 'other'] } 
 export const BROKEN = { whole: ['down', 'other'], stream: ['cut', 'cut'] } as const;
 export const SERVED = { whole: ['ok', 'ok'], stream: ['ok', 'ok'] } as const;
 export const COUNTED = { whole: ['counted', 'counted'], stream: ['counted', 'counted'] } as const;
-export const REFUSED = { whole: ['caller', 'caller'], stream: ['caller', 'caller'] } as const;
+export const REJECTED = { whole: ['caller', 'caller'], stream: ['caller', 'caller'] } as const;
 
 /** In the order one upstream, two upstreams; undefined: not a case. */
 interface Endings<Ending> {

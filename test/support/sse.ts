@@ -2,7 +2,7 @@
  * Streams as tests read them: events, the text they carry, and a live reader.
  */
 import { request as httpRequest, type Agent, type ClientRequest, type IncomingMessage } from 'node:http';
-import { wordNumbers } from '#src/mock/mock-answer.js';
+import { wordNumbers } from '#src/mock/mock-completion.js';
 
 /** What is read of a chunk. */
 export interface Chunk {

@@ -3,7 +3,7 @@
  * body, whatever was sent. Nothing is looked up, read or counted.
  */
 import uws from 'uWebSockets.js';
-import { REFUSAL_STATUSES } from '../scenarios/refusals.js';
+import { REJECTION_STATUSES } from '../scenarios/refusals.js';
 
 const BODY = Buffer.from(
   JSON.stringify({
@@ -12,7 +12,7 @@ const BODY = Buffer.from(
 );
 
 const app = uws.App({});
-for (const status of REFUSAL_STATUSES) {
+for (const status of REJECTION_STATUSES) {
   app.post(`/${status}`, (response) => {
     response.cork(() => {
       response.writeStatus(`${status} Refused`).writeHeader('content-type', 'application/json').end(BODY);

@@ -37,7 +37,7 @@ const PARTS = {
       callEnded: NOTHING,
       countRequest: NOTHING,
       countCall: NOTHING,
-      countRefusal: NOTHING,
+      countRejection: NOTHING,
     },
     UpstreamMetrics: {
       attemptBegun: NOTHING,

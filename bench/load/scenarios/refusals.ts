@@ -6,8 +6,8 @@ import { TEST_MODEL } from '../../../test/support/gateway.js';
 import { bodyOf } from './prompt.js';
 import type { Caller, Scenario } from './scenario.js';
 
-export const REFUSAL_STATUSES = [401, 400, 429] as const;
-type RefusalStatus = (typeof REFUSAL_STATUSES)[number];
+export const REJECTION_STATUSES = [401, 400, 429] as const;
+type RefusalStatus = (typeof REJECTION_STATUSES)[number];
 
 const GOOD_BODY = bodyOf({ promptBytes: 200, answerBytes: 240, chunks: 20, stream: false });
 /** Of the same length, but without messages. */
@@ -19,7 +19,7 @@ const CALLS: Readonly<Record<RefusalStatus, { readonly caller: Caller; readonly 
   429: { caller: 'limited', body: GOOD_BODY },
 };
 
-export const REFUSALS: readonly Scenario[] = REFUSAL_STATUSES.map((status) => ({
+export const REJECTIONS: readonly Scenario[] = REJECTION_STATUSES.map((status) => ({
   name: `refused-${status}`,
   ...CALLS[status],
   status,

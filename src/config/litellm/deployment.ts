@@ -4,7 +4,7 @@ import { picoUnitsPerCall, picoUnitsPerToken } from '../../core/money.js';
 import { OUTPUT_TOKENS_MAX } from '../catalog-schema.js';
 import {
   HEADER_NAMES,
-  HEADER_NAMES_REFUSED,
+  HEADER_NAMES_REJECTED,
   HEADER_NAMES_SECRET,
   TIMEOUT_MS_MAX,
 } from '../upstream-schema.js';
@@ -229,7 +229,7 @@ function headersOf(own: ImportMap, model: string, context: DeploymentContext): R
   for (const name of extra.rest) {
     const value = extra.text(name);
     if (value === undefined) continue;
-    if (!is(HEADER_NAMES, name) || is(HEADER_NAMES_REFUSED, name)) {
+    if (!is(HEADER_NAMES, name) || is(HEADER_NAMES_REJECTED, name)) {
       extra.remark(name, 'a header that cannot be set');
     } else if (is(HEADER_NAMES_SECRET, name)) {
       const wanted = variableNameOf(`${model}_${name}`).replace(/_API_KEY$/, '');

@@ -76,7 +76,7 @@ export function writeMessages(call: ProviderCall): Record<string, unknown> {
   const user = fields.take('safety_identifier') ?? fields.take('user');
   if (typeof user === 'string' && user !== '' && user.length <= USER_ID_CHARS_MAX && !PERSONAL.test(user))
     request.metadata = { user_id: user };
-  refuseTheRest(fields);
+  rejectTheRest(fields);
   return request;
 }
 
@@ -205,7 +205,7 @@ function addStop(request: Record<string, unknown>, fields: Fields): void {
 }
 
 /** Members whose neutral value asks for nothing, and then all that nobody took. */
-function refuseTheRest(fields: Fields): void {
+function rejectTheRest(fields: Fields): void {
   if ((fields.integer('n') ?? 1) !== 1) fields.unsupported('n', 'must be 1 with Claude');
   for (const name of ['frequency_penalty', 'presence_penalty', 'top_logprobs'])
     if ((fields.number(name) ?? 0) !== 0) fields.unsupported(name);

@@ -12,7 +12,7 @@ import { isRecord } from '../../core/json.js';
 import { completionText, type FinishReason, type ProviderUsage } from '../chat-writer.js';
 import { ProviderError, type ProviderCall } from '../provider.js';
 import { failureOf } from './errors.js';
-import { ANSWER_TOOL, answersByTool, callsFunctions } from './tools.js';
+import { RESPONSE_TOOL, respondsByTool, callsFunctions } from './tools.js';
 
 interface ToolCall {
   readonly id: string;
@@ -34,7 +34,7 @@ const FINISH_OF: ReadonlyMap<unknown, FinishReason> = new Map([
 /** `stop`: `stop_reason`. `calls`: the response has calls of the caller's tools. */
 export function finishOf(stop: unknown, calls: boolean): FinishReason {
   const finish = FINISH_OF.get(stop) ?? 'stop';
-  // The one tool that was called was the answer.
+  // The one tool that was called was the response.
   return finish === 'tool_calls' && !calls ? 'stop' : finish;
 }
 
@@ -52,7 +52,7 @@ export function readMessage(body: Buffer, call: ProviderCall): string {
   if (!isRecord(message)) throw ProviderError.invalid('no JSON object');
   if (message.type === 'error') throw new ProviderError(failureOf(message.error, 500));
   if (!Array.isArray(message.content)) throw ProviderError.invalid('no content');
-  const byTool = answersByTool(call);
+  const byTool = respondsByTool(call);
   let content: string | undefined;
   let reasoning: string | undefined;
   const thinking: unknown[] = [];
@@ -72,7 +72,7 @@ export function readMessage(body: Buffer, call: ProviderCall): string {
         break;
       case 'tool_use': {
         const input = exactJsonText(block.input ?? {});
-        if (byTool && block.name === ANSWER_TOOL) content = (content ?? '') + input;
+        if (byTool && block.name === RESPONSE_TOOL) content = (content ?? '') + input;
         else {
           const called = { name: textOf(block.name), arguments: input };
           calls.push({ id: textOf(block.id), type: 'function', function: called });

@@ -23,7 +23,7 @@ import { ChunkWriter, type FinishReason } from '../chat-writer.js';
 import { ProviderError, type ProviderCall, type ProviderStream } from '../provider.js';
 import { failureOf } from './errors.js';
 import { finishOf, idOf, MessageUsage, refusalOf, textOf } from './response.js';
-import { ANSWER_TOOL, answersByTool, callsFunctions } from './tools.js';
+import { RESPONSE_TOOL, respondsByTool, callsFunctions } from './tools.js';
 
 /** What becomes of a call's arguments; other deltas tell by their type. */
 type BlockKind = 'answer' | 'tool' | 'other';
@@ -54,7 +54,7 @@ export class MessageStream implements ProviderStream {
 
   constructor(call: ProviderCall) {
     this.#call = call;
-    this.#byTool = answersByTool(call);
+    this.#byTool = respondsByTool(call);
     this.#legacy = callsFunctions(call);
   }
 
@@ -163,7 +163,7 @@ export class MessageStream implements ProviderStream {
 
   #toolBlock(writer: ChunkWriter, id: string, name: string): string {
     this.#kind = 'answer';
-    if (this.#byTool && name === ANSWER_TOOL) return '';
+    if (this.#byTool && name === RESPONSE_TOOL) return '';
     this.#kind = 'tool';
     this.#tool++;
     if (!this.#legacy) return writer.toolStart(this.#tool, id, name);

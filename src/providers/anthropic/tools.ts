@@ -19,7 +19,7 @@ import { traitsOf, type ModelTraits } from './models.js';
 import { closedSchema } from './schema.js';
 
 /** Its call is the answer. */
-export const ANSWER_TOOL = 'json_response';
+export const RESPONSE_TOOL = 'json_response';
 
 const NO_PARAMETERS = { type: 'object', properties: {} };
 const ANY_OBJECT = { type: 'object', additionalProperties: true };
@@ -36,7 +36,7 @@ export interface ToolMembers {
 export function toolMembersOf(fields: Fields, traits: ModelTraits): ToolMembers {
   const tools = toolsOf(fields, traits);
   const choice = choiceOf(fields, tools, traits);
-  const answer = answerFormOf(fields.take('response_format'), traits);
+  const answer = responseFormOf(fields.take('response_format'), traits);
   if (answer?.tool === undefined) return { tools, choice, format: answer?.format };
   if (!traits.forcedTools) {
     fields.unsupported(
@@ -48,16 +48,16 @@ export function toolMembersOf(fields: Fields, traits: ModelTraits): ToolMembers 
   // With tools of the caller the model may call one of them first.
   const isFree = tools.length > 0 && choice?.type !== 'none';
   tools.push(answer.tool);
-  if (!isFree) return { tools, choice: { type: 'tool', name: ANSWER_TOOL }, format: undefined };
+  if (!isFree) return { tools, choice: { type: 'tool', name: RESPONSE_TOOL }, format: undefined };
   return { tools, choice: choice?.type === 'tool' ? choice : { ...choice, type: 'any' }, format: undefined };
 }
 
 /** Whether a call of ANSWER_TOOL is the answer's text. */
-export function answersByTool({ settings, body, model }: ProviderCall): boolean {
+export function respondsByTool({ settings, body, model }: ProviderCall): boolean {
   const { response_format: format } = body;
   if (format === undefined || format === null) return false;
   const traits = traitsOf(model, settings.name === 'vertex');
-  return traits.forcedTools && answerFormOf(format, traits)?.tool !== undefined;
+  return traits.forcedTools && responseFormOf(format, traits)?.tool !== undefined;
 }
 
 /** Whether the caller speaks of `functions`, the name of tools until 2023. */
@@ -147,18 +147,18 @@ function nameIn(given: Record<string, unknown>): string | undefined {
   return typeof name === 'string' ? name : undefined;
 }
 
-interface AnswerForm {
+interface ResponseForm {
   readonly format?: Record<string, unknown>;
   readonly tool?: Block;
 }
 
 /** Undefined if the answer is free. */
-function answerFormOf(given: unknown, traits: ModelTraits): AnswerForm | undefined {
+function responseFormOf(given: unknown, traits: ModelTraits): ResponseForm | undefined {
   if (given === undefined || given === null) return undefined;
   if (!isRecord(given)) throw new FieldError('response_format', 'must be an object');
   if (given.type === 'text') return undefined;
   if (given.type === 'json_object')
-    return { tool: { name: ANSWER_TOOL, description: 'Gives the answer.', input_schema: ANY_OBJECT } };
+    return { tool: { name: RESPONSE_TOOL, description: 'Gives the answer.', input_schema: ANY_OBJECT } };
   if (given.type !== 'json_schema')
     throw new FieldError('response_format.type', 'must be text, json_object or json_schema');
   const { json_schema: wanted } = given;
@@ -168,5 +168,5 @@ function answerFormOf(given: unknown, traits: ModelTraits): AnswerForm | undefin
   const closed = traits.schemas ? closedSchema(schema, wanted.strict === true) : undefined;
   if (closed !== undefined) return { format: { type: 'json_schema', schema: closed } };
   const description = typeof wanted.description === 'string' ? wanted.description : 'Gives the answer.';
-  return { tool: { name: ANSWER_TOOL, description, input_schema: schema } };
+  return { tool: { name: RESPONSE_TOOL, description, input_schema: schema } };
 }

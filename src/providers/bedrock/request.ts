@@ -12,7 +12,7 @@ import { FieldError, type ProviderCall } from '../provider.js';
 import { conversationOf } from './messages.js';
 import { factsOf, type ModelFacts } from './models.js';
 import { reasoningOf } from './reasoning.js';
-import { answerFormOf, toolsOf } from './tools.js';
+import { responseFormOf, toolsOf } from './tools.js';
 
 /** Members of Converse that a caller may give by their own names. */
 const PASSED = ['guardrailConfig', 'performanceConfig', 'promptVariables'] as const;
@@ -31,7 +31,7 @@ export function bodyOf(call: ProviderCall): string {
   const facts = factsOf(call.model);
   const conversation = conversationOf(fields.list('messages') ?? [], call.body, facts);
   const inference = inferenceOf(fields);
-  const form = answerFormOf(fields.take('response_format'), facts);
+  const form = responseFormOf(fields.take('response_format'), facts);
   const reasoning = reasoningOf(fields, facts, inference.maxTokens, conversation.goesOnUnthought);
   const tools = toolsOf(fields, facts, conversation, form, reasoning.isOn);
   const sampling = samplingOf(fields, facts, reasoning.isOn);
@@ -62,7 +62,7 @@ export function bodyOf(call: ProviderCall): string {
   const metadata = metadataOf(fields.take('metadata'));
   if (metadata !== undefined) body.requestMetadata = metadata;
   fields.take('cache_control');
-  refuseOthers(fields);
+  rejectOthers(fields);
   return exactJsonText(body);
 }
 
@@ -143,7 +143,7 @@ function metadataOf(metadata: unknown): Record<string, unknown> | undefined {
 }
 
 /** Values that ask for nothing are let through, as clients send their defaults. */
-function refuseOthers(fields: Fields): void {
+function rejectOthers(fields: Fields): void {
   if ((fields.integer('n') ?? 1) !== 1) fields.unsupported('n', 'must be 1 for Bedrock');
   for (const name of ['presence_penalty', 'frequency_penalty', 'top_logprobs']) {
     if ((fields.number(name) ?? 0) !== 0) fields.unsupported(name);

@@ -9,7 +9,7 @@ import { isRecord } from '../../core/json.js';
 import { completionText, type FinishReason, type ProviderUsage, NO_USAGE } from '../chat-writer.js';
 import { ProviderError, type ProviderCall } from '../provider.js';
 import { publicName } from './models.js';
-import { ANSWER_TOOL, answersByTool } from './tools.js';
+import { RESPONSE_TOOL, respondsByTool } from './tools.js';
 
 const FINISH_REASONS: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
   ['end_turn', 'stop'],
@@ -78,7 +78,7 @@ export function readResponse(body: Buffer, call: ProviderCall): string {
   const message = isRecord(output) ? output.message : undefined;
   const content = isRecord(message) ? message.content : undefined;
   if (!isRecord(response) || !Array.isArray(content)) throw ProviderError.invalid('no message');
-  const read = messageOf(content, answersByTool(call));
+  const read = messageOf(content, respondsByTool(call));
   const { stopReason, usage, additionalModelResponseFields } = response;
   return completionText({
     id: `chatcmpl-${call.requestId}`,
@@ -94,7 +94,7 @@ interface ReadMessage {
   readonly hasCalls: boolean;
 }
 
-function messageOf(content: readonly unknown[], answersByTool: boolean): ReadMessage {
+function messageOf(content: readonly unknown[], respondsByTool: boolean): ReadMessage {
   let text: string | undefined;
   let reasoning: string | undefined;
   const thinking: ThinkingBlock[] = [];
@@ -107,7 +107,7 @@ function messageOf(content: readonly unknown[], answersByTool: boolean): ReadMes
       const { toolUseId, name, input, type } = toolUse;
       const json = exactJsonText(input ?? {});
       if (type === 'server_tool_use') continue;
-      if (answersByTool && name === ANSWER_TOOL) text = (text ?? '') + json;
+      if (respondsByTool && name === RESPONSE_TOOL) text = (text ?? '') + json;
       else calls.push({ id: toolUseId, type: 'function', function: { name, arguments: json } });
     } else if (isRecord(reasoningContent)) {
       const { reasoningText, redactedContent } = reasoningContent;

@@ -15,7 +15,7 @@ import { ProviderError, type ProviderCall, type ProviderStream } from '../provid
 import { eventOf, FrameReader, type Headers } from './frames.js';
 import { publicName } from './models.js';
 import { finishOf, redactedBlock, usageOf, type ThinkingBlock } from './response.js';
-import { ANSWER_TOOL, answersByTool } from './tools.js';
+import { RESPONSE_TOOL, respondsByTool } from './tools.js';
 
 /**
  * The payload of nearly all messages, as Bedrock writes it. Its text, if it is JSON as we write it, goes on
@@ -52,7 +52,7 @@ export class ConverseStream implements ProviderStream {
   constructor(call: ProviderCall) {
     const created = Math.floor(call.nowMs / 1000);
     this.#writer = new ChunkWriter(`chatcmpl-${call.requestId}`, publicName(call.model), created);
-    this.#answers = answersByTool(call);
+    this.#answers = respondsByTool(call);
   }
 
   push(chunk: Uint8Array): string {
@@ -115,7 +115,7 @@ export class ConverseStream implements ProviderStream {
     if (typeof toolUseId !== 'string' || typeof name !== 'string') {
       throw ProviderError.invalid('a tool call has no name or id');
     }
-    if (this.#answers && name === ANSWER_TOOL) {
+    if (this.#answers && name === RESPONSE_TOOL) {
       this.#openTool = 'answer';
       return;
     }

@@ -13,31 +13,32 @@
  */
 import { isRecord } from '../../core/json.js';
 import { closedSchema } from '../anthropic/schema.js';
-import { ANSWER_TOOL } from '../anthropic/tools.js';
+import { RESPONSE_TOOL } from '../anthropic/tools.js';
 import type { Fields } from '../fields.js';
 import { FieldError, type ProviderCall } from '../provider.js';
 import { ContentWriter, type Block } from './content.js';
 import type { Conversation } from './messages.js';
 import { factsOf, type ModelFacts } from './models.js';
 
-export { ANSWER_TOOL } from '../anthropic/tools.js';
+export { RESPONSE_TOOL } from '../anthropic/tools.js';
 
 const NO_PARAMETERS = { type: 'object', properties: {} };
 const ANY_OBJECT = { type: 'object', additionalProperties: true };
 
 /** One of both. */
-export interface AnswerForm {
+export interface ResponseForm {
   /** Of `outputConfig`. */
   readonly output?: Block;
   readonly tool?: Block;
 }
 
 /** What `response_format` asks for; undefined if the response is free. */
-export function answerFormOf(format: unknown, facts: ModelFacts): AnswerForm | undefined {
+export function responseFormOf(format: unknown, facts: ModelFacts): ResponseForm | undefined {
   if (format === undefined || format === null) return undefined;
   if (!isRecord(format)) throw new FieldError('response_format', 'must be an object');
   if (format.type === 'text') return undefined;
-  if (format.type === 'json_object') return { tool: toolSpec(ANSWER_TOOL, 'Gives the answer.', ANY_OBJECT) };
+  if (format.type === 'json_object')
+    return { tool: toolSpec(RESPONSE_TOOL, 'Gives the answer.', ANY_OBJECT) };
   if (format.type !== 'json_schema') {
     throw new FieldError('response_format.type', 'must be text, json_object or json_schema');
   }
@@ -48,7 +49,7 @@ export function answerFormOf(format: unknown, facts: ModelFacts): AnswerForm | u
   const { schema, name, description, strict } = named;
   const closed = facts.schemas ? closedSchema(schema, strict === true) : undefined;
   if (closed === undefined)
-    return { tool: toolSpec(ANSWER_TOOL, description ?? 'Gives the answer.', schema) };
+    return { tool: toolSpec(RESPONSE_TOOL, description ?? 'Gives the answer.', schema) };
   const jsonSchema = {
     schema: JSON.stringify(closed),
     ...(typeof name === 'string' && { name }),
@@ -58,10 +59,10 @@ export function answerFormOf(format: unknown, facts: ModelFacts): AnswerForm | u
 }
 
 /** Whether a call of ANSWER_TOOL is the answer's text. */
-export function answersByTool({ body, model }: ProviderCall): boolean {
+export function respondsByTool({ body, model }: ProviderCall): boolean {
   const { response_format: format } = body;
   if (format === undefined || format === null) return false;
-  return answerFormOf(format, factsOf(model))?.tool !== undefined;
+  return responseFormOf(format, factsOf(model))?.tool !== undefined;
 }
 
 export interface Tools {
@@ -76,7 +77,7 @@ export function toolsOf(
   fields: Fields,
   facts: ModelFacts,
   { usesTools, called }: Conversation,
-  form: AnswerForm | undefined,
+  form: ResponseForm | undefined,
   thinks: boolean,
 ): Tools {
   const tools = (fields.list('tools') ?? []).flatMap((tool, index) => toolOf(tool, index, facts));
@@ -101,7 +102,7 @@ export function toolsOf(
       );
     }
     // With tools of the caller the model may call one of them first.
-    else if (tools.length === 0) choice = { tool: { name: ANSWER_TOOL } };
+    else if (tools.length === 0) choice = { tool: { name: RESPONSE_TOOL } };
     else if (!isForced) choice = { any: {} };
     tools.push(form.tool);
   }

@@ -170,26 +170,26 @@ async function grantFrom(response: Response): Promise<Grant> {
   const members = parsedJson(text);
   if (response.ok) return grantOfMembers(members);
   const words = isRecord(members) ? (members.error_description ?? members.error) : undefined;
-  const said = typeof words === 'string' ? words : '';
+  const reason = typeof words === 'string' ? words : '';
   const seconds = Number(response.headers.get('retry-after') ?? NaN);
   throw new CredentialError(
-    `the token server answered ${response.status}${said === '' ? '' : `: ${withoutTokens(said)}`}`,
-    adviceOf(said, response.status),
+    `the token server answered ${response.status}${reason === '' ? '' : `: ${withoutTokens(reason)}`}`,
+    adviceOf(reason, response.status),
     seconds >= 0 ? seconds * 1_000 : undefined,
   );
 }
 
 /** By Entra's own numbers: https://learn.microsoft.com/entra/identity-platform/reference-error-codes */
-function adviceOf(said: string, status: number): string {
-  if (/AADSTS(7000215|7000222)/.test(said))
+function adviceOf(text: string, status: number): string {
+  if (/AADSTS(7000215|7000222)/.test(text))
     return 'AZURE_CLIENT_SECRET is wrong or has expired: make a new one';
-  if (said.includes('AADSTS700016')) return 'there is no such app: see AZURE_CLIENT_ID and AZURE_TENANT_ID';
-  if (said.includes('AADSTS90002')) return 'there is no such tenant: see AZURE_TENANT_ID';
-  if (/AADSTS(700024|500133)/.test(said))
+  if (text.includes('AADSTS700016')) return 'there is no such app: see AZURE_CLIENT_ID and AZURE_TENANT_ID';
+  if (text.includes('AADSTS90002')) return 'there is no such tenant: see AZURE_TENANT_ID';
+  if (/AADSTS(700024|500133)/.test(text))
     return 'the clock of this machine is wrong: see that it is set by NTP';
-  if (/AADSTS(70021|700213)/.test(said))
+  if (/AADSTS(70021|700213)/.test(text))
     return 'the app does not trust this workload: see issuer and subject of its federated credential';
-  if (/identity not found/i.test(said))
+  if (/identity not found/i.test(text))
     return 'no managed identity is assigned to this machine, or AZURE_CLIENT_ID names another';
   return status === 429 || status >= 500 ? 'the token server fails: it is tried again' : ADVICE;
 }

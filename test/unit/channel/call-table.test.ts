@@ -90,7 +90,7 @@ void t.test('every order of spending and refunding wakes a worker that waits', (
 
 void t.test('the last of all upstreams and the last fallback are told apart', (t) => {
   const table = new CallTable(createCallTable(8, WINDOW_BYTES));
-  table.noteUpstream(SLOT, UPSTREAM_SLOTS_MAX - 1, FALLBACKS_MAX, asMonotonicMs(0));
+  table.recordUpstream(SLOT, UPSTREAM_SLOTS_MAX - 1, FALLBACKS_MAX, asMonotonicMs(0));
   t.equal(table.upstreamOf(SLOT), UPSTREAM_SLOTS_MAX - 1);
   t.equal(table.fallbackOf(SLOT), FALLBACKS_MAX);
   table.forgetUpstream(SLOT);
@@ -103,12 +103,12 @@ void t.test('when an upstream was tried, however long the host has been up', (t)
   const table = new CallTable(createCallTable(8, WINDOW_BYTES));
   for (const sinceMs of [0, 5, 21_474_836.47, 42_949_672.9, 1e9, 1e11 + 0.5]) {
     for (const afterMs of [0, 0.25, 1, 3_600_000]) {
-      table.noteUpstream(SLOT, 1, 0, asMonotonicMs(sinceMs + afterMs));
+      table.recordUpstream(SLOT, 1, 0, asMonotonicMs(sinceMs + afterMs));
       const ms = table.triedMs(SLOT, asMonotonicMs(sinceMs));
       t.ok(Math.abs(ms - afterMs) < 0.02, `${sinceMs} and ${afterMs} later: ${ms}`);
     }
   }
-  table.noteUpstream(SLOT, 1, 0, asMonotonicMs(99.9));
+  table.recordUpstream(SLOT, 1, 0, asMonotonicMs(99.9));
   t.equal(table.triedMs(SLOT, asMonotonicMs(100)), 0, 'the clock of another thread may be behind');
   t.end();
 });

@@ -7,7 +7,7 @@ import t from 'tap';
 import type { ErrorRecord } from '#src/core/errors.js';
 import {
   AskPort,
-  AskRefused,
+  AskRejected,
   PendingReplies,
   type AskReply,
   type Question,
@@ -23,7 +23,7 @@ const LONG_MS = 60_000;
 const messageOf = (reply: Promise<unknown>): Promise<string> =>
   reply.then(
     (answer) => `answer ${String(answer)}`,
-    (error: unknown) => (error instanceof AskRefused ? error.refusal.message : String(error)),
+    (error: unknown) => (error instanceof AskRejected ? error.rejection.message : String(error)),
   );
 
 void t.test(
@@ -45,7 +45,7 @@ void t.test(
       open.delete(id);
       const said: AskReply =
         ask % 3 === 0
-          ? { id, ok: false, refusal: { ...FULL, message: `full ${ask}` } }
+          ? { id, ok: false, rejection: { ...FULL, message: `full ${ask}` } }
           : { id, ok: true, answer: ask };
       port2.postMessage(said);
     };

@@ -1,14 +1,14 @@
 import t from 'tap';
-import { ERROR_MEANINGS, REFUSAL_MEANINGS } from '#src/core/error-meanings.js';
-import { ERROR_CODES, ERROR_KINDS, REFUSAL_DETAILS } from '#src/core/errors.js';
+import { ERROR_MEANINGS, REJECTION_MEANINGS } from '#src/core/error-meanings.js';
+import { ERROR_CODES, ERROR_KINDS, REJECTION_DETAILS } from '#src/core/errors.js';
 
 void t.test('every code has a meaning of its own, and nothing else has', (t) => {
   t.same(Object.keys(ERROR_MEANINGS).sort(), [...ERROR_CODES].sort());
-  t.same(Object.keys(REFUSAL_MEANINGS).sort(), [...REFUSAL_DETAILS].sort());
+  t.same(Object.keys(REJECTION_MEANINGS).sort(), [...REJECTION_DETAILS].sort());
   for (const texts of [
     Object.values(ERROR_MEANINGS).map(({ when }) => when),
     Object.values(ERROR_MEANINGS).map(({ caller }) => caller),
-    Object.values(REFUSAL_MEANINGS),
+    Object.values(REJECTION_MEANINGS),
   ]) {
     t.equal(new Set(texts).size, texts.length);
   }
@@ -19,7 +19,7 @@ void t.test('they are whole sentences', (t) => {
   for (const { when, caller, operator } of Object.values(ERROR_MEANINGS)) {
     for (const text of [when, caller, operator ?? 'None.']) t.match(text, /^[A-Z`].*[.:]$/);
   }
-  for (const text of Object.values(REFUSAL_MEANINGS)) t.match(text, /^[A-Z`].*\.$/);
+  for (const text of Object.values(REJECTION_MEANINGS)) t.match(text, /^[A-Z`].*\.$/);
   t.end();
 });
 

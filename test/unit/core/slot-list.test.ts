@@ -8,9 +8,9 @@ void t.test('holds what was added and not removed', (t) => {
   const roster = new SlotList<number>();
   const places = new Map<number, number>();
   for (let item = 0; item < 5_000; item++) {
-    const place = roster.add(item);
-    if ([...places.values()].includes(place)) t.fail(`place ${place} was given twice`);
-    places.set(item, place);
+    const slot = roster.add(item);
+    if ([...places.values()].includes(slot)) t.fail(`place ${slot} was given twice`);
+    places.set(item, slot);
     while (random() < 0.5 && places.size > 0) {
       const [gone, at] = [...places][Math.floor(random() * places.size)]!;
       roster.remove(at);
@@ -20,22 +20,22 @@ void t.test('holds what was added and not removed', (t) => {
   t.ok(places.size > 1, `${places.size} are left`);
   t.equal(roster.size, places.size);
   t.same([...roster].sort(), [...places.keys()].sort());
-  for (const [item, place] of places) t.equal(roster.at(place), item);
-  for (const place of places.values()) roster.remove(place);
+  for (const [item, slot] of places) t.equal(roster.at(slot), item);
+  for (const slot of places.values()) roster.remove(slot);
   t.same([...roster], []);
   t.equal(roster.size, 0);
   t.end();
 });
 
 void t.test('those who leave while it is walked', (t) => {
-  const roster = new SlotList<{ place: number }>();
+  const roster = new SlotList<{ slot: number }>();
   for (let count = 0; count < 100; count++) {
-    const item = { place: 0 };
-    item.place = roster.add(item);
+    const item = { slot: 0 };
+    item.slot = roster.add(item);
   }
   let visited = 0;
-  for (const { place } of roster) {
-    roster.remove(place);
+  for (const { slot } of roster) {
+    roster.remove(slot);
     visited++;
   }
   t.equal(visited, 100);
@@ -44,13 +44,13 @@ void t.test('those who leave while it is walked', (t) => {
 });
 
 void t.test('what has left is gone with the next small collection', (t) => {
-  const roster = new SlotList<{ place: number; bytes: string[] }>();
-  const open: { place: number; bytes: string[] }[] = [];
+  const roster = new SlotList<{ slot: number; bytes: string[] }>();
+  const open: { slot: number; bytes: string[] }[] = [];
   const come = (): void => {
-    const item = { place: 0, bytes: new Array<string>(500).fill('x') };
-    item.place = roster.add(item);
+    const item = { slot: 0, bytes: new Array<string>(500).fill('x') };
+    item.slot = roster.add(item);
     open.push(item);
-    if (open.length > 64) roster.remove(open.shift()!.place);
+    if (open.length > 64) roster.remove(open.shift()!.slot);
   };
   const bytes = grownBytes(come);
   // A Set keeps 26 MB here.

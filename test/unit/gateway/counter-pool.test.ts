@@ -6,7 +6,7 @@ import { MessageChannel } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import { CounterPool } from '#src/gateway/counter-pool.js';
-import { AskPort, AskRefused, type Asked } from '#src/core/ask-port.js';
+import { AskPort, AskRejected, type Asked } from '#src/core/ask-port.js';
 import type { Usage } from '#src/protocol/usage.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import type { CounterAsk } from '#src/upstream/worker-messages.js';
@@ -58,7 +58,7 @@ function bed(t: Test, stuckMs = LONG_MS): Bed {
 const refusalOf = (asked: Asked<Usage>): Promise<string> =>
   asked.reply.then(
     (usage) => `answer ${usage.promptTokens}`,
-    (error: unknown) => (error instanceof AskRefused ? error.refusal.code : String(error)),
+    (error: unknown) => (error instanceof AskRejected ? error.rejection.code : String(error)),
   );
 
 void t.test('each question gets its own answer, a count after all of its turns', async (t) => {
@@ -114,11 +114,11 @@ void t.test('threads that are stuck are replaced, what broke is refused, the nex
 
 void t.test('what waits is bounded; the account with the most gives way to others', async (t) => {
   const { pool, parse, count } = bed(t);
-  const refused = new Map<number, number>();
+  const rejected = new Map<number, number>();
   const blockers = [count(0, 100_000), count(0, 100_000)];
   const all: Promise<unknown>[] = [];
   const note = (account: number, asked: Asked<Usage>): void => {
-    all.push(asked.reply.catch(() => refused.set(account, (refused.get(account) ?? 0) + 1)));
+    all.push(asked.reply.catch(() => rejected.set(account, (rejected.get(account) ?? 0) + 1)));
   };
   const asked: Asked<Usage>[] = [];
   // Three accounts with more than a third of the queue each, then one with a single job.
@@ -135,6 +135,6 @@ void t.test('what waits is bounded; the account with the most gives way to other
   for (const one of [...asked, ...blockers]) one.withdraw(GONE);
   await Promise.all([...all, ...blockers.map(refusalOf)]);
   t.equal((await single.reply).promptTokens, 0, 'the single one was served');
-  t.notOk(refused.has(4));
+  t.notOk(rejected.has(4));
   t.equal((await parse(1, 0, 1).reply).promptTokens, 1);
 });

@@ -110,7 +110,7 @@ void t.test('an answer is given again as soon as its client can have it, by any 
   const due = desk.due()!;
   t.match(due.kept, [{ account: ACCOUNT, key: 'k', bodyDigest: BODY, stream: true }]);
   store.commit(() => store.answers.apply(due));
-  desk.noteWritten(due);
+  desk.recordWritten(due);
   t.equal(desk.due(), undefined);
   t.match(await claim(call(0, 'k')), { earlier: { stream: true } }, 'from the disk');
 });
@@ -133,7 +133,7 @@ void t.test('with commit an answer is in progress until it is on disk', async (t
   drained[0] = 1;
   const due = desk.due()!;
   store.commit(() => store.answers.apply(due));
-  desk.noteWritten(due);
+  desk.recordWritten(due);
   t.match(await claim(call(1, 'k')), { earlier: { stream: false } });
   // The charge is taken back after all.
   first.forget(1);
@@ -218,7 +218,7 @@ void t.test('answers that are too old are removed once a minute', async (t) => {
   drained[0] = 1;
   const due = desk.due()!;
   store.commit(() => store.answers.apply(due));
-  desk.noteWritten(due);
+  desk.recordWritten(due);
   desk.onSweep();
   t.equal(store.answers.oldestMs(), clock.nowMs);
   clock.nowMs += 24 * 3_600_000;
@@ -261,7 +261,7 @@ void t.test('a key is taken from all processes until its answer is on disk', asy
   drained[0] = 1;
   const due = desk.due()!;
   store.commit(() => store.answers.apply(due));
-  desk.noteWritten(due);
+  desk.recordWritten(due);
   t.notOk(keys.taken.has('k'));
 
   const second = call(0, 'gone');
@@ -297,6 +297,6 @@ void t.test('a key that was forgotten and claimed anew stays taken', async (t) =
   const due = desk.due()!;
   t.match(due.forgotten, [{ key: 'k' }]);
   t.same(await claim(call(1, 'k')), {});
-  desk.noteWritten(due);
+  desk.recordWritten(due);
   t.ok(keys.taken.has('k'));
 });

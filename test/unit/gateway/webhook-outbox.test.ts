@@ -36,7 +36,11 @@ async function open(t: Test) {
     tell: (id: string): void => {
       world.told += 1;
       const mark = { scopeId: id, quota: 'calls_per_day', period: 'p', percent: 80, endsMs: null };
-      store.notices.tell([mark], () => ({ id, body: `{"id":"${id}"}`, toldMs: clock.nowMs + world.told }));
+      store.notices.tell([mark], () => ({
+        id,
+        body: `{"id":"${id}"}`,
+        reportedMs: clock.nowMs + world.told,
+      }));
     },
     ids: (): unknown[] => receiver.received.map(({ headers }) => headers['webhook-id']),
     waiting: (): string[] => store.notices.waiting().map(({ id }) => id),

@@ -102,7 +102,7 @@ void t.test('small worlds: every order of eleven steps, against a queue', (t) =>
       } else if (action === 1) {
         const seen = drainAll(reader).map(({ request }) => request);
         if (seen.join() !== queue.splice(0).join()) throw new Error(inOrder(order, `drained ${seen.join()}`));
-        reader.noteCommitted();
+        reader.recordCommitted();
         committed = appended;
       } else {
         // The listener has died, and another goes on.
@@ -180,9 +180,9 @@ void t.test(
       writer.append(recordOf(0));
       drainAll(reader);
     }
-    reader.setRefusing(true);
+    reader.setRejecting(true);
     t.equal(writer.roomFor(0), 'refusing');
-    reader.setRefusing(false);
+    reader.setRejecting(false);
     t.equal(writer.roomFor(0), 'room');
     t.end();
   },

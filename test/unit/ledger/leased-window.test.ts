@@ -85,7 +85,7 @@ void t.test('who leaves few is the only one to say so', (t) => {
 
 void t.test('what was refused for good is not asked again before its time', (t) => {
   const { clock, window, leases } = createWorld();
-  leases.tellMinute(ACCOUNT, 7, clock.monotonic + 30_000, clock.monotonic + 250);
+  leases.publishMinute(ACCOUNT, 7, clock.monotonic + 30_000, clock.monotonic + 250);
   const { admitted, asks, resetWallMs } = window.take(ACCOUNT);
   t.same([admitted, asks], [false, false]);
   t.equal(resetWallMs, clock.wallMs() + 30_001, 'whoever waits so long finds one free');

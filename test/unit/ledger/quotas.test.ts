@@ -43,7 +43,7 @@ void t.test('five calls at once against 100 tokens a minute', (t) => {
   const { ledgers } = createWorld(5);
   const scopes = { account, plan: planOf({ tokensPerMinute: 100 }), key: undefined };
   const refusals = ledgers.map((ledger, n) => ledger.admit(asCallSlot(n), scopes, { ...NONE, tokens: 30 }));
-  t.equal(refusals.filter((refusal) => refusal === undefined).length, 3);
+  t.equal(refusals.filter((rejection) => rejection === undefined).length, 3);
   t.match(refusals[4], { kind: 'account', quota: 'tokens_per_minute', limit: 100n, left: 10n, never: false });
   ledgers[0]!.settle(asCallSlot(0), asPicoUnits(0n), 10);
   t.equal(ledgers[1]!.admit(asCallSlot(5), scopes, { ...NONE, tokens: 30 }), undefined);
@@ -313,17 +313,17 @@ void t.test('trees of scopes at random: no quota of any is ever exceeded, and no
         });
         const scopes = { account: asAccountIndex(index), plan, key: isLimited ? asKeyIndex(1) : undefined };
         const hold = asPicoUnits(BigInt(needs.hold) * NANO);
-        const refusal = ledger.admit(asCallSlot(slot), scopes, { hold, tokens: needs.tokens });
-        if (refusal === undefined && unfit.length > 0)
+        const rejection = ledger.admit(asCallSlot(slot), scopes, { hold, tokens: needs.tokens });
+        if (rejection === undefined && unfit.length > 0)
           t.fail(`seed ${seed + run}, step ${step}: one too many`);
         if (
-          refusal !== undefined &&
-          refusal.quota !== 'tokens_per_minute' &&
+          rejection !== undefined &&
+          rejection.quota !== 'tokens_per_minute' &&
           unfit.length === 0 &&
-          !refusal.never
+          !rejection.never
         )
-          t.fail(`seed ${seed + run}, step ${step}: refused by ${refusal.kind} ${refusal.quota}`);
-        if (refusal !== undefined) continue;
+          t.fail(`seed ${seed + run}, step ${step}: refused by ${rejection.kind} ${rejection.quota}`);
+        if (rejection !== undefined) continue;
         each(chain, (at, name) =>
           taken.set(at, (taken.get(at) ?? 0) + amountOf(QUOTA_KINDS[name].unit, needs)),
         );

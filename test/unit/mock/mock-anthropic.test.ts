@@ -109,7 +109,7 @@ const use = (...ids: string[]): object => ({
 const result = (id: string): object => ({ type: 'tool_result', tool_use_id: id, content: '1' });
 const text = (given: string): object => ({ type: 'text', text: given });
 
-const REFUSED: [name: string, members: object, problem: RegExp][] = [
+const REJECTED: [name: string, members: object, problem: RegExp][] = [
   ['an unknown member', { n: 1 }, /^n: Extra inputs/],
   ['a member of a block', { messages: [user([{ ...text('a'), detail: 1 }])] }, /detail: Extra inputs/],
   ['no bound', { max_tokens: undefined }, /max_tokens: Field required/],
@@ -156,7 +156,7 @@ const REFUSED: [name: string, members: object, problem: RegExp][] = [
 void t.test('what breaks the rules', (t) => {
   const base = { model: 'm', max_tokens: 2000, messages: [user('a')] };
   t.equal(anthropicProblem(base, '2023-06-01'), undefined);
-  for (const [name, members, problem] of REFUSED)
+  for (const [name, members, problem] of REJECTED)
     t.match(anthropicProblem({ ...base, ...members }, '2023-06-01'), problem, name);
   t.match(anthropicProblem({ ...base, temperature: 1 }, '2026-10-21'), /temperature: Extra/);
   t.end();

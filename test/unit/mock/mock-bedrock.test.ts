@@ -138,8 +138,8 @@ void t.test('requests that Bedrock would refuse are refused', (t) => {
   const path = `/model/${encodeURIComponent(CLAUDE)}/converse`;
   const user = { role: 'user', content: [{ text: 'hi' }] };
   const refused = (body: object, reason: RegExp): void => {
-    const answer = BEDROCK_MOCK.read({ path, query: '', headers, body: JSON.stringify(body) });
-    t.match(answer, { status: 400, error: reason });
+    const completion = BEDROCK_MOCK.read({ path, query: '', headers, body: JSON.stringify(body) });
+    t.match(completion, { status: 400, error: reason });
   };
   refused({ messages: [user], max_tokens: 1 }, /extraneous key \[max_tokens\]/);
   refused({ messages: [user, user] }, /alternate/);

@@ -43,8 +43,8 @@ void t.test('the mock serves as it is told', async (t) => {
 
   await t.test('echo gives headers and body as they came', async (t) => {
     const sent = JSON.stringify(chat(steered('echo=1'), { tools: [{ x: 1.0 }] }));
-    const answer = await post(mock, sent, { 'x-other': 'yes' });
-    const { choices } = answer.json() as { choices: [{ message: { content: string } }] };
+    const completion = await post(mock, sent, { 'x-other': 'yes' });
+    const { choices } = completion.json() as { choices: [{ message: { content: string } }] };
     const echo = JSON.parse(choices[0].message.content) as { headers: Record<string, string>; body: string };
     t.equal(echo.body, sent);
     t.equal(echo.headers['x-other'], 'yes');

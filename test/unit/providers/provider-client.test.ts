@@ -288,8 +288,8 @@ void t.test('whole responses count in the budget while they are kept', async (t)
   const callCount = Math.ceil(WHOLE_RESPONSES_BYTES_MAX / (line.length * lineCount)) + 1;
   const calls = Array.from({ length: callCount }, () => call());
   await Promise.race(calls.map(({ downstream }) => downstream.ended));
-  const refused = calls.filter(({ downstream }) => downstream.error?.code === 'overloaded');
-  t.ok(refused.length >= 1, 'a response found no room');
+  const rejected = calls.filter(({ downstream }) => downstream.error?.code === 'overloaded');
+  t.ok(rejected.length >= 1, 'a response found no room');
   for (const { session } of calls) session.onCancel();
   await Promise.all(calls.map(({ downstream }) => downstream.ended));
   open = 100;

@@ -185,12 +185,12 @@ void t.test('quotas that the ledger has no room to count are refused, and nothin
   const { id } = keys.create({ account: 'acme', name: 'free' }).record;
   groups.create({ name: 'counted', limits });
   groups.create({ name: 'free', limits: { requestsPerMinute: 1, callsPerDay: 1 } });
-  const refusal = { code: 'invalid_parameters', message: /cannot be counted/ };
-  t.throws(() => groups.create({ name: 'other', limits }), refusal);
+  const rejection = { code: 'invalid_parameters', message: /cannot be counted/ };
+  t.throws(() => groups.create({ name: 'other', limits }), rejection);
   t.throws(() => groups.find('other'), { code: 'not_found' });
-  t.throws(() => groups.setLimits('free', limits), refusal);
-  t.throws(() => keys.setLimits(id, limits), refusal);
-  t.throws(() => keys.create({ account: 'acme', name: 'other', limits }), refusal);
+  t.throws(() => groups.setLimits('free', limits), rejection);
+  t.throws(() => keys.setLimits(id, limits), rejection);
+  t.throws(() => keys.create({ account: 'acme', name: 'other', limits }), rejection);
   t.equal(groups.find('free').record.limits.tokensPerDay, undefined);
   groups.setLimits('counted', { tokensPerDay: 50 });
   groups.setLimits('free', { callsPerDay: 2 });
@@ -207,9 +207,9 @@ void t.test('one of several processes refuses the same', async (t) => {
   groups.create({ name: 'free' });
   // As the ChangeApplier does it.
   ledger.groups.open(index, limits);
-  const refusal = { code: 'invalid_parameters', message: /cannot be counted/ };
-  t.throws(() => groups.setLimits('free', limits), refusal);
-  t.throws(() => groups.create({ name: 'other', limits }), refusal);
+  const rejection = { code: 'invalid_parameters', message: /cannot be counted/ };
+  t.throws(() => groups.setLimits('free', limits), rejection);
+  t.throws(() => groups.create({ name: 'other', limits }), rejection);
   t.equal(groups.find('free').record.limits.tokensPerDay, undefined);
   groups.setLimits('counted', { tokensPerDay: 50 });
   await store.close();

@@ -87,10 +87,10 @@ void t.test('expiry, limits and last use are seen by every thread, and go with t
   t.ok(other.isLimited(rich));
 
   t.equal(table.lastUsedSecondsOf(plain), undefined);
-  t.equal(other.noteUse(plain, latest), true);
-  t.equal(table.noteUse(plain, latest), false, 'once a second');
+  t.equal(other.recordUse(plain, latest), true);
+  t.equal(table.recordUse(plain, latest), false, 'once a second');
   t.equal(table.lastUsedSecondsOf(plain), latest);
-  t.equal(table.noteUse(plain, 5), true, 'a clock that was set back is believed');
+  t.equal(table.recordUse(plain, 5), true, 'a clock that was set back is believed');
   t.equal(other.lastUsedSecondsOf(plain), 5);
   t.equal(table.lastUsedSecondsOf(rich), undefined);
 

@@ -259,7 +259,7 @@ void t.test('a key with an expiry and limits of its own has them on disk and in 
   t.ok(keyTable.isLimited(index));
   t.match(ledger.keys.limitsOf(index), { requestsPerMinute: 5, callsPerDay: undefined });
   t.match(registry.keys.find('ci'), { record: traits, expired: false, lastUsedSeconds: undefined });
-  keyTable.noteUse(index, NOW - 3);
+  keyTable.recordUse(index, NOW - 3);
   house.clock.nowMs += 60_000;
   t.match(registry.keys.find('ci'), { expired: true, lastUsedSeconds: NOW - 3 });
 
@@ -289,7 +289,7 @@ void t.test('rotation: a new key at once, the old one until its grace is over', 
   const oldIndex = keyTable.find(digestOf(old.key))!;
   ledger.keys.takeMinute(oldIndex, 5);
   ledger.keys.takeDay(oldIndex, 7);
-  keyTable.noteUse(oldIndex, NOW);
+  keyTable.recordUse(oldIndex, NOW);
 
   const made = registry.keys.rotate('ci', 60);
   t.not(made.key, old.key);

@@ -46,15 +46,15 @@ const useOf = ({ listener }: House) =>
 function ask(house: House, listener: ListenerContext = house.listener, call = CALL) {
   const context = knownCaller(house, { requestsPerMinute: 100, callsPerDay: 100 });
   limitRate(context, listener);
-  return { context, refusal: admit(context, call, listener) };
+  return { context, rejection: admit(context, call, listener) };
 }
 
 const TOKENS = { tokensPerMinute: 2 * HELD, tokensPerDay: 3 * HELD, tokensPerMonth: 4 * HELD };
 
 void t.test('tokens are held by their bound and settled to what was used', (t) => {
   const house = groupedHouse(TOKENS);
-  const { context, refusal } = ask(house);
-  t.equal(refusal, undefined);
+  const { context, rejection } = ask(house);
+  t.equal(rejection, undefined);
   const held = [0n, BigInt(HELD)];
   t.same(useOf(house), { tokens_per_minute: held, tokens_per_day: held, tokens_per_month: held });
   t.match(context.tokenLimit, { limit: 2 * HELD, remaining: HELD });
@@ -132,25 +132,25 @@ void t.test('each quota refuses with its code, and has taken nothing', (t) => {
       callsPerMonth: quota === 'calls_per_month' ? 1 : 50,
     });
     const first = ask(house);
-    t.equal(first.refusal, undefined, quota);
+    t.equal(first.rejection, undefined, quota);
     const before = useOf(house);
     const { available } = house.listener.ledger.snapshot(house.account);
-    const { refusal, context } = ask(house);
-    t.match(refusal, { code, retryAfterSeconds: Number }, quota);
-    t.ok(refusal!.message.startsWith('The group research allows '), refusal!.message);
+    const { rejection, context } = ask(house);
+    t.match(rejection, { code, retryAfterSeconds: Number }, quota);
+    t.ok(rejection!.message.startsWith('The group research allows '), rejection!.message);
     t.same(useOf(house), before, quota);
     t.equal(house.listener.ledger.snapshot(house.account).available, available);
     t.equal(house.listener.channel.inFlight, 1);
     if (quota === 'tokens_per_minute') {
       t.match(context.tokenLimit, { limit, remaining: 9 });
-      t.ok(Math.abs(context.tokenLimit!.resetMs - refusal!.retryAfterSeconds! * 1_000) <= 1_000);
-      house.clock.nowMs = refusal!.retryAfterSeconds! * 1_000;
-      t.match(ask(house).refusal, { code }, 'the first call still runs');
+      t.ok(Math.abs(context.tokenLimit!.resetMs - rejection!.retryAfterSeconds! * 1_000) <= 1_000);
+      house.clock.nowMs = rejection!.retryAfterSeconds! * 1_000;
+      t.match(ask(house).rejection, { code }, 'the first call still runs');
       settle(first.context, USAGE, house.listener);
-      const late = ask(house).refusal!;
+      const late = ask(house).rejection!;
       t.ok(late.retryAfterSeconds! <= 62, 'never longer than what was used weighs');
       house.clock.nowMs += late.retryAfterSeconds! * 1_000;
-      t.equal(ask(house).refusal, undefined, 'who keeps Retry-After is admitted');
+      t.equal(ask(house).rejection, undefined, 'who keeps Retry-After is admitted');
     }
   }
   t.end();
@@ -164,16 +164,16 @@ void t.test('what can never fit is told so, with what would', (t) => {
   ]) {
     const house = groupedHouse({ callsInFlight: 1, ...limits });
     const small = chatCall({ max_tokens: 1 });
-    t.equal(ask(house, house.listener, small).refusal, undefined);
-    const { refusal } = ask(house);
+    t.equal(ask(house, house.listener, small).rejection, undefined);
+    const { rejection } = ask(house);
     t.match(
-      refusal,
+      rejection,
       { code: 'invalid_parameters', detail: 'beyond_quota' },
       'although calls in flight are full',
     );
-    t.match(refusal!.message, /Set max_tokens to at most 7\.$/);
+    t.match(rejection!.message, /Set max_tokens to at most 7\.$/);
     const wordy = chatCall({ max_tokens: 1, messages: [{ role: 'user', content: 'x'.repeat(500) }] });
-    t.match(ask(house, house.listener, wordy).refusal!.message, /Shorten the messages\.$/);
+    t.match(ask(house, house.listener, wordy).rejection!.message, /Shorten the messages\.$/);
   }
   t.end();
 });
@@ -183,16 +183,16 @@ void t.test('token_quota: settle admits while anything is left', (t) => {
   const listener = { ...house.listener, tokenQuota: 'settle' } as const;
   const contexts: CallContext[] = [];
   for (let call = 0; call < 2; call++) {
-    const { context, refusal } = ask(house, listener);
-    t.equal(refusal, undefined);
+    const { context, rejection } = ask(house, listener);
+    t.equal(rejection, undefined);
     contexts.push(context);
   }
   t.same(useOf(house).tokens_per_day, [0n, 0n]);
   for (const context of contexts) settle(context, USAGE, listener);
   t.same(useOf(house).tokens_per_day, [50n, 0n]);
-  const { refusal } = ask(house, listener);
-  t.match(refusal, { code: 'daily_limit_exceeded', detail: 'tokens_per_day' });
-  t.match(refusal!.message, /^The group research allows 30 tokens per day and they are used up\./);
+  const { rejection } = ask(house, listener);
+  t.match(rejection, { code: 'daily_limit_exceeded', detail: 'tokens_per_day' });
+  t.match(rejection!.message, /^The group research allows 30 tokens per day and they are used up\./);
   t.end();
 });
 
@@ -203,15 +203,15 @@ void t.test('low_balance: clamp lowers the output to what a budget affords, but 
   };
   const house = groupedHouse(limits, { lowBalance: 'clamp' });
   const call = chatCall({});
-  const { context, refusal } = ask(house, house.listener, call);
-  t.equal(refusal, undefined, 'although it could never fit');
+  const { context, rejection } = ask(house, house.listener, call);
+  t.equal(rejection, undefined, 'although it could never fit');
   const { max_tokens: sent } = JSON.parse(context.admission!.call.body) as { max_tokens: number };
   t.equal(sent, Math.floor((CALL.bodyBytes + 20 + 40 - call.bodyBytes) / 2), 'the lower of the two budgets');
-  t.match(ask(house).refusal, { code: 'budget_exceeded' }, 'nothing is left of them');
+  t.match(ask(house).rejection, { code: 'budget_exceeded' }, 'nothing is left of them');
 
   const tokens = groupedHouse({ tokensPerDay: 2 * HELD - 5 }, { lowBalance: 'clamp' });
-  t.equal(ask(tokens).refusal, undefined);
-  t.match(ask(tokens).refusal, { code: 'daily_limit_exceeded' });
+  t.equal(ask(tokens).rejection, undefined);
+  t.match(ask(tokens).rejection, { code: 'daily_limit_exceeded' });
   t.end();
 });
 

@@ -166,36 +166,36 @@ void t.test('the worst case is bounded by the model, and multiplied by the choic
 });
 
 void t.test('each refusal has its code and has taken nothing', (t) => {
-  const cases: readonly { what: string; house: House; fields: object; refusal: object }[] = [
+  const cases: readonly { what: string; house: House; fields: object; rejection: object }[] = [
     {
       what: 'unknown model',
       house: openHouse(),
       fields: { model: 'nope' },
-      refusal: { code: 'model_not_found', message: /"nope"/ },
+      rejection: { code: 'model_not_found', message: /"nope"/ },
     },
     {
       what: 'hidden model',
       house: openHouse(),
       fields: { model: 'hidden' },
-      refusal: { code: 'model_not_found' },
+      rejection: { code: 'model_not_found' },
     },
     {
       what: 'too little money',
       house: openHouse({ credit: '0.0001' }),
       fields: {},
-      refusal: { code: 'insufficient_quota', message: /balance is 0\.0001/ },
+      rejection: { code: 'insufficient_quota', message: /balance is 0\.0001/ },
     },
     {
       what: 'no slot',
       house: openHouse({ slots: 0 }),
       fields: {},
-      refusal: { code: 'overloaded', retryAfterSeconds: 1 },
+      rejection: { code: 'overloaded', retryAfterSeconds: 1 },
     },
   ];
-  for (const { what, house, fields, refusal } of cases) {
+  for (const { what, house, fields, rejection } of cases) {
     const before = fundsOf(house);
     const context = knownCaller(house);
-    t.match(admit(context, chatCall(fields), house.listener), refusal, what);
+    t.match(admit(context, chatCall(fields), house.listener), rejection, what);
     t.same(fundsOf(house), before, what);
     t.equal(house.listener.channel.inFlight, 0, what);
     t.equal(context.admission, undefined, what);
@@ -205,8 +205,8 @@ void t.test('each refusal has its code and has taken nothing', (t) => {
 
 void t.test('a long model name is not repeated whole', (t) => {
   const house = openHouse();
-  const refusal = admit(knownCaller(house), chatCall({ model: 'x'.repeat(100_000) }), house.listener);
-  t.ok(refusal!.message.length < 300);
+  const rejection = admit(knownCaller(house), chatCall({ model: 'x'.repeat(100_000) }), house.listener);
+  t.ok(rejection!.message.length < 300);
   t.end();
 });
 
@@ -217,9 +217,9 @@ void t.test('the day: its last call, its refusal, and what gives a call back', (
     t.equal(admit(context, chatCall({}), house.listener), undefined);
     return context;
   });
-  const refusal = admit(knownCaller(house), chatCall({}), house.listener);
-  t.match(refusal, { code: 'daily_limit_exceeded', retryAfterSeconds: SECONDS_TO_MIDNIGHT });
-  t.match(refusal!.message, `${SECONDS_TO_MIDNIGHT} seconds`);
+  const rejection = admit(knownCaller(house), chatCall({}), house.listener);
+  t.match(rejection, { code: 'daily_limit_exceeded', retryAfterSeconds: SECONDS_TO_MIDNIGHT });
+  t.match(rejection!.message, `${SECONDS_TO_MIDNIGHT} seconds`);
 
   release(admitted[0]!, { code: 'provider_unavailable', message: '' }, house.listener);
   t.match(fundsOf(house), { dayCalls: 2, spent: '0.00' }, 'a 502 is given back');
@@ -245,27 +245,27 @@ void t.test('the day of a key that has its own', (t) => {
   house.listener.ledger.keys.open(house.keyIndex, limit);
   const ask = () => {
     const context = knownCaller(house, {}, limit);
-    return { context, refusal: admit(context, chatCall({}), house.listener) };
+    return { context, rejection: admit(context, chatCall({}), house.listener) };
   };
   const first = ask();
-  t.equal(first.refusal, undefined);
+  t.equal(first.rejection, undefined);
   const before = fundsOf(house);
-  const { refusal } = ask();
-  t.match(refusal, { code: 'daily_limit_exceeded', retryAfterSeconds: SECONDS_TO_MIDNIGHT });
-  t.match(refusal!.message, /^This key allows 1 calls per day/);
+  const { rejection } = ask();
+  t.match(rejection, { code: 'daily_limit_exceeded', retryAfterSeconds: SECONDS_TO_MIDNIGHT });
+  t.match(rejection!.message, /^This key allows 1 calls per day/);
   t.same(fundsOf(house), before, 'a refusal has taken nothing');
   t.equal(house.listener.channel.inFlight, 1);
 
   const settled = settle(first.context, USAGE, house.listener);
-  t.match(ask().refusal, { code: 'daily_limit_exceeded' }, 'a served call counts');
+  t.match(ask().rejection, { code: 'daily_limit_exceeded' }, 'a served call counts');
   reverse(first.context, settled, house.listener);
   const second = ask();
-  t.equal(second.refusal, undefined, 'one that was taken back does not');
+  t.equal(second.rejection, undefined, 'one that was taken back does not');
   release(second.context, { code: 'internal_error', message: '' }, house.listener);
   const third = ask();
-  t.equal(third.refusal, undefined, 'nor one that failed');
+  t.equal(third.rejection, undefined, 'nor one that failed');
   release(third.context, { code: 'invalid_parameters', message: '' }, house.listener);
-  t.match(ask().refusal, { code: 'daily_limit_exceeded' }, 'what a provider refused counts');
+  t.match(ask().rejection, { code: 'daily_limit_exceeded' }, 'what a provider refused counts');
   t.end();
 });
 
@@ -304,18 +304,18 @@ void t.test('a plan bounds what a call may ask for, and what one gets that asks 
     const house = openHouse();
     const context = knownCaller(house, { outputTokensMax: 50 });
     const call = chatCall(fields);
-    const refusal = admit(context, call, house.listener);
+    const rejection = admit(context, call, house.listener);
     const what = JSON.stringify(fields);
     if (refused !== undefined) {
       t.same(
-        refusal,
+        rejection,
         { code: 'invalid_parameters', message: `${refused} must be at most 50 on the plan plan, got 51` },
         what,
       );
       t.match(fundsOf(house), { held: '0.00', dayCalls: 0 }, what);
       continue;
     }
-    t.equal(refusal, undefined, what);
+    t.equal(rejection, undefined, what);
     const hold = BigInt(call.bodyBytes) * 1_000_000n + BigInt(held) * 2_000_000n;
     t.equal(fundsOf(house).held, decimalOf(hold), what);
     const body = JSON.parse(context.admission!.call.body) as object;
@@ -429,9 +429,9 @@ void t.test('an account has so many calls in flight and no more, however they en
   t.equal(admit(contexts[0]!, chatCall({}), house.listener), undefined);
   t.equal(admit(contexts[1]!, chatCall({}), house.listener), undefined);
   const before = fundsOf(house);
-  const refusal = admit(contexts[2]!, chatCall({}), house.listener);
-  t.match(refusal, { code: 'overloaded', retryAfterSeconds: 1 });
-  t.match(refusal!.message, 'The account has');
+  const rejection = admit(contexts[2]!, chatCall({}), house.listener);
+  t.match(rejection, { code: 'overloaded', retryAfterSeconds: 1 });
+  t.match(rejection!.message, 'The account has');
   t.same(fundsOf(house), before, 'a refusal has taken nothing');
   t.equal(house.listener.channel.inFlight, 2);
   settle(contexts[0]!, USAGE, house.listener);
@@ -451,13 +451,13 @@ void t.test('the journal keeps room for every record that a call may still appen
     const house = openHouse({ slots: 20, credit: '1000.00' });
     const listener: ListenerContext = { ...house.listener, durability };
     const contexts: CallContext[] = [];
-    let refusal: ErrorRecord | undefined;
-    while (refusal === undefined) {
+    let rejection: ErrorRecord | undefined;
+    while (rejection === undefined) {
       const context = knownCaller(house, { callsInFlightMax: 20, callsPerDay: 100 });
-      refusal = admit(context, chatCall({}), listener);
-      if (refusal === undefined) contexts.push(context);
+      rejection = admit(context, chatCall({}), listener);
+      if (rejection === undefined) contexts.push(context);
     }
-    t.match(refusal.message, 'behind with its books', durability);
+    t.match(rejection.message, 'behind with its books', durability);
     t.equal(contexts.length, admitted, durability);
     const settled = contexts.map((context) => settle(context, USAGE, listener));
     if (durability === 'commit')

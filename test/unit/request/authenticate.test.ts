@@ -40,9 +40,9 @@ void t.test('each wrong header has its code', (t) => {
   ];
   for (const [header, code] of cases) {
     const context = new CallContext('req_1', 1);
-    const refusal = authenticate(context, header, listener);
-    t.equal(refusal?.code, code, JSON.stringify(header.slice(0, 60)));
-    t.notMatch(refusal?.message, key.slice(3, 20), 'the message repeats no key');
+    const rejection = authenticate(context, header, listener);
+    t.equal(rejection?.code, code, JSON.stringify(header.slice(0, 60)));
+    t.notMatch(rejection?.message, key.slice(3, 20), 'the message repeats no key');
     t.equal(context.caller, undefined);
   }
   t.end();
@@ -57,11 +57,11 @@ void t.test('disabling a key or its account counts from the next request on', (t
   t.equal(code(), undefined);
   listener.ledger.setActive(account, false);
   t.equal(code(), 'key_disabled');
-  const refusal = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, listener);
+  const rejection = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, listener);
   const planIndex = listener.ledger.planIndexOf(account);
-  t.match(refusal()?.message, /^The account of the API key has been disabled/);
+  t.match(rejection()?.message, /^The account of the API key has been disabled/);
   listener.ledger.setPlan(account, NO_PLAN_INDEX);
-  t.match(refusal(), { code: 'key_disabled', message: /^The plan of this account is not in the settings/ });
+  t.match(rejection(), { code: 'key_disabled', message: /^The plan of this account is not in the settings/ });
   listener.ledger.setPlan(account, planIndex);
   listener.ledger.setActive(account, true);
   listener.keys.remove(keyIndex);

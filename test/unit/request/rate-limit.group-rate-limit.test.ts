@@ -19,8 +19,8 @@ function groupedHouse(ofGroup: number | undefined, ofParent: number | undefined,
     const limits = key === undefined ? undefined : { requestsPerMinute: key };
     if (limits !== undefined) ledger.keys.open(house.keyIndex, limits);
     const context = knownCaller(house, { requestsPerMinute: ofPlan }, limits);
-    const refusal = limitRate(context, house.listener);
-    return { refusal, ...context.rateLimit! };
+    const rejection = limitRate(context, house.listener);
+    return { rejection, ...context.rateLimit! };
   };
   return { house, ask };
 }
@@ -40,16 +40,16 @@ void t.test('the tightest scope is told, and a refusal has taken of none', (t) =
     [2, 2, 2, 'The group research allows 2 '],
   ] as const) {
     const { house, ask } = groupedHouse(ofGroup, ofParent, ofPlan);
-    t.match(ask(), { refusal: undefined, limit: 2, remaining: 1 }, whose);
-    t.match(ask(), { refusal: undefined, limit: 2, remaining: 0 }, whose);
+    t.match(ask(), { rejection: undefined, limit: 2, remaining: 1 }, whose);
+    t.match(ask(), { rejection: undefined, limit: 2, remaining: 0 }, whose);
     const used = usedOf(house);
     const refused = ask();
-    t.match(refused, { refusal: { code: 'rate_limit_exceeded' }, limit: 2, remaining: 0 }, whose);
-    t.ok(refused.refusal!.message.startsWith(whose), refused.refusal!.message);
+    t.match(refused, { rejection: { code: 'rate_limit_exceeded' }, limit: 2, remaining: 0 }, whose);
+    t.ok(refused.rejection!.message.startsWith(whose), refused.rejection!.message);
     t.same(usedOf(house), used, whose);
     t.same(used, { account: 2, group: ofGroup === undefined ? 0 : 2, parent: 2 }, whose);
-    house.clock.nowMs = refused.refusal!.retryAfterSeconds! * 1_000;
-    t.equal(ask().refusal, undefined, 'who waits is admitted');
+    house.clock.nowMs = refused.rejection!.retryAfterSeconds! * 1_000;
+    t.equal(ask().rejection, undefined, 'who waits is admitted');
   }
   t.end();
 });
@@ -63,24 +63,24 @@ void t.test('of several that refuse the one that does so for longest is told', (
   house.clock.nowMs = 30_000;
   house.listener.ledger.groups.takeMinute(GROUP, 1);
   house.listener.ledger.setGroup(house.account, GROUP);
-  const { refusal } = ask();
-  t.match(refusal!.message, /^The group research allows 1 .* Retry after 6\d seconds\.$/);
+  const { rejection } = ask();
+  t.match(rejection!.message, /^The group research allows 1 .* Retry after 6\d seconds\.$/);
   t.end();
 });
 
 void t.test('a key with a limit of its own in a group', (t) => {
   const { house, ask } = groupedHouse(3, 2, 9);
-  t.match(ask(1), { refusal: undefined, limit: 1, remaining: 0 });
-  const { refusal } = ask();
-  t.equal(refusal, undefined, 'another key of the account');
+  t.match(ask(1), { rejection: undefined, limit: 1, remaining: 0 });
+  const { rejection } = ask();
+  t.equal(rejection, undefined, 'another key of the account');
   t.same(usedOf(house), { account: 2, group: 2, parent: 2 });
-  t.match(ask(1).refusal!.message, /^The group company allows 2 /, 'the group and not the key');
+  t.match(ask(1).rejection!.message, /^The group company allows 2 /, 'the group and not the key');
   t.end();
 });
 
 void t.test('groups without such a limit cost and change nothing', (t) => {
   const { house, ask } = groupedHouse(undefined, undefined, 2);
-  t.match(ask(), { refusal: undefined, limit: 2, remaining: 1 });
+  t.match(ask(), { rejection: undefined, limit: 2, remaining: 1 });
   t.same(usedOf(house), { account: 1, group: 0, parent: 0 });
   t.end();
 });

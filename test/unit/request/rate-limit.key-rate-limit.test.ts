@@ -16,14 +16,14 @@ function limitedHouse(
   house.listener.ledger.keys.open(house.keyIndex, limit);
   const ask = (listener = house.listener): Asked => {
     const context = knownCaller(house, { requestsPerMinute: ofPlan }, limit);
-    const refusal = limitRate(context, listener);
-    return { refusal, ...context.rateLimit! };
+    const rejection = limitRate(context, listener);
+    return { rejection, ...context.rateLimit! };
   };
   return { house, ask };
 }
 
 interface Asked {
-  readonly refusal: ReturnType<typeof limitRate>;
+  readonly rejection: ReturnType<typeof limitRate>;
   readonly limit: number;
   readonly remaining: number;
   readonly resetSeconds: number;
@@ -36,11 +36,11 @@ const usedOf = ({ listener, account, keyIndex }: House) => ({
 
 void t.test('the tighter limit is told; a refusal by either has taken of neither', (t) => {
   const { house, ask } = limitedHouse(2, 5);
-  t.match(ask(), { refusal: undefined, limit: 2, remaining: 1 });
-  t.match(ask(), { refusal: undefined, limit: 2, remaining: 0 });
+  t.match(ask(), { rejection: undefined, limit: 2, remaining: 1 });
+  t.match(ask(), { rejection: undefined, limit: 2, remaining: 0 });
   const refused = ask();
-  t.match(refused, { refusal: { code: 'rate_limit_exceeded' }, limit: 2, remaining: 0 });
-  t.match(refused.refusal!.message, /^This key allows 2 requests per minute .* Retry after 6\d seconds\.$/);
+  t.match(refused, { rejection: { code: 'rate_limit_exceeded' }, limit: 2, remaining: 0 });
+  t.match(refused.rejection!.message, /^This key allows 2 requests per minute .* Retry after 6\d seconds\.$/);
   t.same(usedOf(house), { key: 2, account: 2 });
 
   // Another key of the account uses the plan's up.
@@ -50,7 +50,7 @@ void t.test('the tighter limit is told; a refusal by either has taken of neither
   t.same(others, [undefined, undefined, undefined]);
   t.match(
     ask(),
-    { refusal: { message: /^The plan plan allows/ }, limit: 5 },
+    { rejection: { message: /^The plan plan allows/ }, limit: 5 },
     'where both are full alike, the plan is told',
   );
   t.same(usedOf(house), { key: 2, account: 5 });
@@ -59,9 +59,10 @@ void t.test('the tighter limit is told; a refusal by either has taken of neither
 
 void t.test('a full plan refuses a key that has permits left, and takes none of them', (t) => {
   const { house, ask } = limitedHouse(5, 2);
-  t.match(ask(), { refusal: undefined, limit: 2, remaining: 1 }, 'the plan is the tighter one');
-  t.match(ask(), { refusal: undefined, limit: 2, remaining: 0 });
-  for (let n = 0; n < 3; n++) t.match(ask(), { refusal: { message: /^The plan plan allows 2 / }, limit: 2 });
+  t.match(ask(), { rejection: undefined, limit: 2, remaining: 1 }, 'the plan is the tighter one');
+  t.match(ask(), { rejection: undefined, limit: 2, remaining: 0 });
+  for (let n = 0; n < 3; n++)
+    t.match(ask(), { rejection: { message: /^The plan plan allows 2 / }, limit: 2 });
   t.same(usedOf(house), { key: 2, account: 2 });
   t.end();
 });
@@ -70,11 +71,11 @@ void t.test('where both refuse, whoever waits for what is told is admitted', (t)
   const { house, ask } = limitedHouse(1, 2);
   limitRate(knownCaller(house, { requestsPerMinute: 2 }), house.listener);
   house.clock.nowMs += PERIOD_MS;
-  t.equal(ask().refusal, undefined);
+  t.equal(ask().rejection, undefined);
   const refused = ask();
-  t.match(refused, { refusal: { message: /^This key allows 1 / }, limit: 1 }, 'the later of both resets');
-  house.clock.nowMs += refused.refusal!.retryAfterSeconds! * 1_000;
-  t.equal(ask().refusal, undefined);
+  t.match(refused, { rejection: { message: /^This key allows 1 / }, limit: 1 }, 'the later of both resets');
+  house.clock.nowMs += refused.rejection!.retryAfterSeconds! * 1_000;
+  t.equal(ask().rejection, undefined);
   t.end();
 });
 
@@ -98,7 +99,7 @@ void t.test('whenever another thread takes the last permit, neither limit is exc
         t.ok(step > 5, 'all steps were tried');
         break;
       }
-      const admitted = answers.filter(({ refusal }) => refusal === undefined).length;
+      const admitted = answers.filter(({ rejection }) => rejection === undefined).length;
       t.equal(admitted, 1, `${ofKey} and ${ofPlan}, step ${step}: one of the two`);
       const used = usedOf(house);
       t.equal(used.account, 1, 'nothing of the account is lost');

@@ -6,15 +6,15 @@ void t.test('the minute: what is left, and a refusal that says when', (t) => {
   const house = openHouse();
   const take = () => {
     const context = knownCaller(house);
-    return { refusal: limitRate(context, house.listener), limit: context.rateLimit! };
+    return { rejection: limitRate(context, house.listener), limit: context.rateLimit! };
   };
-  t.match(take(), { refusal: undefined, limit: { limit: 2, remaining: 1 } });
-  t.match(take(), { refusal: undefined, limit: { limit: 2, remaining: 0 } });
-  const { refusal, limit } = take();
-  t.match(refusal, { code: 'rate_limit_exceeded' });
+  t.match(take(), { rejection: undefined, limit: { limit: 2, remaining: 1 } });
+  t.match(take(), { rejection: undefined, limit: { limit: 2, remaining: 0 } });
+  const { rejection, limit } = take();
+  t.match(rejection, { code: 'rate_limit_exceeded' });
   t.equal(limit.remaining, 0);
-  const seconds = refusal!.retryAfterSeconds!;
-  t.match(refusal!.message, `Retry after ${seconds} seconds`);
+  const seconds = rejection!.retryAfterSeconds!;
+  t.match(rejection!.message, `Retry after ${seconds} seconds`);
   t.ok(seconds >= 60 && seconds <= 62, `${seconds} s`);
 
   const resetMs = limit.resetSeconds * 1_000 - house.clock.wallMs();

@@ -42,7 +42,7 @@ function openWorld() {
     hold: (name: string) => held.hold(journal.append(RECORD), end(name)),
     commit: () => {
       reader.drain(() => undefined);
-      reader.noteCommitted();
+      reader.recordCommitted();
     },
     /** What has happened since the last look; a turn of the event loop is let pass before. */
     seen: async () => {

@@ -29,7 +29,7 @@ void t.test('random changes through three processes are in the buffers of all', 
   const members = [await Member.start(path, 'asked'), await Member.start(path, 'asked')];
   const accounts: string[] = [];
   const keys: string[] = [];
-  let refused = 0;
+  let rejected = 0;
   for (let at = 0; at < OPERATIONS; at++) {
     // One that starts later has read what is there, and follows from then on.
     if (at === OPERATIONS / 2) members.push(await Member.start(path, 'asked'));
@@ -38,14 +38,14 @@ void t.test('random changes through three processes are in the buffers of all', 
     const of = ids[random(Math.max(1, ids.length))] ?? 'nobody';
     const planId = ['free', 'paid', 'demo'][random(3)]!;
     const member = members[random(members.length)]!;
-    const { made, refused: reason } = await member.ask({ kind: 'change', what, of, name: `a${at}`, planId });
-    if (reason !== undefined) refused++;
+    const { made, rejected: reason } = await member.ask({ kind: 'change', what, of, name: `a${at}`, planId });
+    if (reason !== undefined) rejected++;
     for (const { id } of [made].flat().filter((record) => record !== undefined) as { id: string }[]) {
       const list = id.startsWith('key_') ? keys : accounts;
       if (!list.includes(id)) list.push(id);
     }
   }
-  t.ok(refused < OPERATIONS / 2, `${refused} of ${OPERATIONS} were refused`);
+  t.ok(rejected < OPERATIONS / 2, `${rejected} of ${OPERATIONS} were refused`);
   const store = new Store(path);
   const expected = sightOf(store);
   t.ok(expected.keys.length > 10 && expected.accounts.length > 10);

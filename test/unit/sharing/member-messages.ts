@@ -56,7 +56,7 @@ export interface Sight {
 export interface MemberAnswer extends Partial<Sight> {
   readonly id: number;
   readonly made?: unknown;
-  readonly refused?: string;
+  readonly rejected?: string;
   readonly key?: number | undefined;
   readonly state?: string | undefined;
   readonly microseconds?: number;

@@ -51,7 +51,7 @@ void t.test('random changes on four hosts at once end the same on all', NO_REDIS
   const hosts = await joinedHosts(t, redis.url, 4);
   await hosts[0]!.change(({ accounts }) => accounts.create({ name: 'all', planId: 'free', credit: none }));
   let credited = 0n;
-  let refused = 0;
+  let rejected = 0;
   const startedMs = performance.now();
   await Promise.all(
     hosts.map(async (host, at) => {
@@ -103,12 +103,12 @@ void t.test('random changes on four hosts at once end the same on all', NO_REDIS
         } catch (error) {
           const { code } = error as { readonly code?: string };
           if (!['invalid_parameters', 'not_found', 'conflict'].includes(code ?? '')) throw error;
-          refused++;
+          rejected++;
         }
       }
     }),
   );
-  t.comment(`80 changes, ${refused} refused, ${((performance.now() - startedMs) / 80).toFixed(1)} ms each`);
+  t.comment(`80 changes, ${rejected} refused, ${((performance.now() - startedMs) / 80).toFixed(1)} ms each`);
   await assertAllEqual(t, hosts, 'after the storm');
   t.equal(hosts[3]!.store.findAccountByName('all')!.credited, credited, 'every credit once');
   const names = hosts[3]!.store.keys
@@ -116,7 +116,7 @@ void t.test('random changes on four hosts at once end the same on all', NO_REDIS
     .items.filter(({ replacedById }) => replacedById === undefined)
     .map(({ accountId, name }) => `${accountId} ${name}`);
   t.equal(new Set(names).size, names.length, 'no account has two keys of one name');
-  t.ok(refused < 60, 'most were made');
+  t.ok(rejected < 60, 'most were made');
 
   const late = openHost(t, redis.url, 'late');
   await late.log.join();
@@ -140,8 +140,8 @@ void t.test('of hosts that make a key of one name at once, one makes it', NO_RED
       outcome.status === 'rejected' ? [outcome.reason as Error] : [],
     );
     t.equal(refusals.length, 3);
-    for (const refusal of refusals)
-      t.match(refusal, { code: 'invalid_parameters', message: /^name must be unique/ });
+    for (const rejection of refusals)
+      t.match(rejection, { code: 'invalid_parameters', message: /^name must be unique/ });
   }
 });
 

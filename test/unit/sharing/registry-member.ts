@@ -143,7 +143,7 @@ process.on('message', (request: MemberRequest) => {
   try {
     answered = answer(request);
   } catch (error) {
-    answered = { refused: error instanceof Error ? error.message : String(error) };
+    answered = { rejected: error instanceof Error ? error.message : String(error) };
   }
   process.send!({ id: request.id, ...answered }, () => undefined);
 });

@@ -106,7 +106,7 @@ const RECORD: JournalRecord = {
   durationMs: 5,
 };
 
-function uncovered(holdsAnswers: boolean) {
+function uncovered(holdsResponses: boolean) {
   const time = new EventTime();
   const asked: bigint[] = [];
   const written: JournalRecord[] = [];
@@ -119,7 +119,7 @@ function uncovered(holdsAnswers: boolean) {
       return pico(taken);
     },
     correct: (_journal, record) => written.push(record),
-    holdsAnswers: () => holdsAnswers,
+    holdsResponses: () => holdsResponses,
     timers: time,
   });
   return { time, asked, written, lease, charges };

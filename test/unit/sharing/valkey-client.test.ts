@@ -148,9 +148,9 @@ void t.test('one server of a Cluster, taken for one that stands alone', NO_REDIS
   const alone = open(t, servers[0]!.url);
   await up(alone);
   const asked = ['a', 'b', 'c'].map((key) => alone.command(key, ['GET', key]));
-  const refused = (await Promise.allSettled(asked)).filter(({ status }) => status === 'rejected');
-  t.ok(refused.length > 0, 'keys of the other servers');
-  for (const { reason } of refused as PromiseRejectedResult[])
+  const rejected = (await Promise.allSettled(asked)).filter(({ status }) => status === 'rejected');
+  t.ok(rejected.length > 0, 'keys of the other servers');
+  for (const { reason } of rejected as PromiseRejectedResult[])
     t.match(reason, { code: 'refused', message: /^MOVED .*sharing\.url wants redis-cluster:/ });
   const client = open(t, url);
   await up(client);

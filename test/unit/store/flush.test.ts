@@ -238,7 +238,7 @@ void t.test('a failed flush is told once in ten seconds, loses nothing and ends 
 void t.test('new calls are refused while the store fails, where that is wanted', async (t) => {
   const house = openShop(t.testdir());
   const store = watch(house.store);
-  const flush = flushOf(house, new ListLog(), store, { refuseOnError: () => true });
+  const flush = flushOf(house, new ListLog(), store, { rejectOnError: () => true });
   store.broken = true;
   serve(house, 0, 10n);
   flush.run();

@@ -41,7 +41,7 @@ void t.test('a threshold is told once in a period', async (t) => {
 
 void t.test('webhooks wait until they are removed, and the oldest give way', (t) => {
   const { notices } = open(t);
-  const told = (n: number): WaitingWebhook => ({ id: `msg_${n}`, body: `{"n":${n}}`, toldMs: 1_000 + n });
+  const told = (n: number): WaitingWebhook => ({ id: `msg_${n}`, body: `{"n":${n}}`, reportedMs: 1_000 + n });
   const one = notices.tell([mark(80)], () => told(0));
   t.same(one, { told: [mark(80)], dropped: 0 });
   t.same(notices.tell([mark(80)], () => told(1)).told, [], 'no second webhook');

@@ -136,7 +136,7 @@ void t.test('a start finds what keys may do, and what they have done', async (t)
   ledger.keys.takeMinute(used, 5);
   ledger.keys.takeDay(used, 7);
   for (const { record } of [rotated, plain, gone]) {
-    if (keyTable.noteUse(record.index, now - record.index)) ledger.keys.mark(record.index);
+    if (keyTable.recordUse(record.index, now - record.index)) ledger.keys.mark(record.index);
   }
   registry.keys.delete(gone.record.id);
   const flush = flushOf(before, new ListLog());

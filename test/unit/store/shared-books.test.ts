@@ -53,7 +53,7 @@ const callerOf =
   (member: BooksMember, cost: bigint, more: Partial<JournalRecord> = {}): void => {
     member.serve(FIRST, cost, more);
     member.ledger.keys.takeDay(KEY, 100);
-    member.keyTable.noteUse(KEY, Math.floor(clock.nowMs / 1_000));
+    member.keyTable.recordUse(KEY, Math.floor(clock.nowMs / 1_000));
   };
 
 const usageOf = (store: Store, clock: StoppedClock) =>

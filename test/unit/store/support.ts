@@ -174,7 +174,7 @@ export function flushOf(
     totals,
     store,
     usage: new UsageBook(store, (index) => CATALOG.models[index]!.id),
-    refuseOnError: () => false,
+    rejectOnError: () => false,
     keyUses: new KeyUses(house, clock),
     clock,
     log,

@@ -78,7 +78,7 @@ void t.test('each has a place of its own; the first leads, the others join its p
     ],
   );
   group.drain();
-  t.same(await group.ended, { exitCode: 0, refusal: undefined });
+  t.same(await group.ended, { exitCode: 0, rejection: undefined });
 });
 
 void t.test('one that dies comes back in its place; another leads meanwhile, and goes on to', async (t) => {
@@ -124,7 +124,7 @@ void t.test(
     await seen('start', 2);
     const { count, done } = group.replace({ ...settings, low_balance: 'clamp', data: '/elsewhere' });
     t.equal(count, 2);
-    t.match(group.replaceRefusal, /already/);
+    t.match(group.replaceRejection, /already/);
     t.equal(await done, undefined);
     const story = events()
       .slice(2)
@@ -138,7 +138,7 @@ void t.test(
       ['refuse', 'refuse', 'clamp', 'clamp'],
       'with the new settings, and the data where it was',
     );
-    t.equal(group.replaceRefusal, undefined, 'it can be done again');
+    t.equal(group.replaceRejection, undefined, 'it can be done again');
   },
 );
 
@@ -156,7 +156,7 @@ for (const [behaviour, how] of [
     const [, , , again] = await seen('start', 4);
     t.equal(again!.slot, 0, 'started again with what it had');
     group.drain();
-    t.same(await group.ended, { exitCode: 0, refusal: undefined });
+    t.same(await group.ended, { exitCode: 0, rejection: undefined });
   });
 }
 
@@ -178,5 +178,5 @@ void t.test('a drain in the middle ends all of them', async (t) => {
 
 void t.test('a single one is not replaced', async (t) => {
   const { group } = await groupOf(t, 1);
-  t.match(group.replaceRefusal, /set processes to 2 or more/);
+  t.match(group.replaceRejection, /set processes to 2 or more/);
 });

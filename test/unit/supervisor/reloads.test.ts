@@ -19,7 +19,7 @@ function houseOf(t: Test) {
     reads: 0,
     applied: [] as { settings: Settings; dryRun: boolean }[],
     problems: [] as string[],
-    refusal: undefined as string | undefined,
+    rejection: undefined as string | undefined,
     /** Thrown where the settings are applied. */
     fault: undefined as Error | undefined,
     replaced: [] as Settings[],
@@ -44,7 +44,7 @@ function houseOf(t: Test) {
       if (house.fault !== undefined) throw house.fault;
       return house.problems;
     },
-    replaceRefusal: () => house.refusal,
+    replaceRejection: () => house.rejection,
     replace: (next) => {
       house.replaced.push(next);
       return { count: 3, done: new Promise((resolve) => (house.endReplace = resolve)) };
@@ -165,11 +165,11 @@ void t.test('with a restart: what is live at once, then the gateways; ports and 
 void t.test('a replacement that is refused changes nothing; one that fails is told', async (t) => {
   const house = houseOf(t);
   house.file = changed(house.settings, { low_balance: 'clamp', workers: 2 });
-  house.refusal = 'there is but one';
+  house.rejection = 'there is but one';
   t.same((await house.reloads.reload('test', RESTART)).problems, ['there is but one']);
   t.same(house.applied, []);
   t.same(house.replaced, []);
-  house.refusal = undefined;
+  house.rejection = undefined;
   await house.reloads.reload('test', RESTART);
   house.endReplace('it did not serve');
   await nextTurn();

@@ -91,7 +91,7 @@ for (const signal of ['SIGTERM', 'SIGINT']) {
     t.match(await ready, { kind: 'ready', port: 4242, adminPort: 4243, demoAccountId: 'acct_1' });
     signals.emit(signal);
     signals.emit('SIGTERM');
-    t.same(await end, { exitCode: 0, refusal: undefined });
+    t.same(await end, { exitCode: 0, rejection: undefined });
     t.same(signals.eventNames(), [], 'the handlers are gone');
   });
 }
@@ -100,14 +100,14 @@ void t.test('a gateway that fails while draining makes a 1', async (t) => {
   const { signals, ready, end } = run('drain-badly');
   await ready;
   signals.emit('SIGTERM');
-  t.same(await end, { exitCode: 1, refusal: undefined });
+  t.same(await end, { exitCode: 1, rejection: undefined });
 });
 
 void t.test('a gateway that ignores the drain is killed after its time', async (t) => {
   const { signals, ready, end, logged } = run('deaf', { exitGraceMs: 20 }, 30);
   await ready;
   signals.emit('SIGTERM');
-  t.same(await end, { exitCode: 1, refusal: undefined });
+  t.same(await end, { exitCode: 1, rejection: undefined });
   t.same(await logged(/did not end in time/), { waited_ms: 50 });
 });
 
@@ -116,7 +116,7 @@ void t.test('a second SIGINT kills at once', async (t) => {
   await ready;
   signals.emit('SIGINT');
   signals.emit('SIGINT');
-  t.same(await end, { exitCode: 1, refusal: undefined });
+  t.same(await end, { exitCode: 1, rejection: undefined });
 });
 
 /** Of the fixture: the id of the first plan tells it what to make of new settings. */
@@ -194,7 +194,7 @@ void t.test('a gateway that keeps crashing is started after growing pauses', asy
     },
   };
   const { signals, end } = run('crash-always', { log });
-  t.same(await end, { exitCode: 0, refusal: undefined });
+  t.same(await end, { exitCode: 0, rejection: undefined });
   t.same(pauses, [1, 2, 4, 4]);
 });
 
@@ -204,41 +204,41 @@ void t.test('a drain during the pause ends without another start', async (t) => 
   });
   await logged(/is started again/);
   signals.emit('SIGTERM');
-  t.same(await end, { exitCode: 0, refusal: undefined });
+  t.same(await end, { exitCode: 0, rejection: undefined });
 });
 
-for (const [behaviour, refusal] of [
+for (const [behaviour, rejection] of [
   ['refuse', 'the books are damaged'],
   ['refuse-silently', 'the gateway refused to start'],
   ['crash-early', 'the gateway ended before it was ready (exit code 3)'],
 ] as const) {
   void t.test(`${behaviour}: not started again, and the reason is told`, async (t) => {
     const { end, readyCount } = run(behaviour);
-    t.same(await end, { exitCode: 1, refusal });
+    t.same(await end, { exitCode: 1, rejection });
     t.equal(readyCount(), 0);
   });
 }
 
 void t.test('a gateway that cannot be found', async (t) => {
   const { end } = run('serve', { entry: new URL('file:///nowhere/gateway.js') });
-  t.same(await end, { exitCode: 1, refusal: 'the gateway ended before it was ready (exit code 1)' });
+  t.same(await end, { exitCode: 1, rejection: 'the gateway ended before it was ready (exit code 1)' });
 });
 
 void t.test('a gateway that refuses after a restart ends everything', async (t) => {
   const { end, readyCount } = run('crash-then-refuse');
-  t.same(await end, { exitCode: 1, refusal: 'the books are damaged' });
+  t.same(await end, { exitCode: 1, rejection: 'the books are damaged' });
   t.equal(readyCount(), 1);
 });
 
 void t.test('a start that hangs is killed', async (t) => {
-  const refusal = 'the gateway ended before it was ready (not ready after 50 ms, killed)';
-  t.same(await run('stall', { readyMsMax: 50 }).end, { exitCode: 1, refusal });
+  const rejection = 'the gateway ended before it was ready (not ready after 50 ms, killed)';
+  t.same(await run('stall', { readyMsMax: 50 }).end, { exitCode: 1, rejection });
   const staying = run('refuse-and-stay', { exitGraceMs: 20 });
-  t.same(await staying.end, { exitCode: 1, refusal: 'I stay' });
+  t.same(await staying.end, { exitCode: 1, rejection: 'I stay' });
 });
 
 void t.test('SIGTERM before the gateway serves', async (t) => {
   const { signals, end } = run('stall', { exitGraceMs: 10 }, 10);
   signals.emit('SIGTERM');
-  t.same(await end, { exitCode: 1, refusal: undefined });
+  t.same(await end, { exitCode: 1, rejection: undefined });
 });

@@ -11,13 +11,13 @@ import {
   busiestAccounts,
   courseOf,
 } from '#src/telemetry/account-history.js';
-import { TopAccounts, type NotedCall } from '#src/telemetry/top-accounts.js';
+import { TopAccounts, type CountedCall } from '#src/telemetry/top-accounts.js';
 import { HISTORY_RINGS, RING_NAMES } from '#src/telemetry/history.js';
 import { StoppedClock } from '../store/support.js';
 
 const START = 1_700_000_100 - (1_700_000_100 % 300);
 
-const call = (account: number, more: Partial<NotedCall> = {}): NotedCall => ({
+const call = (account: number, more: Partial<CountedCall> = {}): CountedCall => ({
   account: asAccountIndex(account),
   outcome: 'served',
   promptTokens: 10,

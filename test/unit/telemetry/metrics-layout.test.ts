@@ -14,7 +14,7 @@ import {
   OTHER_MODEL,
   OTHER_ROUTES,
   OUTCOMES,
-  REFUSAL_REASONS,
+  REJECTION_REASONS,
   UPSTREAM_FAILED_AT,
   UPSTREAM_FAILED_KIND,
   UPSTREAM_SLOTS_MAX,
@@ -57,7 +57,7 @@ void t.test('no two counters of a listener share a word', (t) => {
   const slots = [NO_MODEL, OTHER_MODEL, modelSlotOf(0), modelSlotOf(CATALOG_ENTRIES_MAX - 1)];
   const steps: ((metrics: ListenerMetrics) => void)[] = [
     (metrics) => metrics.callBegun(),
-    ...REFUSAL_REASONS.map((reason) => (metrics: ListenerMetrics) => metrics.countRefusal(reason)),
+    ...REJECTION_REASONS.map((reason) => (metrics: ListenerMetrics) => metrics.countRejection(reason)),
     ...OTHER_ROUTES.flatMap((route) =>
       OUTCOMES.map((outcome) => (metrics: ListenerMetrics) => metrics.countRequest(route, outcome)),
     ),
@@ -194,10 +194,10 @@ void t.test(
     const reader = new MetricsReader(buffers);
     const listener = new ListenerMetrics(buffers, 0);
     listener.callBegun();
-    listener.countRefusal('overloaded');
+    listener.countRejection('overloaded');
     const worker = new UpstreamMetrics(buffers, 0);
     worker.attemptBegun(7, false);
-    new ListenerMetrics(buffers, 0).countRefusal('overloaded');
+    new ListenerMetrics(buffers, 0).countRejection('overloaded');
     new UpstreamMetrics(buffers, 0).countFailure(7, 'timeout', NOW);
     t.equal(reader.callsInFlight(), 0);
     t.equal(reader.refusals().get('overloaded'), 2);

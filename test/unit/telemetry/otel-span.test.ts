@@ -148,8 +148,8 @@ void t.test('calls that failed or were not charged', (t) => {
   );
   const broken = spanOf({ ...call, outcome: 'provider_error', status: 200 });
   t.equal(broken.status.code, SpanStatusCode.ERROR, 'after its 200');
-  const refused = spanOf({ ...call, outcome: 'invalid_parameters', status: 400 });
-  t.equal(refused.status.code, SpanStatusCode.UNSET, "the caller's fault");
+  const rejected = spanOf({ ...call, outcome: 'invalid_parameters', status: 400 });
+  t.equal(rejected.status.code, SpanStatusCode.UNSET, "the caller's fault");
   const gone = spanOf({ ...call, outcome: 'client_gone', status: null, model: null, provider: null });
   t.equal(gone.status.code, SpanStatusCode.UNSET);
   const unknown = [

@@ -46,7 +46,7 @@ void t.test('what a receiver answers', async (t) => {
     [503, { 'retry-after': date }, { sent: false, reason: 'status 503', pauseMs: 90_000 }],
     [503, { 'retry-after': '999999' }, { sent: false, reason: 'status 503', pauseMs: 3_600_000 }],
     [503, { 'retry-after': 'soon' }, { sent: false, reason: 'status 503' }],
-    [410, {}, { sent: false, reason: 'status 410', refusedForGood: true }],
+    [410, {}, { sent: false, reason: 'status 410', rejectedForGood: true }],
     [
       307,
       { location: `${receiver.url}/elsewhere` },

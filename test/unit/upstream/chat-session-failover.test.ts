@@ -41,9 +41,9 @@ void t.test('every status has its row', async (t) => {
     t.equal(error?.code, 'provider_unavailable', `status ${status}`);
     t.notMatch(error?.message, /db-7|127\.0\.0\.1|sk-provider/);
   }
-  const refused = log.lines.filter((line) => line.message.includes('key or account'));
-  t.equal(refused[0]?.level, 'error');
-  t.equal(refused[0]?.fields.subject, 'upstream-0');
+  const rejected = log.lines.filter((line) => line.message.includes('key or account'));
+  t.equal(rejected[0]?.level, 'error');
+  t.equal(rejected[0]?.fields.subject, 'upstream-0');
   t.notMatch(JSON.stringify(log.lines), /sk-provider/);
   const misplaced = log.lines.filter((line) => line.message.includes('no chat interface'));
   t.match(misplaced[0], { level: 'warn', fields: { subject: 'upstream-0', cause: /^status 301, at http:/ } });

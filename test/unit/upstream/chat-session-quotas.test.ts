@@ -99,8 +99,8 @@ void t.test('tokens: failures give back, a cut connection keeps what it may have
   };
   t.equal((await run()).error?.code, 'provider_unavailable');
   script = good;
-  const refused = (await run()).error;
-  t.match(refused, { code: 'overloaded', message: /tokens_per_minute/ });
+  const rejected = (await run()).error;
+  t.match(rejected, { code: 'overloaded', message: /tokens_per_minute/ });
   t.equal((await run({ outputTokensMax: 400 })).error, undefined, 'a smaller one fits');
   const beyond = (await run({ choices: 2 })).error;
   t.match(beyond, { code: 'invalid_parameters', message: /17000 a minute/ });

@@ -135,7 +135,7 @@ void t.test('random events, mutated: what is taken is JSON of the same members',
   const seed = newSeed();
   const next = random(seed);
   let taken = 0;
-  let refused = 0;
+  let rejected = 0;
   for (let count = 0; count < 20_000; count++) {
     const text = (): string =>
       Array.from({ length: 3 }, () =>
@@ -152,7 +152,7 @@ void t.test('random events, mutated: what is taken is JSON of the same members',
     const mutated =
       event.slice(0, at) + pick(next, ['', '"', '\\', '\n', 'x', '\u0000', '}', '{"']) + event.slice(at + 1);
     if (!isKnown(forms, mutated)) {
-      refused++;
+      rejected++;
       continue;
     }
     taken++;
@@ -166,6 +166,6 @@ void t.test('random events, mutated: what is taken is JSON of the same members',
       t.fail(`seed ${seed}: ${mutated}`);
     }
   }
-  t.ok(taken > 1_000 && refused > 1_000, `${taken} taken, ${refused} refused`);
+  t.ok(taken > 1_000 && rejected > 1_000, `${taken} taken, ${rejected} refused`);
   t.end();
 });

@@ -227,30 +227,30 @@ void t.test('long answers: what is refused for certain', (t) => {
   const texts = ['prose and more of it. ', 'code(a, "b");\n'].map((text) => text.repeat(1_000));
   for (const text of texts) {
     const answer = Buffer.from(answerOf(USAGE, text));
-    const refused = (bytes: Buffer, what: string): void => {
+    const rejected = (bytes: Buffer, what: string): void => {
       if (isGoodAnswer(bytes)) t.fail(`the judge takes ${what}`);
       else if (membersOfResponse(bytes) !== undefined) t.fail(`taken: ${what}, seed ${seed}`);
     };
     const around = (at: number, put: Uint8Array): Buffer =>
       Buffer.concat([answer.subarray(0, at), put, answer.subarray(at)]);
-    for (let end = 0; end < 400; end++) refused(answer.subarray(0, end), `cut at ${end}`);
-    for (let short = 1; short < 2_000; short++) refused(answer.subarray(0, -short), `cut by ${short}`);
+    for (let end = 0; end < 400; end++) rejected(answer.subarray(0, end), `cut at ${end}`);
+    for (let short = 1; short < 2_000; short++) rejected(answer.subarray(0, -short), `cut by ${short}`);
     for (let count = 0; count < 500; count++) {
       const at = Math.floor(next() * answer.length);
-      refused(answer.subarray(0, at), `cut at ${at}`);
-      for (const bytes of NO_UTF8) refused(around(at, bytes), 'no UTF-8');
-      refused(around(300 + (at % (answer.length - 900)), Buffer.from('\n')), 'a line break in the text');
+      rejected(answer.subarray(0, at), `cut at ${at}`);
+      for (const bytes of NO_UTF8) rejected(around(at, bytes), 'no UTF-8');
+      rejected(around(300 + (at % (answer.length - 900)), Buffer.from('\n')), 'a line break in the text');
     }
-    refused(Buffer.concat([answer, answer]), 'two answers');
-    refused(Buffer.concat([answer, Buffer.from('\n'), answer]), 'two answers on lines of their own');
-    refused(Buffer.concat([answer, Buffer.from('{}')]), 'another object');
-    refused(Buffer.concat([answer, Buffer.from('x')]), 'a letter behind it');
-    refused(Buffer.concat([Buffer.from('\uFEFF'), answer]), 'a byte-order mark');
-    refused(
+    rejected(Buffer.concat([answer, answer]), 'two answers');
+    rejected(Buffer.concat([answer, Buffer.from('\n'), answer]), 'two answers on lines of their own');
+    rejected(Buffer.concat([answer, Buffer.from('{}')]), 'another object');
+    rejected(Buffer.concat([answer, Buffer.from('x')]), 'a letter behind it');
+    rejected(Buffer.concat([Buffer.from('\uFEFF'), answer]), 'a byte-order mark');
+    rejected(
       Buffer.from(answer.toString().replaceAll('\\n', '\n').replaceAll('\\"', '"').replace(' ', '\n')),
       'no escapes',
     );
-    refused(
+    rejected(
       Buffer.concat([answer.subarray(0, 5_000), Buffer.alloc(8_192), answer.subarray(5_000)]),
       'a page of zeros',
     );

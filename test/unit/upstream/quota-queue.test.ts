@@ -17,7 +17,7 @@ function world() {
   const queue = new QuotaQueue(clock);
   const room = new Map<number, number>();
   const served: string[] = [];
-  const refused: string[] = [];
+  const rejected: string[] = [];
   const call = (
     name: string,
     { account = 0, scopes = [0], bytes = 0, endMs = Infinity, needs = 1 } = {},
@@ -34,12 +34,12 @@ function world() {
         served.push(name);
         return true;
       },
-      giveUp: () => void refused.push(name),
+      giveUp: () => void rejected.push(name),
     };
     queue.add(waiting);
     return waiting;
   };
-  return { clock, queue, room, served, refused, call };
+  return { clock, queue, room, served, rejected, call };
 }
 
 const scope = asUpstreamScopeIndex;
@@ -80,46 +80,46 @@ void t.test('who needs more is not overtaken for what it waits for, and holds up
 });
 
 void t.test('a call whose time is over is tried once more and leaves', (t) => {
-  const { clock, queue, room, served, refused, call } = world();
+  const { clock, queue, room, served, rejected, call } = world();
   call('first', { endMs: 1_100 });
   call('second', { endMs: 1_100 });
   call('third', { endMs: 1_200 });
   clock.ms = 1_100;
   room.set(0, 1);
   queue.look();
-  t.same([served, refused], [['first'], ['second']]);
+  t.same([served, rejected], [['first'], ['second']]);
   t.equal(queue.size, 1);
   clock.ms = 1_200;
   queue.look();
-  t.same(refused, ['second', 'third']);
+  t.same(rejected, ['second', 'third']);
   t.end();
 });
 
 void t.test('a call that leaves is not served', (t) => {
-  const { queue, room, served, refused, call } = world();
+  const { queue, room, served, rejected, call } = world();
   const gone = call('gone');
   call('stays', { account: 2 });
   queue.remove(gone);
   queue.remove(gone);
   room.set(0, 2);
   queue.look();
-  t.same([served, refused, queue.size], [['stays'], [], 0]);
+  t.same([served, rejected, queue.size], [['stays'], [], 0]);
   t.end();
 });
 
 void t.test('number and bytes are bounded; the heaviest account gives way', (t) => {
-  const { queue, refused, call } = world();
+  const { queue, rejected, call } = world();
   const most = UPSTREAM_QUEUE_BYTES_MAX / UPSTREAM_QUEUE_CALL_BYTES;
   for (let n = 0; n < most; n++) call(`a${n}`, { account: 1 });
   t.equal(queue.size, most);
   call('one too many', { account: 1 });
-  t.same(refused, ['one too many']);
+  t.same(rejected, ['one too many']);
   call('b', { account: 2 });
-  t.same(refused.slice(1), [`a${most - 1}`], 'the last of the account with most');
+  t.same(rejected.slice(1), [`a${most - 1}`], 'the last of the account with most');
   call('larger than all', { account: 3, bytes: UPSTREAM_QUEUE_BYTES_MAX });
-  t.equal(refused.at(-1), 'larger than all');
+  t.equal(rejected.at(-1), 'larger than all');
   call('half', { account: 2, bytes: UPSTREAM_QUEUE_BYTES_MAX / 4 });
-  t.equal(refused.length, 3 + most / 4 + 1);
+  t.equal(rejected.length, 3 + most / 4 + 1);
   t.equal(queue.size, most - most / 4);
   t.end();
 });

@@ -33,15 +33,15 @@ function planOf(targets: number) {
   };
 }
 
-const refused = connectionFailure({ code: 'ECONNREFUSED', message: '', repeatable: true });
+const rejected = connectionFailure({ code: 'ECONNREFUSED', message: '', repeatable: true });
 const garbage = garbageFailure('x');
 
 void t.test('each upstream once, without a pause, and no second round', (t) => {
   const { plan } = planOf(3);
   for (const pauseMs of [0, 0, undefined]) {
     const taken = plan.take()!;
-    taken.releaseFailed(refused);
-    t.equal(plan.pauseMs(taken, refused, false), pauseMs);
+    taken.releaseFailed(rejected);
+    t.equal(plan.pauseMs(taken, rejected, false), pauseMs);
   }
   t.equal(plan.take(), undefined);
   t.end();
@@ -55,13 +55,13 @@ void t.test('an only upstream: twice more after growing pauses, where nothing ha
       [100, 200],
     ] as const) {
       const taken = plan.take()!;
-      taken.releaseFailed(refused);
-      const pauseMs = plan.pauseMs(taken, refused, false)!;
+      taken.releaseFailed(rejected);
+      const pauseMs = plan.pauseMs(taken, rejected, false)!;
       if (pauseMs < least || pauseMs > most) t.fail(`${pauseMs} ms`);
     }
     const taken = plan.take()!;
-    taken.releaseFailed(refused);
-    if (plan.pauseMs(taken, refused, false) !== undefined) t.fail('a fourth try');
+    taken.releaseFailed(rejected);
+    if (plan.pauseMs(taken, rejected, false) !== undefined) t.fail('a fourth try');
   }
   const { plan } = planOf(1);
   const taken = plan.take()!;
@@ -73,11 +73,11 @@ void t.test('an only upstream: twice more after growing pauses, where nothing ha
 void t.test('a dead kept connection: at once, but only the first time', (t) => {
   const { plan } = planOf(1);
   const first = plan.take()!;
-  first.releaseFailed(refused);
-  t.equal(plan.pauseMs(first, refused, true), 0);
+  first.releaseFailed(rejected);
+  t.equal(plan.pauseMs(first, rejected, true), 0);
   const second = plan.take()!;
-  second.releaseFailed(refused);
-  t.ok(plan.pauseMs(second, refused, true)! >= 100);
+  second.releaseFailed(rejected);
+  t.ok(plan.pauseMs(second, rejected, true)! >= 100);
   t.end();
 });
 
@@ -89,8 +89,8 @@ void t.test('who has waited long is not kept waiting', (t) => {
     const { plan, clock } = planOf(1);
     const taken = plan.take()!;
     clock.ms += spentMs;
-    taken.releaseFailed(refused);
-    t.equal(plan.pauseMs(taken, refused, false) !== undefined, again, `${spentMs} ms`);
+    taken.releaseFailed(rejected);
+    t.equal(plan.pauseMs(taken, rejected, false) !== undefined, again, `${spentMs} ms`);
   }
   for (const [leftMs, pauseMs] of [
     [1, 0],

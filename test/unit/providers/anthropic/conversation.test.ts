@@ -289,7 +289,7 @@ void t.test('images and files', (t) => {
   t.end();
 });
 
-const REFUSED: [name: string, messages: Message[], field: string][] = [
+const REJECTED: [name: string, messages: Message[], field: string][] = [
   ['nothing but the system', [system('s')], 'messages'],
   ['an empty user', [user('a'), user('  ')], 'messages[1].content'],
   ['an empty assistant alone', [assistant('')], 'messages'],
@@ -330,7 +330,7 @@ const REFUSED: [name: string, messages: Message[], field: string][] = [
 ];
 
 void t.test('messages that are refused', (t) => {
-  for (const [name, messages, field] of REFUSED)
+  for (const [name, messages, field] of REJECTED)
     t.throws(
       () => writeMessages(anthropicCall({ messages })),
       { constructor: FieldError, field } as never,

@@ -269,7 +269,7 @@ const image = (url: unknown): Body => ({
 const part = (content: object): Body => ({ messages: [{ role: 'user', content: [content] }] });
 
 /** `dropped`: members of the request of an upstream that drops such; undefined if it refuses them too. */
-const REFUSED: [
+const REJECTED: [
   name: string,
   body: Body,
   field: string,
@@ -434,7 +434,7 @@ const REFUSED: [
 ];
 
 void t.test('what is refused, and what an upstream drops that drops such', (t) => {
-  for (const [name, body, field, dropped, given, settings] of REFUSED) {
+  for (const [name, body, field, dropped, given, settings] of REJECTED) {
     t.throws(
       () => write(anthropicCall(body, given, settings)),
       { constructor: FieldError, field } as never,

@@ -28,7 +28,7 @@ interface Equals {
 }
 
 /** Checks that the request is refused, and which member for. */
-function refused(scope: Equals, members: Members, field: string, given: GivenCall = {}): void {
+function rejected(scope: Equals, members: Members, field: string, given: GivenCall = {}): void {
   let found = 'none';
   try {
     written(members, given);
@@ -52,10 +52,10 @@ void t.test('sampling, bounds and stops', (t) => {
   t.same(rest({ top_k: 5 }, { model: NOVA }), {
     additionalModelRequestFields: { inferenceConfig: { topK: 5 } },
   });
-  refused(t, { top_k: 5 }, 'top_k', { model: 'meta.llama3-1-8b-instruct-v1:0' });
-  refused(t, { temperature: 1.5 }, 'temperature');
-  refused(t, { temperature: 0.5 }, 'temperature', { model: ADAPTIVE });
-  refused(t, { temperature: 0.5, reasoning_effort: 'low', max_tokens: 3000 }, 'temperature');
+  rejected(t, { top_k: 5 }, 'top_k', { model: 'meta.llama3-1-8b-instruct-v1:0' });
+  rejected(t, { temperature: 1.5 }, 'temperature');
+  rejected(t, { temperature: 0.5 }, 'temperature', { model: ADAPTIVE });
+  rejected(t, { temperature: 0.5, reasoning_effort: 'low', max_tokens: 3000 }, 'temperature');
   t.same(rest({ temperature: 1.5 }, { settings: { dropUnsupported: true } }), {
     inferenceConfig: { temperature: 1 },
   });
@@ -91,7 +91,7 @@ void t.test('what asks for nothing passes, what cannot be said is refused by nam
     functions: [{ name: 'f' }],
     whatever: 1,
   })) {
-    refused(t, { [name]: value }, name);
+    rejected(t, { [name]: value }, name);
     t.same(rest({ [name]: value }, { settings: { dropUnsupported: true } }), {});
   }
   t.end();
@@ -113,7 +113,7 @@ void t.test('members of Converse itself, tiers and metadata', (t) => {
       requestMetadata: { team: 'a b' },
     },
   );
-  refused(t, { guardrailConfig: 'g' }, 'guardrailConfig');
+  rejected(t, { guardrailConfig: 'g' }, 'guardrailConfig');
   t.same(rest({}, { settings: { betas: ['context-1m-2025-08-07'] } }), {
     additionalModelRequestFields: { anthropic_beta: ['context-1m-2025-08-07'] },
   });
@@ -171,12 +171,12 @@ void t.test('reasoning_effort and thinking', (t) => {
   });
   t.same(rest({ reasoning_effort: 'high' }, { model: HIDDEN }), { outputConfig: { effort: 'high' } });
   for (const model of ['us.deepseek.r1-v1:0', NOVA, 'meta.llama4-scout-17b-instruct-v1:0', OLD_CLAUDE]) {
-    refused(t, { reasoning_effort: 'low' }, 'reasoning_effort', { model });
+    rejected(t, { reasoning_effort: 'low' }, 'reasoning_effort', { model });
   }
-  refused(t, { reasoning_effort: 'none' }, 'reasoning_effort', { model: 'openai.gpt-oss-20b-1:0' });
-  refused(t, { reasoning_effort: 'much' }, 'reasoning_effort');
-  refused(t, { reasoning_effort: 'constructor' }, 'reasoning_effort');
-  refused(t, { thinking: given }, 'thinking', { model: NOVA });
+  rejected(t, { reasoning_effort: 'none' }, 'reasoning_effort', { model: 'openai.gpt-oss-20b-1:0' });
+  rejected(t, { reasoning_effort: 'much' }, 'reasoning_effort');
+  rejected(t, { reasoning_effort: 'constructor' }, 'reasoning_effort');
+  rejected(t, { thinking: given }, 'thinking', { model: NOVA });
   t.end();
 });
 
@@ -221,9 +221,9 @@ void t.test('response_format', (t) => {
   t.same(rest({ response_format: { type: 'json_object' }, tools: [TOOL] }), {
     toolConfig: { tools: [SPEC, answer(open)], toolChoice: { any: {} } },
   });
-  refused(t, { response_format: { type: 'json_object' }, thinking: { type: 'enabled' } }, 'response_format');
-  refused(t, { response_format: { type: 'xml' } }, 'response_format.type');
-  refused(t, json('x'), 'response_format.json_schema.schema');
+  rejected(t, { response_format: { type: 'json_object' }, thinking: { type: 'enabled' } }, 'response_format');
+  rejected(t, { response_format: { type: 'xml' } }, 'response_format.type');
+  rejected(t, json('x'), 'response_format.json_schema.schema');
   t.end();
 });
 
@@ -261,11 +261,11 @@ void t.test('tools and the choice among them', (t) => {
     ...config({ any: {} }),
     additionalModelRequestFields: { tool_choice: { disable_parallel_tool_use: true } },
   });
-  refused(t, { tools, parallel_tool_calls: false }, 'parallel_tool_calls', { model: NOVA });
-  refused(t, { tools, tool_choice: 'required', reasoning_effort: 'low' }, 'tool_choice');
-  refused(t, { tools, tool_choice: 'some' }, 'tool_choice');
-  refused(t, { tools: [{ type: 'web_search' }] }, 'tools[0]');
-  refused(t, { tools: [{ type: 'function', function: {} }] }, 'tools[0].function.name');
+  rejected(t, { tools, parallel_tool_calls: false }, 'parallel_tool_calls', { model: NOVA });
+  rejected(t, { tools, tool_choice: 'required', reasoning_effort: 'low' }, 'tool_choice');
+  rejected(t, { tools, tool_choice: 'some' }, 'tool_choice');
+  rejected(t, { tools: [{ type: 'web_search' }] }, 'tools[0]');
+  rejected(t, { tools: [{ type: 'function', function: {} }] }, 'tools[0].function.name');
   const marked = { ...TOOL, cache_control: { type: 'ephemeral' } };
   t.same(rest({ tools: [marked] }), config(undefined, [SPEC, { cachePoint: { type: 'default' } }]));
   t.same(rest({ tools: [marked] }, { model: NOVA }), config(), 'Nova marks no tools');

@@ -271,8 +271,8 @@ void t.test('what is wrong with Entra is said', async (t) => {
   t.notMatch(message, jwt.slice(0, 30));
   t.match(advice, /AZURE_CLIENT_SECRET is wrong/);
   t.equal(retryAfterMs, 7_000);
-  const refused = await errorOf(get(ENTRA, { ...app, AZURE_AUTHORITY_HOST: 'http://127.0.0.1:33' }));
-  t.match(refused.advice, /cannot be reached/);
+  const rejected = await errorOf(get(ENTRA, { ...app, AZURE_AUTHORITY_HOST: 'http://127.0.0.1:33' }));
+  t.match(rejected.advice, /cannot be reached/);
   server.script = () => ({ body: 'garbage' });
   t.match(
     (await errorOf(get(ENTRA, { ...app, AZURE_AUTHORITY_HOST: server.url }))).message,

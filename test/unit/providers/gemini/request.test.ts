@@ -172,7 +172,7 @@ void t.test('thinking, by its name elsewhere', (t) => {
   t.end();
 });
 
-const REFUSED: [name: string, body: Record<string, unknown>, field: string, model?: string][] = [
+const REJECTED: [name: string, body: Record<string, unknown>, field: string, model?: string][] = [
   ['logit_bias', { logit_bias: { 50256: -100 } }, 'logit_bias'],
   ['a member that nobody knows', { wishes: 3 }, 'wishes'],
   ['search', { web_search_options: {} }, 'web_search_options'],
@@ -220,7 +220,7 @@ const REFUSED: [name: string, body: Record<string, unknown>, field: string, mode
   ],
 ];
 
-for (const [name, body, field, model] of REFUSED)
+for (const [name, body, field, model] of REJECTED)
   void t.test(`refused: ${name}`, (t) => {
     try {
       written(body, model);

@@ -68,7 +68,7 @@ export class FlushRequests {
   }
 }
 
-export class GroupErrands {
+export class GroupRequests {
   readonly #readAll: (what: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
   readonly #refresh: () => void;
 

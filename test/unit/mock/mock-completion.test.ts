@@ -1,6 +1,6 @@
 /** The mock's answers: text, events, usage and faults. */
 import t from 'tap';
-import { contentPieces, responseTo, wordNumbers, type Response } from '#src/mock/mock-answer.js';
+import { contentPieces, responseTo, wordNumbers, type Response } from '#src/mock/mock-completion.js';
 import { readMockRequest } from '#src/mock/mock-openai.js';
 import { MOCK_DEFAULTS, steeredOptions } from '#src/mock/mock-options.js';
 import { chunksOf, eventData, isWholeText, textOf } from '../../support/sse.js';
@@ -8,8 +8,8 @@ import { chunksOf, eventData, isWholeText, textOf } from '../../support/sse.js';
 const whole = readMockRequest('{"model":"m","messages":[{"role":"user","content":"12345678"}]}')!;
 const stream = { ...whole, stream: true, includeUsage: true };
 
-const bytesOf = (answer: Response): string =>
-  Buffer.concat(answer.pieces.map((piece) => Buffer.from(piece))).toString();
+const bytesOf = (completion: Response): string =>
+  Buffer.concat(completion.pieces.map((piece) => Buffer.from(piece))).toString();
 const streamed = (query: string, request = stream): string =>
   bytesOf(responseTo(steeredOptions(MOCK_DEFAULTS, query), request, undefined));
 const answered = (query: string): Response =>
@@ -97,9 +97,13 @@ void t.test('faults of a stream', (t) => {
     ['reset-mid', 'reset'],
     ['stall-mid', 'stall'],
   ] as const) {
-    const answer = responseTo(steeredOptions(MOCK_DEFAULTS, `chunks=10&fault=${fault}`), stream, undefined);
-    t.equal(answer.ending, ending);
-    t.equal(answer.pieces.length, 7, 'half of 13 events');
+    const completion = responseTo(
+      steeredOptions(MOCK_DEFAULTS, `chunks=10&fault=${fault}`),
+      stream,
+      undefined,
+    );
+    t.equal(completion.ending, ending);
+    t.equal(completion.pieces.length, 7, 'half of 13 events');
   }
   t.end();
 });
@@ -124,8 +128,8 @@ void t.test('a status carries an error or the given body', (t) => {
 
 void t.test('an echo is cut into chunks', (t) => {
   const echoed = '{"headers":{},"body":"{}"}';
-  const answer = responseTo(steeredOptions(MOCK_DEFAULTS, 'chunks=4&echo=1'), stream, echoed);
-  t.equal(textOf(chunksOf(bytesOf(answer))), echoed);
+  const completion = responseTo(steeredOptions(MOCK_DEFAULTS, 'chunks=4&echo=1'), stream, echoed);
+  t.equal(textOf(chunksOf(bytesOf(completion))), echoed);
   t.end();
 });
 
@@ -151,7 +155,7 @@ void t.test('tools, thinking and cache writes, in whole and streamed', (t) => {
   });
   const chunks = chunksOf(bytesOf(responseTo(options, request, undefined)));
   t.same(chunks.at(-1)?.usage, body.usage);
-  const second = responseTo(options, { ...request, answersTools: true }, undefined);
+  const second = responseTo(options, { ...request, callsTools: true }, undefined);
   t.notMatch(bytesOf(second), /tool_calls/, 'a turn that brings results ends');
   t.equal(eventData(streamed('fault=error-first')).length, 1);
   t.end();

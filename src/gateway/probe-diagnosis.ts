@@ -22,7 +22,7 @@ export type ProbeReply =
     }
   | { readonly kind: 'fault'; readonly code: string; readonly message: string };
 
-export interface ProbeVerdict {
+export interface ProbeDiagnosis {
   readonly ok: boolean;
   /** The result, in one line. */
   readonly result: string;
@@ -50,7 +50,7 @@ const TLS_UNTRUSTED = /SELF_SIGNED|UNABLE_TO_(?:VERIFY|GET_ISSUER)|CERT_UNTRUSTE
 const TLS_ERROR = /CERT|TLS|SSL|^EPROTO$/;
 
 /** Returns what a reply means and what the operator should do about it. */
-export function verdictOf(target: UpstreamTarget, model: string, reply: ProbeReply): ProbeVerdict {
+export function diagnosisOf(target: UpstreamTarget, model: string, reply: ProbeReply): ProbeDiagnosis {
   if (reply.kind === 'fault') {
     const result = `no answer: ${reply.code}, ${shown(target, reply.message)}`;
     return failure(result, adviceOfError(target, reply.code));
@@ -83,7 +83,7 @@ function goodVerdict(
   target: UpstreamTarget,
   status: number,
   value: Readonly<Record<string, unknown>>,
-): ProbeVerdict {
+): ProbeDiagnosis {
   const usageReported = isRecord(value.usage) && typeof value.usage.prompt_tokens === 'number';
   return {
     ok: true,
@@ -94,7 +94,7 @@ function goodVerdict(
   };
 }
 
-function failure(result: string, advice: string): ProbeVerdict {
+function failure(result: string, advice: string): ProbeDiagnosis {
   return { ok: false, result, advice, answeredModel: null, usageReported: null };
 }
 

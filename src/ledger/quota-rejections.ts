@@ -23,7 +23,7 @@ export interface CallNeeds {
 }
 
 /** Why a call was not admitted. Amounts of money are in pico-units. */
-export interface Refusal {
+export interface QuotaRejection {
   readonly kind: 'key' | 'account' | 'group' | 'model';
   /** Of the key, the account or the group; of a model's rule: its model. */
   readonly index: number;
@@ -45,7 +45,7 @@ export const CALLS_PER_DAY = -1;
 export const FLIGHT = EXTENDED_QUOTAS.indexOf('calls_in_flight');
 const QUOTA_COUNT = EXTENDED_QUOTAS.length;
 
-export interface RefusalsOptions {
+export interface QuotaRejectionsOptions {
   readonly quotas: ScopeQuotas;
   readonly day: DayCounter;
   readonly balance: Balance;
@@ -54,25 +54,25 @@ export interface RefusalsOptions {
   readonly low: LowLeases | undefined;
 }
 
-export class Refusals {
-  readonly #options: RefusalsOptions;
+export class QuotaRejections {
+  readonly #options: QuotaRejectionsOptions;
   readonly #chain: ScopeChain;
   readonly #taken: Taken;
   readonly #needs: Amounts = { tokens: 0, nanoUnits: 0 };
 
   /** `chain` and `taken` are of the call that is being admitted. */
-  constructor(options: RefusalsOptions, chain: ScopeChain, taken: Taken) {
+  constructor(options: QuotaRejectionsOptions, chain: ScopeChain, taken: Taken) {
     this.#options = options;
     this.#chain = chain;
     this.#taken = taken;
   }
 
   /** A need that exceeds a limit is named first, whatever was refused. */
-  of(scope: number, quota: number | 'balance', scopes: CallScopes, needs: CallNeeds): Refusal {
-    return this.#neverFits(scopes, needs) ?? this.#refusalOf(scope, quota, scopes, needs);
+  of(scope: number, quota: number | 'balance', scopes: CallScopes, needs: CallNeeds): QuotaRejection {
+    return this.#neverFits(scopes, needs) ?? this.#rejectionOf(scope, quota, scopes, needs);
   }
 
-  #neverFits(scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
+  #neverFits(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const { quotas } = this.#options;
     this.#needs.nanoUnits = nanoUnitsOf(needs.hold);
     this.#needs.tokens = needs.tokens;
@@ -81,13 +81,18 @@ export class Refusals {
       for (let quota = 0; quota < QUOTA_COUNT; quota++) {
         if ((mask & (1 << quota)) === 0) continue;
         if (quotas.needOf(quota, this.#needs) <= limits[first + quota]!) continue;
-        return { ...this.#quotaRefusal(scope, quota, scopes), never: true };
+        return { ...this.#quotaRejection(scope, quota, scopes), never: true };
       }
     }
     return undefined;
   }
 
-  #refusalOf(scope: number, quota: number | 'balance', scopes: CallScopes, needs: CallNeeds): Refusal {
+  #rejectionOf(
+    scope: number,
+    quota: number | 'balance',
+    scopes: CallScopes,
+    needs: CallNeeds,
+  ): QuotaRejection {
     const { account, plan } = scopes;
     if (quota === 'balance') {
       return this.plain(account, 'balance', needs.hold, this.#options.balance.balance(account));
@@ -95,7 +100,7 @@ export class Refusals {
     if (scope === ACCOUNT_SCOPE && quota === FLIGHT) {
       return this.plain(account, 'calls_in_flight', BigInt(plan.callsInFlightMax), 0n);
     }
-    if (quota !== CALLS_PER_DAY) return this.#quotaRefusal(scope, quota, scopes);
+    if (quota !== CALLS_PER_DAY) return this.#quotaRejection(scope, quota, scopes);
     const { index, callsPerDay } = this.#chain.links[scope]!;
     const isOwn = scope === ACCOUNT_SCOPE;
     const { dayNumber } = isOwn
@@ -108,7 +113,7 @@ export class Refusals {
     };
   }
 
-  #quotaRefusal(scope: number, quota: number, scopes: CallScopes): Refusal {
+  #quotaRejection(scope: number, quota: number, scopes: CallScopes): QuotaRejection {
     const { record, limits, first } = this.#chain.links[scope]!;
     const limit = limits[first + quota]!;
     const { left, resetsMs } = this.#options.quotas.leftOf(record, quota, limit, this.#needs);
@@ -120,14 +125,14 @@ export class Refusals {
     };
   }
 
-  #ownerOf(scope: number, { account, model }: CallScopes): Pick<Refusal, 'kind' | 'index'> {
+  #ownerOf(scope: number, { account, model }: CallScopes): Pick<QuotaRejection, 'kind' | 'index'> {
     if (scope === ACCOUNT_SCOPE) return { kind: 'account', index: account };
     if (scope === MODEL_SCOPE) return { kind: 'model', index: model!.modelIndex };
     return { kind: scope === KEY_SCOPE ? 'key' : 'group', index: this.#chain.links[scope]!.index };
   }
 
   /** Of the account; it may be tried again at once. */
-  plain(index: number, quota: Refusal['quota'], limit: bigint, left: bigint): Refusal {
+  plain(index: number, quota: QuotaRejection['quota'], limit: bigint, left: bigint): QuotaRejection {
     const { clock, low } = this.#options;
     const resetsMs = asWallMs(clock.wallMs() + 1);
     return { kind: 'account', index, quota, limit, left, resetsMs, asks: low !== undefined, never: false };

@@ -9,7 +9,7 @@ import type { MockOptions } from './mock-options.js';
 import { OPENAI_MOCK } from './mock-openai.js';
 import {
   BYTES_PER_TOKEN,
-  type MockAnswer,
+  type MockCompletion,
   type MockError,
   type MockProtocol,
   type MockRequest,
@@ -77,15 +77,19 @@ function usageOf(options: MockOptions, request: MockRequest, texts: string, thin
 
 /** Calls of the request's tools in turn, each with one argument `text` in two pieces. */
 function toolCallsOf({ toolCalls }: MockOptions, request: MockRequest): MockToolCall[] {
-  const { toolNames, answersTools } = request;
-  return Array.from({ length: answersTools ? 0 : toolCalls }, (_, index) => ({
+  const { toolNames, callsTools } = request;
+  return Array.from({ length: callsTools ? 0 : toolCalls }, (_, index) => ({
     id: `call_mock_${index}`,
     name: toolNames[index % toolNames.length] ?? 'mock_tool',
     pieces: cutInto(JSON.stringify({ text: `w${index} "é"` }), 2),
   }));
 }
 
-function answerTo(options: MockOptions, request: MockRequest, echoed: string | undefined): MockAnswer {
+function completionOf(
+  options: MockOptions,
+  request: MockRequest,
+  echoed: string | undefined,
+): MockCompletion {
   const { bytes, chunks, thinkingBytes } = options;
   const texts = echoed === undefined ? contentPieces(bytes, chunks) : cutInto(echoed, chunks);
   const thinking = thinkingBytes === 0 ? [] : contentPieces(thinkingBytes, Math.min(chunks, 4));
@@ -113,9 +117,9 @@ function answerTo(options: MockOptions, request: MockRequest, echoed: string | u
 function faultyFrames(
   protocol: MockProtocol,
   { fault, errorStatus }: MockOptions,
-  answer: MockAnswer,
+  completion: MockCompletion,
 ): readonly Uint8Array[] {
-  const frames = protocol.frames(answer);
+  const frames = protocol.frames(completion);
   const middle = Math.ceil((frames.length - 1) / 2);
   switch (fault) {
     case 'empty':
@@ -153,7 +157,7 @@ function endingOf(options: MockOptions): Response['ending'] {
   return options.fault?.startsWith('stall-') === true ? 'stall' : 'end';
 }
 
-const answer = (options: MockOptions, given: Partial<Response>): Response => ({
+const responseOf = (options: MockOptions, given: Partial<Response>): Response => ({
   status: options.status,
   contentType: 'application/json',
   retryAfter: options.retryAfter,
@@ -168,7 +172,7 @@ const answer = (options: MockOptions, given: Partial<Response>): Response => ({
 /** Returns a response of one piece with its length. */
 export function plainResponse(options: MockOptions, given: Partial<Response>, body: string): Response {
   const bytes = Buffer.from(body);
-  return answer(options, { ...given, lengthBytes: bytes.length, pieces: [bytes] });
+  return responseOf(options, { ...given, lengthBytes: bytes.length, pieces: [bytes] });
 }
 
 /** Returns a provider's refusal. */
@@ -184,11 +188,11 @@ export function responseTo(
   protocol: MockProtocol = OPENAI_MOCK,
 ): Response {
   const { fault } = options;
-  if (fault === 'reset-before' || fault === 'stall-before') return answer(options, { headers: false });
+  if (fault === 'reset-before' || fault === 'stall-before') return responseOf(options, { headers: false });
   // The length is never reached, so the reader knows that something is missing.
   if (fault === 'reset-headers') {
     // With one byte: newer versions of µWS take an empty piece for a whole response.
-    return answer(options, { lengthBytes: Math.max(2, options.bytes), pieces: [Buffer.from('{')] });
+    return responseOf(options, { lengthBytes: Math.max(2, options.bytes), pieces: [Buffer.from('{')] });
   }
   if (fault === 'wrong-type') {
     return plainResponse(options, { contentType: 'text/html' }, '<html><body>It works!</body></html>');
@@ -196,14 +200,14 @@ export function responseTo(
   if (options.body !== undefined) return plainResponse(options, {}, options.body);
   if (options.status >= 300) return errorResponse(options, protocol.error(options.status, TOLD_TO_FAIL));
 
-  const said = answerTo(options, request, echoed);
+  const said = completionOf(options, request, echoed);
   if (request.stream) {
     const { streamType } = protocol;
     const plain = faultyFrames(protocol, options, said);
     const isText = streamType === 'text/event-stream';
     const frames = options.eventCrlf && isText ? plain.map(withCrlf) : plain;
     const pieces = options.split === undefined ? frames : splitBytes(Buffer.concat(frames), options.split);
-    return answer(options, { contentType: streamType, pieces });
+    return responseOf(options, { contentType: streamType, pieces });
   }
   const body = fault === 'empty' ? '' : protocol.whole(said);
   const half = body.slice(0, body.length / 2);
