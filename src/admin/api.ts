@@ -109,7 +109,12 @@ export class AdminApi {
         }
       },
     };
-    const view = route.answer(input, { ...this.#parts, ...requester, service: requestService });
+    const view = route.answer(input, {
+      ...this.#parts,
+      ...requester,
+      service: requestService,
+      log: this.#log,
+    });
     // No warning here: what may give one returns a promise.
     if (!(view instanceof Promise)) return responseOfView(view);
     return view.then((late: unknown) => ({ ...responseOfView(late), warning }));

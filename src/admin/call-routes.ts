@@ -6,6 +6,8 @@ import { Type, type Static } from 'typebox';
 import type { CallFilter } from '../call-log/call-filter.js';
 import type { Registry } from '../registry/registry.js';
 import { invalid, isId, notFound } from '../registry/record-id.js';
+import { RIGHTS } from '../core/roles.js';
+import type { ClippedText } from '../telemetry/contents-layout.js';
 import { type CallRecord, callView } from '../telemetry/call-record.js';
 import { shown } from './input-reader.js';
 import { defineRoute, type Route } from './route.js';
@@ -80,6 +82,27 @@ export const CallView = Type.Object(
   CLOSED,
 );
 export type CallView = Static<typeof CallView>;
+
+const ContentsText = Type.Object(
+  {
+    text: Type.String({ description: 'its beginning, if it is longer than call_log.contents_body_bytes' }),
+    bytes: Type.Integer({ minimum: 0, description: 'of the whole text' }),
+    cut: Type.Boolean({ description: 'true: `text` is not all of it' }),
+  },
+  CLOSED,
+);
+
+/** What a caller sent and got. Keys of callers in it are unreadable. */
+export const ContentsView = Type.Object(
+  {
+    request_id: Type.String(),
+    time: Type.String({ description: 'when the call ended' }),
+    request: ContentsText,
+    response: ContentsText,
+  },
+  CLOSED,
+);
+export type ContentsView = Static<typeof ContentsView>;
 
 const CallsPageView = Type.Object(
   {
@@ -173,7 +196,40 @@ export const CALL_ROUTES: readonly Route[] = [
       );
     },
   }),
+  defineRoute({
+    method: 'GET',
+    path: '/calls/{call}/contents',
+    roles: RIGHTS.contents,
+    summary:
+      'Show the body of the request and the text of the response of a call, if call_log.contents has kept them. Who asked is in the log.',
+    responseSchema: ContentsView,
+    answer: async ({ id }, { contents, operator, from, log }) => {
+      const found = await contents.find(id);
+      if (found === undefined) {
+        throw notFound(
+          `no contents of ${shown(id)} are kept on this host: call_log.contents says of which calls they are, for ` +
+            'contents_keep_hours, and of private keys they never are',
+        );
+      }
+      log.info('an operator read the contents of a call', { who: operator.who, from, request: id });
+      return {
+        request_id: found.requestId,
+        time: new Date(found.endedMs).toISOString(),
+        request: contentsText(found.request),
+        response: contentsText(found.response),
+      };
+    },
+  }),
 ];
+
+const decoder = new TextDecoder();
+
+function contentsText({ bytes, bytesInAll }: ClippedText): Static<typeof ContentsText> {
+  const cut = bytesInAll > bytes.length;
+  const text = decoder.decode(bytes);
+  // The cut may be within a character.
+  return { text: cut ? text.replace(/\ufffd$/, '') : text, bytes: bytesInAll, cut };
+}
 
 function viewOf(call: CallRecord, registry: Registry): CallView {
   const { account, key } = call;

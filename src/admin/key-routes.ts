@@ -28,6 +28,7 @@ export function viewOfKey(statement: KeyStatement): KeyView {
     requests_per_minute: record.limits.requestsPerMinute ?? null,
     calls_per_day: record.limits.callsPerDay ?? null,
     quotas: viewOfQuotas(quotas),
+    private: record.isPrivate === true,
     replaced_by: record.replacedById ?? null,
   };
 }
@@ -57,6 +58,9 @@ export const KeyTerms = Type.Object(
       Type.Integer({ minimum: 1, maximum: KEY_EXPIRES_SECONDS_MAX, description: 'seconds from now' }),
     ),
     ...LIMIT_FIELDS,
+    private: Type.Optional(
+      Type.Boolean({ description: 'true: no contents of its calls are kept; false by default' }),
+    ),
   },
   CLOSED,
 );
@@ -133,6 +137,16 @@ export const KEY_ROUTES: readonly Route[] = [
   }),
   defineRoute({
     method: 'POST',
+    path: '/keys/{key}/set-private',
+    roles: ADMIN_ONLY,
+    summary: 'Say whether contents of the calls of a key may be kept, if call_log.contents keeps them.',
+    body: Type.Object({ private: Type.Boolean() }, CLOSED),
+    responseSchema: KeyView,
+    answer: ({ id, body }, { service }) =>
+      service.change(({ keys }) => viewOfKey(keys.setPrivate(id, body.private))),
+  }),
+  defineRoute({
+    method: 'POST',
     path: '/keys/{key}/disable',
     roles: RIGHTS.keys,
     summary: 'Refuse a key, by id or name, from now on.',
@@ -165,5 +179,6 @@ export function newKeyOf(terms: Static<typeof KeyTerms>, place = ''): RegistryNe
     expiresSeconds: terms.expires,
     expiresInSeconds: terms.expires_in,
     limits: limitsOf(terms, place),
+    isPrivate: terms.private,
   };
 }

@@ -4,13 +4,14 @@
  */
 import { Type, type Static, type TObject, type TSchema } from 'typebox';
 import type { SettingChange, SettingInForce } from '../config/settings-in-force.js';
+import type { ContentsReader } from '../call-log/contents-writer.js';
 import type { CallReader } from '../call-log/call-reader.js';
 import { ALL_ROLES, type Operator, type Roles } from '../core/roles.js';
 import type { ChangeNote } from '../registry/operator-change.js';
 import type { Registry, RegistryService } from '../registry/registry.js';
 import type { AccountSpan } from '../telemetry/account-history.js';
 import type { RingName } from '../telemetry/history.js';
-import type { LogChange, LogView } from '../telemetry/log.js';
+import type { Log, LogChange, LogView } from '../telemetry/log.js';
 import { compileReader, parseQuery } from './input-reader.js';
 import { CLOSED, type HostView } from './views.js';
 
@@ -42,6 +43,7 @@ export interface RequestService extends Pick<RegistryService, 'read'> {
 /** What routes work with, and for whom. */
 export interface AdminContext extends Omit<AdminParts, 'service'>, Requester {
   readonly service: RequestService;
+  readonly log: Log;
 }
 
 /** The gateway's parts. A command that has no gateway gives stand-ins (cli/store-client.ts). */
@@ -70,6 +72,8 @@ export interface AdminParts {
   readonly settings: () => readonly SettingInForce[];
   /** What is kept of calls; nothing if `call_log` was never on. */
   readonly calls: CallReader;
+  /** What is kept of their contents; nothing if `call_log.contents` was never on. */
+  readonly contents: ContentsReader;
   /** Undefined if nothing is shared with other hosts. */
   readonly hosts: SharedHosts | undefined;
 }

@@ -127,6 +127,7 @@ export const KeyView = Type.Object(
     requests_per_minute: orNull(Type.Integer({ description: "its own, where it is lower than the plan's" })),
     calls_per_day: orNull(Type.Integer({ description: "its own, where it is lower than the plan's" })),
     quotas: QuotasView,
+    private: Type.Boolean({ description: 'true: no contents of its calls are kept' }),
     replaced_by: orNull(Type.String({ description: 'id of the key that rotation put in its place' })),
   },
   CLOSED,

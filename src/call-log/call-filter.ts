@@ -22,7 +22,7 @@ export interface CallFilter {
   readonly toMs?: number | undefined;
 }
 
-/** Keys that are in the index of each group with such a call. */
+/** Keys that are in the index of each extent with such a call. */
 export function hashesOf({ account, key, model, upstream, code, status, failed }: CallFilter): number[] {
   const names = [account, key, model, upstream, code].filter((name) => name !== undefined);
   const statuses =

@@ -1,27 +1,27 @@
 /**
  * Finds calls in the segments of all gateway processes of a data directory. The admin interface of a gateway
- * has a reader, and so has a command that finds no gateway. A search reads the groups that the indexes cannot
- * rule out, some 2 MiB at a time and asynchronously, so that the thread has other turns in between; it ends
- * within its time and says how far it came.
+ * has a reader, and so has a command that finds no gateway. A search reads the extents that the indexes
+ * cannot rule out, some 2 MiB at a time and asynchronously, so that the thread has other turns in between; it
+ * ends within its time and says how far it came.
  */
 import { join } from 'node:path';
 import type { CallRecord } from '../telemetry/call-record.js';
 import { NAMED } from './call-block.js';
 import { type CallFilter, hashesOf, testOf } from './call-filter.js';
 import { CALLS_FOLDER, segmentFiles } from './segment-files.js';
-import { type Group, hashOf, mayHave, requestHash } from './segment-index.js';
+import { type Extent, hashOf, mayHave, requestHash } from './segment-index.js';
 import { type BlockAt, Segment } from './segment.js';
 
 /** Indexes that are kept between searches: those of some 2 GiB of calls. */
 const INDEX_BYTES_MAX = 48 * 1024 * 1024;
 /** A search that has taken so long gives what it has. */
 const SEARCH_MS = 80;
-/** Groups of some 64 KiB that are read at once: one at first, then twice as many each time. */
-const BATCH_GROUPS_MAX = 32;
+/** Extents of some 64 KiB that are read at once: one at first, then twice as many each time. */
+const BATCH_EXTENTS_MAX = 32;
 /** More processes than there can be, and what some killed ones have left. */
 const SEEN_SEGMENTS_MAX = 100;
 /** What one look for newer calls reads. */
-const NEWER_GROUPS_MAX = 64;
+const NEWER_EXTENTS_MAX = 64;
 
 /** A place in the order of ends. */
 interface Place {
@@ -37,7 +37,7 @@ interface Found extends Place {
 
 interface Candidate {
   readonly segment: Segment;
-  readonly group: Group;
+  readonly extent: Extent;
 }
 
 export interface CallPage {
@@ -68,10 +68,10 @@ export class CallReader {
     const request = parseInt(number!, 36);
     const hashes = [requestHash(hashOf(prefix), request), hashOf(prefix)];
     for (const segment of this.#newestFirst()) {
-      const groups = await this.#groupsOf(segment);
-      for (let at = groups.length - 1; at >= 0; at--) {
-        if (!mayHave(groups[at]!, hashes)) continue;
-        for (const { block } of await segment.blocks([groups[at]!])) {
+      const extents = await this.#extentsOf(segment);
+      for (let at = extents.length - 1; at >= 0; at--) {
+        if (!mayHave(extents[at]!, hashes)) continue;
+        for (const { block } of await segment.blocks([extents[at]!])) {
           const prefixAt = block.positionOf(prefix);
           if (prefixAt === undefined) continue;
           for (let call = 0; call < block.count; call++) {
@@ -105,23 +105,23 @@ export class CallReader {
     const candidates: Candidate[] = [];
     let found: Found[] = [];
     const startMs = Math.min(toMs, unread[0]?.lastMs ?? toMs);
-    for (let batch = 1; ; batch = Math.min(batch * 2, BATCH_GROUPS_MAX)) {
+    for (let batch = 1; ; batch = Math.min(batch * 2, BATCH_EXTENTS_MAX)) {
       // The next candidates are the newest of all when no segment that is left has newer calls.
       while (
         unread.length > 0 &&
-        (candidates.length < batch || unread[0]!.lastMs >= candidates[0]!.group.lastMs)
+        (candidates.length < batch || unread[0]!.lastMs >= candidates[0]!.extent.lastMs)
       ) {
         const segment = unread.shift()!;
-        for (const group of await this.#groupsOf(segment)) {
-          if (group.firstMs > toMs || group.lastMs < fromMs || !mayHave(group, hashes)) continue;
-          candidates.push({ segment, group });
+        for (const extent of await this.#extentsOf(segment)) {
+          if (extent.firstMs > toMs || extent.lastMs < fromMs || !mayHave(extent, hashes)) continue;
+          candidates.push({ segment, extent });
         }
-        candidates.sort((left, right) => right.group.lastMs - left.group.lastMs);
+        candidates.sort((left, right) => right.extent.lastMs - left.extent.lastMs);
         if (performance.now() > endMs) break;
       }
       const more = await this.#search(candidates.splice(0, batch), filter, before, limit + 1);
       found = [...found, ...more].sort(newestFirst).slice(0, limit + 1);
-      const restMs = Math.max(candidates[0]?.group.lastMs ?? -Infinity, unread[0]?.lastMs ?? -Infinity);
+      const restMs = Math.max(candidates[0]?.extent.lastMs ?? -Infinity, unread[0]?.lastMs ?? -Infinity);
       if (restMs === -Infinity || (found.length > limit && found[limit]!.endedMs > restMs)) {
         const calls = found.slice(0, limit).map(({ record }) => record);
         const next = found.length > limit ? cursorOf(found[limit - 1]!) : null;
@@ -152,18 +152,18 @@ export class CallReader {
     const hashes = hashesOf(filter);
     const calls: CallRecord[] = [];
     const segments = await this.#loaded();
-    let groupsLeft = NEWER_GROUPS_MAX;
+    let extentsLeft = NEWER_EXTENTS_MAX;
     for (const segment of segments) {
       const from = seen.segments.get(segment.number) ?? (segment.number > seen.last ? START : undefined);
       if (from === undefined) continue;
       let place = from;
-      for (const group of await this.#groupsOf(segment)) {
-        if (group.at + group.bytes <= place.at) continue;
-        if (calls.length >= limit || groupsLeft === 0) break;
-        if (mayHave(group, hashes)) {
-          groupsLeft -= 1;
-          place = newer(await segment.blocks([group]), place, filter, calls, limit);
-        } else place = { at: group.at + group.bytes, call: 0 };
+      for (const extent of await this.#extentsOf(segment)) {
+        if (extent.at + extent.bytes <= place.at) continue;
+        if (calls.length >= limit || extentsLeft === 0) break;
+        if (mayHave(extent, hashes)) {
+          extentsLeft -= 1;
+          place = newer(await segment.blocks([extent]), place, filter, calls, limit);
+        } else place = { at: extent.at + extent.bytes, call: 0 };
       }
       seen.segments.set(segment.number, place);
     }
@@ -182,8 +182,8 @@ export class CallReader {
     limit: number,
   ): Promise<Found[]> {
     const places: (Place & BlockAt)[] = [];
-    for (const { segment, groups } of runsOf(batch)) {
-      for (const { at, block } of await segment.blocks(groups)) {
+    for (const { segment, extents } of runsOf(batch)) {
+      for (const { at, block } of await segment.blocks(extents)) {
         const test = testOf(filter, block);
         if (test === undefined) continue;
         for (let call = 0; call < block.count; call++) {
@@ -207,7 +207,7 @@ export class CallReader {
 
   #newestFirst(): Segment[] {
     const segments = new Map<number, Segment>();
-    for (const { number, path } of segmentFiles(this.#folder)) {
+    for (const { number, path } of segmentFiles(this.#folder, 'calls')) {
       segments.set(number, this.#segments.get(number) ?? new Segment(number, path));
     }
     this.#segments = segments;
@@ -218,13 +218,13 @@ export class CallReader {
   async #loaded(): Promise<Segment[]> {
     const segments = this.#newestFirst().reverse();
     for (const segment of segments) {
-      if (segment.isGrowing || segment.lastMs === -Infinity) await this.#groupsOf(segment);
+      if (segment.isGrowing || segment.lastMs === -Infinity) await this.#extentsOf(segment);
     }
     return segments;
   }
 
-  async #groupsOf(segment: Segment): Promise<readonly Group[]> {
-    const groups = await segment.groups();
+  async #extentsOf(segment: Segment): Promise<readonly Extent[]> {
+    const extents = await segment.extents();
     let bytes = 0;
     for (const other of this.#segments.values()) bytes += other.indexBytes;
     for (const other of this.#segments.values()) {
@@ -232,7 +232,7 @@ export class CallReader {
       bytes -= other.indexBytes;
       other.forget();
     }
-    return groups;
+    return extents;
   }
 }
 
@@ -278,17 +278,17 @@ function newer(
 }
 
 /** Groups that follow each other in a file are read at once. */
-function runsOf(batch: readonly Candidate[]): { segment: Segment; groups: Group[] }[] {
+function runsOf(batch: readonly Candidate[]): { segment: Segment; extents: Extent[] }[] {
   const ordered = [...batch].sort(
-    (left, right) => left.segment.number - right.segment.number || left.group.at - right.group.at,
+    (left, right) => left.segment.number - right.segment.number || left.extent.at - right.extent.at,
   );
-  const runs: { segment: Segment; groups: Group[] }[] = [];
-  for (const { segment, group } of ordered) {
+  const runs: { segment: Segment; extents: Extent[] }[] = [];
+  for (const { segment, extent } of ordered) {
     const run = runs.at(-1);
-    const last = run?.groups.at(-1);
-    if (run?.segment === segment && last !== undefined && last.at + last.bytes === group.at) {
-      run.groups.push(group);
-    } else runs.push({ segment, groups: [group] });
+    const last = run?.extents.at(-1);
+    if (run?.segment === segment && last !== undefined && last.at + last.bytes === extent.at) {
+      run.extents.push(extent);
+    } else runs.push({ segment, extents: [extent] });
   }
   return runs;
 }

@@ -1,16 +1,16 @@
 /**
- * The index of a segment: for each group of blocks, some 64 KiB, where it is, from when to when its calls
+ * The index of a segment: for each extent of blocks, some 64 KiB, where it is, from when to when its calls
  * ended, and a Bloom filter of what is in it. The writer makes it block by block and puts it at the segment's
  * end; of a segment that has none, because it still grows or its writer was killed, readers make it in the
  * same way.
  *
  * In the filter are the request ids, all names, and the texts that `statusKeys` makes. With 12 bits and 6
- * probes a key, one group of 300 is read in vain. It takes 3 percent of the calls' bytes.
+ * probes a key, one extent of 300 is read in vain. It takes 3 percent of the calls' bytes.
  */
 import { crc32 } from 'node:zlib';
 import { BLOCK_BYTES, NAMED, NONE, STATUS, type Block } from './call-block.js';
 
-export interface Group {
+export interface Extent {
   readonly at: number;
   readonly bytes: number;
   readonly count: number;
@@ -23,28 +23,28 @@ export interface Group {
 
 const MAGIC = 0x58494754;
 const HEAD_BYTES = 16;
-const GROUP_BYTES = 40;
+const EXTENT_BYTES = 40;
 export const TAIL_BYTES = 8;
 const KEY_BITS = 16;
 const PROBES = 7;
-/** Of a group, at first. */
+/** Of an extent, at first. */
 const KEYS_FIRST = 4_096;
 /** That of a call that did not go well. No name begins with `=`. */
 export const FAILED_KEY = '=failed';
 
-type OpenGroup = { -readonly [Field in keyof Group]: Group[Field] };
+type OpenExtent = { -readonly [Field in keyof Extent]: Extent[Field] };
 
 export class SegmentIndex {
-  readonly groups: Group[] = [];
-  #open: OpenGroup | undefined;
-  /** Of the open group, some of them twice. */
+  readonly extents: Extent[] = [];
+  #open: OpenExtent | undefined;
+  /** Of the open extent, some of them twice. */
   #keys = new Int32Array(KEYS_FIRST);
   #keyCount = 0;
   readonly #statuses = new Set<number>();
 
-  /** What groups take in memory. */
-  static bytesOf(groups: readonly Group[]): number {
-    return groups.reduce((sum, { filter }) => sum + 100 + (filter?.length ?? 0) * 4, 0);
+  /** What extents take in memory. */
+  static bytesOf(extents: readonly Extent[]): number {
+    return extents.reduce((sum, { filter }) => sum + 100 + (filter?.length ?? 0) * 4, 0);
   }
 
   /** Adds the block that begins at `at` in the file. `names` are the block's. */
@@ -72,7 +72,7 @@ export class SegmentIndex {
     if (open.bytes >= BLOCK_BYTES) this.seal();
   }
 
-  /** Ends the open group: what follows is in another one. */
+  /** Ends the open extent: what follows is in another one. */
   seal(): void {
     if (this.#open === undefined) return;
     this.#open.filter = filterOf(this.#keys.subarray(0, this.#keyCount));
@@ -86,21 +86,21 @@ export class SegmentIndex {
     const bytes =
       HEAD_BYTES +
       TAIL_BYTES +
-      this.groups.reduce((sum, group) => sum + GROUP_BYTES + group.filter!.length * 4, 0);
+      this.extents.reduce((sum, extent) => sum + EXTENT_BYTES + extent.filter!.length * 4, 0);
     const result = Buffer.alloc((bytes + 7) & ~7);
     let place = HEAD_BYTES;
-    for (const { at: groupAt, bytes: groupBytes, count, firstMs, lastMs, filter } of this.groups) {
-      result.writeUInt32LE(groupAt, place);
-      result.writeUInt32LE(groupBytes, place + 4);
+    for (const { at: extentAt, bytes: extentBytes, count, firstMs, lastMs, filter } of this.extents) {
+      result.writeUInt32LE(extentAt, place);
+      result.writeUInt32LE(extentBytes, place + 4);
       result.writeUInt32LE(count, place + 8);
       result.writeUInt32LE(filter!.length, place + 12);
       result.writeDoubleLE(firstMs, place + 16);
       result.writeDoubleLE(lastMs, place + 24);
-      place += GROUP_BYTES;
+      place += EXTENT_BYTES;
       for (const word of filter!) place = result.writeInt32LE(word, place);
     }
     result.writeUInt32LE(MAGIC, 0);
-    result.writeUInt32LE(this.groups.length, 4);
+    result.writeUInt32LE(this.extents.length, 4);
     result.writeUInt32LE(crc32(result.subarray(HEAD_BYTES, result.length - TAIL_BYTES)), 8);
     result.writeUInt32LE(at, result.length - TAIL_BYTES);
     result.writeUInt32LE(MAGIC, result.length - TAIL_BYTES + 4);
@@ -116,10 +116,10 @@ export class SegmentIndex {
     this.#keys[this.#keyCount++] = key;
   }
 
-  #begin(at: number): OpenGroup {
-    const group = { at, bytes: 0, count: 0, firstMs: Infinity, lastMs: -Infinity, filter: undefined };
-    this.groups.push(group);
-    return group;
+  #begin(at: number): OpenExtent {
+    const extent = { at, bytes: 0, count: 0, firstMs: Infinity, lastMs: -Infinity, filter: undefined };
+    this.extents.push(extent);
+    return extent;
   }
 }
 
@@ -128,8 +128,8 @@ export function indexStart(tail: Buffer): number | undefined {
   return tail.length === TAIL_BYTES && tail.readUInt32LE(4) === MAGIC ? tail.readUInt32LE(0) : undefined;
 }
 
-/** Returns the groups, or undefined if the bytes, from the index's start to the file's end, are damaged. */
-export function groupsOf(bytes: Buffer): Group[] | undefined {
+/** Returns the extents, or undefined if the bytes, from the index's start to the file's end, are damaged. */
+export function extentsOf(bytes: Buffer): Extent[] | undefined {
   if (bytes.length < HEAD_BYTES + TAIL_BYTES || bytes.readUInt32LE(0) !== MAGIC) return undefined;
   if (bytes.readUInt32LE(8) !== crc32(bytes.subarray(HEAD_BYTES, bytes.length - TAIL_BYTES)))
     return undefined;
@@ -137,8 +137,9 @@ export function groupsOf(bytes: Buffer): Group[] | undefined {
   return Array.from({ length: bytes.readUInt32LE(4) }, () => {
     const words = bytes.readUInt32LE(place + 12);
     const filter = new Int32Array(words);
-    for (let word = 0; word < words; word++) filter[word] = bytes.readInt32LE(place + GROUP_BYTES + word * 4);
-    const group = {
+    for (let word = 0; word < words; word++)
+      filter[word] = bytes.readInt32LE(place + EXTENT_BYTES + word * 4);
+    const extent = {
       at: bytes.readUInt32LE(place),
       bytes: bytes.readUInt32LE(place + 4),
       count: bytes.readUInt32LE(place + 8),
@@ -146,13 +147,13 @@ export function groupsOf(bytes: Buffer): Group[] | undefined {
       lastMs: bytes.readDoubleLE(place + 24),
       filter,
     };
-    place += GROUP_BYTES + words * 4;
-    return group;
+    place += EXTENT_BYTES + words * 4;
+    return extent;
   });
 }
 
-/** Whether all keys may be in the group: surely so if it is open. */
-export function mayHave({ filter }: Group, hashes: readonly number[]): boolean {
+/** Whether all keys may be in the extent: surely so if it is open. */
+export function mayHave({ filter }: Extent, hashes: readonly number[]): boolean {
   if (filter === undefined) return true;
   const scale = scaleOf(filter);
   for (const hash of hashes) {

@@ -1,10 +1,10 @@
 /**
- * A segment as readers see it, also while its writer appends: its index, and the blocks of a group. Reads are
- * asynchronous and of at most 4 MiB. What a crash cut or a fault damaged is left out, and nothing else.
+ * A segment as readers see it, also while its writer appends: its index, and the blocks of an extent. Reads
+ * are asynchronous and of at most 4 MiB. What a crash cut or a fault damaged is left out, and nothing else.
  */
 import { open, type FileHandle } from 'node:fs/promises';
 import { Block, SEGMENT_START } from './call-block.js';
-import { type Group, groupsOf, indexStart, SegmentIndex, TAIL_BYTES } from './segment-index.js';
+import { type Extent, extentsOf, indexStart, SegmentIndex, TAIL_BYTES } from './segment-index.js';
 
 const CHUNK_BYTES = 4 * 1024 * 1024;
 
@@ -18,7 +18,7 @@ export class Segment {
   readonly number: number;
   readonly path: string;
   /** Undefined before `refresh`, and after `forget`. */
-  #groups: Group[] | undefined;
+  #extents: Extent[] | undefined;
   /** While it grows, or if its index is damaged. */
   #growing: SegmentIndex | undefined;
   #reading: Promise<void> | undefined;
@@ -45,58 +45,59 @@ export class Segment {
 
   /** What it keeps in memory. */
   get indexBytes(): number {
-    return this.#groups === undefined ? 0 : this.#indexBytes;
+    return this.#extents === undefined ? 0 : this.#indexBytes;
   }
 
   /** Forgets what can be read again. */
   forget(): void {
-    if (!this.isGrowing) this.#groups = undefined;
+    if (!this.isGrowing) this.#extents = undefined;
   }
 
   /**
-   * Returns the groups, oldest first. They do not change while the caller has them. None if the file is gone.
+   * Returns the extents, oldest first. They do not change while the caller has them. None if the file is
+   * gone.
    */
-  async groups(): Promise<readonly Group[]> {
+  async extents(): Promise<readonly Extent[]> {
     // One read at a time, whoever searches.
-    if (this.#groups === undefined || this.isGrowing) {
+    if (this.#extents === undefined || this.isGrowing) {
       await (this.#reading ??= this.#read().finally(() => (this.#reading = undefined)));
     }
-    return this.isGrowing ? this.#groups!.map((group) => ({ ...group })) : this.#groups!;
+    return this.isGrowing ? this.#extents!.map((extent) => ({ ...extent })) : this.#extents!;
   }
 
-  /** Returns the blocks of groups that follow each other in the file. */
-  async blocks(groups: readonly Group[]): Promise<BlockAt[]> {
-    const from = groups[0]!.at;
-    const last = groups.at(-1)!;
+  /** Returns the blocks of extents that follow each other in the file. */
+  async blocks(extents: readonly Extent[]): Promise<BlockAt[]> {
+    const from = extents[0]!.at;
+    const last = extents.at(-1)!;
     return this.#withFile([], async (file) => [
       ...blocksIn(await bytesOf(file, from, last.at + last.bytes - from), from),
     ]);
   }
 
   async #read(): Promise<void> {
-    this.#groups = await this.#withFile([], async (file) => {
+    this.#extents = await this.#withFile([], async (file) => {
       const { size } = await file.stat();
-      if (this.isGrowing && size === this.#size) return this.#groups!;
+      if (this.isGrowing && size === this.#size) return this.#extents!;
       this.#size = size;
       const indexed = await this.#readIndex(file, size);
       if (indexed !== undefined) return indexed;
       const index = (this.#growing ??= new SegmentIndex());
       while (await this.#readBlocks(file, index));
-      return index.groups;
+      return index.extents;
     });
-    this.#indexBytes = SegmentIndex.bytesOf(this.#groups);
-    this.firstMs = this.#groups.reduce((first, group) => Math.min(first, group.firstMs), Infinity);
-    this.lastMs = this.#groups.reduce((last, group) => Math.max(last, group.lastMs), -Infinity);
+    this.#indexBytes = SegmentIndex.bytesOf(this.#extents);
+    this.firstMs = this.#extents.reduce((first, extent) => Math.min(first, extent.firstMs), Infinity);
+    this.lastMs = this.#extents.reduce((last, extent) => Math.max(last, extent.lastMs), -Infinity);
   }
 
-  async #readIndex(file: FileHandle, size: number): Promise<Group[] | undefined> {
+  async #readIndex(file: FileHandle, size: number): Promise<Extent[] | undefined> {
     const at = indexStart(await bytesOf(file, Math.max(size - TAIL_BYTES, 0), TAIL_BYTES));
     if (at === undefined || at >= size) return undefined;
-    const groups = groupsOf(await bytesOf(file, at, size - at));
-    if (groups === undefined) return undefined;
+    const extents = extentsOf(await bytesOf(file, at, size - at));
+    if (extents === undefined) return undefined;
     this.#growing = undefined;
     this.#end = at;
-    return groups;
+    return extents;
   }
 
   /** Adds the whole blocks of the next bytes to the index. Returns whether there are more bytes. */

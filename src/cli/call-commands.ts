@@ -1,7 +1,7 @@
 /** `tollgate calls …`: the calls that a host has kept, over the admin interface. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
-import type { CallsPageView, CallView } from '../admin/call-routes.js';
+import type { CallsPageView, CallView, ContentsView } from '../admin/call-routes.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
 import { type AdminClient, queryOf, withAdminClient, withGateway, withQuery } from './admin-client.js';
 import { addDataOptions, type DataOptions, exampleText, nonEmpty, wholeNumberFrom } from './options.js';
@@ -63,7 +63,11 @@ export function addCallCommands(program: Command): void {
       .command('show <request-id>')
       .description("Show one call as it went, by the response's x-request-id."),
   )
-    .addHelpText('after', exampleText('calls show req_3fQx0aZcW8Lk-1c'))
+    .option('--contents', 'its request and its response too, if call_log.contents has kept them')
+    .addHelpText(
+      'after',
+      exampleText('calls show req_3fQx0aZcW8Lk-1c', 'calls show req_3fQx0aZcW8Lk-1c --contents'),
+    )
     .action(show);
   addFilters(calls.command('tail').description('Print calls as they end, until Ctrl-C.'))
     .addHelpText('after', exampleText('calls tail --failed'))
@@ -139,12 +143,29 @@ async function tail(options: CallFilterOptions): Promise<void> {
   });
 }
 
-async function show(id: string, options: DataOptions): Promise<void> {
+async function show(id: string, options: DataOptions & { contents?: boolean }): Promise<void> {
   await withAdminClient(options, async (client) => {
-    const call = (await client.call('GET', `/calls/${encodeURIComponent(id)}`)) as CallView;
-    if (options.json === true) printJson(call);
-    else await printCall(call);
+    const path = `/calls/${encodeURIComponent(id)}`;
+    const call = (await client.call('GET', path)) as CallView;
+    const contents =
+      options.contents === true
+        ? ((await client.call('GET', `${path}/contents`)) as ContentsView)
+        : undefined;
+    if (options.json === true) {
+      printJson(contents === undefined ? call : { ...call, contents });
+      return;
+    }
+    await printCall(call);
+    if (contents === undefined) return;
+    printText('request', contents.request);
+    printText('response', contents.response);
   });
+}
+
+function printText(title: string, { text, bytes, cut }: ContentsView['request']): void {
+  printLine('');
+  printLine(`${title}, ${bytes} bytes${cut ? ', of which the beginning is kept' : ''}:`);
+  for (const line of text.split('\n')) printLine(visible(line));
 }
 
 async function printCall(call: CallView): Promise<void> {

@@ -1,5 +1,5 @@
 /** `tollgate keys …`: makes, lists, shows, disables, rotates and deletes keys over the admin interface. */
-import type { Command } from 'commander';
+import { Argument, type Command } from 'commander';
 import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/views.js';
 import { listAll, withAdminClient } from './admin-client.js';
 import {
@@ -40,6 +40,7 @@ function keyFields(key: KeyView, shown: string): (readonly [string, string])[] {
     ['expires', key.expires === null ? 'never' : timeText(key.expires)],
   ];
   fields.push(...quotaFields(key.quotas));
+  if (key.private) fields.push(['private', 'yes: no contents of its calls are kept']);
   if (key.replaced_by !== null) fields.push(['replaced by', key.replaced_by]);
   fields.push(['key', shown]);
   return fields;
@@ -61,6 +62,7 @@ interface CreateOptions {
   readonly name: string;
   readonly expires?: number;
   readonly expiresIn?: number;
+  readonly private?: true;
 }
 
 export function addKeyCommands(program: Command): void {
@@ -79,7 +81,8 @@ export function addKeyCommands(program: Command): void {
       .requiredOption('--account <account>', 'id or name', nonEmpty)
       .requiredOption('--name <name>', 'what the key is for; no other key of the account has it', nonEmpty)
       .option('--expires-in <duration>', 'refuse it after 90s, 15m, 24h, 30d …', durationSeconds)
-      .option('--expires <moment>', 'refuse it from then on: 2030-01-31, 2030-01-31T12:00Z', momentSeconds),
+      .option('--expires <moment>', 'refuse it from then on: 2030-01-31, 2030-01-31T12:00Z', momentSeconds)
+      .option('--private', 'keep no contents of its calls, whatever call_log.contents says'),
     'set',
   )
     .addHelpText('after', exampleText('keys create --account acme --name laptop --expires-in 30d'))
@@ -91,6 +94,7 @@ export function addKeyCommands(program: Command): void {
           // JSON.stringify leaves out the options that are undefined.
           expires: options.expires,
           expires_in: options.expiresIn,
+          private: options.private,
           ...limitsOf(options),
         })) as CreatedKeyView;
         if (options.json) printJson(created);
@@ -155,6 +159,20 @@ export function addKeyCommands(program: Command): void {
         if (options.json) printJson({ data, next: null });
         else await printTable(KEY_COLUMNS, data, 'There are no keys: see "keys create --help".');
       }),
+    );
+
+  addDataOptions(
+    keys
+      .command('set-private')
+      .description(
+        'Say whether contents of the calls of a key may be kept, if call_log.contents keeps them.',
+      ),
+  )
+    .argument('<key>', KEY_ARGUMENT, nonEmpty)
+    .addArgument(new Argument('<private>', 'yes: none are kept').choices(['yes', 'no']))
+    .addHelpText('after', exampleText('keys set-private laptop yes'))
+    .action((key: string, word: 'yes' | 'no', options: DataOptions) =>
+      showKey(options, 'POST', `${pathOf(key)}/set-private`, { private: word === 'yes' }),
     );
 
   for (const [word, description] of [

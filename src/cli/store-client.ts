@@ -1,6 +1,7 @@
 /** The admin interface without a gateway: calls its routes in this process, on the store. */
 import { userInfo } from 'node:os';
 import { AdminApi } from '../admin/api.js';
+import { ContentsReader } from '../call-log/contents-writer.js';
 import { callReaderOf } from '../call-log/call-reader.js';
 import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
@@ -58,6 +59,7 @@ export function openStoreClient(settings: Settings): AdminClient {
     accountSpans: () => [],
     settings: () => [],
     calls: callReaderOf(settings.data),
+    contents: new ContentsReader(settings.data),
     hosts: undefined,
     log: createLog('command'),
   });

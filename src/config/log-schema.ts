@@ -68,22 +68,44 @@ export const accessLogSchema = Type.Object(
 const CALLS_BYTES_MIN = 64 * 1024 * 1024;
 const CALLS_BYTES_MAX = 1024 ** 4;
 const CALLS_HOURS_MAX = 366 * 24;
+/** 64 processes with the contents of one call twice. */
+const CONTENTS_TEXT_BYTES_MAX = 256 * 1024;
 
 export const callLogSchema = Type.Object(
   {
     enabled: Type.Boolean({
       default: true,
       description:
-        'Whether the record of every call, also a refused one, is kept in the data directory: who, model, attempts, what quotas had left, outcome, tokens, cost, times; no contents. Of refused calls at most some a second are kept.',
+        'Whether the record of every call, also a refused one, is kept in the data directory: who, model, attempts, what quotas had left, outcome, tokens, cost, times. Of refused calls at most some a second are kept.',
       'x-want': 'true or false',
     } satisfies Annotations),
-    keep_hours: whole(1, CALLS_HOURS_MAX, 72, 'hours', 'How long records are kept.'),
+    keep_hours: whole(1, CALLS_HOURS_MAX, 72, 'hours', 'How long records are kept at most.'),
     keep_bytes: whole(
       CALLS_BYTES_MIN,
       CALLS_BYTES_MAX,
       1_073_741_824,
       'bytes',
       'Space for records on the disk, of all processes together; the oldest go first.',
+    ),
+    contents: Type.Enum(['none', 'errors', 'all'], {
+      default: 'none',
+      description:
+        'Whether the body of the request and the text of the response are kept too, apart from records: of no call, of those that did not go well, or of all. Never of a key that is private. See the operations guide before you turn it on.',
+    } satisfies Annotations),
+    contents_keep_hours: whole(1, CALLS_HOURS_MAX, 24, 'hours', 'How long contents are kept at most.'),
+    contents_keep_bytes: whole(
+      CALLS_BYTES_MIN,
+      CALLS_BYTES_MAX,
+      268_435_456,
+      'bytes',
+      'Space for contents on the disk, of all processes together; the oldest go first.',
+    ),
+    contents_body_bytes: whole(
+      1_024,
+      CONTENTS_TEXT_BYTES_MAX,
+      65_536,
+      'bytes',
+      'Longest request, and longest response, that is kept whole; of a longer one the beginning is.',
     ),
   },
   {

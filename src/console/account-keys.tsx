@@ -9,6 +9,7 @@ import { Badge, ErrorText, Icon, Name, type Tone } from './controls.js';
 import {
   DeleteKeyDialog,
   NewKeyDialog,
+  PrivateKeyDialog,
   RotateKeyDialog,
   ShownSecretDialog,
   SwitchDialog,
@@ -26,7 +27,7 @@ const KEYS_SHOWN_MAX = 1_000;
 
 type Question =
   | { readonly kind: 'new' }
-  | { readonly kind: 'rotate' | 'limits' | 'switch' | 'delete'; readonly key: KeyView }
+  | { readonly kind: 'rotate' | 'limits' | 'private' | 'switch' | 'delete'; readonly key: KeyView }
   | { readonly kind: 'shown'; readonly key: CreatedKeyView };
 
 export function AccountKeys({ account }: { readonly account: AccountView }) {
@@ -45,7 +46,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
       reload();
     },
   };
-  const action = (key: KeyView, text: string, kind: 'rotate' | 'limits' | 'switch' | 'delete') => (
+  const action = (key: KeyView, text: string, kind: Exclude<Question['kind'], 'new' | 'shown'>) => (
     <button
       type="button"
       class="quiet"
@@ -91,7 +92,11 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
               value: ({ prefix }) => prefix,
               cell: ({ prefix }) => <code>{prefix}</code>,
             },
-            { head: 'State', value: (key) => stateOf(key)[1], cell: (key) => <KeyState item={key} /> },
+            {
+              head: 'State',
+              value: (key) => stateOf(key)[1] + (key.private ? ', private' : ''),
+              cell: (key) => <KeyState item={key} />,
+            },
             {
               head: 'Last used',
               at: (key) => key.last_used,
@@ -104,6 +109,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
                 <>
                   {may('keys') ? action(key, 'Rotate', 'rotate') : null}
                   {may('everything') ? action(key, 'Limits', 'limits') : null}
+                  {may('everything') ? action(key, key.private ? 'Not private' : 'Private', 'private') : null}
                   {may('keys') ? action(key, key.active ? 'Disable' : 'Enable', 'switch') : null}
                   {may('keys') ? action(key, 'Delete', 'delete') : null}
                 </>
@@ -116,6 +122,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
       {question?.kind === 'new' ? <NewKeyDialog account={account} {...answering} /> : null}
       {question?.kind === 'rotate' ? <RotateKeyDialog item={question.key} {...answering} /> : null}
       {question?.kind === 'limits' ? <KeyLimitsDialog item={question.key} {...answering} /> : null}
+      {question?.kind === 'private' ? <PrivateKeyDialog item={question.key} {...answering} /> : null}
       {question?.kind === 'switch' ? <SwitchDialog what="key" item={question.key} {...answering} /> : null}
       {question?.kind === 'delete' ? <DeleteKeyDialog item={question.key} {...answering} /> : null}
       {question?.kind === 'shown' ? (
@@ -134,5 +141,10 @@ function stateOf(item: KeyView): readonly [Tone, string] {
 
 function KeyState({ item }: { readonly item: KeyView }) {
   const [tone, text] = stateOf(item);
-  return <Badge tone={tone}>{text}</Badge>;
+  return (
+    <>
+      <Badge tone={tone}>{text}</Badge>
+      {item.private ? <Badge tone="plain">Private</Badge> : null}
+    </>
+  );
 }

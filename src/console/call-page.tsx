@@ -3,7 +3,8 @@
  * tokens and cost, the error that the caller got and what to do about it. Browser.
  */
 import type { ComponentChildren } from 'preact';
-import type { CallView } from '../admin/call-routes.js';
+import { useState } from 'preact/hooks';
+import type { CallView, ContentsView } from '../admin/call-routes.js';
 import { ERROR_MEANINGS, type ErrorMeaning } from '../core/error-meanings.js';
 import { useView } from './api.js';
 import { addressOf } from './browser.js';
@@ -11,6 +12,7 @@ import { callsAddress } from './call-links.js';
 import { toneOfCall } from './calls-page.js';
 import { Badge, CopyButton, ErrorText, Icon, Money, Name } from './controls.js';
 import { exactMoment, milliseconds, money, number, words } from './format.js';
+import { may } from './rights.js';
 import { type Tile, Tiles } from './table.js';
 import { ResetButton } from './upstreams-page.js';
 
@@ -63,6 +65,51 @@ function Shown({ call }: { readonly call: CallView }) {
         <h2>Course</h2>
         <Timeline call={call} />
       </section>
+      {may('contents') ? <Contents id={call.request_id} /> : null}
+    </>
+  );
+}
+
+/** What the caller sent and got, asked for when somebody wants to see it: the log has who did. */
+function Contents({ id }: { readonly id: string }) {
+  const [wanted, setWanted] = useState(false);
+  const path = wanted ? `/calls/${encodeURIComponent(id)}/contents` : undefined;
+  const { view, error } = useView<ContentsView>(path);
+  return (
+    <section aria-label="Contents">
+      <div class="head">
+        <h2>Contents</h2>
+        {wanted ? null : (
+          <button type="button" onClick={() => setWanted(true)}>
+            Show request and response
+          </button>
+        )}
+      </div>
+      {wanted ? null : <p class="muted">Shown on demand, and only if the settings keep them.</p>}
+      <ErrorText text={error} />
+      {view === undefined ? null : (
+        <>
+          <ContentsText title="Request" shown={view.request} />
+          <ContentsText title="Response" shown={view.response} />
+        </>
+      )}
+    </section>
+  );
+}
+
+function ContentsText({ title, shown }: { readonly title: string; readonly shown: ContentsView['request'] }) {
+  const { text, bytes, cut } = shown;
+  return (
+    <>
+      <h3>
+        {title}{' '}
+        <span class="muted">
+          {number(bytes)} bytes{cut ? ', of which the beginning is kept' : ''}
+        </span>
+      </h3>
+      <pre class="contents" tabIndex={0} aria-label={title}>
+        {text}
+      </pre>
     </>
   );
 }

@@ -219,7 +219,8 @@ export function NewKeyDialog({ account, onClose, onMade }: NewKeyProps) {
   const name = useInput();
   const expiresIn = useInput();
   const expiry = expiresIn.value === '' ? {} : { expires_in: Number(expiresIn.value) };
-  const body = { account: account.id, name: name.value, ...expiry };
+  const [isPrivate, setPrivate] = useState(false);
+  const body = { account: account.id, name: name.value, private: isPrivate, ...expiry };
   return (
     <Question
       title="New key"
@@ -246,6 +247,10 @@ export function NewKeyDialog({ account, onClose, onMade }: NewKeyProps) {
         ]}
         {...expiresIn}
       />
+      <label class="check">
+        <input type="checkbox" checked={isPrivate} onChange={() => setPrivate(!isPrivate)} />
+        Private: no contents of its calls are kept
+      </label>
     </Question>
   );
 }
@@ -303,6 +308,26 @@ export function DeleteKeyDialog({ item, onClose, onChanged }: DeleteKeyProps) {
       <p>
         <LongName text={item.name} /> is refused from now on and cannot be brought back. Its usage stays in
         the books.
+      </p>
+    </Question>
+  );
+}
+
+export function PrivateKeyDialog({ item, onClose, onChanged }: DeleteKeyProps) {
+  return (
+    <Question
+      title={item.private ? 'Key not private' : 'Private key'}
+      onClose={onClose}
+      act={async () => {
+        await post(`/keys/${item.id}/set-private`, { private: !item.private });
+        onChanged();
+      }}
+    >
+      <p>
+        {item.private
+          ? 'Contents of calls with this key may be kept from now on, if the settings keep any: '
+          : 'No contents of calls with this key are kept from now on; what is kept of earlier ones goes when its hours are over: '}
+        <LongName text={item.name} />.
       </p>
     </Question>
   );

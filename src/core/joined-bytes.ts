@@ -4,7 +4,7 @@
  * Buffer.concat may return a part of Node's pool. This never does: the bytes have memory of their own, so the
  * caller can transfer them to another thread.
  */
-export function joinedBytes(pieces: readonly Uint8Array[], length: number): Uint8Array {
+export function joinedBytes(pieces: readonly Uint8Array[], length: number): Uint8Array<ArrayBuffer> {
   const joined = new Uint8Array(length);
   let end = 0;
   for (const piece of pieces) {

@@ -20,6 +20,8 @@ export const RIGHTS = {
   credit: ['finance', 'admin'],
   upstreams: ['support', 'admin'],
   playground: ['support', 'admin'],
+  /** What callers have sent and got, if `call_log.contents` keeps it. */
+  contents: ADMIN_ONLY,
   /** Accounts, groups, limits, settings, operators. */
   everything: ADMIN_ONLY,
 } as const satisfies Readonly<Record<string, Roles>>;

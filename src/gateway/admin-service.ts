@@ -10,6 +10,7 @@ import type { PublicAddress } from '../admin/playground.js';
 import { type AdminOptions, type AdminServer, startAdmin } from '../admin/server.js';
 import { obtainAdminToken } from '../admin/token.js';
 import type { LiveSource } from '../admin/live-feed.js';
+import { ContentsReader } from '../call-log/contents-writer.js';
 import { callReaderOf } from '../call-log/call-reader.js';
 import type { Settings } from '../config/schema.js';
 import { type Clock, SystemClock } from '../core/clock.js';
@@ -139,6 +140,7 @@ export class AdminService {
       clearCache: (model) => this.#clearCache(model),
       settings: () => state.inForce,
       calls: callReaderOf(settings.data),
+      contents: new ContentsReader(settings.data),
       publicAddress: () => publicAddressOf(settings, state.port),
       clock,
       log,

@@ -2,12 +2,14 @@
  * The logs of calls, and the switch of what is logged, which an operator may change while the gateway serves.
  * The access log and the call log (owned by gateway.ts) get the calls that are taken out of the listeners'
  * rings. The usage log (owned by accounting.ts) is given the records of the journal as the store counts them.
- * The call log keeps records in segments (call-log/). The others write lines to files of their own; without a
- * file the access log writes to standard error. Runs on the main thread of a gateway process.
+ * The call log keeps records in segments, and contents of calls in others (call-log/). The other logs write
+ * lines to files of their own; without a file the access log writes to standard error. Runs on the main
+ * thread of a gateway process.
  */
 import { join } from 'node:path';
 import type { SlotNames } from '../call-log/block-builder.js';
 import { CallWriter } from '../call-log/call-writer.js';
+import { CONTENTS_BATCH_BYTES, ContentsWriter } from '../call-log/contents-writer.js';
 import { CALLS_FOLDER, type CallRetention } from '../call-log/segment-files.js';
 import { msToNextTick, type Clock } from '../core/clock.js';
 import type { Settings } from '../config/schema.js';
@@ -16,6 +18,11 @@ import { USAGE_SOURCES } from '../protocol/usage.js';
 import type { UsageKey } from '../registry/usage-report.js';
 import type { CallRingBuffer } from '../telemetry/call-ring-layout.js';
 import { CallRingReader } from '../telemetry/call-ring.js';
+import {
+  CONTENTS_HEAD_BYTES,
+  ContentsBudget,
+  type ContentsBudgetBuffer,
+} from '../telemetry/contents-layout.js';
 import { LineFile } from '../telemetry/line-file.js';
 import {
   isPretty,
@@ -27,6 +34,7 @@ import {
   type LogView,
 } from '../telemetry/log.js';
 import type { CallSink } from '../telemetry/call-record.js';
+import type { DroppedCalls } from '../telemetry/metrics-source.js';
 import { WHOLE_BYTES_MAX, standardError } from '../telemetry/standard-error.js';
 import { accessLine, callRecordOf, usageLine, type CallRecordNames, type CallNames } from './call-lines.js';
 
@@ -48,6 +56,8 @@ export interface GatewayLogsOptions {
   readonly control: LogSwitchBuffer;
   /** The access ring of each listener, by index. */
   readonly rings: readonly CallRingBuffer[];
+  /** What bounds the contents of each listener's calls, likewise. */
+  readonly contentsBudgets: readonly ContentsBudgetBuffer[];
   readonly names: CallRecordNames;
   /** Gets every record, for what the status tells of upstreams. */
   readonly upstreamErrors: CallSink;
@@ -62,11 +72,15 @@ export class GatewayLogs {
   readonly #readers: readonly CallRingReader[];
   readonly #names: CallRecordNames;
   readonly #calls: CallWriter;
+  readonly #contents: ContentsWriter;
+  readonly #contentsBudgets: readonly ContentsBudget[];
   readonly #upstreamErrors: CallSink;
   #settings: Settings['access_log'] | undefined;
   #output: Pick<LineFile, 'append' | 'close'> | undefined;
   #timer: NodeJS.Timeout | undefined;
+  /** Since the last line about them, and since the start. */
   #dropped = 0;
+  #droppedInAll = 0;
   #loggedAtMs = -Infinity;
 
   constructor(options: GatewayLogsOptions) {
@@ -78,6 +92,9 @@ export class GatewayLogs {
     const { settings, clock, log } = options;
     const folder = join(settings.data, CALLS_FOLDER);
     const names = slotNamesOf(options.names);
+    const dataPath = settings.data;
+    this.#contentsBudgets = options.contentsBudgets.map((budget) => new ContentsBudget(budget));
+    this.#contents = new ContentsWriter({ dataPath, retention: contentsRetentionOf(settings), clock, log });
     this.#calls = new CallWriter({ folder, retention: retentionOf(settings), names, clock, log });
     this.apply(settings);
   }
@@ -91,6 +108,7 @@ export class GatewayLogs {
     this.drain();
     this.#control.store = settings.call_log.enabled;
     this.#calls.apply(retentionOf(settings));
+    this.#contents.apply(contentsRetentionOf(settings));
     this.#control.level = log.level;
     this.#control.samplePercent = accessLog.sample_percent;
     this.#control.access = accessLog.enabled;
@@ -150,11 +168,33 @@ export class GatewayLogs {
           this.#calls.appendPlain(call, listener);
         },
       );
-      this.#dropped += reader.takeDropped();
+      const dropped = reader.takeDropped();
+      this.#dropped += dropped;
+      this.#droppedInAll += dropped;
     });
     if (lines.length > 0) write();
     if (this.#dropped > 0) this.#logDropped();
     return isAny;
+  }
+
+  /** Takes the contents of calls of the listener of that index, one behind the other. */
+  appendContents(bytes: Uint8Array, listener: number): void {
+    this.#contents.append(bytes);
+    this.#contentsBudgets[listener]!.giveBack(bytes.length);
+  }
+
+  /** The listener of that index has ended; what it sent was taken, and its successor begins anew. */
+  onListenerEnd(listener: number): void {
+    this.#contentsBudgets[listener]!.giveBackAll();
+  }
+
+  /** Calls since the start that are missing, because there was no room or the disk took nothing. */
+  get dropped(): DroppedCalls {
+    const contents = this.#contentsBudgets.reduce((sum, { dropped }) => sum + dropped, 0);
+    return {
+      records: this.#droppedInAll + this.#calls.dropped,
+      contents: contents + this.#contents.dropped,
+    };
   }
 
   close(): void {
@@ -162,6 +202,7 @@ export class GatewayLogs {
     this.drain();
     this.#output?.close();
     this.#calls.close();
+    this.#contents.close();
   }
 
   #logDropped(): void {
@@ -268,6 +309,13 @@ export function slotNamesOf(names: CallRecordNames): SlotNames {
 
 function retentionOf({ call_log: callLog, processes }: Settings): CallRetention {
   return { keepHours: callLog.keep_hours, keepBytes: callLog.keep_bytes, processes };
+}
+
+function contentsRetentionOf({ call_log: callLog, processes }: Settings): CallRetention {
+  const { contents_keep_hours: keepHours, contents_keep_bytes: keepBytes } = callLog;
+  // Two texts of a call and its id, and what was gathered before them.
+  const blockBytes = 2 * (callLog.contents_body_bytes + CONTENTS_HEAD_BYTES) + CONTENTS_BATCH_BYTES;
+  return { keepHours, keepBytes, processes, blockBytes };
 }
 
 function isSameFile(

@@ -22,6 +22,7 @@ import { MetricsReader } from '../telemetry/metrics-reader.js';
 import {
   UpstreamNames,
   type AccountSample,
+  type DroppedCalls,
   type MetricsSource,
   type WebhookCounts,
 } from '../telemetry/metrics-source.js';
@@ -42,6 +43,7 @@ export interface MetricsScopes {
   readonly accounting: Pick<LedgerFlush, 'state' | 'load'>;
   /** Undefined if no spans are exported. */
   readonly spans: () => SpanCounts | undefined;
+  readonly droppedCalls: () => DroppedCalls;
   /** Undefined if no receiver of webhooks is set. */
   readonly webhooks: () => WebhookCounts | undefined;
   readonly credentials: MetricsSource['credentials'];
@@ -99,6 +101,7 @@ export class GatewayMetrics {
     bodies,
     accounting,
     spans,
+    droppedCalls,
     webhooks,
     credentials,
     cacheStoredBytes,
@@ -120,6 +123,7 @@ export class GatewayMetrics {
       unflushedAccounts: () => accounting.state.unflushedAccounts,
       journalFills: () => accounting.load.journalFills,
       spans,
+      droppedCalls,
       webhooks,
       credentials,
       cacheStoredBytes,

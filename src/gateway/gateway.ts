@@ -18,6 +18,7 @@ import { CredentialKeeper } from '../providers/credentials/credential-keeper.js'
 import { credentialsOf } from '../providers/credentials/credential-spec.js';
 import { createCallTable } from '../channel/call-table.js';
 import { createCallRing } from '../telemetry/call-ring-layout.js';
+import { createContentsBudget } from '../telemetry/contents-layout.js';
 import type { Log, LogChange } from '../telemetry/log.js';
 import { AdminService, findPort } from './admin-service.js';
 import { openAccounting, type Accounting } from './accounting.js';
@@ -86,10 +87,12 @@ export class Gateway {
     const bodies = createBodyBudget(settings.listen.listeners, settings.limits.accounts);
     const calls = createCallTable(callsInFlightMax, streamBufferBytes);
     const callRings = accounting.base.buffers.journals.map(() => createCallRing());
+    const contentsBudgets = callRings.map(() => createContentsBudget());
     const logs = (this.#logs = new GatewayLogs({
       settings,
       control: logSwitch,
       rings: callRings,
+      contentsBudgets,
       names: {
         ids: accounting.base.idNames,
         modelIdOf: live.modelIdOf,
@@ -129,6 +132,7 @@ export class Gateway {
       calls,
       bodies,
       callRings,
+      contentsBudgets,
       logs,
       requestIds,
       metrics,
@@ -142,6 +146,7 @@ export class Gateway {
       accounting,
       bodies,
       listeners,
+      logs,
       workers,
       credentials,
       notifications,

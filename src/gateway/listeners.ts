@@ -15,6 +15,7 @@ import type { CallTableBuffer } from '../channel/call-table.js';
 import type { Settings } from '../config/schema.js';
 import type { BodyBudgetBuffer } from '../request/body-budget.js';
 import type { CallRingBuffer } from '../telemetry/call-ring-layout.js';
+import type { ContentsBudgetBuffer } from '../telemetry/contents-layout.js';
 import { threadMemory } from './thread-pool.js';
 import type { Log } from '../telemetry/log.js';
 import type { Accounting } from './accounting.js';
@@ -51,6 +52,8 @@ export interface ListenersOptions {
   readonly bodies: BodyBudgetBuffer;
   /** The ring of each listener, by index. */
   readonly callRings: readonly CallRingBuffer[];
+  /** The same of the contents of its calls. */
+  readonly contentsBudgets: readonly ContentsBudgetBuffer[];
   readonly logs: GatewayLogs;
   readonly requestIds: RequestIds;
   readonly metrics: GatewayMetrics;
@@ -170,7 +173,7 @@ export class Listeners implements WorkerClients {
   }
 
   #shapeOf(index: number): ListenerShape {
-    const { settings, accounting, calls, bodies, callRings, metrics } = this.#options;
+    const { settings, accounting, calls, bodies, callRings, contentsBudgets, metrics } = this.#options;
     const { buffers, slotsPerListener } = accounting.base;
     return {
       index,
@@ -179,6 +182,7 @@ export class Listeners implements WorkerClients {
       ledger: buffers.ledger,
       journal: buffers.journals[index]!,
       callRing: callRings[index]!,
+      contentsBudget: contentsBudgets[index]!,
       keys: buffers.keys,
       groupNames: buffers.groupNames,
       calls,
@@ -247,6 +251,9 @@ export class Listeners implements WorkerClients {
           case 'settings_taken':
             taken.reply(message.turn, true);
             return;
+          case 'contents':
+            this.#options.logs.appendContents(message.bytes, shape.index);
+            return;
           case 'commit':
             this.#commits.ask(shape.index);
             return;
@@ -268,6 +275,7 @@ export class Listeners implements WorkerClients {
     this.#listeners.delete(shape.index);
     // Before the successor uses the same ring and the same call slots.
     this.#options.logs.drain();
+    this.#options.logs.onListenerEnd(shape.index);
     this.#options.accounting.releaseListener(shape.index);
     if (this.#draining) {
       this.#recordDrained();

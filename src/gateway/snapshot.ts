@@ -250,6 +250,10 @@ export function listenerSettingsOf(settings: Settings, catalog: Catalog): Listen
     tokenQuota: settings.token_quota,
     cachedInput: settings.quota_cached_input,
     cacheBytesMax: Math.floor(settings.cache.memory_bytes / settings.listen.listeners),
+    contents: {
+      mode: settings.call_log.enabled ? settings.call_log.contents : 'none',
+      bodyBytesMax: settings.call_log.contents_body_bytes,
+    },
     durability: settings.durability,
     tls: tlsFilesOf(settings.listen),
     cors: corsOf(settings.listen),

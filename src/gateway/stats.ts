@@ -9,6 +9,7 @@ import type { CredentialStatus, StatusDocument } from '../telemetry/status-docum
 import type { AccountReport } from '../telemetry/top-accounts.js';
 import { bodyBytesInWork, type BodyBudgetBuffer } from '../request/body-budget.js';
 import type { Accounting } from './accounting.js';
+import type { GatewayLogs } from './gateway-logs.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
 import { statusDocument } from './group-status.js';
@@ -81,6 +82,7 @@ export interface StatsOptions {
   readonly accounting: Accounting;
   readonly bodies: BodyBudgetBuffer;
   readonly listeners: Listeners;
+  readonly logs: Pick<GatewayLogs, 'dropped'>;
   readonly workers: UpstreamWorkers;
   readonly credentials: Pick<CredentialKeeper, 'statuses'>;
   readonly notifications: Pick<Notifications, 'counts' | 'groupQuotas'>;
@@ -97,7 +99,7 @@ export class Stats {
 
   constructor(options: StatsOptions) {
     this.#options = options;
-    const { live, metrics, accounting, bodies, notifications, state, group, supervisor } = options;
+    const { live, metrics, accounting, bodies, logs, notifications, state, group, supervisor } = options;
     const view =
       group &&
       new GroupView({
@@ -114,6 +116,7 @@ export class Stats {
         bytesInWorkMax: () => bodiesInWorkBytesOf(live.settings),
       },
       spans: () => state.traces?.counts(),
+      droppedCalls: () => logs.dropped,
       webhooks: () => notifications.counts,
       credentials: () => this.#credentials(),
       cacheStoredBytes: () => accounting.cache.storedBytes,

@@ -31,6 +31,8 @@ export interface KeyRecord {
   readonly expiresSeconds: number | undefined;
   /** Own limits, within those of its account. */
   readonly limits: QuotaLimits;
+  /** True if no contents of its calls may be kept, whatever `call_log.contents` says. */
+  readonly isPrivate?: boolean;
   /** Id of the key that rotation put in its place. */
   readonly replacedById: string | undefined;
   /** Present if limits are shared: what the key that it replaces had used of its own limits. */

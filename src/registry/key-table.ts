@@ -9,7 +9,7 @@
  *     byte  bits  field     written by the main thread
  *        0  8×32  digest    before a slot names the key
  *       32    32  account   before a slot names the key
- *       36    32  state     vacant, active or disabled, and whether it has limits; each request reads it anew
+ *       36    32  state     vacant, active or disabled, limited, private; each request reads it anew
  *       40    32  expires   at any time: Unix seconds from which on it is rejected, 0 for never
  *
  *                           written by any thread
@@ -45,6 +45,8 @@ const STATE_DISABLED = 2;
 const STATE_MASK = 3;
 /** Added to the state of a key with limits of its own. */
 const LIMITED = 4;
+/** Added to the state of a key that is private. */
+const PRIVATE = 8;
 
 const NEVER = 0;
 /** Seconds are kept in 32 bits: until the year 2106. */
@@ -63,6 +65,8 @@ export interface KeyTraits {
   readonly expiresSeconds?: number | undefined;
   /** Whether `KeyLimits` has limits of it. */
   readonly limited?: boolean;
+  /** Whether no contents of its calls may be kept. */
+  readonly isPrivate?: boolean;
 }
 
 /** A plain record, to be passed to a thread in its `workerData`. */
@@ -129,6 +133,12 @@ export class KeyTable {
     return (Atomics.load(this.#records, key * RECORD_WORDS + STATE) & LIMITED) !== 0;
   }
 
+  /** A key that was removed since it was found counts as private. Any thread. */
+  isPrivate(key: KeyIndex): boolean {
+    const state = Atomics.load(this.#records, key * RECORD_WORDS + STATE);
+    return state === STATE_VACANT || (state & PRIVATE) !== 0;
+  }
+
   /** Any thread. */
   isExpired(key: KeyIndex, nowSeconds: number): boolean {
     const expires = Atomics.load(this.#records, key * RECORD_WORDS + EXPIRES) >>> 0;
@@ -177,8 +187,8 @@ export class KeyTable {
     Atomics.store(this.#records, record + ACCOUNT, account);
     Atomics.store(this.#records, record + EXPIRES, traits.expiresSeconds ?? NEVER);
     Atomics.store(this.#records, record + USED, NEVER);
-    const limited = traits.limited === true ? LIMITED : 0;
-    Atomics.store(this.#records, record + STATE, (active ? STATE_ACTIVE : STATE_DISABLED) | limited);
+    const marks = (traits.limited === true ? LIMITED : 0) | (traits.isPrivate === true ? PRIVATE : 0);
+    Atomics.store(this.#records, record + STATE, (active ? STATE_ACTIVE : STATE_DISABLED) | marks);
     Atomics.store(this.#slots, position, key + SLOT_FIRST_KEY);
   }
 
@@ -187,8 +197,15 @@ export class KeyTable {
     const state = key * RECORD_WORDS + STATE;
     const before = Atomics.load(this.#records, state);
     invariant(before !== STATE_VACANT, `key ${key} is in the table`);
-    const limited = before & LIMITED;
-    Atomics.store(this.#records, state, (active ? STATE_ACTIVE : STATE_DISABLED) | limited);
+    Atomics.store(this.#records, state, (active ? STATE_ACTIVE : STATE_DISABLED) | (before & ~STATE_MASK));
+  }
+
+  /** In force on every thread for calls that end from now on. Main thread. */
+  setPrivate(key: KeyIndex, isPrivate: boolean): void {
+    invariant(this.has(key), `key ${key} is in the table`);
+    const state = key * RECORD_WORDS + STATE;
+    if (isPrivate) Atomics.or(this.#records, state, PRIVATE);
+    else Atomics.and(this.#records, state, ~PRIVATE);
   }
 
   /** The key has limits of its own from now on, which were opened before. Main thread. */

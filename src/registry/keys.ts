@@ -42,6 +42,8 @@ export interface NewKey {
   readonly expiresInSeconds?: number | undefined;
   /** Own limits, within those of its account. */
   readonly limits?: Partial<QuotaLimits> | undefined;
+  /** No contents of its calls may be kept. */
+  readonly isPrivate?: boolean | undefined;
 }
 
 /** A new key. `key` is known here alone and can never be read again. */
@@ -116,11 +118,16 @@ export class Keys {
     return this.#change(idOrName, (key) => ({ ...key, limits: { ...key.limits, ...change } }));
   }
 
+  /** What was kept of earlier calls stays for its hours. */
+  setPrivate(idOrName: string, isPrivate: boolean): KeyStatement {
+    return this.#change(idOrName, (key) => ({ ...key, isPrivate }));
+  }
+
   /**
-   * Replaces a key by a new one of the same account, name, limits and expiry, which has used what the other
-   * has used of its own limits, so that rotation renews none. The other expires after `graceSeconds`, 0 being
-   * at once, or earlier if it would have anyway. One transaction: after a crash both changes are there or
-   * none. Throws `conflict`, `invalid_parameters` and `not_found`.
+   * Replaces a key by a new one of the same account, name, limits, privacy and expiry, which has used what
+   * the other has used of its own limits, so that rotation renews none. The other expires after
+   * `graceSeconds`, 0 being at once, or earlier if it would have anyway. One transaction: after a crash both
+   * changes are there or none. Throws `conflict`, `invalid_parameters` and `not_found`.
    */
   rotate(idOrName: string, graceSeconds: number): RotatedKey {
     const { store, live, clock } = this.#context;
@@ -178,7 +185,7 @@ export class Keys {
 
   #make(account: AccountRecord, request: NewKey, index: KeyIndex, inherited?: InheritedUse): CreatedKey {
     const { store, live, keysMax, clock } = this.#context;
-    const { name, limits } = request;
+    const { name, limits, isPrivate } = request;
     const nowMs = recordMomentMs(clock);
     const expiresSeconds = expiryOf(request, nowMs);
     if (index >= keysMax) {
@@ -201,6 +208,7 @@ export class Keys {
       expiresSeconds,
       limits: { ...NO_QUOTAS, ...limits },
       replacedById: undefined,
+      ...(isPrivate === true ? { isPrivate } : {}),
       ...(inherited === undefined ? {} : { inherited }),
     };
     assertRoom(live, { kind: 'key', ...record });

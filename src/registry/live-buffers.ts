@@ -170,12 +170,12 @@ export function restoreModelUse(
 
 /** Adds the key to the table, or applies its status, expiry and limits if it is there. */
 export function applyKey(record: KeyRecord, live: LiveBuffers): void {
-  const { index, digest, accountIndex, active, expiresSeconds } = record;
+  const { index, digest, accountIndex, active, expiresSeconds, isPrivate = false } = record;
   const { ledger, keyTable } = live;
   const limited = isLimited(record);
   if (!keyTable.has(index)) {
     if (limited) ledger.keys.open(index, record.limits);
-    keyTable.insert(index, digest, accountIndex, active, { expiresSeconds, limited });
+    keyTable.insert(index, digest, accountIndex, active, { expiresSeconds, limited, isPrivate });
     return;
   }
   // A key that has no limits any more is still counted, so that new limits do not begin at nothing.
@@ -185,6 +185,7 @@ export function applyKey(record: KeyRecord, live: LiveBuffers): void {
     keyTable.setLimited(index);
   }
   keyTable.setActive(index, active);
+  keyTable.setPrivate(index, isPrivate);
   if (expiresSeconds !== undefined) keyTable.setExpiry(index, expiresSeconds);
 }
 

@@ -19,6 +19,7 @@ import { USAGE_SOURCES } from '../protocol/usage.js';
 import type { EndedAttempt, EndedCall, EndedUsage } from '../telemetry/ended-call.js';
 import { NO_MODEL, OTHER_MODEL, modelSlotOf, type Outcome } from '../telemetry/metrics-layout.js';
 import type { BodyBudget } from './body-budget.js';
+import type { ContentsGatherer, GatheredContents } from './call-contents.js';
 import type { Connections } from './connections.js';
 import { CallContext, type ListenerContext } from './context.js';
 import type { CachedCall } from './cached-call.js';
@@ -33,6 +34,7 @@ export interface Swept {
 /** What an exchange uses of its listener. */
 export interface ExchangeContext extends Pick<ListenerContext, 'clock' | 'metrics' | 'callRing' | 'channel'> {
   readonly bodies: BodyBudget;
+  readonly contents: ContentsGatherer;
   /** Slow bodies and responses. */
   readonly sweeps: SlotList<Swept>;
   readonly connections: Pick<Connections, 'endsConnections' | 'onCallBegun' | 'onCallEnded'>;
@@ -55,6 +57,8 @@ export class ChatExchange extends CallContext {
   keyed: KeyedCall | undefined = undefined;
   /** Set if the response goes into the response cache. A call with an Idempotency-Key has none. */
   cached: CachedCall | undefined = undefined;
+  /** Undefined unless its contents may be kept. */
+  contents: GatheredContents | undefined = undefined;
   /** Bytes of the body that are counted in the body budget. */
   bodyBytes = 0;
   readonly #listener: ExchangeContext;
@@ -119,10 +123,13 @@ export class ChatExchange extends CallContext {
     this.#upstreamWaitMs = upstreamWaitMs;
   }
 
-  /** At most CALL_ATTEMPTS_MAX are kept: the first ones and the last. */
+  /**
+   * An attempt has failed. The status tells of it also if no log wants the call. At most CALL_ATTEMPTS_MAX
+   * are kept: the first ones and the last.
+   */
   onTried({ upstream, fallback, startMs, durationMs, status, code, error }: TriedAttempt): void {
     const model = this.models[fallback]?.modelIndex;
-    if (!this.#listener.callRing.stores || model === undefined) return;
+    if (model === undefined) return;
     const after = Math.max(0, startMs - this.#receivedMs);
     this.#addAttempt({ upstream, model, status, code, startMs: after, durationMs, error });
   }
@@ -177,6 +184,7 @@ export class ChatExchange extends CallContext {
     this.kept?.giveUp();
     this.stopSweep();
     this.report(outcome);
+    if (this.contents !== undefined) this.#endContents(this.contents, outcome);
     this.#listener.connections.onCallEnded(this.requestNumber);
   }
 
@@ -187,7 +195,8 @@ export class ChatExchange extends CallContext {
     this.#count(outcome, nowMs);
     const log = callRing.isLogged(outcome);
     const store = callRing.isStored(this.#storedAs, nowMs);
-    if (log || store) callRing.append(this.#ended(outcome, nowMs), { log, store });
+    if (log || store || this.#attempts !== undefined)
+      callRing.append(this.#ended(outcome, nowMs), { log, store });
     if (this.trace?.isRecorded !== true) return;
     this.trace.ended(this, {
       outcome,
@@ -197,6 +206,14 @@ export class ChatExchange extends CallContext {
       queuedMs: this.#queuedMs,
       settled: this.#settled,
     });
+  }
+
+  #endContents(contents: GatheredContents, outcome: Outcome): void {
+    const { sentError, door, requestId } = this;
+    if (sentError !== undefined && !contents.hasResponse)
+      contents.addResponse(Buffer.from(door.errors.body(sentError, requestId)));
+    this.#listener.contents.end(contents, requestId, outcome);
+    this.contents = undefined;
   }
 
   #count(outcome: Outcome, nowMs: MonotonicMs): void {

@@ -78,6 +78,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     const number = this.isStream ? exchange.door.errors.numberIn?.(bytes) : undefined;
     if (number !== undefined) this.#eventNumber = number + 1;
     exchange.kept?.collect(bytes);
+    exchange.contents?.addResponse(bytes);
     this.#writer.write(bytes, more);
   }
 
@@ -93,6 +94,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     exchange.giveBackBody();
     if (!exchange.clientGone)
       exchange.kept?.keep(bytes, this.isStream, journal.nextPosition, this.#fallback?.model.id);
+    if (!exchange.clientGone) exchange.contents?.addResponse(bytes);
     const settled = this.#settle(usage, upstreamWaitMs);
     exchange.onLastAttempt(settled.answered);
     if (durability === 'commit' && !exchange.clientGone) {
@@ -228,8 +230,9 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       exchange.res.cork(() => writeError(exchange.res, error, exchange, { close: exchange.endsConnection }));
       this.#finish(error.code);
     } else if (this.isStream) {
-      const event = exchange.door.errors.event(error, exchange.requestId, this.#eventNumber);
-      this.#leave(this.#writer, Buffer.from(event), error.code);
+      const event = Buffer.from(exchange.door.errors.event(error, exchange.requestId, this.#eventNumber));
+      exchange.contents?.addResponse(event);
+      this.#leave(this.#writer, event, error.code);
     } else {
       // Half of a response of unknown length is out: only a cut connection tells that it is not whole.
       exchange.res.close();

@@ -219,6 +219,7 @@ export class Replay implements ResponseOwner, Swept {
 
   start(): void {
     const exchange = this.#exchange;
+    exchange.contents?.addResponse(this.#bytes);
     // As a live response that comes in one frame: with its length, in one write.
     if (!this.isStream && this.#bytes.length <= FRAME_BYTES_MAX) {
       exchange.res.cork(() => {

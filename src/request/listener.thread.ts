@@ -24,9 +24,11 @@ import { GroupNames } from '../registry/group-names.js';
 import { KeyTable } from '../registry/key-table.js';
 import { CallRingWriter } from '../telemetry/call-ring.js';
 import { LogSwitch, openLog } from '../telemetry/log.js';
+import { ContentsBudget } from '../telemetry/contents-layout.js';
 import { ListenerMetrics } from '../telemetry/metrics-writers.js';
 import { openSpanOutbox } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
+import { ContentsGatherer } from './call-contents.js';
 import { CallTracer } from './call-trace.js';
 import type { Swept } from './chat-exchange.js';
 import { Connections } from './connections.js';
@@ -60,6 +62,14 @@ const outbox = init.tracing && (await openSpanOutbox(init.tracing.outlet));
 const cache = new ResponseCache(init.cachePort, clock, metrics);
 cache.applySettings(init.settings.catalog, init.settings.cacheBytesMax);
 
+const contents = new ContentsGatherer({
+  budget: new ContentsBudget(init.contentsBudget),
+  keys,
+  clock,
+  send: (bytes) => main.postMessage({ kind: 'contents', bytes } satisfies FromListener, [bytes.buffer]),
+});
+contents.applySettings(init.settings.contents);
+
 const connections = new Connections((app) => server.route(app));
 const { catalog, lowBalance, tokenQuota, cachedInput, durability, limits } = init.settings;
 /** `takeSettings` replaces some of its members at a reload, so phases read them anew for each call. */
@@ -87,6 +97,7 @@ const listener = {
   discards: new DiscardBudget(clock),
   locks: new IdempotencyChannel(init.claimPort, init.storedResponseBytesMax),
   cache,
+  contents,
   parser: new AskPort(init.parserPort),
 } satisfies IntakeContext;
 const tracer = new CallTracer(init.tracing && outbox && { sampling: init.tracing.sampling, outbox });
@@ -103,6 +114,7 @@ function takeSettings(settings: ListenerSettings): void {
     limits: settings.limits,
   } satisfies Partial<IntakeContext>);
   cache.applySettings(settings.catalog, settings.cacheBytesMax);
+  contents.applySettings(settings.contents);
   server.onSettings(settings.cors);
   if (!connections.replaceTls(settings.tls))
     log.error('the certificate cannot be used; the one before stays in force');
@@ -116,6 +128,7 @@ function close(): void {
 
 function end(exitCode: number): never {
   outbox?.flush();
+  contents.flush();
   channel.close();
   process.exit(exitCode);
 }

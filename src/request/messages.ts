@@ -10,9 +10,11 @@ import type { Catalog } from '../registry/catalog.js';
 import type { GroupNamesBuffer } from '../registry/group-names.js';
 import type { KeyTableBuffers } from '../registry/key-table.js';
 import type { CallRingBuffer } from '../telemetry/call-ring-layout.js';
+import type { ContentsBudgetBuffer } from '../telemetry/contents-layout.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { Sampling } from '../telemetry/trace-context.js';
+import type { ContentsSettings } from './call-contents.js';
 import type { TlsFiles } from './connections.js';
 import type { CorsSettings } from './response.js';
 
@@ -39,6 +41,8 @@ export interface ListenerSettings {
   readonly cachedInput: 'count' | 'free';
   /** Memory of the listener's part of the response cache. */
   readonly cacheBytesMax: number;
+  /** Which calls leave the contents of request and response. */
+  readonly contents: ContentsSettings;
   /** Whether the end of a response waits until its charge is on disk. */
   readonly durability: 'interval' | 'commit';
   /** Undefined for plain HTTP. */
@@ -64,6 +68,7 @@ export interface ListenerInit {
   readonly ledger: LedgerBuffers;
   readonly journal: JournalBuffer;
   readonly callRing: CallRingBuffer;
+  readonly contentsBudget: ContentsBudgetBuffer;
   readonly keys: KeyTableBuffers;
   readonly groupNames: GroupNamesBuffer;
   readonly calls: CallTableBuffer;
@@ -110,5 +115,7 @@ export type FromListener =
   | { readonly kind: 'settings_taken'; readonly turn: number }
   /** Responses wait for their charges; `committed` replies. */
   | { readonly kind: 'commit' }
+  /** Contents of calls, one behind the other. */
+  | { readonly kind: 'contents'; readonly bytes: Uint8Array<ArrayBuffer> }
   /** Take the records out, before the journal is full. */
   | { readonly kind: 'journal_half_full' };

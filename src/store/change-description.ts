@@ -45,6 +45,7 @@ const RECORD_TYPES: Partial<Record<RecordedTable, RecordType>> = {
       account: text(stored.accountId),
       ...secretFieldsOf(stored),
       ...limitFieldsOf(stored),
+      private: stored.isPrivate === true,
       replaced_by: text(stored.replacedById),
     }),
   },

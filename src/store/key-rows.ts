@@ -49,6 +49,7 @@ const StoredKey = Type.Object(
     createdMs: Moment,
     expiresSeconds: Type.Optional(Count),
     ...LIMITS,
+    isPrivate: Type.Optional(Type.Literal(true)),
     replacedById: Type.Optional(Type.String()),
     inherited: Type.Optional(
       Type.Object(
@@ -85,13 +86,14 @@ const keys = fast(Compile(StoredKey));
 const keyUses = fast(Compile(StoredKeyUse));
 
 export function packKey(record: KeyRecord): StoredKey {
-  const { digest, expiresSeconds, limits, replacedById, inherited, ...rest } = record;
+  const { digest, expiresSeconds, limits, isPrivate, replacedById, inherited, ...rest } = record;
   return {
     format: FORMAT,
     ...rest,
     digest: digest.toString('hex'),
     ...(expiresSeconds === undefined ? {} : { expiresSeconds }),
     ...packLimits(limits),
+    ...(isPrivate === true ? { isPrivate } : {}),
     ...(replacedById === undefined ? {} : { replacedById }),
     ...(inherited === undefined ? {} : { inherited }),
   };
@@ -113,6 +115,7 @@ export function readKey(stored: unknown, place: string): KeyRecord {
     expiresSeconds: stored.expiresSeconds,
     limits: readLimits(stored),
     replacedById: stored.replacedById,
+    ...(stored.isPrivate === true ? { isPrivate: true } : {}),
     ...(stored.inherited === undefined
       ? {}
       : { inherited: { ...stored.inherited, takenMs: asWallMs(stored.inherited.takenMs) } }),

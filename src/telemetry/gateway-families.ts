@@ -178,6 +178,15 @@ const SPANS_FAMILY: MetricFamily = {
     Object.entries(spans() ?? {}).map(([state, value]) => ({ value: Number(value), labels: { state } })),
 };
 
+const DROPPED_CALLS_FAMILY: MetricFamily = {
+  name: 'tollgate_call_log_dropped_total',
+  type: 'counter',
+  help: 'Calls that are missing in the call log, or whose contents are, because more ended than could be written or the disk took nothing.',
+  labels: ['part'],
+  collect: ({ droppedCalls }) =>
+    Object.entries(droppedCalls()).map(([part, value]) => ({ value: Number(value), labels: { part } })),
+};
+
 const GROUP_QUOTA_FAMILY: MetricFamily = {
   name: 'tollgate_quota_used_ratio',
   type: 'gauge',
@@ -223,6 +232,7 @@ export const GATEWAY_FAMILIES: readonly MetricFamily[] = [
   ...UPSTREAM_FAMILIES,
   ...ACCOUNTING_FAMILIES,
   SPANS_FAMILY,
+  DROPPED_CALLS_FAMILY,
   ...WEBHOOK_FAMILIES,
   GROUP_QUOTA_FAMILY,
   ...THREAD_FAMILIES,

@@ -66,6 +66,7 @@ export interface MetricsSource {
   readonly journalFills: () => readonly number[];
   /** Undefined if no spans are exported. */
   readonly spans: () => SpanCounts | undefined;
+  readonly droppedCalls: () => DroppedCalls;
   /** Undefined if no receiver of webhooks is set. */
   readonly webhooks: () => WebhookCounts | undefined;
   /** The credentials of upstreams that are renewed. */
@@ -78,6 +79,12 @@ export interface MetricsSource {
   readonly groupQuotas: () => readonly GroupQuotaSample[];
   /** Empty if account labels are off; bounded by the caller. */
   readonly accounts: () => readonly AccountSample[];
+}
+
+/** Calls that are missing in the call log. */
+export interface DroppedCalls {
+  readonly records: number;
+  readonly contents: number;
 }
 
 /**

@@ -58,10 +58,7 @@ export interface UpstreamStatus {
   readonly failures: number;
   /** `kind` as in the metric's label, `at` in Unix seconds; null before the first. */
   readonly last_failure: { readonly kind: string; readonly at: number } | null;
-  /**
-   * Newest first, at most five (upstream-errors.ts). Known from ended calls, while `call_log` or the access
-   * log is on.
-   */
+  /** Newest first, at most five (upstream-errors.ts). Known from ended calls. */
   readonly last_errors: readonly UpstreamError[];
   /** What this host uses of its limits; empty if it has none. */
   readonly quotas: readonly { readonly quota: string; readonly limit: number; readonly used: number }[];

@@ -3,7 +3,7 @@
  * calls that went well and for those that did not. Read from the files, as the commands do without a gateway.
  */
 import { join } from 'node:path';
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import t, { type Test } from 'tap';
 import { CallReader } from '#src/call-log/call-reader.js';
 import { callView, type CallView } from '#src/telemetry/call-record.js';
@@ -193,4 +193,23 @@ void t.test('off and on again while it serves; floods of rejections are not all 
   const count = page!.calls.length;
   t.ok(count >= 100 && count < flood, `${count} of ${flood} rejections are kept`);
   await gateway.stop();
+});
+
+void t.test('the status tells the last errors of an upstream also if no log wants calls', async (t) => {
+  const mock = await startMock(t);
+  const config = testSettings(mock.url, { call_log: { enabled: false } });
+  const gateway = await startGateway(t, { config });
+  const { key } = await gateway.admin.customer();
+  t.equal((await gateway.chat(key, 'Hello')).status, 200);
+  const failed = await gateway.chat(key, steered('status=500'));
+  t.equal(failed.status, 502);
+  const errors = await eventually('the last errors', async () => {
+    const status = (await gateway.admin.send('GET', '/admin/v1/status')).json() as {
+      upstreams: readonly { last_errors: readonly object[] }[];
+    };
+    const found = status.upstreams.flatMap(({ last_errors: last }) => last);
+    return found.length > 0 ? found : undefined;
+  });
+  t.match(errors[0], { kind: 'status', status: 500, request_id: failed.headers['x-request-id'] });
+  t.equal(existsSync(join(gateway.dataFolder, 'calls')), false, 'nothing is kept');
 });

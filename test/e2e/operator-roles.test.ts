@@ -25,6 +25,7 @@ const BODIES: Readonly<Record<string, object>> = {
   'POST /groups/{group}/set-limits': { tokens_per_day: 6 },
   'POST /keys': { account: 'acme', name: 'fresh' },
   'POST /keys/{key}/set-limits': { tokens_per_day: 6 },
+  'POST /keys/{key}/set-private': { private: true },
   'POST /operators': { name: 'fresh', role: 'admin' },
   'POST /operators/{operator}/set-role': { role: 'admin' },
   'PUT /log': { level: 'debug' },

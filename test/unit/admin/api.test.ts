@@ -215,6 +215,7 @@ void t.test('keys', async (t) => {
     requests_per_minute: null,
     calls_per_day: null,
     quotas: {},
+    private: false,
     replaced_by: null,
   };
   t.same(answer.json(), { ...view, key });

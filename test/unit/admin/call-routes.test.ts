@@ -68,10 +68,16 @@ void t.test('calls by what they were', async (t) => {
     [`to=${START_MS / 1_000 + 240}`, ({ endedMs }) => endedMs < START_MS + 240_000],
   ];
   for (const [query, is] of wanted) {
-    const found = await page(`limit=1000&${query}`);
-    t.same(idsOf(found), calls.filter(is).map(idOf).reverse(), query);
-    t.equal(found.next, null);
-    t.equal(found.searched_to, null);
+    const found: string[] = [];
+    // A search ends when its time is over, which comes soon on a busy machine.
+    for (let cursor = ''; ;) {
+      const { next, ...more } = await page(`limit=1000&${query}${cursor}`);
+      found.push(...idsOf({ next, ...more }));
+      if (next === null) break;
+      t.ok(more.searched_to);
+      cursor = `&cursor=${next}`;
+    }
+    t.same(found, calls.filter(is).map(idOf).reverse(), query);
   }
   const first = await page('account=acme&limit=3');
   const second = await page(`account=acme&limit=3&cursor=${first.next}`);

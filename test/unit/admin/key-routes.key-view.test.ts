@@ -32,6 +32,7 @@ void t.test('a key’s digest is never shown, the key where it is made', (t) => 
     requests_per_minute: null,
     calls_per_day: null,
     quotas: {},
+    private: false,
     replaced_by: null,
   };
   t.same(

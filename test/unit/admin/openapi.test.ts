@@ -10,7 +10,7 @@ import { RING_NAMES } from '#src/telemetry/history.js';
 import { randomOf } from '../../support/random.js';
 import { randomCall } from '../../support/stored-calls.js';
 import type { OperatorChange } from '#src/registry/operator-change.js';
-import { type AdminHouse, keepCalls, startAdminHouse } from './support.js';
+import { type AdminHouse, keepCalls, keepContents, startAdminHouse } from './support.js';
 
 interface Operation {
   readonly operationId: string;
@@ -76,6 +76,7 @@ const REQUESTS: readonly (readonly [string, string, object?])[] = [
   ['POST', '/accounts/acme/enable', {}],
   ['POST', '/bulk', { accounts: [{ name: 'b', plan: 'free', keys: [{ name: 'k' }] }] }],
   ['POST', '/keys', { account: 'acme', name: 'laptop' }],
+  ['POST', '/keys/laptop/set-private', { private: true }],
   ['POST', '/keys/laptop/set-limits', { tokens_per_day: 1_000, spend_per_month: '5' }],
   ['GET', '/keys?account=acme'],
   ['GET', '/keys/laptop'],
@@ -100,6 +101,7 @@ const REQUESTS: readonly (readonly [string, string, object?])[] = [
   ['GET', '/calls'],
   ['GET', '/calls?after=0'],
   ['GET', '/calls/req_abcdefgh-_12-0'],
+  ['GET', '/calls/req_abcdefgh-_12-0/contents'],
   ['GET', '/models'],
   ['GET', '/plans'],
   ['GET', '/status'],
@@ -155,6 +157,7 @@ void t.test('every route is in the document, answers as it says, and records wha
     randomCall(random, number, 1_700_000_000_000, { accounts: 2, models: 2, upstreams: 2 }),
   );
   keepCalls(t, house, calls);
+  keepContents(t, house, ['req_abcdefgh-_12-0']);
   const document = (await house.send('GET', `${ROOT}/openapi.json`)).json() as Document;
   const asked = new Set<string>();
   for (const [method, path, body] of REQUESTS) {

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import t from 'tap';
 import { ADMIN_BODY_BYTES_MAX } from '#src/admin/route.js';
+import { ContentsReader } from '#src/call-log/contents-writer.js';
 import { callReaderOf } from '#src/call-log/call-reader.js';
 import { startAdmin } from '#src/admin/server.js';
 import { ownRegistryService } from '#src/registry/registry.js';
@@ -175,6 +176,7 @@ void t.test('an address that cannot be had is named', async (t) => {
     changeLog: () => ({ level: 'info' as const, access_log: false, sample_percent: 100 }),
     settings: () => [],
     calls: callReaderOf(house.dataPath),
+    contents: new ContentsReader(house.dataPath),
     hosts: undefined,
     live: { history: new History(), accounts: new AccountHistory(), watch: () => () => undefined },
     publicAddress: () => ({ host: '127.0.0.1', port: 1, tls: false }),

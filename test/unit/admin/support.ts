@@ -6,9 +6,11 @@ import type { Test } from 'tap';
 import type { OidcSettings } from '#src/admin/oidc-claims.js';
 import type { AdminContext, ReloadResult, SharedHosts } from '#src/admin/route.js';
 import type { LogView } from '#src/telemetry/log.js';
+import { ContentsReader, ContentsWriter } from '#src/call-log/contents-writer.js';
 import { callReaderOf } from '#src/call-log/call-reader.js';
 import { CallWriter } from '#src/call-log/call-writer.js';
 import { CALLS_FOLDER } from '#src/call-log/segment-files.js';
+import { packContents } from '#src/telemetry/contents-layout.js';
 import type { CallRecord } from '#src/telemetry/call-record.js';
 import { startAdmin } from '#src/admin/server.js';
 import { ownRegistryService } from '#src/registry/registry.js';
@@ -100,6 +102,7 @@ export async function startAdminHouse(
     clearCache: () => Promise.resolve(),
     settings: () => SETTINGS,
     calls: callReaderOf(dataPath),
+    contents: new ContentsReader(dataPath),
     hosts: { list: () => started.hosts.list(), forget: (id) => started.hosts.forget(id) },
     live: {
       history,
@@ -120,6 +123,21 @@ export async function startAdminHouse(
     await house.store.close();
   });
   return started;
+}
+
+/** Puts contents of calls where the interface finds them. */
+export function keepContents(t: Test, house: AdminHouse, requestIds: readonly string[]): void {
+  const writer = new ContentsWriter({
+    dataPath: house.dataPath,
+    retention: { keepHours: 24, keepBytes: 1e9, processes: 1 },
+    clock: house.clock,
+    log: house.log,
+  });
+  t.teardown(() => writer.close());
+  const text = { bytes: Buffer.from('{}'), bytesInAll: 2 };
+  for (const requestId of requestIds)
+    writer.append(packContents({ requestId, endedMs: house.clock.wallMs(), request: text, response: text }));
+  writer.flush();
 }
 
 /** Puts calls where the interface finds them. Returns the writer, which ends with the test. */

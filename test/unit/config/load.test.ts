@@ -84,7 +84,15 @@ void t.test('no file: the demo, with every default', (t) => {
     metrics: { account_labels: false },
     log: { level: 'info' },
     access_log: { enabled: false, sample_percent: 100, rotate_bytes: 104857600, keep: 10 },
-    call_log: { enabled: true, keep_hours: 72, keep_bytes: 1_073_741_824 },
+    call_log: {
+      enabled: true,
+      keep_hours: 72,
+      keep_bytes: 1_073_741_824,
+      contents: 'none',
+      contents_keep_hours: 24,
+      contents_keep_bytes: 268_435_456,
+      contents_body_bytes: 65_536,
+    },
     drain_timeout_ms: 30000,
   });
   t.end();

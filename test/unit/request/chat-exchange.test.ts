@@ -12,9 +12,11 @@ import { createCallRing } from '#src/telemetry/call-ring-layout.js';
 import type { EndedCall } from '#src/telemetry/ended-call.js';
 import { CallRingReader, CallRingWriter } from '#src/telemetry/call-ring.js';
 import { LogSwitch } from '#src/telemetry/log.js';
+import { ContentsBudget, createContentsBudget } from '#src/telemetry/contents-layout.js';
 import { ListenerMetrics } from '#src/telemetry/metrics-writers.js';
 import { NO_MODEL, OTHER_MODEL, createMetrics, modelSlotOf } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
+import { ContentsGatherer } from '#src/request/call-contents.js';
 import { chatCall, knownCaller, openHouse } from './support.js';
 
 class HeldClock implements Clock {
@@ -34,6 +36,12 @@ function bed(requestNumber = 1) {
     metrics: new ListenerMetrics(buffers, 0),
     callRing: new CallRingWriter(ring, control),
     bodies: new BodyBudget(createBodyBudget(1, 4), 0),
+    contents: new ContentsGatherer({
+      budget: new ContentsBudget(createContentsBudget()),
+      keys: { isPrivate: () => false },
+      clock,
+      send: () => undefined,
+    }),
     sweeps: new SlotList<Swept>(),
     connections: { endsConnections: false, onCallBegun: () => undefined, onCallEnded: () => undefined },
   };

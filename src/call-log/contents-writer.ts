@@ -1,0 +1,187 @@
+/**
+ * Contents of calls on disk, in segments of a folder of their own: written on the main thread of a gateway
+ * process in batches, found by request id by the main thread or a command.
+ *
+ * A segment is CONTENTS_START, contents one behind the other (telemetry/contents-layout.ts), and at its end,
+ * once it is whole, an index: for each of them the hash of its request id and where it begins (32 bits each),
+ * then how many there are, and INDEX_MAGIC. Of a segment that has none, because it still grows or its writer
+ * was killed, all is read: some 16 MiB at most.
+ */
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock } from '../core/clock.js';
+import { type CallContents, contentsAt, contentsBytesAt, requestIdAt } from '../telemetry/contents-layout.js';
+import type { Log } from '../telemetry/log.js';
+import { type CallRetention, CONTENTS_FOLDER, segmentFiles } from './segment-files.js';
+import { hashOf } from './segment-index.js';
+import { SegmentWriter, type WrittenBlock, type WrittenIndex } from './segment-writer.js';
+
+export const CONTENTS_START = Buffer.from('tgconts1');
+const INDEX_MAGIC = 0x58434754;
+const ENTRY_BYTES = 8;
+const TAIL_BYTES = 8;
+/** Written at once. */
+export const CONTENTS_BATCH_BYTES = 256 * 1024;
+/** Of a key: sk- and 43 characters. Who puts one into a message shall not find it in a file. */
+const KEY_PATTERN = /sk-[\w-]{43}/g;
+const KEY_MARK = Buffer.from('sk-');
+
+interface ContentsWriterOptions {
+  /** The data directory. */
+  readonly dataPath: string;
+  readonly retention: CallRetention;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+export class ContentsWriter {
+  readonly #segments: SegmentWriter<WrittenBlock>;
+  #batch: Uint8Array[] = [];
+  #batchBytes = 0;
+  #batchCount = 0;
+
+  constructor({ dataPath, retention, clock, log }: ContentsWriterOptions) {
+    this.#segments = new SegmentWriter<WrittenBlock>({
+      folder: join(dataPath, CONTENTS_FOLDER),
+      kind: 'contents',
+      start: CONTENTS_START,
+      newIndex: () => new ContentsIndex(),
+      retention,
+      clock,
+      log,
+      take: () => this.#take(),
+    });
+  }
+
+  /** Calls whose contents could not be kept, since the start. */
+  get dropped(): number {
+    return this.#segments.dropped;
+  }
+
+  apply(retention: CallRetention): void {
+    this.#segments.apply(retention);
+  }
+
+  /** Takes the contents of calls, one behind the other. Keys of callers in them are made unreadable. */
+  append(bytes: Uint8Array): void {
+    const data = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+    hideKeys(data);
+    this.#batch.push(data);
+    this.#batchBytes += data.length;
+    this.#batchCount += [...placesOf(data, 0)].length;
+    if (this.#batchBytes >= CONTENTS_BATCH_BYTES) this.#segments.flush();
+    else this.#segments.flushLater();
+  }
+
+  /** Writes what was appended. Never throws. */
+  flush(): void {
+    this.#segments.flush();
+  }
+
+  close(): void {
+    this.#segments.close();
+  }
+
+  #take(): WrittenBlock | undefined {
+    if (this.#batchCount === 0) return undefined;
+    const block = { data: Buffer.concat(this.#batch, this.#batchBytes), count: this.#batchCount };
+    this.#batch = [];
+    this.#batchBytes = 0;
+    this.#batchCount = 0;
+    return block;
+  }
+}
+
+class ContentsIndex implements WrittenIndex<WrittenBlock> {
+  readonly #entries: (readonly [hash: number, at: number])[] = [];
+
+  add(at: number, { data }: WrittenBlock): void {
+    for (const place of placesOf(data, 0)) this.#entries.push([hashOf(requestIdAt(data, place)), at + place]);
+  }
+
+  toBytes(): Buffer {
+    const bytes = Buffer.alloc(this.#entries.length * ENTRY_BYTES + TAIL_BYTES);
+    this.#entries.forEach(([hash, at], entry) => {
+      bytes.writeInt32LE(hash, entry * ENTRY_BYTES);
+      bytes.writeUInt32LE(at, entry * ENTRY_BYTES + 4);
+    });
+    bytes.writeUInt32LE(this.#entries.length, bytes.length - TAIL_BYTES);
+    bytes.writeUInt32LE(INDEX_MAGIC, bytes.length - TAIL_BYTES + 4);
+    return bytes;
+  }
+}
+
+/** Finds contents in a data directory. */
+export class ContentsReader {
+  readonly #folder: string;
+
+  constructor(dataPath: string) {
+    this.#folder = join(dataPath, CONTENTS_FOLDER);
+  }
+
+  /** Returns the contents of the call of that request id, if they are kept. */
+  async find(requestId: string): Promise<CallContents | undefined> {
+    for (const { path } of segmentFiles(this.#folder, 'contents').reverse()) {
+      const found = await findIn(path, requestId);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+}
+
+async function findIn(path: string, requestId: string): Promise<CallContents | undefined> {
+  let file;
+  try {
+    file = await open(path, 'r');
+  } catch (error) {
+    // The oldest are removed at any time.
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+  try {
+    const { size } = await file.stat();
+    const read = async (at: number, bytes: number): Promise<Buffer> => {
+      const { buffer, bytesRead } = await file.read(Buffer.alloc(bytes), 0, bytes, at);
+      return buffer.subarray(0, bytesRead);
+    };
+    const tail = await read(Math.max(0, size - TAIL_BYTES), TAIL_BYTES);
+    const isIndexed = tail.length === TAIL_BYTES && tail.readUInt32LE(4) === INDEX_MAGIC;
+    const entryBytes = isIndexed ? tail.readUInt32LE(0) * ENTRY_BYTES : 0;
+    const indexAt = size - TAIL_BYTES - entryBytes;
+    if (!isIndexed || indexAt < CONTENTS_START.length) {
+      const data = await read(0, size);
+      for (const at of placesOf(data, CONTENTS_START.length))
+        if (requestIdAt(data, at) === requestId) return contentsAt(data, at);
+      return undefined;
+    }
+    const index = await read(indexAt, entryBytes);
+    const hash = hashOf(requestId);
+    for (let entry = 0; entry < index.length; entry += ENTRY_BYTES) {
+      if (index.readInt32LE(entry) !== hash) continue;
+      const at = index.readUInt32LE(entry + 4);
+      const end = entry + ENTRY_BYTES < index.length ? index.readUInt32LE(entry + ENTRY_BYTES + 4) : indexAt;
+      const data = await read(at, end - at);
+      if (contentsBytesAt(data, 0) !== undefined && requestIdAt(data, 0) === requestId)
+        return contentsAt(data, 0);
+    }
+    return undefined;
+  } finally {
+    await file.close();
+  }
+}
+
+/** Where contents begin, up to the first that are not whole. */
+function* placesOf(data: Buffer, from: number): Generator<number> {
+  for (let at = from; ;) {
+    const bytes = contentsBytesAt(data, at);
+    if (bytes === undefined) return;
+    yield at;
+    at += bytes;
+  }
+}
+
+function hideKeys(data: Buffer): void {
+  if (!data.includes(KEY_MARK)) return;
+  for (const { index, 0: key } of data.toString('latin1').matchAll(KEY_PATTERN))
+    data.fill('*', index + KEY_MARK.length, index + key.length);
+}

@@ -1,0 +1,164 @@
+/**
+ * Gathers the contents of calls, if `call_log.contents` keeps any: the body of the request and the text of
+ * the response as the caller got it, each up to a bound. Nothing of headers, so no key of a caller; no key of
+ * a provider is in either. A call whose key is private has none. Listener thread.
+ *
+ * Intake begins it with the body, Delivery and Replay add to it, ChatExchange ends it. While nothing is kept,
+ * a call has no GatheredContents, and all of them skip it.
+ */
+import type { Clock } from '../core/clock.js';
+import { joinedBytes } from '../core/joined-bytes.js';
+import { asWallMs, type KeyIndex } from '../core/units.js';
+import type { KeyTable } from '../registry/key-table.js';
+import {
+  type ClippedText,
+  type ContentsBudget,
+  type ContentsMode,
+  packContents,
+} from '../telemetry/contents-layout.js';
+import type { Outcome } from '../telemetry/metrics-layout.js';
+
+/** A message to the main thread; one call's may be longer. */
+const BATCH_BYTES = 64 * 1024;
+const BATCH_WAIT_MS = 200;
+/** What a piece takes in memory beside its bytes. */
+const PIECE_BYTES = 128;
+
+export interface ContentsSettings {
+  readonly mode: ContentsMode;
+  /** Of a request, and of a response: what is longer is cut. */
+  readonly bodyBytesMax: number;
+}
+
+export interface ContentsGathererOptions {
+  readonly budget: ContentsBudget;
+  readonly keys: Pick<KeyTable, 'isPrivate'>;
+  readonly clock: Clock;
+  /** The buffer of `bytes` goes to the main thread. */
+  readonly send: (bytes: Uint8Array<ArrayBuffer>) => void;
+}
+
+/** What a call has gathered so far. */
+export class GatheredContents {
+  readonly key: KeyIndex;
+  readonly #budget: ContentsBudget;
+  readonly #bytesMax: number;
+  readonly #request: Uint8Array[] = [];
+  readonly #response: Uint8Array[] = [];
+  #requestBytes = 0;
+  #responseBytes = 0;
+  #held = 0;
+  /** The memory budget was full: nothing of the call is kept. */
+  isLost = false;
+
+  constructor(key: KeyIndex, budget: ContentsBudget, bytesMax: number) {
+    this.key = key;
+    this.#budget = budget;
+    this.#bytesMax = bytesMax;
+  }
+
+  /** Copies what fits of it. */
+  addRequest(bytes: Uint8Array): void {
+    this.#copy(this.#request, bytes, this.#requestBytes);
+    this.#requestBytes += bytes.length;
+  }
+
+  /** Copies what fits of it. */
+  addResponse(bytes: Uint8Array): void {
+    this.#copy(this.#response, bytes, this.#responseBytes);
+    this.#responseBytes += bytes.length;
+  }
+
+  get hasResponse(): boolean {
+    return this.#responseBytes > 0;
+  }
+
+  /** What was gathered; its memory stays counted until `drop`. */
+  get texts(): { readonly request: ClippedText; readonly response: ClippedText } {
+    return {
+      request: textOf(this.#request, this.#requestBytes),
+      response: textOf(this.#response, this.#responseBytes),
+    };
+  }
+
+  drop(): void {
+    this.#budget.giveBack(this.#held);
+    this.#held = 0;
+    this.#request.length = 0;
+    this.#response.length = 0;
+  }
+
+  #copy(pieces: Uint8Array[], bytes: Uint8Array, before: number): void {
+    const length = Math.min(bytes.length, this.#bytesMax - before);
+    if (length <= 0 || this.isLost) return;
+    if (!this.#budget.take(length + PIECE_BYTES)) {
+      this.isLost = true;
+      this.drop();
+      return;
+    }
+    this.#held += length + PIECE_BYTES;
+    // Copied, because its memory is soon written to again.
+    pieces.push(new Uint8Array(bytes.subarray(0, length)));
+  }
+}
+
+function textOf(pieces: readonly Uint8Array[], bytesInAll: number): ClippedText {
+  const bytes = pieces.reduce((sum, piece) => sum + piece.length, 0);
+  return { bytes: joinedBytes(pieces, bytes), bytesInAll };
+}
+
+export class ContentsGatherer {
+  readonly #options: ContentsGathererOptions;
+  #mode: ContentsMode = 'none';
+  #bodyBytesMax = 0;
+  #batch: Buffer[] = [];
+  #batchBytes = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: ContentsGathererOptions) {
+    this.#options = options;
+  }
+
+  applySettings({ mode, bodyBytesMax }: ContentsSettings): void {
+    this.#mode = mode;
+    this.#bodyBytesMax = bodyBytesMax;
+  }
+
+  /** Returns undefined if nothing of a call of that key is kept. */
+  begin(key: KeyIndex): GatheredContents | undefined {
+    if (this.#mode === 'none' || this.#options.keys.isPrivate(key)) return undefined;
+    return new GatheredContents(key, this.#options.budget, this.#bodyBytesMax);
+  }
+
+  /** Keeps them or not, by what the settings and the key say now. */
+  end(contents: GatheredContents, requestId: string, outcome: Outcome): void {
+    const { budget, keys, clock } = this.#options;
+    const isKept = this.#mode === 'all' || (this.#mode === 'errors' && outcome !== 'ok');
+    if (isKept && !keys.isPrivate(contents.key)) {
+      const packed = contents.isLost
+        ? undefined
+        : packContents({ requestId, endedMs: asWallMs(clock.wallMs()), ...contents.texts });
+      if (packed !== undefined && budget.take(packed.length)) this.#push(packed);
+      else budget.countDropped();
+    }
+    contents.drop();
+  }
+
+  /** Sends what is here. To be called also before the thread ends. */
+  flush(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#batch.length === 0) return;
+    const bytes = joinedBytes(this.#batch, this.#batchBytes);
+    this.#batch = [];
+    this.#batchBytes = 0;
+    this.#options.send(bytes);
+  }
+
+  #push(packed: Buffer): void {
+    this.#batch.push(packed);
+    this.#batchBytes += packed.length;
+    if (this.#batchBytes >= BATCH_BYTES) this.flush();
+    else this.#timer ??= setTimeout(() => this.flush(), BATCH_WAIT_MS).unref();
+  }
+}

@@ -1,0 +1,115 @@
+/** Contents of calls on disk: whole or cut, found while their segment grows and after, and gone in time. */
+import { readdirSync, readFileSync, statSync, truncateSync, utimesSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { ContentsReader, ContentsWriter } from '#src/call-log/contents-writer.js';
+import type { CallRetention } from '#src/call-log/segment-files.js';
+import { SystemClock } from '#src/core/clock.js';
+import { asWallMs } from '#src/core/units.js';
+import { type CallContents, packContents } from '#src/telemetry/contents-layout.js';
+import { randomOf } from '../../support/random.js';
+
+const RETENTION: CallRetention = {
+  keepHours: 24,
+  keepBytes: 64 * 1024 * 1024,
+  processes: 1,
+  blockBytes: 512 * 1024,
+};
+const log = { error: () => undefined, warn: () => undefined, info: () => undefined };
+const writerOn = (dataPath: string, retention = RETENTION): ContentsWriter =>
+  new ContentsWriter({ dataPath, retention, clock: new SystemClock(), log });
+
+const START_MS = 1_763_950_000_000;
+const random = randomOf(7);
+
+function contents(number: number, bytes = Math.floor(random() * 4_000)): CallContents {
+  const text = (what: string): Buffer => Buffer.from(`${what} ${number} `.repeat(bytes / 10 + 1));
+  return {
+    requestId: `req_abcdefgh-${number.toString(36)}`,
+    endedMs: asWallMs(START_MS + number),
+    request: { bytes: text('request'), bytesInAll: 1_000_000 + number },
+    response: { bytes: number % 3 === 0 ? Buffer.alloc(0) : text('response'), bytesInAll: number },
+  };
+}
+
+void t.test('found while the segment grows, when it is whole, and without its index', async (t) => {
+  const folder = t.testdir();
+  const written = Array.from({ length: 300 }, (_, number) => contents(number));
+  const writer = writerOn(folder);
+  const reader = new ContentsReader(folder);
+  t.equal(await reader.find('req_abcdefgh-1'), undefined, 'there is no folder yet');
+  // Some calls in one message, as a listener sends them.
+  for (let at = 0; at < written.length; at += 7)
+    writer.append(Buffer.concat(written.slice(at, at + 7).map(packContents)));
+  writer.flush();
+  const found = (ones: readonly CallContents[]) =>
+    Promise.all(ones.map(({ requestId }) => reader.find(requestId)));
+  t.same(await found(written), written);
+  writer.close();
+  t.same(await found(written), written);
+  t.equal(await reader.find('req_abcdefgh-zzzz'), undefined);
+  const path = join(folder, 'contents', '0000000001.contents');
+  t.equal(statSync(path).mode & 0o777, 0o600);
+
+  // As a killed process leaves it: no index, and the last contents cut.
+  const last = written.at(-1)!;
+  truncateSync(path, readFileSync(path).lastIndexOf('request 299') + 5);
+  t.equal(await reader.find(last.requestId), undefined, 'what is cut is not shown');
+  t.same(await found(written.slice(0, -1)), written.slice(0, -1));
+});
+
+void t.test('a key that a caller put into a message is unreadable on the disk', async (t) => {
+  const folder = t.testdir();
+  const key = `sk-${'Ab_-9'.repeat(9).slice(0, 43)}`;
+  const bytes = Buffer.from(`{"content":"my key is ${key}, and sk-short is none"}`);
+  const text = { bytes, bytesInAll: bytes.length };
+  const writer = writerOn(folder);
+  writer.append(
+    packContents({ requestId: 'req_1', endedMs: asWallMs(START_MS), request: text, response: text }),
+  );
+  writer.close();
+  const file = readFileSync(join(folder, 'contents', '0000000001.contents'));
+  t.notOk(file.includes(key.slice(3)));
+  const found = await new ContentsReader(folder).find('req_1');
+  const hidden = `{"content":"my key is sk-${'*'.repeat(43)}, and sk-short is none"}`;
+  t.equal(Buffer.from(found!.request.bytes).toString(), hidden);
+  t.equal(Buffer.from(found!.response.bytes).toString(), hidden);
+});
+
+void t.test('the bound in bytes holds, and the oldest go first', async (t) => {
+  const folder = t.testdir();
+  const small = { ...RETENTION, keepBytes: 8 * 1024 * 1024 };
+  const writer = writerOn(folder, small);
+  let mostBytes = 0;
+  for (let number = 0; number < 400; number++) {
+    writer.append(packContents(contents(number * 3 + 1, 40_000)));
+    const names = readdirSync(folder).length === 0 ? [] : readdirSync(join(folder, 'contents'));
+    const bytes = names.reduce((sum, name) => sum + statSync(join(folder, 'contents', name)).size, 0);
+    mostBytes = Math.max(mostBytes, bytes);
+  }
+  writer.close();
+  t.ok(mostBytes <= small.keepBytes && mostBytes > small.keepBytes / 2, `at most ${mostBytes} bytes`);
+  const reader = new ContentsReader(folder);
+  t.equal(await reader.find('req_abcdefgh-1'), undefined);
+  t.ok(await reader.find(`req_abcdefgh-${(399 * 3 + 1).toString(36)}`));
+});
+
+void t.test('what could be older than its hours before the next look is removed', (t) => {
+  const folder = t.testdir();
+  const first = writerOn(folder);
+  first.append(packContents(contents(1)));
+  first.close();
+  const path = join(folder, 'contents', '0000000001.contents');
+  const isThere = (): boolean => readdirSync(join(folder, 'contents')).length > 0;
+  const writtenBefore = (hours: number): void => {
+    const seconds = new SystemClock().wallMs() / 1_000 - hours * 3_600;
+    utimesSync(path, seconds, seconds);
+    writerOn(folder).close();
+  };
+  // A segment spans an hour at most, and the two looks are ten minutes.
+  writtenBefore(24 - 1 - 10 / 60 - 0.01);
+  t.ok(isThere());
+  writtenBefore(24 - 1 - 10 / 60 + 0.01);
+  t.notOk(isThere());
+  t.end();
+});
