@@ -1,7 +1,9 @@
 /**
- * Build step, run after tsc as `node dist/doors/build-generated.js`. Writes protocol/generated.js: the
- * compiled validators of requests, and the OpenAPI document. So no thread that faces the network loads
- * TypeBox (10 MB a thread) or makes code from strings.
+ * A build step: `npm run build` runs it after tsc as `node dist/doors/build-generated.js`. It writes
+ * protocol/generated.js: the compiled validators of requests, and the OpenAPI document. So no thread that
+ * faces the network loads TypeBox (10 MB a thread) or makes code from strings.
+ *
+ * Must hold: the module that it writes imports nothing (test/unit/protocol/validators.test.ts).
  */
 import { writeFileSync } from 'node:fs';
 import type { TSchema } from 'typebox';
@@ -19,7 +21,9 @@ import {
 import { DOOR_DOCUMENTS } from './door-documents.js';
 import { ResponsesRequestSchema } from './responses/responses-schema.js';
 
-/** By the name of the validator. One more here wants a line in generated.d.ts and in validators.ts. */
+/**
+ * Schemas by the name of the validator. A new one needs a line in generated.d.ts and in validators.ts too.
+ */
 const SCHEMAS: Readonly<Record<string, TSchema>> = {
   checkChatRequest: ChatRequestSchema,
   checkMessagesRequest: MessagesRequestSchema,

@@ -1,16 +1,17 @@
 /**
- * Where the parts of a translated request were in the caller's own. A provider that refuses a part of a chat
- * completion names it by its path there, which a caller of another door does not know. The doors' `toChat`
- * note origins, upstream/door-call.ts asks for the caller's path. Upstream worker.
+ * A source map for translated requests: from paths in the chat completion to paths in the caller's own
+ * request. A provider that refuses a part of a chat completion names it by its path there, which a caller of
+ * another door does not know. The doors' `toChat` record origins with `from`; upstream/door-call.ts calls
+ * `callersPath`. Upstream worker.
  *
  *     messages[3].content[0].image_url.url  →  input[2].content[0].image_url
  */
 import { isRecord } from '../core/json.js';
 
-/** Of messages, parts, calls and tools of chat completions: the path in the request that they come from. */
+/** For messages, parts, calls and tools of chat completions: the path in the request that they come from. */
 const ORIGINS = new WeakMap<object, string>();
 
-/** Returns `value`. */
+/** Records that `value`, a part of the chat completion, comes from `path`. Returns `value`. */
 export function from<Value extends object>(path: string, value: Value): Value {
   ORIGINS.set(value, path);
   return value;
@@ -19,9 +20,9 @@ export function from<Value extends object>(path: string, value: Value): Value {
 const SEGMENT = /[^.[\]]+/g;
 
 /**
- * Returns the caller's path for `path` in the chat completion `chat`, which `toChat` made. `names`: what
- * members are called at the door, by their paths from the last part with an origin; the longest one counts.
- * An empty name stands for the part itself.
+ * Returns the caller's path for `path` in the chat completion `chat`, which `toChat` made. `names`: the
+ * door's names of members, by their paths from the last part with an origin; the longest match counts. An
+ * empty name stands for the part itself.
  */
 export function callersPath(chat: unknown, path: string, names: Readonly<Record<string, string>>): string {
   let value = chat;
@@ -30,13 +31,13 @@ export function callersPath(chat: unknown, path: string, names: Readonly<Record<
   for (const { 0: segment, index } of path.matchAll(SEGMENT)) {
     if (!isRecord(value) && !Array.isArray(value)) break;
     value = (value as Readonly<Record<string, unknown>>)[segment];
-    const known = typeof value === 'object' && value !== null ? ORIGINS.get(value) : undefined;
-    if (known === undefined) continue;
-    origin = known;
+    const partOrigin = typeof value === 'object' && value !== null ? ORIGINS.get(value) : undefined;
+    if (partOrigin === undefined) continue;
+    origin = partOrigin;
     start = index + segment.length;
   }
   const rest = path.slice(start).replace(/^[\].]+/, '');
-  // A member of the request itself is a text, which became the content of a message.
+  // The origin is a member of the request itself (as `input`): a text that became the content of a message.
   const isText = origin !== '' && !origin.includes('[') && rest === 'content';
   const named = isText ? '' : renamed(rest, names);
   if (origin === '' || named === '') return origin + named;

@@ -1,4 +1,7 @@
-/** The table of doors, as upstream workers see them: all but chat, which needs no dialect. */
+/**
+ * The table of dialects, the half of a door that upstream workers load: all doors but chat, which needs none.
+ * A new door is added here and in doors.ts. upstream/ looks a dialect up by index or name.
+ */
 import { DOOR_INDEX, DOOR_NAMES, type DoorName } from '../core/door-names.js';
 import type { Dialect } from './door.js';
 import { COUNT_TOKENS_DIALECT, MESSAGES_DIALECT } from './messages/messages-dialect.js';
@@ -19,5 +22,5 @@ const BY_INDEX: readonly (Dialect | undefined)[] = DOOR_NAMES.map((name) =>
 
 export const dialectAt = (index: number): Dialect | undefined => BY_INDEX[index];
 
-/** What a path behind an upstream's base address leads to, for upstreams with OpenAI's paths. */
+/** The dialect of a door, by its name; undefined for chat. */
 export const dialectOf = (name: DoorName): Dialect | undefined => BY_INDEX[DOOR_INDEX[name]];

@@ -1,5 +1,6 @@
 /**
- * What the OpenAPI document says of the doors besides chat. Loaded only at build time, by build-generated.ts.
+ * Descriptions of the doors besides chat for the OpenAPI document. Loaded only at build time, by
+ * build-generated.ts, which hands them to protocol/openapi.ts.
  */
 import type { TSchema } from 'typebox';
 import type { DoorName } from '../core/door-names.js';
@@ -16,7 +17,7 @@ export interface DoorDocument {
   readonly door: DoorName;
   readonly operationId: string;
   readonly summary: string;
-  /** Of the request, as a component. */
+  /** Name of the request's schema among the components. */
   readonly name: string;
   readonly schema: TSchema;
   /** The member that each whole response has, and what it is. */

@@ -1,18 +1,21 @@
 /**
- * A door: one interface by which callers call models. Each folder beside this file is one, in two parts.
- * Listeners load `Door`: it reads a request's body and writes errors. Upstream workers load `Dialect`: it
- * reads what an upstream that speaks the door's protocol sends, and translates for the others, by way of a
- * chat completion. doors.ts and dialects.ts are the tables; a listener knows no door by name.
+ * The interfaces of a door, one API by which callers call models. Each folder beside this file is a door, in
+ * two halves. Listeners load `Door`: it reads a request's body and writes errors. Upstream workers load
+ * `Dialect`: it reads the responses of upstreams that speak the door's protocol, and translates for the
+ * others, by way of a chat completion. doors.ts and dialects.ts are the tables; no other file of the
+ * listeners knows a door by name.
  *
  *     body ─ Door.read ─→ ChatCall ─→ worker ─┬─ the upstream speaks the door's protocol: bytes pass,
  *                                             │    and EventJudge finds the usage and the end
  *                                             └─ it does not: toChat ─→ upstream ─→ fromChat, openStream
+ *
+ * Must hold: a door keeps no state between calls; `read` and `readPieces` judge the same body alike.
  */
 import type { DoorName, DoorPath } from '../core/door-names.js';
 import type { ErrorRecord } from '../core/errors.js';
 import type { ChatRequestResult } from '../protocol/chat-call.js';
 
-/** What headers of a response are made of. All is known of a call that was admitted. */
+/** The facts that response headers are made of. Each is undefined before its phase has run. */
 export interface ResponseFacts {
   readonly requestId: string;
   /** `resetSeconds`: Unix seconds. */
@@ -23,19 +26,19 @@ export interface ResponseFacts {
     { readonly limit: number; readonly remaining: number; readonly resetMs: number } | undefined;
 }
 
-/** How a door tells an error. */
+/** The form of errors at a door. */
 export interface ErrorShape {
   status(error: ErrorRecord): number;
   /** The body of a response, as JSON text. */
   body(error: ErrorRecord, requestId: string): string;
   /**
-   * The event that ends a stream after its first byte, with its blank line. `number`: of the event, if
-   * `numberIn` has found one before.
+   * The event that ends a stream after its first byte, with its blank line. `number`: the next event number,
+   * if `numberIn` has found one before.
    */
   event(error: ErrorRecord, requestId: string, number?: number): string;
   /**
-   * The number of the last event in a frame, if the door numbers its events; undefined if none is there. Some
-   * 0.2 µs. Absent: the events have no numbers.
+   * The number of the last event in a frame; undefined if the frame has none. Some 0.2 µs. Absent if the door
+   * does not number its events.
    */
   readonly numberIn?: (frame: Uint8Array) => number | undefined;
 }
@@ -43,14 +46,14 @@ export interface ErrorShape {
 /** A door as listeners see it. Pure. */
 export interface Door {
   readonly name: DoorName;
-  /** Of the route, which takes POST: that of DOOR_PATHS. */
+  /** Path of the route, which accepts POST: the one in DOOR_PATHS. */
   readonly path: DoorPath;
   readonly errors: ErrorShape;
-  /** Its calls cost nothing: they count toward the minute and the calls in flight, and nothing else. */
+  /** Calls of the door cost nothing: they count as requests of the minute and calls in flight only. */
   readonly isFree?: true;
-  /** Does not keep `bytes`. */
+  /** Reads a body in one piece. Does not keep `bytes`. */
   read(bytes: Uint8Array): ChatRequestResult;
-  /** The same for a large body in pieces, whose call has `largeBody`. Counter pool. */
+  /** Reads a large body in pieces, in the counter pool; the call has `largeBody`. */
   readPieces(pieces: readonly Uint8Array[]): ChatRequestResult;
   /** Headers that only this door has, each after its line break; mostly empty. */
   headerLines(facts: ResponseFacts): string;
@@ -67,25 +70,25 @@ export interface DoorCall {
   readonly nowMs: number;
 }
 
-/** What one event of a stream means. */
+/** What the gateway has to know of one event of a stream. */
 export interface EventMeaning {
   /** A report of usage, in any form that upstream/usage-shapes.ts reads. */
   readonly usage?: unknown;
   /** The upstream's name of the model, if the event has it. */
   readonly model?: unknown;
-  /** It brings text, thoughts or arguments of tools. */
+  /** Whether the event brings text, thoughts or tool arguments. */
   readonly isText: boolean;
-  /** Nothing follows: the stream is whole. */
+  /** Whether the stream is complete with this event. */
   readonly isEnd: boolean;
-  /** What is wrong: an error of the upstream, or no event of this protocol. */
+  /** Why the stream has failed: an error of the upstream, or no event of this protocol. */
   readonly garbage?: string;
 }
 
 /** Reads the events of one stream in the door's own protocol. `event` was parsed from JSON. */
 export interface EventJudge {
   /**
-   * Matches the data of most events that bring text, as Latin-1: what it matches is a JSON object, and says
-   * nothing else. They are not parsed, which is half the cost of a stream.
+   * A fast path: matches the data of most text events, as Latin-1. A match must be a JSON object that brings
+   * text and nothing else, because it is then not parsed. That halves the cost of a stream.
    */
   readonly textEvent?: RegExp;
   judge(event: Readonly<Record<string, unknown>>): EventMeaning;
@@ -93,23 +96,23 @@ export interface EventJudge {
 
 /** Writes one stream in the door's protocol from the chunks of a chat completion. */
 export interface DoorStream {
-  /** `chunk`: one chat.completion.chunk. Returns whole events, or nothing. */
+  /** `chunk`: one chat.completion.chunk. Returns whole events, or an empty text. */
   push(chunk: Readonly<Record<string, unknown>>): string;
-  /** The chat completion ended well. Returns the last events. */
+  /** Call when the chat completion has ended without an error. Returns the last events. */
   end(): string;
 }
 
 export interface Translator {
   /**
    * Returns the body of a chat completion for the same call, with the member `model` as it is in `body`. A
-   * stream asks for its usage. `extras`: the upstream is a provider that reads `thinking_blocks` and
-   * `cache_control` in a chat completion; they are left out for others. Throws a FieldError that names the
-   * member which a chat completion cannot say.
+   * stream asks for its usage. `extras`: whether the upstream reads `thinking_blocks` and `cache_control` in
+   * a chat completion; for others they are left out. Throws a FieldError that names a member which a chat
+   * completion cannot express.
    */
   toChat(body: Readonly<Record<string, unknown>>, extras?: boolean): Record<string, unknown>;
-  /** What members of the chat completion are called at the door: `names` of callersPath. */
+  /** The door's names of members of the chat completion: the parameter `names` of `callersPath`. */
   readonly names: Readonly<Record<string, string>>;
-  /** Returns the whole response as JSON text. `answer`: a chat completion. */
+  /** Returns the response of a call that is not streamed, as JSON text. `answer`: the chat completion. */
   fromChat(answer: Readonly<Record<string, unknown>>, call: DoorCall): string;
   openStream(call: DoorCall): DoorStream;
 }
@@ -117,19 +120,19 @@ export interface Translator {
 /** A door as upstream workers see it. Pure. */
 export interface Dialect {
   readonly name: DoorName;
-  /** The member that each whole response in this protocol has: an array, or with `isCount` a number. */
+  /** The member by which a response in this protocol is recognised: an array, or with `isCount` a number. */
   readonly marker: string;
-  /** What is wrong with a whole response that has the marker; undefined if nothing can be or is. */
+  /** Why a response that has the marker is an error all the same; undefined if it is none. */
   readonly faultIn?: (members: Readonly<Record<string, unknown>>) => string | undefined;
   /**
-   * A call asks how many tokens its prompt has, and is free. It passes to upstreams that speak the protocol;
-   * the gateway counts if none does, or none can tell.
+   * A call of the door counts the tokens of its prompt, and is free. It passes to upstreams that speak the
+   * protocol; the gateway counts itself if no upstream can.
    */
   readonly isCount?: true;
   /** Undefined if streams of the door have the form of chat completions, or if there are none. */
   readonly openJudge: (() => EventJudge) | undefined;
   /** Undefined if only upstreams that speak the protocol can serve the door. */
   readonly translator: Translator | undefined;
-  /** Texts of the prompt, if the upstream reports no usage. Undefined: those of `translator.toChat`. */
+  /** Texts of the prompt, to count if the upstream reports no usage. Undefined: count those of `toChat`. */
   readonly promptTexts: ((body: Readonly<Record<string, unknown>>) => string[]) | undefined;
 }

@@ -1,4 +1,7 @@
-/** The table of doors, as listeners and the counter pool see them. A new door is a folder and a line here. */
+/**
+ * The table of doors, the half that listeners and the counter pool load. A new door is a folder, a line here,
+ * a line in dialects.ts, and a name at the end of DOOR_NAMES.
+ */
 import type { DoorName } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
 import { CHAT } from './chat/chat-door.js';

@@ -1,8 +1,13 @@
 /**
- * Reads the body of a door other than chat: one pass finds the members that may be changed and sees that
- * every decoder reads the same, then the body is parsed and judged by the door's compiled schema. A chat
- * completion needs no tree for that (chat-scan.ts); here the tree costs some 5 ms a megabyte, and large
- * bodies are read by the counter pool. Pure; listener thread and counter pool.
+ * The parser of bodies at all doors but chat. One pass finds the members that may be changed and checks that
+ * every JSON decoder reads the body alike; then the body is parsed and validated by the door's compiled
+ * schema. The doors make their readers with `readersOf`. Pure; listener thread and counter pool.
+ *
+ * A chat completion needs no tree for that (chat-scan.ts). Here the tree costs some 5 ms a megabyte, and the
+ * counter pool reads large bodies.
+ *
+ * Must hold: each member that the gateway or an upstream acts on is in the door's `level`, or a second one in
+ * another case reaches the upstream unseen (tests of each door).
  */
 import { USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
 import type { ChatRequestResult, OutputTokensField } from '../protocol/chat-call.js';
@@ -14,21 +19,21 @@ import { readBodyBytes, readLargeBodyBytes } from '../protocol/request-bytes.js'
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** What a door knows of its bodies. */
+/** The form of a door's bodies. */
 export interface BodyForm {
   /** The names of the request's members; `model` is one of them. */
   readonly level: Level;
   /** The schema, compiled by the build. */
   readonly check: (value: unknown) => boolean;
-  /** A sentence for the sender of a body that `check` rejects: member, rule, what was given. */
+  /** The sentence for the sender of a body that `check` rejects: member, rule, and the value that it has. */
   readonly explain: (value: unknown) => string;
   /** The member that bounds the output; undefined if calls have no output that is billed. */
   readonly outputTokens: OutputTokensField | undefined;
-  /** The least bound with which an upstream takes the call; absent: 1. `body` is valid. */
+  /** The least bound that an upstream accepts; absent: 1. `body` is valid. */
   readonly outputTokensMin?: (body: Members) => number;
-  /** How many answers a call makes, each of them bounded by `outputTokens`. */
+  /** How many responses a call generates, each of them bounded by `outputTokens`. */
   readonly choices: (body: Members) => number;
-  /** What else leads a call elsewhere, or makes it dearer. `body` is valid. */
+  /** Further members that lead a call elsewhere, or make it dearer. `body` is valid. */
   readonly routing?: (body: Members) => readonly RoutingMember[];
   /** A stream reports its usage only if `stream_options` asks for it. */
   readonly asksForUsage: boolean;
@@ -91,7 +96,7 @@ function readTop(
   return routing;
 }
 
-/** The end of a sentence: the member to use in place of another one, by the name that the door has for it. */
+/** The end of a sentence that names the member to use instead, by the door's name of it. */
 function insteadOf(name: string, outputTokens: string | undefined): string {
   const own = name === 'max_tokens' ? outputTokens : name;
   return own === undefined ? '' : `, use ${own}`;
@@ -137,7 +142,7 @@ function scanOf(
   };
 }
 
-/** The bound of the output must be one number to every decoder: digits alone. */
+/** Checks that the bound of the output is the same number to every decoder: digits alone. */
 function checkPlain(bytes: Buffer, name: string | undefined, spans: ReadonlyMap<string, Span>): void {
   const span = name === undefined ? undefined : spans.get(name);
   if (span === undefined) return;

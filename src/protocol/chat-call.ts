@@ -1,11 +1,11 @@
 /**
- * What the gateway has to know of a chat-completion request, and the changes to its body on the way upstream.
- * All other members of the body pass untouched: it is spliced and never encoded anew, so it stays byte for
- * byte what the client sent everywhere else. A ChatCall is a plain record: for a large body it crosses from
- * the counter pool to a listener. Pure; any thread.
+ * A parsed chat-completion request (ChatCall), and the changes to its body on the way upstream.
+ * request-bytes.ts makes it, the phases of request/ and the upstream workers use it. A ChatCall is a plain
+ * record: for a large body it crosses from the counter pool to a listener. Pure; any thread.
  *
- * A call knows where to splice since its body was read: to look for it again would cost a listener 10 to 60
- * ms for a body of 10 MB.
+ * Must hold: the body is spliced and never encoded anew, so that all other members reach the upstream byte
+ * for byte as the client sent them. And each splice moves the positions of all spans behind it: to search for
+ * them again would cost a listener 10 to 60 ms for a body of 10 MB (test/unit/protocol/chat-call.test.ts).
  */
 import type { ErrorRecord } from '../core/errors.js';
 import type { RoutingMember } from '../core/routing-members.js';
@@ -21,7 +21,7 @@ export interface ChatCall {
   readonly includeUsage: boolean;
   /** `max_completion_tokens` or `max_tokens`, the larger if both were given; undefined if neither was. */
   readonly outputTokensMax: number | undefined;
-  /** Which member that was; undefined if none was given. */
+  /** The member that `outputTokensMax` is from; undefined if none was given. */
   readonly outputTokensField: OutputTokensField | undefined;
   /** The member that is added if the call is to have a bound and has none. */
   readonly outputTokensName: OutputTokensField;
@@ -29,20 +29,24 @@ export interface ChatCall {
   readonly outputTokensMin: number;
   /** `n`, or 1. */
   readonly choices: number;
-  /** Those of ROUTING_MEMBERS that were given. */
+  /**
+   * The members of STEERING_MEMBERS that the request has: they may send the call elsewhere at another price.
+   */
   readonly routingMembers: readonly RoutingMember[];
   /** The client's body, except that a stream asks for usage. Upstream the model's name is replaced. */
   readonly body: string;
   /** Each character of `body` is a byte of its UTF-8. */
   readonly bodyIsAscii: boolean;
-  /** For a body of some KB, in place of `body`, which is then empty: its UTF-8, in memory of its own. */
+  /**
+   * For a body of some KB, in place of `body`, which is then empty: the UTF-8 bytes, in memory of their own.
+   */
   readonly largeBody: Uint8Array | undefined;
   /** UTF-8 length of what the client sent: no tokenizer makes more tokens of a prompt than it has bytes. */
   readonly bodyBytes: number;
   /** Positions of the value of `model`, with its quotes, in `body` or, in bytes, in `largeBody`. */
   readonly modelStart: number;
   readonly modelEnd: number;
-  /** The values of the two fields, measured alike; 0 to 0 if it was not given. */
+  /** Spans of the values of the two fields, in the same units; NOWHERE (0 to 0) if a field was not given. */
   readonly maxTokens: Span;
   readonly maxCompletionTokens: Span;
   /** Position of the brace that closes the body. */
@@ -63,7 +67,10 @@ export interface Splice {
 /** A body, and the position of the model's name with its quotes. */
 export type ModelBody = Pick<ChatCall, 'body' | 'modelStart' | 'modelEnd'>;
 
-/** The body with the upstream's own name of the model. The result is copied when it is written. */
+/**
+ * The body with the upstream's own name of the model. V8 copies the concatenated text only when it is
+ * written.
+ */
 export function withModelName(call: ModelBody, name: string): string {
   return call.body.slice(0, call.modelStart) + JSON.stringify(name) + call.body.slice(call.modelEnd);
 }
@@ -90,11 +97,11 @@ export function withOutputTokensMax<
 >(call: Body, value: number): Body & { outputTokensMax: number } {
   const text = String(value);
   const fields = [call.maxTokens, call.maxCompletionTokens].filter(({ end }) => end > 0);
-  // NaN for a null.
-  const given = fields.map((span) => Number(textAt(call, span)));
+  // NaN stands for a field that is null.
+  const asked = fields.map((span) => Number(textAt(call, span)));
   const outputTokensMax = Math.min(call.outputTokensMax ?? value, value);
-  if (given.some((asked) => !Number.isNaN(asked))) {
-    const tooHigh = fields.filter((_, index) => given[index]! > value).sort((a, b) => a.start - b.start);
+  if (asked.some((most) => !Number.isNaN(most))) {
+    const tooHigh = fields.filter((_, index) => asked[index]! > value).sort((a, b) => a.start - b.start);
     const splices = tooHigh.map((span) => ({ ...span, text }));
     return { ...(splices.length === 0 ? call : spliced(call, splices)), outputTokensMax };
   }
@@ -111,7 +118,7 @@ function textAt({ body, largeBody }: SplicedBody, { start, end }: Span): string 
   return Buffer.from(largeBody.buffer, largeBody.byteOffset + start, end - start).toString('latin1');
 }
 
-/** Makes `splices`, which are in order, each at a value or before the body's last brace. */
+/** Applies `splices`, which must be in order, each at a value or before the body's last brace. */
 function spliced<Body extends SplicedBody>(call: Body, splices: readonly Splice[]): Body {
   const { body, largeBody } = call;
   const growths = splices.map(({ start, end, text }) =>
@@ -141,7 +148,7 @@ function spliced<Body extends SplicedBody>(call: Body, splices: readonly Splice[
   };
 }
 
-/** The text with `splices` made, which are in order. */
+/** The text with `splices` applied, which must be in order. */
 export function splicedText(text: string, splices: readonly Splice[]): string {
   let result = '';
   let at = 0;
@@ -152,7 +159,7 @@ export function splicedText(text: string, splices: readonly Splice[]): string {
   return result + text.slice(at);
 }
 
-/** The same with bytes, in memory of its own, which may be transferred. The result is longer by `growth`. */
+/** As `splicedText`, for bytes: a copy in memory of its own, which may be transferred, longer by `growth`. */
 export function splicedBytes(bytes: Uint8Array, splices: readonly Splice[], growth: number): Buffer {
   const copy = Buffer.allocUnsafeSlow(bytes.length + growth);
   let from = 0;

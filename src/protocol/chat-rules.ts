@@ -1,7 +1,10 @@
 /**
- * The rules of a chat-completion request: their numbers and words, and the sentence for a body that breaks
- * one. Apart from chat-schema.ts, which has the same rules for the compiled validator, so that the threads
- * that face the network need not load TypeBox; a test compares the two. Pure; any thread.
+ * The rules of a chat-completion request: their bounds, and the message for a body that breaks one.
+ * chat-scan.ts calls it for a body that the compiled validator has rejected. Pure; any thread.
+ *
+ * Must hold: chat-schema.ts has the same rules, or `explain` throws for a body that only the validator
+ * rejects (test/unit/protocol/validators.test.ts compares both). They are apart so that the threads that face
+ * the network need not load TypeBox.
  */
 import { invariant } from '../core/errors.js';
 import { MESSAGES_MAX } from '../core/limits.js';
@@ -32,6 +35,7 @@ function isFields(value: unknown): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** False for null too: clients send null for what their caller left out. */
 function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
@@ -93,7 +97,7 @@ function contentError(field: string, message: Fields): string | undefined {
   return undefined;
 }
 
-/** What is wrong with the message at `index`, which the validator rejected. */
+/** The sentence for the message at `index`, which the validator has rejected. */
 export function explainMessage(message: unknown, index: number): string {
   const field = `messages[${index}]`;
   if (!isFields(message)) return broken(field, 'be an object', message);
@@ -106,7 +110,7 @@ export function explainMessage(message: unknown, index: number): string {
   return found;
 }
 
-/** What is wrong with the number of messages: there must be at least one and at most MESSAGES_MAX. */
+/** The sentence for a number of messages that is 0 or above MESSAGES_MAX. */
 export function messagesCountError(count: number): string {
   return count === 0
     ? 'messages must have at least 1 item, got 0'
@@ -121,8 +125,8 @@ function modelError(value: unknown): string | undefined {
 
 /**
  * Why the validator rejected `body`: the first field that breaks a rule, the rule, and what the field has, as
- * in `temperature must be between 0 and 2, got 3`. `messagesError` is what was found wrong with the messages,
- * if they are an array. Throws if `body` breaks no rule, which is a bug here.
+ * in `temperature must be between 0 and 2, got 3`. `messagesError` is the sentence for the messages, if they
+ * are an array. Throws if `body` breaks no rule, which is a bug in this file.
  */
 export function explain(body: unknown, messagesError: string | undefined): string {
   if (!isFields(body)) return broken('the request body', 'be a JSON object', body);

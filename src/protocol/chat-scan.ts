@@ -1,11 +1,15 @@
 /**
- * Reads a chat-completion request from its bytes in one pass: which call it is, the positions of the members
- * that may be changed, and whether it means the same to every decoder. It makes no tree: the values that have
- * rules go into a small stand-in of the request, for the compiled validator, and each message into one that
- * is reused for the next. Called by request-bytes.ts; pure, any thread.
+ * A one-pass parser of a chat-completion request: it finds which call it is, the positions of the members
+ * that may be changed, and whether every JSON decoder reads the body alike. It builds no tree: the values
+ * that have rules go into a small stand-in of the request, for the compiled validator, and each message into
+ * a stand-in that is reused for the next. Called by request-bytes.ts; pure, any thread.
  *
  * Memory is some KB beside the bytes, 8 bytes for each part of a message's content, and the unknown names of
  * one object (BODY_MEMBERS_MAX). The cost is the reader's (json-reader.ts) and some 20 ns for each name.
+ *
+ * Must hold: a body that two decoders read differently (a member twice, odd case, a number that is not
+ * written in plain digits) is rejected; otherwise a caller pays for one call and gets another
+ * (test/unit/protocol/request-bytes.chat-request.test.ts, known-members.test.ts).
  */
 import { MESSAGES_MAX } from '../core/limits.js';
 import { USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
@@ -28,9 +32,9 @@ export const NOWHERE: Span = { start: 0, end: 0 };
 
 /** Bytes of a string that a rejection may repeat: enough for the characters that `got` shows. */
 const SHOWN_BYTES_MAX = 512;
-/** An integer of so many digits is exact. */
+/** A double holds every integer of so many digits exactly. */
 const DIGITS_EXACT_MAX = 15;
-/** No number with a rule needs more. Decoders read a longer one differently, or at a cost. */
+/** No number with a rule needs more characters. Decoders round a longer one differently, or take long. */
 const NUMBER_CHARS_MAX = 64;
 
 const REQUEST_MODEL = REQUEST.indexOf('model');
@@ -78,8 +82,9 @@ const ONE_MESSAGE: { model: string; messages: unknown[] } = { model: 'm', messag
 const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
 const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
 
-/** A request that was read. */
-/** What is known of a body once it was read. Positions are in bytes. */
+/**
+ * The result of the pass over a body. Positions are in bytes. Scanners of other doors (doors/) give it too.
+ */
 export interface BodyScan {
   readonly bytes: Buffer;
   readonly request: Pick<
@@ -88,7 +93,8 @@ export interface BodyScan {
   >;
   readonly routingMembers: readonly RoutingMember[];
   /**
-   * Where the value of that member stands, or NOWHERE; the value of `max_tokens` is that of the output bound.
+   * The span of that member's value, or NOWHERE. `maxTokens` is the span of the door's own output bound,
+   * whatever its name is.
    */
   readonly model: Span;
   readonly maxTokens: Span;
@@ -122,14 +128,14 @@ export class ChatScan implements BodyScan {
   /** Whether `stream_options` has members. */
   hasStreamOptions = false;
   routingMembers = NO_MEMBERS;
-  /** Valid. Its `messages` are stand-ins. */
+  /** The valid request, of which `messages` are stand-ins. */
   readonly request: ChatRequest;
   readonly #reader: MemberReader;
   readonly #isAscii: boolean;
   readonly #standIn = new StandIn();
-  /** What is wrong with the first wrong message. */
+  /** The sentence for the first message that breaks a rule. */
   #messagesError: string | undefined;
-  /** A number whose value is right, but which some decoders don't read as it is written. */
+  /** The sentence for a number whose value is valid, but which some decoders read differently. */
   #numberError: string | undefined;
 
   /** `bytes` are valid UTF-8, and ASCII if `isAscii`. Throws a BodyError with a sentence for the sender. */
@@ -194,10 +200,11 @@ export class ChatScan implements BodyScan {
     this.end = reader.at - 1;
   }
 
-  /** The member's value begins at `start` and has been read: `null` and `false` ask for nothing. */
+  /** The member's value, which begins at `start`, has been read. `null` and `false` ask for nothing. */
   #recordSteering(steering: Steering, start: number): void {
     const { bytes, at } = this.#reader;
     const first = bytes[start];
+    // The `n` of null, the `f` of false.
     if (first === 110 || first === 102) return;
     if (steering.kind === 'output')
       throw new BodyError(`${steering.name} must not be given, use ${steering.instead}`);
@@ -315,7 +322,7 @@ export class ChatScan implements BodyScan {
     return { include_usage: includeUsage };
   }
 
-  /** Returns a string as a whole, and the stand-in of any other value. */
+  /** Returns a string in full, and the stand-in of any other value. */
   #whole(first: number): unknown {
     const reader = this.#reader;
     const start = reader.at;
@@ -335,6 +342,7 @@ export class ChatScan implements BodyScan {
     }
     reader.skipPlain(first);
     if (first === QUOTE) return this.#shown(start, reader.at);
+    // The `t` of true, the `f` of false, the `n` of null.
     if (first === 116) return true;
     if (first === 102) return false;
     if (first === 110) return null;
@@ -344,7 +352,7 @@ export class ChatScan implements BodyScan {
       let at = start;
       for (; at < reader.at; at++) {
         const digit = reader.bytes[at]! - 48;
-        // A sign, a point or an exponent.
+        // A sign, a point or an exponent: the slow way below.
         if (digit < 0 || digit > 9) break;
         value = value * 10 + digit;
       }
@@ -354,7 +362,9 @@ export class ChatScan implements BodyScan {
     return Number(reader.bytes.toString('latin1', start, reader.at));
   }
 
-  /** The value of a member that must be an integer. Only digits alone are one to every decoder. */
+  /**
+   * The value of a member that must be an integer. Decoders agree only on plain digits: `1e2`, `1.0` differ.
+   */
   #integer(): unknown {
     const reader = this.#reader;
     const start = reader.at;
@@ -379,11 +389,11 @@ export class ChatScan implements BodyScan {
     );
   }
 
-  /** Returns the text of a string that was read, or its beginning. */
+  /** Returns the text of a string that was read; of a long one its beginning. */
   #shown(start: number, end: number): string {
     const reader = this.#reader;
     if (end - start <= SHOWN_BYTES_MAX) return reader.decoded(start, end);
-    // Not within an escape or a character.
+    // The cut must not be within an escape (92 is a backslash, 117 the `u` of \uXXXX) or a UTF-8 character.
     let at = start + 1;
     for (let next = at; next <= start + SHOWN_BYTES_MAX;) {
       at = next;

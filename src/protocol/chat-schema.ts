@@ -1,8 +1,12 @@
 /**
- * The schema of a chat-completion request. Loaded only at build time: doors/build-generated.ts compiles it.
+ * The TypeBox schema of a chat-completion request. It is loaded only at build time: doors/build-generated.ts
+ * compiles it into a validator and puts it into the OpenAPI document.
  *
- * Members that are not named here pass unread. The optional ones may be null, which means "not given": common
- * client libraries send null for what their caller left out, and providers accept it.
+ * Members that are not named here pass unchecked. Optional members may be null, which means "not given":
+ * common client libraries send null for what their caller left out, and providers accept it.
+ *
+ * Must hold: chat-rules.ts explains each rule, and ChatScan (chat-scan.ts) reads each member that has one
+ * (test/unit/protocol/validators.test.ts). After a change run `npm run build`.
  */
 import Type, { type Static, type TSchema } from 'typebox';
 import { MESSAGES_MAX } from '../core/limits.js';

@@ -1,10 +1,10 @@
 /**
- * What doors/build-generated.ts writes to dist/protocol/generated.js. By hand, so that the sources compile
- * before it has run.
+ * Types of the module that doors/build-generated.ts writes to dist/protocol/generated.js. Written by hand, so
+ * that the sources compile before that has run: a new validator is added here, there and in validators.ts.
  */
 import type { ChatRequest } from './chat-schema.js';
 
-/** Only code that Code() of typebox/compile made stands beside it. */
+/** True if every validator of the module is code made by Code() of typebox/compile, and none interprets. */
 export const COMPILED: boolean;
 
 export function checkChatRequest(value: unknown): value is ChatRequest;

@@ -1,25 +1,33 @@
 /**
- * The names of a request's members, at every level that the gateway reads or that changes what a call costs
- * or means. Used by MemberReader; pure, any thread.
+ * The known member names of a request, in a hash table for each kind of object: those that the gateway reads,
+ * and those that change what a call costs or means. Used by MemberReader; pure, any thread.
  *
  * A name that differs from one of them only in case is rejected, because decoders that fold case (Go's
  * encoding/json, and Java and .NET if so configured) take `Model` for `model`, and the last of the two wins.
  * Which values the members may have is in chat-schema.ts.
+ *
+ * Must hold: a member that the gateway or an upstream acts on is listed here; otherwise a second one, in
+ * another case, goes to the upstream unseen (test/unit/protocol/known-members.test.ts,
+ * known-members.steering.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { STEERING_MEMBERS, type RoutingMember } from '../core/routing-members.js';
 
-/** What `Level.find` returns for an unknown name; `FOLDED - i` for one that folds onto the known name `i`. */
+/**
+ * `Level.find` returns UNKNOWN for an unknown name, `FOLDED - i` for one that differs from name `i` in case.
+ */
 export const UNKNOWN = -1;
 export const FOLDED = -2;
 
-/** MemberReader marks the names that it has seen in 32 bits. */
+/** MemberReader marks the names that it has seen in one 32-bit word. */
 const NAMES_MAX = 31;
+/** Slots of the hash table, a power of two: four times NAMES_MAX keeps probes short. */
 const SLOTS = 128;
+/** An upper-case ASCII letter and its lower case differ in this bit. */
 const CASE_BIT = 32;
 const HASH_FACTOR = 31;
 
-/** Adds the next byte of a name to the hash so far. It is the same for both cases of a letter. */
+/** Adds the next byte of a name to the hash so far. Both cases of a letter have the same hash. */
 export function hashWith(hash: number, byte: number): number {
   return (Math.imul(hash, HASH_FACTOR) + (byte | CASE_BIT)) | 0;
 }
@@ -34,9 +42,9 @@ function lowerByte(byte: number): number {
 }
 
 /**
- * Returns the same for two names that a decoder may take for one. It folds case as Unicode's simple case
- * folding does, by which the Kelvin sign is a `k` and the long s an `s`, and takes the two Turkish letters
- * for an `i`, as some do.
+ * The case-folded name: two names that some decoder takes for one have the same. It folds as Unicode's simple
+ * case folding does, by which the Kelvin sign is a `k` and the long s an `s`, and takes the two Turkish
+ * letters for an `i`, as some decoders do.
  */
 export function foldedName(name: string): string {
   return name.replaceAll('\u0130', 'i').toUpperCase().toLowerCase();
@@ -48,10 +56,10 @@ export class Level {
   /** By the name's index: the level of the member's value, an object or an array of objects. */
   readonly inner: readonly (Level | undefined)[];
   readonly #bytes: readonly Uint8Array[];
-  /** Index of a name plus 1, by its hash, or in the next free slot. */
+  /** Open addressing: index of a name plus 1 in the slot of its hash, or in the next free one; 0 is free. */
   readonly #slots = new Int8Array(SLOTS);
 
-  /** The names consist of lower-case letters, digits and `_`. */
+  /** The names must consist of lower-case letters, digits and `_`: `find` folds no other characters. */
   constructor(members: Readonly<Record<string, Level | undefined>>) {
     this.names = Object.keys(members);
     this.inner = Object.values(members);
@@ -83,7 +91,7 @@ export class Level {
     }
   }
 
-  /** The same for a decoded name. */
+  /** As `find`, for a decoded name, which may be beyond ASCII. */
   findText(name: string): number {
     const index = this.names.indexOf(name);
     if (index >= 0) return index;
@@ -98,7 +106,7 @@ export class Level {
   }
 }
 
-/** Members whose values are not looked into. */
+/** Members whose values are skipped without a check of the names within. */
 export function plain(...names: string[]): Record<string, undefined> {
   return Object.fromEntries(names.map((name) => [name, undefined]));
 }
@@ -155,7 +163,7 @@ const OUTPUT_MEMBERS: Readonly<Record<string, string>> = {
   best_of: 'n',
 };
 
-/** A member by which a caller would get another call than the one that is admitted and held. */
+/** A member by which a caller would get another call than the one that was admitted and has a hold. */
 export type Steering =
   | { readonly kind: 'routing'; readonly name: RoutingMember }
   | { readonly kind: 'output'; readonly name: string; readonly instead: string };
@@ -167,7 +175,7 @@ const STEERING_BY_FOLDED_NAME: ReadonlyMap<string, Steering> = new Map<string, S
   ),
 ]);
 
-/** Undefined for every other name. */
+/** What the member of that folded name does; undefined if it steers nothing. */
 export function steeringOf(folded: string): Steering | undefined {
   return STEERING_BY_FOLDED_NAME.get(folded);
 }

@@ -1,9 +1,9 @@
 /**
- * A JsonReader that knows which object it is in, and checks the names of its members: a known name is written
- * as it must be, and no name is given twice, in whatever case. Used by ChatScan; any thread.
+ * A JsonReader that checks the member names of each object: a known name is written exactly so, and no name
+ * is given twice, in whatever case. Used by ChatScan and the scans of the other doors; any thread.
  *
- * The open objects are kept in arrays by depth. A pass is never interrupted, so one set serves a whole
- * thread.
+ * Must hold: a pass over a body is synchronous. The stack of open objects is kept in arrays of the module, by
+ * depth, one set for the whole thread: two interleaved passes would mix their names.
  */
 import { BODY_MEMBERS_MAX, BODY_NESTING_MAX } from '../core/limits.js';
 import { BodyError, BRACE, BRACKET, JsonReader, QUOTE } from './json-reader.js';
@@ -20,17 +20,17 @@ import {
 /** Characters of the sender's own text that a rejection repeats. */
 export const NAME_CHARS_MAX = 40;
 
-/** Of an array: undefined. */
+/** By depth: the known names of the open object; undefined for an array. */
 const LEVELS: (Level | undefined)[] = Array.from({ length: BODY_NESTING_MAX + 1 }, () => undefined);
-/** The index of the item, or of the known name, that is being read. */
+/** By depth: the index of the item, or of the known name, that is being read. */
 const POSITIONS = new Int32Array(BODY_NESTING_MAX + 1);
-/** A bit for each known name that was given. */
+/** By depth: a bit for each known name that was given. */
 const SEEN = new Int32Array(BODY_NESTING_MAX + 1);
-/** The other names that were given, folded: none, one or more. */
+/** By depth: the unknown names that were given, folded. One name needs no Set, which is the common case. */
 const OTHERS: (string | Set<string> | undefined)[] = LEVELS.map(() => undefined);
 
 export class MemberReader extends JsonReader {
-  /** Set by `name`, if the name is one of the request itself and not known: what the member would do. */
+  /** Set by `name` for an unknown name of the request itself (depth 1): what that member would do. */
   steering: Steering | undefined = undefined;
 
   /** As `openObject`, for an object whose names are those of `level`. */
@@ -42,7 +42,7 @@ export class MemberReader extends JsonReader {
     return true;
   }
 
-  /** As `openArray`. Before each item, `item` is to be called. */
+  /** As `openArray`. Call `item` before each item, so that errors name its index. */
   openItems(): boolean {
     if (!this.openArray()) return false;
     LEVELS[this.depth] = undefined;
@@ -53,7 +53,7 @@ export class MemberReader extends JsonReader {
     POSITIONS[this.depth] = index;
   }
 
-  /** Steps over the name at hand. Returns its index in `level`, which is below 0 if it is not known. */
+  /** Steps over the name at `at`. Returns its index in `level`; UNKNOWN if it is not known. */
   name(level: Level): number {
     const { bytes, end, depth } = this;
     const start = this.at + 1;
@@ -126,7 +126,7 @@ export class MemberReader extends JsonReader {
     else this.#skipObjects(inner);
   }
 
-  /** An object, or an array of them. */
+  /** Skips an object, or an array of objects, whose names are those of `level`; any other value as it is. */
   #skipObjects(level: Level): void {
     const first = this.bytes[this.at];
     if (first !== BRACKET) {
@@ -158,7 +158,7 @@ export class MemberReader extends JsonReader {
     );
   }
 
-  /** The object at hand, such as `messages[3].content[0]`; empty for the request itself. */
+  /** Path of the open object, such as `messages[3].content[0]`; empty for the request itself. */
   #path(): string {
     let path = '';
     for (let depth = 1; depth < this.depth; depth++) {
@@ -169,13 +169,13 @@ export class MemberReader extends JsonReader {
     return path;
   }
 
-  /** The same with a dot, for a name to follow. */
+  /** The path with a dot after it, for a name to follow; empty for the request itself. */
   prefix(): string {
     const path = this.#path();
     return path === '' ? '' : `${path}.`;
   }
 
-  /** The known name that was read last in the object at hand; empty if there is none. */
+  /** The known name that was read last in the open object; empty if there is none. */
   lastName(): string {
     return this.depth === 0 ? '' : (LEVELS[this.depth]?.names[POSITIONS[this.depth]!] ?? '');
   }

@@ -1,6 +1,9 @@
 /**
- * The OpenAPI document of the public interface, from its schemas and the error catalogue. Loaded only at
- * build time, by tests, and by admin/ for the parts that both documents share.
+ * The OpenAPI document of the public interface, made from its schemas and the error catalogue.
+ * doors/build-generated.ts writes it at build time; admin/openapi.ts and tests use parts of it.
+ *
+ * Must hold: whatever a caller sends or gets is named here as it is on the wire (test/judges holds responses
+ * of a gateway against the document).
  */
 import Type from 'typebox';
 import { ANTHROPIC_DOORS, DOOR_PATHS, SERVICES, statusByDoor, type DoorName } from '../core/door-names.js';
@@ -32,7 +35,7 @@ const RETRY_AFTER = {
 };
 const WITH_RETRY_AFTER: readonly number[] = [429, 503, 529];
 
-/** Of Anthropic's interface. */
+/** The error body of the doors that speak Anthropic's Messages API. */
 const MESSAGES_ERROR_SCHEMA = {
   type: 'object',
   required: ['type', 'error', 'request_id'],
@@ -52,8 +55,8 @@ const MESSAGES_ERROR_SCHEMA = {
 };
 
 /**
- * Responses by status, each with its codes, as `door` tells them. The document must have ERROR_SCHEMA as
- * component `Error`.
+ * The error responses of `door` by status, each with the codes that have this status. The document must have
+ * ERROR_SCHEMA as component `Error`, and MESSAGES_ERROR_SCHEMA as `MessagesError`.
  */
 export function errorResponses(codes: readonly ErrorCode[], door: DoorName = 'chat'): Record<string, object> {
   const byStatus = new Map<number, ErrorCode[]>();
@@ -177,12 +180,12 @@ const CHAT_HEADERS = {
 
 const reference = (name: string): object => ({ $ref: `#/components/schemas/${name}` });
 
-/** What the document says of a door other than chat. */
+/** The description of one door other than chat. */
 interface DoorOperation {
   readonly door: DoorName;
   readonly operationId: string;
   readonly summary: string;
-  /** The component of the request. */
+  /** Name of the request's schema among the components. */
   readonly name: string;
   readonly schema: object;
   /** The member that each whole response has, and what it is. */
@@ -192,7 +195,7 @@ interface DoorOperation {
   readonly events: string | undefined;
 }
 
-/** Can be encoded as JSON as it is. */
+/** The whole document, a plain object for JSON.stringify. */
 export function publicDocument(doors: readonly DoorOperation[]): object {
   return {
     openapi: '3.1.0',

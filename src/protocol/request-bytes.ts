@@ -1,10 +1,12 @@
 /**
- * Turns the bytes of a body into a ChatCall, or into the 400 that its sender gets. Called by Intake, and by
- * the counter pool for large bodies: small or large, in one piece or in many, a body is judged by the same
- * pass. Pure; any thread.
+ * Reads the bytes of a body into a ChatCall, or into the 400 that its sender gets. Called by Intake, and by
+ * the counter pool for large bodies. Pure; any thread.
  *
- * A body of some KB goes on as bytes, which threads hand to each other without a copy: a string of 4 MB costs
- * each of them milliseconds.
+ * A body of some KB goes on as bytes, which threads transfer to each other without a copy: a string of 4 MB
+ * costs each of them milliseconds.
+ *
+ * Must hold: small or large, in one piece or in many, a body is judged by the same scanner, so that the same
+ * body gets the same response (test/unit/protocol/request-bytes.test.ts).
  */
 import { isAscii, isUtf8, transcode } from 'node:buffer';
 import { BODY_MODEL_BYTES_MAX } from '../core/limits.js';
@@ -20,13 +22,13 @@ import { ChatScan, NOWHERE, type BodyScan, type Span } from './chat-scan.js';
 import { BodyError, BRACE, JsonReader, QUOTE } from './json-reader.js';
 
 /**
- * Below it a string costs less than memory outside of the heap, and the body travels as a record of a ring
- * (frame-codec.ts). With 24 KB a call with a body of 16 KB took 1.09 times the CPU: the string is copied four
- * times on its way, the memory is handed over.
+ * A shorter body goes on as a string, which costs less than memory outside of the heap and travels as a
+ * record of a ring (frame-codec.ts). With a bound of 24 KB a call with a body of 16 KB took 1.09 times the
+ * CPU: a string is copied four times on its way, bytes are transferred.
  */
 const BODY_AS_BYTES_MIN = 4 * 1024;
 
-/** Space behind a large body for what is put into it. */
+/** Space behind a large body for the text of `usageSplice`, of at most 41 bytes. */
 const SPLICE_BYTES_MAX = 64;
 
 const INVALID_UTF8: ChatRequestResult = {
@@ -37,7 +39,7 @@ const INVALID_UTF8: ChatRequestResult = {
   },
 };
 
-/** Finds out what a body says; throws a BodyError. */
+/** The parser of one door's bodies; throws a BodyError. */
 export type Scanner = (bytes: Uint8Array, isAscii: boolean) => BodyScan;
 
 const scanChat: Scanner = (bytes, isAscii) => new ChatScan(bytes, isAscii);
@@ -68,8 +70,9 @@ export function readBodyBytes(bytes: Uint8Array, scanner: Scanner): ChatRequestR
 }
 
 /**
- * The same for a body in pieces; the call has `largeBody`. Counter pool. Beside the pieces it needs one copy
- * of the body, which becomes the call's, and at most some MB (chat-scan.ts), whatever is in the body.
+ * As `readBodyBytes`, for a body in pieces, in the counter pool; the call has `largeBody`. Beside the pieces
+ * it needs one copy of the body, which becomes the call's, and at most some MB (chat-scan.ts), whatever is in
+ * the body.
  */
 export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scanner): ChatRequestResult {
   const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
@@ -95,8 +98,8 @@ export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scann
 
 /**
  * The value of the top-level member `model` in `piece`, the first bytes of a large JSON body, possibly cut
- * anywhere; so a body whose model its caller can't have is rejected before it is whole. Undefined if the
- * value is not there as a whole, or not certain: no object, not JSON so far, no string or an empty one, a
+ * anywhere; so a body whose model its caller may not use is rejected before it has come in full. Undefined if
+ * the value has not come in full, or is not certain: no object, not JSON so far, no string or an empty one, a
  * name with an escape.
  *
  * What it returns is certain: readLargeChatBytes either rejects the whole body or takes it with this model,
@@ -117,7 +120,7 @@ export function modelInFirstPiece(piece: Uint8Array): string | undefined {
       reader.skipValue();
       if (!isModel) continue;
       const end = reader.at;
-      // An empty one breaks the rule of its field, which is told when the whole body is read.
+      // An empty name breaks the rule of its field: the caller gets that error when the whole body is read.
       if (first !== QUOTE || end - start === 2 || end - start > BODY_MODEL_BYTES_MAX) return undefined;
       return isUtf8(reader.bytes.subarray(start, end)) ? reader.decoded(start, end) : undefined;
     } while (reader.moreMembers());
@@ -138,7 +141,10 @@ function scanOf(bytes: Uint8Array, bodyIsAscii: boolean, scanner: Scanner): Body
   }
 }
 
-/** What makes a stream report its usage, in bytes of the body; undefined if it does, or is no stream. */
+/**
+ * The splice by which a stream reports its usage, in bytes; undefined if it reports it anyway, or is no
+ * stream.
+ */
 function usageSplice(scan: BodyScan): Splice | undefined {
   const { request, streamOptions, includeUsage, end, asksForUsage } = scan;
   if (!asksForUsage || request.stream !== true || request.stream_options?.include_usage === true)
@@ -148,7 +154,7 @@ function usageSplice(scan: BodyScan): Splice | undefined {
   }
   if (!request.stream_options) return { ...streamOptions, text: '{"include_usage":true}' };
   if (includeUsage !== NOWHERE) return { ...includeUsage, text: 'true' };
-  // Before the brace that closes it.
+  // Before the brace that closes `stream_options`.
   const start = streamOptions.end - 1;
   const text = scan.hasStreamOptions ? ',"include_usage":true' : '"include_usage":true';
   return { start, end: start, text };
@@ -157,7 +163,9 @@ function usageSplice(scan: BodyScan): Splice | undefined {
 /** Positions in a body of what may be changed. */
 type Positions = Pick<BodyScan, 'model' | 'maxTokens' | 'maxCompletionTokens' | 'end'>;
 
-/** The call of a valid request. `positions` are from before `splice`, which touches none of them. */
+/**
+ * The call of a valid request. `positions` are those before `splice`, which lies within none of their spans.
+ */
 function callOf(
   { request, routingMembers, outputTokensName, outputTokensMin }: BodyScan,
   bodyBytes: number,
@@ -229,14 +237,14 @@ function positionsInUnits(
   };
 }
 
-/** For a span of ASCII. */
+/** As `positionsInUnits`, for one span whose text is ASCII: both ends move by the same. */
 function asciiInUnits(bytes: Buffer, text: string, span: Span): Span {
   if (span.end === 0) return NOWHERE;
   const start = unitAt(bytes, text, span.start);
   return { start, end: start + span.end - span.start };
 }
 
-/** What the splice takes out is `null` or `false` at most, so ASCII. */
+/** The splice replaces `null` or `false` or nothing, so its span is ASCII. */
 function spliceInUnits(bytes: Buffer, text: string, { start, end, text: added }: Splice): Splice {
   const unit = unitAt(bytes, text, start);
   return { start: unit, end: unit + end - start, text: added };
@@ -262,7 +270,7 @@ function unitsBetween(bytes: Buffer, start: number, end: number): number {
   let units = 0;
   for (let at = start; at < end; at++) {
     const byte = bytes[at]!;
-    // One for each character's first byte, one more for those beyond the basic plane.
+    // One unit for each character's first byte, and one more for characters beyond the basic plane.
     if (byte < 0x80 || byte >= 0xc0) units += byte < 0xf0 ? 1 : 2;
   }
   return units;

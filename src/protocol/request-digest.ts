@@ -1,14 +1,17 @@
 /**
- * The digest by which the response cache knows a request: SHA-256 of a canonical form of its body, and of
- * what else decides on the response. Called by Intake for models with a cache. Pure; listener thread.
+ * The cache key of a request: SHA-256 of a canonical form of its body, and of what else decides on the
+ * response. request/cached-call.ts calls it for models with a response cache. Pure; listener thread.
  *
  * Two bodies have one canonical form if they differ only in white space between values, in the order of the
  * members of the request itself, and in members that no upstream bases its response on (IGNORED). All values
  * stay byte for byte: models read the order of members in a tool's schema, and 1.0 is not written as 1. So
  * two requests of one digest are one request to every upstream.
  *
- * The body has been read before, so it is valid JSON without two members of one name. Costs about 2 µs for a
- * body of some hundred bytes, 3 ms a megabyte at most.
+ * Must hold: a member is in IGNORED only if no upstream bases its response on it; otherwise a caller gets the
+ * response to another request (test/unit/protocol/request-digest.test.ts). And the body has been read before
+ * (request-bytes.ts), so it is valid JSON without two members of one name: this file checks nothing.
+ *
+ * Costs about 2 µs for a body of some hundred bytes, 3 ms a megabyte at most.
  */
 import { hash } from 'node:crypto';
 import type { ChatCall } from './chat-call.js';
@@ -22,8 +25,9 @@ const BRACE = 123;
 const BRACE_END = 125;
 
 /**
- * Who asks, how a provider shall keep its own cache, whether a stream reports its usage (that is in `facts`);
- * and the model's name, whose id is in `facts`, because aliases mean the same.
+ * Members that name the caller's user, steer the provider's own cache, or say whether a stream reports its
+ * usage (which is in `facts`); and the model's name, whose id is in `facts`, because aliases mean the same
+ * model.
  */
 const IGNORED: ReadonlySet<string> = new Set([
   'model',
@@ -33,16 +37,16 @@ const IGNORED: ReadonlySet<string> = new Set([
   'stream_options',
 ]);
 
-/** Bodies without memory of their own are shorter: 4 KiB, three bytes a character at most. */
+/** Bodies that are a string are shorter: below 4 KiB of characters, each of at most three bytes. */
 const SHORT_BYTES_MAX = 16 * 1024;
-/** One of each for all requests, because nothing of them is kept. */
+/** Scratch buffers of the thread: one of each for all requests, because nothing of them is kept. */
 const SOURCE = Buffer.allocUnsafeSlow(SHORT_BYTES_MAX);
 const COMPACT = Buffer.allocUnsafeSlow(SHORT_BYTES_MAX);
 const HASHED = Buffer.allocUnsafeSlow(2 * SHORT_BYTES_MAX);
 
 interface Member {
   readonly name: string;
-  /** Positions in the compact body: of the member with its name. */
+  /** Positions in the compact body, of the member including its name. */
   readonly start: number;
   readonly end: number;
 }
@@ -77,13 +81,13 @@ function viewOf({ buffer, byteOffset, length }: Uint8Array): Buffer {
   return Buffer.from(buffer as ArrayBuffer, byteOffset, length);
 }
 
-/** Copies `bytes` without white space between values. Returns where its members are, but for IGNORED. */
+/** Copies `bytes` to `compact` without white space between values. Returns its members, except IGNORED. */
 function compactMembers(bytes: Buffer, compact: Buffer): Member[] {
   const members: Member[] = [];
   let to = 0;
   let depth = 0;
   let start = 0;
-  /** Of the name of the member at hand; 0 before it was read. */
+  /** End of the current member's name; 0 before the name was read. */
   let nameEnd = 0;
   const endMember = (): void => {
     if (nameEnd === 0) return;

@@ -1,15 +1,17 @@
 /**
- * Server-sent events, both ways: what is written to a client, and a splitter for what an upstream sends.
- * Pure; any thread. An upstream worker has one splitter for each stream.
+ * Server-sent events, both ways: the events that are written to a client, and an incremental splitter for
+ * those that an upstream sends. The stream readers of upstream/ and providers/ have one splitter for each
+ * stream. Pure; any thread.
  *
  *     const events = splitter.push(chunk);            whole events; mostly the chunk itself, nothing copied
  *     if (events === undefined)                       an event exceeds its bound: give up
  *     latin1EventFrom(events, text, start) …          look at each event, and relay it or not
- *     const rest = splitter.end();                    the same at the end of the upstream's response
+ *     const rest = splitter.end();                    a last event, at the end of the upstream's response
  *
- * push() and end() return, in sum, the bytes that went in, except that a byte-order mark at the start is left
- * out and that end() closes an event that the upstream left open. An event includes its blank line, so events
- * may be relayed or dropped one by one.
+ * Must hold: push() and end() return, in sum, the bytes that went in, however they were cut, except that a
+ * byte-order mark at the start is left out and that end() closes an event that the upstream left open
+ * (test/unit/protocol/sse.test.ts). An event includes its blank line, so events may be relayed or dropped one
+ * by one.
  *
  * Lines end in LF, CRLF or CR (https://html.spec.whatwg.org/multipage/server-sent-events.html). One case
  * can't be decided at the end of a chunk: the CR of a blank line after a LF. Its LF may still come, so that
@@ -40,7 +42,7 @@ export const SSE_DONE = `data: ${SSE_DONE_DATA}\n\n`;
 /** A comment that tells the client, and proxies on the way, that the stream is alive. */
 export const SSE_KEEP_ALIVE = ': keep-alive\n\n';
 
-/** One event whose data is `json`, a JSON text on one line. */
+/** One event whose data is `json`, which must be JSON text on one line. */
 export function sseEvent(json: string): string {
   return `data: ${json}\n\n`;
 }
@@ -107,9 +109,9 @@ export class SseSplitter {
   }
 
   /**
-   * Returns what was held back, closed with a blank line, or empty. By the standard a client drops an event
-   * that the end of the stream cut. But some providers leave out the last blank line, so the caller judges
-   * the data.
+   * Returns the event that was held back, closed with a blank line, or nothing. By the standard a client
+   * drops an event that the end of the stream cut. But some providers leave out the last blank line, so the
+   * caller must check the data.
    */
   end(): Buffer {
     if (this.#heldBytes === 0) return NONE;
@@ -185,7 +187,10 @@ function eventFrom(events: Buffer, start: number): StreamEvent | undefined {
   return oneLineEventFrom(events, start) ?? anyEventFrom(events, start);
 }
 
-/** The same with its data as Latin-1. If `text`, the events as Latin-1, is known: 0.1 µs for one line. */
+/**
+ * As `eventFrom`, with the data as Latin-1, one character a byte. Pass `text`, the same events as Latin-1, if
+ * it is there: then one line takes 0.1 µs.
+ */
 export function latin1EventFrom(
   events: Buffer,
   text: string | undefined,
@@ -238,8 +243,8 @@ function anyEventFrom(events: Buffer, start: number): StreamEvent | undefined {
 }
 
 /**
- * Calls `visit` with the data of each of `events`, which are whole and UTF-8, if it has any. Decodes them at
- * once, up to the first that is not one data line.
+ * Calls `visit` with the data of each event that has any; `events` are whole and UTF-8. Decodes them in one
+ * go, up to the first event that is not one data line.
  */
 export function forEachData(events: Buffer, visit: (data: string) => void): void {
   const text = events.toString();

@@ -1,7 +1,9 @@
 /**
- * The validators that the build made, checked when they are loaded. TypeBox silently falls back to
- * interpreting schemas, which is many times slower, so no thread must start with anything but the generated
- * module. Listener thread and counter pool.
+ * The compiled request validators, checked when they are loaded. chat-scan.ts and the scans of the other
+ * doors call them, in listener threads and the counter pool.
+ *
+ * Must hold: no thread starts with anything but the generated module. TypeBox silently falls back to
+ * interpreting schemas, which is many times slower (test/unit/protocol/validators.test.ts).
  */
 import * as generated from './generated.js';
 
@@ -62,7 +64,7 @@ assertCompiled(generated);
 
 /** Whether a value is a valid chat-completion request. 0.1 µs for a small one; never throws. */
 export const checkChatRequest: typeof generated.checkChatRequest = generated.checkChatRequest;
-/** The same for the requests of other doors. */
+/** As `checkChatRequest`, for the requests of the other doors. */
 export const {
   checkMessagesRequest,
   checkCountRequest,

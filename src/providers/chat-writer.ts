@@ -1,18 +1,24 @@
 /**
- * Writes what a provider said as a chat completion: one object, or the chunks of a stream. Each provider's
- * readers use it. Upstream worker.
+ * Writes chat completions: one object, or the chunks of a stream. The response readers of each provider use
+ * it. Upstream worker.
+ *
+ * Must hold: names of the usage members are those that upstream/usage-shapes.ts reads, or a call is billed
+ * wrongly (test/unit/providers).
  */
 import { SSE_DONE, sseEvent } from '../protocol/sse.js';
 
-/** `function_call`: if the caller sent `functions` in place of tools. */
+/** `function_call` is for callers that sent `functions` in place of `tools`. */
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'function_call' | 'content_filter';
 
-/** What the provider bills, in its numbers. */
+/**
+ * Tokens of a call as the provider bills them. Parts are within their whole: cached and written tokens within
+ * `promptTokens`, reasoning within `completionTokens`. Providers that report otherwise are converted first.
+ */
 export interface ProviderUsage {
-  /** All of the prompt: fresh, read from the cache, and written to it. */
+  /** The whole prompt: uncached tokens, those read from the cache, and those written to it. */
   readonly promptTokens: number;
   readonly cachedTokens: number;
-  /** Written to the cache, for whichever lifetime. */
+  /** Tokens written to the cache, for whichever lifetime. */
   readonly cacheWriteTokens: number;
   /** Part of `cacheWriteTokens`: those kept for an hour. */
   readonly cacheWrite1hTokens: number;
@@ -38,7 +44,7 @@ export const NO_USAGE: ProviderUsage = {
   audioCompletionTokens: 0,
 };
 
-/** The `usage` of a chat completion; upstream/usage-shapes.ts reads it again. */
+/** The `usage` of a chat completion, which upstream/usage-shapes.ts reads again for the bill. */
 export function usageMember(usage: ProviderUsage): Record<string, unknown> {
   return {
     prompt_tokens: usage.promptTokens,
@@ -46,7 +52,7 @@ export function usageMember(usage: ProviderUsage): Record<string, unknown> {
     total_tokens: usage.promptTokens + usage.completionTokens,
     prompt_tokens_details: {
       cached_tokens: usage.cachedTokens,
-      // The name that OpenRouter gives it, and the part of it by LiteLLM's name.
+      // OpenRouter's name, and LiteLLM's for the part that is kept for an hour.
       cache_write_tokens: usage.cacheWriteTokens,
       ...(usage.cacheWrite1hTokens === 0 ? {} : { cache_write_1h_tokens: usage.cacheWrite1hTokens }),
       ...(usage.audioPromptTokens === 0 ? {} : { audio_tokens: usage.audioPromptTokens }),
@@ -62,7 +68,7 @@ export function usageMember(usage: ProviderUsage): Record<string, unknown> {
 /** One choice of a response that is not streamed. */
 export interface Choice {
   readonly index: number;
-  /** With `role`. */
+  /** The whole message, including `role`. */
   readonly message: Record<string, unknown>;
   readonly finish: FinishReason;
   readonly logprobs?: unknown;
@@ -129,8 +135,8 @@ export class ChunkWriter {
   }
 
   /**
-   * A tool call begins; `tool` is its position in the message. `extra`: further members, as Gemini's
-   * signature.
+   * The chunk that begins a tool call; `tool` is its position in the message. `extra`: further members, such
+   * as Gemini's signature.
    */
   toolStart(tool: number, id: string, name: string, index = 0, extra: Record<string, unknown> = {}): string {
     const call = { index: tool, id, type: 'function', function: { name, arguments: '' }, ...extra };

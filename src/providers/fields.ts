@@ -1,12 +1,16 @@
 /**
- * Reads the members of a chat completion for a provider, and sees that none is lost without a word: a member
- * that the provider has no word for is refused with a FieldError, unless it is harmless or the upstream has
- * `drop_unsupported`. Each provider's `write` makes one for each call. Upstream worker.
+ * Reads the members of a chat completion for a provider, and refuses those that nobody read. A member that
+ * the provider lacks is refused with a FieldError, unless it is harmless or the upstream has
+ * `drop_unsupported`. Each provider's `write` makes one Fields for each call. Upstream worker.
+ *
+ * Must hold: `finish` is called last, after every member that the provider has was taken; otherwise it
+ * refuses a member that was used, or lets a member of the caller vanish unnoticed (request.test.ts of each
+ * provider).
  */
 import { isRecord } from '../core/json.js';
 import { FieldError } from './provider.js';
 
-/** Members that do not change what the model says. */
+/** Members that do not change the response: they may be left out for any provider. */
 const HARMLESS: ReadonlySet<string> = new Set([
   'model',
   'stream',
@@ -33,7 +37,7 @@ export class Fields {
     this.#dropUnsupported = dropUnsupported;
   }
 
-  /** The member of that name, which the provider's request then says; undefined if it is absent or null. */
+  /** The member of that name, which counts as read from now on; undefined if it is absent or null. */
   take(name: string): unknown {
     this.#taken.add(name);
     return this.#body[name] ?? undefined;
@@ -76,14 +80,17 @@ export class Fields {
   }
 
   /**
-   * What `field` asks for cannot be had from the provider. Returns, and it is left out, if the upstream drops
-   * such.
+   * Call if the provider cannot do what `field` asks for. Throws a FieldError, or returns if the upstream has
+   * `drop_unsupported`: then the caller leaves the field out.
    */
   unsupported(field: string, what = `is not supported by ${this.#provider}`): void {
     if (!this.#dropUnsupported) throw new FieldError(field, what);
   }
 
-  /** Called last: refuses the members that nobody took. A null, an empty list and `false` ask for nothing. */
+  /**
+   * Call last: refuses the members that nobody took, except null, empty lists and `false`, which ask for
+   * nothing.
+   */
   finish(): void {
     for (const name in this.#body) {
       if (this.#taken.has(name) || HARMLESS.has(name)) continue;

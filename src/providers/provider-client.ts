@@ -1,7 +1,10 @@
 /**
- * An HTTP client that speaks the protocol of a provider: it takes the body of a chat completion, sends what
- * the provider understands, and gives its handler a chat completion back. So attempts and their readers
- * know one protocol. One for each upstream worker, over its Http1Client.
+ * An adapter over the HTTP client: it takes the body of a chat completion, sends a request in the provider's
+ * protocol, and gives its handler a chat completion back. So upstream/attempt.ts and the readers know one
+ * protocol. Each upstream worker has one, over its Http1Client.
+ *
+ * Must hold: a handler method is never called before `start` has returned, as for any HttpClient
+ * (test/unit/providers/provider-client.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -23,7 +26,7 @@ import type {
 import { TranslatedCall } from './translated-call.js';
 
 export interface ProviderTarget extends HttpTarget {
-  /** Defined: the others go to the HTTP client itself. */
+  /** Undefined for an upstream that speaks OpenAI's protocol: its calls go to the HTTP client as they are. */
   readonly provider: ProviderSettings | undefined;
 }
 
@@ -38,7 +41,7 @@ export class ProviderClient {
   readonly #clock: Clock;
   readonly #credentials: Credentials;
   readonly #providers: Readonly<Partial<Record<ProviderName, Provider>>>;
-  /** By the target of the settings: the same without its key, which the provider sends in its own way. */
+  /** By target: a copy without its `authorization`, because the provider sends the key in its own way. */
   readonly #bare = new WeakMap<HttpTarget, HttpTarget>();
 
   constructor(
@@ -54,8 +57,8 @@ export class ProviderClient {
   }
 
   /**
-   * As HttpClient.start. `body` is a JSON object with `model` and, if it is to be a stream, `stream`: a chat
-   * completion, or with `passed` what the provider itself reads.
+   * As HttpClient.start. `body` is a JSON object with `model` and, if a stream is asked for, `stream`: a chat
+   * completion, or with `passed` a request in the provider's own protocol.
    */
   start(
     target: ProviderTarget,
@@ -133,7 +136,7 @@ function passedBy(
   return provider.passed(call, body, passed);
 }
 
-/** `body` is a JSON object that was checked when it came. */
+/** `body` is JSON that the door has checked, so a value that is no object stands for an empty one. */
 function callOf(
   settings: ProviderSettings,
   credential: Credential | undefined,

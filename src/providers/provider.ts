@@ -1,15 +1,17 @@
 /**
- * The interface of a provider: how a chat completion becomes a request in the provider's own protocol, and
- * how its response, stream and errors become a chat completion again. provider-client.ts calls it; each
- * folder beside this file implements it for one protocol. Upstream worker.
+ * The interface of a provider, a translator between two protocols: a chat completion becomes a request in the
+ * provider's own protocol, and its response, stream and errors become a chat completion. provider-client.ts
+ * calls it; each folder beside this file implements it for one protocol. Upstream worker.
  *
- * A provider keeps no state between calls and does no I/O: the client owns connections, time limits and
- * credentials.
+ * Must hold: a provider keeps no state between calls and does no I/O (the client owns connections, time
+ * limits and credentials); what it keeps of a stream is bounded (test/unit/providers/long-events.test.ts).
  */
 import type { DoorName } from '../core/door-names.js';
 import type { ProviderName } from '../core/provider-names.js';
 
-/** What the settings say about an upstream that does not speak OpenAI's protocol. A plain record. */
+/**
+ * Settings of an upstream that does not speak OpenAI's protocol. A plain record, which crosses to workers.
+ */
 export interface ProviderSettings {
   readonly name: ProviderName;
   /** Path of `url`, without a slash at its end; mostly empty. */
@@ -18,13 +20,13 @@ export interface ProviderSettings {
   readonly host: string;
   /** `api_version`, or the provider's default. */
   readonly apiVersion: string;
-  /** `betas`: features in trial that are switched on, by the provider's names. */
+  /** The setting `betas`: beta features that are switched on, by the provider's names. */
   readonly betas: readonly string[];
   /** `region`; empty if the provider has none. */
   readonly region: string;
   /** `project`; empty if the provider has none. */
   readonly project: string;
-  /** Members of a request that the provider has no word for are left out, where they would get 400. */
+  /** Members of a request that the provider lacks are left out, instead of a 400. */
   readonly dropUnsupported: boolean;
   /** `max_output_tokens` of the model, for providers that require a bound. */
   readonly outputTokensMax: number;
@@ -32,7 +34,7 @@ export interface ProviderSettings {
   readonly credential: number | undefined;
 }
 
-/** What a call is authorised with. */
+/** The secret that authorises a call. */
 export type Credential =
   /** The key of the settings. */
   | { readonly kind: 'key'; readonly key: string }
@@ -48,11 +50,11 @@ export type Credential =
 
 /** The credentials that the gateway renews. */
 export interface Credentials {
-  /** The current one of that position; undefined if there is none now. */
+  /** The present credential of that position (credential-spec.ts); undefined if there is none now. */
   of(position: number): Credential | undefined;
-  /** The provider does not accept this one any more, or not yet: a new one is asked for. */
+  /** Call if the provider rejects the credential: the keeper then gets a new one. */
   rejected(position: number, credential: Credential): void;
-  /** Returns what a provider says about a call with this credential, without traces of it. */
+  /** Returns a provider's text without traces of the credential. */
   cleaned(credential: Credential, text: string): string;
 }
 
@@ -62,11 +64,11 @@ export interface ProviderCall {
   /** Undefined if the upstream wants none. */
   readonly credential: Credential | undefined;
   /**
-   * The body of the chat completion. Only what protocol/chat-schema.ts names was checked: whatever a provider
-   * reads beyond that it checks itself (fields.ts).
+   * The body of the chat completion. The door has checked the members of protocol/chat-schema.ts alone: a
+   * provider must check all others that it reads (fields.ts).
    */
   readonly body: Readonly<Record<string, unknown>>;
-  /** The provider's name of the model. */
+  /** The provider's own name of the model. */
   readonly model: string;
   readonly stream: boolean;
   readonly requestId: string;
@@ -81,25 +83,25 @@ export interface PassedCall {
   readonly betas: string;
 }
 
-/** What goes to the provider. */
+/** The HTTP request to the provider. */
 export interface ProviderRequest {
-  /** With the base path of the settings, and a query. */
+  /** The path with the base path of the settings, and the query if there is one. */
   readonly path: string;
   /** Name, value, name, value: authorisation, versions. `content-type` is JSON unless it is here. */
   readonly headers: readonly string[];
   readonly body: string;
 }
 
-/** An error of the provider, in words of OpenAI's interface. Thrown as ProviderError. */
+/** An error of the provider in terms of OpenAI's API. Thrown as ProviderError. */
 export interface ProviderFailure {
   /**
-   * A status that means to an OpenAI client what the provider's meant: 400 the request is wrong, 401 and 403
-   * our credentials, 404 the model, 413 the size, 429 a limit, 503 overloaded, 500 anything else.
+   * The status by which OpenAI's API would say it: 400 the request is wrong, 401 and 403 the gateway's
+   * credentials, 404 the model, 413 the size, 429 a limit, 503 overloaded, 500 anything else.
    */
   readonly status: number;
-  /** For the caller if the status is 400 or 413, else for nobody. It may still hold secrets. */
+  /** Callers see it if the status is 400 or 413. It may still contain secrets: upstream/ removes them. */
   readonly message: string;
-  /** OpenAI's word for it, if there is one: `context_length_exceeded`, `model_not_found`. */
+  /** OpenAI's error code, if there is one: `context_length_exceeded`, `model_not_found`. */
   readonly code?: string | undefined;
   readonly retryAfterSeconds?: number | undefined;
 }
@@ -116,13 +118,13 @@ export class ProviderError extends Error {
     this.failure = failure;
   }
 
-  /** The response is not what the provider's reference says. */
+  /** The error for a response that breaks the provider's protocol. */
   static invalid(what: string): ProviderError {
     return new ProviderError({ status: 502, message: `invalid response: ${what}` });
   }
 }
 
-/** Thrown by write: the request cannot be said in the provider's protocol. Its sender gets 400. */
+/** Thrown by `write`: the provider's protocol cannot express the request. Its sender gets 400. */
 export class FieldError extends Error {
   /** `field`: the member with its path, as `messages[2].content[0].image_url`. */
   constructor(
@@ -133,46 +135,51 @@ export class FieldError extends Error {
   }
 }
 
-/** Turns one stream into events of a chat completion. Bytes may be cut anywhere. */
+/** Translates one stream into events of a chat completion. Chunks may be cut anywhere. */
 export interface ProviderStream {
   /**
    * Returns the events that `chunk` completes, as text of server-sent events; empty if none. Throws a
-   * ProviderError. What it keeps is bounded: an event is at most SSE_EVENT_BYTES_MAX, or with `heldBytes`
-   * UPSTREAM_RESPONSE_BYTES_MAX.
+   * ProviderError. Its memory is bounded: an event has at most SSE_EVENT_BYTES_MAX bytes, or
+   * UPSTREAM_RESPONSE_BYTES_MAX if the stream has `heldBytes`.
    */
   push(chunk: Uint8Array): string;
-  /** Kept of an event that has begun. Above SSE_EVENT_BYTES_MAX they count as those of a whole response. */
+  /**
+   * Bytes kept of an unfinished event. Above SSE_EVENT_BYTES_MAX they count against the budget of responses.
+   */
   readonly heldBytes?: number;
   /**
-   * The provider's response has ended. Returns the last events, with usage and `[DONE]`. Throws a
-   * ProviderError.
+   * Call at the end of the provider's response. Returns the last events, with usage and `[DONE]`. Throws a
+   * ProviderError if the stream was cut.
    */
   end(): string;
 }
 
-/** A request whose body is nearly that of the caller. */
+/** The request of a passed call: its body is that of the caller, except for what path and versions demand. */
 export interface PassedRequest extends Omit<ProviderRequest, 'body'> {
   readonly body: string | Uint8Array;
-  /** Turns the response into one in the door's protocol; undefined: it is in it, and passes unread. */
+  /**
+   * Translates the response into the door's protocol; both undefined: it is in that protocol and passes
+   * unread.
+   */
   readonly stream?: ProviderStream;
   readonly readResponse?: (body: Buffer) => string;
 }
 
 export interface Provider {
   /**
-   * Undefined if the provider speaks no door's protocol. `body`: the caller's, with the provider's name of
-   * the model; it changes only as far as the provider's path and versions demand. Success passes unread,
-   * unless the request says otherwise; errors are read by `readError`. `call` has no members of the body.
+   * Makes the request of a passed call. Undefined if the provider speaks no door's protocol. `body`: the
+   * caller's, with the provider's name of the model. `call.body` is empty. A successful response passes
+   * unread, unless the request says otherwise; errors are read by `readError`.
    */
   readonly passed?: (call: ProviderCall, body: string | Uint8Array, passed: PassedCall) => PassedRequest;
-  /** Throws a FieldError. A promise only if the request is signed. */
+  /** Translates the request. Throws a FieldError. Returns a promise only if signing needs one. */
   write(call: ProviderCall): ProviderRequest | Promise<ProviderRequest>;
   /**
-   * `body`: a whole response with a status of success. Returns the JSON text of a chat completion. Throws a
-   * ProviderError.
+   * Translates a response that is not streamed and has a status of success. Returns the JSON text of a chat
+   * completion. Throws a ProviderError.
    */
   readResponse(body: Buffer, call: ProviderCall): string;
   openStream(call: ProviderCall): ProviderStream;
-  /** A response with another status. `body` may be cut, empty, or not JSON. Never throws. */
+  /** Reads a response with another status. `body` may be cut, empty, or not JSON. Never throws. */
   readError(status: number, header: (name: string) => string | undefined, body: string): ProviderFailure;
 }

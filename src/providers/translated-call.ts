@@ -1,12 +1,14 @@
 /**
- * One call in a provider's protocol: what the provider's response means goes to the handler of a chat
- * completion. ProviderClient makes it. Upstream worker.
+ * One call in a provider's protocol: it translates the response for a handler that expects a chat completion.
+ * ProviderClient makes it. Upstream worker.
  *
  *     written → its response comes → over        abort() or an error may come at any point
  *
- * The handler hears of a response with its first translated bytes, so an error before them still has a status
- * of its own and another upstream may be asked. A response that is no provider's at all, as a web page or a
- * redirect, goes to the handler as it is: it knows what such a thing means.
+ * Must hold: the handler's onStart is called with the first translated bytes and not before, so that an error
+ * until then has a status of its own and the call can fail over; and after `#over` no handler method is
+ * called (test/unit/providers/provider-client.test.ts).
+ *
+ * A response that is not the provider's, as a web page or a redirect, goes to the handler as it is.
  */
 import { SSE_EVENT_BYTES_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import { isHtml, type HttpCall, type HttpFault, type HttpHandler } from '../http1/http-client.js';
@@ -21,14 +23,16 @@ import {
   type ProviderStream,
 } from './provider.js';
 
-/** Of a body with an error's status. */
+/** Bytes that are read of an error's body. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
-/** What `ProviderError.invalid` means. */
+/** The status of `ProviderError.invalid`. */
 const INVALID = 502;
 
 type Header = (name: string) => string | undefined;
 
-/** What becomes of the response's body: bytes pass, are translated as they come, or are read to their end. */
+/**
+ * How the response's body is handled: its bytes pass, are translated as they come, or are read to the end.
+ */
 type Course = 'none' | 'pass' | 'stream' | 'whole' | 'error';
 
 export class TranslatedCall implements HttpCall, HttpHandler {
@@ -36,7 +40,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   readonly #call: ProviderCall;
   readonly #credentials: Credentials;
   readonly #handler: HttpHandler;
-  /** Defined: the handler reads the protocol of the call's door. */
+  /** Defined for a passed call: then the handler reads the protocol of the call's door. */
   #passed: PassedRequest | undefined;
   #inner: HttpCall | undefined;
   #stream: ProviderStream | undefined;
@@ -45,9 +49,9 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #header: Header = () => undefined;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
-  /** Of the stream's longest event, if they are counted. */
+  /** Bytes of the stream's longest event that were counted against the budget. */
   #eventBytes = 0;
-  /** The handler knows the status. */
+  /** The handler's onStart was called. */
   #started = false;
   #paused = false;
   #over = false;
@@ -59,7 +63,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#handler = handler;
   }
 
-  /** Aborted, failed, or whole. */
+  /** Whether the call was aborted, has failed, or has ended. */
   get isOver(): boolean {
     return this.#over;
   }
@@ -88,23 +92,23 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#inner?.abort();
   }
 
-  /** Before the request is sent: its response is in the protocol of the call's door. */
+  /** Call before the request is sent, if the handler reads the protocol of the call's door. */
   passes(request: PassedRequest): void {
     this.#passed = request;
   }
 
-  /** The request is written, and `inner` sends it. */
+  /** Call when `inner` sends the request. */
   sending(inner: HttpCall): void {
     this.#inner = inner;
     if (this.#paused) inner.pause();
   }
 
-  /** Ends the call once `start` has returned. */
+  /** Ends the call with an error, in a microtask: after `start` has returned. */
   fail(fault: HttpFault): void {
     queueMicrotask(() => this.onError(fault));
   }
 
-  /** The request could not be written, so nothing was sent. */
+  /** Ends the call because the request could not be translated; nothing was sent. */
   unwritten(error: unknown): void {
     if (error instanceof FieldError)
       this.fail({
@@ -146,7 +150,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   onError(fault: HttpFault): void {
     if (this.#over) return;
     if (this.#course === 'error') {
-      // The status has come, and says more than the connection's end.
+      // An error's status has come, which says more than the connection's end.
       this.#rejected();
       return;
     }
@@ -181,7 +185,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   /**
-   * The longest event keeps its room to the call's end: when it was relayed, it may wait for a client that
+   * The longest event stays counted to the call's end: after it was relayed, it may wait for a client that
    * reads slowly.
    */
   #push(stream: ProviderStream, chunk: Uint8Array): void {
@@ -200,7 +204,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     const body = Buffer.concat(this.#chunks, this.#bytes);
     this.#chunks = [];
     const text = this.#stream?.end() ?? this.#read(body);
-    // The text takes the place of the provider's bytes, and is counted when the handler keeps it.
+    // The text replaces the provider's bytes; the handler counts it when it keeps the text.
     if (this.#course === 'whole') this.#handler.hold?.(-this.#bytes);
     this.#relay(text);
     if (this.#isOver()) return;
@@ -212,7 +216,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     return this.#passed?.readResponse?.(body) ?? this.#provider.readResponse(body, this.#call);
   }
 
-  /** The response has an error's status; its body is read as far as it came. */
+  /** Ends a response with an error's status, by its body as far as that has come. */
   #rejected(): void {
     const body = Buffer.concat(this.#chunks).toString('utf8');
     this.#chunks = [];
@@ -229,7 +233,10 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#handler.onEnd();
   }
 
-  /** AWS says 403 for a credential that has expired, as for one that lacks a permission. */
+  /**
+   * Reports a rejected credential. AWS sends 403 for an expired credential and for a missing permission
+   * alike.
+   */
   #judgeCredential({ status }: ProviderFailure): void {
     const { credential, settings } = this.#call;
     if (credential === undefined || settings.credential === undefined) return;
@@ -237,14 +244,14 @@ export class TranslatedCall implements HttpCall, HttpHandler {
       this.#credentials.rejected(settings.credential, credential);
   }
 
-  /** The key of the settings is cleaned away by who reads the body. */
+  /** Removes a renewed credential from the text. upstream/ removes the key of the settings. */
   #cleaned(message: string): string {
     const { credential } = this.#call;
     if (credential === undefined || credential.kind === 'key') return message;
     return this.#credentials.cleaned(credential, message);
   }
 
-  /** Also a defect of a translator is an invalid response: nobody foresaw it. */
+  /** Runs `act`. A bug of a translator counts as an invalid response too, so that it ends one call only. */
   #translate(act: () => void): void {
     try {
       act();
@@ -254,7 +261,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     }
   }
 
-  /** An error inside a response whose status was good. */
+  /** Ends the call with an error that came inside a response with a status of success. */
   #failed({ status, message, retryAfterSeconds }: ProviderFailure): void {
     if (this.#over) return;
     this.#over = true;
@@ -282,7 +289,9 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     );
   }
 
-  /** The handler may have aborted the call. */
+  /**
+   * A method, because TypeScript takes `#over` for false after a check although a handler may have aborted.
+   */
   #isOver(): boolean {
     return this.#over;
   }

@@ -1,6 +1,6 @@
 /**
- * The canonical door: OpenAI's chat completions, whose errors are those of the specification. Listener
- * thread.
+ * The door of OpenAI's chat completions, to which all other doors are translated. doors.ts has it in its
+ * table. Listener thread; large bodies in the counter pool.
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { errorBody, statusOf } from '../../core/errors.js';
@@ -8,7 +8,7 @@ import { readChatBytes, readLargeChatBytes } from '../../protocol/request-bytes.
 import { errorEvent } from '../../protocol/sse.js';
 import type { Door, ErrorShape } from '../door.js';
 
-/** Of the doors that OpenAI has. */
+/** The form of errors at all doors of OpenAI's API. */
 export const OPENAI_ERRORS: ErrorShape = { status: statusOf, body: errorBody, event: errorEvent };
 
 export const CHAT: Door = {

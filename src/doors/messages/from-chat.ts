@@ -1,6 +1,9 @@
 /**
- * A chat completion as a message of Anthropic's Messages API, and what a stream writes alike: usage and the
- * reason of the end. messages-dialect.ts and message-stream.ts call it. Pure; upstream worker.
+ * A chat completion as a response of Anthropic's Messages API, and what message-stream.ts writes in the same
+ * way: usage and stop reason. messages-dialect.ts and message-stream.ts call it. Pure; upstream worker.
+ *
+ * Must hold: `usageOf` is the inverse of anthropic/response.ts: Anthropic's `input_tokens` lacks the cached
+ * tokens, which a chat completion includes (test/unit/doors/messages/messages-dialect.test.ts).
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
@@ -16,12 +19,12 @@ const STOPS: ReadonlyMap<unknown, string> = new Map([
   ['content_filter', 'refusal'],
 ]);
 
-/** `hasCalls`: some servers end a message that calls tools with `stop`. */
+/** `hasCalls` decides if the reason is `stop`: some servers end a message that calls tools so. */
 export function stopReasonOf(finish: unknown, hasCalls: boolean): string {
   return STOPS.get(finish) ?? (hasCalls ? 'tool_use' : 'end_turn');
 }
 
-/** `usage` of a chat completion in Anthropic's words: its `input_tokens` are without those of the cache. */
+/** `usage` of a chat completion in Anthropic's form, whose `input_tokens` lacks the cached tokens. */
 export function usageOf(usage: unknown): Record<string, unknown> {
   const report = isRecord(usage) ? usage : {};
   const prompt = isRecord(report.prompt_tokens_details) ? report.prompt_tokens_details : {};
@@ -47,18 +50,18 @@ export function messageIdOf({ requestId }: DoorCall): string {
   return `msg_${requestId.replace(/^req_/, '')}`;
 }
 
-/** The id that the caller names in a tool's result. `place`: among the calls of the message. */
-export function toolIdOf(id: unknown, place: number, call: DoorCall): string {
-  return typeof id === 'string' && id !== '' ? id : `toolu_${call.requestId}_${place}`;
+/** The id that the caller names in a tool result. `position`: among the calls of the message. */
+export function toolIdOf(id: unknown, position: number, call: DoorCall): string {
+  return typeof id === 'string' && id !== '' ? id : `toolu_${call.requestId}_${position}`;
 }
 
-/** Of a message or a delta; empty if it has none. */
+/** The text of the thinking in a message or a delta; empty if there is none. */
 export function thoughtsIn({ reasoning_content: thoughts, reasoning }: Members): string {
   if (typeof thoughts === 'string') return thoughts;
   return typeof reasoning === 'string' ? reasoning : '';
 }
 
-/** The blocks of thinking in a message or a delta, with their signatures. */
+/** The thinking blocks in a message or a delta, with their signatures. */
 export function thinkingBlocksIn({ thinking_blocks: blocks }: Members): readonly Members[] {
   return Array.isArray(blocks) ? (blocks as unknown[]).filter(isRecord) : [];
 }

@@ -1,10 +1,10 @@
 /**
- * Reads the events of a stream that passes from an upstream which speaks the Messages API. One object for
- * each stream; upstream worker.
+ * The EventJudge of the Messages API: finds usage, text and end in a stream that passes from an upstream that
+ * speaks it. messages-dialect.ts makes one for each stream. Upstream worker.
  *
- * Usage comes in two parts: `message_start` tells the prompt's, `message_delta` replaces what it names. A
- * report counts once `message_delta` is there: until then `output_tokens` is a token or two, and a stream
- * that breaks off is counted by its text.
+ * Must hold: usage is reported only once `message_delta` has come. `message_start` has the usage of the
+ * prompt, and an `output_tokens` of one or two; a stream that breaks off before `message_delta` is therefore
+ * counted by its text (test/unit/doors/messages/messages-dialect.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import type { EventJudge, EventMeaning } from '../door.js';
@@ -15,7 +15,7 @@ const NOTHING: EventMeaning = { isText: false, isEnd: false };
 const TEXT: EventMeaning = { isText: true, isEnd: false };
 const END: EventMeaning = { isText: false, isEnd: true };
 
-/** As Anthropic writes it. */
+/** A text event as Anthropic writes it: see `EventJudge.textEvent`. */
 const TEXT_DELTA =
   /^\{"type":"content_block_delta","index":(?:0|[1-9]\d{0,5}),"delta":\{"type":"text_delta","text":"(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt])+"\} {0,32}\}$/;
 

@@ -1,12 +1,13 @@
 /**
- * Writes a stream of the Messages API from the chunks of a chat completion. One object for each stream;
- * upstream worker.
+ * The chunks of a chat completion, translated into a stream of the Messages API. messages-dialect.ts makes
+ * one writer for each stream. Upstream worker.
  *
  *     message_start, ping → (content_block_start → content_block_delta … → content_block_stop) …
  *       → message_delta → message_stop
  *
- * One block is open at a time. `message_start` has the usage that the first chunk tells, which Gemini and
- * some servers do, else zeros; `message_delta` has all of it.
+ * Must hold: one block is open at a time, and blocks are numbered without gaps: clients of Anthropic assume
+ * both (test/unit/doors/messages/messages-dialect.test.ts). `message_start` has the usage of the first chunk,
+ * which Gemini and some servers report, else zeros; `message_delta` has the whole usage.
  */
 import { isRecord } from '../../core/json.js';
 import { ProviderError } from '../../providers/provider.js';
@@ -27,10 +28,10 @@ export class MessageWriter implements DoorStream {
   readonly #call: DoorCall;
   #out = '';
   #begun = false;
-  /** Position of the block that is open, or of the next one. */
+  /** Index of the open block, or of the next one. */
   #index = 0;
   #open: 'none' | 'text' | 'thinking' | 'tool' = 'none';
-  /** The index, in the chat completion, of the call that is open or was last. */
+  /** Index, in the chat completion, of the open tool call or the last one. */
   #tool = -1;
   #tools = 0;
   #finish: unknown;
@@ -98,7 +99,9 @@ export class MessageWriter implements DoorStream {
     this.#piece({ type: 'thinking_delta', thinking });
   }
 
-  /** A signature ends a block; its text has mostly come before, as `reasoning_content`. */
+  /**
+   * Writes a thinking block. A signature ends it; its text has mostly come before, as `reasoning_content`.
+   */
   #thinkingBlock({ type, thinking, signature, data }: Members): void {
     if (type === 'redacted_thinking') {
       this.#start('text', { type, data });

@@ -1,4 +1,7 @@
-/** The Messages API as upstream workers see it. */
+/**
+ * The Messages door's half for upstream workers: its Dialect, and that of the door that counts tokens.
+ * dialects.ts has both in its table.
+ */
 import type { Dialect, Translator } from '../door.js';
 import { fromChat } from './from-chat.js';
 import { MessageJudge } from './message-judge.js';
@@ -20,7 +23,7 @@ export const MESSAGES_DIALECT: Dialect = {
   promptTexts: undefined,
 };
 
-/** It translates for the gateway's own count. */
+/** Counts of tokens. Its translator serves the gateway's own count, if no upstream can count. */
 export const COUNT_TOKENS_DIALECT: Dialect = {
   ...MESSAGES_DIALECT,
   name: 'count_tokens',

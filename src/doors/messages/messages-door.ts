@@ -1,4 +1,7 @@
-/** Anthropic's Messages API as a door. Listener thread; large bodies in the counter pool. */
+/**
+ * The doors of Anthropic's Messages API, messages and count_tokens: the half for listeners. doors.ts has both
+ * in its table. Listener thread; large bodies in the counter pool.
+ */
 import { checkCountRequest, checkMessagesRequest } from '../../protocol/validators.js';
 import type { Door } from '../door.js';
 import { readersOf } from '../member-scan.js';
@@ -9,7 +12,7 @@ import { explainCount, explainMessages, hostedToolsIn, outputTokensMin } from '.
 const COMMON = {
   level: MESSAGES_REQUEST,
   choices: () => 1,
-  // A stream reports its usage unasked.
+  // Streams of this protocol always report their usage.
   asksForUsage: false,
 } as const;
 
@@ -28,7 +31,9 @@ export const MESSAGES: Door = {
   headerLines: (facts) => messagesHeaderLines(facts),
 };
 
-/** How many tokens the prompt of such a request has. Tools that the provider would run cost nothing here. */
+/**
+ * Counts the tokens of a prompt. Hosted tools are no reason to reject: nothing runs, and nothing is billed.
+ */
 export const COUNT_TOKENS: Door = {
   ...MESSAGES,
   name: 'count_tokens',

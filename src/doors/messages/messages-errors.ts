@@ -1,8 +1,8 @@
 /**
- * Errors and headers of responses as Anthropic writes them. Listener thread.
+ * Error bodies and response headers in Anthropic's form. messages-door.ts uses them. Listener thread.
  *
- * Follows platform.claude.com, pages "Errors" and "Rate limits", as of November 2026. The code of our own
- * catalogue is in `details.error_code`.
+ * Follows platform.claude.com, pages "Errors" and "Rate limits", as of November 2026. The code of
+ * core/errors.ts is in `details.error_code`.
  */
 import { SystemClock } from '../../core/clock.js';
 import { ERROR_KINDS, statusOf, type ErrorRecord } from '../../core/errors.js';
@@ -14,7 +14,7 @@ const CLOCK = new SystemClock();
 
 function status(error: ErrorRecord): number {
   if (error.code === 'overloaded') return OVERLOADED;
-  // The name of a model is a resource there.
+  // Anthropic answers 404 for an unknown model, OpenAI 400.
   return error.code === 'model_not_found' ? 404 : statusOf(error);
 }
 
@@ -38,10 +38,10 @@ export const MESSAGES_ERRORS: ErrorShape = {
   event: (error, requestId) => `event: error\ndata: ${body(error, requestId)}\n\n`,
 };
 
-/** The time that was written last: most resets of a second are at the same one. */
+/** Cache of the last text: most resets that are written in a second are at the same second. */
 let written = { seconds: -1, text: '' };
 
-/** As RFC 3339 writes it, in whole seconds, rounded up. */
+/** The time in RFC 3339, in whole seconds, rounded up. */
 function timeOf(ms: number): string {
   const seconds = Math.ceil(ms / 1_000);
   if (written.seconds !== seconds)

@@ -1,13 +1,16 @@
 /**
- * The names of the members of a request to the Messages API, at each level where two decoders that read them
- * differently would bill or serve another call. `service_tier`, `container` and others that make a call
- * dearer than its tokens are in core/routing-members.ts. Pure; any thread.
+ * The known member names of a Messages request, as protocol/known-members.ts has those of a chat completion:
+ * at each level at which a name in another case would change what a call costs or does. messages-door.ts uses
+ * them. Pure; any thread.
+ *
+ * Must hold: members that make a call dearer than its tokens (`service_tier`, `container`) are not here but
+ * in core/routing-members.ts: names that are here are not checked for routing.
  */
 import { Level, plain } from '../../protocol/known-members.js';
 
 const CACHE_CONTROL = new Level(plain('type', 'ttl'));
 const SOURCE = new Level(plain('type', 'media_type', 'data', 'url', 'file_id'));
-/** Of a tool's result. */
+/** A block within a tool result. */
 const INNER_BLOCK = new Level({
   ...plain('type', 'text', 'title', 'context'),
   source: SOURCE,

@@ -1,23 +1,26 @@
 /**
- * The rules of a request to the Messages API: their words and numbers, and the sentence for a body that
- * breaks one. Apart from messages-schema.ts, which has the same rules for the compiled validators, so that
- * the threads that face the network need not load TypeBox; a test compares the two. Pure; any thread.
+ * The rules of a Messages request: their bounds, and the sentence for a body that breaks one.
+ * messages-door.ts calls it for a body that the compiled validator has rejected. Pure; any thread.
+ *
+ * Must hold: messages-schema.ts has the same rules, or `explainMessages` throws for a body that only the
+ * validator rejects (test/unit/doors/messages/messages-door.test.ts tries each rule). They are apart so that
+ * the threads that face the network need not load TypeBox.
  */
 import { invariant } from '../../core/errors.js';
 import { isRecord } from '../../core/json.js';
 import { MESSAGES_MAX } from '../../core/limits.js';
 import { got, messagesCountError } from '../../protocol/chat-rules.js';
 
-/** `system` in the midst of a conversation is for newer models of Claude. */
+/** Newer models of Claude accept `system` within a conversation. */
 export const MESSAGE_ROLES = ['user', 'assistant', 'system'] as const;
 export const TOOL_CHOICES = ['auto', 'any', 'tool', 'none'] as const;
 
 /** 0 fills the prompt cache and generates nothing. */
 export const OUTPUT_TOKENS_MIN = 0;
 
-/** Of `temperature` and `top_p`. */
-export const SHARE_MIN = 0;
-export const SHARE_MAX = 1;
+/** Bounds of `temperature` and `top_p`. */
+export const UNIT_INTERVAL_MIN = 0;
+export const UNIT_INTERVAL_MAX = 1;
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -31,8 +34,8 @@ function optionalError(body: Fields, name: string, rule: string, isGood: (value:
   return value === undefined || isGood(value) ? undefined : broken(name, rule, value);
 }
 
-function isShare(value: unknown): boolean {
-  return typeof value === 'number' && value >= SHARE_MIN && value <= SHARE_MAX;
+function isInUnitInterval(value: unknown): boolean {
+  return typeof value === 'number' && value >= UNIT_INTERVAL_MIN && value <= UNIT_INTERVAL_MAX;
 }
 
 function isOneOf(words: readonly string[], value: unknown): boolean {
@@ -96,7 +99,7 @@ function thinkingError(value: unknown): string | undefined {
   return typeof value.type === 'string' ? undefined : broken('thinking.type', 'be a string', value.type);
 }
 
-/** What a conversation has. */
+/** The error of the members that messages and count_tokens have in common. */
 function commonError(body: Fields): string | undefined {
   const { model, messages, system, tools, tool_choice: choice, thinking } = body;
   return (
@@ -130,12 +133,12 @@ export function explainCount(body: unknown): string {
  */
 export function explainMessages(body: unknown): string {
   if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
-  const share = `be a number between ${SHARE_MIN} and ${SHARE_MAX}`;
+  const share = `be a number between ${UNIT_INTERVAL_MIN} and ${UNIT_INTERVAL_MAX}`;
   const found =
     commonError(body) ??
     outputTokensError(body.max_tokens) ??
-    optionalError(body, 'temperature', share, isShare) ??
-    optionalError(body, 'top_p', share, isShare) ??
+    optionalError(body, 'temperature', share, isInUnitInterval) ??
+    optionalError(body, 'top_p', share, isInUnitInterval) ??
     optionalError(
       body,
       'top_k',
@@ -154,7 +157,7 @@ export function explainMessages(body: unknown): string {
   return found;
 }
 
-/** What `max_tokens` must be at the least: more than the budget for thinking, which is a part of it. */
+/** The least `max_tokens` that Anthropic accepts: more than the thinking budget, which is a part of it. */
 export function outputTokensMin({ thinking }: Fields): number {
   const budget = isRecord(thinking) && thinking.type === 'enabled' ? thinking.budget_tokens : undefined;
   return typeof budget === 'number' && Number.isSafeInteger(budget) && budget > 0 ? budget + 1 : 1;
@@ -163,7 +166,10 @@ export function outputTokensMin({ thinking }: Fields): number {
 /** Types of tools whose calls the caller runs, beside those without a type and `custom`. */
 const CALLERS_TOOL = /^(?:custom$|(?:bash|text_editor|computer|memory|browser_toolset)_\d)/;
 
-/** Anthropic runs the other tools, and bills some of them apart from tokens. `body` is valid. */
+/**
+ * Whether the body has tools that Anthropic runs, some of which are billed apart from tokens. `body` is
+ * valid.
+ */
 export function hostedToolsIn(body: Fields): readonly ['hosted_tools'] | readonly [] {
   const tools = (body.tools ?? []) as readonly Fields[];
   const isHosted = ({ type = 'custom' }: Fields): boolean =>

@@ -1,14 +1,17 @@
 /**
- * The messages of a request to the Messages API as those of a chat completion. to-chat.ts calls it. Pure;
- * upstream worker.
+ * The messages of a Messages request as those of a chat completion. to-chat.ts calls it. No I/O; upstream
+ * worker.
  *
  *     text, image, document      parts of the same kind; a document's base64 is a file
  *     tool_result                a message of the role `tool`, before the rest of its turn. A chat completion
- *                                takes only text there, so images and files go to the turn behind it; a
- *                                result that `is_error` begins with "Error: "
+ *                                allows only text there, so images and files go to the user message after it;
+ *                                a result with `is_error` begins with "Error: "
  *     tool_use                   tool_calls
- *     thinking                   thinking_blocks, if it has a signature and the upstream reads them; a
- *                                provider without signatures takes no thoughts back
+ *     thinking                   thinking_blocks, if it has a signature and the upstream reads them;
+ *                                providers without signatures accept no thinking back
+ *
+ * Must hold: each part that is made is registered with `from` (callers-path.ts), or an error names a path
+ * that the caller does not know (test/unit/doors/callers-path.test.ts).
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
@@ -31,14 +34,14 @@ export function messagesOf(messages: readonly Members[], extras: boolean): Part[
   return written;
 }
 
-/** A text, or texts alone. */
+/** Content that may be text only, as a text or parts. */
 export function textPartsOf(content: unknown, path: string, extras: boolean): string | Part[] {
   if (typeof content === 'string') return content;
   const parts = blocksIn(content).map((block, index) => partOf(block, `${path}[${index}]`, extras, true));
   return contentOf(parts);
 }
 
-/** The block's mark for prompt caching, if it is to be kept. */
+/** The block's `cache_control`, if the upstream reads it. */
 export function markOf(block: Members, extras: boolean): Members {
   const { cache_control: mark } = block;
   return extras && isRecord(mark) ? { cache_control: mark } : {};
@@ -58,7 +61,7 @@ function userTurnOf(content: unknown, path: string, extras: boolean): Part[] {
   return results;
 }
 
-/** Images and files in it are added to `parts`. */
+/** The message of a tool result. Images and files in the result are added to `parts`. */
 function resultOf(block: Members, path: string, parts: Part[], extras: boolean): Part {
   const { tool_use_id: id, content, is_error: isError } = block;
   if (typeof id !== 'string') throw new FieldError(`${path}.tool_use_id`, 'must be a string');
@@ -107,7 +110,7 @@ function blocksIn(content: unknown): readonly Members[] {
   return Array.isArray(content) ? (content as unknown[]).filter(isRecord) : [];
 }
 
-/** A lone text without a mark is a string, which every server takes. */
+/** The value of `content`: a lone text without `cache_control` is a string, which every server accepts. */
 function contentOf(parts: Part[]): string | Part[] {
   const [part] = parts;
   return parts.length === 1 && part!.type === 'text' && part!.cache_control === undefined

@@ -1,10 +1,13 @@
 /**
- * A request to the Messages API as a chat completion. messages-dialect.ts calls it; to-chat-content.ts has
- * the messages. Pure; upstream worker.
+ * A Messages request as a chat completion. messages-dialect.ts calls it; to-chat-content.ts translates the
+ * messages. No I/O; upstream worker.
  *
  * Follows platform.claude.com, page "Messages", and OpenAI's reference of chat completions, as of November
- * 2026. `extras`: the upstream is a provider that reads Claude's thoughts and marks for prompt caching in a
- * chat completion; servers with OpenAI's protocol may refuse the whole request for one.
+ * 2026. `extras`: whether the upstream reads `thinking_blocks` and `cache_control` in a chat completion;
+ * servers with OpenAI's protocol may refuse a request that has either.
+ *
+ * Must hold: a member that is neither translated nor in KNOWN is refused, never dropped silently
+ * (test/unit/doors/messages/messages-dialect.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
@@ -13,14 +16,14 @@ import { markOf, messagesOf, textPartsOf } from './to-chat-content.js';
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** Members that say nothing to the model, and those that are translated below. */
+/** Members that are translated below, or do not change the response. */
 const KNOWN: ReadonlySet<string> = new Set([
   ...['model', 'messages', 'system', 'max_tokens', 'stream', 'stop_sequences', 'temperature', 'top_p'],
   ...['top_k', 'tools', 'tool_choice', 'thinking', 'metadata', 'output_config', 'cache_control'],
   ...['service_tier', 'diagnostics', 'context_management'],
 ]);
 
-/** The least budget of thinking that is more than a `low` effort, and than a `medium` one. */
+/** The least thinking budgets that become a `medium` and a `high` effort. */
 const MEDIUM_BUDGET_MIN = 2_048;
 const HIGH_BUDGET_MIN = 4_096;
 
@@ -32,7 +35,7 @@ export const NAMES: Readonly<Record<string, string>> = {
   response_format: 'output_config.format',
   'response_format.json_schema': 'output_config.format',
   parallel_tool_calls: 'tool_choice.disable_parallel_tool_use',
-  // Of tools, calls, results and parts.
+  // Members of tools, calls, results and parts.
   function: '',
   'function.parameters': 'input_schema',
   'function.arguments': 'input',
@@ -61,7 +64,7 @@ export function toChat(body: Members, extras: boolean): Record<string, unknown> 
   if (Array.isArray(body.stop_sequences) && body.stop_sequences.length > 0) chat.stop = body.stop_sequences;
   if (body.stream === true) {
     chat.stream = true;
-    // vLLM's name for a report with each chunk: `message_start` is to have what is known by then.
+    // vLLM's member for usage in each chunk, so that `message_start` can have the usage of the prompt.
     chat.stream_options = { include_usage: true, ...(extras && { continuous_usage_stats: true }) };
   }
   addTools(chat, body, extras);
@@ -71,7 +74,9 @@ export function toChat(body: Members, extras: boolean): Record<string, unknown> 
   return chat;
 }
 
-/** What only leaves old parts of the conversation out may be left undone: the model then reads more. */
+/**
+ * Refuses context edits, except those that only leave out old parts: without them the model just reads more.
+ */
 function checkContextEdits(management: unknown): void {
   const edits = isRecord(management) ? management.edits : undefined;
   if (!Array.isArray(edits)) return;

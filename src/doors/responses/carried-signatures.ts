@@ -1,15 +1,18 @@
 /**
- * What providers sign and want back with the next turn, in the `encrypted_content` of reasoning items, which
- * clients send back unread: Anthropic's and Bedrock's blocks of thinking, Gemini's signatures of calls.
- * request-items.ts reads it, response-stream.ts writes it. Pure; upstream worker.
+ * The codec of `encrypted_content`, in which a client carries signed reasoning from one turn to the next:
+ * thinking blocks of Anthropic and Bedrock, signatures of Gemini's calls. response-stream.ts writes it into
+ * reasoning items, request-items.ts reads it from the next request. Pure; upstream worker.
  *
- * It is base64 of JSON behind a mark. Content without the mark is another service's, and is left out: no
- * upstream here could read it. What is in it was said by the caller's own model and goes to the provider of
- * the caller's choice, which checks its signatures; so it is not encrypted again.
+ * The content is base64 of JSON behind a prefix. Content without the prefix is another service's and is left
+ * out: no upstream here could read it. It is not encrypted: it came from the caller's own model, and the
+ * provider checks its signatures.
+ *
+ * Must hold: clients store the content, so the form behind a prefix never changes; another form gets another
+ * prefix.
  */
 import { isRecord, parsedJson } from '../../core/json.js';
 
-const MARK = 'tollgate-1:';
+const PREFIX = 'tollgate-1:';
 
 export interface Carried {
   /** `thinking_blocks` of a message, with their texts. */
@@ -19,13 +22,13 @@ export interface Carried {
 }
 
 export function encryptedContent(carried: Carried): string {
-  return MARK + Buffer.from(JSON.stringify(carried)).toString('base64');
+  return PREFIX + Buffer.from(JSON.stringify(carried)).toString('base64');
 }
 
-/** Undefined for content that another service wrote. */
+/** Decodes the content; undefined if another service wrote it. */
 export function carriedIn(content: unknown): Carried | undefined {
-  if (typeof content !== 'string' || !content.startsWith(MARK)) return undefined;
-  const value = parsedJson(Buffer.from(content.slice(MARK.length), 'base64').toString());
+  if (typeof content !== 'string' || !content.startsWith(PREFIX)) return undefined;
+  const value = parsedJson(Buffer.from(content.slice(PREFIX.length), 'base64').toString());
   if (!isRecord(value)) return undefined;
   return {
     ...(Array.isArray(value.blocks) && { blocks: value.blocks as unknown[] }),

@@ -1,7 +1,7 @@
 /**
- * The tools of a request to POST /v1/responses as a chat completion can have them: all of them functions or
- * custom tools, without namespaces. A tool of a namespace is offered as `namespace__name`, and a call of it
- * gets both names back. Pure; upstream worker.
+ * Flattens the tools of a request to POST /v1/responses for a chat completion, which has no namespaces: a
+ * tool of a namespace is offered as `namespace__name`, and a call of it gets both names back. to-chat.ts
+ * calls it for the request, response-stream.ts for the calls. Pure; upstream worker.
  */
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
@@ -10,7 +10,7 @@ type Members = Readonly<Record<string, unknown>>;
 
 export interface OfferedTool {
   readonly tool: Members;
-  /** In the request. */
+  /** Path of the tool in the request. */
   readonly path: string;
 }
 
@@ -19,10 +19,10 @@ interface Named {
   readonly namespace: string;
 }
 
-/** An offer that the model need not take: with other tools beside it, it is left out. */
+/** A hosted tool that coding agents offer by default: it is left out if there are other tools beside it. */
 const SEARCH = 'web_search';
 
-/** `mayChoose`: the model is free to call none of them. Throws a FieldError for an item that is no object. */
+/** `mayChoose`: the model may call none of the tools. Throws a FieldError for an item that is no object. */
 export function offeredTools(tools: readonly unknown[], mayChoose: boolean): OfferedTool[] {
   const offered = tools.flatMap((tool, index): OfferedTool[] => {
     const path = `tools[${index}]`;

@@ -1,15 +1,18 @@
 /**
- * The input of a request to POST /v1/responses as messages of a chat completion. to-chat.ts calls it. Pure;
- * upstream worker.
+ * The `input` of a request to POST /v1/responses as messages of a chat completion. to-chat.ts calls it. No
+ * I/O; upstream worker.
  *
  *     message                    a message of its role; a lone text as a string
- *     reasoning                  what it carries for the provider goes to the assistant's message that
- *                                follows (carried-signatures.ts); its text alone is left out
- *     function_call,             `tool_calls` of the assistant's message before it, if nothing else came
+ *     reasoning                  its signed blocks (carried-signatures.ts) go to the assistant message that
+ *                                follows; reasoning without signatures is left out
+ *     function_call,             `tool_calls` of the assistant message before it, if no other item came
  *       custom_tool_call           between
  *     function_call_output,      a message of the role `tool`
  *       custom_tool_call_output
- *     any other                  refused: only an upstream that speaks Responses knows it
+ *     any other                  refused: only an upstream that speaks Responses can read it
+ *
+ * Must hold: each message and part that is made is registered with `from` (callers-path.ts), or an error
+ * names a path that the caller does not know (test/unit/doors/callers-path.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
@@ -27,7 +30,7 @@ interface AssistantMessage {
 }
 
 const ROLES: readonly unknown[] = ['user', 'assistant', 'system', 'developer'];
-/** Parts that become a text. */
+/** Types of parts that become text. */
 const TEXT_PARTS: readonly unknown[] = ['input_text', 'output_text', 'text'];
 
 /** Throws a FieldError. */
@@ -44,9 +47,9 @@ export function messagesOf(input: unknown): unknown[] {
 
 class MessageWriter {
   readonly messages: unknown[] = [];
-  /** The last message, if it is the assistant's. */
+  /** The last message, if it is an assistant message. */
   #assistant: AssistantMessage | undefined;
-  /** Of a reasoning item before a call. */
+  /** `extra_content` of a reasoning item, for the call that follows. */
   #extra: unknown;
 
   add(item: Members, path: string): void {
@@ -100,7 +103,8 @@ class MessageWriter {
       return;
     }
     const open = this.#assistant;
-    // Two answers in a row stay two, unless calls hang on the first, whose results must come next.
+    // Two assistant messages in a row stay two, unless the first has tool calls, whose results must come
+    // next.
     const message =
       open === undefined || (open.content !== null && open.tool_calls === undefined)
         ? this.#newAssistant(path)
@@ -143,7 +147,7 @@ function partsOf(content: unknown): unknown[] {
   return Array.isArray(content) ? (content as unknown[]) : [{ type: 'text', text: content }];
 }
 
-/** A lone text is a string: every server takes that. */
+/** The value of `content`: a lone text is a string, which every server accepts. */
 function contentOf(content: unknown, path: string): unknown {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) throw new FieldError(path, 'must be a string or an array of parts');

@@ -1,14 +1,14 @@
 /**
- * The object `response` of the Responses API, made of a chat completion: what it answers and what it repeats
- * of the request. response-stream.ts calls it, for its events and for a whole response. Pure; upstream
- * worker.
+ * The `response` object of the Responses API, made of a chat completion and of members that it repeats from
+ * the request. response-stream.ts calls it, for events and for a response that is not streamed. Pure;
+ * upstream worker.
  */
 import { isRecord } from '../../core/json.js';
 import type { DoorCall } from '../door.js';
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** What the first chunk says of the answer. */
+/** The members that are known from the first chunk on. */
 export interface ResponseHead {
   readonly id: string;
   readonly createdSeconds: number;
@@ -20,23 +20,23 @@ export function headOf({ created, model }: Members, call: DoorCall): ResponseHea
   return {
     id: `resp_${call.requestId}`,
     createdSeconds: typeof created === 'number' && created > 0 ? created : Math.floor(call.nowMs / 1_000),
-    // Azure's first chunk, about the prompt, has an empty one.
+    // Azure's first chunk, with the filter results of the prompt, has an empty model.
     model: typeof model === 'string' && model !== '' ? model : call.model,
   };
 }
 
-/** How far a response is, and what it has then. */
+/** Status of a response, and the members that depend on it. */
 export interface ResponseState {
   readonly status: 'in_progress' | 'completed' | 'incomplete';
-  /** Why it is incomplete. */
+  /** Why the response is incomplete. */
   readonly reason?: 'max_output_tokens' | 'content_filter' | undefined;
   readonly output: readonly object[];
-  /** Of the chat completion. */
+  /** `usage` of the chat completion. */
   readonly usage?: unknown;
   readonly serviceTier?: unknown;
 }
 
-/** Members of the request that the response repeats, with what the reference gives for absent ones. */
+/** Members of the request that the response repeats, with the reference's defaults for absent ones. */
 const REPEATED: readonly (readonly [name: string, absent: unknown])[] = [
   ['instructions', null],
   ['max_output_tokens', null],
@@ -77,7 +77,7 @@ export function responseObject(head: ResponseHead, { body }: DoorCall, state: Re
   };
 }
 
-/** Null if none was reported. */
+/** The usage in the form of Responses; null if none was reported. */
 function usageOf(usage: unknown): object | null {
   if (!isRecord(usage)) return null;
   const prompt = isRecord(usage.prompt_tokens_details) ? usage.prompt_tokens_details : {};

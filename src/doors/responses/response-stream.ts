@@ -1,15 +1,16 @@
 /**
- * A chat completion as a response of the Responses API: its events, one chunk after the other, and the whole
- * object, which the last event has too. responses-dialect.ts makes one for each stream, and for each whole
- * answer, whose message it takes for one large chunk. Upstream worker.
+ * A chat completion, translated into the events of the Responses API, chunk by chunk, and into the `response`
+ * object at the end. responses-dialect.ts makes one for each stream, and for each response that is not
+ * streamed, whose message counts as one large chunk. Upstream worker.
  *
  *     response.created, response.in_progress             with the first chunk
- *     response.output_item.added … done                  reasoning, then the message, then calls of tools:
- *                                                        an item ends when another kind begins; calls, whose
- *                                                        pieces may alternate, end together
+ *     response.output_item.added … done                  reasoning, then the message, then tool calls: an
+ *                                                        item ends when another kind begins; tool calls,
+ *                                                        whose pieces may alternate, end together
  *     response.completed, response.incomplete            at the end, with the usage
  *
- * Invariant: the deltas of an item, joined, are its text, and the items that ended are the output.
+ * Must hold: the deltas of an item, joined, are its text; the ended items are the output; sequence numbers
+ * have no gaps (test/unit/doors/responses/response-stream.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import type { DoorCall, DoorStream } from '../door.js';
@@ -24,18 +25,18 @@ type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
 interface OpenItem {
   readonly index: number;
   readonly item: Record<string, unknown> & { readonly id: string; readonly type: string };
-  /** The events that end it and the text of its last part, in order. */
+  /** Returns the events that end the item and the text of its last part, in order. */
   readonly close: (status: ItemStatus) => string;
 }
 
 interface OpenReasoning extends OpenItem {
   text: string;
   readonly blocks: unknown[];
-  /** Of `text`: not in a block. */
+  /** The end of `text` that no signed block covers yet. */
   unsigned: string;
 }
 
-/** A part of the message. Its text is in the member that is named by its type. */
+/** A part of the message. Its text is in the member that its type names. */
 interface OpenPart {
   readonly type: 'output_text' | 'refusal';
   readonly index: number;
@@ -64,18 +65,18 @@ export class ResponseStream implements DoorStream {
   #finish: unknown;
   #reasoning: OpenReasoning | undefined;
   #message: OpenMessage | undefined;
-  /** By their positions in the message. */
+  /** The open tool calls, by their positions in the message. */
   readonly #calls = new Map<unknown, OpenCall>();
   readonly #namespaces: ReturnType<typeof namespacesIn>;
 
-  /** `isStream`: events are written; else only the whole response. */
+  /** `isStream`: `push` and `end` return events; else only `response` is used. */
   constructor(call: DoorCall, isStream: boolean) {
     this.#call = call;
     this.#namespaces = namespacesIn(call.body.tools);
     this.#isStream = isStream;
   }
 
-  /** The same for a whole chat completion. */
+  /** `chunk`: a chunk, or a chat completion that is not streamed. */
   push(chunk: Members): string {
     const events = this.#start(chunk);
     this.#usage = chunk.usage ?? this.#usage;
@@ -105,7 +106,7 @@ export class ResponseStream implements DoorStream {
       .join('');
   }
 
-  /** The object, after `end`. */
+  /** The `response` object. Call after `end`. */
   get response(): object {
     return responseObject(this.#head!, this.#call, this.#state);
   }
@@ -145,7 +146,7 @@ export class ResponseStream implements DoorStream {
     return events;
   }
 
-  /** A piece of reasoning. */
+  /** Events of a piece of reasoning. */
   #think(text: string): string {
     let events = this.#openReasoning();
     const open = this.#reasoning!;
@@ -159,7 +160,7 @@ export class ResponseStream implements DoorStream {
     return events + this.#event('response.reasoning_summary_text.delta', { ...at, delta: text });
   }
 
-  /** A block that the provider signed. In a stream its text came before it. */
+  /** Events of a block that the provider has signed. In a stream its text has come before. */
   #sign(block: unknown): string {
     if (!isRecord(block)) return '';
     const events = this.#openReasoning();
@@ -195,7 +196,7 @@ export class ResponseStream implements DoorStream {
     return closed + added;
   }
 
-  /** A piece of the message. */
+  /** Events of a piece of the message. */
   #say(type: OpenPart['type'], text: string, logprobs: readonly unknown[]): string {
     let events = this.#openMessage();
     const open = this.#message!;
@@ -247,12 +248,12 @@ export class ResponseStream implements DoorStream {
     );
   }
 
-  /** A call of a tool, or a piece of its arguments. */
+  /** Events of a tool call, or of a piece of its arguments. */
   #callTool(piece: Members, position: unknown): string {
     const called = isRecord(piece.function) ? piece.function : isRecord(piece.custom) ? piece.custom : {};
     let open = this.#calls.get(position);
     let events = '';
-    // Some servers give every call the same position.
+    // Some servers give every tool call the same position: another id begins another call.
     const isOther =
       typeof piece.id === 'string' && typeof called.name === 'string' && piece.id !== open?.callId;
     if (open === undefined || isOther) {
@@ -305,7 +306,7 @@ export class ResponseStream implements DoorStream {
     return [open, events + added];
   }
 
-  /** Ends what is open; `status`: of the last of it. */
+  /** Ends all open items; `status` is that of the last one, the others are completed. */
   #closeAll(status: ItemStatus): string {
     const open = [this.#reasoning, this.#message, ...this.#calls.values()].filter(
       (item) => item !== undefined,
@@ -361,7 +362,7 @@ function partOf({ type, text, logprobs }: OpenPart): object {
     : { type, refusal: text };
 }
 
-/** A text, or the texts among parts. */
+/** A text, or the joined texts among parts. */
 function textOf(content: unknown): string {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) return '';

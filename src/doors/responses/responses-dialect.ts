@@ -1,6 +1,7 @@
 /**
- * OpenAI's Responses API as upstream workers see it: how responses of upstreams that speak it are read, and
- * its translation for the others. responses-door.ts is its other half. Upstream worker.
+ * The Responses door's half for upstream workers, its Dialect: how responses of upstreams that speak
+ * Responses are read, and the translation for the others. dialects.ts has it in its table; responses-door.ts
+ * is the other half.
  */
 import type { Dialect, DoorCall, Translator } from '../door.js';
 import { ResponseStream } from './response-stream.js';

@@ -1,6 +1,7 @@
 /**
- * The door of OpenAI's Responses API, as listeners see it: its route, how its bodies are read, and its
- * errors. responses-dialect.ts is its other half. Listener thread and counter pool.
+ * The door of OpenAI's Responses API, the half for listeners: its route, how its bodies are read, and its
+ * errors. doors.ts has it in its table; responses-dialect.ts is the other half. Listener thread and counter
+ * pool.
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { ERROR_KINDS, type ErrorRecord } from '../../core/errors.js';
@@ -12,15 +13,18 @@ import { readersOf } from '../member-scan.js';
 import { RESPONSES_REQUEST } from './responses-names.js';
 import { explainResponsesRequest, routingIn } from './responses-rules.js';
 
-/** OpenAI's own bound. A caller may ask for less, and gets its 400. */
-const OUTPUT_TOKENS_MIN_THERE = 16;
+/**
+ * The least `max_output_tokens` that OpenAI accepts: a bound for accounts with little money is not lowered
+ * further. A caller who asks for less gets OpenAI's own 400.
+ */
+const OUTPUT_TOKENS_MIN_AT_OPENAI = 16;
 
 const NUMBER = '"sequence_number":';
-/** Its value: digits and what ends them, in any writing of JSON. */
+/** The value of `sequence_number`: digits, and the character that ends them. */
 const VALUE = /^\s*(\d{1,15})\s*[,}]/;
 const VALUE_BYTES_MAX = 32;
 
-/** As ErrorShape.numberIn. In a text of the response the quotes of the name would have backslashes. */
+/** As ErrorShape.numberIn. Text of the model cannot match NUMBER: within it the quotes have backslashes. */
 function numberIn(frame: Uint8Array): number | undefined {
   const bytes = Buffer.from(frame.buffer, frame.byteOffset, frame.length);
   const at = bytes.lastIndexOf(NUMBER);
@@ -31,8 +35,8 @@ function numberIn(frame: Uint8Array): number | undefined {
 }
 
 /**
- * The event that ends a stream in the form of the reference, and with `error` as in a chat completion: the
- * published clients (TypeScript, Python) raise an error for that member alone.
+ * The event that ends a stream, in the form of the reference, and with a member `error` as in a chat
+ * completion: OpenAI's client libraries (TypeScript, Python) raise an error for that member alone.
  */
 function errorEvent({ code, message }: ErrorRecord, _requestId: string, number = 0): string {
   const event = {
@@ -51,7 +55,7 @@ const { read, readPieces } = readersOf({
   check: checkResponsesRequest,
   explain: explainResponsesRequest,
   outputTokens: 'max_output_tokens',
-  outputTokensMin: () => OUTPUT_TOKENS_MIN_THERE,
+  outputTokensMin: () => OUTPUT_TOKENS_MIN_AT_OPENAI,
   choices: () => 1,
   asksForUsage: false,
   routing: routingIn,

@@ -1,7 +1,7 @@
 /**
- * Reads what an upstream sends that speaks Responses itself: of a stream where the usage is, what brings
- * text, what ends it; of a whole response whether it is one. responses-dialect.ts makes a judge for each
- * stream. Pure; upstream worker.
+ * The EventJudge of the Responses API: finds usage, text and end in a stream that passes from an upstream
+ * that speaks it; and `faultIn`, which finds the error in a response that is not streamed.
+ * responses-dialect.ts makes one judge for each stream. Pure; upstream worker.
  *
  * Follows the reference of OpenAI, "Streaming events", as of November 2026.
  */
@@ -10,7 +10,7 @@ import type { EventJudge, EventMeaning } from '../door.js';
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** A response that ended well; others (`failed`, `cancelled`, `in_progress`) come with status 200, too. */
+/** Statuses of a success. `failed`, `cancelled` and `in_progress` come with HTTP status 200 too. */
 const ENDED: ReadonlySet<unknown> = new Set(['completed', 'incomplete', undefined, null]);
 
 /** As Dialect.faultIn. */

@@ -1,7 +1,8 @@
 /**
- * The names of the members of a request to POST /v1/responses, as protocol/known-members.ts has those of a
- * chat completion: a name that differs only in case is rejected, because decoders that fold case would read
- * another request than the one that was admitted. Pure; listener thread and counter pool.
+ * The known member names of a request to POST /v1/responses, as protocol/known-members.ts has those of a chat
+ * completion: a name that differs only in case is rejected, because decoders that fold case would read
+ * another request than the one that was admitted. responses-door.ts uses them. Pure; listener thread and
+ * counter pool.
  */
 import { Level, plain } from '../../protocol/known-members.js';
 
@@ -23,7 +24,9 @@ const TOOL = new Level({
   ...plain('model', 'connector_id', 'authorization', 'headers', 'vector_store_ids', 'tools'),
 });
 
-/** `service_tier` is not here: core/routing-members.ts judges it. */
+/**
+ * `service_tier` must not be here: names that are here are not checked for routing (core/routing-members.ts).
+ */
 export const RESPONSES_REQUEST = new Level({
   ...plain('model', 'instructions', 'max_output_tokens', 'temperature', 'top_p', 'top_logprobs'),
   ...plain('stream', 'stream_options', 'store', 'background', 'previous_response_id', 'conversation'),

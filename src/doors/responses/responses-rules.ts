@@ -1,7 +1,11 @@
 /**
- * The rules of a request to POST /v1/responses in words, for a body that breaks one. Apart from
- * responses-schema.ts, which has the same rules for the compiled validator, so that the threads that face the
- * network need not load TypeBox; a test compares the two. Pure; listener thread and counter pool.
+ * The rules of a request to POST /v1/responses, and the sentence for a body that breaks one.
+ * responses-door.ts calls it for a body that the compiled validator has rejected. Pure; listener thread and
+ * counter pool.
+ *
+ * Must hold: responses-schema.ts has the same rules, or `explainResponsesRequest` throws for a body that only
+ * the validator rejects (test/unit/doors/responses/responses-rules.test.ts compares both). They are apart so
+ * that the threads that face the network need not load TypeBox.
  */
 import { invariant } from '../../core/errors.js';
 import { isRecord } from '../../core/json.js';
@@ -27,10 +31,10 @@ const within = (min: number, max: number): Rule => ({
   must: `be a number between ${min} and ${max}`,
   keeps: (value) => typeof value === 'number' && value >= min && value <= max,
 });
-const TRUTH: Rule = { must: 'be true or false', keeps: (value) => typeof value === 'boolean' };
+const BOOLEAN: Rule = { must: 'be true or false', keeps: (value) => typeof value === 'boolean' };
 const OBJECT: Rule = { must: 'be an object', keeps: isRecord };
 
-/** Of the members that may be absent or null, in the order in which they are looked at. */
+/** Rules of members that may be absent or null, in the order in which they are checked. */
 const RULES: Readonly<Record<string, Rule>> = {
   input: {
     must: 'be a string or an array of items',
@@ -43,12 +47,12 @@ const RULES: Readonly<Record<string, Rule>> = {
   },
   temperature: within(TEMPERATURE_MIN, TEMPERATURE_MAX),
   top_p: within(TOP_P_MIN, TOP_P_MAX),
-  stream: TRUTH,
+  stream: BOOLEAN,
   stream_options: OBJECT,
-  store: TRUTH,
-  // A response that is made later, and fetched elsewhere, has neither its text nor its usage here.
+  store: BOOLEAN,
+  // A background response is fetched later by another request: the gateway would see neither text nor usage.
   background: { must: 'be false or be left out', keeps: (value) => value === false },
-  parallel_tool_calls: TRUTH,
+  parallel_tool_calls: BOOLEAN,
   tools: { must: 'be an array of tools', keeps: Array.isArray },
   text: OBJECT,
   reasoning: OBJECT,
@@ -58,7 +62,7 @@ function broken(field: string, must: string, value: unknown): string {
   return `${field} must ${must}, got ${got(value)}`;
 }
 
-/** What is wrong with the items of an array; undefined if nothing is. */
+/** The error of the first item that breaks a rule; undefined if none does. */
 function itemsError(input: unknown): string | undefined {
   if (!Array.isArray(input)) return undefined;
   if (input.length === 0) return 'input must have at least 1 item, got 0';
@@ -91,7 +95,7 @@ function isHosted({ type, environment, execution, tools }: Readonly<Record<strin
   return true;
 }
 
-/** What the provider is to run, or to take from what it has stored. `body` is valid. */
+/** Members that make the provider run a tool, or read what it has stored. `body` is valid. */
 export function routingIn(body: Readonly<Record<string, unknown>>): readonly RoutingMember[] {
   const { tools, input } = body;
   const found: RoutingMember[] = STORED.filter((name) => (body[name] ?? undefined) !== undefined);
@@ -102,7 +106,9 @@ export function routingIn(body: Readonly<Record<string, unknown>>): readonly Rou
   return found;
 }
 
-/** Returns why the validator rejected `body`. Throws if it breaks no rule, which is a bug here. */
+/**
+ * Returns why the validator rejected `body`. Throws if `body` breaks no rule, which is a bug of this file.
+ */
 export function explainResponsesRequest(body: unknown): string {
   if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
   if (typeof body.model !== 'string' || body.model === '')

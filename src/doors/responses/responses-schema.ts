@@ -1,6 +1,8 @@
 /**
- * The schema of a request to POST /v1/responses. Loaded only at build time: protocol's build step compiles
- * it. Members that are not named here pass unread; responses-rules.ts has the same rules in words.
+ * The TypeBox schema of a request to POST /v1/responses. Loaded only at build time: ../build-generated.ts
+ * compiles it; after a change run `npm run build`. Members that are not named here pass unchecked.
+ *
+ * Must hold: responses-rules.ts explains each rule (test/unit/doors/responses/responses-rules.test.ts).
  */
 import Type, { type TSchema } from 'typebox';
 import { MESSAGES_MAX } from '../../core/limits.js';

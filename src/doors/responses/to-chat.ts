@@ -1,7 +1,9 @@
 /**
- * A request to POST /v1/responses as a chat completion, for upstreams that do not speak Responses. Every
- * member is said, dropped because it does not change the answer, or refused: docs/responses.md has the table.
- * responses-dialect.ts has it in its translator. Pure; upstream worker.
+ * A request to POST /v1/responses as a chat completion, for upstreams that do not speak Responses.
+ * responses-dialect.ts has it in its translator. No I/O; upstream worker.
+ *
+ * Must hold: every member is translated, dropped because it does not change the response, or refused. The
+ * table is in docs/responses.md, the test test/unit/doors/responses/to-chat.test.ts.
  *
  * Follows the reference of OpenAI, "Create a model response", as of November 2026.
  */
@@ -14,7 +16,7 @@ import { messagesOf } from './request-items.js';
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** They mean the same in both interfaces. */
+/** Members that mean the same in both APIs. */
 const SAME = [
   'model',
   'temperature',
@@ -25,13 +27,13 @@ const SAME = [
   'prompt_cache_retention',
   'service_tier',
 ] as const;
-/** They do not change what the model says, or speak of what is refused anyway. */
+/** Members that do not change the response, or concern features that are refused anyway. */
 const DROPPED = ['max_tool_calls', 'truncation', 'prompt_cache_options', 'client_metadata'] as const;
 const INCLUDED: readonly unknown[] = [
   'reasoning.encrypted_content',
   'message.output_text.logprobs',
   'message.input_image.image_url',
-  // Of hosted tools, of which no chat completion has calls.
+  // These concern hosted tools, of which a chat completion has no calls.
   'file_search_call.results',
   'web_search_call.results',
   'web_search_call.action.sources',
@@ -49,7 +51,7 @@ export const NAMES: Readonly<Record<string, string>> = {
   verbosity: 'text.verbosity',
   reasoning_effort: 'reasoning.effort',
   logprobs: 'include',
-  // Of tools, calls, results and parts.
+  // Members of tools, calls, results and parts.
   function: '',
   custom: '',
   tool_call_id: 'call_id',
@@ -93,7 +95,7 @@ function addTools(fields: Fields, chat: Record<string, unknown>): void {
   const tools = fields.list('tools') ?? [];
   const choice = fields.take('tool_choice');
   const parallel = fields.boolean('parallel_tool_calls');
-  // Without tools a chat completion must have none of the three.
+  // OpenAI refuses tool_choice and parallel_tool_calls without tools.
   if (tools.length === 0) return;
   const mayChoose = choice === undefined || choice === 'auto' || choice === 'none';
   chat.tools = offeredTools(tools, mayChoose).map(({ tool, path }) => from(path, toolOf(tool, path)));
@@ -110,10 +112,10 @@ function toolOf(tool: Members, path: string): object {
     );
   if (typeof tool.name !== 'string') throw new FieldError(`${path}.name`, 'must be a string');
   if (type === 'function')
-    return { type, function: given(tool, ['name', 'description', 'parameters', 'strict']) };
-  const custom: Record<string, unknown> = given(tool, ['name', 'description', 'format']);
+    return { type, function: presentOf(tool, ['name', 'description', 'parameters', 'strict']) };
+  const custom: Record<string, unknown> = presentOf(tool, ['name', 'description', 'format']);
   if (isRecord(custom.format) && custom.format.type === 'grammar')
-    custom.format = { type: 'grammar', grammar: given(custom.format, ['syntax', 'definition']) };
+    custom.format = { type: 'grammar', grammar: presentOf(custom.format, ['syntax', 'definition']) };
   return { type, custom };
 }
 
@@ -138,7 +140,7 @@ function namedTool({ type, name }: Members): unknown {
 
 function addText(text: Members | undefined, chat: Record<string, unknown>): void {
   const { format, verbosity } = text ?? {};
-  // What every model does by itself; servers that do not know the member would refuse it.
+  // `medium` is the default, and servers that do not know the member would refuse it.
   if (verbosity !== undefined && verbosity !== null && verbosity !== 'medium') chat.verbosity = verbosity;
   if (format === undefined || format === null) return;
   const { type } = isRecord(format) ? format : {};
@@ -146,13 +148,13 @@ function addText(text: Members | undefined, chat: Record<string, unknown>): void
   else if (type === 'json_schema')
     chat.response_format = {
       type,
-      json_schema: given(format as Members, ['name', 'description', 'schema', 'strict']),
+      json_schema: presentOf(format as Members, ['name', 'description', 'schema', 'strict']),
     };
   else if (type !== 'text')
     throw new FieldError('text.format.type', 'must be text, json_object or json_schema');
 }
 
-/** Thoughts are told as far as the upstream tells them, whatever `summary` says. */
+/** Translates the effort. `summary` is ignored: callers get whatever thinking the upstream returns. */
 function addReasoning(reasoning: Members | undefined, chat: Record<string, unknown>): void {
   const { effort, mode } = reasoning ?? {};
   if (typeof effort === 'string') chat.reasoning_effort = effort;
@@ -173,8 +175,8 @@ function addLogprobs(fields: Fields, chat: Record<string, unknown>): void {
   if (top > 0) chat.top_logprobs = top;
 }
 
-/** The members of those names that are there and not null. */
-function given(members: Members, names: readonly string[]): Record<string, unknown> {
+/** The members of those names that are present and not null. */
+function presentOf(members: Members, names: readonly string[]): Record<string, unknown> {
   const entries = names.map((name) => [name, members[name]] as const);
   return Object.fromEntries(entries.filter(([, value]) => value !== undefined && value !== null));
 }

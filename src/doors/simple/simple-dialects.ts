@@ -1,11 +1,12 @@
 /**
- * The doors whose calls only pass through, as upstream workers see them. A stream of completions has the
- * events of a chat completion, with `text` in place of `delta`. Pure.
+ * The dialects of the doors whose calls are never translated (simple-doors.ts), for upstream workers.
+ * dialects.ts has them in its table. A stream of completions has the events of a chat completion, with `text`
+ * in place of `delta`. Pure.
  */
 import { isRecord } from '../../core/json.js';
 import type { Dialect } from '../door.js';
 
-/** One token to each tokenizer here, and four bytes to an estimate by length. */
+/** A text that is one token to each tokenizer of this gateway, and four bytes to an estimate by length. */
 const ONE_TOKEN = ' the';
 
 function simpleDialect(
@@ -16,7 +17,7 @@ function simpleDialect(
   return { name, marker, openJudge: undefined, translator: undefined, promptTexts };
 }
 
-/** Texts of a text, of tokens, or of a list of either. Tokens become a text that has as many. */
+/** The texts of an input: a text, tokens, or a list of either. Tokens become a text with as many tokens. */
 export function inputTexts(input: unknown): string[] {
   if (typeof input === 'string') return [input];
   if (!Array.isArray(input)) return [];

@@ -1,7 +1,7 @@
 /**
- * The doors whose calls only pass through: embeddings, completions by the former interface, moderations and
- * reranks. Their upstreams speak OpenAI's paths, so nothing is translated. Listener thread and counter pool;
- * simple-dialects.ts is the part of upstream workers.
+ * The doors whose calls are never translated: embeddings, legacy completions, moderations and reranks. Their
+ * upstreams have OpenAI's paths. doors.ts has them in its table; simple-dialects.ts is the half for upstream
+ * workers. Listener thread and counter pool.
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { CHOICES_MAX } from '../../protocol/chat-rules.js';
@@ -20,7 +20,7 @@ import { explainCompletions, explainEmbeddings, explainModerations, explainReran
 
 type SimpleName = 'embeddings' | 'completions' | 'moderations' | 'rerank';
 
-/** Of a call without text of its own: nothing is bounded but what it says. */
+/** For calls that generate no text, and so have no output to bound. */
 const NO_OUTPUT = { outputTokens: undefined, choices: () => 1, asksForUsage: false } as const;
 
 function simpleDoor(name: SimpleName, form: BodyForm): Door {
@@ -77,7 +77,7 @@ export const RERANK = simpleDoor('rerank', {
 
 export const SIMPLE_DOORS: readonly Door[] = [EMBEDDINGS, COMPLETIONS, MODERATIONS, RERANK];
 
-/** `n` answers to each prompt. `prompt` is valid: a list of numbers is one prompt. */
+/** Number of generated texts: `n` for each prompt. `prompt` is valid; a list of numbers is one prompt. */
 function choicesOf(prompt: unknown, n: number): number {
   const prompts = Array.isArray(prompt) && typeof prompt[0] !== 'number' ? prompt.length : 1;
   if (prompts * n > CHOICES_MAX)

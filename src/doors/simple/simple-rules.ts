@@ -1,7 +1,10 @@
 /**
- * The rules of requests for embeddings, completions by the former interface, moderations and reranks: their
- * numbers and words, and the sentence for a body that breaks one. Apart from simple-schema.ts, which has the
- * same rules for the compiled validators; a test compares the two. Pure; any thread.
+ * The rules of requests for embeddings, legacy completions, moderations and reranks: their bounds, and the
+ * sentence for a body that breaks one. simple-doors.ts calls it for a body that the compiled validator has
+ * rejected. Pure; any thread.
+ *
+ * Must hold: simple-schema.ts has the same rules, or an `explain` throws for a body that only the validator
+ * rejects (test/unit/doors/simple/simple-doors.test.ts tries each rule).
  */
 import { invariant } from '../../core/errors.js';
 import { isRecord } from '../../core/json.js';
@@ -9,7 +12,7 @@ import { CHOICES_MAX, CHOICES_MIN, got, OUTPUT_TOKENS_MIN } from '../../protocol
 
 /** Texts of a request for embeddings or moderations: OpenAI's bound. */
 export const INPUTS_MAX = 2_048;
-/** Of a rerank: Cohere's bound. */
+/** Documents of a rerank: Cohere's bound. */
 export const DOCUMENTS_MAX = 10_000;
 export const ENCODINGS = ['float', 'base64'] as const;
 
@@ -40,7 +43,7 @@ function countError(name: string, what: string, { length }: readonly unknown[], 
 
 const isToken = isIntegerFrom(0);
 
-/** A text, or tokens, or a list of either. */
+/** The error of an input that is no text, no tokens, and no list of either. */
 function inputError(name: string, value: unknown, most: number): string | undefined {
   if (typeof value === 'string') return undefined;
   if (!Array.isArray(value)) return broken(name, 'be a string, an array of strings, or tokens', value);
@@ -93,7 +96,7 @@ function streamOptionsError(body: Fields): string | undefined {
   return error === undefined ? undefined : `stream_options.${error}`;
 }
 
-/** Makes the `explain` of a BodyForm. It throws if `body` breaks no rule, which is a bug here. */
+/** Makes the `explain` of a BodyForm, which throws if `body` breaks no rule: a bug of this file. */
 function explainer(explain: Explain): (body: unknown) => string {
   return (body) => {
     if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);

@@ -1,7 +1,9 @@
 /**
- * The schemas of requests for embeddings, completions by the former interface, moderations and reranks.
- * Loaded only at build time: ../build-generated.ts compiles them. They have what the gateway reads or bills
- * by; members that are not named here pass unread, and the optional ones may be null.
+ * The TypeBox schemas of requests for embeddings, legacy completions, moderations and reranks. Loaded only at
+ * build time: ../build-generated.ts compiles them; after a change run `npm run build`. They check what the
+ * gateway reads or bills by. Other members pass unchecked, and optional ones may be null.
+ *
+ * Must hold: simple-rules.ts explains each rule (test/unit/doors/simple/simple-doors.test.ts).
  */
 import Type, { type TSchema } from 'typebox';
 import { CHOICES_MAX, CHOICES_MIN, OUTPUT_TOKENS_MIN } from '../../protocol/chat-rules.js';

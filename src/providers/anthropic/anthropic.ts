@@ -1,6 +1,6 @@
 /**
- * Anthropic's Messages API as a provider: path, headers, versions. The parts beside it do the work; vertex
- * uses them too. Upstream worker.
+ * Anthropic's Messages API as a Provider (provider.ts): path, headers, versions. The other files of this
+ * folder translate; vertex/ and bedrock/ use them too. Upstream worker.
  *
  * Follows platform.claude.com, pages "API overview", "Versions" and "Beta headers", as of November 2026.
  */
@@ -39,7 +39,7 @@ function headersOf({ settings, credential }: ProviderCall, betas: readonly strin
   return headers;
 }
 
-/** Those of the settings and those of the caller's header, each once. */
+/** The beta names of the settings and those of the caller's `anthropic-beta` header, each once. */
 export function mergedBetas(own: readonly string[], given: string): readonly string[] {
   if (given === '') return own;
   const names = given.split(',').map((name) => name.trim());

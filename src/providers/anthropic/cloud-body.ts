@@ -1,11 +1,14 @@
 /**
- * The body of a request to Messages as clouds that serve Claude want it: the model is in the path, versions
- * are in the body. All other members stay as they are written. Vertex and Bedrock use it. Upstream worker.
+ * The body of a Messages request in the form that clouds want: the model goes into the path, and versions
+ * into the body. vertex/ and bedrock/claude.ts call it for calls that pass untranslated. Upstream worker.
+ *
+ * Must hold: all other members stay byte for byte as the caller wrote them (test/unit/providers/vertex,
+ * bedrock/claude.test.ts).
  */
 import { JsonReader } from '../../protocol/json-reader.js';
 import { mergedBetas } from './anthropic.js';
 
-/** Members that the gateway writes, or that a cloud does not take. */
+/** Members that the gateway writes itself, or that a cloud does not accept. */
 const OWN_MEMBERS = ['model', 'anthropic_version', 'anthropic_beta'] as const;
 
 export interface CloudBody {
@@ -15,29 +18,30 @@ export interface CloudBody {
 }
 
 /**
- * `body` was checked when it came. `betas`: of the settings. `given`: the caller's header. `without`: a
- * further member that is taken out. `more`: a member that is added unless it is there, with its JSON.
+ * `body` is a valid request: the door has checked it. `betas`: names of the settings. `callersBetas`: the
+ * caller's `anthropic-beta` header. `removed`: a further member to take out. `added`: a member to add unless
+ * the body has it, with its JSON text.
  */
 export function cloudBodyOf(
   body: string | Uint8Array,
   version: string,
   betas: readonly string[],
-  given: string,
-  without?: string,
-  more?: readonly [name: string, json: string],
+  callersBetas: string,
+  removed?: string,
+  added?: readonly [name: string, json: string],
 ): CloudBody {
-  const { model, others, names } = membersOf(body, without);
-  const merged = mergedBetas(betas, given);
-  const added = [`"anthropic_version":${JSON.stringify(version)}`];
-  if (merged.length > 0) added.push(`"anthropic_beta":${JSON.stringify(merged)}`);
-  if (more !== undefined && !names.includes(more[0])) added.push(`"${more[0]}":${more[1]}`);
-  return { model, body: `{${[...added, ...others].join(',')}}` };
+  const { model, others, names } = membersOf(body, removed);
+  const merged = mergedBetas(betas, callersBetas);
+  const own = [`"anthropic_version":${JSON.stringify(version)}`];
+  if (merged.length > 0) own.push(`"anthropic_beta":${JSON.stringify(merged)}`);
+  if (added !== undefined && !names.includes(added[0])) own.push(`"${added[0]}":${added[1]}`);
+  return { model, body: `{${[...own, ...others].join(',')}}` };
 }
 
-/** The value of `model`, and the other members as they are written. */
+/** The value of `model`, the text of the other members with their names, and those names. */
 function membersOf(
   body: string | Uint8Array,
-  without: string | undefined,
+  removed: string | undefined,
 ): { model: string; others: string[]; names: string[] } {
   const reader = new JsonReader(typeof body === 'string' ? Buffer.from(body) : body);
   let model = '';
@@ -53,7 +57,7 @@ function membersOf(
     const valueStart = reader.at;
     reader.skipValue();
     if (name === 'model') model = reader.decoded(valueStart, reader.at);
-    if (name === without || (OWN_MEMBERS as readonly string[]).includes(name)) continue;
+    if (name === removed || (OWN_MEMBERS as readonly string[]).includes(name)) continue;
     names.push(name);
     others.push(reader.bytes.toString('utf8', start, reader.at));
   } while (reader.moreMembers());

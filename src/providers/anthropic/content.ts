@@ -1,5 +1,5 @@
 /**
- * Contents of messages as blocks of Anthropic's Messages API. conversation.ts calls it. Pure; upstream
+ * Message contents as content blocks of Anthropic's Messages API. conversation.ts calls it. No I/O; upstream
  * worker.
  *
  * Follows platform.claude.com, pages "Messages", "Vision" and "PDF support", as of November 2026.
@@ -10,7 +10,7 @@ import { FieldError } from '../provider.js';
 
 export type Block = Record<string, unknown>;
 
-/** What is asked for, and of whom. */
+/** What depends on the request and the platform, when content is written. */
 export interface ContentRules {
   readonly fields: Fields;
   /** Anthropic fetches images and files by their URLs; Claude on other platforms does not. */
@@ -20,9 +20,9 @@ export interface ContentRules {
 const DATA_URL = /^data:([\w.+-]+\/[\w.+-]+)(?:;[\w=.+-]+)*;base64,/;
 
 /**
- * The blocks of a message's content. Texts without a letter are left out, because Anthropic refuses them and
- * OpenAI does not. `path`: of the message, as `messages[3]`.
- * @throws FieldError for a part that cannot be said
+ * The blocks of a message's content, new objects. Blank texts are left out, because Anthropic refuses them
+ * and OpenAI does not. `path`: of the message, as `messages[3]`. @throws FieldError for a part that Claude
+ * has no block for
  */
 export function blocksOf(content: unknown, path: string, rules: ContentRules): Block[] {
   if (typeof content === 'string') return hasText(content) ? [{ type: 'text', text: content }] : [];
@@ -33,13 +33,17 @@ export function blocksOf(content: unknown, path: string, rules: ContentRules): B
     const at = `${path}.content[${index}]`;
     if (!isRecord(part)) throw new FieldError(at, 'must be an object');
     const block = blockOf(part, at, rules);
-    if (block !== undefined) blocks.push(marked(block, part, at));
+    if (block !== undefined) blocks.push(withCacheControl(block, part, at));
   }
   return blocks;
 }
 
-/** `block` with the mark for prompt caching that `holder` has. */
-export function marked(block: Block, holder: Readonly<Record<string, unknown>>, path: string): Block {
+/** Copies the `cache_control` of `holder`, a part or message of the caller, to `block`. Returns `block`. */
+export function withCacheControl(
+  block: Block,
+  holder: Readonly<Record<string, unknown>>,
+  path: string,
+): Block {
   const mark = holder.cache_control ?? undefined;
   if (mark === undefined) return block;
   if (!isRecord(mark)) throw new FieldError(`${path}.cache_control`, 'must be an object');
@@ -47,7 +51,7 @@ export function marked(block: Block, holder: Readonly<Record<string, unknown>>, 
   return block;
 }
 
-/** Whether Anthropic accepts it as a text. */
+/** Whether Anthropic accepts the text: it refuses blank ones. */
 export function hasText(text: string): boolean {
   return /\S/.test(text);
 }
@@ -94,7 +98,7 @@ function blockOf(
   }
 }
 
-/** An image or a document. `title`: of a document. */
+/** An image or document block. `title` is that of a document. */
 function mediaOf(url: string, title: string | undefined, path: string, rules: ContentRules): Block {
   const named = title === undefined ? {} : { title };
   const isFile = path.endsWith('file_data');
@@ -116,7 +120,7 @@ function mediaOf(url: string, title: string | undefined, path: string, rules: Co
     const text = Buffer.from(data, 'base64').toString();
     return { type: 'document', source: { type: 'text', media_type: 'text/plain', data: text }, ...named };
   }
-  // Whether it is an image that Claude reads, Anthropic says best.
+  // Formats that Claude cannot read are left to Anthropic to reject.
   if (type.startsWith('image/'))
     return {
       type: 'image',

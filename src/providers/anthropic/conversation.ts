@@ -1,49 +1,55 @@
 /**
- * The messages of a chat completion as Anthropic's `system` and `messages`. request.ts calls it. Pure;
- * upstream worker.
+ * The messages of a chat completion as Anthropic's `system` and `messages`. request.ts makes one Conversation
+ * for each request. No I/O, and the caller's messages are not changed; upstream worker.
  *
  * Follows platform.claude.com, pages "Messages", "Handle tool calls" and "Mid-conversation system messages",
  * as of November 2026:
  *
- *     system, developer    at the start: `system`. Later: a system turn behind a user turn, if the model has
- *                          such; else a text of the user turn there, marked as a reminder of the system. Not
- *                          moved to the start, which would void the prompt cache of all that follows
- *     user, tool, function one user turn, as long as no assistant speaks; results of tools first, as
- *                          Anthropic requires
- *     assistant            thinking blocks with their signatures, text, calls of tools. Consecutive ones are
+ *     system, developer    at the start: `system`. Later: a system turn after a user turn, if the model has
+ *                          such; else a <system-reminder> text in the user turn. Not moved to the start,
+ *                          which would void the prompt cache of all that follows
+ *     user, tool, function one user turn, up to the next assistant message; tool results first, as
+ *                          Anthropic requires. A system turn between two user messages goes after both
+ *     assistant            thinking blocks with their signatures, text, tool calls; consecutive messages are
  *                          one turn
+ *
+ * Must hold: thinking blocks go back unchanged, or Anthropic refuses the request for a wrong signature
+ * (test/unit/providers/anthropic/conversation.test.ts).
  */
 import { exactJson } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../provider.js';
-import { blocksOf, hasText, marked, type Block, type ContentRules } from './content.js';
+import { blocksOf, hasText, withCacheControl, type Block, type ContentRules } from './content.js';
 
 interface Turn {
   readonly role: 'user' | 'assistant';
   readonly blocks: Block[];
-  /** How many of the first blocks are results of tools. */
-  results: number;
-  /** Texts of a system turn behind this user turn. */
+  /** How many of the first blocks are tool results. */
+  resultCount: number;
+  /** Texts of a system turn that goes after this user turn. */
   readonly system: Block[];
 }
 
 type Message = Readonly<Record<string, unknown>>;
 
-/** Anthropic wants a user's turn first. LiteLLM sends the same text. */
-const FIRST_TEXT = 'Please continue.';
+/** Anthropic wants a user turn first. LiteLLM sends the same text, so prompts are the same through either. */
+const PLACEHOLDER_USER_TEXT = 'Please continue.';
 
 export class Conversation {
-  /** What the conversation begins with. */
+  /** The system prompt at the start. */
   readonly system: Block[] = [];
   readonly #turns: Turn[] = [];
   readonly #rules: ContentRules;
   readonly #systemTurns: boolean;
-  /** Texts of the system behind an assistant's turn: they go behind the user's turn that follows. */
-  #waiting: Block[] = [];
-  /** Of the last call in `function_call`, which has no id of its own. */
+  /** System texts after an assistant turn: they go after the user turn that follows. */
+  #pendingSystem: Block[] = [];
+  /** Made-up id of the last `function_call`, which has none of its own. */
   #functionId = '';
 
-  /** `systemTurns`: Anthropic takes system prompts in `messages`. */
+  /**
+   * `systemTurns`: the model accepts system turns in `messages`. The door has checked that `messages` are
+   * objects.
+   */
   constructor(messages: readonly unknown[], rules: ContentRules, systemTurns: boolean) {
     this.#rules = rules;
     this.#systemTurns = systemTurns;
@@ -51,13 +57,14 @@ export class Conversation {
       const message = messages[index];
       if (isRecord(message)) this.#add(message, index);
     }
-    this.#speakWaiting();
+    this.#flushPendingSystem();
     if (this.#turns.length === 0)
       throw new FieldError('messages', 'must have one message that is not empty and not of the system');
     if (this.#turns[0]!.role === 'assistant')
-      this.#turns.unshift(turnOf('user', [{ type: 'text', text: FIRST_TEXT }]));
+      this.#turns.unshift(turnOf('user', [{ type: 'text', text: PLACEHOLDER_USER_TEXT }]));
     const last = this.#turns.at(-1)!;
-    // A prefill: Anthropic refuses one that ends with white space.
+    // A last assistant turn is a prefill: Anthropic refuses one that ends with white space. Blank texts are
+    // not among the blocks, so some text is left.
     const text = last.role === 'assistant' ? last.blocks.at(-1) : undefined;
     if (text?.type === 'text') text.text = (text.text as string).trimEnd();
   }
@@ -73,13 +80,15 @@ export class Conversation {
   }
 
   /**
-   * It goes on with results of tools that were called without the thinking before them. Models that think
-   * with a budget refuse to think then.
+   * The last turn has tool results, and the assistant turn that called the tools has no thinking block.
+   * Models that think with a budget refuse to think then, so request.ts leaves thinking off.
    */
-  get goesOnUnthought(): boolean {
-    const results = this.#turns.at(-1)!;
+  get continuesWithoutThinking(): boolean {
+    const last = this.#turns.at(-1)!;
     const calls = this.#turns.at(-2);
-    return results.results > 0 && calls !== undefined && !String(calls.blocks[0]?.type).includes('thinking');
+    const firstType = calls?.blocks[0]?.type;
+    const hasThinking = firstType === 'thinking' || firstType === 'redacted_thinking';
+    return last.resultCount > 0 && calls !== undefined && !hasThinking;
   }
 
   #add(message: Message, index: number): void {
@@ -114,7 +123,7 @@ export class Conversation {
     if (last === undefined) this.system.push(...blocks);
     else if (!this.#systemTurns) this.#turn('user').blocks.push(...blocks.map(asReminder));
     else if (last.role === 'user') last.system.push(...blocks);
-    else this.#waiting.push(...blocks);
+    else this.#pendingSystem.push(...blocks);
   }
 
   #addAssistant(message: Message, path: string, index: number): void {
@@ -140,7 +149,7 @@ export class Conversation {
     const result: Block = { type: 'tool_result', tool_use_id: id };
     if (content.length > 0) result.content = contentOf(content);
     const turn = this.#turn('user');
-    turn.blocks.splice(turn.results++, 0, marked(result, message, path));
+    turn.blocks.splice(turn.resultCount++, 0, withCacheControl(result, message, path));
   }
 
   #blocksOf(message: Message, path: string): Block[] {
@@ -151,19 +160,19 @@ export class Conversation {
 
   #markLast(blocks: Block[], message: Message, path: string): void {
     const last = blocks.at(-1);
-    if (last !== undefined) marked(last, message, path);
+    if (last !== undefined) withCacheControl(last, message, path);
   }
 
-  /** The turn that a message of that role goes to. */
+  /** The turn that a message of that role goes to: the last one, or a new one. */
   #turn(role: Turn['role']): Turn {
-    if (this.#waiting.length > 0 && role === 'user') {
+    if (this.#pendingSystem.length > 0 && role === 'user') {
       const turn = turnOf('user', []);
-      turn.system.push(...this.#waiting);
-      this.#waiting = [];
+      turn.system.push(...this.#pendingSystem);
+      this.#pendingSystem = [];
       this.#turns.push(turn);
       return turn;
     }
-    this.#speakWaiting();
+    this.#flushPendingSystem();
     const last = this.#turns.at(-1);
     if (last?.role === role) return last;
     const turn = turnOf(role, []);
@@ -171,19 +180,19 @@ export class Conversation {
     return turn;
   }
 
-  /** No user's turn follows the assistant's, so what the system says becomes one. */
-  #speakWaiting(): void {
-    if (this.#waiting.length === 0) return;
-    this.#turns.push(turnOf('user', this.#waiting.map(asReminder)));
-    this.#waiting = [];
+  /** No user turn follows the assistant's, so the pending system texts become one. */
+  #flushPendingSystem(): void {
+    if (this.#pendingSystem.length === 0) return;
+    this.#turns.push(turnOf('user', this.#pendingSystem.map(asReminder)));
+    this.#pendingSystem = [];
   }
 }
 
 function turnOf(role: Turn['role'], blocks: Block[]): Turn {
-  return { role, blocks, results: 0, system: [] };
+  return { role, blocks, resultCount: 0, system: [] };
 }
 
-/** A lone text is a string, which is shorter. */
+/** The value of `content`: a lone text block is written as a string, which is shorter. */
 export function contentOf(blocks: readonly Block[]): unknown {
   const [block] = blocks;
   return blocks.length === 1 && block!.type === 'text' && block!.cache_control === undefined
@@ -191,7 +200,7 @@ export function contentOf(blocks: readonly Block[]): unknown {
     : blocks;
 }
 
-/** A text of the system within a user's turn, in the form that Claude knows from Anthropic's own clients. */
+/** A system text within a user turn, in the form that Claude knows from Anthropic's own clients. */
 function asReminder(block: Block): Block {
   return { ...block, text: `<system-reminder>\n${String(block.text)}\n</system-reminder>` };
 }
@@ -202,8 +211,8 @@ function idOf(id: string): string {
 }
 
 /**
- * The blocks that a response brought, as they were: Anthropic checks their signatures. Clients that join a
- * stream member by member have the text apart, in `reasoning_content`.
+ * The thinking blocks of an earlier response, unchanged: Anthropic checks their signatures. Clients that join
+ * a stream member by member have blocks without text, and the text in `reasoning_content`.
  */
 function thinkingOf(message: Message, path: string): Block[] {
   const { thinking_blocks: given, reasoning_content: reasoning } = message;
@@ -218,25 +227,26 @@ function thinkingOf(message: Message, path: string): Block[] {
     }
     throw new FieldError(`${path}[${index}]`, 'must be a block of thinking as a response of Claude had it');
   });
-  const thoughts = blocks.filter(({ type }) => type === 'thinking');
-  if (typeof reasoning !== 'string' || reasoning === '' || thoughts.some(({ thinking }) => thinking !== ''))
-    return blocks;
-  if (thoughts.length === 1) thoughts[0]!.thinking = reasoning;
-  // Which part of the text is whose cannot be known, and a turn before may be without its thoughts.
-  return thoughts.length < 2 ? blocks : [];
+  const thinkingBlocks = blocks.filter(({ type }) => type === 'thinking');
+  const isWhole = thinkingBlocks.some(({ thinking }) => thinking !== '');
+  if (typeof reasoning !== 'string' || reasoning === '' || isWhole) return blocks;
+  if (thinkingBlocks.length === 1) thinkingBlocks[0]!.thinking = reasoning;
+  // Of several blocks it is unknown which part of the text is whose, so all thinking is left out, which
+  // Anthropic allows for earlier turns.
+  return thinkingBlocks.length < 2 ? blocks : [];
 }
 
 function toolUseOf(call: unknown, path: string): Block {
   if (!isRecord(call)) throw new FieldError(path, 'must be an object');
   if (typeof call.id !== 'string') throw new FieldError(`${path}.id`, 'must be a string');
-  return marked(useOf(call.function, idOf(call.id), `${path}.function`), call, path);
+  return withCacheControl(useOf(call.function, idOf(call.id), `${path}.function`), call, path);
 }
 
 function useOf(called: unknown, id: string, path: string): Block {
   if (!isRecord(called) || typeof called.name !== 'string')
     throw new FieldError(`${path}.name`, 'must be a string');
   const { name, arguments: text } = called;
-  // Models call a tool without parameters with an empty text.
+  // Some models call a tool that has no parameters with an empty text.
   const input = text === undefined || text === '' ? {} : typeof text === 'string' ? exactJson(text) : text;
   if (!isRecord(input)) throw new FieldError(`${path}.arguments`, 'must be a JSON object');
   return { type: 'tool_use', id, name, input };

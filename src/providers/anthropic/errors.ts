@@ -1,6 +1,10 @@
 /**
- * Errors of Anthropic's API, in a response and in a stream, as failures. anthropic.ts and stream.ts call it,
- * and vertex for the Claude models there. Pure; upstream worker.
+ * Errors of Anthropic's API, in a response or a stream, as ProviderFailure: a status and message as OpenAI's
+ * API would give them. anthropic.ts and stream.ts call it, and vertex/ for its Claude models. Pure; upstream
+ * worker.
+ *
+ * Must hold: no message has a name of the operator's account at Anthropic (OUR_NAMES), because callers read
+ * it (test/unit/providers/anthropic/errors.test.ts).
  *
  * Follows platform.claude.com, page "Errors", as of November 2026:
  *
@@ -27,11 +31,13 @@ const STATUS_OF: ReadonlyMap<unknown, number> = new Map([
   ['overloaded_error', 503],
 ]);
 
-/** Said with status 400, but about our account there. */
+/**
+ * Messages that come with status 400 but mean the operator's account at Anthropic: no fault of the caller.
+ */
 const ACCOUNT = /credit balance|organization has been disabled|API usage limits|purchase credits/i;
 const ACCOUNT_CODES: ReadonlySet<unknown> = new Set(['organization_on_hold', 'cmek_key_disabled']);
 const TOO_LONG = /prompt is too long|exceeds? (?:the )?context (?:limit|window)|input is too long/i;
-/** Names of Anthropic for our organization, workspace and keys, and universally unique ids. */
+/** Anthropic's ids of the operator's organization, workspace and keys, and UUIDs. */
 const OUR_NAMES =
   /\b(?:org|wrkspc|apikey|user|req)_[A-Za-z0-9]{6,}\b|\b[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b/gi;
 
@@ -47,19 +53,20 @@ export function readAnthropicError(
   return Number.isFinite(seconds) && seconds >= 0 ? { ...failure, retryAfterSeconds: seconds } : failure;
 }
 
-/** `error`: the member of that name. `status`: if its type says nothing. */
+/** `error`: the member of that name. `status` counts if the error's type is unknown. */
 export function failureOf(error: unknown, status: number): ProviderFailure {
   if (!isRecord(error)) return { status, message: `the provider answered with status ${status}` };
-  const { type, message: given, details } = error;
-  const message = (typeof given === 'string' ? given : String(type)).replace(OUR_NAMES, '…');
-  const known = STATUS_OF.get(type) ?? status;
-  if (known === 400) {
+  const { type, message: text, details } = error;
+  const message = (typeof text === 'string' ? text : String(type)).replace(OUR_NAMES, '…');
+  const typedStatus = STATUS_OF.get(type) ?? status;
+  if (typedStatus === 400) {
     const code = isRecord(details) ? details.error_code : undefined;
     if (ACCOUNT.test(message) || ACCOUNT_CODES.has(code)) return { status: 402, message };
     if (TOO_LONG.test(message)) return { status: 400, message, code: 'context_length_exceeded' };
   }
-  if (known === 404 && message.startsWith('model:')) return { status: 404, message, code: 'model_not_found' };
-  return { status: known, message };
+  if (typedStatus === 404 && message.startsWith('model:'))
+    return { status: 404, message, code: 'model_not_found' };
+  return { status: typedStatus, message };
 }
 
 function statusOf(status: number): number {

@@ -1,18 +1,23 @@
 /**
- * What a Claude model accepts, by its name. Written requests depend on it. Pure; upstream worker.
+ * What a Claude model accepts, by its name. The files that write requests ask it, bedrock/models.ts too.
+ * Pure; upstream worker.
  *
  * Follows platform.claude.com, pages "Thinking", "Effort", "Structured outputs", "Mid-conversation system
  * messages" and the migration guides of Opus 4.7 to 5.5, as of November 2026; LiteLLM 1.109's table of models
  * says the same. A name that is not Claude's, or newer than the table, counts as the newest model.
+ *
+ * Must hold: BY_VERSION is sorted, the newest first (test/unit/providers/anthropic/models.test.ts).
  */
 
 export interface ModelTraits {
   /**
-   * `budget`: thinking with a number of tokens; `either`: that too, but deprecated; `adaptive`: the model
-   * decides, led by an effort.
+   * `budget`: thinking with a budget of tokens; `adaptive`: the model decides, led by an effort; `either`:
+   * both, of which the budget is deprecated.
    */
   readonly thinking: 'none' | 'budget' | 'either' | 'adaptive';
-  /** How a request says that it wants no thinking; undefined: it cannot. */
+  /**
+   * The value of `thinking.type` that switches thinking off (`absent`: no member); undefined: it cannot be.
+   */
   readonly thinkingOff: 'absent' | 'disabled' | 'between_tools' | undefined;
   /** Values of `output_config.effort` beside adaptive thinking; empty if the model has no such thinking. */
   readonly efforts: readonly string[];
@@ -48,7 +53,7 @@ const SINCE_4_8: ModelTraits = { ...SINCE_4_7, systemTurns: true };
 const SINCE_5: ModelTraits = { ...SINCE_4_8, thinkingOff: 'disabled' };
 const SINCE_5_1: ModelTraits = { ...SINCE_5, thinkingOff: undefined, forcedTools: false };
 
-/** By the first version that it is true of, the newest first. */
+/** Traits by the first version that has them, the newest first. */
 const BY_VERSION: readonly (readonly [number, ModelTraits])[] = [
   [5.1, SINCE_5_1],
   [5, SINCE_5],
@@ -60,7 +65,7 @@ const BY_VERSION: readonly (readonly [number, ModelTraits])[] = [
   [0, BEFORE_THINKING],
 ];
 
-/** What a family has otherwise from version 4.7 on. */
+/** Traits by which a family differs from its version, from version 4.7 on. */
 function familyTraits(family: string, version: number): Partial<ModelTraits> {
   if (family === 'mythos' || family === 'fable') return { thinkingOff: undefined };
   if (family === 'sonnet' && version > 5) return { thinkingOff: 'between_tools' };
@@ -76,20 +81,20 @@ const NAME = /claude-([a-z]+)-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)/;
 /** `claude-3-7-sonnet-20250219`, `claude-3-haiku`, `claude-2.1`, `claude-instant-1.2`. */
 const OLD_NAME = /claude-(?:instant|v?[123](?:[-.](\d))?(?!\d))/;
 
-const known = new Map<string, ModelTraits>();
+const traitsByModel = new Map<string, ModelTraits>();
 /** The settings name few models; a bound all the same. */
-const KNOWN_MAX = 256;
+const CACHED_MODELS_MAX = 256;
 
 /**
  * `onVertex`: schemas are there since 4.6 (Google Cloud, "Structured outputs with Anthropic Claude models",
  * 2026-11); an older model answers 400.
  */
 export function traitsOf(model: string, onVertex: boolean): ModelTraits {
-  let traits = known.get(model);
+  let traits = traitsByModel.get(model);
   if (traits === undefined) {
-    if (known.size === KNOWN_MAX) known.clear();
+    if (traitsByModel.size === CACHED_MODELS_MAX) traitsByModel.clear();
     traits = traitsByName(model);
-    known.set(model, traits);
+    traitsByModel.set(model, traits);
   }
   return onVertex && traits === SINCE_4_5 ? SINCE_3_7 : traits;
 }

@@ -1,9 +1,12 @@
 /**
- * The body of a request to Anthropic's Messages API. anthropic.ts calls it, and vertex for the Claude models
- * there. Pure; upstream worker.
+ * A chat completion as the body of a request to Anthropic's Messages API. anthropic.ts calls it, and vertex/
+ * for its Claude models. No I/O; upstream worker.
  *
- * Follows platform.claude.com, pages "Messages", "Versions" (2023-06-01 and 2026-10-21), "Thinking",
- * "Effort" and "Prompt caching", as of November 2026. models.ts says what differs by model.
+ * Follows platform.claude.com, pages "Messages", "Versions" (2023-06-01 and 2026-10-21), "Thinking", "Effort"
+ * and "Prompt caching", as of November 2026. models.ts says what differs by model.
+ *
+ * Must hold: a member of the caller's body that this file reads is taken from `fields`, even if it is not
+ * used; `fields.finish` refuses all that nobody took (test/unit/providers/anthropic/request.test.ts).
  */
 import { Fields } from '../fields.js';
 import { FieldError, type ProviderCall } from '../provider.js';
@@ -15,13 +18,13 @@ import { toolMembersOf, type ToolMembers } from './tools.js';
 /** The first version of the API without temperature, top_p and top_k. */
 const VERSION_WITHOUT_SAMPLING = '2026-10-21';
 
-/** OpenAI's default of temperature and top_p, and Anthropic's. */
+/** Default of temperature and top_p at OpenAI and at Anthropic. */
 const SAMPLING_DEFAULT = 1;
 const TEMPERATURE_MAX = 1;
 
 /** Anthropic's least `budget_tokens`. */
 const BUDGET_TOKENS_MIN = 1_024;
-/** LiteLLM's published table. */
+/** Tokens of thinking by `reasoning_effort`, as LiteLLM's published table has them. */
 const BUDGETS: ReadonlyMap<string, number> = new Map([
   ['none', 0],
   ['minimal', BUDGET_TOKENS_MIN],
@@ -32,7 +35,7 @@ const BUDGETS: ReadonlyMap<string, number> = new Map([
   ['max', 16_384],
 ]);
 
-/** Longer ones Anthropic refuses. */
+/** Anthropic refuses longer user ids. */
 const USER_ID_CHARS_MAX = 256;
 /** Anthropic refuses addresses and telephone numbers in `metadata.user_id`; LiteLLM has the same patterns. */
 const PERSONAL = /^[\w.%+-]+@[\w.-]+\.[a-z]{2,}$|^\+?[\d\s()-]{7,}$/i;
@@ -53,7 +56,7 @@ export function writeMessages(call: ProviderCall): Record<string, unknown> {
   );
   const maxTokens =
     fields.integer('max_completion_tokens') ?? fields.integer('max_tokens') ?? settings.outputTokensMax;
-  // Taken in any case, so that the one that is not read counts as known.
+  // Taken in any case: if max_completion_tokens was given, this one is still no unknown member.
   fields.take('max_tokens');
   const toolMembers = toolMembersOf(fields, traits);
   const thinking = thinkingOf(fields, traits, maxTokens, conversation);
@@ -90,7 +93,8 @@ function addTools(
   if (tools.length === 0) return;
   request.tools = tools;
   if (choice === undefined) return;
-  // "Thinking", tool use: only auto and none go with it. The newest models know no force at all.
+  // Page "Thinking": while a model thinks, only the choices auto and none are allowed. The newest models
+  // cannot be forced at all.
   if (thinks && traits.thinking !== 'adaptive' && choice.type !== 'auto' && choice.type !== 'none') {
     fields.unsupported(
       fields.take('response_format') === undefined ? 'tool_choice' : 'response_format',
@@ -135,14 +139,14 @@ function thinkingOf(
     return {};
   }
   if (traits.thinking !== 'budget')
-    // Without `display` the newer models think in silence.
+    // Without `display` the newer models return no text of their thinking.
     return {
       thinking: { type: 'adaptive', display: 'summarized' },
       effort: effortOf(effort, traits)!,
     };
-  // An effort is a hint: if there is no room to think, or Anthropic would refuse, it is not followed.
+  // An effort is a hint: it is ignored if max_tokens leaves no room to think, or Anthropic would refuse.
   const budget = Math.min(budgetTokens, maxTokens - 1);
-  if (budget < BUDGET_TOKENS_MIN || conversation.goesOnUnthought) return {};
+  if (budget < BUDGET_TOKENS_MIN || conversation.continuesWithoutThinking) return {};
   return { thinking: { type: 'enabled', budget_tokens: budget } };
 }
 
@@ -153,7 +157,9 @@ function unthinking(fields: Fields, { thinkingOff }: ModelTraits): Thinking {
   return { effort: 'low' };
 }
 
-/** The model's word for an effort: the next lower one, if it has not this one. Undefined if it has none. */
+/**
+ * The model's effort for `effort`: the next lower one if the model lacks it. Undefined if it has no efforts.
+ */
 function effortOf(effort: string, { efforts }: ModelTraits): string | undefined {
   if (efforts.includes(effort)) return effort;
   if (efforts.length === 0) return undefined;
@@ -176,7 +182,7 @@ function addSampling(
   }
   const topP = fields.number('top_p');
   if (topP !== undefined && topP !== SAMPLING_DEFAULT) {
-    // While it thinks, Claude takes top_p from 0.95 on: Anthropic says so itself.
+    // While Claude thinks, top_p must be at least 0.95: Anthropic rejects others with its own message.
     if (samples) request.top_p = topP;
     else fields.unsupported('top_p', samplingReason(samples));
   }
@@ -193,9 +199,9 @@ function samplingReason(samples: boolean): string {
 function addStop(request: Record<string, unknown>, fields: Fields): void {
   const stop = fields.take('stop');
   if (stop === undefined) return;
-  const wanted: readonly unknown[] = Array.isArray(stop) ? stop : [stop];
+  const sequences: readonly unknown[] = Array.isArray(stop) ? stop : [stop];
   const kept: string[] = [];
-  wanted.forEach((sequence, index) => {
+  sequences.forEach((sequence, index) => {
     const path = Array.isArray(stop) ? `stop[${index}]` : 'stop';
     if (typeof sequence !== 'string') throw new FieldError(path, 'must be a string');
     if (hasText(sequence)) kept.push(sequence);
@@ -204,7 +210,7 @@ function addStop(request: Record<string, unknown>, fields: Fields): void {
   if (kept.length > 0) request.stop_sequences = kept;
 }
 
-/** Members whose neutral value asks for nothing, and then all that nobody took. */
+/** Refuses members that Claude lacks, unless they have their neutral value, and then all that nobody took. */
 function rejectTheRest(fields: Fields): void {
   if ((fields.integer('n') ?? 1) !== 1) fields.unsupported('n', 'must be 1 with Claude');
   for (const name of ['frequency_penalty', 'presence_penalty', 'top_logprobs'])

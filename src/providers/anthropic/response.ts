@@ -1,11 +1,14 @@
 /**
- * A whole response of Anthropic's Messages API as a chat completion, and what a stream reads alike: usage and
- * the reason of the end. anthropic.ts calls it, and vertex for the Claude models there. Pure; upstream
- * worker.
+ * A response of Anthropic's Messages API that is not streamed, as a chat completion; and what stream.ts reads
+ * in the same way: usage and stop reason. anthropic.ts calls it, and vertex/ for its Claude models. Pure;
+ * upstream worker.
  *
  * Follows platform.claude.com, pages "Messages", "Stop reasons" and "Prompt caching", as of November 2026.
- * Blocks of other types, which only tools that Anthropic runs bring, and citations, which no request asks
+ * Blocks of other types, which only tools that Anthropic runs produce, and citations, which no request asks
  * for, are left out.
+ *
+ * Must hold: `promptTokens` includes tokens read from and written to the cache. Anthropic's `input_tokens`
+ * does not, and the price is taken from the sum (test/unit/providers/anthropic/response.test.ts).
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
@@ -31,14 +34,14 @@ const FINISH_OF: ReadonlyMap<unknown, FinishReason> = new Map([
   ['refusal', 'content_filter'],
 ]);
 
-/** `stop`: `stop_reason`. `calls`: the response has calls of the caller's tools. */
+/** `stop`: the member `stop_reason`. `calls`: whether the response calls tools of the caller. */
 export function finishOf(stop: unknown, calls: boolean): FinishReason {
   const finish = FINISH_OF.get(stop) ?? 'stop';
-  // The one tool that was called was the response.
+  // The only tool that was called is RESPONSE_TOOL, whose arguments are the content.
   return finish === 'tool_calls' && !calls ? 'stop' : finish;
 }
 
-/** What a refusal says of itself; undefined if it says nothing. */
+/** The explanation of a refusal, in `stop_details`; undefined if there is none. */
 export function refusalOf(details: unknown): string | undefined {
   return isRecord(details) && typeof details.explanation === 'string' ? details.explanation : undefined;
 }
@@ -118,8 +121,8 @@ export function idOf(id: unknown, call: ProviderCall): string {
 }
 
 /**
- * Anthropic's usage, in one piece or two: a stream reports the prompt at its start and all at its end. Counts
- * are cumulative, so a later one replaces an earlier one.
+ * Anthropic's usage, in one piece or two: a stream reports the prompt at its start and everything at its end.
+ * Counts are cumulative, so a later one replaces an earlier one.
  */
 export class MessageUsage {
   #reported = false;
@@ -144,7 +147,7 @@ export class MessageUsage {
     return this;
   }
 
-  /** Undefined if none came. */
+  /** Undefined if no usage was reported. */
   get usage(): ProviderUsage | undefined {
     if (!this.#reported) return undefined;
     return {

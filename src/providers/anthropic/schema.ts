@@ -1,6 +1,6 @@
 /**
- * A JSON schema in the part of the language that Anthropic binds answers to. tools.ts calls it. Pure;
- * upstream worker.
+ * A caller's JSON schema, rewritten in the subset of JSON Schema that Anthropic enforces (structured
+ * outputs). tools.ts calls it, and bedrock/tools.ts. Pure; upstream worker.
  *
  * Follows platform.claude.com, page "Structured outputs", and transformJSONSchema of @anthropic-ai/sdk 1.12,
  * as of November 2026: every object is closed, `oneOf` is `anyOf`, and limits that cannot be enforced (as
@@ -20,19 +20,19 @@ const FORMATS: ReadonlySet<unknown> = new Set([
   'ipv6',
   'uuid',
 ]);
-/** Enforced as they are, on any type. */
+/** Keywords that Anthropic enforces as they are, on any type. */
 const KEPT: ReadonlySet<string> = new Set(['type', 'enum', 'const', '$ref', 'title', 'required', 'default']);
 const LISTS: ReadonlySet<string> = new Set(['anyOf', 'oneOf', 'allOf']);
 const MAPS: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions']);
-/** Deeper schemas are not written anew; no answer has such. */
+/** Deeper schemas are not rewritten; no real response has such depth. */
 const DEPTH_MAX = 64;
 
-/** Thrown inside; what it means is that the schema stays as it is. */
+/** The schema is outside of the subset; `closedSchema` catches it. */
 class Inexpressible extends Error {}
 
 /**
- * Undefined if the schema has an object with members of any name, which Anthropic cannot bind an answer to.
- * `strict`: OpenAI would refuse such, so an object is closed whatever it says.
+ * Undefined if the schema has an object that allows members of any name, which Anthropic cannot enforce.
+ * `strict`: OpenAI refuses such objects, so each object is closed whatever it says.
  */
 export function closedSchema(
   schema: Record<string, unknown>,

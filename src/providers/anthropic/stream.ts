@@ -1,21 +1,21 @@
 /**
- * A stream of Anthropic's Messages API as the events of a chat completion. anthropic.ts makes one for each
- * stream, and vertex for the Claude models there. Upstream worker.
+ * A stream of Anthropic's Messages API, translated into the events of a chat completion. anthropic.ts makes
+ * one reader for each stream, and vertex/ for its Claude models. Upstream worker.
  *
  * Follows platform.claude.com, page "Streaming messages", as of November 2026:
  *
  *     message_start          id, model, usage of the prompt
- *     content_block_start    a call of a tool begins; redacted thinking is whole here
+ *     content_block_start    a tool call begins; redacted thinking is whole here
  *     content_block_delta    text_delta, thinking_delta, input_json_delta; signature_delta, once at the end
  *                            of a block of thinking
  *     content_block_stop     a call that got no arguments gets an empty object
- *     message_delta          the reason of the end, usage of all
+ *     message_delta          the stop reason, and the usage of the whole call
  *     message_stop           the end
  *     error                  as the body of a response with an error's status
  *     ping, unknown types    nothing: "new event types may be added, handle unknown ones gracefully"
  *
- * The first chunk, with the role, waits for the first block. An error before it is still one that another
- * upstream can make good.
+ * Must hold: nothing is returned before the first block begins. After an error before that, the call can
+ * still fail over to another upstream (test/unit/providers/anthropic/stream.test.ts).
  */
 import { isRecord, parsedJson } from '../../core/json.js';
 import { forEachEvent, SseSplitter } from '../../protocol/sse.js';
@@ -25,12 +25,14 @@ import { failureOf } from './errors.js';
 import { finishOf, idOf, MessageUsage, refusalOf, textOf } from './response.js';
 import { RESPONSE_TOOL, respondsByTool, callsFunctions } from './tools.js';
 
-/** What becomes of a call's arguments; other deltas tell by their type. */
+/**
+ * Of an open tool call: its arguments are the content (`answer`) or those of a tool of the caller (`tool`).
+ */
 type BlockKind = 'answer' | 'tool' | 'other';
 
 /**
- * Nearly every event of a stream, in the form in which Anthropic sends it, with its padding. Its text is the
- * inside of a JSON string, and goes on as it is.
+ * The fast path: nearly every event of a stream has this form, padding included. The text is the inside of a
+ * JSON string and is copied without decoding; any other form is parsed.
  */
 const PIECE =
   /event: content_block_delta\ndata: \{"type": ?"content_block_delta", ?"index": ?\d+, ?"delta": ?\{"type": ?"(text|thinking|input_json)_delta", ?"(?:text|thinking|partial_json)": ?"([^"\\\0-\x1f]*(?:\\(?:["\\/bfnrt]|u[\da-fA-F]{4})[^"\\\0-\x1f]*)*)" *\} *\}\n\n/y;
@@ -45,9 +47,9 @@ export class MessageStream implements ProviderStream {
   #begun = false;
   /** Blocks follow each other, so one is open at a time. */
   #kind: BlockKind = 'other';
-  /** The open call has arguments. */
+  /** Whether the open tool call has got some arguments. */
   #hasInput = false;
-  /** Position of the open call among the calls. */
+  /** Position of the open tool call among the calls; -1 before the first. */
   #tool = -1;
   #finish: FinishReason | undefined;
   #over = false;
@@ -103,7 +105,7 @@ export class MessageStream implements ProviderStream {
       case 'content_block_start':
         return isRecord(event.content_block) ? this.#block(event.content_block) : '';
       case 'content_block_stop':
-        // Of a call without arguments nothing came but the empty text.
+        // A tool call without arguments has brought an empty text alone: OpenAI clients want an object.
         return this.#kind === 'other' || this.#hasInput ? '' : this.#piece('input_json', '{}');
       case 'message_start':
         this.#start(event.message);
@@ -179,14 +181,14 @@ export class MessageStream implements ProviderStream {
       case 'input_json_delta':
         return this.#piece('input_json', escaped(delta.partial_json));
       case 'signature_delta':
-        // The text went out as `reasoning_content`: nothing of it is kept here.
+        // The text went out as `reasoning_content` already, so the block has none.
         return thinkingChunk(this.#opened(), { type: 'thinking', thinking: '', signature: delta.signature });
       default:
         return '';
     }
   }
 
-  /** A piece of the open block. `text`: the inside of a JSON string, which stays as it is. */
+  /** The chunk of a piece of the open block. `text`: the inside of a JSON string. */
   #piece(type: string, text: string): string {
     const writer = this.#opened();
     if (type === 'text') return writer.delta(`{"content":"${text}"}`);
@@ -212,7 +214,7 @@ export class MessageStream implements ProviderStream {
     );
   }
 
-  /** Usage and the end. */
+  /** The last chunks: usage, and [DONE]. */
   #end(): string {
     if (this.#finish === undefined) throw ProviderError.invalid('the stream ended before its end');
     this.#over = true;
@@ -226,7 +228,7 @@ function thinkingChunk(writer: ChunkWriter, block: Record<string, unknown>): str
   return writer.delta(JSON.stringify({ thinking_blocks: [block] }));
 }
 
-/** The inside of its JSON string. */
+/** The text as the inside of a JSON string. */
 function escaped(text: unknown): string {
   return JSON.stringify(textOf(text)).slice(1, -1);
 }

@@ -1,6 +1,6 @@
 /**
- * Tools, the choice among them, and the form of the answer, in Anthropic's words. request.ts calls it, and
- * the readers of responses ask whether the answer comes as a call of a tool. Pure; upstream worker.
+ * `tools`, `tool_choice` and `response_format` of a chat completion in Anthropic's form. request.ts calls it,
+ * and the readers of responses ask whether the content comes as a tool call. No I/O; upstream worker.
  *
  * Follows platform.claude.com, pages "Define tools", "Parallel tool use", "Strict tool use" and "Structured
  * outputs", as of November 2026.
@@ -10,21 +10,24 @@
  *                                  arguments become the content
  *     response_format json_object  such a tool with any object
  *     tools that Anthropic runs    refused: searches and containers are billed apart from the tokens
+ *
+ * Must hold: `respondsByTool` decides as `toolMembersOf` did for the same call, or a caller gets a tool call
+ * in place of content (test/unit/providers/anthropic/response.test.ts, stream.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import type { Fields } from '../fields.js';
 import { FieldError, type ProviderCall } from '../provider.js';
-import { marked, type Block } from './content.js';
+import { withCacheControl, type Block } from './content.js';
 import { traitsOf, type ModelTraits } from './models.js';
 import { closedSchema } from './schema.js';
 
-/** Its call is the answer. */
+/** Name of the tool that stands in for `response_format`: the arguments of its call are the content. */
 export const RESPONSE_TOOL = 'json_response';
 
 const NO_PARAMETERS = { type: 'object', properties: {} };
 const ANY_OBJECT = { type: 'object', additionalProperties: true };
 
-/** What the request says of tools and of the answer's form. */
+/** The members of Anthropic's request that come from tools and the response format. */
 export interface ToolMembers {
   readonly tools: Block[];
   readonly choice: Record<string, unknown> | undefined;
@@ -52,7 +55,7 @@ export function toolMembersOf(fields: Fields, traits: ModelTraits): ToolMembers 
   return { tools, choice: choice?.type === 'tool' ? choice : { ...choice, type: 'any' }, format: undefined };
 }
 
-/** Whether a call of ANSWER_TOOL is the answer's text. */
+/** Whether the content of the response comes as a call of RESPONSE_TOOL. */
 export function respondsByTool({ settings, body, model }: ProviderCall): boolean {
   const { response_format: format } = body;
   if (format === undefined || format === null) return false;
@@ -60,7 +63,7 @@ export function respondsByTool({ settings, body, model }: ProviderCall): boolean
   return traits.forcedTools && responseFormOf(format, traits)?.tool !== undefined;
 }
 
-/** Whether the caller speaks of `functions`, the name of tools until 2023. */
+/** Whether the caller used `functions`, the name of tools until 2023. */
 export function callsFunctions({ body }: ProviderCall): boolean {
   return Array.isArray(body.functions) && !Array.isArray(body.tools);
 }
@@ -73,7 +76,7 @@ function toolsOf(fields: Fields, traits: ModelTraits): Block[] {
     const path = `tools[${index}]`;
     if (!isRecord(tool)) throw new FieldError(path, 'must be an object');
     if (tool.type === 'function')
-      tools.push(marked(toolOf(tool.function, `${path}.function`, fields, traits), tool, path));
+      tools.push(withCacheControl(toolOf(tool.function, `${path}.function`, fields, traits), tool, path));
     else fields.unsupported(`${path}.type`, 'must be function: the gateway has no prices for other tools');
   });
   if (given === undefined)
@@ -95,16 +98,16 @@ function toolOf(given: unknown, path: string, fields: Fields, traits: ModelTrait
     if (traits.schemas) tool.strict = true;
     else fields.unsupported(`${path}.strict`);
   }
-  return marked(tool, given, path);
+  return withCacheControl(tool, given, path);
 }
 
-/** May take tools that are not allowed out of `tools`. */
+/** The value of `tool_choice`. Removes from `tools` those that `allowed_tools` does not name. */
 function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<string, unknown> | undefined {
   const isLegacy = fields.take('tools') === undefined;
   const legacy = fields.take('function_call');
   const name = isLegacy ? 'function_call' : 'tool_choice';
   const given = fields.take('tool_choice') ?? (isLegacy ? legacy : undefined);
-  // One call is all that the old interface has words for.
+  // A message of the old interface has room for one call only.
   const isAlone =
     fields.boolean('parallel_tool_calls') === false || (isLegacy && fields.take('functions') !== undefined);
   if (tools.length === 0) return undefined;
@@ -141,7 +144,7 @@ function chosenOf(given: Record<string, unknown>, path: string, tools: Block[]):
   return { type: 'tool', name };
 }
 
-/** In `{type: 'function', function: {name}}`, or in `{name}`. */
+/** The name in `{type: 'function', function: {name}}`, or in `{name}`. */
 function nameIn(given: Record<string, unknown>): string | undefined {
   const { name } = isRecord(given.function) ? given.function : given;
   return typeof name === 'string' ? name : undefined;
@@ -152,7 +155,9 @@ interface ResponseForm {
   readonly tool?: Block;
 }
 
-/** Undefined if the answer is free. */
+/**
+ * How `response_format` is written, natively or as a tool; undefined if the content has no prescribed form.
+ */
 function responseFormOf(given: unknown, traits: ModelTraits): ResponseForm | undefined {
   if (given === undefined || given === null) return undefined;
   if (!isRecord(given)) throw new FieldError('response_format', 'must be an object');
@@ -161,12 +166,13 @@ function responseFormOf(given: unknown, traits: ModelTraits): ResponseForm | und
     return { tool: { name: RESPONSE_TOOL, description: 'Gives the answer.', input_schema: ANY_OBJECT } };
   if (given.type !== 'json_schema')
     throw new FieldError('response_format.type', 'must be text, json_object or json_schema');
-  const { json_schema: wanted } = given;
-  const schema = isRecord(wanted) ? wanted.schema : undefined;
-  if (!isRecord(wanted) || !isRecord(schema))
+  const { json_schema: jsonSchema } = given;
+  const schema = isRecord(jsonSchema) ? jsonSchema.schema : undefined;
+  if (!isRecord(jsonSchema) || !isRecord(schema))
     throw new FieldError('response_format.json_schema.schema', 'must be an object');
-  const closed = traits.schemas ? closedSchema(schema, wanted.strict === true) : undefined;
+  const closed = traits.schemas ? closedSchema(schema, jsonSchema.strict === true) : undefined;
   if (closed !== undefined) return { format: { type: 'json_schema', schema: closed } };
-  const description = typeof wanted.description === 'string' ? wanted.description : 'Gives the answer.';
+  const description =
+    typeof jsonSchema.description === 'string' ? jsonSchema.description : 'Gives the answer.';
   return { tool: { name: RESPONSE_TOOL, description, input_schema: schema } };
 }

@@ -1,7 +1,7 @@
 /**
- * Azure OpenAI. It speaks OpenAI's protocol at other paths and with another header, so bodies and responses
- * pass as they are: nothing here is a Provider. gateway/snapshot.ts makes the path once for each upstream;
- * the worker's client adds the header to each call.
+ * Paths and headers of Azure OpenAI. It speaks OpenAI's protocol, so bodies and responses pass as they are,
+ * and there is no Provider. gateway/snapshot.ts makes the path once for each upstream; the worker's client
+ * adds the header to each call.
  *
  * Follows "Azure OpenAI in Microsoft Foundry Models REST API reference" (2024-10-21:
  * learn.microsoft.com/azure/ai-foundry/openai/reference; the v1 interface: …/openai/latest), read in November
@@ -25,7 +25,7 @@ export function azurePath(
   return `${basePath}/openai/deployments/${name}${operation}?api-version=${apiVersion}`;
 }
 
-/** Empty if the upstream's own headers authorise it. */
+/** Empty without a credential: then the headers that the settings give the upstream authorise it. */
 export function azureHeaders(credential: Credential | undefined): readonly string[] {
   if (credential?.kind === 'key') return ['api-key', credential.key];
   return credential?.kind === 'bearer' ? ['authorization', `Bearer ${credential.token}`] : [];

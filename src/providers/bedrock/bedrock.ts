@@ -1,23 +1,23 @@
 /**
- * Models on Amazon Bedrock, by its Converse interface, and Claude by its own too (claude.ts). Upstream
- * worker.
+ * Amazon Bedrock as a Provider (provider.ts): all models by its Converse API, and Claude also by Anthropic's
+ * own protocol (claude.ts). Upstream worker.
  *
  * Followed: Amazon Bedrock API Reference, "Converse" and "ConverseStream"; User Guide, "Use an Amazon Bedrock
- * API key", 2026-11. What the fields become: request.ts, messages.ts, tools.ts, reasoning.ts.
+ * API key", 2026-11. The fields are translated in request.ts, messages.ts, tools.ts, reasoning.ts.
  */
 import type { Provider, ProviderCall, ProviderRequest } from '../provider.js';
 import { ClaudeStream, claudeRequest, readCount } from './claude.js';
 import { readError } from './errors.js';
 import { bodyOf } from './request.js';
 import { readResponse } from './response.js';
-import { encodedPart, signatureHeaders } from './signature.js';
+import { uriEncode, signatureHeaders } from './signature.js';
 import { ConverseStream } from './stream.js';
 
 export const BEDROCK: Provider = {
   write(call) {
     const { settings, model, stream } = call;
     // An ARN has colons and slashes, and is one part of the path.
-    const path = `${settings.basePath}/model/${encodedPart(model)}/${stream ? 'converse-stream' : 'converse'}`;
+    const path = `${settings.basePath}/model/${uriEncode(model)}/${stream ? 'converse-stream' : 'converse'}`;
     const body = bodyOf(call);
     return { path, headers: authorization(call, path, body), body } satisfies ProviderRequest;
   },
@@ -26,7 +26,7 @@ export const BEDROCK: Provider = {
   readError,
   passed(call, given, passed) {
     const { model, operation, body } = claudeRequest(call, given, passed);
-    const path = `${call.settings.basePath}/model/${encodedPart(model)}/${operation}`;
+    const path = `${call.settings.basePath}/model/${uriEncode(model)}/${operation}`;
     return {
       path,
       headers: authorization(call, path, body),

@@ -1,6 +1,6 @@
 /**
- * Claude on Bedrock in Anthropic's own protocol, for requests to Messages: InvokeModel takes the body as it
- * is but for a few members, and its stream brings Anthropic's events inside of messages of Amazon's event
+ * Claude on Bedrock in Anthropic's own protocol, for requests to the Messages door: InvokeModel accepts the
+ * body except for a few members, and its stream wraps Anthropic's events in messages of Amazon's event
  * stream. bedrock.ts uses it. Upstream worker.
  *
  * Followed: Amazon Bedrock User Guide, "Anthropic Claude Messages API" and "Monitor your token usage by
@@ -13,8 +13,8 @@ import { eventOf, FrameReader } from './frames.js';
 
 const VERSION = 'bedrock-2023-05-31';
 /**
- * Features in trial that Bedrock knows. It refuses the whole request for any other, and coding agents name
- * some that only Anthropic's own service has. Operators add newer ones with `betas`.
+ * Beta features that Bedrock has. Bedrock refuses the whole request for any other name, and coding agents
+ * send names that only Anthropic's own service has. Operators add newer ones with the setting `betas`.
  */
 const BETAS =
   /^(?:compact|computer-use|context-1m|context-management|dev-full-thinking|effort|fine-grained-tool-streaming|interleaved-thinking|output-128k|token-efficient-tools|tool-examples|tool-search-tool)-\d{4}-\d\d-\d\d$/;
@@ -32,21 +32,21 @@ export function claudeRequest(
   body: string | Uint8Array,
   { door, stream, betas }: PassedCall,
 ): ClaudeRequest {
-  const given = betas
+  const callersBetas = betas
     .split(',')
     .filter((name) => BETAS.test(name.trim()))
     .join(',');
   if (door !== 'count_tokens') {
     const operation = stream ? 'invoke-with-response-stream' : 'invoke';
-    return { operation, ...cloudBodyOf(body, VERSION, settings.betas, given, 'stream') };
+    return { operation, ...cloudBodyOf(body, VERSION, settings.betas, callersBetas, 'stream') };
   }
-  // It wants what InvokeModel would get, which has a bound.
-  const invoked = cloudBodyOf(body, VERSION, settings.betas, given, 'stream', ['max_tokens', '1']);
+  // CountTokens wants the body of InvokeModel, in which max_tokens is required.
+  const invoked = cloudBodyOf(body, VERSION, settings.betas, callersBetas, 'stream', ['max_tokens', '1']);
   const counted = { input: { invokeModel: { body: Buffer.from(invoked.body).toString('base64') } } };
   return { model: invoked.model, operation: 'count-tokens', body: JSON.stringify(counted) };
 }
 
-/** The response of CountTokens as Anthropic's. */
+/** The response of CountTokens in the form of Anthropic's `count_tokens`. */
 export function readCount(body: Buffer): string {
   const counted = parsedJson(body.toString());
   const tokens = isRecord(counted) ? counted.inputTokens : undefined;
@@ -54,16 +54,16 @@ export function readCount(body: Buffer): string {
   return JSON.stringify({ input_tokens: tokens });
 }
 
-/** Nearly all events, as Anthropic writes them. */
+/** Anthropic writes nearly all events with the type first. */
 const TYPE = /^\{"type":"(\w+)"/;
 
 /** Anthropic's events as server-sent events, byte for byte. */
 export class ClaudeStream implements ProviderStream {
-  /** What is being read. */
+  /** Events of the chunk that is being read. */
   #out = '';
   readonly #frames = new FrameReader((headers, bytes, start, end) => {
     const event = eventOf(headers, bytes.toString('utf8', start, end));
-    // Events of other types are for later versions.
+    // Messages without bytes are of later versions, and ignored.
     if (typeof event.bytes === 'string') this.#out += sseOf(Buffer.from(event.bytes, 'base64').toString());
   });
 
@@ -73,7 +73,10 @@ export class ClaudeStream implements ProviderStream {
     return this.#out;
   }
 
-  /** Whether the message was whole its reader knows. */
+  /**
+   * Checks the event stream alone: upstream/passed-stream-reader.ts checks that Anthropic's message was
+   * whole.
+   */
   end(): string {
     if (!this.#frames.isBetweenMessages) throw ProviderError.invalid('the stream ended inside of a message');
     return '';

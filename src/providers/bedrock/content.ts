@@ -1,6 +1,6 @@
 /**
- * Content of a chat completion's messages as content blocks of Converse. messages.ts calls it. Upstream
- * worker.
+ * Message contents as content blocks of Converse. messages.ts makes one ContentWriter for each request. No
+ * I/O; upstream worker.
  *
  * Followed: Amazon Bedrock API Reference, "ContentBlock" and the types it names, 2026-11.
  */
@@ -55,7 +55,9 @@ const DOCUMENT_FORMATS: ReadonlyMap<string, string> = new Map([
 const DATA_URL = /^data:([\w.+-]+)\/([\w.+-]+)(?:;[^,;]*)*;base64,/i;
 const S3_URL = /^s3:\/\/[^/]+\/.+/;
 
-/** Writes the content of one request's messages; what counts over all of them is kept here. */
+/**
+ * Writes the contents of one request's messages. Keeps the document names, which must differ in a request.
+ */
 export class ContentWriter {
   readonly #facts: ModelFacts;
   /** Converse wants the names of documents distinct. */
@@ -65,9 +67,7 @@ export class ContentWriter {
     this.#facts = facts;
   }
 
-  /**
-   * `path`: of the content, for a FieldError. Blank texts are left out, which Converse refuses.
-   */
+  /** `path`: of the content, for a FieldError. Blank texts are left out, which Converse refuses. */
   blocks(content: unknown, path: string): Block[] {
     if (content === undefined || content === null) return [];
     if (typeof content === 'string') return content.trim() === '' ? [] : [{ text: content }];
@@ -79,11 +79,13 @@ export class ContentWriter {
     });
   }
 
-  /** The mark after what `marked` says, if it has `cache_control` and the model takes marks. */
-  cachePoint(marked: Readonly<Record<string, unknown>>): Block[] {
-    const { cache_control: control } = marked;
+  /**
+   * The cache point to put after the blocks of `holder`, if that has `cache_control` and the model caches.
+   */
+  cachePoint(holder: Readonly<Record<string, unknown>>): Block[] {
+    const { cache_control: control } = holder;
     if (!isRecord(control) || !this.#facts.cachePoints) return [];
-    // Five minutes is what a mark means without it; other models than these refuse the member.
+    // Without `ttl` a cache point lasts five minutes; models other than these refuse the member.
     const ttl = control.ttl === '1h' && (this.#facts.family === 'hidden' || this.#facts.version >= 4.5);
     return [{ cachePoint: { type: 'default', ...(ttl && { ttl: '1h' }) } }];
   }
@@ -127,7 +129,7 @@ export class ContentWriter {
     return { document: { ...(block.document as Block), name } };
   }
 
-  /** Only letters, digits, single spaces, hyphens, parentheses and brackets are allowed. */
+  /** Converse allows letters, digits, single spaces, hyphens, parentheses and brackets in a name. */
   #documentName(filename: string): string {
     const allowed = filename
       .replace(/\.[^.]*$/, '')

@@ -1,6 +1,9 @@
 /**
- * What Bedrock's errors mean to an OpenAI client: those of a response with an error's status, and those that
- * a stream brings. Upstream worker.
+ * Errors of Bedrock, in a response or a stream, as ProviderFailure: a status and message as OpenAI's API
+ * would give them. bedrock.ts calls it, and frames.ts for streams. Pure; upstream worker.
+ *
+ * Must hold: no message has an ARN, account or key id of the operator (`withoutNames`), because callers read
+ * it (test/unit/providers/bedrock/errors.test.ts).
  *
  * Followed: Amazon Bedrock API Reference, "Converse", "ConverseStream" and "Common Errors"; Amazon Bedrock
  * User Guide, "Troubleshooting Amazon Bedrock API Error Codes", 2026-11.
@@ -8,7 +11,7 @@
 import { isRecord, parsedJson } from '../../core/json.js';
 import type { ProviderFailure } from '../provider.js';
 
-/** By the exception's name in lower case: streams begin theirs with a small letter. */
+/** Status by the exception's name in lower case: in streams the names begin with a small letter. */
 const STATUSES: ReadonlyMap<string, number> = new Map<string, number>([
   ['validationexception', 400],
   ['serializationexception', 400],
@@ -27,11 +30,11 @@ const STATUSES: ReadonlyMap<string, number> = new Map<string, number>([
   ['throttling', 429],
   ['toomanyrequestsexception', 429],
   ['servicequotaexceededexception', 429],
-  // Its own status is 429, but it loads: no limit is exceeded.
+  // Bedrock sends 429, but the model is still being loaded: no limit is exceeded.
   ['modelnotreadyexception', 503],
   ['serviceunavailableexception', 503],
   ['serviceunavailable', 503],
-  // 408, 424 and 500.
+  // Bedrock sends 408, 424 and 500 for these.
   ['modeltimeoutexception', 500],
   ['modelerrorexception', 500],
   ['modelstreamerrorexception', 500],
@@ -39,15 +42,15 @@ const STATUSES: ReadonlyMap<string, number> = new Map<string, number>([
   ['internalfailure', 500],
 ]);
 
-/** All that Bedrock says about it is a ValidationException with a text, which is the model's own. */
+/** A prompt that is too long is a ValidationException; only the text says so, and each model has its own. */
 const TOO_LONG =
   /(?:input|prompt) is too long|too many (?:input )?tokens|maximum context|context (?:length|window|limit)|tokens exceed|exceed.{0,40}(?:maximum|limit).{0,40}tokens/i;
-/** A ValidationException too, but what is wrong is the setting of the upstream. */
+/** A ValidationException too, but the upstream's settings are wrong and not the request. */
 const NO_SUCH_MODEL =
   /model identifier is invalid|on-demand throughput isn.t supported|model is not supported in this region/i;
 const CANNOT_COUNT = /support counting tokens/i;
 
-/** `name`: of the exception, as it came; empty if unknown. `status` is of the response, if it had one. */
+/** `name`: of the exception, as it came; empty if unknown. `status`: of the response, if there is one. */
 export function failureOf(name: string, message: string, status = 500): ProviderFailure {
   const word = name.toLowerCase();
   const known = STATUSES.get(word) ?? STATUSES.get(`${word}exception`) ?? status;
@@ -55,7 +58,7 @@ export function failureOf(name: string, message: string, status = 500): Provider
   if (known === 400 && NO_SUCH_MODEL.test(message)) {
     return { status: 404, message: cleaned, code: 'model_not_found' };
   }
-  // The gateway counts then.
+  // 501: then the gateway counts the tokens itself.
   if (known === 400 && CANNOT_COUNT.test(message)) return { status: 501, message: cleaned };
   if (known === 400 && TOO_LONG.test(message)) {
     return { status: 400, message: cleaned, code: 'context_length_exceeded' };
@@ -82,7 +85,7 @@ export function readError(
   return seconds >= 0 ? { ...failure, retryAfterSeconds: seconds } : failure;
 }
 
-/** Resources, accounts and key ids are the operator's. */
+/** The message without ARNs, account numbers and key ids, which are the operator's. */
 function withoutNames(message: string): string {
   return message
     .replace(/arn:aws[\w-]*:[^\s"'<>,;)\]}]*/g, 'a resource')

@@ -1,6 +1,6 @@
 /**
- * Cuts the bytes of an event stream into its messages and checks their sums. A stream of ConverseStream has
- * one reader. Upstream worker.
+ * A decoder of Amazon's event-stream framing: it cuts the bytes into messages and checks their CRCs. Each
+ * stream of ConverseStream or InvokeModel has one FrameReader. Upstream worker.
  *
  *     | bytes of all, 4 | bytes of headers, 4 | CRC of these 8 | headers | payload | CRC of all before |
  *
@@ -8,7 +8,10 @@
  * Numbers are big-endian, sums CRC-32. Followed: "Event stream encoding" of Amazon Transcribe's developer
  * guide and smithy.io, "Amazon Event Stream Specification", 2026-11.
  *
- * A message that lies whole in a chunk is read where it is; only those that are cut are copied, once.
+ * A message that lies whole in a chunk is read in place; a message that is cut is copied once.
+ *
+ * Must hold: the result does not depend on how the bytes are cut into chunks, and a wrong CRC or length
+ * throws (test/unit/providers/bedrock/frames.test.ts).
  */
 import { crc32 } from 'node:zlib';
 import { isRecord, parsedJson } from '../../core/json.js';
@@ -17,17 +20,17 @@ import { ProviderError } from '../provider.js';
 import { failureOf } from './errors.js';
 
 const PRELUDE_BYTES = 12;
-const SUM_BYTES = 4;
+const CRC_BYTES = 4;
 const NONE = Buffer.alloc(0);
 
 /** Bytes of the values of the header types 0 to 9; those of 6 and 7 have their length before them. */
 const VALUE_BYTES = [0, 0, 1, 2, 4, 8, 0, 0, 8, 16];
 const BYTES = 6;
 const STRING = 7;
-
+/** Longer spans go to zlib's crc32; a call into it costs more than a short loop here. */
 const NATIVE_BYTES_MIN = 256;
-/** Of each byte. */
-const SUMS = Uint32Array.from({ length: 256 }, (_, byte) => {
+/** The table of CRC-32 (reflected polynomial 0xedb88320), by byte. */
+const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   let sum = byte;
   for (let bit = 0; bit < 8; bit++) sum = sum & 1 ? (sum >>> 1) ^ 0xedb88320 : sum >>> 1;
   return sum;
@@ -42,7 +45,9 @@ export class FrameReader {
   /** The start of a message whose end has not come: `#held[0..#heldBytes)`. */
   #held = NONE;
   #heldBytes = 0;
-  /** Nearly all messages of a stream have the same headers as the one before. */
+  /**
+   * Headers of the message before, and their decoded strings: nearly all messages of a stream have the same.
+   */
   #lastHeaders = NONE;
   #lastValues: Headers = new Map();
 
@@ -68,28 +73,28 @@ export class FrameReader {
     if (at < bytes.length) this.#hold(bytes, at, bytes.length);
   }
 
-  /** Completes the held message as far as `bytes` do; returns how many of them it took. */
+  /** Adds to the held message what it lacks, as far as `bytes` has it; returns how many bytes it consumed. */
   #finishHeld(bytes: Buffer): number {
     let at = 0;
     for (;;) {
-      const known = this.#heldBytes >= PRELUDE_BYTES;
-      const wanted = known ? lengthAt(this.#held, 0) : PRELUDE_BYTES;
-      const end = Math.min(bytes.length, at + wanted - this.#heldBytes);
-      this.#hold(bytes, at, end, wanted);
+      const hasPrelude = this.#heldBytes >= PRELUDE_BYTES;
+      const neededBytes = hasPrelude ? lengthAt(this.#held, 0) : PRELUDE_BYTES;
+      const end = Math.min(bytes.length, at + neededBytes - this.#heldBytes);
+      this.#hold(bytes, at, end, neededBytes);
       at = end;
-      if (this.#heldBytes < wanted) return at;
-      if (!known) continue;
+      if (this.#heldBytes < neededBytes) return at;
+      if (!hasPrelude) continue;
       const message = this.#held;
       this.#held = NONE;
       this.#heldBytes = 0;
-      this.#read(message, 0, wanted);
+      this.#read(message, 0, neededBytes);
       return at;
     }
   }
 
-  #hold(bytes: Buffer, start: number, end: number, wanted = end - start): void {
-    if (this.#held.length < wanted) {
-      const grown = Buffer.allocUnsafe(Math.max(wanted, PRELUDE_BYTES));
+  #hold(bytes: Buffer, start: number, end: number, neededBytes = end - start): void {
+    if (this.#held.length < neededBytes) {
+      const grown = Buffer.allocUnsafe(Math.max(neededBytes, PRELUDE_BYTES));
       this.#held.copy(grown, 0, 0, this.#heldBytes);
       this.#held = grown;
     }
@@ -97,8 +102,8 @@ export class FrameReader {
   }
 
   #read(bytes: Buffer, start: number, end: number): void {
-    const sumAt = end - SUM_BYTES;
-    if (sumOf(bytes, start, sumAt) !== bytes.readUInt32BE(sumAt)) {
+    const crcAt = end - CRC_BYTES;
+    if (crcOf(bytes, start, crcAt) !== bytes.readUInt32BE(crcAt)) {
       throw ProviderError.invalid('the sum of a message is wrong');
     }
     const headersAt = start + PRELUDE_BYTES;
@@ -107,11 +112,11 @@ export class FrameReader {
       this.#lastHeaders = Buffer.from(bytes.subarray(headersAt, headersEnd));
       this.#lastValues = stringsOf(this.#lastHeaders);
     }
-    this.#visit(this.#lastValues, bytes, headersEnd, sumAt);
+    this.#visit(this.#lastValues, bytes, headersEnd, crcAt);
   }
 }
 
-/** The payload of an event. Throws a ProviderError for an error, and for what is no event. */
+/** The parsed payload of an event. Throws a ProviderError for an error, an exception, and a non-event. */
 export function eventOf(headers: Headers, payload: string): Record<string, unknown> {
   const type = headers.get(':message-type');
   if (type === 'error')
@@ -126,37 +131,37 @@ export function eventOf(headers: Headers, payload: string): Record<string, unkno
   return body;
 }
 
-/** Bytes of the message at `at`, whose prelude is there. */
+/** Length of the message at `at` in bytes; its prelude must be in `bytes`. Checks the prelude's CRC. */
 function lengthAt(bytes: Buffer, at: number): number {
   const length = bytes.readUInt32BE(at);
-  if (sumOf(bytes, at, at + 8) !== bytes.readUInt32BE(at + 8)) {
+  if (crcOf(bytes, at, at + 8) !== bytes.readUInt32BE(at + 8)) {
     throw ProviderError.invalid('the sum of a prelude is wrong, or it is no event stream');
   }
   if (length > SSE_EVENT_BYTES_MAX) throw ProviderError.invalid('a message is too long');
-  if (length < PRELUDE_BYTES + bytes.readUInt32BE(at + 4) + SUM_BYTES) {
+  if (length < PRELUDE_BYTES + bytes.readUInt32BE(at + 4) + CRC_BYTES) {
     throw ProviderError.invalid('a message is shorter than its headers');
   }
   return length;
 }
 
-/** CRC-32 of `bytes[start..end)`. Few bytes cost less here than a call into zlib. */
-function sumOf(bytes: Buffer, start: number, end: number): number {
+/** CRC-32 of `bytes[start..end)`. */
+function crcOf(bytes: Buffer, start: number, end: number): number {
   if (end - start > NATIVE_BYTES_MIN) return crc32(bytes.subarray(start, end));
   let sum = 0xffffffff;
-  for (let at = start; at < end; at++) sum = (sum >>> 8) ^ SUMS[(sum ^ bytes[at]!) & 0xff]!;
+  for (let at = start; at < end; at++) sum = (sum >>> 8) ^ CRC_TABLE[(sum ^ bytes[at]!) & 0xff]!;
   return (sum ^ 0xffffffff) >>> 0;
 }
 
-/** Whether `bytes[start..end)` is `wanted`. */
-function isAt(wanted: Buffer, bytes: Buffer, start: number, end: number): boolean {
-  if (wanted.length !== end - start) return false;
-  for (let index = 0; index < wanted.length; index++) {
-    if (wanted[index] !== bytes[start + index]) return false;
+/** Whether `bytes[start..end)` equals `expected`. */
+function isAt(expected: Buffer, bytes: Buffer, start: number, end: number): boolean {
+  if (expected.length !== end - start) return false;
+  for (let index = 0; index < expected.length; index++) {
+    if (expected[index] !== bytes[start + index]) return false;
   }
   return true;
 }
 
-/** The headers that are strings. */
+/** The headers whose values are strings, by name. Others are checked and skipped. */
 function stringsOf(headers: Buffer): Headers {
   const values = new Map<string, string>();
   let at = 0;

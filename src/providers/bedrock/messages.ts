@@ -1,10 +1,11 @@
 /**
- * The messages of a chat completion as those of Converse. request.ts calls it. Upstream worker.
+ * The messages of a chat completion as `system` and `messages` of Converse. request.ts calls it. No I/O;
+ * upstream worker.
  *
- *     system, developer  at the start: `system`. Later: a text of the user's turn there, marked as a reminder
- *                        of the system, as for Anthropic: moved to the start it would void the prompt cache
- *     user, tool         one turn, as long as no assistant speaks; results of tools first, as Claude requires
- *     assistant          thinking with its signatures, text, calls of tools; consecutive ones are one turn
+ *     system, developer  at the start: `system`. Later: a <system-reminder> text in the user turn, as for
+ *                        Anthropic: moved to the start it would void the prompt cache
+ *     user, tool         one user turn, up to the next assistant message; tool results first, as Claude wants
+ *     assistant          thinking with its signatures, text, tool calls; consecutive messages are one turn
  *
  * Followed: Amazon Bedrock API Reference, "Message", "ToolUseBlock", "ToolResultBlock",
  * "ReasoningContentBlock", 2026-11.
@@ -20,21 +21,24 @@ interface Turn {
   readonly content: Block[];
 }
 
-/** Converse wants a user's turn first. LiteLLM and our Anthropic send the same text. */
-const FIRST_TURN: Turn = { role: 'user', content: [{ text: 'Please continue.' }] };
+/** Converse wants a user turn first. The text is that of anthropic/conversation.ts. */
+const PLACEHOLDER_TURN: Turn = { role: 'user', content: [{ text: 'Please continue.' }] };
 
 export interface Conversation {
   readonly system: readonly Block[];
   readonly turns: readonly Turn[];
-  /** Names of the tools that were called. */
+  /** Names of the tools that assistant messages called. */
   readonly called: ReadonlySet<string>;
   /** Whether a turn calls a tool or has a tool's result. */
   readonly usesTools: boolean;
-  /** The last turns are calls without reasoning before them, and their results. */
-  readonly goesOnUnthought: boolean;
+  /**
+   * The last turn has tool results, and the turn that called the tools has no reasoning: Claude then refuses
+   * to think with a budget.
+   */
+  readonly continuesWithoutThinking: boolean;
 }
 
-/** `body`: of the chat completion; its own `cache_control` marks the end. */
+/** `body`: the request; its `cache_control`, if any, puts a cache point after the last message. */
 export function conversationOf(
   messages: readonly unknown[],
   body: Readonly<Record<string, unknown>>,
@@ -45,33 +49,33 @@ export function conversationOf(
   const turns: Turn[] = [];
   const called = new Set<string>();
   let usesTools = false;
-  let goesOnUnthought = false;
+  let continuesWithoutThinking = false;
   const add = (role: Turn['role'], blocks: readonly Block[]): void => {
     const last = turns.at(-1);
     if (last?.role === role) last.content.push(...blocks);
     else if (blocks.length > 0) turns.push({ role, content: [...blocks] });
   };
-  /** Blocks of the last turn that are results, with their marks. */
-  let results = 0;
+  /** How many of the first blocks of the last turn are tool results or their cache points. */
+  let resultCount = 0;
   messages.forEach((message, index) => {
     const path = `messages[${index}]`;
     if (!isRecord(message)) throw new FieldError(path, 'must be an object');
-    const said = (): Block[] => {
+    const contentBlocks = (): Block[] => {
       const blocks = writer.blocks(message.content, `${path}.content`);
       return blocks.length === 0 ? blocks : [...blocks, ...writer.cachePoint(message)];
     };
     switch (message.role) {
       case 'system':
       case 'developer':
-        if (turns.length === 0) system.push(...said());
-        else add('user', said().map(asReminder));
+        if (turns.length === 0) system.push(...contentBlocks());
+        else add('user', contentBlocks().map(asReminder));
         break;
       case 'user': {
-        const blocks = said();
+        const blocks = contentBlocks();
         if (blocks.length === 0) {
           throw new FieldError(`${path}.content`, 'must not be empty: Bedrock refuses that');
         }
-        goesOnUnthought = false;
+        continuesWithoutThinking = false;
         add('user', blocks);
         break;
       }
@@ -80,9 +84,9 @@ export function conversationOf(
         const calls = toolCallsOf(message.tool_calls, `${path}.tool_calls`, called);
         const blocks = [...reasoning, ...writer.blocks(message.content, `${path}.content`), ...calls];
         if (blocks.length === 0) break;
-        results = 0;
+        resultCount = 0;
         usesTools ||= calls.length > 0;
-        goesOnUnthought = calls.length > 0 && reasoning.length === 0;
+        continuesWithoutThinking = calls.length > 0 && reasoning.length === 0;
         add('assistant', [...blocks, ...writer.cachePoint(message)]);
         break;
       }
@@ -90,9 +94,9 @@ export function conversationOf(
         usesTools = true;
         const blocks = [...toolResultOf(message, path, writer), ...writer.cachePoint(message)];
         const last = turns.at(-1);
-        if (last?.role === 'user') last.content.splice(results, 0, ...blocks);
+        if (last?.role === 'user') last.content.splice(resultCount, 0, ...blocks);
         else add('user', blocks);
-        results += blocks.length;
+        resultCount += blocks.length;
         break;
       }
       default:
@@ -103,12 +107,12 @@ export function conversationOf(
   if (last === undefined) {
     throw new FieldError('messages', 'must have one message that is not empty and not of the system');
   }
-  if (turns[0]!.role === 'assistant') turns.unshift(FIRST_TURN);
-  // A prefill: Claude refuses one that ends with white space.
+  if (turns[0]!.role === 'assistant') turns.unshift(PLACEHOLDER_TURN);
+  // A last assistant turn is a prefill: Claude refuses one that ends with white space.
   const text = last.role === 'assistant' ? last.content.at(-1)?.text : undefined;
   if (typeof text === 'string') last.content.splice(-1, 1, { text: text.trimEnd() });
   last.content.push(...writer.cachePoint(body));
-  return { system, turns, called, usesTools, goesOnUnthought };
+  return { system, turns, called, usesTools, continuesWithoutThinking };
 }
 
 function asReminder(block: Block): Block {
@@ -117,8 +121,8 @@ function asReminder(block: Block): Block {
 }
 
 /**
- * Only what the provider has signed, or hidden, can be given back to it: Claude refuses other reasoning, and
- * DeepSeek all. Clients that join a stream member by member have the text of a block apart, in
+ * Returns only reasoning that the provider has signed or encrypted: Claude refuses other reasoning, and
+ * DeepSeek all. Clients that join a stream member by member have blocks without text, and the text in
  * `reasoning_content`.
  */
 function reasoningOf({
@@ -141,7 +145,7 @@ function reasoningOf({
     }
   }
   if (hasText || typeof joined !== 'string' || joined === '' || signatures.length === 0) return blocks;
-  // Which part of the text is whose cannot be known, and a turn before may be without its thoughts.
+  // Of several blocks it is unknown which part of the text is whose: earlier turns may go without reasoning.
   if (signatures.length > 1) return [];
   return blocks.map((block) =>
     isRecord(block.reasoningContent) && 'reasoningText' in block.reasoningContent
@@ -177,15 +181,15 @@ function toolResultOf(message: Record<string, unknown>, path: string, writer: Co
   const { tool_call_id: id, content, is_error: isError } = message;
   if (typeof id !== 'string') throw new FieldError(`${path}.tool_call_id`, 'must be a string');
   const blocks = writer.blocks(content, `${path}.content`);
-  // A mark of a part goes after the result: within it Converse has none.
-  const marks = blocks.filter((block) => 'cachePoint' in block);
+  // Within a tool result Converse has no cache points: that of a part goes after the result.
+  const cachePoints = blocks.filter((block) => 'cachePoint' in block);
   const results = blocks.filter((block) => !('cachePoint' in block));
   const toolResult = {
     toolUseId: idOf(id),
-    // A result may be empty, its list not.
+    // Converse wants at least one block, which may be an empty text.
     content: results.length === 0 ? [{ text: '' }] : results,
-    // OpenAI's protocol has no word for it; Anthropic's member is taken.
+    // OpenAI's protocol has no such member, so Anthropic's name is accepted.
     ...(isError === true && { status: 'error' }),
   };
-  return [{ toolResult }, ...marks.slice(0, 1)];
+  return [{ toolResult }, ...cachePoints.slice(0, 1)];
 }

@@ -1,10 +1,10 @@
 /**
- * What models on Bedrock can do and Converse does not say by itself: its members are the same for all, what a
- * model accepts of them is not. Pure; upstream worker.
+ * What a model on Bedrock accepts, by its name. Converse has the same members for all models, but each model
+ * accepts only some. The files that write requests ask it. Pure; upstream worker.
  *
- * The name of a model tells: `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, alone or at the end of an ARN.
- * Some ARNs tell nothing (application inference profiles, provisioned throughput): what they cannot do,
- * Bedrock refuses itself.
+ * A name is as `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, alone or at the end of an ARN. Some ARNs hide
+ * the model (application inference profiles, provisioned throughput): family `hidden`. Members that such a
+ * model does not accept are left to Bedrock to reject.
  *
  * Sources, read 2026-11: Amazon Bedrock User Guide, "Get validated JSON results from models", "Prompt
  * caching", "Adaptive thinking"; the model table of LiteLLM 1.109.1 if the guide is silent.
@@ -16,11 +16,11 @@ export type Family =
 
 export interface ModelFacts {
   readonly family: Family;
-  /** Undefined if it is not Claude. */
+  /** Traits of a Claude model; undefined for others. */
   readonly claude: ModelTraits | undefined;
-  /** Of Claude: 4.5; 0 for others. */
+  /** Version of a Claude model, as 4.5; 0 for others. */
   readonly version: number;
-  /** `outputConfig.textFormat` binds what the model writes. */
+  /** Whether the model obeys a schema in `outputConfig.textFormat`. */
   readonly schemas: boolean;
   readonly cachePoints: boolean;
 }
@@ -30,16 +30,16 @@ const CLAUDE_VERSION = /claude-(?:[a-z]+-)?v?(\d{1,2})(?:-(\d)(?!\d))?(?!\d)/;
 const WITHOUT_SCHEMAS =
   /amazon\.|meta\.|cohere\.|ai21\.|writer\.|deepseek\.r1|mistral\.(?:mistral-7b|mixtral|mistral-small|mistral-large-24|pixtral)/;
 
-const known = new Map<string, ModelFacts>();
+const factsByModel = new Map<string, ModelFacts>();
 /** The settings name few models; a bound all the same. */
-const KNOWN_MAX = 256;
+const CACHED_MODELS_MAX = 256;
 
 export function factsOf(model: string): ModelFacts {
-  let facts = known.get(model);
+  let facts = factsByModel.get(model);
   if (facts === undefined) {
-    if (known.size === KNOWN_MAX) known.clear();
+    if (factsByModel.size === CACHED_MODELS_MAX) factsByModel.clear();
     facts = factsByName(model);
-    known.set(model, facts);
+    factsByModel.set(model, facts);
   }
   return facts;
 }
@@ -69,7 +69,9 @@ function familyOf(model: string): Family {
   return /^arn:.*\/[^./]+$/.test(model) ? 'hidden' : 'other';
 }
 
-/** The model's name for callers: of an ARN, which holds an account's number, its end. */
+/**
+ * The model's name for callers. An ARN has the number of the operator's account, so only its end is shown.
+ */
 export function publicName(model: string): string {
   if (!model.startsWith('arn:')) return model;
   const name = model.slice(model.lastIndexOf('/') + 1);

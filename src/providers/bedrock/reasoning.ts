@@ -1,6 +1,6 @@
 /**
- * `reasoning_effort` and `thinking` in the words of each family of models. request.ts calls it. Upstream
- * worker.
+ * `reasoning_effort` and `thinking` of a chat completion in the form of each model family. request.ts calls
+ * it. Pure; upstream worker.
  *
  *     Claude from 4.6       thinking: adaptive, outputConfig.effort      User Guide, "Adaptive thinking"
  *     Claude 3.7 to 4.5     thinking: enabled, budget_tokens             User Guide, "Extended thinking"
@@ -16,17 +16,17 @@ import type { ModelTraits } from '../anthropic/models.js';
 import type { ModelFacts } from './models.js';
 
 export interface Reasoning {
-  /** Claude is to think. */
+  /** Whether Claude will think, which rules out some sampling and forced tools. */
   readonly isOn: boolean;
-  /** Of `additionalModelRequestFields`. */
+  /** Members of `additionalModelRequestFields`. */
   readonly more: Readonly<Record<string, unknown>>;
-  /** Of `outputConfig`. */
+  /** Members of `outputConfig`. */
   readonly output: Readonly<Record<string, unknown>>;
 }
 
 /** The least that Claude accepts. */
 const BUDGET_MIN = 1024;
-/** Tokens; the table of LiteLLM 1.109.1, and nothing below BUDGET_MIN. */
+/** Tokens of thinking by effort: the table of LiteLLM 1.109.1, raised to BUDGET_MIN. */
 const BUDGETS: ReadonlyMap<string, number> = new Map<string, number>([
   ['minimal', BUDGET_MIN],
   ['low', BUDGET_MIN],
@@ -35,7 +35,7 @@ const BUDGETS: ReadonlyMap<string, number> = new Map<string, number>([
   ['xhigh', 8192],
   ['max', 16384],
 ]);
-/** The next that a model with three efforts has. */
+/** Efforts that a model with low, medium and high lacks, and the next one that it has. */
 const THREE_EFFORTS: ReadonlyMap<string, string> = new Map<string, string>([
   ['minimal', 'low'],
   ['xhigh', 'high'],
@@ -45,14 +45,14 @@ const THINKING: ReadonlySet<unknown> = new Set(['enabled', 'adaptive']);
 const OFF: Reasoning = { isOn: false, more: {}, output: {} };
 
 /**
- * `maxTokens`: of the request. `goesOnUnthought`: the turn that the response goes on with began without a
- * thinking block, so Claude refuses to think with a budget.
+ * `maxTokens`: of the request. `continuesWithoutThinking`: as in `Conversation` (messages.ts); Claude then
+ * refuses to think with a budget.
  */
 export function reasoningOf(
   fields: Fields,
   facts: ModelFacts,
   maxTokens: number | undefined,
-  goesOnUnthought: boolean,
+  continuesWithoutThinking: boolean,
 ): Reasoning {
   const effort = fields.string('reasoning_effort');
   const thinking = fields.record('thinking');
@@ -74,13 +74,13 @@ export function reasoningOf(
       fields.unsupported('reasoning_effort', 'is not supported by this model');
       return OFF;
     case 'budget': {
-      // An effort is a hint: if there is no room to think, or Claude would refuse, it is not followed.
+      // An effort is a hint: it is ignored if max_tokens leaves no room to think, or Claude would refuse.
       const budget = Math.min(BUDGETS.get(effort)!, (maxTokens ?? Infinity) - 1);
-      if (budget < BUDGET_MIN || goesOnUnthought) return OFF;
+      if (budget < BUDGET_MIN || continuesWithoutThinking) return OFF;
       return { isOn: true, more: { thinking: { type: 'enabled', budget_tokens: budget } }, output: {} };
     }
     default: {
-      // Without `display` the newer models think in silence.
+      // Without `display` the newer models return no text of their thinking.
       const display = facts.claude.thinking === 'adaptive' ? { display: 'summarized' } : {};
       const thinking = { type: 'adaptive', ...display };
       return { isOn: true, more: { thinking }, output: effortOf(effort, facts) };
@@ -121,7 +121,7 @@ function ofOthers(effort: string, fields: Fields, facts: ModelFacts): Reasoning 
   return OFF;
 }
 
-/** The model's word for an effort: the next lower one, if it has not this one. */
+/** The model's effort for `effort`: the next lower one if the model lacks it. */
 function effortOf(effort: string, { claude }: ModelFacts): Record<string, unknown> {
   if (claude?.efforts.length === 0) return {};
   if (effort === 'minimal') return { effort: 'low' };

@@ -1,9 +1,12 @@
 /**
- * The body of Converse and ConverseStream for a chat completion. bedrock.ts calls it. Upstream worker.
+ * A chat completion as the body of Converse or ConverseStream. bedrock.ts calls it. No I/O; upstream worker.
  *
  * Followed: Amazon Bedrock API Reference, "Converse"; for fields of models, Amazon Bedrock User Guide,
  * "Inference request parameters and response fields" and "Adaptive thinking", and Amazon Nova User Guide,
  * "Extended thinking", 2026-11.
+ *
+ * Must hold: a member of the caller's body that is read here is taken from `fields`, even if it is not used;
+ * `fields.finish` refuses all that nobody took (test/unit/providers/bedrock/request.test.ts).
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
@@ -18,11 +21,11 @@ import { responseFormOf, toolsOf } from './tools.js';
 const PASSED = ['guardrailConfig', 'performanceConfig', 'promptVariables'] as const;
 
 const SERVICE_TIERS: ReadonlySet<unknown> = new Set(['default', 'flex', 'priority', 'reserved']);
-/** Of Converse; OpenAI's is 2. */
+/** Converse's greatest temperature; OpenAI's is 2. */
 const TEMPERATURE_MAX = 1;
-/** Of temperature and top_p. */
+/** Claude's default of temperature and top_p. */
 const CLAUDE_DEFAULT = 1;
-/** What Converse takes as a key or value of `requestMetadata`, and how many. */
+/** What Converse accepts as a key or value of `requestMetadata`, and how many entries. */
 const METADATA = /^[a-zA-Z0-9\s:_@$#=/+,.-]{1,256}$/;
 const METADATA_MAX = 16;
 
@@ -32,7 +35,7 @@ export function bodyOf(call: ProviderCall): string {
   const conversation = conversationOf(fields.list('messages') ?? [], call.body, facts);
   const inference = inferenceOf(fields);
   const form = responseFormOf(fields.take('response_format'), facts);
-  const reasoning = reasoningOf(fields, facts, inference.maxTokens, conversation.goesOnUnthought);
+  const reasoning = reasoningOf(fields, facts, inference.maxTokens, conversation.continuesWithoutThinking);
   const tools = toolsOf(fields, facts, conversation, form, reasoning.isOn);
   const sampling = samplingOf(fields, facts, reasoning.isOn);
   const more = {
@@ -49,7 +52,7 @@ export function bodyOf(call: ProviderCall): string {
   if (tools.config !== undefined) body.toolConfig = tools.config;
   if (Object.keys(output).length > 0) body.outputConfig = output;
   if (Object.keys(more).length > 0) body.additionalModelRequestFields = more;
-  // Claude says there how many of the tokens were reasoning; Converse's usage does not.
+  // Only Claude's own usage says how many tokens were reasoning; Converse's usage does not.
   if (reasoning.isOn && facts.claude !== undefined) {
     body.additionalModelResponseFieldPaths = ['/usage/output_tokens_details'];
   }
@@ -100,11 +103,11 @@ function samplingOf(fields: Fields, { family, claude }: ModelFacts, thinks: bool
   let more = {};
   const samples = claude?.sampling !== false;
   const reason = samples ? 'cannot be set while this model thinks' : 'cannot be set for this model';
-  // What Claude's default is, it need not be told; a model that cannot be told refuses even that.
-  const isTold = (value: number | undefined): value is number =>
+  // Claude's default is not sent: a model that allows no sampling refuses even that.
+  const isSent = (value: number | undefined): value is number =>
     value !== undefined && (claude === undefined || value !== CLAUDE_DEFAULT);
   const temperature = fields.number('temperature');
-  if (isTold(temperature)) {
+  if (isSent(temperature)) {
     if (!samples || thinks) fields.unsupported('temperature', reason);
     else {
       if (temperature > TEMPERATURE_MAX) {
@@ -114,8 +117,8 @@ function samplingOf(fields: Fields, { family, claude }: ModelFacts, thinks: bool
     }
   }
   const topP = fields.number('top_p');
-  if (isTold(topP)) {
-    // While it thinks, Claude takes it from 0.95 on: it says so itself.
+  if (isSent(topP)) {
+    // While Claude thinks, top_p must be at least 0.95: Bedrock rejects others with its own message.
     if (samples) inference.topP = topP;
     else fields.unsupported('top_p', reason);
   }
@@ -133,7 +136,7 @@ function betasOf(betas: readonly string[], { family, claude }: ModelFacts): Reco
   return betas.length > 0 && (claude !== undefined || family === 'hidden') ? { anthropic_beta: betas } : {};
 }
 
-/** Entries that Converse would refuse are left out: they say nothing to the model. */
+/** `requestMetadata`, without entries that Converse would refuse: the model does not read them anyway. */
 function metadataOf(metadata: unknown): Record<string, unknown> | undefined {
   if (!isRecord(metadata)) return undefined;
   const entries = Object.entries(metadata)
@@ -142,7 +145,7 @@ function metadataOf(metadata: unknown): Record<string, unknown> | undefined {
   return entries.length === 0 ? undefined : Object.fromEntries(entries);
 }
 
-/** Values that ask for nothing are let through, as clients send their defaults. */
+/** Refuses members that Bedrock lacks, unless they have their neutral value, which many clients send. */
 function rejectOthers(fields: Fields): void {
   if ((fields.integer('n') ?? 1) !== 1) fields.unsupported('n', 'must be 1 for Bedrock');
   for (const name of ['presence_penalty', 'frequency_penalty', 'top_logprobs']) {

@@ -1,6 +1,6 @@
 /**
- * A whole response of Converse as a chat completion, and what streams have in common with it: reasons to
- * stop, usage, thinking. Upstream worker.
+ * A response of Converse as a chat completion, and what stream.ts reads in the same way: stop reasons, usage,
+ * thinking. bedrock.ts calls it. Pure; upstream worker.
  *
  * Followed: Amazon Bedrock API Reference, "Converse" (response syntax) and "TokenUsage", 2026-11.
  */
@@ -19,12 +19,12 @@ const FINISH_REASONS: ReadonlyMap<string, FinishReason> = new Map<string, Finish
   ['model_context_window_exceeded', 'length'],
   ['guardrail_intervened', 'content_filter'],
   ['content_filtered', 'content_filter'],
-  // What the model wrote before is there; OpenAI has no word for it.
+  // OpenAI has no such reason; what the model wrote before is passed on.
   ['malformed_model_output', 'stop'],
   ['malformed_tool_use', 'stop'],
 ]);
 
-/** `hasCalls`: some models end a turn with calls as if it had none. */
+/** `hasCalls` decides over the reason: some models end a turn that calls tools with `end_turn`. */
 export function finishOf(stopReason: unknown, hasCalls: boolean): FinishReason {
   const finish = FINISH_REASONS.get(String(stopReason)) ?? 'stop';
   if (finish === 'stop' || finish === 'tool_calls') return hasCalls ? 'tool_calls' : 'stop';
@@ -32,8 +32,8 @@ export function finishOf(stopReason: unknown, hasCalls: boolean): FinishReason {
 }
 
 /**
- * Converse counts what is read from the cache and written to it beside `inputTokens`. `fields`:
- * `additionalModelResponseFields`.
+ * `inputTokens` of Converse lacks the tokens read from and written to the cache, so they are added: the price
+ * is taken from the sum. `fields`: `additionalModelResponseFields`.
  */
 export function usageOf(usage: unknown, fields: unknown): ProviderUsage | undefined {
   if (!isRecord(usage)) return undefined;
@@ -66,7 +66,7 @@ export type ThinkingBlock =
   | { readonly type: 'thinking'; readonly thinking: string; readonly signature: string }
   | { readonly type: 'redacted_thinking'; readonly data: string };
 
-/** Claude's own text, which Converse wraps in base64 once more. */
+/** Redacted thinking as Claude wrote it: Converse wraps it in base64 once more. */
 export function redactedBlock(content: string): ThinkingBlock {
   return { type: 'redacted_thinking', data: Buffer.from(content, 'base64').toString('latin1') };
 }

@@ -1,11 +1,14 @@
 /**
- * A stream of ConverseStream as the chunks of a chat completion. Upstream worker; one object for each stream.
+ * A stream of ConverseStream, translated into the chunks of a chat completion. bedrock.ts makes one reader
+ * for each stream. Upstream worker.
  *
  *     messageStart → (contentBlockStart → contentBlockDelta … → contentBlockStop) … → messageStop → metadata
  *
- * Blocks of text have no contentBlockStart. Events of other names are for later versions, and ignored. The
- * first chunk, with the role, waits for what follows messageStart: an error before it is still one that
- * another upstream can make good.
+ * Blocks of text have no contentBlockStart. Events of other names are of later versions, and ignored.
+ *
+ * Must hold: nothing is returned before an event after messageStart has come. After an error before that, the
+ * call can still fail over to another upstream (test/unit/providers/bedrock/stream.test.ts).
+ *
  * Followed: Amazon Bedrock API Reference, "ConverseStream" and "ConverseStreamOutput", 2026-11.
  */
 import { isRecord } from '../../core/json.js';
@@ -18,16 +21,16 @@ import { finishOf, redactedBlock, usageOf, type ThinkingBlock } from './response
 import { RESPONSE_TOOL, respondsByTool } from './tools.js';
 
 /**
- * The payload of nearly all messages, as Bedrock writes it. Its text, if it is JSON as we write it, goes on
- * without being parsed: half the cost.
+ * The fast path: nearly all payloads have this form, and their text is copied without parsing, at half the
+ * cost. Texts with other escapes than these are parsed.
  */
 const TEXT_DELTA =
   /^\{"contentBlockIndex":\d+,"delta":\{"text":("(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt])*")\}(?:,"p":"\w*")?\}$/;
 
-/** A long match costs memory for each character. */
+/** Longer payloads are parsed: a match of the expression costs memory for each character. */
 const TEXT_DELTA_CHARS_MAX = 4096;
 
-/** What the block that is open calls: one of the caller's tools, the tool for JSON, or nothing of ours. */
+/** What the open block calls: a tool of the caller, RESPONSE_TOOL (its input is the content), or nothing. */
 type OpenTool = 'tool' | 'answer' | 'none';
 
 export class ConverseStream implements ProviderStream {
@@ -43,9 +46,9 @@ export class ConverseStream implements ProviderStream {
   #openTool: OpenTool = 'none';
   /** Whether the open tool has got some of its input. */
   #hasInput = false;
-  /** Of the thinking block that is open. */
+  /** Signature of the open thinking block, so far. */
   #signature = '';
-  /** What the model says beside Converse's usage. */
+  /** `additionalModelResponseFields`: Claude's own usage, with the reasoning tokens. */
   #modelFields: unknown;
   #isStopped = false;
 
@@ -108,7 +111,7 @@ export class ConverseStream implements ProviderStream {
   #start({ toolUse, reasoningContent }: Record<string, unknown>): void {
     this.#openTool = 'none';
     this.#hasInput = false;
-    // The reference has no such start, but Claude's redacted thinking has been seen to come in it.
+    // The reference has no such start, but redacted thinking of Claude has been seen to come in one.
     if (isRecord(reasoningContent)) this.#reasoning(reasoningContent);
     if (!isRecord(toolUse) || toolUse.type === 'server_tool_use') return;
     const { toolUseId, name } = toolUse;
@@ -149,7 +152,7 @@ export class ConverseStream implements ProviderStream {
   }
 
   #stop(): void {
-    // A tool without parameters gets no input at all, or an empty one.
+    // A call of a tool without parameters brings no input or an empty one: OpenAI clients want an object.
     if (this.#openTool !== 'none' && !this.#hasInput) this.#input('{}');
     this.#openTool = 'none';
     if (this.#signature === '') return;
@@ -157,7 +160,7 @@ export class ConverseStream implements ProviderStream {
     this.#signature = '';
   }
 
-  /** Its text went out as `reasoning_content`. */
+  /** The chunk of a thinking block, whose text went out as `reasoning_content` already. */
   #thinking(block: ThinkingBlock): void {
     this.#write(this.#writer.delta(JSON.stringify({ thinking_blocks: [block] })));
   }

@@ -1,6 +1,6 @@
 /**
- * Tools, the choice among them, and the form of the response, in words of Converse. request.ts calls it, and
- * the readers ask whether the response comes as a call of a tool. Upstream worker.
+ * `tools`, `tool_choice` and `response_format` of a chat completion in the form of Converse. request.ts calls
+ * it, and the readers of responses ask whether the content comes as a tool call. No I/O; upstream worker.
  *
  *     response_format json_schema  outputConfig.textFormat, if the model has it and the schema allows for it
  *                                  (anthropic/schema.ts: Bedrock binds to the same part of the language);
@@ -10,6 +10,9 @@
  *
  * Followed: Amazon Bedrock API Reference, "ToolConfiguration", "OutputConfig"; Amazon Bedrock User Guide,
  * "Get validated JSON results from models", 2026-11.
+ *
+ * Must hold: `respondsByTool` decides as `toolsOf` did for the same call, or a caller gets a tool call in
+ * place of content (test/unit/providers/bedrock/stream.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import { closedSchema } from '../anthropic/schema.js';
@@ -25,14 +28,14 @@ export { RESPONSE_TOOL } from '../anthropic/tools.js';
 const NO_PARAMETERS = { type: 'object', properties: {} };
 const ANY_OBJECT = { type: 'object', additionalProperties: true };
 
-/** One of both. */
+/** How `response_format` is written: natively, or as a tool. Exactly one member is there. */
 export interface ResponseForm {
-  /** Of `outputConfig`. */
+  /** Members of `outputConfig`. */
   readonly output?: Block;
   readonly tool?: Block;
 }
 
-/** What `response_format` asks for; undefined if the response is free. */
+/** How `response_format` is written; undefined if the content has no prescribed form. */
 export function responseFormOf(format: unknown, facts: ModelFacts): ResponseForm | undefined {
   if (format === undefined || format === null) return undefined;
   if (!isRecord(format)) throw new FieldError('response_format', 'must be an object');
@@ -58,7 +61,7 @@ export function responseFormOf(format: unknown, facts: ModelFacts): ResponseForm
   return { output: { textFormat: { type: 'json_schema', structure: { jsonSchema } } } };
 }
 
-/** Whether a call of ANSWER_TOOL is the answer's text. */
+/** Whether the content of the response comes as a call of RESPONSE_TOOL. */
 export function respondsByTool({ body, model }: ProviderCall): boolean {
   const { response_format: format } = body;
   if (format === undefined || format === null) return false;
@@ -68,11 +71,11 @@ export function respondsByTool({ body, model }: ProviderCall): boolean {
 export interface Tools {
   /** Undefined if there are none. */
   readonly config: Block | undefined;
-  /** Of `additionalModelRequestFields`. */
+  /** Members of `additionalModelRequestFields`. */
   readonly more: Block;
 }
 
-/** `thinks`: Claude is to think; with a budget it cannot be forced to call then. */
+/** `thinks`: Claude will think; with a budget it then cannot be forced to call a tool. */
 export function toolsOf(
   fields: Fields,
   facts: ModelFacts,
@@ -111,13 +114,13 @@ export function toolsOf(
   return { config, more: isAlone ? aloneOf(fields, facts, choice) : {} };
 }
 
-/** Converse has no word for it, Claude has. */
+/** `parallel_tool_calls: false`, for which Converse has no member, as Claude's own member. */
 function aloneOf(fields: Fields, { family, version }: ModelFacts, choice: Block | undefined): Block {
   if (family !== 'hidden' && version < 4.5) {
     fields.unsupported('parallel_tool_calls', 'cannot be false for this model');
     return {};
   }
-  // The type is said once, here or in toolConfig.
+  // The type must be given once only: here, or in toolConfig.
   return { tool_choice: { ...(choice === undefined && { type: 'auto' }), disable_parallel_tool_use: true } };
 }
 
@@ -144,15 +147,15 @@ function toolOf(tool: unknown, index: number, facts: ModelFacts): Block[] {
   }
   // Other models refuse the member. Without it they still see the schema.
   const isStrict = strict === true && facts.version >= 4.5 && facts.version < 4.7;
-  // Nova takes marks after system texts and in messages only.
-  const canMark = facts.claude !== undefined || facts.family === 'hidden';
+  // Nova accepts cache points after system texts and in messages only.
+  const canCache = facts.claude !== undefined || facts.family === 'hidden';
   return [
     toolSpec(name, description, parameters ?? NO_PARAMETERS, isStrict),
-    ...(canMark ? new ContentWriter(facts).cachePoint(tool) : []),
+    ...(canCache ? new ContentWriter(facts).cachePoint(tool) : []),
   ];
 }
 
-/** May take tools that are not allowed out of `tools`. */
+/** The value of `toolChoice`. Removes from `tools` those that the choice excludes. */
 function choiceOf(fields: Fields, tools: Block[], usesTools: boolean): Block | undefined {
   const choice = fields.take('tool_choice');
   if (choice === undefined || tools.length === 0) return undefined;
@@ -180,7 +183,7 @@ function choiceOf(fields: Fields, tools: Block[], usesTools: boolean): Block | u
   return { tool: { name } };
 }
 
-/** In `{type: 'function', function: {name}}`. */
+/** The name in `{type: 'function', function: {name}}`. */
 function nameIn(given: unknown): string | undefined {
   const named = isRecord(given) ? given.function : undefined;
   return isRecord(named) && typeof named.name === 'string' ? named.name : undefined;

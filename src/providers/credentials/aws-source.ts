@@ -1,7 +1,7 @@
 /**
- * Credentials of AWS, by the chain of its SDK: environment, SSO, web identity, shared files with `profile`,
- * a process, the container's endpoint (ECS, EKS Pod Identity), the instance's metadata. Follows
- * https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html (2026-11). Loaded by
+ * AWS credentials by the default provider chain of the AWS SDK: environment, SSO, web identity, shared files
+ * with `profile`, a process, the container's endpoint (ECS, EKS Pod Identity), the instance's metadata.
+ * Follows https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html (2026-11). Loaded by
  * credential-source.ts when an upstream of Bedrock has no key.
  */
 import { defaultProvider } from '@aws-sdk/credential-provider-node';
@@ -14,7 +14,7 @@ export function awsSource(
 ): CredentialSource {
   return async () => {
     try {
-      // A new chain each time: it has nothing in store, and reads the shared files anew.
+      // A new chain each time: it has nothing cached, and reads the shared files anew.
       const provide = defaultProvider({ ignoreCache: true, ...(profile === undefined ? {} : { profile }) });
       const { accessKeyId, secretAccessKey, sessionToken, expiration } = await provide();
       if (!isWord(accessKeyId) || !isWord(secretAccessKey))

@@ -1,12 +1,16 @@
 /**
- * Renews the credentials that expire, ahead of time and off the calls' path, once for all threads of a
- * process. gateway.ts owns it, on the main thread; its records go to upstream workers alone.
+ * Renews the credentials that expire (OAuth tokens, AWS session keys), ahead of time and off the calls' path,
+ * once for all threads of a process. gateway.ts owns it, on the main thread.
  *
- *     wanted ── renewal ──► good ── it expires ──► calls fail until a renewal succeeds
+ *     missing ── renewal ──► good ── it expires ──► calls fail until a renewal succeeds
  *                  ▲          │ due (renewal-schedule.ts), rejected by the provider, or a file changed
  *                  └──────────┘
  *
- * While renewals fail, the old credential serves until it expires. A credential has one renewal at a time.
+ * While renewals fail, the old credential serves until it expires.
+ *
+ * Must hold: a credential has one renewal at a time; `revision` rises with every change, so that workers
+ * ignore older records; records with secrets go to upstream workers alone, never to listeners or logs
+ * (test/unit/providers/credentials/credential-keeper.test.ts).
  */
 import { statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -25,20 +29,24 @@ import { believedMsOf, pauseMsOf, renewalMsOf } from './renewal-schedule.js';
 import { nameOfSpec, type CredentialRecord, type CredentialSpec } from './credential-spec.js';
 
 const MINUTE_MS = 60_000;
-/** The chain of AWS asks several places in turn. */
+/** So long because the provider chain of AWS asks several places in turn. */
 const RENEWAL_MS_MAX = 30_000;
-/** Between renewals that a provider's rejections cause: the lack of a permission looks the same. */
+/**
+ * Pause between renewals after rejections by a provider: a missing permission looks like a bad credential.
+ */
 const REJECTED_PAUSE_MS_MIN = 30_000;
 const REJECTED_PAUSE_MS_MAX = 10 * MINUTE_MS;
-/** A rejection after so long is not taken for a repetition. */
+/** A rejection so long after the one before starts with the shortest pause again. */
 const REJECTED_CALM_MS = 60 * MINUTE_MS;
-const LOOK_MS = 1_000;
-const FILES_MS = 10_000;
-/** Calls that began before a reload may still wait for room in the limits of an upstream. */
+const CHECK_PERIOD_MS = 1_000;
+const FILES_CHECK_PERIOD_MS = 10_000;
+/**
+ * How long a credential that the settings no longer name is kept: calls from before a reload may still wait.
+ */
 const LINGER_MS = 2 * MINUTE_MS;
-/** Waiting for the first credentials ends with so many failures of each that is missing. */
+/** `want` stops waiting after so many failures of each missing credential. */
 const FIRST_FAILURES_MAX = 3;
-/** Of the log of events. */
+/** The part of the event log that is used here. */
 export interface KeeperLog {
   error(message: string, fields?: Readonly<Record<string, string | number>>): void;
   warn(message: string, fields?: Readonly<Record<string, string | number>>): void;
@@ -50,7 +58,7 @@ export interface KeeperOptions {
   readonly send: (records: readonly CredentialRecord[]) => void;
   readonly clock: Clock;
   readonly log: KeeperLog;
-  /** In [0, 1). */
+  /** Uniform in [0, 1), for jitter. */
   readonly random?: () => number;
   readonly open?: (spec: CredentialSpec) => Promise<CredentialSource>;
 }
@@ -59,17 +67,19 @@ export interface KeeperOptions {
 export interface CredentialStatus {
   /** As nameOfSpec. */
   readonly name: string;
-  /** Whether calls have one. */
+  /** Whether there is a credential for calls. */
   readonly ok: boolean;
-  /** Unix milliseconds; undefined if there is none, or it does not expire. */
+  /** Unix milliseconds; undefined if there is no credential, or it does not expire. */
   readonly expiresMs: number | undefined;
   readonly renewals: number;
   readonly failures: number;
-  /** What was wrong with the last renewal; undefined after a success. */
+  /** Why the last renewal failed; undefined after a success. */
   readonly error: string | undefined;
 }
 
-/** A time that both clocks must not have reached: the wall clock may step, the other stops in a suspend. */
+/**
+ * A deadline by two clocks, reached when either is: the wall clock may be set, the other stops in a suspend.
+ */
 interface Moment {
   readonly wallMs: number;
   readonly monotonicMs: number;
@@ -82,7 +92,7 @@ interface Kept {
   source: CredentialSource | undefined;
   revision: number;
   grant: Grant | undefined;
-  /** Undefined if it is not known when it expires. */
+  /** When the credential expires; undefined if that is unknown. */
   expires: Moment | undefined;
   due: Moment;
   renewal: Promise<void> | undefined;
@@ -90,14 +100,14 @@ interface Kept {
   failures: number;
   failuresInRow: number;
   error: string | undefined;
-  /** A provider has rejected the current one. */
+  /** A provider has rejected the present credential. */
   isRejected: boolean;
   /** No renewal for a rejection before this; monotonic. */
   rejectedDueMs: number;
   rejectedPauseMs: number;
-  /** State of the files that it is made of. */
+  /** Stamp of the files that the credential is made of, as of the last renewal. */
   files: string;
-  /** When it is forgotten; monotonic. */
+  /** When the credential is dropped, by the monotonic clock; Infinity while the settings name it. */
   forgottenMs: number;
 }
 
@@ -117,12 +127,12 @@ export class CredentialKeeper {
     this.#random = options.random ?? Math.random;
   }
 
-  /** Those that there are now, for a worker that starts. */
+  /** The records of all credentials that there are, for a worker that starts. */
   get current(): CredentialRecord[] {
     return [...this.#kept.values()].filter(({ grant }) => grant !== undefined).map(recordOf);
   }
 
-  /** Of those that the settings want. */
+  /** Status of each credential that the settings name. */
   get statuses(): CredentialStatus[] {
     return [...this.#kept.values()]
       .filter(({ forgottenMs }) => forgottenMs === Infinity)
@@ -137,8 +147,8 @@ export class CredentialKeeper {
   }
 
   /**
-   * Gets those that it has not yet. Resolves when all are there, or after three failures of each that is
-   * missing, or after `waitMs`. Never rejects.
+   * Gets the credentials at these positions that are missing. Resolves when all are there, or after
+   * FIRST_FAILURES_MAX failures of each missing one, or after `waitMs`. Never rejects.
    */
   async want(positions: readonly number[], waitMs: number): Promise<void> {
     for (const position of new Set(positions)) {
@@ -159,20 +169,20 @@ export class CredentialKeeper {
       const leftMs = endMs - this.#options.clock.monotonicMs();
       if (waiting.length === 0 || leftMs <= 0 || this.#stop.signal.aborted) return;
       await Promise.race([
-        delay(Math.min(leftMs, LOOK_MS)),
+        delay(Math.min(leftMs, CHECK_PERIOD_MS)),
         ...waiting.flatMap(({ renewal }) => renewal ?? []),
       ]);
     }
   }
 
-  /** Renews no others from now on. They are forgotten after two minutes. */
+  /** Stops renewing all others, and drops them after LINGER_MS. */
   retain(positions: readonly number[]): void {
     const forgottenMs = this.#options.clock.monotonicMs() + LINGER_MS;
     for (const kept of this.#kept.values())
       if (!positions.includes(kept.position)) kept.forgottenMs = Math.min(kept.forgottenMs, forgottenMs);
   }
 
-  /** A provider does not accept that revision. Renews early, but not again and again. */
+  /** Call when a provider rejects that revision. Renews early, with growing pauses. */
   rejected(position: number, revision: number): void {
     const kept = this.#kept.get(position);
     if (kept?.revision !== revision || kept.isRejected) return;
@@ -183,12 +193,12 @@ export class CredentialKeeper {
     this.look();
   }
 
-  /** Starts what is due. Called each second while there are any. */
+  /** Starts the renewals that are due. A timer calls it each CHECK_PERIOD_MS while there are credentials. */
   look(): void {
     const { clock, send } = this.#options;
     const nowMs = clock.monotonicMs();
     const looksAtFiles = nowMs >= this.#filesDueMs;
-    if (looksAtFiles) this.#filesDueMs = nowMs + FILES_MS;
+    if (looksAtFiles) this.#filesDueMs = nowMs + FILES_CHECK_PERIOD_MS;
     for (const kept of this.#kept.values()) {
       if (nowMs >= kept.forgottenMs) {
         this.#kept.delete(kept.position);
@@ -246,7 +256,7 @@ export class CredentialKeeper {
         this.look();
         if (this.#kept.size > 0) this.#schedule();
       },
-      msToNextTick(clock.monotonicMs(), LOOK_MS),
+      msToNextTick(clock.monotonicMs(), CHECK_PERIOD_MS),
     ).unref();
   }
 
@@ -285,7 +295,7 @@ export class CredentialKeeper {
     if (kept.failuresInRow > 0) log.warn('a credential could be renewed again', { credential: kept.name });
     kept.failuresInRow = 0;
     kept.error = undefined;
-    // A metadata server gives the same token until shortly before its end.
+    // A metadata server returns the same token until shortly before that expires.
     if (isDeepStrictEqual(kept.grant?.credential, grant.credential)) return;
     kept.grant = grant;
     kept.revision += 1;
@@ -337,7 +347,7 @@ function recordOf({ position, revision, grant }: Kept): CredentialRecord {
   return { position, revision, credential: grant?.credential };
 }
 
-/** Changes whenever one of the files does. */
+/** A text that changes whenever one of the credential's files does. */
 function filesStampOf(spec: CredentialSpec): string {
   return filesOf(spec)
     .map((file) => {

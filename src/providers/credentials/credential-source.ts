@@ -1,9 +1,12 @@
 /**
- * Where credentials come from: one interface over Google's, AWS's and Entra's ways, and the errors that they
- * give an operator. credential-keeper.ts and the test of upstreams use it. Main thread of a gateway process,
- * and commands.
+ * Sources of credentials: one interface over Google's, AWS's and Entra's, and the errors that they give an
+ * operator. credential-keeper.ts and the test of upstreams use it. Main thread of a gateway process, and
+ * commands.
  *
  * Each source is loaded when the settings first need it: the packages of a cloud take 5 to 20 MB of memory.
+ *
+ * Must hold: an error's message goes through `withoutTokens`, because packages put tokens and assertions into
+ * theirs, and messages reach logs (test/unit/providers/credentials/credential-source.test.ts).
  */
 import { homedir } from 'node:os';
 import { join } from 'node:path';
@@ -12,7 +15,7 @@ import type { CredentialSpec } from './credential-spec.js';
 
 export interface Grant {
   readonly credential: Credential;
-  /** Unix milliseconds; undefined if the source does not say. May be a lie. */
+  /** Unix milliseconds; undefined if the source does not say. May be wrong: see `believedMsOf`. */
   readonly expiresMs: number | undefined;
 }
 
@@ -22,7 +25,7 @@ export interface Grant {
  */
 export type CredentialSource = (signal: AbortSignal) => Promise<Grant>;
 
-/** What is wrong, in words for an operator, without secrets. */
+/** Why no credential could be got, in words for an operator, without secrets. */
 export class CredentialError extends Error {
   /** What the operator should do. */
   readonly advice: string;
@@ -63,12 +66,12 @@ export async function openSource(
   }
 }
 
-/** What can stand in a header. */
+/** Text that can be sent in a header. */
 const SENDABLE = /^[!-~]{1,16384}$/;
 
 /**
  * Gets a credential that can be sent. Rejects as the source does, after `msMax`, and when `stop` aborts. The
- * packages cannot be stopped, so what hangs is left behind.
+ * packages cannot be cancelled, so a request that hangs is left to itself.
  */
 export async function grantWithin(
   source: CredentialSource,
@@ -114,7 +117,7 @@ const CAUSES_MAX = 20;
 const RUN = /(?<![\w/])(?:\/[\w.@:-]*){2,}(?![+=])|(?<![\w+/=~-])[\w+=~-][\w+/=~-]{19,}/g;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Returns the text in one line, cut, and with all masked that may be a part of a secret. */
+/** Returns the text in one line, cut, and with everything masked that may be part of a secret. */
 export function withoutTokens(text: string): string {
   const line = text
     .slice(0, 20 * MESSAGE_CHARS_MAX)

@@ -1,7 +1,10 @@
 /**
- * Which credentials the settings ask for: those that expire, and that the gateway renews. Two upstreams that
- * ask for the same share one, and with it its renewals. gateway/snapshot.ts numbers them when it makes the
- * routes; the keeper renews them by that number. Main thread of a gateway process, and commands.
+ * Which expiring credentials the settings ask for, and the number of each. gateway/snapshot.ts numbers them
+ * when it makes the routes; credential-keeper.ts renews them by that number, its position. Upstreams with
+ * equal specs share one credential and its renewals. Main thread of a gateway process, and commands.
+ *
+ * Must hold: a position keeps its meaning as long as the process runs, whatever is reloaded, because calls in
+ * flight have it in their target.
  */
 import type { ProviderName } from '../../core/provider-names.js';
 import type { Credential } from '../provider.js';
@@ -11,22 +14,25 @@ export const ENTRA_SCOPE = 'https://cognitiveservices.azure.com/.default';
 
 /** Where a credential comes from. A plain record without secrets. */
 export type CredentialSpec =
-  /** `file`: of a service account or a workload identity; undefined for the environment's own. */
+  /**
+   * `file`: of a service account or a workload identity; undefined: the default credentials of the
+   * environment.
+   */
   | { readonly kind: 'google'; readonly file: string | undefined }
-  /** The chain of the AWS SDK; `profile` in place of AWS_PROFILE. */
+  /** The provider chain of the AWS SDK; `profile` in place of AWS_PROFILE. */
   | { readonly kind: 'aws'; readonly profile: string | undefined }
   | { readonly kind: 'entra'; readonly scope: string };
 
-/** What an upstream worker gets to know of a credential. */
+/** A credential as the keeper sends it to upstream workers. */
 export interface CredentialRecord {
   readonly position: number;
   /** Grows with each renewal. */
   readonly revision: number;
-  /** Undefined if there is none now: it could not be had, has expired, or is not wanted any more. */
+  /** Undefined if there is none now: it could not be got, has expired, or the settings name it no more. */
   readonly credential: Credential | undefined;
 }
 
-/** What decides on it among the settings of an upstream. */
+/** The settings of an upstream that decide on its credential. */
 export interface CredentialSettings {
   readonly provider?: ProviderName | undefined;
   readonly key?: string | undefined;
@@ -34,7 +40,7 @@ export interface CredentialSettings {
   readonly profile?: string | undefined;
 }
 
-/** Of a model's route, as upstream/target.ts has it. */
+/** The part of a model's route (upstream/target.ts) that names credentials. */
 export interface RouteOfCredentials {
   readonly retired?: true;
   readonly targets: readonly { readonly provider: { readonly credential: number | undefined } | undefined }[];
@@ -62,12 +68,12 @@ export function credentialsOf(routes: readonly RouteOfCredentials[]): number[] {
   );
 }
 
-/** Numbers the specs. A number keeps its meaning as long as the process runs, whatever is reloaded. */
+/** Numbers the specs, from 0, in the order in which they are first asked for. */
 export class CredentialPositions {
   readonly #specs: CredentialSpec[] = [];
   readonly #positions = new Map<string, number>();
 
-  /** The same for the same spec. */
+  /** Equal specs have one position. */
   positionOf(spec: CredentialSpec): number {
     const name = nameOfSpec(spec);
     let position = this.#positions.get(name);
@@ -84,7 +90,7 @@ export class CredentialPositions {
   }
 }
 
-/** Its name for operators, in logs, the status and metrics: `google:/etc/sa.json`, `aws:bills`, `entra`. */
+/** Name of the credential in logs, status and metrics: `google:/etc/sa.json`, `aws:bills`, `entra`. */
 export function nameOfSpec(spec: CredentialSpec): string {
   const detail =
     spec.kind === 'google'

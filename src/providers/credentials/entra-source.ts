@@ -1,7 +1,7 @@
 /**
- * Tokens of Microsoft Entra for Azure OpenAI, from the first of these that the environment has: a client
- * secret, a client certificate, workload identity federation (AKS), a managed identity, and for trials the
- * Azure CLI. The variables are those of Azure's own SDKs. Follows
+ * Tokens of Microsoft Entra for Azure OpenAI (OAuth client credentials), from the first of these that the
+ * environment has: a client secret, a client certificate, workload identity federation (AKS), a managed
+ * identity, and for trials the Azure CLI. The variables are those of Azure's own SDKs. Follows
  * https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow and
  * https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token
  * (2026-11). Loaded by credential-source.ts when an upstream of Azure has no key.
@@ -28,7 +28,7 @@ const AUTHORITY = 'https://login.microsoftonline.com';
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer';
 const ASSERTION_SECONDS = 600;
 const METADATA = 'http://169.254.169.254';
-/** Outside Azure nothing answers at that address, and some networks drop what goes there. */
+/** Outside Azure nothing responds at METADATA, and some networks drop packets to it. */
 const METADATA_MS_MAX = 3_000;
 const BODY_CHARS_MAX = 64 * 1024;
 
@@ -77,7 +77,9 @@ async function grantOf(scope: string, env: NodeJS.ProcessEnv, signal: AbortSigna
   return managedGrant(scope.replace(/\/\.default$/, ''), client, env, signal);
 }
 
-/** A JWT that the certificate's key has signed. `file` has both, in PEM form. */
+/**
+ * A client assertion: a JWT signed with the certificate's key. `file` has certificate and key, in PEM form.
+ */
 async function assertionOf(
   file: string,
   passphrase: string | undefined,
@@ -118,7 +120,7 @@ function baseOf(given: string | undefined, preset: string): string {
   return (given === undefined || given === '' ? preset : given).replace(/\/+$/, '');
 }
 
-/** The identity that Azure gives the machine or the container; without one the Azure CLI's. */
+/** A token for the managed identity of the machine or container; if it has none, one of the Azure CLI. */
 async function managedGrant(
   resource: string,
   client: string | undefined,
@@ -179,7 +181,9 @@ async function grantFrom(response: Response): Promise<Grant> {
   );
 }
 
-/** By Entra's own numbers: https://learn.microsoft.com/entra/identity-platform/reference-error-codes */
+/**
+ * Advice by Entra's error numbers: https://learn.microsoft.com/entra/identity-platform/reference-error-codes
+ */
 function adviceOf(text: string, status: number): string {
   if (/AADSTS(7000215|7000222)/.test(text))
     return 'AZURE_CLIENT_SECRET is wrong or has expired: make a new one';
@@ -194,7 +198,9 @@ function adviceOf(text: string, status: number): string {
   return status === 429 || status >= 500 ? 'the token server fails: it is tried again' : ADVICE;
 }
 
-/** Times come as numbers and as texts. `expires_on` is the clock's, `expires_in` is counted from now. */
+/**
+ * Times come as numbers or texts. `expires_on` is a Unix time in seconds, `expires_in` is counted from now.
+ */
 function grantOfMembers(members: unknown): Grant {
   const token = isRecord(members) ? (members.access_token ?? members.accessToken) : undefined;
   if (!isRecord(members) || typeof token !== 'string' || !/^[!-~]+$/.test(token))

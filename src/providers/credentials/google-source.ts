@@ -29,10 +29,11 @@ export function googleSource(
     let tokenUrl = TOKEN_URL;
     try {
       if (file !== undefined && file !== '') tokenUrl = await tokenUrlOf(file);
-      // A new one each time: it has read the file anew and has no token in store.
+      // A new client each time: it has read the file anew and has no cached token.
       const auth = new GoogleAuth({ scopes: [SCOPE], ...(given === undefined ? {} : { keyFile: given }) });
       const client = await auth.getClient();
-      // The package itself always asks the public address, and tries again at once.
+      // The package always asks the public address and retries at once: here the file's address is asked,
+      // once.
       if (client instanceof JWT && tokenUrl !== TOKEN_URL) client.additionalClaims = { aud: tokenUrl };
       client.transporter.interceptors.request.add({
         resolved: (request) => {
@@ -57,8 +58,8 @@ export function googleSource(
 const ADVICE = 'see that the service account exists, and has a role that may use Vertex AI';
 
 /**
- * Returns where the file's account gets its tokens. Throws if it is no file of an account; what the package
- * says about it does not name what is wrong.
+ * Returns `token_uri` of the account's file. Throws if the file is not that of an account, with a message
+ * that says why; the package's own message does not.
  */
 async function tokenUrlOf(file: string): Promise<string> {
   const members = parsedJson(await readFile(file, 'utf8'));
@@ -107,7 +108,7 @@ function googleErrorOf(error: unknown): CredentialError {
   return new CredentialError(message, advice, retryAfterMs);
 }
 
-/** Gaxios keeps the response in its error. */
+/** The wait of `retry-after`: Gaxios keeps the response in its error. */
 function retryAfterOf(error: unknown): number | undefined {
   if (!(error instanceof Error) || !('response' in error) || !isRecord(error.response)) return undefined;
   const { headers } = error.response;
@@ -115,7 +116,7 @@ function retryAfterOf(error: unknown): number | undefined {
   return Number.isFinite(value) && value >= 0 ? value * 1_000 : undefined;
 }
 
-/** Of whichever implementation of fetch. */
+/** Whether these are the Headers of any implementation of fetch, hence no `instanceof`. */
 function isHeaders(value: unknown): value is Pick<Headers, 'get'> {
   return typeof value === 'object' && value !== null && 'get' in value && typeof value.get === 'function';
 }

@@ -1,7 +1,10 @@
 /**
- * Stands before the handler of a call that is passed on byte for byte with a credential of ours (Azure's with
- * a token of Entra): sees that the provider rejects it, and cleans it out of an error's body.
- * provider-client.ts makes one for each such call. Upstream worker.
+ * Wraps the handler of a call that passes byte for byte but with a credential of the gateway (Azure's with a
+ * token of Entra): it notices that the provider rejects the credential, and removes traces of it from an
+ * error's body. provider-client.ts makes one for each such call. Upstream worker.
+ *
+ * Must hold: the body of an error reaches the handler only after it was cleaned
+ * (test/unit/providers/provider-client.test.ts).
  */
 import type { HttpFault, HttpHandler } from '../../http1/http-client.js';
 import type { Credentials } from '../provider.js';
@@ -15,7 +18,7 @@ export class WatchedHandler implements HttpHandler {
   readonly #credentials: Credentials;
   readonly #position: number;
   readonly #credential: Credential;
-  /** Of an error; undefined if the response is none. */
+  /** The body of an error so far; undefined if the response is a success, which passes. */
   #chunks: Uint8Array[] | undefined;
   #bytes = 0;
 

@@ -5,10 +5,13 @@
  * Follows https://ai.google.dev/api/caching#Content, docs/function-calling and docs/thought-signatures, read
  * 2026-11. What differs from a chat completion:
  *
- *     system, developer     one instruction outside of the turns, wherever they stand
- *     consecutive turns     are one turn; results of functions are a turn of their own
- *     tool_call_id          a result names its function; `id` is known from Gemini 3 on
+ *     system, developer     one instruction outside of the turns, wherever the messages stand
+ *     consecutive messages  are one turn; function results are a turn of their own
+ *     tool_call_id          a function result names its function; `id` is accepted from Gemini 3 on
  *     signatures            Gemini 3 wants the signature of a call back, beside the first call of a turn
+ *
+ * Must hold: a signature goes back unchanged with the call that it came with, or Gemini 3 answers 400
+ * (test/unit/providers/gemini/contents.test.ts).
  */
 import { exactJson } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
@@ -27,10 +30,12 @@ export interface Contents {
   readonly contents: readonly Content[];
 }
 
-/** By docs/thought-signatures: for calls of functions that another model made, or that lost theirs. */
+/**
+ * The placeholder of docs/thought-signatures for calls that another model made, or that lost their signature.
+ */
 const NO_SIGNATURE = 'skip_thought_signature_validator';
 
-/** `isGemini3`: the model is of that generation or a later one. Throws a FieldError. */
+/** `isGemini3`: the model is of generation 3 or later. Throws a FieldError. */
 export function contentsOf(messages: readonly unknown[], isGemini3: boolean): Contents {
   const writer = new ContentsWriter(isGemini3);
   for (let index = 0; index < messages.length; index++) writer.add(messages[index], `messages[${index}]`);
@@ -73,7 +78,7 @@ class ContentsWriter {
   }
 
   finish(): Contents {
-    // Gemini wants a turn. A prompt that is only instructions is asked as a question.
+    // Gemini wants at least one turn, so a prompt of instructions alone becomes a user turn.
     if (this.#contents.length > 0) return { system: this.#system, contents: this.#contents };
     if (this.#system.length === 0) throw new FieldError('messages', 'must have some content');
     return { system: [], contents: [{ role: 'user', parts: this.#system }] };
@@ -87,7 +92,7 @@ class ContentsWriter {
     this.#lastHasResults = hasResults;
   }
 
-  /** Thoughts are left out: Gemini wants their signatures back, not their text. */
+  /** Parts of an assistant message, without thoughts: Gemini wants their signatures back, not their text. */
   #spoken(message: Record<string, unknown>, path: string): Part[] {
     const parts = textParts(message.content, `${path}.content`);
     if (typeof message.refusal === 'string' && message.refusal !== '') parts.push({ text: message.refusal });
@@ -144,14 +149,14 @@ class ContentsWriter {
       ...(this.#isGemini3 && typeof id === 'string' && { id }),
       name,
       response: isRecord(value) ? value : { result: text },
-      // Before Gemini 3 a result is text alone; what else there is stands beside it.
+      // Before Gemini 3 a result is text alone: images and files stand beside it.
       ...(this.#isGemini3 && media.length > 0 && { parts: media }),
     };
     return this.#isGemini3 ? [{ functionResponse }] : [{ functionResponse }, ...media];
   }
 }
 
-/** An image that the model made, as response.ts gave it. */
+/** An image that the model made, in the form in which response.ts returned it. */
 function imageOf(image: unknown, path: string): Part {
   if (!isRecord(image)) throw new FieldError(path, 'must be an object');
   const signature = signatureIn(image);
@@ -159,14 +164,16 @@ function imageOf(image: unknown, path: string): Part {
   return signature === undefined ? part : { ...part, thoughtSignature: signature };
 }
 
-/** Google's own name in its OpenAI-compatible interface. Others' signatures are not for Gemini. */
+/**
+ * The signature under Google's own name, `extra_content.google`. Signatures of other providers are ignored.
+ */
 function signatureIn({ extra_content: extra }: Record<string, unknown>): string | undefined {
   const google = isRecord(extra) ? extra.google : undefined;
   const signature = isRecord(google) ? google.thought_signature : undefined;
   return typeof signature === 'string' && signature !== '' ? signature : undefined;
 }
 
-/** Gemini refuses an empty text. */
+/** The parts of a content, without empty texts, which Gemini refuses. */
 function partsOf(content: unknown, path: string): Part[] {
   if (typeof content === 'string') return content === '' ? [] : [{ text: content }];
   if (content === null || content === undefined) return [];

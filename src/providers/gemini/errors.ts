@@ -1,6 +1,6 @@
 /**
- * Errors of Google's APIs: a `google.rpc.Status` as the body of a response, and inside a stream. gemini.ts,
- * vertex.ts and their readers use it. Upstream worker.
+ * Errors of Google's APIs, a `google.rpc.Status` in a response or a stream, as ProviderFailure. gemini.ts,
+ * vertex.ts and their readers use it. Pure; upstream worker.
  *
  * Follows https://cloud.google.com/apis/design/errors and ai.google.dev/gemini-api/docs/troubleshooting, read
  * 2026-11:
@@ -8,8 +8,11 @@
  *     {"error":{"code":429,"message":"…","status":"RESOURCE_EXHAUSTED","details":[
  *       {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.4s"}]}}
  *
- * Beside the HTTP status, some bodies decide: a wrong API key is a 400 here, and so is a country or an
- * account that Google does not serve. Both are ours, not the caller's.
+ * The HTTP status alone is not enough: a wrong API key is a 400, and so is a country or an account that
+ * Google does not serve. Both are faults of the operator and not of the caller.
+ *
+ * Must hold: no message names a project or account of the operator (`cleaned`), because callers read it
+ * (test/unit/providers/gemini/errors.test.ts).
  */
 import { isRecord, parsedJson } from '../../core/json.js';
 import { ProviderError, type ProviderFailure } from '../provider.js';
@@ -20,7 +23,7 @@ const OUR_ACCOUNT =
 const TOO_LONG =
   /token count\b.*\bexceeds|exceeds the maximum number of tokens|exceeds the maximum .*token|input context is too long/i;
 
-/** What would tell a caller whose account it is; `$1` stays. */
+/** Texts that reveal the operator's account, and what replaces them. */
 const TRACES: readonly [pattern: RegExp, kept: string][] = [
   [/\b(projects|tenants|organizations|folders|billingAccounts)\/[^\s/'"`,;)]+/g, '$1/…'],
   [/([?&]project=)[^\s&'"`]+/g, '$1…'],
@@ -29,7 +32,7 @@ const TRACES: readonly [pattern: RegExp, kept: string][] = [
   [/[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.gserviceaccount\.com/g, '…'],
 ];
 
-/** Of a response with a status of an error. `body` may be anything. Never throws. */
+/** As Provider.readError. `body` may be anything. Never throws. */
 export function readError(
   status: number,
   header: (name: string) => string | undefined,
@@ -42,7 +45,7 @@ export function readError(
   return seconds > 0 ? { ...failure, retryAfterSeconds: Math.ceil(seconds) } : failure;
 }
 
-/** Throws the error that a response or an event is, if it is one. */
+/** Throws a ProviderError if the response or event is an error. */
 export function throwError(response: Record<string, unknown>): void {
   if (response.error === undefined) return;
   const error = errorIn(response);
@@ -70,7 +73,7 @@ function statusOf(status: number, name: unknown, text: string, details: readonly
     case 400: {
       if (WRONG_KEY.test(text) || details.some((one) => isRecord(one) && one.reason === 'API_KEY_INVALID'))
         return 401;
-      // Also `FAILED_PRECONDITION` of the caller's making: a cached content that is gone.
+      // `FAILED_PRECONDITION` may be the caller's fault too, as for cached content that is gone: then 400.
       return OUR_ACCOUNT.test(text) ? 403 : name === 'RESOURCE_EXHAUSTED' ? 429 : 400;
     }
     case 401:
@@ -92,7 +95,7 @@ function codeOf(status: number, text: string): string | undefined {
   return status === 400 && TOO_LONG.test(text) ? 'context_length_exceeded' : undefined;
 }
 
-/** Seconds of a `google.rpc.RetryInfo`: a duration as `34.4s`. */
+/** Seconds in a `google.rpc.RetryInfo`, whose delay is a text as `34.4s`. */
 function retryDelayIn(details: readonly unknown[]): number | undefined {
   for (const detail of details) {
     const delay = isRecord(detail) ? detail.retryDelay : undefined;

@@ -1,6 +1,6 @@
 /**
- * The Gemini API: `models/{model}:generateContent`, and `:streamGenerateContent` as server-sent events, with
- * an API key in `x-goog-api-key`. provider-client.ts calls it. Upstream worker.
+ * The Gemini API as a Provider (provider.ts): `models/{model}:generateContent`, and `:streamGenerateContent`
+ * as server-sent events, with an API key in `x-goog-api-key`. provider-client.ts calls it. Upstream worker.
  *
  * Follows https://ai.google.dev/api/generate-content and https://ai.google.dev/api (v1beta), read 2026-11.
  */
@@ -10,12 +10,12 @@ import { requestBody } from './request.js';
 import { readResponse } from './response.js';
 import { GeminiStream } from './stream.js';
 
-/** The methods of a model's path. */
+/** The end of the path: the method, and for a stream its query. */
 export function methodOf(stream: boolean): string {
   return stream ? ':streamGenerateContent?alt=sse' : ':generateContent';
 }
 
-/** A key goes in Google's own header, a token as any other. */
+/** The headers that authorise: an API key goes in Google's own header, a token in `authorization`. */
 export function authorization({ credential }: ProviderCall): readonly string[] {
   switch (credential?.kind) {
     case 'key':
@@ -29,7 +29,7 @@ export function authorization({ credential }: ProviderCall): readonly string[] {
 
 function write(call: ProviderCall): ProviderRequest {
   const { basePath, apiVersion } = call.settings;
-  // A tuned model has its collection in its name: tunedModels/x.
+  // The name of a tuned model contains its collection: tunedModels/x.
   const model = call.model.includes('/') ? call.model : `models/${call.model}`;
   return {
     path: `${basePath}/${apiVersion}/${encodeURI(model)}${methodOf(call.stream)}`,

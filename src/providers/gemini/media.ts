@@ -48,7 +48,7 @@ const MIME_TYPES: Readonly<Record<string, string>> = {
   rtf: 'text/rtf',
 };
 
-/** Google knows the type of these itself. */
+/** URLs whose type Google knows itself. */
 const TYPED_ADDRESS =
   /^(?:https:\/\/generativelanguage\.googleapis\.com\/|https:\/\/(?:www\.youtube\.com\/|youtu\.be\/))/;
 const EXTENSION = /\.([A-Za-z0-9]{1,5})(?:[?#]|$)/;
@@ -58,7 +58,7 @@ const AUDIO_FORMAT = /^[\w.+-]+$/;
 /**
  * The part for one item of `content` that is not text.
  *
- * `path`: where the item is, as `messages[2].content[0]`. Throws a FieldError with it.
+ * `path`: where the item is, as `messages[2].content[0]`. Throws a FieldError that names it.
  */
 export function mediaPart(item: Record<string, unknown>, path: string): Part {
   switch (item.type) {
@@ -107,7 +107,7 @@ function typeOf(url: string, format: unknown): string | undefined {
   return extension === undefined ? undefined : MIME_TYPES[extension];
 }
 
-/** `data:image/png;base64,…`; parameters of the type are left out. */
+/** Type and data of `data:image/png;base64,…`; parameters of the type are left out. */
 function inlineData(url: string, path: string): { mimeType: string; data: string } {
   const comma = url.indexOf(',');
   const [mimeType = '', ...parameters] = url.slice('data:'.length, comma).split(';');

@@ -1,12 +1,15 @@
 /**
- * Writes a chat completion as the body of Gemini's `generateContent`. gemini.ts and vertex.ts call it for
- * each call. Upstream worker.
+ * A chat completion as the body of Gemini's `generateContent`. gemini.ts and vertex.ts call it for each call.
+ * No I/O; upstream worker.
  *
  * Follows https://ai.google.dev/api/generate-content (v1beta) as the types of @google/genai 2.32 describe it,
  * and https://ai.google.dev/gemini-api/docs/openai for what Google's own OpenAI-compatible interface takes
  * beyond OpenAI's, in `extra_body.google`; both read 2026-11. Schemas go as JSON schemas
- * (`parametersJsonSchema`, `responseJsonSchema`), which v1beta has and Vertex' v1 too: nothing is left out of
- * them here.
+ * (`parametersJsonSchema`, `responseJsonSchema`), which v1beta has and Vertex' v1 too, so nothing of them is
+ * left out.
+ *
+ * Must hold: a member of the caller's body that is read here is taken from `fields`, even if it is not used;
+ * `fields.finish` refuses all that nobody took (test/unit/providers/gemini/request.test.ts).
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
@@ -33,7 +36,7 @@ export function requestBody(call: ProviderCall): string {
   return exactJsonText(request);
 }
 
-/** What Google's own OpenAI-compatible interface takes in `extra_body.google`. */
+/** The members of `extra_body.google`, as Google's own OpenAI-compatible interface has them. */
 interface GoogleMembers {
   readonly path: string;
   readonly safety: unknown;
@@ -43,7 +46,7 @@ interface GoogleMembers {
 
 const NO_MEMBERS: GoogleMembers = { path: '', safety: undefined, cached: undefined, thinking: undefined };
 
-/** A client that sends `extra_body` as members of the body itself has `google` beside the others. */
+/** Some clients merge `extra_body` into the body: then `google` is a member of the body itself. */
 function googleMembers(fields: Fields): GoogleMembers {
   const extra = fields.record('extra_body');
   const beside = fields.record('google');
@@ -97,7 +100,7 @@ function stopOf(fields: Fields): unknown {
   return [stop];
 }
 
-/** Defined if the answer is to be JSON. */
+/** Defined if the response must be JSON; with a schema if the caller gave one. */
 function formatOf(fields: Fields): { schema?: object } | undefined {
   const format = fields.record('response_format');
   if (format === undefined || format.type === 'text') return undefined;
@@ -113,7 +116,7 @@ const MODALITIES: ReadonlyMap<unknown, string> = new Map([
   ['audio', 'AUDIO'],
 ]);
 
-/** Undefined for text alone. */
+/** `responseModalities`; undefined if text alone is asked for. */
 function modalitiesOf(fields: Fields): readonly string[] | undefined {
   const modalities = fields.list('modalities');
   if (modalities === undefined || modalities.every((modality) => modality === 'text')) return undefined;
@@ -181,7 +184,7 @@ function callingConfigOf(choice: unknown): object | undefined {
     const names = (allowed.tools as unknown[]).map((tool, index) =>
       nameIn(tool, `tool_choice.allowed_tools.tools[${index}]`),
     );
-    // Beside AUTO no names are allowed; VALIDATED leaves the choice between text and these functions.
+    // Gemini allows no names beside AUTO; VALIDATED lets the model choose between text and these functions.
     return { mode: allowed.mode === 'required' ? 'ANY' : 'VALIDATED', allowedFunctionNames: names };
   }
   throw new FieldError('tool_choice', 'must be none, auto, required, a function or allowed_tools');

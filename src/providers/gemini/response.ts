@@ -1,10 +1,13 @@
 /**
- * Reads a whole response of Gemini's `generateContent` as a chat completion; stream.ts uses its readings of
- * parts. Upstream worker.
+ * A response of Gemini's `generateContent` as a chat completion, and what stream.ts reads in the same way.
+ * gemini.ts and vertex.ts call it. Pure; upstream worker.
  *
  * Follows https://ai.google.dev/api/generate-content#GenerateContentResponse (v1beta), read 2026-11. Images
  * become `message.images`, as OpenRouter and LiteLLM have them; sound becomes `message.audio`; thoughts
  * become `reasoning_content`, and signatures `extra_content.google.thought_signature`, Google's own name.
+ *
+ * Must hold: `completionTokens` includes thoughts exactly once, or a call is billed wrongly (`usageOf`;
+ * test/unit/providers/gemini/gemini.test.ts). And contents.ts reads back what is written here.
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
@@ -19,7 +22,7 @@ export function readResponse(body: Buffer, call: ProviderCall): string {
   throwError(response);
   const { candidates } = response;
   const choices: Choice[] = Array.isArray(candidates)
-    ? (candidates as unknown[]).map((candidate, place) => choiceOf(candidate, place, call))
+    ? (candidates as unknown[]).map((candidate, position) => choiceOf(candidate, position, call))
     : [];
   if (choices.length === 0) {
     if (!isBlocked(response)) throw ProviderError.invalid('no candidates');
@@ -42,17 +45,17 @@ export function modelOf({ modelVersion }: Record<string, unknown>, call: Provide
   return typeof modelVersion === 'string' && modelVersion !== '' ? modelVersion : call.model;
 }
 
-/** Whether Google refused the prompt, so that there are no candidates. */
+/** Whether Google refused the prompt; then there are no candidates. */
 export function isBlocked({ promptFeedback }: Record<string, unknown>): boolean {
   return isRecord(promptFeedback) && typeof promptFeedback.blockReason === 'string';
 }
 
-/** The parts of a candidate; none if it was stopped before it said anything. */
+/** The parts of a candidate; none if it was stopped before its first part. */
 export function partsOf({ content }: Record<string, unknown>): readonly unknown[] {
   return isRecord(content) && Array.isArray(content.parts) ? content.parts : [];
 }
 
-/** What stopped a candidate beside these is an end: of the text, or of a call that the model made wrongly. */
+/** Any other finish reason becomes `stop` or `tool_calls`: the end of the text, or of a malformed call. */
 const FINISHES: ReadonlyMap<unknown, FinishReason> = new Map(
   Object.entries<FinishReason>({
     MAX_TOKENS: 'length',
@@ -77,7 +80,7 @@ export function finishOf(reason: unknown, hasCalls: boolean): FinishReason {
   return FINISHES.get(reason) ?? (hasCalls ? 'tool_calls' : 'stop');
 }
 
-/** `extra_content` of a signature; nothing if there is none. */
+/** The member `extra_content` with the part's signature; no member if there is none. */
 export function signatureMember(part: Record<string, unknown>): { extra_content?: object } {
   const signature = part.thoughtSignature;
   if (typeof signature !== 'string' || signature === '') return {};
@@ -85,8 +88,8 @@ export function signatureMember(part: Record<string, unknown>): { extra_content?
 }
 
 /**
- * A call of a function, without its `index`. `number`: how many the response had before. Gemini gives ids
- * since its third generation; one made here says of which call it is.
+ * A tool call, without its `index`. `number`: how many calls the candidate had before. Gemini gives ids since
+ * its third generation; an id that is made here is unique by request, candidate and number.
  */
 export function toolCallOf(
   functionCall: Record<string, unknown>,
@@ -98,7 +101,7 @@ export function toolCallOf(
   const { id, name, args } = functionCall;
   if (typeof name !== 'string') throw ProviderError.invalid('a function call without a name');
   return {
-    // At most 40 characters, as OpenAI takes them.
+    // At most 40 characters, which is OpenAI's bound.
     id: typeof id === 'string' && id !== '' ? id : `call_${call.requestId.slice(-24)}_${candidate}_${number}`,
     type: 'function',
     function: { name, arguments: exactJsonText(args ?? {}) },
@@ -106,14 +109,14 @@ export function toolCallOf(
   };
 }
 
-/** Bytes that the model made. */
+/** An image or sound that the model made. */
 export interface Media {
   readonly isAudio: boolean;
   readonly data: string;
   readonly url: string;
 }
 
-/** Undefined for a sketch among the thoughts. */
+/** The media of a part; undefined if there is none, or if it is a sketch within the thoughts. */
 export function mediaOf(part: Record<string, unknown>): Media | undefined {
   const { inlineData, thought } = part;
   if (!isRecord(inlineData) || thought === true) return undefined;
@@ -122,14 +125,14 @@ export function mediaOf(part: Record<string, unknown>): Media | undefined {
   return { isAudio: mimeType.startsWith('audio/'), data, url: `data:${mimeType};base64,${data}` };
 }
 
-/** An image as OpenRouter has it in `message.images`; contents.ts takes it back. */
+/** An image in OpenRouter's form of `message.images`; contents.ts reads it again in the next request. */
 export function imageOf({ url }: Media, part: Record<string, unknown>, index: number): object {
   return { type: 'image_url', image_url: { url }, index, ...signatureMember(part) };
 }
 
-function choiceOf(candidate: unknown, place: number, call: ProviderCall): Choice {
+function choiceOf(candidate: unknown, position: number, call: ProviderCall): Choice {
   if (!isRecord(candidate)) throw ProviderError.invalid('a candidate is no object');
-  const index = typeof candidate.index === 'number' ? candidate.index : place;
+  const index = typeof candidate.index === 'number' ? candidate.index : position;
   let content = '';
   let reasoning = '';
   let signature: { extra_content?: object } | undefined;
@@ -185,8 +188,8 @@ export function audioIdOf(call: ProviderCall, candidate: number): string {
 export function logprobsOf({ logprobsResult }: Record<string, unknown>): object | undefined {
   if (!isRecord(logprobsResult) || !Array.isArray(logprobsResult.chosenCandidates)) return undefined;
   const tops = Array.isArray(logprobsResult.topCandidates) ? (logprobsResult.topCandidates as unknown[]) : [];
-  const content = (logprobsResult.chosenCandidates as unknown[]).map((chosen, place) => {
-    const top = tops[place];
+  const content = (logprobsResult.chosenCandidates as unknown[]).map((chosen, position) => {
+    const top = tops[position];
     const others = isRecord(top) && Array.isArray(top.candidates) ? (top.candidates as unknown[]) : [];
     return { ...tokenOf(chosen), top_logprobs: others.map(tokenOf) };
   });
@@ -203,9 +206,9 @@ function tokenOf(value: unknown): object {
 }
 
 /**
- * What Google bills. Thoughts are counted beside the candidates, and results of Google's own tools beside the
- * prompt; only if the total says that the candidates hold the thoughts (seen by LiteLLM in 2025), they are
- * not added again.
+ * The tokens that Google bills. Google counts thoughts beside the candidates, and results of its own tools
+ * beside the prompt, so both are added. If the total shows that the candidates include the thoughts (LiteLLM
+ * has seen that in 2025), thoughts are not added again.
  */
 export function usageOf({ usageMetadata: usage }: Record<string, unknown>): ProviderUsage | undefined {
   if (!isRecord(usage)) return undefined;
@@ -226,7 +229,9 @@ export function usageOf({ usageMetadata: usage }: Record<string, unknown>): Prov
   };
 }
 
-/** Absent numbers are zero in Google's JSON. What is no count of tokens is judged where usage is read. */
+/**
+ * Zeros are absent in Google's JSON. Negative and fractional counts are rejected by upstream/usage-shapes.ts.
+ */
 function count(value: unknown): number {
   return typeof value === 'number' ? value : 0;
 }

@@ -1,11 +1,13 @@
 /**
- * Turns a stream of Gemini's `streamGenerateContent?alt=sse` into chunks of a chat completion. gemini.ts and
- * vertex.ts open one for each stream. Upstream worker.
+ * A stream of Gemini's `streamGenerateContent?alt=sse`, translated into chunks of a chat completion.
+ * gemini.ts and vertex.ts make one reader for each stream. Upstream worker.
  *
  * Follows https://ai.google.dev/api/generate-content#method:-models.streamgeneratecontent (v1beta), read
- * 2026-11. Each event is a response with the parts that are new; a function call is whole in one part. Usage
- * is in each event, and the last one counts. There is no last event: the end of the body is the end. What is
- * kept is counters for each candidate, the last usage and the form of an event.
+ * 2026-11. Each event is a response with the new parts; a function call is whole in one part. Usage is in
+ * each event, and the last one counts. No event marks the end: the stream ends with the body.
+ *
+ * Must hold: memory is bounded: counters for each candidate, the last usage and the form of an event
+ * (test/unit/providers/gemini/stream.test.ts, long-events.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { exactJson } from '../../core/exact-json.js';
@@ -35,26 +37,26 @@ import { TextForm } from './text-form.js';
 interface CandidateState {
   calls: number;
   images: number;
-  /** Undefined before Google said why it ended. */
+  /** Undefined before the finish reason has come. */
   finish: FinishReason | undefined;
-  /** The end was written, and nothing after it. */
+  /** The finishing chunk was written: nothing may follow for this candidate. */
   isClosed: boolean;
 }
 
 export class GeminiStream implements ProviderStream {
   readonly #call: ProviderCall;
-  /** An image is whole in one event. */
+  /** Bounded as a whole response, because an image comes in one event. */
   readonly #splitter = new SseSplitter(UPSTREAM_RESPONSE_BYTES_MAX);
   readonly #candidates = new Map<number, CandidateState>();
   readonly #form = new TextForm();
   #writer: ChunkWriter | undefined;
-  /** The first chunk has the usage so far. */
+  /** Whether the first chunk has the usage so far. */
   readonly #reportsEarly: boolean;
-  /** What the events of the form bring: the candidate, and the member of its delta. */
+  /** Candidate and member of the delta that events of the learnt form have. */
   #formIndex = 0;
   #formMember: 'content' | 'reasoning_content' = 'content';
   #usage: ProviderUsage | undefined;
-  /** The last event of the form, if it came after `#usage`: its usage is read at the end. */
+  /** The last event of the learnt form, if it came after `#usage`: its usage is read at the end only. */
   #unread: string | undefined;
 
   constructor(call: ProviderCall) {
@@ -96,7 +98,7 @@ export class GeminiStream implements ProviderStream {
     return chunks;
   }
 
-  /** The chunk for an event like the one before; undefined if it is another. */
+  /** The chunk for an event of the learnt form; undefined if the event has another form. */
   #chunkOfForm(data: string): string | undefined {
     const text = this.#form.textIn(data);
     if (text === undefined || this.#candidates.get(this.#formIndex)?.isClosed !== false) return undefined;
@@ -104,7 +106,7 @@ export class GeminiStream implements ProviderStream {
     return text === '' ? '' : this.#writer!.delta(`{"${this.#formMember}":"${text}"}`, this.#formIndex);
   }
 
-  /** If another event like that will have the same meaning but for its text, its form is kept. */
+  /** Learns the form of the event, if events of that form differ in their text alone. */
   #learn(data: string, candidates: readonly unknown[], event: Record<string, unknown>): void {
     const [candidate] = candidates;
     if (candidates.length !== 1 || !isRecord(candidate) || event.promptFeedback !== undefined) return;

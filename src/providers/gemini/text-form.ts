@@ -1,15 +1,17 @@
 /**
- * Recognises events of a Gemini stream that bring only more text, without parsing them. stream.ts keeps one
- * TextForm for each stream and shows it an event that was parsed. Upstream worker.
+ * A fast path for Gemini streams: it learns the form of a parsed event that brings text only, and takes the
+ * text out of further events of that form without parsing. stream.ts has one TextForm for each stream.
+ * Upstream worker.
  *
  * Such events differ only in the text and in the counts of tokens so far:
  *
  *     {"candidates": [{"content": {"parts": [{"text": "│ text │"}], … "candidatesTokenCount": │ 12 │, … }
  *     └──────────────────── literal ──────────────────┘        └────────── literal ──────────┘    └───┘
  *
- * An event with the same literals, a valid JSON string body and digits between them is JSON with the same
- * members, so its text can go into a chunk as it is. Parsing an event of 311 characters takes 1.6 to 1.9 µs,
- * and this 0.3 to 0.5: an event of Gemini is mostly usage.
+ * Must hold: an event is recognised only if its literals are equal, with a valid JSON string body and digits
+ * between them. Then it is JSON with the same members, and its text can be copied into a chunk
+ * (test/unit/providers/gemini/text-form.test.ts). Parsing an event of 311 characters takes 1.6 to 1.9 µs,
+ * this 0.3 to 0.5: an event of Gemini is mostly usage.
  */
 import { jsonStringEnd } from '../../core/json.js';
 
@@ -18,20 +20,20 @@ const TEXT_START = /"text"\s*:\s*"/g;
 const COUNT = /([Tt]okenCount"\s*:\s*)\d+/;
 const ZERO = 0x30;
 const NINE = 0x39;
-/** Longer events are parsed: they are few, and what is kept of one is kept as long as the stream. */
+/** Longer events are parsed: they are few, and a learnt form is kept as long as the stream. */
 const EVENT_CHARS_MAX = 4 * 1024;
-/** A stream whose events differ otherwise is parsed. */
+/** After so many forms that were learnt in vain, all events of the stream are parsed. */
 const VAIN_LEARNING_MAX = 16;
 
 export class TextForm {
   #before: string | undefined;
-  /** What follows the text, without the digits of its counts. */
+  /** The literals after the text, between the digits of the counts. */
   #pieces: readonly string[] = [];
   #vainLearning = 0;
 
   /**
-   * `event` was parsed: its one candidate brings one part with text, and says nothing else of interest. False
-   * if the form before is kept.
+   * Learns the form of `event`, which was parsed and has one candidate with one text part and nothing else
+   * that matters. False if the former form is kept.
    */
   learn(event: string): boolean {
     if (this.#vainLearning === VAIN_LEARNING_MAX || event.length > EVENT_CHARS_MAX) return false;
@@ -42,7 +44,7 @@ export class TextForm {
     if (end < 0 || TEXT_START.test(event)) return false;
     this.#vainLearning++;
     this.#before = event.slice(0, start);
-    // The group is in every second place; it belongs to the literal before it.
+    // `split` puts the captured group in every second element; it belongs to the literal before it.
     const split = event.slice(end).split(COUNT);
     const pieces: string[] = [];
     for (let index = 0; index < split.length; index += 2)
@@ -51,7 +53,7 @@ export class TextForm {
     return true;
   }
 
-  /** The text of an event of that form, as the body of a JSON string; undefined if it has another form. */
+  /** The text of an event of the learnt form, as the inside of a JSON string; undefined for another form. */
   textIn(event: string): string | undefined {
     const before = this.#before;
     if (before === undefined || !isAt(event, 0, before)) return undefined;
@@ -79,7 +81,7 @@ function isDigit(code: number): boolean {
   return code >= ZERO && code <= NINE;
 }
 
-/** String.startsWith compares character by character, in twice the time. */
+/** Whether `literal` is at `at`. `String.startsWith` compares character by character, in twice the time. */
 function isAt(text: string, at: number, literal: string): boolean {
   return text.slice(at, at + literal.length) === literal;
 }

@@ -1,6 +1,6 @@
 /**
- * How much a Gemini model is to think: `reasoning_effort` and its relatives as `thinkingConfig`. request.ts
- * calls it. Upstream worker.
+ * `reasoning_effort`, `thinking` and Google's own `thinking_config` as Gemini's `thinkingConfig`. request.ts
+ * calls it. Pure; upstream worker.
  *
  * Follows the table of https://ai.google.dev/gemini-api/docs/openai#thinking, read 2026-11; LiteLLM's budgets
  * for `minimal` (1, 128 or 512 tokens by model) differ from it:
@@ -18,7 +18,10 @@ import { FieldError } from '../provider.js';
 const GEMINI_3 = /(?:^|\/)gemini-(?:[3-9]|[1-9]\d|(?:pro|flash|flash-lite)-latest)/;
 const PRO = /-pro\b/;
 
-/** The generation or a later one, by the name; false for tuned models, whose names say nothing. */
+/**
+ * Whether the model is of generation 3 or later, by its name; false for tuned models, whose names say
+ * nothing.
+ */
 export function isGemini3(model: string): boolean {
   return GEMINI_3.test(model);
 }
@@ -44,7 +47,7 @@ const BUDGETS: ReadonlyMap<string, number> = new Map(
 const PRO_BUDGET_MIN = 128;
 const PRO_BUDGET_MAX = 32_768;
 
-/** Google's words, as `extra_body.google.thinking_config` has them. */
+/** Members of `extra_body.google.thinking_config`, and their names in `thinkingConfig`. */
 const CONFIG_MEMBERS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     thinking_budget: 'thinkingBudget',

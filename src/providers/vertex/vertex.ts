@@ -1,7 +1,8 @@
 /**
- * Vertex AI: Gemini and Claude at Google Cloud, with a token of a service account. Gemini's bodies are those
- * of the Gemini API, Claude's those of Anthropic's Messages; the path names project, region and publisher,
- * which follows from the model's name. provider-client.ts calls it. Upstream worker.
+ * Vertex AI as a Provider (provider.ts): Gemini and Claude at Google Cloud, with a token of a service
+ * account. Gemini's bodies are those of the Gemini API, Claude's those of Anthropic's Messages. The path
+ * names project, region and publisher; the publisher follows from the model's name. provider-client.ts calls
+ * it. Upstream worker.
  *
  * Follows https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference (v1) and
  * docs/partner-models/claude/use-claude, read 2026-11.
@@ -28,18 +29,18 @@ import type {
 } from '../provider.js';
 
 const CLAUDE = /^(?:publishers\/anthropic\/models\/)?claude-/;
-/** The only version of Messages there; in the body, as `model` is in the path. */
+/** The only version of Messages on Vertex. It goes into the body, and `model` into the path. */
 const CLAUDE_VERSION = 'vertex-2023-10-16';
-/** Counts tokens for all of Claude's models; which one is in the body. */
+/** A pseudo-model in the path that counts tokens for every Claude model; the body names the model. */
 const COUNTING_MODEL = 'count-tokens';
-/** A tuned model is an endpoint of the project, whose name is a number. */
+/** A tuned model is an endpoint of the project, and its name is a number. */
 const ENDPOINT = /^\d+$/;
 
 function isClaude({ model }: ProviderCall): boolean {
   return CLAUDE.test(model);
 }
 
-/** `publisher`: whose model it is, unless the model's name says where it is. */
+/** `publisher` is used unless the model's name contains its own path. */
 function pathOf({ settings, model }: ProviderCall, publisher: string, method: string): string {
   const { basePath, apiVersion, project, region } = settings;
   const name = ENDPOINT.test(model)
@@ -66,7 +67,7 @@ function write(call: ProviderCall): ProviderRequest {
   };
 }
 
-/** Errors of Claude itself are Anthropic's, those of the platform before it Google's. */
+/** As Provider.readError. Claude's own errors have Anthropic's form, those of the platform Google's. */
 function readEitherError(
   status: number,
   header: (name: string) => string | undefined,
@@ -87,7 +88,7 @@ export const VERTEX: Provider = {
   passed: passClaude,
 };
 
-/** A request to Messages: the model goes from the body to the path, but not if tokens are counted. */
+/** A passed Messages request: the model moves from the body to the path, unless tokens are counted. */
 function passClaude(
   call: ProviderCall,
   body: string | Uint8Array,
