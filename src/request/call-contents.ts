@@ -124,9 +124,14 @@ export class ContentsGatherer {
     this.#bodyBytesMax = bodyBytesMax;
   }
 
+  /** Whether contents of any call are kept. */
+  get isOn(): boolean {
+    return this.#mode !== 'none';
+  }
+
   /** Returns undefined if nothing of a call of that key is kept. */
   begin(key: KeyIndex): GatheredContents | undefined {
-    if (this.#mode === 'none' || this.#options.keys.isPrivate(key)) return undefined;
+    if (!this.isOn || this.#options.keys.isPrivate(key)) return undefined;
     return new GatheredContents(key, this.#options.budget, this.#bodyBytesMax);
   }
 

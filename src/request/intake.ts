@@ -200,7 +200,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     const exchange = this.#exchange;
     exchange.stopSweep();
     exchange.bodyRead();
-    this.#gather(bytes);
+    if (this.#listener.contents.isOn) this.#gather([bytes]);
     const read = exchange.door.read(bytes);
     if (!read.ok) this.reject(read.error);
     else if (exchange.keyed === undefined) this.#admit(read.call);
@@ -210,7 +210,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   onLargeBody(pieces: Uint8Array[]): void {
     this.#exchange.stopSweep();
     this.#exchange.bodyRead();
-    this.#gather(...pieces);
+    if (this.#listener.contents.isOn) this.#gather(pieces);
     void this.#await(this.#parseLarge(pieces));
   }
 
@@ -220,7 +220,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     this.reject(bodyTooLarge(caller.plan.bodyBytesMax), more || endsConnection);
   }
 
-  #gather(...pieces: readonly Uint8Array[]): void {
+  #gather(pieces: readonly Uint8Array[]): void {
     const exchange = this.#exchange;
     const contents = (exchange.contents = this.#listener.contents.begin(exchange.caller!.key));
     if (contents !== undefined) for (const piece of pieces) contents.addRequest(piece);
