@@ -1,5 +1,7 @@
 /**
- * The words that a listener and a worker share about one call in flight: credits and the cancel flag.
+ * The call table: words that a listener and a worker share about each call in flight (credit-based flow
+ * control, the cancel flag, which upstream has the call). listener-channel.ts and worker-channel.ts use it,
+ * from both sides.
  *
  * One record of 28 bytes a call slot, all records in one SharedArrayBuffer:
  *
@@ -16,8 +18,10 @@
  *     word 6  tried         when that upstream got the call: 10 µs of the monotonic clock, modulo 2^32; set
  *                           with word 4
  *
- * `postMessage` has no back-pressure, so these credits bound the bytes between the two threads. A slot
- * belongs to one call from `open` by its listener until the worker's last frame for it.
+ * `postMessage` has no back-pressure, so the credits bound the bytes between the two threads.
+ *
+ * Must hold: a slot belongs to one call from `open` by its listener until the worker's last frame for it; and
+ * each word is written by the sides named above only, by atomics (test/unit/channel/call-table.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';

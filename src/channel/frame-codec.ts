@@ -1,5 +1,6 @@
 /**
- * Frames as records of a ring, and back. Listener and upstream worker; frame-port.ts calls it.
+ * The codec of frames: messages between listener and worker as binary records of a ring. frame-port.ts calls
+ * it, in both threads. Both are of one process and one build, so the layout may change from build to build.
  *
  *     Call            float64 callId; int32 model, flags, modelStart, modelEnd, characters of requestId, of
  *                     traceparent, of tracestate, of body, account, outputTokensMax, choices, characters
@@ -10,9 +11,9 @@
  *     End, Cut        float64 callId; int32 bytes, usage source; float64 prompt, cached, cache-write, 1h
  *                     cache-write, completion, reasoning tokens, wait in ms; the bytes
  *
- * A Fail or a Tried is not worth a record. A frame that is too long for a record or finds no room is posted
- * too. The large body of a call is always posted, behind the call's record, because its memory can be
- * transferred.
+ * Fail and Tried are rare, and are posted as messages. So is a frame that is too long for a record or finds
+ * no room in the ring. The large body of a call is always posted, behind the call's record, because its
+ * memory can be transferred.
  */
 import { invariant } from '../core/errors.js';
 import { FIELDS_AT, type SpscReader, type SpscWriter } from '../core/spsc-ring.js';

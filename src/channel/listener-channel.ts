@@ -1,6 +1,6 @@
 /**
- * The listener's side of the channel: call slots, the choice of a worker, and the responses of the workers.
- * Listener thread.
+ * The listener's side of the channel to all workers: it hands out call slots, chooses a worker for each call,
+ * and receives the workers' frames. request/ uses it. Listener thread.
  *
  * Each listener owns a range of call slots and hands them out itself, so no slot is ever contended. A slot is
  * taken before admission (the ledger keeps the call's reservation under the same index). It is free again

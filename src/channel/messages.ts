@@ -1,6 +1,6 @@
 /**
- * What a listener and an upstream worker say to each other about a call. Both ends import this file;
- * frame-port.ts carries the frames.
+ * The frames between a listener and an upstream worker. listener-channel.ts and worker-channel.ts send and
+ * receive them; frame-port.ts carries them.
  *
  *     listener → worker   Call    the request
  *                         Cancel  the client has gone, or the gateway is closing
@@ -11,8 +11,8 @@
  *                         Cut     a stream stops half-way: the usage up to there; the client is cut
  *                         Fail    the call is not billed; a stream that has begun ends with an error event
  *
- * For each call a worker sends any number of Tried and Data and then exactly one End, Cut or Fail, also after
- * a Cancel. Only then may the listener use the call's slot again.
+ * Must hold: for each call a worker sends any number of Tried and Data and then exactly one End, Cut or Fail,
+ * also after a Cancel. Only then may the listener use the call's slot again; without it the slot is lost.
  */
 import type { ErrorRecord } from '../core/errors.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';

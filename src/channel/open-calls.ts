@@ -1,6 +1,6 @@
 /**
- * How a listener and a worker name a call, and what one end keeps of each open call. Listener and upstream
- * worker.
+ * Ids of calls in flight, and the table of open calls that each side of the channel keeps.
+ * listener-channel.ts and worker-channel.ts use it.
  *
  * A call id is the call's slot in the call table plus 2^20 times a generation that the listener counts up. A
  * late frame of an earlier call in the same slot has another id, so it is recognised and dropped.

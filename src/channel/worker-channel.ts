@@ -1,6 +1,6 @@
 /**
- * The worker's side of the channel to one listener: starts a session for each Call frame, and sends what the
- * session produces as frames. Upstream worker.
+ * The worker's side of the channel to one listener: it starts a session for each Call frame, and sends the
+ * session's output as frames. upstream/upstream-task.ts makes one for each listener. Upstream worker.
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { CallSlot, MonotonicMs } from '../core/units.js';

@@ -1,6 +1,9 @@
 /**
  * One call over HTTP/1.1: its handler, its deadlines, its pause and abort. The client makes it, the pool
  * gives it a connection, and the connection calls it back. Upstream worker.
+ *
+ * Must hold: handler methods are called in the order that http-client.ts says, and none after `abort`
+ * (test/unit/http1/client.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { HELD_UP_MS_MAX, HELD_UP_MS_MIN, HELD_UP_MS_REMEMBERED } from '../core/limits.js';

@@ -1,7 +1,7 @@
 /**
- * The HTTP/1.1 client of an upstream worker. README.md says why it is our own. One pool for each origin and
- * way of connecting, one call on a connection at a time, connections are kept. The worker's task owns it, and
- * attempts call it. Upstream worker.
+ * The HTTP/1.1 client of an upstream worker, with keep-alive pools. README.md says why it is not a library.
+ * It has one pool for each origin and way of connecting, and no pipelining: one call on a connection at a
+ * time. The worker's task owns the client, and attempts call it. Upstream worker.
  */
 import { type Clock, onEachTick } from '../core/clock.js';
 import { SlotList } from '../core/slot-list.js';

@@ -1,6 +1,8 @@
 /**
- * One HTTP/1.1 connection of a pool. It carries one call at a time, and the next only after the last response
- * is whole. Upstream worker.
+ * One HTTP/1.1 connection. Its pool makes it and gives it calls. Upstream worker.
+ *
+ * Must hold: it carries one call at a time, and the next only after the last response is whole; otherwise a
+ * caller gets the response of another (test/unit/http1/connection.test.ts).
  *
  * opening → busy ⇄ idle → gone. The connection is closed on any doubt: bytes without a request, a response
  * before the request was sent, a problem in the framing.

@@ -1,8 +1,9 @@
 /**
- * Opens sockets to one origin, plain or TLS. One for each pool. Upstream worker.
+ * Opens sockets to one origin, plain or TLS. Each pool has one dialer. Upstream worker.
  *
- * All sockets of a thread read into one buffer: the bytes are used or copied before the next read, so no read
- * allocates memory. (libuv asks for memory right before it reads, on all systems but Windows.)
+ * Must hold: all sockets of a thread read into one buffer, so a reader uses or copies the bytes before it
+ * returns; otherwise the next read overwrites them. So no read allocates memory. (libuv asks for memory right
+ * before it reads, on all systems but Windows.)
  */
 import { connect, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
 import type { HttpTarget } from './http-client.js';

@@ -2,16 +2,19 @@
  * Reads the head of an HTTP/1.1 response (RFC 9112): status, framing of the body, whether the connection may
  * be kept. The parser calls it. Pure; upstream worker.
  *
- * Strict where leniency has let one response be taken for another: lines end in CRLF, no folding, no control
- * characters, one length or chunks and never both, no transfer coding but chunked.
+ * Must hold: it is strict wherever leniency allows response smuggling: lines end in CRLF, no folding, no
+ * control characters, one length or chunks and never both, no transfer coding but chunked
+ * (test/unit/http1/head.test.ts).
  */
 
-/** How the body ends: there is none, after its length, with the last chunk, with the connection. */
+/**
+ * How the body ends: `empty` has no body; else after its length, with the last chunk, or with the connection.
+ */
 type Framing = 'empty' | 'length' | 'chunked' | 'close';
 
-/** Providers send some 30. */
+/** Header lines that are accepted. Providers send some 30. */
 const HEADERS_MAX = 256;
-/** `a:` and CRLF. */
+/** The shortest header line: `a:` and CRLF. */
 const HEADER_BYTES_MIN = 4;
 /** 999 TB, still exact in a number. */
 const LENGTH_PATTERN = /^\d{1,15}$/;

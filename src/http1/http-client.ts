@@ -1,12 +1,13 @@
 /**
- * The interface of an HTTP client that calls upstreams. Http1Client implements it with connections of our
- * own, and the built-in echo model without any. Attempts use it. Upstream worker.
+ * The interface of an HTTP client that calls upstreams. Http1Client implements it over connections, the
+ * built-in echo model (upstream/echo-client.ts) without any, ProviderClient as an adapter. Attempts use it.
+ * Upstream worker.
  *
- * Order of callbacks: onStart once, then onData any number of times, then exactly one of onEnd and onError;
- * onError alone is possible. After abort() nothing is called any more.
+ * Must hold: onStart is called once, then onData any number of times, then exactly one of onEnd and onError;
+ * onError alone is possible. After abort() nothing is called (test/unit/http1/client.test.ts).
  */
 
-/** What the HTTP client knows of an upstream. */
+/** An upstream as the HTTP client sees it. */
 export interface HttpTarget {
   /** For messages and logs: the URL without query and credentials. */
   readonly name: string;

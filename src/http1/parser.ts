@@ -1,7 +1,10 @@
 /**
- * Reads the responses of one connection, one at a time, from the pieces that its socket brings. It calls
- * nobody: a connection reads from its fields what a piece brought, in the order head, body, problem or end.
- * Pure; upstream worker.
+ * An incremental parser of HTTP/1.1 responses, one for each connection. It calls nobody: after each piece the
+ * connection reads from its fields what the piece brought, in the order head, body, problem or end. No I/O;
+ * upstream worker.
+ *
+ * Must hold: the result does not depend on how the bytes are cut into pieces
+ * (test/unit/http1/parser.test.ts).
  */
 import { HeadError, parseHead, type ResponseHead } from './head.js';
 
