@@ -27,6 +27,7 @@ const COLON = 58;
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 const DATA_FIELD = Buffer.from('data');
 const DATA_START = 'data:';
+const NAME_START = 'event:';
 const NONE = Buffer.alloc(0);
 
 /** A longer line is read byte by byte: if lines end in CR, each search for LF would read all that follows. */
@@ -207,14 +208,27 @@ function latin1Of(text: string): string {
   return Buffer.from(text).toString('latin1');
 }
 
+/** The event, if it is one data line that ends in LF. A line with its name may be before it. */
 function oneLineEventIn(text: string, start: number): StreamEvent | undefined {
-  const length = text.slice(start, start + ONE_LINE_BYTES_MAX).indexOf('\n');
-  const lineEnd = start + length;
-  if (length < 0 || text.charCodeAt(lineEnd + 1) !== LF || !text.startsWith(DATA_START, start))
+  let lineStart = start;
+  let lineEnd = lineEndIn(text, start);
+  if (lineEnd > 0 && text.startsWith(NAME_START, start)) {
+    if (text.slice(start, lineEnd).includes('\r')) return undefined;
+    lineStart = lineEnd + 1;
+    lineEnd = lineEndIn(text, lineStart);
+  }
+  if (lineEnd < 0 || text.charCodeAt(lineEnd + 1) !== LF || !text.startsWith(DATA_START, lineStart))
     return undefined;
-  const value = start + DATA_START.length;
+  const value = lineStart + DATA_START.length;
   const data = text.slice(text.charCodeAt(value) === SPACE ? value + 1 : value, lineEnd);
+  // A CR ends a line too.
   return data.includes('\r') ? undefined : { end: lineEnd + 2, data };
+}
+
+/** Position of the next LF; -1 if none is near. */
+function lineEndIn(text: string, start: number): number {
+  const length = text.slice(start, start + ONE_LINE_BYTES_MAX).indexOf('\n');
+  return length < 0 ? -1 : start + length;
 }
 
 /** The event, if it is one data line that ends in LF. `indexOf` costs a tenth of reading bytes. */

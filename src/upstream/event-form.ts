@@ -1,7 +1,7 @@
 /**
  * Proves that events of a stream are JSON without parsing them, by comparing them with an event that was
- * parsed. stream-reader.ts makes one EventForms for each stream, which keeps the forms of that stream. No
- * I/O; upstream worker.
+ * parsed. The reader of each stream has one EventForms, which keeps the forms of that stream. No I/O;
+ * upstream worker.
  *
  * Most events of a stream differ only in the texts that they bring. So of a parsed event that brings text,
  * ends no choice and reports no usage, the bytes around its texts are kept as literals:
@@ -25,7 +25,7 @@ import { jsonStringEnd } from '../core/json.js';
  * the colon.
  */
 const TEXT_START =
-  /"(?:content|reasoning_content|reasoning|arguments|refusal|thinking|obfuscation)"[ \t]*:[ \t]*"/g;
+  /"(?:content|reasoning_content|reasoning|arguments|refusal|thinking|obfuscation|text|partial_json)"[ \t]*:[ \t]*"/g;
 
 /** Longer events are parsed: they are few, and what is kept of one is kept as long as the stream. */
 const EVENT_CHARS_MAX = 2 * 1024;

@@ -11,6 +11,7 @@ import { isRecord, parsedJson } from '../core/json.js';
 import type { EventJudge } from '../doors/door.js';
 import { latin1EventFrom, SseSplitter } from '../protocol/sse.js';
 import { garbageFailure } from './error-mapping.js';
+import { EventForms } from './event-form.js';
 import type { ResponseBodyReader, ResponseOutcome, ResponseSink } from './response-reader.js';
 import type { UsageMeter } from './usage-meter.js';
 
@@ -24,6 +25,8 @@ export class PassedStreamReader implements ResponseBodyReader {
   readonly #meter: UsageMeter;
   readonly #judge: EventJudge;
   readonly #splitter = new SseSplitter();
+  /** Of events that bring text and say nothing else. */
+  readonly #forms = new EventForms();
   #relayed = false;
   /** The event that ends the stream has come. */
   #ended = false;
@@ -60,44 +63,50 @@ export class PassedStreamReader implements ResponseBodyReader {
     const text = isUtf8(events) ? events.toString('latin1') : undefined;
     /** Where the events begin that are to be relayed together. */
     let runStart = 0;
-    let start = 0;
+    let start = this.#textEnd(text, 0);
     let event = latin1EventFrom(events, text, start);
     while (event !== undefined && !this.#ended) {
       const { end, data } = event;
       const isSound = text !== undefined || isUtf8(events.subarray(start, end));
-      const isEmpty = isSound && (data === undefined || data === '');
-      const wrong = isSound ? this.#look(data) : 'an event is no UTF-8';
-      if (wrong !== undefined) {
+      const verdict = isSound ? this.#judged(data) : { garbage: 'an event is no UTF-8' };
+      if (typeof verdict === 'object') {
         if (this.#relayed) this.#relay(events.subarray(runStart, start));
-        this.#reject(wrong);
+        this.#reject(verdict.garbage);
         return;
       }
-      if (isEmpty) {
+      if (verdict === 'drop') {
         this.#relay(events.subarray(runStart, start));
         runStart = end;
-      }
-      start = end;
+      } else if (verdict === 'text') this.#forms.learn(events.toString('latin1', start, end));
+      start = this.#hasEnded() ? end : this.#textEnd(text, end);
       event = latin1EventFrom(events, text, start);
     }
     this.#relay(events.subarray(runStart, start));
     if (this.#ended && !this.#isOver()) this.#complete();
   }
 
-  /** `data` is Latin-1. Returns what is wrong with the event. */
-  #look(data: string | undefined): string | undefined {
-    if (data === undefined || data === '') return undefined;
+  /** Skips events whose form is known to bring text alone. Returns where the next one begins. */
+  #textEnd(text: string | undefined, from: number): number {
+    const end = text === undefined ? from : this.#forms.endFrom(text, from);
+    if (end > from) this.#meter.textCame();
+    return end;
+  }
+
+  /** `data` is Latin-1. `text`: relay the event; it brings text and says nothing else. */
+  #judged(data: string | undefined): 'relay' | 'text' | 'drop' | { readonly garbage: string } {
+    if (data === undefined || data === '') return 'drop';
     if (data.length <= TEXT_EVENT_CHARS_MAX && this.#judge.textEvent?.test(data) === true) {
       this.#meter.textCame();
-      return undefined;
+      return 'text';
     }
     const event = parsedJson(data);
-    if (!isRecord(event)) return 'an event is no JSON object';
+    if (!isRecord(event)) return { garbage: 'an event is no JSON object' };
     const { garbage, usage, model, isText, isEnd } = this.#judge.judge(event);
-    if (garbage !== undefined) return garbage;
+    if (garbage !== undefined) return { garbage };
     const isReport = usage !== undefined && this.#meter.report(usage, model);
     if (isText && !isReport) this.#meter.textCame();
     this.#ended = isEnd;
-    return undefined;
+    return isText && usage === undefined && model === undefined && !isEnd ? 'text' : 'relay';
   }
 
   #relay(events: Buffer): void {
@@ -121,6 +130,10 @@ export class PassedStreamReader implements ResponseBodyReader {
     }
     this.#over = true;
     this.#outcome.reject(garbageFailure(what));
+  }
+
+  #hasEnded(): boolean {
+    return this.#ended;
   }
 
   #isOver(): boolean {
