@@ -1,6 +1,8 @@
 /**
- * What somebody is told whose sign-in at an OpenID Connect provider failed: what went wrong, and who can mend
- * it. No text has a token, a code or a secret in it. Main thread of the gateway.
+ * The error page of a failed sign-in at an OpenID Connect provider: the cause, and who can fix it. The sign-
+ * in (oidc.ts, oidc-provider.ts) throws SignInError, its route sends the page. Main thread of the gateway.
+ *
+ * Must hold: no text has a token, a code or a secret in it, so whoever throws passes none in `detail`.
  */
 import { OIDC_START_PATH } from '../config/oidc-schema.js';
 import { clipped } from '../core/wrong-input.js';
@@ -9,8 +11,8 @@ import type { AdminResponse } from './http.js';
 interface FailureWords {
   readonly status: number;
   readonly what: string;
-  /** Who can mend it, and how. */
-  readonly mend: string;
+  /** Who can fix it, and how. */
+  readonly remedy: string;
 }
 
 const AGAIN = 'Sign in again from the start.';
@@ -20,63 +22,63 @@ const FAILURES = {
   not_configured: {
     status: 404,
     what: 'This gateway has no sign-in at a provider.',
-    mend: `Use the admin token. ${BY_OPERATOR}: it wants the setting admin.oidc.`,
+    remedy: `Use the admin token. ${BY_OPERATOR}: it wants the setting admin.oidc.`,
   },
   not_begun: {
     status: 400,
     what: 'This browser has not begun this sign-in here, or it took longer than 10 minutes, or the gateway has been restarted since.',
-    mend: AGAIN,
+    remedy: AGAIN,
   },
-  used: { status: 400, what: 'This sign-in has been finished already.', mend: AGAIN },
+  used: { status: 400, what: 'This sign-in has been finished already.', remedy: AGAIN },
   too_many: {
     status: 429,
     what: 'Too many sign-ins fail or are under way.',
-    mend: 'Wait for some seconds, then sign in again from the start.',
+    remedy: 'Wait for some seconds, then sign in again from the start.',
   },
   refused: {
     status: 403,
     what: 'The provider has not signed you in.',
-    mend: `Ask whoever runs the provider whether you may use this application. ${AGAIN}`,
+    remedy: `Ask whoever runs the provider whether you may use this application. ${AGAIN}`,
   },
   refused_code: {
     status: 400,
     what: 'The provider does not take the code that your browser brought. It has been used already, or it has expired.',
-    mend: `${AGAIN} ${BY_OPERATOR} if it happens again: client and admin.oidc.redirect_url must be those of the provider.`,
+    remedy: `${AGAIN} ${BY_OPERATOR} if it happens again: client and admin.oidc.redirect_url must be those of the provider.`,
   },
   wrong_client: {
     status: 502,
     what: 'The provider does not take this gateway for the client that it says it is.',
-    mend: `${BY_OPERATOR}: admin.oidc.client_id and client_secret must be those of the provider.`,
+    remedy: `${BY_OPERATOR}: admin.oidc.client_id and client_secret must be those of the provider.`,
   },
   unreachable: {
     status: 502,
     what: 'The gateway cannot reach the provider, or it does not answer in time.',
-    mend: `Try again later, or use the admin token. ${BY_OPERATOR} if it happens again: the gateway's host must reach the provider.`,
+    remedy: `Try again later, or use the admin token. ${BY_OPERATOR} if it happens again: the gateway's host must reach the provider.`,
   },
   bad_answer: {
     status: 502,
     what: 'The provider’s answer is not as it must be: forged, incomplete or broken.',
-    mend: `${BY_OPERATOR}, or of the provider: what came is in the log of the gateway.`,
+    remedy: `${BY_OPERATOR}, or of the provider: what came is in the log of the gateway.`,
   },
   wrong_provider: {
     status: 502,
     what: 'The provider is not the one that the settings name.',
-    mend: `${BY_OPERATOR}: admin.oidc.issuer must be what the provider calls itself, and one tenant.`,
+    remedy: `${BY_OPERATOR}: admin.oidc.issuer must be what the provider calls itself, and one tenant.`,
   },
   wrong_token: {
     status: 403,
     what: 'The provider’s token is not for this sign-in at this gateway, or the provider has not signed it.',
-    mend: `${AGAIN} ${BY_OPERATOR} if it happens again.`,
+    remedy: `${AGAIN} ${BY_OPERATOR} if it happens again.`,
   },
   wrong_time: {
     status: 403,
     what: 'By the clock of this gateway, the provider’s token has expired or is not valid yet.',
-    mend: `${BY_OPERATOR}, or of the provider: one of the clocks is wrong.`,
+    remedy: `${BY_OPERATOR}, or of the provider: one of the clocks is wrong.`,
   },
   no_role: {
     status: 403,
     what: 'The provider has signed you in, but nothing that it says of you has a role at this gateway.',
-    mend: `Ask whoever runs the provider for a group that has one. ${BY_OPERATOR} if you have it: admin.oidc.roles and role_claim say which.`,
+    remedy: `Ask whoever runs the provider for a group that has one. ${BY_OPERATOR} if you have it: admin.oidc.roles and role_claim say which.`,
   },
 } satisfies Readonly<Record<string, FailureWords>>;
 
@@ -96,7 +98,7 @@ export class SignInError extends Error {
   }
 }
 
-/** A page neither loads, runs nor sends anything, and no link out of it tells where it came from. */
+/** A page neither loads, runs nor sends anything, and a link out of it sends no Referer. */
 export const PAGE_HEADERS: readonly (readonly [string, string])[] = [
   [
     'content-security-policy',
@@ -107,7 +109,7 @@ export const PAGE_HEADERS: readonly (readonly [string, string])[] = [
 ];
 
 export function pageOf({ failure, message }: SignInError): AdminResponse {
-  const { status, what, mend }: FailureWords = FAILURES[failure];
+  const { status, what, remedy }: FailureWords = FAILURES[failure];
   const detail = message === '' ? '' : `<p>Detail: <q>${escaped(message)}</q></p>\n`;
   const again = failure === 'not_configured' ? '' : `<a href="${OIDC_START_PATH}">Sign in again</a>, or `;
   return {
@@ -123,7 +125,7 @@ export function pageOf({ failure, message }: SignInError): AdminResponse {
 <title>Not signed in – Tollgate</title>
 <h1>You are not signed in</h1>
 <p>${escaped(what)}</p>
-${detail}<p>${escaped(mend)}</p>
+${detail}<p>${escaped(remedy)}</p>
 <p>${again}<a href="/">go to the console</a>.</p>
 </html>
 `,

@@ -1,4 +1,8 @@
-/** `tollgate keys …`: makes, lists, shows, disables, rotates and deletes keys over the admin interface. */
+/**
+ * `tollgate keys …`: creates, lists, shows, limits, disables, enables, rotates and deletes keys over the
+ * admin interface. program.ts adds the commands. Names of commands and options are public, and so is what
+ * `--json` prints: the responses of the admin interface (admin/views.ts), unchanged.
+ */
 import { Argument, type Command } from 'commander';
 import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/views.js';
 import { listAll, withAdminClient } from './admin-client.js';
@@ -28,8 +32,8 @@ const KEY_COLUMNS: readonly Column<KeyView>[] = [
   { title: 'CREATED', text: ({ created }) => timeText(created), align: 'left' },
 ];
 
-/** `shown` is the whole key if it is new, else its prefix. Limits are listed only if the key has them. */
-function keyFields(key: KeyView, shown: string): (readonly [string, string])[] {
+/** `secretOrPrefix`: the whole key if it is new. Limits are listed only if the key has them. */
+function keyFields(key: KeyView, secretOrPrefix: string): (readonly [string, string])[] {
   const fields: (readonly [string, string])[] = [
     ['name', key.name],
     ['id', key.id],
@@ -42,7 +46,7 @@ function keyFields(key: KeyView, shown: string): (readonly [string, string])[] {
   fields.push(...quotaFields(key.quotas));
   if (key.private) fields.push(['private', 'yes: no contents of its calls are kept']);
   if (key.replaced_by !== null) fields.push(['replaced by', key.replaced_by]);
-  fields.push(['key', shown]);
+  fields.push(['key', secretOrPrefix]);
   return fields;
 }
 
@@ -55,7 +59,7 @@ function lastUsedText({ last_used: lastUsed }: KeyView): string {
   return lastUsed === null ? 'never' : timeText(lastUsed);
 }
 
-const KEY_ARGUMENT = "the key's id, or its name where that is unique";
+const KEY_ARGUMENT = "the key's id, or its name if no other account has a key of that name";
 
 interface CreateOptions {
   readonly account: string;
@@ -68,20 +72,20 @@ interface CreateOptions {
 export function addKeyCommands(program: Command): void {
   const keys = program
     .command('keys')
-    .description('Make, list, show, limit, disable, rotate and delete the API keys of accounts.');
+    .description('Create, list, show, limit, disable, rotate and delete the API keys of accounts.');
 
   addLimitOptions(
     addDataOptions(
       keys
         .command('create')
         .description(
-          'Make a key, with limits of its own within those of its account. It is shown this once.',
+          'Create a key, with limits of its own within those of its account. It is shown only once.',
         ),
     )
       .requiredOption('--account <account>', 'id or name', nonEmpty)
-      .requiredOption('--name <name>', 'what the key is for; no other key of the account has it', nonEmpty)
-      .option('--expires-in <duration>', 'refuse it after 90s, 15m, 24h, 30d …', durationSeconds)
-      .option('--expires <moment>', 'refuse it from then on: 2030-01-31, 2030-01-31T12:00Z', momentSeconds)
+      .requiredOption('--name <name>', 'what the key is for; unique in the account', nonEmpty)
+      .option('--expires-in <duration>', 'reject it after 90s, 15m, 24h, 30d …', durationSeconds)
+      .option('--expires <time>', 'reject it from then on: 2030-01-31, 2030-01-31T12:00Z', momentSeconds)
       .option('--private', 'keep no contents of its calls, whatever call_log.contents says'),
     'set',
   )
@@ -111,13 +115,13 @@ export function addKeyCommands(program: Command): void {
     keys
       .command('rotate')
       .description(
-        'Put a new key in the place of another, which is still taken for an hour, or for --grace. It is shown this once.',
+        'Replace a key by a new one, which is shown only once. The old key is still accepted for an hour, or for --grace.',
       ),
   )
     .argument('<key>', KEY_ARGUMENT, nonEmpty)
     .option(
       '--grace <duration>',
-      'how long the former one is still taken, 1h by default; 0: it is refused at once, as after a leak',
+      'how long the old key is still accepted, 1h by default; 0: it is rejected at once, as after a leak',
       durationSeconds,
     )
     .addHelpText('after', exampleText('keys rotate laptop --grace 24h'))
@@ -130,8 +134,11 @@ export function addKeyCommands(program: Command): void {
           return;
         }
         await printNewKey(rotated);
+        // A key that has been rotated has a time of expiry, unless it has expired.
         const { id, expired, expires } = rotated.replaces;
-        printLine(expired ? `${id} is refused from now on.` : `${id} is taken until ${timeText(expires!)}.`);
+        printLine(
+          expired ? `${id} is rejected from now on.` : `${id} is accepted until ${timeText(expires!)}.`,
+        );
       }),
     );
 
@@ -139,7 +146,7 @@ export function addKeyCommands(program: Command): void {
     addDataOptions(
       keys
         .command('set-limits')
-        .description('Change limits of a key. What is not named stays; what was used stays used.'),
+        .description('Change limits of a key. Limits that are not named stay, and so does what was used.'),
     ).argument('<key>', KEY_ARGUMENT, nonEmpty),
     'change',
   )
@@ -175,23 +182,23 @@ export function addKeyCommands(program: Command): void {
       showKey(options, 'POST', `${pathOf(key)}/set-private`, { private: word === 'yes' }),
     );
 
-  for (const [word, description] of [
-    ['disable', 'Refuse a key from now on.'],
-    ['enable', 'Take a disabled key again.'],
+  for (const [action, description] of [
+    ['disable', 'Reject a key from now on.'],
+    ['enable', 'Accept a disabled key again.'],
   ] as const) {
-    addDataOptions(keys.command(word).description(description))
+    addDataOptions(keys.command(action).description(description))
       .argument('<key>', KEY_ARGUMENT, nonEmpty)
-      .addHelpText('after', exampleText(`keys ${word} laptop`))
-      .action((key: string, options: DataOptions) => showKey(options, 'POST', `${pathOf(key)}/${word}`));
+      .addHelpText('after', exampleText(`keys ${action} laptop`))
+      .action((key: string, options: DataOptions) => showKey(options, 'POST', `${pathOf(key)}/${action}`));
   }
 
   addConfirmation(
-    addDataOptions(keys.command('delete').description('Delete a key for good, and ask before.')),
+    addDataOptions(keys.command('delete').description('Delete a key permanently, and ask before.')),
   )
     .argument('<key>', KEY_ARGUMENT, nonEmpty)
     .addHelpText('after', exampleText('keys delete laptop --yes'))
     .action(async (key: string, options: DataOptions & ConfirmationOptions) => {
-      await confirm(`Delete key ${key} for good?`, options);
+      await confirm(`Delete key ${key} permanently?`, options);
       await withAdminClient(options, async (client) => {
         const response = (await client.call('DELETE', pathOf(key))) as { id: string };
         if (options.json) printJson(response);

@@ -1,4 +1,11 @@
-/** Parses YAML into plain values, and finds the line of each. Main threads and commands. */
+/**
+ * Parses YAML into plain values, and finds the line of each setting, for error messages. load.ts reads the
+ * settings with it, and litellm/import.ts the file that it imports; both at start, at reloads and in
+ * commands. test/unit/config/yaml-source.test.ts holds what is accepted.
+ *
+ * Must hold: the file is bounded before it is parsed (readBounded), and so is what its aliases expand to. A
+ * warning of the parser is an error here, because what it warns of would be read as something else.
+ */
 import { closeSync, openSync, readSync } from 'node:fs';
 import {
   isAlias,
@@ -13,9 +20,12 @@ import {
 } from 'yaml';
 import { ConfigError, type SettingPath } from './config-error.js';
 
-/** A thousand models with comments are some 500 KB. */
+/** For readBounded, of a file of settings: a thousand models with comments are some 500 KB. */
 export const CONFIG_BYTES_MAX = 1024 * 1024;
-/** YAML aliases that may be expanded: enough to share a block among upstreams, too few for a bomb. */
+/**
+ * YAML aliases that may be expanded: enough to share a block among upstreams, too few for a billion-laughs
+ * bomb.
+ */
 export const ALIASES_MAX = 100;
 
 export interface YamlSource {
@@ -23,12 +33,12 @@ export interface YamlSource {
   readonly value: unknown;
   /** The line, from 1, of the setting, or of the nearest one above it that the file has. */
   lineOf(path: SettingPath): number;
-  /** A scalar's characters in the file, without quotes; undefined if the path leads to no scalar. */
-  writtenAt(path: SettingPath): string | undefined;
+  /** A scalar as it is written, without quotes: `1.10` is the number 1.1. Undefined if there is no scalar. */
+  sourceTextAt(path: SettingPath): string | undefined;
 }
 
 export interface YamlOptions {
-  /** Whether `<<` merges another map's entries, as in YAML 1.1. Default false. */
+  /** Whether `<<` merges another map's entries, as in YAML 1.1: LiteLLM's files do. Default false. */
   readonly merge?: boolean;
 }
 
@@ -63,6 +73,7 @@ export function parseYaml(text: string, name: string, { merge = false }: YamlOpt
     uniqueKeys: true,
     intAsBigInt: false,
     keepSourceTokens: false,
+    // Our messages have the line already.
     prettyErrors: false,
     // 'silent' would hide the error of a second document too.
     logLevel: 'error',
@@ -83,7 +94,7 @@ export function parseYaml(text: string, name: string, { merge = false }: YamlOpt
   return {
     value: value ?? {},
     lineOf: (path) => lineCounter.linePos(positionOf(document, path).offset).line,
-    writtenAt: (path) => {
+    sourceTextAt: (path) => {
       const { node } = positionOf(document, path);
       return isScalar(node) ? node.source : undefined;
     },

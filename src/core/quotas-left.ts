@@ -1,19 +1,20 @@
 /**
- * What is left of the quotas that an admitted call counts toward, after it took its part: for the record of
- * the call. Pure; any thread.
+ * What is left of the quotas that an admitted call counts toward, after the call took its part. The ledger
+ * fills it (ledger/call-left.ts), telemetry/call-ring.ts carries it, and gateway/call-lines.ts writes it into
+ * the record of the call. Pure; any thread.
  */
 export interface QuotasLeft {
-  /** Of the account's minute; undefined if there are several minutes, which are in `others` then. */
+  /** Requests left of the account's minute; undefined if several scopes limit the minute (see `others`). */
   readonly minute: number | undefined;
-  /** The account's calls in flight. */
+  /** Calls in flight that the account may still begin. */
   readonly inFlight: number;
-  /** The account's calls of the day. */
+  /** Calls left of the account's day. */
   readonly perDay: number;
   /** Pico-units, rounded as floats are above 2^53. */
   readonly balance: number;
   /**
-   * Of other quotas, QUOTA_NUMBERS each: `quotaCode`, the slot of the scope, and what is left. Money is in
-   * nano-units. Undefined if there are none.
+   * All other quotas, flat, QUOTA_NUMBERS numbers each: `quotaCode`, the slot of the scope, what is left
+   * (money in nano-units). Undefined if there are none.
    */
   readonly others: readonly number[] | undefined;
 }

@@ -175,7 +175,7 @@ export function plainResponse(options: MockOptions, given: Partial<Response>, bo
   return responseOf(options, { ...given, lengthBytes: bytes.length, pieces: [bytes] });
 }
 
-/** Returns a provider's refusal. */
+/** Returns an error as the provider sends it. */
 export function errorResponse(options: MockOptions, { status, error, moreHeaders }: MockError): Response {
   return plainResponse(options, { status, moreHeaders: moreHeaders ?? [] }, error);
 }
@@ -200,16 +200,16 @@ export function responseTo(
   if (options.body !== undefined) return plainResponse(options, {}, options.body);
   if (options.status >= 300) return errorResponse(options, protocol.error(options.status, TOLD_TO_FAIL));
 
-  const said = completionOf(options, request, echoed);
+  const completion = completionOf(options, request, echoed);
   if (request.stream) {
     const { streamType } = protocol;
-    const plain = faultyFrames(protocol, options, said);
+    const plain = faultyFrames(protocol, options, completion);
     const isText = streamType === 'text/event-stream';
     const frames = options.eventCrlf && isText ? plain.map(withCrlf) : plain;
     const pieces = options.split === undefined ? frames : splitBytes(Buffer.concat(frames), options.split);
     return responseOf(options, { contentType: streamType, pieces });
   }
-  const body = fault === 'empty' ? '' : protocol.whole(said);
+  const body = fault === 'empty' ? '' : protocol.whole(completion);
   const half = body.slice(0, body.length / 2);
   if (fault === 'broken-json') return plainResponse(options, {}, half);
   const whole = plainResponse(options, {}, body);

@@ -1,10 +1,13 @@
 /**
- * The options of the mock upstream. Each has one declaration, from which the flags of the command line and
- * the steering of single calls (a query string such as `status=429&retry_after=2`) are both read. Pure.
+ * The options of the mock upstream. Each has one declaration, from which come its flag on the command line
+ * (cli/mock-upstream-command.ts) and its name in the overrides of a single call, a query string such as
+ * `status=429&retry_after=2` (mock-upstream.ts). Pure.
+ *
+ * Names are public: users, tests and load scripts write them. test/unit/mock/mock-options.test.ts holds them.
  */
 import { FINISHES } from './mock-protocol.js';
 
-/** What goes wrong on purpose. `mid` means after half of the content. */
+/** What goes wrong on purpose. Faults of a stream do nothing to a whole response. */
 export const FAULTS = [
   'reset-before', // the connection closes before a byte of the response
   'reset-headers', // … after the headers
@@ -31,6 +34,7 @@ export interface MockOptions {
   /** Content chunks of a stream; the text of a whole response is their concatenation. */
   readonly chunks: number;
   readonly firstByteMs: number;
+  /** Pause after each write of a stream: after each chunk, unless `split` cuts the stream elsewhere. */
   readonly chunkMs: number;
   readonly status: number;
   /** Sent as it is in place of the response. */
@@ -42,7 +46,11 @@ export interface MockOptions {
   readonly promptTokens: number | undefined;
   readonly completionTokens: number | undefined;
   readonly cachedTokens: number;
-  /** Written to the cache, for five minutes and for an hour; they and `cachedTokens` add to the prompt. */
+  /**
+   * Written to the cache, for five minutes and for an hour. `promptTokens` counts all of the prompt, with
+   * what was read from the cache and written to it; if it is undefined and something is written, they are
+   * added to the tokens of the text.
+   */
   readonly cacheWriteTokens: number;
   readonly cacheWriteHourTokens: number;
   /** Calls of the request's tools; none if its last message is a tool's result. */
@@ -51,11 +59,13 @@ export interface MockOptions {
   readonly thinkingBytes: number;
   /** Why the text ends; if undefined, `tool_calls` if there are any, else `stop`. */
   readonly finish: (typeof FINISHES)[number] | undefined;
-  /** What an error inside a stream means. */
+  /** HTTP status that an error event of a stream stands for. */
   readonly errorStatus: number;
   /** Bytes of each write of a stream, wherever the events end; if undefined, one write an event. */
   readonly split: number | undefined;
+  /** Lines of a stream end with CR LF, as the standard of event streams allows. */
   readonly eventCrlf: boolean;
+  /** The text of the response is the request's headers and body. */
   readonly echo: boolean;
 }
 
@@ -66,7 +76,7 @@ interface OptionKind<Value> {
   /** Name of the value in the help; undefined for a switch. */
   readonly metavar: string | undefined;
   readonly help: string;
-  readonly fallback: Value;
+  readonly defaultValue: Value;
   /** Throws a MockOptionError that says what is wanted. */
   readonly parse: (text: string) => Value;
 }
@@ -85,6 +95,7 @@ const oneOf =
     return word;
   };
 
+/** A name without a value, as in `?echo`, switches the option on. */
 const toggle = (text: string): boolean => {
   if (text === '1' || text === 'true' || text === '') return true;
   if (text === '0' || text === 'false') return false;
@@ -105,78 +116,98 @@ const TOKENS_MAX = 1_000_000_000;
 const OPTIONS: { readonly [Name in keyof MockOptions]: OptionKind<MockOptions[Name]> } = {
   bytes: {
     metavar: 'n',
-    help: 'bytes of text in the answer',
-    fallback: 400,
+    help: 'bytes of text in the response',
+    defaultValue: 400,
     parse: integer(0, CONTENT_BYTES_MAX),
   },
-  chunks: { metavar: 'n', help: 'content chunks of a stream', fallback: 20, parse: integer(1, CHUNKS_MAX) },
+  chunks: {
+    metavar: 'n',
+    help: 'content chunks of a stream',
+    defaultValue: 20,
+    parse: integer(1, CHUNKS_MAX),
+  },
   firstByteMs: {
     metavar: 'ms',
-    help: 'pause before the answer',
-    fallback: 0,
+    help: 'pause before the response',
+    defaultValue: 0,
     parse: integer(0, PAUSE_MS_MAX),
   },
   chunkMs: {
     metavar: 'ms',
     help: 'pause after each write of a stream',
-    fallback: 0,
+    defaultValue: 0,
     parse: integer(0, PAUSE_MS_MAX),
   },
-  status: { metavar: 'code', help: 'status of the answer', fallback: 200, parse: integer(200, 599) },
-  body: { metavar: 'text', help: 'body in place of the answer', fallback: undefined, parse: text },
-  retryAfter: { metavar: 'text', help: 'Retry-After header', fallback: undefined, parse: text },
-  fault: { metavar: 'kind', help: FAULTS.join(', '), fallback: undefined, parse: oneOf(FAULTS) },
-  usage: { metavar: 'kind', help: USAGE_MODES.join(', '), fallback: 'normal', parse: oneOf(USAGE_MODES) },
-  promptTokens: { metavar: 'n', help: 'reported', fallback: undefined, parse: integer(0, TOKENS_MAX) },
-  completionTokens: { metavar: 'n', help: 'reported', fallback: undefined, parse: integer(0, TOKENS_MAX) },
+  status: { metavar: 'code', help: 'status of the response', defaultValue: 200, parse: integer(200, 599) },
+  body: { metavar: 'text', help: 'body in place of the response', defaultValue: undefined, parse: text },
+  retryAfter: { metavar: 'text', help: 'Retry-After header', defaultValue: undefined, parse: text },
+  fault: { metavar: 'kind', help: FAULTS.join(', '), defaultValue: undefined, parse: oneOf(FAULTS) },
+  usage: { metavar: 'kind', help: USAGE_MODES.join(', '), defaultValue: 'normal', parse: oneOf(USAGE_MODES) },
+  promptTokens: {
+    metavar: 'n',
+    help: 'prompt tokens in the reported usage',
+    defaultValue: undefined,
+    parse: integer(0, TOKENS_MAX),
+  },
+  completionTokens: {
+    metavar: 'n',
+    help: 'completion tokens in the reported usage',
+    defaultValue: undefined,
+    parse: integer(0, TOKENS_MAX),
+  },
   cachedTokens: {
     metavar: 'n',
-    help: 'part of the prompt tokens',
-    fallback: 0,
+    help: 'part of the prompt tokens, read from the cache',
+    defaultValue: 0,
     parse: integer(0, TOKENS_MAX),
   },
   cacheWriteTokens: {
     metavar: 'n',
     help: 'further prompt tokens, written to the cache',
-    fallback: 0,
+    defaultValue: 0,
     parse: integer(0, TOKENS_MAX),
   },
   cacheWriteHourTokens: {
     metavar: 'n',
     help: 'the same, kept for an hour',
-    fallback: 0,
+    defaultValue: 0,
     parse: integer(0, TOKENS_MAX),
   },
   toolCalls: {
     metavar: 'n',
-    help: "calls of the request's tools",
-    fallback: 0,
+    help: "number of calls of the request's tools in the response",
+    defaultValue: 0,
     parse: integer(0, TOOL_CALLS_MAX),
   },
   thinkingBytes: {
     metavar: 'n',
     help: 'bytes of thinking before the text',
-    fallback: 0,
+    defaultValue: 0,
     parse: integer(0, CONTENT_BYTES_MAX),
   },
-  finish: { metavar: 'reason', help: FINISHES.join(', '), fallback: undefined, parse: oneOf(FINISHES) },
+  finish: { metavar: 'reason', help: FINISHES.join(', '), defaultValue: undefined, parse: oneOf(FINISHES) },
   errorStatus: {
     metavar: 'code',
-    help: 'what an error inside a stream means',
-    fallback: 503,
+    help: 'status that an error event of a stream stands for',
+    defaultValue: 503,
     parse: integer(400, 599),
   },
   split: {
     metavar: 'bytes',
-    help: 'cut a stream here',
-    fallback: undefined,
+    help: 'size of each write of a stream, wherever events end',
+    defaultValue: undefined,
     parse: integer(1, SPLIT_BYTES_MAX),
   },
-  eventCrlf: { metavar: undefined, help: 'end lines of a stream with CR LF', fallback: false, parse: toggle },
+  eventCrlf: {
+    metavar: undefined,
+    help: 'end lines of a stream with CR LF',
+    defaultValue: false,
+    parse: toggle,
+  },
   echo: {
     metavar: undefined,
-    help: 'the text of the answer is {"headers":{…},"body":"…"} of the request',
-    fallback: false,
+    help: 'the text of the response is {"headers":{…},"body":"…"} of the request',
+    defaultValue: false,
     parse: toggle,
   },
 };
@@ -185,55 +216,55 @@ type OptionName = keyof MockOptions;
 const OPTION_NAMES = Object.keys(OPTIONS) as OptionName[];
 
 /** `firstByteMs` is `--first-byte-ms` on the command line and `first_byte_ms` in a query string. */
-const worded = (name: OptionName, joint: '-' | '_'): string =>
-  name.replace(/[A-Z]/g, (letter) => joint + letter.toLowerCase());
+const inCase = (name: OptionName, separator: '-' | '_'): string =>
+  name.replace(/[A-Z]/g, (letter) => separator + letter.toLowerCase());
 
-const NAME_OF_WORD = new Map(OPTION_NAMES.map((name) => [worded(name, '_'), name]));
+const NAME_BY_QUERY_KEY = new Map(OPTION_NAMES.map((name) => [inCase(name, '_'), name]));
 
 export const MOCK_DEFAULTS: MockOptions = Object.freeze(
-  Object.fromEntries(OPTION_NAMES.map((name) => [name, OPTIONS[name].fallback])),
+  Object.fromEntries(OPTION_NAMES.map((name) => [name, OPTIONS[name].defaultValue])),
 ) as unknown as MockOptions;
 
 /** For the command line: `flags` in commander's notation and `help` with the default. */
 export const MOCK_FLAGS: readonly { readonly flags: string; readonly help: string }[] = OPTION_NAMES.map(
   (name) => {
-    const { metavar, help, fallback } = OPTIONS[name];
-    const shown = fallback === undefined || fallback === false ? '' : ` (default: ${fallback})`;
+    const { metavar, help, defaultValue } = OPTIONS[name];
+    const shown = defaultValue === undefined || defaultValue === false ? '' : ` (default: ${defaultValue})`;
     return {
-      flags: `--${worded(name, '-')}${metavar === undefined ? '' : ` <${metavar}>`}`,
+      flags: `--${inCase(name, '-')}${metavar === undefined ? '' : ` <${metavar}>`}`,
       help: help + shown,
     };
   },
 );
 
 /**
- * Returns `base` with the given texts over it, by property name.
- * @throws MockOptionError naming the option and what it wants
+ * Returns `base` with the given values, as text, in place of its own.
+ * @throws MockOptionError naming the option, as a query string has it, and what it wants
  */
 export function mockOptionsWith(base: MockOptions, texts: ReadonlyMap<OptionName, string>): MockOptions {
-  const changes: Partial<Record<OptionName, unknown>> = {};
+  const overrides: Partial<Record<OptionName, unknown>> = {};
   for (const [name, given] of texts) {
     try {
-      changes[name] = OPTIONS[name].parse(given);
+      overrides[name] = OPTIONS[name].parse(given);
     } catch (error) {
       if (!(error instanceof MockOptionError)) throw error;
-      throw new MockOptionError(`${worded(name, '_')} wants ${error.message}, got "${given}"`);
+      throw new MockOptionError(`${inCase(name, '_')} wants ${error.message}, got "${given}"`);
     }
   }
   // Each value comes from the parser of its own name, which the compiler cannot follow through the loop.
-  return Object.freeze({ ...base, ...(changes as Partial<MockOptions>) });
+  return Object.freeze({ ...base, ...(overrides as Partial<MockOptions>) });
 }
 
 /**
  * Returns `base` with a query string over it: `status=429&retry_after=2`.
  * @throws MockOptionError also for a name that is no option
  */
-export function steeredOptions(base: MockOptions, query: string): MockOptions {
+export function optionsWithQuery(base: MockOptions, query: string): MockOptions {
   const texts = new Map<OptionName, string>();
   for (const [word, given] of new URLSearchParams(query)) {
-    const name = NAME_OF_WORD.get(word);
+    const name = NAME_BY_QUERY_KEY.get(word);
     if (name === undefined) {
-      throw new MockOptionError(`no option "${word}"; there are ${[...NAME_OF_WORD.keys()].join(', ')}`);
+      throw new MockOptionError(`no option "${word}"; there are ${[...NAME_BY_QUERY_KEY.keys()].join(', ')}`);
     }
     texts.set(name, given);
   }

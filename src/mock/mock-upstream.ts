@@ -17,7 +17,7 @@ import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js
 import type { ProviderName } from '../core/provider-names.js';
 import { errorResponse, responseTo, type Response } from './mock-completion.js';
 import { createMockStats, Delivery, resetMockStats, type MockStats } from './mock-delivery.js';
-import { MOCK_DEFAULTS, MockOptionError, steeredOptions, type MockOptions } from './mock-options.js';
+import { MOCK_DEFAULTS, MockOptionError, optionsWithQuery, type MockOptions } from './mock-options.js';
 import type { MockCall, MockProtocol, MockRequest } from './mock-protocol.js';
 import { OPENAI_DOOR_PATHS } from './mock-openai-doors.js';
 import { MOCK_PROTOCOLS } from './mock-protocols.js';
@@ -147,7 +147,7 @@ class MockServer {
     const steering = header !== '' ? header : request.steering;
     let options = answers;
     try {
-      if (steering !== undefined) options = steeredOptions(options, steering);
+      if (steering !== undefined) options = optionsWithQuery(options, steering);
     } catch (error) {
       if (!(error instanceof MockOptionError)) throw error;
       delivery.send(errorResponse(MOCK_DEFAULTS, protocol.error(400, error.message)), 0, 0);

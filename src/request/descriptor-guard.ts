@@ -1,15 +1,19 @@
 /**
- * Notices that the process has no file descriptor left. µWS can't accept a connection without one: the client
- * would wait in the kernel's queue and hear nothing. So spare descriptors are kept open on /dev/null and
- * given up during a shortage: clients are accepted with them, get a 503 and are disconnected, one after the
- * other, until calls have ended and the spare ones can be opened again. Made by Connections; listener thread.
+ * Notices that the process has no file descriptor left. µWebSockets.js can't accept a connection without one:
+ * the client would wait in the kernel's queue and hear nothing. So spare descriptors are kept open on
+ * /dev/null and given up during a shortage: clients are accepted with them, get a 503 and are disconnected,
+ * one after the other, until calls have ended and the spare ones can be opened again. Made by Connections;
+ * listener thread.
  */
 import { closeSync, openSync } from 'node:fs';
 import { msToNextTick } from '../core/clock.js';
 
 /** Connections that are rejected at a time; each is gone after a millisecond. */
 const SPARES = 8;
-/** So many descriptors besides must be free before the shortage is over, or the next call brings it back. */
+/**
+ * So many descriptors besides must be free before the shortage is over, or the next call would cause it
+ * again.
+ */
 const MARGIN = 8;
 /** How late a shortage may be noticed. A look costs some 10 µs, and wakes an idle thread. */
 const LOOK_PERIOD_MS = 100;
@@ -42,8 +46,11 @@ export class DescriptorGuard {
     );
   }
 
-  /** Called at once if somebody failed to get a descriptor. */
+  /**
+   * Also called by Connections, at once, if a file or a socket could not be opened for want of a descriptor.
+   */
   look(): void {
+    // The one beyond the spares shows whether any is left, and which is the lowest.
     const wanted = SPARES - this.#spares.length + (this.#isShort ? MARGIN : 1);
     const opened = openUpTo(wanted);
     this.#isShort = opened.length < wanted;

@@ -1,15 +1,17 @@
 /**
- * How long and how much a process holds: the figures and the small measuring tools that the leases of all
- * resources share. Main thread.
+ * How long and how much a process holds: the constants and the two estimators that minute-lease.ts and
+ * stock-leases.ts share, and their timers. Main thread.
  */
 
 /** An amount that nobody used for so long is given back, if others may need it. */
 export const IDLE_MS_SCARCE = 500;
 /** If plenty is left it stays longer: a slow account then costs an exchange every 16 s, not one a request. */
 export const IDLE_MS_PLENTIFUL = 16_000;
-/** Plenty is left if the coordinator has so many times what is held here. */
+/** Plenty is left if the coordinator has at least this many times what is held here. */
 const PLENTIFUL_TIMES = 8;
-/** What a first ask wants beside what waits: most accounts that make one call make another. */
+/**
+ * What a first ask wants in addition to the calls that wait: most accounts that make one call make another.
+ */
 export const FIRST_BATCH = 4;
 /** How far ahead the need is covered; what others may lack is not hoarded. */
 const COVERED_MS_SCARCE = 2_000;
@@ -19,10 +21,13 @@ const COVERED_MS_PLENTIFUL = 20_000;
 const LOW_PART = 4;
 const LOW_LEAST = 4;
 
-/** No lease ever has so little left. */
+/** A low-water mark that is never reached. */
 export const NEVER_LOW = -1;
 
-/** A listener tells the main thread when so much is left of `held`; never if the coordinator has no more. */
+/**
+ * The low-water mark: a listener wakes the main thread when so much is left of `held`. Never if there is no
+ * more.
+ */
 export function lowOf(held: number, remaining: number): number {
   return held < LOW_LEAST || remaining <= 0 ? NEVER_LOW : Math.floor(held / LOW_PART);
 }
@@ -45,8 +50,9 @@ export interface Denial {
 }
 
 /**
- * Finds out how much of an amount nobody has touched for a while: the least that was seen in the last two
- * halves of that while. After a touch it therefore takes half of the while longer, not another whole one.
+ * The low-water mark of an amount over a sliding window of two halves: what nobody has touched for so long.
+ * Halves, so that after a use it takes half a window longer until something counts as idle, not a whole one.
+ * Amounts are never below `nothing`.
  */
 export class IdleFloor<Amount extends number | bigint> {
   readonly #nothing: Amount;
@@ -81,12 +87,12 @@ export class IdleFloor<Amount extends number | bigint> {
   }
 }
 
-/** A reading weighs by its span against this: the rate follows a change in seconds, and ignores one burst. */
+/** Time constant of the moving average: it follows a change in seconds, and ignores one burst. */
 const MEMORY_MS = 2_000;
-/** Readings that are closer together are put off: one use in a millisecond is no rate of a thousand. */
+/** Readings closer together count with the next one: one use in a millisecond is no rate of a thousand. */
 const SPAN_MS_MIN = 50;
 
-/** How fast something is used lately, from readings of its total. */
+/** An exponentially weighted moving average (EWMA) of a rate, from readings of a total at irregular times. */
 export class UseRate {
   /** Uses a second, lately. */
   perSecond = 0;
@@ -112,11 +118,11 @@ export class UseRate {
   }
 }
 
-/** Through this the sharing code does anything later, so that tests and the simulation can steer it. */
+/** All timers of the sharing code, so that tests and the simulation can control the time. */
 export interface LeaseTimers {
   /** After the present turn of the event loop: what came up in that turn leaves together. */
   soon(act: () => void): void;
-  /** Once, after `ms`. Returns a function that calls it off. */
+  /** Once, after `ms`. Returns what cancels it. */
   after(ms: number, act: () => void): () => void;
 }
 

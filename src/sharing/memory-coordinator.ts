@@ -20,7 +20,7 @@ import {
 } from './coordinator.js';
 import { ScopeGrants } from './scope-grants.js';
 
-interface KnownNode {
+interface JoinedNode {
   incarnation: string;
   sequence: number;
 }
@@ -29,8 +29,8 @@ interface KnownNode {
 export class MemoryCoordinator {
   readonly #clock: Clock;
   readonly #scopes = new Map<string, ScopeGrants>();
-  /** By place: the life that is known. */
-  readonly #nodes = new Map<string, KnownNode>();
+  /** By place: the node that has joined, and the number of its last exchange. */
+  readonly #nodes = new Map<string, JoinedNode>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -39,9 +39,10 @@ export class MemoryCoordinator {
   connect(node: NodeIdentity): Coordinator {
     let sequence = 0;
     let closed = false;
+    /** Replies come in a later microtask, as over a network; those that come after `close` fail. */
     const later = async <Result>(act: () => Result): Promise<Result> => {
       await Promise.resolve();
-      if (closed) throw new CoordinatorLost('closed', 'the authority was closed');
+      if (closed) throw new CoordinatorLost('closed', 'the coordinator was closed');
       return act();
     };
     return {
@@ -64,10 +65,13 @@ export class MemoryCoordinator {
     this.#scopeOf(scope).credited = credited;
   }
 
-  /** Adds to what the store has as spent, as a flush would: before the ask whose `outstanding` lacks it. */
+  /**
+   * Adds to what the account has spent, as a flush would. Tests call it before the exchange that no longer
+   * reports the amount as outstanding: else the coordinator takes it for free, and grants it twice.
+   */
   addSpent(scope: string, amount: PicoUnits): void {
-    const known = this.#scopeOf(scope);
-    known.spent = asPicoUnits(known.spent + amount);
+    const grants = this.#scopeOf(scope);
+    grants.spent = asPicoUnits(grants.spent + amount);
   }
 
   /** Ends an earlier life of the node. Does nothing if this life has joined: a message may come twice. */
@@ -82,10 +86,10 @@ export class MemoryCoordinator {
 
   /** Throws CoordinatorLost, and does nothing, unless `sequence` is above the node's last. */
   exchange(node: NodeIdentity, sequence: number, asks: readonly LeaseAsk[]): ExchangeReply {
-    const known = this.#nodes.get(placeOf(node));
-    if (known?.incarnation !== node.incarnation) throw unknownNode();
-    if (sequence <= known.sequence) throw new CoordinatorLost('failing', 'a newer exchange was seen');
-    known.sequence = sequence;
+    const joined = this.#nodes.get(placeOf(node));
+    if (joined?.incarnation !== node.incarnation) throw unknownNode();
+    if (sequence <= joined.sequence) throw new CoordinatorLost('failing', 'a newer exchange was seen');
+    joined.sequence = sequence;
     invariant(asks.length <= EXCHANGE_ASKS_MAX, 'an exchange is within its bound');
     const nowMs = this.#clock.monotonicMs();
     const wallMs = this.#clock.wallMs();
@@ -96,6 +100,7 @@ export class MemoryCoordinator {
     };
   }
 
+  /** What is granted and free of each scope, for operators. Takes nothing. */
   look(scopes: readonly string[]): ScopeView[] {
     const nowMs = this.#clock.monotonicMs();
     return scopes.map((scope) => this.#scopeOf(scope).view(scope, nowMs));
@@ -114,11 +119,11 @@ export class MemoryCoordinator {
   }
 
   #scopeOf(scope: string): ScopeGrants {
-    let known = this.#scopes.get(scope);
-    if (known === undefined) {
-      known = new ScopeGrants();
-      this.#scopes.set(scope, known);
+    let grants = this.#scopes.get(scope);
+    if (grants === undefined) {
+      grants = new ScopeGrants();
+      this.#scopes.set(scope, grants);
     }
-    return known;
+    return grants;
   }
 }

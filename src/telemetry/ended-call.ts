@@ -1,41 +1,45 @@
 /**
- * A call that has ended, as its listener knows it: accounts, keys, models and upstreams by slot. It goes to
- * the main thread by call-ring.ts, which makes a `CallRecord` of it. Any thread.
+ * A call that has ended, as its listener knows it: accounts, keys, models and upstreams by number, not by
+ * name. request/chat-exchange.ts makes one for each call that is logged or stored, call-ring.ts carries it to
+ * the main thread, and gateway/call-lines.ts makes the `CallRecord` of it, with names. Any thread.
+ *
+ * It lives only in the memory of one process, so its form may change freely; a new field goes into both ends
+ * of call-ring.ts and into call-ring-layout.ts. test/unit/telemetry/call-ring.test.ts compares both ends.
  */
 import type { QuotasLeft } from '../core/quotas-left.js';
 import type { TokenCounts } from '../core/token-counts.js';
 import type { AccountIndex, KeyIndex, PicoUnits, WallMs } from '../core/units.js';
 import { FAILURE_KINDS, type Outcome } from './metrics-layout.js';
 
-/** How an attempt ended that was not good: as the metrics count it, or because its client had gone. */
+/** Why an attempt failed, in the terms of the metrics; or `cancelled`, because the client disconnected. */
 export const ATTEMPT_CODES = [...FAILURE_KINDS, 'cancelled'] as const;
 export type AttemptCode = (typeof ATTEMPT_CODES)[number];
 
 /** One try on one upstream. Times are milliseconds, the start's after the call came. */
 export interface EndedAttempt {
-  /** Slot among the metrics. */
+  /** The upstream's slot in the metrics. */
   readonly upstream: number;
-  /** Index into the catalogue. */
+  /** The model's index in the catalogue. */
   readonly model: number;
   /** 0 if the upstream sent none. */
   readonly status: number;
   readonly code: AttemptCode | undefined;
   readonly startMs: number;
   readonly durationMs: number;
-  /** For operators; empty if nothing is to be said. */
+  /** The cause, for operators; may be empty. */
   readonly error: string;
 }
 
-/** Who wants a call. */
+/** Where the record of a call goes: to the access log, to the call log on disk. */
 export interface Wanted {
   readonly log: boolean;
   readonly store: boolean;
 }
 
 export interface EndedCall {
-  /** The count part of the request's identifier. */
+  /** The number in the request's identifier, `req_…-1c`. */
   readonly request: number;
-  /** By which it came: position in DOOR_NAMES. */
+  /** The door by which the call came: index in DOOR_NAMES. */
   readonly door: number;
   readonly endedMs: WallMs;
   readonly outcome: Outcome;
@@ -46,29 +50,30 @@ export interface EndedCall {
   readonly cache: 'hit' | 'miss' | undefined;
   readonly account: AccountIndex | undefined;
   readonly key: KeyIndex | undefined;
-  /** The model that the caller named. */
+  /** The model that the caller named: index in the catalogue. */
   readonly model: number | undefined;
+  /** The upstream that was called last: slot in the metrics. */
   readonly upstream: number | undefined;
   /** Undefined if the call was not charged. */
   readonly usage: EndedUsage | undefined;
   readonly firstTokenMs: number | undefined;
   readonly durationMs: number;
-  /** Time of it in which the call waited for room in the limits of its upstreams. */
+  /** The part of `durationMs` in which the call waited for its upstreams' limits. */
   readonly queuedMs: number;
-  /** After the call came; undefined if it was not admitted. */
+  /** From the arrival of the call to its admission; undefined if it was not admitted. */
   readonly admittedMs: number | undefined;
   /** Undefined if it was not admitted, or is not stored. */
   readonly quotas: QuotasLeft | undefined;
-  /** At most CALL_ATTEMPTS_MAX count. */
+  /** The ring carries the first CALL_ATTEMPTS_MAX (call-ring-layout.ts). */
   readonly attempts: readonly EndedAttempt[];
   /** What the caller was told in place of a response; empty if nothing. */
   readonly error: string;
 }
 
 export interface EndedUsage extends TokenCounts {
-  /** The model that answered, whose price was charged. */
+  /** The model that served the call, whose price was charged: index in the catalogue. */
   readonly answered: number;
-  /** Index into `USAGE_SOURCES`. */
+  /** Who counted the tokens: index in USAGE_SOURCES. */
   readonly source: number;
   readonly charged: PicoUnits;
 }

@@ -34,8 +34,8 @@ export class Remarks {
   }
 
   /** A scalar as the file writes it; undefined if it comes from a merged block. */
-  writtenAt(path: SettingPath): string | undefined {
-    return this.#source.writtenAt(path);
+  sourceTextAt(path: SettingPath): string | undefined {
+    return this.#source.sourceTextAt(path);
   }
 }
 
@@ -87,7 +87,7 @@ export class ImportMap {
   /** Reads a number as the file writes it, so that no digit is lost to binary fractions. */
   figure(name: string): string | undefined {
     const value = this.text(name);
-    return value === undefined ? undefined : (this.remarks.writtenAt([...this.path, name]) ?? value);
+    return value === undefined ? undefined : (this.remarks.sourceTextAt([...this.path, name]) ?? value);
   }
 
   remark(name: string, text: string): void {

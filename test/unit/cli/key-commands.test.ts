@@ -81,12 +81,15 @@ void t.test('expiry, limits and rotation', async (t) => {
 
   const rotated = await run('keys', 'rotate', 'ci', '--grace', '30d');
   t.match(rotated.stdout, /^key +sk-[A-Za-z0-9_-]{43}$/m);
-  t.match(rotated.stdout, new RegExp(`\nKeep the key now: .*\n${made.id} is taken until \\d{4}-.*Z\\.\n$`));
+  t.match(
+    rotated.stdout,
+    new RegExp(`\nKeep the key now: .*\n${made.id} is accepted until \\d{4}-.*Z\\.\n$`),
+  );
   const second = (await run('keys', 'show', 'ci', '--json')).json() as { id: string };
   t.not(second.id, made.id, 'the name is the new one’s');
   t.match((await run('keys', 'show', made.id)).stdout, new RegExp(`^replaced by +${second.id}$`, 'm'));
   const atOnce = (await run('keys', 'rotate', 'ci', '--grace', '0')).stdout;
-  t.match(atOnce, `${second.id} is refused from now on.\n`);
+  t.match(atOnce, `${second.id} is rejected from now on.\n`);
   t.match((await run('keys', 'list')).stdout, new RegExp(`^ci +${second.id} .* expired `, 'm'));
   const third = (await run('keys', 'rotate', 'ci', '--json')).json() as { replaces: { expires: number } };
   const graceSeconds = third.replaces.expires - Date.now() / 1_000;

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { contentPieces, responseTo, wordNumbers, type Response } from '#src/mock/mock-completion.js';
 import { readMockRequest } from '#src/mock/mock-openai.js';
-import { MOCK_DEFAULTS, steeredOptions } from '#src/mock/mock-options.js';
+import { MOCK_DEFAULTS, optionsWithQuery } from '#src/mock/mock-options.js';
 import { chunksOf, eventData, isWholeText, textOf } from '../../support/sse.js';
 
 const whole = readMockRequest('{"model":"m","messages":[{"role":"user","content":"12345678"}]}')!;
@@ -11,9 +11,9 @@ const stream = { ...whole, stream: true, includeUsage: true };
 const bytesOf = (completion: Response): string =>
   Buffer.concat(completion.pieces.map((piece) => Buffer.from(piece))).toString();
 const streamed = (query: string, request = stream): string =>
-  bytesOf(responseTo(steeredOptions(MOCK_DEFAULTS, query), request, undefined));
+  bytesOf(responseTo(optionsWithQuery(MOCK_DEFAULTS, query), request, undefined));
 const answered = (query: string): Response =>
-  responseTo(steeredOptions(MOCK_DEFAULTS, query), whole, undefined);
+  responseTo(optionsWithQuery(MOCK_DEFAULTS, query), whole, undefined);
 
 void t.test('pieces sum to the bytes asked for, and carry their numbers', (t) => {
   for (const [bytes, chunks] of [
@@ -77,7 +77,7 @@ void t.test('usage as told', (t) => {
 
 void t.test('split and CR LF change bytes and writes, not events', (t) => {
   const plain = streamed('chunks=5');
-  const split = responseTo(steeredOptions(MOCK_DEFAULTS, 'chunks=5&split=7'), stream, undefined);
+  const split = responseTo(optionsWithQuery(MOCK_DEFAULTS, 'chunks=5&split=7'), stream, undefined);
   t.equal(bytesOf(split), plain);
   t.ok(split.pieces.slice(0, -1).every((piece) => piece.length === 7));
   t.same(eventData(streamed('chunks=5&event_crlf=1')), eventData(plain));
@@ -98,7 +98,7 @@ void t.test('faults of a stream', (t) => {
     ['stall-mid', 'stall'],
   ] as const) {
     const completion = responseTo(
-      steeredOptions(MOCK_DEFAULTS, `chunks=10&fault=${fault}`),
+      optionsWithQuery(MOCK_DEFAULTS, `chunks=10&fault=${fault}`),
       stream,
       undefined,
     );
@@ -128,7 +128,7 @@ void t.test('a status carries an error or the given body', (t) => {
 
 void t.test('an echo is cut into chunks', (t) => {
   const echoed = '{"headers":{},"body":"{}"}';
-  const completion = responseTo(steeredOptions(MOCK_DEFAULTS, 'chunks=4&echo=1'), stream, echoed);
+  const completion = responseTo(optionsWithQuery(MOCK_DEFAULTS, 'chunks=4&echo=1'), stream, echoed);
   t.equal(textOf(chunksOf(bytesOf(completion))), echoed);
   t.end();
 });
@@ -137,7 +137,7 @@ void t.test('tools, thinking and cache writes, in whole and streamed', (t) => {
   const request = { ...stream, toolNames: ['look', 'go'] };
   const query =
     'tool_calls=3&thinking_bytes=40&cache_write_tokens=5&cache_write_hour_tokens=6&cached_tokens=7';
-  const options = steeredOptions(MOCK_DEFAULTS, query);
+  const options = optionsWithQuery(MOCK_DEFAULTS, query);
   const body = JSON.parse(bytesOf(responseTo(options, { ...request, stream: false }, undefined))) as {
     choices: [{ message: { tool_calls: { function: { name: string } }[]; reasoning_content: string } }];
     usage: object;

@@ -6,26 +6,26 @@ import {
   MOCK_FLAGS,
   USAGE_MODES,
   mockOptionsOfFlags,
-  steeredOptions,
+  optionsWithQuery,
 } from '#src/mock/mock-options.js';
 
 void t.test('a query string is laid over the base, name by name', (t) => {
-  const options = steeredOptions(
+  const options = optionsWithQuery(
     MOCK_DEFAULTS,
     'status=429&retry_after=2&first_byte_ms=10&echo=1&event_crlf=0',
   );
   t.match(options, { status: 429, retryAfter: '2', firstByteMs: 10, echo: true, eventCrlf: false });
   t.equal(options.bytes, MOCK_DEFAULTS.bytes);
-  t.same(steeredOptions(options, ''), options, 'an empty one changes nothing');
-  t.equal(steeredOptions(options, 'status=200').retryAfter, '2', 'the base shows through');
+  t.same(optionsWithQuery(options, ''), options, 'an empty one changes nothing');
+  t.equal(optionsWithQuery(options, 'status=200').retryAfter, '2', 'the base shows through');
   t.ok(Object.isFrozen(options));
   t.end();
 });
 
 void t.test('every word of a list is taken, and no other', (t) => {
-  for (const fault of FAULTS) t.equal(steeredOptions(MOCK_DEFAULTS, `fault=${fault}`).fault, fault);
-  for (const usage of USAGE_MODES) t.equal(steeredOptions(MOCK_DEFAULTS, `usage=${usage}`).usage, usage);
-  t.throws(() => steeredOptions(MOCK_DEFAULTS, 'fault=reset'), {
+  for (const fault of FAULTS) t.equal(optionsWithQuery(MOCK_DEFAULTS, `fault=${fault}`).fault, fault);
+  for (const usage of USAGE_MODES) t.equal(optionsWithQuery(MOCK_DEFAULTS, `usage=${usage}`).usage, usage);
+  t.throws(() => optionsWithQuery(MOCK_DEFAULTS, 'fault=reset'), {
     message: /^fault wants one of reset-before, .*, got "reset"$/,
   });
   t.end();
@@ -33,7 +33,7 @@ void t.test('every word of a list is taken, and no other', (t) => {
 
 void t.test('numbers at their bounds', (t) => {
   for (const good of ['bytes=0', 'chunks=1', 'status=200', 'status=599', 'split=1', 'chunk_ms=3600000']) {
-    t.doesNotThrow(() => steeredOptions(MOCK_DEFAULTS, good), good);
+    t.doesNotThrow(() => optionsWithQuery(MOCK_DEFAULTS, good), good);
   }
   for (const bad of [
     'bytes=-1',
@@ -45,9 +45,9 @@ void t.test('numbers at their bounds', (t) => {
     'bytes=',
     'echo=2',
   ]) {
-    t.throws(() => steeredOptions(MOCK_DEFAULTS, bad), { message: / wants .*, got / }, bad);
+    t.throws(() => optionsWithQuery(MOCK_DEFAULTS, bad), { message: / wants .*, got / }, bad);
   }
-  t.throws(() => steeredOptions(MOCK_DEFAULTS, 'stat=1'), {
+  t.throws(() => optionsWithQuery(MOCK_DEFAULTS, 'stat=1'), {
     message: /^no option "stat"; there are bytes, /,
   });
   t.end();
