@@ -69,7 +69,7 @@ export function viewOfQuotas(uses: readonly QuotaUse[]): QuotasView {
   return Object.fromEntries(uses.map((use) => [use.quota, viewOfUse(use)]));
 }
 
-function viewOfUse({ quota, limit, used, held, resetsMs }: QuotaUse): QuotaUseView {
+function viewOfUse({ quota, limit, used, held, leased, resetsMs }: QuotaUse): QuotaUseView {
   const free = limit - used - held;
   const amounts = { limit, used, held, left: free < 0n ? 0n : free };
   const shown = QUOTA_KINDS[quota].unit === 'money' ? decimalOf : Number;
@@ -78,6 +78,7 @@ function viewOfUse({ quota, limit, used, held, resetsMs }: QuotaUse): QuotaUseVi
     used: shown(amounts.used),
     held: shown(amounts.held),
     left: shown(amounts.left),
+    ...(leased !== undefined && { leased: shown(leased) }),
     resets_at: resetsMs === undefined ? null : secondsOf(resetsMs),
   } as QuotaUseView;
 }

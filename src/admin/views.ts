@@ -33,7 +33,17 @@ const ResetsAt = Type.Union([Moment, Type.Null()], {
   description: 'when the quota is refilled; null for a sliding minute and for calls in flight',
 });
 const useSchema = <Amount extends TSchema>(amount: Amount) =>
-  Type.Object({ limit: amount, used: amount, held: amount, left: amount, resets_at: ResetsAt }, CLOSED);
+  Type.Object(
+    {
+      limit: amount,
+      used: amount,
+      held: amount,
+      left: amount,
+      leased: Type.Optional(amount),
+      resets_at: ResetsAt,
+    },
+    CLOSED,
+  );
 
 const CountUse = useSchema(Count);
 const MoneyUse = useSchema(Money);
@@ -55,7 +65,8 @@ export const QuotasView = Type.Unsafe<QuotasView>(
     {
       ...CLOSED,
       description:
-        'the quotas that have a limit: what calls that have ended used, what calls in flight hold, and what is left',
+        'the quotas that have a limit: what calls that have ended used, what calls in flight hold, and what is left. `leased` is ' +
+        'there if several processes share the scope: the part of `left` that they were granted in advance and have not reported as used',
     },
   ),
 );
@@ -97,8 +108,8 @@ export const AccountView = Type.Object(
         {
           ...CLOSED,
           description:
-            'there if several processes share the account: what they were granted in advance and have not used. Of the balance and of ' +
-            'calls in flight it includes what calls of other hosts use; what those were granted of day and minute counts as used',
+            'there if several processes share the account: what they were granted in advance and have not reported as used. It includes ' +
+            'what calls of other hosts use, until those hosts report it',
         },
       ),
     ),

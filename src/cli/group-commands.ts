@@ -154,7 +154,7 @@ const LIST_COLUMNS: readonly Column<GroupRow>[] = [
 ];
 const TREE_COLUMNS: readonly Column<GroupRow>[] = [NAME_COLUMN, ...USE_COLUMNS];
 
-const NO_QUOTA: QuotaLine = { quota: 'none', used: '', held: '', resets: '' };
+const NO_QUOTA: QuotaLine = { quota: 'none', used: '', held: '', leased: '', resets: '' };
 
 /** `below`: what stands under the name in the rows after the first. */
 function rowsOf(group: GroupView, name: string, below: string): GroupRow[] {

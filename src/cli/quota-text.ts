@@ -65,6 +65,8 @@ export interface QuotaLine {
   readonly used: string;
   /** What calls in flight hold; empty if they hold nothing. */
   readonly held: string;
+  /** What processes were granted in advance; empty if that is nothing. */
+  readonly leased: string;
   /** When it is refilled; empty for a sliding minute and for calls in flight. */
   readonly resets: string;
 }
@@ -77,19 +79,25 @@ export function quotaLines(quotas: QuotasView): QuotaLine[] {
   });
 }
 
-function lineOf(name: QuotaName, { limit, used, held, resets_at: resetsAt }: QuotaUseView): QuotaLine {
+function lineOf(name: QuotaName, use: QuotaUseView): QuotaLine {
+  const { limit, used, held, leased = 0, resets_at: resetsAt } = use;
   return {
     quota: name.replaceAll('_', ' '),
     used: `${amountText(used)} of ${amountText(limit)} (${percentText(Number(used), Number(limit))})`,
     held: Number(held) === 0 ? '' : amountText(held),
+    leased: Number(leased) === 0 ? '' : amountText(leased),
     resets: resetsAt === null ? '' : timeText(resetsAt),
   };
 }
 
 /** Lines of `printFields`. */
 export function quotaFields(quotas: QuotasView): (readonly [string, string])[] {
-  return quotaLines(quotas).map(({ quota, used, held, resets }) => {
-    const more = [held && `${held} held`, resets && `resets ${resets}`].filter(Boolean);
+  return quotaLines(quotas).map(({ quota, used, held, leased, resets }) => {
+    const more = [
+      held && `${held} held`,
+      leased && `${leased} leased in advance`,
+      resets && `resets ${resets}`,
+    ].filter(Boolean);
     return [quota, [used, ...more].join(', ')];
   });
 }

@@ -66,12 +66,13 @@ function Bar({ of }: { readonly of: Use }) {
 
 /** `held` is left out if calls in flight hold nothing; a window and calls in flight are never refilled. */
 function UseText({ use }: { readonly use: QuotaUseView }) {
-  const { used, held, limit, resets_at: resetsAt } = use;
+  const { used, held, leased = 0, limit, resets_at: resetsAt } = use;
   const seconds = resetsAt === null ? 0 : Math.max(0, resetsAt - Math.floor(Date.now() / 1_000));
   return (
     <small class="muted">
       <span class="quota-used">{textOf(used)}</span> of {textOf(limit)}
       {Number(held) === 0 ? '' : `, ${textOf(held)} held`}
+      {Number(leased) === 0 ? '' : `, ${textOf(leased)} granted in advance`}
       {resetsAt === null ? null : <span title={moment(resetsAt)}>, reset in {duration(seconds)}</span>}
     </small>
   );

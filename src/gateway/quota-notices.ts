@@ -25,18 +25,24 @@ import type { Log } from '../telemetry/log.js';
 const CHANGED_MAX = 100_000;
 /** Accounts, and keys, of one look: some 10 ms on the main thread. */
 const LOOKS_MAX = 200;
+/** Scopes that come back within so long of each other come back together. */
+const MERGED_MS = 1_000;
 /** Lines of one look. */
 const LINES_MAX = 100;
 /** A balance is told again after a credit. A claim at the sharing server needs an end. */
 const BALANCE_CLAIM_MS = 31 * 86_400_000;
 /** Hosts whose clocks differ must not claim one period twice. */
 const CLAIM_OVERLAP_MS = 3_600_000;
+/** Within it other hosts have reported what they used: a lease that rests is reported after 16 s. */
+const REPORTED_MS = 20_000;
 
 /** The accounts and keys that flushes have written and nobody has looked at. Empty while nobody is told. */
 export class ChangedScopes {
   readonly #isWatched: () => boolean;
   readonly #accounts = new Set<AccountIndex>();
   readonly #keys = new Set<KeyIndex>();
+  /** To be looked at again, the earliest first. One entry a second at most. */
+  readonly #later: { readonly atMs: number; readonly scopes: TakenScopes }[] = [];
 
   constructor(isWatched: () => boolean) {
     this.#isWatched = isWatched;
@@ -49,9 +55,30 @@ export class ChangedScopes {
   }
 
   /** Takes at most `max` of each out, the oldest first. */
-  take(max: number): { readonly accounts: AccountIndex[]; readonly keys: KeyIndex[] } {
+  take(max: number, nowMs: number): TakenScopes {
+    while (this.#later[0] !== undefined && this.#later[0].atMs <= nowMs) {
+      const { accounts, keys } = this.#later.shift()!.scopes;
+      this.add(accounts, keys);
+    }
     return { accounts: takeFrom(this.#accounts, max), keys: takeFrom(this.#keys, max) };
   }
+
+  /** Brings these back at `atMs`. */
+  addLater(scopes: TakenScopes, atMs: number): void {
+    const last = this.#later.at(-1);
+    if (last === undefined || last.atMs + MERGED_MS < atMs) this.#later.push({ atMs, scopes });
+    else {
+      this.#later.pop();
+      const accounts = new Set([...last.scopes.accounts, ...scopes.accounts]);
+      const keys = new Set([...last.scopes.keys, ...scopes.keys]);
+      this.#later.push({ atMs: last.atMs, scopes: { accounts: [...accounts], keys: [...keys] } });
+    }
+  }
+}
+
+interface TakenScopes {
+  readonly accounts: readonly AccountIndex[];
+  readonly keys: readonly KeyIndex[];
 }
 
 function addUpTo<Index>(max: number, set: Set<Index>, added: Iterable<Index>): void {
@@ -130,6 +157,16 @@ export interface QuotaNoticesOptions {
   readonly log: Log;
 }
 
+/** Whether more will be passed if what was granted has been used. */
+function mayHavePassed(scope: ScopeUse, at: readonly number[]): boolean {
+  return scope.quotas.some(({ quota, used, leased = 0n, limit }) => {
+    const { per } = QUOTA_KINDS[quota];
+    if (per !== 'day' && per !== 'month') return false;
+    const passes = (amount: bigint, percent: number): boolean => amount * 100n >= limit * BigInt(percent);
+    return at.some((percent) => passes(used + leased, percent) && !passes(used, percent));
+  });
+}
+
 export class QuotaNotices {
   readonly #options: QuotaNoticesOptions;
   #isLooking = false;
@@ -146,13 +183,19 @@ export class QuotaNotices {
 
   /** Looks at what has changed. To be called after each flush; does nothing while the last look goes on. */
   async look(): Promise<void> {
-    const { settings, changed, read, log } = this.#options;
-    if (this.#isLooking || settings() === undefined) return;
-    const { accounts, keys } = changed.take(LOOKS_MAX);
+    const { settings, changed, read, claim, clock, log } = this.#options;
+    const notify = settings();
+    if (this.#isLooking || notify === undefined) return;
+    const taken = changed.take(LOOKS_MAX, clock.monotonicMs());
+    const { accounts, keys } = taken;
     if (accounts.length + keys.length === 0) return;
     this.#isLooking = true;
     try {
-      await this.#tell(await read(accounts, keys));
+      const scopes = await read(accounts, keys);
+      // Other hosts may have passed a threshold together with this one, and none of them knows it yet.
+      if (claim !== undefined && scopes.some((scope) => mayHavePassed(scope, notify.at)))
+        changed.addLater(taken, clock.monotonicMs() + REPORTED_MS);
+      await this.#tell(scopes);
     } catch (error) {
       // What is used stays used: the next call of the scope brings it here again.
       log.error('quotas were not looked at, operators may be told late', { error: String(error) });

@@ -136,6 +136,7 @@ export class SharedAccounting implements Sharing {
   readonly #clock: Clock;
   readonly #store: Store;
   readonly #leaseFile: LeaseFile;
+  readonly #slot: number;
 
   constructor(options: SharedAccountingOptions) {
     const { settings, live, store, ledger, keyTable, directory, registry, uses, leaseFile, log } = options;
@@ -144,6 +145,7 @@ export class SharedAccounting implements Sharing {
     this.#clock = clock;
     this.#store = store;
     this.#leaseFile = leaseFile;
+    this.#slot = slot;
     const onTaken = (): void => this.#follower.look();
     this.#hosts = options.openHosts?.({ settings, slot, store, clock, onTaken, log });
     const coordinators: Coordinators =
@@ -202,7 +204,8 @@ export class SharedAccounting implements Sharing {
   callsUses(ids: readonly string[]): CallsUse[] {
     return ids.flatMap((id) => {
       const scope = this.#scopeOf(id);
-      return (scope && this.#manager.callsUse(scope)) ?? [];
+      const use = scope && this.#manager.callsUse(scope);
+      return use === undefined ? [] : [{ ...use, slot: this.#slot }];
     });
   }
 

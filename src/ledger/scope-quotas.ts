@@ -51,6 +51,8 @@ export interface QuotaUse {
   readonly used: bigint;
   /** By calls in flight. */
   readonly held: bigint;
+  /** Granted to processes in advance, if limits are shared. */
+  readonly leased?: bigint;
   /** Undefined for what no calendar refills. */
   readonly resetsMs: WallMs | undefined;
 }

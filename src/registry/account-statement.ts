@@ -11,7 +11,7 @@ import type { QuotaUse } from './quota-use.js';
 
 const MINUTE_MS = 60_000;
 
-/** What processes were granted of an account in advance, and its calls do not use. */
+/** What processes were granted of an account in advance, and have not reported as used. */
 export interface LeasedAhead {
   readonly minute: number;
   readonly dayCalls: number;
@@ -23,10 +23,14 @@ export interface LeasedAhead {
 export interface QuotaCount {
   /** The day or month of the counts; 0 if the quota has none. */
   readonly period: number;
-  /** Of other hosts this includes what they were granted and have not used. */
+  /** Never more than was used: of other hosts, what they have reported. */
   readonly used: bigint;
   /** By calls of this host that are in flight. */
   readonly held: bigint;
+  /** Granted, and neither: other hosts may have used it since they last reported. */
+  readonly leased: bigint;
+  /** What of that this host does not have. */
+  readonly leasedElsewhere: bigint;
 }
 
 /** Those that the coordinator was ever asked for. */
@@ -38,11 +42,8 @@ export interface AccountUse {
   readonly held: PicoUnits;
   /** By all hosts. */
   readonly spent: PicoUnits;
-  /**
-   * Permits of the current minute. Of other hosts, and of keys, this includes granted ones, as do the day's
-   * calls.
-   */
-  readonly minuteUsed: number;
+  /** Permits of the current minute. */
+  readonly minute: QuotaCount;
   readonly dayNumber: number;
   readonly dayCalls: number;
   /** Of this host. */
@@ -146,8 +147,9 @@ export function sharedStatement(
     available,
     held: asPicoUnits(credited - spent - available),
     spent,
-    callsToday: isToday ? use.dayCalls : 0,
-    requestsThisMinute: use.minuteUsed,
+    // The store may know of calls that a process had not reported when it died.
+    callsToday: isToday ? Math.max(use.dayCalls, flushed.callsToday) : flushed.callsToday,
+    requestsThisMinute: Number(use.minute.used),
     callsInFlight: use.callsInFlight,
     leased: {
       ...leased,

@@ -13,7 +13,7 @@ import {
 import type { AccountIndex, GroupIndex, KeyIndex, WallMs } from '../core/units.js';
 import { dayNumberOf, endOfDay } from '../ledger/day.js';
 import type { QuotaUse, SettledQuotas } from '../ledger/scope-quotas.js';
-import type { QuotaCounts } from './account-statement.js';
+import type { QuotaCount, QuotaCounts } from './account-statement.js';
 
 export type { QuotaUse };
 
@@ -111,23 +111,47 @@ export function flushedUses(
   ];
 }
 
-/** From what all processes use. A count of another day or month than today's is of a period that is over. */
-export function sharedUses(
+const NO_COUNT: QuotaCount = { period: 0, used: 0n, held: 0n, leased: 0n, leasedElsewhere: 0n };
+
+/** Of today and of this month: a count of another period is of one that is over. */
+function countNow(quota: QuotaName, counts: QuotaCounts, calendar: Calendar, nowMs: WallMs): QuotaCount {
+  const count = counts.get(quota) ?? NO_COUNT;
+  const { per } = QUOTA_KINDS[quota];
+  if (quota === 'calls_per_day') return count.period === dayNumberOf(nowMs) ? count : NO_COUNT;
+  const now = per === 'day' ? calendar.dayAt(nowMs) : per === 'month' ? calendar.monthAt(nowMs) : undefined;
+  return now === undefined || now.number === count.period ? count : NO_COUNT;
+}
+
+/** Adds to what the last flushes say, `flushed`, what all processes use of those quotas now. */
+export function sharedQuotas(
+  flushed: readonly QuotaUse[],
   counts: QuotaCounts,
   calendar: Calendar,
   nowMs: WallMs,
-): Omit<QuotaUse, 'limit'>[] {
-  return Array.from(counts, ([quota, { period, used, held }]) => {
-    const { per } = QUOTA_KINDS[quota];
-    const now = per === 'day' ? calendar.dayAt(nowMs) : per === 'month' ? calendar.monthAt(nowMs) : undefined;
-    const isNow = now === undefined || now.number === period;
-    return { quota, used: isNow ? used : 0n, held: isNow ? held : 0n, resetsMs: now?.endMs };
+): QuotaUse[] {
+  return flushed.map((use) => {
+    const { used, held, leased } = countNow(use.quota, counts, calendar, nowMs);
+    const { per } = QUOTA_KINDS[use.quota];
+    // A process that died may have written more to the store than it had reported.
+    const isPeriod = per === 'day' || per === 'month';
+    const unreported = isPeriod && use.used > used ? use.used - used : 0n;
+    return {
+      ...use,
+      used: used + unreported,
+      held,
+      leased: leased > unreported ? leased - unreported : 0n,
+    };
   });
 }
 
-/** What a rotated key has used, for its successor. */
+/** What a rotated key has used, for its successor. What others were granted of it they may still use. */
 export function settledOf(counts: QuotaCounts, calendar: Calendar, nowMs: WallMs): SettledQuotas {
-  const uses = new Map(sharedUses(counts, calendar, nowMs).map(({ quota, used }) => [quota, used]));
+  const uses = new Map(
+    Array.from(counts.keys(), (quota) => {
+      const { used, leasedElsewhere } = countNow(quota, counts, calendar, nowMs);
+      return [quota, used + leasedElsewhere];
+    }),
+  );
   const of = (quota: QuotaName): number => Number(uses.get(quota) ?? 0n);
   const nanoUnitsOf = (quota: QuotaName): number =>
     Number(((uses.get(quota) ?? 0n) + PICO_PER_NANO - 1n) / PICO_PER_NANO);

@@ -55,7 +55,7 @@ import {
   type QuotaUseRecord,
   settledIn,
   settledOf,
-  sharedUses,
+  sharedQuotas,
   type UsedScope,
 } from './quota-use.js';
 import { invalid } from './record-id.js';
@@ -347,7 +347,11 @@ export class SharedUses extends StoreOnly {
   override countsOf(record: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
     const use = this.#find(record.id);
     if (use === undefined) return super.countsOf(record, nowMs);
-    const { minuteUsed, dayNumber, dayCalls } = use;
+    // What others were granted they may still use under the former key.
+    const elsewhereOf = (quota: QuotaName): number => Number(use.quotas.get(quota)?.leasedElsewhere ?? 0n);
+    const minuteUsed = Number(use.minute.used) + elsewhereOf('requests_per_minute');
+    const dayCalls = use.dayCalls + elsewhereOf('calls_per_day');
+    const { dayNumber } = use;
     const now = laterUse({ minuteUsed, dayNumber, dayCalls, takenMs: nowMs }, record.inherited);
     const hasOthers = Array.from(use.quotas.keys()).some((name) => !COUNTED_APART.includes(name));
     return hasOthers ? { ...now, quotas: settledOf(use.quotas, this.calendar, nowMs) } : now;
@@ -355,10 +359,9 @@ export class SharedUses extends StoreOnly {
 
   override quotasOf(scope: LimitedScope, nowMs: WallMs): QuotaUse[] {
     const use = hasQuotas(scope.limits) ? this.#find(scope.id) : undefined;
-    if (use === undefined) return super.quotasOf(scope, nowMs);
-    const { minuteUsed, dayNumber, dayCalls, callsInFlight } = use;
-    const counts = { minuteUsed, dayNumber, dayCalls, ...(scope.kind === 'account' && { callsInFlight }) };
-    return quotasIn(scope.limits, counts, sharedUses(use.quotas, this.calendar, nowMs), nowMs);
+    const flushed = super.quotasOf(scope, nowMs);
+    if (use === undefined) return flushed;
+    return sharedQuotas(flushed, use.quotas, this.calendar, nowMs);
   }
 
   #find(id: string): AccountUse | undefined {

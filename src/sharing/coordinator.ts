@@ -199,19 +199,37 @@ export interface JoinReply {
 /** What all nodes together have of a stock, as far as they have reported. */
 export interface StockView {
   readonly period: number;
-  /** Of a `window`: what weighs now. */
+  /** What nodes have reported as used. Of a `window`: what weighs now. */
   readonly used: bigint;
-  /** Granted and not used. */
+  /** Granted and not reported as used; also to lives that have ended: nobody knows what they used of it. */
   readonly unused: bigint;
+}
+
+/** What is on record of the minute: of all nodes, or of one. */
+export interface MinuteView {
+  /** Permits that weigh now, whether they were used or not. */
+  readonly weighing: number;
+  /** Those of them that may still be used. */
+  readonly unexpired: number;
+}
+
+/** What is on record of one process of the host that looks, which itself knows what it has used since. */
+export interface ProcessView {
+  readonly slot: number;
+  /** `number`: of the process's last ask for the minute; 0 if there was none. */
+  readonly minute: MinuteView & { readonly number: number };
+  /** `StockAsk.used` of the last ask, of counted stocks that it has used or holds in the view's period. */
+  readonly used: Stocks<bigint>;
 }
 
 /** What all nodes together use of a scope, for an operator. */
 export interface ScopeView {
   readonly scope: string;
-  /** Permits that weigh in the current minute, granted and unused ones included. */
-  readonly minuteUsed: number;
+  readonly minute: MinuteView;
   /** Those that were ever asked for. */
   readonly stocks: Stocks<StockView>;
+  /** Those of the processes that were named which have asked for anything. */
+  readonly processes: readonly ProcessView[];
   /** Spent by all hosts: by this one as its store says, by the others as far as they have reported. */
   readonly spent: PicoUnits;
 }
@@ -250,7 +268,7 @@ export class CoordinatorLost extends Error {
 }
 
 /** What names a node at its coordinator whatever its life; the store of a host remembers it too. */
-export function placeOf({ host, slot }: NodeIdentity): string {
+export function placeOf({ host, slot }: Pick<NodeIdentity, 'host' | 'slot'>): string {
   return `${host}:${slot}`;
 }
 
@@ -277,10 +295,11 @@ export interface Coordinator {
    */
   exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply>;
   /**
-   * Views in the order of `scopes`, at most EXCHANGE_ASKS_MAX; all is 0 for an unknown scope. May be called
-   * during an exchange. Rejects with CoordinatorLost.
+   * Views in the order of `scopes`, at most EXCHANGE_ASKS_MAX; all is 0 for an unknown scope. `slots`: the
+   * processes of this host that are to be told apart. May be called during an exchange. Rejects with
+   * CoordinatorLost.
    */
-  look(scopes: readonly string[]): Promise<ScopeView[]>;
+  look(scopes: readonly string[], slots?: readonly number[]): Promise<ScopeView[]>;
   /** Ends the node and this life. Rejects with CoordinatorLost. */
   leave(): Promise<void>;
   /** Closes connections and files, and sends nothing. Pending calls reject with CoordinatorLost. */

@@ -157,8 +157,8 @@ export class EqualShare implements Coordinator {
     }
   }
 
-  look(scopes: readonly string[]): Promise<ScopeView[]> {
-    return this.#options.coordinator.look(scopes);
+  look(scopes: readonly string[], slots: readonly number[] = []): Promise<ScopeView[]> {
+    return this.#options.coordinator.look(scopes, slots);
   }
 
   async leave(): Promise<void> {

@@ -23,6 +23,8 @@ export type StockState = readonly [
   usedBefore: bigint | number,
   nodes: readonly (readonly [node: string, used: bigint | number, unused: bigint | number])[],
   window: readonly (readonly [tick: number, used: bigint | number])[],
+  /** Absent in a row that a former version has written. */
+  unknownBefore?: bigint | number,
 ];
 
 export class GrantedStock {
@@ -30,19 +32,22 @@ export class GrantedStock {
   #period = 0;
   /** Of the period, by nodes whose life has ended. */
   #usedBefore = 0n;
+  /** Granted to those, which have not reported whether they have used it. It counts as if they had. */
+  #unknownBefore = 0n;
   readonly #nodes = new Map<string, Held>();
   /** Of a window: what was used, by the tick in which the coordinator heard of it. */
   readonly #window = new Map<number, bigint>();
 
-  constructor(name: StockName, period = 0, usedBefore = 0n) {
+  constructor(name: StockName, period = 0, usedBefore = 0n, unknownBefore = 0n) {
     this.name = name;
     this.#period = period;
     this.#usedBefore = usedBefore;
+    this.#unknownBefore = unknownBefore;
   }
 
   /** From what `state` returned. */
-  static of([name, period, usedBefore, nodes, window]: StockState): GrantedStock {
-    const stock = new GrantedStock(name, period, BigInt(usedBefore));
+  static of([name, period, usedBefore, nodes, window, unknownBefore = 0n]: StockState): GrantedStock {
+    const stock = new GrantedStock(name, period, BigInt(usedBefore), BigInt(unknownBefore));
     for (const [node, used, unused] of nodes)
       stock.#nodes.set(node, { used: BigInt(used), unused: BigInt(unused) });
     for (const [tick, used] of window) stock.#window.set(tick, BigInt(used));
@@ -60,7 +65,7 @@ export class GrantedStock {
   /** Plain values for `of`. */
   get state(): StockState {
     const nodes = Array.from(this.#nodes, ([node, { used, unused }]) => [node, used, unused] as const);
-    return [this.name, this.#period, this.#usedBefore, nodes, [...this.#window]];
+    return [this.name, this.#period, this.#usedBefore, nodes, [...this.#window], this.#unknownBefore];
   }
 
   get nodes(): Iterable<string> {
@@ -72,6 +77,7 @@ export class GrantedStock {
     if (ask.period > this.#period) {
       this.#period = ask.period;
       this.#usedBefore = 0n;
+      this.#unknownBefore = 0n;
       this.#nodes.clear();
     }
     const { used, unused } = ask.period === this.#period ? ask : { used: 0n, unused: 0n };
@@ -96,13 +102,20 @@ export class GrantedStock {
   forget(node: string, nowMs: number): void {
     const held = this.#nodes.get(node);
     if (!this.#nodes.delete(node) || held === undefined) return;
-    if (STOCK_KINDS[this.name] === 'period') this.#usedBefore += held.used + held.unused;
-    else this.#weigh(held.unused, nowMs);
+    if (STOCK_KINDS[this.name] === 'period') {
+      this.#usedBefore += held.used;
+      this.#unknownBefore += held.unused;
+    } else this.#weigh(held.unused, nowMs);
+  }
+
+  /** See `ProcessView.used`. */
+  usedBy(node: string): bigint | undefined {
+    return this.#nodes.get(node)?.used;
   }
 
   view(nowMs: number): StockView {
     const held = [...this.#nodes.values()];
-    const unused = sum(held.map((node) => node.unused));
+    const unused = sum(held.map((node) => node.unused)) + this.#unknownBefore;
     return { period: this.#period, used: this.#outstanding(nowMs) - unused, unused };
   }
 
@@ -122,7 +135,7 @@ export class GrantedStock {
     for (const tick of this.#window.keys()) if (tick < oldest) this.#window.delete(tick);
     const isWindow = this.#isWindow;
     const nodes = Array.from(this.#nodes.values(), ({ used, unused }) => (isWindow ? unused : used + unused));
-    return this.#usedBefore + sum(nodes) + sum(this.#window.values());
+    return this.#usedBefore + this.#unknownBefore + sum(nodes) + sum(this.#window.values());
   }
 
   /** When `missing` of the window, oldest first, has no weight any more; 0 if it never has so much. */

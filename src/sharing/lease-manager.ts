@@ -29,6 +29,7 @@ import {
   type LeasedScope,
   LeasedScopes,
   type PeriodOf,
+  stocksIn,
 } from './leased-scope.js';
 import type { CallsUse } from './sharing-stats.js';
 
@@ -142,9 +143,14 @@ export class LeaseManager {
     this.#schedule();
   }
 
-  /** What calls of this process use of the scope now; undefined if nothing is leased. */
-  callsUse(scope: LeaseScope): CallsUse | undefined {
-    return this.#scopes.find(scope)?.callsUse;
+  /** What calls of this process use of the scope now; undefined if it is not known. */
+  callsUse(of: LeaseScope): Omit<CallsUse, 'slot'> | undefined {
+    const leased = this.#scopes.find(of);
+    const address = leased?.address ?? this.#options.addressOf(of);
+    if (address === undefined) return undefined;
+    // Of a scope that is at rest nothing is unused, and no ask is under way.
+    const { unused = 0, heardNumber = this.#exchanges } = leased?.minute ?? {};
+    return { scope: address.scope, minute: { unused, heardNumber }, stocks: stocksIn(address) };
   }
 
   /** Gives back at once the account's money that no call holds: an operator takes it out. */

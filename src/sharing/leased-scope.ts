@@ -221,22 +221,14 @@ export class LeasedScope {
     for (const stock of this.#stocks.values()) stock.giveBack();
   }
 
-  /** What calls of this process use of the scope now. */
-  get callsUse(): CallsUse {
-    const stocks = Array.from(this.#stocks.values(), (stock) => [
-      stock.name,
-      { held: stock.inUse, ...stock.unused },
-    ]);
-    return {
-      scope: this.address.scope,
-      minuteUnused: this.#minute.unused,
-      stocks: Object.fromEntries(stocks) as CallsUse['stocks'],
-    };
+  /** What is leased of the minute. */
+  get minute(): Pick<MinuteLease<number>, 'unused' | 'heardNumber'> {
+    return this.#minute;
   }
 
   /** Nothing is held, nothing has to be said, and nobody waits: the scope can be forgotten. */
   get isEmpty(): boolean {
-    if (this.waits.size > 0 || !this.#minute.isEmpty) return false;
+    if (this.waits.size > 0 || this.#sent !== undefined || !this.#minute.isEmpty) return false;
     for (const stock of this.#stocks.values()) if (!stock.isEmpty) return false;
     return true;
   }
@@ -292,6 +284,15 @@ function lackOf(
   if (nowMs < deniedUntilMs) return 'refused';
   if (denial === undefined || denial.sentMs < sinceMs) return 'unasked';
   return denial.heldByOthers ? 'denied' : 'refused';
+}
+
+/** What shared memory tells of the stocks of a scope, whether anything is leased or not. */
+export function stocksIn({ wordsOf }: ScopeAddress): CallsUse['stocks'] {
+  const stocks = STOCK_NAMES.flatMap((name) => {
+    const held = wordsOf(name)?.read();
+    return held === undefined ? [] : [[name, held] as const];
+  });
+  return Object.fromEntries(stocks);
 }
 
 /** Undefined for a scope that is not known. */

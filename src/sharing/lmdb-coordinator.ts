@@ -79,8 +79,14 @@ export class LeaseNodes {
 
   /** The number of the node's life; undefined if another life is known. */
   lifeOf(node: NodeIdentity): number | undefined {
-    const row = this.#file.nodes.get(placeOf(node));
-    return Check(NodeRow, row) && row.incarnation === node.incarnation ? row.life : undefined;
+    const row = this.rowAt(placeOf(node));
+    return row?.incarnation === node.incarnation ? row.life : undefined;
+  }
+
+  /** The life that is known at the place. */
+  rowAt(place: string): NodeRow | undefined {
+    const row = this.#file.nodes.get(place);
+    return Check(NodeRow, row) ? row : undefined;
   }
 
   /** Reads who lives, now and then without those whose process has ended. Call it in a transaction. */
@@ -147,15 +153,20 @@ export class LmdbCoordinator implements Coordinator {
     });
   }
 
-  look(scopes: readonly string[]): Promise<ScopeView[]> {
+  look(scopes: readonly string[], slots: readonly number[] = []): Promise<ScopeView[]> {
     return this.#inTransaction(() => {
       const nowMs = this.#options.clock.monotonicMs();
       this.#options.store.refresh();
       this.#nodes.look(nowMs);
+      const { host } = this.#options.node;
+      const processes = slots.flatMap((slot) => {
+        const row = this.#nodes.rowAt(placeOf({ host, slot }));
+        return row === undefined ? [] : [[slot, String(row.life)] as const];
+      });
       return scopes.map((scope) => {
         const leases = this.#leasesOf(scope, nowMs);
         this.#readMoney(scope, leases);
-        return leases.view(scope, nowMs);
+        return leases.view(scope, processes, nowMs);
       });
     });
   }

@@ -51,7 +51,7 @@ export class MemoryCoordinator {
         const number = (sequence += 1);
         return later(() => this.exchange(node, number, asks));
       },
-      look: (scopes) => later(() => this.look(scopes)),
+      look: (scopes, slots) => later(() => this.look(scopes, slots, node.host)),
       leave: () => later(() => this.leave(node)),
       close: () => {
         closed = true;
@@ -100,10 +100,11 @@ export class MemoryCoordinator {
     };
   }
 
-  /** What is granted and free of each scope, for operators. Takes nothing. */
-  look(scopes: readonly string[]): ScopeView[] {
+  /** What is granted and free of each scope, for operators; `slots` of `host` are told apart. */
+  look(scopes: readonly string[], slots: readonly number[] = [], host = ''): ScopeView[] {
     const nowMs = this.#clock.monotonicMs();
-    return scopes.map((scope) => this.#scopeOf(scope).view(scope, nowMs));
+    const processes = slots.map((slot) => [slot, placeOf({ host, slot })] as const);
+    return scopes.map((scope) => this.#scopeOf(scope).view(scope, processes, nowMs));
   }
 
   leave(node: NodeIdentity): void {

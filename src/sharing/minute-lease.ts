@@ -138,6 +138,11 @@ export class MinuteLease<Index extends number> {
     return returned.reduce((all, { count }) => all + count, unused);
   }
 
+  /** The number of the last ask whose reply is in what is granted here; undefined if none was made. */
+  get heardNumber(): number | undefined {
+    return this.#heardNumber;
+  }
+
   get isEmpty(): boolean {
     return this.#returned.length === 0 && this.#leases.minuteUnused(this.#counted) === 0;
   }

@@ -11,6 +11,8 @@ import {
   type LeaseReply,
   type MinuteAsk,
   type MinuteGrant,
+  type MinuteView,
+  type ProcessView,
   type ReturnedPermits,
   type ScopeView,
   type StockAsk,
@@ -37,6 +39,8 @@ class MinuteBuckets {
     string,
     { readonly number: number; readonly tick: number; readonly count: number }
   >();
+  /** The number of the last ask, by node. */
+  readonly #numbers = new Map<string, number>();
 
   /** Puts in what `state` returned, or what was used before anything was granted. */
   put(tick: number, granted: BucketState[1]): void {
@@ -50,8 +54,29 @@ class MinuteBuckets {
     return weighing.map(([tick, bucket]) => [tick, [...bucket].filter(([, count]) => count > 0)]);
   }
 
-  weighing(nowMs: number): number {
-    return this.#weighingAt(Math.floor(nowMs / TICK_MS));
+  get numbers(): [node: string, number: number][] {
+    return [...this.#numbers];
+  }
+
+  putNumbers(numbers: ScopeState['numbers'] = []): void {
+    for (const [node, number] of numbers) this.#numbers.set(node, number);
+  }
+
+  /** Of `node` alone if it is given. */
+  view(nowMs: number, node?: string): MinuteView {
+    const nowTick = Math.floor(nowMs / TICK_MS);
+    let [weighing, unexpired] = [0, 0];
+    for (const [tick, bucket] of this.#buckets) {
+      if (tick + WEIGHING_TICKS < nowTick) continue;
+      const count = node === undefined ? sum(bucket.values()) : (bucket.get(node) ?? 0);
+      weighing += count;
+      if (tick >= nowTick) unexpired += count;
+    }
+    return { weighing, unexpired };
+  }
+
+  viewOf(node: string, nowMs: number): ProcessView['minute'] {
+    return { ...this.view(nowMs, node), number: this.#numbers.get(node) ?? 0 };
   }
 
   /** Takes back what `ask` returns, and grants what it wants of what is left of the limit. */
@@ -67,7 +92,7 @@ class MinuteBuckets {
     } else {
       for (const permits of ask.returned) this.#takeBack(node, permits);
     }
-    const before = this.#weighingAt(nowTick);
+    const before = this.view(nowMs).weighing;
     const granted = shareOf(limit - before, ask);
     const weighing = before + granted;
     const tick = expiryTickOf(nowTick, weighing, limit, ask);
@@ -76,8 +101,10 @@ class MinuteBuckets {
       bucket.set(node, (bucket.get(node) ?? 0) + granted);
       this.#buckets.set(tick, bucket);
     }
-    if (ask.order !== undefined)
+    if (ask.order !== undefined) {
       this.#lastGrants.set(node, { number: ask.order.number, tick, count: granted });
+      this.#numbers.set(node, ask.order.number);
+    }
     return {
       granted,
       remaining: Math.max(0, limit - weighing),
@@ -91,6 +118,7 @@ class MinuteBuckets {
   /** The node's life has ended; what it was granted stays counted, for it may have been used. */
   forget(node: string): void {
     this.#lastGrants.delete(node);
+    this.#numbers.delete(node);
     for (const bucket of this.#buckets.values()) {
       const count = bucket.get(node) ?? 0;
       if (bucket.delete(node)) bucket.set(NO_NODE, (bucket.get(NO_NODE) ?? 0) + count);
@@ -121,20 +149,14 @@ class MinuteBuckets {
     }
     return false;
   }
-
-  #weighingAt(nowTick: number): number {
-    let weighing = 0;
-    for (const [tick, bucket] of this.#buckets) {
-      if (tick + WEIGHING_TICKS >= nowTick) weighing += sum(bucket.values());
-    }
-    return weighing;
-  }
 }
 
 /** A scope's row in the lease file. */
 export interface ScopeState {
   readonly buckets: readonly BucketState[];
   readonly stocks: readonly StockState[];
+  /** Absent in a row that a former version has written. */
+  readonly numbers?: readonly (readonly [node: string, number: number])[];
 }
 
 /** A row that a version without other stocks has written since the machine was started. */
@@ -157,8 +179,10 @@ export class ScopeGrants {
   static of(state: ScopeState | FormerState): ScopeGrants {
     const grants = new ScopeGrants();
     for (const [tick, granted] of state.buckets) grants.#minute.put(tick, granted);
-    if ('stocks' in state) for (const row of state.stocks) grants.#put(GrantedStock.of(row));
-    else {
+    if ('stocks' in state) {
+      for (const row of state.stocks) grants.#put(GrantedStock.of(row));
+      grants.#minute.putNumbers(state.numbers);
+    } else {
       // All its nodes have ended, because nodes of two versions do not run at once.
       const used = state.days.reduce((all, [, calls, unused]) => all + calls + unused, state.dayUsedBefore);
       grants.#put(new GrantedStock('calls_per_day', state.dayNumber, BigInt(used)));
@@ -182,12 +206,14 @@ export class ScopeGrants {
     return {
       buckets: this.#minute.state(nowMs),
       stocks: Array.from(this.#stocks.values(), (stock) => stock.state),
+      numbers: this.#minute.numbers,
     };
   }
 
   /** Forgets nodes whose life has ended. */
   keepOnly(isAlive: (node: string) => boolean, nowMs: number): void {
     const known = new Set(Array.from(this.#stocks.values(), (stock) => [...stock.nodes]).flat());
+    for (const [node] of this.#minute.numbers) known.add(node);
     for (const node of known) if (!isAlive(node)) this.forget(node, nowMs);
   }
 
@@ -201,14 +227,24 @@ export class ScopeGrants {
     };
   }
 
-  view(scope: string, nowMs: number): ScopeView {
+  /** `processes`: the nodes that are told apart, with their slots. */
+  view(scope: string, processes: Iterable<readonly [slot: number, node: string]>, nowMs: number): ScopeView {
     const stocks = Array.from(this.#stocks.values(), (stock) => [stock.name, stock.view(nowMs)]);
     return {
       scope,
-      minuteUsed: this.#minute.weighing(nowMs),
+      minute: this.#minute.view(nowMs),
       stocks: Object.fromEntries(stocks) as Stocks<StockView>,
+      processes: Array.from(processes, ([slot, node]) => this.#processOf(slot, node, nowMs)).filter(isKnown),
       spent: this.#spentByAll(),
     };
+  }
+
+  #processOf(slot: number, node: string, nowMs: number): ProcessView {
+    const used = Array.from(this.#stocks.values()).flatMap((stock) => {
+      const amount = stock.name === 'balance' ? undefined : stock.usedBy(node);
+      return amount === undefined ? [] : [[stock.name, amount] as const];
+    });
+    return { slot, minute: this.#minute.viewOf(node, nowMs), used: Object.fromEntries(used) };
   }
 
   /** The node's life has ended. */
@@ -236,6 +272,10 @@ export class ScopeGrants {
     for (const { totalPicoUnits } of this.#hostSpent.values()) spent += totalPicoUnits;
     return asPicoUnits(spent);
   }
+}
+
+function isKnown({ minute, used }: ProcessView): boolean {
+  return minute.weighing > 0 || minute.number > 0 || Object.keys(used).length > 0;
 }
 
 function sum(counts: Iterable<number>): number {

@@ -166,9 +166,11 @@ export class SharedRegistry implements RegistryService {
         const page = all.slice(first, first + EXCHANGE_ASKS_MAX);
         // Asked before the coordinator: a charge that is written in between is counted twice for a moment,
         // never lost.
-        const calls = byScope(await this.#options.callsUses(page));
-        const views = await this.#options.coordinator.look(page);
-        for (const view of views) uses.set(view.scope, useOf(view, calls.get(view.scope)));
+        const calls = await this.#options.callsUses(page);
+        const slots = [...new Set(calls.map(({ slot }) => slot))];
+        const views = await this.#options.coordinator.look(page, slots);
+        const known = byScope(calls);
+        for (const view of views) uses.set(view.scope, useOf(view, known.get(view.scope)));
       }
     } catch (error) {
       if (!(error instanceof CoordinatorLost)) throw error;

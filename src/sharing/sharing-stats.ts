@@ -5,7 +5,8 @@
  */
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asPicoUnits } from '../core/units.js';
-import type { AccountUse, QuotaCount, QuotaCounts } from '../registry/account-statement.js';
+import type { StockHeld } from '../ledger/leased-stocks.js';
+import type { AccountUse, QuotaCount } from '../registry/account-statement.js';
 import type { RegistryState, SharingSnapshot, SharingState } from '../telemetry/metrics-snapshot.js';
 import {
   entriesOf,
@@ -54,15 +55,15 @@ function registryOf(state: RegistryContactState): { state: RegistryState; reason
 /** What the calls of one process use of one scope. */
 export interface CallsUse {
   readonly scope: string;
-  /** Permits that the coordinator counts as used, and no request has used. */
-  readonly minuteUnused: number;
-  readonly stocks: Stocks<{
-    readonly period: number;
-    /** By calls in flight. Of the balance also what was charged and is not in the store yet. */
-    readonly held: bigint;
-    /** What the coordinator counts in the period, and no call uses. */
-    readonly unused: bigint;
-  }>;
+  /** Of the process in its group. */
+  readonly slot: number;
+  readonly minute: {
+    /** Permits that the coordinator counts as used, and no request has used. */
+    readonly unused: number;
+    /** The number of the last ask whose reply is in `unused`. */
+    readonly heardNumber: number;
+  };
+  readonly stocks: Stocks<StockHeld>;
 }
 
 /** By the scope's id. */
@@ -72,71 +73,97 @@ export function byScope(uses: readonly CallsUse[]): Map<string, CallsUse[]> {
   return found;
 }
 
-/** What is used of a stock by all: by calls of this host that hold it, and otherwise. */
-export interface StockUse {
-  readonly period: number;
-  /** Of other hosts it includes what they were granted and have not used, because only they know. */
-  readonly used: bigint;
-  readonly held: bigint;
-  /** Granted to this host, and no call uses it. */
-  readonly leased: bigint;
-}
-
 const UNKNOWN: StockView = { period: 0, used: 0n, unused: 0n };
 
 /**
  * Parts what the coordinator counts of a stock into what calls use and what is leased. `calls` is what the
- * processes of this host know.
+ * processes of this host know, read before `view`.
+ *
+ * What is told as used was used. A process may be granted more, and report more as used, between the two
+ * readings. So its own count takes the place of what the coordinator has on record of it, if that is more,
+ * and what was granted counts as leased unless somebody says that it was used.
  */
-export function stockUseOf(name: StockName, view: ScopeView, calls: readonly CallsUse[] = []): StockUse {
-  const { period, used, unused } = view.stocks[name] ?? UNKNOWN;
-  let [held, leased] = [0n, 0n];
-  for (const { stocks } of calls) {
+export function stockUseOf(name: StockName, view: ScopeView, calls: readonly CallsUse[] = []): QuotaCount {
+  const { period, used: reported, unused } = view.stocks[name] ?? UNKNOWN;
+  const recorded = new Map(view.processes.map((process) => [process.slot, process.used[name]]));
+  let [used, held, leasedHere] = [reported, 0n, 0n];
+  for (const { slot, stocks } of calls) {
     const own = stocks[name];
     if (own?.period !== period) continue;
-    held += own.held;
-    leased += own.unused;
+    const inUse = notBelow0(own.granted - own.used - own.available);
+    held += inUse;
+    leasedHere += notBelow0(own.granted - own.used - inUse);
+    // Without a record the coordinator counts it already, as of a life that has ended.
+    const before = recorded.get(slot);
+    if (before !== undefined) used += notBelow0(own.used - before);
   }
-  const all = used + unused;
-  if (leased > all) leased = all;
-  const others = all - leased - held;
-  return { period, used: others > 0n ? others : 0n, held, leased };
+  const leased = notBelow0(reported + unused - used - held);
+  return { period, used, held, leased, leasedElsewhere: notBelow0(leased - leasedHere) };
 }
 
-/** By quota; see `AccountUse.quotas`. */
-function quotasOf(view: ScopeView, calls: readonly CallsUse[], minuteUsed: number): QuotaCounts {
-  const counts = entriesOf(view.stocks).flatMap(([name]): [QuotaName, QuotaCount][] => {
-    if (name === 'balance') return [];
-    const { period, used, held } = stockUseOf(name, view, calls);
-    const unit = QUOTA_KINDS[name].unit === 'money' ? SPEND_UNIT : 1n;
-    return [[name, { period, used: used * unit, held: held * unit }]];
-  });
-  return new Map([['requests_per_minute', { period: 0, used: BigInt(minuteUsed), held: 0n }], ...counts]);
+/** The same of permits of the minute; nothing is held of them. */
+export function minuteUseOf(view: ScopeView, calls: readonly CallsUse[] = []): QuotaCount {
+  const { weighing, unexpired } = view.minute;
+  let [used, unusedHere] = [weighing - unexpired, 0];
+  for (const { slot, minute } of calls) {
+    unusedHere += minute.unused;
+    const known = view.processes.find((process) => process.slot === slot)?.minute;
+    if (known === undefined) continue;
+    // If the process has asked since it was read, nobody knows which of its valid permits are used.
+    const unknown = known.number <= minute.heardNumber ? 0 : known.unexpired;
+    const usedHere = Math.max(0, known.weighing - minute.unused - unknown);
+    used += usedHere - (known.weighing - known.unexpired);
+  }
+  used = Math.max(0, used);
+  const leased = Math.max(0, weighing - used);
+  return {
+    period: 0,
+    used: BigInt(used),
+    held: 0n,
+    leased: BigInt(leased),
+    leasedElsewhere: BigInt(Math.max(0, leased - unusedHere)),
+  };
 }
 
-/** For an account: what other hosts' calls use of slots and money stays leased. */
+function notBelow0(amount: bigint): bigint {
+  return amount < 0n ? 0n : amount;
+}
+
+/** For an account: what other hosts' calls use of slots and money is leased. */
 export function useOf(view: ScopeView, calls: readonly CallsUse[] = []): AccountUse {
-  const minuteUnused = Math.min(
-    view.minuteUsed,
-    calls.reduce((all, use) => all + use.minuteUnused, 0),
+  const minute = minuteUseOf(view, calls);
+  const uses = new Map(entriesOf(view.stocks).map(([name]) => [name, stockUseOf(name, view, calls)]));
+  const of = (name: StockName): QuotaCount => uses.get(name) ?? stockUseOf(name, view, calls);
+  const [day, slots, money] = [of('calls_per_day'), of('calls_in_flight'), of('balance')];
+  const quotas = Array.from(uses).flatMap(([name, count]): [QuotaName, QuotaCount][] =>
+    name === 'balance' ? [] : [[name, inUnitsOf(name, count)]],
   );
-  const day = stockUseOf('calls_per_day', view, calls);
-  const slots = stockUseOf('calls_in_flight', view, calls);
-  const money = stockUseOf('balance', view, calls);
-  const minuteUsed = view.minuteUsed - minuteUnused;
   return {
     held: asPicoUnits(money.held),
     spent: view.spent,
-    minuteUsed,
+    minute,
     dayNumber: day.period,
     dayCalls: Number(day.used + day.held),
     callsInFlight: Number(slots.held),
     leased: {
-      minute: minuteUnused,
+      minute: Number(minute.leased),
       dayCalls: Number(day.leased),
-      callsInFlight: Number(slots.leased + slots.used),
-      money: asPicoUnits(money.leased + money.used),
+      callsInFlight: Number(slots.leased),
+      money: asPicoUnits(money.leased),
     },
-    quotas: quotasOf(view, calls, minuteUsed),
+    quotas: new Map([['requests_per_minute', minute], ...quotas]),
+  };
+}
+
+/** Money in pico-units. */
+function inUnitsOf(name: QuotaName, { period, ...count }: QuotaCount): QuotaCount {
+  const unit = QUOTA_KINDS[name].unit === 'money' ? SPEND_UNIT : 1n;
+  const { used, held, leased, leasedElsewhere } = count;
+  return {
+    period,
+    used: used * unit,
+    held: held * unit,
+    leased: leased * unit,
+    leasedElsewhere: leasedElsewhere * unit,
   };
 }

@@ -98,8 +98,8 @@ export class StockLease {
   deniedLimit = 0n;
   /** The coordinator has plenty left, so idle amounts may stay here for longer. */
   #isPlentiful = false;
-  /** What the coordinator has on record of this node as outstanding. */
-  #reported: { readonly period: number; readonly amount: bigint };
+  /** What the coordinator has on record of this node: as outstanding, and as used. */
+  #reported: { readonly period: number; readonly amount: bigint; readonly used: bigint };
   /** Something was given back since the last ask. */
   #gaveBack = false;
   /** When the last reply came; at first, when the lease was made. */
@@ -115,7 +115,7 @@ export class StockLease {
     this.#words = words;
     // A scope that has nothing unused is forgotten, and gets a new lease when it is next needed. What it used
     // of a period is still on the coordinator's record.
-    this.#reported = { period, amount: STOCK_KINDS[name] === 'period' ? granted : 0n };
+    this.#reported = { period, amount: STOCK_KINDS[name] === 'period' ? granted : 0n, used };
     this.#idle = new IdleFloor(0n, nowMs);
     this.#net = granted;
     this.#rate = new UseRate(Number(used), nowMs);
@@ -128,19 +128,6 @@ export class StockLease {
   left(period: number): bigint {
     const held = this.#words.read();
     return held.period >= period ? held.available : 0n;
-  }
-
-  /** Held by calls; of the balance also what was charged and is not in the store yet. */
-  get inUse(): bigint {
-    const { granted, used, available } = this.#words.read();
-    return granted - used - available;
-  }
-
-  /** What the coordinator counts in `period`, and no call has used. */
-  get unused(): { readonly period: number; readonly unused: bigint } {
-    const { period, used } = this.#words.read();
-    const unused = period === this.#reported.period ? this.#reported.amount - used - this.inUse : 0n;
-    return { period, unused: unused > 0n ? unused : 0n };
   }
 
   /**
@@ -184,7 +171,7 @@ export class StockLease {
       if (need > this.#largest) this.#largest = need;
     }
     if (sum <= available && !low) {
-      if (!all && !this.#isOverreported(held)) return undefined;
+      if (!all && !this.#isOverreported(held) && !this.#isUnderreported(held)) return undefined;
       return { ...report, least: 0n, most: 0n };
     }
     const missing = least === undefined ? 1n : least - available;
@@ -219,7 +206,7 @@ export class StockLease {
         this.deniedLimit = ask.limit;
       }
     }
-    this.#reported = { period, amount: this.#outstandingOf(said.used, unused) };
+    this.#reported = { period, amount: this.#outstandingOf(said.used, unused), used: said.used };
     this.#repliedMs = nowMs;
     this.#isPlentiful = isPlentiful(unused, remaining);
     this.#words.tell?.(remaining, freeInMs);
@@ -246,10 +233,13 @@ export class StockLease {
       this.#giveBack(idle);
       this.#idle.restart(nowMs);
     }
-    // Use makes less of a window or a balance outstanding, so a lease in use nearly always has something to
-    // report. It does so once in `idleMs`, and at once if something lay idle or is to be collected.
+    // A lease in use nearly always has something to report. It does so once in `idleMs`, and at once if
+    // something lay idle or is to be collected.
     const isDue = this.#gaveBack || nowMs - this.#repliedMs >= idleMs;
-    return this.#uncovered > 0n || (isDue && this.#isOverreported(this.#words.read()));
+    if (this.#uncovered > 0n) return true;
+    if (!isDue) return false;
+    const now = this.#words.read();
+    return this.#isOverreported(now) || this.#isUnderreported(now);
   }
 
   /** Takes out of the ledger what no call holds. The next ask reports that less is outstanding. */
@@ -260,7 +250,8 @@ export class StockLease {
   /** Nothing is held, and the coordinator knows that. */
   get isEmpty(): boolean {
     const held = this.#words.read();
-    return held.granted <= held.used && !this.#isOverreported(held) && this.#uncovered === 0n;
+    if (held.granted > held.used || this.#uncovered > 0n) return false;
+    return !this.#isOverreported(held) && !this.#isUnderreported(held);
   }
 
   get #plentifulMs(): number {
@@ -294,6 +285,13 @@ export class StockLease {
   #isOverreported({ period, granted, used }: StockHeld): boolean {
     if (period !== this.#reported.period) return false;
     return this.#outstandingOf(used, granted - used) < this.#reported.amount;
+  }
+
+  /** The coordinator has less on record as used of a day or a month, so it shows the rest as unused. */
+  #isUnderreported({ period, used }: StockHeld): boolean {
+    return (
+      STOCK_KINDS[this.name] === 'period' && period === this.#reported.period && used > this.#reported.used
+    );
   }
 
   #giveBack(amount: bigint): void {

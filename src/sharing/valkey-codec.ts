@@ -10,6 +10,7 @@ import {
   type HostSpent,
   type LeaseAsk,
   type LeaseReply,
+  type ProcessView,
   type ScopeView,
   type StockAsk,
   type StockName,
@@ -159,8 +160,18 @@ export function decodeReply({ stocks = {} }: LeaseAsk, [minute, counted, money]:
   };
 }
 
+type RawProcess = readonly [
+  slot: number,
+  weighing: number,
+  unexpired: number,
+  number: number,
+  used: readonly (readonly [code: string, used: number])[],
+];
+
 export type RawView = readonly [
-  minuteUsed: number,
+  weighing: number,
+  unexpired: number,
+  processes: readonly RawProcess[],
   stocks: readonly (readonly [code: string, period: number, used: number, unused: number])[],
   outstandingHigh: number,
   outstandingLow: number,
@@ -172,7 +183,8 @@ export type RawView = readonly [
 
 /** `spentHere` is by the host's store; the server counts what of it was not reported as outstanding. */
 export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | undefined): ScopeView {
-  const [minuteUsed, counted, high, low, spentHigh, spentLow, reportedHigh, reportedLow] = view;
+  const [weighing, unexpired, processes, counted, ...amounts] = view;
+  const [high, low, spentHigh, spentLow, reportedHigh, reportedLow] = amounts;
   const unreported = spentHere === undefined ? 0n : spentHere - moneyOf(reportedHigh, reportedLow);
   const outstanding = moneyOf(high, low) - (unreported < 0n ? 0n : unreported);
   const stocks = counted.map(([code, period, used, unused]) => [
@@ -181,12 +193,22 @@ export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | 
   ]);
   return {
     scope,
-    minuteUsed,
+    minute: { weighing, unexpired },
+    processes: processes.map(decodeProcess),
     stocks: {
       ...(Object.fromEntries(stocks) as ScopeView['stocks']),
       balance: { period: 0, used: 0n, unused: outstanding < 0n ? 0n : outstanding },
     },
     spent: asPicoUnits(moneyOf(spentHigh, spentLow) + unreported),
+  };
+}
+
+function decodeProcess([slot, weighing, unexpired, number, counted]: RawProcess): ProcessView {
+  const used = counted.map(([code, amount]) => [NAMES.get(code)!, BigInt(amount)]);
+  return {
+    slot,
+    minute: { weighing, unexpired, number },
+    used: Object.fromEntries(used) as ProcessView['used'],
   };
 }
 

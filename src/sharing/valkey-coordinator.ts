@@ -124,13 +124,14 @@ export class ValkeyCoordinator implements Coordinator {
     };
   }
 
-  async look(scopes: readonly string[]): Promise<ScopeView[]> {
+  async look(scopes: readonly string[], slots: readonly number[] = []): Promise<ScopeView[]> {
     this.#assertOpen();
     invariant(scopes.length <= EXCHANGE_ASKS_MAX, 'a look is within its bound');
     const views = await Promise.all(
-      this.#partitions.map((partition, at) =>
-        partition.look(scopes.filter((scope) => partitionOf(scope, this.#partitions.length) === at)),
-      ),
+      this.#partitions.map((partition, at) => {
+        const own = scopes.filter((scope) => partitionOf(scope, this.#partitions.length) === at);
+        return partition.look(own, slots);
+      }),
     );
     const all = new Map(views.flatMap((view) => [...view]));
     return scopes.map((scope) => all.get(scope)!);

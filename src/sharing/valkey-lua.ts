@@ -32,7 +32,7 @@
 import { LONG_TICKS, QUIET_PART, SHARE, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
 /** Of the records of scopes. A server without it, or with another one, was used by a former version. */
-export const FORMAT = 2;
+export const FORMAT = 3;
 
 /** The low part of an amount is below it. */
 export const MONEY_BASE = 1_000_000_000n;
@@ -110,7 +110,8 @@ end
  * minute; `d?` and `m?` are stocks of a day and of a month.
  *
  *     of all, by code       [period, used by ended lives, used, unused, total that was seen before a loss,
- *                           of w: what was used, by tick]
+ *                           of w: what was used, by tick; of others: what ended lives were granted and have
+ *                           not reported as used]
  *     of the node, by code  [period, used, unused]; left out if that is nothing
  *     p:P                   [buckets of the minute, last grant of the minute or false: {life, number of the
  *                           ask, tick, count}, stocks of the node]
@@ -179,8 +180,9 @@ local function write_scope(key, place, list, all, node)
     local kind = string.sub(code, 1, 1)
     -- A call lasts no longer than a day, and its end is reported.
     if s[4] > 0 then forMs = max(forMs, 2 * DAY) end
-    if kind == 'd' and s[2] + s[3] + s[4] > 0 then forMs = max(forMs, 26 / 24 * DAY) end
-    if kind == 'm' and s[2] + s[3] + s[4] > 0 then forMs = max(forMs, 32 * DAY) end
+    local counted = code ~= 'w' and s[2] + s[3] + s[4] + (s[6] or 0) or 0
+    if kind == 'd' and counted > 0 then forMs = max(forMs, 26 / 24 * DAY) end
+    if kind == 'm' and counted > 0 then forMs = max(forMs, 32 * DAY) end
   end
   call('PEXPIRE', key, ceil(forMs))
 end
@@ -195,14 +197,15 @@ local function answer_stock(all, own, ask, now)
     if n then put(s[6], tick, max(0, used - n[2])) end
     s[6], s[2] = weigh(s[6] or {}, tick)
   else
-    s[3] = s[3] + used - (n and n[2] or 0)
+    s[3], s[6] = s[3] + used - (n and n[2] or 0), s[6] or 0
   end
   s[4] = s[4] + unused - (n and n[3] or 0)
   -- What the others saw and do not have themselves was used by nodes that nobody knows any more.
   if most > 0 and s[5] > 0 then
-    s[2], s[5] = max(s[2], s[5] - s[3] - s[4]), 0
+    if code == 'w' then s[2] = max(s[2], s[5] - s[3] - s[4]) else s[6] = max(s[6], s[5] - s[2] - s[3] - s[4]) end
+    s[5] = 0
   end
-  local left = limit - s[2] - s[3] - s[4]
+  local left = limit - s[2] - s[3] - s[4] - (code == 'w' and 0 or s[6])
   local granted = share_of(left, least, most)
   local elsewhere = s[4] > unused
   s[4] = s[4] + granted
@@ -219,7 +222,7 @@ local function end_stock(all, own, code, now)
   if not s or not n or n[1] ~= s[1] then return end
   s[4] = s[4] - n[3]
   if code == 'w' then put(s[6], floor(now / TICK), n[3])
-  elseif code ~= 'f' then s[2], s[3] = s[2] + n[2] + n[3], s[3] - n[2] end
+  elseif code ~= 'f' then s[2], s[3], s[6] = s[2] + n[2], s[3] - n[2], (s[6] or 0) + n[3] end
 end
 -- Ends the slots and the tokens of the minute of nodes that were silent for too long: such a node has cut its
 -- calls, and takes no tokens for its last minute.

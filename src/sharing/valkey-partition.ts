@@ -191,10 +191,16 @@ export class ValkeyPartition {
     return { nowMs, answers: asks.map((ask, at) => decodeReply(ask, replies[at]!)) };
   }
 
-  async look(scopes: readonly string[]): Promise<Map<string, ReturnType<typeof decodeView>>> {
+  async look(
+    scopes: readonly string[],
+    slots: readonly number[],
+  ): Promise<Map<string, ReturnType<typeof decodeView>>> {
     if (scopes.length === 0) return new Map();
     const keys = scopes.flatMap((scope) => this.#server.keys.of(scope));
-    const views = (await this.#server.call(LOOK_SCRIPT, keys, [this.#options.timeInsteadMs()])) as RawView[];
+    const views = (await this.#server.call(LOOK_SCRIPT, keys, [
+      this.#options.timeInsteadMs(),
+      slots,
+    ])) as RawView[];
     const { accounting } = this.#options;
     return new Map(
       scopes.map((scope, at) => {

@@ -238,25 +238,41 @@ return pack(true)
  * Looks at scopes for an operator.
  *
  *     KEYS     two of each scope
- *     ARGV[3]  [time]
- *     reply    of each scope [minute, stocks as {code, period, used, unused}, outstanding high, low, spent
- *              high, low, spent by ARGV[2] alone high, low]
+ *     ARGV[3]  [time, slots]
+ *     reply    of each scope [weighing, unexpired, processes, stocks as {code, period, used, unused},
+ *              outstanding high, low, spent high, low, spent by ARGV[2] alone high, low]; of each process
+ *              that is known [slot, weighing, unexpired, number of the last ask, stocks as {code, used}]
  */
 export const LOOK_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}
-local tick = floor(now_ms(cmsgpack.unpack(ARGV[3])[1]) / TICK)
+local head = cmsgpack.unpack(ARGV[3])
+local tick = floor(now_ms(head[1]) / TICK)
 local views = {}
 for i = 1, #KEYS, 2 do
   local list, all = read_scope(KEYS[i], '')
   local a = unpack_or(call('HGET', KEYS[i + 1], 'a'), {0, 0, -1, 0, 0, 0, 0})
-  local _, minute = weigh(list, tick)
-  local stocks = {}
+  local _, minute, unexpired = weigh(list, tick)
+  local stocks, processes = {}, {}
   for code, s in pairs(all) do
-    local used = s[2] + s[3]
-    if code == 'w' then _, used = weigh(s[6], tick) end
-    stocks[#stocks + 1] = {code, s[1], used, s[4]}
+    local used, unused = s[2] + s[3], s[4]
+    if code == 'w' then _, used = weigh(s[6], tick) else unused = unused + (s[6] or 0) end
+    stocks[#stocks + 1] = {code, s[1], used, unused}
+  end
+  for _, slot in ipairs(head[2]) do
+    local text = call('HGET', KEYS[i], 'p:' .. ARGV[2] .. ':' .. slot)
+    if text then
+      local node, used = cmsgpack.unpack(text), {}
+      local _, own, own_unexpired = weigh(node[1], tick)
+      for code, n in pairs(node[3]) do
+        if all[code] and n[1] == all[code][1] then used[#used + 1] = {code, n[2]} end
+      end
+      local number = node[2] and node[2][2] or 0
+      if own > 0 or number > 0 or #used > 0 then
+        processes[#processes + 1] = {slot, own, own_unexpired, number, used}
+      end
+    end
   end
   local own = unpack_or(call('HGET', KEYS[i + 1], 'h:' .. ARGV[2]), {0, 0})
-  views[#views + 1] = {minute, stocks, a[6], a[7], a[4], a[5], own[1], own[2]}
+  views[#views + 1] = {minute, unexpired, processes, stocks, a[6], a[7], a[4], a[5], own[1], own[2]}
 end
 return pack(views)
 `);

@@ -172,6 +172,36 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     t.match(plainView((await first.look([subject]))[0]!), { dayNumber, dayUsed: 10 });
   });
 
+  run('an operator is shown what was used apart from what was granted', async (t, world) => {
+    const [first, second] = [await joined(world, 'a'), await joined(world, 'a', 1)];
+    const subject = newSubject();
+    const none = { dayNumber: 0, used: 0, unused: 0 };
+    const ordered = minuteAsk(subject, 10, 2);
+    const order = { number: 5, heardNumber: 4 };
+    await one(second, { ...ordered, minute: { ...ordered.minute!, order } });
+    const { dayNumber } = (await one(first, dayAsk(subject, 20, none, 6))).day!;
+    await one(second, dayAsk(subject, 20, none, 5));
+    await one(first, dayAsk(subject, 20, { dayNumber, used: 4, unused: 2 }, 0));
+    const seen = async () => (await first.look([subject], [0, 1, 2]))[0]!;
+    const { processes, stocks, minute } = await seen();
+    t.match(stocks.calls_per_day, { used: 4n, unused: 7n });
+    t.match(minute, { weighing: 2, unexpired: 2 });
+    const nothing = { weighing: 0, unexpired: 0, number: 0 };
+    const byslot = processes.toSorted((one, other) => one.slot - other.slot);
+    t.same(byslot, [
+      { slot: 0, minute: nothing, used: { calls_per_day: 4n } },
+      { slot: 1, minute: { weighing: 2, unexpired: 2, number: 5 }, used: { calls_per_day: 0n } },
+    ]);
+    // The life of the first ends. Nobody knows whether it has used the two, and they are granted to nobody.
+    await joined(world, 'a');
+    t.match((await seen()).stocks.calls_per_day, { used: 4n, unused: 7n });
+    t.match((await seen()).processes, [{ slot: 1 }]);
+    t.match((await one(second, dayAsk(subject, 20, { dayNumber, used: 0, unused: 5 }, 10))).day, {
+      granted: 0,
+      remaining: 9,
+    });
+  });
+
   run('an answer that was lost is taken back by the next ask', async (t, world) => {
     const node = await joined(world, 'a');
     const subject = newSubject();

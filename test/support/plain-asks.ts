@@ -120,12 +120,12 @@ function countOf({ granted, remaining, heldByOthers }: StockGrant): PlainGrant<n
 }
 
 /** What the coordinator would tell operators, as the asks above name it. */
-export function plainView({ scope, minuteUsed, stocks, spent }: ScopeView) {
+export function plainView({ scope, minute, stocks, spent }: ScopeView) {
   const all = (name: keyof Stocks<unknown>): bigint =>
     (stocks[name]?.used ?? 0n) + (stocks[name]?.unused ?? 0n);
   return {
     scope,
-    minuteUsed,
+    minuteUsed: minute.weighing,
     dayNumber: stocks.calls_per_day?.period ?? 0,
     dayUsed: Number(all('calls_per_day')),
     callsInFlight: Number(all('calls_in_flight')),

@@ -58,6 +58,8 @@ interface World {
   readonly log: FieldLog;
   /** An account and a key have changed, and a flush was made. */
   look(): Promise<void>;
+  /** A flush was made, and nothing has changed. */
+  rest(): Promise<void>;
 }
 
 function open(t: Test, more: Partial<QuotaNoticesOptions> = {}): World {
@@ -75,6 +77,7 @@ function open(t: Test, more: Partial<QuotaNoticesOptions> = {}): World {
       changed.add([asAccountIndex(0)], [asKeyIndex(0)]);
       return notices.look();
     },
+    rest: () => notices.look(),
   };
   const notices = new QuotaNotices({
     settings: () => world.notify,
@@ -195,6 +198,24 @@ void t.test('what the webhook says', async (t) => {
   );
 });
 
+void t.test('what other hosts have not reported yet is looked at again', async (t) => {
+  const world = open(t, { claim: () => Promise.resolve(true) });
+  world.scopes = [account([{ ...use(45n), leased: 40n }])];
+  await world.look();
+  t.same(world.log.lines, [], 'granted is not used');
+  await world.rest();
+  world.clock.nowMs += 19_999;
+  await world.rest();
+  t.equal(world.reads, 1);
+  world.scopes = [account([{ ...use(80n), leased: 5n }])];
+  world.clock.nowMs += 1;
+  await world.rest();
+  t.match(world.log.lines, [{ quota: 'calls_per_day', used: '80' }]);
+  world.clock.nowMs += 60_000;
+  await world.rest();
+  t.equal(world.reads, 2, 'and not for ever');
+});
+
 void t.test('a host that has not claimed a notice keeps silent', async (t) => {
   const claims: [string, number][] = [];
   let mine = false;
@@ -248,12 +269,12 @@ void t.test('a read that fails is told, and the next look goes on', async (t) =>
 void t.test('what has changed is bounded, and taken oldest first', (t) => {
   const changed = new ChangedScopes(() => true);
   changed.add([3, 1, 3, 2].map(asAccountIndex), [asKeyIndex(7)]);
-  t.same(changed.take(2), { accounts: [3, 1], keys: [7] });
-  t.same(changed.take(2), { accounts: [2], keys: [] });
+  t.same(changed.take(2, 0), { accounts: [3, 1], keys: [7] });
+  t.same(changed.take(2, 0), { accounts: [2], keys: [] });
   changed.add(
     Array.from({ length: 100_001 }, (_, index) => asAccountIndex(index)),
     [],
   );
-  t.equal(changed.take(200_000).accounts.length, 100_000);
+  t.equal(changed.take(200_000, 0).accounts.length, 100_000);
   t.end();
 });

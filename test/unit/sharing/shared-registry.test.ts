@@ -119,17 +119,18 @@ void t.test('a statement shows what all processes use', async (t) => {
   );
   t.equal(follows.count, 1, 'in force here at once');
   await exchangePlain(other, [moneyAsk(record.id, 0, 30)]);
-  const leased = { minute: 0, callsInFlight: 0, money: 30n };
+  const leased = { minute: 3, callsInFlight: 0, money: 30n };
   const atRest = await desk.read(({ accounts }) => accounts.find('acme'));
-  t.match(atRest, { available: 100n, held: 0n, spent: 0n, requestsThisMinute: 3, callsInFlight: 0, leased });
+  t.match(atRest, { available: 100n, held: 0n, spent: 0n, requestsThisMinute: 0, callsInFlight: 0, leased });
   const use = (slots: bigint, money: bigint, scope = record.id): CallsUse => {
-    const stock = (held: bigint) => ({ period: 0, held, unused: 0n });
-    return { scope, minuteUnused: 1, stocks: { calls_in_flight: stock(slots), balance: stock(money) } };
+    const stock = (granted: bigint) => ({ period: 0, granted, used: 0n, available: 0n });
+    const minute = { unused: 1, heardNumber: 1 };
+    return { scope, slot: 0, minute, stocks: { calls_in_flight: stock(slots), balance: stock(money) } };
   };
-  calls.push(use(2n, 20n), use(1n, 7n, 'acct_other'), use(1n, 4n));
+  calls.push(use(2n, 20n), use(1n, 7n, 'acct_other'), { ...use(1n, 4n), slot: 2 });
   const seen = await desk.read(({ accounts }) => accounts.find('acme'));
-  t.match(seen, { available: 76n, held: 24n, spent: 0n, callsInFlight: 3, requestsThisMinute: 1 });
-  t.match(seen.leased, { money: 6n, minute: 2 });
+  t.match(seen, { available: 76n, held: 24n, spent: 0n, callsInFlight: 3, requestsThisMinute: 2 });
+  t.match(seen.leased, { money: 6n, minute: 1 });
   const listed = await desk.read(({ accounts }) => accounts.list(0, 10).items);
   t.same(listed, [seen]);
   const moved = await desk.change(TESTER, ({ accounts }) => accounts.setPlan('acme', 'paid'));

@@ -4,7 +4,7 @@ import type { Snapshot, SnapshotKind } from '#src/gateway/messages.js';
 import { GroupSnapshots, type ReadableProcess } from '#src/supervisor/group-snapshots.js';
 import type { MetricsSnapshot } from '#src/telemetry/metrics-snapshot.js';
 
-const NO_USE = { minuteUnused: 0, stocks: {} };
+const NO_USE = { slot: 0, minute: { unused: 0, heardNumber: 0 }, stocks: {} };
 
 class FakeProcess implements ReadableProcess {
   calls = 0;
