@@ -64,8 +64,8 @@ const CONTEXT_LENGTH_CODES: ReadonlySet<unknown> = new Set([
   'context_length_exceeded',
   'exceed_context_size_error',
 ]);
-/** vLLM and SGLang have no code for it. */
-const CONTEXT_LENGTH_MESSAGE = /\bcontext length\b/i;
+/** vLLM, SGLang and Anthropic have no code for it, nor has a server that passes on what such a one says. */
+const CONTEXT_LENGTH_MESSAGE = /\bcontext (?:length|window|limit)\b|\b(?:prompt|input) is too long\b/i;
 /** Other codes are not logged. */
 const CODE = /^[\w.-]{1,64}$/;
 const CREDENTIAL_STATUSES: ReadonlySet<number> = new Set([401, 402, 403]);

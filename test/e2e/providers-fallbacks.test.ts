@@ -1,12 +1,15 @@
 /**
  * A model and its fallback that speak different protocols, in both directions, whole and streamed: who
- * answers, in which words, and what it costs to the pico-unit.
+ * answers, in which words, and what it costs to the pico-unit. The named model fails, or says in its
+ * provider's words that the call is too long for it.
  */
 import t from 'tap';
 import { decimalOf, picoUnitsOf } from '#src/core/money.js';
 import { eventually, startGateway, TEST_PRICE } from '../support/gateway.js';
 import { FaultServer, head, send, type FaultScript } from '../support/fault-server.js';
 import { startMock, steered } from '../support/mock.js';
+import { DOOR_PATHS } from '#src/core/door-names.js';
+import { DOOR_CASES } from '../support/doors.js';
 import { modelAt, PROVIDER_ENV, PROVIDER_MODELS, SECRET } from '../support/provider-bed.js';
 import { ERROR_FORMS } from '../support/provider-errors.js';
 import { FORMS } from '../support/provider-forms.js';
@@ -111,5 +114,128 @@ void t.test('fallbacks between protocols', async (t) => {
         });
       });
   t.notMatch(gateway.log().join('\n'), SECRET);
+  t.equal(await gateway.stop(), 0);
+});
+
+/** An error of a provider as its reference writes it; that of OpenAI if the provider has no other. */
+const refused = (form: (typeof FORMS)[number] | undefined, message: string, code?: string): FaultScript => {
+  const forms = form && ERROR_FORMS.get(form.dialect);
+  const type = 'invalid_request_error';
+  const body = forms?.body(400, message) ?? JSON.stringify({ error: { message, type, code } });
+  const headers = { 'content-type': 'application/json', 'content-length': String(body.length) };
+  return (socket) => send(socket, [head(400, { ...headers, ...forms?.headers(400) }), body], 'stall');
+};
+
+/** What providers say of a call that is longer than the model reads, as people have reported it. */
+const TOO_LONG: readonly (readonly [
+  id: string,
+  messages: readonly string[],
+  code?: string | undefined,
+  speaks?: 'messages' | 'responses',
+])[] = [
+  [
+    'at-anthropic',
+    [
+      'prompt is too long: 211238 tokens > 200000 maximum',
+      'input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length or `max_tokens` and try again',
+    ],
+  ],
+  ['at-gemini', ['The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).']],
+  [
+    'gemini-at-vertex',
+    [
+      'The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).',
+      'Unable to submit request because the input token count is 1200000 but the model only supports up to 1048576. Reduce the input token count and try again.',
+    ],
+  ],
+  ['claude-at-vertex', ['Prompt is too long']],
+  [
+    'at-bedrock',
+    [
+      'Input is too long for requested model.',
+      'The model returned the following errors: prompt is too long: 211238 tokens > 200000 maximum',
+    ],
+  ],
+  [
+    'at-azure',
+    [
+      "This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens.",
+    ],
+    'context_length_exceeded',
+  ],
+  // A server with OpenAI's paths, and one that speaks the door's own protocol.
+  ['openai', ["This model's maximum context length is 4096 tokens."]],
+  ['speaks-messages', ['prompt is too long: 211238 tokens > 200000 maximum'], undefined, 'messages'],
+  [
+    'speaks-responses',
+    ['Your input exceeds the context window of this model. Please adjust your input and try again.'],
+    'context_length_exceeded',
+    'responses',
+  ],
+];
+
+void t.test('a call that is too long for the model', async (t) => {
+  const good = await startMock(t, ['--chunks', String(CHUNKS)]);
+  const server = new FaultServer(t);
+  const scripts = new Map<string, FaultScript>();
+  const models = TOO_LONG.flatMap(([id, messages, code, speaks]) =>
+    messages.map((message, place) => {
+      const name = `${id}-${place}`;
+      const model = PROVIDER_MODELS.find((one) => one.id === id);
+      const form =
+        model === undefined
+          ? speaks === 'messages'
+            ? FORMS.find(({ provider }) => provider === 'anthropic')
+            : undefined
+          : FORMS.find(
+              ({ provider, model: named }) =>
+                provider === model.provider && named.slice(0, 4) === model.model.slice(0, 4),
+            );
+      scripts.set(name, refused(form, message, code));
+      return { name, model, speaks };
+    }),
+  );
+  scripts.set('other', refused(undefined, 'temperature must be at most 1'));
+  const port = await server.scripted(scripts);
+  const at = (name: string): string => `http://127.0.0.1:${port}/${name}`;
+  const rules = { fallbacks: ['good'], fallback_on: ['context_length'] };
+  const plain = (id: string, more: object = {}): object => ({
+    ...{ id, price: TEST_PRICE, max_output_tokens: 8_000, ...rules },
+    upstreams: [{ url: at(id), ...more }],
+  });
+  const gateway = await startGateway(t, {
+    config: {
+      models: [
+        { id: 'good', price: OPENAI_PRICE, max_output_tokens: 8_000, upstreams: [{ url: good.url }] },
+        ...models.map(({ name, model, speaks }) =>
+          model === undefined
+            ? plain(name, speaks && { speaks: [speaks] })
+            : { ...modelAt(model, at(name)), id: name, ...rules },
+        ),
+        plain('other'),
+      ],
+      plans: [{ id: 'ample', requests_per_minute: 1_000_000, calls_per_day: 1_000_000_000 }],
+    },
+    env: PROVIDER_ENV,
+  });
+  const { key } = await gateway.admin.customer({ credit: CREDIT });
+
+  for (const door of ['chat', 'messages', 'responses'] as const)
+    await t.test(`by ${DOOR_PATHS[door]}`, async (t) => {
+      for (const { name } of models)
+        for (const stream of [false, true]) {
+          const body = { model: name, stream, ...DOOR_CASES[door].body(PROMPT) };
+          const answer = await gateway.request(key, { path: DOOR_PATHS[door], body });
+          t.equal(answer.status, 200, `${name}, stream ${stream}: ${answer.body}`);
+          t.equal(answer.headers['x-tollgate-model'], 'good', name);
+          if (stream)
+            t.match(answer.body.trimEnd().split('\ndata: ').at(-1), DOOR_CASES[door].lastEvent!, name);
+          else t.ok(isWholeText(DOOR_CASES[door].textOf(answer), CHUNKS), name);
+        }
+      const body = { model: 'other', ...DOOR_CASES[door].body(PROMPT) };
+      const answer = await gateway.request(key, { path: DOOR_PATHS[door], body });
+      t.equal(answer.status, 400, 'another error of the caller stays one');
+      t.match(answer.body, /temperature/);
+    });
   t.equal(await gateway.stop(), 0);
 });

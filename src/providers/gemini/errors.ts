@@ -21,7 +21,7 @@ const WRONG_KEY = /API[_ ]key[ _](?:not[ _]valid|expired|invalid|not[ _]found)/i
 const OUR_ACCOUNT =
   /user location is not supported|enable billing|billing account|has not been used in project/i;
 const TOO_LONG =
-  /token count\b.*\bexceeds|exceeds the maximum number of tokens|exceeds the maximum .*token|input context is too long/i;
+  /token count\b.*\b(?:exceeds|only supports)|exceeds the maximum number of tokens|exceeds the maximum .*token|input context is too long/i;
 
 /** Texts that reveal the operator's account, and what replaces them. */
 const TRACES: readonly [pattern: RegExp, kept: string][] = [
