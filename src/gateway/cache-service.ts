@@ -7,8 +7,10 @@
  *                       └→ no response (failed, not to be kept, or the listener died)
  *
  * A response is a copy that can be made again. So it is written in a transaction of its own after the flush,
- * and what the disk does not take is dropped; the books never wait for it.
+ * and what the disk does not take is dropped; the books never wait for it. Its record has a digest of the
+ * response and of whose it is, so that a damaged or misplaced one is nobody's: LMDB checks nothing itself.
  */
+import { createHash } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import type { AskReply, Question, Withdrawal } from '../core/ask-port.js';
 import type { Clock } from '../core/clock.js';
@@ -178,7 +180,8 @@ export class CacheService {
 
   #find(key: ResponseKey): CachedResponse | undefined {
     const { store, clock } = this.#options;
-    const record = this.#waiting.get(nameOfResponse(key)) ?? this.#tried(() => store.cached.find(key));
+    const record =
+      this.#waiting.get(nameOfResponse(key)) ?? this.#tried(() => wholeRecord(store.cached, key));
     if (record?.bytes === undefined) return undefined;
     const { stream, endedMs, bytes } = record;
     const oldestMs = clock.wallMs() - (this.#rules.get(modelOfCacheKey(key))?.ttlMs ?? 0);
@@ -192,10 +195,10 @@ export class CacheService {
   #keep(index: number, key: ResponseKey, response: CachedResponse): void {
     const { stream, endedMs, bytes } = response;
     const name = nameOfResponse(key);
-    const bodyDigest = key.key.slice(key.key.lastIndexOf('/') + 1);
     this.#dropOne(name);
     if (endedMs <= this.#clearedMsOf(key)) return;
     if (this.#waitingBytes + bytes.length + CACHED_ROW_BYTES <= WAITING_BYTES_MAX) {
+      const bodyDigest = digestOf(key, endedMs, stream, bytes);
       this.#waiting.set(name, { ...key, bodyDigest, endedMs: asWallMs(endedMs), stream, bytes });
       this.#waitingBytes += bytes.length + CACHED_ROW_BYTES;
     }
@@ -256,6 +259,20 @@ export class CacheService {
     this.#waiting.clear();
     this.#waitingBytes = 0;
   }
+}
+
+/** The record on disk; undefined if there is none, or not the one that was written. */
+function wholeRecord(table: ResponseTable, key: ResponseKey): ResponseRecord | undefined {
+  const record = table.find(key);
+  if (record?.bytes === undefined) return undefined;
+  const { bodyDigest, endedMs, stream, bytes } = record;
+  return bodyDigest === digestOf(key, endedMs, stream, bytes) ? record : undefined;
+}
+
+/** 1 µs for a kilobyte, 1 ms for a megabyte. The request's own digest is part of the key. */
+function digestOf(key: ResponseKey, endedMs: number, stream: boolean, bytes: Uint8Array): string {
+  const head = JSON.stringify([key.account, key.key, endedMs, stream]);
+  return createHash('sha256').update(head).update(bytes).digest('hex');
 }
 
 function send(port: MessagePort, id: number, answer: CacheReply): void {
