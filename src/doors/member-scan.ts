@@ -9,6 +9,7 @@
  * Must hold: each member that the gateway or an upstream acts on is in the door's `level`, or a second one in
  * another case reaches the upstream unseen (tests of each door).
  */
+import { BODY_TREE_MEMBERS_MAX } from '../core/limits.js';
 import { USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
 import type { ChatRequestResult, OutputTokensField } from '../protocol/chat-call.js';
 import { NOWHERE, type BodyScan, type Span } from '../protocol/chat-scan.js';
@@ -63,6 +64,8 @@ function scanMembers(bytes: Uint8Array, form: BodyForm): BodyScan {
   if (first !== BRACE) reader.skipValue();
   const end = reader.at - 1;
   if (reader.space() !== -1) throw reader.unexpected();
+  if (reader.members > BODY_TREE_MEMBERS_MAX)
+    throw new BodyError(`the request body must have at most ${BODY_TREE_MEMBERS_MAX} members in all`);
   const body = JSON.parse(reader.bytes.toString()) as unknown;
   if (!form.check(body)) throw new BodyError(form.explain(body));
   const more = form.routing?.(body as Members) ?? [];

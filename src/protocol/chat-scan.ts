@@ -4,8 +4,8 @@
  * that have rules go into a small stand-in of the request, for the compiled validator, and each message into
  * a stand-in that is reused for the next. Called by request-bytes.ts; pure, any thread.
  *
- * Memory is some KB beside the bytes, 8 bytes for each part of a message's content, and the unknown names of
- * one object (BODY_MEMBERS_MAX). The cost is the reader's (json-reader.ts) and some 20 ns for each name.
+ * Memory is some KB beside the bytes, and the unknown names of one object (BODY_MEMBERS_MAX). The cost is
+ * the reader's (json-reader.ts) and some 20 ns for each name.
  *
  * Must hold: a body that two decoders read differently (a member twice, odd case, a number that is not
  * written in plain digits) is rejected; otherwise a caller pays for one call and gets another
@@ -58,6 +58,8 @@ const ROLE_BYTES = CHAT_ROLES.map((role) => Buffer.from(role));
 const ANY_OBJECT = Object.freeze({});
 const ANY_ARRAY: readonly unknown[] = Object.freeze([]);
 const ANY_PART = Object.freeze({ type: '' });
+/** Parts without a fault, however many. */
+const VALID_PARTS: readonly unknown[] = Object.freeze([ANY_PART]);
 
 /** The request, as the validator sees it. `messages` are valid, or no array. */
 class StandIn {
@@ -280,12 +282,18 @@ export class ChatScan implements BodyScan {
     }
     if (first !== BRACKET) return this.#value();
     if (!reader.openItems()) return ANY_ARRAY;
-    const parts: unknown[] = [];
+    let count = 0;
+    let wrong: unknown[] | undefined;
     do {
-      reader.item(parts.length);
-      parts.push(this.#part());
+      reader.item(count);
+      const part = this.#part();
+      if (part !== ANY_PART && wrong === undefined) {
+        wrong = Array.from({ length: count }, () => ANY_PART);
+        wrong.push(part);
+      }
+      count++;
     } while (reader.moreItems());
-    return parts;
+    return wrong ?? VALID_PARTS;
   }
 
   #part(): unknown {
@@ -295,9 +303,13 @@ export class ChatScan implements BodyScan {
     if (reader.openLevel(PART)) {
       do {
         const index = reader.name(PART);
-        reader.colon();
-        if (index === PART_TYPE) type = this.#value();
-        else reader.skipMember(PART, index);
+        const first = reader.colon();
+        // Which type a part has, is no rule here.
+        if (index !== PART_TYPE) reader.skipMember(PART, index);
+        else if (first === QUOTE) {
+          reader.skipPlain(QUOTE);
+          type = '';
+        } else type = this.#value();
       } while (reader.moreMembers());
     }
     return typeof type === 'string' ? ANY_PART : { type };

@@ -66,6 +66,8 @@ export class JsonReader {
   depth = 0;
   /** Values that have begun, including those within others. */
   values = 0;
+  /** Members of objects, likewise. */
+  members = 0;
   readonly bytes: Buffer;
   readonly end: number;
   readonly #view: DataView | undefined;
@@ -134,6 +136,7 @@ export class JsonReader {
   colon(): number {
     if (this.space() !== COLON) throw this.unexpected();
     this.at++;
+    this.members++;
     return this.space();
   }
 

@@ -5,7 +5,7 @@
  * Must hold: a pass over a body is synchronous. The stack of open objects is kept in arrays of the module, by
  * depth, one set for the whole thread: two interleaved passes would mix their names.
  */
-import { BODY_MEMBERS_MAX, BODY_NESTING_MAX } from '../core/limits.js';
+import { BODY_MEMBERS_MAX, BODY_NESTING_MAX, BODY_OTHER_NAMES_MAX } from '../core/limits.js';
 import { BodyError, BRACE, BRACKET, JsonReader, QUOTE } from './json-reader.js';
 import {
   FOLDED,
@@ -32,6 +32,8 @@ const OTHERS: (string | Set<string> | undefined)[] = LEVELS.map(() => undefined)
 export class MemberReader extends JsonReader {
   /** Set by `name` for an unknown name of the request itself (depth 1): what that member would do. */
   steering: Steering | undefined = undefined;
+  /** Unknown names so far, in all objects. */
+  #otherNames = 0;
 
   /** As `openObject`, for an object whose names are those of `level`. */
   openLevel(level: Level): boolean {
@@ -96,6 +98,12 @@ export class MemberReader extends JsonReader {
   }
 
   #checkOther(name: string, depth: number): void {
+    this.#otherNames += 1;
+    if (this.#otherNames > BODY_OTHER_NAMES_MAX) {
+      throw new BodyError(
+        `the request body must have at most ${BODY_OTHER_NAMES_MAX} members that the interface does not name`,
+      );
+    }
     const folded = foldedName(name);
     if (depth === 1) {
       this.steering = steeringOf(folded);
