@@ -183,8 +183,8 @@ export const BODY_MEMBERS_MAX = 1_000;
  */
 export const BODY_OTHER_NAMES_MAX = 50_000;
 /**
- * Members in all of a body that is parsed into a tree, as those of all doors but chat are: V8 takes up to 1 µs
- * for a name that it has not seen. 490,000 of them took 0.4 to 0.5 s.
+ * Members in all of a body that is parsed into a tree, as those of all doors but chat are: V8 takes up to
+ * 1 µs for a name that it has not seen. 490,000 of them took 0.4 to 0.5 s.
  */
 export const BODY_TREE_MEMBERS_MAX = 100_000;
 

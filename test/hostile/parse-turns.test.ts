@@ -111,9 +111,9 @@ function fillings(door: string): Readonly<Record<string, Filling>> {
 }
 
 t.setTimeout(120_000);
-for (const { name, readPieces } of DOORS)
-  void t.test(`no body at ${name} takes more than a turn`, { timeout: 60_000 }, (t) => {
-    for (const [kind, filling] of Object.entries(fillings(name)))
+for (const door of DOORS)
+  void t.test(`no body at ${door.name} takes more than a turn`, { timeout: 60_000 }, (t) => {
+    for (const [kind, filling] of Object.entries(fillings(door.name)))
       for (const count of [BODY_OTHER_NAMES_MAX - 1_000, BODY_TREE_MEMBERS_MAX - 1_000, 490_000]) {
         const body = bodyOf(filling, count);
         let leastMs = Infinity;
@@ -121,7 +121,7 @@ for (const { name, readPieces } of DOORS)
         for (let turn = 0; turn < TRIES && !(leastMs < COUNTER_TURN_MS); turn++) {
           const startMs = performance.now();
           const before = process.cpuUsage();
-          const read = readPieces([body]);
+          const read = door.readPieces([body]);
           // Wall time has what others on the machine take, CPU time what V8's other threads take.
           const { user, system } = process.cpuUsage(before);
           leastMs = Math.min(leastMs, performance.now() - startMs, (user + system) / 1_000);
