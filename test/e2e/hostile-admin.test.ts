@@ -38,6 +38,7 @@ const GOOD_BODIES: Readonly<Record<string, Readonly<Record<string, unknown>>>> =
   'POST /admin/v1/keys': { account: ACCOUNT, name: 'fresh' },
   'POST /admin/v1/keys/{key}/rotate': { grace: 0 },
   'POST /admin/v1/keys/{key}/set-limits': { tokens_per_day: 6, spend_per_day: '1.00' },
+  'POST /admin/v1/keys/{key}/set-private': { private: true },
   'POST /admin/v1/operators': { name: 'fresh', role: 'viewer', expires_in: 60 },
   'POST /admin/v1/operators/{operator}/rotate': { expires_in: 60 },
   'POST /admin/v1/operators/{operator}/set-role': { role: 'support' },
