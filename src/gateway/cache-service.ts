@@ -269,7 +269,7 @@ function wholeRecord(table: ResponseTable, key: ResponseKey): ResponseRecord | u
   return bodyDigest === digestOf(key, endedMs, stream, bytes) ? record : undefined;
 }
 
-/** 1 µs for a kilobyte, 1 ms for a megabyte. The request's own digest is part of the key. */
+/** Costs 2 µs for a kilobyte, 0.6 ms for a megabyte. The request's own digest is part of the key. */
 function digestOf(key: ResponseKey, endedMs: number, stream: boolean, bytes: Uint8Array): string {
   const head = JSON.stringify([key.account, key.key, endedMs, stream]);
   return createHash('sha256').update(head).update(bytes).digest('hex');
