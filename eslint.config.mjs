@@ -1,7 +1,17 @@
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['dist/', 'build/', 'data/', 'node_modules/', '.tap/', 'bench/peers/python/'] },
+  {
+    ignores: [
+      'dist/',
+      'build/',
+      'data/',
+      'node_modules/',
+      '.tap/',
+      'bench/peers/python/',
+      'bench/peers/rust/',
+    ],
+  },
   {
     files: ['**/*.ts', '**/*.tsx', '**/*.cts'],
     extends: [tseslint.configs.strictTypeChecked, tseslint.configs.stylisticTypeChecked],

@@ -17,11 +17,11 @@ import { ERROR_KINDS } from '../dist/core/errors.js';
 import { ERROR_MEANINGS, REJECTION_MEANINGS } from '../dist/core/error-meanings.js';
 import { ROLE_MEANINGS, ROLES } from '../dist/core/roles.js';
 import { METRIC_FAMILIES } from '../dist/telemetry/exposition.js';
-import { peersChartOf } from '../build/bench/load/chart.js';
+import { latencyChartOf, peersChartOf } from '../build/bench/load/chart.js';
 
 const DOCS = fileURLToPath(new URL('../docs/', import.meta.url));
-const CHART = `${DOCS}images/peers.svg`;
-const measured = JSON.parse(readFileSync(new URL('../bench/peers/measured.json', import.meta.url), 'utf8'));
+/** Runs in which gateways were measured side by side; the first is the one that README tells of. */
+const runs = JSON.parse(readFileSync(new URL('../bench/peers/measured.json', import.meta.url), 'utf8'));
 
 /** Page, name of its markers, and what is between them. */
 const PARTS = [
@@ -59,7 +59,14 @@ for (const [page, text] of pages) {
   const options = { ...(await resolveConfig(path)), parser: 'markdown', proseWrap: 'always' };
   write(path, await format(text, options));
 }
-write(CHART, peersChartOf(measured));
+write(`${DOCS}images/peers.svg`, peersChartOf(runs[0]));
+for (const { date, build, latencies } of runs) {
+  if (latencies !== undefined)
+    write(
+      `${DOCS}images/added-latency.svg`,
+      latencyChartOf(latencies, [`measured side by side on ${date}, build ${build}`]),
+    );
+}
 
 function write(path, text) {
   if (!process.argv.includes('--check')) {
@@ -76,7 +83,10 @@ function tableOf(titles, rows) {
 }
 
 function peersPart() {
-  const { date, build, machine, load, contenders } = measured;
+  return runs.map(peersRunPart).join('\n\n');
+}
+
+function peersRunPart({ date, build, machine, load, contenders, latencies }) {
   const rangeText = ({ lowest, highest }) => (lowest === undefined ? '' : ` (${lowest}–${highest})`);
   const cost = (figures) =>
     figures === null
@@ -106,12 +116,27 @@ function peersPart() {
     tableOf(titles, rows),
     'What was on:',
     contenders.map(({ name, on }) => `- ${name}: ${on}`).join('\n'),
+    ...(latencies === undefined ? [] : [latencyPart(latencies)]),
+  ].join('\n\n');
+}
+
+function latencyPart(latencies) {
+  const rows = latencies.map(({ title, name, p50Micros, p99Micros }) => [
+    title,
+    name,
+    p50Micros.toLocaleString('en'),
+    p99Micros.toLocaleString('en'),
+  ]);
+  return [
+    'What each adds to the time of a call, over the upstream alone in the same round:',
+    '<img src="images/added-latency.svg" width="760" alt="Added latency of gateways side by side" />',
+    tableOf(['', '', 'p50 µs', 'p99 µs'], rows),
   ].join('\n\n');
 }
 
 /** What a small call costs, and how many times the own figure that is. */
 function shortPeersPart() {
-  const { date, contenders } = measured;
+  const [{ date, contenders }] = runs;
   const own = contenders.find(({ kind }) => kind === 'own').whole.cpuMicros;
   const rows = contenders.map(({ name, kind, whole: { cpuMicros, requestsPerSecond } }) => [
     kind === 'floor' ? `${name} (the floor: checks nothing)` : name,

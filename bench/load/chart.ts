@@ -18,15 +18,29 @@ export interface ChartReport {
   readonly results: readonly Pick<Result, 'scenario' | 'contender' | 'figures'>[];
 }
 
-/** What bench/peers/measured.json holds, as far as it is drawn. */
+/** One run of bench/peers/measured.json, as far as it is drawn. */
 export interface PeersMeasurement {
   readonly date: string;
   readonly build: string;
   readonly contenders: readonly {
     readonly name: string;
     readonly kind: Bar['kind'];
+    /** Whether it held limits of its callers, not only their key. The floor has no such thing. */
+    readonly limits?: boolean;
     readonly whole: { readonly cpuMicros: number };
   }[];
+}
+
+/** What a contender added to the time of a call, in one scenario. Microseconds. */
+export interface AddedLatency {
+  /** As the bench has it: `rate-500`. */
+  readonly scenario: string;
+  /** What was measured, for readers. */
+  readonly title: string;
+  readonly name: string;
+  readonly kind: Bar['kind'];
+  readonly p50Micros: number;
+  readonly p99Micros: number;
 }
 
 interface Bar {
@@ -50,6 +64,10 @@ const GROUP_GAP = 26;
 const FOOT_LINE_HEIGHT = 18;
 /** In the chart of a run bars longer than so many times the shortest are broken off. */
 const LONGEST_RATIO = 12;
+/** The same in the chart of added latency, as a multiple of the gateway's own bar. */
+const LONGEST_ADDED_RATIO = 8;
+/** What p99 takes behind a bar. */
+const P99_WIDTH = 60;
 
 const STYLE = `
     text { font: 13px system-ui, sans-serif; fill: #1f2328; }
@@ -139,8 +157,8 @@ export function chartOf({ machine, rounds, seconds, results }: ChartReport): str
 }
 
 /**
- * Gateways differ by hundreds, so they stand on a scale of tens that begins at 1 µs. The floor is drawn
- * apart.
+ * Gateways differ by hundreds, so they stand on a scale of tens that begins at 1 µs. Those that held limits,
+ * those that held none, and the floor are drawn apart.
  */
 export function peersChartOf({ date, build, contenders }: PeersMeasurement): string {
   const tens = Math.ceil(Math.log10(Math.max(...contenders.map(({ whole }) => whole.cpuMicros))));
@@ -151,10 +169,18 @@ export function peersChartOf({ date, build, contenders }: PeersMeasurement): str
     width: widthOf(cpuMicros),
     value: `${cpuMicros.toLocaleString('en')} µs`,
   }));
-  const gateways = bars.filter(({ kind }) => kind !== 'floor');
-  const floor = bars.filter(({ kind }) => kind === 'floor');
-  const floorTop = HEAD_HEIGHT + gateways.length * ROW_HEIGHT + GROUP_GAP;
-  const bottom = floorTop + floor.length * ROW_HEIGHT;
+  const groups = [
+    ['with limits on', bars.filter((_, at) => contenders[at]!.limits === true)],
+    ['with no limits', bars.filter((_, at) => contenders[at]!.limits === false)],
+    ['the floor: proxies that check and count nothing', bars.filter(({ kind }) => kind === 'floor')],
+  ] as const;
+  let drawing = '';
+  let y = HEAD_HEIGHT + GROUP_GAP;
+  for (const [title, own] of groups.filter(([, own]) => own.length > 0)) {
+    drawing += text(`x="${LABEL_WIDTH}" y="${y - 8}"`, title, 'quiet') + barsOf(own, y);
+    y += own.length * ROW_HEIGHT + GROUP_GAP;
+  }
+  const bottom = y - GROUP_GAP;
   const scale = Array.from({ length: tens + 1 }, (_, power) => {
     const x = (LABEL_WIDTH + widthOf(10 ** power)).toFixed(1);
     return (
@@ -166,18 +192,49 @@ export function peersChartOf({ date, build, contenders }: PeersMeasurement): str
       )
     );
   });
-  const floorTitle = 'the floor: proxies that check and count nothing';
   return picture(
     'CPU time of a small call, gateways side by side',
     'CPU time of a small call, µs, each step ten times as much; shorter is better',
-    scale.join('') +
-      barsOf(gateways, HEAD_HEIGHT) +
-      text(`x="${LABEL_WIDTH}" y="${floorTop - 8}"`, floorTitle, 'quiet') +
-      barsOf(floor, floorTop),
+    scale.join('') + drawing,
     bottom,
     [`measured side by side on ${date}, build ${build}, all threads and processes`],
   );
 }
+
+/**
+ * What each contender adds to the time of a call: the median as a bar, and p99 as a number behind it. Bars
+ * longer than so many times the gateway's own are broken off.
+ */
+export function latencyChartOf(latencies: readonly AddedLatency[], foot: readonly string[]): string {
+  let drawing = '';
+  let y = HEAD_HEIGHT;
+  for (const scenario of new Set(latencies.map((latency) => latency.scenario))) {
+    const lines = latencies.filter((latency) => latency.scenario === scenario);
+    const own = lines.find(({ kind }) => kind === 'own') ?? lines[0]!;
+    const longest = Math.min(
+      Math.max(...lines.map(({ p50Micros }) => p50Micros)),
+      own.p50Micros * LONGEST_ADDED_RATIO,
+    );
+    const bars = lines.map(({ name, kind, p50Micros, p99Micros }): Bar => ({
+      name,
+      kind,
+      width: Math.max(1, Math.min(1, p50Micros / longest) * (BAR_WIDTH - P99_WIDTH)),
+      value: `${durationText(p50Micros)}${p50Micros > longest ? ' …' : ''}, p99 ${durationText(p99Micros)}`,
+    }));
+    drawing += text(`x="10" y="${y + 14}"`, lines[0]!.title, 'group') + barsOf(bars, y + ROW_HEIGHT);
+    y += (bars.length + 1) * ROW_HEIGHT + GROUP_GAP;
+  }
+  return picture(
+    'Added latency, gateways side by side',
+    'What a gateway adds to the time of a call: p50, and p99 behind it; shorter is better',
+    drawing,
+    y - GROUP_GAP,
+    foot,
+  );
+}
+
+const durationText = (micros: number): string =>
+  micros < 1_000 ? `${Math.round(micros)} µs` : `${(micros / 1_000).toFixed(1)} ms`;
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const report = JSON.parse(readFileSync(process.argv[2]!, 'utf8')) as ChartReport;

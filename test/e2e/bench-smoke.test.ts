@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { chartOf, type ChartReport } from '../../bench/load/chart.js';
+import { chartOf, latencyChartOf, type ChartReport } from '../../bench/load/chart.js';
 import { measuredOf, type PeersReport } from '../../bench/load/peers.js';
 import { temporaryFolder } from '../support/gateway.js';
 
@@ -67,11 +67,11 @@ void t.test('bench --smoke', async (t) => {
     );
     for (const { figures } of lines) t.ok(figures.requestsPerSecond!.median > 0, scenario);
   }
-  for (const scenario of ['rate-500', 'rate-2000', 'rate-8000', 'first-token']) {
+  for (const scenario of ['rate-50', 'rate-500', 'rate-2000', 'rate-8000', 'first-token']) {
     t.match(stdout, new RegExp(`^${scenario} +direct +\\d+ +\\d+ +reference +reference`, 'm'));
     t.match(stdout, new RegExp(`^${scenario} +tollgate +\\d+ +\\d+ +-?\\d+ +-?\\d+`, 'm'));
   }
-  t.equal(report.latencies.length, 8);
+  t.equal(report.latencies.length, 10);
   t.match(
     report.slowStreams.map(({ contender, served, cut }) => ({ contender, served, cut })),
     ['direct', 'tollgate'].map((contender) => ({ contender, served: 50, cut: 0 })),
@@ -88,13 +88,22 @@ void t.test('bench --smoke', async (t) => {
           kind: 'own',
           whole: { cpuMicros: Number, requestsPerSecond: Number, p99Ms: Number },
           stream: { cpuMicros: Number, requestsPerSecond: Number },
+          limits: true,
           mebibytes: Number,
         },
       ],
+      latencies: ['rate-50', 'rate-500', 'rate-2000', 'first-token'].map((scenario) => ({
+        scenario,
+        name: 'Tollgate',
+        p50Micros: Number,
+        p99Micros: Number,
+      })),
     },
     'what docs/benchmarks.md is written from',
   );
   t.match(chartOf(report as unknown as ChartReport), /<text class="group"[^>]*>stream-200<\/text>/);
+  const { latencies } = measuredOf(report as unknown as PeersReport, '2026-01-31', 'abcdef0');
+  t.match(latencyChartOf(latencies, ['the foot']), /500 a second<[^]*>Tollgate<[^]*p99 [^]*the foot/);
 });
 
 void t.test('a wrong command line', async (t) => {

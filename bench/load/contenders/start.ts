@@ -8,6 +8,7 @@ import { THREADS, type Contender, type ContenderName } from './contender.js';
 import { directTo } from './direct.js';
 import { startHaproxy } from './haproxy.js';
 import { startLitellm } from './litellm.js';
+import { startLitellmRs } from './litellm-rs.js';
 import { startNginx } from './nginx.js';
 import { startPortkey } from './portkey.js';
 import { startRelay } from './relay.js';
@@ -35,7 +36,10 @@ export async function startContenders(scope: Scope, { names, upstreamPort, any }
     haproxy: () => startHaproxy(scope, mock.port),
     relay: () => startRelay(scope, mock.port),
     portkey: () => startPortkey(scope, mock.url),
-    litellm: () => startLitellm(scope, mock.url),
+    litellm: () => startLitellm(scope, mock.url, 'litellm'),
+    'litellm-limits': () => startLitellm(scope, mock.url, 'litellm-limits'),
+    'litellm-rs': () => startLitellmRs(scope, mock.url, 'litellm-rs'),
+    'litellm-rs-limits': () => startLitellmRs(scope, mock.url, 'litellm-rs-limits'),
     tollgate: () => startTollgate(scope, mock),
     any: () => Promise.resolve(any && anyContender(any)),
     'tollgate-2': () => startTollgate(scope, mock, 'tollgate-2', THREADS['tollgate-2']),

@@ -10,12 +10,17 @@ export const PROXIES: readonly ContenderName[] = [
   'direct',
   'nginx',
   'haproxy',
+  'litellm-rs',
+  'litellm-rs-limits',
   'tollgate',
   'any',
   'tollgate-2',
   'tollgate-4',
   'tollgate-2p',
 ];
+
+/** The same, but they take no more than some hundred calls a second. */
+export const SLOW_PROXIES: readonly ContenderName[] = ['portkey', 'litellm', 'litellm-limits'];
 
 const TEXT = 'How many roads must a man walk down before you call him a man? ';
 const BYTES_PER_TOKEN = 4;

@@ -2,7 +2,7 @@
  * Streams whose chunks the upstream sends back to back, as fast as they are taken.
  */
 import { chunksOf, eventData, isDone, isWholeText, textOf } from '../../../test/support/sse.js';
-import { bodyOf, checkTokens, PROXIES, type Prompt } from './prompt.js';
+import { bodyOf, checkTokens, PROXIES, SLOW_PROXIES, type Prompt } from './prompt.js';
 import type { Scenario } from './scenario.js';
 
 /** Of text in one chunk, as a provider's tokens. */
@@ -15,7 +15,9 @@ function stream(chunks: number): Scenario {
     caller: 'paying',
     body: bodyOf(prompt),
     status: 200,
-    contenders: [...PROXIES, 'litellm'],
+    // Portkey 1.15.2 answers streams with 500 on Node 20: it changes the headers of a fetched answer, which
+    // are immutable.
+    contenders: [...PROXIES, ...SLOW_PROXIES.filter((name) => name !== 'portkey')],
     check: (answer) => {
       const read = chunksOf(answer.body);
       if (!isWholeText(textOf(read), chunks)) throw new Error(`not whole: ${answer.body.slice(0, 500)}`);

@@ -2,7 +2,7 @@
  * Whole answers: small as in a conversation, large as with a document in the prompt.
  */
 import { isWholeText } from '../../../test/support/sse.js';
-import { bodyOf, checkTokens, PROXIES, type Prompt, type Tokens } from './prompt.js';
+import { bodyOf, checkTokens, PROXIES, SLOW_PROXIES, type Prompt, type Tokens } from './prompt.js';
 import type { Scenario } from './scenario.js';
 
 interface WholeAnswer {
@@ -16,9 +16,7 @@ function whole(name: string, prompt: Prompt): Scenario {
     caller: 'paying',
     body: bodyOf(prompt),
     status: 200,
-    // Portkey 1.15.2 answers streams with 500 on Node 20: it changes the headers of a fetched answer, which
-    // are immutable.
-    contenders: [...PROXIES, 'relay', 'portkey', 'litellm'],
+    contenders: [...PROXIES, 'relay', ...SLOW_PROXIES],
     check: (answer) => {
       const { choices, usage } = answer.json() as WholeAnswer;
       const content = choices[0]?.message.content ?? '';
