@@ -3,6 +3,7 @@
  * or with its keys in SQLite and requests per minute. `npm run bench:peers` builds it into a folder of the
  * bench's own.
  */
+import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { TEST_MODEL } from '../../../test/support/gateway.js';
 import type { Scope } from '../../../test/support/mock.js';
@@ -15,6 +16,8 @@ const PASSWORD = 'Bench-4711-password';
 /** Never reached by the bench. */
 const PER_MINUTE = 100_000_000;
 
+const databaseOf = (folder: string): string => `${folder}/gateway.sqlite`;
+
 /** JSON is YAML. */
 const configOf = (folder: string, port: number, upstreamUrl: string, hasLimits: boolean): string =>
   JSON.stringify({
@@ -26,15 +29,27 @@ const configOf = (folder: string, port: number, upstreamUrl: string, hasLimits: 
         provider_type: 'vllm',
         api_key: '',
         base_url: upstreamUrl,
+        endpoint_access: 'private_network',
         rpm: PER_MINUTE,
         tpm: PER_MINUTE,
         max_concurrent_requests: 10_000,
         models: [TEST_MODEL],
       },
     ],
+    router: {
+      strategy: 'round_robin',
+      circuit_breaker: { failure_threshold: 5, recovery_timeout: 60, min_requests: 10, success_threshold: 3 },
+      load_balancer: { health_check_enabled: false },
+    },
+    monitoring: {
+      metrics: { enabled: hasLimits, port: 9090, path: '/metrics', interval_seconds: 15 },
+      tracing: { enabled: false, endpoint: null, service_name: 'bench', sampling_rate: 0, jaeger: null },
+      health: { path: '/health', detailed: false },
+      logging: null,
+    },
     storage: {
       database: {
-        url: `sqlite://${folder}/gateway.sqlite?mode=rwc`,
+        url: `sqlite://${databaseOf(folder)}?mode=rwc`,
         enabled: hasLimits,
         auto_migrate: hasLimits,
       },
@@ -52,10 +67,13 @@ const configOf = (folder: string, port: number, upstreamUrl: string, hasLimits: 
     rate_limit: { enabled: hasLimits, default_rpm: PER_MINUTE, requests_per_minute: PER_MINUTE },
   });
 
-/** A user, and a key of the user. */
-async function newKey(port: number): Promise<string> {
+/** A user, and a key of the user. New users wait for a mail, which nobody sends here. */
+async function newKey(port: number, database: string): Promise<string> {
   const user = { username: 'bench', email: 'bench@example.com', password: PASSWORD };
   await post(port, '/auth/register', user);
+  const confirm = `import sqlite3
+with sqlite3.connect(${JSON.stringify(database)}) as db: db.execute("update users set status='active', email_verified=1")`;
+  execFileSync('python3', ['-c', confirm]);
   const login = await post(port, '/auth/login', user);
   const token = found(login, /"(?:access_)?token":"([^"]+)"/);
   const key = await post(port, '/v1/keys', { name: 'bench' }, { authorization: `Bearer ${token}` });
@@ -93,13 +111,17 @@ export async function startLitellmRs(
   if (!existsSync(PROGRAM)) return undefined;
   const port = await freePort();
   const hasLimits = name === 'litellm-rs-limits';
+  let database = '';
   const program = await startProgram(scope, {
     file: PROGRAM,
-    config: (folder) => configOf(folder, port, upstreamUrl, hasLimits),
+    config: (folder) => {
+      database = databaseOf(folder);
+      return configOf(folder, port, upstreamUrl, hasLimits);
+    },
     args: (_, configFile) => ['--config', configFile],
     port,
   });
-  const key = hasLimits ? { authorization: `Bearer ${await newKey(port)}` } : {};
+  const key = hasLimits ? { authorization: `Bearer ${await newKey(port, database)}` } : {};
   return {
     name,
     port,
