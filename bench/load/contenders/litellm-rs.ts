@@ -121,7 +121,7 @@ export async function startLitellmRs(
     args: (_, configFile) => ['--config', configFile],
     port,
   });
-  const key = hasLimits ? { authorization: `Bearer ${await newKey(port, database)}` } : {};
+  const key = hasLimits ? { 'x-api-key': await newKey(port, database) } : {};
   return {
     name,
     port,
