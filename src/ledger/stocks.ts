@@ -68,8 +68,8 @@ export function amountOf(word: bigint): number {
 
 /** Periods by which `period` is after that of the word; negative if it is before. */
 export function periodsSince(word: bigint, period: number): number {
-  // A word of zeros is of no period.
-  if (word === 0n) return 1;
+  // A word of zeros is of no period, or of one whose number modulo 2,048 is 0, with nothing counted.
+  if (word === 0n) return (period & PERIOD_MASK) === 0 ? 0 : 1;
   whole[0] = word;
   return ((period - (halves[HIGH]! >>> HIGH_BITS)) << (32 - PERIOD_BITS)) >> (32 - PERIOD_BITS);
 }
