@@ -1,6 +1,6 @@
 /**
- * Runs test files, two processes at a time (TEST_JOBS), and prints a line for each. `npm test` and its like
- * call it. The files of `unit` share a process with those of their folder (scripts/test-batch.mjs), all
+ * Runs test files, two processes at a time (TEST_JOBS) and up to three times as many while they leave the
+ * processors idle, since most tests wait. Prints a line for each. `npm test` and its like call it. The files of `unit` share a process with those of their folder (scripts/test-batch.mjs), all
  * others have one of their own.
  *
  *     node scripts/test.mjs SET…             the files of these sets: unit, slow, calls, long, core
@@ -16,6 +16,7 @@
  */
 import { spawn } from 'node:child_process';
 import { existsSync, readdirSync, watch as watchFolder } from 'node:fs';
+import { cpus } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const ROOT = 'build/test';
@@ -24,6 +25,10 @@ const BATCH = 'scripts/test-batch.mjs';
 const TIMEOUT_S = Number((process.env.TAP_TIMEOUT ??= '590'));
 const TIMEOUT_MS = (TIMEOUT_S + 10) * 1000;
 const AT_ONCE = Number(process.env.TEST_JOBS ?? 2);
+const AT_ONCE_MAX = AT_ONCE === 1 ? 1 : 3 * AT_ONCE;
+/** One more process is started if the processors were idle for this part of the last interval. */
+const IDLE_LEAST = 0.45;
+const IDLE_INTERVAL_MS = 2_000;
 const WATCH_INTERVAL_MS = 500;
 const CLOSE_WAIT_MS = 2_000;
 /** Of what a file prints, so much is kept: the end. */
@@ -66,8 +71,8 @@ const SLOW_UNIT = [
   /^unit\/upstream\/(chat-session-failover|hostile-answers|prompt-text|tiktoken|token-count)$/,
 ];
 
-/** They wait for minutes to pass and use little CPU, so they run beside the others from the start. */
-const WAITING = [/^e2e\/(rate-limit|upstream-quotas)$/];
+/** The longest, which wait for minutes to pass: they are started first. */
+const LONGEST = [/^e2e\/(credentials|providers-streams|rate-limit|sharing-blink|upstream-quotas)$/];
 
 const isAny = (patterns) => (name) => patterns.some((pattern) => pattern.test(name));
 const isLong = isAny(LONG);
@@ -99,7 +104,7 @@ if (files.length === 0) {
 }
 const alone = new Set(NAMES.filter(isAny(ALONE)).map(fileOf));
 const batched = new Set(NAMES.filter(SETS.unit).map(fileOf));
-const waiting = new Set(NAMES.filter(isAny(WAITING)).map(fileOf));
+const longest = new Set(NAMES.filter(isAny(LONGEST)).map(fileOf));
 const ok = await runAll(files);
 if (watch) await keepWatching();
 else process.exit(ok ? 0 : 1);
@@ -107,21 +112,42 @@ else process.exit(ok ? 0 : 1);
 /** Runs and reports the files; whether none failed. */
 async function runAll(files) {
   const run = { failed: [], skipped: [] };
-  const work = async (queue) => {
-    for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
-      if (next.length === 1) report(run, await runFile(next[0]));
-      else for (const result of await runBatch(next)) report(run, result);
-    }
+  const runNext = async (batch) => {
+    if (batch.length === 1) report(run, await runFile(batch[0]));
+    else for (const result of await runBatch(batch)) report(run, result);
   };
-  const beside = work(files.filter((file) => waiting.has(file)).map((file) => [file]));
-  const others = batchesOf(files.filter((file) => !alone.has(file) && !waiting.has(file)));
-  await Promise.all(Array.from({ length: AT_ONCE }, () => work(others)));
-  await beside;
-  await work(files.filter((file) => alone.has(file)).map((file) => [file]));
+  const first = files.filter((file) => longest.has(file));
+  const queue = batchesOf([...first, ...files.filter((file) => !alone.has(file) && !longest.has(file))]);
+  const idle = idleWatch();
+  const running = new Set();
+  while (queue.length > 0 || running.size > 0) {
+    while (queue.length > 0 && (running.size < AT_ONCE || (running.size < AT_ONCE_MAX && idle.ended()))) {
+      const work = runNext(queue.shift()).finally(() => running.delete(work));
+      running.add(work);
+    }
+    await Promise.race([...running, sleep(IDLE_INTERVAL_MS / 4)]);
+  }
+  for (const file of files.filter((file) => alone.has(file))) await runNext([file]);
   for (const line of run.skipped) console.log(`  skip ${line}`);
   for (const file of run.failed) console.log(`not ok ${file}`);
   console.log(`${files.length - run.failed.length} passed, ${run.failed.length} failed`);
   return run.failed.length === 0;
+}
+
+/** `ended`: whether an interval has ended in which the processors were idle enough; another begins then. */
+function idleWatch() {
+  const read = () => {
+    const times = cpus().map((cpu) => cpu.times);
+    const total = times.flatMap((time) => Object.values(time)).reduce((sum, ms) => sum + ms, 0);
+    return { total, idle: times.reduce((sum, time) => sum + time.idle, 0), atMs: performance.now() };
+  };
+  let last = read();
+  const ended = () => {
+    if (performance.now() - last.atMs < IDLE_INTERVAL_MS) return false;
+    const [before, now] = [last, (last = read())];
+    return now.idle - before.idle >= IDLE_LEAST * (now.total - before.total);
+  };
+  return { ended };
 }
 
 /** The files of each process: those of `unit` by folder, the others each by itself. */
