@@ -12,7 +12,7 @@
 import { BODY_TREE_MEMBERS_MAX } from '../core/limits.js';
 import { USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
 import type { ChatRequestResult, OutputTokensField } from '../protocol/chat-call.js';
-import { NOWHERE, type BodyScan, type Span } from '../protocol/chat-scan.js';
+import { NOWHERE, type BodyScan, type Span } from '../protocol/body-scan.js';
 import { BodyError, BRACE } from '../protocol/json-reader.js';
 import type { Level } from '../protocol/known-members.js';
 import { MemberReader } from '../protocol/member-reader.js';

@@ -18,7 +18,7 @@ import type { GroupPosition, GroupSnapshot, Snapshot, SnapshotKind } from './mes
 import type { UpstreamWorkers } from './pools.js';
 import type { Notifications } from './notifications.js';
 import type { LiveSettings } from './reload.js';
-import { bodiesInWorkBytesOf } from './snapshot.js';
+import { bodiesInWorkBytesOf } from './memory-limit.js';
 import { type StatusFacts, statusOf } from './status.js';
 import type { SupervisorLink } from './supervisor-link.js';
 

@@ -9,7 +9,7 @@
  */
 import type { ErrorRecord } from '../core/errors.js';
 import type { RoutingMember } from '../core/routing-members.js';
-import type { Span } from './chat-scan.js';
+import type { Span } from './body-scan.js';
 
 /** The members in which a request bounds its output. */
 export type OutputTokensField = 'max_tokens' | 'max_completion_tokens' | 'max_output_tokens';

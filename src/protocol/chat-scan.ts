@@ -13,22 +13,13 @@
  */
 import { MESSAGES_MAX } from '../core/limits.js';
 import { USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
-import type { OutputTokensField } from './chat-call.js';
+import { NOWHERE, type BodyScan, type Span } from './body-scan.js';
 import type { ChatRequest } from './chat-schema.js';
 import { CHAT_ROLES, explain, explainMessage, messagesCountError } from './chat-rules.js';
 import { BodyError, BRACE, BRACKET, QUOTE } from './json-reader.js';
 import { MESSAGE, PART, REQUEST, STREAM_OPTIONS, UNKNOWN, type Steering } from './known-members.js';
 import { MemberReader, NAME_CHARS_MAX } from './member-reader.js';
 import { checkChatRequest } from './validators.js';
-
-/** Positions in the body, in bytes. */
-export interface Span {
-  readonly start: number;
-  readonly end: number;
-}
-
-/** The span of a member that was not given: no value is at the start of a body. */
-export const NOWHERE: Span = { start: 0, end: 0 };
 
 /** Bytes of a string that a rejection may repeat: enough for the characters that `got` shows. */
 const SHOWN_BYTES_MAX = 512;
@@ -83,37 +74,6 @@ const MESSAGE_STAND_IN: { role: unknown; content: unknown; tool_calls: unknown }
 const ONE_MESSAGE: { model: string; messages: unknown[] } = { model: 'm', messages: [MESSAGE_STAND_IN] };
 const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
 const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
-
-/**
- * The result of the pass over a body. Positions are in bytes. Scanners of other doors (doors/) give it too.
- */
-export interface BodyScan {
-  readonly bytes: Buffer;
-  readonly request: Pick<
-    ChatRequest,
-    'model' | 'stream' | 'stream_options' | 'max_tokens' | 'max_completion_tokens' | 'n'
-  >;
-  readonly routingMembers: readonly RoutingMember[];
-  /**
-   * The span of that member's value, or NOWHERE. `maxTokens` is the span of the door's own output bound,
-   * whatever its name is.
-   */
-  readonly model: Span;
-  readonly maxTokens: Span;
-  readonly maxCompletionTokens: Span;
-  readonly streamOptions: Span;
-  readonly includeUsage: Span;
-  /** `stream_options` has members. */
-  readonly hasStreamOptions: boolean;
-  /** Position of the brace that closes the body. */
-  readonly end: number;
-  /** The member that bounds the output. */
-  readonly outputTokensName: OutputTokensField;
-  /** The least that it may be lowered to. */
-  readonly outputTokensMin: number;
-  /** A stream reports its usage only if `stream_options` asks for it. */
-  readonly asksForUsage: boolean;
-}
 
 export class ChatScan implements BodyScan {
   readonly outputTokensName = 'max_tokens';

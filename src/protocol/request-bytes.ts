@@ -18,7 +18,8 @@ import {
   type OutputTokensField,
   type Splice,
 } from './chat-call.js';
-import { ChatScan, NOWHERE, type BodyScan, type Span } from './chat-scan.js';
+import { NOWHERE, type BodyScan, type Span } from './body-scan.js';
+import { ChatScan } from './chat-scan.js';
 import { BodyError, BRACE, JsonReader, QUOTE } from './json-reader.js';
 
 /**

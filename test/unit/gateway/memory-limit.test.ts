@@ -5,7 +5,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import t from 'tap';
-import { containerMemoryBytes } from '#src/gateway/snapshot.js';
+import { containerMemoryBytes } from '#src/gateway/memory-limit.js';
 import { temporaryFolder } from '../../support/gateway.js';
 import { MemoryCgroup } from '../../support/memory-cgroup.js';
 import { startChild } from '../../../bench/support/child.js';
@@ -120,7 +120,7 @@ void t.test("a real group's limit, of a process in it", async (t) => {
     t.pass('no memory cgroup can be made on this machine', { skip: 'needs root and a memory cgroup' });
     return;
   }
-  const entry = import.meta.resolve('#src/gateway/snapshot.js');
+  const entry = import.meta.resolve('#src/gateway/memory-limit.js');
   const script = `import { containerMemoryBytes } from ${JSON.stringify(entry)}; console.log('bytes', containerMemoryBytes());`;
   const child = await startChild({
     name: 'reader',
