@@ -1,9 +1,14 @@
 /**
- * The admission of a call: it is within its plan, its model is on the plan, each quota of its key, account,
- * groups and model has what it needs, the balance covers the worst case. If limits are shared with other
- * processes, a call that was rejected may ask for a lease and try again. Called by Intake; listener thread.
+ * The admission phase (admission control): the call is within its plan, its model is on the plan, each quota
+ * of its key, account, groups and model has what it needs, and the balance covers the worst case. Called by
+ * Intake, and by cached-call.ts for the choice of the model. Listener thread. If limits are shared with other
+ * processes, admission-lease.ts decides whether a rejected call may try again.
+ *
+ * Must hold: a call that is rejected has taken nothing, and one that is admitted is settled or released
+ * exactly once; otherwise money and slots stay held for ever. The hold covers the dearest model that may
+ * answer, fallbacks included, or a call costs more than its account has (test/unit/request/admit.test.ts,
+ * admit.quotas.test.ts).
  */
-import type { LeaseChannel } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { SERVICE_OF } from '../core/door-names.js';
 import type { RoutingMember } from '../core/routing-members.js';
@@ -15,13 +20,12 @@ import { withModelId, withOutputTokensMax, type ChatCall } from '../protocol/cha
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
 import type { CallContext, Caller, ChosenModel, ListenerContext } from './context.js';
 import { neverFits, ownerOf, quotaUsedUp } from './quota-rejections.js';
-import { askLease, LEASE_TRIES_MS_MAX, secondsUntil, setTokenLimit } from './rate-limit.js';
+import { secondsUntil, setTokenLimit } from './rate-limit.js';
 import {
   ACCOUNT_CALLS_FULL,
   bodyTooCostly,
   CALLS_FULL,
   callTooCostly,
-  coordinatorLost,
   JOURNAL_CLOSED,
   JOURNAL_FULL,
   notServed,
@@ -51,7 +55,7 @@ function beyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefined {
  * The call as it goes upstream: if it does not bound its output, it gets the plan's bound, if that is below
  * that of a model that may answer. That costs a copy of the body; otherwise nothing.
  */
-function boundedCall(call: ChatCall, plan: PlanEntry, models: Models): ChatCall {
+export function boundedCall(call: ChatCall, plan: PlanEntry, models: Models): ChatCall {
   const bound = planBoundOf(call, plan, models);
   return bound === undefined ? call : withOutputTokensMax(call, bound);
 }
@@ -64,7 +68,7 @@ function planBoundOf(call: ChatCall, plan: PlanEntry, models: Models): number | 
 }
 
 /** See CallContext. */
-type Models = readonly ChosenModel[];
+export type Models = readonly ChosenModel[];
 
 /** The model that a call gets, before anything is taken for it. */
 interface Choice extends ChosenModel {
@@ -154,7 +158,7 @@ function recordsPending({ durability, channel, pendingCommits }: ListenerContext
 }
 
 /** What a call may cost and use at most, whichever model answers. It holds that until it is settled. */
-function needOf(
+export function needOf(
   { hit, door }: CallContext,
   models: Models,
   call: ChatCall,
@@ -226,7 +230,7 @@ function leftAfter(
 }
 
 /** Whether a call that the balance does not cover is made with less output. A hit has none to lower. */
-function lowersOutput({ hit }: CallContext, { lowBalance }: ListenerContext): boolean {
+export function lowersOutput({ hit }: CallContext, { lowBalance }: ListenerContext): boolean {
   return lowBalance === 'clamp' && hit === undefined;
 }
 
@@ -338,94 +342,4 @@ export function beyondBalance(
 /** Whether the plan has the model. */
 export function isAllowed(caller: Caller, model: string, { access }: ListenerContext): boolean {
   return access.indexOf(model, caller.planIndex) !== undefined;
-}
-
-/**
- * The leases that one call asks for, if limits are shared. If `low_balance` is `clamp`, its output is lowered
- * only once the whole hold is known not to be available; then it asks for what the account has.
- *
- *     whole ──→ rest ──→ over
- *       └─ refuse ───────↗
- */
-export class AdmissionAsk {
-  readonly #context: CallContext;
-  readonly #listener: ListenerContext;
-  readonly #leases: LeaseChannel;
-  #endMs: number;
-  #stage: 'whole' | 'rest' | 'over' = 'whole';
-
-  constructor(context: CallContext, listener: ListenerContext, leases: LeaseChannel) {
-    this.#context = context;
-    this.#listener = listener;
-    this.#leases = leases;
-    this.#endMs = listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
-  }
-
-  /**
-   * After `admit` has rejected `call`. Resolves with undefined if `admit` is to be called again, else with
-   * the final rejection. Returns undefined if the rejection is final already.
-   */
-  again(call: ChatCall): Promise<ErrorRecord | undefined> | undefined {
-    if (this.#stage === 'over' || !this.#context.asksLease) return undefined;
-    if (this.#listener.clock.monotonicMs() >= this.#endMs) return undefined;
-    return this.#again(call);
-  }
-
-  async #again(call: ChatCall): Promise<ErrorRecord | undefined> {
-    const { caller } = this.#context;
-    invariant(caller !== undefined, 'a call that asks has a caller');
-    const { hold, tokens } = this.#stage === 'whole' ? this.#whole(caller, call) : this.#rest(caller, call);
-    const end = await askLease(
-      caller,
-      { kind: 'admission', hold, tokens },
-      this.#leases,
-      this.#modelScopeOf(caller),
-    );
-    const lost = coordinatorLost(end);
-    if (lost !== undefined) return lost;
-    if (end === 'refused') this.#onRejected();
-    return undefined;
-  }
-
-  /** The account's slot for the model, if its plan has a rule for it. */
-  #modelScopeOf({ account, plan }: Caller): number | undefined {
-    const { modelIndex } = this.#context;
-    if (modelIndex === undefined || plan.modelLimits?.[modelIndex] === undefined) return undefined;
-    return this.#listener.ledger.modelScopes.slotOf(account, modelIndex);
-  }
-
-  #onRejected(): void {
-    const clamps = lowersOutput(this.#context, this.#listener) && this.#stage === 'whole';
-    this.#stage = clamps ? 'rest' : 'over';
-    // Asking for the whole hold used the time up, and money that others hold may come back only now.
-    if (clamps) this.#endMs = this.#listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
-    this.#context.mayClamp = true;
-  }
-
-  /** What `admit` has just failed to hold. */
-  #whole(caller: Caller, call: ChatCall): CallNeeds {
-    const models = this.#models();
-    return needOf(this.#context, models, boundedCall(call, caller.plan, models), this.#listener.tokenQuota);
-  }
-
-  /**
-   * If spending was refused, what the lowered call needs. Otherwise of money all that the account is known to
-   * have, and at least what one token of each choice needs.
-   */
-  #rest(caller: Caller, call: ChatCall): CallNeeds {
-    const { lacking } = this.#context;
-    if (lacking !== undefined) return lacking;
-    const least = this.#models()
-      .map(({ model }) => worstCaseOf(model.price, call.bodyBytes, call.choices))
-      .reduce((one, other) => (other > one ? other : one));
-    const balance = this.#listener.ledger.balanceOf(caller.account);
-    const { tokens } = this.#whole(caller, call);
-    return { hold: asPicoUnits(balance > least ? balance : least), tokens };
-  }
-
-  #models(): Models {
-    const { models } = this.#context;
-    invariant(models.length > 0, 'a call whose hold was rejected has a model');
-    return models;
-  }
 }

@@ -1,6 +1,9 @@
 /**
- * The first phase: finds the caller, from the `Authorization` header alone. Called by Intake and by
+ * The authenticate phase: finds the caller, from the `Authorization` header alone. Called by Intake and by
  * ModelRoutes. Listener thread; some 2 µs, most of it for the digest.
+ *
+ * Must hold: keys, accounts and their status are read from shared memory at each request, so that a key that
+ * is disabled is rejected from the next request on, in all threads (test/unit/request/authenticate.test.ts).
  */
 import type { ErrorRecord } from '../core/errors.js';
 import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';

@@ -1,15 +1,17 @@
 /**
  * The memory budget of request bodies in a process: of all calls together, and of each account. Intake takes
- * from it and the main thread reads it for the metrics.
+ * from it, ChatExchange gives back, and the main thread reads it for the metrics.
  *
  * One stripe a listener, all stripes in one SharedArrayBuffer of 32-bit words:
  *
  *     word 0      KiB of all bodies that the listener's calls hold
  *     word 1 + a  KiB of those of account a
  *
- * Only its own listener writes to a stripe, and it takes before it looks at the sums: if two take the last
- * bytes at the same time, both may be rejected, but never do both get them. A new listener clears the stripe
- * of the one that died. Untouched pages cost no memory.
+ * Untouched pages cost no memory.
+ *
+ * Must hold: only its own listener writes to a stripe, and a new listener clears the stripe of the one that
+ * died. A listener takes before it looks at the sums: if two take the last bytes at the same time, both may
+ * be rejected, but never do both get them (test/unit/request/body-budget.test.ts).
  */
 import { BODY_MEMORY_FACTOR } from '../core/limits.js';
 import { ceilDiv, type AccountIndex } from '../core/units.js';

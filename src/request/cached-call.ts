@@ -1,13 +1,14 @@
 /**
- * A call of a model with a cache: whether its response is in the cache, what a hit is charged, and the
- * collection of its response if it is not. Used by Intake and Delivery; listener thread.
+ * A call of a model with a response cache: whether its response is in the cache, what a hit is charged, and
+ * the collection of its response if it is not. Used by Intake and Delivery; listener thread.
  *
  *     lookUp → hit: the response goes out as a Replay, charged before by ChargedHit if hits have a price
  *            → miss: CachedCall collects the response, and publishes or abandons it
  *
- * Not kept are: an error, a response that was cut, that of a fallback (it would outlive the outage), that of
- * a call whose output was lowered to what its account can pay, one that is too long, and with
- * `durability: commit` one whose charge is not on disk.
+ * Must hold: not kept are an error, a response that was cut, that of a fallback (it would outlive the
+ * outage), that of a call whose output was lowered to what its account can pay, one that is too long, and
+ * with `durability: commit` one whose charge is not on disk. A call that leads a single flight ends it
+ * exactly once, or equal calls wait until their time is over (test/e2e/cache.test.ts).
  */
 import type { CachedResponse } from '../channel/cache-channel.js';
 import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
@@ -36,7 +37,7 @@ export interface CacheContext extends ListenerContext {
   readonly limits: Pick<ListenerLimits, 'parseInlineBytesMax'>;
 }
 
-/** The call's part of the digest that is not in its body. */
+/** What decides on the response beside the body: part of the cache key. */
 interface RequestFacts {
   readonly door: string;
   readonly modelId: string;

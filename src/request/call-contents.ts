@@ -1,10 +1,12 @@
 /**
  * Gathers the contents of calls, if `call_log.contents` keeps any: the body of the request and the text of
- * the response as the caller got it, each up to a bound. Nothing of headers, so no key of a caller; no key of
- * a provider is in either. A call whose key is private has none. Listener thread.
+ * the response as the caller got it, each up to a bound. Intake begins it with the body, Delivery and Replay
+ * add to it, ChatExchange ends it. While nothing is kept, a call has no GatheredContents, and all of them
+ * skip it. Listener thread.
  *
- * Intake begins it with the body, Delivery and Replay add to it, ChatExchange ends it. While nothing is kept,
- * a call has no GatheredContents, and all of them skip it.
+ * Must hold: no header is gathered, so no key of a caller; no key of a provider is in a body or a response; a
+ * call whose key is private leaves nothing, also if it became private during the call
+ * (test/e2e/contents.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { joinedBytes } from '../core/joined-bytes.js';

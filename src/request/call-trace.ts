@@ -1,10 +1,13 @@
 /**
- * The trace that a chat call belongs to: begun from the client's headers, carried to the upstream, ended as
- * the span of the call. Intake begins it, ChatExchange ends it. Listener thread.
+ * The trace that a call belongs to (W3C Trace Context): begun from the client's headers, carried to the
+ * upstream, ended as the span of the call. Intake begins it, ChatExchange ends it. Listener thread.
  *
  * Without an exporter the client's own `traceparent` is passed on as it is, so that its trace does not break
  * here. With one, every call of a known caller has a trace. Whether it is recorded is decided at once; if it
  * is not, and began here, no object is made for it.
+ *
+ * Must hold: nobody without a key writes to where traces are stored, so a trace begins after authentication
+ * (test/unit/request/call-trace.call-tracer.test.ts, test/e2e/traces.test.ts).
  */
 import type { HttpRequest } from 'uWebSockets.js';
 import { statusByDoor, type DoorName } from '../core/door-names.js';

@@ -1,11 +1,15 @@
 /**
- * One call and its response: the record that Intake and Delivery share. It holds the µWS
- * response, when the parts of the call came, what the call was charged, and what must be given back at its
- * end. Listener thread; one object a call.
+ * One call and its response: the record that Intake, Delivery and Replay share. It holds the µWS response,
+ * the times of the call's phases, what the call was charged, and what must be given back at its end. Made by
+ * ListenerServer, one a call; listener thread.
  *
- *     Intake ───────────→ Delivery ──→ finish(outcome)     exactly once, on every path
+ *     Intake ───────────→ Delivery ──→ finish(outcome)
  *       │  └─→ Replay ───────────────────↗
  *       └── rejected, or the client left ↗
+ *
+ * Must hold: `finish` is called exactly once on every path. It gives the body's memory and the collected
+ * response back, and counts and logs the call; a call that is not finished keeps a stopping gateway waiting
+ * (test/unit/request/chat-exchange.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { DOOR_INDEX } from '../core/door-names.js';

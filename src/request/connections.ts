@@ -1,5 +1,6 @@
 /**
- * The connections of one listener: which µWS app accepts them, and when they end. Listener thread.
+ * The connections of one listener: which µWS app accepts them, and when they end (connection draining). Made
+ * by listener.thread.ts, which orders the drain and the close; listener thread.
  *
  *     serving  → stopping   `drain` was called; the listening socket closes at the next idle tick
  *              → draining   the socket is closed; every response head says `connection: close`
@@ -21,6 +22,9 @@
  * - µWS accepts the whole queue each time it polls its sockets. So only connections made between the last
  *   poll and the close are lost: those of some microseconds, if the close follows an idle tick. To lose none,
  *   let the kernel hand them to another listener: `net.ipv4.tcp_migrate_req=1`, Linux 5.14 and later.
+ *
+ * Must hold: no connection is cut while it has a call, except by `close`; and before the thread ends every
+ * socket is closed, or libuv aborts the process (test/hostile/draining.test.ts, test/e2e/tls.test.ts).
  */
 import uWS, { type TemplatedApp, type us_listen_socket } from 'uWebSockets.js';
 import { DescriptorGuard } from './descriptor-guard.js';

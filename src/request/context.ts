@@ -1,10 +1,17 @@
 /**
- * The two contexts that every phase gets: what is known of one request, and what the listener has for all of
- * its requests. Listener thread.
+ * The two contexts that every phase gets: what is known of one request (CallContext), and what the listener
+ * has for all of its requests (ListenerContext; IntakeContext adds what only Intake uses). ListenerServer
+ * makes the first, listener.thread.ts the second. Listener thread.
+ *
+ * Must hold: a field of CallContext is set by one phase, which its comment names, and read by later ones. It
+ * may be undefined on every path that ended before.
  */
+import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import type { ListenerChannel } from '../channel/listener-channel.js';
+import type { AskPort } from '../core/ask-port.js';
 import type { Clock } from '../core/clock.js';
+import type { DoorName } from '../core/door-names.js';
 import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/units.js';
 import type { CallNeeds } from '../ledger/quota-rejections.js';
 import type { JournalWriter } from '../ledger/journal.js';
@@ -12,15 +19,20 @@ import type { QuotasLeft } from '../core/quotas-left.js';
 import type { Ledger } from '../ledger/ledger.js';
 import { CHAT } from '../doors/chat/chat-door.js';
 import type { Door } from '../doors/door.js';
-import type { ChatCall } from '../protocol/chat-call.js';
+import type { ChatCall, ChatRequestResult } from '../protocol/chat-call.js';
 import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
 import type { GroupNames } from '../registry/group-names.js';
 import type { KeyTable } from '../registry/key-table.js';
 import type { CallRingWriter } from '../telemetry/call-ring.js';
 import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
-import type { ModelAccess } from './model-access.js';
 import type { CallTrace } from './call-trace.js';
+import type { ExchangeContext } from './chat-exchange.js';
+import type { Connections } from './connections.js';
 import type { EarlierResponse } from './idempotency.js';
+import type { ListenerLimits } from './messages.js';
+import type { ModelAccess } from './model-access.js';
+import type { DiscardBudget } from './read-body.js';
+import type { ResponseCache } from './response-cache.js';
 import type { PendingCommits } from './settle.js';
 
 /** Who asks. Set by `authenticate`. */
@@ -88,7 +100,7 @@ export class CallContext {
   asksLease = false;
   /** What a quota of spending refused at last. Set with `asksLease`. */
   lacking: CallNeeds | undefined = undefined;
-  /** Limits are shared, and the whole hold is known not to be available. Set by `AdmissionAsk`. */
+  /** Limits are shared, and the whole hold is known not to be available. Set by AdmissionAsk. */
   mayClamp = false;
   /** Set by `admit` once the model is known to be on the plan. */
   modelIndex: number | undefined = undefined;
@@ -138,4 +150,21 @@ export interface ListenerContext {
   readonly cachedInput: 'count' | 'free';
   /** Setting: whether the end of a response waits until its charge is on disk. */
   readonly durability: 'interval' | 'commit';
+}
+
+export interface ParseAsk {
+  readonly account: AccountIndex;
+  readonly task: { readonly kind: 'parse'; readonly door: DoorName; readonly pieces: Uint8Array[] };
+}
+
+export type BodyParser = AskPort<ParseAsk, ChatRequestResult>;
+
+/** What Intake uses of its listener: all of it. */
+export interface IntakeContext extends ListenerContext, ExchangeContext {
+  readonly limits: ListenerLimits;
+  readonly locks: IdempotencyChannel;
+  readonly cache: ResponseCache;
+  readonly parser: BodyParser;
+  readonly discards: DiscardBudget;
+  readonly connections: Connections;
 }

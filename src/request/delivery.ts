@@ -1,6 +1,7 @@
 /**
  * Delivers the response of an admitted call: from the worker's first frame to the settlement and the last
- * byte on the client's socket. Made by Intake when the call goes to a worker. Listener thread.
+ * byte on the client's socket. Made by Intake when the call goes to a worker; the channel calls it with the
+ * worker's frames. Listener thread.
  *
  *     waiting ──→ responding ──→ committing ──→ leaving ──→ over
  *        │            └──────────────┴────────────────────────↗
@@ -13,8 +14,11 @@
  *     withdrawn    the gateway stops and the client has had nothing: the call is not charged
  *
  * Back-pressure: bytes that the client's socket does not take wait in the ResponseWriter, and the worker gets
- * no credit for them, so both sides together hold at most one window. A call keeps its slot until it is over,
- * which bounds committing and leaving responses like calls in flight.
+ * no credit for them, so both sides together hold at most one window.
+ *
+ * Must hold: the call is settled or released exactly once, whoever ends it, and before its last byte is
+ * written. It keeps its slot until it is over, which bounds committing and leaving responses like calls in
+ * flight (test/unit/request/chat-exchange.test.ts, test/e2e/money.test.ts, test/e2e/leaving-clients.test.ts).
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { MonotonicMs } from '../core/units.js';

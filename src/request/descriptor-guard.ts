@@ -1,9 +1,13 @@
 /**
- * Notices that the process has no file descriptor left. µWebSockets.js can't accept a connection without one:
- * the client would wait in the kernel's queue and hear nothing. So spare descriptors are kept open on
- * /dev/null and given up during a shortage: clients are accepted with them, get a 503 and are disconnected,
- * one after the other, until calls have ended and the spare ones can be opened again. Made by Connections;
- * listener thread.
+ * Notices that the process has no file descriptor left, and keeps reserve descriptors for that case.
+ * µWebSockets.js (µWS) can't accept a connection without one: the client would wait in the kernel's queue and
+ * hear nothing. So spare descriptors are kept open on /dev/null and given up during a shortage: clients are
+ * accepted with them, get a 503 and are disconnected, one after the other, until calls have ended and the
+ * spare ones can be opened again. Made by Connections; listener thread. Descriptors are the process's, so all
+ * listeners together hold SPARES each.
+ *
+ * Must hold: as long as `isShort`, no call is admitted and each response ends its connection; otherwise the
+ * spare descriptors go to calls and nobody gets a 503 (test/e2e/overload.test.ts).
  */
 import { closeSync, openSync } from 'node:fs';
 import { msToNextTick } from '../core/clock.js';
@@ -78,7 +82,7 @@ function openUpTo(count: number): number[] {
   try {
     while (opened.length < count) opened.push(openSync('/dev/null', 'r'));
   } catch {
-    // EMFILE or ENFILE.
+    // EMFILE or ENFILE: nothing else keeps a process from opening /dev/null.
   }
   return opened;
 }

@@ -1,15 +1,20 @@
 /**
  * A call with an `Idempotency-Key`: it takes the lock of its key, collects its response, and hands it over to
  * be stored. A replay gets the stored response of an earlier call. Used by Intake and Delivery; listener
- * thread.
+ * thread. gateway/idempotency-service.ts has the locks, on the main thread.
  *
  *     new → locked → kept            the response is whole and charged
  *       │          → given up        rejected, failed, or the client left: a replay is then a new call
  *       → replaying → given up       the response of an earlier call is on its way to the client
+ *
+ * Must hold: whoever has the lock ends it, by `keep` or `giveUp`; otherwise each replay is told that the call
+ * still runs. What is kept was charged, or is taken back by `forget` together with its charge
+ * (test/unit/request/idempotency.test.ts).
  */
 import { createHash, hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { IdempotencyChannel, LockRequest } from '../channel/idempotency-channel.js';
+import { DOOR_PATHS } from '../core/door-names.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { joinedBytes } from '../core/joined-bytes.js';
 import { FRAME_BYTES_MAX, IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limits.js';
@@ -64,6 +69,14 @@ export async function bodyDigestOfPieces(pieces: readonly Uint8Array[]): Promise
     await nextTurn();
   }
   return digest.digest('hex');
+}
+
+/**
+ * The same body at another door is another request. Chat completions keep the plain digest, by which stored
+ * responses have always been found.
+ */
+export function digestAtDoor(bodyDigest: string, path: string): string {
+  return path === DOOR_PATHS.chat ? bodyDigest : bodyDigestOf(Buffer.from(path + bodyDigest));
 }
 
 /** A call whose response is collected, to be handed over once it is whole. Delivery tells how it goes. */
@@ -138,7 +151,7 @@ export class KeyedCall implements KeptCall {
     this.#pieces = new CollectedPieces(channel, channel.responseBytesMax);
   }
 
-  /** Called once. Rejects with AskRefused if the store can't be read. */
+  /** Called once. Rejects with AskRejected if the store can't be read. */
   async lock(account: AccountIndex, bodyDigest: string): Promise<LockResult> {
     this.#lock = { account, key: this.#key, bodyDigest };
     const reply = await this.#channel.lock(this.#lock);

@@ -1,6 +1,6 @@
 /**
- * Takes in a chat request: from its headers to its admission and its dispatch to a worker. Made by
- * ListenerServer, one a request. Listener thread.
+ * Takes in a call: from its headers to its admission and its dispatch to a worker. ListenerServer makes one
+ * for each request. Listener thread.
  *
  *     reading ──→ asking ──→ handed over to Delivery, or to Replay
  *        └───────────┴─────→ over: rejected, or the client left
@@ -8,36 +8,37 @@
  *     reading   the body is on its way
  *     asking    waits for another thread: a large body is parsed, an idempotency lock taken, a lease granted
  *
- * Phases in order: authenticate, rate limit, body, admit, dispatch. What is wrong with a body is told only to
- * a caller who has a permit.
+ * The phases in order: authenticate, rate-limit, read-body, admit, dispatch.
+ *
+ * Must hold: `exchange.finish` is called exactly once on every path, or what the call holds is lost. Nothing
+ * is read of a body, and nothing said of it, before its caller has a permit. After each `await` the client
+ * may be gone (test/unit/request/chat-exchange.test.ts, test/e2e/leaving-clients.test.ts).
  */
 import type { HttpRequest } from 'uWebSockets.js';
-import { AskRejected, type Asked, type AskPort } from '../core/ask-port.js';
-import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
-import { OUTPUT_TOKENS_UNASKED } from '../channel/messages.js';
+import { AskRejected, type Asked } from '../core/ask-port.js';
 import { OUT_OF_DESCRIPTORS, invariant, type ErrorRecord } from '../core/errors.js';
 import { BODY_BYTES_UNCOUNTED, UPLOAD_MS_MAX } from '../core/limits.js';
-import type { AccountIndex, MonotonicMs } from '../core/units.js';
+import type { MonotonicMs } from '../core/units.js';
 import type { ChatCall, ChatRequestResult } from '../protocol/chat-call.js';
-import { DOOR_INDEX, DOOR_PATHS, type DoorName } from '../core/door-names.js';
 import { modelInFirstPiece } from '../protocol/request-bytes.js';
-import { admit, AdmissionAsk, beyondBalance, isAllowed } from './admit.js';
+import { AdmissionAsk } from './admission-lease.js';
+import { admit, beyondBalance, isAllowed } from './admit.js';
 import { authenticate } from './authenticate.js';
 import type { CallTracer } from './call-trace.js';
 import { ChargedHit, lookUp } from './cached-call.js';
-import type { ChatExchange, ExchangeContext, Swept } from './chat-exchange.js';
-import type { Connections } from './connections.js';
-import type { Admission, ListenerContext } from './context.js';
+import type { ChatExchange, Swept } from './chat-exchange.js';
+import type { Admission, IntakeContext } from './context.js';
 import { Delivery } from './delivery.js';
+import { dispatch } from './dispatch.js';
 import {
   bodyDigestOf,
   bodyDigestOfPieces,
   checkIdempotencyKey,
+  digestAtDoor,
   KeyedCall,
   Replay,
   type EarlierResponse,
 } from './idempotency.js';
-import type { ListenerLimits } from './messages.js';
 import { passMinute, setTokenLimit } from './rate-limit.js';
 import {
   DISCARDED_BYTES_MAX,
@@ -45,7 +46,6 @@ import {
   readBody,
   type BodyHold,
   type BodyReceiver,
-  type DiscardBudget,
 } from './read-body.js';
 import {
   ACCOUNT_BODIES_FULL,
@@ -58,28 +58,9 @@ import {
   UPLOAD_TOO_SLOW,
   uploadStalled,
 } from './rejections.js';
-import { shown, type RequestHead } from './request-head.js';
+import type { RequestHead } from './request-head.js';
 import { writeError } from './response.js';
-import type { ResponseCache } from './response-cache.js';
 import { TOUCH_MS } from './response-writer.js';
-import { release } from './settle.js';
-
-export interface ParseAsk {
-  readonly account: AccountIndex;
-  readonly task: { readonly kind: 'parse'; readonly door: DoorName; readonly pieces: Uint8Array[] };
-}
-
-export type BodyParser = AskPort<ParseAsk, ChatRequestResult>;
-
-/** What an intake uses of its listener. A reload changes settings in it. */
-export interface IntakeContext extends ListenerContext, ExchangeContext {
-  readonly limits: ListenerLimits;
-  readonly locks: IdempotencyChannel;
-  readonly cache: ResponseCache;
-  readonly parser: BodyParser;
-  readonly discards: DiscardBudget;
-  readonly connections: Connections;
-}
 
 /** What other threads said: the call is to be made, is rejected, or was made before. */
 type Arrival =
@@ -133,7 +114,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     this.#cacheControl = head.cacheControl;
     // Not before: nobody without a key shall write to where traces are stored.
     exchange.trace = tracer.begin(req, head.traceParent, caller);
-    const compressed = codingRejection(head.contentEncoding);
+    const compressed = compressedBody(head.contentEncoding);
     const receiver = passMinute(this, exchange, head.idempotencyKey, compressed, listener);
     if (receiver === undefined) return;
     const { bodyBytesMax } = caller.plan;
@@ -272,7 +253,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     else this.#admit(arrival.call);
   }
 
-  /** The buffers of `pieces` go to the counter pool. Rejects with AskRefused if it is full or too slow. */
+  /** The buffers of `pieces` go to the counter pool. Rejects with AskRejected if it is full or too slow. */
   async #parseLarge(pieces: Uint8Array[]): Promise<Arrival> {
     const { keyed, account, door } = this.#exchange;
     const { parser, limits } = this.#listener;
@@ -291,7 +272,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
 
   async #lock(keyed: KeyedCall, bodyDigest: string, call: ChatCall): Promise<Arrival> {
     const { account, door } = this.#exchange;
-    const { rejection, earlier } = await keyed.lock(account, requestDigestOf(bodyDigest, door.path));
+    const { rejection, earlier } = await keyed.lock(account, digestAtDoor(bodyDigest, door.path));
     if (rejection !== undefined) return { kind: 'rejection', rejection };
     return earlier === undefined ? { kind: 'call', call } : { kind: 'replay', earlier };
   }
@@ -374,52 +355,16 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
       );
   }
 
-  #dispatch({ slot, modelIndex, call }: Admission): void {
+  #dispatch(admission: Admission): void {
     const exchange = this.#exchange;
-    const { channel, metrics } = this.#listener;
     this.#phase = 'dispatched';
     if (exchange.isClamped && exchange.cached !== undefined) {
       exchange.cached.giveUp();
       exchange.cached = undefined;
     }
-    const delivery = new Delivery(exchange, exchange.admission!, this.#listener);
-    const dispatched = channel.dispatch(
-      slot,
-      {
-        requestId: exchange.requestId,
-        door: DOOR_INDEX[exchange.door.name],
-        betas: exchange.betas,
-        modelIndex,
-        stream: call.stream,
-        includeUsage: call.includeUsage,
-        modelStart: call.modelStart,
-        modelEnd: call.modelEnd,
-        body: call.body,
-        bodyIsAscii: call.bodyIsAscii,
-        largeBody: call.largeBody,
-        trace: exchange.trace?.carried,
-        account: exchange.account,
-        outputTokensMax: Math.min(call.outputTokensMax ?? Infinity, OUTPUT_TOKENS_UNASKED),
-        choices: Math.min(call.choices, OUTPUT_TOKENS_UNASKED),
-        fallbacks:
-          exchange.models.length === 1
-            ? undefined
-            : {
-                models: exchange.models.slice(1).map((fallback) => fallback.modelIndex),
-                maxTokens: call.maxTokens,
-                maxCompletionTokens: call.maxCompletionTokens,
-              },
-      },
-      delivery,
-    );
-    if (dispatched) {
-      this.#responder = delivery;
-      metrics.callBegun();
-      return;
-    }
-    release(exchange, NO_WORKER, this.#listener);
-    channel.release(slot);
-    this.reject(NO_WORKER);
+    const delivery = new Delivery(exchange, admission, this.#listener);
+    if (dispatch(exchange, admission, delivery, this.#listener)) this.#responder = delivery;
+    else this.reject(NO_WORKER);
   }
 
   /**
@@ -450,19 +395,6 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     if (this.#responder !== undefined) this.#responder.onClientGone();
     else if (this.#phase === 'reading' && !exchange.isOver) exchange.finish('client_gone');
   }
-}
-
-/**
- * The same body at another door is another request. Those of chat completions are as they always were stored.
- */
-function requestDigestOf(bodyDigest: string, path: string): string {
-  return path === DOOR_PATHS.chat ? bodyDigest : bodyDigestOf(Buffer.from(path + bodyDigest));
-}
-
-/** The rejection of a compressed body; undefined if the header says that it is not compressed. */
-function codingRejection(coding: string | undefined): ErrorRecord | undefined {
-  if (coding === undefined || coding === '' || coding.toLowerCase() === 'identity') return undefined;
-  return compressedBody(shown(coding));
 }
 
 async function orRejection(asked: Promise<Arrival>): Promise<Arrival> {

@@ -1,9 +1,12 @@
 /**
- * The routes of one listener. Gives each request its context and hands chat requests to Intake. Made by
- * listener.thread.ts. The phases of a call, each in a file of this folder:
+ * The routes of one listener. It gives each request its context and hands calls to Intake. Made by
+ * listener.thread.ts; listener thread. The phases of a call, each in a file of this folder:
  *
  *     intake     authenticate → rate-limit → read-body → admit (and idempotency) → dispatch to a worker
  *     delivery   relay of the worker's frames (response-writer, response) → settle
+ *
+ * Must hold: a request whose head can be read in two ways is rejected here, and its connection ends, before
+ * anything is looked up (test/hostile/framing.test.ts).
  */
 import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
 import { onEachTick } from '../core/clock.js';
@@ -14,8 +17,8 @@ import { requestIdOf } from '../telemetry/call-record.js';
 import type { Route } from '../telemetry/metrics-layout.js';
 import type { CallTracer } from './call-trace.js';
 import { ChatExchange } from './chat-exchange.js';
-import { CallContext } from './context.js';
-import { Intake, type IntakeContext } from './intake.js';
+import { CallContext, type IntakeContext } from './context.js';
+import { Intake } from './intake.js';
 import { ModelRoutes } from './model-routes.js';
 import { CHUNKED_BODY, NOTHING_HERE } from './rejections.js';
 import { RequestHead } from './request-head.js';

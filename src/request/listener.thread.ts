@@ -1,9 +1,11 @@
 /**
- * Entry of a listener thread. It makes the objects that the phases of a request work with (IntakeContext, one
- * for the thread), listens on the common port, and follows the main thread's orders (ToListener).
+ * Entry of a listener thread, which gateway/listeners.ts starts. It makes the objects that the phases of a
+ * request work with (IntakeContext, one for the thread), listens on the common port, and follows the main
+ * thread's orders (ToListener).
  *
- * If an exception is not caught, the thread must not end while µWS holds a socket, or libuv aborts the
- * process. So the connections are closed first; then the thread exits and the main thread starts another.
+ * Must hold: if an exception is not caught, the thread must not end while µWS holds a socket, or libuv aborts
+ * the process. So the connections are closed first; then the thread exits and the main thread starts another
+ * (test/e2e/thread-failure.test.ts).
  */
 import { parentPort, workerData } from 'node:worker_threads';
 import { SystemClock } from '../core/clock.js';
@@ -32,7 +34,7 @@ import { ContentsGatherer } from './call-contents.js';
 import { CallTracer } from './call-trace.js';
 import type { Swept } from './chat-exchange.js';
 import { Connections } from './connections.js';
-import type { IntakeContext } from './intake.js';
+import type { IntakeContext } from './context.js';
 import type { FromListener, ListenerInit, ListenerSettings, ToListener } from './messages.js';
 import { ListenerServer } from './listener-server.js';
 import { DiscardBudget } from './read-body.js';

@@ -1,4 +1,7 @@
-/** The messages between the main thread and a listener thread, and the listener's `workerData`. */
+/**
+ * The messages between the main thread (gateway/listeners.ts) and a listener thread (listener.thread.ts), and
+ * the listener's `workerData`. Types.
+ */
 import type { MessagePort } from 'node:worker_threads';
 import type { JournalBuffer } from '../ledger/journal-layout.js';
 import type { LedgerBuffers } from '../ledger/layout.js';

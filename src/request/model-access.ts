@@ -1,6 +1,9 @@
 /**
  * Which models a plan may use, and the least that a call on a plan costs. The listener makes a ModelAccess of
- * each catalogue; authentication has told the plan before it is asked. Listener thread.
+ * each catalogue; admission and the routes of models ask it. Listener thread.
+ *
+ * Must hold: a model that is not on the plan looks like one that does not exist
+ * (test/unit/request/model-access.test.ts).
  */
 import { type Catalog, isListed, type ModelEntry } from '../registry/catalog.js';
 import type { ChosenModel } from './context.js';

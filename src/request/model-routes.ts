@@ -1,6 +1,7 @@
 /**
  * GET /v1/models and GET /v1/models/{id}: the models of the caller's plan, encoded once for each plan of a
- * catalogue. Made by ListenerServer, anew with each reload. Listener thread.
+ * catalogue. Made by ListenerServer, anew with each reload. Listener thread
+ * (test/unit/request/model-routes.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';

@@ -2,6 +2,9 @@
  * The rejections of quotas: which code each has, and a message that says whose quota it is, what it allows,
  * what is left of it and when to come back. The rate-limit phase and `admit` return them. Pure; listener
  * thread.
+ *
+ * Must hold: whoever waits for the seconds that a rejection names is admitted, unless somebody else was
+ * faster (test/unit/request/quota-rejections.test.ts, admit.test.ts).
  */
 import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';

@@ -1,9 +1,13 @@
 /**
  * The rate-limit phase: the requests per minute of the key, of the plan, and of the groups that the account
- * is in. Every request that passed authentication takes a permit of each, whatever becomes of it later; a
- * rejection by one of these limits takes none. Called by Intake before the body is read. If limits are shared
- * with other processes and the coordinator must be asked, the body is read meanwhile. Listener thread; about
- * 0.2 µs, 0.5 µs if the key or a group has a limit of its own.
+ * is in. Called by Intake before the body is read. If limits are shared with other processes and the
+ * coordinator must be asked, the body is read meanwhile. Listener thread; about 0.2 µs, 0.5 µs if the key or
+ * a group has a limit of its own.
+ *
+ * Must hold: no limit is ever exceeded, whatever other threads take at the same time. Every request that
+ * passed authentication takes a permit of each scope, whatever becomes of it later; a rejection by one of
+ * these limits takes none (test/unit/request/rate-limit.key-rate-limit.test.ts,
+ * rate-limit.group-rate-limit.test.ts).
  */
 import type { LeaseChannel, LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';

@@ -1,4 +1,10 @@
-/** The phase that collects a request's body, bounded. Called by Intake; listener thread. */
+/**
+ * The read-body phase: collects a request's body, bounded, and decides how a rejected body is discarded.
+ * Called by Intake; listener thread.
+ *
+ * Must hold: bytes are counted in the memory budget before they are kept, and exactly one method of the
+ * receiver is called, once, unless the client leaves first (test/unit/request/read-body.test.ts).
+ */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
 import { joinedBytes } from '../core/joined-bytes.js';

@@ -1,10 +1,11 @@
 /**
  * The rejections of a call that the listener itself decides on, as the records that error responses are
  * written from. Each phase (authenticate, rate-limit, read-body, admit, delivery) returns one of them or
- * undefined. Pure; listener thread.
+ * undefined. Those of quotas are in quota-rejections.ts. Pure; listener thread.
  *
- * A message says what is wrong and what to do. `detail` is for the metrics alone (core/errors.ts). The
- * rejections of quotas are in quota-rejections.ts.
+ * Must hold: a message says what is wrong and what to do, and repeats of a request only what `shown` clips.
+ * `detail` is for the metrics alone and never reaches a caller (core/errors.ts;
+ * test/e2e/error-table.test.ts).
  */
 import type { LeaseEnd } from '../channel/lease-channel.js';
 import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
@@ -16,6 +17,7 @@ import type { RoutingMember } from '../core/routing-members.js';
 import type { PicoUnits } from '../core/units.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import type { ModelEntry } from '../registry/catalog.js';
+import { shown } from './request-head.js';
 
 const rejection = (code: ErrorCode, message: string): ErrorRecord => ({ code, message });
 
@@ -95,11 +97,14 @@ export const bodyTooLarge = (bodyBytesMax: number): ErrorRecord =>
     'request_too_large',
     `The body is longer than the ${bodyBytesMax} bytes that are accepted. Shorten the messages.`,
   );
-export const compressedBody = (coding: string): ErrorRecord =>
-  rejection(
-    'unsupported_media_type',
-    `Content-Encoding must be absent, got ${coding}. Send the JSON uncompressed.`,
-  );
+/** `coding` is the header Content-Encoding. Returns undefined if the body is not compressed. */
+export const compressedBody = (coding: string | undefined): ErrorRecord | undefined =>
+  coding === undefined || coding === '' || coding.toLowerCase() === 'identity'
+    ? undefined
+    : rejection(
+        'unsupported_media_type',
+        `Content-Encoding must be absent, got ${shown(coding)}. Send the JSON uncompressed.`,
+      );
 export const parseTooLate = (waitMs: number): ErrorRecord =>
   overloaded(
     'large_bodies',

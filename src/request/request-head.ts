@@ -1,12 +1,15 @@
 /**
- * Reads a request's headers in one pass, checks that they agree on where the body ends, and names the
- * request. Used by ListenerServer and Intake; listener thread.
+ * Reads a request's headers in one pass, and rejects a head that another HTTP parser would read differently
+ * (request smuggling). ListenerServer owns the one of its thread, Intake reads it; listener thread.
  *
  * µWS takes the first of several headers of one name, and any `Transfer-Encoding` for `chunked`. A proxy in
  * front that takes the last, or knows the coding, would see the body end elsewhere, and one caller's body
  * would become another's request. `getHeader` can't tell a second header, nor an empty one from none;
  * `forEach` can. One pass costs 0.4 µs for four headers and 1.4 µs for the sixteen of an SDK; the four calls
  * of `getHeader` that it replaces cost 0.1 to 0.3 µs.
+ *
+ * Must hold: all fields are set anew by each `read`, or one caller's header becomes another's; and nothing
+ * may keep the object beyond the callback (test/hostile/framing.test.ts, test/e2e/long-heads.test.ts).
  */
 import { randomBytes } from 'node:crypto';
 import type { HttpRequest } from 'uWebSockets.js';

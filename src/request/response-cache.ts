@@ -1,11 +1,15 @@
 /**
- * The response cache of one listener: responses in memory, the oldest out first, and the requests that wait
- * for an equal call which is in work. What the listener does not have it asks the main thread for
- * (gateway/cache-service.ts), which has the responses on disk. Used by Intake through CachedCall.
+ * The response cache of one listener: responses in memory, the oldest out first (FIFO), and single flight:
+ * the requests that wait for an equal call in flight. What the listener does not have it asks the main thread
+ * for (gateway/cache-service.ts), which has the responses on disk. Used by Intake through CachedCall;
+ * listener thread.
  *
  *     find: in memory → a response
  *     request: nowhere → `lead`: the caller makes the call, then `publish` or `abandon`
- *              on disk, or in work, here or at another listener → the response, or `alone`
+ *              on disk, or in flight, here or at another listener → the response, or `alone`
+ *
+ * Must hold: each flight ends, by `publish`, `abandon`, `clear` or the time of those that wait; otherwise
+ * they wait for ever. Memory and those that wait are bounded (test/unit/request/response-cache.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-channel.js';
@@ -23,9 +27,9 @@ import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
 
 /** A longer response is not kept. */
 export const CACHED_BYTES_MAX = 1024 * 1024;
-/** So long a request waits for an equal one; then it is sent upstream itself. */
+/** How long a request waits for an equal one. Then it is sent upstream itself, as beyond the next bounds. */
 const WAIT_MS_MAX = 60_000;
-/** Requests that wait, and bytes of their bodies. One more is sent upstream itself. */
+/** Requests that wait, and bytes of their bodies. */
 const WAITING_MAX = 1_000;
 const WAITING_BYTES_MAX = 64 * 1024 * 1024;
 
@@ -33,7 +37,7 @@ const ALONE: CacheReply = { state: 'alone' };
 /** Nobody reads it. */
 const LATE: ErrorRecord = { code: 'internal_error', message: 'an equal call took too long' };
 
-/** A call in work, here or at another listener, and who waits for it. */
+/** A call in flight, here or at another listener, and the requests that wait for it. */
 export interface Flight {
   readonly key: ResponseKey;
   /** Undefined while nobody does. */

@@ -1,6 +1,6 @@
 /**
- * Writes a response that comes in pieces to a client that may read slower than they come. Made by Delivery
- * and Replay; listener thread.
+ * Writes a response that comes in pieces to a client that may read slower than they come (back-pressure).
+ * Made by Delivery and Replay; listener thread.
  *
  *     open ⇄ blocked (pieces wait, the worker gets no credit) → ended (the rest is leaving) → left
  *
@@ -23,6 +23,10 @@
  *   https://github.com/uNetworking/uWebSockets.js/issues/1249), and the client reads the next chunk as the
  *   lost one's body. The socket must be full just then: seen once in some 10 GB that pausing clients read on
  *   loopback. So no cork here holds more than fits.
+ *
+ * Must hold: a client that reads at any speed, with pauses of any length, gets every byte once and in order,
+ * and credits are given for what the socket has taken alone (test/unit/request/response-writer.test.ts,
+ * answer-framing.test.ts, test/e2e/slow-readers.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
@@ -53,7 +57,7 @@ const JOINED = new Uint8Array(2 * JOINED_BYTES_MAX);
 export interface ResponseOwner {
   readonly isStream: boolean;
   readonly endsConnection: boolean;
-  /** Writes the head, inside the cork of the first write. `tellsClose`: with `connection: close`. */
+  /** Writes the head, inside the cork of the first write. `sendsClose`: with `connection: close`. */
   writeHead(sendsClose: boolean): void;
   /** `bytes` of the response have left: the worker may get credits for them. */
   onTaken(bytes: number): void;

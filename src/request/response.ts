@@ -1,8 +1,10 @@
 /**
- * The responses as they are written: status lines, headers, CORS lines, error bodies. Listener thread.
+ * The responses as they are written: status lines, headers, CORS lines, error bodies. Every phase that
+ * responds calls it. Listener thread.
  *
- * Every function must run inside a corked callback of µWS, so that a response is one write. Nothing of a
- * request may be written into a head.
+ * Must hold: every function runs inside a corked callback of µWS, so that a response is one write. Nothing of
+ * a request may be written into a head, or a caller could add headers of its own (test/e2e/head.test.ts,
+ * test/e2e/cors.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
@@ -81,7 +83,7 @@ export function durationOf(ms: number): string {
 }
 
 /**
- * The head of a chat response. `tellsClose` writes `connection: close`, for a response that comes in pieces;
+ * The head of a chat response. `sendsClose` writes `connection: close`, for a response that comes in pieces;
  * if a response has a length, µWS writes that line itself when it is told to end the connection.
  * `fallback` is the id of the model that answers, if it is another than the call named.
  */
@@ -101,10 +103,10 @@ export function writeChatHead(
 }
 
 /**
- * Ends a response that came in pieces and told `close`, inside the cork of its last piece; then the
- * connection is to be closed. `end` with that flag is for responses with a length: here µWS would write its
- * header `Connection: close` into the body. So the last chunk is written as a header, which µWS sends as it
- * stands. What µWS appends makes a trailer field, which readers skip.
+ * Ends a response that came in pieces and whose head said `connection: close`, inside the cork of its last
+ * piece; then the caller closes the connection. `end(…, true)` is for responses with a length: here µWS would
+ * write its header `Connection: close` into the body. So the last chunk is written as a header, which µWS
+ * sends as it stands. What µWS appends makes a trailer field, which readers skip.
  */
 export function writeLastChunk(res: HttpResponse): void {
   res.writeHeader('\r\n0\r\nx-connection', 'close\r\n');
@@ -203,7 +205,7 @@ const ALLOWED_HEADERS = 'authorization, content-type, idempotency-key, tracepare
 const VARY_LINE = '\r\nvary: origin';
 
 /**
- * What browsers are told about scripts of other origins (CORS): lines of response heads, made once for each
+ * CORS: what browsers are told about scripts of other origins, as lines of response heads, made once for each
  * set of settings. An origin in a response is the one of the settings, not the request's.
  */
 export class Cors {

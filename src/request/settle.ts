@@ -1,7 +1,12 @@
 /**
- * The last phase, which every admitted call reaches exactly once: its hold becomes a charge, or is given
+ * The settle phase, which every admitted call reaches exactly once: its hold becomes a charge, or is given
  * back, and the journal gets a record. With `durability: commit` the end of a response then waits until that
- * record is on disk. Called by Delivery, and by Intake if no worker takes the call. Listener thread.
+ * record is on disk (PendingCommits: group commit). Called by Delivery and ChargedHit, and by dispatch.ts if
+ * no worker takes the call. Listener thread.
+ *
+ * Must hold: ledger and journal change together, one record for each change, because the store is written
+ * from the journal and the limits from the ledger (test/unit/request/admit.test.ts,
+ * test/unit/request/settle.pending-commits.test.ts, test/e2e/books.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';

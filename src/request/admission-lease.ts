@@ -1,0 +1,107 @@
+/**
+ * What a rejected call asks of the coordinator, if limits are shared with other processes: a lease for the
+ * quota that it lacks, and then it tries again. Made by Intake, at most one a call. Listener thread.
+ *
+ * Must hold: a call asks for LEASE_TRIES_MS_MAX at most, and as long again once if its output may be lowered;
+ * its caller and its body wait meanwhile (test/e2e/shared-quotas.test.ts).
+ */
+import type { LeaseChannel } from '../channel/lease-channel.js';
+import { type ErrorRecord, invariant } from '../core/errors.js';
+import { asPicoUnits } from '../core/units.js';
+import type { CallNeeds } from '../ledger/quota-rejections.js';
+import type { ChatCall } from '../protocol/chat-call.js';
+import { worstCaseOf } from '../registry/catalog.js';
+import { boundedCall, lowersOutput, type Models, needOf } from './admit.js';
+import type { CallContext, Caller, ListenerContext } from './context.js';
+import { askLease, LEASE_TRIES_MS_MAX } from './rate-limit.js';
+import { coordinatorLost } from './rejections.js';
+
+/**
+ * The leases that one call asks for, if limits are shared. If `low_balance` is `clamp`, its output is lowered
+ * only once the whole hold is known not to be available; then it asks for what the account has.
+ *
+ *     whole ──→ rest ──→ over
+ *       └─ refuse ───────↗
+ */
+export class AdmissionAsk {
+  readonly #context: CallContext;
+  readonly #listener: ListenerContext;
+  readonly #leases: LeaseChannel;
+  #endMs: number;
+  #stage: 'whole' | 'rest' | 'over' = 'whole';
+
+  constructor(context: CallContext, listener: ListenerContext, leases: LeaseChannel) {
+    this.#context = context;
+    this.#listener = listener;
+    this.#leases = leases;
+    this.#endMs = listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
+  }
+
+  /**
+   * After `admit` has rejected `call`. Resolves with undefined if `admit` is to be called again, else with
+   * the final rejection. Returns undefined if the rejection is final already.
+   */
+  again(call: ChatCall): Promise<ErrorRecord | undefined> | undefined {
+    if (this.#stage === 'over' || !this.#context.asksLease) return undefined;
+    if (this.#listener.clock.monotonicMs() >= this.#endMs) return undefined;
+    return this.#again(call);
+  }
+
+  async #again(call: ChatCall): Promise<ErrorRecord | undefined> {
+    const { caller } = this.#context;
+    invariant(caller !== undefined, 'a call that asks has a caller');
+    const { hold, tokens } = this.#stage === 'whole' ? this.#whole(caller, call) : this.#rest(caller, call);
+    const end = await askLease(
+      caller,
+      { kind: 'admission', hold, tokens },
+      this.#leases,
+      this.#modelScopeOf(caller),
+    );
+    const lost = coordinatorLost(end);
+    if (lost !== undefined) return lost;
+    if (end === 'refused') this.#onRejected();
+    return undefined;
+  }
+
+  /** The account's slot for the model, if its plan has a rule for it. */
+  #modelScopeOf({ account, plan }: Caller): number | undefined {
+    const { modelIndex } = this.#context;
+    if (modelIndex === undefined || plan.modelLimits?.[modelIndex] === undefined) return undefined;
+    return this.#listener.ledger.modelScopes.slotOf(account, modelIndex);
+  }
+
+  #onRejected(): void {
+    const clamps = lowersOutput(this.#context, this.#listener) && this.#stage === 'whole';
+    this.#stage = clamps ? 'rest' : 'over';
+    // Asking for the whole hold used the time up, and money that others hold may come back only now.
+    if (clamps) this.#endMs = this.#listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
+    this.#context.mayClamp = true;
+  }
+
+  /** What `admit` has just failed to hold. */
+  #whole(caller: Caller, call: ChatCall): CallNeeds {
+    const models = this.#models();
+    return needOf(this.#context, models, boundedCall(call, caller.plan, models), this.#listener.tokenQuota);
+  }
+
+  /**
+   * If spending was refused, what the lowered call needs. Otherwise of money all that the account is known to
+   * have, and at least what one token of each choice needs.
+   */
+  #rest(caller: Caller, call: ChatCall): CallNeeds {
+    const { lacking } = this.#context;
+    if (lacking !== undefined) return lacking;
+    const least = this.#models()
+      .map(({ model }) => worstCaseOf(model.price, call.bodyBytes, call.choices))
+      .reduce((one, other) => (other > one ? other : one));
+    const balance = this.#listener.ledger.balanceOf(caller.account);
+    const { tokens } = this.#whole(caller, call);
+    return { hold: asPicoUnits(balance > least ? balance : least), tokens };
+  }
+
+  #models(): Models {
+    const { models } = this.#context;
+    invariant(models.length > 0, 'a call whose hold was rejected has a model');
+    return models;
+  }
+}

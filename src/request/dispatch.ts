@@ -1,0 +1,60 @@
+/**
+ * The dispatch phase: sends an admitted call to an upstream worker, as the request that the channel carries.
+ * Called by Intake; listener thread.
+ *
+ * Must hold: if no worker takes the call, its admission is undone here, hold and slot, before it is rejected
+ * (test/e2e/thread-failure.test.ts).
+ */
+import type { CallReceiver } from '../channel/listener-channel.js';
+import { OUTPUT_TOKENS_UNASKED } from '../channel/messages.js';
+import { DOOR_INDEX } from '../core/door-names.js';
+import type { ChatExchange } from './chat-exchange.js';
+import type { Admission, ListenerContext } from './context.js';
+import { NO_WORKER } from './rejections.js';
+import { release } from './settle.js';
+
+/** `receiver` gets the worker's frames. Returns false if no worker takes the call: nothing is held then. */
+export function dispatch(
+  exchange: ChatExchange,
+  { slot, modelIndex, call }: Admission,
+  receiver: CallReceiver,
+  listener: ListenerContext,
+): boolean {
+  const { channel, metrics } = listener;
+  const isDispatched = channel.dispatch(
+    slot,
+    {
+      requestId: exchange.requestId,
+      door: DOOR_INDEX[exchange.door.name],
+      betas: exchange.betas,
+      modelIndex,
+      stream: call.stream,
+      includeUsage: call.includeUsage,
+      modelStart: call.modelStart,
+      modelEnd: call.modelEnd,
+      body: call.body,
+      bodyIsAscii: call.bodyIsAscii,
+      largeBody: call.largeBody,
+      trace: exchange.trace?.carried,
+      account: exchange.account,
+      outputTokensMax: Math.min(call.outputTokensMax ?? Infinity, OUTPUT_TOKENS_UNASKED),
+      choices: Math.min(call.choices, OUTPUT_TOKENS_UNASKED),
+      fallbacks:
+        exchange.models.length === 1
+          ? undefined
+          : {
+              models: exchange.models.slice(1).map((fallback) => fallback.modelIndex),
+              maxTokens: call.maxTokens,
+              maxCompletionTokens: call.maxCompletionTokens,
+            },
+    },
+    receiver,
+  );
+  if (isDispatched) {
+    metrics.callBegun();
+    return true;
+  }
+  release(exchange, NO_WORKER, listener);
+  channel.release(slot);
+  return false;
+}
