@@ -48,7 +48,7 @@ const ALONE = [
 
 /** In `npm run test:full` only: minutes in all, and most of them about what few changes can break. */
 const LONG = [
-  /^(clients|durability|deploy|hostile|judges|threads)\//,
+  /^(clients|durability|deploy|exports|hostile|judges|threads)\//,
   /^unit\/(bundle|sharing\/(lease-laws|registry-log|valkey-.*)|store\/(page-walk|stored-responses\.answer-table))$/,
   /^e2e\/(console|sharing|shared|processes|slow)(-|$)/,
   /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|soak|start-race|books|traces|kept-connections|hosts-command|upstream-quotas|providers-faults)$/,

@@ -12,20 +12,24 @@
 #                 packages of examples/python/requirements.txt, in build/tools/examples-python
 #     judges      Python with LiteLLM and schemathesis (test/judges/requirements.txt), in build/tools/judges-python; 470 MB
 #     clients     client libraries and coding agents of npm (test/clients/packages.json), in build/tools/clients; 913 MB
+#     exports     Debian's Postgres, as root on Debian, whose service is not needed; Python with ClickHouse's engine, pyarrow,
+#                 the AWS command line and an S3 (test/exports/requirements.txt), in build/tools/exports-python; 1 GB
 #     deploy      Helm, built from source by the Go of this machine into build/tools; minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Per group: the programs that are looked for, the packages that bring them, whether root is wanted to use them.
 declare -A PROGRAMS=([console]='chromium' [container]='buildah debootstrap unshare nsenter setpriv' [sharing]='redis-server'
-  [compose]='docker-compose haproxy' [examples]='nginx caddy python3' [judges]='python3' [clients]='npm')
+  [compose]='docker-compose haproxy' [examples]='nginx caddy python3' [judges]='python3' [clients]='npm'
+  [exports]='pg_ctlcluster psql python3')
 declare -A PACKAGES=([console]='chromium' [container]='buildah debootstrap util-linux' [sharing]='redis-server'
   [compose]='docker-compose haproxy' [examples]='nginx caddy python3-venv'
-  [judges]='python3-venv' [clients]='npm')
+  [judges]='python3-venv' [clients]='npm' [exports]='postgresql python3-venv')
 # Python packages, each list in an environment of its own: build/tools/GROUP-python.
-declare -A PYTHON_REQUIREMENTS=([examples]=examples/python/requirements.txt [judges]=test/judges/requirements.txt)
+declare -A PYTHON_REQUIREMENTS=([examples]=examples/python/requirements.txt [judges]=test/judges/requirements.txt
+  [exports]=test/exports/requirements.txt)
 # The list names all that is wanted.
-declare -A PIP_OPTIONS=([judges]=--no-deps)
+declare -A PIP_OPTIONS=([judges]=--no-deps [exports]=--no-deps)
 PIP_SECONDS_MAX=600
 # Packages of npm, each list in a folder of its own: build/tools/GROUP. None of their scripts is run.
 declare -A NPM_LISTS=([clients]=test/clients/packages.json)

@@ -1,13 +1,16 @@
-/** `tollgate export`: calls or usage of one day, line by line, for another program: docs/exports.md. */
+/** `tollgate export`: calls or usage of one day, for other programs, as lines or Parquet: docs/exports.md */
 import { once } from 'node:events';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
+import type { CallView } from '../admin/call-routes.js';
 import type { UsageRowView } from '../admin/views.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
 import { type AdminClient, queryOf, withAdminClient, withQuery } from './admin-client.js';
 import { CALL_CELLS, cellsOf, eachCall } from './call-commands.js';
 import { addDataOptions, type DataOptions, exampleText } from './options.js';
+import { Misuse } from './output.js';
+import type { ParquetKind } from './parquet.js';
 
-const FORMATS = ['jsonl', 'csv'] as const;
+const FORMATS = ['jsonl', 'csv', 'parquet'] as const;
 const PAGE_ROWS = 1_000;
 
 interface ExportOptions extends DataOptions {
@@ -29,17 +32,27 @@ export function addExportCommand(program: Command): void {
   )
     .requiredOption('--day <day>', 'such as 2025-01-31', dayOf)
     .addOption(
-      new Option('--format <format>', 'lines of JSON, or CSV').choices([...FORMATS]).default('jsonl'),
+      new Option('--format <format>', 'lines of JSON, CSV, or an Apache Parquet file')
+        .choices([...FORMATS])
+        .default('jsonl'),
     )
-    .addHelpText('after', exampleText('export usage --day 2025-01-31 --format csv > usage.csv'))
+    .addHelpText(
+      'after',
+      exampleText(
+        'export usage --day 2025-01-31 --format csv > usage.csv',
+        'export calls --day 2025-01-31 --format parquet > calls.parquet',
+      ),
+    )
     .action(async (what: 'calls' | 'usage', options: ExportOptions) => {
       const { day, format } = options;
+      if (format === 'parquet' && process.stdout.isTTY)
+        throw new Misuse('A Parquet file is no text for a terminal: redirect it, such as > calls.parquet.');
       await withAdminClient(options, async (client) => {
         const path = withQuery(what === 'calls' ? '/calls' : '/usage/rows', queryOf({ from: day, to: day }));
         if (what === 'calls') {
-          const write = writerOf(format, CALL_CELLS, cellsOf);
-          await write([]);
-          await eachCall(client, path, Infinity, write);
+          const output = await outputOf(format, CALL_CELLS, cellsOf, CALL_LISTS);
+          await eachCall(client, path, Infinity, output.write);
+          await output.end();
         } else await exportUsage(client, path, format);
       });
     });
@@ -57,36 +70,82 @@ async function exportUsage(
   path: string,
   format: ExportOptions['format'],
 ): Promise<void> {
-  const write = writerOf(format, ROW_CELLS, (row: UsageRowView) => ROW_CELLS.map((name) => row[name]));
-  await write([]);
+  const cells = (row: UsageRowView): CsvCell[] => ROW_CELLS.map((name) => row[name]);
+  const output = await outputOf(format, ROW_CELLS, cells);
   for (let cursor: string | undefined; ;) {
     const query = queryOf({ limit: String(PAGE_ROWS), cursor });
     const page = (await client.call('GET', withQuery(path, query))) as {
       data: UsageRowView[];
       next: string | null;
     };
-    await write(page.data);
-    if (page.next === null) return;
+    await output.write(page.data);
+    if (page.next === null) return output.end();
     cursor = page.next;
   }
 }
 
-/** Returns what writes a page and waits while the reader of the output is slower. CSV begins with titles. */
-function writerOf<Row>(
+/** Takes rows page by page, and waits while the reader of the output is slower. */
+interface Output<Row> {
+  readonly write: (rows: readonly Row[]) => Promise<void>;
+  readonly end: () => Promise<void>;
+}
+
+/** `cells` are those of CSV, by `names`; `lists` are the members that are no cell. CSV begins with titles. */
+async function outputOf<Row extends object>(
   format: ExportOptions['format'],
   names: readonly string[],
   cells: (row: Row) => CsvCell[],
-): (rows: readonly Row[]) => Promise<void> {
-  let isFirst = true;
-  return async (rows) => {
-    const text =
-      format === 'jsonl'
-        ? rows.map((row) => `${JSON.stringify(row)}\n`).join('')
-        : csvOf(isFirst ? names : undefined, rows.map(cells));
-    isFirst = false;
+  lists: readonly string[] = [],
+): Promise<Output<Row>> {
+  if (format === 'parquet') {
+    const { ParquetFile } = await import('./parquet.js');
+    const kinds = [...names, ...lists].map((name) => [name, KINDS[name] ?? 'text'] as const);
+    const file = new ParquetFile<Row>(process.stdout, Object.fromEntries(kinds));
+    return { write: (rows) => file.write(rows), end: () => file.end() };
+  }
+  const print = async (text: string): Promise<void> => {
     if (text !== '' && !process.stdout.write(text)) await once(process.stdout, 'drain');
   };
+  if (format === 'csv') await print(csvOf(names, []));
+  return {
+    write: (rows) =>
+      print(
+        format === 'csv'
+          ? csvOf(undefined, rows.map(cells))
+          : rows.map((row) => `${JSON.stringify(row)}\n`).join(''),
+      ),
+    end: () => Promise.resolve(),
+  };
 }
+
+/** Members of a call that CSV leaves out. */
+const CALL_LISTS = ['attempts', 'quotas'] as const satisfies readonly (keyof CallView)[];
+
+/** What is no text in a Parquet file. */
+const KINDS: Readonly<Record<string, ParquetKind>> = {
+  time: 'time',
+  hour: 'time',
+  stream: 'boolean',
+  status: 'integer',
+  calls: 'integer',
+  failed_calls: 'integer',
+  estimated_calls: 'integer',
+  fallback_calls: 'integer',
+  prompt_tokens: 'integer',
+  cached_tokens: 'integer',
+  cache_write_tokens: 'integer',
+  cache_write_1h_tokens: 'integer',
+  completion_tokens: 'integer',
+  reasoning_tokens: 'integer',
+  cost: 'money',
+  uncovered: 'money',
+  first_token_ms: 'float',
+  duration_ms: 'float',
+  queued_ms: 'float',
+  admitted_ms: 'float',
+  attempts: 'json',
+  quotas: 'json',
+};
 
 const ROW_CELLS = [
   'hour',

@@ -69,3 +69,9 @@ export function decimalOf(amount: bigint): string {
   const fraction = digits.slice(-MONEY_DECIMALS).replace(/0+$/, '').padEnd(2, '0');
   return `${sign}${whole}.${fraction}`;
 }
+
+/** The amount that `decimalOf` has written so. */
+export function amountOf(text: string): bigint {
+  const [whole = '', fraction = ''] = text.split('.');
+  return BigInt(whole + fraction.padEnd(MONEY_DECIMALS, '0'));
+}

@@ -1,5 +1,11 @@
 import t from 'tap';
-import { BALANCE_PICO_UNITS_MAX, decimalOf, picoUnitsOf, picoUnitsPerToken } from '#src/core/money.js';
+import {
+  amountOf,
+  BALANCE_PICO_UNITS_MAX,
+  decimalOf,
+  picoUnitsOf,
+  picoUnitsPerToken,
+} from '#src/core/money.js';
 
 void t.test('amounts to pico-units, without rounding', (t) => {
   t.equal(picoUnitsOf('10.00'), 10_000_000_000_000n);
@@ -46,6 +52,8 @@ void t.test('decimal text is exact, and reads back', (t) => {
   t.equal(decimalOf(-1_500_000_000_000n), '-1.50');
   for (const amount of [0n, 1n, 999_999_999_999n, 1_000_000_000_001n, BALANCE_PICO_UNITS_MAX as bigint]) {
     t.equal(picoUnitsOf(decimalOf(amount)), amount);
+    t.equal(amountOf(decimalOf(amount)), amount);
+    t.equal(amountOf(decimalOf(-amount)), -amount);
   }
   t.end();
 });

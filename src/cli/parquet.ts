@@ -1,0 +1,122 @@
+/**
+ * Rows as an Apache Parquet file on a stream: `tollgate export --format parquet` writes one. The bytes are
+ * those of hyparquet-writer; this file says what type each column has, and when a row group goes out. Main
+ * thread of a command.
+ *
+ * Must hold: money is decimal(38,12), never a float: readers add up whole columns exactly, which a text would
+ * not allow. At most one row group is in memory. test/exports/recipes.test.ts has other programs read files.
+ */
+import { once } from 'node:events';
+import type { Writable } from 'node:stream';
+import type { SchemaElement } from 'hyparquet-writer';
+import { ByteWriter, ParquetWriter } from 'hyparquet-writer';
+import { amountOf } from '../core/money.js';
+
+/** `json`: a list, as a text of JSON, since its members differ from row to row. */
+export type ParquetKind = 'text' | 'time' | 'integer' | 'float' | 'boolean' | 'money' | 'json';
+
+/** Some 40 MB of a busy day's calls. Readers want row groups of tens of thousands of rows. */
+const GROUP_ROWS_MAX = 50_000;
+/** Of the texts of a row group: rows with long errors and many attempts come to 3 KB each. */
+const GROUP_CHARS_MAX = 32 * 1024 * 1024;
+
+const DECIMAL = {
+  type: 'FIXED_LEN_BYTE_ARRAY',
+  type_length: 16,
+  converted_type: 'DECIMAL',
+  precision: 38,
+  scale: 12,
+} as const;
+const TYPES: Readonly<Record<ParquetKind, Omit<SchemaElement, 'name'>>> = {
+  text: { type: 'BYTE_ARRAY', converted_type: 'UTF8' },
+  json: { type: 'BYTE_ARRAY', converted_type: 'UTF8' },
+  time: { type: 'INT64', converted_type: 'TIMESTAMP_MILLIS' },
+  integer: { type: 'INT64' },
+  float: { type: 'DOUBLE' },
+  boolean: { type: 'BOOLEAN' },
+  money: DECIMAL,
+};
+
+type Value = string | number | bigint | boolean | null;
+
+function valueOf(kind: ParquetKind, value: unknown): Value {
+  if (value === null || value === undefined) return null;
+  switch (kind) {
+    case 'integer':
+      return BigInt(value as number);
+    case 'time':
+      return BigInt(Date.parse(value as string));
+    case 'money':
+      return amountOf(value as string);
+    case 'json':
+      return JSON.stringify(value);
+    default:
+      return value as Value;
+  }
+}
+
+/** Writes rows, which are objects with the names of the columns as members. */
+export class ParquetFile<Row extends object> {
+  readonly #output: Writable;
+  readonly #bytes = new ByteWriter();
+  readonly #writer: ParquetWriter;
+  readonly #columns: readonly { readonly name: string; readonly kind: ParquetKind; data: Value[] }[];
+  #chars = 0;
+
+  constructor(output: Writable, kinds: Readonly<Record<string, ParquetKind>>) {
+    this.#output = output;
+    this.#columns = Object.entries(kinds).map(([name, kind]) => ({ name, kind, data: [] }));
+    this.#writer = new ParquetWriter({
+      writer: this.#bytes,
+      schema: [
+        { name: 'root', num_children: this.#columns.length },
+        ...this.#columns.map(({ name, kind }) => ({
+          name,
+          ...TYPES[kind],
+          repetition_type: 'OPTIONAL' as const,
+        })),
+      ],
+      createdBy: 'tollgate',
+    });
+  }
+
+  /** Takes rows. Writes a row group if there are enough, and then waits for the reader of the output. */
+  async write(rows: readonly Row[]): Promise<void> {
+    for (const row of rows) {
+      for (const { name, kind, data } of this.#columns) {
+        const value = valueOf(kind, (row as Readonly<Record<string, unknown>>)[name]);
+        if (typeof value === 'string') this.#chars += value.length;
+        data.push(value);
+      }
+      if (this.#rows >= GROUP_ROWS_MAX || this.#chars >= GROUP_CHARS_MAX) await this.#writeGroup();
+    }
+  }
+
+  /** Writes what is left, and the index of the file. Without it no reader takes the file. */
+  async end(): Promise<void> {
+    if (this.#rows > 0) await this.#writeGroup();
+    await this.#writer.finish();
+    await this.#send();
+  }
+
+  get #rows(): number {
+    return this.#columns[0]!.data.length;
+  }
+
+  async #writeGroup(): Promise<void> {
+    await this.#writer.write({
+      // No index of pages: all of them would stay in memory until the end.
+      columnData: this.#columns.map(({ name, data }) => ({ name, data, offsetIndex: false })),
+      rowGroupSize: this.#rows,
+    });
+    for (const column of this.#columns) column.data = [];
+    this.#chars = 0;
+    await this.#send();
+  }
+
+  async #send(): Promise<void> {
+    const bytes = this.#bytes.getBytes().slice();
+    this.#bytes.index = 0;
+    if (bytes.length > 0 && !this.#output.write(bytes)) await once(this.#output, 'drain');
+  }
+}
