@@ -65,9 +65,10 @@ const CORE = [
 
 /** Unit tests that start programs or walk a large world take seconds each: `npm run test:unit` leaves them out. */
 const SLOW_UNIT = [
-  /^unit\/(admin\/(api|oidc)|gateway\/counter-pool|http1\/parser|ledger\/window|store\/environment)$/,
-  /^unit\/cli\/(account-commands|admin-client|audit-command|key-commands)$/,
-  /^unit\/(sharing\/(change-follower|fallback-coordinator)|supervisor\/(process-group|supervisor))$/,
+  /^unit\/(admin\/(api|oidc)|call-log\/call-log|gateway\/counter-pool|http1\/(client|parser)|ledger\/window)$/,
+  /^unit\/(cli\/(account-commands|admin-client|audit-command|group-commands|key-commands)|store\/environment)$/,
+  /^unit\/sharing\/(change-follower|fallback-coordinator|lease-quotas)$/,
+  /^unit\/(supervisor\/(process-group|supervisor)|telemetry\/(metrics-layout|thread-health))$/,
   /^unit\/upstream\/(chat-session-failover|hostile-answers|prompt-text|tiktoken|token-count)$/,
 ];
 
@@ -95,9 +96,10 @@ const fileOf = (name) => `${ROOT}/${name}.test.js`;
 
 const args = process.argv.slice(2);
 const watch = args.includes('--watch');
-const files = args
+const named = args
   .filter((arg) => arg !== '--watch')
   .flatMap((arg) => (Object.hasOwn(SETS, arg) ? NAMES.filter(SETS[arg]).map(fileOf) : [arg]));
+const files = [...new Set(named)];
 if (files.length === 0) {
   console.error(`usage: node scripts/test.mjs [--watch] ${Object.keys(SETS).join('|')}|FILE…`);
   process.exit(2);
