@@ -1,6 +1,9 @@
 /**
  * The trace span of one attempt: the headers that it adds, and how the attempt ended. Exists only if the
- * trace is recorded. Upstream worker; attempt.ts uses it.
+ * trace is recorded. chat-session.ts makes it for each attempt, attempt.ts ends it; upstream worker.
+ *
+ * Must hold: a span ends once, with the outcome that came first: an attempt that has failed is aborted as
+ * well (test/e2e/traces.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import {

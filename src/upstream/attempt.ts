@@ -1,7 +1,11 @@
 /**
  * One attempt of a call on one upstream: judges the status and gives the body to a reader, which writes to
- * the session's sink. The session starts it and gets exactly one complete, reject or cut, and nothing after
- * it. Upstream worker.
+ * the session's sink. chat-session.ts makes one for each try; upstream worker.
+ *
+ * Must hold: the session gets exactly one complete, reject or cut, and nothing after it. What the attempt has
+ * taken of its upstream is released on every path, and a failure that says nothing about the upstream does
+ * not count against its breaker. An exception of ours never reaches the HTTP client, which would take it for
+ * the upstream's (test/unit/upstream/chat-session-failover.test.ts, chat-session-cancel.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { CHAT_DOOR } from '../core/door-names.js';

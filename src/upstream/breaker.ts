@@ -1,7 +1,7 @@
 /**
- * Keeps calls from an upstream that keeps failing. Each target of a model in each worker has one breaker (see
- * target-choice.ts), which judges by the calls of its worker alone: no shared word is touched for a call, and
- * each worker finds out for itself. Upstream worker.
+ * A circuit breaker: keeps calls from an upstream that keeps failing. Each target of a model in each worker
+ * has one (target-choice.ts). It judges by the calls of its worker alone: no shared word is touched for a
+ * call, and each worker finds out for itself. Upstream worker.
  *
  *     closed ──(failures)──► open ──(cooldown is over)──► one call probes ──(response begins)──► closed
  *                             ▲                                │
@@ -10,6 +10,9 @@
  * It opens after `failuresMax` failures in a row, or after as many within the window if they are half of its
  * calls or more. The cooldown assumes that other upstreams do the work; if none is left, `loneRestMs` is
  * shorter.
+ *
+ * Must hold: one call at a time probes, and outcomes of calls that began in an earlier state change nothing
+ * (test/unit/upstream/breaker.test.ts).
  */
 import type { MonotonicMs } from '../core/units.js';
 

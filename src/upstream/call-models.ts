@@ -1,7 +1,11 @@
 /**
  * The model that serves a call now: the one that its caller named, then its fallbacks, each when the one
- * before has failed and the client has had nothing. Knows the request as that model's upstreams get it and
+ * before has failed and the client has had nothing. Knows the request as that model's upstreams get it, and
  * the attempts on them. One for a session; upstream worker.
+ *
+ * Must hold: if all fail, the caller gets the error of the model that it named, since it knows no other; and
+ * a bound of the output is lowered for a fallback and never added, or its provider would reject the call
+ * (test/unit/upstream/call-models.test.ts).
  */
 import type { FallbackModels, UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';

@@ -1,6 +1,10 @@
 /**
  * The usage that a call is billed for: what its upstream reported if that can be true, else what is counted
- * here. The session asks once, when an attempt is over. Upstream worker.
+ * here. chat-session.ts asks once, when an attempt is over. Upstream worker.
+ *
+ * Must hold: a report that is not believed is never billed, counts in the metrics and leaves a line; what is
+ * billed in its place stays within the call's hold (test/unit/upstream/usage-shapes.usage-bounds.test.ts,
+ * test/hostile/billing.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import { dialectAt } from '../doors/dialects.js';

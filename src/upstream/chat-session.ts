@@ -2,6 +2,11 @@
  * One call in an upstream worker, from its first attempt to its one end, cut or fail: failover before the
  * first byte, back-pressure, cancelling, usage. The worker's channel starts a session for each Call frame.
  * Upstream worker.
+ *
+ * Must hold: exactly one of end, cut and fail goes down, last. After the first byte for the client no other
+ * upstream is asked. A client that leaves pays for what was relayed to it, and for nothing if nothing was
+ * sent upstream (test/unit/upstream/chat-session.test.ts, chat-session-cancel.test.ts,
+ * chat-session-failover.test.ts).
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';

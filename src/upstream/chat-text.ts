@@ -1,7 +1,9 @@
 /**
- * The texts in chat messages and responses that become tokens; prompt-text.ts reads requests. Input is
- * untrusted: what does not have the expected form is skipped. Used by counter threads, and by upstream
- * workers for estimates. Pure.
+ * The texts in chat messages and responses that become tokens; prompt-text.ts reads requests. Used by counter
+ * threads, and by upstream workers for estimates. Pure.
+ *
+ * Must hold: input is untrusted, so what does not have the expected form is skipped and nothing throws
+ * (test/unit/upstream/chat-text.test.ts, chat-text.transcript.test.ts).
  */
 import { isRecord, parsedJson } from '../core/json.js';
 import { TRANSCRIPT_CHARS_MAX, TRANSCRIPT_EVENTS_BYTES_MAX } from '../core/limits.js';

@@ -1,7 +1,10 @@
 /**
  * A call that asks how many tokens its prompt has. An upstream that speaks the door's protocol is asked, as
- * for any call; if none does, or none can tell, the gateway counts the texts of the prompt itself. It is free
- * and no upstream is left alone for it. Upstream worker; createStartSession makes one a call.
+ * for any call; if none does, or none can tell, the gateway counts the texts of the prompt itself. The
+ * worker's session starter (chat-session.ts) makes one for each such call. Upstream worker.
+ *
+ * Must hold: the call is free, and its failures open no breaker: that an upstream cannot count says nothing
+ * about its health (test/e2e/messages.test.ts).
  */
 import type {
   DownstreamHandle,

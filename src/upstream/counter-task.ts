@@ -1,7 +1,10 @@
 /**
  * The work of a counter thread in one turn: parse a large body, or count the tokens of a call until the turn
  * is over. A body is parsed in one go, because its bytes bound the cost. The pool of gateway/counter-pool.ts
- * calls it. Counter thread.
+ * calls it through Piscina. Counter thread.
+ *
+ * Must hold: a count gives its thread up after COUNTER_TURN_MS, so that a long one does not keep others
+ * waiting (test/unit/gateway/counter-pool.test.ts).
  */
 import { setPriority } from 'node:os';
 import { threadId, workerData } from 'node:worker_threads';

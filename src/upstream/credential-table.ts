@@ -1,6 +1,10 @@
 /**
- * The credentials that a worker authorises calls with, as the main thread renews them. Each worker has one
- * table. A token lives here and in the calls that use it; no listener and no log gets it.
+ * The credentials that a worker authorises calls with, as the main thread renews them. upstream-task.ts makes
+ * one for its worker; ProviderClient asks it. Upstream worker.
+ *
+ * Must hold: a token lives here and in the calls that use it; no listener, no log and no caller gets it, also
+ * not in a provider's message. Each revision that a provider rejects is reported once, and not for calls that
+ * began before it (test/unit/upstream/credential-table.test.ts).
  */
 import type { CredentialRecord } from '../providers/credentials/credential-spec.js';
 import type { Credentials } from '../providers/provider.js';

@@ -1,7 +1,9 @@
 /**
  * One attempt of a call that came by another door than chat: which body goes to the upstream and who reads
- * what it sends. If the upstream speaks the door's protocol, bytes pass; else the call goes out as a chat
- * completion, and its response comes back in the door's protocol. attempt.ts makes one. Upstream worker.
+ * what it sends. If the upstream speaks the door's protocol, bytes pass; else an adapter translates: the call
+ * goes out as a chat completion, and its response comes back in the door's protocol. attempt.ts makes one,
+ * count-session.ts and call-usage.ts take the counted body. Upstream worker (test/e2e/messages.test.ts,
+ * responses.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';

@@ -1,6 +1,9 @@
 /**
- * The built-in echo model as an HTTP client, so that a gateway without a provider has responses. Upstream
- * worker, in its event loop: bounded work a turn, and none while paused.
+ * The built-in echo model as an HTTP client, so that a gateway without a provider has responses. Sessions use
+ * it like the real one. Upstream worker.
+ *
+ * Must hold: it runs in the event loop of the worker, so its work in a turn is bounded, and it does none
+ * while paused (test/unit/upstream/echo-client.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { isRecord, parsedJson } from '../core/json.js';

@@ -1,5 +1,9 @@
 /**
- * The lines that an upstream's failures leave in the log. One ErrorLog for an upstream worker's sessions.
+ * Rate-limited log lines of upstream failures: an upstream that is down fails every call, and a line for each
+ * would be a second outage. One for an upstream worker's sessions; upstream worker.
+ *
+ * Must hold: level, subject and message are few and fixed texts, because they are the keys of a map that
+ * never shrinks; only `cause` varies (test/unit/upstream/error-log.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { Log } from '../telemetry/log.js';
@@ -14,10 +18,6 @@ interface Kind {
   unwritten: number;
 }
 
-/**
- * Upstream failures in the log, bounded: an upstream that is down fails every call, and a line for each would
- * be a second outage. One for an upstream worker's sessions.
- */
 export class ErrorLog {
   readonly #log: Log;
   readonly #clock: Clock;

@@ -1,6 +1,9 @@
 /**
- * What an upstream's failure means to the caller, and whether another upstream may do better. No text made
- * here contains a provider's key or address. Upstream worker; the upstream test of the gateway uses it too.
+ * What an upstream's failure means to the caller, and whether another upstream may do better. attempt.ts and
+ * chat-session.ts ask, in upstream workers; the upstream test of the gateway asks too. Pure.
+ *
+ * Must hold: no text made here contains a provider's key or address
+ * (test/unit/upstream/error-mapping.test.ts, secret-traces.test.ts).
  */
 import { OUT_OF_DESCRIPTORS, type ErrorRecord } from '../core/errors.js';
 import { UPSTREAM_MESSAGE_CHARS_MAX } from '../core/limits.js';

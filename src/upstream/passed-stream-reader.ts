@@ -1,10 +1,11 @@
 /**
  * Reads a stream that an upstream sends in the protocol of the call's door, and relays its events as they
- * are. The door's EventJudge finds the usage, the end, and what is no event of the protocol. attempt.ts makes
- * one for each such stream. Upstream worker.
+ * are. The door's EventJudge finds the usage, the end, and what is no event of the protocol. door-call.ts
+ * makes one for each such stream. Upstream worker.
  *
- * As with chat completions only UTF-8 and JSON objects are relayed, what has no data (a comment, a web page)
- * is dropped, and while the client has nothing another upstream may still be asked.
+ * Must hold: as with chat completions (stream-reader.ts) only UTF-8 and JSON objects are relayed, what has no
+ * data (a comment, a web page) is dropped, and while the client has nothing another upstream may still be
+ * asked (test/e2e/doors-streams.test.ts, doors-faults.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { isRecord, parsedJson } from '../core/json.js';

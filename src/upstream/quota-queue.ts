@@ -1,10 +1,14 @@
 /**
- * The calls of a worker that wait for room in the limits of their upstreams. Accounts take turns, so that one
- * with many calls delays only itself. A call that comes later does not overtake: what somebody waits for is
- * passed over by newcomers (`isAwaited`). Sessions enter it, upstream-quotas.ts owns it. Upstream worker.
+ * The queue of a worker's calls that wait for room in the limits of their upstreams: fair queueing by account
+ * (core/fair-queue.ts), so that one with many calls delays only itself. Sessions enter it, upstream-quotas.ts
+ * owns it. Upstream worker.
  *
  * Room also comes from other threads, processes and hosts, and by time alone. So while anybody waits, the
  * queue looks again every LOOK_MS, and at once when this worker gives something back.
+ *
+ * Must hold: a call that comes later does not overtake: newcomers pass over what somebody waits for
+ * (`isAwaited`). Each call leaves by `tryNow`, `giveUp` or `remove`; number and bytes are bounded
+ * (test/unit/upstream/quota-queue.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { FairQueue } from '../core/fair-queue.js';

@@ -1,6 +1,9 @@
 /**
- * The time that one call spends in the queue for an upstream with room, and what is told about it. It may
- * wait several times, if upstreams fail in between; its time in all is bounded. Upstream worker.
+ * The time that one call spends in the queue for an upstream with room, and what the metrics get of it. Made
+ * by chat-session.ts when a call first waits. Upstream worker.
+ *
+ * Must hold: a call may wait several times, if upstreams fail in between, but its time in all is bounded by
+ * `queueMs` (test/unit/upstream/chat-session-quotas.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';

@@ -1,7 +1,10 @@
 /**
- * Reads a non-streamed response: buffers it, validates it, and hands it on unchanged. Nothing is sent before
- * the response is whole and valid, so another upstream may still be asked. attempt.ts makes a reader for each
- * response. Upstream worker.
+ * Reads a non-streamed response: buffers it, validates it, and hands it on unchanged. attempt.ts and
+ * door-call.ts make a reader for each response. Here are also the interfaces that all readers have in common.
+ * Upstream worker.
+ *
+ * Must hold: nothing is sent before the response is whole and valid, so that another upstream may still be
+ * asked; and its bytes are counted before they are kept (test/unit/upstream/response-reader.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { invariant } from '../core/errors.js';

@@ -1,5 +1,10 @@
 /**
- * The attempts of one call on the upstreams of its model. Each session has one. Upstream worker.
+ * The attempts of one call on the upstreams of its model: each upstream once. If a model has only one
+ * upstream, it is tried again after a pause, if that repeats no work there (retry with backoff and jitter).
+ * Each session has one for the model that serves it. Upstream worker.
+ *
+ * Must hold: its caller makes no further attempt once a byte was sent to the client
+ * (test/unit/upstream/target-choice.retry-plan.test.ts, chat-session-failover.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { MonotonicMs } from '../core/units.js';
@@ -15,10 +20,6 @@ const REPEAT_WITHIN_MS = 1_000;
 /** The longest first pause; the second is twice as long. */
 const PAUSE_MS = 100;
 
-/**
- * The attempts of one call: each upstream once. If a model has only one upstream, it is tried again after a
- * pause, if that repeats no work there. The session makes no attempt once a byte was sent to the client.
- */
 export class RetryPlan {
   readonly #choice: TargetChoice;
   readonly #clock: Clock;

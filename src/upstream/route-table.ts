@@ -1,6 +1,9 @@
 /**
- * The upstreams of each model with their state (breakers, calls in flight). A reload replaces the routes
- * while calls run. The worker's task owns it, sessions ask it. Upstream worker.
+ * The upstreams of each model with their state (breakers, calls in flight). upstream-task.ts owns it,
+ * sessions ask it. Upstream worker.
+ *
+ * Must hold: a reload replaces the routes while calls run, so an index of a model never changes its meaning,
+ * and upstreams that did not change keep their state (test/unit/upstream/route-table.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { Log } from '../telemetry/log.js';

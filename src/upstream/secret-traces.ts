@@ -1,10 +1,11 @@
 /**
  * Finds parts of our credentials in a provider's text, also under another spelling, so that callers and logs
- * never get them. error-mapping.ts and the upstream test use it. Pure.
+ * never get them. error-mapping.ts, credential-table.ts and the upstream test use it. Pure.
  *
- * Plain, in any case, or backwards: the part is cut out. Encoded: it cannot be cut out with certainty, so
- * such a text is not passed on at all. Parts below TRACE_CHARS stay, so that a masked key (`sk-ab***yz`) can
- * still be read.
+ * Must hold: a part that stands there plainly, in any case, or backwards, is cut out. An encoded one cannot
+ * be cut out with certainty, so such a text is not passed on at all. Parts below TRACE_CHARS stay, so that a
+ * masked key (`sk-ab***yz`) can still be read. The time is bounded for any text
+ * (test/unit/upstream/secret-traces.test.ts).
  */
 import { secretsOf, type UpstreamTarget } from './target.js';
 

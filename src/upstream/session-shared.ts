@@ -1,4 +1,6 @@
-/** What all sessions of an upstream worker work with. */
+/**
+ * What all sessions of an upstream worker work with. upstream-task.ts makes it once. Upstream worker.
+ */
 import type { Clock } from '../core/clock.js';
 import { WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED } from '../core/limits.js';
 import type { HttpClient } from '../http1/http-client.js';
@@ -27,7 +29,7 @@ export interface SessionDeps {
   readonly spans: SpanOutbox | undefined;
 }
 
-/** Shared by all sessions of a worker. */
+/** What `sharedOf` makes of them. */
 export interface SessionShared extends Omit<SessionDeps, 'log'> {
   readonly errors: ErrorLog;
   readonly answers: ResponseBudgetBuffer;

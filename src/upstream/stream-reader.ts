@@ -1,16 +1,17 @@
 /**
  * Reads a streamed response and relays its events as they come. Two are not relayed: the usage event if the
- * client did not ask for it, and `[DONE]`, which is sent last, when the usage is known. attempt.ts makes a
- * reader for each stream. Upstream worker.
+ * client did not ask for it, and `[DONE]`, which is sent last, when the usage is known. attempt.ts and
+ * door-call.ts make a reader for each stream. Upstream worker.
  *
- * Only valid events are relayed: all bytes are UTF-8, and the data is a JSON object, by parsing it or by
- * EventForms. Nothing is sampled. Members of an object are checked only as far as needed to recognise a chat-
- * completion stream, its usage, its error and its end. If an object has a member twice, that is JSON; the
- * last one is read.
+ * Must hold: only valid events are relayed: all bytes are UTF-8, and the data is a JSON object, by parsing it
+ * or by EventForms. Nothing is sampled. Members of an object are checked only as far as needed to recognise a
+ * chat- completion stream, its usage, its error and its end. If an object has a member twice, that is JSON;
+ * the last one is read.
  *
- * What happens to an event depends on the events before it alone, not on how the bytes were cut, with one
+ * And what happens to an event depends on the events before it alone, not on how the bytes were cut, with one
  * exception: while the client has nothing yet, good events that come together with a bad one are held back
- * with it, unless the text is whole.
+ * with it, unless the text is whole (test/unit/upstream/stream-reader.test.ts, hostile-answers.test.ts,
+ * stream-ends.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { CHOICES_MAX } from '../protocol/chat-rules.js';

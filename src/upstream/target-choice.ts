@@ -1,8 +1,12 @@
 /**
- * Chooses the upstream of a model for a call: the best priority that was not tried, is not cooling down and
- * has room in its limits; within it, the one with the least calls in flight for its weight. Sessions use it
- * through a RetryPlan (retry-plan.ts). Upstream worker; one choice a model, which counts the calls of its
- * worker alone, but for the limits.
+ * The load balancer of a model: chooses the upstream of a call. The best priority that was not tried, is not
+ * cooling down and has room in its limits; within it, the one with the least calls in flight for its weight
+ * (weighted least connections). Sessions use it through a RetryPlan (retry-plan.ts). Upstream worker; one
+ * choice a model, which counts the calls of its worker alone, but for the limits.
+ *
+ * Must hold: what `take` gave is released exactly once, with an outcome; and if no other upstream is left,
+ * one that cools down is asked again within seconds, however long it was down
+ * (test/unit/upstream/target-choice.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';

@@ -1,6 +1,9 @@
 /**
- * The upstreams of a model, as upstream workers see them. They hold the providers' keys, so they are given to
- * upstream workers alone, never to a listener, a log or a response.
+ * The upstreams of a model, as upstream workers see them. gateway/snapshot.ts makes them of the settings.
+ *
+ * Must hold: they hold the providers' keys, so they are given to upstream workers alone, never to a listener,
+ * a log or a response (test/e2e/secrets.test.ts). What decides on an upstream's state after a reload is in
+ * `isSameUpstream`: a new field that makes it another service belongs there.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { DoorName } from '../core/door-names.js';

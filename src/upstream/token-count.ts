@@ -1,7 +1,10 @@
 /**
  * Counts the tokens of a call whose upstream reported none, in turns: a count that does not end with its turn
- * becomes a CountRest, from which any counter thread goes on. Upstream workers ask for counts, and the main
- * thread passes them to counter threads, where TokenCount runs. Pure.
+ * becomes a CountRest, from which any counter thread goes on. Upstream workers ask for counts (call-usage.ts,
+ * count-session.ts), and the main thread passes them to counter threads, where TokenCount runs. Pure.
+ *
+ * Must hold: a caller is never kept from its response by a count: if none comes, an estimate takes its place
+ * and is marked as one (test/unit/upstream/token-count.test.ts, token-count.count-wait.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { COUNT_TURNS_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';

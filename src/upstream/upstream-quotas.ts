@@ -1,7 +1,11 @@
 /**
  * The limits of upstreams, as a worker's calls take from them: requests and tokens of the minute, calls in
- * flight, by scope (a provider's key). The counters are shared by all workers; the calls that wait for room
- * are this worker's. TargetChoice takes, the session settles the tokens. Upstream worker.
+ * flight, by scope (a provider's key). The counters are shared by all workers (ledger/upstream-counters.ts);
+ * the calls that wait for room are this worker's. TargetChoice takes, the session settles the tokens.
+ * Upstream worker.
+ *
+ * Must hold: each part of a QuotaHold is given back once; and of a scope one ask is under way at a time,
+ * because its grant covers what all calls of the worker lack (test/unit/upstream/upstream-quotas.test.ts).
  */
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';

@@ -1,6 +1,9 @@
 /**
  * Gives each scope of upstreams with limits a slot among the counters, and an id under which hosts share it.
- * A scope keeps its slot for the life of the process, also over reloads. Main thread of a gateway process.
+ * gateway/snapshot.ts assigns them with each settings. Main thread of a gateway process.
+ *
+ * Must hold: a scope keeps its slot for the life of the process, also over reloads, and has the same id at
+ * every host (test/unit/upstream/upstream-scopes.test.ts).
  */
 import { createHash } from 'node:crypto';
 import type { Settings } from '../config/schema.js';

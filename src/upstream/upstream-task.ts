@@ -1,6 +1,9 @@
 /**
  * The long-lived task of an upstream worker. It owns the worker's clients and a channel to each listener.
  * Piscina runs it through upstream.worker.cts.
+ *
+ * Must hold: if a listener's channel is replaced, or the task ends, the calls of the old channel are
+ * cancelled before, so that each is settled (test/e2e/thread-failure.test.ts).
  */
 import { SystemClock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';

@@ -1,6 +1,10 @@
 /**
  * Collects the usage of one attempt: the upstream's own report if it is plausible, else what a count of the
- * relayed text needs. Readers fill it, the session reads it. Upstream worker; one for an attempt.
+ * relayed text needs. attempt.ts makes one for each attempt, readers fill it, call-usage.ts reads it.
+ * Upstream worker.
+ *
+ * Must hold: an impossible report does not replace a possible one, and text that came after the last report
+ * is known to be missing from it (test/unit/upstream/usage-meter.test.ts).
  */
 import type { Usage } from '../protocol/usage.js';
 import { addStreamTexts, responseTexts, type StreamTexts, Transcript } from './chat-text.js';

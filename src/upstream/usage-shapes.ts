@@ -46,6 +46,9 @@
  *
  * With Anthropic's names of what was read from the cache and written to it, these are beside p if t is
  * p + c + both, or if they are more than p; then they are added to p.
+ *
+ * Must hold: money is charged by these rules. A new shape needs its source in the table and its row in the
+ * test (test/unit/upstream/usage-shapes.test.ts, usage-shapes.usage-bounds.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import { isRecord } from '../core/json.js';

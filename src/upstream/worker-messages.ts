@@ -1,6 +1,6 @@
 /**
- * Messages between the main thread and upstream workers, and between the main thread and the counter pool.
- * All ends import this file.
+ * Messages between the main thread (gateway/pools.ts) and upstream workers (upstream-task.ts), and between
+ * the main thread (gateway/counter-pool.ts) and counter threads (counter-task.ts). Types.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { DoorName } from '../core/door-names.js';
