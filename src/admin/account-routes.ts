@@ -1,6 +1,9 @@
 /**
  * `/admin/v1/accounts`: accounts, their credits and their recent calls; and `/admin/v1/bulk`, many accounts
- * with their keys at once. Main thread; routes.ts puts them among the others.
+ * with their keys at once. routes.ts puts them among the others, api.ts calls them. Main thread.
+ *
+ * Must hold: what changes something runs inside `service.change`, in one transaction with the row that says
+ * who did it (test/unit/admin/api.test.ts, openapi.test.ts).
  */
 import { Type } from 'typebox';
 import { jsonText } from '../core/json.js';

@@ -1,7 +1,11 @@
 /**
  * The admin interface without its sockets: takes method, path, query and body as strings, and returns the
- * response as a record whose body is a string. server.ts hands it what comes over HTTP. While no gateway runs
- * commands such as `accounts`, `keys` and `usage` call it directly (cli/store-client.ts). Main thread.
+ * response as a record whose body is a string. server.ts hands it what comes over HTTP. While no gateway
+ * runs, commands such as `accounts`, `keys` and `usage` call it directly (cli/store-client.ts). Main thread.
+ *
+ * Must hold: `handle` never throws and its promise never rejects; and a route that changes something leaves a
+ * row of who did it, or a warning in the response (test/unit/admin/api.test.ts,
+ * test/e2e/operator-roles.test.ts).
  */
 import { invariant, ProxyError } from '../core/errors.js';
 import { jsonText } from '../core/json.js';

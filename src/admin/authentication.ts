@@ -3,10 +3,14 @@
  * opened with one. server.ts asks before it serves a request, and gets the operator. Main thread of the
  * gateway.
  *
- * A browser sends a session's cookie by itself, so another site could make it do so. Three defences, each
- * sufficient alone: the cookie is SameSite=Strict; a request that names its origin must name this one; and a
- * request that changes something must have a header that a page of another origin cannot set without a CORS
- * preflight.
+ * A browser sends a session's cookie by itself, so another site could make it do so (CSRF). Three defences,
+ * each sufficient alone: the cookie is SameSite=Strict; a request that names its origin must name this one;
+ * and a request that changes something must have a header that a page of another origin cannot set without a
+ * CORS preflight. AllowedHosts keeps out pages that have their own name resolve to this port (DNS rebinding).
+ *
+ * Must hold: nobody without a token or a session learns anything but that the process lives
+ * (test/unit/admin/authentication.session.test.ts, authentication.allowed-hosts.test.ts,
+ * authentication.wrong-tokens.test.ts).
  */
 import { isIP, isIPv6 } from 'node:net';
 import type { HttpResponse } from 'uWebSockets.js';
@@ -19,7 +23,7 @@ import { type OpenSession, SESSION_SECONDS, Sessions } from './sessions.js';
 import { digestOfToken, isOperatorToken, type Operators } from '../registry/operators.js';
 import { TokenCheck } from './token.js';
 
-/** Wrong tokens of one address that are answered as wrong in any second. Further ones are told to wait. */
+/** Wrong tokens of one address in any second that get 401. Further ones get 429. */
 const WRONG_PER_SECOND_MAX = 5;
 const SECOND_MS = 1_000;
 /** Addresses that are remembered, about 200 bytes each. The one that began longest ago is forgotten first. */
@@ -31,10 +35,10 @@ const IPV6_NETWORK_BYTES = 8;
 const IPV4_IN_IPV6 = '00000000000000000000ffff';
 
 /**
- * Counts wrong tokens by remote address. The right token is always taken, whatever the address: an operator
- * must be able to work beside a broken script on the same host. So this does not make guessing harder, which
- * the length of the token does; it keeps a flood of wrong tokens out of the logs, and tells the sender to
- * stop.
+ * Rate limit of wrong tokens by remote address (a sliding log). The right token is always accepted, whatever
+ * the address: an operator must be able to work beside a broken script on the same host. So this does not
+ * make guessing harder, which the length of the token does; it keeps a flood of wrong tokens out of the logs,
+ * and tells the sender to stop.
  */
 export class WrongTokens {
   readonly #clock: Clock;

@@ -1,6 +1,7 @@
 /**
  * `/admin/v1/calls`: the calls that this host has kept, by what they were, newer than a cursor, or by request
- * id. Main thread; routes.ts puts them among the others.
+ * id. routes.ts puts them among the others, api.ts calls them. Main thread
+ * (test/unit/admin/call-routes.test.ts).
  */
 import { Type, type Static } from 'typebox';
 import type { CallFilter } from '../call-log/call-filter.js';

@@ -1,4 +1,7 @@
-/** Routes of the operators' changes: who changed what, and whether the record of it is whole. Main thread. */
+/**
+ * `/admin/v1/changes`: who changed what, and whether the record of it is whole. routes.ts puts them among the
+ * others, api.ts calls them. Main thread (test/e2e/changes.test.ts).
+ */
 import { Type } from 'typebox';
 import { OperatorChange } from '../registry/operator-change.js';
 import { listOf, PAGE_PARAMETERS, pageOf } from './fields.js';

@@ -1,6 +1,9 @@
 /**
- * The console's page and what it loads, from the package. server.ts asks this before it asks for a token: the
- * files hold nothing that is not in the package. Main thread of the gateway.
+ * The console's page and what it loads, from the package. server.ts asks this before it asks for a token.
+ * Main thread of the gateway.
+ *
+ * Must hold: nothing is served that is not in the package, because nobody need have a token for it
+ * (test/unit/admin/console-files.test.ts).
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

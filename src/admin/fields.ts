@@ -1,6 +1,9 @@
 /**
- * What the requests of several routes have in common: names, amounts, pages. Called by the routes. Pure; main
- * thread.
+ * What the requests of several routes have in common: names, amounts, pages. The route files call it. Pure;
+ * main thread.
+ *
+ * Must hold: a rule that the registry checks (`x-rule`) is shown in the OpenAPI document and not applied by
+ * the reader, so that a caller is told by one sentence, the registry's (test/unit/admin/openapi.test.ts).
  */
 import { Type, type Static } from 'typebox';
 import { IDENTIFIER_PATTERN } from '../config/annotations.js';

@@ -1,10 +1,13 @@
 /**
  * `gateway.json` in the data directory tells commands where the running gateway listens. The gateway's main
- * thread writes it after listening and removes it at exit. Commands read it, and check that the gateway still
- * answers.
+ * thread writes it after listening and removes it at exit. Commands read it.
  *
  * The file is validated by hand: TypeBox takes 0.2 s of CPU to load, and `tollgate health` runs every few
  * seconds.
+ *
+ * Must hold: the file appears whole, only its writer removes it, and a command believes it only if the
+ * process that wrote it still answers: a killed gateway leaves its file
+ * (test/unit/admin/gateway-file.test.ts).
  */
 import { readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

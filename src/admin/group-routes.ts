@@ -1,6 +1,7 @@
 /**
- * `/admin/v1/groups` and `/admin/v1/group-tree`: groups of accounts, and what is used of their quotas. Main
- * thread; routes.ts puts them among the others.
+ * `/admin/v1/groups` and `/admin/v1/group-tree`: groups of accounts, and what is used of their quotas.
+ * routes.ts puts them among the others, api.ts calls them. Main thread
+ * (test/unit/admin/group-routes.test.ts).
  */
 import { Type } from 'typebox';
 import { ADMIN_ONLY } from '../core/roles.js';

@@ -1,6 +1,10 @@
 /**
  * Requests and responses of the admin interface, as they are read from and written to µWebSockets. server.ts
- * and the parts that it hands a socket to call this. Main thread of the gateway.
+ * and the parts that it hands a socket to (live-feed.ts, playground.ts, console-files.ts) call this. Main
+ * thread of the gateway.
+ *
+ * Must hold: a body is read up to its bound and no further, and a response that comes later is written only
+ * if its socket is still there: µWS throws otherwise (test/unit/admin/server.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { STATUS_CODES } from 'node:http';

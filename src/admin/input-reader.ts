@@ -1,7 +1,9 @@
 /**
  * Reads bodies and query parameters of the admin interface by their schemas, and says what is wrong with
- * them. Routes compile their readers when they are loaded: on the main thread, before it disallows code
- * generation.
+ * them. route.ts compiles a reader for each route.
+ *
+ * Must hold: readers are compiled when their module is loaded: afterwards the main thread disallows code
+ * generation (test/unit/admin/openapi.test.ts).
  */
 import type { Static, TObject, TSchema } from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';

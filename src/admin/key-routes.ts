@@ -1,5 +1,8 @@
 /**
- * `/admin/v1/keys`. Main thread; routes.ts puts them among the others.
+ * `/admin/v1/keys`. routes.ts puts them among the others, api.ts calls them. Main thread.
+ *
+ * Must hold: a key is shown once, in the response that creates it; its digest never
+ * (test/unit/admin/key-routes.key-view.test.ts).
  */
 import { Type, type Static } from 'typebox';
 import { ADMIN_ONLY, RIGHTS } from '../core/roles.js';

@@ -7,6 +7,9 @@
  *     span      whenever a span of that ring has ended
  *
  * All subscribers get the same bytes, made once. Nothing is made while there is no subscriber.
+ *
+ * Must hold: a subscriber misses no span: one that reads too slowly is cut, and comes back for all of them. A
+ * stream ends with the session or the token that began it (test/unit/admin/live-feed.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { type ErrorRecord, ProxyError } from '../core/errors.js';

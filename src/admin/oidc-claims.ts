@@ -1,6 +1,9 @@
 /**
  * What the claims of an OpenID Connect provider say of a person: a name, and values that may have a role.
  * oidc.ts asks when somebody signs in. Pure. Main thread of the gateway.
+ *
+ * Must hold: claims are untrusted text: a name is one line, is no claim that people choose for themselves,
+ * and what a session keeps is bounded (test/unit/admin/oidc-claims.test.ts).
  */
 import { ROLES, type Role } from '../core/roles.js';
 import type { Settings } from '../config/schema.js';

@@ -3,8 +3,9 @@
  * this file when the first operator signs in there, because the client library takes memory. Main thread of
  * the gateway.
  *
- * Nothing is fetched but the issuer's document and what it names: token, keys, userinfo. No redirect is
- * followed. Signatures are always checked, though the specification would let TLS do.
+ * Must hold: nothing is fetched but the issuer's document and what it names: token, keys, userinfo. No
+ * redirect is followed. Signatures are always checked, though the specification would let TLS do
+ * (test/unit/admin/oidc.test.ts, test/hostile/oidc.test.ts).
  */
 import * as client from 'openid-client';
 import type { Clock } from '../core/clock.js';

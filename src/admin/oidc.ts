@@ -1,12 +1,14 @@
 /**
- * Signing in to the console at an OpenID Connect provider: authorization code with PKCE, state and nonce.
- * server.ts calls it for two addresses: one sends the browser to the provider, to the other the provider
- * sends it back. Main thread of the gateway.
+ * Signing in to the console at an OpenID Connect provider: authorization code flow with PKCE, state and
+ * nonce. server.ts calls it for two addresses: one sends the browser to the provider, to the other the
+ * provider sends it back. Main thread of the gateway.
  *
  * A sign-in that is under way takes no memory here, so nobody can fill it. The browser keeps a random cookie;
- * state, nonce and PKCE's verifier are made of it with a key that only this process knows. So the browser
- * that brings a code must be the one that began, whatever the time in the cookie says was signed with it, and
- * an end of the process ends all that are under way.
+ * state, nonce and PKCE's verifier are derived from it with a key that only this process knows.
+ *
+ * Must hold: the browser that brings a code must be the one that began, and in time: so the time in the
+ * cookie is signed with it. The end of a process ends all sign-ins that are under way
+ * (test/unit/admin/oidc.test.ts).
  */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';

@@ -1,6 +1,9 @@
 /**
  * The OpenAPI document of the admin interface, made from its routes when `/admin/v1/openapi.json` is first
- * asked for. Pure; main thread.
+ * asked for; `npm run docs` uses it too. Pure; main thread.
+ *
+ * Must hold: each route is in the document and responds as it says (test/unit/admin/openapi.test.ts calls
+ * all).
  */
 import type { TObject } from 'typebox';
 import type { ErrorCode } from '../core/errors.js';

@@ -1,6 +1,9 @@
 /**
  * `/admin/v1/operators`: who has a token for this interface, and with which role. For the role `admin` alone.
- * Main thread; routes.ts puts them among the others.
+ * routes.ts puts them among the others, api.ts calls them. Main thread.
+ *
+ * Must hold: a token is shown once, in the response that creates it; it ends with its operator, and so do the
+ * sessions that were opened with it (test/unit/admin/operator-routes.test.ts).
  */
 import { Type, type Static } from 'typebox';
 import { ADMIN_ONLY, ROLES } from '../core/roles.js';

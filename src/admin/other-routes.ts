@@ -1,6 +1,7 @@
 /**
  * Routes of the admin port outside the table of routes.ts, with the roles that may use each: streams, and
- * what the console and probes ask for. server.ts serves them; the documents list them. Pure.
+ * what the console and probes ask for. server.ts serves them; openapi.ts and the page of roles list them.
+ * Pure (test/unit/admin/roles.test.ts).
  */
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
 import { ALL_ROLES, RIGHTS, type Roles } from '../core/roles.js';

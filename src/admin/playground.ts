@@ -1,9 +1,12 @@
 /**
- * `POST /admin/playground`: the console's chat calls. The gateway calls its own public port and passes the
- * response on as it arrives. server.ts calls this. Main thread of the gateway.
+ * `POST /admin/playground`: the console's chat calls. server.ts calls this; it calls the gateway's own public
+ * port and passes the response on as it arrives (a reverse proxy). Main thread of the gateway.
  *
  * The page cannot call the public port itself: that is another origin, which the page's policy forbids and
- * the listener does not allow. The call has the key that the operator gave, and no other right.
+ * the listener does not allow.
+ *
+ * Must hold: the call has the key that the operator gave and no other right, and ends upstream when the page
+ * leaves (test/unit/admin/playground.test.ts).
  */
 import { STATUS_CODES, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';

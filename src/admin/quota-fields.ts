@@ -1,6 +1,7 @@
 /**
  * Quotas in requests and responses of the admin interface: the fields that give a scope its limits, and the
- * view of what is used of each. Called by the routes of accounts, keys, groups and plans. Pure; main thread.
+ * view of what is used of each. Called by the routes of accounts, keys, groups and plans. Pure; main thread
+ * (test/unit/admin/group-routes.test.ts).
  */
 import { Type, type TSchema } from 'typebox';
 import { decimalOf } from '../core/money.js';

@@ -1,6 +1,9 @@
 /**
  * A route of the admin interface: one record, from which api.ts answers requests, the reader of its input is
- * compiled, and openapi.ts describes it. Main thread.
+ * compiled, and openapi.ts describes it. The route files define theirs with `defineRoute`. Main thread.
+ *
+ * Must hold: the roles that may use a route are declared with it, and so is the action under which a route
+ * that changes something records its changes (test/unit/admin/roles.test.ts, openapi.test.ts).
  */
 import { Type, type Static, type TObject, type TSchema } from 'typebox';
 import type { SettingChange, SettingInForce } from '../config/settings-in-force.js';

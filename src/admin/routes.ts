@@ -1,6 +1,7 @@
 /**
- * All routes of the admin interface. Those of accounts, keys and usage have files of their own; here are the
- * routes of the gateway itself. Main thread; api.ts answers by them.
+ * All routes of the admin interface. Those of accounts, keys, groups, calls, changes, operators and usage
+ * have files of their own; here are the routes of the gateway itself. Main thread; api.ts answers by them
+ * (test/unit/admin/openapi.test.ts calls each).
  */
 import { Type } from 'typebox';
 import { ProxyError } from '../core/errors.js';

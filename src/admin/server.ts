@@ -3,9 +3,11 @@
  * gateway/admin-service.ts starts it. Main thread of the gateway.
  *
  * Most requests are answered synchronously, in the callback that has the whole request. What is answered
- * later checks whether its socket is still there. No token is needed for `/healthz` (the process lives),
- * `/readyz` (it takes calls), `/metrics`, the console's files, and `/admin/session` and below, where the
- * console signs in. All but the first two need a Host that is allowed.
+ * later checks whether its socket is still there.
+ *
+ * Must hold: no token is needed for `/healthz` (the process lives), `/readyz` (it takes calls), `/metrics`,
+ * the console's files, and `/admin/session` and below, where the console signs in; for all else there is. All
+ * but the first two need a Host that is allowed (test/unit/admin/server.test.ts).
  */
 import uWS, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';

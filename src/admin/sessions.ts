@@ -1,7 +1,11 @@
 /**
- * Operators who are signed in to the console. A session is a random secret in a cookie. Only its digest is
- * kept, so that what leaks from memory opens no session. authentication.ts asks at each request; whoever
- * signs an operator in opens one. Main thread of the gateway, which forgets all sessions when it ends.
+ * The operators who are signed in to the console. A session is a random secret in a cookie. authentication.ts
+ * asks at each request, and opens one for whoever signs in. Main thread of the gateway, which forgets all
+ * sessions when it ends.
+ *
+ * Must hold: only the digest of a secret is kept, so that what leaks from memory opens no session. At the
+ * bound nobody signs the others out (test/unit/admin/authentication.session.test.ts,
+ * operator-routes.test.ts).
  */
 import { createHash, randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';

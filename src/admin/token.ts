@@ -1,6 +1,8 @@
 /**
- * The operator's token for the admin interface. The gateway makes and checks it, on its main thread; commands
- * read it.
+ * The admin token. The gateway makes and checks it, on its main thread; commands read it.
+ *
+ * Must hold: the file is its owner's alone and is made once, also if two processes start together; the
+ * comparison takes the same time wherever a wrong token differs (test/unit/admin/token.test.ts).
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';

@@ -1,6 +1,9 @@
 /**
- * `/admin/v1/usage`: calls, tokens and cost, summed up, as JSON or as CSV (RFC 4180) that is safe to open in
- * a spreadsheet. Main thread; routes.ts puts it among the others.
+ * `/admin/v1/usage`: calls, tokens and cost, summed up, as JSON or as CSV (RFC 4180). routes.ts puts it among
+ * the others, api.ts calls it. Main thread.
+ *
+ * Must hold: the CSV is safe to open in a spreadsheet: no cell that a name can begin is a formula
+ * (test/unit/core/csv.test.ts).
  */
 import { Type } from 'typebox';
 import { csvOf } from '../core/csv.js';
