@@ -1,4 +1,10 @@
-/** Makes blocks of calls: see call-block.ts for the bytes. The writer has one, on a gateway's main thread. */
+/**
+ * Encodes calls into blocks: see call-block.ts for the bytes. The call writer has one, on a gateway's main
+ * thread.
+ *
+ * Must hold: what is read of a block is what was put in, whatever the numbers and texts; a block has at most
+ * some 64 KiB (test/unit/call-log/call-log.test.ts, plain-calls.test.ts).
+ */
 import { crc32 } from 'node:zlib';
 import {
   ATTEMPTS,

@@ -25,7 +25,11 @@
  * The variable part has numbers of 7 bits a byte (times in microseconds): duration, time to the first token
  * and to admission (0: none, else one more), tokens, then the attempts, the quotas and the error text.
  *
- * Writers are on the main thread of a gateway process; readers there, and in commands.
+ * block-builder.ts writes them, on the main thread of a gateway process; call-reader.ts reads them, there and
+ * in commands.
+ *
+ * Must hold: the bytes are a format on disk, which later versions meet: whoever changes them changes MAGIC. A
+ * damaged block is left out whole, by its CRC-32 (test/unit/call-log/call-log.test.ts).
  */
 import { crc32 } from 'node:zlib';
 import { asPicoUnits, asWallMs } from '../core/units.js';

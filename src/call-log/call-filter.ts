@@ -1,5 +1,9 @@
 /**
- * What one looks for in the call log: as keys of an index's filter, and as a test of each call of a block.
+ * What one looks for in the call log: as keys of an index's Bloom filter, and as a test of each call of a
+ * block. call-reader.ts uses both. Pure.
+ *
+ * Must hold: a call that passes the test has all the keys, or a search misses it
+ * (test/unit/call-log/call-log.test.ts).
  */
 import { ATTEMPTS, type Block, NAMED, NONE, STATUS } from './call-block.js';
 import { FAILED_KEY, hashOf, statusKeys } from './segment-index.js';

@@ -1,8 +1,10 @@
 /**
  * Finds calls in the segments of all gateway processes of a data directory. The admin interface of a gateway
  * has a reader, and so has a command that finds no gateway. A search reads the extents that the indexes
- * cannot rule out, some 2 MiB at a time and asynchronously, so that the thread has other turns in between; it
- * ends within its time and says how far it came.
+ * cannot rule out, some 2 MiB at a time and asynchronously, so that the thread has other turns in between.
+ *
+ * Must hold: a search ends within its time and says how far it came; and pages that go on at a cursor miss no
+ * call and repeat none, also while processes write (test/unit/call-log/call-log.test.ts).
  */
 import { join } from 'node:path';
 import type { CallRecord } from '../telemetry/call-record.js';

@@ -1,6 +1,7 @@
 /**
- * Appends the records of calls to segments: on the main thread of a gateway process. A call is on disk a
- * second after its end, so a killed process loses that second.
+ * Appends the records of calls to segments. gateway/gateway-logs.ts owns one, on the main thread of a gateway
+ * process. A call is on disk a second after its end, so a killed process loses that second
+ * (test/unit/call-log/call-log.test.ts, test/durability/call-log.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { CallRecord, CallSink } from '../telemetry/call-record.js';

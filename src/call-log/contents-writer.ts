@@ -1,11 +1,14 @@
 /**
  * Contents of calls on disk, in segments of a folder of their own: written on the main thread of a gateway
- * process in batches, found by request id by the main thread or a command.
+ * process in batches (ContentsWriter), found by request id by the main thread or a command.
  *
  * A segment is CONTENTS_START, contents one behind the other (telemetry/contents-layout.ts), and at its end,
  * once it is whole, an index: for each of them the hash of its request id and where it begins (32 bits each),
  * then how many there are, and INDEX_MAGIC. Of a segment that has none, because it still grows or its writer
  * was killed, all is read: some 16 MiB at most.
+ *
+ * Must hold: bounds of bytes and hours are kept, the oldest go first, and a key that a caller wrote into a
+ * message is unreadable on disk (test/unit/call-log/contents-writer.test.ts).
  */
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';

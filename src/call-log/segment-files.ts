@@ -1,7 +1,10 @@
 /**
  * The segment files of the call log: `0000000042.calls` with records, `0000000042.contents` with contents,
- * numbered in the order in which they were begun by the gateway processes of a data directory, and what of
- * them is removed. Main threads and commands.
+ * numbered in the order in which they were begun by the gateway processes of a data directory, and retention:
+ * which of them are removed. Writers and readers call it, on main threads and in commands.
+ *
+ * Must hold: no two processes begin the same number, and the oldest go first
+ * (test/unit/call-log/call-log.test.ts).
  */
 import { mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,11 +1,14 @@
 /**
  * The index of a segment: for each extent of blocks, some 64 KiB, where it is, from when to when its calls
- * ended, and a Bloom filter of what is in it. The writer makes it block by block and puts it at the segment's
- * end; of a segment that has none, because it still grows or its writer was killed, readers make it in the
- * same way.
+ * ended, and a Bloom filter of what is in it. segment-writer.ts makes it block by block and puts it at the
+ * segment's end; of a segment that has none, because it still grows or its writer was killed, segment.ts
+ * makes it in the same way.
  *
  * In the filter are the request ids, all names, and the texts that `statusKeys` makes. With 12 bits and 6
  * probes a key, one extent of 300 is read in vain. It takes 3 percent of the calls' bytes.
+ *
+ * Must hold: a filter may say yes in vain and never no in vain, or a search misses calls
+ * (test/unit/call-log/call-log.test.ts).
  */
 import { crc32 } from 'node:zlib';
 import { BLOCK_BYTES, NAMED, NONE, STATUS, type Block } from './call-block.js';

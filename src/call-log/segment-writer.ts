@@ -1,7 +1,9 @@
 /**
- * Appends blocks to a segment of its own: one a gateway process, on its main thread. Written to the page
- * cache without fsync: a power cut loses some seconds. A disk that takes nothing stops records, not calls:
- * blocks wait up to a bound, and are then dropped and counted, oldest first.
+ * Appends blocks to a segment of its own: one a gateway process, on its main thread. CallWriter owns one.
+ * Written to the page cache without fsync: a power cut loses some seconds.
+ *
+ * Must hold: a disk that takes nothing stops records, not calls: blocks wait up to a bound, and are then
+ * dropped and counted, oldest first (test/unit/call-log/call-log.test.ts).
  */
 import { closeSync, fstatSync, ftruncateSync, writeSync } from 'node:fs';
 import type { Clock } from '../core/clock.js';

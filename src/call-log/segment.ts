@@ -1,6 +1,9 @@
 /**
- * A segment as readers see it, also while its writer appends: its index, and the blocks of an extent. Reads
- * are asynchronous and of at most 4 MiB. What a crash cut or a fault damaged is left out, and nothing else.
+ * A segment as readers see it, also while its writer appends: its index, and the blocks of an extent.
+ * call-reader.ts opens one for each file. Reads are asynchronous and of at most 4 MiB.
+ *
+ * Must hold: what a crash cut or a fault damaged is left out, and nothing else
+ * (test/unit/call-log/call-log.test.ts).
  */
 import { open, type FileHandle } from 'node:fs/promises';
 import { Block, SEGMENT_START } from './call-block.js';
