@@ -1,6 +1,6 @@
 /**
- * The recent calls of accounts, from the last five minutes to the last day: one account's in charts, and a
- * table of the busiest. The pages of accounts and the overview show them. Browser.
+ * The recent calls of accounts, from the last five minutes to the last day: one account's in charts
+ * (accounts-page.tsx), and a table of the busiest (overview-page.tsx). Browser.
  */
 import { useState } from 'preact/hooks';
 import type {

@@ -1,4 +1,6 @@
-/** The journal of an account's credits and debits. The page of accounts shows it. Browser. */
+/**
+ * The journal of an account's credits and debits. accounts-page.tsx shows it. Browser.
+ */
 import { useEffect, useState } from 'preact/hooks';
 import type { AccountView, CreditView } from '../admin/views.js';
 import { allOf, type Part, useAction } from './api.js';

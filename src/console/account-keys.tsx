@@ -1,5 +1,7 @@
 /**
- * The keys of an account, and what can be done with each. The page of accounts shows this. Browser.
+ * The keys of an account, and what can be done with each. accounts-page.tsx shows it. Browser.
+ *
+ * Must hold: what changes a key asks first, and is offered only to who may do it (test/e2e/console.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, CreatedKeyView, KeyView, ListView } from '../admin/views.js';

@@ -1,6 +1,9 @@
 /**
- * The list of accounts, with the heads by which it is sorted. Of a hundred thousand rows only those in sight
- * are in the document; the arrows, Page Up and Down, Home and End move between rows. Browser.
+ * The list of accounts, with the heads by which it is sorted: a virtual list, which accounts-page.tsx shows.
+ * The arrows, Page Up and Down, Home and End move between rows. Browser.
+ *
+ * Must hold: of a hundred thousand rows only those in sight are in the document
+ * (test/e2e/console-accounts.test.ts).
  */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { AccountView } from '../admin/views.js';

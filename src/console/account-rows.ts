@@ -1,10 +1,10 @@
 /**
  * The accounts of a list of any length, of which only those in sight are fetched; and a list that is sorted.
- * The page of accounts shows one of the two. Browser.
+ * accounts-page.tsx shows one of the two. Browser.
  *
  * Without a filter, an account's position in the list is the slot that a cursor names, so any part can be
- * asked for. With a filter only the order of pages is known, and the list grows when its end comes into
- * sight.
+ * asked for. With a filter only the order of pages is known, and the list grows when its end comes into sight
+ * (test/e2e/console-accounts.test.ts).
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { AccountView, ListView } from '../admin/views.js';

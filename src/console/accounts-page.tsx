@@ -1,6 +1,7 @@
 /**
- * The page of accounts: a list with search and filters, a dialog that makes an account, and a panel for the
- * open account with its live counters, its keys and its recent calls. Browser.
+ * The page of accounts, which main.tsx shows: a list with search and filters, a dialog that creates an
+ * account, and a panel for the open account with its live counters, its keys and its recent calls. Browser
+ * (test/e2e/console.test.ts, console-accounts.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, ListView, PlanView } from '../admin/views.js';

@@ -1,6 +1,10 @@
 /**
- * How the console talks to the admin interface: requests, and the hooks by which components make them. The
- * session is in a cookie that this code cannot read. Browser.
+ * The console's client of the admin interface: requests, and the hooks by which components make them. All
+ * pages use it. The session is in a cookie that this code cannot read. Browser.
+ *
+ * Must hold: each request that changes something has CONSOLE_HEADER, which a page of another site cannot set,
+ * or the gateway rejects it. A view that comes late, for a path that is no longer open, is dropped
+ * (test/e2e/console.test.ts, test/unit/admin/authentication.session.test.ts).
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView } from '../admin/views.js';

@@ -1,6 +1,10 @@
 /**
- * What the console keeps in the browser: the page that is open, in the address, so that going back works and
- * a page can be linked to; and the colours that the operator chose.
+ * What the console keeps in the browser: the page that is open, in the address (hash routing), so that going
+ * back works and a page can be linked to; and the colours that the operator chose. Pages and charts use it.
+ * Browser.
+ *
+ * Must hold: an address that somebody typed or was sent leads nowhere outside of the console
+ * (test/e2e/console-oidc.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
 

@@ -1,4 +1,7 @@
-/** Where the calls behind a number are. Pages put these addresses on what they count. Browser. */
+/**
+ * The addresses of the calls behind a number. Pages link what they count to them. Browser
+ * (test/e2e/console-calls.test.ts).
+ */
 import { addressOf } from './browser.js';
 
 /** As `GET /admin/v1/calls` takes them; accounts and keys by id or name, times in Unix seconds. */

@@ -1,6 +1,7 @@
 /**
- * One call from its arrival to its end: what was left of each quota when it was admitted, its attempts, its
- * tokens and cost, the error that the caller got and what to do about it. Browser.
+ * The page of one call, which calls-page.tsx opens: from its arrival to its end, what was left of each quota
+ * when it was admitted, its attempts, its tokens and cost, the error that the caller got and what to do about
+ * it. Browser (test/e2e/console-calls.test.ts).
  */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';

@@ -1,6 +1,6 @@
 /**
- * The page of calls: those that have ended, newest first and live, by filters that stand in the address.
- * Browser.
+ * The page of calls, which main.tsx shows: those that have ended, newest first and live, by filters that
+ * stand in the address. Browser (test/e2e/console-calls.test.ts).
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { CallsPageView, CallView } from '../admin/call-routes.js';

@@ -1,6 +1,7 @@
 /**
- * The page of changes: who changed what, when and from where, with what was before and after; and whether
- * the chain of their hashes is whole. The filters stand in the address. Browser.
+ * The page of changes, which main.tsx shows: who changed what, when and from where, with the values before
+ * and after; and whether the chain of their hashes is whole. The filters stand in the address. Browser
+ * (test/e2e/changes.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
 import type { ListView } from '../admin/views.js';

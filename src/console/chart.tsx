@@ -1,6 +1,9 @@
 /**
- * Charts of one or more lines over time, painted by uPlot, and the lines that pages make of their rows.
- * Browser.
+ * Charts of one or more lines over time, painted by uPlot, and the lines that pages make of their rows. The
+ * pages with charts use it. Browser.
+ *
+ * Must hold: a chart is painted anew when the colours change, and freed with its component
+ * (test/e2e/console.test.ts).
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';

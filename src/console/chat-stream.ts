@@ -1,5 +1,6 @@
 /**
- * A chat call of the playground, and its response as it comes. Browser.
+ * A chat call of the playground, and its response as it comes (server-sent events). playground-page.tsx uses
+ * it. Browser (test/e2e/console.test.ts).
  */
 import { ApiError, send, textOf } from './api.js';
 import type { CallUsage } from './format.js';

@@ -1,5 +1,7 @@
 /**
- * The request of the playground as a program would send it. The key is named and never written out. Browser.
+ * The request of the playground as a program would send it. playground-page.tsx shows it. Browser.
+ *
+ * Must hold: the key is named and never written out (test/e2e/console.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { ChatRequest } from './chat-stream.js';

@@ -1,6 +1,10 @@
 /**
- * What can be done with accounts and keys, each with its question: the browser's own dialog, which keeps the
- * keyboard inside and closes with Escape. The pages of accounts open them. Browser.
+ * The dialogs of accounts and keys: what can be done with them, each with its question. They are the
+ * browser's own dialog, which keeps the keyboard inside and closes with Escape. The pages of accounts open
+ * them. Browser.
+ *
+ * Must hold: a key that was created is shown once, and its dialog does not close by itself
+ * (test/e2e/console.test.ts).
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';

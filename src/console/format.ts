@@ -1,5 +1,8 @@
 /**
- * Numbers, money and moments as people read them. All pages call this. Pure; browser.
+ * Numbers, money and moments as people read them. All pages call it. Pure; browser.
+ *
+ * Must hold: money is decimal text, whose decimals are cut and never computed as a binary fraction
+ * (test/e2e/console-tables.test.ts).
  */
 import { decimalOf, picoUnitsPerCall, picoUnitsPerToken } from '../core/money.js';
 import type { ModelView } from '../admin/views.js';

@@ -1,6 +1,7 @@
 /**
- * The page of groups: the tree with what is used of each quota, a panel for the open group with its limits
- * and its accounts, and the limits of the plans. Browser.
+ * The page of groups, which main.tsx shows: the tree with what is used of each quota, a panel for the open
+ * group with its limits and its accounts, and the limits of the plans. Browser
+ * (test/e2e/console-groups.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.js';

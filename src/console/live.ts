@@ -1,6 +1,9 @@
 /**
- * The stream of stats from the gateway, one for the whole console, and the rates, shares and percentiles that
- * pages show of it. Browser.
+ * The stream of stats from the gateway (`/admin/v1/live`), one for the whole console, and the rates, shares
+ * and percentiles that pages show of it. main.tsx opens it and gives it to the pages. Browser.
+ *
+ * Must hold: a stream that is silent for SILENCE_MS is shown as broken; a session that has ended leads to the
+ * form to sign in (test/unit/admin/live-feed.test.ts, test/e2e/console.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
 import {

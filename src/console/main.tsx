@@ -1,6 +1,6 @@
 /**
  * Entry of the console: the page that the admin port serves at `/`. Signed out it is the form of the token,
- * else one of the pages, all of which share one stream of stats. Browser.
+ * else one of the pages, all of which share one stream of stats. Browser (test/e2e/console.test.ts).
  */
 import { render } from 'preact';
 import { useCallback, useEffect, useState } from 'preact/hooks';

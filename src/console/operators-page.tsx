@@ -1,4 +1,7 @@
-/** The page of operators: who has a token for this interface, with which role and until when. Browser. */
+/**
+ * The page of operators, which main.tsx shows: who has a token for this interface, with which role and until
+ * when. Browser (test/e2e/operator-roles.test.ts).
+ */
 import { useState } from 'preact/hooks';
 import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
 import type { ListView } from '../admin/views.js';

@@ -1,5 +1,5 @@
 /**
- * The charts of the overview page: one point for each span of the history, that is what happened in 2 seconds
+ * The charts of overview-page.tsx: one point for each span of the history, that is what happened in 2 seconds
  * to 5 minutes, depending on the range shown (telemetry/history.ts). Browser.
  */
 import { useMemo } from 'preact/hooks';

@@ -1,5 +1,6 @@
 /**
- * What the gateway does now and has done: tiles, charts, upstreams, models, accounts, threads. Browser.
+ * The overview, which main.tsx shows first: what the gateway does now and has done, in tiles, charts,
+ * upstreams, models, accounts, threads. Browser (test/e2e/console.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { StatusDocument } from '../telemetry/status-document.js';

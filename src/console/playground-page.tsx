@@ -1,6 +1,9 @@
 /**
- * The playground: the operator chats with a model under an API key, and sees each response as it streams,
- * with its tokens, cost and time. Browser.
+ * The playground, which main.tsx shows: the operator chats with a model under an API key, and sees each
+ * response as it streams, with its tokens, cost and time. Browser.
+ *
+ * Must hold: the key stays in this page's memory and is never stored in the browser
+ * (test/e2e/console.test.ts).
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView, ModelView } from '../admin/views.js';

@@ -1,6 +1,6 @@
 /**
- * What can be done with groups and quotas, each with its question. The pages of accounts and of groups open
- * them. Browser.
+ * The dialogs of groups and quotas: what can be done with them, each with its question. The pages of accounts
+ * and of groups open them. Browser (test/e2e/console-groups.test.ts).
  */
 import type { AccountView, GroupView, KeyView, ListView } from '../admin/views.js';
 import { post, queryOf, remove, useView } from './api.js';

@@ -1,6 +1,6 @@
 /**
  * Quotas as people see them: bars of what is used, the same in one line, fields for limits, and the table of
- * the plans. The pages of accounts and of groups show these. Browser.
+ * the plans. The pages of accounts and of groups show these. Browser (test/e2e/console-groups.test.ts).
  */
 import { useState } from 'preact/hooks';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';

@@ -1,6 +1,9 @@
 /**
- * Who is signed in, and what that one may change: pages show only what the gateway would do. The gateway
- * judges again, by the declarations of its routes. Browser.
+ * Who is signed in, and what that person may change, by the roles that admin/ declares. api.ts sets it, pages
+ * ask. Browser.
+ *
+ * Must hold: this hides what would be rejected and protects nothing: the gateway judges each request again,
+ * by the declarations of its routes (test/e2e/operator-roles.test.ts).
  */
 import { RIGHTS, type Role } from '../core/roles.js';
 

@@ -1,6 +1,6 @@
 /**
- * What the gateway runs with and where each value came from; and a reload: first what it would change, then
- * doing it. Browser.
+ * The page of settings, which main.tsx shows: what the gateway runs with and where each value came from; and
+ * a reload: first what it would change, then doing it. Browser (test/e2e/console.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { ListView, ReloadView, SettingChangeView, SettingView } from '../admin/views.js';

@@ -1,6 +1,7 @@
 /**
- * What stands around every page: the links to the others, how the gateway is, the colours, signing out; and
- * the form to sign in with. Browser.
+ * The frame of every page, which main.tsx puts around it: the links to the others, how the gateway is, the
+ * colours, signing out; and the form to sign in with. Browser (test/e2e/console.test.ts,
+ * console-oidc.test.ts).
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';

@@ -1,6 +1,9 @@
 /**
  * Tables that scroll sideways in a box of their own, with the keyboard too, and that can be had as CSV; and
- * tiles, each a number with its name. Browser.
+ * tiles, each a number with its name. All pages use them. Browser.
+ *
+ * Must hold: the CSV has all rows of the filter, exact and without units, not only what is in sight
+ * (test/e2e/console-tables.test.ts).
  */
 import type { ComponentChildren } from 'preact';
 import { type CsvCell, csvOf } from '../core/csv.js';

@@ -1,6 +1,6 @@
 /**
- * How the upstreams are, and the models with their prices. The overview shows the table of upstreams too.
- * Browser.
+ * The page of upstreams and models with their prices, which main.tsx shows. The overview shows the table of
+ * upstreams too. Browser (test/e2e/console.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { ListView, ModelView } from '../admin/views.js';

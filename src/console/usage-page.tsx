@@ -1,6 +1,6 @@
 /**
- * The page of usage: calls, tokens and cost from the usage on disk, filtered and grouped, as charts, as a
- * table and as CSV. Browser.
+ * The page of usage, which main.tsx shows: calls, tokens and cost from the usage on disk, filtered and
+ * grouped, as charts, as a table and as CSV. Browser (test/e2e/console.test.ts).
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView, ModelView, UsageView } from '../admin/views.js';
