@@ -41,8 +41,8 @@ const TAIL_LINES = 20;
 
 /** Files that measure time or memory, or load the machine: nothing runs beside them. */
 const ALONE = [
-  /^(threads|hostile)\//,
-  /^durability\/crash-/,
+  /^threads\//,
+  /^hostile\/(acknowledged-changes|bodies-in-work|counter|doors|draining|memory|parse-turns|upstreams)$/,
   /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|slow-readers|slow-whole-answers|soak|start-race|streams)$/,
 ];
 
