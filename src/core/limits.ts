@@ -150,8 +150,9 @@ export const COUNT_WAIT_MS_MAX = 10_000;
 export const COUNTER_STUCK_MS = 15_000;
 /**
  * Weights of the jobs that wait for a counter thread. A text to count weighs its bytes, and at least the
- * minimum. A large body weighs the minimum, because its memory is budgeted elsewhere. So at most 2,048 bodies
- * wait, 1,024 of one account; or 128 MB of texts, the longest of which is 10 MB.
+ * minimum. A large body to parse or translate weighs the minimum: `limits.bodies_in_work_bytes` bounds
+ * how many there are. So at most 2,048 bodies wait, 1,024 of one account; or 128 MB of texts, the longest of
+ * which is 10 MB.
  */
 export const COUNTER_JOB_BYTES_MIN = 64 * 1024;
 export const COUNTER_QUEUE_BYTES_MAX = 128 * 1024 * 1024;

@@ -1,7 +1,7 @@
 /**
- * The pool of counter threads (Piscina). They parse large bodies and count tokens, which would stall a
- * listener or a worker. Listeners and workers ask over their ports; the pool runs on the main thread of a
- * gateway process.
+ * The pool of counter threads (Piscina). They parse and translate large bodies and count tokens, which would
+ * stall a listener or a worker. Both ask over their ports; the pool runs on the main thread of a gateway
+ * process.
  *
  *     question → queue (fair-queue.ts) → one turn on a thread → reply, or back to the queue for the next turn
  *
@@ -23,6 +23,7 @@ import {
 import type { AccountIndex } from '../core/units.js';
 import type { AskReply, Question, Withdrawal } from '../core/ask-port.js';
 import { createPool } from './thread-pool.js';
+import { COUNTER_BUSY } from '../upstream/error-mapping.js';
 import { giveBackCounterStripe } from '../telemetry/thread-health.js';
 import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
@@ -32,13 +33,6 @@ import type { CounterAsk, CounterInit, CounterTask, CounterTurn } from '../upstr
 const COUNTER_IDLE_MS = 300_000;
 /** A thousand clients that leave at once cause a thousand rejections; one log line a second says enough. */
 const REJECTIONS_LOG_PERIOD_MS = 1_000;
-
-const COUNTER_BUSY: ErrorRecord = {
-  code: 'overloaded',
-  detail: 'large_bodies',
-  message: 'The gateway has as many large requests in work as it may. Retry after 5 seconds.',
-  retryAfterSeconds: 5,
-};
 
 interface Job {
   readonly account: AccountIndex;
@@ -109,7 +103,7 @@ export class CounterPool {
       const { account, task } = message.ask as CounterAsk;
       const job: Job = {
         account,
-        weight: Math.max(COUNTER_JOB_BYTES_MIN, task.kind === 'count' ? textBytesOf(task.request.body) : 0),
+        weight: Math.max(COUNTER_JOB_BYTES_MIN, bytesOf(task)),
         answered: (answer) => {
           jobs.delete(id);
           post(port, id, answer);
@@ -183,7 +177,13 @@ export class CounterPool {
   }
 }
 
-function textBytesOf(body: string | Uint8Array): number {
+/**
+ * What a job holds while it waits, beside what is in the budget of bodies. A body to translate is a copy, but
+ * the call gets its translation in place of it: like a short one, it never holds more than the two.
+ */
+function bytesOf(task: CounterTask): number {
+  if (task.kind !== 'count') return 0;
+  const { body } = task.request;
   return typeof body === 'string' ? 2 * body.length : body.length;
 }
 
@@ -192,6 +192,8 @@ function buffersOf(task: CounterTask): ArrayBuffer[] {
   switch (task.kind) {
     case 'parse':
       return task.pieces.map(({ buffer }) => buffer as ArrayBuffer);
+    case 'translate':
+      return [task.large.body.buffer as ArrayBuffer];
     case 'count':
       return typeof task.request.body === 'string' ? [] : [task.request.body.buffer as ArrayBuffer];
     case 'count_on':
@@ -206,7 +208,12 @@ function post(port: MessagePort, id: number, answer: CounterTurn | ErrorRecord):
   }
   if (!answer.over) return;
   const read = answer.answer;
-  const largeBody = 'ok' in read && read.ok ? read.call.largeBody : undefined;
-  const transfer = largeBody === undefined ? [] : [largeBody.buffer as ArrayBuffer];
+  const body = largeBodyIn(read);
+  const transfer = body === undefined ? [] : [body.buffer as ArrayBuffer];
   port.postMessage({ id, ok: true, answer: read } satisfies AskReply, transfer);
+}
+
+function largeBodyIn(answer: Extract<CounterTurn, { over: true }>['answer']): Uint8Array | undefined {
+  if ('ok' in answer) return answer.ok ? answer.call.largeBody : undefined;
+  return 'isWritten' in answer && answer.isWritten ? answer.body : undefined;
 }

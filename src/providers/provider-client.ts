@@ -14,14 +14,16 @@ import type { WallMs } from '../core/units.js';
 import type { HttpCall, HttpClient, HttpFault, HttpHandler, HttpTarget } from '../http1/http-client.js';
 import { azureHeaders } from './azure/azure.js';
 import { WatchedHandler } from './credentials/watched-handler.js';
-import type {
-  Credential,
-  Credentials,
-  PassedCall,
-  PassedRequest,
-  Provider,
-  ProviderCall,
-  ProviderSettings,
+import {
+  requestOf,
+  type Credential,
+  type Credentials,
+  type PassedCall,
+  type PassedRequest,
+  type Provider,
+  type ProviderCall,
+  type ProviderSettings,
+  type UnsignedRequest,
 } from './provider.js';
 import { TranslatedCall } from './translated-call.js';
 
@@ -69,9 +71,9 @@ export class ProviderClient {
     path?: string,
     passed?: PassedCall,
   ): HttpCall {
-    const { provider: settings, key } = target;
+    const { provider: settings } = target;
     invariant(settings !== undefined, 'the upstream has a provider of its own');
-    const credential = this.#authorisationOf(key, settings);
+    const credential = this.#authorisationOf(target);
     if (credential === undefined && settings.credential !== undefined)
       return new NoCall(handler, NO_CREDENTIAL);
     const provider = this.#providers[settings.name];
@@ -90,30 +92,60 @@ export class ProviderClient {
         ? callOf(settings, credential, body, requestId, nowMs)
         : { settings, credential, body: {}, model: '', stream: passed.stream, requestId, nowMs };
     const translated = new TranslatedCall(provider, call, this.#credentials, handler);
-    const send = (request: PassedRequest): void => {
-      const { path, headers, body: written } = request;
-      if (passed !== undefined) translated.passes(request);
-      const all = [...moreHeaders, ...headers];
-      translated.sending(this.#http.start(this.#bareOf(target), written, requestId, translated, all, path));
-    };
     try {
-      const request = passed === undefined ? provider.write(call) : passedBy(provider, call, body, passed);
-      if (!(request instanceof Promise)) send(request);
-      else
-        request
-          .then((written) => {
-            if (!translated.isOver) send(written);
-          })
-          .catch((error: unknown) => translated.unwritten(error));
+      const request =
+        passed === undefined ? requestOf(provider, call) : passedBy(provider, call, body, passed);
+      if (passed !== undefined) translated.passes(request);
+      this.#send(target, request, requestId, translated, moreHeaders);
     } catch (error) {
       translated.unwritten(error);
     }
     return translated;
   }
 
-  #authorisationOf(key: string | undefined, { credential }: ProviderSettings): Credential | undefined {
+  /**
+   * As `start`, for a request that another thread has written. `chat`: the members of the chat completion by
+   * which the response is read.
+   */
+  startWritten(
+    target: ProviderTarget,
+    request: UnsignedRequest,
+    { chat, stream }: { readonly chat: ProviderCall['body']; readonly stream: boolean },
+    requestId: string,
+    handler: HttpHandler,
+    moreHeaders: readonly string[] = [],
+  ): HttpCall {
+    const { provider: settings } = target;
+    invariant(settings !== undefined, 'the upstream has a provider of its own');
+    const provider = this.#providers[settings.name];
+    invariant(provider !== undefined, 'another thread writes only what a provider translates');
+    const credential = this.#authorisationOf(target);
+    if (credential === undefined && settings.credential !== undefined)
+      return new NoCall(handler, NO_CREDENTIAL);
+    const model = String(chat.model);
+    const nowMs = this.#clock.wallMs();
+    const call = { settings, credential, body: chat, model, stream, requestId, nowMs };
+    const translated = new TranslatedCall(provider, call, this.#credentials, handler);
+    const headers = provider.headers(call, request);
+    this.#send(target, { ...request, headers }, requestId, translated, moreHeaders);
+    return translated;
+  }
+
+  #send(
+    target: ProviderTarget,
+    { path, headers, body }: PassedRequest,
+    requestId: string,
+    translated: TranslatedCall,
+    moreHeaders: readonly string[],
+  ): void {
+    const all = [...moreHeaders, ...headers];
+    translated.sending(this.#http.start(this.#bareOf(target), body, requestId, translated, all, path));
+  }
+
+  /** What a call is authorised with now; undefined if the upstream needs nothing, or has no credentials. */
+  #authorisationOf({ key, provider }: ProviderTarget): Credential | undefined {
     if (key !== undefined) return { kind: 'key', key };
-    return credential === undefined ? undefined : this.#credentials.of(credential);
+    return provider?.credential === undefined ? undefined : this.#credentials.of(provider.credential);
   }
 
   #bareOf(target: ProviderTarget): HttpTarget {

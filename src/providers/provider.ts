@@ -1,7 +1,8 @@
 /**
  * The interface of a provider, a translator between two protocols: a chat completion becomes a request in the
  * provider's own protocol, and its response, stream and errors become a chat completion. provider-client.ts
- * calls it; each folder beside this file implements it for one protocol. Upstream worker.
+ * calls it; each folder beside this file implements it for one protocol. Upstream worker; `write` alone also
+ * runs in counter threads, for large bodies.
  *
  * Must hold: a provider keeps no state between calls and does no I/O (the client owns connections, time
  * limits and credentials); what it keeps of a stream is bounded (test/unit/providers/long-events.test.ts).
@@ -58,11 +59,9 @@ export interface Credentials {
   cleaned(credential: Credential, text: string): string;
 }
 
-/** One call, as a provider sees it. */
-export interface ProviderCall {
+/** A call without its credential: all that its request is written from. */
+export interface UnsignedCall {
   readonly settings: ProviderSettings;
-  /** Undefined if the upstream wants none. */
-  readonly credential: Credential | undefined;
   /**
    * The body of the chat completion. The door has checked the members of protocol/chat-schema.ts alone: a
    * provider must check all others that it reads (fields.ts).
@@ -75,6 +74,12 @@ export interface ProviderCall {
   readonly nowMs: number;
 }
 
+/** One call, as a provider sees it. */
+export interface ProviderCall extends UnsignedCall {
+  /** Undefined if the upstream wants none. */
+  readonly credential: Credential | undefined;
+}
+
 /** A call whose body is in the protocol of a door that the provider speaks itself. */
 export interface PassedCall {
   readonly door: DoorName;
@@ -83,13 +88,25 @@ export interface PassedCall {
   readonly betas: string;
 }
 
-/** The HTTP request to the provider. */
-export interface ProviderRequest {
+/** What a translation makes of a call. */
+export interface WrittenRequest {
   /** The path with the base path of the settings, and the query if there is one. */
   readonly path: string;
+  readonly body: string;
+}
+
+/** A request whose headers are wanted. */
+export interface UnsignedRequest {
+  readonly path: string;
+  readonly body: string | Uint8Array;
+  /** SHA-256 of the body in hexadecimal, if it is known; else it is computed if the headers need it. */
+  readonly bodyHash?: string | undefined;
+}
+
+/** The HTTP request to the provider. */
+export interface ProviderRequest extends WrittenRequest {
   /** Name, value, name, value: authorisation, versions. `content-type` is JSON unless it is here. */
   readonly headers: readonly string[];
-  readonly body: string;
 }
 
 /** An error of the provider in terms of OpenAI's API. Thrown as ProviderError. */
@@ -172,8 +189,12 @@ export interface Provider {
    * unread, unless the request says otherwise; errors are read by `readError`.
    */
   readonly passed?: (call: ProviderCall, body: string | Uint8Array, passed: PassedCall) => PassedRequest;
-  /** Translates the request. Throws a FieldError. Returns a promise only if signing needs one. */
-  write(call: ProviderCall): ProviderRequest | Promise<ProviderRequest>;
+  /** Translates the request. Throws a FieldError. Pure and without a credential: any thread may call it. */
+  write(call: UnsignedCall): WrittenRequest;
+  /** The headers of a request that `write` wrote: authorisation, versions. */
+  headers(call: ProviderCall, request: UnsignedRequest): readonly string[];
+  /** Whether `headers` uses the hash of the body. A thread that writes a large body then computes it. */
+  readonly signsBody?: true;
   /**
    * Translates a response that is not streamed and has a status of success. Returns the JSON text of a chat
    * completion. Throws a ProviderError.
@@ -182,4 +203,10 @@ export interface Provider {
   openStream(call: ProviderCall): ProviderStream;
   /** Reads a response with another status. `body` may be cut, empty, or not JSON. Never throws. */
   readError(status: number, header: (name: string) => string | undefined, body: string): ProviderFailure;
+}
+
+/** Translates and authorises a call. Throws a FieldError. */
+export function requestOf(provider: Provider, call: ProviderCall): ProviderRequest {
+  const written = provider.write(call);
+  return { ...written, headers: provider.headers(call, written) };
 }

@@ -31,6 +31,7 @@ import {
   statusFailure,
   type AttemptFailure,
 } from './error-mapping.js';
+import { isLargeTranslation, startLargeCall, type LargeDeps } from './large-call.js';
 import { NoCall } from '../providers/provider-client.js';
 import { FieldError, type PassedCall } from '../providers/provider.js';
 import { doorAttemptOf, type DoorAttempt } from './door-call.js';
@@ -107,9 +108,10 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     taken: TakenTarget,
     request: UpstreamRequest,
     span: AttemptSpan | undefined,
-    clock: Clock,
+    deps: LargeDeps,
     owner: AttemptOwner,
   ) {
+    const { clock } = deps;
     this.taken = taken;
     this.#owner = owner;
     this.#request = request;
@@ -117,6 +119,13 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#span = span;
     const headers = headersOf(request, span);
     const { target } = taken;
+    if (isLargeTranslation(request, target)) {
+      const door = request.door === CHAT_DOOR ? undefined : doorAttemptOf(request, target, clock, true);
+      this.#door = door;
+      const written = (callers: Readonly<Record<string, unknown>>): void => door?.written?.(callers);
+      this.#call = startLargeCall(deps, target, request, this, headers, written);
+      return;
+    }
     if (request.door === CHAT_DOOR) {
       this.#door = undefined;
       this.#call = client.start(target, bodyFor(target.model, request), request.requestId, this, headers);
@@ -346,7 +355,7 @@ function doorOrFault(
   clock: Clock,
 ): DoorAttempt | HttpFault {
   try {
-    return doorAttemptOf(request, target, clock);
+    return doorAttemptOf(request, target, clock, false);
   } catch (error) {
     if (!(error instanceof FieldError)) throw error;
     return { code: 'FIELD_UNSUPPORTED', message: error.message, repeatable: false };

@@ -12,7 +12,6 @@ import { usageOfWhole, type Usage } from '../protocol/usage.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { Attempt } from './attempt.js';
-import { countedBodyOf } from './door-call.js';
 import type { ErrorLog } from './error-log.js';
 import type { RouteTable } from './route-table.js';
 import { countOrEstimate, type CountTokens } from './token-count.js';
@@ -36,7 +35,7 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
   const doubt = doubtAbout(attempt, request, outputTokensMax, deps);
   const reported = doubt === undefined ? meter.reported : undefined;
   if (reported !== undefined && !meter.isReportOld) return reported;
-  const wanted = meter.countRequest(tokenizer, countedBodyOf(request));
+  const wanted = meter.countRequest(tokenizer, request.largeBody ?? request.body, request.door);
   return countOrEstimate(deps.count, wanted, request.account, deps.errors).then((counted) => {
     const usage = doubt === undefined ? counted : withinHold(counted, doubt, request, outputTokensMax);
     return reported === undefined ? usage : atLeast(reported, usage);

@@ -228,7 +228,6 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   /** `queued`: the call has waited, and it is its turn. Returns false if it goes on waiting. */
   #try(queued = false): boolean {
-    const { clock } = this.#shared;
     const { request, plan, number } = this.#models;
     const taken = plan.take(queued);
     if (taken === undefined) return this.#notTaken(queued);
@@ -236,7 +235,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#downstream.recordUpstream(taken.target.slot, number, plan.triedMs);
     try {
       const client = this.#clientOf(taken.target);
-      this.#attempt = new Attempt(client, taken, request, this.#newSpan(taken.target), clock, this);
+      this.#attempt = new Attempt(client, taken, request, this.#newSpan(taken.target), this.#shared, this);
     } catch (error) {
       taken.release();
       taken.settle(0);

@@ -17,7 +17,6 @@ import type { ErrorCode } from '../core/errors.js';
 import { CRASHED } from './error-mapping.js';
 import { dialectAt } from '../doors/dialects.js';
 import { NO_USAGE } from './call-usage.js';
-import { countedBodyOf } from './door-call.js';
 import type { ErrorLog } from './error-log.js';
 import type { RouteTable } from './route-table.js';
 import { countOrEstimate, type CountTokens } from './token-count.js';
@@ -85,10 +84,10 @@ class CountSession implements UpstreamSession {
   /** Its cost is that of a count, about 0.1 s of a counter thread for a megabyte. */
   count(): void {
     const { routes, count, errors, clock } = this.#deps;
-    const { modelIndex, account } = this.#request;
+    const { modelIndex, account, door, body, largeBody } = this.#request;
     const beganMs = clock.monotonicMs();
     const { tokenizer } = routes.routeOf(modelIndex);
-    const wanted = new UsageMeter().countRequest(tokenizer, countedBodyOf(this.#request));
+    const wanted = new UsageMeter().countRequest(tokenizer, largeBody ?? body, door);
     countOrEstimate(count, wanted, account, errors)
       .then(({ promptTokens }) => {
         const body = Buffer.from(`{"input_tokens":${promptTokens}}`);

@@ -1,7 +1,7 @@
 /**
- * The work of a counter thread in one turn: parse a large body, or count the tokens of a call until the turn
- * is over. A body is parsed in one go, because its bytes bound the cost. The pool of gateway/counter-pool.ts
- * calls it through Piscina. Counter thread.
+ * The work of a counter thread in one turn: parse or translate a large body, or count the tokens of a call
+ * until the turn is over. A body takes one go, because its bytes bound the cost. The pool of
+ * gateway/counter-pool.ts calls it through Piscina. Counter thread.
  *
  * Must hold: a count gives its thread up after COUNTER_TURN_MS, so that a long one does not keep others
  * waiting (test/unit/gateway/counter-pool.test.ts).
@@ -12,6 +12,7 @@ import { move, Piscina } from 'piscina';
 import { COUNTER_TURN_MS } from '../core/limits.js';
 import { doorOf } from '../doors/doors.js';
 import { takeCounterStripe, ThreadHealth } from '../telemetry/thread-health.js';
+import { translateLarge } from './large-translation.js';
 import { TokenCount } from './token-count.js';
 import type { CounterInit, CounterTask, CounterTurn } from './worker-messages.js';
 
@@ -48,6 +49,10 @@ export function runCounterTask(task: CounterTask): CounterTurn {
     const read = doorOf(task.door).readPieces(task.pieces);
     const buffers = read.ok && read.call.largeBody !== undefined ? [read.call.largeBody.buffer] : [];
     return handOver({ over: true, answer: read }, buffers);
+  }
+  if (task.kind === 'translate') {
+    const answer = translateLarge(task.large);
+    return handOver({ over: true, answer }, answer.isWritten ? [answer.body.buffer] : []);
   }
   const count = task.kind === 'count' ? TokenCount.begin(task.request) : TokenCount.resume(task.rest);
   const usage = count.run(endMs);

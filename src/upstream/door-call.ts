@@ -40,6 +40,8 @@ export interface DoorReaderOwner {
 export interface DoorAttempt {
   /** Undefined: the body of the call, with the upstream's name of the model. */
   readonly body: string | undefined;
+  /** The body was translated by another thread; it had these members, beside the conversation. */
+  readonly written?: (callers: Readonly<Record<string, unknown>>) => void;
   /** Undefined: that of the upstream. */
   readonly path: string | undefined;
   /** Defined if the bytes pass. */
@@ -50,15 +52,23 @@ export interface DoorAttempt {
   named(fault: HttpFault): HttpFault;
 }
 
-/** Throws a FieldError if the upstream cannot be asked for what the call wants. */
-export function doorAttemptOf(request: UpstreamRequest, target: UpstreamTarget, clock: Clock): DoorAttempt {
+/**
+ * Throws a FieldError if the upstream cannot be asked for what the call wants. `isLarge`: another thread
+ * translates the body, and `written` follows.
+ */
+export function doorAttemptOf(
+  request: UpstreamRequest,
+  target: UpstreamTarget,
+  clock: Clock,
+  isLarge: boolean,
+): DoorAttempt {
   const dialect = dialectAt(request.door);
   invariant(dialect !== undefined, 'a call comes by a door that is in the table');
   const path = target.doors[dialect.name];
   if (path !== undefined) return passedAttempt(dialect, path, request);
   if (dialect.translator === undefined || dialect.isCount === true)
     throw new FieldError('model', `is on an upstream that does not serve POST ${dialect.name}`);
-  return new TranslatedAttempt(dialect.translator, request, target, clock);
+  return new TranslatedAttempt(dialect.translator, request, target, clock, isLarge);
 }
 
 function passedAttempt(dialect: Dialect, path: string, request: UpstreamRequest): DoorAttempt {
@@ -79,24 +89,33 @@ function passedAttempt(dialect: Dialect, path: string, request: UpstreamRequest)
 }
 
 class TranslatedAttempt implements DoorAttempt {
-  readonly body: string;
+  readonly body: string | undefined;
   readonly path = undefined;
   readonly passed = undefined;
   readonly #translator: Translator;
-  readonly #call: DoorCall;
+  #call: DoorCall;
   readonly #choices: number;
   readonly #chat: Readonly<Record<string, unknown>>;
 
-  constructor(translator: Translator, request: UpstreamRequest, target: UpstreamTarget, clock: Clock) {
-    const body = bodyOf(request);
-    const model = typeof body.model === 'string' ? body.model : '';
+  constructor(
+    translator: Translator,
+    request: UpstreamRequest,
+    target: UpstreamTarget,
+    clock: Clock,
+    isLarge: boolean,
+  ) {
+    const body = isLarge ? {} : bodyOf(request);
+    const model = modelIn(body);
     const { requestId, stream } = request;
     this.#translator = translator;
     this.#call = { requestId, model, stream, body, nowMs: clock.wallMs() };
     this.#choices = request.choices;
-    const { provider } = target;
-    this.#chat = translator.toChat(body, provider !== undefined && provider.name !== 'azure');
-    this.body = JSON.stringify({ ...this.#chat, model: target.model ?? model });
+    this.#chat = isLarge ? {} : translator.toChat(body, readsExtras(target.provider));
+    this.body = isLarge ? undefined : JSON.stringify({ ...this.#chat, model: target.model ?? model });
+  }
+
+  written(callers: Readonly<Record<string, unknown>>): void {
+    this.#call = { ...this.#call, body: callers, model: modelIn(callers) };
   }
 
   openReader({ sink, outcome, meter, budget }: DoorReaderOwner): ResponseBodyReader {
@@ -113,9 +132,27 @@ class TranslatedAttempt implements DoorAttempt {
   named(fault: HttpFault): HttpFault {
     const { field, message } = fault;
     if (field === undefined) return fault;
-    const own = callersPath(this.#chat, field, this.#translator.names);
-    return { ...fault, message: own + message.slice(field.length) };
+    return { ...fault, message: inCallersWords(this.#translator, this.#chat, field, message) };
   }
+}
+
+/** Of a refusal of the member `field` of `chat`, with which `message` begins. */
+export function inCallersWords(
+  translator: Translator,
+  chat: unknown,
+  field: string,
+  message: string,
+): string {
+  return callersPath(chat, field, translator.names) + message.slice(field.length);
+}
+
+/** Whether the upstream reads `thinking_blocks` and `cache_control` in a chat completion. */
+export function readsExtras(provider: UpstreamTarget['provider']): boolean {
+  return provider !== undefined && provider.name !== 'azure';
+}
+
+function modelIn({ model }: Readonly<Record<string, unknown>>): string {
+  return typeof model === 'string' ? model : '';
 }
 
 /** Stands between the reader of a whole chat completion and the attempt. */
@@ -192,22 +229,4 @@ function bodyOf({ body, largeBody }: UpstreamRequest): Readonly<Record<string, u
   const parsed = parsedJson(largeBody === undefined ? body : Buffer.from(largeBody).toString());
   invariant(isRecord(parsed), 'a body is a JSON object');
   return parsed;
-}
-
-/** The body as a chat completion has it, for a count of its prompt. */
-export function countedBodyOf(request: UpstreamRequest): string | Uint8Array {
-  const dialect = dialectAt(request.door);
-  if (dialect === undefined) return request.largeBody ?? request.body;
-  const body = bodyOf(request);
-  if (dialect.promptTexts !== undefined) {
-    const texts = dialect.promptTexts(body);
-    return texts.length === 0 ? '{}' : JSON.stringify(texts);
-  }
-  try {
-    return JSON.stringify(dialect.translator?.toChat(body) ?? body);
-  } catch (error) {
-    // What a chat completion cannot say is not counted.
-    if (!(error instanceof FieldError)) throw error;
-    return JSON.stringify(body);
-  }
 }

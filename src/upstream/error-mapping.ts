@@ -137,6 +137,15 @@ const NO_BUDGET: ErrorRecord = {
   retryAfterSeconds: 5,
 };
 
+const NOT_TRANSLATED = 'NOT_TRANSLATED';
+/** The counter pool takes no more. */
+export const COUNTER_BUSY: ErrorRecord = {
+  code: 'overloaded',
+  detail: 'large_bodies',
+  message: 'The gateway has as many large requests in work as it may. Retry after 5 seconds.',
+  retryAfterSeconds: 5,
+};
+
 /** `refused`: the body says what was wrong, see `rejectionFailure`. */
 type StatusMeaning = 'answer' | 'refused' | 'unavailable';
 
@@ -164,6 +173,8 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
   if (fault.code === 'RESPONSE_INVALID') return garbageFailure(fault.message);
   const reason = ERROR_REASONS[fault.code] ?? 'the connection to it failed';
   const isShort = NO_DESCRIPTOR_ERRORS.has(fault.code);
+  if (fault.code === NOT_TRANSLATED)
+    return { ...budgetFailure(), callerError: COUNTER_BUSY, cause: fault.message };
   return {
     ...UNAVAILABLE,
     callerError: isShort ? OUT_OF_DESCRIPTORS : undefined,

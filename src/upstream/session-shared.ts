@@ -11,6 +11,7 @@ import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import { ErrorLog } from './error-log.js';
 import { ResponseBudgetBuffer } from './response-reader.js';
 import type { RouteTable } from './route-table.js';
+import type { TranslateLarge } from './large-call.js';
 import type { CountTokens } from './token-count.js';
 import type { UpstreamQuotas } from './upstream-quotas.js';
 
@@ -22,6 +23,7 @@ export interface SessionDeps {
   /** Of upstreams that do not speak OpenAI's protocol. */
   readonly providers: ProviderClient;
   readonly count: CountTokens;
+  readonly translate: TranslateLarge;
   readonly log: Log;
   readonly clock: Clock;
   readonly metrics: UpstreamMetrics;

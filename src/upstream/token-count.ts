@@ -8,9 +8,11 @@
  */
 import { invariant } from '../core/errors.js';
 import { COUNT_TURNS_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';
+import { CHAT_DOOR } from '../core/door-names.js';
 import { type AccountIndex, ceilDiv } from '../core/units.js';
 import { type Usage, usageOfWhole } from '../protocol/usage.js';
 import { addStreamTexts, responseTexts, type StreamTexts } from './chat-text.js';
+import { countedBodyOf } from './counted-body.js';
 import type { ErrorLog } from './error-log.js';
 import { promptOf } from './prompt-text.js';
 import type { Tokenizer } from './target.js';
@@ -21,7 +23,9 @@ type CompletionForm = 'stream' | 'answer' | 'none';
 
 export interface CountRequest {
   readonly tokenizer: Tokenizer;
-  /** The request's JSON. */
+  /** By which the call came, as its position in DOOR_NAMES; that of chat if it is left out. */
+  readonly door?: number;
+  /** The request's JSON, in the protocol of that door. */
   readonly body: string | Uint8Array;
   readonly completionForm: CompletionForm;
   /** Of a stream: texts of the events before `completion`. */
@@ -110,7 +114,8 @@ export class TokenCount {
 
   /** Reads the request's body, whose bytes are bounded: see prompt-text.ts. */
   static begin(request: CountRequest): TokenCount {
-    const { tokenizer, body, completionBytes, relayedBytes } = request;
+    const { tokenizer, door = CHAT_DOOR, completionBytes, relayedBytes } = request;
+    const body = countedBodyOf(door, request.body);
     const completion = completionTexts(request);
     const bytes = completion.reduce((sum, text) => sum + Buffer.byteLength(text), Buffer.byteLength(body));
     const isCounted = tokenizer !== 'none' && bytes <= TOKENIZER_BYTES_MAX;
@@ -226,7 +231,7 @@ export function estimateTokens(request: CountRequest): Usage {
   const { body } = request;
   const bytes = Buffer.byteLength(body);
   if (bytes <= ESTIMATE_PARSE_BYTES_MAX) return countTokens({ ...request, tokenizer: 'none' });
-  const usage = countTokens({ ...request, tokenizer: 'none', body: '{}' });
+  const usage = countTokens({ ...request, tokenizer: 'none', door: CHAT_DOOR, body: '{}' });
   const dataBytes = dataUrlBytes(
     typeof body === 'string' ? Buffer.from(body) : Buffer.from(body.buffer, body.byteOffset, body.length),
   );

@@ -10,7 +10,7 @@ import type { ErrorRecord } from '../core/errors.js';
 import { COUNT_WAIT_MS_MAX } from '../core/limits.js';
 import { packageVersion } from '../core/version.js';
 import type { Usage } from '../protocol/usage.js';
-import { AskPort } from '../core/ask-port.js';
+import { AskPort, type Asked } from '../core/ask-port.js';
 import { LeaseChannel } from '../channel/lease-channel.js';
 import { CallTable } from '../channel/call-table.js';
 import { WorkerChannel } from '../channel/worker-channel.js';
@@ -22,6 +22,7 @@ import { CredentialTable } from './credential-table.js';
 import { createStartSession } from './chat-session.js';
 import { EchoClient } from './echo-client.js';
 import { ErrorLog } from './error-log.js';
+import type { LargeTranslated } from './large-translation.js';
 import { Http1Client } from '../http1/client.js';
 import { ProviderClient } from '../providers/provider-client.js';
 import { PROVIDERS } from '../providers/providers.js';
@@ -33,13 +34,18 @@ import type { CounterAsk, FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } f
 
 /** For the log alone: the call is billed by an estimate. */
 const COUNT_LATE: ErrorRecord = { code: 'overloaded', message: `no count within ${COUNT_WAIT_MS_MAX} ms` };
+/** Nobody reads it: see `connectionFailure`. */
+const TRANSLATION_LATE: ErrorRecord = {
+  code: 'overloaded',
+  message: 'a large body was not translated in time',
+};
 
 /**
  * Returns when the main thread sends `close`. An uncaught exception ends the thread, and Piscina replaces it.
  */
 export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
   const table = new CallTable(task.calls);
-  const counter = new AskPort<CounterAsk, Usage>(task.counterPort);
+  const counter = new AskPort<CounterAsk, Usage | LargeTranslated>(task.counterPort);
   const clock = new SystemClock();
   const log = openLog(`worker-${task.index}`, new LogSwitch(task.metrics.log));
   const errors = new ErrorLog(log, clock);
@@ -75,8 +81,15 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
     http,
     echo: new EchoClient(clock),
     providers: new ProviderClient(http, clock, credentials, PROVIDERS),
-    count: (request, account) =>
-      counter.askFor(COUNT_WAIT_MS_MAX, COUNT_LATE, { account, task: { kind: 'count', request } }).reply,
+    count: (request, account) => {
+      const task = { kind: 'count', request } as const;
+      return counter.askFor(COUNT_WAIT_MS_MAX, COUNT_LATE, { account, task }).reply as Promise<Usage>;
+    },
+    translate: (large, account) => {
+      const ask = { account, task: { kind: 'translate', large } } as const;
+      const memory = [large.body.buffer as ArrayBuffer];
+      return counter.askFor(COUNT_WAIT_MS_MAX, TRANSLATION_LATE, ask, memory) as Asked<LargeTranslated>;
+    },
     log,
     clock,
     metrics,

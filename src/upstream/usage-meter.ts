@@ -6,6 +6,7 @@
  * Must hold: an impossible report does not replace a possible one, and text that came after the last report
  * is known to be missing from it (test/unit/upstream/usage-meter.test.ts).
  */
+import { CHAT_DOOR } from '../core/door-names.js';
 import type { Usage } from '../protocol/usage.js';
 import { addStreamTexts, responseTexts, type StreamTexts, Transcript } from './chat-text.js';
 import type { Tokenizer } from './target.js';
@@ -86,12 +87,13 @@ export class UsageMeter {
     this.#response = response;
   }
 
-  /** What a counter thread needs to count this call. */
-  countRequest(tokenizer: Tokenizer, body: string | Uint8Array): CountRequest {
+  /** What a counter thread needs to count this call. `body` is in the protocol of `door`. */
+  countRequest(tokenizer: Tokenizer, body: string | Uint8Array, door = CHAT_DOOR): CountRequest {
     const response = this.#response;
     if (response !== undefined) {
       return {
         tokenizer,
+        door,
         body,
         completionForm: 'answer',
         texts: new Map(),
@@ -102,6 +104,7 @@ export class UsageMeter {
     }
     return {
       tokenizer,
+      door,
       body,
       completionForm: this.#relayedBytes === 0 ? 'none' : 'stream',
       texts: this.#transcript.texts,

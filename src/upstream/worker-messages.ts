@@ -13,6 +13,7 @@ import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { ChatRequestResult } from '../protocol/chat-call.js';
 import type { Usage } from '../protocol/usage.js';
 import type { CredentialRecord } from '../providers/credentials/credential-spec.js';
+import type { LargeBody, LargeTranslated } from './large-translation.js';
 import type { CountRequest, CountRest } from './token-count.js';
 import type { ModelRoute } from './target.js';
 
@@ -71,10 +72,11 @@ export interface CounterAsk {
 /** One turn of a job on a counter thread. */
 export type CounterTask =
   | { readonly kind: 'parse'; readonly door: DoorName; readonly pieces: readonly Uint8Array[] }
+  | { readonly kind: 'translate'; readonly large: LargeBody }
   | { readonly kind: 'count'; readonly request: CountRequest }
   | { readonly kind: 'count_on'; readonly rest: CountRest };
 
 /** The result of a turn: the job's result, or the rest for its next turn. */
 export type CounterTurn =
-  | { readonly over: true; readonly answer: ChatRequestResult | Usage }
+  | { readonly over: true; readonly answer: ChatRequestResult | LargeTranslated | Usage }
   | { readonly over: false; readonly rest: CountRest };

@@ -8,7 +8,7 @@ import { runInNewContext } from 'node:vm';
 import t, { type Test } from 'tap';
 import { isRecord } from '#src/core/json.js';
 import { SSE_EVENT_BYTES_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '#src/core/limits.js';
-import { FieldError, ProviderError, type Provider } from '#src/providers/provider.js';
+import { FieldError, ProviderError, requestOf, type Provider } from '#src/providers/provider.js';
 import { PROVIDERS } from '#src/providers/providers.js';
 import { joinedChat } from '../support/chat-joiner.js';
 import { answerCases } from '../support/provider-answers.js';
@@ -286,7 +286,7 @@ for (const form of FORMS) {
     t.end();
   });
 
-  void t.test(`${form.name}: any request is written, or refused by name`, async (t) => {
+  void t.test(`${form.name}: any request is written, or refused by name`, (t) => {
     t.comment(`seed ${seed}`);
     const next = random(seed + 2);
     const requests = requestCases();
@@ -302,7 +302,7 @@ for (const form of FORMS) {
         continue;
       const call = callOf(form, body, { dropUnsupported: next() < 0.3 });
       try {
-        const request = await provider.write(call);
+        const request = requestOf(provider, call);
         written++;
         if (!isRecord(JSON.parse(request.body))) t.fail(`no object: ${request.body}`);
         t.match(request.path, /^\/[!-~]*$/, request.path);

@@ -140,9 +140,9 @@ async function verdictsOf(form: Form, questions: readonly Question[]): Promise<V
 }
 
 /** The body that we send, or `{ refused: field }`. */
-async function oursSent(form: Form, provider: Provider, request: Question['request']): Promise<object> {
+function oursSent(form: Form, provider: Provider, request: Question['request']): object {
   try {
-    const { body } = await provider.write(callOf(form, request));
+    const { body } = provider.write(callOf(form, request));
     return plainRequest(form.dialect, JSON.parse(body) as object);
   } catch (error) {
     if (error instanceof FieldError) return { refused: error.field };
@@ -207,7 +207,7 @@ for (const form of FORMS) {
     for (const [index, question] of questions.entries()) {
       const ours =
         question.about === 'request'
-          ? await oursSent(form, provider, question.request)
+          ? oursSent(form, provider, question.request)
           : oursGiven(form, provider, question);
       const judges = judged(form, question, verdicts[index]!);
       found.push(...differencesOf(ours, judges).map((difference) => ({ ...difference, id: question.id })));

@@ -6,21 +6,21 @@
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { exactJsonText } from '../../core/exact-json.js';
-import type { Provider, ProviderCall, ProviderRequest } from '../provider.js';
+import type { Provider, ProviderCall } from '../provider.js';
 import { readAnthropicError } from './errors.js';
 import { writeMessages } from './request.js';
 import { readMessage } from './response.js';
 import { MessageStream } from './stream.js';
 
 export const ANTHROPIC: Provider = {
-  write(call: ProviderCall): ProviderRequest {
+  write(call) {
     const { settings, model } = call;
     return {
       path: `${settings.basePath}/v1/messages`,
-      headers: headersOf(call, settings.betas),
       body: exactJsonText({ model, ...writeMessages(call) }),
     };
   },
+  headers: (call) => headersOf(call, call.settings.betas),
   readResponse: readMessage,
   openStream: (call) => new MessageStream(call),
   readError: readAnthropicError,

@@ -9,7 +9,7 @@
  * used; `fields.finish` refuses all that nobody took (test/unit/providers/anthropic/request.test.ts).
  */
 import { Fields } from '../fields.js';
-import { FieldError, type ProviderCall } from '../provider.js';
+import { FieldError, type UnsignedCall } from '../provider.js';
 import { contentOf, Conversation } from './conversation.js';
 import { hasText } from './content.js';
 import { traitsOf, type ModelTraits } from './models.js';
@@ -44,7 +44,7 @@ const PERSONAL = /^[\w.%+-]+@[\w.-]+\.[a-z]{2,}$|^\+?[\d\s()-]{7,}$/i;
  * The body without `model`, which has another place on other platforms.
  * @throws FieldError
  */
-export function writeMessages(call: ProviderCall): Record<string, unknown> {
+export function writeMessages(call: UnsignedCall): Record<string, unknown> {
   const { settings, body, model, stream } = call;
   const isAnthropic = settings.name === 'anthropic';
   const traits = traitsOf(model, settings.name === 'vertex');

@@ -13,7 +13,7 @@
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import { completionText, type FinishReason, type ProviderUsage } from '../chat-writer.js';
-import { ProviderError, type ProviderCall } from '../provider.js';
+import { ProviderError, type UnsignedCall } from '../provider.js';
 import { failureOf } from './errors.js';
 import { RESPONSE_TOOL, respondsByTool, callsFunctions } from './tools.js';
 
@@ -50,7 +50,7 @@ export function refusalOf(details: unknown): string | undefined {
  * As Provider.readResponse.
  * @throws ProviderError
  */
-export function readMessage(body: Buffer, call: ProviderCall): string {
+export function readMessage(body: Buffer, call: UnsignedCall): string {
   const message = exactJson(body.toString(), 'tool_use');
   if (!isRecord(message)) throw ProviderError.invalid('no JSON object');
   if (message.type === 'error') throw new ProviderError(failureOf(message.error, 500));
@@ -116,7 +116,7 @@ export function textOf(text: unknown): string {
   return text;
 }
 
-export function idOf(id: unknown, call: ProviderCall): string {
+export function idOf(id: unknown, call: UnsignedCall): string {
   return typeof id === 'string' && id !== '' ? id : `chatcmpl-${call.requestId}`;
 }
 

@@ -20,7 +20,7 @@
 import { isRecord, parsedJson } from '../../core/json.js';
 import { forEachEvent, SseSplitter } from '../../protocol/sse.js';
 import { ChunkWriter, type FinishReason } from '../chat-writer.js';
-import { ProviderError, type ProviderCall, type ProviderStream } from '../provider.js';
+import { ProviderError, type UnsignedCall, type ProviderStream } from '../provider.js';
 import { failureOf } from './errors.js';
 import { finishOf, idOf, MessageUsage, refusalOf, textOf } from './response.js';
 import { RESPONSE_TOOL, respondsByTool, callsFunctions } from './tools.js';
@@ -38,7 +38,7 @@ const PIECE =
   /event: content_block_delta\ndata: \{"type": ?"content_block_delta", ?"index": ?\d+, ?"delta": ?\{"type": ?"(text|thinking|input_json)_delta", ?"(?:text|thinking|partial_json)": ?"([^"\\\0-\x1f]*(?:\\(?:["\\/bfnrt]|u[\da-fA-F]{4})[^"\\\0-\x1f]*)*)" *\} *\}\n\n/y;
 
 export class MessageStream implements ProviderStream {
-  readonly #call: ProviderCall;
+  readonly #call: UnsignedCall;
   readonly #byTool: boolean;
   readonly #legacy: boolean;
   readonly #splitter = new SseSplitter();
@@ -54,7 +54,7 @@ export class MessageStream implements ProviderStream {
   #finish: FinishReason | undefined;
   #over = false;
 
-  constructor(call: ProviderCall) {
+  constructor(call: UnsignedCall) {
     this.#call = call;
     this.#byTool = respondsByTool(call);
     this.#legacy = callsFunctions(call);

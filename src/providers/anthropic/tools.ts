@@ -16,7 +16,7 @@
  */
 import { isRecord } from '../../core/json.js';
 import type { Fields } from '../fields.js';
-import { FieldError, type ProviderCall } from '../provider.js';
+import { FieldError, type UnsignedCall } from '../provider.js';
 import { withCacheControl, type Block } from './content.js';
 import { traitsOf, type ModelTraits } from './models.js';
 import { closedSchema } from './schema.js';
@@ -56,7 +56,7 @@ export function toolMembersOf(fields: Fields, traits: ModelTraits): ToolMembers 
 }
 
 /** Whether the content of the response comes as a call of RESPONSE_TOOL. */
-export function respondsByTool({ settings, body, model }: ProviderCall): boolean {
+export function respondsByTool({ settings, body, model }: UnsignedCall): boolean {
   const { response_format: format } = body;
   if (format === undefined || format === null) return false;
   const traits = traitsOf(model, settings.name === 'vertex');
@@ -64,7 +64,7 @@ export function respondsByTool({ settings, body, model }: ProviderCall): boolean
 }
 
 /** Whether the caller used `functions`, the name of tools until 2023. */
-export function callsFunctions({ body }: ProviderCall): boolean {
+export function callsFunctions({ body }: UnsignedCall): boolean {
   return Array.isArray(body.functions) && !Array.isArray(body.tools);
 }
 

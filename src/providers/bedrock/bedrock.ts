@@ -5,7 +5,8 @@
  * Followed: Amazon Bedrock API Reference, "Converse" and "ConverseStream"; User Guide, "Use an Amazon Bedrock
  * API key", 2026-11. The fields are translated in request.ts, messages.ts, tools.ts, reasoning.ts.
  */
-import type { Provider, ProviderCall, ProviderRequest } from '../provider.js';
+import { hash } from 'node:crypto';
+import type { Provider, ProviderCall, UnsignedRequest } from '../provider.js';
 import { ClaudeStream, claudeRequest, readCount } from './claude.js';
 import { readError } from './errors.js';
 import { bodyOf } from './request.js';
@@ -18,9 +19,10 @@ export const BEDROCK: Provider = {
     const { settings, model, stream } = call;
     // An ARN has colons and slashes, and is one part of the path.
     const path = `${settings.basePath}/model/${uriEncode(model)}/${stream ? 'converse-stream' : 'converse'}`;
-    const body = bodyOf(call);
-    return { path, headers: authorization(call, path, body), body } satisfies ProviderRequest;
+    return { path, body: bodyOf(call) };
   },
+  headers: authorization,
+  signsBody: true,
   readResponse,
   openStream: (call) => new ConverseStream(call),
   readError,
@@ -29,7 +31,7 @@ export const BEDROCK: Provider = {
     const path = `${call.settings.basePath}/model/${uriEncode(model)}/${operation}`;
     return {
       path,
-      headers: authorization(call, path, body),
+      headers: authorization(call, { path, body }),
       body,
       ...(passed.stream && { stream: new ClaudeStream() }),
       ...(operation === 'count-tokens' && { readResponse: readCount }),
@@ -39,12 +41,18 @@ export const BEDROCK: Provider = {
 
 function authorization(
   { credential, settings, nowMs }: ProviderCall,
-  path: string,
-  body: string,
+  { path, body, bodyHash }: UnsignedRequest,
 ): readonly string[] {
   switch (credential?.kind) {
     case 'aws':
-      return signatureHeaders(path, settings.host, body, credential, settings.region, nowMs);
+      return signatureHeaders(
+        path,
+        settings.host,
+        bodyHash ?? hash('sha256', body),
+        credential,
+        settings.region,
+        nowMs,
+      );
     case 'key':
       return ['authorization', `Bearer ${credential.key}`];
     case 'bearer':

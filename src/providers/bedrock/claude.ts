@@ -8,7 +8,7 @@
  */
 import { isRecord, parsedJson } from '../../core/json.js';
 import { cloudBodyOf } from '../anthropic/cloud-body.js';
-import { ProviderError, type PassedCall, type ProviderCall, type ProviderStream } from '../provider.js';
+import { ProviderError, type PassedCall, type ProviderStream, type UnsignedCall } from '../provider.js';
 import { eventOf, FrameReader } from './frames.js';
 
 const VERSION = 'bedrock-2023-05-31';
@@ -28,7 +28,7 @@ export interface ClaudeRequest {
 }
 
 export function claudeRequest(
-  { settings }: ProviderCall,
+  { settings }: UnsignedCall,
   body: string | Uint8Array,
   { door, stream, betas }: PassedCall,
 ): ClaudeRequest {

@@ -11,7 +11,7 @@
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import { Fields } from '../fields.js';
-import { FieldError, type ProviderCall } from '../provider.js';
+import { FieldError, type UnsignedCall } from '../provider.js';
 import { conversationOf } from './messages.js';
 import { factsOf, type ModelFacts } from './models.js';
 import { reasoningOf } from './reasoning.js';
@@ -29,7 +29,7 @@ const CLAUDE_DEFAULT = 1;
 const METADATA = /^[a-zA-Z0-9\s:_@$#=/+,.-]{1,256}$/;
 const METADATA_MAX = 16;
 
-export function bodyOf(call: ProviderCall): string {
+export function bodyOf(call: UnsignedCall): string {
   const fields = new Fields(call.body, 'Bedrock', call.settings.dropUnsupported);
   const facts = factsOf(call.model);
   const conversation = conversationOf(fields.list('messages') ?? [], call.body, facts);

@@ -7,7 +7,7 @@
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import { completionText, type FinishReason, type ProviderUsage, NO_USAGE } from '../chat-writer.js';
-import { ProviderError, type ProviderCall } from '../provider.js';
+import { ProviderError, type UnsignedCall } from '../provider.js';
 import { publicName } from './models.js';
 import { RESPONSE_TOOL, respondsByTool } from './tools.js';
 
@@ -72,7 +72,7 @@ export function redactedBlock(content: string): ThinkingBlock {
 }
 
 /** As Provider.readResponse. */
-export function readResponse(body: Buffer, call: ProviderCall): string {
+export function readResponse(body: Buffer, call: UnsignedCall): string {
   const response = exactJson(body.toString('utf8'), 'toolUse');
   const output = isRecord(response) ? response.output : undefined;
   const message = isRecord(output) ? output.message : undefined;

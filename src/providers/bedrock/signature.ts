@@ -28,19 +28,18 @@ export interface SignedRequest {
 }
 
 /**
- * Returns the headers to add: name, value, name, value. The caller must send `content-type: application/json`
- * and this `host` as they are, or AWS answers 403.
+ * Returns the headers to add: name, value, name, value. `bodyHash`: SHA-256 in hexadecimal. The caller must
+ * send `content-type: application/json` and this `host` as they are, or AWS answers 403.
  */
 export function signatureHeaders(
   path: string,
   host: string,
-  body: string,
+  bodyHash: string,
   credential: AwsCredential,
   region: string,
   nowMs: number,
 ): string[] {
   const { sessionToken } = credential;
-  const bodyHash = hash('sha256', body);
   const addedHeaders: Record<string, string> = {
     'x-amz-content-sha256': bodyHash,
     'x-amz-date': amzDateOf(nowMs),

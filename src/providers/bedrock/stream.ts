@@ -14,7 +14,7 @@
 import { isRecord } from '../../core/json.js';
 import { SSE_EVENT_BYTES_MAX } from '../../core/limits.js';
 import { ChunkWriter } from '../chat-writer.js';
-import { ProviderError, type ProviderCall, type ProviderStream } from '../provider.js';
+import { ProviderError, type UnsignedCall, type ProviderStream } from '../provider.js';
 import { eventOf, FrameReader, type Headers } from './frames.js';
 import { publicName } from './models.js';
 import { finishOf, redactedBlock, usageOf, type ThinkingBlock } from './response.js';
@@ -52,7 +52,7 @@ export class ConverseStream implements ProviderStream {
   #modelFields: unknown;
   #isStopped = false;
 
-  constructor(call: ProviderCall) {
+  constructor(call: UnsignedCall) {
     const created = Math.floor(call.nowMs / 1000);
     this.#writer = new ChunkWriter(`chatcmpl-${call.requestId}`, publicName(call.model), created);
     this.#answers = respondsByTool(call);

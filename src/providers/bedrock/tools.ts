@@ -18,7 +18,7 @@ import { isRecord } from '../../core/json.js';
 import { closedSchema } from '../anthropic/schema.js';
 import { RESPONSE_TOOL } from '../anthropic/tools.js';
 import type { Fields } from '../fields.js';
-import { FieldError, type ProviderCall } from '../provider.js';
+import { FieldError, type UnsignedCall } from '../provider.js';
 import { ContentWriter, type Block } from './content.js';
 import type { Conversation } from './messages.js';
 import { factsOf, type ModelFacts } from './models.js';
@@ -62,7 +62,7 @@ export function responseFormOf(format: unknown, facts: ModelFacts): ResponseForm
 }
 
 /** Whether the content of the response comes as a call of RESPONSE_TOOL. */
-export function respondsByTool({ body, model }: ProviderCall): boolean {
+export function respondsByTool({ body, model }: UnsignedCall): boolean {
   const { response_format: format } = body;
   if (format === undefined || format === null) return false;
   return responseFormOf(format, factsOf(model))?.tool !== undefined;

@@ -4,7 +4,7 @@
  *
  * Follows https://ai.google.dev/api/generate-content and https://ai.google.dev/api (v1beta), read 2026-11.
  */
-import type { Provider, ProviderCall, ProviderRequest } from '../provider.js';
+import type { Provider, ProviderCall, UnsignedCall, WrittenRequest } from '../provider.js';
 import { readError } from './errors.js';
 import { requestBody } from './request.js';
 import { readResponse } from './response.js';
@@ -27,19 +27,19 @@ export function authorization({ credential }: ProviderCall): readonly string[] {
   }
 }
 
-function write(call: ProviderCall): ProviderRequest {
+function write(call: UnsignedCall): WrittenRequest {
   const { basePath, apiVersion } = call.settings;
   // The name of a tuned model contains its collection: tunedModels/x.
   const model = call.model.includes('/') ? call.model : `models/${call.model}`;
   return {
     path: `${basePath}/${apiVersion}/${encodeURI(model)}${methodOf(call.stream)}`,
-    headers: authorization(call),
     body: requestBody(call),
   };
 }
 
 export const GEMINI: Provider = {
   write,
+  headers: authorization,
   readResponse,
   openStream: (call) => new GeminiStream(call),
   readError,

@@ -14,12 +14,12 @@
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import { Fields } from '../fields.js';
-import { FieldError, type ProviderCall } from '../provider.js';
+import { FieldError, type UnsignedCall } from '../provider.js';
 import { contentsOf } from './contents.js';
 import { isGemini3, thinkingConfig } from './thinking.js';
 
 /** The JSON text of the request. Throws a FieldError. */
-export function requestBody(call: ProviderCall): string {
+export function requestBody(call: UnsignedCall): string {
   const fields = new Fields(call.body, 'Gemini', call.settings.dropUnsupported);
   const google = googleMembers(fields);
   const { system, contents } = contentsOf(fields.list('messages') ?? [], isGemini3(call.model));

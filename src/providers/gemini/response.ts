@@ -12,11 +12,11 @@
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import { completionText, type Choice, type FinishReason, type ProviderUsage } from '../chat-writer.js';
-import { ProviderError, type ProviderCall } from '../provider.js';
+import { ProviderError, type UnsignedCall } from '../provider.js';
 import { throwError } from './errors.js';
 
 /** The JSON text of a chat completion. Throws a ProviderError. */
-export function readResponse(body: Buffer, call: ProviderCall): string {
+export function readResponse(body: Buffer, call: UnsignedCall): string {
   const response = exactJson(body.toString(), 'functionCall');
   if (!isRecord(response)) throw ProviderError.invalid('no JSON object');
   throwError(response);
@@ -37,11 +37,11 @@ export function readResponse(body: Buffer, call: ProviderCall): string {
   });
 }
 
-export function idOf({ responseId }: Record<string, unknown>, call: ProviderCall): string {
+export function idOf({ responseId }: Record<string, unknown>, call: UnsignedCall): string {
   return typeof responseId === 'string' && responseId !== '' ? responseId : `chatcmpl-${call.requestId}`;
 }
 
-export function modelOf({ modelVersion }: Record<string, unknown>, call: ProviderCall): string {
+export function modelOf({ modelVersion }: Record<string, unknown>, call: UnsignedCall): string {
   return typeof modelVersion === 'string' && modelVersion !== '' ? modelVersion : call.model;
 }
 
@@ -94,7 +94,7 @@ export function signatureMember(part: Record<string, unknown>): { extra_content?
 export function toolCallOf(
   functionCall: Record<string, unknown>,
   part: Record<string, unknown>,
-  call: ProviderCall,
+  call: UnsignedCall,
   candidate: number,
   number: number,
 ): object {
@@ -130,7 +130,7 @@ export function imageOf({ url }: Media, part: Record<string, unknown>, index: nu
   return { type: 'image_url', image_url: { url }, index, ...signatureMember(part) };
 }
 
-function choiceOf(candidate: unknown, position: number, call: ProviderCall): Choice {
+function choiceOf(candidate: unknown, position: number, call: UnsignedCall): Choice {
   if (!isRecord(candidate)) throw ProviderError.invalid('a candidate is no object');
   const index = typeof candidate.index === 'number' ? candidate.index : position;
   let content = '';
@@ -180,7 +180,7 @@ function choiceOf(candidate: unknown, position: number, call: ProviderCall): Cho
   };
 }
 
-export function audioIdOf(call: ProviderCall, candidate: number): string {
+export function audioIdOf(call: UnsignedCall, candidate: number): string {
   return `audio_${call.requestId}_${candidate}`;
 }
 

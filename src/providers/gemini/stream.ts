@@ -16,7 +16,7 @@ import { UPSTREAM_RESPONSE_BYTES_MAX } from '../../core/limits.js';
 import { CHOICES_MAX } from '../../protocol/chat-rules.js';
 import { forEachData, SseSplitter } from '../../protocol/sse.js';
 import { ChunkWriter, type FinishReason, type ProviderUsage } from '../chat-writer.js';
-import { ProviderError, type ProviderCall, type ProviderStream } from '../provider.js';
+import { ProviderError, type UnsignedCall, type ProviderStream } from '../provider.js';
 import { throwError } from './errors.js';
 import {
   audioIdOf,
@@ -44,7 +44,7 @@ interface CandidateState {
 }
 
 export class GeminiStream implements ProviderStream {
-  readonly #call: ProviderCall;
+  readonly #call: UnsignedCall;
   /** Bounded as a whole response, because an image comes in one event. */
   readonly #splitter = new SseSplitter(UPSTREAM_RESPONSE_BYTES_MAX);
   readonly #candidates = new Map<number, CandidateState>();
@@ -59,7 +59,7 @@ export class GeminiStream implements ProviderStream {
   /** The last event of the learnt form, if it came after `#usage`: its usage is read at the end only. */
   #unread: string | undefined;
 
-  constructor(call: ProviderCall) {
+  constructor(call: UnsignedCall) {
     this.#call = call;
     const { stream_options: options } = call.body;
     this.#reportsEarly = isRecord(options) && options.continuous_usage_stats === true;

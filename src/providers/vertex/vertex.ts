@@ -25,7 +25,8 @@ import type {
   Provider,
   ProviderCall,
   ProviderFailure,
-  ProviderRequest,
+  UnsignedCall,
+  WrittenRequest,
 } from '../provider.js';
 
 const CLAUDE = /^(?:publishers\/anthropic\/models\/)?claude-/;
@@ -36,12 +37,12 @@ const COUNTING_MODEL = 'count-tokens';
 /** A tuned model is an endpoint of the project, and its name is a number. */
 const ENDPOINT = /^\d+$/;
 
-function isClaude({ model }: ProviderCall): boolean {
+function isClaude({ model }: UnsignedCall): boolean {
   return CLAUDE.test(model);
 }
 
 /** `publisher` is used unless the model's name contains its own path. */
-function pathOf({ settings, model }: ProviderCall, publisher: string, method: string): string {
+function pathOf({ settings, model }: UnsignedCall, publisher: string, method: string): string {
   const { basePath, apiVersion, project, region } = settings;
   const name = ENDPOINT.test(model)
     ? `endpoints/${model}`
@@ -51,14 +52,12 @@ function pathOf({ settings, model }: ProviderCall, publisher: string, method: st
   return `${basePath}/${apiVersion}/projects/${project}/locations/${region}/${encodeURI(name)}${method}`;
 }
 
-function write(call: ProviderCall): ProviderRequest {
-  const headers = authorization(call);
+function write(call: UnsignedCall): WrittenRequest {
   if (!isClaude(call))
-    return { path: pathOf(call, 'google', methodOf(call.stream)), headers, body: requestBody(call) };
+    return { path: pathOf(call, 'google', methodOf(call.stream)), body: requestBody(call) };
   const { betas } = call.settings;
   return {
     path: pathOf(call, 'anthropic', call.stream ? ':streamRawPredict' : ':rawPredict'),
-    headers,
     body: exactJsonText({
       anthropic_version: CLAUDE_VERSION,
       ...(betas.length > 0 && { anthropic_beta: betas }),
@@ -82,6 +81,7 @@ function readEitherError(
 
 export const VERTEX: Provider = {
   write,
+  headers: authorization,
   readResponse: (body, call) => (isClaude(call) ? readMessage : readResponse)(body, call),
   openStream: (call) => (isClaude(call) ? new MessageStream(call) : new GeminiStream(call)),
   readError: readEitherError,

@@ -5,13 +5,13 @@
 import t from 'tap';
 import { anthropicProblem } from '#src/mock/mock-anthropic-rules.js';
 import { ANTHROPIC } from '#src/providers/anthropic/anthropic.js';
-import { FieldError, type ProviderCall, type ProviderRequest } from '#src/providers/provider.js';
+import { FieldError, requestOf, type ProviderCall, type ProviderRequest } from '#src/providers/provider.js';
 import { anthropicCall } from './anthropic-call.js';
 
 type Body = Record<string, unknown>;
 type Settings = Partial<ProviderCall['settings']>;
 
-const write = (call: ProviderCall): ProviderRequest => ANTHROPIC.write(call) as ProviderRequest;
+const write = (call: ProviderCall): ProviderRequest => requestOf(ANTHROPIC, call);
 const OLD = { model: 'claude-sonnet-4-20250514' };
 const V4_6 = { model: 'claude-opus-4-6' };
 const V4_8 = { model: 'claude-opus-4-8' };

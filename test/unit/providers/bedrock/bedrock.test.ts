@@ -6,7 +6,7 @@ import {
 } from '@aws-sdk/client-bedrock-runtime';
 import t from 'tap';
 import { BEDROCK } from '#src/providers/bedrock/bedrock.js';
-import type { ProviderRequest } from '#src/providers/provider.js';
+import { requestOf } from '#src/providers/provider.js';
 import { BEDROCK_SETTINGS, bedrockCall, CLAUDE } from '../../../support/bedrock.js';
 
 const PROFILE =
@@ -19,7 +19,7 @@ const AWS = {
 } as const;
 
 void t.test('a key is a bearer token, and nothing is signed', (t) => {
-  const request = BEDROCK.write(bedrockCall(BODY)) as ProviderRequest;
+  const request = requestOf(BEDROCK, bedrockCall(BODY));
   t.equal(request.path, '/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse');
   t.same(request.headers, ['authorization', 'Bearer bedrock-key']);
   t.same(JSON.parse(request.body), { messages: [{ role: 'user', content: [{ text: 'Grüße' }] }] });
@@ -28,10 +28,7 @@ void t.test('a key is a bearer token, and nothing is signed', (t) => {
 
 void t.test('the base path of the settings is before the model', (t) => {
   const call = bedrockCall({ ...BODY, stream: true }, { settings: { basePath: '/proxy' }, model: PROFILE });
-  t.equal(
-    (BEDROCK.write(call) as ProviderRequest).path,
-    `/proxy/model/${encodeURIComponent(PROFILE)}/converse-stream`,
-  );
+  t.equal(requestOf(BEDROCK, call).path, `/proxy/model/${encodeURIComponent(PROFILE)}/converse-stream`);
   t.end();
 });
 
@@ -87,7 +84,7 @@ for (const model of [CLAUDE, PROFILE, "odd!'()* model"]) {
       const name = `${model}${stream ? ', streamed' : ''}${sessionToken === undefined ? '' : ', with a session'}`;
       void t.test(`signed as the SDK signs: ${name}`, async (t) => {
         const call = bedrockCall({ ...BODY, stream }, { model, credential: { ...AWS, sessionToken } });
-        const request = BEDROCK.write(call) as ProviderRequest;
+        const request = requestOf(BEDROCK, call);
         const theirs = await sdkRequest(model, stream, request.body, sessionToken);
         const headers = new Map<string, string>();
         for (let at = 0; at < request.headers.length; at += 2) {

@@ -1,11 +1,11 @@
 /** Where a call to Gemini goes, with what authorisation. */
 import t from 'tap';
 import { GEMINI } from '#src/providers/gemini/gemini.js';
-import type { ProviderRequest } from '#src/providers/provider.js';
+import { requestOf, type ProviderRequest } from '#src/providers/provider.js';
 import { geminiCall } from './gemini-call.js';
 
 const written = (...of: Parameters<typeof geminiCall>): ProviderRequest =>
-  GEMINI.write(geminiCall(...of)) as ProviderRequest;
+  requestOf(GEMINI, geminiCall(...of));
 
 void t.test('a whole response', (t) => {
   const request = written({});

@@ -1,6 +1,6 @@
 /** Paths, bodies and errors of Vertex AI, by whose model it is. */
 import t from 'tap';
-import type { ProviderRequest } from '#src/providers/provider.js';
+import { requestOf } from '#src/providers/provider.js';
 import { VERTEX } from '#src/providers/vertex/vertex.js';
 import { geminiCall } from '../gemini/gemini-call.js';
 
@@ -31,7 +31,7 @@ const PATHS: [name: string, model: string, stream: boolean, path: string][] = [
 for (const [name, model, stream, path] of PATHS)
   void t.test(name, (t) => {
     const call = geminiCall({}, { model, stream, credential: TOKEN }, SETTINGS);
-    const request = VERTEX.write(call) as ProviderRequest;
+    const request = requestOf(VERTEX, call);
     t.equal(request.path, path);
     t.strictSame(request.headers, ['authorization', 'Bearer ya29.test']);
     t.strictSame(JSON.parse(request.body), { contents: [{ role: 'user', parts: [{ text: 'Hello' }] }] });
@@ -49,7 +49,7 @@ const claudeCall = (stream: boolean): ReturnType<typeof geminiCall> =>
 
 void t.test("Claude is asked in Anthropic's words, with version and betas in the body", (t) => {
   for (const stream of [false, true]) {
-    const { path, headers, body } = VERTEX.write(claudeCall(stream)) as ProviderRequest;
+    const { path, headers, body } = requestOf(VERTEX, claudeCall(stream));
     t.equal(path, `${CLAUDE}${stream ? ':streamRawPredict' : ':rawPredict'}`);
     t.strictSame(headers, ['authorization', 'Bearer ya29.test']);
     const members = JSON.parse(body) as Record<string, unknown>;

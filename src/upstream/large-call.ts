@@ -1,0 +1,141 @@
+/**
+ * The request of an attempt whose large body a counter thread translates before it is sent
+ * (large-translation.ts). To the attempt it is a call like others, of which nothing was sent yet. attempt.ts
+ * starts it. Upstream worker.
+ */
+import type { UpstreamRequest } from '../channel/messages.js';
+import { AskRejected, type Asked } from '../core/ask-port.js';
+import { CHAT_DOOR } from '../core/door-names.js';
+import type { Clock } from '../core/clock.js';
+import type { ErrorRecord } from '../core/errors.js';
+import type { AccountIndex } from '../core/units.js';
+import { dialectAt } from '../doors/dialects.js';
+import type { HttpCall, HttpClient, HttpHandler } from '../http1/http-client.js';
+import type { ProviderClient } from '../providers/provider-client.js';
+import { PROVIDERS } from '../providers/providers.js';
+import type { LargeBody, LargeTranslated } from './large-translation.js';
+import type { UpstreamTarget } from './target.js';
+
+/** Asks the counter pool; the body's memory is transferred. The reply rejects with AskRejected. */
+export type TranslateLarge = (large: LargeBody, account: AccountIndex) => Asked<LargeTranslated>;
+
+/** What a large body needs, for all calls of a worker. */
+export interface LargeDeps {
+  readonly translate: TranslateLarge;
+  readonly http: HttpClient;
+  readonly providers: ProviderClient;
+  readonly clock: Clock;
+}
+
+type Written = Extract<LargeTranslated, { isWritten: true }>;
+
+/** Codes of faults; error-mapping.ts has their meanings. */
+const NOT_TRANSLATED = 'NOT_TRANSLATED';
+const UNWRITTEN = 'REQUEST_UNWRITTEN';
+
+/** The caller leaves before the body is translated. */
+const LEFT: ErrorRecord = { code: 'internal_error', message: 'the call was aborted' };
+
+/** Whether the request is large and goes to an upstream that does not speak the door's protocol. */
+export function isLargeTranslation({ largeBody, door }: UpstreamRequest, target: UpstreamTarget): boolean {
+  if (largeBody === undefined) return false;
+  if (door === CHAT_DOOR)
+    return target.provider !== undefined && PROVIDERS[target.provider.name] !== undefined;
+  const { name, translator, isCount } = dialectAt(door)!;
+  return target.doors[name] === undefined && translator !== undefined && isCount !== true;
+}
+
+/** `onWritten`: the request goes out now, with these members of the caller's body. */
+export function startLargeCall(
+  deps: LargeDeps,
+  target: UpstreamTarget,
+  request: UpstreamRequest,
+  handler: HttpHandler,
+  moreHeaders: readonly string[] | undefined,
+  onWritten: (callers: Written['callers']) => void,
+): HttpCall {
+  const { requestId, door, stream, largeBody, account } = request;
+  const large: LargeBody = {
+    ...{ door, stream, requestId },
+    // A copy: another attempt may need it.
+    body: new Uint8Array(largeBody!),
+    model: target.model,
+    provider: target.provider,
+    nowMs: deps.clock.wallMs(),
+  };
+  return new LargeCall(deps.translate(large, account), handler, (written) => {
+    onWritten(written.callers);
+    return send(deps, target, request, handler, moreHeaders, written);
+  });
+}
+
+function send(
+  { http, providers }: LargeDeps,
+  target: UpstreamTarget,
+  { requestId, stream }: UpstreamRequest,
+  handler: HttpHandler,
+  moreHeaders: readonly string[] | undefined,
+  { body, path, bodyHash, chat }: Written,
+): HttpCall {
+  if (target.provider === undefined) return http.start(target, body, requestId, handler, moreHeaders);
+  if (path === undefined) return providers.start(target, body, requestId, handler, moreHeaders);
+  const written = { path, body, bodyHash };
+  return providers.startWritten(target, written, { chat, stream }, requestId, handler, moreHeaders);
+}
+
+/** asked → sent, or over; `abort` may come at any point. */
+class LargeCall implements HttpCall {
+  readonly #asked: Asked<LargeTranslated>;
+  readonly #handler: HttpHandler;
+  #inner: HttpCall | undefined;
+  #isPaused = false;
+  #isOver = false;
+
+  constructor(asked: Asked<LargeTranslated>, handler: HttpHandler, send: (written: Written) => HttpCall) {
+    this.#asked = asked;
+    this.#handler = handler;
+    asked.reply
+      .then((translated) => this.#take(translated, send))
+      .catch((error: unknown) =>
+        this.#fail(error instanceof AskRejected ? NOT_TRANSLATED : UNWRITTEN, String(error)),
+      );
+  }
+
+  get sent(): boolean {
+    return this.#inner?.sent ?? false;
+  }
+
+  get isHeldUp(): boolean {
+    return this.#inner?.isHeldUp ?? false;
+  }
+
+  pause(): void {
+    this.#isPaused = true;
+    this.#inner?.pause();
+  }
+
+  resume(): void {
+    this.#isPaused = false;
+    this.#inner?.resume();
+  }
+
+  abort(): void {
+    this.#isOver = true;
+    if (this.#inner === undefined) this.#asked.withdraw(LEFT);
+    else this.#inner.abort();
+  }
+
+  #take(translated: LargeTranslated, send: (written: Written) => HttpCall): void {
+    if (this.#isOver) return;
+    if (translated.isWritten) {
+      this.#inner = send(translated);
+      if (this.#isPaused) this.#inner.pause();
+    } else this.#fail(translated.isField ? 'FIELD_UNSUPPORTED' : UNWRITTEN, translated.message);
+  }
+
+  #fail(code: string, message: string): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#handler.onError({ code, message, repeatable: false });
+  }
+}

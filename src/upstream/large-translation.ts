@@ -1,0 +1,98 @@
+/**
+ * Translates a large body into the protocol of its upstream. A worker could serve no other call meanwhile, so
+ * large-call.ts asks the counter pool for it. Pure; counter thread.
+ *
+ * Must hold: no credential comes here. The worker adds the headers and signs (provider.ts).
+ *
+ *     body of the door ─ toChat ─→ chat completion ─ write ─→ body of the provider
+ *                     (unless chat)               (unless the upstream speaks OpenAI's protocol)
+ */
+import { hash } from 'node:crypto';
+import { isRecord, parsedJson } from '../core/json.js';
+import { dialectAt } from '../doors/dialects.js';
+import { PROVIDERS } from '../providers/providers.js';
+import { FieldError, type ProviderSettings } from '../providers/provider.js';
+import { inCallersWords, readsExtras } from './door-call.js';
+
+type Members = Readonly<Record<string, unknown>>;
+
+/** A plain record. */
+export interface LargeBody {
+  /** Position in DOOR_NAMES. */
+  readonly door: number;
+  /** In memory of its own, which is transferred. */
+  readonly body: Uint8Array;
+  /** The upstream's name of the model; undefined if it is that of the body. */
+  readonly model: string | undefined;
+  readonly stream: boolean;
+  /** Undefined if the upstream speaks OpenAI's protocol. */
+  readonly provider: ProviderSettings | undefined;
+  readonly requestId: string;
+  readonly nowMs: number;
+}
+
+export type LargeTranslated =
+  | {
+      readonly isWritten: true;
+      readonly body: Uint8Array;
+      /** Undefined if the body is a chat completion. */
+      readonly path: string | undefined;
+      /** SHA-256 in hexadecimal, if the provider signs it. */
+      readonly bodyHash: string | undefined;
+      /** What responses are made of: the members of the caller's body but the conversation. */
+      readonly callers: Members;
+      /** The same of the chat completion. */
+      readonly chat: Members;
+    }
+  /** `message` begins with the caller's path of a member which the upstream has no word for, if `isField`. */
+  | { readonly isWritten: false; readonly isField: boolean; readonly message: string };
+
+/** Members that hold a conversation. No response repeats them. */
+const CONVERSATION: readonly string[] = ['messages', 'input', 'system'];
+
+/** In one go: the body's bytes bound it. Never throws. */
+export function translateLarge(large: LargeBody): LargeTranslated {
+  const { door, body, model, stream, provider, requestId, nowMs } = large;
+  const callers = parsedJson(Buffer.from(body.buffer, body.byteOffset, body.length).toString());
+  if (!isRecord(callers)) return { isWritten: false, isField: false, message: 'a body is a JSON object' };
+  const translator = dialectAt(door)?.translator;
+  let translated = callers;
+  try {
+    if (translator !== undefined) translated = translator.toChat(callers, readsExtras(provider));
+    const chat = { ...translated, model: model ?? callers.model };
+    const rest = {
+      isWritten: true,
+      callers: withoutConversation(callers),
+      chat: withoutConversation(chat),
+    } as const;
+    const writer = provider && PROVIDERS[provider.name];
+    if (provider === undefined || writer === undefined)
+      return { ...rest, body: bytesOf(JSON.stringify(chat)), path: undefined, bodyHash: undefined };
+    const call = { settings: provider, body: chat, stream, requestId, nowMs, model: String(chat.model) };
+    const request = writer.write(call);
+    const bytes = bytesOf(request.body);
+    const bodyHash = writer.signsBody && hash('sha256', bytes);
+    return { ...rest, body: bytes, path: request.path, bodyHash };
+  } catch (error) {
+    if (!(error instanceof FieldError))
+      return {
+        isWritten: false,
+        isField: false,
+        message: error instanceof Error ? `${error.stack}` : String(error),
+      };
+    const { field, message } = error;
+    const own = translator === undefined ? message : inCallersWords(translator, translated, field, message);
+    return { isWritten: false, isField: true, message: own };
+  }
+}
+
+/** In memory of its own, to be transferred. */
+function bytesOf(text: string): Uint8Array {
+  const bytes = Buffer.allocUnsafeSlow(Buffer.byteLength(text));
+  bytes.write(text);
+  return bytes;
+}
+
+function withoutConversation(members: Members): Members {
+  return Object.fromEntries(Object.entries(members).filter(([name]) => !CONVERSATION.includes(name)));
+}
