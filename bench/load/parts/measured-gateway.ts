@@ -61,13 +61,18 @@ export async function startMeasured(scope: Scope, options: MeasuredOptions): Pro
     config: testSettings(upstreamUrl, {
       ...(options.shape.embeds !== undefined && { model: { serves: ['chat', 'embeddings'] } }),
       ...(variant.provider && {
-        upstream: { provider: variant.provider, key: '${PROVIDER_KEY}', ...variant.upstream },
+        upstream: {
+          provider: variant.provider,
+          ...(variant.aws === undefined && { key: '${PROVIDER_KEY}' }),
+          ...variant.upstream,
+        },
       }),
       plans: variant.hasQuotas ? [TIGHT_PLAN, QUOTAS_PLAN] : [TIGHT_PLAN],
       ...variant.settings,
     }),
     env: {
       PROVIDER_KEY: 'sk-provider-key-of-the-bench',
+      ...variant.aws,
       ...(variant.traces && { ...variant.traces, OTEL_EXPORTER_OTLP_ENDPOINT: collectorUrl }),
     },
     main: join(buildOf(scope, options), 'dist/cli/main.js'),

@@ -17,6 +17,8 @@ export interface Variant {
   readonly provider?: ProviderName;
   /** Of the upstream that does. */
   readonly upstream?: Readonly<Record<string, string>>;
+  /** Credentials of AWS, by which each request is signed; else the provider gets a key. */
+  readonly aws?: Readonly<Record<string, string>>;
   /** Calls are requests to the Messages API, which pass to a provider that speaks it. */
   readonly isMessages?: true;
   /** Of the callers. */
@@ -24,6 +26,8 @@ export interface Variant {
 }
 
 const RECORDED = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+
+const BEDROCK = { model: 'us.anthropic.claude-sonnet-4-5-20250929-v1:0', region: 'us-east-1' };
 
 export const AS_IT_COMES: Variant = { name: 'as-it-comes' };
 export const VARIANTS: readonly Variant[] = [
@@ -45,10 +49,15 @@ export const VARIANTS: readonly Variant[] = [
   { name: 'anthropic', provider: 'anthropic', upstream: { model: 'claude-sonnet-4-5' } },
   { name: 'messages', provider: 'anthropic', upstream: { model: 'claude-sonnet-4-5' }, isMessages: true },
   { name: 'gemini', provider: 'gemini', upstream: { model: 'gemini-2.5-flash' } },
+  { name: 'bedrock', provider: 'bedrock', upstream: BEDROCK },
   {
-    name: 'bedrock',
+    name: 'bedrock-signed',
     provider: 'bedrock',
-    upstream: { model: 'us.anthropic.claude-sonnet-4-5-20250929-v1:0', region: 'us-east-1' },
+    upstream: BEDROCK,
+    aws: {
+      AWS_ACCESS_KEY_ID: 'AKIDEXAMPLE',
+      AWS_SECRET_ACCESS_KEY: 'wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY',
+    },
   },
 ];
 
