@@ -196,6 +196,16 @@ void t.test('a call that is too long for the model', async (t) => {
     }),
   );
   scripts.set('other', refused(undefined, 'temperature must be at most 1'));
+  // OpenAI refuses, and each provider answers.
+  const [openaiSays] = TOO_LONG.find(([id]) => id === 'at-azure')![1];
+  scripts.set('openai-refuses', refused(undefined, openaiSays!, 'context_length_exceeded'));
+  const mocks = new Map(
+    await Promise.all(
+      [...new Set(PROVIDER_MODELS.map(({ provider }) => provider))].map(
+        async (name) => [name, await startMock(t, ['--provider', name, '--chunks', String(CHUNKS)])] as const,
+      ),
+    ),
+  );
   const port = await server.scripted(scripts);
   const at = (name: string): string => `http://127.0.0.1:${port}/${name}`;
   const rules = { fallbacks: ['good'], fallback_on: ['context_length'] };
@@ -213,6 +223,13 @@ void t.test('a call that is too long for the model', async (t) => {
             : { ...modelAt(model, at(name)), id: name, ...rules },
         ),
         plain('other'),
+        ...PROVIDER_MODELS.flatMap((model) => [
+          modelAt(model, mocks.get(model.provider)!.origin),
+          {
+            ...{ id: `before-${model.id}`, price: TEST_PRICE, max_output_tokens: 8_000 },
+            ...{ ...rules, fallbacks: [model.id], upstreams: [{ url: at('openai-refuses') }] },
+          },
+        ]),
       ],
       plans: [{ id: 'ample', requests_per_minute: 1_000_000, calls_per_day: 1_000_000_000 }],
     },
@@ -222,12 +239,16 @@ void t.test('a call that is too long for the model', async (t) => {
 
   for (const door of ['chat', 'messages', 'responses'] as const)
     await t.test(`by ${DOOR_PATHS[door]}`, async (t) => {
-      for (const { name } of models)
+      const served = [
+        ...models.map(({ name }) => [name, 'good'] as const),
+        ...PROVIDER_MODELS.map(({ id }) => [`before-${id}`, id] as const),
+      ];
+      for (const [name, answers] of served)
         for (const stream of [false, true]) {
           const body = { model: name, stream, ...DOOR_CASES[door].body(PROMPT) };
           const answer = await gateway.request(key, { path: DOOR_PATHS[door], body });
           t.equal(answer.status, 200, `${name}, stream ${stream}: ${answer.body}`);
-          t.equal(answer.headers['x-tollgate-model'], 'good', name);
+          t.equal(answer.headers['x-tollgate-model'], answers, name);
           if (stream)
             t.match(answer.body.trimEnd().split('\ndata: ').at(-1), DOOR_CASES[door].lastEvent!, name);
           else t.ok(isWholeText(DOOR_CASES[door].textOf(answer), CHUNKS), name);

@@ -79,7 +79,10 @@ class MessageWriter {
         return;
       }
       case 'item_reference':
-        throw new FieldError(path, 'must be an item itself: nothing is stored here that it could refer to');
+        throw new FieldError(
+          path,
+          'must be an item itself: nothing is stored here that it could refer to; send store: false, and the items',
+        );
       default:
         throw new FieldError(
           `${path}.type`,

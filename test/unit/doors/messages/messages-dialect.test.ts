@@ -277,6 +277,23 @@ void t.test('the joined pieces of a stream are the whole response', (t) => {
   t.end();
 });
 
+void t.test('message_start has the usage that was reported by then, and zeros without one', (t) => {
+  const first = { choices: [{ index: 0, delta: { role: 'assistant', content: '' } }] };
+  const last = { choices: [], usage: USAGE };
+  const whole = { choices: [{ message: { content: '' }, finish_reason: 'stop' }], usage: USAGE };
+  const { usage } = JSON.parse(fromChat(whole, CALL)) as { usage: Members };
+  for (const [chunks, started] of [
+    [[{ ...first, usage: USAGE }, last], usage],
+    [[first, last], { input_tokens: 0, cache_read_input_tokens: 0, output_tokens: 0 }],
+  ] as const) {
+    const stream = openStream(CALL);
+    const events = eventsOf(chunks.map((chunk) => stream.push(chunk)).join('') + stream.end());
+    t.match(events[0], { type: 'message_start', message: { usage: started } });
+    t.match(events.at(-2), { type: 'message_delta', usage }, 'all of it in the end');
+  }
+  t.end();
+});
+
 void t.test('two blocks of thinking stay two, here and at the Responses door', (t) => {
   const chunk = (delta: object): Members => ({ choices: [{ index: 0, delta, finish_reason: null }] });
   const signed = (signature: string): object => ({
