@@ -17,7 +17,7 @@ import type { JournalRecord } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES } from '../protocol/usage.js';
 import type { UsageKey } from '../registry/usage-report.js';
 import type { CallRingBuffer } from '../telemetry/call-ring-layout.js';
-import { CallRingReader } from '../telemetry/call-ring.js';
+import { CallRingReader, type PlainCall } from '../telemetry/call-ring.js';
 import {
   CONTENTS_HEAD_BYTES,
   ContentsBudget,
@@ -36,6 +36,7 @@ import {
 import type { CallSink } from '../telemetry/call-record.js';
 import type { DroppedCalls } from '../telemetry/metrics-source.js';
 import { WHOLE_BYTES_MAX, standardError } from '../telemetry/standard-error.js';
+import type { CallOutbox } from './traces.js';
 import { accessLine, callRecordOf, usageLine, type CallRecordNames, type CallNames } from './call-lines.js';
 
 /**
@@ -75,6 +76,9 @@ export class GatewayLogs {
   readonly #contents: ContentsWriter;
   readonly #contentsBudgets: readonly ContentsBudget[];
   readonly #upstreamErrors: CallSink;
+  #outbox: CallOutbox | undefined;
+  /** The call log is on. */
+  #keepsCalls = false;
   #settings: Settings['access_log'] | undefined;
   #output: Pick<LineFile, 'append' | 'close'> | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -106,7 +110,8 @@ export class GatewayLogs {
   apply(settings: Settings): void {
     const { log, access_log: accessLog } = settings;
     this.drain();
-    this.#control.store = settings.call_log.enabled;
+    this.#keepsCalls = settings.call_log.enabled;
+    this.#control.store = this.#keepsCalls || this.#outbox !== undefined;
     this.#calls.apply(retentionOf(settings));
     this.#contents.apply(contentsRetentionOf(settings));
     this.#control.level = log.level;
@@ -122,6 +127,12 @@ export class GatewayLogs {
     this.#settings = accessLog;
     // Also if the log is off: a call that read the switch before may still append a record.
     this.#drainLater(false);
+  }
+
+  /** Has every call from now on go there too, also if the call log is off. */
+  exportTo(outbox: CallOutbox): void {
+    this.#outbox = outbox;
+    this.#control.store = true;
   }
 
   #drainLater(wereAny: boolean): void {
@@ -152,27 +163,31 @@ export class GatewayLogs {
       this.#output?.append(lines);
       lines = [];
     };
+    const appendPlain = (listener: number) => (call: PlainCall) => {
+      isAny = true;
+      this.#calls.appendPlain(call, listener);
+    };
     this.#readers.forEach((reader, listener) => {
       reader.drain(
         (record, wanted) => {
           isAny = true;
           const call = callRecordOf(this.#names, listener, record);
           this.#upstreamErrors.append(call);
-          if (wanted.store) this.#calls.append(call);
+          if (wanted.store && this.#keepsCalls) this.#calls.append(call);
+          if (wanted.store) this.#outbox?.append(call);
           if (!wanted.log) return;
           lines.push(accessLine(call, listener));
           if (lines.length >= LINES_AT_ONCE) write();
         },
-        (call) => {
-          isAny = true;
-          this.#calls.appendPlain(call, listener);
-        },
+        // A record that is exported needs its names now.
+        this.#outbox !== undefined ? undefined : appendPlain(listener),
       );
       const dropped = reader.takeDropped();
       this.#dropped += dropped;
       this.#droppedInAll += dropped;
     });
     if (lines.length > 0) write();
+    this.#outbox?.flush();
     if (this.#dropped > 0) this.#logDropped();
     return isAny;
   }

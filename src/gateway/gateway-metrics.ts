@@ -26,7 +26,7 @@ import {
   type MetricsSource,
   type WebhookCounts,
 } from '../telemetry/metrics-source.js';
-import type { SpanCounts } from '../telemetry/span-outbox.js';
+import type { ExportCounts } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
 import { UpstreamErrors } from '../telemetry/upstream-errors.js';
 
@@ -42,7 +42,9 @@ export interface MetricsScopes {
   readonly bodies: MetricsSource['bodies'];
   readonly accounting: Pick<LedgerFlush, 'state' | 'load'>;
   /** Undefined if no spans are exported. */
-  readonly spans: () => SpanCounts | undefined;
+  readonly spans: () => ExportCounts | undefined;
+  /** Undefined if no records of calls are exported. */
+  readonly logRecords: () => ExportCounts | undefined;
   readonly droppedCalls: () => DroppedCalls;
   /** Undefined if no receiver of webhooks is set. */
   readonly webhooks: () => WebhookCounts | undefined;
@@ -101,6 +103,7 @@ export class GatewayMetrics {
     bodies,
     accounting,
     spans,
+    logRecords,
     droppedCalls,
     webhooks,
     credentials,
@@ -123,6 +126,7 @@ export class GatewayMetrics {
       unflushedAccounts: () => accounting.state.unflushedAccounts,
       journalFills: () => accounting.load.journalFills,
       spans,
+      logRecords,
       droppedCalls,
       webhooks,
       credentials,

@@ -191,6 +191,8 @@ export class Gateway {
       thread: this.#metrics.tracesThread,
       log: this.#log,
     });
+    const calls = this.#state.traces?.newCallOutbox();
+    if (calls !== undefined) this.#logs.exportTo(calls);
     await this.#credentials.want(credentialsOf(this.#live.routes), CREDENTIALS_WAIT_MS);
     this.#workers.start(this.#listeners);
     await this.#listeners.start(port);
@@ -317,8 +319,9 @@ export class Gateway {
     this.#credentials.close();
     await this.#workers.close();
     await this.#counter.close();
-    await this.#state.traces?.close();
+    // What it drains is exported too.
     this.#logs.close();
+    await this.#state.traces?.close();
     await this.#stats.reportLast();
     this.#metrics.close();
     this.#admin.close();

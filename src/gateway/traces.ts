@@ -1,7 +1,8 @@
 /**
- * The traces of a gateway: reads from the environment whether spans are exported, starts the thread that
- * exports them, and connects listeners and workers with it. Without OTEL_EXPORTER_OTLP_ENDPOINT there is no
- * such thread, and nothing of OpenTelemetry is loaded. gateway.ts owns it, on the main thread.
+ * What a gateway exports to an OpenTelemetry collector: reads from the environment whether spans are
+ * exported, and records of calls as log records (if OTEL_LOGS_EXPORTER asks for them); starts the thread that
+ * exports, and connects listeners and workers with it. Without OTEL_EXPORTER_OTLP_ENDPOINT there is no such
+ * thread, and nothing of OpenTelemetry is loaded. gateway.ts owns it, on the main thread.
  */
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -10,10 +11,16 @@ import type { AccountIndex } from '../core/units.js';
 import { packageVersion } from '../core/version.js';
 import type { ListenerTracing } from '../request/messages.js';
 import { threadMemory } from './thread-pool.js';
+import { callJson, type CallRecord, type CallSink } from '../telemetry/call-record.js';
 import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { FromSpanExport, SpanExportInit, ToSpanExport } from '../telemetry/span-record.js';
-import { createSpanBudget, SpanBudget, type SpanCounts, type SpanOutlet } from '../telemetry/span-outbox.js';
+import {
+  createExportBudget,
+  ExportBudget,
+  type ExportCounts,
+  type SpanOutlet,
+} from '../telemetry/span-outbox.js';
 import { samplingOf, type Sampling } from '../telemetry/trace-context.js';
 
 /** How long the export of the last spans may delay the end of the gateway. */
@@ -21,6 +28,7 @@ const CLOSE_MS = 3_000;
 
 export interface TracesOptions {
   readonly env: NodeJS.ProcessEnv;
+  readonly wanted: { readonly spans: boolean; readonly logRecords: boolean };
   /** Returns null if the id cannot be read. */
   readonly accountIdOf: (account: AccountIndex) => string | null;
   readonly metrics: MetricsBuffers;
@@ -30,16 +38,21 @@ export interface TracesOptions {
 }
 
 /**
- * Starts the export. Returns undefined if no spans are exported. Throws if the endpoint is not an address.
+ * Starts the export. Returns undefined if nothing is exported. Throws if the endpoint is not an address.
  */
-export function tracesOf(env: NodeJS.ProcessEnv, options: Omit<TracesOptions, 'env'>): Traces | undefined {
-  return wantsTraces(env) ? new Traces({ ...options, env }) : undefined;
+export function tracesOf(
+  env: NodeJS.ProcessEnv,
+  options: Omit<TracesOptions, 'env' | 'wanted'>,
+): Traces | undefined {
+  const wanted = { spans: wants(env, 'TRACES', ['', 'otlp']), logRecords: wants(env, 'LOGS', ['otlp']) };
+  return wanted.spans || wanted.logRecords ? new Traces({ ...options, env, wanted }) : undefined;
 }
 
-function wantsTraces(env: NodeJS.ProcessEnv): boolean {
+/** `exporters` are the values of `OTEL_…_EXPORTER` that ask for OTLP. */
+function wants(env: NodeJS.ProcessEnv, signal: 'TRACES' | 'LOGS', exporters: readonly string[]): boolean {
   if (env.OTEL_SDK_DISABLED?.toLowerCase() === 'true') return false;
-  if (!['', 'otlp'].includes(env.OTEL_TRACES_EXPORTER ?? '')) return false;
-  for (const name of ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT']) {
+  if (!exporters.includes(env[`OTEL_${signal}_EXPORTER`] ?? '')) return false;
+  for (const name of [`OTEL_EXPORTER_OTLP_${signal}_ENDPOINT`, 'OTEL_EXPORTER_OTLP_ENDPOINT']) {
     const text = env[name]?.trim() ?? '';
     if (text === '') continue;
     const protocol = URL.canParse(text) ? new URL(text).protocol : '';
@@ -50,25 +63,38 @@ function wantsTraces(env: NodeJS.ProcessEnv): boolean {
 }
 
 export class Traces {
-  readonly #sampling: Sampling;
-  readonly #buffer = createSpanBudget();
-  readonly #budget = new SpanBudget(this.#buffer);
+  /** Undefined if no spans are exported, as `#logRecords` if no records of calls are. */
+  readonly #spans: { readonly sampling: Sampling; readonly budget: SharedArrayBuffer } | undefined;
+  readonly #logRecords: SharedArrayBuffer | undefined;
   readonly #accountIdOf: TracesOptions['accountIdOf'];
   readonly #thread: Worker;
   #closing = false;
 
   /** Starts the thread, with the V8 flags of this moment. */
-  constructor({ env, accountIdOf, metrics, thread, log }: TracesOptions) {
+  constructor({ env, wanted, accountIdOf, metrics, thread, log }: TracesOptions) {
     const { sampling, problem } = samplingOf(env);
-    if (problem !== undefined) log.warn(problem);
-    const protocol = env.OTEL_EXPORTER_OTLP_TRACES_PROTOCOL ?? env.OTEL_EXPORTER_OTLP_PROTOCOL ?? '';
-    if (!['', 'http/json'].includes(protocol))
-      log.warn('spans are exported as http/json, which the OTLP/HTTP port of a collector takes', {
-        protocol,
-      });
-    this.#sampling = sampling;
+    if (wanted.spans && problem !== undefined) log.warn(problem);
+    for (const [signal, isWanted] of [
+      ['TRACES', wanted.spans],
+      ['LOGS', wanted.logRecords],
+    ] as const) {
+      const name = `OTEL_EXPORTER_OTLP_${signal}_PROTOCOL`;
+      const protocol = env[name] ?? env.OTEL_EXPORTER_OTLP_PROTOCOL ?? '';
+      if (isWanted && !['', 'http/json'].includes(protocol))
+        log.warn(`${name}: only http/json is exported, which the OTLP/HTTP port of a collector takes`, {
+          protocol,
+        });
+    }
+    this.#spans = wanted.spans ? { sampling, budget: createExportBudget() } : undefined;
+    this.#logRecords = wanted.logRecords ? createExportBudget() : undefined;
     this.#accountIdOf = accountIdOf;
-    const init: SpanExportInit = { budget: this.#buffer, version: packageVersion(), metrics, thread };
+    const init: SpanExportInit = {
+      spans: this.#spans?.budget,
+      logRecords: this.#logRecords,
+      version: packageVersion(),
+      metrics,
+      thread,
+    };
     this.#thread = new Worker(new URL('../telemetry/span-export.thread.js', import.meta.url), {
       workerData: init,
       name: 'traces',
@@ -76,27 +102,44 @@ export class Traces {
     });
     this.#thread.on('message', ({ accounts }: FromSpanExport) => this.#sendIds(accounts));
     this.#thread.on('error', (error) =>
-      log.error('the thread that exports spans failed; spans are dropped until the gateway is started anew', {
-        error: error.stack,
-      }),
+      log.error(
+        'the thread that exports to OpenTelemetry failed; all is dropped until the gateway is started anew',
+        {
+          error: error.stack,
+        },
+      ),
     );
     this.#thread.unref();
   }
 
-  /** Returns what a new listener needs. Its port must be in the transfer list. */
-  newListenerTracing(): ListenerTracing {
-    return { sampling: this.#sampling, outlet: this.newOutlet() };
+  /** Returns what a new listener needs for spans, if they are exported. Its port must be transferred. */
+  newListenerTracing(): ListenerTracing | undefined {
+    const outlet = this.newOutlet();
+    return outlet && { sampling: this.#spans!.sampling, outlet };
   }
 
-  /** Returns what a new upstream worker needs. Its port must be in the transfer list. */
-  newOutlet(): SpanOutlet {
+  /** Returns what a new upstream worker needs, likewise. */
+  newOutlet(): SpanOutlet | undefined {
+    if (this.#spans === undefined) return undefined;
     const { port1, port2 } = new MessageChannel();
     this.#tell({ kind: 'source', port: port1 }, [port1]);
-    return { port: port2, budget: this.#buffer };
+    return { port: port2, budget: this.#spans.budget };
   }
 
-  counts(): SpanCounts {
-    return this.#budget.counts();
+  /** Returns what takes the calls that ended, if they are exported. */
+  newCallOutbox(): CallOutbox | undefined {
+    return (
+      this.#logRecords &&
+      new CallOutbox(this.#logRecords, (count, lines) => this.#tell({ kind: 'calls', count, lines }))
+    );
+  }
+
+  get spanCounts(): ExportCounts | undefined {
+    return this.#spans && new ExportBudget(this.#spans.budget).counts();
+  }
+
+  get logRecordCounts(): ExportCounts | undefined {
+    return this.#logRecords && new ExportBudget(this.#logRecords).counts();
   }
 
   /** To be called when listeners and workers have ended. Exports their last spans, for CLOSE_MS at most. */
@@ -115,5 +158,28 @@ export class Traces {
 
   #tell(message: ToSpanExport, transfer: readonly MessageChannel['port1'][] = []): void {
     this.#thread.postMessage(message, transfer);
+  }
+}
+
+/** Takes the calls of a drain to the exporting thread. */
+export class CallOutbox implements CallSink {
+  readonly #budget: ExportBudget;
+  readonly #send: (count: number, lines: string) => void;
+  #lines: string[] = [];
+
+  constructor(budget: SharedArrayBuffer, send: (count: number, lines: string) => void) {
+    this.#budget = new ExportBudget(budget);
+    this.#send = send;
+  }
+
+  /** Takes the call, or drops and counts it if too many are on their way. */
+  append(call: CallRecord): void {
+    if (this.#budget.take()) this.#lines.push(callJson(call));
+  }
+
+  flush(): void {
+    if (this.#lines.length === 0) return;
+    this.#send(this.#lines.length, this.#lines.join('\n'));
+    this.#lines = [];
   }
 }

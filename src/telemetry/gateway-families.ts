@@ -178,6 +178,16 @@ const SPANS_FAMILY: MetricFamily = {
     Object.entries(spans() ?? {}).map(([state, value]) => ({ value: Number(value), labels: { state } })),
 };
 
+/** Without samples unless records of calls are exported. */
+const LOG_RECORDS_FAMILY: MetricFamily = {
+  name: 'tollgate_log_records_total',
+  type: 'counter',
+  help: 'Records of calls for OpenTelemetry by what became of them: exported, failed (the collector did not take them) or dropped (there was no room). Only where OTEL_LOGS_EXPORTER is otlp.',
+  labels: ['state'],
+  collect: ({ logRecords }) =>
+    Object.entries(logRecords() ?? {}).map(([state, value]) => ({ value: Number(value), labels: { state } })),
+};
+
 const DROPPED_CALLS_FAMILY: MetricFamily = {
   name: 'tollgate_call_log_dropped_total',
   type: 'counter',
@@ -232,6 +242,7 @@ export const GATEWAY_FAMILIES: readonly MetricFamily[] = [
   ...UPSTREAM_FAMILIES,
   ...ACCOUNTING_FAMILIES,
   SPANS_FAMILY,
+  LOG_RECORDS_FAMILY,
   DROPPED_CALLS_FAMILY,
   ...WEBHOOK_FAMILIES,
   GROUP_QUOTA_FAMILY,

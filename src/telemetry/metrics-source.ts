@@ -9,7 +9,7 @@ import { UPSTREAM_SLOTS_MAX } from './metrics-layout.js';
 import type { MetricsReader } from './metrics-reader.js';
 import type { SharingSnapshot } from './metrics-snapshot.js';
 import type { CredentialStatus } from './status-document.js';
-import type { SpanCounts } from './span-outbox.js';
+import type { ExportCounts } from './span-outbox.js';
 
 export interface ModelName {
   readonly id: string;
@@ -65,7 +65,9 @@ export interface MetricsSource {
   /** How full each listener's journal is, 0 to 1. */
   readonly journalFills: () => readonly number[];
   /** Undefined if no spans are exported. */
-  readonly spans: () => SpanCounts | undefined;
+  readonly spans: () => ExportCounts | undefined;
+  /** Undefined if no records of calls are exported. */
+  readonly logRecords: () => ExportCounts | undefined;
   readonly droppedCalls: () => DroppedCalls;
   /** Undefined if no receiver of webhooks is set. */
   readonly webhooks: () => WebhookCounts | undefined;

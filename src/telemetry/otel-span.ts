@@ -19,7 +19,7 @@ export interface SpanSurroundings {
   readonly accountIdOf: (account: AccountIndex) => string | undefined;
 }
 
-const SCOPE = 'tollgate';
+export const SCOPE = 'tollgate';
 /** The names that the conventions have, and our own for what they do not name. */
 const OPERATIONS: Readonly<Record<Service, string>> = {
   chat: 'chat',
@@ -28,11 +28,12 @@ const OPERATIONS: Readonly<Record<Service, string>> = {
   moderations: 'moderation',
   rerank: 'rerank',
 };
-const SERVER_ERROR = 500;
-const CLIENT_ERROR = 400;
+/** Statuses from these on. */
+export const SERVER_ERROR = 500;
+export const CLIENT_ERROR = 400;
 const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443 };
 
-const operationOf = (door: DoorName): string => OPERATIONS[SERVICE_OF[door]];
+export const operationOf = (door: DoorName): string => OPERATIONS[SERVICE_OF[door]];
 
 /** The span of a call has the kind server, that of an attempt the kind client. */
 export function otelSpanOf(record: SpanRecord, around: SpanSurroundings): ReadableSpan {

@@ -1,7 +1,7 @@
 /**
- * Entry of the thread that exports spans. gateway/traces.ts starts it if an OTLP endpoint is set; no other
- * thread loads OpenTelemetry. No call waits for it: spans that it has no time or memory for are dropped and
- * counted.
+ * Entry of the thread that exports spans, and the records of calls as log records. gateway/traces.ts starts
+ * it if an OTLP endpoint is set; no other thread loads OpenTelemetry. No call waits for it: what it has no
+ * time or memory for is dropped and counted.
  */
 import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads';
 import {
@@ -13,10 +13,12 @@ import {
 import { SystemClock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { LogSwitch, openLog } from './log.js';
-import { otelSpanOf } from './otel-span.js';
-import { AccountIds, SpanExport } from './span-export.js';
+import type { CallView } from './call-record.js';
+import { otelLogRecordOf } from './otel-log-record.js';
+import { otelSpanOf, SCOPE } from './otel-span.js';
+import { AccountIds, LogRecordExport, SpanExport } from './span-export.js';
 import { type FromSpanExport, type SpanExportInit, type ToSpanExport, unpackSpans } from './span-record.js';
-import { SpanBudget } from './span-outbox.js';
+import { ExportBudget } from './span-outbox.js';
 import { ThreadHealth } from './thread-health.js';
 
 /** Some seconds after an account was deleted, another may have its slot. */
@@ -24,14 +26,19 @@ const IDS_KEPT_MS = 10_000;
 /** How long ids are waited for at the end, when the main thread has little else to do. */
 const IDS_WAIT_MS = 500;
 
-const { budget: shared, version, metrics, thread } = workerData as SpanExportInit;
+const { spans, logRecords, version, metrics, thread } = workerData as SpanExportInit;
 const main = parentPort;
 invariant(main !== null, 'spans are exported in a thread of the gateway');
 
 const clock = new SystemClock();
-const budget = new SpanBudget(shared);
 const log = openLog('traces', new LogSwitch(metrics.log));
-const spanExport = new SpanExport(budget, log);
+const budgetOf = (shared: SharedArrayBuffer | undefined): ExportBudget | undefined =>
+  shared && new ExportBudget(shared);
+const spanBudget = budgetOf(spans);
+const spanExport = spanBudget && new SpanExport(spanBudget, log);
+const logBudget = budgetOf(logRecords);
+const logExport = logBudget && new LogRecordExport(logBudget, log);
+const scope = { name: SCOPE, version };
 // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over these.
 const resource = defaultResource()
   .merge(resourceFromAttributes({ 'service.name': 'tollgate', 'service.version': version }))
@@ -44,14 +51,14 @@ const accountIds: AccountIds = new AccountIds(
   (accounts) => main.postMessage({ kind: 'accounts', accounts } satisfies FromSpanExport),
   (records) => {
     // Only now: spans that wait for ids count as on their way.
-    budget.giveBack(records.length);
+    spanBudget?.giveBack(records.length);
     const around = {
       resource,
       version,
       offsetMs: clock.wallMs() - clock.monotonicMs(),
       accountIdOf: (account: Parameters<AccountIds['idOf']>[0]) => accountIds.idOf(account),
     };
-    for (const record of records) spanExport.offer(otelSpanOf(record, around));
+    for (const record of records) spanExport?.offer(otelSpanOf(record, around));
   },
 );
 
@@ -75,10 +82,17 @@ function drainSources(): void {
   }
 }
 
+function exportCalls(count: number, lines: string): void {
+  logBudget?.giveBack(count);
+  const around = { resource, scope, observedMs: clock.wallMs() };
+  for (const line of lines.split('\n'))
+    logExport?.offer(otelLogRecordOf(JSON.parse(line) as CallView, around));
+}
+
 async function close(): Promise<void> {
   drainSources();
   await accountIds.finish(IDS_WAIT_MS);
-  await spanExport.close();
+  await Promise.all([spanExport?.close(), logExport?.close()]);
   process.exit(0);
 }
 
@@ -86,6 +100,9 @@ main.on('message', (message: ToSpanExport) => {
   switch (message.kind) {
     case 'source':
       addSource(message.port);
+      return;
+    case 'calls':
+      exportCalls(message.count, message.lines);
       return;
     case 'ids':
       accountIds.onIds(message.ids);

@@ -1,23 +1,29 @@
 /**
  * The two stages of the exporting thread (span-export.thread.ts): AccountIds holds batches of spans until the
- * ids of their accounts are known, and SpanExport gives spans to the OpenTelemetry SDK's batch processor and
- * OTLP/HTTP exporter. Every span is counted as exported, failed or dropped, but for those that are still here
- * when the gateway stops and its wait for `close` is over.
+ * ids of their accounts are known, and BatchedExport gives spans, or log records, to the OpenTelemetry SDK's
+ * batch processor and OTLP/HTTP exporter. Each is counted as exported, failed or dropped, but for those that
+ * are still here when the gateway stops and its wait for `close` is over.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ExportResult, ExportResultCode } from '@opentelemetry/core';
+import { OTLPLogExporter } from '@opentelemetry/exporter-logs-otlp-http';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
+import {
+  BatchLogRecordProcessor,
+  type LogRecordExporter,
+  type ReadableLogRecord,
+} from '@opentelemetry/sdk-logs';
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from '@opentelemetry/sdk-trace';
 import type { AccountIndex } from '../core/units.js';
 import type { Log } from './log.js';
-import type { SpanBudget } from './span-outbox.js';
+import type { ExportBudget } from './span-outbox.js';
 import { SPAN_OF_CALL, type SpanRecord } from './span-record.js';
 
-/** Spans that wait for the exporter: SPANS_ON_THEIR_WAY_MAX, so that one burst fits. Some 2 KB each. */
+/** What waits for the exporter: SPANS_ON_THEIR_WAY_MAX, so that one burst fits. Some 2 KB each. */
 export const QUEUE_SPANS_MAX = 16_384;
-/** Spans of one request to the collector, the SDK's default; about 0.5 MB of JSON. */
+/** Of one request to the collector, the SDK's default; about 0.5 MB of JSON. */
 const BATCH_SPANS = 512;
-/** A span waits so long for others before an incomplete batch is sent. */
+/** One waits so long for others before an incomplete batch is sent. */
 const BATCH_DELAY_MS = 1_000;
 /**
  * After so long the processor stops waiting for a batch and sends the next. Longer than the exporter's own
@@ -27,26 +33,47 @@ const EXPORT_TIMEOUT_MS = 30_000;
 /** While exports keep failing, a failure is logged this often. */
 const REPORT_PERIOD_MS = 60_000;
 
-/** Hands batches to the exporter, and counts the spans of each as exported or failed. */
-class CountedExporter implements SpanExporter {
-  readonly #exporter: SpanExporter;
-  readonly #budget: SpanBudget;
+const BATCHING = {
+  maxQueueSize: QUEUE_SPANS_MAX,
+  maxExportBatchSize: BATCH_SPANS,
+  scheduledDelayMillis: BATCH_DELAY_MS,
+  exportTimeoutMillis: EXPORT_TIMEOUT_MS,
+};
+
+/** What the SDK's exporters of spans and of log records have in common. */
+interface Exporter<Item> {
+  export(items: Item[], done: (result: ExportResult) => void): void;
+  shutdown(): Promise<void>;
+}
+
+/** What its batch processors have in common. */
+interface Processor<Item> {
+  take(item: Item): void;
+  shutdown(): Promise<void>;
+}
+
+/** Hands batches to the exporter, and counts what is in each as exported or failed. */
+class CountedExporter<Item> implements Exporter<Item> {
+  readonly #what: string;
+  readonly #exporter: Exporter<Item>;
+  readonly #budget: ExportBudget;
   readonly #log: Log;
   #reportedAtMs = -Infinity;
-  /** Spans that the processor has passed on since the start: they are no longer in its queue. */
+  /** What the processor has passed on since the start: it is no longer in its queue. */
   handedOver = 0;
 
-  constructor(exporter: SpanExporter, budget: SpanBudget, log: Log) {
+  constructor(what: string, exporter: Exporter<Item>, budget: ExportBudget, log: Log) {
+    this.#what = what;
     this.#exporter = exporter;
     this.#budget = budget;
     this.#log = log;
   }
 
-  export(spans: ReadableSpan[], done: (result: ExportResult) => void): void {
-    this.handedOver += spans.length;
-    this.#exporter.export(spans, (result) => {
-      if (result.code === ExportResultCode.SUCCESS) this.#budget.countExported(spans.length);
-      else this.#fail(spans.length, result.error);
+  export(items: Item[], done: (result: ExportResult) => void): void {
+    this.handedOver += items.length;
+    this.#exporter.export(items, (result) => {
+      if (result.code === ExportResultCode.SUCCESS) this.#budget.countExported(items.length);
+      else this.#fail(items.length, result.error);
       done(result);
     });
   }
@@ -55,13 +82,18 @@ class CountedExporter implements SpanExporter {
     return this.#exporter.shutdown();
   }
 
-  #fail(spans: number, error: Error | undefined): void {
-    this.#budget.countFailed(spans);
+  /** The exporters have nothing of their own to flush: each batch is a request. */
+  forceFlush(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  #fail(items: number, error: Error | undefined): void {
+    this.#budget.countFailed(items);
     const nowMs = performance.now();
     if (nowMs - this.#reportedAtMs < REPORT_PERIOD_MS) return;
     this.#reportedAtMs = nowMs;
     const { failed, dropped } = this.#budget.counts();
-    this.#log.warn('spans could not be exported; calls are not affected', {
+    this.#log.warn(`${this.#what} could not be exported; calls are not affected`, {
       error: error?.message,
       failedSinceStart: failed,
       droppedSinceStart: dropped,
@@ -69,34 +101,31 @@ class CountedExporter implements SpanExporter {
   }
 }
 
-export class SpanExport {
-  readonly #budget: SpanBudget;
-  readonly #exporter: CountedExporter;
-  readonly #processor: BatchSpanProcessor;
-  /** Spans that were given to the processor since the start. */
+class BatchedExport<Item> {
+  readonly #budget: ExportBudget;
+  readonly #exporter: CountedExporter<Item>;
+  readonly #processor: Processor<Item>;
+  /** What was given to the processor since the start. */
   #offered = 0;
 
-  /** The default exporter has its settings from the environment: OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, … */
-  constructor(budget: SpanBudget, log: Log, exporter: SpanExporter = new OTLPTraceExporter()) {
+  constructor(
+    budget: ExportBudget,
+    exporter: CountedExporter<Item>,
+    processorOf: (exporter: CountedExporter<Item>) => Processor<Item>,
+  ) {
     this.#budget = budget;
-    this.#exporter = new CountedExporter(exporter, budget, log);
-    this.#processor = new BatchSpanProcessor({
-      exporter: this.#exporter,
-      maxQueueSize: QUEUE_SPANS_MAX,
-      maxExportBatchSize: BATCH_SPANS,
-      scheduledDelayMillis: BATCH_DELAY_MS,
-      exportTimeoutMillis: EXPORT_TIMEOUT_MS,
-    });
+    this.#exporter = exporter;
+    this.#processor = processorOf(exporter);
   }
 
-  /** Queues the span, or drops and counts it if the queue is full because the collector is slow or away. */
-  offer(span: ReadableSpan): void {
+  /** Queues the item, or drops and counts it if the queue is full because the collector is slow or away. */
+  offer(item: Item): void {
     if (this.#offered - this.#exporter.handedOver >= QUEUE_SPANS_MAX) {
       this.#budget.countDropped(1);
       return;
     }
     this.#offered += 1;
-    this.#processor.onEnd(span);
+    this.#processor.take(item);
   }
 
   /**
@@ -105,6 +134,30 @@ export class SpanExport {
    */
   async close(): Promise<void> {
     await this.#processor.shutdown().catch(() => undefined);
+  }
+}
+
+export class SpanExport extends BatchedExport<ReadableSpan> {
+  /** The default exporter has its settings from the environment: OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, … */
+  constructor(budget: ExportBudget, log: Log, exporter: SpanExporter = new OTLPTraceExporter()) {
+    super(budget, new CountedExporter('spans', exporter, budget, log), (counted) => {
+      const processor = new BatchSpanProcessor({ exporter: counted, ...BATCHING });
+      return { take: (span) => processor.onEnd(span), shutdown: () => processor.shutdown() };
+    });
+  }
+}
+
+/** Of log records; see otel-log-record.ts. */
+export class LogRecordExport extends BatchedExport<ReadableLogRecord> {
+  constructor(budget: ExportBudget, log: Log, exporter: LogRecordExporter = new OTLPLogExporter()) {
+    super(budget, new CountedExporter('log records', exporter, budget, log), (counted) => {
+      const processor = new BatchLogRecordProcessor({ exporter: counted, ...BATCHING });
+      // The processor only reads it.
+      return {
+        take: (record) => processor.onEmit(record as Parameters<typeof processor.onEmit>[0]),
+        shutdown: () => processor.shutdown(),
+      };
+    });
   }
 }
 

@@ -5,7 +5,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { packSpans, SpanRecord } from './span-record.js';
 
-/** Words: see SpanBudget. */
+/** Words: see ExportBudget. */
 const ON_THEIR_WAY = 0;
 const EXPORTED = 1;
 const FAILED = 2;
@@ -15,25 +15,26 @@ const WORDS = 4;
 /** Half a second of 16,000 calls a second and their attempts; some 5 MB. */
 export const SPANS_ON_THEIR_WAY_MAX = 16_384;
 
-export interface SpanCounts {
+/** What became of spans, or of log records. */
+export interface ExportCounts {
   readonly exported: number;
   readonly failed: number;
   readonly dropped: number;
 }
 
-export function createSpanBudget(): SharedArrayBuffer {
+export function createExportBudget(): SharedArrayBuffer {
   return new SharedArrayBuffer(WORDS * BigInt64Array.BYTES_PER_ELEMENT);
 }
 
 /**
- * The words about spans that all threads share.
+ * The words about spans, or about log records, that all threads share.
  *
  *     32-bit word 0   on their way   not yet read; the sender adds, the exporting thread subtracts
  *     64-bit word 1   exported       the collector has taken them; the exporting thread adds
  *     64-bit word 2   failed         the collector has not; the exporting thread adds
  *     64-bit word 3   dropped        a bound was reached, here or in the exporting thread; any thread adds
  */
-export class SpanBudget {
+export class ExportBudget {
   readonly #way: Int32Array;
   readonly #counts: BigInt64Array;
 
@@ -66,7 +67,7 @@ export class SpanBudget {
     Atomics.add(this.#counts, DROPPED, BigInt(spans));
   }
 
-  counts(): SpanCounts {
+  counts(): ExportCounts {
     const count = (word: number): number => Number(Atomics.load(this.#counts, word));
     return { exported: count(EXPORTED), failed: count(FAILED), dropped: count(DROPPED) };
   }
@@ -94,14 +95,14 @@ export async function openSpanOutbox(outlet: SpanOutlet): Promise<SpanOutbox> {
 export class SpanOutbox {
   readonly #pack: typeof packSpans;
   readonly #port: MessagePort;
-  readonly #budget: SpanBudget;
+  readonly #budget: ExportBudget;
   #spans: SpanRecord[] = [];
   #timer: NodeJS.Timeout | undefined;
 
   constructor({ port, budget: room }: SpanOutlet, pack: typeof packSpans) {
     this.#pack = pack;
     this.#port = port;
-    this.#budget = new SpanBudget(room);
+    this.#budget = new ExportBudget(room);
     port.unref();
   }
 

@@ -80,7 +80,10 @@ export type SpanRecord = CallSpanRecord | AttemptSpanRecord;
 
 /** `workerData` of the exporting thread. */
 export interface SpanExportInit {
-  readonly budget: SharedArrayBuffer;
+  /** Of spans; undefined if none are exported. */
+  readonly spans: SharedArrayBuffer | undefined;
+  /** Of log records, likewise. */
+  readonly logRecords: SharedArrayBuffer | undefined;
   readonly version: string;
   readonly metrics: MetricsBuffers;
   /** Its stripe among those of the threads in the metrics. */
@@ -90,6 +93,8 @@ export interface SpanExportInit {
 export type ToSpanExport =
   /** A listener or worker sends spans over this port, packed. */
   | { readonly kind: 'source'; readonly port: MessagePort }
+  /** Calls that ended, each a line of JSON (telemetry/call-record.ts). */
+  | { readonly kind: 'calls'; readonly count: number; readonly lines: string }
   /** Answers `accounts` with an id for each index, null if there is no such account any more. */
   | { readonly kind: 'ids'; readonly ids: readonly (readonly [AccountIndex, string | null])[] }
   /** The sources have ended: export what is there, then end. */

@@ -1,6 +1,6 @@
 /**
- * An OTLP/HTTP receiver for tests: takes spans as JSON, as a collector does on its port 4318, or does what a
- * bad one does.
+ * An OTLP/HTTP receiver for tests: takes spans and log records as JSON, as a collector does on its port 4318,
+ * or does what a bad one does.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { once } from 'node:events';
@@ -17,6 +17,26 @@ type Value =
 interface Attribute {
   readonly key: string;
   readonly value: Value;
+}
+
+interface OtlpLogRecord {
+  readonly timeUnixNano: string;
+  readonly observedTimeUnixNano: string;
+  readonly severityNumber: number;
+  readonly severityText: string;
+  readonly body: { readonly stringValue: string };
+  readonly eventName: string;
+  readonly attributes: readonly Attribute[];
+}
+
+interface LogsRequest {
+  readonly resourceLogs: readonly {
+    readonly resource: { readonly attributes: readonly Attribute[] };
+    readonly scopeLogs: readonly {
+      readonly scope: { readonly name: string };
+      readonly logRecords: readonly OtlpLogRecord[];
+    }[];
+  }[];
 }
 
 interface OtlpSpan {
@@ -48,6 +68,13 @@ export interface ReceivedSpan extends Omit<OtlpSpan, 'attributes'> {
   readonly resource: Attributes;
 }
 
+export interface ReceivedLogRecord extends Omit<OtlpLogRecord, 'attributes' | 'body'> {
+  readonly attributes: Attributes;
+  readonly resource: Attributes;
+  readonly body: string;
+  readonly scope: string;
+}
+
 export const KIND_SERVER = 2;
 export const KIND_CLIENT = 3;
 export const STATUS_ERROR = 2;
@@ -57,6 +84,7 @@ export type CollectorMode = 'take' | 'fail' | 'hang';
 
 export class Collector {
   readonly spans: ReceivedSpan[] = [];
+  readonly logRecords: ReceivedLogRecord[] = [];
   /** Whole texts of the requests. */
   readonly bodies: string[] = [];
   requests = 0;
@@ -70,7 +98,9 @@ export class Collector {
     for await (const part of request) parts.push(part as Buffer);
     this.requests += 1;
     if (this.mode === 'hang') return;
-    if (this.mode === 'take') this.#take(Buffer.concat(parts).toString());
+    const text = Buffer.concat(parts).toString();
+    if (this.mode === 'take' && request.url === '/v1/logs') this.#takeLogs(text);
+    else if (this.mode === 'take') this.#take(text);
     response.writeHead(this.mode === 'take' ? 200 : 500, { 'content-type': 'application/json' });
     response.end('{}');
   }
@@ -81,6 +111,20 @@ export class Collector {
       const found = this.spans.filter((span) => span.traceId === traceId);
       return found.length >= spans ? found : undefined;
     });
+  }
+
+  #takeLogs(text: string): void {
+    this.bodies.push(text);
+    for (const { resource, scopeLogs } of (JSON.parse(text) as LogsRequest).resourceLogs)
+      for (const { scope, logRecords } of scopeLogs)
+        for (const record of logRecords)
+          this.logRecords.push({
+            ...record,
+            body: record.body.stringValue,
+            attributes: plain(record.attributes),
+            resource: plain(resource.attributes),
+            scope: scope.name,
+          });
   }
 
   #take(text: string): void {

@@ -53,6 +53,7 @@ function world(models: number) {
     unflushedAccounts: () => 4,
     journalFills: () => [0.25, 0.5],
     spans: () => ({ exported: 5, failed: 1, dropped: 2 }),
+    logRecords: () => ({ exported: 7, failed: 3, dropped: 4 }),
     droppedCalls: () => ({ records: 3, contents: 4 }),
     cacheStoredBytes: () => 6,
     groupQuotas: () => [{ group: 'grp_1', name: '', quota: 'tokens_per_month', ratio: 0.8 }],

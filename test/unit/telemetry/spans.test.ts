@@ -1,13 +1,14 @@
 /** Spans on their way: bounded whatever the exporting side does, and every one of them accounted for. */
 import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
 import { ExportResultCode } from '@opentelemetry/core';
-import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
+import type { LogRecordExporter } from '@opentelemetry/sdk-logs';
+import type { SpanExporter } from '@opentelemetry/sdk-trace';
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
-import { AccountIds, SpanExport, QUEUE_SPANS_MAX } from '#src/telemetry/span-export.js';
+import { AccountIds, LogRecordExport, SpanExport, QUEUE_SPANS_MAX } from '#src/telemetry/span-export.js';
 import {
-  createSpanBudget,
-  SpanBudget,
+  createExportBudget,
+  ExportBudget,
   SpanOutbox,
   SPANS_ON_THEIR_WAY_MAX,
 } from '#src/telemetry/span-outbox.js';
@@ -42,8 +43,8 @@ const record = (index: number): CallSpanRecord => ({
 
 void t.test('20,000 spans that nobody reads', (t) => {
   const { port1, port2 } = new MessageChannel();
-  const shared = createSpanBudget();
-  const room = new SpanBudget(shared);
+  const shared = createExportBudget();
+  const room = new ExportBudget(shared);
   const outbox = new SpanOutbox({ port: port1, budget: shared }, packSpans);
   for (let index = 0; index < SPANS; index += 1) outbox.push(record(index));
   outbox.flush();
@@ -63,43 +64,60 @@ void t.test('20,000 spans that nobody reads', (t) => {
   t.end();
 });
 
-void t.test('20,000 spans for a collector that does not answer, then fails', async (t) => {
-  const room = new SpanBudget(createSpanBudget());
-  const log = new FakeLog();
-  const held: (() => void)[] = [];
-  let fails = true;
-  const exporter: SpanExporter = {
-    export: (_spans, done) => {
-      const answer = () =>
-        done(
-          fails
-            ? { code: ExportResultCode.FAILED, error: new Error('refused') }
-            : { code: ExportResultCode.SUCCESS },
-        );
-      held.push(answer);
-    },
-    shutdown: () => Promise.resolve(),
-  };
-  const spans = new SpanExport(room, log, exporter);
-  const span = {
-    spanContext: () => ({ traceId: '1', spanId: '1', traceFlags: 1 }),
-    resource: {},
-  } as unknown as ReadableSpan;
-  for (let index = 0; index < SPANS; index += 1) spans.offer(span);
-  const { dropped } = room.counts();
-  t.ok(dropped > 0 && dropped <= SPANS - QUEUE_SPANS_MAX, `${dropped} are dropped`);
-  held.shift()!();
-  await new Promise((resolve) => setImmediate(resolve));
-  fails = false;
-  const closed = spans.close();
-  await new Promise((resolve) => setImmediate(resolve));
-  while (held.length > 0) held.shift()!();
-  await closed;
-  const counts = room.counts();
-  t.ok(counts.failed > 0 && counts.exported > 0);
-  t.equal(counts.dropped + counts.failed + counts.exported, SPANS, 'each is counted once');
-  t.equal(log.lines.length, 1, 'and one line tells of it');
-});
+for (const [what, open, item] of [
+  [
+    'spans',
+    (room: ExportBudget, log: FakeLog, exporter: SpanExporter) => new SpanExport(room, log, exporter),
+    { spanContext: () => ({ traceId: '1', spanId: '1', traceFlags: 1 }), resource: {} },
+  ],
+  [
+    'log records',
+    (room: ExportBudget, log: FakeLog, exporter: SpanExporter) =>
+      new LogRecordExport(room, log, {
+        ...exporter,
+        forceFlush: () => Promise.resolve(),
+      } as unknown as LogRecordExporter),
+    { resource: {} },
+  ],
+] as const)
+  void t.test(`20,000 ${what} for a collector that does not answer, then fails`, async (t) => {
+    const room = new ExportBudget(createExportBudget());
+    const log = new FakeLog();
+    const held: (() => void)[] = [];
+    let fails = true;
+    const exporter: SpanExporter = {
+      export: (_spans, done) => {
+        const answer = () =>
+          done(
+            fails
+              ? { code: ExportResultCode.FAILED, error: new Error('refused') }
+              : { code: ExportResultCode.SUCCESS },
+          );
+        held.push(answer);
+      },
+      shutdown: () => Promise.resolve(),
+    };
+    const spans = open(room, log, exporter) as { offer(item: unknown): void; close(): Promise<void> };
+    for (let index = 0; index < SPANS; index += 1) spans.offer(item);
+    // The processor of log records exports in a later turn.
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    const { dropped } = room.counts();
+    t.ok(dropped > 0 && dropped <= SPANS - QUEUE_SPANS_MAX, `${dropped} are dropped`);
+    held.shift()!();
+    await new Promise((resolve) => setImmediate(resolve));
+    fails = false;
+    const closed = spans.close();
+    let waiting = SPANS;
+    void closed.then(() => (waiting = 0));
+    for (; waiting > 0; waiting -= 1) {
+      held.shift()?.();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const counts = room.counts();
+    t.ok(counts.failed > 0 && counts.exported > 0);
+    t.equal(counts.dropped + counts.failed + counts.exported, SPANS, 'each is counted once');
+    t.equal(log.lines.length, 1, 'and one line tells of it');
+  });
 
 void t.test('batches wait for the ids of their accounts, in order', async (t) => {
   const asked: number[][] = [];

@@ -1,0 +1,89 @@
+/**
+ * Turns the record of a call into a log record as the OpenTelemetry SDK exports it. Names are those of its
+ * GenAI and HTTP conventions and of the spans (otel-span.ts), and `tollgate.*` for what they do not name.
+ * Never contents, never keys. Called by span-export.thread.ts.
+ */
+import type { HrTime } from '@opentelemetry/api';
+import { SeverityNumber } from '@opentelemetry/api-logs';
+import type { Resource } from '@opentelemetry/resources';
+import type { ReadableLogRecord } from '@opentelemetry/sdk-logs';
+import { DOOR_NAMES, DOOR_PATHS } from '../core/door-names.js';
+import type { CallView } from './call-record.js';
+import { CLIENT_ERROR, operationOf, SERVER_ERROR } from './otel-span.js';
+
+type LogAttributes = ReadableLogRecord['attributes'];
+
+const EVENT_NAME = 'tollgate.call';
+const INFO = { severityNumber: SeverityNumber.INFO, severityText: 'INFO' } as const;
+const WARN = { severityNumber: SeverityNumber.WARN, severityText: 'WARN' } as const;
+const ERROR = { severityNumber: SeverityNumber.ERROR, severityText: 'ERROR' } as const;
+
+export interface LogRecordSurroundings {
+  readonly resource: Resource;
+  /** One object for all records: the SDK groups by it. */
+  readonly scope: { readonly name: string; readonly version: string };
+  readonly observedMs: number;
+}
+
+export function otelLogRecordOf(
+  call: CallView,
+  { resource, scope, observedMs }: LogRecordSurroundings,
+): ReadableLogRecord {
+  return {
+    hrTime: hrTimeOf(Date.parse(call.time)),
+    hrTimeObserved: hrTimeOf(observedMs),
+    ...severityOf(call),
+    body: [`POST ${call.route}`, call.status, call.code].filter((part) => part !== null).join(' '),
+    eventName: EVENT_NAME,
+    resource,
+    instrumentationScope: scope,
+    attributes: attributesOf(call),
+    droppedAttributesCount: 0,
+  };
+}
+
+/** A rejected call is the caller's error. One that failed after its response had begun has status 200. */
+function severityOf({ status, code }: CallView): typeof INFO | typeof WARN | typeof ERROR {
+  if (code === null || code === 'client_gone') return INFO;
+  return status !== null && status >= CLIENT_ERROR && status < SERVER_ERROR ? WARN : ERROR;
+}
+
+function attributesOf(call: CallView): LogAttributes {
+  const door = DOOR_NAMES.find((name) => DOOR_PATHS[name] === call.route);
+  const { attempts, quotas } = call;
+  const all: LogAttributes = {
+    'http.request.method': 'POST',
+    'http.route': call.route,
+    'url.path': call.route,
+    'http.response.status_code': call.status,
+    'error.type': call.code,
+    'gen_ai.operation.name': door === undefined ? null : operationOf(door),
+    'gen_ai.request.model': call.model,
+    'gen_ai.request.stream': call.model === null ? null : call.stream,
+    'gen_ai.usage.input_tokens': call.prompt_tokens,
+    'gen_ai.usage.cache_read.input_tokens': call.cached_tokens,
+    'gen_ai.usage.cache_creation.input_tokens': call.cache_write_tokens,
+    'gen_ai.usage.output_tokens': call.completion_tokens,
+    'gen_ai.usage.reasoning.output_tokens': call.reasoning_tokens,
+    'tollgate.answered_model': call.answered_model === call.model ? null : call.answered_model,
+    'tollgate.request.id': call.request_id,
+    'tollgate.account.id': call.account,
+    'tollgate.key.id': call.key,
+    'tollgate.cost': call.cost === null ? null : Number(call.cost),
+    'tollgate.usage.source': call.source,
+    'tollgate.cache': call.cache,
+    'tollgate.error.message': call.error,
+    'tollgate.duration_ms': call.duration_ms,
+    'tollgate.first_token_ms': call.first_token_ms,
+    'tollgate.admitted_ms': call.admitted_ms,
+    'tollgate.upstream': call.upstream,
+    'tollgate.upstream.queued_ms': call.queued_ms === 0 ? null : call.queued_ms,
+    'tollgate.attempts': attempts.length === 0 ? null : attempts.map((attempt) => ({ ...attempt })),
+    'tollgate.quotas': quotas.length === 0 ? null : quotas.map((quota) => ({ ...quota })),
+  };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null));
+}
+
+function hrTimeOf(ms: number): HrTime {
+  return [Math.floor(ms / 1_000), Math.round(ms % 1_000) * 1e6];
+}
