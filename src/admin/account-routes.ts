@@ -222,7 +222,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     method: 'POST',
     path: '/accounts/{account}/disable',
     roles: ADMIN_ONLY,
-    summary: 'Refuse all keys of an account.',
+    summary: 'Reject all keys of an account.',
     responseSchema: AccountView,
     answer: ({ id }, { service }) =>
       service.change(({ accounts }) => viewOfAccount(accounts.setActive(id, false))),
@@ -231,7 +231,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     method: 'POST',
     path: '/accounts/{account}/enable',
     roles: ADMIN_ONLY,
-    summary: 'Take the keys of a disabled account again.',
+    summary: 'Accept the keys of a disabled account again.',
     responseSchema: AccountView,
     answer: ({ id }, { service }) =>
       service.change(({ accounts }) => viewOfAccount(accounts.setActive(id, true))),
@@ -308,7 +308,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     path: '/bulk',
     roles: ADMIN_ONLY,
     summary:
-      'Create accounts with credit and keys, all of them or none. The answer holds the keys this once.',
+      'Create accounts with credit and keys, all of them or none. The keys are shown only once, in this response.',
     body: Bulk,
     bodyBytesMax: BULK_BODY_BYTES_MAX,
     responseSchema: BulkView,

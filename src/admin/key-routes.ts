@@ -47,15 +47,15 @@ export function viewOfRotatedKey(rotated: RotatedKey, keys: Pick<Keys, 'find'>):
   return { ...viewOfCreatedKey(rotated, keys), replaces: viewOfKey(rotated.replaced) };
 }
 
-/** A year. Who needs longer keeps two keys. */
+/** A year. Whoever needs longer keeps two keys. */
 const GRACE_SECONDS_MAX = 31_536_000;
 /** Long enough to put the new key into a running service, short enough to be remembered. */
 const GRACE_SECONDS_DEFAULT = 3_600;
 
-/** What a new key is asked for with, beside its account. */
+/** Body of `POST /keys` without the account; `/bulk` has it for each key. */
 export const KeyTerms = Type.Object(
   {
-    name: nameOf('what the key is for; no other key of the account has it'),
+    name: nameOf('what the key is for; unique in the account'),
     expires: Type.Optional(Moment),
     expires_in: Type.Optional(
       Type.Integer({ minimum: 1, maximum: KEY_EXPIRES_SECONDS_MAX, description: 'seconds from now' }),
@@ -74,7 +74,7 @@ const Rotation = Type.Object(
       Type.Integer({
         minimum: 0,
         maximum: GRACE_SECONDS_MAX,
-        description: `seconds for which the former key is still taken, ${GRACE_SECONDS_DEFAULT} by default; 0: it is refused at once`,
+        description: `seconds for which the old key is still accepted, ${GRACE_SECONDS_DEFAULT} by default; 0: it is rejected at once`,
       }),
     ),
   },
@@ -100,7 +100,7 @@ export const KEY_ROUTES: readonly Route[] = [
     method: 'POST',
     path: '/keys',
     roles: RIGHTS.keys,
-    summary: 'Make a key. The answer holds it this once.',
+    summary: 'Create a key. It is shown only once, in this response.',
     body: NewKey,
     responseSchema: CreatedKeyView,
     answer: ({ body }, { service }) =>
@@ -119,7 +119,7 @@ export const KEY_ROUTES: readonly Route[] = [
     method: 'POST',
     path: '/keys/{key}/rotate',
     roles: RIGHTS.keys,
-    summary: `Put a new key in the place of another, which is still taken for \`grace\` seconds, ${GRACE_SECONDS_DEFAULT} by default. The answer holds it this once.`,
+    summary: `Replace a key by a new one, which is shown only once, in this response. The old key is still accepted for \`grace\` seconds, ${GRACE_SECONDS_DEFAULT} by default.`,
     body: Rotation,
     responseSchema: RotatedKeyView,
     answer: ({ id, body: { grace } }, { service }) =>
@@ -152,7 +152,7 @@ export const KEY_ROUTES: readonly Route[] = [
     method: 'POST',
     path: '/keys/{key}/disable',
     roles: RIGHTS.keys,
-    summary: 'Refuse a key, by id or name, from now on.',
+    summary: 'Reject a key, by id or name, from now on.',
     responseSchema: KeyView,
     answer: ({ id }, { service }) => service.change(({ keys }) => viewOfKey(keys.setActive(id, false))),
   }),
@@ -160,7 +160,7 @@ export const KEY_ROUTES: readonly Route[] = [
     method: 'POST',
     path: '/keys/{key}/enable',
     roles: RIGHTS.keys,
-    summary: 'Take a disabled key again.',
+    summary: 'Accept a disabled key again.',
     responseSchema: KeyView,
     answer: ({ id }, { service }) => service.change(({ keys }) => viewOfKey(keys.setActive(id, true))),
   }),
@@ -168,20 +168,20 @@ export const KEY_ROUTES: readonly Route[] = [
     method: 'DELETE',
     path: '/keys/{key}',
     roles: RIGHTS.keys,
-    summary: 'Delete a key for good.',
+    summary: 'Delete a key permanently.',
     responseSchema: DeletedKey,
     answer: ({ id }, { service }) =>
       service.change(({ keys }) => ({ id: keys.delete(id).id, deleted: true as const })),
   }),
 ];
 
-/** `place` is before the names of fields in messages. */
-export function newKeyOf(terms: Static<typeof KeyTerms>, place = ''): RegistryNewKey {
+/** `prefix` stands before the names of fields in messages: `accounts[3].keys[0].`. */
+export function newKeyOf(terms: Static<typeof KeyTerms>, prefix = ''): RegistryNewKey {
   return {
     name: terms.name,
     expiresSeconds: terms.expires,
     expiresInSeconds: terms.expires_in,
-    limits: limitsOf(terms, place),
+    limits: limitsOf(terms, prefix),
     isPrivate: terms.private,
   };
 }

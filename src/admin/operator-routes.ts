@@ -35,7 +35,7 @@ export const OperatorView = Type.Object(
 export type OperatorView = Readonly<Static<typeof OperatorView>>;
 
 export const CreatedOperatorView = Type.Object(
-  { ...OperatorView.properties, token: Type.String({ description: 'the token, shown this once' }) },
+  { ...OperatorView.properties, token: Type.String({ description: 'the token, shown only once' }) },
   CLOSED,
 );
 export type CreatedOperatorView = Readonly<Static<typeof CreatedOperatorView>>;
@@ -78,7 +78,7 @@ export const OPERATOR_ROUTES: readonly Route[] = [
     method: 'POST',
     path: '/operators',
     roles: ADMIN_ONLY,
-    summary: 'Make an operator. The answer holds its token this once.',
+    summary: 'Create an operator. Its token is shown only once, in this response.',
     body: NewOperator,
     responseSchema: CreatedOperatorView,
     answer: ({ body: { name, role, expires, expires_in } }, { service }) =>
@@ -111,7 +111,7 @@ export const OPERATOR_ROUTES: readonly Route[] = [
     path: '/operators/{operator}/rotate',
     roles: ADMIN_ONLY,
     summary:
-      'Put a new token in the place of the former one, which is refused at once. It expires as the former one would have, unless the body says otherwise. The answer holds it this once.',
+      'Replace the token by a new one, which is shown only once, in this response. The old token is rejected at once. The new one expires as the old one would have, unless the body says otherwise.',
     body: Type.Object(EXPIRY, CLOSED),
     responseSchema: CreatedOperatorView,
     answer: ({ id, body: { expires, expires_in } }, { service }) =>

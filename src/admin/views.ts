@@ -146,7 +146,7 @@ export const KeyView = Type.Object(
 export type KeyView = Readonly<Static<typeof KeyView>>;
 
 export const CreatedKeyView = Type.Object(
-  { ...KeyView.properties, key: Type.String({ description: 'the key, shown this once' }) },
+  { ...KeyView.properties, key: Type.String({ description: 'the key, shown only once' }) },
   CLOSED,
 );
 export type CreatedKeyView = Readonly<Static<typeof CreatedKeyView>>;

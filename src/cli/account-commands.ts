@@ -106,16 +106,16 @@ export function addAccountCommands(program: Command): void {
     });
 
   addConfirmation(
-    addDataOptions(accounts.command('disable').description('Refuse all keys of an account, and ask before.')),
+    addDataOptions(accounts.command('disable').description('Reject all keys of an account, and ask before.')),
   )
     .argument('<account>', 'id or name', nonEmpty)
     .addHelpText('after', exampleText('accounts disable acme --yes'))
     .action(async (account: string, options: DataOptions & ConfirmationOptions) => {
-      await confirm(`Refuse all calls of account ${account}?`, options);
+      await confirm(`Reject all calls of account ${account}?`, options);
       await showAccount(options, (client) => client.call('POST', `${accountPath(account)}/disable`));
     });
 
-  addDataOptions(accounts.command('enable').description('Take the keys of a disabled account again.'))
+  addDataOptions(accounts.command('enable').description('Accept the keys of a disabled account again.'))
     .argument('<account>', 'id or name', nonEmpty)
     .addHelpText('after', exampleText('accounts enable acme'))
     .action((account: string, options: DataOptions) =>

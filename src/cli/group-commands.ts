@@ -86,7 +86,7 @@ export function addGroupCommands(program: Command): void {
     addDataOptions(
       groups
         .command('set-limits')
-        .description('Change limits of a group. What is not named stays; what was used stays used.'),
+        .description('Change limits of a group. Limits that are not named stay, and so does what was used.'),
     ).argument('<group>', 'id or name', nonEmpty),
     'change',
   )
@@ -109,7 +109,7 @@ export function addGroupCommands(program: Command): void {
     .argument('<group>', 'id or name', nonEmpty)
     .addHelpText('after', exampleText('groups delete vision --yes'))
     .action(async (group: string, options: DataOptions & ConfirmationOptions) => {
-      await confirm(`Delete group ${group} for good?`, options);
+      await confirm(`Delete group ${group} permanently?`, options);
       await withAdminClient(options, async (client) => {
         const response = (await client.call('DELETE', pathOf(group))) as { id: string };
         if (options.json) printJson(response);

@@ -67,7 +67,7 @@ function expiry(text: string): Expiry {
 
 const ARGUMENT = "the operator's id or name";
 const EXPIRES = '--expires <when>';
-const EXPIRES_TEXT = 'refuse the token after 24h, 90d …, or from a moment on: 2030-01-31, 2030-01-31T12:00Z';
+const EXPIRES_TEXT = 'reject the token after 24h, 90d …, or from a moment on: 2030-01-31, 2030-01-31T12:00Z';
 
 function roleOption(): Option {
   return new Option('--role <role>', 'what the operator may do').choices([...ROLES]).makeOptionMandatory();
@@ -77,14 +77,14 @@ export function addOperatorCommands(program: Command): void {
   const operators = program
     .command('operators')
     .description(
-      'Make, list, show, change, disable and delete operators: named tokens for the admin interface.',
+      'Create, list, show, change, disable and delete operators: named tokens for the admin interface.',
     );
 
   addDataOptions(
     operators
       .command('create')
       .description(
-        'Make an operator. Its token is shown this once; set it as TOLLGATE_ADMIN_TOKEN, or sign in with it.',
+        'Create an operator. Its token is shown only once; set it as TOLLGATE_ADMIN_TOKEN, or sign in with it.',
       ),
   )
     .argument('<name>', 'letters, digits and . _ @ + -; unique', nonEmpty)
@@ -124,19 +124,19 @@ export function addOperatorCommands(program: Command): void {
     operators
       .command('rotate')
       .description(
-        'Put a new token in the place of the former one, which is refused at once. It is shown this once.',
+        'Replace the token by a new one, which is shown only once. The old token is rejected at once.',
       ),
   )
     .argument('<operator>', ARGUMENT, nonEmpty)
-    .option(EXPIRES, `${EXPIRES_TEXT}; as the former one by default`, expiry)
+    .option(EXPIRES, `${EXPIRES_TEXT}; as the old one by default`, expiry)
     .addHelpText('after', exampleText('operators rotate ann --expires 90d'))
     .action((operator: string, options: DataOptions & { expires?: Expiry }) =>
       printToken(options, `${pathOf(operator)}/rotate`, options.expires ?? {}),
     );
 
   for (const [word, description] of [
-    ['disable', 'Refuse the token of an operator from now on, and end its sessions.'],
-    ['enable', 'Take the token of a disabled operator again.'],
+    ['disable', 'Reject the token of an operator from now on, and end its sessions.'],
+    ['enable', 'Accept the token of a disabled operator again.'],
   ] as const) {
     addDataOptions(operators.command(word).description(description))
       .argument('<operator>', ARGUMENT, nonEmpty)
@@ -147,12 +147,14 @@ export function addOperatorCommands(program: Command): void {
   }
 
   addConfirmation(
-    addDataOptions(operators.command('delete').description('Delete an operator for good, and ask before.')),
+    addDataOptions(
+      operators.command('delete').description('Delete an operator permanently, and ask before.'),
+    ),
   )
     .argument('<operator>', ARGUMENT, nonEmpty)
     .addHelpText('after', exampleText('operators delete ann --yes'))
     .action(async (operator: string, options: DataOptions & ConfirmationOptions) => {
-      await confirm(`Delete operator ${operator} for good?`, options);
+      await confirm(`Delete operator ${operator} permanently?`, options);
       await withAdminClient(options, async (client) => {
         const response = (await client.call('DELETE', pathOf(operator))) as { id: string };
         if (options.json) printJson(response);

@@ -1,7 +1,9 @@
 /**
  * Says whether Tollgate can serve on this Node and this system, and if not, what to do. main.ts and `serve`
- * call it first. It imports only modules of Node, so that its sentence comes before a dependency fails with a
- * stack trace.
+ * call it first.
+ *
+ * Must hold: it imports only modules of Node, so that its sentence comes before a dependency fails with a
+ * stack trace (test/unit/cli/runtime-support.test.ts).
  */
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';

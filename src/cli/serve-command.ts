@@ -107,7 +107,7 @@ export function bannerOf(facts: BannerFacts): string {
 function demoLines({ ready, settings, command }: BannerFacts, address: string): string[] {
   if (ready.demoKey !== undefined) {
     return [
-      'Demo key, shown this once:',
+      'Demo key, shown only once:',
       '',
       `  ${ready.demoKey}`,
       '',

@@ -279,7 +279,7 @@ export function RotateKeyDialog({ item, onClose, onMade }: RotateKeyProps) {
         chosen here; if it has leaked, choose no time.
       </p>
       <Choice
-        label="The former key is still taken for"
+        label="The old key is still accepted for"
         options={[
           ['0', 'no time: it is refused at once'],
           ['3600', '1 hour'],
@@ -347,7 +347,7 @@ interface ShownSecretProps extends Closable {
 export function ShownSecretDialog({ title, what, secret, onClose }: ShownSecretProps) {
   return (
     <Dialog title={title} onClose={onClose}>
-      <p class="notice warn">It is shown this once. Only its digest is kept: nobody can look it up later.</p>
+      <p class="notice warn">It is shown only once. Only its digest is kept: nobody can look it up later.</p>
       <p class="secret">
         <code data-testid={`new-${what}`}>{secret}</code>
         <CopyButton text={secret} what={`the ${what}`} />

@@ -1,6 +1,10 @@
 /**
  * The clocks of a thread. All code takes the time from a Clock that it is given, so that tests can hold it
  * still. Any thread.
+ *
+ * Must hold: `monotonicMs` means the same in all threads and processes of a host, because leases and windows
+ * in shared memory are written by one and read by another; durations are never taken from `wallMs`, which may
+ * step (test/unit/core/clock.test.ts).
  */
 import { performance } from 'node:perf_hooks';
 import { asMonotonicMs, asWallMs, type MonotonicMs, type WallMs } from './units.js';

@@ -1,10 +1,13 @@
 /**
- * Decimal amounts of the currency to and from pico-units, without rounding. Settings, the admin interface and
+ * Decimal amounts of the currency to and from pico-units (fixed-point). Settings, the admin interface and
  * messages to callers use it. Pure; any thread.
  *
  * One unit of the currency is 10^12 pico-units. A price is for a million tokens and has at most six decimals,
  * so one token costs a whole number of pico-units: at the smallest price, 0.000001, that is 10^12 × 10^-6 /
  * 10^6 = 1 pico-unit.
+ *
+ * Must hold: no amount is rounded, in either direction, so that sums agree to the last digit; what cannot be
+ * written exactly is malformed (test/unit/core/money.test.ts).
  */
 import { asPicoUnits, type PicoUnits } from './units.js';
 
@@ -70,7 +73,7 @@ export function decimalOf(amount: bigint): string {
   return `${sign}${whole}.${fraction}`;
 }
 
-/** The amount that `decimalOf` has written so. */
+/** The inverse of `decimalOf`. `text` is not checked. */
 export function amountOf(text: string): bigint {
   const [whole = '', fraction = ''] = text.split('.');
   return BigInt(whole + fraction.padEnd(MONEY_DECIMALS, '0'));

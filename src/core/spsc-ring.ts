@@ -1,7 +1,7 @@
 /**
- * A ring of bytes in shared memory, written by one thread and read by another, so that records need not be
- * serialised. The channels between listeners and workers use it (channel/). Its owner defines what the
- * records hold, and how the reader learns of them.
+ * A single-producer, single-consumer (SPSC) ring of bytes in shared memory, so that records need not be
+ * serialised. The channels between listeners and workers use it (channel/), and the call ring (telemetry/).
+ * Its owner defines what the records hold, and how the reader learns of them.
  *
  *     byte 0    int32: how many bytes the reader has given back, modulo 2^32
  *     byte 32   int32: how many bytes the writer has published, modulo 2^32
@@ -12,6 +12,10 @@
  * The writer's stores are plain. What makes them visible comes after them: a message that names the number of
  * bytes (`takeUnreported`, `read`), or the atomic store of `publish`, which the reader loads (`published`).
  * The reader gives bytes back by an atomic store, which the writer loads only when it needs space.
+ *
+ * Must hold: one thread writes and one reads; the length is a power of two, so that counts may wrap at 2^32;
+ * and all of a record is written before it is reported, or the reader sees half of it
+ * (test/unit/core/spsc-ring.test.ts).
  */
 import { invariant } from './errors.js';
 

@@ -1,13 +1,16 @@
 /**
  * The pool of counter threads (Piscina). They parse and translate large bodies and count tokens, which would
- * stall a listener or a worker. Both ask over their ports; the pool runs on the main thread of a gateway
- * process.
+ * stall a listener or a worker. Both ask over their ports; pools.ts owns the pool, on the main thread of a
+ * gateway process.
  *
- *     question → queue (fair-queue.ts) → one turn on a thread → reply, or back to the queue for the next turn
+ *     question → queue (FairQueue) → one turn on a thread → reply, or back to the queue for the next turn
  *
- * A task of Piscina is one turn of a job, COUNTER_TURN_MS of work. Between turns the job waits here. So
- * accounts get the threads in turn, and any thread can continue any job. A withdrawn question leaves the
- * queue, or ends with its current turn. A thread that exceeds `stuckMs` in a turn is replaced.
+ * A task of Piscina is one turn of a job, COUNTER_TURN_MS of work (time slicing). Between turns the job waits
+ * here. So accounts get the threads in turn, and any thread can continue any job.
+ *
+ * Must hold: each question gets one reply, unless its port closes. A withdrawn question leaves the queue, or
+ * ends with its current turn. A thread that exceeds `stuckMs` in a turn is replaced, or one body stops all
+ * counts (test/unit/gateway/counter-pool.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
@@ -29,7 +32,7 @@ import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { CounterAsk, CounterInit, CounterTask, CounterTurn } from '../upstream/worker-messages.js';
 
-/** A thread takes 10 MB and a tokenizer's table 7 MB. A thread that was idle for this long ends. */
+/** A thread that was idle for this long ends: it takes 10 MB, and a tokenizer's table 7 MB. */
 const COUNTER_IDLE_MS = 300_000;
 /** A thousand clients that leave at once cause a thousand rejections; one log line a second says enough. */
 const REJECTIONS_LOG_PERIOD_MS = 1_000;

@@ -86,10 +86,6 @@ export class Http1Connection implements SocketEvents {
     return this.#state === 'idle';
   }
 
-  get isOpening(): boolean {
-    return this.#state === 'opening';
-  }
-
   isExpired(nowMs: MonotonicMs): boolean {
     return nowMs >= this.deadlineMs;
   }

@@ -1,7 +1,9 @@
 /**
  * Chooses how a ledger counts: all that this process admits or, if limits are shared with other processes,
- * what the coordinator granted to it. The choice is the same for a whole process, so that each call site sees
- * one class. Ledger calls it. Any thread.
+ * what the coordinator granted to it. Ledger calls it once. Any thread.
+ *
+ * Must hold: the choice is the same for a whole process, so that each call site sees one class (monomorphic:
+ * V8 inlines the call); so do not choose by account (test/unit/ledger/ledger.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, GroupIndex, KeyIndex, ModelScopeIndex } from '../core/units.js';

@@ -1,5 +1,6 @@
 /**
- * The layout of the journal, one ring a listener. Both ends open it through this file: journal.ts.
+ * The layout of the journal, a ring of ended calls from each listener to the main thread. journal.ts has both
+ * ends, and opens it through this file.
  *
  *     byte 0   appended   listener      records ever written, modulo 2^32
  *         64   drained    main thread   records ever taken into the memory of the accounting, modulo 2^32
@@ -25,6 +26,10 @@
  *       96     8  outcome, source: indices into JOURNAL_OUTCOMES and USAGE_SOURCES, 8 bits each
  *      100    32  durationMs
  *      104    64  -
+ *
+ * Must hold: the constants below follow this table. A record is written whole before `appended` rises, and
+ * each counter has one writer. The ring is in memory alone, so a new version may change it; but
+ * JOURNAL_OUTCOMES may only grow up to the 8 bits of its index (test/unit/ledger/journal.test.ts).
  */
 import { ERROR_CODES, invariant, type ErrorCode } from '../core/errors.js';
 import { CALLS_IN_FLIGHT_MAX, JOURNAL_RECORDS_MIN } from '../core/limits.js';

@@ -1,7 +1,12 @@
 /**
- * The scopes that a call counts toward besides its account's day, in one order: key, account, the account's
- * rule for a model, and the groups from the account's own upward. `Calls` has one, sets it to each call that
- * it admits, and asks it which records an ended call took of. Any thread.
+ * The scope chain of a call: the scopes that it counts toward besides its account's day, in one order: key,
+ * account, the account's rule for a model, and the groups from the account's own upward. `Calls` (calls.ts)
+ * owns one, sets it to each call that it admits, and asks it from which records an ended call took. Any
+ * thread.
+ *
+ * Must hold: the order of scopes is that of the bits in `Taken.masks`, which outlive the chain: a call that
+ * has ended is given back by them. `links` are reused for each call, so nothing may keep one; and `set`
+ * allocates nothing, since it runs for each call (test/unit/ledger/quotas.test.ts, reservations.test.ts).
  */
 import type { QuotaLimits } from '../core/quotas.js';
 import type { AccountIndex, GroupIndex, KeyIndex, ModelScopeIndex } from '../core/units.js';
@@ -54,6 +59,7 @@ export interface ScopeTables {
 
 /** One scope of the call that is being admitted. */
 export interface Link {
+  /** The slot of the key, account, account's model or group. */
   index: number;
   /** Its quota record; -1 if none. */
   record: number;

@@ -190,7 +190,7 @@ export class Registry {
 
   /**
    * On a store without accounts, creates the account `demo` on plan `demo` with 100.00 and one key, which is
-   * returned this once. Otherwise returns no key; and no id if no account is named `demo`.
+   * returned only once. Otherwise returns no key; and no id if no account is named `demo`.
    */
   ensureDemo(): { accountId: string | undefined; key: string | undefined } {
     if (this.#store.listAccounts(0, 1).items.length > 0) {

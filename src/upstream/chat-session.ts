@@ -81,7 +81,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   /** Why the last attempt failed, for the caller. */
   #reason: string | undefined;
   /** An upstream has no word for what the request asks; others may. */
-  #unsaid: ErrorRecord | undefined;
+  #unsupported: ErrorRecord | undefined;
   #rest: Uint8Array = EMPTY;
   #usage: Usage | undefined;
 
@@ -156,16 +156,17 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       return;
     }
     this.#retryAfterSeconds = shorter(this.#retryAfterSeconds, failure.retryAfterSeconds);
-    this.#unsaid ??= failure.unsaid;
-    if (failure.unsaid === undefined) this.#reason = failure.reason;
+    this.#unsupported ??= failure.unsupported;
+    if (failure.unsupported === undefined) this.#reason = failure.reason;
     const { plan } = this.#models;
     const pauseMs = this.#relayed ? undefined : plan.pauseMs(attempt.taken, failure, attempt.sent);
     const again = pauseMs !== undefined || (!this.#relayed && this.#models.hasNext('unavailable'));
-    if (failure.unsaid === undefined) this.#shared.errors.writeFailure(attempt.taken.target, failure, again);
+    if (failure.unsupported === undefined)
+      this.#shared.errors.writeFailure(attempt.taken.target, failure, again);
     if (pauseMs !== undefined) this.#tryAfter(pauseMs);
     else if (this.#reason !== undefined)
       this.#giveUp(unavailableError(this.#reason, this.#retryAfterSeconds), 'unavailable');
-    else if (plan.hasTriedAll) this.#giveUp(this.#unsaid!, undefined);
+    else if (plan.hasTriedAll) this.#giveUp(this.#unsupported!, undefined);
     else this.#failResting();
   }
 

@@ -25,7 +25,7 @@ export interface AttemptFailure {
    * The request cannot be said in the protocol of this upstream: the error for the caller if no upstream of
    * the model takes it.
    */
-  readonly unsaid: ErrorRecord | undefined;
+  readonly unsupported: ErrorRecord | undefined;
   /** For the caller: what was wrong, without an address. */
   readonly reason: string;
   /** The wait that the upstream asked for. */
@@ -82,7 +82,7 @@ const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028\u2029]+/gu;
 
 const UNAVAILABLE = {
   callerError: undefined,
-  unsaid: undefined,
+  unsupported: undefined,
   retryAfterSeconds: undefined,
   repeatable: false,
   contextLength: false,
@@ -90,15 +90,15 @@ const UNAVAILABLE = {
   wrongAddress: false,
 } as const;
 
-const NOT_THERE = 'its address or the model is set up wrongly here';
+const SET_UP_WRONGLY = 'its address or the model is set up wrongly here';
 const REJECTED = 'the provider of this model refused the request; check its parameters';
 
 /** The call waited in vain for one of our bounded number of connections. */
-const OWN_ERROR = 'TIMEOUT_QUEUE';
+const CONNECTIONS_BUSY = 'TIMEOUT_QUEUE';
 /** The provider has no word for a member of the request. */
-const UNSAID = 'FIELD_UNSUPPORTED';
+const FIELD_UNSUPPORTED = 'FIELD_UNSUPPORTED';
 /** Faults that say nothing about the upstream. */
-const OWN_ERRORS: ReadonlySet<string> = new Set([OWN_ERROR, UNSAID, 'REQUEST_UNWRITTEN']);
+const OWN_ERRORS: ReadonlySet<string> = new Set([CONNECTIONS_BUSY, FIELD_UNSUPPORTED, 'REQUEST_UNWRITTEN']);
 
 /** The process or the system has no file descriptor left for a connection. */
 const NO_DESCRIPTOR_ERRORS: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE']);
@@ -178,7 +178,8 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
   return {
     ...UNAVAILABLE,
     callerError: isShort ? OUT_OF_DESCRIPTORS : undefined,
-    unsaid: fault.code === UNSAID ? { code: 'invalid_parameters', message: fault.message } : undefined,
+    unsupported:
+      fault.code === FIELD_UNSUPPORTED ? { code: 'invalid_parameters', message: fault.message } : undefined,
     reason,
     repeatable: fault.repeatable,
     cause: `${fault.code}: ${fault.message}`,
@@ -204,8 +205,8 @@ function statusKind(status: number): FailureKind {
 }
 
 function connectionFailureKind(code: string): FailureKind {
-  if (code === OWN_ERROR) return 'no_connection_free';
-  if (code === UNSAID || code === 'REQUEST_UNWRITTEN') return 'rejected';
+  if (code === CONNECTIONS_BUSY) return 'no_connection_free';
+  if (code === FIELD_UNSUPPORTED || code === 'REQUEST_UNWRITTEN') return 'rejected';
   if (code === 'NO_CREDENTIAL') return 'credentials';
   if (code === 'TIMEOUT_CONNECT') return 'connect';
   if (code.startsWith('TIMEOUT_')) return 'timeout';
@@ -264,7 +265,7 @@ export function rejectionFailure(
   const isCode = typeof code === 'string' && CODE.test(code) && traces.cleaned(code) === code;
   return {
     ...UNAVAILABLE,
-    reason: NOT_THERE,
+    reason: SET_UP_WRONGLY,
     kind: 'status',
     cause: `status ${status}, ${isPage ? 'HTML' : isCode ? code : 'no error code'}`,
     // If an API says what it did not find, one caller's request may be the reason; the same goes for a page
@@ -360,7 +361,7 @@ export function shorter(one: number | undefined, other: number | undefined): num
 
 function reasonOf(status: number): string {
   if (status === 429) return 'it is rate-limited';
-  return MISPLACED_STATUSES.has(status) ? NOT_THERE : 'it answered with an error';
+  return MISPLACED_STATUSES.has(status) ? SET_UP_WRONGLY : 'it answered with an error';
 }
 
 function callerMessage(error: unknown, traces: SecretTraces): string {

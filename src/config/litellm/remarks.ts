@@ -1,6 +1,11 @@
 /**
  * Collects what an import from LiteLLM cannot carry over. ImportMap reads a map of the file and remembers
- * which of its names were read; what is left becomes a remark.
+ * which of its names were read; what is left becomes a remark. import.ts and deployment.ts use both, for
+ * `tollgate config import`. Pure.
+ *
+ * Must hold: no name of the file is lost without a remark, and no remark has a value that may be secret
+ * (test/unit/config/litellm/import.test.ts). The reasons say what Tollgate does today: whoever adds a
+ * capability that LiteLLM has too changes its line here.
  */
 import { formatPath, type SettingPath } from '../config-error.js';
 import type { YamlSource } from '../yaml-source.js';
@@ -99,9 +104,11 @@ export class ImportMap {
   }
 }
 
+/** By a name of LiteLLM: where Tollgate has the same, or why it has not. Operators read the text. */
 type Reasons = Readonly<Record<string, string>>;
 
 const FALLBACKS_FOR_ALL = 'name them in fallbacks of each model';
+const CACHE = 'responses are kept in memory and on disk: see cache.ttl_seconds, and cache of a model';
 const SHARING =
   'the threads and processes of one host share limits without another service; several hosts share them by the setting sharing: { url }';
 
@@ -126,8 +133,8 @@ const LITELLM_REASONS: Reasons = {
   success_callback: 'every call can be written to a file: see usage_log',
   failure_callback: 'every call can be written to a file: see usage_log',
   callbacks: 'every call can be written to a file: see usage_log',
-  cache: 'answers are not cached',
-  cache_params: 'answers are not cached',
+  cache: CACHE,
+  cache_params: CACHE,
   max_budget: 'money is the balance of an account',
 };
 
@@ -136,7 +143,7 @@ const GENERAL_REASONS: Reasons = {
     'a secret; the admin token is made by the first start (admin-token in the data folder), or set TOLLGATE_ADMIN_TOKEN',
   database_url: 'a secret; accounts, keys and money are in the data folder',
   store_model_in_db: 'models are in the file',
-  alerting: 'no alerts are sent',
+  alerting: 'notices of quotas and balances go to a webhook: see notify',
 };
 
 const FILE_REASONS: Reasons = {

@@ -1,6 +1,10 @@
 /**
- * The doors of Anthropic's Messages API, messages and count_tokens: the half for listeners. doors.ts has both
- * in its table. Listener thread; large bodies in the counter pool.
+ * The doors of Anthropic's Messages API, messages and count_tokens: the half for listeners (the other half,
+ * for workers, is messages-dialect.ts). doors.ts has both in its table. Listener thread; large bodies in the
+ * counter pool.
+ *
+ * Must hold: a body is checked only for what costs, routes or bounds; all else reaches the upstream as it
+ * came (test/unit/doors/messages/messages-door.test.ts).
  */
 import { checkCountRequest, checkMessagesRequest } from '../../protocol/validators.js';
 import type { Door } from '../door.js';

@@ -46,6 +46,7 @@ const FILES_CHECK_PERIOD_MS = 10_000;
 const LINGER_MS = 2 * MINUTE_MS;
 /** `want` stops waiting after so many failures of each missing credential. */
 const FIRST_FAILURES_MAX = 3;
+
 /** The part of the event log that is used here. */
 export interface KeeperLog {
   error(message: string, fields?: Readonly<Record<string, string | number>>): void;
@@ -85,7 +86,8 @@ interface Moment {
   readonly monotonicMs: number;
 }
 
-interface Kept {
+/** One credential: how it is renewed, and what it is now. */
+interface Entry {
   readonly position: number;
   readonly spec: CredentialSpec;
   readonly name: string;
@@ -116,7 +118,7 @@ export class CredentialKeeper {
   readonly #open: (spec: CredentialSpec) => Promise<CredentialSource>;
   readonly #random: () => number;
   /** By position. */
-  readonly #kept = new Map<number, Kept>();
+  readonly #entries = new Map<number, Entry>();
   readonly #stop = new AbortController();
   #timer: NodeJS.Timeout | undefined;
   #filesDueMs = -Infinity;
@@ -129,12 +131,12 @@ export class CredentialKeeper {
 
   /** The records of all credentials that there are, for a worker that starts. */
   get current(): CredentialRecord[] {
-    return [...this.#kept.values()].filter(({ grant }) => grant !== undefined).map(recordOf);
+    return [...this.#entries.values()].filter(({ grant }) => grant !== undefined).map(recordOf);
   }
 
   /** Status of each credential that the settings name. */
   get statuses(): CredentialStatus[] {
-    return [...this.#kept.values()]
+    return [...this.#entries.values()]
       .filter(({ forgottenMs }) => forgottenMs === Infinity)
       .map(({ name, grant, expires, renewals, failures, error }) => ({
         name,
@@ -152,16 +154,16 @@ export class CredentialKeeper {
    */
   async want(positions: readonly number[], waitMs: number): Promise<void> {
     for (const position of new Set(positions)) {
-      const kept = this.#kept.get(position);
-      if (kept === undefined) this.#kept.set(position, this.#newKept(position));
-      else kept.forgottenMs = Infinity;
+      const entry = this.#entries.get(position);
+      if (entry === undefined) this.#entries.set(position, this.#newEntry(position));
+      else entry.forgottenMs = Infinity;
     }
-    if (this.#kept.size === 0) return;
+    if (this.#entries.size === 0) return;
     this.look();
     this.#schedule();
-    const missing = (): Kept[] =>
+    const missing = (): Entry[] =>
       positions
-        .map((position) => this.#kept.get(position)!)
+        .map((position) => this.#entries.get(position)!)
         .filter(({ grant, failuresInRow }) => grant === undefined && failuresInRow < FIRST_FAILURES_MAX);
     const endMs = this.#options.clock.monotonicMs() + waitMs;
     for (;;) {
@@ -178,18 +180,20 @@ export class CredentialKeeper {
   /** Stops renewing all others, and drops them after LINGER_MS. */
   retain(positions: readonly number[]): void {
     const forgottenMs = this.#options.clock.monotonicMs() + LINGER_MS;
-    for (const kept of this.#kept.values())
-      if (!positions.includes(kept.position)) kept.forgottenMs = Math.min(kept.forgottenMs, forgottenMs);
+    for (const entry of this.#entries.values())
+      if (!positions.includes(entry.position)) entry.forgottenMs = Math.min(entry.forgottenMs, forgottenMs);
   }
 
   /** Call when a provider rejects that revision. Renews early, with growing pauses. */
   rejected(position: number, revision: number): void {
-    const kept = this.#kept.get(position);
-    if (kept?.revision !== revision || kept.isRejected) return;
+    const entry = this.#entries.get(position);
+    if (entry?.revision !== revision || entry.isRejected) return;
     const nowMs = this.#options.clock.monotonicMs();
-    if (nowMs > kept.rejectedDueMs + REJECTED_CALM_MS) kept.rejectedPauseMs = REJECTED_PAUSE_MS_MIN;
-    kept.isRejected = true;
-    this.#options.log.warn('a provider rejects a credential; it is renewed early', { credential: kept.name });
+    if (nowMs > entry.rejectedDueMs + REJECTED_CALM_MS) entry.rejectedPauseMs = REJECTED_PAUSE_MS_MIN;
+    entry.isRejected = true;
+    this.#options.log.warn('a provider rejects a credential; it is renewed early', {
+      credential: entry.name,
+    });
     this.look();
   }
 
@@ -199,31 +203,31 @@ export class CredentialKeeper {
     const nowMs = clock.monotonicMs();
     const looksAtFiles = nowMs >= this.#filesDueMs;
     if (looksAtFiles) this.#filesDueMs = nowMs + FILES_CHECK_PERIOD_MS;
-    for (const kept of this.#kept.values()) {
-      if (nowMs >= kept.forgottenMs) {
-        this.#kept.delete(kept.position);
-        send([{ ...recordOf(kept), credential: undefined }]);
+    for (const entry of this.#entries.values()) {
+      if (nowMs >= entry.forgottenMs) {
+        this.#entries.delete(entry.position);
+        send([{ ...recordOf(entry), credential: undefined }]);
         continue;
       }
-      if (kept.failuresInRow > 0) this.#dropIfExpired(kept);
-      if (kept.renewal !== undefined || kept.forgottenMs !== Infinity) continue;
-      const isRejectedDue = kept.isRejected && nowMs >= kept.rejectedDueMs;
+      if (entry.failuresInRow > 0) this.#dropIfExpired(entry);
+      if (entry.renewal !== undefined || entry.forgottenMs !== Infinity) continue;
+      const isRejectedDue = entry.isRejected && nowMs >= entry.rejectedDueMs;
       if (
-        this.#isReached(kept.due) ||
+        this.#isReached(entry.due) ||
         isRejectedDue ||
-        (looksAtFiles && kept.files !== filesStampOf(kept.spec))
+        (looksAtFiles && entry.files !== filesStampOf(entry.spec))
       )
-        kept.renewal = this.#renew(kept, isRejectedDue).finally(() => (kept.renewal = undefined));
+        entry.renewal = this.#renew(entry, isRejectedDue).finally(() => (entry.renewal = undefined));
     }
   }
 
   close(): void {
     clearTimeout(this.#timer);
     this.#stop.abort();
-    this.#kept.clear();
+    this.#entries.clear();
   }
 
-  #newKept(position: number): Kept {
+  #newEntry(position: number): Entry {
     const spec = this.#options.specOf(position);
     return {
       position,
@@ -254,29 +258,29 @@ export class CredentialKeeper {
       () => {
         this.#timer = undefined;
         this.look();
-        if (this.#kept.size > 0) this.#schedule();
+        if (this.#entries.size > 0) this.#schedule();
       },
       msToNextTick(clock.monotonicMs(), CHECK_PERIOD_MS),
     ).unref();
   }
 
-  async #renew(kept: Kept, isRejectedDue: boolean): Promise<void> {
+  async #renew(entry: Entry, isRejectedDue: boolean): Promise<void> {
     const { clock } = this.#options;
     if (isRejectedDue) {
-      kept.rejectedDueMs = clock.monotonicMs() + kept.rejectedPauseMs;
-      kept.rejectedPauseMs = Math.min(2 * kept.rejectedPauseMs, REJECTED_PAUSE_MS_MAX);
+      entry.rejectedDueMs = clock.monotonicMs() + entry.rejectedPauseMs;
+      entry.rejectedPauseMs = Math.min(2 * entry.rejectedPauseMs, REJECTED_PAUSE_MS_MAX);
     }
-    kept.files = filesStampOf(kept.spec);
+    entry.files = filesStampOf(entry.spec);
     try {
-      kept.source ??= await this.#open(kept.spec);
-      this.#take(kept, await grantWithin(kept.source, RENEWAL_MS_MAX, this.#stop.signal));
+      entry.source ??= await this.#open(entry.spec);
+      this.#take(entry, await grantWithin(entry.source, RENEWAL_MS_MAX, this.#stop.signal));
     } catch (error) {
       if (!this.#stop.signal.aborted)
-        this.#failed(kept, credentialErrorOf(error, 'see what the message names'));
+        this.#failed(entry, credentialErrorOf(error, 'see what the message names'));
     }
   }
 
-  #take(kept: Kept, grant: Grant): void {
+  #take(entry: Entry, grant: Grant): void {
     const { clock, send, log } = this.#options;
     const nowMs = clock.wallMs();
     const claimedMs = (grant.expiresMs ?? NaN) - nowMs;
@@ -285,49 +289,49 @@ export class CredentialKeeper {
       log.warn(
         'a new credential has expired already, by what its source says; see the clock of this machine',
         {
-          credential: kept.name,
+          credential: entry.name,
           expired_seconds_ago: Math.round(-claimedMs / 1_000),
         },
       );
-    kept.expires = lifeMs === undefined ? undefined : this.#in(lifeMs);
-    kept.due = this.#in(renewalMsOf(lifeMs, this.#random()));
-    kept.renewals += 1;
-    if (kept.failuresInRow > 0) log.warn('a credential could be renewed again', { credential: kept.name });
-    kept.failuresInRow = 0;
-    kept.error = undefined;
+    entry.expires = lifeMs === undefined ? undefined : this.#in(lifeMs);
+    entry.due = this.#in(renewalMsOf(lifeMs, this.#random()));
+    entry.renewals += 1;
+    if (entry.failuresInRow > 0) log.warn('a credential could be renewed again', { credential: entry.name });
+    entry.failuresInRow = 0;
+    entry.error = undefined;
     // A metadata server returns the same token until shortly before that expires.
-    if (isDeepStrictEqual(kept.grant?.credential, grant.credential)) return;
-    kept.grant = grant;
-    kept.revision += 1;
-    kept.isRejected = false;
-    send([recordOf(kept)]);
+    if (isDeepStrictEqual(entry.grant?.credential, grant.credential)) return;
+    entry.grant = grant;
+    entry.revision += 1;
+    entry.isRejected = false;
+    send([recordOf(entry)]);
   }
 
-  #failed(kept: Kept, { message, advice, retryAfterMs = 0 }: CredentialError): void {
-    kept.due = this.#in(pauseMsOf(kept.failuresInRow, retryAfterMs, this.#random()));
-    kept.failures += 1;
-    kept.failuresInRow += 1;
-    const isNews = kept.error !== message;
-    kept.error = message;
-    this.#dropIfExpired(kept);
+  #failed(entry: Entry, { message, advice, retryAfterMs = 0 }: CredentialError): void {
+    entry.due = this.#in(pauseMsOf(entry.failuresInRow, retryAfterMs, this.#random()));
+    entry.failures += 1;
+    entry.failuresInRow += 1;
+    const isNews = entry.error !== message;
+    entry.error = message;
+    this.#dropIfExpired(entry);
     if (!isNews) return;
-    const fields = { credential: kept.name, error: message, advice };
-    if (kept.grant === undefined)
+    const fields = { credential: entry.name, error: message, advice };
+    if (entry.grant === undefined)
       this.#options.log.error('a credential could not be had; calls of its upstreams fail', fields);
     else this.#options.log.warn('a credential could not be renewed; the old one serves meanwhile', fields);
   }
 
-  #dropIfExpired(kept: Kept): void {
-    if (kept.grant === undefined || kept.expires === undefined || !this.#isReached(kept.expires)) return;
-    kept.grant = undefined;
-    kept.expires = undefined;
-    kept.revision += 1;
-    this.#options.send([recordOf(kept)]);
+  #dropIfExpired(entry: Entry): void {
+    if (entry.grant === undefined || entry.expires === undefined || !this.#isReached(entry.expires)) return;
+    entry.grant = undefined;
+    entry.expires = undefined;
+    entry.revision += 1;
+    this.#options.send([recordOf(entry)]);
     this.#options.log.error(
       'a credential has expired and could not be renewed; calls of its upstreams fail',
       {
-        credential: kept.name,
-        error: kept.error ?? '',
+        credential: entry.name,
+        error: entry.error ?? '',
       },
     );
   }
@@ -343,7 +347,7 @@ export class CredentialKeeper {
   }
 }
 
-function recordOf({ position, revision, grant }: Kept): CredentialRecord {
+function recordOf({ position, revision, grant }: Entry): CredentialRecord {
   return { position, revision, credential: grant?.credential };
 }
 
