@@ -72,7 +72,8 @@ const [ACCOUNT, KEY, MODEL, BALANCE, IN_FLIGHT, PER_DAY, MINUTE] = [
   'requests_per_minute',
 ].map((word) => WORDS.indexOf(word)) as [number, number, number, number, number, number, number];
 const IS_MONEY = QUOTA_NAMES.map((name) => QUOTA_KINDS[name].unit === 'money');
-const NANO_EXACT_MAX = Number.MAX_SAFE_INTEGER / Number(PICO_PER_NANO);
+const PICO_IN_NANO = Number(PICO_PER_NANO);
+const TWO_32 = 2 ** 32;
 const RESPONDED = 200;
 
 /** Positions of names in the block that is being filled, by slot. */
@@ -123,8 +124,8 @@ export class BlockBuilder {
   readonly #sources: Positions;
   readonly #routes: Positions;
   readonly #groups: Positions;
-  /** Of WORDS. */
-  readonly #quotaWords: Positions;
+  /** Of WORDS: positions + 1; 0 if they have none yet. An array, because a call has dozens. */
+  readonly #quotaWords = new Int32Array(WORDS.length);
 
   /** `names`: of what plain calls have; without it only `add` can be used. */
   constructor(names?: SlotNames) {
@@ -138,9 +139,8 @@ export class BlockBuilder {
     this.#sources = of((index) => names!.sourceOf(index));
     this.#routes = of((door) => DOOR_PATHS[DOOR_NAMES[door]!]);
     this.#groups = of((slot) => names!.groupNameOf(slot as GroupIndex));
-    this.#quotaWords = of((index) => WORDS[index]!);
     const ofCall = [this.#accounts, this.#keys, this.#models, this.#upstreams, this.#groups];
-    this.#slots = [...ofCall, this.#sources, this.#routes, this.#quotaWords];
+    this.#slots = [...ofCall, this.#sources, this.#routes];
   }
 
   get count(): number {
@@ -156,6 +156,7 @@ export class BlockBuilder {
   /** To be called when slots may have new names. */
   forgetSlots(): void {
     for (const slots of this.#slots) slots.clear();
+    this.#quotaWords.fill(0);
   }
 
   add(call: CallRecord): void {
@@ -291,17 +292,28 @@ export class BlockBuilder {
   }
 
   #quota(scope: number, owner: number, name: number): void {
-    this.#position(this.#quotaWords.at(scope));
+    this.#number(this.#quotaWord(scope));
     this.#position(owner);
-    this.#position(this.#quotaWords.at(name));
+    this.#number(this.#quotaWord(name));
+  }
+
+  #quotaWord(index: number): number {
+    return (this.#quotaWords[index] ||= this.#positionOf(WORDS[index]!) + 1);
   }
 
   /** Money is in nano-units. */
   #left(left: number, isMoney: boolean): void {
     this.#number(isMoney ? 1 : 0);
-    if (!isMoney) this.#number(left);
-    else if (left <= NANO_EXACT_MAX) this.#money(left * Number(PICO_PER_NANO));
-    else this.#amount(BigInt(left) * PICO_PER_NANO);
+    if (!isMoney) {
+      this.#number(left);
+      return;
+    }
+    // The product may be beyond 2^53, so each half is multiplied for itself. A BigInt would have to be made.
+    const high = Math.floor(left / TWO_32);
+    const low = (left - high * TWO_32) * PICO_IN_NANO;
+    this.#view.setUint32(this.#at, low % TWO_32, true);
+    this.#view.setUint32(this.#at + 4, high * PICO_IN_NANO + Math.floor(low / TWO_32), true);
+    this.#at += 8;
   }
 
   #ringTime(ms: number): void {
