@@ -17,6 +17,12 @@ export interface SimulationOptions {
   readonly seed: number;
   /** Of every account; by its rank where it is left out. */
   readonly requestsPerMinute?: number | undefined;
+  /** Before `measuredFromSeconds` there come so many requests a second instead. */
+  readonly requestsPerSecondBefore?: number;
+  /** Requests before are not in `admittedShare`. Default 0. */
+  readonly measuredFromSeconds?: number;
+  /** The part of all requests that the first host gets. Default: as much as each other. */
+  readonly firstShare?: number;
 }
 
 export interface SimulationResult {
@@ -67,13 +73,17 @@ function zipf(count: number, random: () => number): () => number {
 }
 
 /** What one limiter admits: a request where fewer than the limit were admitted in the 60 s before it. */
-function idealOf(arrivalsMs: readonly number[], limit: number): number {
+function idealOf(arrivalsMs: readonly number[], limit: number): number[] {
   const admittedMs: number[] = [];
   for (const atMs of arrivalsMs) {
     const oldest = admittedMs[admittedMs.length - limit];
     if (oldest === undefined || oldest <= atMs - MINUTE_MS) admittedMs.push(atMs);
   }
-  return admittedMs.length;
+  return admittedMs;
+}
+
+function countFrom(timesMs: readonly number[], fromMs: number): number {
+  return timesMs.reduce((count, atMs) => (atMs >= fromMs ? count + 1 : count), 0);
 }
 
 function mostInMinute(admittedMs: readonly number[]): number {
@@ -95,6 +105,8 @@ interface Host {
 
 export async function simulate(options: SimulationOptions): Promise<SimulationResult> {
   const { hosts: hostCount, requestsPerSecond, seconds } = options;
+  const { requestsPerSecondBefore = requestsPerSecond, firstShare = 1 / hostCount } = options;
+  const fromMs = (options.measuredFromSeconds ?? 0) * 1_000;
   const time = new EventTime();
   const random = randomOf(options.seed);
   const rankOf = zipf(options.accounts, random);
@@ -128,12 +140,15 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
     };
     time.after(FLUSH_MS * random(), flush);
   }
+  const startMs = time.nowMs;
   const arrivedMs = new Map<number, number[]>();
   const admittedMs = new Map<number, number[]>();
   const counts = { requests: 0, waited: 0 };
   const arrive = (): void => {
-    time.after((-Math.log(1 - random()) * 1_000) / requestsPerSecond, () => {
-      request(hosts[Math.floor(random() * hostCount)]!, rankOf());
+    const perSecond = time.nowMs - startMs < fromMs ? requestsPerSecondBefore : requestsPerSecond;
+    time.after((-Math.log(1 - random()) * 1_000) / perSecond, () => {
+      const isFirst = random() < firstShare;
+      request(hosts[isFirst ? 0 : 1 + Math.floor(random() * (hostCount - 1))]!, rankOf());
       arrive();
     });
   };
@@ -168,8 +183,8 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   let overshootMax = 0;
   for (const [rank, arrivals] of arrivedMs) {
     const limit = limitOf(rank);
-    ideal += idealOf(arrivals, limit);
-    admitted += admittedMs.get(rank)!.length;
+    ideal += countFrom(idealOf(arrivals, limit), startMs + fromMs);
+    admitted += countFrom(admittedMs.get(rank)!, startMs + fromMs);
     overshootMax = Math.max(overshootMax, mostInMinute(admittedMs.get(rank)!) - limit);
   }
   const exchanges = hosts.reduce((sum, { node }) => sum + node.authority.exchanges, 0);

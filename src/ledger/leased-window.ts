@@ -5,7 +5,8 @@
  *
  * One 64-bit word holds the grant: the monotonic millisecond of its expiry (44 bits) and the permits left (20
  * bits). To take one is one compare-exchange. As in window.ts the clock is read again after it: if the thread
- * stalled until the grant had expired, its permit is abandoned.
+ * stalled until the grant had expired, or for TAKE_MS_MAX, its permit is abandoned. The lease manager tells
+ * the coordinator which permits were taken, so they must be used soon after that.
  *
  * If nothing is left here, `asks` says whether the coordinator may have more.
  */
@@ -34,6 +35,12 @@ invariant(REQUESTS_PER_MINUTE_MAX <= PERMITS_MAX, 'a minute of permits fits the 
  * How long after its expiry a permit may weigh at the coordinator: a minute and the tick it is counted in.
  */
 const WEIGHING_MS = 60_600;
+
+/**
+ * A permit is used so soon after it was taken, or not at all. Less than a tick of the coordinator, which
+ * lets a permit that is named as used weigh for a minute from the end of the next tick on.
+ */
+const TAKE_MS_MAX = 500;
 
 /** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
 const TRIES_MAX = 100_000;
@@ -111,7 +118,8 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
       if (left === 0 || nowMs >= expiresMs) return this.#reject(counted, limit, nowMs);
       if (!takes) return this.#admit(counted, left, expiresMs, nowMs);
       if (Atomics.compareExchange(this.#words64, word, grant, grant - 1n) !== grant) continue;
-      if (this.#clock.monotonicMs() >= expiresMs) continue;
+      const takenMs = this.#clock.monotonicMs();
+      if (takenMs >= expiresMs || takenMs - nowMs > TAKE_MS_MAX) continue;
       if (left - 1 === Atomics.load(this.#words32, counted * COUNTED_WORDS32 + LOW_MINUTE)) {
         this.#onLow(counted);
       }

@@ -81,7 +81,7 @@ export interface ReturnedPermits {
 
 /**
  * The order of a node's asks for one scope's minute. The node has not heard, nor will, of a grant to an ask
- * after `heardNumber`; the permits that such an ask returned are returned again by this one.
+ * after `heardNumber`; what such an ask returned, or named as used, this one says again.
  */
 export interface AskOrder {
   /** Grows from ask to ask. */
@@ -104,6 +104,11 @@ export interface MinuteAsk extends Wanted<number> {
   /** For a fallback quota, which is hardly ever used: valid for long, however busy the account is. */
   readonly isFallback?: boolean;
   readonly returned: readonly ReturnedPermits[];
+  /**
+   * Permits of grants that are still valid, taken before this ask left, and so used within TAKE_MS_MAX from
+   * then. They weigh for a minute from then on, and not from their expiry on.
+   */
+  readonly used?: readonly ReturnedPermits[];
   /** Without it, a grant in a lost reply weighs as if it had been used. */
   readonly order?: AskOrder;
 }

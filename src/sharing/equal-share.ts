@@ -37,6 +37,7 @@ import {
   type StockAsk,
   type StockGrant,
   type StockName,
+  type ReturnedPermits,
 } from './coordinator.js';
 import type { FallbackCoordinator } from './fallback-coordinator.js';
 import type { FallbackGrant } from './fallback-quota.js';
@@ -291,15 +292,18 @@ export class EqualShare implements Coordinator {
     const returned = minute.returned
       .filter(({ tick }) => tick < 0)
       .map(({ tick, count }) => ({ tick: -1 - tick, count }));
-    return { scope, minute: { ...minute, limit, returned } };
+    return { scope, minute: { ...minute, limit, returned, used: [] } };
   }
 }
 
 /** The ask to the server, which knows nothing of permits that the node was granted without it. */
 function withoutOwnPermits(ask: LeaseAsk): LeaseAsk {
   const { minute } = ask;
-  if (minute === undefined || minute.returned.every(({ tick }) => tick >= 0)) return ask;
-  return { ...ask, minute: { ...minute, returned: minute.returned.filter(({ tick }) => tick >= 0) } };
+  if (minute === undefined) return ask;
+  const [returned, used] = [minute.returned, minute.used ?? []].map((permits) =>
+    permits.filter(({ tick }) => tick >= 0),
+  ) as [ReturnedPermits[], ReturnedPermits[]];
+  return { ...ask, minute: { ...minute, returned, used } };
 }
 
 /**

@@ -22,6 +22,8 @@ const COVERED_MS_SHORT = 1_200;
 const NEED_PART = 1.25;
 /** This clock may run slower than the coordinator's: 10 ms in 16 s are 600 parts in a million. */
 export const VALIDITY_MARGIN_MS = 10;
+/** Permits with less validity are not named as used: little would be gained. */
+const USED_MS_MIN = 2 * TICK_MS;
 /** After so long a permit has no weight, so it need not be returned. */
 const RETURNED_MS_MAX = 60_000;
 /** Permits that nobody lacks are returned with the next ask, or after so long. */
@@ -34,7 +36,7 @@ export class MinuteLease<Index extends number> {
   #returned: ReturnedPermits[] = [];
   #returnedMs = 0;
   /** The ask whose reply has not come, or not yet. */
-  #unheard: { readonly number: number; readonly returned: readonly ReturnedPermits[] } | undefined;
+  #unheard: ({ readonly number: number } & Pick<MinuteAsk, 'returned' | 'used'>) | undefined;
   #heardNumber: number | undefined;
   #expiresMs = 0;
   /** Permits granted and not returned, in all. */
@@ -75,9 +77,10 @@ export class MinuteLease<Index extends number> {
     if (!wants && this.#returned.length === 0 && this.#unheard === undefined) return undefined;
     // Nothing else is returned until it is known whether the coordinator has taken these.
     const returned = this.#unheard?.returned ?? this.#returned.splice(0);
+    const used = this.#unheard?.used ?? this.#takeUsed(nowMs);
     this.#heardNumber ??= number - 1;
-    this.#unheard = { number, returned };
-    const report = { limit, returned, order: { number, heardNumber: this.#heardNumber } };
+    this.#unheard = { number, returned, used };
+    const report = { limit, returned, used, order: { number, heardNumber: this.#heardNumber } };
     if (!wants) return { least: 0, most: 0, forMs: 0, ...report };
     const need = Math.ceil((this.#rate.perSecond * this.#coveredMs * NEED_PART) / 1_000);
     return { least: 1, most: Math.max(waiting, need, FIRST_BATCH), forMs: VALID_MS_MAX, ...report };
@@ -184,6 +187,26 @@ export class MinuteLease<Index extends number> {
     }
     this.#granted -= permits - left;
     if (permits > 0) this.#returnedMs = nowMs;
+  }
+
+  /**
+   * What was used of grants that are valid for long, of those that are valid longest: it would weigh from
+   * their expiry on, although it was used before. What is left may be used until then.
+   */
+  #takeUsed(nowMs: number): ReturnedPermits[] {
+    const used: ReturnedPermits[] = [];
+    if (this.#expiresMs - nowMs < USED_MS_MIN) return used;
+    const granted = this.#grants.reduce((sum, { count }) => sum + count, 0);
+    let left = granted - this.#leases.minuteUnused(this.#counted);
+    for (const grant of [...this.#grants].sort((one, other) => other.tick - one.tick)) {
+      const count = Math.min(left, grant.count);
+      if (count <= 0) break;
+      grant.count -= count;
+      left -= count;
+      used.push({ tick: grant.tick, count });
+    }
+    this.#grants = this.#grants.filter(({ count }) => count > 0);
+    return used;
   }
 
   #read(nowMs: number): void {

@@ -22,7 +22,7 @@ import {
   type Stocks,
 } from './coordinator.js';
 import { GrantedStock, type StockState } from './granted-stock.js';
-import { expiryTickOf, shareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
+import { expiryTickOf, shareOf, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 import type { UsedBefore } from './used-before.js';
 
 /** Stands for lives that have ended, and for what was used before there were any. */
@@ -91,16 +91,17 @@ class MinuteBuckets {
       this.#takeBack(node, last);
     } else {
       for (const permits of ask.returned) this.#takeBack(node, permits);
+      for (const permits of ask.used ?? []) {
+        // As if they were valid for no longer than a permit of a busy account that is granted now.
+        const usedTick = nowTick + SHORT_TICKS;
+        if (permits.tick > usedTick) this.#put(node, usedTick, this.#takeBack(node, permits));
+      }
     }
     const before = this.view(nowMs).weighing;
     const granted = shareOf(limit - before, ask);
     const weighing = before + granted;
     const tick = expiryTickOf(nowTick, weighing, limit, ask);
-    if (granted > 0) {
-      const bucket = this.#buckets.get(tick) ?? new Map<string, number>();
-      bucket.set(node, (bucket.get(node) ?? 0) + granted);
-      this.#buckets.set(tick, bucket);
-    }
+    this.#put(node, tick, granted);
     if (ask.order !== undefined) {
       this.#lastGrants.set(node, { number: ask.order.number, tick, count: granted });
       this.#numbers.set(node, ask.order.number);
@@ -125,10 +126,23 @@ class MinuteBuckets {
     }
   }
 
-  /** Never more than the node was granted: what is missing was in a bucket that has no weight any more. */
-  #takeBack(node: string, { tick, count }: ReturnedPermits): void {
+  #put(node: string, tick: number, count: number): void {
+    if (count === 0) return;
+    const bucket = this.#buckets.get(tick) ?? new Map<string, number>();
+    bucket.set(node, (bucket.get(node) ?? 0) + count);
+    this.#buckets.set(tick, bucket);
+  }
+
+  /**
+   * Returns how many: never more than the node was granted. What is missing was in a bucket that has no
+   * weight any more.
+   */
+  #takeBack(node: string, { tick, count }: ReturnedPermits): number {
     const bucket = this.#buckets.get(tick);
-    bucket?.set(node, Math.max(0, (bucket.get(node) ?? 0) - count));
+    const granted = bucket?.get(node) ?? 0;
+    const taken = Math.min(granted, count);
+    if (taken > 0) bucket!.set(node, granted - taken);
+    return taken;
   }
 
   /** When enough has stopped to weigh, the oldest first. */

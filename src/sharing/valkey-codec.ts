@@ -90,6 +90,7 @@ export function encodeAsk(
       minute.returned.flatMap(({ tick, count }) => [tick, count]),
       minute.isFallback === true,
       minute.order !== undefined && [minute.order.number, minute.order.heardNumber],
+      (minute.used ?? []).flatMap(({ tick, count }) => [tick, count]),
     ],
     counted.length > 0 && counted.map(([name, ask]) => encodeStock(name, ask)),
     balance !== undefined && [

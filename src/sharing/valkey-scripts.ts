@@ -16,19 +16,27 @@ local function count_at(list, tick)
   return 0
 end
 local function answer_minute(list, node, ask, now, holders, incarnation)
-  local limit, least, most, forMs, returned, is_stand_by, order =
-    ask[1], ask[2], ask[3], ask[4], ask[5], ask[6], ask[7]
+  local limit, least, most, forMs, returned, is_stand_by, order, used =
+    ask[1], ask[2], ask[3], ask[4], ask[5], ask[6], ask[7], ask[8]
   local own, last_grant = node[1], node[2]
   local tick = floor(now / TICK)
   -- The node has not heard of its last grant, so it has not used it. What that ask returned was taken then.
   if order and last_grant and last_grant[1] == incarnation and last_grant[2] > order[2] then
-    returned = {last_grant[3], last_grant[4]}
+    returned, used = {last_grant[3], last_grant[4]}, {}
   end
   for i = 1, #returned, 2 do
     -- Never more than the node was granted: what is missing was in a bucket that has no weight any more.
     local count = min(returned[i + 1], count_at(own, returned[i]))
     put(list, returned[i], -count)
     put(own, returned[i], -count)
+  end
+  for i = 1, #used, 2 do
+    -- As if it were valid for no longer than a permit of a busy account that is granted now.
+    local count = used[i] > tick + SHORT and min(used[i + 1], count_at(own, used[i])) or 0
+    put(list, used[i], -count)
+    put(own, used[i], -count)
+    put(list, tick + SHORT, count)
+    put(own, tick + SHORT, count)
   end
   limit = limit - holders(limit)
   local all, weighing, unexpired = weigh(list, tick)

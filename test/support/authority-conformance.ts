@@ -153,6 +153,25 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     t.equal(plainView((await node.look([subject]))[0]!).minuteUsed, 0);
   });
 
+  run('what was used of a long permit weighs for a minute from then on', async (t, world) => {
+    const [node, other] = [await joined(world, 'a'), await joined(world, 'b')];
+    const subject = newSubject();
+    const ask = minuteAsk(subject, 100, 4);
+    const granted = (await one(node, { ...ask, minute: { ...ask.minute!, forMs: 16_000 } })).minute!;
+    const used = [{ tick: granted.tick, count: 3 }];
+    const report = minuteAsk(subject, 100, 0);
+    await one(other, { ...report, minute: { ...report.minute!, used } });
+    await one(node, { ...report, minute: { ...report.minute!, used } });
+    await one(node, { ...report, minute: { ...report.minute!, used: [{ tick: granted.tick, count: 0 }] } });
+    t.equal(plainView((await node.look([subject]))[0]!).minuteUsed, 4, 'all weigh as before');
+    world.clock.advance(60_599);
+    t.equal(plainView((await node.look([subject]))[0]!).minuteUsed, 4, 'used within 0.6 s from then');
+    world.clock.advance(1_300);
+    t.equal(plainView((await node.look([subject]))[0]!).minuteUsed, 1, 'the other one may still be used');
+    world.clock.advance(20_000);
+    t.equal(plainView((await node.look([subject]))[0]!).minuteUsed, 0);
+  });
+
   run('the day counts what all use and hold, by what each says', async (t, world) => {
     const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
     const subject = newSubject();

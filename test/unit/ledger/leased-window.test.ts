@@ -60,6 +60,21 @@ void t.test('a grant is good until its expiry, to the millisecond', (t) => {
   t.end();
 });
 
+void t.test('a permit of a thread that stalled after it took it is not used', (t) => {
+  for (const [stallMs, left] of [
+    [500, 1],
+    [501, 0],
+  ] as const) {
+    const { clock, window, leases, lend } = createWorld();
+    lend(2, 20_000);
+    // The lease manager may have said meanwhile that it was used.
+    const take = (): void => void t.equal(window.take(ACCOUNT).admitted, true);
+    t.ok(interruptAt(1, take, () => clock.pass(stallMs)));
+    t.equal(leases.minuteUnused(ACCOUNT), left, `stalled for ${stallMs} ms`);
+  }
+  t.end();
+});
+
 void t.test('a second grant joins the first, with the earlier expiry, or takes its place', (t) => {
   const { clock, window, leases, lend } = createWorld();
   lend(3, 1_000);
