@@ -1,8 +1,8 @@
 /**
- * Two gateways as two hosts on one Redis that is killed and started with its log, stands still, or fails over
- * by Sentinel, under load: how many calls of an account far from its limits are refused, and of one at its
- * limit; no limit is passed, and the books agree. `npm run test:sharing` has four hosts too, and times up to
- * a minute; it prints the table of docs/sharing.md.
+ * Two gateways as two hosts on one Redis that is killed and started with its log, stands still, is cut off by
+ * the network, or fails over by Sentinel, under load: how many calls of an account far from its limits are
+ * refused, and of one at its limit; no limit is passed, and the books agree. `npm run test:sharing` has four
+ * hosts too, and times up to a minute; it prints the table of docs/sharing.md.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
@@ -15,10 +15,12 @@ import { eventually } from '../support/gateway.js';
 import { startHosts, type Host } from '../support/hosts.js';
 import { NO_REDIS, startRedis, type RedisServer } from '../support/redis-server.js';
 import { startSentinel } from '../support/redis-sentinel.js';
+import type { Wire } from '../support/tcp-proxy.js';
 
 const FULL = process.env.TOLLGATE_SHARING_FULL !== undefined;
 const SECONDS = FULL ? [1, 5, 15, 60] : [1, 5];
 const HOST_COUNTS = FULL ? [2, 4] : [2];
+const FAILOVERS = FULL ? 5 : 1;
 /** Four hosts do without the longest. */
 const SECONDS_MAX = new Map([[4, 15]]);
 const MS_PER_SECOND = 1_000;
@@ -43,7 +45,8 @@ const SETTINGS = {
 
 interface Blink {
   readonly name: string;
-  readonly begin: () => Promise<void> | void;
+  /** Resolves with what the row tells besides. */
+  readonly begin: () => Promise<string | undefined> | undefined;
   readonly end: () => Promise<void> | void;
   readonly ms: number;
 }
@@ -84,7 +87,7 @@ async function blinks(t: Test, hosts: readonly Host[], all: readonly Blink[]): P
   await sleep(WARM_MS);
   for (const { name, begin, end, ms } of all) {
     const before = crowds.map(countOf);
-    await begin();
+    const besides = (await begin()) ?? '';
     await sleep(ms);
     await end();
     const endedMs = performance.now();
@@ -96,7 +99,7 @@ async function blinks(t: Test, hosts: readonly Host[], all: readonly Blink[]): P
       return `${(((lost - before[at]!.lost) / made) * 100).toFixed(1)} % of ${made}`;
     });
     table.push(
-      `| ${hosts.length} hosts | ${name} | ${far} | ${near} | ${(backMs / MS_PER_SECOND).toFixed(1)} s |`,
+      `| ${hosts.length} hosts | ${name}${besides} | ${far} | ${near} | ${(backMs / MS_PER_SECOND).toFixed(1)} s |`,
     );
     t.comment(table.at(-1)!);
     t.ok(backMs <= BACK_MS_MAX, `${name}: served again after ${backMs.toFixed(0)} ms`);
@@ -129,42 +132,77 @@ for (const count of HOST_COUNTS) {
     const seconds = SECONDS.filter((s) => s <= (SECONDS_MAX.get(count) ?? s));
     const killed = seconds.map((s) => ({
       name: `killed, started after ${s} s`,
-      begin: () => redis.kill(),
+      begin: () => redis.kill().then(() => undefined),
       end: () => redis.restart(),
       ms: s * MS_PER_SECOND,
     }));
     const stopped = seconds.map((s) => ({
       name: `stands still for ${s} s`,
-      begin: () => redis.stop(),
+      begin: () => {
+        redis.stop();
+        return undefined;
+      },
       end: () => redis.resume(),
       ms: s * MS_PER_SECOND,
     }));
     await blinks(t, hosts, [...killed, ...stopped]);
   });
 
+  void t.test(`a network that is cut, ${count} hosts`, { ...NO_REDIS, timeout: 900_000 }, async (t) => {
+    const redis = await startRedis(t, LOG);
+    const { hosts } = await startHosts(t, { count, settings: SETTINGS, server: { redis } });
+    await age(redis);
+    const cutOff = (name: string, wires: readonly Wire[], s: number): Blink => ({
+      name: `${name} for ${s} s`,
+      begin: () => {
+        for (const wire of wires) wire.set('held');
+        return undefined;
+      },
+      // As a network does whose packets were lost: what was sent meanwhile is sent again, or breaks.
+      end: () => wires.forEach((wire) => wire.set('open')),
+      ms: s * MS_PER_SECOND,
+    });
+    const wires = hosts.map(({ wire }) => wire);
+    await blinks(
+      t,
+      hosts,
+      SECONDS.flatMap((s) => [
+        cutOff('one host is cut off', wires.slice(0, 1), s),
+        cutOff('all hosts are cut off', wires, s),
+      ]),
+    );
+  });
+
   void t.test(`Sentinel, ${count} hosts`, { ...NO_REDIS, timeout: 600_000 }, async (t) => {
     const first = await startRedis(t, LOG);
     const second = await startRedis(t, [...LOG, '--replicaof', '127.0.0.1', String(first.port)]);
-    const { port } = await startSentinel(t, first.port);
-    const url = `redis-sentinel://127.0.0.1:${port}/0#main`;
+    const sentinel = await startSentinel(t, first.port);
+    const url = `redis-sentinel://127.0.0.1:${sentinel.port}/0#main`;
     const { hosts } = await startHosts(t, { count, settings: SETTINGS, server: { redis: first, url } });
     await age(first);
-    const promoted = (redis: RedisServer): Promise<unknown> =>
-      eventually('a new master', async () => {
-        const role = await redis.command('INFO', 'replication');
-        return role.includes('role:master') ? true : undefined;
-      });
-    await blinks(t, hosts, [
-      {
-        name: 'master killed, a replica takes over',
-        begin: async () => {
-          await first.kill();
-          await promoted(second);
-        },
-        end: () => undefined,
+    // By Sentinel: until it names the new master, hosts cannot know of it.
+    const failOver = async (from: RedisServer, to: RedisServer): Promise<string> => {
+      const killedMs = performance.now();
+      await from.kill();
+      await eventually(
+        'a new master',
+        async () => ((await sentinel.masterPort()) === to.port ? true : undefined),
+        MINUTE_MS,
+      );
+      return `, named by Sentinel after ${((performance.now() - killedMs) / MS_PER_SECOND).toFixed(1)} s`;
+    };
+    const name = 'master killed, a replica takes over';
+    const all = Array.from({ length: FAILOVERS }, (_, turn): Blink => {
+      const [from, to] = turn % 2 === 0 ? [first, second] : [second, first];
+      return {
+        name,
+        begin: () => failOver(from, to),
+        // It comes back as a replica, for the next turn.
+        end: () => from.restart([...LOG, '--replicaof', '127.0.0.1', String(to.port)]),
         ms: 0,
-      },
-    ]);
+      };
+    });
+    await blinks(t, hosts, all);
   });
 }
 

@@ -7,8 +7,14 @@ import { eventually, temporaryFolder } from './gateway.js';
 import type { Scope } from './mock.js';
 import { freePort, rawCommand } from './redis-server.js';
 
+interface Sentinel {
+  readonly port: number;
+  /** The port of the master that it names now. */
+  masterPort(): Promise<number>;
+}
+
 /** Resolves when it knows a replica of the master. */
-export async function startSentinel(t: Scope, masterPort: number): Promise<{ readonly port: number }> {
+export async function startSentinel(t: Scope, firstMasterPort: number): Promise<Sentinel> {
   const folder = temporaryFolder(t);
   const config = join(folder, 'sentinel.conf');
   const port = await freePort();
@@ -18,7 +24,7 @@ export async function startSentinel(t: Scope, masterPort: number): Promise<{ rea
       `port ${port}`,
       'bind 127.0.0.1',
       `dir ${folder}`,
-      `sentinel monitor main 127.0.0.1 ${masterPort} 1`,
+      `sentinel monitor main 127.0.0.1 ${firstMasterPort} 1`,
       'sentinel down-after-milliseconds main 500',
       'sentinel failover-timeout main 2000',
       '',
@@ -35,5 +41,11 @@ export async function startSentinel(t: Scope, masterPort: number): Promise<{ rea
     const replicas = await rawCommand(port, ['SENTINEL', 'REPLICAS', 'main']);
     return /^\*[1-9]/.test(replicas) ? true : undefined;
   });
-  return { port };
+  return {
+    port,
+    masterPort: async () => {
+      const info = await rawCommand(port, ['INFO', 'sentinel']);
+      return Number(/name=main,.*?address=[^,]*:(\d+)/.exec(info)?.[1]);
+    },
+  };
 }
