@@ -12,6 +12,9 @@
  * The order of writes: money may be seen in `held` for a moment too long, but is never missing. To hold, take
  * from `available`. To settle, give the rest back to `available`, then add to `spent`. A reader therefore
  * reads `spent` before `available`.
+ *
+ * Must hold: credited = available + held + spent, and available is never below zero (also threads/ledger-
+ * money).
  */
 import { invariant } from '../core/errors.js';
 import { BALANCE_PICO_UNITS_MAX } from '../core/money.js';

@@ -8,6 +8,9 @@
  *
  * A call whose scopes have no quotas but those of its account's plan for the day and calls in flight takes
  * and gives back nothing else, and pays for nothing else.
+ *
+ * Must hold: a rejected call has taken nothing, and what an admitted one took is settled or given back to
+ * the period it was taken of (unit/ledger/quotas, threads/ledger-hammer).
  */
 import { invariant } from '../core/errors.js';
 import {

@@ -2,6 +2,8 @@
  * Calls a day, from 00:00 UTC+8 to the next, of accounts, keys, groups and rules for models. Ledger and
  * LimitedScopes use it; stocks.ts says how a stock is counted when the day changes or the clock is set back.
  * Any thread.
+ *
+ * Must hold: a day begins at zero once, at 00:00 UTC+8 (also unit/ledger/day.leased-day).
  */
 import type { Clock } from '../core/clock.js';
 import { asWallMs, type WallMs } from '../core/units.js';

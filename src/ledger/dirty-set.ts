@@ -6,6 +6,8 @@
  * that the drain did not read was marked after the drain took the bits, and comes with the next drain. That
  * also holds for a writer that finds the bit set and leaves it: the drain that takes this bit reads the
  * account later.
+ *
+ * Must hold: each change is seen by a drain after it, and no account starves.
  */
 import { invariant } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';

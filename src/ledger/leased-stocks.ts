@@ -10,6 +10,9 @@
  * gives back what it took. A thread looks at `granted` again after its exchange: either it has been counted
  * before, or it sees that `granted` was lowered, and gives its amount back. So never more is taken than
  * granted, but for what a provider reports beyond what a call held.
+ *
+ * Must hold: never more is taken than granted, while the main thread takes back (unit/ledger/leases,
+ * unit/sharing/lease-stock).
  */
 import type { Clock } from '../core/clock.js';
 import {

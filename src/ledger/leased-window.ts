@@ -9,6 +9,9 @@
  * the coordinator which permits were taken, so they must be used soon after that.
  *
  * If nothing is left here, `asks` says whether the coordinator may have more.
+ *
+ * Must hold: no permit is used after its expiry, nor later than TAKE_MS_MAX after it was taken (also
+ * threads/leases).
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';

@@ -4,6 +4,8 @@
  *
  * Other threads take from the same words meanwhile. So each word that they take from is changed by an atomic
  * operation, and what is read as left may be taken the next moment.
+ *
+ * Must hold: what is put in is taken by calls or taken out again, never both (also threads/leases).
  */
 import type { Clock } from '../core/clock.js';
 import {

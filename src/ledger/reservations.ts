@@ -8,6 +8,8 @@
  * a call while the main thread releases it, because it takes the listener for dead, one of them gets the
  * record. The other words are written before the state becomes held, and only who has claimed the record, or
  * owns the slot, reads them.
+ *
+ * Must hold: a call is settled or released once, whoever claims it (also threads/ledger-hammer).
  */
 import type { GroupIndex, KeyIndex, ModelScopeIndex } from '../core/units.js';
 import {

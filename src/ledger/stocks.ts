@@ -27,6 +27,9 @@
  * in `granted`. It takes back by taking like a call, and lowers `granted` before it gives back what it took.
  * So a thread that looks at `granted` again after its exchange has either been counted, or sees that it was
  * lowered.
+ *
+ * Must hold: of no period more is taken than its limit, by whatever threads, also over midnight and with a
+ * calendar that is set back (unit/ledger/stocks, unit/ledger/quotas, threads/ledger-tokens).
  */
 import { invariant } from '../core/errors.js';
 import { STOCK_SETTLED } from './layout.js';

@@ -32,6 +32,9 @@
  * - Nothing is awaited. A thread that dies after it added U leaves what its own call held, R - U at most.
  * - Marks are compared modulo 2^42, which is more than any limit, and a place sees the same tick again after
  *   eight years.
+ *
+ * Must hold: in no 60 seconds more tokens than the limit, wherever a call is counted between its admission
+ * and its end (also threads/ledger-tokens).
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';

@@ -10,6 +10,9 @@
  *
  * Beside the records each worker has a stripe that it alone writes: for each scope its calls in flight, and
  * the tokens that they hold.
+ *
+ * Must hold: of a provider's key never more is taken than its limits, and a dead worker's calls are given
+ * back (also e2e/upstream-quotas).
  */
 import type { Clock } from '../core/clock.js';
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';

@@ -1,6 +1,9 @@
 /**
  * Whether the coordinator answers, and when to try again after it did not. `LeaseManager` and `EqualShare`
  * have one each. Main thread.
+ *
+ * Must hold: a lost coordinator is tried again after half a second at most, or two in a quarantine
+ * (unit/sharing/lease-manager).
  */
 import { emptyHistogram, type HistogramSnapshot } from '../telemetry/histogram.js';
 import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-snapshot.js';

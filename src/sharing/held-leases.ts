@@ -5,6 +5,8 @@
  *
  * An entry takes some 200 bytes and lasts while something is held, or was used in a period that goes on. So
  * accounts, keys and groups bound the entries.
+ *
+ * Must hold: never less than the node can have used and hold.
  */
 import {
   entriesOf,

@@ -5,6 +5,8 @@
  * One exchange is under way at a time, and what comes up meanwhile leaves with the next. The exchanges of a
  * busy process therefore grow and do not multiply. No timer runs while nothing is held, unless the
  * coordinator is lost: an idle gateway sends nothing.
+ *
+ * Must hold: one exchange at a time, every wait ends, and an idle gateway sends nothing.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { LeaseEnd, LeaseMessages, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';

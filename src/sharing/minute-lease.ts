@@ -4,6 +4,9 @@
  *
  * Permits are alike. What is returned may therefore be named as part of those grants that weigh longest: each
  * used permit was used before any of the joined grants expired.
+ *
+ * Must hold: no permit is both used and returned, and none is named as used that may still be used
+ * (unit/sharing/lease-laws, simulation).
  */
 import type { CountedLeases } from '../ledger/leases.js';
 import type { MinuteAsk, MinuteGrant, ReturnedPermits } from './coordinator.js';

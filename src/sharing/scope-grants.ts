@@ -2,6 +2,9 @@
  * What a coordinator knows of one scope, and how it replies to an ask about it. `MemoryCoordinator` keeps one
  * for each scope; `LmdbCoordinator` makes one from the scope's row and writes it back. The Lua scripts do the
  * same arithmetic on hashes of the server. Main thread.
+ *
+ * Must hold: what is granted and weighs is never above the limit, whatever messages are lost or come twice
+ * (unit/sharing/memory-coordinator, lease-laws).
  */
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import {

@@ -28,6 +28,8 @@
  * The time goes on where the former server's stopped, or permits would weigh for too short: every exchange
  * says what the former clock showed at least, and the smallest difference becomes the skew of this server's
  * clock.
+ *
+ * Must hold: a server that lacks anything a node has heard grants nothing for a window.
  */
 export const MARKS_LUA = `
 -- A server whose clock differs by more is not checked.

@@ -4,6 +4,9 @@
  * of valkey-lua.ts. Every script gets the place as ARGV[1] and the host as ARGV[2], and replies with one
  * packed value. "Time" in ARGV is used instead of the server's unless it is 0; only tests set it. Main
  * thread.
+ *
+ * Must hold: the scripts reply as `ScopeGrants` does (unit/sharing/valkey-coordinator compares them over
+ * random rounds).
  */
 import { scriptOf } from './valkey-client.js';
 import { LUA_PRELUDE, MONEY_LUA, STOCKS_LUA } from './valkey-lua.js';
