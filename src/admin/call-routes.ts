@@ -160,10 +160,11 @@ export const CALL_ROUTES: readonly Route[] = [
     method: 'GET',
     path: '/calls',
     summary:
-      'List the calls that this host has kept, those that ended last first. A call is there a second after its end.',
+      'List the calls that this host has kept, those that ended last first. With several processes a call is there a second after its end.',
     query: CallsQuery,
     responseSchema: CallsPageView,
-    answer: async ({ query }, { calls, registry }) => {
+    answer: async ({ query }, { calls, registry, flushCalls }) => {
+      flushCalls();
       const { limit = PAGE_CALLS_DEFAULT, cursor, after } = query;
       if (cursor !== undefined && after !== undefined) throw invalid('give one of cursor and after');
       const filter = filterOf(query, registry);
@@ -188,7 +189,8 @@ export const CALL_ROUTES: readonly Route[] = [
     path: '/calls/{call}',
     summary: "Show the call of that request id, the response's x-request-id.",
     responseSchema: CallView,
-    answer: async ({ id }, { calls, registry }) => {
+    answer: async ({ id }, { calls, registry, flushCalls }) => {
+      flushCalls();
       const call = await calls.find(id);
       if (call !== undefined) return viewOf(call, registry);
       throw notFound(
@@ -204,7 +206,8 @@ export const CALL_ROUTES: readonly Route[] = [
     summary:
       'Show the body of the request and the text of the response of a call, if call_log.contents has kept them. Who asked is in the log.',
     responseSchema: ContentsView,
-    answer: async ({ id }, { contents, operator, from, log }) => {
+    answer: async ({ id }, { contents, operator, from, log, flushCalls }) => {
+      flushCalls();
       const found = await contents.find(id);
       if (found === undefined) {
         throw notFound(

@@ -56,6 +56,8 @@ export interface AdminParts {
   readonly service: RegistryService;
   /** Resolves when all charges settled so far are in the store. False if some are not. */
   readonly flushBooks: () => Promise<boolean>;
+  /** Writes the records and contents of this process's calls that have ended, so that a read finds them. */
+  readonly flushCalls: () => void;
   /** What `/admin/v1/status` shows; JSON-ready. */
   readonly status: () => object | Promise<object>;
   /** Reads the settings again. `dryRun` only says what would change; `restart` replaces the gateways too. */

@@ -33,17 +33,21 @@ interface ContentsWriterOptions {
   /** The data directory. */
   readonly dataPath: string;
   readonly retention: CallRetention;
+  /** What is made unreadable besides keys of callers, as far as it stands there plainly. */
+  readonly secrets?: () => readonly string[];
   readonly clock: Clock;
   readonly log: Log;
 }
 
 export class ContentsWriter {
   readonly #segments: SegmentWriter<WrittenBlock>;
+  readonly #secrets: () => readonly string[];
   #batch: Uint8Array[] = [];
   #batchBytes = 0;
   #batchCount = 0;
 
-  constructor({ dataPath, retention, clock, log }: ContentsWriterOptions) {
+  constructor({ dataPath, retention, secrets, clock, log }: ContentsWriterOptions) {
+    this.#secrets = secrets ?? (() => []);
     this.#segments = new SegmentWriter<WrittenBlock>({
       folder: join(dataPath, CONTENTS_FOLDER),
       kind: 'contents',
@@ -65,10 +69,11 @@ export class ContentsWriter {
     this.#segments.apply(retention);
   }
 
-  /** Takes the contents of calls, one behind the other. Keys of callers in them are made unreadable. */
+  /** Takes the contents of calls, one behind the other. Keys in them are made unreadable. */
   append(bytes: Uint8Array): void {
     const data = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
     hideKeys(data);
+    for (const secret of new Set(this.#secrets())) hide(data, secret);
     this.#batch.push(data);
     this.#batchBytes += data.length;
     this.#batchCount += [...placesOf(data, 0)].length;
@@ -181,6 +186,12 @@ function* placesOf(data: Buffer, from: number): Generator<number> {
     yield at;
     at += bytes;
   }
+}
+
+function hide(data: Buffer, secret: string): void {
+  const bytes = Buffer.from(secret);
+  for (let at = data.indexOf(bytes); at >= 0; at = data.indexOf(bytes, at))
+    data.fill('*', at, at + bytes.length);
 }
 
 function hideKeys(data: Buffer): void {

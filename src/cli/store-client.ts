@@ -49,6 +49,7 @@ export function openStoreClient(settings: Settings): AdminClient {
     registry,
     service: ownRegistryService(registry),
     flushBooks: () => Promise.resolve(true),
+    flushCalls: () => undefined,
     status: () => ({}),
     reload: () => Promise.resolve({ applied: [], restartNeeded: [], replacing: 0, problems: [NO_GATEWAY] }),
     changeLog: () => {

@@ -119,7 +119,7 @@ export class AdminService {
 
   /** Returns what the routes of the interface call. */
   #routes(charts: LiveSource, clock: Clock): Omit<AdminOptions, 'port'> {
-    const { settings, live, accounting, stats, supervisor, state, log } = this.#options;
+    const { settings, live, accounting, stats, logs, supervisor, state, log } = this.#options;
     return {
       host: settings.admin.host,
       allowedHosts: settings.admin.hosts,
@@ -129,6 +129,7 @@ export class AdminService {
       service: accounting.service,
       hosts: accounting.sharing.hosts,
       flushBooks: () => accounting.flushRequests.flushAll(),
+      flushCalls: () => logs.flushCalls(),
       // If another gateway has the interface, this one is ending while the group serves.
       readiness: () => this.#follows || state.ready,
       status: () => stats.status(),

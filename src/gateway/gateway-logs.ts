@@ -60,6 +60,8 @@ export interface GatewayLogsOptions {
   /** What bounds the contents of each listener's calls, likewise. */
   readonly contentsBudgets: readonly ContentsBudgetBuffer[];
   readonly names: CallRecordNames;
+  /** What must be in no contents: keys of providers. */
+  readonly secrets: () => readonly string[];
   /** Gets every record, for what the status tells of upstreams. */
   readonly upstreamErrors: CallSink;
   readonly clock: Clock;
@@ -98,7 +100,13 @@ export class GatewayLogs {
     const names = slotNamesOf(options.names);
     const dataPath = settings.data;
     this.#contentsBudgets = options.contentsBudgets.map((budget) => new ContentsBudget(budget));
-    this.#contents = new ContentsWriter({ dataPath, retention: contentsRetentionOf(settings), clock, log });
+    this.#contents = new ContentsWriter({
+      dataPath,
+      retention: contentsRetentionOf(settings),
+      secrets: options.secrets,
+      clock,
+      log,
+    });
     this.#calls = new CallWriter({ folder, retention: retentionOf(settings), names, clock, log });
     this.apply(settings);
   }
@@ -190,6 +198,13 @@ export class GatewayLogs {
     this.#outbox?.flush();
     if (this.#dropped > 0) this.#logDropped();
     return isAny;
+  }
+
+  /** Writes what is known of ended calls to the call log. */
+  flushCalls(): void {
+    this.drain();
+    this.#calls.flush();
+    this.#contents.flush();
   }
 
   /** Takes the contents of calls of the listener of that index, one behind the other. */

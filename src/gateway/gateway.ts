@@ -34,6 +34,7 @@ import { Notifications } from './notifications.js';
 import { type UpstreamUse, UpstreamWorkers } from './pools.js';
 import { LiveSettings, type ReloadContext } from './reload.js';
 import { tracesOf } from './traces.js';
+import { secretsOf } from '../upstream/target.js';
 
 /**
  * How long the first credentials of upstreams are waited for, at the start and at a reload. Calls that come
@@ -100,6 +101,7 @@ export class Gateway {
         upstreamNameOf: (slot) => metrics.upstreams.known[slot]?.name,
         requestPrefixOf: requestIds.prefixOf,
       },
+      secrets: () => live.routes.flatMap(({ targets }) => targets.flatMap(secretsOf)),
       upstreamErrors: metrics.upstreamErrors,
       clock: new SystemClock(),
       log,

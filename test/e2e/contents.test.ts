@@ -1,6 +1,7 @@
 /** Contents of calls: which are kept, which never are, how long they may be, who reads them. */
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import type { ContentsView } from '#src/admin/call-routes.js';
 import { runCommand } from '../support/command.js';
@@ -25,10 +26,15 @@ const contentsOf = async ({ admin }: Gateway, answer: Answer): Promise<ContentsV
 const keptOf = (gateway: Gateway, answer: Answer): Promise<ContentsView> =>
   eventually(`contents of ${idOf(answer)}`, () => contentsOf(gateway, answer));
 
-async function start(t: Test, callLog: object, more: Parameters<typeof testSettings>[1] = {}) {
+async function start(
+  t: Test,
+  callLog: object,
+  more: Parameters<typeof testSettings>[1] = {},
+  env: Record<string, string> = {},
+) {
   const mock = await startMock(t);
   const settings = { ...more, call_log: callLog };
-  const gateway = await startGateway(t, { config: testSettings(mock.url, settings) });
+  const gateway = await startGateway(t, { config: testSettings(mock.url, settings), env });
   const customer = await gateway.admin.customer({ credit: '10.00' });
   const reload = async (log: object): Promise<void> => {
     writeFileSync(
@@ -40,6 +46,29 @@ async function start(t: Test, callLog: object, more: Parameters<typeof testSetti
   };
   return { gateway, customer, reload };
 }
+
+void t.test('a call is found at once, and a key that its provider echoes is not', async (t) => {
+  const secret = 'sk-their-secret-0123456789';
+  const { gateway, customer } = await start(
+    t,
+    { contents: 'all' },
+    { upstream: { key: '${PROVIDER_KEY}' } },
+    { PROVIDER_KEY: secret },
+  );
+  for (let call = 0; call < 5; call++) {
+    const answer = await gateway.chat(customer.key, `Is ${secret} your key?`);
+    t.equal(answer.status, 200);
+    // The thread that served it may still be writing it down; a batch goes to the disk once a second.
+    await sleep(50);
+    const path = `${ROOT}/calls/${idOf(answer)}`;
+    t.equal((await gateway.admin.send('GET', path)).status, 200, 'within the second');
+    const { request } = (await gateway.admin.send('GET', `${path}/contents`)).json() as ContentsView;
+    t.match(request.text, /Is \*+ your key/);
+  }
+  t.equal(await gateway.stop(), 0);
+  for (const name of readdirSync(join(gateway.dataFolder, 'contents')))
+    t.notOk(readFileSync(join(gateway.dataFolder, 'contents', name)).includes(secret));
+});
 
 void t.test('by default nothing is kept', async (t) => {
   const { gateway, customer } = await start(t, {});

@@ -167,6 +167,7 @@ void t.test('an address that cannot be had is named', async (t) => {
     oidc: () => undefined,
     registry: house.registry,
     flushBooks: () => Promise.resolve(true),
+    flushCalls: () => undefined,
     service: ownRegistryService(house.registry),
     readiness: () => true,
     status: () => ({}),

@@ -94,6 +94,7 @@ export async function startAdminHouse(
     registry: house.registry,
     service: ownRegistryService(house.registry),
     flushBooks: () => Promise.resolve(true),
+    flushCalls: () => undefined,
     readiness: () => started.ready,
     status: () => ({ calls_in_flight: 3 }),
     reload: (request) => started.reload(request),

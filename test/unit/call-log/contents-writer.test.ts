@@ -94,6 +94,28 @@ void t.test('the bound in bytes holds, and the oldest go first', async (t) => {
   t.ok(await reader.find(`req_abcdefgh-${(399 * 3 + 1).toString(36)}`));
 });
 
+void t.test('a key of a provider is unreadable wherever it stands', async (t) => {
+  const folder = t.testdir();
+  const secrets = ['provider-secret-1234', 'provider-secret-1234-longer'];
+  const writer = new ContentsWriter({
+    dataPath: folder,
+    retention: RETENTION,
+    secrets: () => [...secrets].reverse(),
+    clock: new SystemClock(),
+    log,
+  });
+  const text = Buffer.from(`before ${secrets.join()}${secrets[0]} after`);
+  const clipped = { bytes: text, bytesInAll: text.length };
+  writer.append(packContents({ ...contents(1), request: clipped, response: clipped }));
+  writer.flush();
+  const found = await new ContentsReader(folder).find('req_abcdefgh-1');
+  for (const { bytes } of [found!.request, found!.response]) {
+    t.match(Buffer.from(bytes).toString(), /^before \*+,\*+ after$/);
+    t.equal(bytes.length, text.length);
+  }
+  writer.close();
+});
+
 void t.test('what could be older than its hours before the next look is removed', (t) => {
   const folder = t.testdir();
   const first = writerOn(folder);
