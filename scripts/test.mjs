@@ -48,10 +48,12 @@ const ALONE = [
 
 /** In `npm run test:full` only: minutes in all, and most of them about what few changes can break. */
 const LONG = [
-  /^(clients|durability|deploy|exports|hostile|judges|threads)\//,
+  /^(clients|durability|deploy|exports|judges|threads)\//,
+  /^hostile\/(billing|billing-stop|draining|oidc|parse-turns)$/,
   /^unit\/(bundle|sharing\/(lease-laws|registry-log|valkey-.*)|store\/(page-walk|stored-responses\.answer-table))$/,
   /^e2e\/(console|sharing|shared|processes|slow)(-|$)/,
-  /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|soak|start-race|books|traces|kept-connections|hosts-command|upstream-quotas|providers-faults)$/,
+  /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|soak|start-race|books|traces|kept-connections|hosts-command|upstream-quotas)$/,
+  /^e2e\/(credentials|doors-faults|doors-streams|fault-matrix|providers-faults|providers-streams|streams|user-path)$/,
 ];
 
 /** What may differ between two releases of Node: sockets, threads, native packages, compiled code. */
@@ -87,10 +89,10 @@ const NAMES = readdirSync(ROOT, { recursive: true })
 
 const SETS = {
   unit: (name) => name.startsWith('unit/') && !isLong(name) && !isSlowUnit(name),
-  calls: (name) => /^(e2e|fuzz)\//.test(name) && !isLong(name),
+  calls: (name) => /^(e2e|fuzz|hostile)\//.test(name) && !isLong(name),
   slow: isSlowUnit,
   long: isLong,
-  core: (name) => isCore(name) && (name.startsWith('hostile/') || !isLong(name)),
+  core: (name) => isCore(name) && !(name.startsWith('unit/') && isLong(name)),
 };
 const fileOf = (name) => `${ROOT}/${name}.test.js`;
 
