@@ -20,7 +20,9 @@ import type { JournalReader } from '../ledger/journal.js';
 import type { AskReply, Question } from '../core/ask-port.js';
 import type { LockRequest, LockReply, LockMessage } from '../channel/idempotency-channel.js';
 import { nameOfResponse, type ResponseKey } from '../registry/stored-response.js';
+import { StoreError } from '../store/store-file.js';
 import {
+  type FoundResponse,
   type ResponseChanges,
   StoredResponses,
   type StoredResponsesOptions,
@@ -232,7 +234,15 @@ export class IdempotencyService implements FlushedResponses {
     if (running !== undefined) {
       return stateOfRunning(running.lock.bodyDigest, lock);
     }
-    let found = this.#responses.find(lock);
+    let found: FoundResponse | undefined;
+    try {
+      found = this.#responses.find(lock);
+    } catch (error) {
+      if (!(error instanceof StoreError) || error.code !== 'damaged') throw error;
+      // The call was made and charged. Nobody knows its response any more.
+      this.#log.error('a stored response is damaged and is not replayed', { error: error.message });
+      return { state: 'not_kept' };
+    }
     if (found === undefined) {
       if (this.#inProgress.size >= this.#locksMax) return { state: 'busy' };
       const heldByOthers = this.#shared?.take(lock);

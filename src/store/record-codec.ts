@@ -10,6 +10,7 @@
  * raised, so that an older Tollgate refuses the store instead of calling it damaged
  * (test/unit/store/record-codec.usage.test.ts, key-rows.key-codec.test.ts).
  */
+import { createHash } from 'node:crypto';
 import { Type, type Static } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { invariant } from '../core/errors.js';
@@ -28,7 +29,7 @@ import { StoreError } from './store-file.js';
 /**
  * Format of the whole store and of each record. A later format adds its reader here and raises this number.
  */
-export const FORMAT = 4;
+export const FORMAT = 5;
 
 /** Formats differ only in fields that may be absent, so one reader does for all; see key-rows.ts. */
 export const Format = Type.Integer({ minimum: 1, maximum: FORMAT });
@@ -141,6 +142,8 @@ const StoredResponse = Type.Object(
     endedMs: Moment,
     stream: Type.Boolean(),
     fallback: Type.Optional(Type.String()),
+    /** Of all that is above, of whose it is, and of the bytes. Formats before 5 had none. */
+    digest: Type.Optional(Digest),
     // Bytes, or null if they were too many to be kept. TypeBox has no type for them.
     bytes: Type.Unknown(),
   },
@@ -266,32 +269,66 @@ export function readUsage(stored: unknown, place: string): UsageTotals {
   };
 }
 
-export function packResponse({
-  bodyDigest,
-  endedMs,
-  stream,
-  fallback,
-  bytes,
-}: ResponseRecord): StoredResponse {
-  const stored = { format: FORMAT, bodyDigest, endedMs, stream, bytes: bytes ?? null };
+/** Hashes the bytes: 1 µs for a kilobyte, 1 ms for a megabyte. */
+export function packResponse(record: ResponseRecord): StoredResponse {
+  const { bodyDigest, endedMs, stream, fallback, bytes } = record;
+  const digest = digestOfResponse(record);
+  const stored = { format: FORMAT, bodyDigest, endedMs, stream, digest, bytes: bytes ?? null };
   return fallback === undefined ? stored : { ...stored, fallback };
 }
 
-/** The bytes are a copy in a buffer of their own. */
-export function readResponse(stored: unknown, { account, key }: ResponseKey, place: string): ResponseRecord {
+/**
+ * LMDB checks nothing itself, so a record that has a digest is compared with it: a turned bit, or the record
+ * of another key, must reach no caller. Records of formats before `digestSince` may have none. The bytes are
+ * a copy in a buffer of their own.
+ */
+export function readResponse(
+  stored: unknown,
+  { account, key }: ResponseKey,
+  place: string,
+  digestSince = RESPONSE_DIGEST_SINCE,
+): ResponseRecord {
   if (!responses.Check(stored)) throw damaged(place);
-  const { bodyDigest, endedMs, stream, bytes } = stored;
+  const { bodyDigest, endedMs, stream, fallback, digest, bytes } = stored;
   if (bytes !== null && !(bytes instanceof Uint8Array)) throw damaged(place);
-  return {
+  const record: ResponseRecord = {
     account,
     key,
     bodyDigest,
     endedMs: asWallMs(endedMs),
     stream,
-    fallback: stored.fallback,
+    fallback,
     // lmdb returns a view of a buffer that its next read overwrites.
     bytes: bytes === null ? undefined : new Uint8Array(bytes),
   };
+  if (digest === undefined ? stored.format >= digestSince : digest !== digestOfResponse(record))
+    throw damaged(place);
+  return record;
+}
+
+/** Records for replays that are older stay valid, and are gone after `idempotency.keep_hours`. */
+const RESPONSE_DIGEST_SINCE = 5;
+
+function digestOfResponse({
+  account,
+  key,
+  bodyDigest,
+  endedMs,
+  stream,
+  fallback,
+  bytes,
+}: ResponseRecord): string {
+  const head = JSON.stringify([
+    account,
+    key,
+    bodyDigest,
+    endedMs,
+    stream,
+    fallback ?? null,
+    bytes === undefined,
+  ]);
+  const digest = createHash('sha256').update(head);
+  return (bytes === undefined ? digest : digest.update(bytes)).digest('hex');
 }
 
 export function damaged(place: string): StoreError {

@@ -47,6 +47,8 @@ interface ResponseTables extends Pick<Tables, 'path' | 'meta' | 'answers' | 'ans
   readonly name: string;
   /** Key in `meta` of the bytes that all responses count for. */
   readonly sum: string;
+  /** See readResponse. */
+  readonly digestSince?: number;
 }
 
 /** The tables of the responses for replays by their Idempotency-Key. */
@@ -57,7 +59,7 @@ export function keyedResponseTable(tables: Tables): ResponseTable {
 
 /** The tables of the response cache. */
 export function cachedResponseTable({ path, meta, cached, cachedAges }: Tables): ResponseTable {
-  const tables = { path, meta, answers: cached, answerAges: cachedAges };
+  const tables = { path, meta, answers: cached, answerAges: cachedAges, digestSince: 0 };
   return new ResponseTable({ ...tables, name: 'cached', sum: 'cached_bytes' });
 }
 
@@ -70,8 +72,17 @@ export class ResponseTable {
 
   /** Returns the response, however old; undefined if there is none. Copies it. Throws StoreError. */
   find(key: ResponseKey): ResponseRecord | undefined {
-    const stored = this.#tables.answers.get([key.account, key.key]);
-    return stored === undefined ? undefined : readResponse(stored, key, this.#place(key));
+    let stored: unknown;
+    try {
+      stored = this.#tables.answers.get([key.account, key.key]);
+    } catch (error) {
+      // LMDB's own errors have a number. The others are the decoder's.
+      const isOfDisk = error instanceof Error && 'code' in error && typeof error.code === 'number';
+      throw isOfDisk ? error : damaged(this.#place(key));
+    }
+    return stored === undefined
+      ? undefined
+      : readResponse(stored, key, this.#place(key), this.#tables.digestSince);
   }
 
   /** When the oldest response ended; undefined if there is none. Some µs. */
@@ -151,11 +162,11 @@ export class ResponseTable {
         const [endedMs, account, key] = age;
         const isExpired = endedMs <= expiredMs && expired < EXPIRED_MAX;
         if (!isExpired && left <= bytesMax) return left;
-        if (typeof value !== 'number') throw damaged(this.#place({ account: asAccountIndex(account), key }));
         if (isExpired) expired++;
         answers.removeSync([account, key]);
         answerAges.removeSync(age);
-        left -= value;
+        // A damaged row must not stop the flush, which writes charges. Too much then counts as kept.
+        left -= typeof value === 'number' ? value : ROW_BYTES;
       }
       if (oldest.length < BATCH) return left;
     }

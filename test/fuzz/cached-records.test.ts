@@ -1,14 +1,19 @@
 /**
- * Records of the response cache that are not what was written: bits turned, cut, exchanged, of another kind,
- * from elsewhere. None stops the cache, none reaches a caller, and after that responses are kept again.
+ * Stored responses whose records are not what was written: bits turned, cut, exchanged, of another kind, from
+ * elsewhere. None reaches a caller. None stops the response cache, which keeps responses again after that; a
+ * replay by Idempotency-Key of a damaged one is refused and never made again, and flushes go on.
  */
 import { MessageChannel } from 'node:worker_threads';
 import { open, type Key, type RootDatabase } from 'lmdb';
 import t, { type Test } from 'tap';
-import { asAccountIndex } from '#src/core/units.js';
+import { asAccountIndex, asWallMs } from '#src/core/units.js';
+import { IdempotencyChannel } from '#src/channel/idempotency-channel.js';
 import type { CacheMessage, CacheReply } from '#src/channel/cache-channel.js';
 import { AskPort } from '#src/core/ask-port.js';
 import { CacheService } from '#src/gateway/cache-service.js';
+import { IdempotencyService } from '#src/gateway/idempotency-service.js';
+import { bodyDigestOf, KeyedCall } from '#src/request/idempotency.js';
+import type { ResponseRecord } from '#src/registry/stored-response.js';
 import type { Catalog } from '#src/registry/catalog.js';
 import { cacheKeyOf, nameOfResponse, type ResponseKey } from '#src/registry/stored-response.js';
 import { Store } from '#src/store/store.js';
@@ -80,10 +85,15 @@ const rawTable = (root: RootDatabase, name: string): RootDatabase<Buffer, Key[]>
   >;
 
 /** Damages that part of the rows on disk; the names of those. */
-async function damage(path: string, rate: number, random: Random): Promise<string[]> {
+async function damage(
+  path: string,
+  rate: number,
+  random: Random,
+  table: 'answers' | 'cached' = 'cached',
+): Promise<string[]> {
   const root = open(storePath(path), { noSubdir: true, maxDbs: 64, overlappingSync: false });
   const damaged: string[] = [];
-  const cached = rawTable(root, 'cached');
+  const cached = rawTable(root, table);
   const rows: Row[] = Array.from(cached.getRange({}), ({ key, value }) => [key, Buffer.from(value)]);
   for (const [key, value] of rows) {
     if (random() > rate) continue;
@@ -97,12 +107,16 @@ async function damage(path: string, rate: number, random: Random): Promise<strin
     await root.close();
     return damaged;
   }
-  const ages = rawTable(root, 'cached_ages');
+  const ages = rawTable(root, table === 'cached' ? 'cached_ages' : 'answer_ages');
   const aged: Row[] = Array.from(ages.getRange({}), ({ key, value }) => [key, Buffer.from(value)]);
   if (random() < 0.5)
     for (const [key, value] of aged)
       if (random() < 0.2)
         ages.putSync(key, DAMAGES[pick(random, Object.keys(DAMAGES))]!(value, aged, random));
+  if (table === 'answers') {
+    await root.close();
+    return damaged;
+  }
   if (random() < 0.3)
     ages.putSync(pick(random, [[1], ['x', 2], [0, -1, 'k'], [1, 2, 3, 4]]), Buffer.from([1]));
   if (random() < 0.3) cached.putSync(pick(random, [[1], ['x', 2], [-5, 'm/k'], [0, 7]]), Buffer.from([1]));
@@ -170,4 +184,73 @@ void t.test('damaged records', async (t) => {
   t.comment(`${damages} damaged, ${hits} of ${RECORDS * ROUNDS} found`);
   t.ok(damages > ROUNDS);
   t.ok(hits > 0, 'what is whole is found as long as nothing damaged was met');
+});
+
+void t.test('damaged records of replays', async (t) => {
+  const seed = newSeed();
+  t.comment(`seed ${seed}`);
+  const random_ = random(seed);
+  const bodyDigest = bodyDigestOf(Buffer.from('{}'));
+  const clock = new StoppedClock();
+  const endedMs = asWallMs(clock.nowMs - 1);
+  let replayed = 0;
+  let refused = 0;
+  let damages = 0;
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const path = t.testdir({});
+    const kept: ResponseRecord[] = Array.from({ length: RECORDS }, (_, n) => ({
+      account: asAccountIndex(n % 3),
+      key: `key-${n}`,
+      bodyDigest,
+      endedMs,
+      stream: n % 2 === 0,
+      ...(n % 4 === 0 && { fallback: `model-${n}` }),
+      bytes: Buffer.from(JSON.stringify({ round, n, text: 'x'.repeat(round) })),
+    }));
+    const bounds = { expiredMs: 0, bytesMax: Infinity };
+    const first = new Store(path);
+    first.commit(() => first.answers.apply({ kept, forgotten: [], bounds }));
+    await first.close();
+    const damaged = await damage(path, round % 2 === 0 ? 2 / RECORDS : 0.5, random_, 'answers');
+    damages += damaged.length;
+
+    const store = new Store(path);
+    const service = new IdempotencyService({
+      settings: {
+        limits: { calls_in_flight: RECORDS } as never,
+        idempotency: { keep_hours: 24, store_bytes: 1_000_000, answer_bytes: 10_000 },
+      },
+      replaysUnwritten: () => true,
+      store,
+      journals: [{ hasDrained: () => true }],
+      clock,
+      log: new ListLog(),
+    });
+    const { port1, port2 } = new MessageChannel();
+    service.attach(0, port1);
+    const channel = new IdempotencyChannel(port2, 10_000);
+    for (const record of kept) {
+      const { account, key, bytes, stream, fallback } = record;
+      const what = damaged.find((one) => one.startsWith(`${account}/${key}: `));
+      const { rejection, earlier } = await new KeyedCall(key, channel).lock(account, bodyDigest);
+      if (earlier === undefined) {
+        refused += 1;
+        t.match(rejection?.message, /answered and charged/, `${key} is not made again: ${what}`);
+        t.ok(what, `${key} is refused, and its record is damaged`);
+        continue;
+      }
+      replayed += 1;
+      t.ok(Buffer.from(earlier.bytes).equals(bytes!), `bytes of ${key}: ${what}`);
+      t.equal(earlier.stream, stream);
+      t.equal(earlier.fallback, fallback);
+    }
+    const more = { ...kept[0]!, key: 'one more' };
+    store.commit(() => store.answers.apply({ kept: [more], forgotten: [], bounds }));
+    store.commit(() => store.answers.apply({ kept: [], forgotten: [], bounds: { ...bounds, bytesMax: 0 } }));
+    port1.close();
+    port2.close();
+    await store.close();
+  }
+  t.comment(`${damages} damaged, ${replayed} replayed, ${refused} refused`);
+  t.ok(replayed > 0 && refused > ROUNDS);
 });

@@ -41,7 +41,7 @@ void t.test('books that balance', async (t) => {
   const shown = run(folder);
   t.equal(shown.status, 0, shown.stderr);
   for (const line of [
-    `books      ${path}, format 4`,
+    `books      ${path}, format 5`,
     'accounts   1',
     'keys       1',
     'groups     0',
@@ -58,7 +58,7 @@ void t.test('books that balance', async (t) => {
   t.same(JSON.parse(json.stdout), {
     ok: true,
     path,
-    format: 4,
+    format: 5,
     accounts: 1,
     keys: 1,
     groups: 0,

@@ -47,3 +47,20 @@ void t.test('a stored response names the model that answered, if it was another'
   t.equal(readResponse(other, record, 'it').fallback, 'small');
   t.end();
 });
+
+void t.test('a stored response without its digest is one of a former format, or damaged', (t) => {
+  const record = {
+    ...{ account: asAccountIndex(1), key: 'k', bodyDigest: 'a'.repeat(64), endedMs: asWallMs(5) },
+    ...{ stream: false, fallback: undefined, bytes: new Uint8Array([1]) },
+  };
+  const { digest, ...former } = packResponse(record);
+  t.match(digest, /^[0-9a-f]{64}$/);
+  t.same(readResponse({ ...former, format: 4 }, record, 'it'), record, 'formats before 5 had none');
+  const damaged = { code: 'damaged' };
+  t.throws(() => readResponse(former, record, 'it'), damaged);
+  t.throws(() => readResponse({ ...former, format: 4 }, record, 'it', 0), damaged, 'the cache wants one');
+  t.throws(() => readResponse(packResponse(record), { ...record, key: 'other' }, 'it'), damaged);
+  for (const change of [{ stream: true }, { endedMs: 6 }, { fallback: 'm' }, { bytes: null }])
+    t.throws(() => readResponse({ ...packResponse(record), ...change }, record, 'it'), damaged);
+  t.end();
+});
