@@ -107,9 +107,19 @@ export class AskRejected extends Error {
   }
 }
 
+/** What `asked` resolves with; if the question was rejected, what `otherwise` makes of the rejection. */
+export async function orRejected<T>(asked: Promise<T>, otherwise: (rejection: ErrorRecord) => T): Promise<T> {
+  try {
+    return await asked;
+  } catch (error) {
+    if (!(error instanceof AskRejected)) throw error;
+    return otherwise(error.rejection);
+  }
+}
+
 /** A question whose wait is bounded. */
 export interface Asked<Reply> {
-  /** Rejects with AskRefused: of `late` if the time was over, of the reason given to `withdraw` otherwise. */
+  /** Rejects with AskRejected: of `late` if the time was over, else of the reason given to `withdraw`. */
   readonly reply: Promise<Reply>;
   /** Withdraws the question, if it still waits. */
   withdraw(reason: ErrorRecord): void;

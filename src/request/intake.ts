@@ -15,7 +15,7 @@
  * may be gone (test/unit/request/chat-exchange.test.ts, test/e2e/leaving-clients.test.ts).
  */
 import type { HttpRequest } from 'uWebSockets.js';
-import { AskRejected, type Asked } from '../core/ask-port.js';
+import { type Asked, orRejected } from '../core/ask-port.js';
 import { OUT_OF_DESCRIPTORS, invariant, type ErrorRecord } from '../core/errors.js';
 import { BODY_BYTES_UNCOUNTED, UPLOAD_MS_MAX } from '../core/limits.js';
 import type { MonotonicMs } from '../core/units.js';
@@ -51,6 +51,7 @@ import {
   ACCOUNT_BODIES_FULL,
   BODIES_FULL,
   bodyTooLarge,
+  CLIENT_GONE,
   compressedBody,
   NO_WORKER,
   parseTooLate,
@@ -67,12 +68,6 @@ type Arrival =
   | { readonly kind: 'call'; readonly call: ChatCall }
   | { readonly kind: 'rejection'; readonly rejection: ErrorRecord }
   | { readonly kind: 'replay'; readonly earlier: EarlierResponse };
-
-/** Nobody reads it. */
-const CLIENT_GONE: ErrorRecord = {
-  code: 'internal_error',
-  message: 'the client left before its body was read',
-};
 
 export class Intake implements BodyHold, BodyReceiver, Swept {
   readonly #exchange: ChatExchange;
@@ -245,7 +240,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   /** Goes on with what other threads say. */
   async #await(asked: Promise<Arrival>): Promise<void> {
     this.#phase = 'asking';
-    const arrival = await orRejection(asked);
+    const arrival = await orRejected(asked, rejectionOf);
     this.#parse = undefined;
     if (this.#exchange.clientGone) this.#exchange.finish('client_gone');
     else if (arrival.kind === 'rejection') this.reject(arrival.rejection);
@@ -397,11 +392,4 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 }
 
-async function orRejection(asked: Promise<Arrival>): Promise<Arrival> {
-  try {
-    return await asked;
-  } catch (error) {
-    if (!(error instanceof AskRejected)) throw error;
-    return { kind: 'rejection', rejection: error.rejection };
-  }
-}
+const rejectionOf = (rejection: ErrorRecord): Arrival => ({ kind: 'rejection', rejection });

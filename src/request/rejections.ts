@@ -78,6 +78,9 @@ export const ACCOUNT_WITHOUT_PLAN: ErrorRecord = {
 
 // The body and its Idempotency-Key.
 
+/** Nobody reads it. */
+export const CLIENT_GONE = rejection('internal_error', 'the client left before its body was read');
+
 export const BODIES_FULL = overloaded(
   'bodies_in_work',
   'The gateway has as many bytes of requests in work as it may.',

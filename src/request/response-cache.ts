@@ -13,7 +13,7 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-channel.js';
-import { AskPort, AskRejected, PendingReplies } from '../core/ask-port.js';
+import { AskPort, orRejected, PendingReplies } from '../core/ask-port.js';
 import type { Clock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
 import {
@@ -135,7 +135,7 @@ export class ResponseCache {
     const flight: Flight = { key, waiting: undefined };
     this.#flights.set(nameOfResponse(key), flight);
     const { epoch } = this;
-    const reply = await orAlone(this.#port.askFor(WAIT_MS_MAX, LATE, key).reply);
+    const reply = await orRejected(this.#port.askFor(WAIT_MS_MAX, LATE, key).reply, () => ALONE);
     if (reply.state === 'lead') return { state: 'lead', flight };
     if (reply.state === 'found' && epoch === this.epoch) this.#put(nameOfResponse(key), reply.response);
     this.#end(flight, reply);
@@ -190,13 +190,4 @@ export class ResponseCache {
 /** Short responses are bounded in number by what they count for beside their bytes. */
 function bytesOf({ bytes }: CachedResponse): number {
   return bytes.length + CACHED_ROW_BYTES;
-}
-
-async function orAlone(asked: Promise<CacheReply>): Promise<CacheReply> {
-  try {
-    return await asked;
-  } catch (error) {
-    if (!(error instanceof AskRejected)) throw error;
-    return ALONE;
-  }
 }
