@@ -16,7 +16,8 @@ import type { AccountSpan } from '../telemetry/account-history.js';
 import type { RingName } from '../telemetry/history.js';
 import type { Log, LogChange, LogView } from '../telemetry/log.js';
 import { compileReader, parseQuery } from './input-reader.js';
-import { CLOSED, type HostView } from './views.js';
+import { type HostView } from './gateway-views.js';
+import { CLOSED } from './views.js';
 
 /** All routes are below it. */
 export const ROOT = '/admin/v1';

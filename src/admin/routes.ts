@@ -31,17 +31,8 @@ import {
   TextResponse,
 } from './route.js';
 import { USAGE_ROUTES } from './usage-routes.js';
-import {
-  CacheClearView,
-  CLOSED,
-  HostView,
-  listSchema,
-  ModelView,
-  PlanView,
-  ReloadView,
-  SettingView,
-  UpstreamResetView,
-} from './views.js';
+import { CacheClearView, HostView, ReloadView, SettingView, UpstreamResetView } from './gateway-views.js';
+import { CLOSED, listSchema, ModelView, PlanView } from './views.js';
 
 const TOKENS_PER_PRICE = 1_000_000n;
 

@@ -23,6 +23,7 @@ import {
   STREAM,
   VARIABLE,
 } from './call-block.js';
+import { BlockNames, type SlotNames, SlotPositions } from './block-names.js';
 import { DOOR_NAMES, DOOR_PATHS } from '../core/door-names.js';
 import { FIELDS_AT } from '../core/spsc-ring.js';
 import { PICO_PER_NANO } from '../core/money.js';
@@ -48,17 +49,6 @@ const NAMES_MAX = 60_000;
 const IDS = 10;
 const KINDS = IDS + 9;
 
-/** Names of what a plain call has by slot or index; null if there is none any more. */
-export interface SlotNames {
-  readonly requestPrefixOf: (listener: number) => string;
-  readonly accountIdOf: (account: AccountIndex) => string | null;
-  readonly keyIdOf: (key: KeyIndex) => string | null;
-  readonly modelIdOf: (model: number) => string;
-  readonly upstreamNameOf: (upstream: number) => string | null;
-  readonly groupNameOf: (group: GroupIndex) => string;
-  readonly sourceOf: (source: number) => string;
-}
-
 /** The words of quotas: scopes, names and the balance, by index. */
 const WORDS = [...QUOTA_SCOPES, ...QUOTA_NAMES, 'balance'];
 const FIRST_NAME = QUOTA_SCOPES.length;
@@ -76,28 +66,6 @@ const PICO_IN_NANO = Number(PICO_PER_NANO);
 const TWO_32 = 2 ** 32;
 const RESPONDED = 200;
 
-/** Positions of names in the block that is being filled, by slot. */
-class Positions {
-  readonly #bySlot = new Map<number, number>();
-  readonly #positionOf: (slot: number) => number;
-
-  constructor(positionOf: (slot: number) => number) {
-    this.#positionOf = positionOf;
-  }
-
-  at(slot: number): number {
-    const known = this.#bySlot.get(slot);
-    if (known !== undefined) return known;
-    const position = this.#positionOf(slot);
-    this.#bySlot.set(slot, position);
-    return position;
-  }
-
-  clear(): void {
-    this.#bySlot.clear();
-  }
-}
-
 /** Puts calls into a block. One a writer, filled again and again. */
 export class BlockBuilder {
   readonly #fixed = new ArrayBuffer(BLOCK_BYTES + FIXED_BYTES);
@@ -108,29 +76,25 @@ export class BlockBuilder {
   readonly #variable = Buffer.allocUnsafeSlow(BLOCK_BYTES + CALL_BYTES_MAX);
   /** `writeBigInt64LE` takes ten times as long. */
   readonly #view = new DataView(this.#variable.buffer);
-  readonly #names = new Map<string, number>();
-  /** By kind of name. */
-  readonly #lastNames = new Array<string | undefined>(KINDS).fill(undefined);
-  readonly #lastPositions = new Int32Array(KINDS);
-  #nameChars = 0;
+  readonly #names = new BlockNames(KINDS);
   #count = 0;
   #at = 0;
   readonly #slotNames: SlotNames | undefined;
-  readonly #slots: readonly Positions[];
-  readonly #accounts: Positions;
-  readonly #keys: Positions;
-  readonly #models: Positions;
-  readonly #upstreams: Positions;
-  readonly #sources: Positions;
-  readonly #routes: Positions;
-  readonly #groups: Positions;
+  readonly #slots: readonly SlotPositions[];
+  readonly #accounts: SlotPositions;
+  readonly #keys: SlotPositions;
+  readonly #models: SlotPositions;
+  readonly #upstreams: SlotPositions;
+  readonly #sources: SlotPositions;
+  readonly #routes: SlotPositions;
+  readonly #groups: SlotPositions;
   /** Of WORDS: positions + 1; 0 if they have none yet. An array, because a call has dozens. */
   readonly #quotaWords = new Int32Array(WORDS.length);
 
   /** `names`: of what plain calls have; without it only `add` can be used. */
   constructor(names?: SlotNames) {
-    const of = (nameOf: (slot: number) => string | null): Positions =>
-      new Positions((slot) => this.#positionOf(nameOf(slot)));
+    const of = (nameOf: (slot: number) => string | null): SlotPositions =>
+      new SlotPositions((slot) => this.#names.positionOf(nameOf(slot)));
     this.#slotNames = names;
     this.#accounts = of((slot) => names!.accountIdOf(slot as AccountIndex));
     this.#keys = of((slot) => names!.keyIdOf(slot as KeyIndex));
@@ -149,7 +113,7 @@ export class BlockBuilder {
 
   /** Whether the block is to be taken before another call is added. */
   get isFull(): boolean {
-    const bytes = this.#count * FIXED_BYTES + this.#at + this.#nameChars;
+    const bytes = this.#count * FIXED_BYTES + this.#at + this.#names.bytes;
     return bytes >= BLOCK_BYTES - FIXED_BYTES || this.#names.size >= NAMES_MAX;
   }
 
@@ -168,15 +132,15 @@ export class BlockBuilder {
     this.#floats[at64 + 1] = call.request;
     this.#amounts[at64 + 2] = usage === undefined ? 0n : usage.charged;
     const shorts = this.#shorts;
-    shorts[at16 + NAMED.prefix] = this.#nameOf(call.requestPrefix, 0);
-    shorts[at16 + NAMED.account] = this.#nameOf(call.account, IDS);
-    shorts[at16 + NAMED.key] = this.#nameOf(call.key, 1);
-    shorts[at16 + NAMED.model] = this.#nameOf(call.model, 2);
-    shorts[at16 + NAMED.answered] = this.#nameOf(usage?.answeredModel ?? null, 6);
-    shorts[at16 + NAMED.upstream] = this.#nameOf(call.upstream, 3);
-    shorts[at16 + NAMED.code] = this.#nameOf(call.code, 4);
-    shorts[at16 + NAMED.source] = this.#nameOf(usage?.source ?? null, 7);
-    shorts[at16 + NAMED.route] = this.#nameOf(call.route, 5);
+    shorts[at16 + NAMED.prefix] = this.#names.lastOr(call.requestPrefix, 0);
+    shorts[at16 + NAMED.account] = this.#names.lastOr(call.account, IDS);
+    shorts[at16 + NAMED.key] = this.#names.lastOr(call.key, 1);
+    shorts[at16 + NAMED.model] = this.#names.lastOr(call.model, 2);
+    shorts[at16 + NAMED.answered] = this.#names.lastOr(usage?.answeredModel ?? null, 6);
+    shorts[at16 + NAMED.upstream] = this.#names.lastOr(call.upstream, 3);
+    shorts[at16 + NAMED.code] = this.#names.lastOr(call.code, 4);
+    shorts[at16 + NAMED.source] = this.#names.lastOr(usage?.source ?? null, 7);
+    shorts[at16 + NAMED.route] = this.#names.lastOr(call.route, 5);
     shorts[at16 + STATUS] = call.status ?? 0;
     shorts[at16 + FLAGS] =
       (call.stream ? STREAM : 0) |
@@ -214,7 +178,7 @@ export class BlockBuilder {
     this.#floats[at64] = floats[first64 + ring.ENDED_MS]!;
     this.#floats[at64 + 1] = floats[first64 + ring.REQUEST]!;
     this.#amounts[at64 + 2] = amounts[first64 + ring.CHARGED]!;
-    shorts[at16 + NAMED.prefix] = this.#nameOf(this.#slotNames!.requestPrefixOf(listener), 0);
+    shorts[at16 + NAMED.prefix] = this.#names.lastOr(this.#slotNames!.requestPrefixOf(listener), 0);
     shorts[at16 + NAMED.account] = account;
     shorts[at16 + NAMED.key] = this.#keys.at(ints[first32 + ring.KEY]!);
     shorts[at16 + NAMED.model] = this.#models.at(ints[first32 + ring.MODEL]!);
@@ -298,7 +262,7 @@ export class BlockBuilder {
   }
 
   #quotaWord(index: number): number {
-    return (this.#quotaWords[index] ||= this.#positionOf(WORDS[index]!) + 1);
+    return (this.#quotaWords[index] ||= this.#names.positionOf(WORDS[index]!) + 1);
   }
 
   /** Money is in nano-units. */
@@ -322,7 +286,7 @@ export class BlockBuilder {
 
   /** Returns the block and its names, and begins the next one. */
   take(): { block: Block; names: readonly string[] } {
-    const names = [...this.#names.keys()];
+    const names = this.#names.list();
     const text = Buffer.from(JSON.stringify(names));
     const fixedBytes = this.#count * FIXED_BYTES;
     const namesAt = HEAD_BYTES + fixedBytes + this.#at;
@@ -335,8 +299,7 @@ export class BlockBuilder {
     head[2] = crc32(bytes.subarray(12));
     this.#names.clear();
     this.forgetSlots();
-    this.#lastNames.fill(undefined);
-    this.#nameChars = this.#count = this.#at = 0;
+    this.#count = this.#at = 0;
     return { block: Block.of(bytes), names };
   }
 
@@ -368,7 +331,7 @@ export class BlockBuilder {
 
   /** 0: none. */
   #name(text: string | null, kind: number): void {
-    this.#position(this.#nameOf(text, kind));
+    this.#position(this.#names.lastOr(text, kind));
   }
 
   #position(position: number): void {
@@ -390,26 +353,6 @@ export class BlockBuilder {
   #amount(amount: bigint): void {
     this.#view.setBigInt64(this.#at, amount, true);
     this.#at += 8;
-  }
-
-  /** Most names are those of the call before: comparing takes a quarter of looking up. */
-  #nameOf(text: string | null, kind: number): number {
-    if (text === null) return NONE;
-    if (this.#lastNames[kind] === text) return this.#lastPositions[kind]!;
-    const position = this.#positionOf(text);
-    this.#lastNames[kind] = text;
-    this.#lastPositions[kind] = position;
-    return position;
-  }
-
-  #positionOf(text: string | null): number {
-    if (text === null) return NONE;
-    const known = this.#names.get(text);
-    if (known !== undefined) return known;
-    const position = this.#names.size;
-    this.#nameChars += text.length + 3;
-    this.#names.set(text, position);
-    return position;
   }
 
   #timeOrNone(ms: number | undefined): void {

@@ -1,6 +1,7 @@
 /** `tollgate plans list`, `models list` and `upstreams …`: what the settings offer, and who serves it. */
 import type { Command } from 'commander';
-import type { CacheClearView, ModelView, PlanView, UpstreamResetView } from '../admin/views.js';
+import type { CacheClearView, UpstreamResetView } from '../admin/gateway-views.js';
+import type { ModelView, PlanView } from '../admin/views.js';
 import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
 import { withAdminClient, withGateway } from './admin-client.js';

@@ -4,7 +4,7 @@
  * checks of containers.
  */
 import { Option, type Command } from 'commander';
-import type { HostView, ReloadView } from '../admin/views.js';
+import type { HostView, ReloadView } from '../admin/gateway-views.js';
 import { LOG_LEVELS, type LogChange, type LogLevel, type LogView } from '../telemetry/log.js';
 import { listAll, withAdminClient, withGateway } from './admin-client.js';
 import {

@@ -7,7 +7,7 @@
  * thread of a gateway process.
  */
 import { join } from 'node:path';
-import type { SlotNames } from '../call-log/block-builder.js';
+import type { SlotNames } from '../call-log/block-names.js';
 import { CallWriter } from '../call-log/call-writer.js';
 import { CONTENTS_BATCH_BYTES, ContentsWriter } from '../call-log/contents-writer.js';
 import { CALLS_FOLDER, type CallRetention } from '../call-log/segment-files.js';

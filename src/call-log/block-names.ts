@@ -1,0 +1,97 @@
+/**
+ * The names in a block that is being filled: each is written once, and calls have its position. BlockBuilder
+ * has one. Main thread.
+ *
+ * Must hold: a name has one position in its block, and a slot the position of its name until the slots may
+ * have new names (test/unit/call-log/call-log.test.ts, plain-calls.test.ts).
+ */
+import type { AccountIndex, GroupIndex, KeyIndex } from '../core/units.js';
+import { NONE } from './call-block.js';
+
+export class BlockNames {
+  readonly #positions = new Map<string, number>();
+  /** The last name of each kind, and its position. */
+  readonly #lastNames: (string | undefined)[];
+  readonly #lastPositions: Int32Array;
+  #bytes = 0;
+
+  /** `kinds`: how many kinds `lastOr` is told. */
+  constructor(kinds: number) {
+    this.#lastNames = new Array<string | undefined>(kinds).fill(undefined);
+    this.#lastPositions = new Int32Array(kinds);
+  }
+
+  get size(): number {
+    return this.#positions.size;
+  }
+
+  /** What the names take in the block, about. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** In the order of their positions. */
+  list(): string[] {
+    return [...this.#positions.keys()];
+  }
+
+  clear(): void {
+    this.#positions.clear();
+    this.#lastNames.fill(undefined);
+    this.#bytes = 0;
+  }
+
+  /** The position of a name; NONE for null. */
+  positionOf(text: string | null): number {
+    if (text === null) return NONE;
+    const known = this.#positions.get(text);
+    if (known !== undefined) return known;
+    const position = this.#positions.size;
+    this.#bytes += text.length + 3;
+    this.#positions.set(text, position);
+    return position;
+  }
+
+  /** As `positionOf`. Most names are those of the call before: comparing takes a quarter of looking up. */
+  lastOr(text: string | null, kind: number): number {
+    if (text === null) return NONE;
+    if (this.#lastNames[kind] === text) return this.#lastPositions[kind]!;
+    const position = this.positionOf(text);
+    this.#lastNames[kind] = text;
+    this.#lastPositions[kind] = position;
+    return position;
+  }
+}
+
+/** Names of what a plain call has by slot or index; null if there is none any more. */
+export interface SlotNames {
+  readonly requestPrefixOf: (listener: number) => string;
+  readonly accountIdOf: (account: AccountIndex) => string | null;
+  readonly keyIdOf: (key: KeyIndex) => string | null;
+  readonly modelIdOf: (model: number) => string;
+  readonly upstreamNameOf: (upstream: number) => string | null;
+  readonly groupNameOf: (group: GroupIndex) => string;
+  readonly sourceOf: (source: number) => string;
+}
+
+/** Positions of names by the slot that has the name. */
+export class SlotPositions {
+  readonly #bySlot = new Map<number, number>();
+  readonly #positionOf: (slot: number) => number;
+
+  constructor(positionOf: (slot: number) => number) {
+    this.#positionOf = positionOf;
+  }
+
+  at(slot: number): number {
+    const known = this.#bySlot.get(slot);
+    if (known !== undefined) return known;
+    const position = this.#positionOf(slot);
+    this.#bySlot.set(slot, position);
+    return position;
+  }
+
+  clear(): void {
+    this.#bySlot.clear();
+  }
+}
