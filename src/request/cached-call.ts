@@ -8,7 +8,8 @@
  * Must hold: not kept are an error, a response that was cut, that of a fallback (it would outlive the
  * outage), that of a call whose output was lowered to what its account can pay, one that is too long, and
  * with `durability: commit` one whose charge is not on disk. A call that leads a single flight ends it
- * exactly once, or equal calls wait until their time is over (test/e2e/cache.test.ts).
+ * exactly once, or equal calls wait until their time is over; nobody waits for another's client to read
+ * (test/e2e/cache.test.ts).
  */
 import type { CachedResponse } from '../channel/cache-channel.js';
 import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
@@ -144,6 +145,17 @@ export class CachedCall implements KeptCall {
 
   collect(bytes: Uint8Array): void {
     this.#pieces.add(bytes);
+    if (this.#pieces.areDropped) this.letOthersGo();
+  }
+
+  /**
+   * Who waits makes the call alone: because the response is too long to be kept, or because the client does
+   * not take it, and nobody is to wait for another's client. It is still kept if it comes to its end.
+   */
+  letOthersGo(): void {
+    const flight = this.#flight;
+    this.#flight = undefined;
+    if (flight !== undefined) this.#cache.abandon(flight);
   }
 
   keep(last: Uint8Array, stream: boolean, _position: number, fallback?: string): void {
@@ -170,9 +182,7 @@ export class CachedCall implements KeptCall {
   giveUp(): void {
     this.#pieces.drop();
     this.#kept = undefined;
-    const flight = this.#flight;
-    this.#flight = undefined;
-    if (flight !== undefined) this.#cache.abandon(flight);
+    this.letOthersGo();
   }
 }
 

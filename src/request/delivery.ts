@@ -158,6 +158,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   }
 
   onSweep(nowMs: MonotonicMs): void {
+    if (this.#writer?.isBlocked === true) this.#exchange.cached?.letOthersGo();
     const alive = this.#writer?.onSweep(nowMs, this.#listener.limits.clientIdleTimeoutMs) ?? true;
     if (!alive) this.#exchange.res.close();
   }

@@ -121,6 +121,11 @@ export class CollectedPieces {
     this.#bytes += bytes.length;
   }
 
+  /** Whether the response was too long. */
+  get areDropped(): boolean {
+    return this.#pieces === undefined;
+  }
+
   /** The whole response in memory of its own, or undefined if it was too long. Drops the pieces. */
   take(): Uint8Array | undefined {
     const bytes = this.#pieces && joinedBytes(this.#pieces, this.#bytes);

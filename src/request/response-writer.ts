@@ -99,6 +99,11 @@ export class ResponseWriter {
     res.onWritable(() => this.#onWritable());
   }
 
+  /** Whether the client's socket is full. */
+  get isBlocked(): boolean {
+    return this.#blocked;
+  }
+
   /** Writes a frame, of a stream whole events. With `more` a `write`, `end` or `flush` follows at once. */
   write(bytes: Uint8Array, more = false): void {
     if (more && !this.#blocked && this.#joinedBytes + bytes.length <= JOINED_BYTES_MAX) {

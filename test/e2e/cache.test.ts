@@ -30,10 +30,13 @@ import {
 } from '../support/doors.js';
 import type { Answer } from '../support/http.js';
 import { startMock, steered } from '../support/mock.js';
+import { SlowReader } from '../support/slow-reader.js';
 
 const ON = { cache: { ttl_seconds: 600 }, flush_interval_ms: 50 };
 const LOOSE_PLAN = { id: 'ample', requests_per_minute: 1_000_000, calls_per_day: 1_000_000_000 };
 const EQUAL_CALLS = 100;
+/** An equal call waits for a minute at most. */
+const HELD_UP_SECONDS_MAX = 20;
 
 const cacheOf = ({ headers }: Answer): unknown => headers['x-tollgate-cache'];
 
@@ -279,6 +282,28 @@ void t.test('accounts share with scope all, if their plan has the model', async 
   t.match(refused.body, /"code":"model_not_found"/, 'a plan without the model gets no hit');
   t.equal(cacheOf(refused), undefined);
   t.equal((await mock.stats()).requests, 1);
+  t.equal(await gateway.stop(), 0);
+});
+
+void t.test('a caller that does not read holds up no equal call of another', async (t) => {
+  const { gateway, key, mock } = await startCached(t, { cache: { ttl_seconds: 600, scope: 'all' } });
+  const other = await gateway.admin.customer();
+  for (const [name, bytes] of [
+    ['too long to be kept', 16_000_000],
+    ['not too long', 1_000_000],
+  ] as const) {
+    await mock.resetStats();
+    const prompt = fresh(`chunks=1000&bytes=${bytes}`);
+    const body = { model: TEST_MODEL, messages: [{ role: 'user', content: prompt }], stream: true };
+    const lazy = new SlowReader(gateway.port, key, body, 0);
+    await eventually('its call', async () => ((await mock.stats()).requests === 1 ? true : undefined));
+    const sentMs = performance.now();
+    const answer = await gateway.chat(other.key, prompt, { stream: true });
+    const seconds = (performance.now() - sentMs) / 1_000;
+    t.match(answer, { status: 200, body: /\[DONE\]/ }, name);
+    t.ok(seconds < HELD_UP_SECONDS_MAX, `${name}: ${seconds} s`);
+    lazy.leave();
+  }
   t.equal(await gateway.stop(), 0);
 });
 
