@@ -30,7 +30,12 @@ const down = (provider: string): FaultScript => {
   const form = FORMS.find((one) => one.provider === provider);
   const forms = form && ERROR_FORMS.get(form.dialect);
   const body = forms?.body(503, 'down') ?? '{"error":{"message":"down","code":"overloaded"}}';
-  const headers = { 'content-type': 'application/json', 'content-length': String(body.length) };
+  const headers = {
+    'content-type': 'application/json',
+    'content-length': String(body.length),
+    // Otherwise the next call may be sent on a connection that is being closed, and counted twice.
+    connection: 'close',
+  };
   return (socket) => send(socket, [head(503, { ...headers, ...forms?.headers(503) }), body], 'close');
 };
 
@@ -122,7 +127,12 @@ const refused = (form: (typeof FORMS)[number] | undefined, message: string, code
   const forms = form && ERROR_FORMS.get(form.dialect);
   const type = 'invalid_request_error';
   const body = forms?.body(400, message) ?? JSON.stringify({ error: { message, type, code } });
-  const headers = { 'content-type': 'application/json', 'content-length': String(body.length) };
+  const headers = {
+    'content-type': 'application/json',
+    'content-length': String(body.length),
+    // Otherwise the next call may be sent on a connection that is being closed, and counted twice.
+    connection: 'close',
+  };
   return (socket) => send(socket, [head(400, { ...headers, ...forms?.headers(400) }), body], 'stall');
 };
 
