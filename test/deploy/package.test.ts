@@ -1,11 +1,15 @@
 /**
  * The package as npm makes it: what it installs is what was tested here, version by version, and it serves.
+ * It comes from a registry, because npm reads the npm-shrinkwrap.json of no other packages.
  */
 import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { cpSync, existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { startGateway } from '../support/gateway.js';
 
 const run = promisify(execFile);
@@ -22,6 +26,34 @@ async function registryAnswers(): Promise<boolean> {
   } catch {
     return false;
   }
+}
+
+/** A scope of its own, so that all other packages come from the registry that npm is set up for. */
+const SCOPE = '@packed';
+const NAME = `${SCOPE}/tollgate`;
+
+/** Serves the package as npm's registry would; returns the address. */
+async function startRegistry(
+  t: Test,
+  manifest: { readonly version: string },
+  archive: Buffer,
+): Promise<string> {
+  const server = createServer((request, response) => {
+    if (request.url?.endsWith('.tgz') === true) {
+      response.end(archive);
+      return;
+    }
+    const integrity = `sha512-${createHash('sha512').update(archive).digest('base64')}`;
+    const dist = { tarball: `${address}/tollgate.tgz`, integrity };
+    const version = { ...manifest, _hasShrinkwrap: true, dist };
+    const { version: latest } = manifest;
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify({ name: NAME, 'dist-tags': { latest }, versions: { [latest]: version } }));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  t.teardown(() => server.close());
+  return address;
 }
 
 const skip = (await registryAnswers()) ? false : 'npm reaches no registry';
@@ -43,27 +75,22 @@ void t.test('packed, installed, started', { skip, timeout: NPM_MS_MAX }, async (
   ]) {
     cpSync(name, join(source, name), { recursive: true });
   }
-  const { scripts, ...manifest } = JSON.parse(readFileSync('package.json', 'utf8')) as {
+  const { scripts, ...rest } = JSON.parse(readFileSync('package.json', 'utf8')) as {
+    readonly version: string;
     readonly scripts: Readonly<Record<string, string>>;
   };
   const { prepack, postpack } = scripts;
-  writeFileSync(
-    join(source, 'package.json'),
-    JSON.stringify({ ...manifest, scripts: { prepack, postpack } }),
-  );
+  const manifest = { ...rest, name: NAME, scripts: { prepack, postpack } };
+  writeFileSync(join(source, 'package.json'), JSON.stringify(manifest));
   await run('npm', ['pack', '--silent'], { cwd: source, timeout: NPM_MS_MAX });
   t.notOk(existsSync(join(source, 'npm-shrinkwrap.json')), 'made for the package alone');
   const archive = readdirSync(source).find((name) => name.endsWith('.tgz'))!;
+  const registry = await startRegistry(t, manifest, readFileSync(join(source, archive)));
   const prefix = join(folder, 'prefix');
-  await run(
-    'npm',
-    ['install', '--global', '--prefix', prefix, '--no-audit', '--no-fund', join(source, archive)],
-    {
-      timeout: NPM_MS_MAX,
-    },
-  );
+  const options = ['--prefix', prefix, `--${SCOPE}:registry=${registry}`, '--no-audit', '--no-fund'];
+  await run('npm', ['install', '--global', ...options, NAME], { timeout: NPM_MS_MAX });
 
-  const installed = join(prefix, 'lib/node_modules/tollgate');
+  const installed = join(prefix, 'lib/node_modules', NAME);
   const { packages } = JSON.parse(readFileSync('package-lock.json', 'utf8')) as Lock;
   let compared = 0;
   for (const [path, { version, dev }] of Object.entries(packages)) {
