@@ -4,7 +4,7 @@
  */
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { cpSync, existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -56,6 +56,21 @@ async function startRegistry(
   return address;
 }
 
+/** Every installed package is of the lock file's version. */
+function checkVersions(t: Test, packages: Lock['packages'], installed: string): void {
+  let compared = 0;
+  for (const [path, { version, dev }] of Object.entries(packages)) {
+    if (path === '' || !existsSync(join(installed, path))) continue;
+    const own = JSON.parse(readFileSync(join(installed, path, 'package.json'), 'utf8')) as {
+      version: string;
+    };
+    t.equal(own.version, version, path);
+    t.notOk(dev, `${path} is not for development alone`);
+    compared += 1;
+  }
+  t.ok(compared >= 40, `${compared} packages are of the lock file's versions`);
+}
+
 const skip = (await registryAnswers()) ? false : 'npm reaches no registry';
 
 void t.test('packed, installed, started', { skip, timeout: NPM_MS_MAX }, async (t) => {
@@ -92,17 +107,19 @@ void t.test('packed, installed, started', { skip, timeout: NPM_MS_MAX }, async (
 
   const installed = join(prefix, 'lib/node_modules', NAME);
   const { packages } = JSON.parse(readFileSync('package-lock.json', 'utf8')) as Lock;
-  let compared = 0;
-  for (const [path, { version, dev }] of Object.entries(packages)) {
-    if (path === '' || !existsSync(join(installed, path))) continue;
-    const own = JSON.parse(readFileSync(join(installed, path, 'package.json'), 'utf8')) as {
-      version: string;
-    };
-    t.equal(own.version, version, path);
-    t.notOk(dev, `${path} is not for development alone`);
-    compared += 1;
-  }
-  t.ok(compared >= 40, `${compared} packages are of the lock file's versions`);
+  checkVersions(t, packages, installed);
+
+  // As docs/operations.md says.
+  const unpacked = join(folder, 'unpacked');
+  mkdirSync(unpacked);
+  await run('tar', ['-xzf', join(source, archive), '-C', unpacked, '--strip-components=1']);
+  await run('npm', ['ci', '--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund'], {
+    cwd: unpacked,
+    timeout: NPM_MS_MAX,
+  });
+  checkVersions(t, packages, unpacked);
+  t.match((await run('node', ['dist/cli/main.js', '--version'], { cwd: unpacked })).stdout, /^\d/);
+
   const found = readdirSync(join(installed, 'node_modules'), { recursive: true, encoding: 'utf8' });
   const strangers = found.filter(
     (path) =>
