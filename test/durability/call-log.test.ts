@@ -23,6 +23,9 @@ const PROMPT = steered('prompt_tokens=10&cached_tokens=0&completion_tokens=10');
 const COST = (10n * (picoUnitsOf(TEST_PRICE.input)! + picoUnitsOf(TEST_PRICE.output)!)) / 1_000_000n;
 /** The drain of the rings, then the writer's second; several times over, for a machine that is busy. */
 const FLUSHED_MS = 5_000;
+const LONG_PROMPT_BYTES = 60_000;
+/** Their contents are 12 MB. */
+const LONG_CALLS = 200;
 
 const readerOf = ({ dataFolder }: Gateway): CallReader => new CallReader(join(dataFolder, 'calls'));
 
@@ -104,5 +107,45 @@ void t.test('a full disk stops records, not calls', { skip: reasonToSkip() }, as
     (await kept(gateway, after.keys())).size === after.size ? true : undefined,
   );
   t.equal((await kept(gateway, during.keys())).size, during.size, 'those that waited in memory too');
+  await gateway.stop();
+});
+
+void t.test('contents that find no room are dropped and counted', { skip: reasonToSkip() }, async (t) => {
+  const mock = await startMock(t);
+  const folder = temporaryFolder(t);
+  const disk = join(folder, 'data', 'contents');
+  mkdirSync(disk, { recursive: true });
+  mountDisk(t, '16m', disk);
+  const call_log = { contents: 'all', contents_body_bytes: LONG_PROMPT_BYTES };
+  const gateway = await startGateway(t, { folder, config: testSettings(mock.url, { call_log }) });
+  const { key, accountId } = await gateway.admin.customer({ credit: '100.00' });
+  const droppedOf = async (part: string): Promise<number> => {
+    const { body } = await gateway.admin.send('GET', '/metrics');
+    return Number(new RegExp(`tollgate_call_log_dropped_total\\{part="${part}"\\} (\\d+)`).exec(body)?.[1]);
+  };
+  t.equal(await droppedOf('contents'), 0);
+  fill(disk);
+  // More than the writer keeps in memory while the disk takes nothing.
+  for (let call = 0; call < LONG_CALLS; call++) {
+    const { status } = await gateway.chat(key, `${PROMPT} ${'x'.repeat(LONG_PROMPT_BYTES)}`);
+    if (status !== 200) t.fail(`call ${call}: ${status}`);
+  }
+  const dropped = await eventually('some are dropped', async () => {
+    const count = await droppedOf('contents');
+    return count > 0 ? count : undefined;
+  });
+  t.ok(dropped < LONG_CALLS, `${dropped} of ${LONG_CALLS}`);
+  t.equal(await droppedOf('records'), 0, 'records are on another disk');
+  t.equal(
+    (await gateway.admin.account(accountId)).spent,
+    decimalOf(BigInt(LONG_CALLS) * COST),
+    'all are served and charged',
+  );
+  empty(disk);
+  const after = await gateway.chat(key, 'Hello');
+  await eventually('contents are kept again', async () => {
+    const path = `/admin/v1/calls/${String(after.headers['x-request-id'])}/contents`;
+    return (await gateway.admin.send('GET', path)).status === 200 ? true : undefined;
+  });
   await gateway.stop();
 });
