@@ -166,3 +166,52 @@ void t.test('calls at every width, light and dark', SKIP, async (t) => {
     }
   }
 });
+
+void t.test('contents and private keys, at every width, light and dark', SKIP, async (t) => {
+  const { gateway } = await startBed(t, { call_log: { contents: 'all' } });
+  const { key, accountId } = await gateway.admin.customer();
+  const call = await callOf(gateway, key, `Hello ${'long '.repeat(200)}`);
+  const browser = await startBrowser(t);
+  for (const viewport of [WIDE, PHONE]) {
+    for (const colorScheme of ['light', 'dark'] as const) {
+      const { page, faults } = await browser.open({ viewport, colorScheme });
+      const name = `${viewport.width}-${colorScheme}`;
+      const looksWell = async (what: string): Promise<void> => {
+        t.same(await seriousFaults(page), [], `${what}, ${name}`);
+        const beyond = await page.evaluate<number>('document.documentElement.scrollWidth - innerWidth');
+        t.ok(beyond <= 0, `${what} fits ${name}, ${beyond} px beyond`);
+        await shoot(page, `${what}-${name}`);
+      };
+      await signIn(page, gateway);
+      await page.goto(at(gateway, `calls/${call.id}`));
+      await page.getByRole('button', { name: 'Show request and response' }).click();
+      const request = page.getByLabel('Request', { exact: true });
+      await request.waitFor();
+      t.match(await request.textContent(), /Hello long/);
+      t.match(await page.getByLabel('Response', { exact: true }).textContent(), /chat.completion/);
+      await request.scrollIntoViewIfNeeded();
+      await looksWell('contents');
+
+      await page.goto(at(gateway, `accounts/${accountId}`));
+      await page.getByRole('button', { name: 'New key' }).click();
+      const dialog = page.getByRole('dialog');
+      await dialog.getByLabel('Name').fill(`secret ${name}`);
+      await dialog.getByLabel('Private').check();
+      await looksWell('private-new');
+      await dialog.getByRole('button', { name: 'Make key' }).click();
+      await dialog.getByRole('button', { name: 'I have it' }).click();
+      const row = page.getByRole('row', { name: `secret ${name}` });
+      await row.scrollIntoViewIfNeeded();
+      const badge = await row.getByText('Private', { exact: true }).first().boundingBox();
+      const actions = await row.getByRole('button', { name: 'Rotate' }).boundingBox();
+      const isBeside = badge!.x + badge!.width <= actions!.x;
+      t.ok(isBeside || badge!.y + badge!.height <= actions!.y, `the badge is not covered, ${name}`);
+      await looksWell('private-key');
+      await row.getByRole('button', { name: 'Not private' }).click();
+      await page.getByRole('dialog', { name: 'Key not private' }).waitFor();
+      await looksWell('private-not');
+      t.same(faults, []);
+      await page.close();
+    }
+  }
+});
