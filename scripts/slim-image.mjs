@@ -40,8 +40,17 @@ const UNREAD = [
   'web-streams-polyfill/es2018',
   'web-streams-polyfill/es6',
   'web-streams-polyfill/ponyfill',
+  // Node reads es5.js.
+  'bowser/bundled.js',
   'bowser/src',
   'bignumber.js/doc',
+  // Those that want it require it.
+  'gaxios/build/cjs/test',
+  'gaxios/build/esm',
+  // Tests, and forms for browsers.
+  ...['msgpackr/dist', 'lmdb/node_modules/msgpackr/dist'].flatMap((folder) =>
+    ['test.js', 'index.min.js', 'index-no-eval.min.js'].map((name) => `${folder}/${name}`),
+  ),
   // The tokens' ranks are read, and nothing else of it.
   'gpt-tokenizer/cjs',
   'gpt-tokenizer/data/TestPlans.txt',
@@ -86,7 +95,7 @@ for (const left = [...bundle.loadedByName]; left.length > 0;) {
 const bundled = bundle.packages.filter((name) => !loaded.has(name)).map((name) => join(MODULES, name));
 
 /** Of compilers, debuggers and readers. Licences are kept. */
-const UNREAD_FILES = /\.(?:d\.[cm]?ts|[cm]?ts|map|md|flow|h|c|cc|cpp|gyp|gypi)$/;
+const UNREAD_FILES = /\.(?:d\.[cm]?ts|[cm]?ts|map|md|flow|h|c|cc|cpp|gyp|gypi|tsbuildinfo)$/;
 const LICENCES = /^(?:licen[cs]e|notice|copying)/i;
 
 for (const name of ['lmdb', 'msgpackr', 'uWebSockets.js']) require(name);
