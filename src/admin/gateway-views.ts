@@ -6,26 +6,13 @@
 import { Type, type Static } from 'typebox';
 import { CLOSED, orNull } from './views.js';
 
-export const UpstreamResetView = Type.Object(
-  {
-    models: Type.Array(Type.String(), {
-      description: 'the models whose upstreams are called again',
-      examples: [['gpt-4o-mini']],
-    }),
-  },
-  CLOSED,
-);
+const modelsView = (description: string) =>
+  Type.Object({ models: Type.Array(Type.String(), { description, examples: [['gpt-4o-mini']] }) }, CLOSED);
+
+export const UpstreamResetView = modelsView('the models whose upstreams are called again');
 export type UpstreamResetView = Static<typeof UpstreamResetView>;
 
-export const CacheClearView = Type.Object(
-  {
-    models: Type.Array(Type.String(), {
-      description: 'the models whose cached responses were removed',
-      examples: [['gpt-4o-mini']],
-    }),
-  },
-  CLOSED,
-);
+export const CacheClearView = modelsView('the models whose cached responses were removed');
 export type CacheClearView = Static<typeof CacheClearView>;
 
 export const SettingView = Type.Object(
