@@ -28,6 +28,8 @@ export const CONTENTS_BATCH_BYTES = 256 * 1024;
 /** Of a key: sk- and 43 characters. Who puts one into a message shall not find it in a file. */
 const KEY_PATTERN = /sk-[\w-]{43}/g;
 const KEY_MARK = Buffer.from('sk-');
+/** A shorter one, as a server that wants no key gets, would be found in words, and between the texts. */
+const SECRET_BYTES_MIN = 8;
 
 interface ContentsWriterOptions {
   /** The data directory. */
@@ -190,7 +192,8 @@ function* placesOf(data: Buffer, from: number): Generator<number> {
 
 function hide(data: Buffer, secret: string): void {
   const bytes = Buffer.from(secret);
-  for (let at = data.indexOf(bytes); at >= 0; at = data.indexOf(bytes, at))
+  if (bytes.length < SECRET_BYTES_MIN) return;
+  for (let at = data.indexOf(bytes); at >= 0; at = data.indexOf(bytes, at + bytes.length))
     data.fill('*', at, at + bytes.length);
 }
 

@@ -116,6 +116,26 @@ void t.test('a key of a provider is unreadable wherever it stands', async (t) =>
   writer.close();
 });
 
+void t.test('a key that is no secret changes nothing', async (t) => {
+  const folder = t.testdir();
+  // A server that wants no key gets any. A search for stars would find what it has just written.
+  const writer = new ContentsWriter({
+    dataPath: folder,
+    retention: RETENTION,
+    secrets: () => ['', 'x', '********'],
+    clock: new SystemClock(),
+    log,
+  });
+  const text = Buffer.from('x is **************** there');
+  const clipped = { bytes: text, bytesInAll: text.length };
+  writer.append(packContents({ ...contents(1), request: clipped, response: clipped }));
+  writer.flush();
+  const found = await new ContentsReader(folder).find('req_abcdefgh-1');
+  t.ok(text.equals(found!.request.bytes));
+  t.ok(text.equals(found!.response.bytes));
+  writer.close();
+});
+
 void t.test('what could be older than its hours before the next look is removed', (t) => {
   const folder = t.testdir();
   const first = writerOn(folder);
