@@ -27,6 +27,7 @@ import { KeyTable } from '../registry/key-table.js';
 import { CallRingWriter } from '../telemetry/call-ring.js';
 import { LogSwitch, openLog } from '../telemetry/log.js';
 import { ContentsBudget } from '../telemetry/contents-layout.js';
+import { MainWatch } from '../telemetry/main-watch.js';
 import { ListenerMetrics } from '../telemetry/metrics-writers.js';
 import { openSpanOutbox } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
@@ -45,8 +46,8 @@ const init = workerData as ListenerInit;
 const main = parentPort;
 invariant(main !== null, 'a listener runs in a thread of the gateway');
 
-// Publishes event-loop delay and memory of the thread, as long as it lives.
-new ThreadHealth(init.metrics, init.thread);
+// Publishes event-loop delay and memory of the thread, and watches the main thread, as long as it lives.
+new ThreadHealth(init.metrics, init.thread, { watch: new MainWatch(init.metrics) });
 const logSwitch = new LogSwitch(init.metrics.log);
 const log = openLog(`listener-${init.index}`, logSwitch);
 const clock = clockOf(init.ledger, new SystemClock());

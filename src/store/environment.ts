@@ -14,11 +14,12 @@
  *
  * The gate is the writers' lock of a second LMDB file, `<path>-gate`. Opening that file needs no gate: no
  * transaction ever commits to it, so nothing can be lost. If a process dies, the lock is free for the next
- * one. The gate can be removed when a release of lmdb has the fix; test/unit/store/environment.test.ts must
- * then pass without it.
+ * one; telemetry/main-watch.ts wakes those whom such a death leaves waiting. The gate can be removed when a
+ * release of lmdb has the fix; test/unit/store/environment.test.ts must then pass without it.
  */
 import { existsSync, linkSync, rmSync } from 'node:fs';
 import { ABORT, open, type RootDatabase, type RootDatabaseOptions } from 'lmdb';
+import { takeInterrupts } from '../telemetry/main-watch.js';
 import { assertStoreFile, OPTIONS, StoreError } from './store-file.js';
 
 /** LMDB's first two pages, and some room. */
@@ -39,6 +40,7 @@ export class Environment {
 
   /** Throws what LMDB throws, and StoreError if the gate's file is not an LMDB file. */
   constructor(path: string, options: Readonly<RootDatabaseOptions>) {
+    takeInterrupts();
     this.#gate = openGate(`${path}-gate`, options.readOnly === true);
     try {
       this.root = this.#inside(() => open(path, options));

@@ -198,7 +198,9 @@ export const THREAD_DELAY_MAX_MS = 1;
 export const THREAD_HEAP_BYTES = 2;
 /** Which counter thread has the stripe: a 32-bit integer, for Atomics (thread-health.ts). Else unused. */
 export const THREAD_HOLDER = 3;
-export const THREAD_STRIPE_WORDS = wholeLines(THREAD_HOLDER + 1);
+/** Grows at least once a second as long as the thread's event loop runs (main-watch.ts). */
+export const THREAD_LOOKS = 4;
+export const THREAD_STRIPE_WORDS = wholeLines(THREAD_LOOKS + 1);
 
 /** Returns the slot of the model with that index in the catalogue. Reloads do not change a model's index. */
 export function modelSlotOf(modelIndex: number): number {

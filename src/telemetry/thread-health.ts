@@ -15,6 +15,7 @@ import { performance } from 'node:perf_hooks';
 import { getHeapStatistics } from 'node:v8';
 import { msToNextTick } from '../core/clock.js';
 import { COUNTER_THREADS_MAX } from '../core/limits.js';
+import type { MainWatch } from './main-watch.js';
 import {
   type MetricsBuffers,
   openStripe,
@@ -23,6 +24,7 @@ import {
   THREAD_DELAY_P99_MS,
   THREAD_HEAP_BYTES,
   THREAD_HOLDER,
+  THREAD_LOOKS,
   THREAD_STRIPE_WORDS,
 } from './metrics-layout.js';
 
@@ -66,6 +68,7 @@ function ownEventLoop(): EventLoop {
 export class ThreadHealth {
   readonly #words: Float64Array;
   readonly #loop: EventLoop;
+  readonly #watch: MainWatch | undefined;
   /** Delays seen in this period, `#looks` of them. */
   readonly #delaysMs = new Float64Array(Math.ceil(PERIOD_MS / LOOK_BUSY_MS) + 1);
   #looks = 0;
@@ -74,10 +77,15 @@ export class ThreadHealth {
   #dueMs = 0;
   #stop: () => void = () => undefined;
 
-  /** Begins to measure; `thread` is the index in `threadNames`. */
-  constructor(buffers: MetricsBuffers, thread: number, loop: EventLoop = ownEventLoop()) {
+  /** Begins to measure; `thread` is the index in `threadNames`. Each look is also one of `watch`. */
+  constructor(
+    buffers: MetricsBuffers,
+    thread: number,
+    { watch, loop = ownEventLoop() }: { watch?: MainWatch; loop?: EventLoop } = {},
+  ) {
     this.#words = openStripe(buffers.threads, thread, THREAD_STRIPE_WORDS);
     this.#loop = loop;
+    this.#watch = watch;
     this.#words[THREAD_HEAP_BYTES] = getHeapStatistics().used_heap_size;
     this.#periodEndMs = loop.nowMs() + PERIOD_MS;
     this.#lookLater(loop.nowMs());
@@ -96,6 +104,8 @@ export class ThreadHealth {
   #look(): void {
     const nowMs = this.#loop.nowMs();
     const delayMs = Math.max(0, nowMs - this.#dueMs);
+    this.#words[THREAD_LOOKS]! += 1;
+    this.#watch?.look(nowMs);
     this.#delaysMs[this.#looks++] = delayMs;
     // At once, so that a long block can be read before the end of the period.
     this.#words[THREAD_DELAY_MAX_MS] = Math.max(this.#words[THREAD_DELAY_MAX_MS]!, delayMs);

@@ -38,7 +38,7 @@ class ScriptedLoop implements EventLoop {
 function started(): { loop: ScriptedLoop; read: () => { max: number; p99: number }; health: ThreadHealth } {
   const buffers = createMetrics(1, 1);
   const loop = new ScriptedLoop();
-  const health = new ThreadHealth(buffers, 1, loop);
+  const health = new ThreadHealth(buffers, 1, { loop });
   const read = () => {
     const [thread] = new MetricsReader(buffers).threads();
     return { max: thread!.delayMaxMs, p99: thread!.delayP99Ms };

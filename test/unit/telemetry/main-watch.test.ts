@@ -1,0 +1,32 @@
+/** When the watch of a listener interrupts the main thread. */
+import t from 'tap';
+import { MainWatch } from '#src/telemetry/main-watch.js';
+import {
+  createMetrics,
+  openStripe,
+  THREAD_LOOKS,
+  THREAD_STRIPE_WORDS,
+} from '#src/telemetry/metrics-layout.js';
+
+void t.test(
+  'a main thread that looks is left alone, one that does not is interrupted again and again',
+  (t) => {
+    const buffers = createMetrics(1, 1);
+    const main = openStripe(buffers.threads, 0, THREAD_STRIPE_WORDS);
+    const interruptedMs: number[] = [];
+    let nowMs = 0;
+    const watch = new MainWatch(buffers, () => void interruptedMs.push(nowMs));
+    for (; nowMs < 60_000; nowMs += 500) {
+      if (nowMs % 1_000 === 0) main[THREAD_LOOKS]! += 1;
+      watch.look(nowMs);
+    }
+    t.same(interruptedMs, []);
+    for (; nowMs < 67_500; nowMs += 500) watch.look(nowMs);
+    t.same(interruptedMs, [61_500, 64_000, 66_500], 'the last look was at 59,000 ms');
+    main[THREAD_LOOKS]! += 1;
+    interruptedMs.length = 0;
+    for (const endMs = nowMs + 2_500; nowMs < endMs; nowMs += 500) watch.look(nowMs);
+    t.same(interruptedMs, [], 'it looks again');
+    t.end();
+  },
+);
