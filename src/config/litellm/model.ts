@@ -214,20 +214,32 @@ export function withFallbacks(
       const given = section.take(name);
       for (const entry of Array.isArray(given) ? (given as unknown[]) : []) {
         for (const [id, list] of Object.entries(isRecord(entry) ? entry : {})) {
-          const others = (Array.isArray(list) ? (list as unknown[]) : []).filter(
-            (other): other is string => typeof other === 'string' && other !== id && ids.has(other),
+          const listed = (Array.isArray(list) ? (list as unknown[]) : []).filter((other) => other !== id);
+          const others = listed.filter(
+            (other): other is string => typeof other === 'string' && ids.has(other),
           );
+          const of = `of ${JSON.stringify(id).slice(0, 200)}`;
           if (!ids.has(id) || others.length === 0) {
-            section.remark(
-              name,
-              `of ${JSON.stringify(id).slice(0, 200)}: its models are not among those carried over`,
-            );
+            section.remark(name, `${of}: its models are not among those carried over`);
             continue;
           }
-          const own = found.get(id) ?? { others: new Set(), reasons: new Set() };
+          if (others.length < listed.length)
+            section.remark(
+              name,
+              `${of}: ${listed.length - others.length} of its models are not carried over`,
+            );
+          const own = found.get(id);
+          if (own === undefined) {
+            found.set(id, { others: new Set(others), reasons: new Set([reason]) });
+            continue;
+          }
+          if (!own.reasons.has(reason))
+            section.remark(
+              name,
+              `${of}: a model has one list of fallbacks, so each is used for both reasons`,
+            );
           for (const other of others) own.others.add(other);
           own.reasons.add(reason);
-          found.set(id, own);
         }
       }
     }
@@ -236,6 +248,11 @@ export function withFallbacks(
     const own = found.get(model.id);
     if (own === undefined) return model;
     const { upstreams, ...rest } = model;
+    if (own.others.size > FALLBACKS_MAX)
+      sections[0]?.remark(
+        'fallbacks',
+        `of ${JSON.stringify(model.id)}: a model has at most ${FALLBACKS_MAX}`,
+      );
     const fallbacks = [...own.others].slice(0, FALLBACKS_MAX);
     return { ...rest, fallbacks, fallback_on: [...own.reasons], upstreams };
   });

@@ -19,10 +19,17 @@ interface Named {
   readonly namespace: string;
 }
 
-/** A hosted tool that coding agents offer by default: it is left out if there are other tools beside it. */
+/**
+ * Hosted tools whose type begins so are offered by coding agents by default. A chat upstream cannot run them,
+ * so they are left out if there are other tools and the model need not call one. Else to-chat.ts rejects
+ * them.
+ */
 const SEARCH = 'web_search';
 
-/** `mayChoose`: the model may call none of the tools. Throws a FieldError for an item that is no object. */
+/**
+ * `mayChoose`: the model is free not to call a tool. Throws a FieldError for an item that is no object, and
+ * for a tool in a namespace that has the flat name of another.
+ */
 export function offeredTools(tools: readonly unknown[], mayChoose: boolean): OfferedTool[] {
   const offered = tools.flatMap((tool, index): OfferedTool[] => {
     const path = `tools[${index}]`;
@@ -35,6 +42,14 @@ export function offeredTools(tools: readonly unknown[], mayChoose: boolean): Off
       return { tool: { ...one, name: flatName(one.name, name) }, path: at };
     });
   });
+  // The call of a tool names it alone: of two with one flat name nobody knows which was meant.
+  const names = new Set<unknown>();
+  for (const { tool, path } of namespacesIn(tools).size === 0 ? [] : offered) {
+    if (typeof tool.name !== 'string') continue;
+    if (names.has(tool.name))
+      throw new FieldError(`${path}.name`, `another tool has the name ${tool.name} too`);
+    names.add(tool.name);
+  }
   const rest = offered.filter(({ tool: { type } }) => !(typeof type === 'string' && type.startsWith(SEARCH)));
   return mayChoose && rest.length > 0 ? rest : offered;
 }

@@ -117,6 +117,8 @@ void t.test('a file with everything in it', (t) => {
     /aws_secret_access_key: credentials come from where the AWS SDK finds them/m,
     /model_list\[8\]\.litellm_params\.model: no region is given: us-west-2 was taken/m,
     /router_settings\.fallbacks: of "nobody": its models are not among/m,
+    /router_settings\.fallbacks: of "mini": 1 of its models are not carried over/m,
+    /context_window_fallbacks: of "mini": a model has one list of fallbacks/m,
     /router_settings\.routing_strategy/m,
     /model_group_alias\.mini: a model has this name/m,
     /model_group_alias\.nothing: its model is not among/m,

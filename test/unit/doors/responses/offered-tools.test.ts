@@ -21,6 +21,12 @@ void t.test('tools of a namespace are offered by both names', (t) => {
     [[{ ...SPACE, tools: [{ type: 'function' }] }], 'tools[0].tools[0].name must be a string'],
     [[{ ...SPACE, tools: [SEARCH] }], 'tools[0].tools[0].type must be function or custom'],
     [[3], 'tools[0] must be an object'],
+    [[SPACE, fn('agents__close')], 'tools[1].name another tool has the name agents__close too'],
+    [[SPACE, SPACE], 'tools[1].tools[0].name another tool has the name agents__close too'],
+    [
+      [SPACE, { ...SPACE, name: '', tools: [fn('agents__say')] }],
+      'tools[1].tools[0].name another tool has the name agents__say too',
+    ],
   ] as const)
     t.throws(() => toolsOf({ tools }), new RegExp(path.replaceAll(/[[\].]/g, '\\$&')));
   t.end();
