@@ -11,7 +11,8 @@ import type { Clock } from '../core/clock.js';
 import { asAccountIndex } from '../core/units.js';
 import { type ResponseKey, type ResponseRecord, nameOfResponse } from '../registry/stored-response.js';
 import type { FlushedResponses } from './flush.js';
-import { damaged, packResponse, readResponse } from './record-codec.js';
+import { packResponse, readResponse } from './record-codec.js';
+import { StoreError } from './store-file.js';
 import type { Store } from './store.js';
 import type { Tables } from './tables.js';
 
@@ -72,14 +73,7 @@ export class ResponseTable {
 
   /** Returns the response, however old; undefined if there is none. Copies it. Throws StoreError. */
   find(key: ResponseKey): ResponseRecord | undefined {
-    let stored: unknown;
-    try {
-      stored = this.#tables.answers.get([key.account, key.key]);
-    } catch (error) {
-      // LMDB's own errors have a number. The others are the decoder's.
-      const isOfDisk = error instanceof Error && 'code' in error && typeof error.code === 'number';
-      throw isOfDisk ? error : damaged(this.#place(key));
-    }
+    const stored = unlessUndecodable(() => this.#tables.answers.get([key.account, key.key]));
     return stored === undefined
       ? undefined
       : readResponse(stored, key, this.#place(key), this.#tables.digestSince);
@@ -91,12 +85,14 @@ export class ResponseTable {
     return oldest?.[0];
   }
 
-  /** Bytes that all responses count for. Throws StoreError. */
+  /**
+   * Bytes that all responses count for. A damaged sum, which must not stop the flush of charges, is counted
+   * anew: 1 µs a row.
+   */
   get bytes(): number {
-    const { meta, sum, path } = this.#tables;
-    const bytes = meta.get(sum) ?? 0;
-    if (typeof bytes !== 'number') throw damaged(`${path}: record ${sum} of table meta`);
-    return bytes;
+    const { meta, sum } = this.#tables;
+    const bytes = unlessUndecodable(() => meta.get(sum) ?? 0);
+    return typeof bytes === 'number' && Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : this.#countAnew();
   }
 
   /**
@@ -104,7 +100,9 @@ export class ResponseTable {
    * transaction.
    */
   apply({ kept, forgotten, bounds }: ResponseChanges): void {
-    let bytes = this.bytes;
+    let { bytes } = this;
+    // The bound is lower than it was, or the sum is damaged: it must not evict what fits.
+    if (bytes > bounds.bytesMax) bytes = this.#countAnew();
     for (const key of forgotten) bytes -= this.#remove(key);
     for (const record of kept) bytes += this.#put(record);
     this.#tables.meta.putSync(this.#tables.sum, this.#evict(bytes, bounds));
@@ -131,6 +129,12 @@ export class ResponseTable {
     meta.putSync(sum, 0);
   }
 
+  #countAnew(): number {
+    let bytes = 0;
+    for (const { value } of this.#tables.answerAges.getRange()) bytes += countedBytesOf(value);
+    return bytes;
+  }
+
   /** Puts the record, in place of an older one. Returns by how many bytes the sum grows. */
   #put(record: ResponseRecord): number {
     const { account, key, endedMs } = record;
@@ -141,11 +145,19 @@ export class ResponseTable {
     return bytes - removed;
   }
 
-  /** Returns the bytes that the removed response counted for; 0 if there was none. */
+  /**
+   * Returns the bytes that the removed response counted for; 0 if there was none. Of a damaged one the age is
+   * not known: its row there stays, and counts, until it is evicted.
+   */
   #remove(key: ResponseKey): number {
-    const record = this.find(key);
-    if (record === undefined) return 0;
+    let record: ResponseRecord | undefined;
+    try {
+      record = this.find(key);
+    } catch (error) {
+      if (!(error instanceof StoreError)) throw error;
+    }
     this.#tables.answers.removeSync([key.account, key.key]);
+    if (record === undefined) return 0;
     this.#tables.answerAges.removeSync([record.endedMs, key.account, key.key]);
     return responseBytesOf(record);
   }
@@ -165,10 +177,10 @@ export class ResponseTable {
         if (isExpired) expired++;
         answers.removeSync([account, key]);
         answerAges.removeSync(age);
-        // A damaged row must not stop the flush, which writes charges. Too much then counts as kept.
-        left -= typeof value === 'number' ? value : ROW_BYTES;
+        left -= countedBytesOf(value);
       }
-      if (oldest.length < BATCH) return left;
+      // Nothing is left, whatever a damaged sum says.
+      if (oldest.length < BATCH) return 0;
     }
   }
 
@@ -176,6 +188,22 @@ export class ResponseTable {
     return `${this.#tables.path}: record ${account}/${key} of table ${this.#tables.name}`;
   }
 }
+
+/** What a row of ages counts for. A damaged one must not stop the flush; too much then counts as kept. */
+const countedBytesOf = (value: unknown): number =>
+  typeof value === 'number' && Number.isSafeInteger(value) && value >= ROW_BYTES ? value : ROW_BYTES;
+
+/** Returns what `read` does, or UNDECODABLE, which no record is, if its bytes are damaged. */
+function unlessUndecodable(read: () => unknown): unknown {
+  try {
+    return read();
+  } catch (error) {
+    // LMDB's own errors have a number. The others are the decoder's.
+    if (error instanceof Error && 'code' in error && typeof error.code === 'number') throw error;
+    return UNDECODABLE;
+  }
+}
+const UNDECODABLE = Symbol('undecodable');
 
 /**
  * Memory budget of responses that wait for the disk: seconds of a busy gateway. Beyond it responses are kept

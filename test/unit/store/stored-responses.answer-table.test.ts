@@ -1,11 +1,18 @@
+import { inspect } from 'node:util';
 import t from 'tap';
 import { asAccountIndex, asWallMs } from '#src/core/units.js';
 import type { ResponseRecord } from '#src/registry/stored-response.js';
 import type { ResponseChanges } from '#src/store/stored-responses.js';
 import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
-import { open } from 'lmdb';
+import { asBinary, open } from 'lmdb';
 
+interface Table {
+  putSync: (key: unknown, value: unknown) => unknown;
+}
+
+/** An array of msgpack that ends before its items. */
+const UNDECODABLE = Buffer.from([0xdd, 0xff, 0xff, 0xff, 0xff]);
 const FIRST = asAccountIndex(0);
 const SECOND = asAccountIndex(1);
 const NO_BOUNDS = { expiredMs: 0, bytesMax: Infinity };
@@ -120,4 +127,38 @@ void t.test('a damaged answer is named', async (t) => {
     message: /record 0\/a of table answers/,
   });
   await store.close();
+});
+
+void t.test('a damaged sum or row stops no flush, and the sum is true again', async (t) => {
+  const damages: [string, (write: Record<'meta' | 'answers' | 'answer_ages', Table>) => void][] = [
+    ...[null, 'many', NaN, -1, 1.5, Infinity, {}, [1]].map(
+      (sum) =>
+        [`sum ${inspect(sum)}`, ({ meta }) => meta.putSync('answer_bytes', sum)] as (typeof damages)[0],
+    ),
+    ['a sum that does not decode', ({ meta }) => meta.putSync('answer_bytes', asBinary(UNDECODABLE))],
+    ['a record', ({ answers }) => answers.putSync([0, 'a'], { format: 1 })],
+    ['a record that does not decode', ({ answers }) => answers.putSync([0, 'a'], asBinary(UNDECODABLE))],
+    ['an age', ({ answer_ages }) => answer_ages.putSync([5, 0, 'a'], 'x')],
+    ['a negative age', ({ answer_ages }) => answer_ages.putSync([5, 0, 'a'], -1e12)],
+    ['a sum far too large', ({ meta }) => meta.putSync('answer_bytes', 1e12)],
+  ];
+  for (const [name, damage] of damages) {
+    const path = t.testdir({});
+    let store = new Store(path);
+    apply(store, { kept: [answer('a', 5), answer('b', 6)] });
+    await store.close();
+    const root = open(storePath(path), { noSubdir: true, maxDbs: 32, overlappingSync: false });
+    const table = (of: string): Table => root.openDB(of, {}) as Table;
+    damage({ meta: table('meta'), answers: table('answers'), answer_ages: table('answer_ages') });
+    await root.close();
+    store = new Store(path);
+    apply(store, { kept: [answer('c', 7), answer('a', 8)] });
+    t.ok(store.answers.find(answer('a', 8)), `${name}: a later answer is kept`);
+    apply(store, { kept: [answer('d', 9)], bounds: { expiredMs: 8, bytesMax: 1_000_000 } });
+    t.ok(store.answers.find(answer('d', 9)), name);
+    apply(store, { bounds: { expiredMs: 9, bytesMax: 1_000_000 } });
+    t.equal(store.answers.bytes, 0, `${name}: the sum of nothing is nothing`);
+    t.equal(store.answers.oldestMs(), undefined);
+    await store.close();
+  }
 });
