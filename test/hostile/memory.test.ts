@@ -25,7 +25,12 @@ const FULL = process.env.TOLLGATE_HOSTILE_FULL !== undefined;
  */
 const STAYS_MIB_MAX = 40;
 const SMALL_PERIOD_MS = 10;
-const SMALL_P99_MS = 100;
+/**
+ * Of the calls made while the bodies come: 0.4 to 1.8 s, so nearly their worst. With 200 bodies, and those
+ * who send them on the same two cores, 66 to 176 ms were measured, 240 once: a small call waits for two or
+ * three turns of the listener, up to 70 ms each, in which µWS accepts 200 connections and reads from each.
+ */
+const SMALL_P99_MS = 250;
 const SMALL_CONNECTIONS = 20;
 /** Customers of each kind: no account may take all of the budget. */
 const CALLERS = 4;
@@ -48,10 +53,19 @@ async function customersOf(gateway: Gateway): Promise<Flood['keys']> {
   return Object.fromEntries(await Promise.all(entries)) as Flood['keys'];
 }
 
-async function flood(port: number, keys: Flood['keys'], count: number, atOnce: number): Promise<FloodEnds> {
+async function flood(
+  port: number,
+  keys: Flood['keys'],
+  count: number,
+  atOnce: number,
+  onBegin?: () => void,
+): Promise<FloodEnds> {
   const worker = new Worker(new URL('../fixtures/body-flood.worker.js', import.meta.url), {
     workerData: { port, bodyBytes: BODY_BYTES, count, atOnce, kinds: BODY_KINDS, keys } satisfies Flood,
   });
+  // It has made its bodies.
+  await once(worker, 'message');
+  onBegin?.();
   const [ends] = (await once(worker, 'message')) as [FloodEnds];
   return ends;
 }
@@ -111,10 +125,11 @@ async function underFlood(t: Test, mib: number, count: number): Promise<void> {
   await Promise.all(Array.from({ length: SMALL_CONNECTIONS }, () => smallCall(gateway, key, agent)));
   const lag = new MachineLag(gateway.folder);
   let isOver = false;
-  const [ends, small] = await Promise.all([
-    flood(gateway.port, keys, count, count).finally(() => (isOver = true)),
-    smallCalls(gateway, key, agent, () => isOver),
-  ]);
+  let small: ReturnType<typeof smallCalls> | undefined;
+  const ends = await flood(gateway.port, keys, count, count, () => {
+    small = smallCalls(gateway, key, agent, () => isOver);
+  }).finally(() => (isOver = true));
+  const { statuses, p99Ms } = await small!;
   const lagMs = await lag.end();
   const loops = (await scrape(gateway.admin.port)).samples
     .filter(({ name }) => name === 'tollgate_event_loop_delay_max_seconds')
@@ -125,7 +140,7 @@ async function underFlood(t: Test, mib: number, count: number): Promise<void> {
 
   t.comment(
     `${mib} MiB, ${count} bodies: resting ${restingMib.toFixed(0)} MiB, peak ${peakMib.toFixed(0)} MiB; ` +
-      `${small.statuses.length} small calls, p99 ${small.p99Ms.toFixed(0)} ms, machine late by ${lagMs.toFixed(0)} ms`,
+      `${statuses.length} small calls, p99 ${p99Ms.toFixed(0)} ms, machine late by ${lagMs.toFixed(0)} ms`,
   );
   t.comment(`event loops late by at most, in ms: ${loops.join(', ')}`);
   t.comment(`at once: ${JSON.stringify(ends)}`);
@@ -134,12 +149,12 @@ async function underFlood(t: Test, mib: number, count: number): Promise<void> {
   t.equal(gateway.pid(), pid, 'the gateway that served before serves now');
   t.ok(peakMib < mib, `resident memory stayed below the limit: ${peakMib.toFixed(0)} MiB`);
   t.ok(
-    small.statuses.every((status) => status === 200),
-    `all ${small.statuses.length} small calls were answered`,
+    statuses.every((status) => status === 200),
+    `all ${statuses.length} small calls were answered`,
   );
   // A call passes five threads of three processes, each of which may come as late as the machine has it.
   const boundMs = SMALL_P99_MS + 5 * lagMs;
-  t.ok(small.p99Ms <= boundMs, `p99 ${small.p99Ms.toFixed(0)} ms within ${boundMs.toFixed(0)} ms`);
+  t.ok(p99Ms <= boundMs, `p99 ${p99Ms.toFixed(0)} ms within ${boundMs.toFixed(0)} ms`);
   t.notOk(
     Object.keys(readEnds).some((how) => how.includes('503')),
     'whoever is alone is not told 503',
