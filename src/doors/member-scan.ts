@@ -3,8 +3,8 @@
  * every JSON decoder reads the body alike; then the body is parsed and validated by the door's compiled
  * schema. The doors make their readers with `readersOf`. Pure; listener thread and counter pool.
  *
- * A chat completion needs no tree for that (chat-scan.ts). Here the tree costs some 5 ms a megabyte, and the
- * counter pool reads large bodies.
+ * The tree costs some 5 ms a megabyte, and the counter pool reads large bodies. A door whose rules read named
+ * members alone makes do with their values, which the pass takes along (known-values.ts).
  *
  * Must hold: each member that the gateway or an upstream acts on is in the door's `level`, or a second one in
  * another case reaches the upstream unseen (tests of each door).
@@ -17,6 +17,11 @@ import { BodyError, BRACE } from '../protocol/json-reader.js';
 import type { Level } from '../protocol/known-members.js';
 import { MemberReader } from '../protocol/member-reader.js';
 import { readBodyBytes, readLargeBodyBytes } from '../protocol/request-bytes.js';
+import { knownValue, SHORT_BYTES_MAX, tooManyMembers } from './known-values.js';
+
+/** A double holds every integer of so many digits exactly. */
+const DIGITS_MAX = 15;
+const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -30,6 +35,8 @@ export interface BodyForm {
   readonly explain: (value: unknown) => string;
   /** The member that bounds the output; undefined if calls have no output that is billed. */
   readonly outputTokens: OutputTokensField | undefined;
+  /** Whether `check` and the functions below read only members that `level` names. */
+  readonly readsNamedAlone?: true;
   /** The least bound that an upstream accepts; absent: 1. `body` is valid. */
   readonly outputTokensMin?: (body: Members) => number;
   /** How many responses a call generates, each of them bounded by `outputTokens`. */
@@ -45,7 +52,7 @@ export function readersOf(form: BodyForm): {
   readonly read: (bytes: Uint8Array) => ChatRequestResult;
   readonly readPieces: (pieces: readonly Uint8Array[]) => ChatRequestResult;
 } {
-  const scanner = (bytes: Uint8Array): BodyScan => scanMembers(bytes, form);
+  const scanner = (bytes: Uint8Array, isAscii: boolean): BodyScan => scanMembers(bytes, isAscii, form);
   return {
     read: (bytes) => readBodyBytes(bytes, scanner),
     readPieces: (pieces) => readLargeBodyBytes(pieces, scanner),
@@ -53,50 +60,73 @@ export function readersOf(form: BodyForm): {
 }
 
 /** `bytes` are valid UTF-8. Throws a BodyError. */
-function scanMembers(bytes: Uint8Array, form: BodyForm): BodyScan {
+function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyScan {
   const reader = new MemberReader(bytes);
   const first = reader.space();
   if (first === -1) throw new BodyError('the request body must be a JSON object, got an empty body');
   if (reader.bytes[0] === 0xef && reader.bytes[1] === 0xbb && reader.bytes[2] === 0xbf)
     throw new BodyError('the request body must not start with a byte-order mark');
-  const spans = new Map<string, Span>();
-  const routingMembers = first === BRACE ? readTop(reader, form, spans) : [];
-  if (first !== BRACE) reader.skipValue();
+  const found = new Found();
+  if (first === BRACE) readTop(reader, form, found);
+  else reader.skipValue();
   const end = reader.at - 1;
   if (reader.space() !== -1) throw reader.unexpected();
-  if (reader.members > BODY_TREE_MEMBERS_MAX)
-    throw new BodyError(`the request body must have at most ${BODY_TREE_MEMBERS_MAX} members in all`);
-  const body = JSON.parse(reader.bytes.toString()) as unknown;
-  if (!form.check(body)) throw new BodyError(form.explain(body));
-  const more = form.routing?.(body as Members) ?? [];
-  return scanOf(reader.bytes, body as Members, form, spans, [...routingMembers, ...more], end);
+  if (reader.members > BODY_TREE_MEMBERS_MAX) throw tooManyMembers();
+  const isNamed = form.readsNamedAlone === true && first === BRACE;
+  const body = isNamed ? found.named : (JSON.parse(reader.bytes.toString()) as unknown);
+  if (!form.check(body))
+    throw new BodyError(form.explain(isNamed ? JSON.parse(reader.bytes.toString()) : body));
+  const more = form.routing?.(body as Members) ?? NO_MEMBERS;
+  if (more.length > 0) found.routing = [...found.routing, ...more];
+  // Of a long or foreign name `named` has a stand-in.
+  const { start, end: modelEnd } = found.model;
+  if (isNamed && !(isAscii && modelEnd - start <= SHORT_BYTES_MAX))
+    found.named.model = reader.decoded(start, modelEnd);
+  return scanOf(reader.bytes, body as Members, form, found, end);
 }
 
-/** Reads the request itself. Returns the members that lead a call elsewhere. */
+/** What the pass over a body finds. */
+class Found {
+  model: Span = NOWHERE;
+  /** Of the member that bounds the output. */
+  bound: Span = NOWHERE;
+  streamOptions: Span = NOWHERE;
+  /** The members that lead a call elsewhere. */
+  routing = NO_MEMBERS;
+  /** What the rules read, if they read named members alone. */
+  readonly named: Record<string, unknown> = {};
+}
+
+/** Reads the request itself into `found`. */
 function readTop(
   reader: MemberReader,
-  { level, outputTokens }: BodyForm,
-  spans: Map<string, Span>,
-): readonly RoutingMember[] {
-  const routing: RoutingMember[] = [];
-  if (!reader.openLevel(level)) return routing;
+  { level, outputTokens, readsNamedAlone }: BodyForm,
+  found: Found,
+): void {
+  if (!reader.openLevel(level)) return;
   do {
     const index = reader.name(level);
     reader.colon();
     const { steering } = reader;
     const start = reader.at;
-    reader.skipMember(level, index);
-    if (index >= 0) spans.set(level.names[index]!, { start, end: reader.at });
-    else if (steering !== undefined) {
-      const given = reader.bytes.toString('latin1', start, reader.at);
-      if (given === 'null' || given === 'false') continue;
-      if (steering.kind === 'output')
-        throw new BodyError(`${steering.name} must not be given${insteadOf(steering.instead, outputTokens)}`);
-      const isUsual = steering.name === 'service_tier' && USUAL_SERVICE_TIERS.includes(given);
-      if (!isUsual) routing.push(steering.name);
+    if (index >= 0) {
+      const name = level.names[index]!;
+      if (readsNamedAlone === true) found.named[name] = knownValue(reader, level, index);
+      else reader.skipMember(level, index);
+      if (name === 'model') found.model = { start, end: reader.at };
+      else if (name === outputTokens) found.bound = { start, end: reader.at };
+      else if (name === 'stream_options') found.streamOptions = { start, end: reader.at };
+      continue;
     }
+    reader.skipMember(level, index);
+    if (steering === undefined) continue;
+    const given = reader.bytes.toString('latin1', start, reader.at);
+    if (given === 'null' || given === 'false') continue;
+    if (steering.kind === 'output')
+      throw new BodyError(`${steering.name} must not be given${insteadOf(steering.instead, outputTokens)}`);
+    const isUsual = steering.name === 'service_tier' && USUAL_SERVICE_TIERS.includes(given);
+    if (!isUsual) found.routing = [...found.routing, steering.name];
   } while (reader.moreMembers());
-  return routing;
 }
 
 /** The end of a sentence that names the member to use instead, by the door's name of it. */
@@ -109,17 +139,14 @@ function scanOf(
   bytes: Buffer,
   body: Members,
   form: BodyForm,
-  spans: ReadonlyMap<string, Span>,
-  routingMembers: readonly RoutingMember[],
+  { model, bound, streamOptions, routing }: Found,
   end: number,
 ): BodyScan {
   const { outputTokens, asksForUsage } = form;
-  const bound = outputTokens === undefined ? 0 : body[outputTokens];
-  checkPlain(bytes, outputTokens, spans);
-  const streamOptions = asksForUsage ? spans.get('stream_options') : undefined;
+  if (outputTokens !== undefined) checkPlain(bytes, outputTokens, bound);
   const options = body.stream_options as Members | null | undefined;
   const isAsked = options?.include_usage === true;
-  if (streamOptions !== undefined && options && !isAsked && Object.keys(options).length > 0)
+  if (asksForUsage && options && !isAsked && Object.keys(options).length > 0)
     throw new BodyError('stream_options must be {"include_usage":true} or be left out');
   return {
     bytes,
@@ -127,15 +154,15 @@ function scanOf(
       model: body.model as string,
       stream: body.stream === true,
       stream_options: isAsked ? { include_usage: true } : null,
-      max_tokens: (bound ?? null) as number | null,
+      max_tokens: (outputTokens === undefined ? 0 : (body[outputTokens] ?? null)) as number | null,
       max_completion_tokens: null,
       n: form.choices(body),
     },
-    routingMembers,
-    model: spans.get('model') ?? NOWHERE,
-    maxTokens: (outputTokens === undefined ? undefined : spans.get(outputTokens)) ?? NOWHERE,
+    routingMembers: routing,
+    model,
+    maxTokens: bound,
     maxCompletionTokens: NOWHERE,
-    streamOptions: streamOptions ?? NOWHERE,
+    streamOptions: asksForUsage ? streamOptions : NOWHERE,
     includeUsage: NOWHERE,
     hasStreamOptions: false,
     end,
@@ -146,10 +173,11 @@ function scanOf(
 }
 
 /** Checks that the bound of the output is the same number to every decoder: digits alone. */
-function checkPlain(bytes: Buffer, name: string | undefined, spans: ReadonlyMap<string, Span>): void {
-  const span = name === undefined ? undefined : spans.get(name);
-  if (span === undefined) return;
-  const text = bytes.toString('latin1', span.start, span.end);
-  if (text !== 'null' && !/^\d{1,15}$/.test(text))
+function checkPlain(bytes: Buffer, name: string, { start, end }: Span): void {
+  let at = start;
+  while (at < end && bytes[at]! >= 48 && bytes[at]! <= 57) at++;
+  if (at === end && end - start <= DIGITS_MAX) return;
+  const text = bytes.toString('latin1', start, end);
+  if (text !== 'null')
     throw new BodyError(`${name} must be written in digits alone, got ${text.slice(0, 40)}`);
 }

@@ -39,7 +39,13 @@ interface Route {
   readonly lines: string | undefined;
   /** The same behind the target's own path. */
   readonly begin: string | undefined;
+  /** The same behind the other path that was called last, which the next call mostly has too. */
+  other: { readonly path: string; readonly begin: string | undefined };
+  /** The headers that the last call brought, if the same array comes again, and their lines. */
+  more: { readonly headers: readonly string[]; readonly lines: string | undefined };
 }
+
+const NO_HEADERS: readonly string[] = Object.freeze([]);
 
 export class Http1Client implements HttpClient {
   readonly #clock: Clock;
@@ -68,7 +74,7 @@ export class Http1Client implements HttpClient {
     body: string | Uint8Array,
     requestId: string,
     handler: HttpHandler,
-    moreHeaders: readonly string[] = [],
+    moreHeaders: readonly string[] = NO_HEADERS,
     path?: string,
   ): HttpCall {
     const call = new Http1Call(target, handler, this.#clock, this.#calls);
@@ -77,10 +83,12 @@ export class Http1Client implements HttpClient {
       return call;
     }
     if (this.#isIdle || this.#stopSweeps === undefined) this.#sweepEach(SWEEP_PERIOD_MS);
-    const { pool, lines, begin } = this.#routeOf(target);
+    const route = this.#routeOf(target);
+    const { pool, begin } = route;
     const lengthBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
-    const start = path === undefined ? begin : beginOf(path, lines);
-    const head = start && headOf(start, requestId, moreHeaders, lengthBytes);
+    const start = path === undefined ? begin : otherBeginOf(route, path);
+    const more = moreLinesOf(route, moreHeaders);
+    const head = start && more !== undefined ? headOf(start, requestId, more, lengthBytes) : undefined;
     if (head === undefined) call.reject(UNSENDABLE);
     else call.dispatch(pool, { head, body, isAscii: lengthBytes === body.length });
     return call;
@@ -145,7 +153,9 @@ export class Http1Client implements HttpClient {
     let route = this.#routes.get(target);
     if (route === undefined) {
       const lines = linesOf(target, this.#userAgent);
-      route = { pool: this.#poolOf(target), lines, begin: beginOf(target.path, lines) };
+      const begin = beginOf(target.path, lines);
+      const other = { path: target.path, begin };
+      route = { pool: this.#poolOf(target), lines, begin, other, more: { headers: NO_HEADERS, lines: '' } };
       this.#routes.set(target, route);
     }
     return route;
@@ -195,20 +205,30 @@ function beginOf(path: string, lines: string | undefined): string | undefined {
   return lines !== undefined && PATH.test(path) ? `POST ${path} HTTP/1.1\r\n${lines}` : undefined;
 }
 
-/** The whole head; `moreHeaders` are name, value, name, value. Undefined if a value cannot be sent. */
-function headOf(
-  begin: string,
-  requestId: string,
-  moreHeaders: readonly string[],
-  lengthBytes: number,
-): string | undefined {
-  if (!VALUE.test(requestId)) return undefined;
-  let head = `${begin}x-request-id: ${requestId}\r\ncontent-length: ${lengthBytes}\r\n`;
-  for (let index = 0; index + 1 < moreHeaders.length; index += 2) {
-    const name = moreHeaders[index]!;
-    const value = moreHeaders[index + 1]!;
+function otherBeginOf(route: Route, path: string): string | undefined {
+  if (route.other.path !== path) route.other = { path, begin: beginOf(path, route.lines) };
+  return route.other.begin;
+}
+
+/** `headers` are name, value, name, value. Undefined if one of them cannot be sent. */
+function moreLinesOf(route: Route, headers: readonly string[]): string | undefined {
+  if (route.more.headers !== headers) route.more = { headers, lines: textOf(headers) };
+  return route.more.lines;
+}
+
+function textOf(headers: readonly string[]): string | undefined {
+  let lines = '';
+  for (let index = 0; index + 1 < headers.length; index += 2) {
+    const name = headers[index]!;
+    const value = headers[index + 1]!;
     if (!NAME.test(name) || !VALUE.test(value)) return undefined;
-    head += `${name}: ${value}\r\n`;
+    lines += `${name}: ${value}\r\n`;
   }
-  return `${head}\r\n`;
+  return lines;
+}
+
+/** The whole head. Undefined if the id cannot be sent. */
+function headOf(begin: string, requestId: string, more: string, lengthBytes: number): string | undefined {
+  if (!VALUE.test(requestId)) return undefined;
+  return `${begin}x-request-id: ${requestId}\r\ncontent-length: ${lengthBytes}\r\n${more}\r\n`;
 }

@@ -138,7 +138,7 @@ export class ProviderClient {
     translated: TranslatedCall,
     moreHeaders: readonly string[],
   ): void {
-    const all = [...moreHeaders, ...headers];
+    const all = moreHeaders.length === 0 ? headers : [...moreHeaders, ...headers];
     translated.sending(this.#http.start(this.#bareOf(target), body, requestId, translated, all, path));
   }
 

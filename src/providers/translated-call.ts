@@ -30,6 +30,8 @@ const INVALID = 502;
 
 type Header = (name: string) => string | undefined;
 
+const NO_HEADER: Header = () => undefined;
+
 /**
  * How the response's body is handled: its bytes pass, are translated as they come, or are read to the end.
  */
@@ -46,7 +48,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #stream: ProviderStream | undefined;
   #course: Course = 'none';
   #status = 0;
-  #header: Header = () => undefined;
+  #header = NO_HEADER;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
   /** Bytes of the stream's longest event that were counted against the budget. */
@@ -160,10 +162,11 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   #courseOf(status: number, header: Header): Course {
+    const passed = this.#passed;
+    const isUnread = passed !== undefined && passed.stream === undefined && passed.readResponse === undefined;
+    if (status < 300 && isUnread) return 'pass';
     if (isHtml(header('content-type')) || (status >= 300 && status < 400)) return 'pass';
     if (status >= 300) return 'error';
-    const { stream, readResponse } = this.#passed ?? {};
-    if (this.#passed !== undefined && stream === undefined && readResponse === undefined) return 'pass';
     return this.#call.stream ? 'stream' : 'whole';
   }
 

@@ -15,6 +15,7 @@ import { explainCount, explainMessages, hostedToolsIn, outputTokensMin } from '.
 
 const COMMON = {
   level: MESSAGES_REQUEST,
+  readsNamedAlone: true,
   choices: () => 1,
   // Streams of this protocol always report their usage.
   asksForUsage: false,

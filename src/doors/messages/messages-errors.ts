@@ -57,7 +57,7 @@ function limitLines(name: string, limit: number, remaining: number, resetAtMs: n
 /** As Door.headerLines. */
 export function messagesHeaderLines(
   { requestId, rateLimit, tokenLimit }: ResponseFacts,
-  nowMs: number = CLOCK.wallMs(),
+  nowMs?: number,
 ): string {
   let lines = `\r\nrequest-id: ${requestId}`;
   if (rateLimit !== undefined) {
@@ -66,7 +66,7 @@ export function messagesHeaderLines(
   }
   if (tokenLimit !== undefined) {
     const { limit, remaining, resetMs } = tokenLimit;
-    lines += limitLines('tokens', limit, remaining, nowMs + resetMs);
+    lines += limitLines('tokens', limit, remaining, (nowMs ?? CLOCK.wallMs()) + resetMs);
   }
   return lines;
 }

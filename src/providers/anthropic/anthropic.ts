@@ -6,7 +6,7 @@
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { exactJsonText } from '../../core/exact-json.js';
-import type { Provider, ProviderCall } from '../provider.js';
+import type { Provider, ProviderCall, ProviderSettings } from '../provider.js';
 import { readAnthropicError } from './errors.js';
 import { writeMessages } from './request.js';
 import { readMessage } from './response.js';
@@ -31,11 +31,30 @@ export const ANTHROPIC: Provider = {
   },
 };
 
-function headersOf({ settings, credential }: ProviderCall, betas: readonly string[]): string[] {
+/** By upstream, the headers of its last call: the next mostly has the same, and HTTP writes them once. */
+const LAST = new WeakMap<ProviderSettings, LastHeaders>();
+
+interface LastHeaders {
+  readonly betas: string;
+  readonly secret: string | undefined;
+  readonly headers: readonly string[];
+}
+
+function headersOf({ settings, credential }: ProviderCall, names: readonly string[]): readonly string[] {
+  const betas = names.length === 0 ? '' : names.join(',');
+  const secret =
+    credential?.kind === 'key'
+      ? credential.key
+      : credential?.kind === 'bearer'
+        ? credential.token
+        : undefined;
+  const last = LAST.get(settings);
+  if (last?.betas === betas && last.secret === secret) return last.headers;
   const headers = ['anthropic-version', settings.apiVersion];
-  if (betas.length > 0) headers.push('anthropic-beta', betas.join(','));
+  if (betas !== '') headers.push('anthropic-beta', betas);
   if (credential?.kind === 'key') headers.push('x-api-key', credential.key);
   else if (credential?.kind === 'bearer') headers.push('authorization', `Bearer ${credential.token}`);
+  LAST.set(settings, { betas, secret, headers });
   return headers;
 }
 

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { MESSAGES } from '#src/doors/messages/messages-door.js';
 import { messagesHeaderLines } from '#src/doors/messages/messages-errors.js';
-import { explainMessages } from '#src/doors/messages/messages-rules.js';
+import { explainMessages, hostedToolsIn, outputTokensMin } from '#src/doors/messages/messages-rules.js';
 import { checkMessagesRequest } from '#src/protocol/validators.js';
 
 const VALID = { model: 'm', max_tokens: 7, messages: [{ role: 'user', content: 'hello' }] };
@@ -69,6 +69,82 @@ void t.test('each rule has its sentence', (t) => {
     t.same(read(value), { ok: false, error: { code: 'invalid_parameters', message } });
   }
   t.throws(() => explainMessages(VALID), /invariant/);
+  t.end();
+});
+
+/** Each value once in each place of the tree, with the rest as it is. */
+function* withEach(tree: unknown, values: readonly unknown[]): Generator {
+  yield* values;
+  if (typeof tree !== 'object' || tree === null) return;
+  for (const [name, inner] of Object.entries(tree))
+    for (const other of withEach(inner, values))
+      yield Array.isArray(tree)
+        ? tree.map((item: unknown, index) => (String(index) === name ? other : item))
+        : { ...tree, [name]: other };
+}
+
+void t.test('the door judges each value in each place as the validator judges the whole tree', (t) => {
+  const block = { type: 'text', text: 'x', cache_control: { type: 'ephemeral' }, source: { type: 'url' } };
+  const full = {
+    ...VALID,
+    messages: [{ role: 'user', content: [block, { type: 'tool_result', content: [block] }] }],
+    system: [block],
+    tools: [{ type: 'bash_20250124', name: 'bash', input_schema: { type: 'object' } }],
+    tool_choice: { type: 'tool', name: 'bash' },
+    thinking: { type: 'enabled', budget_tokens: 3 },
+    metadata: { user_id: 'u' },
+    stop_sequences: ['x', 'é'],
+    temperature: 0.5,
+    top_p: 1,
+    top_k: 2,
+    stream: false,
+    output_config: { format: { type: 'json_schema' } },
+  };
+  const long = 'y'.repeat(200);
+  const values = [
+    ...[null, true, false, 0, 7, -1, 0.25, 1.5, 12_345_678_901_234_567_000, '', 'x', 'é', '\u0000"\\', long],
+    ...['user', 'assistant', 'custom', 'web_search_20250305', `bash_1${long}`, 'auto', 'enabled'],
+    ...[[], [null], ['x'], [1, 2], [[]], [{}], [{ type: 'text' }], [{ type: 7 }], {}, { type: 'auto' }],
+  ];
+  const wrong: string[] = [];
+  let taken = 0;
+  for (const body of withEach(full, values)) {
+    const text = JSON.stringify(body);
+    const parsed: unknown = JSON.parse(text);
+    const result = read(text);
+    const isPlainBound = /"max_tokens":\d{1,15}[,}]/.test(text);
+    if (!checkMessagesRequest(parsed)) {
+      if (result.ok || result.error.message !== explainMessages(parsed)) wrong.push(text);
+    } else if (!isPlainBound || !result.ok) {
+      if (isPlainBound || result.ok) wrong.push(text);
+    } else {
+      const members = parsed as Omit<typeof full, 'stream'> & { readonly stream: boolean | null };
+      const tools = members.tools as readonly { readonly type?: unknown }[] | null;
+      // A type that is longer than each of Anthropic's counts as hosted.
+      const isLong = tools?.some(({ type }) => typeof type === 'string' && type.length > 62) === true;
+      const { model, stream, outputTokensMin: least, routingMembers } = result.call;
+      const isSame =
+        model === members.model &&
+        stream === (members.stream ?? false) &&
+        least === outputTokensMin(members) &&
+        routingMembers.length === (isLong ? 1 : hostedToolsIn(members).length);
+      if (!isSame) wrong.push(text);
+      taken++;
+    }
+  }
+  t.strictSame(wrong, []);
+  t.ok(taken > 500, `${taken} were taken`);
+  t.end();
+});
+
+void t.test('a name of a model is read exactly, however it is written', (t) => {
+  for (const model of ['é'.repeat(9), 'm'.repeat(300), '\u00e9', 'a"b']) {
+    const result = read({ ...VALID, model });
+    t.equal(result.ok && result.call.model, model);
+    const escaped = JSON.stringify({ ...VALID, model }).replaceAll('é', '\\u00e9');
+    const again = read(escaped);
+    t.equal(again.ok && again.call.model, model);
+  }
   t.end();
 });
 
