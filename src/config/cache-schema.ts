@@ -63,6 +63,15 @@ export const modelCacheSchema = Type.Object(
         description: 'As cache.scope, for this model.',
       } satisfies Annotations),
     ),
+    bytes: Type.Optional(
+      Type.Integer({
+        minimum: BYTES_MIN,
+        maximum: BYTES_MAX,
+        description:
+          'The most of cache.bytes that responses of this model take, and the same share of cache.memory_bytes; its oldest go first. Unless it is set, they may take all.',
+        'x-unit': 'bytes',
+      } satisfies Annotations),
+    ),
   },
   {
     description: 'The response cache of this model, if it differs from that of the others.',

@@ -217,7 +217,9 @@ export class CacheService {
 
   #apply(kept: readonly ResponseRecord[], forgotten: readonly ResponseKey[] = []): void {
     const { store } = this.#options;
-    const bounds = { expiredMs: this.#expiredMs, bytesMax: this.#bytesMax };
+    const modelBytesMax = new Map<string, number>();
+    for (const [id, { bytesMax }] of this.#rules) if (bytesMax !== undefined) modelBytesMax.set(id, bytesMax);
+    const bounds = { expiredMs: this.#expiredMs, bytesMax: this.#bytesMax, modelBytesMax };
     const changes = { kept, forgotten, bounds };
     this.#tried(() => store.commit(() => store.cached.apply(changes)));
   }

@@ -88,7 +88,9 @@ function cacheRuleOf({ cache }: Settings, model: ModelSettings): CacheRule | und
     JSON.stringify({ upstreams, ttlMs, isShared, outputTokensMax }),
     'base64url',
   );
-  return { ttlMs, isShared, revision };
+  const bytesMax = model.cache?.bytes;
+  const memoryShare = bytesMax && Math.min(1, bytesMax / cache.bytes);
+  return { ttlMs, isShared, bytesMax, memoryShare, revision };
 }
 
 type PlanSettings = Settings['plans'][number];

@@ -90,6 +90,10 @@ export interface CacheRule {
   readonly ttlMs: number;
   /** An account may get the response to an equal request of another. */
   readonly isShared: boolean;
+  /** The most bytes that responses of the model take on disk; undefined if all of the cache's. */
+  readonly bytesMax?: number | undefined;
+  /** The part of the cache's memory that they may take at most: more than 0, at most 1. */
+  readonly memoryShare?: number | undefined;
   /** Another one after each change of the model's upstreams or cache, so that no older response is found. */
   readonly revision: string;
 }

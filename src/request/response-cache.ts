@@ -1,8 +1,8 @@
 /**
- * The response cache of one listener: responses in memory, the oldest out first (FIFO), and single flight:
- * the requests that wait for an equal call in flight. What the listener does not have it asks the main thread
- * for (gateway/cache-service.ts), which has the responses on disk. Used by Intake through CachedCall;
- * listener thread.
+ * The response cache of one listener: responses in memory, the oldest out first (FIFO; if a model has a share
+ * of its own, the model's oldest), and single flight: the requests that wait for an equal call in flight.
+ * What the listener does not have it asks the main thread for (gateway/cache-service.ts), which has the
+ * responses on disk. Used by Intake through CachedCall; listener thread.
  *
  *     find: in memory → a response
  *     request: nowhere → `lead`: the caller makes the call, then `publish` or `abandon`
@@ -22,7 +22,7 @@ import {
   nameOfResponse,
   type ResponseKey,
 } from '../registry/stored-response.js';
-import { type Catalog, isListed } from '../registry/catalog.js';
+import { type CacheRule, type Catalog, isListed } from '../registry/catalog.js';
 import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
 
 /** A longer response is not kept. */
@@ -48,19 +48,34 @@ export interface Flight {
 export type Requested =
   { readonly state: 'lead'; readonly flight: Flight } | Exclude<CacheReply, { readonly state: 'lead' }>;
 
+interface Entry extends CachedResponse {
+  readonly name: string;
+  /** The count of entries that came before. */
+  readonly number: number;
+}
+
+/** The responses of one model. */
+interface ModelEntries {
+  /** By name, the first that came first. */
+  readonly entries: Map<string, Entry>;
+  bytes: number;
+}
+
 export class ResponseCache {
   readonly #port: AskPort<ResponseKey, CacheReply, CacheMessage>;
   readonly #clock: Clock;
   readonly #metrics: Pick<ListenerMetrics, 'setCache' | 'countCacheEviction'>;
-  /** By name, the first that came first. */
-  readonly #entries = new Map<string, CachedResponse>();
+  /** By the id of the model; none is empty. */
+  readonly #models = new Map<string, ModelEntries>();
+  #count = 0;
+  #nextNumber = 0;
   readonly #flights = new Map<string, Flight>();
   #bytes = 0;
   #bytesMax = 0;
   #waiting = 0;
   #waitingBytes = 0;
-  /** By the id of the model; see `applySettings`. */
-  #revisions = new Map<string, string>();
+  /** By the id of each model with a cache. */
+  #rules: ReadonlyMap<string, CacheRule> = new Map();
   /** A call that began in another epoch is not kept: responses were cleared since. */
   epoch = 0;
   /** Whether any model has a cache. */
@@ -78,22 +93,27 @@ export class ResponseCache {
 
   /** At the start and at each reload; `bytesMax` bounds the memory. */
   applySettings(catalog: Catalog, bytesMax: number): void {
-    const cached = catalog.models.filter((model) => isListed(model) && model.cache !== undefined);
-    const revisions = new Map(cached.map(({ id, cache }) => [id, cache!.revision]));
-    for (const [id, revision] of this.#revisions) if (revisions.get(id) !== revision) this.clear(id);
-    this.#revisions = revisions;
-    this.isOn = revisions.size > 0;
+    const rules = new Map(
+      catalog.models.flatMap((model) =>
+        isListed(model) && model.cache !== undefined ? [[model.id, model.cache]] : [],
+      ),
+    );
+    for (const [id, { revision }] of this.#rules) if (rules.get(id)?.revision !== revision) this.clear(id);
+    this.#rules = rules;
+    this.isOn = rules.size > 0;
     this.#bytesMax = bytesMax;
+    for (const [id, model] of this.#models) this.#evictOf(id, model);
     this.#evict();
     this.#report();
   }
 
   /** Returns the response if it is in memory and not older than `ttlMs`. */
   find(key: ResponseKey, ttlMs: number): CachedResponse | undefined {
-    const name = nameOfResponse(key);
-    const found = this.#entries.get(name);
+    const id = modelOfCacheKey(key);
+    const model = this.#models.get(id);
+    const found = model?.entries.get(nameOfResponse(key));
     if (found === undefined || found.endedMs > this.#clock.wallMs() - ttlMs) return found;
-    this.#drop(name, found);
+    this.#drop(id, model!, found);
     this.#report();
     return undefined;
   }
@@ -106,7 +126,7 @@ export class ResponseCache {
 
   /** Keeps the response, and gives it to who waits for the flight. */
   publish(key: ResponseKey, response: CachedResponse, flight: Flight | undefined): void {
-    this.#put(nameOfResponse(key), response);
+    this.#put(key, response);
     this.#port.tell({ kind: 'keep', key, response });
     if (flight !== undefined) this.#end(flight, { state: 'found', response });
   }
@@ -119,15 +139,12 @@ export class ResponseCache {
 
   /** Forgets the responses of that model, or all. */
   clear(modelId: string | undefined): void {
-    const isCleared = (key: ResponseKey): boolean =>
-      modelId === undefined || modelOfCacheKey(key) === modelId;
+    const isCleared = (id: string): boolean => modelId === undefined || id === modelId;
     this.epoch += 1;
-    for (const [name, response] of this.#entries) {
-      const slash = name.indexOf('/');
-      const key = { account: 0, key: name.slice(slash + 1) } as unknown as ResponseKey;
-      if (isCleared(key)) this.#drop(name, response);
-    }
-    for (const flight of [...this.#flights.values()]) if (isCleared(flight.key)) this.#end(flight, ALONE);
+    for (const [id, model] of this.#models)
+      if (isCleared(id)) for (const entry of model.entries.values()) this.#drop(id, model, entry);
+    for (const flight of [...this.#flights.values()])
+      if (isCleared(modelOfCacheKey(flight.key))) this.#end(flight, ALONE);
     this.#report();
   }
 
@@ -137,7 +154,7 @@ export class ResponseCache {
     const { epoch } = this;
     const reply = await orRejected(this.#port.askFor(WAIT_MS_MAX, LATE, key).reply, () => ALONE);
     if (reply.state === 'lead') return { state: 'lead', flight };
-    if (reply.state === 'found' && epoch === this.epoch) this.#put(nameOfResponse(key), reply.response);
+    if (reply.state === 'found' && epoch === this.epoch) this.#put(key, reply.response);
     this.#end(flight, reply);
     return reply;
   }
@@ -160,30 +177,59 @@ export class ResponseCache {
     flight.waiting?.replyToAll(reply);
   }
 
-  #put(name: string, response: CachedResponse): void {
-    const former = this.#entries.get(name);
-    if (former !== undefined) this.#drop(name, former);
-    this.#entries.set(name, response);
-    this.#bytes += bytesOf(response);
+  #put(key: ResponseKey, { stream, endedMs, bytes }: CachedResponse): void {
+    const id = modelOfCacheKey(key);
+    const name = nameOfResponse(key);
+    const former = this.#models.get(id);
+    const replaced = former?.entries.get(name);
+    if (replaced !== undefined) this.#drop(id, former!, replaced);
+    const entry: Entry = { name, number: this.#nextNumber++, stream, endedMs, bytes };
+    const model = this.#models.get(id) ?? { entries: new Map<string, Entry>(), bytes: 0 };
+    this.#models.set(id, model);
+    model.entries.set(name, entry);
+    model.bytes += bytesOf(entry);
+    this.#bytes += bytesOf(entry);
+    this.#count += 1;
+    this.#evictOf(id, model);
     this.#evict();
     this.#report();
   }
 
-  #evict(): void {
-    for (const [name, response] of this.#entries) {
-      if (this.#bytes <= this.#bytesMax) return;
-      this.#drop(name, response);
+  /** The oldest of a model that has more than its share. */
+  #evictOf(id: string, model: ModelEntries): void {
+    const { memoryShare = 1 } = this.#rules.get(id) ?? {};
+    for (const entry of model.entries.values()) {
+      if (model.bytes <= memoryShare * this.#bytesMax) return;
+      this.#drop(id, model, entry);
       this.#metrics.countCacheEviction();
     }
   }
 
-  #drop(name: string, response: CachedResponse): void {
-    this.#entries.delete(name);
-    this.#bytes -= bytesOf(response);
+  /** The oldest of all: of each model the first is its oldest. */
+  #evict(): void {
+    while (this.#bytes > this.#bytesMax) {
+      let oldest: { readonly id: string; readonly model: ModelEntries; readonly entry: Entry } | undefined;
+      for (const [id, model] of this.#models) {
+        const [entry] = model.entries.values();
+        if (entry !== undefined && !(entry.number > (oldest?.entry.number ?? Infinity)))
+          oldest = { id, model, entry };
+      }
+      if (oldest === undefined) return;
+      this.#drop(oldest.id, oldest.model, oldest.entry);
+      this.#metrics.countCacheEviction();
+    }
+  }
+
+  #drop(id: string, model: ModelEntries, entry: Entry): void {
+    model.entries.delete(entry.name);
+    if (model.entries.size === 0) this.#models.delete(id);
+    model.bytes -= bytesOf(entry);
+    this.#bytes -= bytesOf(entry);
+    this.#count -= 1;
   }
 
   #report(): void {
-    this.#metrics.setCache(this.#entries.size, this.#bytes);
+    this.#metrics.setCache(this.#count, this.#bytes);
   }
 }
 

@@ -8,8 +8,14 @@
  * twice after a crash, or replays what nobody paid (test/unit/store/stored-responses.test.ts).
  */
 import type { Clock } from '../core/clock.js';
+import { parsedJson } from '../core/json.js';
 import { asAccountIndex } from '../core/units.js';
-import { type ResponseKey, type ResponseRecord, nameOfResponse } from '../registry/stored-response.js';
+import {
+  modelOfCacheKey,
+  nameOfResponse,
+  type ResponseKey,
+  type ResponseRecord,
+} from '../registry/stored-response.js';
 import type { FlushedResponses } from './flush.js';
 import { packResponse, readResponse } from './record-codec.js';
 import { StoreError } from './store-file.js';
@@ -36,6 +42,8 @@ export interface ResponseBounds {
   readonly expiredMs: number;
   /** Bound of the bytes of all responses together. */
   readonly bytesMax: number;
+  /** Bounds of the bytes of single models, by id. Of the response cache. */
+  readonly modelBytesMax?: ReadonlyMap<string, number>;
 }
 
 /** Returns the bytes that a response counts for. */
@@ -50,7 +58,15 @@ interface ResponseTables extends Pick<Tables, 'path' | 'meta' | 'answers' | 'ans
   readonly sum: string;
   /** See readResponse. */
   readonly digestSince?: number;
+  /** Undefined if responses are not told apart by their models. */
+  readonly modelAges?: Tables['cachedModelAges'];
 }
+
+/** Key in `meta` of the bytes that the responses of each model count for. */
+const MODEL_SUMS = 'cached_model_bytes';
+
+/** By model id. */
+type ModelSums = Map<string, number>;
 
 /** The tables of the responses for replays by their Idempotency-Key. */
 export function keyedResponseTable(tables: Tables): ResponseTable {
@@ -59,8 +75,9 @@ export function keyedResponseTable(tables: Tables): ResponseTable {
 }
 
 /** The tables of the response cache. */
-export function cachedResponseTable({ path, meta, cached, cachedAges }: Tables): ResponseTable {
-  const tables = { path, meta, answers: cached, answerAges: cachedAges, digestSince: 0 };
+export function cachedResponseTable(of: Tables): ResponseTable {
+  const { path, meta, cached, cachedAges, cachedModelAges: modelAges } = of;
+  const tables = { path, meta, answers: cached, answerAges: cachedAges, digestSince: 0, modelAges };
   return new ResponseTable({ ...tables, name: 'cached', sum: 'cached_bytes' });
 }
 
@@ -100,12 +117,30 @@ export class ResponseTable {
    * transaction.
    */
   apply({ kept, forgotten, bounds }: ResponseChanges): void {
+    const { meta, sum } = this.#tables;
+    const sums = this.#modelSums();
     let { bytes } = this;
     // The bound is lower than it was, or the sum is damaged: it must not evict what fits.
     if (bytes > bounds.bytesMax) bytes = this.#countAnew();
-    for (const key of forgotten) bytes -= this.#remove(key);
-    for (const record of kept) bytes += this.#put(record);
-    this.#tables.meta.putSync(this.#tables.sum, this.#evict(bytes, bounds));
+    for (const key of forgotten) bytes -= this.#remove(key, sums);
+    for (const record of kept) bytes += this.#put(record, sums);
+    for (const [model, bytesMax] of bounds.modelBytesMax ?? []) bytes -= this.#evictOf(model, bytesMax, sums);
+    meta.putSync(sum, this.#evict(bytes, bounds, sums));
+    if (sums !== undefined) meta.putSync(MODEL_SUMS, JSON.stringify([...sums]));
+  }
+
+  /**
+   * Without sums, as in a store of a former version, it is not known of which models the responses are: they
+   * are removed.
+   */
+  #modelSums(): ModelSums | undefined {
+    const { meta, modelAges } = this.#tables;
+    if (modelAges === undefined) return undefined;
+    const text = unlessUndecodable(() => meta.get(MODEL_SUMS));
+    const sums = typeof text === 'string' ? parsedJson(text) : undefined;
+    if (Array.isArray(sums) && sums.every(isModelSum)) return new Map(sums);
+    this.clear();
+    return new Map();
   }
 
   /**
@@ -123,10 +158,13 @@ export class ResponseTable {
 
   /** Removes all responses, damaged ones too. Called in a transaction. */
   clear(): void {
-    const { answers, answerAges, meta, sum } = this.#tables;
+    const { answers, answerAges, modelAges, meta, sum } = this.#tables;
     answers.clearSync();
     answerAges.clearSync();
     meta.putSync(sum, 0);
+    if (modelAges === undefined) return;
+    modelAges.clearSync();
+    meta.putSync(MODEL_SUMS, '[]');
   }
 
   #countAnew(): number {
@@ -136,12 +174,16 @@ export class ResponseTable {
   }
 
   /** Puts the record, in place of an older one. Returns by how many bytes the sum grows. */
-  #put(record: ResponseRecord): number {
+  #put(record: ResponseRecord, sums: ModelSums | undefined): number {
     const { account, key, endedMs } = record;
-    const removed = this.#remove(record);
+    const removed = this.#remove(record, sums);
     const bytes = responseBytesOf(record);
     this.#tables.answers.putSync([account, key], packResponse(record));
     this.#tables.answerAges.putSync([endedMs, account, key], bytes);
+    if (sums === undefined) return bytes - removed;
+    const model = modelOfCacheKey(record);
+    this.#tables.modelAges!.putSync([model, endedMs, account, key], bytes);
+    sums.set(model, (sums.get(model) ?? 0) + bytes);
     return bytes - removed;
   }
 
@@ -149,35 +191,66 @@ export class ResponseTable {
    * Returns the bytes that the removed response counted for; 0 if there was none. Of a damaged one the age is
    * not known: its row there stays, and counts, until it is evicted.
    */
-  #remove(key: ResponseKey): number {
+  #remove(key: ResponseKey, sums: ModelSums | undefined): number {
     let record: ResponseRecord | undefined;
     try {
       record = this.find(key);
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
     }
-    this.#tables.answers.removeSync([key.account, key.key]);
-    if (record === undefined) return 0;
-    this.#tables.answerAges.removeSync([record.endedMs, key.account, key.key]);
-    return responseBytesOf(record);
+    if (record === undefined) {
+      this.#tables.answers.removeSync([key.account, key.key]);
+      return 0;
+    }
+    return this.#removeRow([record.endedMs, key.account, key.key], responseBytesOf(record), sums);
+  }
+
+  /** Removes a row of all tables; `value` is what it counted for. Returns that. */
+  #removeRow(age: readonly [number, number, string], value: unknown, sums: ModelSums | undefined): number {
+    const { answers, answerAges, modelAges } = this.#tables;
+    const [endedMs, account, key] = age;
+    const bytes = countedBytesOf(value);
+    answers.removeSync([account, key]);
+    answerAges.removeSync([endedMs, account, key]);
+    if (sums === undefined) return bytes;
+    const model = modelOfCacheKey({ account: asAccountIndex(account), key });
+    modelAges!.removeSync([model, endedMs, account, key]);
+    const left = (sums.get(model) ?? 0) - bytes;
+    if (left > 0) sums.set(model, left);
+    else sums.delete(model);
+    return bytes;
+  }
+
+  /** Removes the oldest responses of a model beyond its bound. Returns their bytes. */
+  #evictOf(model: string, bytesMax: number, sums: ModelSums | undefined): number {
+    let removed = 0;
+    while ((sums?.get(model) ?? 0) > bytesMax) {
+      const start = [model, 0] as unknown as [string, number, number, string];
+      const oldest = Array.from(this.#tables.modelAges!.getRange({ start, limit: BATCH })).filter(
+        ({ key: [of] }) => of === model,
+      );
+      if (oldest.length === 0) return removed;
+      for (const { key, value } of oldest) {
+        if ((sums?.get(model) ?? 0) <= bytesMax) return removed;
+        const [, ...age] = key;
+        removed += this.#removeRow(age, value, sums);
+      }
+    }
+    return removed;
   }
 
   /** Removes expired responses, then the oldest beyond the bound. Returns what is left of `bytes`. */
-  #evict(bytes: number, { expiredMs, bytesMax }: ResponseBounds): number {
-    const { answers, answerAges } = this.#tables;
+  #evict(bytes: number, { expiredMs, bytesMax }: ResponseBounds, sums: ModelSums | undefined): number {
     let left = bytes;
     let expired = 0;
     for (;;) {
       // Read first and then removed: a range must not be changed while it is walked.
-      const oldest = Array.from(answerAges.getRange({ limit: BATCH }));
+      const oldest = Array.from(this.#tables.answerAges.getRange({ limit: BATCH }));
       for (const { key: age, value } of oldest) {
-        const [endedMs, account, key] = age;
-        const isExpired = endedMs <= expiredMs && expired < EXPIRED_MAX;
+        const isExpired = age[0] <= expiredMs && expired < EXPIRED_MAX;
         if (!isExpired && left <= bytesMax) return left;
         if (isExpired) expired++;
-        answers.removeSync([account, key]);
-        answerAges.removeSync(age);
-        left -= countedBytesOf(value);
+        left -= this.#removeRow(age, value, sums);
       }
       // Nothing is left, whatever a damaged sum says.
       if (oldest.length < BATCH) return 0;
@@ -187,6 +260,10 @@ export class ResponseTable {
   #place({ account, key }: ResponseKey): string {
     return `${this.#tables.path}: record ${account}/${key} of table ${this.#tables.name}`;
   }
+}
+
+function isModelSum(value: unknown): value is [string, number] {
+  return Array.isArray(value) && typeof value[0] === 'string' && Number.isSafeInteger(value[1]);
 }
 
 /** What a row of ages counts for. A damaged one must not stop the flush; too much then counts as kept. */

@@ -40,6 +40,8 @@
  *     cached             [account slot, model id/digest]            → response of the cache
  *     cached_ages        [ended at ms, account slot, model id/digest]  → bytes that the response counts for
  *     meta               'cached_bytes'            → sum of these
+ *     cached_model_ages  [model id, ended at ms, account slot, model id/digest]  → the same bytes
+ *     meta               'cached_model_bytes'      → sums of these by model id, as JSON
  *     changes            number                    → accounts and keys touched; see change-feed.ts
  *     history            [seconds of a span, position in its ring]  → stats of the span as JSON
  *     notices            what operators were told of quotas; see notice-rows.ts
@@ -94,6 +96,7 @@ export interface Tables {
   readonly answerAges: Table<[number, number, string]>;
   readonly cached: Table<[number, string]>;
   readonly cachedAges: Table<[number, number, string]>;
+  readonly cachedModelAges: Table<[string, number, number, string]>;
   readonly changes: Table<number>;
   /** Records writes to the tables that an operator's changes are in. */
   readonly recorder: RowRecorder;
@@ -182,6 +185,7 @@ function tablesOf(
     answerAges: root.openDB('answer_ages', TABLE),
     cached: root.openDB('cached', TABLE),
     cachedAges: root.openDB('cached_ages', TABLE),
+    cachedModelAges: root.openDB('cached_model_ages', TABLE),
     changes: root.openDB('changes', TABLE),
     recorder,
     history: root.openDB('history', TABLE),

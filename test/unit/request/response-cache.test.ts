@@ -6,7 +6,7 @@ import { MessageChannel } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import { CacheService } from '#src/gateway/cache-service.js';
-import type { Catalog } from '#src/registry/catalog.js';
+import type { CacheRule, Catalog } from '#src/registry/catalog.js';
 import { cacheKeyOf } from '#src/registry/stored-response.js';
 import { type Requested, ResponseCache } from '#src/request/response-cache.js';
 import { cachedResponseTable } from '#src/store/stored-responses.js';
@@ -20,11 +20,17 @@ const ACCOUNT = asAccountIndex(1);
 const keyOf = (digit: string, model = 'priced', account = ACCOUNT) =>
   cacheKeyOf(account, model, digit.repeat(64));
 
-const catalogOf = (revision = 'r'): Catalog => ({
+/** `bounds`: of the model `priced`. */
+const catalogOf = (revision = 'r', bounds: Pick<CacheRule, 'bytesMax' | 'memoryShare'> = {}): Catalog => ({
   ...CATALOG,
   models: CATALOG.models.map((model) => ({
     ...model,
-    cache: { ttlMs: TTL_MS, isShared: false, revision: model.id === 'priced' ? revision : 'same' },
+    cache: {
+      ttlMs: TTL_MS,
+      isShared: false,
+      revision: model.id === 'priced' ? revision : 'same',
+      ...(model.id === 'priced' && bounds),
+    },
   })),
 });
 
@@ -137,6 +143,93 @@ void t.test('memory is bounded, the oldest go first; and a response expires', (t
   t.equal(one.find(keyOf('f'), TTL_MS), undefined);
   t.equal(counts.entries, 9);
   t.end();
+});
+
+void t.test('a model with a share of the memory keeps to it, and pushes nobody out', (t) => {
+  const { caches, counts, response } = openWorld(t, 1);
+  const one = caches[0]!;
+  const kib = response('x'.repeat(512));
+  one.applySettings(catalogOf('r', { memoryShare: 0.3 }), 10 * 1_024);
+  for (const digit of '01') one.publish(keyOf(digit, 'free'), kib, undefined);
+  for (const digit of '0123456789abcdef') one.publish(keyOf(digit), kib, undefined);
+  t.same(counts, { entries: 5, bytes: 5 * 1_024, evictions: 13 });
+  t.ok(one.find(keyOf('0', 'free'), TTL_MS));
+  t.equal(one.find(keyOf('c'), TTL_MS), undefined);
+  t.ok(one.find(keyOf('d'), TTL_MS));
+  for (const digit of '23456789abcdef') one.publish(keyOf(digit, 'free'), kib, undefined);
+  t.equal(counts.bytes, 10 * 1_024);
+  t.equal(one.find(keyOf('f'), TTL_MS), undefined, 'the bound is no reservation: all go by age');
+  one.publish(keyOf('0'), kib, undefined);
+  one.applySettings(catalogOf('r', { memoryShare: 0.05 }), 10 * 1_024);
+  t.equal(one.find(keyOf('0'), TTL_MS), undefined, 'a reload lowers it');
+  t.end();
+});
+
+void t.test('on disk a model keeps to its bytes, also after a restart', async (t) => {
+  const path = t.testdir({});
+  const told = async ({ caches: [cache] }: ReturnType<typeof openWorld>, digits: string, model?: string) => {
+    const states = [];
+    for (const digit of digits) states.push((await cache!.request(keyOf(digit, model), 1)).state);
+    return states.join(' ');
+  };
+  const before = openWorld(t, 1, 0, path);
+  const catalog = catalogOf('r', { bytesMax: 3_000 });
+  const publish = (world: typeof before, digits: string, model?: string): void => {
+    for (const digit of digits) {
+      world.clock.nowMs += 1;
+      world.caches[0]!.publish(keyOf(digit, model), world.response('x'.repeat(488)), undefined);
+    }
+  };
+  before.service.applySettings(catalog, MIB);
+  publish(before, '012', 'free');
+  publish(before, '0123456789');
+  await settled();
+  before.service.onFlushed();
+  t.equal(before.service.storedBytes, 6_000, 'three of each');
+
+  const after = openWorld(t, 1, 0, path);
+  after.clock.nowMs = before.clock.nowMs;
+  after.service.applySettings(catalog, MIB);
+  publish(after, 'ab');
+  publish(after, '9');
+  await settled();
+  after.service.onFlushed();
+  t.equal(after.service.storedBytes, 6_000);
+  t.equal(await told(after, '012', 'free'), 'found found found');
+  t.equal(await told(after, '789ab'), 'lead lead found found found');
+
+  await after.service.clear('priced');
+  t.equal(after.service.storedBytes, 3_000);
+  publish(after, 'cdef');
+  await settled();
+  after.service.onFlushed();
+  t.equal(await told(after, 'cdef'), 'lead found found found', 'what was cleared no longer counts');
+  after.service.applySettings(catalog, 4_000);
+  publish(after, '0');
+  await settled();
+  after.service.onFlushed();
+  t.equal(after.service.storedBytes, 4_000, 'the bound of all holds as before');
+  t.equal(await told(after, '012', 'free'), 'lead lead found');
+});
+
+void t.test('a store that does not know the models of its responses loses them', async (t) => {
+  const path = t.testdir({});
+  const before = openWorld(t, 1, 0, path);
+  const [cache] = before.caches;
+  cache!.publish(keyOf('a'), before.response('a'), undefined);
+  await settled();
+  before.service.onFlushed();
+  before.tables.environment.write(() => {
+    before.tables.meta.removeSync('cached_model_bytes');
+    before.tables.cachedModelAges.clearSync();
+  });
+  t.equal((await cache!.request(keyOf('a'), 1)).state, 'found');
+  cache!.publish(keyOf('b'), before.response('b'), undefined);
+  await settled();
+  before.service.onFlushed();
+  t.equal(before.service.storedBytes, 513);
+  t.equal((await cache!.request(keyOf('a'), 1)).state, 'lead');
+  t.equal((await cache!.request(keyOf('b'), 1)).state, 'found');
 });
 
 void t.test('on disk: after a restart, within bytes, until it expires', async (t) => {
