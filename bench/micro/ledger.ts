@@ -17,8 +17,9 @@
  *   the
  *   processor sees the constant distance and fetches ahead. Kept to compare with older figures.
  *
- * `settle` follows its `admit` after IN_FLIGHT others, as in a gateway with that many calls open. The last
- * line is a drain of 100,000 accounts that changed: the ledger's part of a flush.
+ * `settle` follows its `admit` after IN_FLIGHT others, as in a gateway with that many calls open. Then comes a
+ * drain of 100,000 accounts that changed: the ledger's part of a flush. The last lines are calls of one account
+ * with the plan's two limits, and with four quotas at three scopes: key, account and group.
  *
  * What was tried for a million accounts in random order, and did not pay (2 x AMD EPYC, node 20.20): the time
  * over that of 1,000 accounts is one line from memory, 145 to 160 ns, in each operation that is the first to
@@ -41,7 +42,7 @@ import { fileURLToPath } from 'node:url';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { SystemClock } from '#src/core/clock.js';
 import { NO_QUOTAS } from '#src/core/quotas.js';
-import { asAccountIndex, asCallSlot, asKeyIndex, asPicoUnits } from '#src/core/units.js';
+import { asAccountIndex, asCallSlot, asGroupIndex, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers, type LedgerBuffers } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { digestOf } from '#src/registry/key-digest.js';
@@ -77,6 +78,13 @@ const HOLD = asPicoUnits(1_000n);
 const COST = asPicoUnits(700n);
 const PLAN = { callsPerDay: LIMIT, callsInFlightMax: LIMIT, quotas: NO_QUOTAS };
 const NEEDS = { hold: HOLD, tokens: 0 };
+const QUOTAS = {
+  ...NO_QUOTAS,
+  tokensPerMinute: 1_000_000_000_000,
+  tokensPerDay: 1_000_000_000_000,
+  tokensPerMonth: 1_000_000_000_000,
+  spendPerMonth: asPicoUnits(1_000_000_000_000_000n),
+};
 
 /** Nanoseconds that the calling thread has been on a CPU. */
 function cpuNs(): number {
@@ -149,6 +157,49 @@ function drainNs(ledger: Ledger, count: number): number {
     if (drained !== count || spent < 0n) throw new Error(`${drained} of ${count} accounts were drained`);
   }
   return best;
+}
+
+/**
+ * Nanoseconds of admission, of reading what it left, and of settling: the best of `rounds`, each too short for
+ * the account of CPU time.
+ */
+function quotasNs(hasQuotas: boolean, rounds: number): string {
+  const ledger = new Ledger(
+    createLedgerBuffers({ accountsMax: 1, callsInFlightMax: IN_FLIGHT, keysMax: 1, groupsMax: 1 }),
+    new SystemClock(),
+  );
+  const [account, key, group] = [asAccountIndex(0), asKeyIndex(0), asGroupIndex(0)];
+  ledger.openAccount(account, {
+    credited: asPicoUnits(1_000_000_000_000_000n),
+    spent: asPicoUnits(0n),
+    uncovered: asPicoUnits(0n),
+    dayNumber: 0,
+    dayCalls: 0,
+    planIndex: 0,
+    active: true,
+  });
+  if (hasQuotas) {
+    ledger.keys.open(key, QUOTAS);
+    ledger.groups.open(group, QUOTAS);
+    ledger.setGroup(account, group);
+  }
+  const plan = hasQuotas ? { ...PLAN, quotas: QUOTAS } : PLAN;
+  const scopes = { account, plan, key: hasQuotas ? key : undefined, model: undefined };
+  const best = { admit: Infinity, left: Infinity, settle: Infinity };
+  const timed = (name: keyof typeof best, work: (slot: number) => boolean): void => {
+    const startMs = performance.now();
+    for (let slot = 0; slot < IN_FLIGHT; slot++) if (!work(slot)) throw new Error(`${name} fails`);
+    best[name] = Math.min(best[name], ((performance.now() - startMs) * 1e6) / IN_FLIGHT);
+  };
+  for (let round = 0; round < rounds; round++) {
+    const needs = { hold: HOLD, tokens: 1_000 };
+    timed('admit', (slot) => ledger.admit(asCallSlot(slot), scopes, needs) === undefined);
+    timed('left', () => ledger.quotasLeft(account, 1).inFlight > 0);
+    timed('settle', (slot) => ledger.settle(asCallSlot(slot), COST, 700) !== undefined);
+  }
+  return Object.entries(best)
+    .map(([name, ns]) => `${name} ${ns.toFixed(0)}`)
+    .join(', ');
 }
 
 function createWorld(accounts: number, rounds: number): World {
@@ -228,6 +279,10 @@ async function main(smoke: boolean): Promise<void> {
     while (ledger.drainDirty(() => undefined, accounts) > 0);
     const dirty = Math.min(accounts, DIRTY);
     console.log(`drainDirty of ${dirty} accounts: ${drainNs(ledger, dirty).toFixed(0)} ns an account`);
+  }
+  for (const hasQuotas of [false, true]) {
+    const name = hasQuotas ? 'four quotas at three scopes' : 'limits of the plan alone';
+    console.log(`${name}: ${quotasNs(hasQuotas, smoke ? 2 : 50)} (ns a call)`);
   }
 }
 

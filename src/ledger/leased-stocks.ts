@@ -1,7 +1,7 @@
 /**
  * Stocks that are shared with other processes: calls take of what the coordinator granted to this process.
  * Tokens of the minute are counted in the same way then, in period 0: the coordinator has the window.
- * counters.ts chooses LeasedStocks; the lease manager grants and takes back through StockLeaseWords.
+ * counters.ts chooses LeasedStocks; the lease manager grants and takes back through StockLease.
  *
  * `granted` has the form of `taken` (stocks.ts): a period, and what was granted in it, less what was given
  * back. So `granted` - `taken` is what calls may take.
@@ -29,7 +29,8 @@ import {
   STOCK_WORDS,
   STOCKS,
 } from './layout.js';
-import { amountOf, periodsSince, type StockLeft, Stocks, wordOf } from './stocks.js';
+import { type Halves, PackedWords } from './packed-words.js';
+import { amountIn, periodsSince, setStock, type StockLeft, Stocks } from './stocks.js';
 
 /** Fields of a lease. LOW: a take that leaves so much or less sets `ranLow`; 0: none does. */
 const GRANTED = 0;
@@ -74,30 +75,37 @@ function quotaLeases(words: BigInt64Array): LeaseTable {
 export class LeasedStocks extends Stocks {
   readonly #clock: Clock;
   readonly #leases: LeaseTable;
+  readonly #granted: PackedWords;
+  /** The words `granted` before and after an exchange. */
+  readonly #before: Halves = { low: 0, high: 0 };
+  readonly #after: Halves = { low: 0, high: 0 };
 
   /** `leases`: of stocks that are not in quota records; these have no `settled`. */
   constructor(words: BigInt64Array, clock: Clock, leases?: LeaseTable) {
     super(words, leases === undefined);
     this.#clock = clock;
     this.#leases = leases ?? quotaLeases(words);
+    this.#granted = new PackedWords(this.#leases.words);
   }
 
   override take(stock: number, period: number, amount: number): number | undefined {
-    const { words } = this;
+    const { words, seen, next } = this;
+    const [before, after] = [this.#before, this.#after];
     const leases = this.#leases.words;
     const lease = this.#leases.at(stock);
     for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const granted = Atomics.load(leases, lease + GRANTED);
-      const since = periodsSince(granted, period);
+      this.#granted.load(lease + GRANTED, before);
+      const since = periodsSince(before, period);
       if (since > 0) return undefined;
       const counted = period - since;
-      const limit = amountOf(granted);
-      const word = Atomics.load(words, stock);
-      const taken = periodsSince(word, counted) > 0 ? 0 : amountOf(word);
+      const limit = amountIn(before);
+      words.load(stock, seen);
+      const taken = periodsSince(seen, counted) > 0 ? 0 : amountIn(seen);
       if (taken >= limit || taken + amount > limit) return undefined;
-      if (Atomics.compareExchange(words, stock, word, wordOf(counted, taken + amount)) !== word) continue;
-      const after = Atomics.load(leases, lease + GRANTED);
-      if (after !== granted && (periodsSince(after, counted) !== 0 || amountOf(after) < taken + amount)) {
+      setStock(next, counted, taken + amount);
+      if (!words.exchange(stock, seen, next)) continue;
+      this.#granted.load(lease + GRANTED, after);
+      if (periodsSince(after, counted) !== 0 || amountIn(after) < taken + amount) {
         this.settle(stock, counted, amount, 0);
         continue;
       }
@@ -122,16 +130,56 @@ export class LeasedStocks extends Stocks {
     for (let word = 0; word < LEASE_WORDS; word++) Atomics.store(words, lease + word, 0n);
   }
 
+  /** What was granted in `period`, or in a later one; 0 if the lease is of an earlier one. */
+  grantedIn(stock: number, period: number): number {
+    this.#granted.load(this.#leases.at(stock) + GRANTED, this.#before);
+    return periodsSince(this.#before, period) > 0 ? 0 : amountIn(this.#before);
+  }
+
   /** What may be left here and at the coordinator. */
   override leftOf(stock: number, period: number): StockLeft {
     const { words, at } = this.#leases;
     const lease = at(stock);
-    const granted = Atomics.load(words, lease + GRANTED);
-    const here = periodsSince(granted, period) > 0 ? 0 : amountOf(granted) - this.read(stock, period).taken;
+    const here = this.grantedIn(stock, period) - this.read(stock, period).taken;
     const others = Number(Atomics.load(words, lease + HELD_BY_OTHERS));
     const freeMs = Number(Atomics.load(words, lease + FREE_MS));
     const waitMs = Math.max(0, freeMs - this.#clock.monotonicMs());
     return { left: Math.max(0, here) + others, waitMs, isKnown: freeMs > 0 };
+  }
+
+  /** See `StockLease.read`. */
+  held(stock: number): StockHeld {
+    const { words, at, isUsedAtOnce } = this.#leases;
+    const lease = at(stock);
+    const period = Number(Atomics.load(words, lease + PERIOD));
+    const granted = this.grantedIn(stock, period);
+    const { taken, settled } = this.read(stock, period);
+    return {
+      period,
+      granted: BigInt(granted),
+      used: BigInt(isUsedAtOnce(stock) ? taken : settled),
+      available: BigInt(Math.max(0, granted - taken)),
+    };
+  }
+
+  /** As `StockLease.add`; without `low` that stays. */
+  grant(stock: number, period: number, amount: bigint, low?: bigint): void {
+    const { words, at } = this.#leases;
+    const lease = at(stock);
+    this.#granted.load(lease + GRANTED, this.#before);
+    const before = periodsSince(this.#before, period) === 0 ? amountIn(this.#before) : 0;
+    if (low !== undefined) Atomics.store(words, lease + LOW, low);
+    Atomics.store(words, lease + PERIOD, BigInt(period));
+    setStock(this.#after, period, before + Number(amount));
+    this.#granted.store(lease + GRANTED, this.#after);
+  }
+
+  /** See `StockLease.tell`. */
+  tell(stock: number, remaining: bigint, freeInMs: number): void {
+    const { words, at } = this.#leases;
+    const freeMs = Math.ceil(this.#clock.monotonicMs() + freeInMs);
+    Atomics.store(words, at(stock) + HELD_BY_OTHERS, remaining);
+    Atomics.store(words, at(stock) + FREE_MS, BigInt(freeMs));
   }
 }
 
@@ -146,43 +194,23 @@ export interface StockHeld {
 }
 
 /** The lease of one stock. Amounts are calls, tokens, or nano-units of money. Main thread. */
-export class StockLeaseWords {
-  /** Where the lease lies. */
-  readonly #words: BigInt64Array;
+export class StockLease {
   readonly #stocks: LeasedStocks;
-  readonly #clock: Clock;
   readonly #stock: number;
-  readonly #lease: number;
-  readonly #isUsedAtOnce: boolean;
 
   /** `leases` as of LeasedStocks. */
   constructor(words: BigInt64Array, stock: number, clock: Clock, leases?: LeaseTable) {
-    const table = leases ?? quotaLeases(words);
-    this.#words = table.words;
     this.#stocks = new LeasedStocks(words, clock, leases);
-    this.#clock = clock;
     this.#stock = stock;
-    this.#lease = table.at(stock);
-    this.#isUsedAtOnce = table.isUsedAtOnce(stock);
   }
 
   read(): StockHeld {
-    const period = Number(Atomics.load(this.#words, this.#lease + PERIOD));
-    const granted = BigInt(amountOf(Atomics.load(this.#words, this.#lease + GRANTED)));
-    const { taken, settled } = this.#stocks.read(this.#stock, period);
-    const available = granted - BigInt(taken);
-    const used = BigInt(this.#isUsedAtOnce ? taken : settled);
-    return { period, granted, used, available: available < 0n ? 0n : available };
+    return this.#stocks.held(this.#stock);
   }
 
   /** Adds what was granted. What is left of another period is dropped. */
   add(period: number, amount: bigint, low: bigint): void {
-    const granted = Atomics.load(this.#words, this.#lease + GRANTED);
-    const before = periodsSince(granted, period) === 0 ? amountOf(granted) : 0;
-    Atomics.store(this.#words, this.#lease + LOW, low);
-    Atomics.store(this.#words, this.#lease + PERIOD, BigInt(period));
-    const sum = before + Number(amount);
-    Atomics.store(this.#words, this.#lease + GRANTED, wordOf(period, sum));
+    this.#stocks.grant(this.#stock, period, amount, low);
   }
 
   /** Takes at most `most` of what is available out of what was granted; returns how much. */
@@ -193,8 +221,7 @@ export class StockLeaseWords {
       if (amount <= 0n) return 0n;
       const taken = Number(amount);
       if (this.#stocks.take(this.#stock, period, taken) === undefined) continue;
-      const granted = amountOf(Atomics.load(this.#words, this.#lease + GRANTED));
-      Atomics.store(this.#words, this.#lease + GRANTED, wordOf(period, granted - taken));
+      this.#stocks.grant(this.#stock, period, -amount);
       this.#stocks.settle(this.#stock, period, taken, 0);
       return amount;
     }
@@ -203,8 +230,6 @@ export class StockLeaseWords {
 
   /** What the coordinator could still grant, and in how many ms what was asked for is free. */
   tell(remaining: bigint, freeInMs: number): void {
-    const freeMs = Math.ceil(this.#clock.monotonicMs() + freeInMs);
-    Atomics.store(this.#words, this.#lease + HELD_BY_OTHERS, remaining);
-    Atomics.store(this.#words, this.#lease + FREE_MS, BigInt(freeMs));
+    this.#stocks.tell(this.#stock, remaining, freeInMs);
   }
 }

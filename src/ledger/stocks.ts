@@ -33,13 +33,11 @@
  */
 import { invariant } from '../core/errors.js';
 import { STOCK_SETTLED } from './layout.js';
+import { amountOf, type Halves, headsSince, pack, PackedWords } from './packed-words.js';
 
-const AMOUNT_BITS = 53;
-/** An amount that a provider's report would take beyond stays there. */
-const AMOUNT_MAX = 2 ** (AMOUNT_BITS - 1) - 1;
-const PERIOD_SHIFT = BigInt(AMOUNT_BITS);
 const PERIOD_BITS = 11;
-const PERIOD_MASK = (1 << PERIOD_BITS) - 1;
+/** An amount that a provider's report would take beyond stays there. */
+const AMOUNT_MAX = 2 ** (63 - PERIOD_BITS) - 1;
 /** A period that is so many before now, or more, may be taken for a later one. */
 export const PERIODS_KNOWN = 1 << (PERIOD_BITS - 1);
 
@@ -49,32 +47,19 @@ export const NO_PERIOD = 0;
 /** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
 const TRIES_MAX = 100_000;
 
-/** A word as two halves: a third of the time that arithmetic with bigints takes. */
-const whole = new BigInt64Array(1);
-const [LOW, HIGH] = [0, 1];
-const halves = new Int32Array(whole.buffer);
-const TWO_32 = 2 ** 32;
-const HIGH_BITS = AMOUNT_BITS - 32;
-const HIGH_MASK = (1 << HIGH_BITS) - 1;
-
-export function wordOf(period: number, amount: number): bigint {
-  const high = Math.floor(amount / TWO_32);
-  halves[LOW] = amount - high * TWO_32;
-  halves[HIGH] = ((period & PERIOD_MASK) << HIGH_BITS) | (high & HIGH_MASK);
-  return whole[0]!;
-}
-
-export function amountOf(word: bigint): number {
-  whole[0] = word;
-  return ((halves[HIGH]! << PERIOD_BITS) >> PERIOD_BITS) * TWO_32 + (halves[LOW]! >>> 0);
-}
-
 /** Periods by which `period` is after that of the word; negative if it is before. */
-export function periodsSince(word: bigint, period: number): number {
+export function periodsSince(word: Halves, period: number): number {
   // A word of zeros is of no period, or of one whose number modulo 2,048 is 0, with nothing counted.
-  if (word === 0n) return (period & PERIOD_MASK) === 0 ? 0 : 1;
-  whole[0] = word;
-  return ((period - (halves[HIGH]! >>> HIGH_BITS)) << (32 - PERIOD_BITS)) >> (32 - PERIOD_BITS);
+  if (word.low === 0 && word.high === 0) return (period & (2 * PERIODS_KNOWN - 1)) === 0 ? 0 : 1;
+  return headsSince(word, PERIOD_BITS, period);
+}
+
+export function amountIn(word: Halves): number {
+  return amountOf(word, PERIOD_BITS);
+}
+
+export function setStock(into: Halves, period: number, amount: number): void {
+  pack(into, PERIOD_BITS, period, amount);
 }
 
 /** What is taken of a stock in a period. */
@@ -99,7 +84,10 @@ export class Stocks {
   ranLow = false;
   /** What the last take that succeeded left of the limit. */
   left = 0;
-  protected readonly words: BigInt64Array;
+  protected readonly words: PackedWords;
+  /** A word that was read, and one to be written. */
+  protected readonly seen: Halves = { low: 0, high: 0 };
+  protected readonly next: Halves = { low: 0, high: 0 };
   readonly #hasSettled: boolean;
 
   /**
@@ -107,7 +95,7 @@ export class Stocks {
    * one is `settled`; otherwise it is not the stock's.
    */
   constructor(words: BigInt64Array, hasSettled = true) {
-    this.words = words;
+    this.words = new PackedWords(words);
     this.#hasSettled = hasSettled;
   }
 
@@ -116,20 +104,23 @@ export class Stocks {
    * `period` or the one after it; undefined, and takes nothing, if less than `amount` is left, or nothing.
    */
   take(stock: number, period: number, amount: number, limit: number): number | undefined {
+    const { words, seen, next } = this;
+    words.glance(stock, seen);
     for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const word = Atomics.load(this.words, stock);
-      const since = periodsSince(word, period);
-      if (since < -1) {
-        this.#rename(stock, word, period);
-        continue;
-      }
-      const taken = since > 0 ? 0 : amountOf(word);
-      if (taken >= limit || taken + amount > limit) return undefined;
+      const since = periodsSince(seen, period);
+      const taken = since > 0 ? 0 : amountIn(seen);
       const counted = since < 0 ? period + 1 : period;
-      const next = wordOf(counted, taken + amount);
-      if (Atomics.compareExchange(this.words, stock, word, next) !== word) continue;
-      this.left = limit - taken - amount;
-      return counted;
+      if (since >= -1 && taken < limit && taken + amount <= limit) {
+        setStock(next, counted, taken + amount);
+        if (words.exchange(stock, seen, next)) {
+          this.left = limit - taken - amount;
+          return counted;
+        }
+      } else if (tries > 0) {
+        if (since >= -1) return undefined;
+        this.#rename(stock, period);
+      }
+      words.load(stock, seen);
     }
     throw new Error('invariant broken: a stock is taken or refused in bounded tries');
   }
@@ -155,56 +146,66 @@ export class Stocks {
 
   /** The last period of which was taken, and what was; `period` is about now. */
   last(stock: number, period: number): { readonly period: number; readonly taken: number } {
-    const word = Atomics.load(this.words, stock);
-    return word === 0n
+    this.words.load(stock, this.seen);
+    return this.seen.low === 0 && this.seen.high === 0
       ? { period: 0, taken: 0 }
-      : { period: period - periodsSince(word, period), taken: amountOf(word) };
+      : { period: period - periodsSince(this.seen, period), taken: amountIn(this.seen) };
   }
 
   /** Sets what was used in `period`; nothing is held. Main thread, before the scope is first used. */
   set(stock: number, period: number, settled: number): void {
     invariant(settled >= 0 && settled <= AMOUNT_MAX, 'an amount fits its word');
-    if (this.#hasSettled) Atomics.store(this.words, stock + STOCK_SETTLED, wordOf(period, settled));
-    Atomics.store(this.words, stock, wordOf(period, settled));
+    setStock(this.next, period, settled);
+    this.#store(stock, this.next);
   }
 
   /** Forgets everything. Main thread, before the scope is first used. */
   clear(stock: number): void {
-    Atomics.store(this.words, stock, 0n);
-    if (this.#hasSettled) Atomics.store(this.words, stock + STOCK_SETTLED, 0n);
+    this.#store(stock, { low: 0, high: 0 });
   }
 
   leftOf(stock: number, period: number, limit: number): StockLeft {
     return { left: Math.max(0, limit - this.read(stock, period).taken), waitMs: 0, isKnown: true };
   }
 
+  #store(stock: number, word: Halves): void {
+    if (this.#hasSettled) this.words.store(stock + STOCK_SETTLED, word);
+    this.words.store(stock, word);
+  }
+
   /** Adds to the amount of `period`, if the word is of it or, with `starts`, if it is of an earlier one. */
   #add(at: number, period: number, amount: number, starts = false): void {
+    const { words, seen, next } = this;
+    words.glance(at, seen);
     for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const word = Atomics.load(this.words, at);
-      const since = periodsSince(word, period);
-      if (since < 0 || (since > 0 && !starts)) return;
-      const sum = (since > 0 ? 0 : amountOf(word)) + amount;
-      const next = wordOf(period, Math.max(0, Math.min(sum, AMOUNT_MAX)));
-      if (Atomics.compareExchange(this.words, at, word, next) === word) return;
+      const since = periodsSince(seen, period);
+      if (since === 0 || (since > 0 && starts)) {
+        const sum = (since > 0 ? 0 : amountIn(seen)) + amount;
+        setStock(next, period, Math.max(0, Math.min(sum, AMOUNT_MAX)));
+        if (words.exchange(at, seen, next)) return;
+      } else if (tries > 0) return;
+      words.load(at, seen);
     }
     throw new Error('invariant broken: a stock is given back to in bounded tries');
   }
 
   #amountIn(at: number, period: number): number {
-    const word = Atomics.load(this.words, at);
-    return periodsSince(word, period) > 0 ? 0 : amountOf(word);
+    this.words.load(at, this.seen);
+    return periodsSince(this.seen, period) > 0 ? 0 : amountIn(this.seen);
   }
 
-  /** The stock's period was a mistake: what was counted counts for `period`. */
-  #rename(stock: number, word: bigint, period: number): void {
-    const settled = this.#hasSettled ? Atomics.load(this.words, stock + STOCK_SETTLED) : 0n;
+  /** The period of the stock, which is in `seen`, was a mistake: what was counted counts for `period`. */
+  #rename(stock: number, period: number): void {
+    const { words, seen, next } = this;
+    const settled: Halves = { low: 0, high: 0 };
+    if (this.#hasSettled) words.load(stock + STOCK_SETTLED, settled);
     if (periodsSince(settled, period) < -1) {
       // Unless it is of an earlier period, whose calls are over.
-      const isSame = settled >> PERIOD_SHIFT === word >> PERIOD_SHIFT;
-      const renamed = wordOf(period, isSame ? amountOf(settled) : 0);
-      Atomics.compareExchange(this.words, stock + STOCK_SETTLED, settled, renamed);
+      const isSame = headsSince(settled, PERIOD_BITS, 0) === headsSince(seen, PERIOD_BITS, 0);
+      setStock(next, period, isSame ? amountIn(settled) : 0);
+      words.exchange(stock + STOCK_SETTLED, settled, next);
     }
-    Atomics.compareExchange(this.words, stock, word, wordOf(period, amountOf(word)));
+    setStock(next, period, amountIn(seen));
+    words.exchange(stock, seen, next);
   }
 }

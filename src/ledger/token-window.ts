@@ -50,12 +50,12 @@ import {
   TOKEN_MARKS,
   TOKENS_OF_MINUTE,
 } from './layout.js';
+import { amountOf, type Halves, headsSince, PackedWords, pack, plus } from './packed-words.js';
 import { TICK_MS, TICKS_PER_MINUTE } from './window.js';
 
-const AMOUNT_BITS = 42;
-const AMOUNT_HALF = 2 ** (AMOUNT_BITS - 1);
 const TICK_BITS = 22;
-const TICK_MASK = (1 << TICK_BITS) - 1;
+const AMOUNT_BITS = 64 - TICK_BITS;
+const AMOUNT_HALF = 2 ** (AMOUNT_BITS - 1);
 /** A report of more tokens counts as so many. */
 const USED_MAX = QUOTA_TOKENS_MAX;
 
@@ -63,13 +63,10 @@ const USED_MAX = QUOTA_TOKENS_MAX;
 const TRIES_MAX = 100_000;
 
 invariant(TOKEN_MARK_COUNT === TICKS_PER_MINUTE + 1, 'one mark for each tick that weighs');
-invariant(
-  2 * QUOTA_TOKENS_MAX < 2 ** (AMOUNT_BITS - 1),
-  'a minute of tokens, and a call beyond it, fit a mark',
-);
+invariant(2 * QUOTA_TOKENS_MAX < AMOUNT_HALF, 'a minute of tokens, and a call beyond it, fit a mark');
 
 export class TokenWindow {
-  readonly #words64: BigInt64Array;
+  readonly #words: PackedWords;
   readonly #words32: Int32Array;
   readonly #clock: Clock;
 
@@ -78,8 +75,14 @@ export class TokenWindow {
   /** Of the last look at the marks: the first tick that has one; undefined if none has. */
   #marked: number | undefined;
 
+  /** Words as they were read; `#next` is to be written. */
+  readonly #taken: Halves = { low: 0, high: 0 };
+  readonly #settled: Halves = { low: 0, high: 0 };
+  readonly #seen: Halves = { low: 0, high: 0 };
+  readonly #next: Halves = { low: 0, high: 0 };
+
   constructor({ words64, words32 }: QuotaViews, clock: Clock) {
-    this.#words64 = words64;
+    this.#words = new PackedWords(words64);
     this.#words32 = words32;
     this.#clock = clock;
   }
@@ -91,13 +94,13 @@ export class TokenWindow {
   take(record: number, amount: number, limit: number, nowMs = this.#clock.monotonicMs()): boolean {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       // Before the look at the marks: what weighs by them was counted in this word or in a later one.
-      const taken = Atomics.load(this.#words64, takenAt(record));
-      const used = this.#weightOf(record, taken, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
+      this.#words.load(takenAt(record), this.#taken);
+      const used = this.#weightOf(record, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
       if (used >= limit || used + amount > limit) return false;
       this.left = limit - used - amount;
       if (amount === 0) return true;
-      const next = taken + BigInt(amount);
-      if (Atomics.compareExchange(this.#words64, takenAt(record), taken, next) === taken) return true;
+      plus(this.#taken, amount, this.#next);
+      if (this.#words.exchange(takenAt(record), this.#taken, this.#next)) return true;
     }
     throw new Error('invariant broken: tokens are taken or refused in bounded tries');
   }
@@ -105,27 +108,25 @@ export class TokenWindow {
   /** Replaces `held` by `used`, which weighs for a minute from `nowMs`: then the call had ended. */
   settle(record: number, held: number, used: number, nowMs = this.#clock.monotonicMs()): void {
     const counted = Math.min(used, USED_MAX);
-    if (counted > held) Atomics.add(this.#words64, takenAt(record), BigInt(counted - held));
+    if (counted > held) this.#words.add(takenAt(record), counted - held);
     if (counted > 0) {
       this.#mark(record, nowMs);
-      Atomics.add(this.#words64, takenAt(record) + STOCK_SETTLED, BigInt(counted));
+      this.#words.add(takenAt(record) + STOCK_SETTLED, counted);
     }
-    if (counted < held) Atomics.sub(this.#words64, takenAt(record), BigInt(held - counted));
+    if (counted < held) this.#words.add(takenAt(record), counted - held);
   }
 
   /** What weighs now: all of it, and the part of it that calls in flight hold. */
   read(record: number): { readonly taken: number; readonly held: number } {
-    const settled = Atomics.load(this.#words64, takenAt(record) + STOCK_SETTLED);
-    const taken = Atomics.load(this.#words64, takenAt(record));
-    const now = this.#tick(record, this.#clock.monotonicMs());
-    const weight = this.#weightOf(record, taken, now - TICKS_PER_MINUTE);
-    return { taken: weight, held: Math.min(weight, differenceOf(taken, settled)) };
+    const held = this.#heldOf(record);
+    const taken = this.#weightOf(record, this.#tick(record, this.#clock.monotonicMs()) - TICKS_PER_MINUTE);
+    return { taken, held: Math.min(taken, held) };
   }
 
   /** What weighs at `nowMs`. */
   takenOf(record: number, nowMs: MonotonicMs): number {
-    const taken = Atomics.load(this.#words64, takenAt(record));
-    return this.#weightOf(record, taken, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
+    this.#words.load(takenAt(record), this.#taken);
+    return this.#weightOf(record, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
   }
 
   /**
@@ -135,10 +136,10 @@ export class TokenWindow {
   msUntil(record: number, amount: number, limit: number): number {
     const nowMs = this.#clock.monotonicMs();
     const now = this.#tick(record, nowMs);
-    const taken = Atomics.load(this.#words64, takenAt(record));
+    this.#words.load(takenAt(record), this.#taken);
     let tick = now - TICKS_PER_MINUTE;
     while (tick <= now) {
-      const weight = this.#weightOf(record, taken, tick);
+      const weight = this.#weightOf(record, tick);
       if (weight < limit && weight + amount <= limit) break;
       tick = (this.#marked ?? now) + 1;
     }
@@ -147,9 +148,8 @@ export class TokenWindow {
 
   /** Milliseconds until nothing weighs, if calls in flight end at `nowMs`. */
   msUntilFree(record: number, nowMs: MonotonicMs): number {
-    const settled = Atomics.load(this.#words64, takenAt(record) + STOCK_SETTLED);
-    const isHeld = differenceOf(Atomics.load(this.#words64, takenAt(record)), settled) > 0;
-    const from = isHeld ? this.#tick(record, nowMs) : Atomics.load(this.#words32, lastAt(record));
+    const from =
+      this.#heldOf(record) > 0 ? this.#tick(record, nowMs) : Atomics.load(this.#words32, lastAt(record));
     return Math.max(0, (from + TICKS_PER_MINUTE + 1) * TICK_MS - nowMs);
   }
 
@@ -158,12 +158,21 @@ export class TokenWindow {
     const nowMs = this.#clock.monotonicMs();
     const tick = Math.max(0, Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS));
     const settled = Math.floor(nowMs / TICK_MS) - tick > TICKS_PER_MINUTE ? 0 : Math.min(used, USED_MAX);
-    for (let mark = 0; mark < TOKEN_MARK_COUNT; mark++)
-      Atomics.store(this.#words64, marksAt(record) + mark, 0n);
-    Atomics.store(this.#words64, marksAt(record) + (tick % TOKEN_MARK_COUNT), markOf(tick, 0n));
+    const word = { low: 0, high: 0 };
+    for (let mark = 0; mark < TOKEN_MARK_COUNT; mark++) this.#words.store(marksAt(record) + mark, word);
+    pack(word, TICK_BITS, tick, 0);
+    this.#words.store(marksAt(record) + (tick % TOKEN_MARK_COUNT), word);
     Atomics.store(this.#words32, lastAt(record), tick);
-    Atomics.store(this.#words64, takenAt(record) + STOCK_SETTLED, BigInt(settled));
-    Atomics.store(this.#words64, takenAt(record), BigInt(settled));
+    pack(word, 0, 0, settled);
+    this.#words.store(takenAt(record) + STOCK_SETTLED, word);
+    this.#words.store(takenAt(record), word);
+  }
+
+  /** What calls in flight hold. Leaves `taken` in `#taken`. */
+  #heldOf(record: number): number {
+    this.#words.load(takenAt(record) + STOCK_SETTLED, this.#settled);
+    this.#words.load(takenAt(record), this.#taken);
+    return differenceOf(this.#taken, this.#settled);
   }
 
   /** The tick it is, or that of another thread whose clock is ahead. */
@@ -172,27 +181,30 @@ export class TokenWindow {
   }
 
   /**
-   * What of `taken` has not ended before tick `from`. If that has no mark, it gets the one that was found for
-   * it, so that the next look finds it at once.
+   * What of `#taken` has not ended before tick `from`. If that has no mark, it gets the one that was found
+   * for it, so that the next look finds it at once.
    */
-  #weightOf(record: number, taken: bigint, from: number): number {
+  #weightOf(record: number, from: number): number {
     const first = Math.max(0, from);
     const place = marksAt(record) + (first % TOKEN_MARK_COUNT);
-    const seen = Atomics.load(this.#words64, place);
+    this.#words.load(place, this.#seen);
     this.#marked = first;
-    if (hasTick(seen, first)) return differenceOf(taken, seen);
-    let found = Atomics.load(this.#words64, takenAt(record) + STOCK_SETTLED);
+    if (headsSince(this.#seen, TICK_BITS, first) === 0) return differenceOf(this.#taken, this.#seen);
+    this.#words.load(takenAt(record) + STOCK_SETTLED, this.#settled);
     this.#marked = undefined;
+    let found = this.#settled;
     const last = Atomics.load(this.#words32, lastAt(record));
     for (let tick = first + 1; tick <= last; tick++) {
-      const mark = Atomics.load(this.#words64, marksAt(record) + (tick % TOKEN_MARK_COUNT));
-      if (!hasTick(mark, tick)) continue;
+      this.#words.load(marksAt(record) + (tick % TOKEN_MARK_COUNT), this.#next);
+      if (headsSince(this.#next, TICK_BITS, tick) !== 0) continue;
       this.#marked = tick;
-      found = mark;
+      found = this.#next;
       break;
     }
-    if (isBefore(seen, first)) Atomics.compareExchange(this.#words64, place, seen, markOf(first, found));
-    return differenceOf(taken, found);
+    const weight = differenceOf(this.#taken, found);
+    // A thread that is ahead may have marked a later tick there.
+    if (headsSince(this.#seen, TICK_BITS, first) > 0) this.#writeMark(place, first, found);
+    return weight;
   }
 
   /** Writes the mark of the tick it is, unless it is there. */
@@ -200,16 +212,22 @@ export class TokenWindow {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const tick = this.#tick(record, nowMs);
       const at = marksAt(record) + (tick % TOKEN_MARK_COUNT);
-      const seen = Atomics.load(this.#words64, at);
-      if (!hasTick(seen, tick)) {
-        const settled = Atomics.load(this.#words64, takenAt(record) + STOCK_SETTLED);
+      this.#words.load(at, this.#seen);
+      if (headsSince(this.#seen, TICK_BITS, tick) !== 0) {
+        this.#words.load(takenAt(record) + STOCK_SETTLED, this.#settled);
         if (Atomics.load(this.#words32, lastAt(record)) > tick) continue;
-        if (Atomics.compareExchange(this.#words64, at, seen, markOf(tick, settled)) !== seen) continue;
+        if (!this.#writeMark(at, tick, this.#settled)) continue;
       }
       this.#raise(record, tick);
       return;
     }
     throw new Error('invariant broken: a tick is marked in bounded tries');
+  }
+
+  /** Replaces `#seen` by a mark; false if it was replaced meanwhile. */
+  #writeMark(at: number, tick: number, settled: Halves): boolean {
+    pack(this.#next, TICK_BITS, tick, amountOf(settled, TICK_BITS));
+    return this.#words.exchange(at, this.#seen, this.#next);
   }
 
   #raise(record: number, tick: number): void {
@@ -221,42 +239,12 @@ export class TokenWindow {
   }
 }
 
-/** Words as two halves: a third of the time that arithmetic with bigints takes. */
-const whole = new BigInt64Array(1);
-const [LOW, HIGH] = [0, 1];
-const halves = new Int32Array(whole.buffer);
-const TWO_32 = 2 ** 32;
-const HIGH_BITS = AMOUNT_BITS - 32;
-const HIGH_MASK = (1 << HIGH_BITS) - 1;
-
-function markOf(tick: number, settled: bigint): bigint {
-  whole[0] = settled;
-  halves[HIGH] = ((tick & TICK_MASK) << HIGH_BITS) | (halves[HIGH]! & HIGH_MASK);
-  return whole[0];
-}
-
-function hasTick(mark: bigint, tick: number): boolean {
-  whole[0] = mark;
-  return halves[HIGH]! >>> HIGH_BITS === (tick & TICK_MASK);
-}
-
-/** Whether the mark is of an earlier tick. A thread that is ahead may have marked a later one there. */
-function isBefore(mark: bigint, tick: number): boolean {
-  whole[0] = mark;
-  return ((halves[HIGH]! >>> HIGH_BITS) - tick) << HIGH_BITS < 0;
-}
-
-function amountOf(word: bigint): number {
-  whole[0] = word;
-  return (halves[HIGH]! & HIGH_MASK) * TWO_32 + (halves[LOW]! >>> 0);
-}
-
 /**
  * `taken` less a mark, or less `settled`, modulo 2^42. It would be below zero if another thread has taken and
  * settled since `taken` was read: an exchange of `taken` then fails.
  */
-function differenceOf(taken: bigint, settled: bigint): number {
-  const difference = amountOf(taken) - amountOf(settled);
+function differenceOf(taken: Halves, settled: Halves): number {
+  const difference = amountOf(taken, TICK_BITS) - amountOf(settled, TICK_BITS);
   if (difference > AMOUNT_HALF) return 0;
   return difference < -AMOUNT_HALF ? difference + 2 * AMOUNT_HALF : Math.max(0, difference);
 }

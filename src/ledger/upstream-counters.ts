@@ -32,7 +32,7 @@ import {
   STOCKS,
   type ScopeBuffers,
 } from './layout.js';
-import { LeasedStocks, StockLeaseWords } from './leased-stocks.js';
+import { LeasedStocks, StockLease } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
 import { CountedLeases } from './leases.js';
 import { Stocks } from './stocks.js';
@@ -269,8 +269,8 @@ export class UpstreamLeases {
     this.#clock = clock;
   }
 
-  stockOf(scope: UpstreamScopeIndex, quota: 'tokens_per_minute' | 'calls_in_flight'): StockLeaseWords {
-    return new StockLeaseWords(this.#words, stockAt(scope, EXTENDED_QUOTAS.indexOf(quota)), this.#clock);
+  stockOf(scope: UpstreamScopeIndex, quota: 'tokens_per_minute' | 'calls_in_flight'): StockLease {
+    return new StockLease(this.#words, stockAt(scope, EXTENDED_QUOTAS.indexOf(quota)), this.#clock);
   }
 }
 

@@ -1,0 +1,99 @@
+/**
+ * 64-bit words of shared memory that hold a head (the number of a day, month or tick) above an amount. Stocks,
+ * their leases and the minute of tokens use them. Any thread.
+ *
+ * Here a word is two halves of 32 bits, which are numbers: an atomic load and an exchange with BigInts take
+ * 41 ns, a glance and an exchange 17 ns (V8 11.3), because most of the time goes into making the BigInts.
+ *
+ * A glance is no atomic load: its halves may be of two moments. Who exchanges what a glance saw is right all
+ * the same, because the exchange succeeds only if the word is just that. Who would do nothing because of what
+ * a glance saw must `load` and look again.
+ */
+import { endianness } from 'node:os';
+import { invariant } from '../core/errors.js';
+
+invariant(endianness() === 'LE', 'the low half of a word comes first');
+
+const TWO_32 = 2 ** 32;
+
+/** One word as it was read, or as it is to be written. */
+export interface Halves {
+  low: number;
+  high: number;
+}
+
+/** Two words by which halves and BigInts become each other. */
+const words = new BigInt64Array(2);
+const halves = new Int32Array(words.buffer);
+
+/** Sets `into` to a word of `head`, modulo 2^headBits, and of an amount that fits the bits below it. */
+export function pack(into: Halves, headBits: number, head: number, amount: number): void {
+  const high = Math.floor(amount / TWO_32);
+  into.low = (amount - high * TWO_32) | 0;
+  into.high = (head << (32 - headBits)) | (high & (-1 >>> headBits));
+}
+
+export function amountOf({ low, high }: Halves, headBits: number): number {
+  return ((high << headBits) >>> headBits) * TWO_32 + (low >>> 0);
+}
+
+/** By how many `head` is after that of the word, modulo 2^headBits; negative if it is before. */
+export function headsSince({ high }: Halves, headBits: number, head: number): number {
+  return ((head - (high >>> (32 - headBits))) << (32 - headBits)) >> (32 - headBits);
+}
+
+export class PackedWords {
+  readonly #words: BigInt64Array;
+  readonly #halves: Int32Array;
+
+  constructor(words64: BigInt64Array) {
+    this.#words = words64;
+    this.#halves = new Int32Array(words64.buffer, words64.byteOffset, words64.length * 2);
+  }
+
+  glance(at: number, into: Halves): void {
+    into.low = this.#halves[2 * at]!;
+    into.high = this.#halves[2 * at + 1]!;
+  }
+
+  load(at: number, into: Halves): void {
+    words[0] = Atomics.load(this.#words, at);
+    into.low = halves[0]!;
+    into.high = halves[1]!;
+  }
+
+  store(at: number, word: Halves): void {
+    halves[0] = word.low;
+    halves[1] = word.high;
+    Atomics.store(this.#words, at, words[0]!);
+  }
+
+  /** Replaces the word `from` by `to`; false, and changes nothing, if it is another one. */
+  exchange(at: number, from: Halves, to: Halves): boolean {
+    halves[0] = from.low;
+    halves[1] = from.high;
+    halves[2] = to.low;
+    halves[3] = to.high;
+    words[0] = Atomics.compareExchange(this.#words, at, words[0]!, words[1]!);
+    return halves[0] === from.low && halves[1] === from.high;
+  }
+
+  /** Adds a whole number, which may be negative, to all 64 bits. */
+  add(at: number, amount: number): void {
+    plus(ZERO, amount, sum);
+    halves[0] = sum.low;
+    halves[1] = sum.high;
+    Atomics.add(this.#words, at, words[0]!);
+  }
+}
+
+const ZERO: Halves = { low: 0, high: 0 };
+const sum: Halves = { low: 0, high: 0 };
+
+/** Sets `into` to the 64 bits of `word` plus a whole number, which may be negative. */
+export function plus(word: Halves, amount: number, into: Halves): void {
+  const high = Math.floor(amount / TWO_32);
+  const low = (word.low >>> 0) + (amount - high * TWO_32);
+  into.low = low | 0;
+  into.high = (word.high + high + (low >= TWO_32 ? 1 : 0)) | 0;
+}
