@@ -17,9 +17,9 @@
  *   the
  *   processor sees the constant distance and fetches ahead. Kept to compare with older figures.
  *
- * `settle` follows its `admit` after IN_FLIGHT others, as in a gateway with that many calls open. Then comes a
- * drain of 100,000 accounts that changed: the ledger's part of a flush. The last lines are calls of one account
- * with the plan's two limits, and with four quotas at three scopes: key, account and group.
+ * `settle` follows its `admit` after IN_FLIGHT others, as in a gateway with that many calls open. Then comes
+ * a drain of 100,000 accounts that changed: the ledger's part of a flush. The last lines are calls of one
+ * account with the plan's two limits, and with four quotas at three scopes: key, account and group.
  *
  * What was tried for a million accounts in random order, and did not pay (2 x AMD EPYC, node 20.20): the time
  * over that of 1,000 accounts is one line from memory, 145 to 160 ns, in each operation that is the first to
@@ -160,8 +160,8 @@ function drainNs(ledger: Ledger, count: number): number {
 }
 
 /**
- * Nanoseconds of admission, of reading what it left, and of settling: the best of `rounds`, each too short for
- * the account of CPU time.
+ * Nanoseconds of admission, of reading what it left, and of settling: the best of `rounds`, each too short
+ * for the account of CPU time.
  */
 function quotasNs(hasQuotas: boolean, rounds: number): string {
   const ledger = new Ledger(

@@ -49,10 +49,11 @@ import {
 import { CallLeft } from './call-left.js';
 import { type CallScopes, ScopeChain, type ScopeTables } from './scope-chain.js';
 import {
-  type Amounts,
+  createAmounts,
   nanoUnitsOf,
   type Periods,
   type ScopeQuotas,
+  setAmounts,
   type TokenMinute,
 } from './scope-quotas.js';
 import { NO_PERIOD, type Stocks } from './stocks.js';
@@ -90,8 +91,8 @@ export class Calls {
   readonly left: CallLeft;
   /** Of its scopes with a limit of tokens a minute, the one with the fewest left. A limit of 0: none. */
   readonly #tokenMinute = { limit: 0, left: 0, record: 0 };
-  readonly #held: Amounts = { tokens: 0, nanoUnits: 0 };
-  readonly #used: Amounts = { tokens: 0, nanoUnits: 0 };
+  readonly #held = createAmounts(1);
+  readonly #used = createAmounts(0);
   /** When the call that is being admitted began to take. */
   #nowMs: MonotonicMs = asMonotonicMs(0);
 
@@ -186,8 +187,7 @@ export class Calls {
     this.#balance.reverse(account, charged, uncovered);
     if (taken.scopes > 0) {
       this.#chain.recall(taken);
-      this.#used.nanoUnits = nanoUnitsOf(asPicoUnits(charged + uncovered));
-      this.#used.tokens = tokens;
+      setAmounts(this.#used, tokens, nanoUnitsOf(asPicoUnits(charged + uncovered)));
     }
     this.#giveBackDays(taken);
     for (let scope = 0; scope < taken.scopes; scope++) {
@@ -207,7 +207,7 @@ export class Calls {
     const hold = this.#reservations.holdOf(slot);
     this.#balance.giveBack(account, hold);
     if (taken.scopes > 0) {
-      this.#setHeld(hold, taken.tokens);
+      setAmounts(this.#held, taken.tokens, nanoUnitsOf(hold));
       this.#chain.recall(taken);
     }
     this.#giveBack(taken);
@@ -218,9 +218,8 @@ export class Calls {
   }
 
   #settleQuotas(taken: Taken, hold: PicoUnits, cost: PicoUnits, tokens: number): void {
-    this.#setHeld(hold, taken.tokens);
-    this.#used.nanoUnits = nanoUnitsOf(cost);
-    this.#used.tokens = tokens;
+    setAmounts(this.#held, taken.tokens, nanoUnitsOf(hold));
+    setAmounts(this.#used, tokens, nanoUnitsOf(cost));
     this.#chain.recall(taken);
     const nowMs = this.#options.clock.monotonicMs();
     for (let scope = 0; scope < taken.scopes; scope++) {
@@ -229,11 +228,6 @@ export class Calls {
       this.#quotas.settle(this.#chain.links[scope]!.record, quotas, this.#held, this.#used, taken, nowMs);
       this.#mark(scope);
     }
-  }
-
-  #setHeld(hold: PicoUnits, tokens: number): void {
-    this.#held.nanoUnits = nanoUnitsOf(hold);
-    this.#held.tokens = tokens;
   }
 
   #takeFlight(account: AccountIndex, callsMax: number): boolean {
@@ -263,7 +257,7 @@ export class Calls {
    */
   #takeAll(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const taken = this.#taken;
-    this.#setHeld(needs.hold, needs.tokens);
+    setAmounts(this.#held, needs.tokens, nanoUnitsOf(needs.hold));
     taken.tokens = needs.tokens;
     this.#quotas.readPeriods(taken);
     this.#nowMs = this.#options.clock.monotonicMs();

@@ -1,6 +1,9 @@
 /**
- * 64-bit words of shared memory that hold a head (the number of a day, month or tick) above an amount. Stocks,
- * their leases and the minute of tokens use them. Any thread.
+ * 64-bit words of shared memory that hold a head (the number of a day, month or tick) above an amount.
+ * Stocks, their leases and the minute of tokens use them. Any thread.
+ *
+ * Must hold: an exchange succeeds only if the word is the one that was read (unit/ledger/stocks,
+ * unit/ledger/token-window, threads/ledger-tokens).
  *
  * Here a word is two halves of 32 bits, which are numbers: an atomic load and an exchange with BigInts take
  * 41 ns, a glance and an exchange 17 ns (V8 11.3), because most of the time goes into making the BigInts.

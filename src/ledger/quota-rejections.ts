@@ -11,7 +11,7 @@ import { type DayCounter, resetOfDay } from './day.js';
 import { EXTENDED_QUOTAS } from './layout.js';
 import { ACCOUNT_SCOPE, KEY_SCOPE, MODEL_SCOPE, type Taken } from './reservations.js';
 import type { CallScopes, ScopeChain } from './scope-chain.js';
-import { type Amounts, nanoUnitsOf, type ScopeQuotas } from './scope-quotas.js';
+import { createAmounts, nanoUnitsOf, type ScopeQuotas, setAmounts } from './scope-quotas.js';
 
 export interface CallNeeds {
   /** What the call may cost. */
@@ -58,7 +58,7 @@ export class QuotaRejections {
   readonly #options: QuotaRejectionsOptions;
   readonly #chain: ScopeChain;
   readonly #taken: Taken;
-  readonly #needs: Amounts = { tokens: 0, nanoUnits: 0 };
+  readonly #needs = createAmounts(1);
 
   /** `chain` and `taken` are of the call that is being admitted. */
   constructor(options: QuotaRejectionsOptions, chain: ScopeChain, taken: Taken) {
@@ -73,14 +73,12 @@ export class QuotaRejections {
   }
 
   #neverFits(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
-    const { quotas } = this.#options;
-    this.#needs.nanoUnits = nanoUnitsOf(needs.hold);
-    this.#needs.tokens = needs.tokens;
+    setAmounts(this.#needs, needs.tokens, nanoUnitsOf(needs.hold));
     for (let scope = 0; scope < this.#taken.scopes; scope++) {
       const { mask, limits, first } = this.#chain.links[scope]!;
       for (let quota = 0; quota < QUOTA_COUNT; quota++) {
         if ((mask & (1 << quota)) === 0) continue;
-        if (quotas.needOf(quota, this.#needs) <= limits[first + quota]!) continue;
+        if (this.#needs[quota]! <= limits[first + quota]!) continue;
         return { ...this.#quotaRejection(scope, quota, scopes), never: true };
       }
     }

@@ -19,7 +19,21 @@ import type { TokenWindow } from './token-window.js';
 const EXACT_PICO_MAX = BigInt(Number.MAX_SAFE_INTEGER);
 const MINUTE_MS = 60_000;
 const COUNT = EXTENDED_QUOTAS.length;
-const TOKENS_PER_MINUTE = EXTENDED_QUOTAS.indexOf('tokens_per_minute');
+const [
+  ,
+  TOKENS_PER_MINUTE,
+  TOKENS_PER_DAY,
+  CALLS_PER_MONTH,
+  TOKENS_PER_MONTH,
+  SPEND_PER_DAY,
+  SPEND_PER_MONTH,
+] = EXTENDED_QUOTAS.keys() as Iterable<number> as [number, number, number, number, number, number, number];
+const isOf =
+  (period: string) =>
+  (bits: number, { per }: (typeof KINDS)[number], quota: number) =>
+    per === period ? bits | (1 << quota) : bits;
+const OF_DAY = KINDS.reduce(isOf('day'), 0);
+const OF_MONTH = KINDS.reduce(isOf('month'), 0);
 
 /** Nano-units, rounded up, of a hold or a cost. More than any limit is as good as any more. */
 export function nanoUnitsOf(amount: PicoUnits): number {
@@ -31,10 +45,17 @@ export function nanoUnitsOf(amount: PicoUnits): number {
   return nano * 1_000 < pico ? nano + 1 : nano;
 }
 
-/** What a call takes of each quota of a scope. */
-export interface Amounts {
-  tokens: number;
-  nanoUnits: number;
+/** What a call takes of each quota of a scope, or used of it, by EXTENDED_QUOTAS. Money is in nano-units. */
+export type Amounts = Float64Array;
+
+/** Amounts with `calls` calls. */
+export function createAmounts(calls: number): Amounts {
+  return new Float64Array(COUNT).fill(calls);
+}
+
+export function setAmounts(amounts: Amounts, tokens: number, nanoUnits: number): void {
+  amounts[TOKENS_PER_MINUTE] = amounts[TOKENS_PER_DAY] = amounts[TOKENS_PER_MONTH] = tokens;
+  amounts[SPEND_PER_DAY] = amounts[SPEND_PER_MONTH] = nanoUnits;
 }
 
 /** The days and months of which a call takes. */
@@ -77,6 +98,9 @@ export interface SettledQuotas {
   readonly spendPerDay: number;
   readonly spendPerMonth: number;
 }
+
+/** Of a call that is released. */
+const NOTHING_USED = createAmounts(0);
 
 export class ScopeQuotas extends QuotaRecords {
   /** What the last `take` that succeeded left; if limits are shared, here and at the coordinator. */
@@ -126,18 +150,17 @@ export class ScopeQuotas extends QuotaRecords {
     periods: Periods,
     nowMs: MonotonicMs,
   ): boolean {
-    const { unit, per } = KINDS[quota]!;
-    const amount = amountOf(unit, amounts);
+    const amount = amounts[quota]!;
     if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) {
       const isTaken = this.#window.take(record, amount, limit, nowMs);
       this.left = this.#window.left;
       return isTaken;
     }
-    const counted = this.#stocks.take(stockOf(record, quota), periodOf(per, periods), amount, limit);
+    const counted = this.#stocks.take(stockOf(record, quota), periodOf(quota, periods), amount, limit);
     if (counted === undefined) return false;
     this.left = this.#stocks.left;
-    if (per === 'day') periods.day = counted;
-    else if (per === 'month') periods.month = counted;
+    if ((OF_DAY & (1 << quota)) !== 0) periods.day = counted;
+    else if ((OF_MONTH & (1 << quota)) !== 0) periods.month = counted;
     return true;
   }
 
@@ -153,59 +176,47 @@ export class ScopeQuotas extends QuotaRecords {
     periods: Periods,
     nowMs: MonotonicMs,
   ): void {
-    for (let bits = mask; bits !== 0; bits &= bits - 1) {
-      const quota = lowestOf(bits);
-      const { unit, per } = KINDS[quota]!;
-      if (unit === 'calls' && per !== 'flight') continue;
-      const uses = per === 'flight' ? 0 : amountOf(unit, used);
-      this.#settle(record, quota, amountOf(unit, held), uses, periods, nowMs);
-    }
+    this.#settle(record, mask & ~(1 << CALLS_PER_MONTH), held, used, periods, nowMs);
   }
 
   /** Gives back all that a call held of the quotas in `mask`. */
   release(record: number, mask: number, held: Amounts, periods: Periods, nowMs: MonotonicMs): void {
-    for (let bits = mask; bits !== 0; bits &= bits - 1) {
-      const quota = lowestOf(bits);
-      this.#settle(record, quota, amountOf(KINDS[quota]!.unit, held), 0, periods, nowMs);
-    }
+    this.#settle(record, mask, held, NOTHING_USED, periods, nowMs);
   }
 
   #settle(
     record: number,
-    quota: number,
-    held: number,
-    used: number,
+    mask: number,
+    held: Amounts,
+    used: Amounts,
     periods: Periods,
     nowMs: MonotonicMs,
   ): void {
-    if (quota === TOKENS_PER_MINUTE && this.#window !== undefined)
-      this.#window.settle(record, held, used, nowMs);
-    else this.#stocks.settle(stockOf(record, quota), periodOf(KINDS[quota]!.per, periods), held, used);
+    for (let bits = mask; bits !== 0; bits &= bits - 1) {
+      const quota = lowestOf(bits);
+      if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) {
+        this.#window.settle(record, held[quota]!, used[quota]!, nowMs);
+      } else {
+        this.#stocks.settle(stockOf(record, quota), periodOf(quota, periods), held[quota]!, used[quota]!);
+      }
+    }
   }
 
   /** Takes back what a settled call used of days and months in `mask`. Its tokens stay in the minute. */
   reverse(record: number, mask: number, used: Amounts, periods: Periods): void {
-    for (let bits = mask; bits !== 0; bits &= bits - 1) {
+    for (let bits = mask & (OF_DAY | OF_MONTH); bits !== 0; bits &= bits - 1) {
       const quota = lowestOf(bits);
-      const { unit, per } = KINDS[quota]!;
-      if (per !== 'day' && per !== 'month') continue;
-      const stock = stockOf(record, quota);
-      const period = periodOf(per, periods);
-      if (unit === 'calls') this.#stocks.settle(stock, period, 1, 0);
-      else this.#stocks.reverse(stock, period, amountOf(unit, used));
+      const [stock, period] = [stockOf(record, quota), periodOf(quota, periods)];
+      if (quota === CALLS_PER_MONTH) this.#stocks.settle(stock, period, 1, 0);
+      else this.#stocks.reverse(stock, period, used[quota]!);
     }
-  }
-
-  /** What a call takes of a quota. */
-  needOf(quota: number, amounts: Amounts): number {
-    return amountOf(KINDS[quota]!.unit, amounts);
   }
 
   /** What is left of a quota, and when a call that was refused `amounts` of it may come again. */
   leftOf(record: number, quota: number, limit: number, amounts: Amounts): { left: number; resetsMs: WallMs } {
     const nowMs = this.#clock.wallMs();
     if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) {
-      const waitMs = this.#window.msUntil(record, amounts.tokens, limit);
+      const waitMs = this.#window.msUntil(record, amounts[quota]!, limit);
       const left = Math.max(0, limit - this.#window.read(record).taken);
       return { left, resetsMs: asWallMs(nowMs + Math.ceil(waitMs) + 1) };
     }
@@ -296,7 +307,6 @@ export class ScopeQuotas extends QuotaRecords {
   }
 
   #useOf(record: number | undefined, quota: number): StockUse & { resetsMs: WallMs | undefined } {
-    const { unit, per } = KINDS[quota]!;
     if (record === undefined) return { taken: 0, settled: 0, resetsMs: undefined };
     if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) {
       const { taken, held } = this.#window.read(record);
@@ -304,14 +314,13 @@ export class ScopeQuotas extends QuotaRecords {
     }
     const period = this.#periodAt(quota, this.#clock.wallMs());
     const { taken, settled } = this.#stocks.read(stockOf(record, quota), period?.number ?? 0);
-    return { taken, settled: unit === 'calls' && per === 'month' ? taken : settled, resetsMs: period?.endMs };
+    return { taken, settled: quota === CALLS_PER_MONTH ? taken : settled, resetsMs: period?.endMs };
   }
 
   /** Undefined for a quota that no calendar refills. */
   #periodAt(quota: number, nowMs: WallMs): Period | undefined {
-    const { per } = KINDS[quota]!;
-    if (per === 'day') return this.#calendar.dayAt(nowMs);
-    return per === 'month' ? this.#calendar.monthAt(nowMs) : undefined;
+    if ((OF_DAY & (1 << quota)) !== 0) return this.#calendar.dayAt(nowMs);
+    return (OF_MONTH & (1 << quota)) !== 0 ? this.#calendar.monthAt(nowMs) : undefined;
   }
 }
 
@@ -324,10 +333,8 @@ function lowestOf(bits: number): number {
   return 31 - Math.clz32(bits & -bits);
 }
 
-function amountOf(unit: (typeof KINDS)[number]['unit'], { tokens, nanoUnits }: Amounts): number {
-  return unit === 'tokens' ? tokens : unit === 'money' ? nanoUnits : 1;
-}
-
-function periodOf(per: (typeof KINDS)[number]['per'], { day, month }: Periods): number {
-  return per === 'day' ? day : per === 'month' ? month : 0;
+/** That of the day or the month, or 0 for what no calendar refills. */
+function periodOf(quota: number, { day, month }: Periods): number {
+  if ((OF_MONTH & (1 << quota)) !== 0) return month;
+  return (OF_DAY & (1 << quota)) !== 0 ? day : NO_PERIOD;
 }
