@@ -18,6 +18,7 @@ import {
   MAGIC,
   NAMED,
   NONE,
+  PLAIN,
   QUEUED_MS,
   STATUS,
   STREAM,
@@ -49,18 +50,12 @@ const NAMES_MAX = 60_000;
 const IDS = 10;
 const KINDS = IDS + 9;
 
-/** The words of quotas: scopes, names and the balance, by index. */
-const WORDS = [...QUOTA_SCOPES, ...QUOTA_NAMES, 'balance'];
+/** The words of quotas: scopes and names, by index. */
+const WORDS = [...QUOTA_SCOPES, ...QUOTA_NAMES];
 const FIRST_NAME = QUOTA_SCOPES.length;
-const [ACCOUNT, KEY, MODEL, BALANCE, IN_FLIGHT, PER_DAY, MINUTE] = [
-  'account',
-  'key',
-  'model',
-  'balance',
-  'calls_in_flight',
-  'calls_per_day',
-  'requests_per_minute',
-].map((word) => WORDS.indexOf(word)) as [number, number, number, number, number, number, number];
+const [ACCOUNT, KEY, MODEL] = (['account', 'key', 'model'] as const).map((scope) =>
+  QUOTA_SCOPES.indexOf(scope),
+) as [number, number, number];
 const IS_MONEY = QUOTA_NAMES.map((name) => QUOTA_KINDS[name].unit === 'money');
 const PICO_IN_NANO = Number(PICO_PER_NANO);
 const TWO_32 = 2 ** 32;
@@ -79,8 +74,8 @@ export class BlockBuilder {
   readonly #names = new BlockNames(KINDS);
   #count = 0;
   #at = 0;
-  readonly #slotNames: SlotNames | undefined;
   readonly #slots: readonly SlotPositions[];
+  readonly #prefixes: SlotPositions;
   readonly #accounts: SlotPositions;
   readonly #keys: SlotPositions;
   readonly #models: SlotPositions;
@@ -95,7 +90,7 @@ export class BlockBuilder {
   constructor(names?: SlotNames) {
     const of = (nameOf: (slot: number) => string | null): SlotPositions =>
       new SlotPositions((slot) => this.#names.positionOf(nameOf(slot)));
-    this.#slotNames = names;
+    this.#prefixes = of((listener) => names!.requestPrefixOf(listener));
     this.#accounts = of((slot) => names!.accountIdOf(slot as AccountIndex));
     this.#keys = of((slot) => names!.keyIdOf(slot as KeyIndex));
     this.#models = of((index) => names!.modelIdOf(index));
@@ -104,7 +99,7 @@ export class BlockBuilder {
     this.#routes = of((door) => DOOR_PATHS[DOOR_NAMES[door]!]);
     this.#groups = of((slot) => names!.groupNameOf(slot as GroupIndex));
     const ofCall = [this.#accounts, this.#keys, this.#models, this.#upstreams, this.#groups];
-    this.#slots = [...ofCall, this.#sources, this.#routes];
+    this.#slots = [...ofCall, this.#prefixes, this.#sources, this.#routes];
   }
 
   get count(): number {
@@ -168,7 +163,6 @@ export class BlockBuilder {
     const { ints, floats, amounts, first64 } = call;
     const first32 = first64 << 1;
     const attempt64 = first64 + ((ring.RECORD_BYTES - FIELDS_AT) >> 3);
-    const attempt32 = (attempt64 << 1) + 4;
     const at64 = (this.#count * FIXED_BYTES) >> 3;
     const at32 = at64 << 1;
     const at16 = at64 << 2;
@@ -178,7 +172,7 @@ export class BlockBuilder {
     this.#floats[at64] = floats[first64 + ring.ENDED_MS]!;
     this.#floats[at64 + 1] = floats[first64 + ring.REQUEST]!;
     this.#amounts[at64 + 2] = amounts[first64 + ring.CHARGED]!;
-    shorts[at16 + NAMED.prefix] = this.#names.lastOr(this.#slotNames!.requestPrefixOf(listener), 0);
+    shorts[at16 + NAMED.prefix] = this.#prefixes.at(listener);
     shorts[at16 + NAMED.account] = account;
     shorts[at16 + NAMED.key] = this.#keys.at(ints[first32 + ring.KEY]!);
     shorts[at16 + NAMED.model] = this.#models.at(ints[first32 + ring.MODEL]!);
@@ -189,6 +183,7 @@ export class BlockBuilder {
     shorts[at16 + NAMED.route] = this.#routes.at(flags >> ring.DOOR_SHIFT);
     shorts[at16 + STATUS] = RESPONDED;
     shorts[at16 + FLAGS] =
+      PLAIN |
       ATTEMPTS |
       ((flags & ring.STREAM) === 0 ? 0 : STREAM) |
       ((flags & ring.CACHE_HIT) === 0 ? 0 : CACHE_HIT) |
@@ -196,48 +191,37 @@ export class BlockBuilder {
     this.#words[at32 + VARIABLE] = this.#at;
     this.#words[at32 + QUEUED_MS] = ints[first32 + ring.QUEUED_MS]!;
     this.#count += 1;
-    this.#time(floats[first64 + ring.DURATION_MS]!);
-    this.#ringTime(floats[first64 + ring.FIRST_TOKEN_MS]!);
-    this.#ringTime(floats[first64 + ring.ADMITTED_MS]!);
-    this.#number(floats[first64 + ring.PROMPT]!);
-    this.#number(floats[first64 + ring.CACHED]!);
-    this.#number(ints[first32 + ring.CACHE_WRITE]!);
-    this.#number(ints[first32 + ring.CACHE_WRITE_1H]!);
-    this.#number(floats[first64 + ring.COMPLETION]!);
-    this.#number(ints[first32 + ring.REASONING]!);
-    this.#number(1);
-    this.#position(this.#upstreams.at(ints[attempt32]!));
-    this.#position(this.#models.at(ints[attempt32 + 1]!));
-    this.#number(ints[attempt32 + 2]!);
-    this.#number(0);
-    this.#time(floats[attempt64]!);
-    this.#time(floats[attempt64 + 1]!);
-    this.#number(0);
-    this.#plainQuotas(call, account, attempt64 + (ring.ATTEMPT_BYTES >> 3));
-    this.#number(0);
+    const bytes = this.#variable;
+    let at = putTime(bytes, this.#at, floats[first64 + ring.DURATION_MS]!);
+    at = putRingTime(bytes, at, floats[first64 + ring.FIRST_TOKEN_MS]!);
+    at = putRingTime(bytes, at, floats[first64 + ring.ADMITTED_MS]!);
+    at = putNumber(bytes, at, floats[first64 + ring.PROMPT]!);
+    at = putNumber(bytes, at, floats[first64 + ring.CACHED]!);
+    at = putNumber(bytes, at, ints[first32 + ring.CACHE_WRITE]!);
+    at = putNumber(bytes, at, ints[first32 + ring.CACHE_WRITE_1H]!);
+    at = putNumber(bytes, at, floats[first64 + ring.COMPLETION]!);
+    at = putNumber(bytes, at, ints[first32 + ring.REASONING]!);
+    at = putTime(bytes, at, floats[attempt64]!);
+    at = putTime(bytes, at, floats[attempt64 + 1]!);
+    this.#at = this.#plainQuotas(call, account, attempt64 + (ring.ATTEMPT_BYTES >> 3), at);
   }
 
-  /** `others64`: where those begin that not every call has. */
-  #plainQuotas({ ints, floats, first64 }: PlainCall, account: number, others64: number): void {
+  /** `others64`: where those begin that not every call has. Writes at `start`, and returns where it ends. */
+  #plainQuotas(
+    { ints, floats, first64 }: PlainCall,
+    account: number,
+    others64: number,
+    start: number,
+  ): number {
     const first32 = first64 << 1;
     const minute = ints[first32 + ring.MINUTE]!;
-    const count = minute === ring.NOTHING ? 3 : 4;
-    const others = Math.min(ints[first32 + ring.QUOTAS]!, QUOTAS_MAX - count);
-    this.#number(count + others);
-    this.#quota(ACCOUNT, account, BALANCE);
-    this.#number(1);
-    this.#money(floats[first64 + ring.BALANCE]!);
-    this.#quota(ACCOUNT, account, IN_FLIGHT);
-    this.#number(0);
-    this.#number(ints[first32 + ring.IN_FLIGHT]!);
-    this.#quota(ACCOUNT, account, PER_DAY);
-    this.#number(0);
-    this.#number(ints[first32 + ring.PER_DAY]!);
-    if (minute !== ring.NOTHING) {
-      this.#quota(ACCOUNT, account, MINUTE);
-      this.#number(0);
-      this.#number(minute);
-    }
+    const others = Math.min(ints[first32 + ring.QUOTAS]!, QUOTAS_MAX - (minute === ring.NOTHING ? 3 : 4));
+    const bytes = this.#variable;
+    let at = this.#money(start, floats[first64 + ring.BALANCE]!);
+    at = putNumber(bytes, at, ints[first32 + ring.IN_FLIGHT]!);
+    at = putNumber(bytes, at, ints[first32 + ring.PER_DAY]!);
+    at = putNumber(bytes, at, minute === ring.NOTHING ? 0 : minute + 1);
+    at = putNumber(bytes, at, others);
     for (let at64 = others64; at64 < others64 + 2 * others; at64 += 2) {
       const code = ints[at64 << 1]!;
       const scope = scopeIndexOf(code);
@@ -250,15 +234,17 @@ export class BlockBuilder {
             : scope === MODEL
               ? this.#models.at(ints[first32 + ring.MODEL]!)
               : this.#groups.at(ints[(at64 << 1) + 1]!);
-      this.#quota(scope, owner, FIRST_NAME + name);
-      this.#left(floats[at64 + 1]!, IS_MONEY[name]!);
+      at = this.#quota(at, scope, owner, FIRST_NAME + name);
+      at = this.#left(at, floats[at64 + 1]!, IS_MONEY[name]!);
     }
+    return at;
   }
 
-  #quota(scope: number, owner: number, name: number): void {
-    this.#number(this.#quotaWord(scope));
-    this.#position(owner);
-    this.#number(this.#quotaWord(name));
+  /** Writes at `start`, and returns where it ends, as the functions do that follow. */
+  #quota(start: number, scope: number, owner: number, name: number): number {
+    const bytes = this.#variable;
+    const at = putNumber(bytes, start, this.#quotaWord(scope));
+    return putNumber(bytes, putPosition(bytes, at, owner), this.#quotaWord(name));
   }
 
   #quotaWord(index: number): number {
@@ -266,22 +252,13 @@ export class BlockBuilder {
   }
 
   /** Money is in nano-units. */
-  #left(left: number, isMoney: boolean): void {
-    this.#number(isMoney ? 1 : 0);
+  #left(start: number, left: number, isMoney: boolean): number {
     if (!isMoney) {
-      this.#number(left);
-      return;
+      this.#variable[start] = 0;
+      return putNumber(this.#variable, start + 1, left);
     }
-    // The product may be beyond 2^53, so each half is multiplied for itself. A BigInt would have to be made.
-    const high = Math.floor(left / TWO_32);
-    const low = (left - high * TWO_32) * PICO_IN_NANO;
-    this.#view.setUint32(this.#at, low % TWO_32, true);
-    this.#view.setUint32(this.#at + 4, high * PICO_IN_NANO + Math.floor(low / TWO_32), true);
-    this.#at += 8;
-  }
-
-  #ringTime(ms: number): void {
-    this.#timeOrNone(ms === ring.NOTHING ? undefined : ms);
+    this.#variable[start] = 1;
+    return this.#nanos(start + 1, left);
   }
 
   /** Returns the block and its names, and begins the next one. */
@@ -331,23 +308,29 @@ export class BlockBuilder {
 
   /** 0: none. */
   #name(text: string | null, kind: number): void {
-    this.#position(this.#names.lastOr(text, kind));
-  }
-
-  #position(position: number): void {
-    this.#number(position === NONE ? 0 : position + 1);
+    this.#at = putPosition(this.#variable, this.#at, this.#names.lastOr(text, kind));
   }
 
   /** Pico-units that a float holds, as `moneyOf` reads them. */
-  #money(amount: number): void {
-    if (!Number.isSafeInteger(amount) || amount < 0) {
-      this.#amount(moneyOf(amount));
-      return;
+  #money(at: number, amount: number): number {
+    if (amount < 0) {
+      this.#view.setBigInt64(at, moneyOf(amount), true);
+      return at + 8;
     }
+    if (!Number.isSafeInteger(amount)) return this.#nanos(at, Math.floor(amount / PICO_IN_NANO));
     // A BigInt would have to be made.
-    this.#view.setUint32(this.#at, amount % 2 ** 32, true);
-    this.#view.setUint32(this.#at + 4, Math.floor(amount / 2 ** 32), true);
-    this.#at += 8;
+    this.#view.setUint32(at, amount % TWO_32, true);
+    this.#view.setUint32(at + 4, Math.floor(amount / TWO_32), true);
+    return at + 8;
+  }
+
+  /** The product may be beyond 2^53, so each half is multiplied for itself: a BigInt costs some 70 ns. */
+  #nanos(at: number, nanos: number): number {
+    const high = Math.floor(nanos / TWO_32);
+    const low = (nanos - high * TWO_32) * PICO_IN_NANO;
+    this.#view.setUint32(at, low % TWO_32, true);
+    this.#view.setUint32(at + 4, high * PICO_IN_NANO + Math.floor(low / TWO_32), true);
+    return at + 8;
   }
 
   #amount(amount: bigint): void {
@@ -360,18 +343,11 @@ export class BlockBuilder {
   }
 
   #time(ms: number): void {
-    this.#number(Math.round(ms * 1_000));
+    this.#at = putTime(this.#variable, this.#at, ms);
   }
 
-  /** A negative one, which only a fault could give, is kept as 0. */
   #number(value: number): void {
-    let rest = value > 0 ? Math.min(value, Number.MAX_SAFE_INTEGER) : 0;
-    while (rest > 0x7fffffff) {
-      this.#variable[this.#at++] = (rest % 0x80) | 0x80;
-      rest = Math.floor(rest / 0x80);
-    }
-    for (rest |= 0; rest > 0x7f; rest >>= 7) this.#variable[this.#at++] = (rest & 0x7f) | 0x80;
-    this.#variable[this.#at++] = rest;
+    this.#at = putNumber(this.#variable, this.#at, value);
   }
 
   /** 0: none. */
@@ -387,4 +363,36 @@ export class BlockBuilder {
     this.#variable.set(bytes, this.#at);
     this.#at += bytes.length;
   }
+}
+
+// What follows writes at `at` and returns where it ends.
+
+function putPosition(bytes: Uint8Array, at: number, position: number): number {
+  return putNumber(bytes, at, position === NONE ? 0 : position + 1);
+}
+
+function putTime(bytes: Uint8Array, at: number, ms: number): number {
+  return putNumber(bytes, at, Math.round(ms * 1_000));
+}
+
+function putRingTime(bytes: Uint8Array, at: number, ms: number): number {
+  return putNumber(bytes, at, ms === ring.NOTHING ? 0 : Math.max(Math.round(ms * 1_000), 0) + 1);
+}
+
+function putNumber(bytes: Uint8Array, start: number, value: number): number {
+  let rest = value | 0;
+  if (rest !== value || rest < 0) return putOther(bytes, start, value);
+  let at = start;
+  for (; rest > 0x7f; rest >>= 7) bytes[at++] = (rest & 0x7f) | 0x80;
+  bytes[at++] = rest;
+  return at;
+}
+
+/** Beyond 31 bits, or a fraction, whose whole part is kept. A negative one, which is a fault, becomes 0. */
+function putOther(bytes: Uint8Array, start: number, value: number): number {
+  let at = start;
+  let rest = value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0;
+  for (; rest > 0x7f; rest = Math.floor(rest / 0x80)) bytes[at++] = (rest % 0x80) | 0x80;
+  bytes[at++] = rest;
+  return at;
 }

@@ -23,7 +23,10 @@
  *       52    32  queuedMs
  *
  * The variable part has numbers of 7 bits a byte (times in microseconds): duration, time to the first token
- * and to admission (0: none, else one more), tokens, then the attempts, the quotas and the error text.
+ * and to admission (0: none, else one more), tokens, then the attempts, the quotas and the error text. That
+ * of a plain call (PLAIN) has no words that are the same for all of them: start and duration of its attempt,
+ * balance (64 bits), calls in flight and of the day, requests of the minute (0: none, else one more), and the
+ * number of other quotas before those.
  *
  * block-builder.ts writes them, on the main thread of a gateway process; call-reader.ts reads them, there and
  * in commands.
@@ -36,7 +39,9 @@ import { asPicoUnits, asWallMs } from '../core/units.js';
 import type { CallAttempt, CallRecord, QuotaLeft } from '../telemetry/call-record.js';
 
 export const SEGMENT_START = Buffer.from('tgcalls1');
-export const MAGIC = 0x31434754;
+export const MAGIC = 0x32434754;
+/** Of blocks without plain calls, which are read as ever: nothing else is different. */
+const MAGIC_BEFORE = 0x31434754;
 export const HEAD_BYTES = 24;
 export const FIXED_BYTES = 56;
 /** A block is written when it has so many bytes, or a second after its first call. */
@@ -67,6 +72,8 @@ export const CACHE_HIT = 2;
 export const CACHE_MISS = 4;
 /** The variable part has attempts beyond the one that the fixed part tells of. */
 export const ATTEMPTS = 8;
+/** Its variable part is that of a plain call. */
+export const PLAIN = 16;
 
 /** A block among the bytes of a file. The arrays span all bytes that were read: add `at…` of a call. */
 export class Block {
@@ -103,7 +110,9 @@ export class Block {
     const words = new Uint32Array(data.buffer, data.byteOffset, data.length >> 2);
     const at32 = at >> 2;
     const bytes = words[at32 + 1]!;
-    if (words[at32] !== MAGIC || bytes < HEAD_BYTES || bytes % 8 !== 0) return undefined;
+    const magic = words[at32];
+    if (magic !== MAGIC && magic !== MAGIC_BEFORE) return undefined;
+    if (bytes < HEAD_BYTES || bytes % 8 !== 0) return undefined;
     if (bytes > BLOCK_BYTES_MAX || at + bytes > data.length) return undefined;
     if (crc32(data.subarray(at + 12, at + bytes)) !== words[at32 + 2]) return undefined;
     return new Block(data, at, words);
@@ -146,6 +155,8 @@ export class Block {
     const { names, shorts } = this;
     const named = (field: keyof typeof NAMED): string | null => names[shorts[at16 + NAMED[field]]!] ?? null;
     const flags = shorts[at16 + FLAGS]!;
+    const isPlain = (flags & PLAIN) !== 0;
+    const account = named('account');
     const source = named('source');
     const at = this.#variableAt + this.#data.readUInt32LE(at64 * 8 + VARIABLE * 4);
     const read = new VariableReader(this.#data, at, names);
@@ -157,7 +168,7 @@ export class Block {
       requestPrefix: named('prefix')!,
       request: this.floats[at64 + 1]!,
       route: named('route')!,
-      account: named('account'),
+      account,
       key: named('key'),
       model: named('model'),
       upstream: named('upstream'),
@@ -183,9 +194,9 @@ export class Block {
       firstTokenMs,
       durationMs,
       queuedMs: this.#data.readUInt32LE(at64 * 8 + QUEUED_MS * 4),
-      attempts: read.attempts(),
-      quotas: read.quotas(),
-      error: read.text(),
+      attempts: isPlain ? [read.plainAttempt(named('upstream'), named('answered'))] : read.attempts(),
+      quotas: isPlain ? read.plainQuotas(account) : read.quotas(),
+      error: isPlain ? null : read.text(),
     };
   }
 
@@ -246,6 +257,30 @@ class VariableReader {
       durationMs: this.time(),
       error: this.text(),
     }));
+  }
+
+  /** That of a plain call went well. */
+  plainAttempt(upstream: string | null, model: string | null): CallAttempt {
+    return {
+      upstream,
+      model,
+      status: 200,
+      code: null,
+      startMs: this.time(),
+      durationMs: this.time(),
+      error: null,
+    };
+  }
+
+  plainQuotas(id: string | null): QuotaLeft[] {
+    const left: QuotaLeft[] = [
+      { scope: 'account', id, quota: 'balance', left: this.#amount() },
+      { scope: 'account', id, quota: 'calls_in_flight', left: this.number() },
+      { scope: 'account', id, quota: 'calls_per_day', left: this.number() },
+    ];
+    const minute = this.number();
+    if (minute > 0) left.push({ scope: 'account', id, quota: 'requests_per_minute', left: minute - 1 });
+    return left.concat(this.quotas());
   }
 
   quotas(): QuotaLeft[] {

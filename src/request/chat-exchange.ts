@@ -138,15 +138,19 @@ export class ChatExchange extends CallContext {
     this.#addAttempt({ upstream, model, status, code, startMs: after, durationMs, error });
   }
 
-  /** The response of `model` is whole, or its client has left. Its attempt may have failed and be known. */
+  /**
+   * The response of `model`, which was just charged, is whole, or its client has left. Its attempt may have
+   * failed and be known.
+   */
   onLastAttempt(model: number): void {
-    const { callRing, channel, clock } = this.#listener;
+    const { callRing, channel } = this.#listener;
+    const settled = this.#settled;
     const upstream = this.#slot === undefined ? undefined : channel.upstreamOf(this.#slot);
-    if (!callRing.stores || upstream === undefined) return;
+    if (!callRing.stores || upstream === undefined || settled === undefined) return;
     const startMs = channel.triedMs(this.#slot!, this.#receivedMs);
     const failed = this.#attempts?.at(-1);
     if (failed?.upstream === upstream && Math.abs(failed.startMs - startMs) < TRIED_MS) return;
-    const durationMs = Math.max(0, clock.monotonicMs() - this.#receivedMs - startMs);
+    const durationMs = Math.max(0, settled.settledMs - this.#receivedMs - startMs);
     const isCut = this.clientGone;
     const status = isCut && this.#responseMs === undefined ? 0 : RESPONDED;
     const code = isCut ? 'cancelled' : undefined;
@@ -258,10 +262,15 @@ export class ChatExchange extends CallContext {
     const { admission } = this;
     const stream = admission?.call.stream ?? this.hit?.stream ?? false;
     const responseMs = this.#responseMs;
+    const settled = this.#settled;
     return {
       request: this.requestNumber,
       door: DOOR_INDEX[this.door.name],
-      endedMs: asWallMs(clock.wallMs()),
+      endedMs: asWallMs(
+        settled === undefined
+          ? clock.wallMs()
+          : settled.settledWallMs + Math.round(nowMs - settled.settledMs),
+      ),
       outcome,
       begun: responseMs !== undefined,
       stream,
@@ -271,7 +280,7 @@ export class ChatExchange extends CallContext {
       cache: this.hit !== undefined ? 'hit' : this.cacheLine !== '' ? 'miss' : undefined,
       upstream: this.#slot === undefined ? undefined : channel.upstreamOf(this.#slot),
       queuedMs: this.#queuedMs,
-      usage: this.#settled === undefined ? undefined : usageOf(this.#settled),
+      usage: settled === undefined ? undefined : usageOf(settled),
       firstTokenMs: stream && responseMs !== undefined ? responseMs - this.#receivedMs : undefined,
       durationMs: nowMs - this.#receivedMs,
       admittedMs: admission && admission.admittedMs - this.#receivedMs,

@@ -11,7 +11,7 @@
 import type { Clock } from '../core/clock.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
-import { asPicoUnits, asWallMs, type PicoUnits } from '../core/units.js';
+import { asPicoUnits, type MonotonicMs, type PicoUnits, type WallMs } from '../core/units.js';
 import { CREDITED_PICO_UNITS_MAX, type Settlement } from '../ledger/balance.js';
 import type { Taken } from '../ledger/reservations.js';
 import type { JournalOutcome } from '../ledger/journal-layout.js';
@@ -30,6 +30,9 @@ const NO_CHARGE: Settlement = { charged: NOTHING, uncovered: NOTHING };
 export interface Settled extends Settlement {
   /** Position of the call's record in the journal. */
   readonly position: number;
+  /** When it was settled, by both clocks: a reading takes 40 ns, and the record of the call needs both. */
+  readonly settledMs: MonotonicMs;
+  readonly settledWallMs: WallMs;
   readonly usage: Usage;
   /** Index of the model that answered, whose price was charged. */
   readonly answered: number;
@@ -76,8 +79,11 @@ function charge(
   invariant(settlement !== undefined, 'a call is settled once');
   const { charged } = settlement;
   const uncovered = bounded(settlement.uncovered);
-  const position = append(context, 'served', usage, answered, { charged, uncovered }, listener);
-  return { position, usage, answered, taken, charged, uncovered };
+  const settledMs = listener.clock.monotonicMs();
+  const settledWallMs = listener.clock.wallMs();
+  const amounts = { charged, uncovered };
+  const position = append(context, 'served', usage, answered, amounts, listener, settledMs, settledWallMs);
+  return { position, settledMs, settledWallMs, usage, answered, taken, charged, uncovered };
 }
 
 /** What a call counts toward quotas of tokens. */
@@ -125,11 +131,13 @@ function append(
   answered: number,
   { charged, uncovered }: Settlement,
   { journal, clock }: SettleContext,
+  nowMs = clock.monotonicMs(),
+  endedMs = clock.wallMs(),
 ): number {
   invariant(caller !== undefined && admission !== undefined, 'the journal takes admitted calls');
   return journal.append({
     request: requestNumber,
-    endedMs: asWallMs(clock.wallMs()),
+    endedMs,
     promptTokens: usage.promptTokens,
     cachedTokens: usage.cachedTokens,
     cacheWriteTokens: usage.cacheWriteTokens,
@@ -144,7 +152,7 @@ function append(
     requested: admission.modelIndex,
     outcome,
     source: USAGE_SOURCES.indexOf(usage.source),
-    durationMs: clock.monotonicMs() - admission.admittedMs,
+    durationMs: nowMs - admission.admittedMs,
   });
 }
 

@@ -54,10 +54,14 @@ import type { LogSwitch } from './log.js';
 import { OUTCOMES, type Outcome } from './metrics-layout.js';
 
 const UTF8_BYTES_MAX = 3;
-/** In 32-bit words of an attempt: its code, and the bytes of its text. */
+/** In 32-bit words of an attempt; the last is the bytes of its text. */
+const ATTEMPT_UPSTREAM = 4;
+const ATTEMPT_MODEL = 5;
+const ATTEMPT_STATUS = 6;
 const ATTEMPT_CODE = 7;
 const ATTEMPT_TEXT = 8;
 const OK = OUTCOMES.indexOf('ok');
+const RESPONDED = 200;
 /**
  * Calls a second that a listener wants stored although they were rejected, of callers without a valid key and
  * of others. A flood would push the calls that matter out of the store.
@@ -65,6 +69,8 @@ const OK = OUTCOMES.indexOf('ok');
 const UNKNOWN_STORED_MAX = 100;
 const REJECTED_STORED_MAX = 1_000;
 const MS_PER_SECOND = 1_000;
+/** The writer gets the room of so many plain calls back at once. A power of two. */
+const GIVE_BACK_CALLS = 64;
 
 /** The listener's end. */
 export class CallRingWriter {
@@ -222,6 +228,7 @@ export class CallRingReader {
   readonly #plain: PlainCall;
   readonly #dropped: Int32Array;
   #droppedBefore = 0;
+  #visited = 0;
 
   constructor({ ring, dropped }: CallRingBuffer) {
     this.#ring = new SpscReader(ring);
@@ -242,7 +249,7 @@ export class CallRingReader {
       if (plain !== undefined && this.#isPlain(at)) {
         this.#plain.first64 = (at + FIELDS_AT) >> 3;
         plain(this.#plain);
-        this.#ring.giveBack();
+        if ((++this.#visited & (GIVE_BACK_CALLS - 1)) === 0) this.#ring.giveBack();
         return;
       }
       const record = this.#recordAt(at);
@@ -262,6 +269,9 @@ export class CallRingReader {
       ints[first32 + OUTCOME] === OK &&
       (ints[first32 + FLAGS]! & (LOGGED | STORED)) === STORED &&
       ints[first32 + ATTEMPTS] === 1 &&
+      ints[attempt32 + ATTEMPT_UPSTREAM] === ints[first32 + UPSTREAM] &&
+      ints[attempt32 + ATTEMPT_MODEL] === ints[first32 + ANSWERED] &&
+      ints[attempt32 + ATTEMPT_STATUS] === RESPONDED &&
       ints[attempt32 + ATTEMPT_CODE] === NOTHING &&
       ints[attempt32 + ATTEMPT_TEXT] === 0 &&
       ints[first32 + ERROR_BYTES] === 0 &&

@@ -1,5 +1,8 @@
 /** Plain calls go from the ring to a block without becoming records, and are read as the records they are. */
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import t from 'tap';
+import { SEGMENT_START } from '#src/call-log/call-block.js';
 import { CallReader } from '#src/call-log/call-reader.js';
 import { CallWriter } from '#src/call-log/call-writer.js';
 import { SystemClock } from '#src/core/clock.js';
@@ -61,6 +64,8 @@ function othersOf(whole: (below: number) => number, count: number): number[] {
 function plainCall(random: () => number, request: number): EndedCall {
   const whole = (below: number): number => Math.floor(random() * below);
   const model = whole(3);
+  const answered = random() < 0.8 ? model : whole(3);
+  const upstream = whole(6);
   const stream = random() < 0.5;
   return {
     request,
@@ -73,7 +78,7 @@ function plainCall(random: () => number, request: number): EndedCall {
     account: asAccountIndex(whole(9)),
     key: asKeyIndex(whole(20)),
     model,
-    upstream: whole(6),
+    upstream,
     usage: {
       promptTokens: whole(2 ** 40),
       cachedTokens: whole(200),
@@ -81,7 +86,7 @@ function plainCall(random: () => number, request: number): EndedCall {
       cacheWrite1hTokens: whole(3),
       reasoningTokens: whole(500),
       completionTokens: whole(100_000),
-      answered: random() < 0.8 ? model : whole(3),
+      answered,
       source: whole(USAGE_SOURCES.length),
       charged: asPicoUnits(BigInt(whole(2 ** 50)) * 1_000n),
     },
@@ -98,8 +103,8 @@ function plainCall(random: () => number, request: number): EndedCall {
     },
     attempts: [
       {
-        upstream: whole(6),
-        model: whole(3),
+        upstream,
+        model: answered,
         status: 200,
         code: undefined,
         startMs: whole(9_000) / 1_000,
@@ -145,6 +150,29 @@ void t.test('plain calls are read as the records that they are', async (t) => {
   t.equal(page!.calls.length, wanted.filter(({ account }) => account === 'acct_3').length);
 });
 
+void t.test('blocks of before there were plain calls are read', async (t) => {
+  const folder = t.testdir();
+  const { names, writer } = bed(folder);
+  const random = randomOf(3);
+  const calls = Array.from({ length: 20 }, (_, request) =>
+    callRecordOf(names, 0, plainCall(random, request)),
+  );
+  for (const call of calls) writer.append(call);
+  writer.flush();
+  const [segment] = readdirSync(folder).map((name) => join(folder, name));
+  const bytes = readFileSync(segment!);
+  const magic = bytes.indexOf('TGC2');
+  t.equal(magic, SEGMENT_START.length, 'the block of today');
+  bytes.write('TGC1', magic);
+  writeFileSync(segment!, bytes);
+  const reader = new CallReader(folder);
+  for (const call of calls) {
+    const found = await reader.find(requestIdOf(call.requestPrefix, call.request));
+    t.same(found, { ...call, quotas: call.quotas.slice(0, 64) });
+  }
+  writer.close();
+});
+
 void t.test('a call that is more than plain becomes a record', (t) => {
   const { toRing, fromRing } = bed(t.testdir());
   const plain = plainCall(randomOf(2), 1);
@@ -158,6 +186,9 @@ void t.test('a call that is more than plain becomes a record', (t) => {
     { ...plain, attempts: [attempt!, attempt!] },
     { ...plain, attempts: [{ ...attempt!, code: 'cancelled' }] },
     { ...plain, attempts: [{ ...attempt!, error: 'x' }] },
+    { ...plain, attempts: [{ ...attempt!, status: 201 }] },
+    { ...plain, attempts: [{ ...attempt!, upstream: attempt!.upstream + 1 }] },
+    { ...plain, attempts: [{ ...attempt!, model: attempt!.model + 1 }] },
   ];
   for (const call of others) toRing.append(call, STORED);
   for (const wanted of [

@@ -55,7 +55,7 @@ function bed(requestNumber = 1) {
 }
 
 /** Admits the exchange as a call of the first model. Returns what it was charged. */
-function charge(exchange: ChatExchange, stream: boolean): Settled {
+function charge(exchange: ChatExchange, stream: boolean, clock: Clock): Settled {
   const house = openHouse();
   exchange.caller = knownCaller(house).caller;
   admit(exchange, chatCall({ stream }), house.listener);
@@ -68,12 +68,12 @@ function charge(exchange: ChatExchange, stream: boolean): Settled {
     completionTokens: 2,
     source: 'reported',
   } as const;
-  return settle(exchange, usage, house.listener);
+  return settle(exchange, usage, { ...house.listener, clock });
 }
 
 void t.test('a stream: to its first piece', (t) => {
   const { clock, exchange, reader } = bed();
-  const settled = charge(exchange, true);
+  const settled = charge(exchange, true, clock);
   clock.ms += 300;
   exchange.bodyRead();
   clock.ms += 70;
@@ -93,7 +93,7 @@ void t.test('a stream: to its first piece', (t) => {
 
 void t.test('a whole answer: to its end', (t) => {
   const { clock, exchange, reader } = bed();
-  const settled = charge(exchange, false);
+  const settled = charge(exchange, false, clock);
   exchange.bodyRead();
   clock.ms += 33;
   exchange.charged(settled, 30);
@@ -105,8 +105,8 @@ void t.test('a whole answer: to its end', (t) => {
 
 void t.test('what does not count toward latencies', (t) => {
   for (const outcome of ['client_gone', 'provider_unavailable'] as const) {
-    const { exchange, reader } = bed();
-    const settled = charge(exchange, true);
+    const { clock, exchange, reader } = bed();
+    const settled = charge(exchange, true, clock);
     exchange.bodyRead();
     exchange.responseBegun();
     if (outcome === 'client_gone') exchange.charged(settled, 1);
@@ -125,8 +125,8 @@ void t.test('what does not count toward latencies', (t) => {
 });
 
 void t.test('a charge that was taken back never was', (t) => {
-  const { exchange, reader } = bed();
-  const settled = charge(exchange, false);
+  const { clock, exchange, reader } = bed();
+  const settled = charge(exchange, false, clock);
   exchange.charged({ ...settled, charged: asPicoUnits(5n) }, 1);
   exchange.reversed();
   exchange.finish('internal_error');
@@ -151,7 +151,7 @@ void t.test('what the access log is told of a stream and of a refusal', (t) => {
   const { clock, exchange, control, logged } = bed();
   control.access = true;
   control.samplePercent = 100;
-  const settled = charge(exchange, true);
+  const settled = charge(exchange, true, clock);
   clock.ms += 70;
   exchange.responseBegun();
   clock.ms += 5_000;
