@@ -17,6 +17,8 @@ import { CLOSED, Money, orNull } from './views.js';
 
 const PAGE_CALLS_MAX = 1_000;
 const PAGE_CALLS_DEFAULT = 100;
+/** Accounts of a group that are looked for in the indexes; of more the calls are looked through. */
+const ACCOUNTS_SOUGHT_MAX = 256;
 const DAY_MS = 86_400_000;
 
 const Text = orNull(Type.String());
@@ -126,6 +128,9 @@ const moment = 'Unix seconds, a time such as 2025-01-31T12:00Z or a day (UTC)';
 const CallsQuery = Type.Object(
   {
     account: Type.Optional(Type.String({ description: 'id or name' })),
+    group: Type.Optional(
+      Type.String({ description: 'id or name: of accounts that are in it now, or in a group below it' }),
+    ),
     key: Type.Optional(Type.String({ description: 'id or name' })),
     model: Type.Optional(Type.String({ description: 'that was named, or that answered' })),
     upstream: Type.Optional(Type.String({ description: 'of one of the attempts' })),
@@ -247,12 +252,13 @@ function viewOf(call: CallRecord, registry: Registry): CallView {
   };
 }
 
-/** Throws `invalid_parameters`, and `not_found` of a name that no account or key has. */
+/** Throws `invalid_parameters`, and `not_found` of a name that no account, group or key has. */
 function filterOf(query: CallsQuery, registry: Registry): CallFilter {
-  const { account, key, model, upstream, status, code, failed, from, to } = query;
+  const { account, group, key, model, upstream, status, code, failed, from, to } = query;
   return {
     // Those of deleted ones are found by id.
     account: account === undefined || isId(account) ? account : registry.accounts.find(account).record.id,
+    accounts: group === undefined ? undefined : registry.groups.membersOf(group, ACCOUNTS_SOUGHT_MAX),
     key: key === undefined || isId(key) ? key : registry.keys.find(key).record.id,
     model: registry.catalog.models.find(({ aliases }) => aliases.includes(model ?? ''))?.id ?? model,
     upstream,

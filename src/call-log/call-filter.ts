@@ -6,11 +6,19 @@
  * (test/unit/call-log/call-log.test.ts).
  */
 import { ATTEMPTS, type Block, NAMED, NONE, STATUS } from './call-block.js';
-import { FAILED_KEY, hashOf, statusKeys } from './segment-index.js';
+import { type Extent, FAILED_KEY, hashOf, mayHave, statusKeys } from './segment-index.js';
+
+/** Accounts by id; `ids` are all of them, if they are few enough to be looked for in the indexes. */
+export interface AccountSet {
+  readonly ids: readonly string[] | undefined;
+  readonly has: (accountId: string) => boolean;
+}
 
 /** All that is given must hold. */
 export interface CallFilter {
   readonly account?: string | undefined;
+  /** That the account is one of these. */
+  readonly accounts?: AccountSet | undefined;
   readonly key?: string | undefined;
   /** That the caller named, or that answered. */
   readonly model?: string | undefined;
@@ -27,12 +35,20 @@ export interface CallFilter {
 }
 
 /** Keys that are in the index of each extent with such a call. */
-export function hashesOf({ account, key, model, upstream, code, status, failed }: CallFilter): number[] {
+function hashesOf({ account, key, model, upstream, code, status, failed }: CallFilter): number[] {
   const names = [account, key, model, upstream, code].filter((name) => name !== undefined);
   const statuses =
     status === undefined || status === 0 ? [] : statusKeys(status < 10 ? status * 100 : status);
   if (status !== undefined && status < 10) statuses.shift();
   return [...names, ...statuses, ...(failed === true ? [FAILED_KEY] : [])].map(hashOf);
+}
+
+/** Returns a test of extents: false if no call in it can pass. */
+export function extentTestOf(filter: CallFilter): (extent: Extent) => boolean {
+  const hashes = hashesOf(filter);
+  const accounts = filter.accounts?.ids?.map((id) => [hashOf(id)]);
+  return (extent) =>
+    mayHave(extent, hashes) && (accounts === undefined || accounts.some((hash) => mayHave(extent, hash)));
 }
 
 /** Returns a test of the block's calls, or undefined if none can pass. */
@@ -44,12 +60,14 @@ export function testOf(filter: CallFilter, block: Block): ((call: number) => boo
   );
   if (wanted.includes(undefined)) return undefined;
   const [accountAt, keyAt, codeAt, modelAt, upstreamAt] = wanted as [number, number, number, number, number];
+  const isOfAccounts = filter.accounts && accountTestOf(filter.accounts, block);
   return (call) => {
     const at64 = block.at64(call);
     const at16 = at64 * 4;
     const endedMs = floats[at64]!;
     if (endedMs < fromMs || endedMs >= toMs) return false;
     if (accountAt >= 0 && shorts[at16 + NAMED.account] !== accountAt) return false;
+    if (isOfAccounts?.(at16) === false) return false;
     if (keyAt >= 0 && shorts[at16 + NAMED.key] !== keyAt) return false;
     if (codeAt >= 0 && shorts[at16 + NAMED.code] !== codeAt) return false;
     if (failed !== undefined && (shorts[at16 + NAMED.code] !== NONE) !== failed) return false;
@@ -63,5 +81,14 @@ export function testOf(filter: CallFilter, block: Block): ((call: number) => boo
     if (upstreamAt < 0 || shorts[at16 + NAMED.upstream] === upstreamAt) return true;
     if ((block.flags(call) & ATTEMPTS) === 0) return false;
     return block.call(call).attempts.some((attempt) => attempt.upstream === upstream);
+  };
+}
+
+/** Each account of the block is looked up once. */
+function accountTestOf({ has }: AccountSet, { names, shorts }: Block): (at16: number) => boolean {
+  const known: (boolean | undefined)[] = [];
+  return (at16) => {
+    const at = shorts[at16 + NAMED.account]!;
+    return at !== NONE && (known[at] ??= has(names[at]!));
   };
 }

@@ -9,7 +9,7 @@
 import { join } from 'node:path';
 import type { CallRecord } from '../telemetry/call-record.js';
 import { NAMED } from './call-block.js';
-import { type CallFilter, hashesOf, testOf } from './call-filter.js';
+import { type CallFilter, extentTestOf, testOf } from './call-filter.js';
 import { CALLS_FOLDER, segmentFiles } from './segment-files.js';
 import { type Extent, hashOf, mayHave, requestHash } from './segment-index.js';
 import { type BlockAt, Segment } from './segment.js';
@@ -20,6 +20,8 @@ const INDEX_BYTES_MAX = 48 * 1024 * 1024;
 const SEARCH_MS = 80;
 /** Extents of some 64 KiB that are read at once: one at first, then twice as many each time. */
 const BATCH_EXTENTS_MAX = 32;
+/** If accounts have to be looked up: thousands of lookups in one turn would hold up the thread. */
+const BATCH_OF_ACCOUNTS_MAX = 8;
 /** More processes than there can be, and what some killed ones have left. */
 const SEEN_SEGMENTS_MAX = 100;
 /** What one look for newer calls reads. */
@@ -98,7 +100,8 @@ export class CallReader {
     const endMs = performance.now() + this.#searchMs;
     const segments = await this.#loaded();
     const newest = newestOf(segments);
-    const hashes = hashesOf(filter);
+    const mayPass = extentTestOf(filter);
+    const batchMax = filter.accounts === undefined ? BATCH_EXTENTS_MAX : BATCH_OF_ACCOUNTS_MAX;
     const toMs = Math.min(before?.endedMs ?? Infinity, filter.toMs ?? Infinity);
     const fromMs = filter.fromMs ?? -Infinity;
     const unread = segments
@@ -107,7 +110,7 @@ export class CallReader {
     const candidates: Candidate[] = [];
     let found: Found[] = [];
     const startMs = Math.min(toMs, unread[0]?.lastMs ?? toMs);
-    for (let batch = 1; ; batch = Math.min(batch * 2, BATCH_EXTENTS_MAX)) {
+    for (let batch = 1; ; batch = Math.min(batch * 2, batchMax)) {
       // The next candidates are the newest of all when no segment that is left has newer calls.
       while (
         unread.length > 0 &&
@@ -115,7 +118,7 @@ export class CallReader {
       ) {
         const segment = unread.shift()!;
         for (const extent of await this.#extentsOf(segment)) {
-          if (extent.firstMs > toMs || extent.lastMs < fromMs || !mayHave(extent, hashes)) continue;
+          if (extent.firstMs > toMs || extent.lastMs < fromMs || !mayPass(extent)) continue;
           candidates.push({ segment, extent });
         }
         candidates.sort((left, right) => right.extent.lastMs - left.extent.lastMs);
@@ -151,7 +154,7 @@ export class CallReader {
   async after(cursor: string, filter: CallFilter, limit: number): Promise<CallPage | undefined> {
     const seen = seenOf(cursor);
     if (seen === undefined) return undefined;
-    const hashes = hashesOf(filter);
+    const mayPass = extentTestOf(filter);
     const calls: CallRecord[] = [];
     const segments = await this.#loaded();
     let extentsLeft = NEWER_EXTENTS_MAX;
@@ -162,7 +165,7 @@ export class CallReader {
       for (const extent of await this.#extentsOf(segment)) {
         if (extent.at + extent.bytes <= place.at) continue;
         if (calls.length >= limit || extentsLeft === 0) break;
-        if (mayHave(extent, hashes)) {
+        if (mayPass(extent)) {
           extentsLeft -= 1;
           place = newer(await segment.blocks([extent]), place, filter, calls, limit);
         } else place = { at: extent.at + extent.bytes, call: 0 };

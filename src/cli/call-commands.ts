@@ -16,6 +16,7 @@ const TAIL_PERIOD_MS = 1_000;
 
 export interface CallFilterOptions extends DataOptions {
   readonly account?: string;
+  readonly group?: string;
   readonly key?: string;
   readonly model?: string;
   readonly upstream?: string;
@@ -77,6 +78,7 @@ export function addCallCommands(program: Command): void {
 function addFilters(command: Command): Command {
   return addDataOptions(command)
     .option('--account <account>', 'of this account (id or name)', nonEmpty)
+    .option('--group <group>', 'of accounts that are in this group (id or name) or below it', nonEmpty)
     .option('--key <key>', 'of this key (id or name)', nonEmpty)
     .option('--model <model>', 'that named this model, or that it answered', nonEmpty)
     .option('--upstream <upstream>', 'with an attempt on this upstream', nonEmpty)
@@ -86,9 +88,9 @@ function addFilters(command: Command): Command {
 }
 
 function pathOf(options: CallFilterOptions & { readonly from?: string; readonly to?: string }): string {
-  const { account, key, model, upstream, status, code, failed, from, to } = options;
+  const { account, group, key, model, upstream, status, code, failed, from, to } = options;
   const isFailed = failed === true ? 'true' : undefined;
-  const query = queryOf({ account, key, model, upstream, status, code, failed: isFailed, from, to });
+  const query = queryOf({ account, group, key, model, upstream, status, code, failed: isFailed, from, to });
   return withQuery('/calls', query);
 }
 

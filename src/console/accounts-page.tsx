@@ -223,7 +223,11 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
           <Counters account={account} plan={plans.find((plan) => plan.id === account.plan)} />
           <section>
             <h3>Quotas</h3>
-            <QuotaBars quotas={account.quotas} label="Quotas of the account" />
+            <QuotaBars
+              quotas={account.quotas}
+              owner={{ account: account.id }}
+              label="Quotas of the account"
+            />
           </section>
           <AccountKeys account={account} />
           <AccountCredits account={account} />

@@ -4,9 +4,11 @@
  */
 import { addressOf } from './browser.js';
 
-/** As `GET /admin/v1/calls` takes them; accounts and keys by id or name, times in Unix seconds. */
+/** As `GET /admin/v1/calls` takes them; accounts, groups and keys by id or name, times in Unix seconds. */
 export interface CallFilters {
   readonly account?: string;
+  /** Of accounts that are in it or below it. */
+  readonly group?: string;
   readonly key?: string;
   readonly model?: string;
   readonly upstream?: string;

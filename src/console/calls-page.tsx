@@ -20,7 +20,18 @@ const TAIL_MS = 1_000;
 const TYPING_MS = 250;
 
 /** From the address; what the gateway does not know it says. */
-const NAMES = ['account', 'key', 'model', 'upstream', 'status', 'code', 'failed', 'from', 'to'] as const;
+const NAMES = [
+  'account',
+  'group',
+  'key',
+  'model',
+  'upstream',
+  'status',
+  'code',
+  'failed',
+  'from',
+  'to',
+] as const;
 
 export const toneOfCall = ({ status, code }: CallView): Tone => {
   if (code === null) return 'good';
@@ -175,6 +186,7 @@ function CallFilterFields({ filters }: { readonly filters: Filters }) {
   return (
     <div class="filters">
       <TextField label="Account" placeholder="Id or name" {...inputOf('account')} />
+      <TextField label="Group" placeholder="Id or name" {...inputOf('group')} />
       <TextField label="Key" placeholder="Id or name" {...inputOf('key')} />
       <Choice
         label="Model"

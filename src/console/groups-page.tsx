@@ -7,6 +7,7 @@ import { useState } from 'preact/hooks';
 import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.js';
 import { allOf, queryOf, useView } from './api.js';
 import { addressOf, go } from './browser.js';
+import { callsAddress } from './call-links.js';
 import { CopyButton, ErrorText, Icon, Name, StatusBadge, statusOf, TextField, useInput } from './controls.js';
 import { counted } from './format.js';
 import { AddAccountDialog, DeleteGroupDialog, GroupLimitsDialog, NewGroupDialog } from './quota-dialogs.js';
@@ -142,6 +143,7 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
               ) : null}
               <code>{group.id}</code>
               <CopyButton text={group.id} what="the group’s id" />
+              <a href={callsAddress({ group: group.id })}>Calls</a>
             </p>
             {may('everything') ? (
               <p class="actions">
@@ -164,7 +166,7 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
               </p>
             ) : null}
           </div>
-          <QuotaBars quotas={group.quotas} label="Quotas of the group" />
+          <QuotaBars quotas={group.quotas} owner={{ group: group.id }} label="Quotas of the group" />
           <GroupAccounts key={group.accounts} group={group} onAdd={() => setDialog('account')} />
           {dialog === 'limits' ? (
             <GroupLimitsDialog item={group} onClose={onClose} onChanged={onDone} />

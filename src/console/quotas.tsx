@@ -5,6 +5,7 @@
 import { useState } from 'preact/hooks';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { PlanView, QuotasView, QuotaUseView } from '../admin/views.js';
+import { type CallFilters, callsAddress } from './call-links.js';
 import { Money, TextField } from './controls.js';
 import { duration, moment, money, number, short } from './format.js';
 import { type Column, Table } from './table.js';
@@ -64,13 +65,36 @@ function Bar({ of }: { readonly of: Use }) {
   );
 }
 
+/** Whose quotas they are, as filter of calls. */
+export type QuotaOwner = Pick<CallFilters, 'account' | 'group'>;
+
+/** Since when the calls have ended that a quota counts; undefined for calls in flight, which have not. */
+function countedSince(quota: QuotaName): number | undefined {
+  const now = new Date();
+  const month = now.getUTCMonth();
+  const ms = {
+    minute: () => now.getTime() - 60_000,
+    flight: () => undefined,
+    day: () => Date.UTC(now.getUTCFullYear(), month, now.getUTCDate()),
+    month: () => Date.UTC(now.getUTCFullYear(), month),
+  }[QUOTA_KINDS[quota].per]();
+  return ms === undefined ? undefined : Math.floor(ms / 1_000);
+}
+
+/** What is used, linked to the calls that used it. */
+function Used({ of: { quota, use }, owner }: { readonly of: Use; readonly owner: QuotaOwner }) {
+  const since = countedSince(quota);
+  const text = <span class="quota-used">{textOf(use.used)}</span>;
+  return since === undefined ? text : <a href={callsAddress({ ...owner, from: String(since) })}>{text}</a>;
+}
+
 /** `held` is left out if calls in flight hold nothing; a window and calls in flight are never refilled. */
-function UseText({ use }: { readonly use: QuotaUseView }) {
-  const { used, held, leased = 0, limit, resets_at: resetsAt } = use;
+function UseText({ of, owner }: { readonly of: Use; readonly owner: QuotaOwner }) {
+  const { held, leased = 0, limit, resets_at: resetsAt } = of.use;
   const seconds = resetsAt === null ? 0 : Math.max(0, resetsAt - Math.floor(Date.now() / 1_000));
   return (
     <small class="muted">
-      <span class="quota-used">{textOf(used)}</span> of {textOf(limit)}
+      <Used of={of} owner={owner} /> of {textOf(limit)}
       {Number(held) === 0 ? '' : `, ${textOf(held)} held`}
       {Number(leased) === 0 ? '' : `, ${textOf(leased)} granted in advance`}
       {resetsAt === null ? null : <span title={moment(resetsAt)}>, reset in {duration(seconds)}</span>}
@@ -78,8 +102,14 @@ function UseText({ use }: { readonly use: QuotaUseView }) {
   );
 }
 
+interface QuotaBarsProps {
+  readonly quotas: QuotasView;
+  readonly owner: QuotaOwner;
+  readonly label: string;
+}
+
 /** A bar for each quota that has a limit. */
-export function QuotaBars({ quotas, label }: { readonly quotas: QuotasView; readonly label: string }) {
+export function QuotaBars({ quotas, owner, label }: QuotaBarsProps) {
   const uses = usesOf(quotas);
   if (uses.length === 0) return <p class="muted">No quotas: nothing is limited here.</p>;
   return (
@@ -88,7 +118,7 @@ export function QuotaBars({ quotas, label }: { readonly quotas: QuotasView; read
         <li key={of.quota}>
           <span class="quota-name">{titleOf(of.quota)}</span>
           <Bar of={of} />
-          <UseText use={of.use} />
+          <UseText of={of} owner={owner} />
         </li>
       ))}
     </ul>

@@ -5,7 +5,7 @@
 import { editDistance, nearestName } from '../config/nearest-name.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
-import { asWallMs } from '../core/units.js';
+import { type AccountIndex, asWallMs } from '../core/units.js';
 import type { GroupPlace } from './account-statement.js';
 import type { GroupRecord } from './group-record.js';
 import type { QuotaUse } from './quota-use.js';
@@ -33,6 +33,11 @@ export interface GroupStatement {
 
 /** Groups among which the one that a wrong name most likely meant is searched. */
 const NEAREST_LOOKS_MAX = 1_000;
+
+export interface GroupMembers {
+  readonly ids: readonly string[] | undefined;
+  readonly has: (accountId: string) => boolean;
+}
 
 export class Groups {
   readonly #context: RegistryContext;
@@ -172,6 +177,30 @@ export class Groups {
     // What is added is gone through too.
     for (const id of ids) for (const child of this.#context.store.groups.childrenOf(id)) ids.add(child.id);
     return ids;
+  }
+
+  /**
+   * Whether accounts are in the group or in one below it, by their ids. `ids` are all of them if they are at
+   * most `limit`. Asking costs some 5 µs the first time for each account, if there are more.
+   */
+  membersOf(idOrName: string, limit: number): GroupMembers {
+    const { store } = this.#context;
+    const groupIds = this.idsBelow(this.recordOf(idOrName, 'group'));
+    const slots: AccountIndex[] = [];
+    for (const id of groupIds) {
+      slots.push(...store.groups.accountsOf(id, limit + 1 - slots.length));
+      if (slots.length <= limit) continue;
+      const known = new Map<string, boolean>();
+      const look = (account: string): boolean => {
+        const groupId = store.findAccount(account)?.groupId;
+        const isIn = groupId !== undefined && groupIds.has(groupId);
+        known.set(account, isIn);
+        return isIn;
+      };
+      return { ids: undefined, has: (account) => known.get(account) ?? look(account) };
+    }
+    const ids = new Set(slots.flatMap((slot) => store.findAccountId(slot) ?? []));
+    return { ids: [...ids], has: (account) => ids.has(account) };
   }
 
   statementOf(record: GroupRecord): GroupStatement {

@@ -77,6 +77,8 @@ export interface GroupStore {
   childrenOf(id: string): GroupRecord[];
   /** Whether any account is in the group itself. */
   hasAccounts(id: string): boolean;
+  /** The slots of accounts that are in the group itself, at most `limit` of them. */
+  accountsOf(id: string, limit: number): AccountIndex[];
   /** Takes a slot: the longest unused of those whose group was deleted before `restedMs`, or a new one. */
   takeIndex(restedMs: WallMs): GroupIndex;
   put(record: GroupRecord): void;

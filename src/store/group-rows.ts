@@ -7,7 +7,14 @@
  */
 import { type Static, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
-import { asGroupIndex, asWallMs, type GroupIndex, type WallMs } from '../core/units.js';
+import {
+  type AccountIndex,
+  asAccountIndex,
+  asGroupIndex,
+  asWallMs,
+  type GroupIndex,
+  type WallMs,
+} from '../core/units.js';
 import type { AccountRecord } from '../registry/account-record.js';
 import type { GroupRecord } from '../registry/group-record.js';
 import type { GroupStore, Page } from '../registry/record-store.js';
@@ -87,9 +94,16 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
   }
 
   hasAccounts(id: string): boolean {
-    const range = { start: [id, MEMBER_ACCOUNT, 0], end: [id, MEMBER_ACCOUNT + 1, 0], limit: 1 };
+    return this.accountsOf(id, 1).length > 0;
+  }
+
+  /** The slots of accounts that are in the group itself, at most `limit` of them. */
+  accountsOf(id: string, limit: number): AccountIndex[] {
+    const range = { start: [id, MEMBER_ACCOUNT, 0], end: [id, MEMBER_ACCOUNT + 1, 0], limit };
     // The cast: `as const` would make tuples readonly, and lmdb's type wants mutable ones.
-    return Array.from(this.#tables.groupMembers.getKeys(range as never)).length > 0;
+    return Array.from(this.#tables.groupMembers.getKeys(range as never), ([, , slot]) =>
+      asAccountIndex(slot),
+    );
   }
 
   takeIndex(restedMs: WallMs): GroupIndex {

@@ -144,6 +144,21 @@ void t.test(`${COUNT} calls`, async (t) => {
     await page('a common account and a common code', { account: COMMON, code: 'provider_unavailable' }),
     [],
   );
+  // Groups: some accounts are found by the indexes, of many each call is looked at.
+  for (const size of [1, 100, ACCOUNTS / 2]) {
+    const ids = accounts.slice(0, size);
+    const set = new Set(ids);
+    const members = { ids: size > 256 ? undefined : ids, has: (account: string) => set.has(account) };
+    const found = await page(`a group of ${size} accounts`, { accounts: members });
+    t.ok(found.length > 10 && found.every(({ account }) => set.has(account!)));
+    await page(`failed calls of a group of ${size} accounts`, { accounts: members, failed: true });
+  }
+  await page('a large group whose accounts have no calls', {
+    accounts: { ids: undefined, has: () => false },
+  });
+  const strangers = Array.from({ length: 256 }, (_, at) => `acct_stranger${at}`);
+  const none = { ids: strangers, has: () => false };
+  t.same(await page('256 accounts without calls', { accounts: none }), []);
   let pages = 0;
   for (let cursor: string | undefined; ; pages++) {
     const next = await reader.page({ account: COMMON, failed: true }, 50, cursor);

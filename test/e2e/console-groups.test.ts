@@ -67,6 +67,15 @@ void t.test('an operator’s way with groups and quotas', SKIP, async (t) => {
   await dialog.getByLabel('Spend a month').fill('');
   await dialog.getByRole('button', { name: 'Change limits' }).click();
   await quotas.getByText('9 of 1,000').waitFor();
+
+  await quotas.getByRole('link', { name: '9', exact: true }).click();
+  await page.getByText('9 calls shown').waitFor();
+  t.match(
+    await page.getByLabel('Group', { exact: true }).inputValue(),
+    /^grp_/,
+    'the calls behind the number',
+  );
+  await page.goBack();
   t.same(await quotas.locator('.quota-name').allTextContents(), ['Calls a month']);
 
   await panel.getByRole('button', { name: 'New group in it' }).click();

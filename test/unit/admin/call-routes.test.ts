@@ -87,6 +87,63 @@ void t.test('calls by what they were', async (t) => {
   t.equal((await page(`account=${DELETED}&limit=1`)).data[0]!.account_name, null);
 });
 
+void t.test('calls of a group are those of the accounts in it and below it', async (t) => {
+  const house = await startAdminHouse(t);
+  const make = async (path: string, body: object): Promise<string> => {
+    const answer = await house.send('POST', `/admin/v1/${path}`, body);
+    t.ok(answer.status < 300, answer.body);
+    return (answer.json() as { id: string }).id;
+  };
+  const outer = await make('groups', { name: 'outer' });
+  await make('groups', { name: 'inner', parent: 'outer' });
+  await make('groups', { name: 'empty' });
+  const inOuter = await make('accounts', { name: 'a', plan: 'free', group: 'outer' });
+  const inInner = await make('accounts', { name: 'b', plan: 'free', group: 'inner' });
+  const inNone = await make('accounts', { name: 'c', plan: 'free' });
+  const owners = [inOuter, inInner, inNone, DELETED, null];
+  const random = randomOf(9);
+  const kinds = { accounts: 5, models: 2, upstreams: 3 };
+  const calls = Array.from({ length: 2_000 }, (_, number) => ({
+    ...randomCall(random, number, START_MS + number, kinds),
+    account: owners[Math.floor(random() * owners.length)]!,
+  }));
+  const writer = keepCalls(t, house, calls);
+  const page = async (query: string): Promise<CallsPageView> =>
+    (await house.send('GET', `/admin/v1/calls?${query}`)).json() as CallsPageView;
+  const wanted: readonly (readonly [string, readonly (string | null)[]])[] = [
+    ['group=outer', [inOuter, inInner]],
+    [`group=${outer}&failed=true`, [inOuter, inInner]],
+    ['group=inner', [inInner]],
+    ['group=empty', []],
+    [`group=outer&account=${inInner}`, [inInner]],
+    [`group=inner&account=${inOuter}`, []],
+  ];
+  for (const [query, accounts] of wanted) {
+    const found: string[] = [];
+    for (let cursor = ''; ;) {
+      const { next, ...more } = await page(`limit=1000&${query}${cursor}`);
+      found.push(...idsOf({ next, ...more }));
+      if (next === null) break;
+      cursor = `&cursor=${next}`;
+    }
+    const isWanted = ({ account, code }: CallRecord): boolean =>
+      accounts.includes(account) && (!query.includes('failed') || code !== null);
+    t.same(found, calls.filter(isWanted).map(idOf).reverse(), query);
+  }
+  const { newest } = await page('limit=1');
+  for (const call of calls.slice(0, 200)) writer.append({ ...call, requestPrefix: 'req_more-' });
+  writer.flush();
+  const news = await page(`after=${newest}&group=outer`);
+  t.equal(
+    news.data.length,
+    calls.slice(0, 200).filter(({ account }) => [inOuter, inInner].includes(account)).length,
+  );
+  // Who leaves the group takes the calls along.
+  await house.send('POST', `/admin/v1/accounts/${inInner}/set-group`, { group: null });
+  t.same((await page('group=inner')).data, []);
+  checkError(t, await house.send('GET', '/admin/v1/calls?group=nobody'), 'not_found', 'no such group');
+});
+
 void t.test('calls as they come', async (t) => {
   const { calls, writer, page } = await keep(t);
   const { newest } = await page('limit=1');

@@ -44,6 +44,24 @@ void t.test('a tree: made, listed, limited, found again after a restart', async 
   const found = (group: string): string[] => namesIn(accounts.search({ group }, 0, 9));
   t.same([found('firm'), found('alpha'), found('beta')], [['acme'], ['acme'], []]);
 
+  const other = accounts.create({ name: 'other', planId: 'free', credit: none, group: 'firm' });
+  const outside = accounts.create({ name: 'outside', planId: 'free', credit: none });
+  const asked = [account, other, outside].map(({ record }) => record.id);
+  for (const [group, isIn] of Object.entries({
+    firm: [true, true, false],
+    research: [true, false, false],
+    beta: [false, false, false],
+  })) {
+    for (const limit of [0, 1, 2, 3]) {
+      const members = groups.membersOf(group, limit);
+      const ids = asked.filter((_, at) => isIn[at]);
+      t.same(members.ids?.toSorted(), ids.length <= limit ? ids.toSorted() : undefined, `${group}, ${limit}`);
+      // Twice, because a look is remembered.
+      for (let time = 0; time < 2; time++) t.same(asked.map(members.has), isIn);
+      t.equal(members.has('acct_0123456789abcdef'), false, 'a deleted one');
+    }
+  }
+
   const changed = groups.setLimits('firm', { tokensPerDay: undefined, callsInFlight: 3 });
   t.same(changed.record.limits, { ...NO_QUOTAS, spendPerMonth: 5n, callsInFlight: 3 });
   accounts.setGroup('acme', 'beta');
