@@ -1,13 +1,17 @@
 /**
  * The listener's side of idempotency locks: its port to the main thread, and the bound on the responses that
- * it collects. Both ends import the messages.
+ * it collects. request/idempotency.ts calls it; gateway/idempotency-service.ts is the other end, and both
+ * import the messages. Of one lock that was granted (`new`) the listener sends either `keep` or `abandon`,
+ * and after `keep` perhaps `forget`. A listener that dies sends nothing: the service releases its locks.
  *
  *     listener → main   Question<LockRequest>   before the call is admitted; the reply is a LockReply
  *                       LockMessage             what became of the call; no reply
  *
- * A listener sends `keep` before it appends the call's charge to its journal, and every LockMessage before
- * the client can know of it. So whoever sees the charge finds the message in the port, and so does whoever
- * serves a client that has seen the response.
+ * Must hold: a listener sends `keep` before it appends the call's charge to its journal, and every
+ * LockMessage before the client can know of it. So the main thread, when it reads a charge, finds the
+ * response in the port; and when a client that has its response sends the key again, by whichever listener,
+ * the message is in the first one's port. Otherwise the call would be made and charged again. Tests:
+ * unit/gateway/idempotency-service, durability/crash-idempotency.
  */
 import type { MessagePort } from 'node:worker_threads';
 import { AskPort } from '../core/ask-port.js';
@@ -19,16 +23,19 @@ export interface LockRequest extends ResponseKey {
 }
 
 export type LockReply =
-  /** The caller holds the lock now, until it sends `keep` or `abandon`. */
+  /** The listener's call holds the lock now, until the listener sends `keep` or `abandon`. */
   | { readonly state: 'new' }
   | { readonly state: 'in_progress' }
-  /** The key was used with another body. */
+  /** The key was used with another body: 400. */
   | { readonly state: 'other_body' }
-  /** The call has ended and its response could not be kept. */
+  /** The call was made and charged, and its response could not be stored: 400. */
   | { readonly state: 'not_kept' }
-  /** More calls or responses are on their way than may be. */
+  /** More calls hold locks, or more bytes of responses are being replayed, than the service lets: 503. */
   | { readonly state: 'busy' }
-  /** The response of the first call; the caller sends `replayed` when its bytes are no longer held. */
+  /**
+   * The response of the first call. When the listener no longer holds its bytes it sends `replayed`: the
+   * service bounds the bytes of all that listeners hold.
+   */
   | {
       readonly state: 'finished';
       readonly stream: boolean;
@@ -47,7 +54,7 @@ export type LockMessage =
       readonly fallback?: string | undefined;
       /** Undefined if they were too many. */
       readonly bytes: Uint8Array | undefined;
-      /** Where its charge will be in the listener's journal. */
+      /** Position of its charge in the listener's journal, where it is appended next. */
       readonly position: number;
     }
   /** The call was rejected, or failed, or its client left: the next one with the key is a new call. */
@@ -57,8 +64,8 @@ export type LockMessage =
   | { readonly kind: 'replayed'; readonly bytes: number };
 
 /**
- * Bytes of responses that a listener collects at a time, of all its calls; responses beyond are served and
- * not stored.
+ * Bytes of responses that a listener collects at a time, of all its calls that hold a lock; responses beyond
+ * are served and not stored.
  */
 const COLLECTED_BYTES_MAX = 256 * 1024 * 1024;
 
@@ -73,18 +80,18 @@ export class IdempotencyChannel {
     this.#asks = new AskPort(port);
   }
 
-  /** Rejects with `AskRefused` if the stored responses cannot be read. */
+  /** Rejects with `AskRejected` if the stored responses cannot be read. */
   lock(lock: LockRequest): Promise<LockReply> {
     return this.#asks.ask(lock);
   }
 
-  /** The buffer of `bytes` in a `keep` is transferred. */
+  /** The whole buffer of `bytes` in a `keep` is transferred: they must be its only contents. */
   tell(message: LockMessage): void {
     const bytes = message.kind === 'keep' ? message.bytes : undefined;
     this.#asks.tell(message, bytes === undefined ? [] : [bytes.buffer as ArrayBuffer]);
   }
 
-  /** Whether so many bytes more may be collected; they count until `giveBack`. */
+  /** Whether so many bytes more may be collected; they count until `giveBack`, once, with the same number. */
   take(bytes: number): boolean {
     if (this.#collectedBytes + bytes > COLLECTED_BYTES_MAX) return false;
     this.#collectedBytes += bytes;

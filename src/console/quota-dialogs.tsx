@@ -1,6 +1,8 @@
 /**
- * The dialogs of groups and quotas: what can be done with them, each with its question. The pages of accounts
- * and of groups open them. Browser (test/e2e/console-groups.test.ts).
+ * The dialogs by which an operator makes, changes and deletes groups, moves an account to another group, and
+ * changes the limits of a group or a key: forms that post to the admin interface. accounts-page.tsx and
+ * groups-page.tsx open them. Of limits only those that were changed are sent; a field that was emptied takes
+ * its limit away. Runs in the browser (test/e2e/console-groups.test.ts).
  */
 import type { AccountView, GroupView, KeyView, ListView } from '../admin/views.js';
 import { post, queryOf, remove, useView } from './api.js';
@@ -8,7 +10,7 @@ import { Choice, ErrorText, TextField, useInput } from './controls.js';
 import { type Closable, LongName, Question } from './dialogs.js';
 import { LimitFields, useLimits } from './quotas.js';
 
-/** The groups that a choice offers. An operator who has more types the name. */
+/** The groups that a choice offers. To reach another one, an operator opens it and adds the account there. */
 const GROUPS_OFFERED_MAX = 1_000;
 
 const pathTo = (group: GroupView): string => `/groups/${encodeURIComponent(group.id)}`;

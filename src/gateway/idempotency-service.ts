@@ -3,13 +3,20 @@
  * responses of those that have ended. Listeners ask it over their ports (channel/idempotency-channel.ts), and
  * the flush writes its responses. Runs on the main thread of a gateway process.
  *
- *     no record → in progress (of a listener) → stored → no record (expired, or evicted as the oldest)
+ *     no record → in progress (of a listener) → stored → no record (expired, evicted as the oldest, or
+ *                                                        forgotten, as its charge was taken back)
+ *                                             → stored without bytes (too many): told, not replayed
  *                                             → no record (abandoned, or its listener died)
  *
- * The ports of several listeners have no common order, yet a client may get its response from one listener
- * and send the key again to another. So all ports are read to their ends before a lock is decided on, and
- * before a flush gets its responses. If several processes share the host, each new lock is also taken in
- * SharedLocks, and released there when the response is on disk.
+ * If several processes share the host, each new lock is also taken in SharedLocks, and released there when
+ * the response is on disk.
+ *
+ * Must hold: before a lock is decided on, and before a flush gets its responses, all ports are read to their
+ * ends. The ports of several listeners have no common order, yet a client may get its response from one
+ * listener and send the key again to another: it would be made and charged twice. A listener posts `keep`
+ * before its client has the last byte, and one `replayed` for each `finished`. Must hold: a response is
+ * stored after the journal's record with its charge was read, so that none is replayed that nobody paid. Test
+ * of both: unit/gateway/idempotency-service.
  */
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
 import { asWallMs } from '../core/units.js';
@@ -56,6 +63,7 @@ export interface IdempotencyServiceOptions {
   readonly log: Log;
 }
 
+/** A listener's port, on this side of it. */
 interface ListenerEnd {
   readonly port: MessagePort;
   replayBytes: number;
@@ -126,7 +134,8 @@ export class IdempotencyService implements FlushedResponses {
   }
 
   /**
-   * To be called when the listener has died and its journal has been drained. Unlocks the keys of its calls.
+   * To be called when the listener has died and its journal has been drained: what it did not charge by then
+   * is not charged any more. Unlocks the idempotency keys of its calls.
    */
   detach(index: number): void {
     const listener = this.#listeners.get(index);
@@ -154,7 +163,8 @@ export class IdempotencyService implements FlushedResponses {
   }
 
   /**
-   * To be called often. Once a minute removes expired responses; each time retries to release shared locks.
+   * Accounting calls it after each flush. Once a minute removes expired responses; each time
+   * tries again to release the shared locks whose release failed.
    */
   onSweep(): void {
     this.#giveBack([]);
@@ -173,7 +183,7 @@ export class IdempotencyService implements FlushedResponses {
     this.#giveBack([...changes.kept, ...changes.forgotten]);
   }
 
-  /** Reads all ports to their ends, then decides on the lock requests among the messages. */
+  /** Reads all ports to their ends, then decides on the lock requests among the messages, in their order. */
   #settle(): void {
     for (const [index, listener] of this.#listeners) {
       for (;;) {

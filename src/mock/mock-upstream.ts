@@ -2,15 +2,19 @@
  * The mock upstream: a server with scripted responses in the protocol of a provider, for trials (`tollgate
  * mock-upstream`), tests and benches. One thread.
  *
- *     POST /v1/chat/completions   answers as the options say, or for one call as a query string says
- *                                 (mock-options.ts), in a header `x-mock` or after `x-mock:` in the last
- *                                 user message; with `--provider`, the paths are the provider's
+ *     POST /v1/chat/completions   answers as the options say, or for one call as its steering says: options
+ *                                 written as a query string (mock-options.ts), in a header `x-mock` or after
+ *                                 `x-mock:` in the last user message; with `--provider`, the paths are the
+ *                                 provider's
  *     POST /v1/embeddings, /v1/completions, /v1/moderations, /v1/rerank
  *                                 likewise (mock-openai-doors.ts)
  *     POST /v1/responses          likewise, in the form of the Responses API
  *     GET  /v1/models             one model
  *     GET  /mock/stats            MockStats as JSON
  *     POST /mock/reset-stats
+ *
+ * Must hold: the key of an encoded response names all of the request that the response depends on, or a test
+ * gets the response to another request. No test looks for it: who adds a member to MockRequest must.
  */
 import uws from 'uWebSockets.js';
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
@@ -45,7 +49,7 @@ export interface MockUpstream {
 const RESPONSES_PATH = '/v1/responses';
 /** Above what any gateway lets through. Requests are held whole. */
 const REQUEST_BYTES_MAX = 64 * 1024 * 1024;
-/** Encoded responses that are kept: one for each model and prompt length in use; a bench has one. */
+/** Encoded responses that are kept, one for each key; a bench has one. When there are so many, all go. */
 const ENCODED_MAX = 256;
 
 const MODELS = JSON.stringify({
@@ -62,7 +66,7 @@ function headersOf(request: HttpRequest): Record<string, string> {
   return headers;
 }
 
-/** Responses to requests without steering, encoded once. */
+/** Responses to requests without steering, encoded once, unless they call tools, which are the request's. */
 class EncodedResponses {
   readonly #options: MockOptions;
   readonly #protocol: MockProtocol;

@@ -1,12 +1,23 @@
 /**
- * What Accounts, Credits, Groups and Keys work on: the store, the settings' part of it, and the live state.
- * Which live state it is, is chosen once, by whoever makes the registry:
+ * What accounts.ts, credits.ts, groups.ts and keys.ts work on: the store, the catalogue, and the live state,
+ * which is what the threads of a gateway know beside the store. Whoever makes the registry (registry.ts)
+ * chooses once which live state it has:
  *
- *     StoreOnly    a command, while no gateway runs
- *     OwnBuffers   a gateway that is alone on its store
- *     SharedUses   one of several processes or hosts that share the registry
+ *     StoreOnly    a command, while no gateway runs: there are no threads, so its methods do nothing or read
+ *                  the store
+ *     OwnBuffers   a gateway that is alone on its store: it writes to the buffers that all its threads share
+ *     SharedUses   one of several processes or hosts that share the registry: a ChangeApplier
+ *                  (live-buffers.ts) reads each committed change and writes it to the buffers, so its
+ *                  methods for changes do nothing either
  *
  * Main thread of a gateway process, or a command.
+ *
+ * Must hold: a change is committed to the store before the live state has it, so that no thread acts on what
+ * a crash takes back. The one exception is a debit: the ledger gives the money up first, and gets it back if
+ * the transaction fails (credits.ts). Tests: unit/registry/registry, registry-money.
+ *
+ * Must hold: a method that is added to StoreOnly and changes something is overridden in OwnBuffers, which the
+ * compiler does not ask for. Test: unit/registry/registry, by what a gateway's threads see.
  */
 import {
   asWallMs,
@@ -74,12 +85,16 @@ export interface RegistryContext {
 }
 
 /**
- * How long the slot of a deleted key or group stays unused. A call that found the former one names its slot
- * when it ends; and a usage row in memory is known by the key's slot for its hour.
+ * How long the slot of a deleted key or group stays unused: longer than any call runs and than usage stays in
+ * memory. A call that began with the deleted key names its slot when it ends; and in memory the usage of an
+ * hour is found by the slot of its key. keys.ts and groups.ts look for slots that have rested so long.
  */
 export const SLOT_REST_MS = 24 * 3_600_000;
 
-/** They have fields of their own in what is known of a key. */
+/**
+ * Not in the list of quotas of a key's use: the minute and the day have fields there, and what is in flight
+ * is not handed on.
+ */
 const COUNTED_APART: readonly QuotaName[] = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
 
 type CountedScope = Pick<LimitedScope, 'kind' | 'index' | 'limits'>;
@@ -98,22 +113,23 @@ export function assertRoom(live: Pick<StoreOnly, 'hasRoom'>, scope: CountedScope
   );
 }
 
-/** Returns the time of a record: they hold whole milliseconds. */
+/** Returns the time now as records have it: in whole milliseconds. */
 export function recordMomentMs(clock: Clock): WallMs {
   return asWallMs(Math.floor(clock.wallMs()));
 }
 
-/** What is known beside the store, and follows its changes. All three have the methods of the first. */
+/** All three have the methods of StoreOnly. */
 export type LiveState = StoreOnly | OwnBuffers | SharedUses;
 
 /**
  * Nothing but the store: statements show the last flush, and a change takes effect when a gateway starts.
- * Methods that change something are called after the transaction, the others may be called inside it.
+ * Methods that change something are called after the transaction (`credit` with a negative amount before it);
+ * those that read may be called inside it.
  */
 export class StoreOnly {
   /**
-   * Whether what a key has used goes into the record of its successor, for processes that learn of it from
-   * there.
+   * Whether a rotation writes what the old key has used into the record of the new one. Other processes read
+   * that record; a process alone restores the use in its own buffers.
    */
   readonly inheritsByRecord: boolean = false;
   protected readonly store: RecordStore;
@@ -143,7 +159,9 @@ export class StoreOnly {
     this.#directory?.set(record);
   }
 
-  /** Whether the ledger has room to count a key or a group with these limits. */
+  /**
+   * Whether the ledger has room to count a key or a group with these limits. A start finds out for itself.
+   */
   hasRoom(_scope: CountedScope): boolean {
     return true;
   }
@@ -157,7 +175,10 @@ export class StoreOnly {
     // No threads.
   }
 
-  /** Gives money, or takes it if negative. False if calls in flight and charges leave too little to take. */
+  /**
+   * Raises the balance that calls are admitted against, or lowers it if negative. False, and nothing is
+   * changed, if the balance less what calls hold is too small.
+   */
   credit(_account: AccountIndex, _amount: PicoUnits): boolean {
     return true;
   }
@@ -213,7 +234,10 @@ export class StoreOnly {
   }
 }
 
-/** The buffers of the only gateway: a change is in force on all its threads when the method returns. */
+/**
+ * The buffers of the only gateway: a change is in force on all its threads when the method returns. Its
+ * `calendar` has the default time zone and is not used, because the ledger knows the periods of its quotas.
+ */
 export class OwnBuffers extends StoreOnly {
   readonly #live: LiveBuffers;
 
@@ -295,10 +319,10 @@ export class OwnBuffers extends StoreOnly {
 }
 
 /**
- * What all processes together use of accounts and of keys with limits of their own, as far as it was asked
- * for. Asking takes time and a transaction cannot wait, so the caller asks beforehand and runs the work with
- * `show`. A ChangeApplier brings committed changes to buffers and directory, so nothing of a change that is
- * undone gets there.
+ * What all processes together use of accounts and of keys and groups with quotas. The coordinator knows it
+ * and replies to a question, for which a transaction cannot wait: the caller asks beforehand, runs the work
+ * with `show`, and does both again if the work wanted what it had not asked for. What was not asked for is
+ * shown as this host flushed it last.
  */
 export class SharedUses extends StoreOnly {
   override readonly inheritsByRecord = true;
@@ -312,7 +336,10 @@ export class SharedUses extends StoreOnly {
     this.#ledger = ledger;
   }
 
-  /** Runs `work` with what is known; `missed` are the ids whose use it wanted beyond that. Not nested. */
+  /**
+   * Runs `work`, which must not wait, with what is known. `missed` are the ids whose use it wanted beyond
+   * that. Not nested.
+   */
   show<Result>(
     known: KnownUses,
     work: () => Result,

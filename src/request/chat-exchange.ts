@@ -10,6 +10,8 @@
  * Must hold: `finish` is called exactly once on every path. It gives the body's memory and the collected
  * response back, and counts and logs the call; a call that is not finished keeps a stopping gateway waiting
  * (test/unit/request/chat-exchange.test.ts).
+ * Must hold: between the release of the call's slot and `finish`, which reads the upstream and the waits from
+ * it, no other call is dispatched: delivery.ts does both at once. No test of its own.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { DOOR_INDEX } from '../core/door-names.js';
@@ -66,7 +68,10 @@ export class ChatExchange extends CallContext {
   /** Bytes of the body that are counted in the body budget. */
   bodyBytes = 0;
   readonly #listener: ExchangeContext;
-  /** Nothing is read from the connection after this request: see outsideOfCallbacks in read-body.ts. */
+  /**
+   * Nothing is read from the connection after this request, because its body comes in chunks: see
+   * outsideOfCallbacks in read-body.ts.
+   */
   readonly isLast: boolean;
   #sweepSlot: number | undefined = undefined;
   /** What the caller was told in place of a response, or of its rest. */
@@ -78,7 +83,7 @@ export class ChatExchange extends CallContext {
   #upstreamWaitMs = 0;
   #settled: Settled | undefined = undefined;
 
-  /** The request's headers are here. `isLast`: its body comes in chunks. */
+  /** The request's headers are here. */
   constructor(
     res: HttpResponse,
     requestId: string,
@@ -107,7 +112,7 @@ export class ChatExchange extends CallContext {
     return caller.account;
   }
 
-  /** Collects the response. */
+  /** What collects the response to store it, if anything does. */
   get kept(): KeptCall | undefined {
     return this.keyed ?? this.cached;
   }
@@ -139,8 +144,8 @@ export class ChatExchange extends CallContext {
   }
 
   /**
-   * The response of `model`, which was just charged, is whole, or its client has left. Its attempt may have
-   * failed and be known.
+   * The response of `model`, which was just charged, is whole, or its client has left. Adds its attempt,
+   * unless the worker has told of it as a failed one (`onTried`), as of a stream that broke.
    */
   onLastAttempt(model: number): void {
     const { callRing, channel } = this.#listener;

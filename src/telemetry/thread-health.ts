@@ -1,15 +1,20 @@
 /**
  * What a thread writes about itself into its stripe (metrics-layout.ts): how late its event loop runs, and
- * the size of its heap. Every thread with a JavaScript event loop has one ThreadHealth. Counter threads come
- * and go, so each of them first takes a stripe that is free.
+ * the size of its heap. metrics-reader.ts reads it for `/metrics` and the console. Every thread with a
+ * JavaScript event loop makes one ThreadHealth at its start. Counter threads, which count tokens
+ * (counter-pool.ts), come and go, so each of them first takes a stripe that is free; without one it is not
+ * shown.
  *
  * A timer measures the delay: it runs as much later than it was due as the event loop was blocked. Each run
  * wakes the thread and costs up to 0.1 ms of CPU, so a thread that does nothing looks once a second and a
- * thread that works every 20 ms. A thread at rest that blocks once is shown as late by up to a second too
- * little.
+ * thread that works every 20 ms. A block of 1.5 s in a thread at rest may be shown as 0.5 s, because the
+ * timer was not due for the first second of it.
  *
  * Node's `monitorEventLoopDelay` is not used: its timer always runs at the fine resolution, and its `reset`
  * forgets the delay that is under way, so a thread that blocked just after a reset was shown as never late.
+ *
+ * Must hold: the stripes of counter threads are the last ones, and THREAD_HOLDER is behind what a holder
+ * writes (metrics-layout.ts). Tests: unit/telemetry/thread-health, thread-health.counter-stripe.
  */
 import { performance } from 'node:perf_hooks';
 import { getHeapStatistics } from 'node:v8';
@@ -146,7 +151,7 @@ export function giveBackCounterStripe(buffers: MetricsBuffers, threadId: number)
     (candidate) => Atomics.load(holderOf(buffers, candidate), 0) === threadId,
   );
   if (stripe === undefined) return;
-  // The holder's word last: after that another thread may write.
+  // The holder's word is freed after the others are cleared: from then on another thread may write them.
   openStripe(buffers.threads, stripe, THREAD_STRIPE_WORDS).fill(0, 0, THREAD_HOLDER);
   Atomics.store(holderOf(buffers, stripe), 0, NOBODY);
 }

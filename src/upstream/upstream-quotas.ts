@@ -4,8 +4,9 @@
  * the calls that wait for room are this worker's. TargetChoice takes, the session settles the tokens.
  * Upstream worker.
  *
- * Must hold: each part of a QuotaHold is given back once; and of a scope one ask is under way at a time,
+ * Must hold: each part of a QuotaHold is given back once; and of a scope one question is under way at a time,
  * because its grant covers what all calls of the worker lack (test/unit/upstream/upstream-quotas.test.ts).
+ * LeaseChannel.ask never rejects: after a rejection a scope would not be asked for again.
  */
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
@@ -52,7 +53,10 @@ export class UpstreamQuotas {
     return undefined;
   }
 
-  /** Why `take` gives nothing now. `asks`: the coordinator was not asked, or has not replied yet. */
+  /**
+   * Why `take` gives nothing now. `asks`: what is missing may be with the coordinator, which was not asked or
+   * has not replied yet. Else it is gone until the limit's window has moved on.
+   */
   shortageOf({ scope, limits }: TargetQuotas, tokens: number): Shortage {
     const short = this.#counters.shortageOf(scope, limits, tokens);
     if (!short.asks) return short;

@@ -4,10 +4,12 @@
  *
  *     messageStart → (contentBlockStart → contentBlockDelta … → contentBlockStop) … → messageStop → metadata
  *
- * Blocks of text have no contentBlockStart. Events of other names are of later versions, and ignored.
+ * Blocks of text have no contentBlockStart. Events of other names are of later versions, and ignored. Blocks
+ * come one after another, so their contentBlockIndex is not looked at.
  *
  * Must hold: nothing is returned before an event after messageStart has come. After an error before that, the
- * call can still fail over to another upstream (test/unit/providers/bedrock/stream.test.ts).
+ * call can still fail over to another upstream. So messageStart has no case, and what other events bring goes
+ * through `#write`, which begins with the role (test/unit/providers/bedrock/stream.test.ts).
  *
  * Followed: Amazon Bedrock API Reference, "ConverseStream" and "ConverseStreamOutput", 2026-11.
  */
@@ -21,13 +23,16 @@ import { finishOf, redactedBlock, usageOf, type ThinkingBlock } from './response
 import { RESPONSE_TOOL, respondsByTool } from './tools.js';
 
 /**
- * The fast path: nearly all payloads have this form, and their text is copied without parsing, at half the
- * cost. Texts with other escapes than these are parsed.
+ * The fast path: nearly all payloads have this form, and their text is copied, at half the cost of parsing
+ * it. Texts with other escapes than these are parsed. `p` is padding, which hides the length of the text.
+ * Frames of exceptions have no event type and are never of this form.
  */
 const TEXT_DELTA =
   /^\{"contentBlockIndex":\d+,"delta":\{"text":("(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt])*")\}(?:,"p":"\w*")?\}$/;
 
-/** Longer payloads are parsed: a match of the expression costs memory for each character. */
+/**
+ * Longer payloads are parsed: the regular expression engine's stack grows with each character that matches.
+ */
 const TEXT_DELTA_CHARS_MAX = 4096;
 
 /** What the open block calls: a tool of the caller, RESPONSE_TOOL (its input is the content), or nothing. */
@@ -38,10 +43,12 @@ export class ConverseStream implements ProviderStream {
   readonly #frames = new FrameReader((headers, bytes, start, end) =>
     this.#message(headers, bytes.toString('utf8', start, end)),
   );
+  /** Whether the content comes as the input of RESPONSE_TOOL. */
   readonly #answers: boolean;
   /** Events of the chunk that is being read. */
   #out = '';
   #hasRole = false;
+  /** Tool calls so far, without that of RESPONSE_TOOL, which the client does not see. */
   #tools = 0;
   #openTool: OpenTool = 'none';
   /** Whether the open tool has got some of its input. */

@@ -3,16 +3,22 @@
  * it, and the readers of responses ask whether the content comes as a tool call. No I/O; upstream worker.
  *
  *     response_format json_schema  outputConfig.textFormat, if the model has it and the schema allows for it
- *                                  (anthropic/schema.ts: Bedrock binds to the same part of the language);
- *                                  else a tool of that schema, whose arguments become the content
+ *                                  (anthropic/schema.ts: Bedrock knows the same part of JSON Schema); else a
+ *                                  tool of that schema, whose arguments become the content
  *     response_format json_object  such a tool with any object
- *     tool_choice none             no tools; after calls Converse wants them declared, so it is refused then
+ *     tool_choice none             no tools; rejected if messages have tool calls, since Converse then wants
+ *                                  the tools declared
+ *
+ * `Fields.unsupported` throws, unless the upstream has `drop_unsupported`: then it returns, and the code
+ * after it goes on without the field.
  *
  * Followed: Amazon Bedrock API Reference, "ToolConfiguration", "OutputConfig"; Amazon Bedrock User Guide,
  * "Get validated JSON results from models", 2026-11.
  *
  * Must hold: `respondsByTool` decides as `toolsOf` did for the same call, or a caller gets a tool call in
- * place of content (test/unit/providers/bedrock/stream.test.ts).
+ * place of content. Both go by `responseFormOf`, with the facts of the same model and an unchanged body:
+ * request.ts passes its result to `toolsOf`; stream.ts and response.ts, which have the body alone, call it
+ * again (test/unit/providers/bedrock/stream.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import { closedSchema } from '../anthropic/schema.js';
@@ -75,7 +81,11 @@ export interface Tools {
   readonly more: Block;
 }
 
-/** `thinks`: Claude will think; with a budget it then cannot be forced to call a tool. */
+/**
+ * `usesTools`: the messages have tool calls or results; `called`: names of the tools that they call. `form`:
+ * of responseFormOf. `thinks`: Claude will think; with a budget it then cannot be forced to call a tool, so a
+ * response_format that is a tool may be left unused, which is unsupported.
+ */
 export function toolsOf(
   fields: Fields,
   facts: ModelFacts,
@@ -114,7 +124,10 @@ export function toolsOf(
   return { config, more: isAlone ? aloneOf(fields, facts, choice) : {} };
 }
 
-/** `parallel_tool_calls: false`, for which Converse has no member, as Claude's own member. */
+/**
+ * `parallel_tool_calls: false`, for which Converse has no member, as Claude's own member. A model whose ARN
+ * does not tell which it is (`hidden`, see models.ts) gets it as well.
+ */
 function aloneOf(fields: Fields, { family, version }: ModelFacts, choice: Block | undefined): Block {
   if (family !== 'hidden' && version < 4.5) {
     fields.unsupported('parallel_tool_calls', 'cannot be false for this model');
