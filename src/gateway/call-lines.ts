@@ -19,6 +19,9 @@
  * In both, `time` is when the call ended. In the usage log `outcome` is `served`, an error code, `reversed`
  * (the line takes back the charge of an earlier line of the same request) or `collected` (it charges what an
  * earlier line left uncovered); `source` is null if nothing was served.
+ *
+ * Must hold: a line is JSON whatever the names and numbers in it are, and tells of one call what the settle
+ * told. Test: unit/gateway/call-lines.
  */
 import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
 import { decimalOf, PICO_PER_NANO } from '../core/money.js';

@@ -5,6 +5,9 @@
  * The call log keeps records in segments, and contents of calls in others (call-log/). The other logs write
  * lines to files of their own; without a file the access log writes to standard error. Runs on the main
  * thread of a gateway process.
+ *
+ * Must hold: lines of the usage log wait for the end of the flush that counts their calls, unless there are
+ * more than memory should hold (20,000). Test: unit/gateway/gateway-logs.
  */
 import { join } from 'node:path';
 import type { SlotNames } from '../call-log/block-names.js';

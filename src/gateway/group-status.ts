@@ -1,6 +1,9 @@
 /**
  * Builds the document of `GET /admin/v1/status` from the parts of the gateway processes, and from the last
  * counters of those that have ended. Used on a gateway's main thread, and in the supervisor process.
+ *
+ * Must hold: the sums have the last counters of processes that have ended, so that none falls. Test:
+ * unit/gateway/group-status.
  */
 import { decimalOf } from '../core/money.js';
 import type { BreakerState } from '../telemetry/metrics-layout.js';

@@ -1,6 +1,9 @@
 /**
  * Ids of accounts and keys by their slots, cached in memory so that a line of a log needs no read of the
  * store. The logs of calls, the top-accounts counter and the leases use it, on the main thread.
+ *
+ * Must hold: a slot is looked up anew every hour, because it may be another key's after a day. Test:
+ * unit/gateway/id-names.
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, KeyIndex } from '../core/units.js';

@@ -10,6 +10,9 @@
  * store, which decides between the processes of a host, and nothing is told again after a restart. Hosts
  * decide by a claim at the sharing server; while that cannot be reached each host tells for itself, with the
  * same webhook id, by which a receiver knows the second one.
+ *
+ * Must hold: a threshold is told once, and a host that has not claimed a notice keeps silent. Test:
+ * unit/gateway/quota-notices.
  */
 import { createHash } from 'node:crypto';
 import type { Settings } from '../config/schema.js';

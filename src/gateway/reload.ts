@@ -7,6 +7,9 @@
  *
  * In this order no listener sends a call that a worker does not know, and no account is on a plan that a
  * listener does not know. Calls in flight keep the plan, the model and the price of their admission.
+ *
+ * Must hold: the order above, and a worker that is stuck stops the reload before accounts are put on plans
+ * that it does not know. Test: unit/gateway/reload.
  */
 import { CATALOG_ENTRIES_MAX } from '../core/limits.js';
 import type { Settings } from '../config/schema.js';

@@ -8,6 +8,9 @@
  * and is never shorter than a Retry-After; a success ends it. A webhook that is a day old is given up. If the
  * process dies between the receiver's answer and the removal from the store, the webhook is sent again with
  * its id.
+ *
+ * Must hold: webhooks are sent one at a time, and one that is not taken keeps none of the others back. Test:
+ * unit/gateway/webhook-outbox.
  */
 import type { Settings } from '../config/schema.js';
 import { webhookKeyOf } from '../config/notify-schema.js';

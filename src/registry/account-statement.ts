@@ -1,6 +1,9 @@
 /**
  * An account with its money and counters, as an operator reads it. LiveState (registry-context.ts) makes it
  * on the main thread. Pure.
+ *
+ * Must hold: what is leased is shown as used only as far as calls have used it, and no counter of another day
+ * is shown as today's. Test: unit/registry/account-statement.
  */
 import type { QuotaName } from '../core/quotas.js';
 import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';

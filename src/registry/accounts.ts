@@ -1,6 +1,9 @@
 /**
  * Accounts: created, found, listed, moved to a plan or a group, disabled. A change is on disk first and then
  * in the live state. A part of the registry: main thread of a gateway process, or a command.
+ *
+ * Must hold: a request that cannot be an account leaves no trace, and an account whose plan is gone stays
+ * disabled until it has one. Test: unit/registry/registry.
  */
 import { invariant } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';

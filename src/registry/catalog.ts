@@ -2,6 +2,10 @@
  * Models, prices and plans as the data plane sees them: plain frozen records without secrets. The main thread
  * makes them from the settings and sends them to every thread; a reload merges the new ones into those that
  * run. Any thread.
+ *
+ * Must hold: over reloads a model keeps its index, because calls in flight, metrics and slots name it by
+ * that; and the cost of a call is never above what was held for it. Tests:
+ * unit/registry/catalog.catalog-merge, catalog.cost.
  */
 import type { Service } from '../core/door-names.js';
 import type { RoutingMember } from '../core/routing-members.js';

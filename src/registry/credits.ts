@@ -1,6 +1,10 @@
 /**
  * Credits and debits: lines of an account's journal, and the money in the ledger. A part of the registry:
  * main thread of a gateway process, or a command.
+ *
+ * Must hold: a debit takes from the ledger before the disk, a credit gives after it, and a repetition with
+ * the same request id changes nothing. Otherwise a call spends money that is gone, or money is given twice.
+ * Tests: unit/registry/registry-money, credits-once.
  */
 import type { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';

@@ -1,6 +1,9 @@
 /**
  * Groups of accounts: created, found, listed, limited, deleted. A change is on disk first and then in the
  * live state. A part of the registry: main thread of a gateway process, or a command.
+ *
+ * Must hold: the tree is never deeper than allowed and has no cycle, and a group with accounts or groups in
+ * it is not deleted. Test: unit/registry/groups.
  */
 import { editDistance, nearestName } from '../config/nearest-name.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';

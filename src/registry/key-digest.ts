@@ -1,6 +1,8 @@
 /**
  * API keys: their form, their making, and the digest by which they are known. The key itself is kept nowhere.
  * Any thread.
+ *
+ * Must hold: no byte of the random source is used twice. Test: unit/registry/key-digest.random-bytes.
  */
 import { hash, randomBytes } from 'node:crypto';
 import { invariant } from '../core/errors.js';

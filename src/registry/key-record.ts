@@ -2,6 +2,9 @@
  * What is kept of a key: its digest and never the key, and, apart from it, the use that was made of it. With
  * the rules of expiry and of what a rotated key inherits. Plain records and pure functions of the registry
  * and the store; main thread.
+ *
+ * Must hold: a key that is rotated passes on what was used of its limits, also if it was never used itself.
+ * Test: unit/registry/key-record.inherited-use.
  */
 import { hasQuotas, type QuotaLimits } from '../core/quotas.js';
 import { type AccountIndex, ceilDiv, type KeyIndex, type WallMs } from '../core/units.js';

@@ -26,6 +26,9 @@
  * Readers: a slot is published after its record is whole. A key that moves is in both slots, then `moves` is
  * counted up, then it leaves the old one. So a search that found nothing is right if `moves` did not change
  * meanwhile; otherwise it is repeated.
+ *
+ * Must hold: a reader between any two writes sees all of a key or nothing of it, and finds a key that was
+ * there all the time. Test: unit/registry/key-table, exhaustively over a small table.
  */
 import { invariant } from '../core/errors.js';
 import { KEYS_MAX } from '../core/limits.js';

@@ -1,6 +1,9 @@
 /**
  * Keys: created, listed, disabled, rotated, deleted. A change is on disk first and then in the live state. A
  * part of the registry: main thread of a gateway process, or a command.
+ *
+ * Must hold: a key is in force from its making to its deletion, on disk and in the key table alike, and what
+ * cannot be a key leaves no trace. Test: unit/registry/registry-keys.
  */
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
 import { asWallMs, type KeyIndex } from '../core/units.js';

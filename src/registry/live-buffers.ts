@@ -2,6 +2,9 @@
  * From records of accounts, groups and keys to the shared buffers, where every thread of the process sees
  * them. Main thread. Recovery calls it at start; later the registry of a gateway that is alone on its store,
  * or the ChangeApplier of one that is not.
+ *
+ * Must hold: an account is active only if its record is and its plan is there. Test:
+ * unit/registry/live-buffers.account-state.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { NO_QUOTAS } from '../core/quotas.js';

@@ -1,6 +1,8 @@
 /**
  * Usage rows, and their sums for an operator. A row has the totals of the calls of one account, key, model
  * and hour. The registry makes reports of the store's rows on the main thread. Pure.
+ *
+ * Must hold: a report reads a bounded number of rows. Test: unit/registry/usage-report.
  */
 import { type AccountIndex, asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { invalid } from './record-id.js';

@@ -5,6 +5,9 @@
  *
  * After the gateway has ended, a message is dropped and a request resolves by its timeout. No promise
  * rejects.
+ *
+ * Must hold: what a gateway prints beside its log is one bounded entry. Test:
+ * unit/supervisor/gateway-process.stray-output.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';

@@ -2,6 +2,9 @@
  * One member of the group of gateways: a slot, and the process in it or the pause before its next start.
  * ProcessGroup drives the members, in the supervisor process. Its options and callbacks are declared here
  * too.
+ *
+ * Must hold: the pauses between starts that fail double up to a longest one, and a healthy life begins them
+ * anew. Test: unit/supervisor/group-member.restart-policy.
  */
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';

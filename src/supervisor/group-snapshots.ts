@@ -5,6 +5,9 @@
  *
  * A process that drains sends a last snapshot. For one that is killed the last collected snapshot counts:
  * nobody has seen higher numbers.
+ *
+ * Must hold: no sum falls, and a process that ends while it is asked is counted once. Test:
+ * unit/supervisor/group-snapshots.
  */
 import { addStatus, endedStatus } from '../gateway/group-status.js';
 import { GROUP_REQUESTS, type GroupSnapshot, type Snapshot, type SnapshotKind } from '../gateway/messages.js';

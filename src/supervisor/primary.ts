@@ -2,6 +2,9 @@
  * Decides which gateway of a group has the admin interface, and passes it on. ProcessGroup calls it, in the
  * supervisor process. Gateways of a group share the port, and the next one opens its socket before the former
  * closes its own: the interface stays reachable, unless the process that had it was killed.
+ *
+ * Must hold: the former gateway closes its interface when the next one has opened its own, not before. Test:
+ * unit/supervisor/primary.
  */
 export interface PrimaryCandidate {
   /** Whether it can have the admin interface: it serves and is not about to end. */

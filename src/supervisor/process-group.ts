@@ -5,6 +5,9 @@
  * The first gateway starts alone. If it ends before it has served, the group ends: another try would fail the
  * same way, and an operator is watching. Once it serves, its ports are kept for every later start, so port 0
  * stays the same port for the life of the supervisor.
+ *
+ * Must hold: a replacement that does not serve leaves those that do alone, and a drain in the middle of
+ * replacements ends all of them. Test: unit/supervisor/process-group.
  */
 import { adoptLive, adoptReplaced } from '../config/settings-in-force.js';
 import type { Settings } from '../config/schema.js';

@@ -5,6 +5,9 @@
  * A reload reads and checks the whole file, then hands what applies at a reload to the gateways; if anything
  * is wrong it changes nothing and returns the reasons. With `restart` the gateways are then replaced one by
  * one.
+ *
+ * Must hold: a file with a mistake changes nothing at all, and reloads never overlap. Test:
+ * unit/supervisor/reloads.
  */
 import { ConfigError } from '../config/config-error.js';
 import { type Settings, settingsDeclaration } from '../config/schema.js';

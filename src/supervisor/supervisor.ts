@@ -2,6 +2,9 @@
  * The supervisor: starts the gateways, turns signals and file changes into reloads, replacements and
  * shutdown, and waits for the end. The command `serve` calls it, in the supervisor process. It imports no
  * code that serves calls, so that it stays small while it waits.
+ *
+ * Must hold: it ends when its gateways have ended, whatever they do: one that ignores the drain or hangs at
+ * its start is killed after its time. Test: unit/supervisor/supervisor.
  */
 import { SystemClock } from '../core/clock.js';
 import { CUT_CALLS_WAIT_MS_MAX } from '../core/limits.js';
