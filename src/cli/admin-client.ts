@@ -2,6 +2,9 @@
  * How commands reach accounts and keys: over HTTP at the admin interface of the gateway that runs on the data
  * directory, or through store-client.ts if none runs. Both clients take the same requests and give the same
  * responses.
+ *
+ * Must hold: the file that says where the gateway runs is believed only of a process that lives, and the
+ * token goes nowhere else. Test: unit/cli/admin-client.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Settings } from '../config/schema.js';

@@ -2,6 +2,8 @@
  * `tollgate keys …`: creates, lists, shows, limits, disables, enables, rotates and deletes keys over the
  * admin interface. program.ts adds the commands. Names of commands and options are public, and so is what
  * `--json` prints: the responses of the admin interface (admin/views.ts), unchanged.
+ *
+ * Must hold: both, whether a gateway runs or not. Test: unit/cli/key-commands.
  */
 import { Argument, type Command } from 'commander';
 import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/views.js';

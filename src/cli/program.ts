@@ -2,6 +2,9 @@
  * All commands, and the end of the process: exit code 0 if the command is done, 1 if it was refused, 2 if it
  * was called in a wrong way, 141 if nobody reads its output. Each command's action imports what it needs, so
  * that `--help` is quick.
+ *
+ * Must hold: the exit codes, and nothing is said if nobody reads the output. Tests: unit/cli/program,
+ * account-commands.
  */
 import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../core/version.js';

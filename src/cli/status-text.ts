@@ -3,6 +3,8 @@
  * rates and percentiles between two responses, then tables that fit the terminal. status-command.ts calls it.
  *
  * Every field may be missing, because the gateway that responds may be of another version.
+ *
+ * Must hold: no line is wider than the terminal. Test: unit/cli/status-text.
  */
 import type { GroupView } from '../admin/views.js';
 import type {

@@ -2,6 +2,8 @@
  * Formats tables as lines of text. Widths are counted in terminal cells: a letter takes one, a Chinese
  * character or an emoji two. The printing functions of commands (output.ts) and `tollgate status` use it. No
  * state, no input or output.
+ *
+ * Must hold: no name can steer the terminal (control characters, escapes). Test: unit/cli/table.
  */
 import stringWidth from 'string-width';
 

@@ -2,6 +2,9 @@
  * Checks what a single declaration cannot say: names that must be unique or must exist, and settings that
  * exclude or need each other. Works on settings with errors too: what was refused is undefined. Pure; load.ts
  * calls it.
+ *
+ * Must hold: the pattern of a plan matches exactly the ids that it names. Test:
+ * unit/config/cross-checks.model-pattern, over all short patterns and ids.
  */
 import type { Service } from '../core/door-names.js';
 import type { SettingPath } from './config-error.js';

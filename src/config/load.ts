@@ -2,6 +2,8 @@
  * Loads the settings from the command line, the environment, the file and the defaults, in this order of
  * precedence, with the keys and certificates that the file names. Supervisor and commands, at start and at
  * reloads; it reads files synchronously.
+ *
+ * Must hold: the order of precedence, and the settings are frozen. Test: unit/config/load.
  */
 import { createHash, createPrivateKey, X509Certificate } from 'node:crypto';
 import { existsSync } from 'node:fs';

@@ -2,6 +2,9 @@
  * What each provider wants of an upstream's settings: its address and version if none is given, the settings
  * that it needs, and those that mean nothing to it. load.ts calls the check; gateway/snapshot.ts and the
  * scopes of limits ask for the address. Pure.
+ *
+ * Must hold: a setting that means nothing to the provider is an error and not ignored. Test:
+ * unit/config/provider-settings.
  */
 import type { ProviderName } from '../core/provider-names.js';
 import type { SettingPath } from './config-error.js';

@@ -3,6 +3,9 @@
  * variable, and when a change applies. The type `Settings`, the JSON Schema, docs/configuration.md and what a
  * reload adopts are derived from it. Main threads and commands; listeners and workers get plain records that
  * gateway/snapshot.ts makes of the settings.
+ *
+ * Must hold: every setting has a description, every number bounds, every text a rule in words. Test:
+ * unit/config/schema.
  */
 import { Type, type Static } from 'typebox';
 import {

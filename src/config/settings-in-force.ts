@@ -2,6 +2,9 @@
  * What runs and what a reload would change, as operators see it: every setting as text, the paths that differ
  * between two files, their values before and after, and when each change takes effect. Pure; the supervisor
  * calls it and hands the texts to the gateway processes. No text contains a secret.
+ *
+ * Must hold: no text contains a secret, and each setting has one declaration that says when it applies.
+ * Tests: unit/config/settings-in-force, settings-in-force.difference.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { clipped } from '../core/wrong-input.js';

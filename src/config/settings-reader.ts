@@ -2,6 +2,9 @@
  * Reads a raw configuration along its declaration: replaces variables, applies overrides, fills in defaults,
  * and reports each value that does not fit. It goes on after an error, so that one run reports all. load.ts
  * calls it.
+ *
+ * Must hold: all errors are told at once, each with its path and what is wanted. Test:
+ * unit/config/settings-reader.errors.
  */
 import { wantedBy } from '../core/wrong-input.js';
 import type { Declaration } from './annotations.js';

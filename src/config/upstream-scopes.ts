@@ -2,6 +2,9 @@
  * Which upstreams share their limits: those with one url and one key, because a provider limits what a key
  * may use. Several models may name the same key, so limits that differ are an error. load.ts calls the check;
  * gateway/snapshot.ts gives each scope its counters. Pure.
+ *
+ * Must hold: upstreams of one url and key have one scope, however the key is given. Test:
+ * unit/config/upstream-scopes.
  */
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
 import { UPSTREAM_QUOTA_NAMES, type UpstreamQuotaName } from '../core/quotas.js';

@@ -5,6 +5,9 @@
  * PendingReplies holds who waits for which reply, whatever carries the messages. AskPort asks over a
  * MessagePort: a listener has a large body parsed, a worker has tokens counted. It withdraws a question when
  * its time is over or when the caller no longer wants the reply.
+ *
+ * Must hold: each question gets one reply, also if the far end is gone or time is over. Test:
+ * unit/core/ask-port.
  */
 import type { MessagePort, Transferable } from 'node:worker_threads';
 import { invariant, type ErrorRecord } from './errors.js';

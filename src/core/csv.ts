@@ -1,16 +1,19 @@
 /**
  * CSV (RFC 4180) that is safe to open in a spreadsheet. The admin interface, commands and the console write
  * it with this. Pure; any thread and the browser.
+ *
+ * Must hold: no text is read as a formula, and every text reads back. Test: unit/core/csv.
  */
 
 /** Null is an empty cell. */
 export type CsvCell = string | number | null;
 
 /**
- * A spreadsheet would run a text that begins so as a formula. It gets an apostrophe before it (OWASP, CSV
- * injection). Numbers are written unchanged, so that a negative one stays a number.
+ * A spreadsheet would run a text that begins so as a formula, also with signs of full width. It gets an
+ * apostrophe before it (OWASP, CSV injection). Numbers are written unchanged, so that a negative one stays a
+ * number.
  */
-const FORMULA_START = /^[=+\-@\t\r]/;
+const FORMULA_START = /^[=+\-@\t\r\n＝＋－＠]/;
 const TO_QUOTE = /[",\r\n]/;
 
 /** A line of names, if they are given, then one for each row; every line ends with CR LF. */

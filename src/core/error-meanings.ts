@@ -1,6 +1,8 @@
 /**
  * What each error code means and what to do about it. `npm run docs` writes docs/errors.md from it; the
  * gateway does not use it. Pure.
+ *
+ * Must hold: every code has a meaning. Test: unit/core/error-meanings.
  */
 import type { ErrorCode, RejectionDetail } from './errors.js';
 

@@ -4,6 +4,8 @@
  * An expected failure is a `ProxyError` with a code of this catalogue. Threads send it to each other as an
  * `ErrorRecord`, because structured clone drops the `code` of an Error. Match on `code`, never on class or
  * message.
+ *
+ * Must hold: codes, statuses and types are those of the specification's table. Test: unit/core/errors.
  */
 import { jsonText } from './json.js';
 

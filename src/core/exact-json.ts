@@ -4,6 +4,9 @@
  *
  * A parsed value has, in place of an integer that a number cannot hold, a string of the mark and its digits;
  * exactJsonText writes the digits alone. Nobody outside can know the mark, so no text is taken for one.
+ *
+ * Must hold: every digit of an integer stays, all else is as JSON.parse reads it, and a long text costs
+ * bounded time. Test: unit/core/exact-json.
  */
 import { randomUUID } from 'node:crypto';
 import { parsedJson } from './json.js';

@@ -6,6 +6,9 @@
  * An owner has a lane while an item of it waits. The lanes stand in a Map in the order of their turns: the
  * first one gives one item, and goes to the end if it has more. So an owner with one item waits for at most
  * one item of each other owner.
+ *
+ * Must hold: a value waits for at most one turn of each other owner. Test: unit/core/fair-queue, over all
+ * short histories.
  */
 
 interface Item<T> {

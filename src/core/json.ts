@@ -3,6 +3,8 @@
  *
  * Responses are written in ASCII. µWS takes them as strings. If all characters lie below U+0100, newer
  * versions (seen on Node 24) write Latin-1 and older ones UTF-8; for ASCII both are the same.
+ *
+ * Must hold: the text is ASCII and reads back as it was. Test: unit/core/json.
  */
 
 /** The JSON text of `value`, with every character beyond ASCII escaped. */

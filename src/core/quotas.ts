@@ -6,6 +6,9 @@
  * amount that calls take and give back, and that a calendar refills. Each admitted call reserves its worst
  * case of every quota of every scope that it counts toward, or of none; settling replaces the reservation by
  * what the call used.
+ *
+ * Must hold: every moment is in one day and one month, and their numbers never go back. Test:
+ * unit/core/quotas.
  */
 import { invariant } from './errors.js';
 import { CALLS_IN_FLIGHT_MAX, CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from './limits.js';

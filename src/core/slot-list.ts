@@ -6,6 +6,8 @@
  * table is in the old generation, where garbage lies until the next large collection, it keeps alive all
  * tables that follow, and what was in them. With a Set each call of a worker outlived its end by seconds, and
  * a small collection took 16 ms instead of 1. So what has one entry a call is kept in an array.
+ *
+ * Must hold: what was removed is garbage at the next small collection. Test: unit/core/slot-list.
  */
 export class SlotList<T> {
   readonly #items: (T | undefined)[] = [];

@@ -1,6 +1,9 @@
 /**
  * Converts LiteLLM's `config.yaml` (docs.litellm.ai/docs/proxy/configs) to a `tollgate.yaml`: models with
  * their upstreams, and remarks on what could not be carried over. `tollgate config import-litellm` calls it.
+ *
+ * Must hold: every setting of the file is carried over or has a remark with its line. Test:
+ * unit/config/litellm/import.
  */
 import { Document, isMap, isSeq, type Node } from 'yaml';
 import { ConfigError } from '../config-error.js';

@@ -20,7 +20,8 @@ void t.test('numbers and decimals as they are, text quoted where it must be', (t
 });
 
 void t.test('no text is a formula', (t) => {
-  for (const text of ['=1+1', '+1+1', '-1+1', '@SUM(A1)', '\tx', '\rx', '=cmd|"/c calc"!A1', "-1'2"]) {
+  const ascii = ['=1+1', '+1+1', '-1+1', '@SUM(A1)', '\tx', '\rx', '\n=1', '=cmd|"/c calc"!A1', "-1'2"];
+  for (const text of [...ascii, '＝1+1', '＋1', '－1+1', '＠SUM(A1)']) {
     const line = csvOf(['x'], [[text]]).slice('x\r\n'.length, -'\r\n'.length);
     t.equal(line, `"'${text.replaceAll('"', '""')}"`, JSON.stringify(text));
   }
