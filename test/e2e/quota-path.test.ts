@@ -1,13 +1,14 @@
 /**
  * An operator's path with quotas: a group with a month's budget for two accounts, a webhook before it is used
- * up, a call that is refused, and more budget. By commands with one gateway process, and by the admin
- * interface with two.
+ * up, a call that is refused, and more budget. By commands with one gateway process, by the admin interface
+ * with two, and by the console in a real browser.
  */
 import { createHmac } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import type { AccountView, CreatedKeyView, GroupView } from '#src/admin/views.js';
+import { HAS_BROWSER, shoot, signIn, startBrowser } from '../support/browser.js';
 import { runCommand } from '../support/command.js';
 import { checkError } from '../support/error-answer.js';
 import {
@@ -64,9 +65,11 @@ interface Operator {
   createKey(account: string): Promise<CreatedKeyView>;
   showGroup(name: string): Promise<GroupView>;
   setBudget(name: string, spendPerMonth: string): Promise<GroupView>;
+  /** What an operator who looks for the refused call is shown of it. */
+  showRefused?(code: string): Promise<string>;
 }
 
-function byCommands({ folder }: Gateway): Operator {
+function byCommands(_t: Test, { folder }: Gateway): Operator {
   const done = async <View>(...args: string[]): Promise<View> => {
     const end = await runCommand(folder, [...args, '--json']);
     if (end.code !== 0) throw new Error(`${args.join(' ')} ${end.stderr}`);
@@ -82,12 +85,15 @@ function byCommands({ folder }: Gateway): Operator {
   };
 }
 
-function byInterface({ admin }: Gateway): Operator {
-  const done = async <View>(method: string, path: string, body?: object): Promise<View> => {
-    const answer = await admin.send(method, `/admin/v1${path}`, body);
-    if (answer.status !== 200) throw new Error(`${method} ${path} ${answer.body}`);
-    return answer.json() as View;
-  };
+async function sent<View>({ admin }: Gateway, method: string, path: string, body?: object): Promise<View> {
+  const answer = await admin.send(method, `/admin/v1${path}`, body);
+  if (answer.status !== 200) throw new Error(`${method} ${path} ${answer.body}`);
+  return answer.json() as View;
+}
+
+function byInterface(_t: Test, gateway: Gateway): Operator {
+  const done = <View>(method: string, path: string, body?: object): Promise<View> =>
+    sent<View>(gateway, method, path, body);
   return {
     createGroup: (name, spend_per_month) => done('POST', '/groups', { name, spend_per_month }),
     createAccount: (name, group) =>
@@ -98,11 +104,82 @@ function byInterface({ admin }: Gateway): Operator {
   };
 }
 
-for (const { by, processes, operatorOf } of [
-  { by: 'commands', processes: 1, operatorOf: byCommands },
-  { by: 'the admin interface', processes: 2, operatorOf: byInterface },
+/** Does all by the pages. What it returns is read at the interface, when the page shows that it is done. */
+async function byConsole(t: Test, gateway: Gateway): Promise<Operator> {
+  const { page, faults } = await (await startBrowser(t)).open({ viewport: { width: 1440, height: 900 } });
+  const at = (place: string) => page.goto(`http://127.0.0.1:${gateway.admin.port}/#/${place}`);
+  const button = (name: string) => page.getByRole('button', { name, exact: true });
+  const dialog = page.getByRole('dialog');
+  const act = async (opens: string, fields: Readonly<Record<string, string>>, verb: string) => {
+    await button(opens).click();
+    for (const [label, text] of Object.entries(fields)) await dialog.getByLabel(label).fill(text);
+    await dialog.getByRole('button', { name: verb, exact: true }).click();
+  };
+  const region = (name: string) => page.getByRole('region', { name, exact: true });
+  const groupOf = (name: string) => sent<GroupView>(gateway, 'GET', `/groups/${name}`);
+  await signIn(page, gateway);
+  return {
+    createGroup: async (name, budget) => {
+      await at('groups');
+      await act('New group', { Name: name, 'Spend a month': budget }, 'Create group');
+      await region('Group').getByRole('heading', { name }).waitFor();
+      return groupOf(name);
+    },
+    createAccount: async (name, group) => {
+      await at('accounts');
+      await button('New account').click();
+      await dialog.getByLabel('Name').fill(name);
+      await dialog.getByLabel('Plan').selectOption('ample');
+      await dialog.getByLabel('Opening balance').fill('10.00');
+      await dialog.getByRole('button', { name: 'Create account' }).click();
+      await region('Account').getByRole('heading', { name }).waitFor();
+      await at(`groups/${group}`);
+      await act('Put an account here', { Account: name }, 'Put it here');
+      await region('Accounts of the group').getByRole('link', { name }).waitFor();
+      return sent<AccountView>(gateway, 'GET', `/accounts/${name}`);
+    },
+    createKey: async (account) => {
+      await at(`accounts/${account}`);
+      await act('New key', { Name: 'laptop' }, 'Make key');
+      const key = (await dialog.getByTestId('new-key').textContent())!;
+      await button('I have it').click();
+      await region('Account').getByRole('rowheader', { name: 'laptop' }).waitFor();
+      return { key } as CreatedKeyView;
+    },
+    showGroup: async (name) => {
+      await at(`groups/${name}`);
+      const quotas = region('Group').getByLabel('Quotas of the group');
+      await quotas.getByText('Spend a month').waitFor();
+      return groupOf(name);
+    },
+    setBudget: async (name, budget) => {
+      await at(`groups/${name}`);
+      await act('Change limits', { 'Spend a month': budget }, 'Change limits');
+      await dialog.waitFor({ state: 'detached' });
+      return groupOf(name);
+    },
+    showRefused: async (code) => {
+      await at(`calls?code=${code}`);
+      await region('Calls').locator('tbody a').first().click();
+      const text = await page.getByRole('region', { name: 'Error' }).textContent();
+      await shoot(page, 'quota-path-refused');
+      t.same(faults, []);
+      return text ?? '';
+    },
+  };
+}
+
+for (const { by, processes, operatorOf, skip } of [
+  { by: 'commands', processes: 1, operatorOf: byCommands, skip: false },
+  { by: 'the admin interface', processes: 2, operatorOf: byInterface, skip: false },
+  {
+    by: 'the console',
+    processes: 1,
+    operatorOf: byConsole,
+    skip: !HAS_BROWSER && 'Chromium is not installed',
+  },
 ]) {
-  void t.test(`by ${by}, with ${processes} processes`, async (t) => {
+  void t.test(`by ${by}, with ${processes} processes`, { skip }, async (t) => {
     const mock = await startMock(t);
     const receiver = await startReceiver(t);
     const gateway = await startGateway(t, {
@@ -113,7 +190,7 @@ for (const { by, processes, operatorOf } of [
       }),
       env: { WEBHOOK_SECRET: `whsec_${SECRET.toString('base64')}` },
     });
-    const operator = operatorOf(gateway);
+    const operator = await operatorOf(t, gateway);
 
     const { id } = await operator.createGroup('research', BUDGET);
     t.match(await operator.createAccount('ann', 'research'), { group: id, group_name: 'research' });
@@ -137,6 +214,8 @@ for (const { by, processes, operatorOf } of [
     const message = checkError(t, await call(ann.key), 'budget_exceeded', 'beyond the budget');
     t.match(message, /group research/);
     t.match(message, /0\.0055 per month/);
+    if (operator.showRefused !== undefined)
+      t.match(await operator.showRefused('budget_exceeded'), /group research.*0\.0055 per month/s);
     const told = await eventually('the webhook', () =>
       receiver.received.find(({ data }) => data.name === 'research'),
     );
