@@ -57,10 +57,12 @@ export function roleOf(
 /**
  * The claim at a path with dots; undefined if there is none. Names of claims may have dots themselves, as
  * addresses do, so each dot may lead into a map or be a part of a name; the whole path comes first. An email
- * that the provider calls unverified is none: people choose it themselves.
+ * that the provider calls unverified is none: people choose it themselves. Some providers write the truth
+ * value as a text; what is neither counts as unverified.
  */
 export function claimAt(claims: Claims, path: string): unknown {
-  if (path === 'email' && claims.email_verified === false) return undefined;
+  const { email_verified: verified = true } = claims;
+  if (path === 'email' && verified !== true && verified !== 'true') return undefined;
   if (Object.hasOwn(claims, path)) return claims[path] ?? undefined;
   for (let dot = path.indexOf('.'); dot >= 0; dot = path.indexOf('.', dot + 1)) {
     const name = path.slice(0, dot);

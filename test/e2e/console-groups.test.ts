@@ -76,6 +76,7 @@ void t.test('an operator’s way with groups and quotas', SKIP, async (t) => {
     'the calls behind the number',
   );
   await page.goBack();
+  await quotas.getByText('9 of 1,000').waitFor();
   t.same(await quotas.locator('.quota-name').allTextContents(), ['Calls a month']);
 
   await panel.getByRole('button', { name: 'New group in it' }).click();

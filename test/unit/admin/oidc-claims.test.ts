@@ -80,7 +80,9 @@ void t.test('a name is one line, and nobody’s own choice', (t) => {
   const nameOf = (claims: Claims): string => personOf({ sub: 'sub-1', ...claims }, SETTINGS).name;
   t.equal(nameOf({ email: 'ann@example.com' }), 'ann@example.com');
   t.equal(nameOf({ email: 'ann@example.com', email_verified: true }), 'ann@example.com');
-  t.equal(nameOf({ email: 'ann@example.com', email_verified: false }), 'sub-1');
+  t.equal(nameOf({ email: 'ann@example.com', email_verified: 'true' }), 'ann@example.com', 'as a text');
+  for (const email_verified of [false, 'false', 'False', 0, 1, null, '', {}])
+    t.equal(nameOf({ email: 'ann@example.com', email_verified }), 'sub-1');
   for (const email of [
     7,
     null,
