@@ -50,7 +50,7 @@ const ALONE = [
 const LONG = [
   /^(clients|durability|deploy|exports|judges|threads)\//,
   /^hostile\/(billing|billing-stop|draining|oidc|parse-turns)$/,
-  /^unit\/(bundle|sharing\/(lease-laws|registry-log|valkey-.*)|store\/(page-walk|stored-responses\.answer-table))$/,
+  /^unit\/(bundle|sharing\/(lease-laws|registry-log|valkey-.*)|store\/(page-walk|response-table))$/,
   /^e2e\/(console|sharing|shared|processes|slow)(-|$)/,
   /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|soak|start-race|books|traces|kept-connections|hosts-command|upstream-quotas)$/,
   /^e2e\/(credentials|doors-faults|doors-streams|fault-matrix|providers-faults|providers-streams|streams|user-path)$/,

@@ -44,7 +44,7 @@ import { SystemClock } from '#src/core/clock.js';
 import { NO_QUOTAS } from '#src/core/quotas.js';
 import { asAccountIndex, asCallSlot, asGroupIndex, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers, type LedgerBuffers } from '#src/ledger/layout.js';
-import { Ledger } from '#src/ledger/ledger.js';
+import { type AccountState, Ledger } from '#src/ledger/ledger.js';
 import { digestOf } from '#src/registry/key-digest.js';
 import { createKeyTableBuffers, KeyTable, type KeyTableBuffers } from '#src/registry/key-table.js';
 import { accountOrder, ORDERS, type Order } from '../support/account-order.js';
@@ -74,6 +74,16 @@ const THREADS_MAX = 4;
 /** Accounts of the flush that is measured. */
 const DIRTY = 100_000;
 const LIMIT = 1_000_000;
+/** An account that can pay for all rounds. */
+const RICH: AccountState = {
+  credited: asPicoUnits(1_000_000_000_000_000n),
+  spent: asPicoUnits(0n),
+  uncovered: asPicoUnits(0n),
+  dayNumber: 0,
+  dayCalls: 0,
+  planIndex: 0,
+  active: true,
+};
 const HOLD = asPicoUnits(1_000n);
 const COST = asPicoUnits(700n);
 const PLAN = { callsPerDay: LIMIT, callsInFlightMax: LIMIT, quotas: NO_QUOTAS };
@@ -169,15 +179,7 @@ function quotasNs(hasQuotas: boolean, rounds: number): string {
     new SystemClock(),
   );
   const [account, key, group] = [asAccountIndex(0), asKeyIndex(0), asGroupIndex(0)];
-  ledger.openAccount(account, {
-    credited: asPicoUnits(1_000_000_000_000_000n),
-    spent: asPicoUnits(0n),
-    uncovered: asPicoUnits(0n),
-    dayNumber: 0,
-    dayCalls: 0,
-    planIndex: 0,
-    active: true,
-  });
+  ledger.openAccount(account, RICH);
   if (hasQuotas) {
     ledger.keys.open(key, QUOTAS);
     ledger.groups.open(group, QUOTAS);
@@ -215,15 +217,7 @@ function createWorld(accounts: number, rounds: number): World {
   const ledger = new Ledger(world.ledger, new SystemClock());
   const keys = new KeyTable(world.keys);
   for (let n = 0; n < accounts; n++) {
-    ledger.openAccount(asAccountIndex(n), {
-      credited: asPicoUnits(1_000_000_000_000_000n),
-      spent: asPicoUnits(0n),
-      uncovered: asPicoUnits(0n),
-      dayNumber: 0,
-      dayCalls: 0,
-      planIndex: 0,
-      active: true,
-    });
+    ledger.openAccount(asAccountIndex(n), RICH);
     keys.insert(asKeyIndex(n), digestOf(`key-${n}`), asAccountIndex(n), true);
   }
   return world;

@@ -16,7 +16,7 @@ export const SHORT_BYTES_MAX = 64;
 /** Is no such word, and matches no pattern of one. */
 const LONG_TEXT = '\u2026';
 /** A double holds every integer of so many digits exactly. */
-const DIGITS_EXACT_MAX = 15;
+export const DIGITS_EXACT_MAX = 15;
 const DIGIT_0 = 48;
 
 const LETTER_T = 116;

@@ -17,10 +17,8 @@ import { BodyError, BRACE } from '../protocol/json-reader.js';
 import type { Level } from '../protocol/known-members.js';
 import { MemberReader } from '../protocol/member-reader.js';
 import { readBodyBytes, readLargeBodyBytes } from '../protocol/request-bytes.js';
-import { knownValue, SHORT_BYTES_MAX, tooManyMembers } from './known-values.js';
+import { DIGITS_EXACT_MAX, knownValue, SHORT_BYTES_MAX, tooManyMembers } from './known-values.js';
 
-/** A double holds every integer of so many digits exactly. */
-const DIGITS_MAX = 15;
 const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
 
 type Members = Readonly<Record<string, unknown>>;
@@ -176,7 +174,7 @@ function scanOf(
 function checkPlain(bytes: Buffer, name: string, { start, end }: Span): void {
   let at = start;
   while (at < end && bytes[at]! >= 48 && bytes[at]! <= 57) at++;
-  if (at === end && end - start <= DIGITS_MAX) return;
+  if (at === end && end - start <= DIGITS_EXACT_MAX) return;
   const text = bytes.toString('latin1', start, end);
   if (text !== 'null')
     throw new BodyError(`${name} must be written in digits alone, got ${text.slice(0, 40)}`);

@@ -23,7 +23,7 @@ import {
   type ResponseRecord,
 } from '../registry/stored-response.js';
 import { type CacheRule, type Catalog, isListed } from '../registry/catalog.js';
-import type { ResponseTable } from '../store/stored-responses.js';
+import type { ResponseTable } from '../store/response-table.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
 

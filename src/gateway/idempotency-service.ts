@@ -28,9 +28,9 @@ import type { AskReply, Question } from '../core/ask-port.js';
 import type { LockRequest, LockReply, LockMessage } from '../channel/idempotency-channel.js';
 import { nameOfResponse, type ResponseKey } from '../registry/stored-response.js';
 import { StoreError } from '../store/store-file.js';
+import type { ResponseChanges } from '../store/response-table.js';
 import {
   type FoundResponse,
-  type ResponseChanges,
   StoredResponses,
   type StoredResponsesOptions,
 } from '../store/stored-responses.js';

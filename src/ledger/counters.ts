@@ -41,6 +41,14 @@ export interface LowLeases {
   model(model: ModelScopeIndex): void;
 }
 
+/** For limits that are not shared: no lease runs low. */
+export const NOBODY_ASKS: LowLeases = {
+  account: () => undefined,
+  key: () => undefined,
+  group: () => undefined,
+  model: () => undefined,
+};
+
 export function countersOf(
   { keysMax, groupsMax, timezone, calendar }: LedgerBuffers,
   views: LedgerViews,

@@ -4,8 +4,8 @@
  * accounts, credits them and drains what has changed. Nothing here waits, and nothing on a request's path
  * allocates but the bigints themselves.
  *
- * Objects that `takeMinute` and `settle` return are overwritten by the next call on the same Ledger: read
- * them at once.
+ * Must hold: whatever threads do at once, no limit is exceeded and no money is lost (threads/ledger-*).
+ * Objects that `takeMinute` and `settle` return are overwritten by the next call on the same Ledger.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -25,7 +25,7 @@ import {
 } from '../core/units.js';
 import type { Balance, Funds, Settlement } from './balance.js';
 import { Calls } from './calls.js';
-import { countersOf, type LowLeases } from './counters.js';
+import { countersOf, type LowLeases, NOBODY_ASKS } from './counters.js';
 import { type DayCounter, resetOfDay } from './day.js';
 import { DirtySet } from './dirty-set.js';
 import {
@@ -69,13 +69,6 @@ export interface AccountSnapshot extends Funds {
   readonly dayCalls: number;
   readonly callsInFlight: number;
 }
-
-const NOBODY_ASKS: LowLeases = {
-  account: () => undefined,
-  key: () => undefined,
-  group: () => undefined,
-  model: () => undefined,
-};
 
 export class Ledger {
   readonly keys: LimitedScopes;

@@ -17,7 +17,8 @@
  * the transaction fails (credits.ts). Tests: unit/registry/registry, registry-money.
  *
  * Must hold: a method that is added to StoreOnly and changes something is overridden in OwnBuffers, which the
- * compiler does not ask for. Test: unit/registry/registry, by what a gateway's threads see.
+ * compiler does not ask for. Tests: unit/registry/registry, registry-keys, by what the
+ * shared buffers have.
  */
 import {
   asWallMs,

@@ -31,7 +31,7 @@ import type { ChainLink } from '../registry/operator-change.js';
 import { ChainCheck, readLink } from './operator-changes.js';
 import { CHANGES_BEFORE, CHANGES_HEAD } from './tables.js';
 import { StoreSnapshot } from './store-snapshot.js';
-import { responseBytesOf } from './stored-responses.js';
+import { responseBytesOf } from './response-table.js';
 
 export interface AuditReport {
   readonly path: string;

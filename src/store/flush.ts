@@ -28,7 +28,7 @@ import type { UsageKey, UsageRecord } from '../registry/usage-report.js';
 import type { TopAccounts } from '../telemetry/top-accounts.js';
 import { FlushMeter, type FlushSnapshot } from '../telemetry/histogram.js';
 import type { Log } from '../telemetry/log.js';
-import type { ResponseChanges } from './stored-responses.js';
+import type { ResponseChanges } from './response-table.js';
 import type { KeyUses } from './key-uses.js';
 import { type FlushMark, type HostClocks, hostClocks } from './flush-mark.js';
 import { bootId } from './process-identity.js';

@@ -23,7 +23,7 @@ import type {
 } from '../registry/account-record.js';
 import type { Page, RecordStore } from '../registry/record-store.js';
 import type { UsageKey, UsageRange, UsageRecord, UsageTotals } from '../registry/usage-report.js';
-import { type ResponseTable, cachedResponseTable, keyedResponseTable } from './stored-responses.js';
+import { type ResponseTable, cachedResponseTable, keyedResponseTable } from './response-table.js';
 import type { FlushRows } from './flush.js';
 import { FlushMark, type HostClocks, accountingVersionOf, putClocks, steppedMs } from './flush-mark.js';
 import {

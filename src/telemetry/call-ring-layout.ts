@@ -54,6 +54,13 @@ export const ATTEMPT_ERROR_CHARS_MAX = 200;
 const RING_BYTES = 2 * 1024 * 1024;
 export const NOTHING = -1;
 
+/** Fields of 32 bits of an attempt; the last is the bytes of its text. */
+export const ATTEMPT_UPSTREAM = 4;
+export const ATTEMPT_MODEL = 5;
+export const ATTEMPT_STATUS = 6;
+export const ATTEMPT_CODE = 7;
+export const ATTEMPT_TEXT = 8;
+
 /** Fields of 64 bits. */
 export const REQUEST = 0;
 export const ENDED_MS = 1;

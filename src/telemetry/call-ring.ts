@@ -8,8 +8,13 @@ import {
   CALL,
   RECORD_BYTES,
   ATTEMPT_BYTES,
+  ATTEMPT_CODE,
   QUOTA_BYTES,
   ATTEMPT_ERROR_CHARS_MAX,
+  ATTEMPT_MODEL,
+  ATTEMPT_STATUS,
+  ATTEMPT_TEXT,
+  ATTEMPT_UPSTREAM,
   NOTHING,
   REQUEST,
   ENDED_MS,
@@ -54,12 +59,6 @@ import type { LogSwitch } from './log.js';
 import { OUTCOMES, type Outcome } from './metrics-layout.js';
 
 const UTF8_BYTES_MAX = 3;
-/** In 32-bit words of an attempt; the last is the bytes of its text. */
-const ATTEMPT_UPSTREAM = 4;
-const ATTEMPT_MODEL = 5;
-const ATTEMPT_STATUS = 6;
-const ATTEMPT_CODE = 7;
-const ATTEMPT_TEXT = 8;
 const OK = OUTCOMES.indexOf('ok');
 const RESPONDED = 200;
 /**
@@ -196,12 +195,12 @@ export class CallRingWriter {
     const { floats, ints } = this.#ring;
     floats[at >> 3] = attempt.startMs;
     floats[(at >> 3) + 1] = attempt.durationMs;
-    const first = (at >> 2) + 4;
-    ints[first] = attempt.upstream;
-    ints[first + 1] = attempt.model;
-    ints[first + 2] = attempt.status;
-    ints[first + 3] = attempt.code === undefined ? NOTHING : ATTEMPT_CODES.indexOf(attempt.code);
-    return (ints[first + 4] = this.#writeText(attempt.error, ATTEMPT_ERROR_CHARS_MAX, textAt));
+    const first = at >> 2;
+    ints[first + ATTEMPT_UPSTREAM] = attempt.upstream;
+    ints[first + ATTEMPT_MODEL] = attempt.model;
+    ints[first + ATTEMPT_STATUS] = attempt.status;
+    ints[first + ATTEMPT_CODE] = attempt.code === undefined ? NOTHING : ATTEMPT_CODES.indexOf(attempt.code);
+    return (ints[first + ATTEMPT_TEXT] = this.#writeText(attempt.error, ATTEMPT_ERROR_CHARS_MAX, textAt));
   }
 
   #writeText(text: string, charsMax: number, at: number): number {
@@ -384,13 +383,13 @@ export class CallRingReader {
 
   #attemptAt(at: number, textAt: number): EndedAttempt {
     const { floats, ints, bytes } = this.#ring;
-    const first = (at >> 2) + 4;
-    const code = ints[first + 3]!;
-    const textBytes = ints[first + 4]!;
+    const first = at >> 2;
+    const code = ints[first + ATTEMPT_CODE]!;
+    const textBytes = ints[first + ATTEMPT_TEXT]!;
     return {
-      upstream: ints[first]!,
-      model: ints[first + 1]!,
-      status: ints[first + 2]!,
+      upstream: ints[first + ATTEMPT_UPSTREAM]!,
+      model: ints[first + ATTEMPT_MODEL]!,
+      status: ints[first + ATTEMPT_STATUS]!,
       code: code === NOTHING ? undefined : ATTEMPT_CODES[code]!,
       startMs: floats[at >> 3]!,
       durationMs: floats[(at >> 3) + 1]!,

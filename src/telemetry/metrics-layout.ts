@@ -196,11 +196,11 @@ export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
 export const THREAD_DELAY_P99_MS = 0;
 export const THREAD_DELAY_MAX_MS = 1;
 export const THREAD_HEAP_BYTES = 2;
-/** Which counter thread has the stripe: a 32-bit integer, for Atomics (thread-health.ts). Else unused. */
-export const THREAD_HOLDER = 3;
 /** Grows at least once a second as long as the thread's event loop runs (main-watch.ts). */
-export const THREAD_LOOKS = 4;
-export const THREAD_STRIPE_WORDS = wholeLines(THREAD_LOOKS + 1);
+export const THREAD_LOOKS = 3;
+/** Which counter thread has the stripe: a 32-bit integer, for Atomics (thread-health.ts). Else unused. */
+export const THREAD_HOLDER = 4;
+export const THREAD_STRIPE_WORDS = wholeLines(THREAD_HOLDER + 1);
 
 /** Returns the slot of the model with that index in the catalogue. Reloads do not change a model's index. */
 export function modelSlotOf(modelIndex: number): number {

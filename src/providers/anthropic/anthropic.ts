@@ -36,25 +36,24 @@ const LAST = new WeakMap<ProviderSettings, LastHeaders>();
 
 interface LastHeaders {
   readonly betas: string;
+  readonly kind: string | undefined;
   readonly secret: string | undefined;
   readonly headers: readonly string[];
 }
 
 function headersOf({ settings, credential }: ProviderCall, names: readonly string[]): readonly string[] {
   const betas = names.length === 0 ? '' : names.join(',');
-  const secret =
-    credential?.kind === 'key'
-      ? credential.key
-      : credential?.kind === 'bearer'
-        ? credential.token
-        : undefined;
+  const kind = credential?.kind;
+  let secret: string | undefined;
+  if (credential?.kind === 'key') secret = credential.key;
+  else if (credential?.kind === 'bearer') secret = credential.token;
   const last = LAST.get(settings);
-  if (last?.betas === betas && last.secret === secret) return last.headers;
+  if (last?.betas === betas && last.kind === kind && last.secret === secret) return last.headers;
   const headers = ['anthropic-version', settings.apiVersion];
   if (betas !== '') headers.push('anthropic-beta', betas);
   if (credential?.kind === 'key') headers.push('x-api-key', credential.key);
   else if (credential?.kind === 'bearer') headers.push('authorization', `Bearer ${credential.token}`);
-  LAST.set(settings, { betas, secret, headers });
+  LAST.set(settings, { betas, kind, secret, headers });
   return headers;
 }
 

@@ -9,7 +9,7 @@ import { CacheService } from '#src/gateway/cache-service.js';
 import type { CacheRule, Catalog } from '#src/registry/catalog.js';
 import { cacheKeyOf } from '#src/registry/stored-response.js';
 import { type Requested, ResponseCache } from '#src/request/response-cache.js';
-import { cachedResponseTable } from '#src/store/stored-responses.js';
+import { cachedResponseTable } from '#src/store/response-table.js';
 import { openTables } from '#src/store/tables.js';
 import { ListLog, StoppedClock } from '../store/support.js';
 import { CATALOG } from './support.js';

@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 import t from 'tap';
 import { asAccountIndex, asWallMs } from '#src/core/units.js';
 import type { ResponseRecord } from '#src/registry/stored-response.js';
-import type { ResponseChanges } from '#src/store/stored-responses.js';
+import type { ResponseChanges } from '#src/store/response-table.js';
 import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
 import { asBinary, open } from 'lmdb';

@@ -1,0 +1,274 @@
+/**
+ * The responses on disk, of which the oldest are evicted first: one ResponseTable for replays by
+ * Idempotency-Key (stored-responses.ts, flush.ts) and one for the response cache (gateway/cache-service.ts),
+ * which also bounds what each model takes. Main thread of a gateway process.
+ *
+ * Must hold: a damaged row or sum is neither served nor stops the transaction, which may be that of charges
+ * (test/unit/store/response-table.test.ts, test/fuzz).
+ */
+import { parsedJson } from '../core/json.js';
+import { asAccountIndex } from '../core/units.js';
+import { modelOfCacheKey, type ResponseKey, type ResponseRecord } from '../registry/stored-response.js';
+import { packResponse, readResponse } from './record-codec.js';
+import { StoreError } from './store-file.js';
+import type { Tables } from './tables.js';
+
+/** What a row costs besides its bytes, roughly. It bounds the number of short responses too. */
+const ROW_BYTES = 512;
+
+/** Expired rows that one transaction removes. They block the main thread for some 10 ms. */
+const EXPIRED_MAX = 1_000;
+
+/** Oldest rows that are read together. */
+const BATCH = 64;
+
+export interface ResponseChanges {
+  readonly kept: readonly ResponseRecord[];
+  readonly forgotten: readonly ResponseKey[];
+  readonly bounds: ResponseBounds;
+}
+
+export interface ResponseBounds {
+  /** A response that ended at or before this time has expired. */
+  readonly expiredMs: number;
+  /** Bound of the bytes of all responses together. */
+  readonly bytesMax: number;
+  /** Bounds of the bytes of single models, by id. Of the response cache. */
+  readonly modelBytesMax?: ReadonlyMap<string, number>;
+}
+
+/** Returns the bytes that a response counts for. */
+export function responseBytesOf({ bytes }: ResponseRecord): number {
+  return ROW_BYTES + (bytes?.length ?? 0);
+}
+
+interface ResponseTables extends Pick<Tables, 'path' | 'meta' | 'answers' | 'answerAges'> {
+  /** Name of the first table, for messages. */
+  readonly name: string;
+  /** Key in `meta` of the bytes that all responses count for. */
+  readonly sum: string;
+  /** See readResponse. */
+  readonly digestSince?: number;
+  /** Undefined if responses are not told apart by their models. */
+  readonly modelAges?: Tables['cachedModelAges'];
+}
+
+/** Key in `meta` of the bytes that the responses of each model count for. */
+const MODEL_SUMS = 'cached_model_bytes';
+
+/** By model id. */
+type ModelSums = Map<string, number>;
+
+/** The tables of the responses for replays by their Idempotency-Key. */
+export function keyedResponseTable(tables: Tables): ResponseTable {
+  const { path, meta, answers, answerAges } = tables;
+  return new ResponseTable({ path, meta, answers, answerAges, name: 'answers', sum: 'answer_bytes' });
+}
+
+/** The tables of the response cache. */
+export function cachedResponseTable(of: Tables): ResponseTable {
+  const { path, meta, cached, cachedAges, cachedModelAges: modelAges } = of;
+  const tables = { path, meta, answers: cached, answerAges: cachedAges, digestSince: 0, modelAges };
+  return new ResponseTable({ ...tables, name: 'cached', sum: 'cached_bytes' });
+}
+
+export class ResponseTable {
+  readonly #tables: ResponseTables;
+
+  constructor(tables: ResponseTables) {
+    this.#tables = tables;
+  }
+
+  /** Returns the response, however old; undefined if there is none. Copies it. Throws StoreError. */
+  find(key: ResponseKey): ResponseRecord | undefined {
+    const stored = unlessUndecodable(() => this.#tables.answers.get([key.account, key.key]));
+    return stored === undefined
+      ? undefined
+      : readResponse(stored, key, this.#place(key), this.#tables.digestSince);
+  }
+
+  /** When the oldest response ended; undefined if there is none. Some µs. */
+  oldestMs(): number | undefined {
+    const [oldest] = Array.from(this.#tables.answerAges.getKeys({ limit: 1 }));
+    return oldest?.[0];
+  }
+
+  /**
+   * Bytes that all responses count for. A damaged sum, which must not stop the flush of charges, is counted
+   * anew: 1 µs a row.
+   */
+  get bytes(): number {
+    const { meta, sum } = this.#tables;
+    const bytes = unlessUndecodable(() => meta.get(sum) ?? 0);
+    return typeof bytes === 'number' && Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : this.#countAnew();
+  }
+
+  /**
+   * Makes the changes, then removes the oldest responses until the rest is within the bounds. Called in a
+   * transaction.
+   */
+  apply({ kept, forgotten, bounds }: ResponseChanges): void {
+    const { meta, sum } = this.#tables;
+    const sums = this.#modelSums();
+    let { bytes } = this;
+    // The bound is lower than it was, or the sum is damaged: it must not evict what fits.
+    if (bytes > bounds.bytesMax) bytes = this.#countAnew();
+    for (const key of forgotten) bytes -= this.#remove(key, sums);
+    for (const record of kept) bytes += this.#put(record, sums);
+    for (const [model, bytesMax] of bounds.modelBytesMax ?? []) bytes -= this.#evictOf(model, bytesMax, sums);
+    meta.putSync(sum, this.#evict(bytes, bounds, sums));
+    if (sums !== undefined) meta.putSync(MODEL_SUMS, JSON.stringify([...sums]));
+  }
+
+  /**
+   * Without sums, as in a store of a former version, it is not known of which models the responses are: they
+   * are removed.
+   */
+  #modelSums(): ModelSums | undefined {
+    const { meta, modelAges } = this.#tables;
+    if (modelAges === undefined) return undefined;
+    const text = unlessUndecodable(() => meta.get(MODEL_SUMS));
+    const sums = typeof text === 'string' ? parsedJson(text) : undefined;
+    if (Array.isArray(sums) && sums.every(isModelSum)) return new Map(sums);
+    this.clear();
+    return new Map();
+  }
+
+  /**
+   * At most `limit` keys after `after`, or the first ones, in the order of the table. Some µs, and 1 µs a
+   * key.
+   */
+  keys(after: ResponseKey | undefined, limit: number): ResponseKey[] {
+    const { answers } = this.#tables;
+    const start = after === undefined ? {} : { start: [after.account, `${after.key}\0`] as [number, string] };
+    return Array.from(answers.getKeys({ ...start, limit }), ([account, key]) => ({
+      account: asAccountIndex(account),
+      key,
+    }));
+  }
+
+  /** Removes all responses, damaged ones too. Called in a transaction. */
+  clear(): void {
+    const { answers, answerAges, modelAges, meta, sum } = this.#tables;
+    answers.clearSync();
+    answerAges.clearSync();
+    meta.putSync(sum, 0);
+    if (modelAges === undefined) return;
+    modelAges.clearSync();
+    meta.putSync(MODEL_SUMS, '[]');
+  }
+
+  #countAnew(): number {
+    let bytes = 0;
+    for (const { value } of this.#tables.answerAges.getRange()) bytes += countedBytesOf(value);
+    return bytes;
+  }
+
+  /** Puts the record, in place of an older one. Returns by how many bytes the sum grows. */
+  #put(record: ResponseRecord, sums: ModelSums | undefined): number {
+    const { account, key, endedMs } = record;
+    const removed = this.#remove(record, sums);
+    const bytes = responseBytesOf(record);
+    this.#tables.answers.putSync([account, key], packResponse(record));
+    this.#tables.answerAges.putSync([endedMs, account, key], bytes);
+    if (sums === undefined) return bytes - removed;
+    const model = modelOfCacheKey(record);
+    this.#tables.modelAges!.putSync([model, endedMs, account, key], bytes);
+    sums.set(model, (sums.get(model) ?? 0) + bytes);
+    return bytes - removed;
+  }
+
+  /**
+   * Returns the bytes that the removed response counted for; 0 if there was none. Of a damaged one the age is
+   * not known: its row there stays, and counts, until it is evicted.
+   */
+  #remove(key: ResponseKey, sums: ModelSums | undefined): number {
+    let record: ResponseRecord | undefined;
+    try {
+      record = this.find(key);
+    } catch (error) {
+      if (!(error instanceof StoreError)) throw error;
+    }
+    if (record === undefined) {
+      this.#tables.answers.removeSync([key.account, key.key]);
+      return 0;
+    }
+    return this.#removeRow([record.endedMs, key.account, key.key], responseBytesOf(record), sums);
+  }
+
+  /** Removes a row of all tables; `value` is what it counted for. Returns that. */
+  #removeRow(age: readonly [number, number, string], value: unknown, sums: ModelSums | undefined): number {
+    const { answers, answerAges, modelAges } = this.#tables;
+    const [endedMs, account, key] = age;
+    const bytes = countedBytesOf(value);
+    answers.removeSync([account, key]);
+    answerAges.removeSync([endedMs, account, key]);
+    if (sums === undefined) return bytes;
+    const model = modelOfCacheKey({ account: asAccountIndex(account), key });
+    modelAges!.removeSync([model, endedMs, account, key]);
+    const left = (sums.get(model) ?? 0) - bytes;
+    if (left > 0) sums.set(model, left);
+    else sums.delete(model);
+    return bytes;
+  }
+
+  /** Removes the oldest responses of a model beyond its bound. Returns their bytes. */
+  #evictOf(model: string, bytesMax: number, sums: ModelSums | undefined): number {
+    let removed = 0;
+    while ((sums?.get(model) ?? 0) > bytesMax) {
+      const start = [model, 0] as unknown as [string, number, number, string];
+      const oldest = Array.from(this.#tables.modelAges!.getRange({ start, limit: BATCH })).filter(
+        ({ key: [of] }) => of === model,
+      );
+      if (oldest.length === 0) return removed;
+      for (const { key, value } of oldest) {
+        if ((sums?.get(model) ?? 0) <= bytesMax) return removed;
+        const [, ...age] = key;
+        removed += this.#removeRow(age, value, sums);
+      }
+    }
+    return removed;
+  }
+
+  /** Removes expired responses, then the oldest beyond the bound. Returns what is left of `bytes`. */
+  #evict(bytes: number, { expiredMs, bytesMax }: ResponseBounds, sums: ModelSums | undefined): number {
+    let left = bytes;
+    let expired = 0;
+    for (;;) {
+      // Read first and then removed: a range must not be changed while it is walked.
+      const oldest = Array.from(this.#tables.answerAges.getRange({ limit: BATCH }));
+      for (const { key: age, value } of oldest) {
+        const isExpired = age[0] <= expiredMs && expired < EXPIRED_MAX;
+        if (!isExpired && left <= bytesMax) return left;
+        if (isExpired) expired++;
+        left -= this.#removeRow(age, value, sums);
+      }
+      // Nothing is left, whatever a damaged sum says.
+      if (oldest.length < BATCH) return 0;
+    }
+  }
+
+  #place({ account, key }: ResponseKey): string {
+    return `${this.#tables.path}: record ${account}/${key} of table ${this.#tables.name}`;
+  }
+}
+
+function isModelSum(value: unknown): value is [string, number] {
+  return Array.isArray(value) && typeof value[0] === 'string' && Number.isSafeInteger(value[1]);
+}
+
+/** What a row of ages counts for. A damaged one must not stop the flush; too much then counts as kept. */
+const countedBytesOf = (value: unknown): number =>
+  typeof value === 'number' && Number.isSafeInteger(value) && value >= ROW_BYTES ? value : ROW_BYTES;
+
+/** Returns what `read` does, or UNDECODABLE, which no record is, if its bytes are damaged. */
+function unlessUndecodable(read: () => unknown): unknown {
+  try {
+    return read();
+  } catch (error) {
+    // LMDB's own errors have a number. The others are the decoder's.
+    if (error instanceof Error && 'code' in error && typeof error.code === 'number') throw error;
+    return UNDECODABLE;
+  }
+}
+const UNDECODABLE = Symbol('undecodable');
