@@ -10,7 +10,7 @@ import { csvOf } from '../core/csv.js';
 import { decimalOf } from '../core/money.js';
 import { asWallMs } from '../core/units.js';
 import { invalid } from '../registry/record-id.js';
-import type { UsageNames, UsagePlace, UsageRow } from '../registry/registry.js';
+import type { UsageNames, UsageCursor, UsageRow } from '../registry/registry.js';
 import {
   hourOf,
   secondsOfHour,
@@ -104,7 +104,7 @@ export const USAGE_ROUTES: readonly Route[] = [
     responseSchema: listSchema(UsageRowView),
     answer: async ({ query: { from, to, cursor, limit = PAGE_LINES_MAX } }, { registry, flushBooks }) => {
       await flushBooks();
-      const { rows, next } = registry.usageRows(hoursOf(from, to), placeOf(cursor), limit);
+      const { rows, next } = registry.usageRows(hoursOf(from, to), cursorOf(cursor), limit);
       return {
         data: rows.map((row) => viewOfRow(row, registry.namesOf(row.keyId))),
         next: next === undefined ? null : `${next.slot}_${next.hour}`,
@@ -114,7 +114,7 @@ export const USAGE_ROUTES: readonly Route[] = [
 ];
 
 /** Throws `invalid_parameters`. */
-function placeOf(cursor = '0_0'): UsagePlace {
+function cursorOf(cursor = '0_0'): UsageCursor {
   const [, slot, hour] = /^(\d{1,8})_(\d{1,8})$/.exec(cursor) ?? [];
   if (slot === undefined) throw invalid(`cursor must be the next of the page before, got ${shown(cursor)}`);
   return { slot: Number(slot), hour: Number(hour) };

@@ -29,7 +29,7 @@ export type LockReply =
   /** The key was used with another body: 400. */
   | { readonly state: 'other_body' }
   /** The call was made and charged, and its response could not be stored: 400. */
-  | { readonly state: 'not_kept' }
+  | { readonly state: 'not_stored' }
   /** More calls hold locks, or more bytes of responses are being replayed, than the service lets: 503. */
   | { readonly state: 'busy' }
   /**
@@ -75,8 +75,8 @@ export class IdempotencyChannel {
   readonly #asks: AskPort<LockRequest, LockReply, LockMessage>;
   #collectedBytes = 0;
 
-  constructor(port: MessagePort, replyBytesMax: number) {
-    this.responseBytesMax = replyBytesMax;
+  constructor(port: MessagePort, responseBytesMax: number) {
+    this.responseBytesMax = responseBytesMax;
     this.#asks = new AskPort(port);
   }
 

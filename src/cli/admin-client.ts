@@ -154,9 +154,9 @@ export async function openHttpClient(
   const { findAdminToken, tokenPath } = await import('../admin/token.js');
   const token = findAdminToken(dataPath, process.env);
   if (token === undefined) {
-    const place = dataPath === undefined ? 'known' : `in ${tokenPath(dataPath)}`;
+    const missing = dataPath === undefined ? 'known' : `in ${tokenPath(dataPath)}`;
     throw new CommandError(
-      `A gateway runs, but its token is not ${place}: set TOLLGATE_ADMIN_TOKEN as for the gateway.`,
+      `A gateway runs, but its token is not ${missing}: set TOLLGATE_ADMIN_TOKEN as for the gateway.`,
     );
   }
   const exchange = async (method: string, path: string, body: object | undefined) => {

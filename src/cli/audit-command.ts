@@ -94,9 +94,9 @@ function viewOf(report: AuditReport, decimal: Decimal): object {
     available: decimal(report.available),
     spent: decimal(report.spent),
     uncovered: decimal(report.uncovered),
-    differences: report.differences.map(({ account, place, what, is, shouldBe }) => ({
+    differences: report.differences.map(({ account, location, what, is, shouldBe }) => ({
       account,
-      place,
+      place: location,
       what,
       is,
       should_be: shouldBe,
@@ -121,8 +121,8 @@ async function print(report: AuditReport, decimal: Decimal): Promise<void> {
     return;
   }
   printLine(`The books do not balance. What differs: ${report.differencesCount}`);
-  for (const { account, place, what, is, shouldBe } of report.differences.slice(0, LINES_MAX)) {
-    printLine(`  ${account ?? 'no account'}: ${what} is ${is}, should be ${shouldBe} (${place})`);
+  for (const { account, location, what, is, shouldBe } of report.differences.slice(0, LINES_MAX)) {
+    printLine(`  ${account ?? 'no account'}: ${what} is ${is}, should be ${shouldBe} (${location})`);
   }
   if (report.differencesCount > LINES_MAX) printLine(`  and ${report.differencesCount - LINES_MAX} more`);
   printLine('Nothing was changed. Stop the gateway, restore the store from a backup and audit that.');

@@ -124,6 +124,6 @@ async function probed({ settings }: LoadedSettings): Promise<readonly ProbeView[
 }
 
 function summaryOf({ settings, source }: LoadedSettings): string {
-  const place = source ?? 'no tollgate.yaml here, the built-in settings';
-  return `${place}: fine (models: ${settings.models.length}, plans: ${settings.plans.length})`;
+  const location = source ?? 'no tollgate.yaml here, the built-in settings';
+  return `${location}: fine (models: ${settings.models.length}, plans: ${settings.plans.length})`;
 }

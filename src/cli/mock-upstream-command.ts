@@ -22,9 +22,12 @@ function portOf(text: string): number {
   return port;
 }
 
-function optionsOf(command: Command, flags: Flags): { readonly port: number; readonly answers: MockOptions } {
+function optionsOf(
+  command: Command,
+  flags: Flags,
+): { readonly port: number; readonly defaults: MockOptions } {
   try {
-    return { port: portOf(String(flags.port)), answers: mockOptionsOfFlags(flags) };
+    return { port: portOf(String(flags.port)), defaults: mockOptionsOfFlags(flags) };
   } catch (error) {
     if (!(error instanceof MockOptionError)) throw error;
     return command.error(`error: ${error.message}`, { exitCode: 2 });
@@ -45,10 +48,10 @@ export function addMockUpstreamCommand(program: Command): void {
   command.addHelpText('after', exampleText('mock-upstream --port 9000 --first-byte-ms 200') + STEERING_HELP);
   command.action(async (flags: Flags) => {
     const host = String(flags.host);
-    const { port, answers } = optionsOf(command, flags);
+    const { port, defaults } = optionsOf(command, flags);
     const provider = flags.provider as ProviderName;
-    const { started } = await import('../mock/mock-upstream.js');
-    const mock = await started({ host, port, record: flags.record === true, provider, answers });
+    const { startMockUpstream } = await import('../mock/mock-upstream.js');
+    const mock = await startMockUpstream({ host, port, record: flags.record === true, provider, defaults });
     process.stdout.write(`mock upstream on http://${host}:${mock.port}\n`);
     const stop = (): void => {
       mock.close();

@@ -107,12 +107,12 @@ const graphemes = new Intl.Segmenter(undefined, { granularity: 'grapheme' });
 /** The text, or its beginning and `…`, in at most `width` cells, 1 or more. */
 export function cutTo(text: string, width: number): string {
   if (widthOf(text) <= width) return text;
-  let kept = '';
+  let cut = '';
   let used = 1;
   for (const { segment } of graphemes.segment(text)) {
     used += widthOf(segment);
     if (used > width) break;
-    kept += segment;
+    cut += segment;
   }
-  return `${kept}…`;
+  return `${cut}…`;
 }

@@ -70,10 +70,11 @@ export function loadSettings(
   const report = (path: SettingPath, text: string, origin?: string): void => {
     const line = origin === undefined ? yaml?.lineOf(path) : undefined;
     rejected.add(formatPath(path));
-    const place = origin ?? (file === undefined || line === undefined ? undefined : `${file.shown}:${line}`);
+    const location =
+      origin ?? (file === undefined || line === undefined ? undefined : `${file.shown}:${line}`);
     errors.push({
       line: line ?? 0,
-      text: `${place === undefined ? '' : `${place}: `}${formatPath(path)}: ${text}`,
+      text: `${location === undefined ? '' : `${location}: `}${formatPath(path)}: ${text}`,
     });
   };
   const secrets = options.secrets ?? true;

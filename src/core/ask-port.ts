@@ -94,7 +94,7 @@ export interface Withdrawal {
 
 /** The other end sends one for each question, even if it was withdrawn. */
 export type AskReply<Reply = unknown> =
-  | { readonly id: number; readonly ok: true; readonly answer: Reply }
+  | { readonly id: number; readonly ok: true; readonly result: Reply }
   | { readonly id: number; readonly ok: false; readonly rejection: ErrorRecord };
 
 /**
@@ -105,15 +105,15 @@ export class AskRejected extends Error {
 
   constructor(rejection: ErrorRecord) {
     super(rejection.message);
-    this.name = 'AskRefused';
+    this.name = 'AskRejected';
     this.rejection = rejection;
   }
 }
 
 /** What `asked` resolves with; if the question was rejected, what `otherwise` makes of the rejection. */
-export async function orRejected<T>(asked: Promise<T>, otherwise: (rejection: ErrorRecord) => T): Promise<T> {
+export async function orRejected<T>(reply: Promise<T>, otherwise: (rejection: ErrorRecord) => T): Promise<T> {
   try {
-    return await asked;
+    return await reply;
   } catch (error) {
     if (!(error instanceof AskRejected)) throw error;
     return otherwise(error.rejection);
@@ -121,7 +121,7 @@ export async function orRejected<T>(asked: Promise<T>, otherwise: (rejection: Er
 }
 
 /** A question whose wait is bounded. */
-export interface Asked<Reply> {
+export interface PendingQuestion<Reply> {
   /** Rejects with AskRejected: of `late` if the time was over, else of the reason given to `withdraw`. */
   readonly reply: Promise<Reply>;
   /** Withdraws the question, if it still waits. */
@@ -148,9 +148,9 @@ export class AskPort<Ask, Reply, Note = never> {
     });
   }
 
-  /** Resolves with the reply or rejects with AskRefused. Objects in `transfer` change their owner. */
+  /** Resolves with the reply or rejects with AskRejected. Objects in `transfer` change their owner. */
   ask(ask: Ask, transfer: readonly Transferable[] = []): Promise<Reply> {
-    return answerOf(this.#pending.ask((id) => this.#send({ id, ask }, transfer)));
+    return resultOf(this.#pending.ask((id) => this.#send({ id, ask }, transfer)));
   }
 
   /** As `ask`, but withdraws the question after `waitMsMax` and then rejects with `late`. */
@@ -159,7 +159,7 @@ export class AskPort<Ask, Reply, Note = never> {
     late: ErrorRecord,
     ask: Ask,
     transfer: readonly Transferable[] = [],
-  ): Asked<Reply> {
+  ): PendingQuestion<Reply> {
     let id = 0;
     const withdrawn = (rejection: ErrorRecord): AskReply<Reply> => {
       this.#send({ id, withdrawn: true }, []);
@@ -173,7 +173,7 @@ export class AskPort<Ask, Reply, Note = never> {
       { waitMsMax, onTimeout: () => withdrawn(late) },
     );
     return {
-      reply: answerOf(reply),
+      reply: resultOf(reply),
       withdraw: (reason) => {
         if (this.#pending.waits(id)) this.#pending.reply(id, withdrawn(reason));
       },
@@ -202,8 +202,8 @@ export class AskPort<Ask, Reply, Note = never> {
   }
 }
 
-async function answerOf<Reply>(reply: Promise<AskReply<Reply>>): Promise<Reply> {
+async function resultOf<Reply>(reply: Promise<AskReply<Reply>>): Promise<Reply> {
   const got = await reply;
-  if (got.ok) return got.answer;
+  if (got.ok) return got.result;
   throw new AskRejected(got.rejection);
 }

@@ -113,7 +113,7 @@ export interface Translator {
   /** The door's names of members of the chat completion: the parameter `names` of `callersPath`. */
   readonly names: Readonly<Record<string, string>>;
   /** Returns the response of a call that is not streamed, as JSON text. `answer`: the chat completion. */
-  fromChat(answer: Readonly<Record<string, unknown>>, call: DoorCall): string;
+  fromChat(response: Readonly<Record<string, unknown>>, call: DoorCall): string;
   openStream(call: DoorCall): DoorStream;
 }
 

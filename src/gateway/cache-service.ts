@@ -262,5 +262,5 @@ export class CacheService {
 }
 
 function send(port: MessagePort, id: number, answer: CacheReply): void {
-  port.postMessage({ id, ok: true, answer } satisfies AskReply<CacheReply>);
+  port.postMessage({ id, ok: true, result: answer } satisfies AskReply<CacheReply>);
 }

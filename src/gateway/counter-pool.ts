@@ -40,7 +40,7 @@ const REJECTIONS_LOG_PERIOD_MS = 1_000;
 interface Job {
   readonly account: AccountIndex;
   readonly weight: number;
-  readonly answered: (answer: CounterTurn | ErrorRecord) => void;
+  readonly onReply: (reply: CounterTurn | ErrorRecord) => void;
   /** The task of the next turn. */
   task: CounterTask;
   withdrawn: boolean;
@@ -107,9 +107,9 @@ export class CounterPool {
       const job: Job = {
         account,
         weight: Math.max(COUNTER_JOB_BYTES_MIN, bytesOf(task)),
-        answered: (answer) => {
+        onReply: (reply) => {
           jobs.delete(id);
-          post(port, id, answer);
+          post(port, id, reply);
         },
         task,
         withdrawn: false,
@@ -150,7 +150,7 @@ export class CounterPool {
         signal: stuck.signal,
       })) as CounterTurn;
       if (turn.over || job.withdrawn) {
-        job.answered(turn.over ? turn : COUNTER_BUSY);
+        job.onReply(turn.over ? turn : COUNTER_BUSY);
         return;
       }
       job.task = { kind: 'count_on', rest: turn.rest };
@@ -165,11 +165,11 @@ export class CounterPool {
   /** A job that is on a thread ends its turn: turns are short, and stopping it would cost the thread. */
   #withdraw(job: Job): void {
     job.withdrawn = true;
-    if (this.#waiting.remove(job.account, job)) job.answered(COUNTER_BUSY);
+    if (this.#waiting.remove(job.account, job)) job.onReply(COUNTER_BUSY);
   }
 
   #reject(job: Job, why: string): void {
-    job.answered(COUNTER_BUSY);
+    job.onReply(COUNTER_BUSY);
     this.#rejections += 1;
     const nowMs = performance.now();
     if (nowMs - this.#loggedAtMs >= REJECTIONS_LOG_PERIOD_MS) {
@@ -204,19 +204,19 @@ function buffersOf(task: CounterTask): ArrayBuffer[] {
   }
 }
 
-function post(port: MessagePort, id: number, answer: CounterTurn | ErrorRecord): void {
-  if ('code' in answer) {
-    port.postMessage({ id, ok: false, rejection: answer } satisfies AskReply);
+function post(port: MessagePort, id: number, reply: CounterTurn | ErrorRecord): void {
+  if ('code' in reply) {
+    port.postMessage({ id, ok: false, rejection: reply } satisfies AskReply);
     return;
   }
-  if (!answer.over) return;
-  const read = answer.answer;
+  if (!reply.over) return;
+  const read = reply.result;
   const body = largeBodyIn(read);
   const transfer = body === undefined ? [] : [body.buffer as ArrayBuffer];
-  port.postMessage({ id, ok: true, answer: read } satisfies AskReply, transfer);
+  port.postMessage({ id, ok: true, result: read } satisfies AskReply, transfer);
 }
 
-function largeBodyIn(answer: Extract<CounterTurn, { over: true }>['answer']): Uint8Array | undefined {
-  if ('ok' in answer) return answer.ok ? answer.call.largeBody : undefined;
-  return 'isWritten' in answer && answer.isWritten ? answer.body : undefined;
+function largeBodyIn(reply: Extract<CounterTurn, { over: true }>['result']): Uint8Array | undefined {
+  if ('ok' in reply) return reply.ok ? reply.call.largeBody : undefined;
+  return 'isWritten' in reply && reply.isWritten ? reply.body : undefined;
 }

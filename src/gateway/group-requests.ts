@@ -23,7 +23,7 @@ export class GroupCommit {
   readonly #commit: () => boolean;
   readonly #onCommit: (listenerIndex: number, ok: boolean) => void;
   /** Listeners that have pending commits. */
-  readonly #asked = new Set<number>();
+  readonly #waiting = new Set<number>();
 
   /** `commit` is synchronous and returns its success; `onCommit` gets that for each listener that asked. */
   constructor(commit: () => boolean, onCommit: (listenerIndex: number, ok: boolean) => void) {
@@ -32,13 +32,13 @@ export class GroupCommit {
   }
 
   ask(listenerIndex: number): void {
-    this.#asked.add(listenerIndex);
-    if (this.#asked.size > 1) return;
+    this.#waiting.add(listenerIndex);
+    if (this.#waiting.size > 1) return;
     setImmediate(() => {
-      const asked = [...this.#asked];
-      this.#asked.clear();
+      const waiting = [...this.#waiting];
+      this.#waiting.clear();
       const ok = this.#commit();
-      for (const index of asked) this.#onCommit(index, ok);
+      for (const index of waiting) this.#onCommit(index, ok);
     });
   }
 }

@@ -39,7 +39,7 @@ export class HistoryRecorder implements LiveSource {
   constructor(options: HistoryRecorderOptions) {
     this.#options = options;
     for (const ring of RING_NAMES) {
-      if (!HISTORY_RINGS[ring].kept) continue;
+      if (!HISTORY_RINGS[ring].onDisk) continue;
       this.history.restore(ring, options.rows.read(ring), this.#nowSeconds());
       this.accounts.restore(ring, options.rows.readAccounts(ring), this.#nowSeconds());
     }
@@ -64,7 +64,7 @@ export class HistoryRecorder implements LiveSource {
       const document = await status();
       const ended = this.history.add(document, this.#nowSeconds());
       const complete = this.accounts.add(await accounts(), this.#nowSeconds());
-      rows.put(ended.filter(isKept), complete.filter(isKept));
+      rows.put(ended.filter(isOnDisk), complete.filter(isOnDisk));
       for (const watcher of this.#watchers) watcher(document, ended);
     } catch (error) {
       log.error('the history was not recorded', { error: String(error) });
@@ -78,6 +78,6 @@ export class HistoryRecorder implements LiveSource {
   }
 }
 
-function isKept({ ring }: { readonly ring: RingName }): boolean {
-  return HISTORY_RINGS[ring].kept;
+function isOnDisk({ ring }: { readonly ring: RingName }): boolean {
+  return HISTORY_RINGS[ring].onDisk;
 }

@@ -74,7 +74,7 @@ interface InProgress {
   readonly listener: number;
 }
 
-interface Asked {
+interface LockQuestion {
   readonly port: MessagePort;
   readonly listener: ListenerEnd;
   readonly index: number;
@@ -95,7 +95,7 @@ export class IdempotencyService implements FlushedResponses {
   readonly #listeners = new Map<number, ListenerEnd>();
   readonly #inProgress = new Map<string, InProgress>();
   /** Lock requests that were read from the ports and not decided yet: at most one for each connection. */
-  #asked: Asked[] = [];
+  #questions: LockQuestion[] = [];
   #replayBytes = 0;
   #sweptAtMs = -Infinity;
 
@@ -129,7 +129,7 @@ export class IdempotencyService implements FlushedResponses {
     port.on('message', (message: FromChannel) => {
       this.#take(index, listener, message);
       // Reads the other ports before it decides. A message that needs no reply is not worth that.
-      if (this.#asked.length > 0) this.#settle();
+      if (this.#questions.length > 0) this.#settle();
     });
   }
 
@@ -174,7 +174,7 @@ export class IdempotencyService implements FlushedResponses {
     try {
       this.#responses.expire();
     } catch (error) {
-      this.#log.warn('answers that are too old could not be removed', { error: String(error) });
+      this.#log.warn('expired responses could not be removed', { error: String(error) });
     }
   }
 
@@ -192,26 +192,26 @@ export class IdempotencyService implements FlushedResponses {
         this.#take(index, listener, received.message);
       }
     }
-    const asked = this.#asked;
-    this.#asked = [];
-    for (const one of asked) this.#response(one);
+    const questions = this.#questions;
+    this.#questions = [];
+    for (const one of questions) this.#reply(one);
   }
 
   #take(index: number, listener: ListenerEnd, message: FromChannel): void {
     if ('ask' in message) {
-      this.#asked.push({ index, listener, port: listener.port, question: message });
+      this.#questions.push({ index, listener, port: listener.port, question: message });
       return;
     }
     switch (message.kind) {
       case 'keep': {
-        const { lock: claim, stream, fallback, bytes, position } = message;
-        this.#inProgress.delete(nameOfResponse(claim));
+        const { lock: lock, stream, fallback, bytes, position } = message;
+        this.#inProgress.delete(nameOfResponse(lock));
         const endedMs = asWallMs(Math.floor(this.#clock.wallMs()));
-        const kept = this.#responses.keep(
-          { ...claim, endedMs, stream, fallback, bytes },
+        const isStored = this.#responses.keep(
+          { ...lock, endedMs, stream, fallback, bytes },
           { listener: index, position },
         );
-        if (!kept) this.#giveBack([claim]);
+        if (!isStored) this.#giveBack([lock]);
         return;
       }
       case 'abandon':
@@ -226,16 +226,16 @@ export class IdempotencyService implements FlushedResponses {
     }
   }
 
-  #response({ index, listener, port, question: { id, ask } }: Asked): void {
-    let answer: AskReply;
+  #reply({ index, listener, port, question: { id, ask } }: LockQuestion): void {
+    let reply: AskReply;
     try {
-      answer = { id, ok: true, answer: this.#judge(index, listener, ask as LockRequest) };
+      reply = { id, ok: true, result: this.#judge(index, listener, ask as LockRequest) };
     } catch (error) {
-      this.#log.error('a kept answer cannot be read', { error: String(error) });
-      answer = { id, ok: false, rejection: UNREADABLE };
+      this.#log.error('a stored response cannot be read', { error: String(error) });
+      reply = { id, ok: false, rejection: UNREADABLE };
       this.#giveBack([ask as LockRequest]);
     }
-    port.postMessage(answer);
+    port.postMessage(reply);
   }
 
   #judge(index: number, listener: ListenerEnd, lock: LockRequest): LockReply {
@@ -251,7 +251,7 @@ export class IdempotencyService implements FlushedResponses {
       if (!(error instanceof StoreError) || error.code !== 'damaged') throw error;
       // The call was made and charged. Nobody knows its response any more.
       this.#log.error('a stored response is damaged and is not replayed', { error: error.message });
-      return { state: 'not_kept' };
+      return { state: 'not_stored' };
     }
     if (found === undefined) {
       if (this.#inProgress.size >= this.#locksMax) return { state: 'busy' };
@@ -269,7 +269,7 @@ export class IdempotencyService implements FlushedResponses {
     if (bodyDigest !== lock.bodyDigest) return { state: 'other_body' };
     // Its first client does not have the end of the response yet either.
     if (found.unwritten && !this.#replaysUnwritten()) return { state: 'in_progress' };
-    if (bytes === undefined) return { state: 'not_kept' };
+    if (bytes === undefined) return { state: 'not_stored' };
     if (this.#replayBytes + bytes.length > REPLAY_BYTES_MAX) return { state: 'busy' };
     this.#countReplay(listener, bytes.length);
     return { state: 'finished', stream, fallback, bytes };

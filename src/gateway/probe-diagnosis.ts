@@ -115,8 +115,8 @@ function adviceOfStatus(
   if (status === 429)
     return 'address and key serve, but the account at the provider has no quota left now: try later';
   if (status >= 300 && status < 400) {
-    const place = location === undefined ? '' : ` to ${shown(target, location)}`;
-    return `it redirects${place}, which is not followed: set url to where the API is`;
+    const toAddress = location === undefined ? '' : ` to ${shown(target, location)}`;
+    return `it redirects${toAddress}, which is not followed: set url to where the API is`;
   }
   if (isPage || status === 404 || status === 405 || status === 410) return adviceOfAddress(target);
   if (status >= 500) return 'the provider fails: try later, and look at its state';

@@ -99,8 +99,8 @@ export class SupervisorLink {
     await this.readings('changes');
   }
 
-  onResponse(answer: ReloadReply | SnapshotsReply): void {
-    if (answer.kind === 'outcome') this.#reloads.reply(answer.id, answer.outcome);
-    else this.#snapshots.reply(answer.id, answer.readings);
+  onResponse(reply: ReloadReply | SnapshotsReply): void {
+    if (reply.kind === 'outcome') this.#reloads.reply(reply.id, reply.outcome);
+    else this.#snapshots.reply(reply.id, reply.readings);
   }
 }

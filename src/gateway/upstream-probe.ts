@@ -199,7 +199,7 @@ function callOnce(
       contentType: undefined as string | undefined,
       location: undefined as string | undefined,
     };
-    const answer = (isCut: boolean): void => {
+    const respond = (isCut: boolean): void => {
       const text = Buffer.concat(chunks).toString('utf8', 0, BODY_BYTES_MAX);
       resolve({ reply: { kind: 'answer', ...head, body: text, isCut }, firstByteMs });
     };
@@ -213,9 +213,9 @@ function callOnce(
         bytes += chunk.length;
         if (bytes <= BODY_BYTES_MAX) return;
         call.abort();
-        answer(true);
+        respond(true);
       },
-      onEnd: () => answer(false),
+      onEnd: () => respond(false),
       onError: ({ code, message }) => resolve({ reply: { kind: 'fault', code, message }, firstByteMs }),
     });
   });

@@ -63,7 +63,7 @@ class Ring {
     return (end - position) >>> 0;
   }
 
-  protected placeOf(position: number): number {
+  protected slotOf(position: number): number {
     return (position >>> 0) & (this.capacity - 1);
   }
 }
@@ -108,8 +108,8 @@ export class JournalWriter extends Ring {
   append(record: JournalRecord): number {
     if (this.#used() * 2 >= this.capacity) this.#recordHalfFull();
     const position = this.#appended;
-    const place = this.placeOf(position);
-    const first64 = HEAD_WORDS64 + place * RECORD_WORDS64;
+    const slot = this.slotOf(position);
+    const first64 = HEAD_WORDS64 + slot * RECORD_WORDS64;
     const { floats, words64, words32 } = this;
     floats[first64 + REQUEST] = record.request;
     floats[first64 + ENDED_MS] = record.endedMs;
@@ -121,7 +121,7 @@ export class JournalWriter extends Ring {
     floats[first64 + REASONING] = record.reasoningTokens;
     words64[first64 + CHARGED] = record.charged;
     words64[first64 + UNCOVERED] = record.uncovered;
-    const first32 = HEAD_WORDS32 + place * RECORD_WORDS32;
+    const first32 = HEAD_WORDS32 + slot * RECORD_WORDS32;
     words32[first32 + ACCOUNT] = record.account;
     words32[first32 + KEY] = record.key;
     words32[first32 + MODEL] = record.model;
@@ -193,7 +193,7 @@ export class JournalReader extends Ring {
     let drained = Atomics.load(words32, DRAINED);
     const count = Ring.between(drained, Atomics.load(words32, APPENDED));
     for (let taken = 0; taken < count; taken++) {
-      visit(this.#read(this.placeOf(drained)));
+      visit(this.#read(this.slotOf(drained)));
       drained = (drained + 1) | 0;
       Atomics.store(words32, DRAINED, drained);
     }
@@ -223,8 +223,8 @@ export class JournalReader extends Ring {
     Atomics.store(this.words32, REJECTING, rejecting ? 1 : 0);
   }
 
-  #read(place: number): JournalRecord {
-    const first64 = HEAD_WORDS64 + place * RECORD_WORDS64;
+  #read(slot: number): JournalRecord {
+    const first64 = HEAD_WORDS64 + slot * RECORD_WORDS64;
     const { floats, words64, words32 } = this;
     const record = this.#record;
     record.request = floats[first64 + REQUEST]!;
@@ -237,7 +237,7 @@ export class JournalReader extends Ring {
     record.reasoningTokens = floats[first64 + REASONING]!;
     record.charged = asPicoUnits(words64[first64 + CHARGED]!);
     record.uncovered = asPicoUnits(words64[first64 + UNCOVERED]!);
-    const first32 = HEAD_WORDS32 + place * RECORD_WORDS32;
+    const first32 = HEAD_WORDS32 + slot * RECORD_WORDS32;
     record.account = asAccountIndex(words32[first32 + ACCOUNT]!);
     record.key = asKeyIndex(words32[first32 + KEY]!);
     record.model = words32[first32 + MODEL]!;

@@ -262,13 +262,13 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     const age = Math.min(MARK_COUNT, ((low >>> COUNT_BITS) & AGE_MASK) + nowTick - tick);
     const marks = counted * COUNTED_WORDS32 + MARKS;
     for (let next = tick + 1; next <= nowTick; next++) {
-      const place = marks + (next % MARK_COUNT);
+      const index = marks + (next % MARK_COUNT);
       const mark = markOf(next, count);
-      const seen = Atomics.load(this.#words32, place);
+      const seen = Atomics.load(this.#words32, index);
       if (seen === mark) continue;
       // What was seen is older than this head, so it may be replaced, unless another thread has changed it.
       if (Atomics.load(this.#words64, word) !== head) return;
-      if (Atomics.compareExchange(this.#words32, place, seen, mark) !== seen) return;
+      if (Atomics.compareExchange(this.#words32, index, seen, mark) !== seen) return;
     }
     Atomics.compareExchange(this.#words64, word, head, headOf(nowTick, age, count));
   }

@@ -217,8 +217,8 @@ function read(call: MockCall): MockRequest | MockError {
   if (wrong !== undefined) return error(403, wrong, 'IncompleteSignatureException');
   const claude = CLAUDE_OPERATIONS.find((one) => one === operation);
   if (claude !== undefined) {
-    const asked = readClaude(claude, decodeURIComponent(model), call.body);
-    return typeof asked === 'string' ? error(400, asked) : asked;
+    const request = readClaude(claude, decodeURIComponent(model), call.body);
+    return typeof request === 'string' ? error(400, request) : request;
   }
   try {
     return {

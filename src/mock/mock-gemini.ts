@@ -108,14 +108,14 @@ export function readBody(body: string, model: string, stream: boolean): MockRequ
   const texts = (content: unknown): string[] =>
     partsOf(content).flatMap(({ text }) => (typeof text === 'string' ? [text] : []));
   const all = [...texts(request.systemInstruction), ...contents.flatMap(texts)];
-  const asked = contents.filter(({ role }) => role === 'user').flatMap(texts);
+  const prompts = contents.filter(({ role }) => role === 'user').flatMap(texts);
   const bytes = all.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
   return {
     model,
     stream,
     includeUsage: true,
     promptTokens: Math.ceil(bytes / BYTES_PER_TOKEN),
-    steering: steeringOf(asked.at(-1) ?? ''),
+    steering: steeringOf(prompts.at(-1) ?? ''),
     toolNames: toolNamesOf(request),
     callsTools: counted(partsOf(contents.at(-1)), 'functionResponse') > 0,
   };

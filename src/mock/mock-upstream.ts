@@ -35,7 +35,7 @@ export interface MockUpstreamOptions {
   readonly record: boolean;
   /** `openai` if undefined. */
   readonly provider?: ProviderName | undefined;
-  readonly answers: MockOptions;
+  readonly defaults: MockOptions;
 }
 
 export interface MockUpstream {
@@ -102,12 +102,12 @@ class MockServer {
   readonly #responses: EncodedResponses;
 
   constructor(settings: MockUpstreamOptions) {
-    const { provider = 'openai', answers } = settings;
+    const { provider = 'openai', defaults } = settings;
     this.#settings = settings;
     this.#protocol = MOCK_PROTOCOLS[provider]!;
     this.#isOpenAi = provider === 'openai';
-    this.#encoded = new EncodedResponses(answers, this.#protocol);
-    this.#responses = new EncodedResponses(answers, RESPONSES_MOCK);
+    this.#encoded = new EncodedResponses(defaults, this.#protocol);
+    this.#responses = new EncodedResponses(defaults, RESPONSES_MOCK);
   }
 
   /** Reads all it needs of the request, which µWS keeps valid in this callback only. */
@@ -116,8 +116,8 @@ class MockServer {
     const steering = request.getHeader('x-mock');
     // A prompt may ask for an echo after the headers are gone: then they are in it only if they were
     // recorded.
-    const { record, answers } = this.#settings;
-    const isWanted = record || answers.echo || steering !== '' || !this.#isOpenAi;
+    const { record, defaults } = this.#settings;
+    const isWanted = record || defaults.echo || steering !== '' || !this.#isOpenAi;
     const headers = isWanted ? headersOf(request) : {};
     // Without `?` µWS gives undefined, whatever its types say.
     const [path, query] = [request.getUrl(), request.getQuery() || ''];
@@ -139,7 +139,7 @@ class MockServer {
 
   #respond(delivery: Delivery, call: MockCall, header: string): void {
     const { headers, body } = call;
-    const { record, answers } = this.#settings;
+    const { record, defaults } = this.#settings;
     if (record) this.stats.last = { headers, body };
     const isResponses = this.#isOpenAi && call.path === RESPONSES_PATH;
     const protocol = isResponses ? RESPONSES_MOCK : this.#protocol;
@@ -149,7 +149,7 @@ class MockServer {
       return;
     }
     const steering = header !== '' ? header : request.steering;
-    let options = answers;
+    let options = defaults;
     try {
       if (steering !== undefined) options = optionsWithQuery(options, steering);
     } catch (error) {
@@ -178,7 +178,7 @@ function json(response: HttpResponse, status: string, body: string): void {
  * Starts a mock in this thread. Resolves when it listens.
  * @throws Error if it cannot listen on the port
  */
-export function started(settings: MockUpstreamOptions): Promise<MockUpstream> {
+export function startMockUpstream(settings: MockUpstreamOptions): Promise<MockUpstream> {
   const server = new MockServer(settings);
   const app = uws.App({});
   app.get('/v1/models', (response) => json(response, '200 OK', MODELS));

@@ -29,7 +29,7 @@ const MESSAGES_HEADERS = {
 
 function read(call: MockCall): MockRequest | MockError {
   const { path, query, headers, body } = call;
-  const [, place, publisher, published, endpoint, method = ''] = PATH.exec(path) ?? [];
+  const [, location, publisher, published, endpoint, method = ''] = PATH.exec(path) ?? [];
   const model = published ?? endpoint;
   if (model === undefined) return refusal(404, 'no such path on the mock');
   if (!/^Bearer ./.test(headers.authorization ?? ''))
@@ -40,7 +40,7 @@ function read(call: MockCall): MockRequest | MockError {
   if (model === 'missing')
     return refusal(
       404,
-      `Publisher Model \`${place}/publishers/${publisher}/models/missing\` was not found or your project does not have access to it.`,
+      `Publisher Model \`${location}/publishers/${publisher}/models/missing\` was not found or your project does not have access to it.`,
     );
   if (publisher === 'anthropic') return readClaude(call, model, method);
   const stream = isStreamCall(method, query);

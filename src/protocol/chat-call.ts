@@ -98,10 +98,10 @@ export function withOutputTokensMax<
   const text = String(value);
   const fields = [call.maxTokens, call.maxCompletionTokens].filter(({ end }) => end > 0);
   // NaN stands for a field that is null.
-  const asked = fields.map((span) => Number(textAt(call, span)));
+  const wanted = fields.map((span) => Number(textAt(call, span)));
   const outputTokensMax = Math.min(call.outputTokensMax ?? value, value);
-  if (asked.some((most) => !Number.isNaN(most))) {
-    const tooHigh = fields.filter((_, index) => asked[index]! > value).sort((a, b) => a.start - b.start);
+  if (wanted.some((most) => !Number.isNaN(most))) {
+    const tooHigh = fields.filter((_, index) => wanted[index]! > value).sort((a, b) => a.start - b.start);
     const splices = tooHigh.map((span) => ({ ...span, text }));
     return { ...(splices.length === 0 ? call : spliced(call, splices)), outputTokensMax };
   }

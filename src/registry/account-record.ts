@@ -36,7 +36,7 @@ export interface CreditRequestRecord {
   readonly amount: PicoUnits;
   readonly note: string;
   /** The body that the caller got. */
-  readonly answer: string;
+  readonly response: string;
 }
 
 /** Absolute totals as of the last flush: writing one twice changes nothing. */

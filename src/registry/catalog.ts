@@ -205,15 +205,17 @@ export function mergeCatalogs(current: Catalog, next: Catalog): Catalog {
  * them.
  */
 export function retireMissingPlans(current: Catalog, next: Catalog): Catalog {
-  const kept = new Set(next.plans.filter(isListed).map(({ id }) => id));
-  const plans = current.plans.map((plan) => (kept.has(plan.id) ? plan : { ...plan, retired: true as const }));
+  const listed = new Set(next.plans.filter(isListed).map(({ id }) => id));
+  const plans = current.plans.map((plan) =>
+    listed.has(plan.id) ? plan : { ...plan, retired: true as const },
+  );
   return { models: current.models, plans };
 }
 
 /** Returns `next` with the indices of `current`; see `mergeCatalogs`. */
 export function mergeById<T extends Entry>(current: readonly T[], next: readonly T[]): T[] {
   const byId = new Map(next.map((entry) => [entry.id, entry]));
-  const kept = current.map((entry): T => byId.get(entry.id) ?? { ...entry, retired: true });
+  const merged = current.map((entry): T => byId.get(entry.id) ?? { ...entry, retired: true });
   const known = new Set(current.map(({ id }) => id));
-  return [...kept, ...next.filter(({ id }) => !known.has(id))];
+  return [...merged, ...next.filter(({ id }) => !known.has(id))];
 }

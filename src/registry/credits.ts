@@ -65,13 +65,13 @@ export class Credits {
     const { store } = this.#context;
     const { idempotencyKey, amount, note } = request;
     assertIdempotencyKey(idempotencyKey);
-    let answer: string | undefined;
+    let response: string | undefined;
     let index = this.#accounts.recordOf(request.account).index;
     const assertFirst = (): void => {
       const earlier = store.findCreditRequest(index, idempotencyKey);
       if (earlier === undefined) return;
       if (earlier.amount !== amount || earlier.note !== note) throw otherContent(idempotencyKey);
-      answer = earlier.answer;
+      response = earlier.response;
       throw new Replayed();
     };
     try {
@@ -87,12 +87,12 @@ export class Credits {
         },
         after: (statement) => {
           first = responseOf(statement);
-          store.putCreditRequest(index, idempotencyKey, { amount, note, answer: first });
+          store.putCreditRequest(index, idempotencyKey, { amount, note, response: first });
         },
       });
       return first;
     } catch (error) {
-      if (error instanceof Replayed && answer !== undefined) return answer;
+      if (error instanceof Replayed && response !== undefined) return response;
       throw error;
     }
   }

@@ -37,7 +37,7 @@ export interface UsageNames {
 type UsageHours = Pick<UsageQuestion, 'fromHour' | 'toHour'>;
 
 /** Where a page of rows begins. */
-export interface UsagePlace {
+export interface UsageCursor {
   /** Of the account. */
   readonly slot: number;
   readonly hour: number;
@@ -49,7 +49,7 @@ export interface UsageRow extends UsageRecord {
 
 export interface UsageRowsPage {
   readonly rows: readonly UsageRow[];
-  readonly next: UsagePlace | undefined;
+  readonly next: UsageCursor | undefined;
 }
 
 /** Of one page of usage rows: some 10 ms without a call. */
@@ -167,7 +167,7 @@ export class Registry {
    * Returns the stored rows of those hours, by account, about `limit` of them: all of an account's hour come
    * together. `next` goes on; a page that looked through many accounts without calls may be empty.
    */
-  usageRows({ fromHour, toHour }: UsageHours, from: UsagePlace, limit: number): UsageRowsPage {
+  usageRows({ fromHour, toHour }: UsageHours, from: UsageCursor, limit: number): UsageRowsPage {
     const rows: UsageRow[] = [];
     const { items, next } = this.#store.listAccounts(from.slot, ACCOUNTS_READ_MAX);
     for (const { index, id } of items) {

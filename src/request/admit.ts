@@ -41,13 +41,13 @@ const CLAMPS_MAX = 1 + 2 * 7;
 
 /** The rejection of a call that asks for more output than the plan allows. */
 function beyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefined {
-  const { outputTokensMax: asked, outputTokensField: field } = call;
+  const { outputTokensMax: wanted, outputTokensField: field } = call;
   const { outputTokensMax: allowed } = plan;
-  if (asked === undefined || field === undefined || allowed === undefined || asked <= allowed)
+  if (wanted === undefined || field === undefined || allowed === undefined || wanted <= allowed)
     return undefined;
   return {
     code: 'invalid_parameters',
-    message: `${field} must be at most ${allowed} on the plan ${plan.id}, got ${asked}`,
+    message: `${field} must be at most ${allowed} on the plan ${plan.id}, got ${wanted}`,
   };
 }
 

@@ -22,7 +22,7 @@ import { modelSlotOf } from '../telemetry/metrics-layout.js';
 import { choose } from './admit.js';
 import type { ChatExchange } from './chat-exchange.js';
 import type { Admission, ListenerContext } from './context.js';
-import { CollectedPieces, type EarlierResponse, type KeptCall } from './idempotency.js';
+import { CollectedPieces, type EarlierResponse, type StorableCall } from './idempotency.js';
 import type { ListenerLimits } from './messages.js';
 import { NOT_COMMITTED } from './rejections.js';
 import { CACHED_BYTES_MAX, type Flight, type Requested, type ResponseCache } from './response-cache.js';
@@ -117,7 +117,7 @@ function saysDirective(cacheControl: string | undefined, directive: string): boo
   return given.some((one) => one.trim() === directive);
 }
 
-export class CachedCall implements KeptCall {
+export class CachedCall implements StorableCall {
   readonly #key: ResponseKey;
   readonly #cache: ResponseCache;
   readonly #clock: Clock;

@@ -140,8 +140,8 @@ export class ContentsGatherer {
   /** Keeps them or not, by what the settings and the key say now. */
   end(contents: GatheredContents, requestId: string, outcome: Outcome): void {
     const { budget, keys, clock } = this.#options;
-    const isKept = this.#mode === 'all' || (this.#mode === 'errors' && outcome !== 'ok');
-    if (isKept && !keys.isPrivate(contents.key)) {
+    const isRecorded = this.#mode === 'all' || (this.#mode === 'errors' && outcome !== 'ok');
+    if (isRecorded && !keys.isPrivate(contents.key)) {
       const packed = contents.isLost
         ? undefined
         : packContents({ requestId, endedMs: asWallMs(clock.wallMs()), ...contents.texts });

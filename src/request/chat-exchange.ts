@@ -29,7 +29,7 @@ import type { ContentsGatherer, GatheredContents } from './call-contents.js';
 import type { Connections } from './connections.js';
 import { CallContext, type ListenerContext } from './context.js';
 import type { CachedCall } from './cached-call.js';
-import type { KeptCall, KeyedCall } from './idempotency.js';
+import type { StorableCall, KeyedCall } from './idempotency.js';
 import type { Settled } from './settle.js';
 
 /** Called about once a second while it is in `ExchangeContext.sweeps`. */
@@ -113,7 +113,7 @@ export class ChatExchange extends CallContext {
   }
 
   /** What collects the response to store it, if anything does. */
-  get kept(): KeptCall | undefined {
+  get storable(): StorableCall | undefined {
     return this.keyed ?? this.cached;
   }
 
@@ -194,7 +194,7 @@ export class ChatExchange extends CallContext {
     invariant(!this.isOver, 'an exchange ends once');
     this.isOver = true;
     this.giveBackBody();
-    this.kept?.giveUp();
+    this.storable?.giveUp();
     this.stopSweep();
     this.report(outcome);
     if (this.contents !== undefined) this.#endContents(this.contents, outcome);

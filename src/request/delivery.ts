@@ -81,7 +81,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     }
     const number = this.isStream ? exchange.door.errors.numberIn?.(bytes) : undefined;
     if (number !== undefined) this.#eventNumber = number + 1;
-    exchange.kept?.collect(bytes);
+    exchange.storable?.collect(bytes);
     exchange.contents?.addResponse(bytes);
     this.#writer.write(bytes, more);
   }
@@ -97,7 +97,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     // The worker is done with the body, and a slow client may take long over the response.
     exchange.giveBackBody();
     if (!exchange.clientGone)
-      exchange.kept?.keep(bytes, this.isStream, journal.nextPosition, this.#fallback?.model.id);
+      exchange.storable?.keep(bytes, this.isStream, journal.nextPosition, this.#fallback?.model.id);
     if (!exchange.clientGone) exchange.contents?.addResponse(bytes);
     const settled = this.#settle(usage, upstreamWaitMs);
     exchange.onLastAttempt(settled.answered);
@@ -116,7 +116,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   /** The client pays for what came so far, as if it had left then. It sees a cut connection, not an error. */
   onCut(usage: Usage, upstreamWaitMs: number): boolean {
     if (this.#phase === 'withdrawn') return this.onFail(STOPPED);
-    this.#exchange.kept?.giveUp();
+    this.#exchange.storable?.giveUp();
     this.#settle(usage, upstreamWaitMs);
     if (this.#exchange.clientGone) {
       this.#finish('client_gone');
@@ -134,7 +134,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     this.#exchange.giveBackBody();
     // Perhaps a worker got no descriptor for its connection: then responses must end theirs from now on.
     if (error.code === 'overloaded') connections.checkDescriptors();
-    this.#exchange.kept?.giveUp();
+    this.#exchange.storable?.giveUp();
     release(this.#exchange, error, this.#listener);
     metrics.callEnded();
     this.#fail(error);
@@ -150,7 +150,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   onUncommitted(): void {
     invariant(this.#held !== undefined, 'an uncommitted response was held');
     if (!this.#exchange.clientGone) {
-      this.#exchange.kept?.forget(this.#listener.journal.nextPosition);
+      this.#exchange.storable?.forget(this.#listener.journal.nextPosition);
       reverse(this.#exchange, this.#held.settled, this.#listener);
       this.#exchange.reversed();
     }
@@ -212,7 +212,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
 
   #end(bytes: Uint8Array): void {
     const { res, clientGone } = this.#exchange;
-    this.#exchange.kept?.publish();
+    this.#exchange.storable?.publish();
     if (clientGone) {
       this.#finish('client_gone');
     } else if (this.#writer !== undefined) {

@@ -63,9 +63,9 @@ export class DescriptorGuard {
       this.#spares = [];
       return;
     }
-    const kept = opened.splice(0, SPARES - this.#spares.length);
+    const spares = opened.splice(0, SPARES - this.#spares.length);
     this.#lowestFree = opened[0] ?? -1;
-    this.#spares.push(...kept);
+    this.#spares.push(...spares);
     closeAll(opened);
   }
 

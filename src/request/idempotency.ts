@@ -80,7 +80,7 @@ export function digestAtDoor(bodyDigest: string, path: string): string {
 }
 
 /** A call whose response is collected, to be handed over once it is whole. Delivery tells how it goes. */
-export interface KeptCall {
+export interface StorableCall {
   /** A piece of the response, valid during the call only. */
   collect(bytes: Uint8Array): void;
   /**
@@ -140,7 +140,7 @@ export class CollectedPieces {
   }
 }
 
-export class KeyedCall implements KeptCall {
+export class KeyedCall implements StorableCall {
   readonly #key: string;
   readonly #channel: IdempotencyChannel;
   #state: 'new' | 'locked' | 'kept' | 'replaying' | 'given_up' = 'new';

@@ -15,7 +15,7 @@
  * may be gone (test/unit/request/chat-exchange.test.ts, test/e2e/leaving-clients.test.ts).
  */
 import type { HttpRequest } from 'uWebSockets.js';
-import { type Asked, orRejected } from '../core/ask-port.js';
+import { type PendingQuestion, orRejected } from '../core/ask-port.js';
 import { OUT_OF_DESCRIPTORS, invariant, type ErrorRecord } from '../core/errors.js';
 import { BODY_BYTES_UNCOUNTED, UPLOAD_MS_MAX } from '../core/limits.js';
 import type { MonotonicMs } from '../core/units.js';
@@ -76,7 +76,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   /** What the request was handed over to. */
   #responder: Delivery | Replay | undefined;
   /** While a large body is parsed. */
-  #parse: Asked<ChatRequestResult> | undefined;
+  #parse: PendingQuestion<ChatRequestResult> | undefined;
   #leaseAsk: AdmissionAsk | undefined;
   /** The header Cache-Control. */
   #cacheControl: string | undefined;
@@ -225,7 +225,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   #reject(error: ErrorRecord, close: boolean): void {
     const exchange = this.#exchange;
     exchange.stopSweep();
-    exchange.kept?.giveUp();
+    exchange.storable?.giveUp();
     if (!exchange.clientGone) {
       exchange.sentError = error;
       // An unknown caller has no limits, and `admit` has set what rejected the call.
@@ -238,9 +238,9 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 
   /** Goes on with what other threads say. */
-  async #await(asked: Promise<Arrival>): Promise<void> {
+  async #await(question: Promise<Arrival>): Promise<void> {
     this.#phase = 'asking';
-    const arrival = await orRejected(asked, rejectionOf);
+    const arrival = await orRejected(question, rejectionOf);
     this.#parse = undefined;
     if (this.#exchange.clientGone) this.#exchange.finish('client_gone');
     else if (arrival.kind === 'rejection') this.reject(arrival.rejection);
@@ -333,9 +333,9 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
       else this.#chargeHit(hit, admission);
       return;
     }
-    const asked = this.#askLease(call);
-    if (asked === undefined) this.reject(rejection);
-    else void this.#await(asked);
+    const question = this.#askLease(call);
+    if (question === undefined) this.reject(rejection);
+    else void this.#await(question);
   }
 
   /** If limits are shared: asks for a lease, and then the call arrives again. Undefined if it may not ask. */

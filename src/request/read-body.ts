@@ -54,7 +54,7 @@ export function readBody(
   hold: BodyHold,
   receiver: BodyReceiver,
 ): void {
-  let kept: BufferedBody | undefined;
+  let buffered: BufferedBody | undefined;
   let bytesSeen = 0;
   let isDone = false;
   res.onData((chunk, isLast) => {
@@ -62,27 +62,27 @@ export function readBody(
     if (!isLast) hold.onBodyProgress();
     bytesSeen += chunk.byteLength;
     if (bytesSeen > bodyBytesMax) {
-      kept = undefined;
+      buffered = undefined;
       isDone = isLast || bytesSeen > bodyBytesMax + DISCARDED_BYTES_MAX;
       if (isDone) receiver.onTooLarge(!isLast);
       return;
     }
     // It will be too long.
     if (length > bodyBytesMax) return;
-    if (isLast && kept === undefined && bytesSeen <= onePieceBytesMax) {
+    if (isLast && buffered === undefined && bytesSeen <= onePieceBytesMax) {
       isDone = true;
       if (bytesSeen <= Math.max(length, BODY_BYTES_UNCOUNTED) || hold.takeBody(bytesSeen, bytesSeen))
         receiver.onBody(new Uint8Array(chunk));
       return;
     }
-    kept ??= new BufferedBody(length, bodyBytesMax, onePieceBytesMax, hold);
-    if (!kept.add(new Uint8Array(chunk), isLast)) {
+    buffered ??= new BufferedBody(length, bodyBytesMax, onePieceBytesMax, hold);
+    if (!buffered.add(new Uint8Array(chunk), isLast)) {
       isDone = true;
-      kept = undefined;
+      buffered = undefined;
     } else if (isLast) {
       isDone = true;
-      const { pieces } = kept;
-      kept = undefined;
+      const { pieces } = buffered;
+      buffered = undefined;
       if (bytesSeen <= onePieceBytesMax)
         receiver.onBody(pieces.length === 1 ? pieces[0]! : joinedBytes(pieces, bytesSeen));
       else receiver.onLargeBody(pieces);
@@ -159,8 +159,8 @@ export class DeferredBody implements BodyReceiver {
 
   onBody(bytes: Uint8Array): void {
     // Copied: `bytes` are valid during the call only.
-    const kept = bytes.slice();
-    this.#defer(() => this.#receiver.onBody(kept));
+    const copy = bytes.slice();
+    this.#defer(() => this.#receiver.onBody(copy));
   }
 
   onLargeBody(pieces: Uint8Array[]): void {

@@ -132,7 +132,7 @@ export const LOCK_REJECTIONS = {
     'invalid_parameters',
     'the header Idempotency-Key was used before with another request body. Send the same body, or another key.',
   ),
-  not_kept: rejection(
+  not_stored: rejection(
     'invalid_parameters',
     'the request with this Idempotency-Key was answered and charged, and its answer could not be kept. Send another key to make a new call.',
   ),

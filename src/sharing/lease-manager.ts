@@ -358,7 +358,7 @@ export function serveLeases(manager: LeaseManager, port: MessagePort): void {
   let replies: AskReply<LeaseEnd>[] = [];
   const reply = (id: number, answer: LeaseEnd): void => {
     // Replies of one event-loop turn are sent as one message.
-    if (replies.push({ id, ok: true, answer }) > 1) return;
+    if (replies.push({ id, ok: true, result: answer }) > 1) return;
     setImmediate(() => {
       port.postMessage(replies);
       replies = [];

@@ -17,7 +17,7 @@ export interface Difference {
   /** Id of the account; null if it is about none, or about one that is not there. */
   readonly account: string | null;
   /** For example `record 7 of table spending`. */
-  readonly place: string;
+  readonly location: string;
   /** What was compared: `spent`, `the row`. */
   readonly what: string;
   /** The value that was found, and the one that the other records imply; amounts are decimal. */
@@ -35,7 +35,7 @@ export interface AuditBounds {
 /** What a check compares. It is made before the comparison, whether or not there is a difference. */
 export interface AuditSubject {
   readonly account: string | null;
-  readonly place: string;
+  readonly location: string;
 }
 
 interface SlotRecord {
@@ -81,18 +81,18 @@ export class AuditScope {
 
   /** Returns the record in `value`. If it is damaged, returns undefined and adds a difference. */
   read<Name extends TableName, Decoded>(
-    reader: (stored: unknown, place: string) => Decoded,
+    reader: (stored: unknown, location: string) => Decoded,
     name: Name,
     key: TableKeys[Name],
     value: unknown,
     account: string | null = null,
   ): Decoded | undefined {
-    const place = this.snapshot.place(name, key);
+    const location = this.snapshot.locationOf(name, key);
     try {
-      return reader(value, place);
+      return reader(value, location);
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
-      this.differs({ account, place }, 'the row', 'damaged', 'a row of this format');
+      this.differs({ account, location }, 'the row', 'damaged', 'a row of this format');
       return undefined;
     }
   }
@@ -102,7 +102,7 @@ export class AuditScope {
    * table is read.
    */
   peek<Name extends TableName, Decoded>(
-    reader: (stored: unknown, place: string) => Decoded,
+    reader: (stored: unknown, location: string) => Decoded,
     name: Name,
     key: TableKeys[Name],
   ): Decoded | undefined {
@@ -129,7 +129,7 @@ export class AuditScope {
     const { snapshot } = this;
     const follow = (table: TableName, key: number | string, id: unknown, what: 'slot' | 'name'): void => {
       const record = typeof id === 'string' ? recordOf(id) : undefined;
-      const subject = { account: accountOf(record), place: snapshot.place(table, key) };
+      const subject = { account: accountOf(record), location: snapshot.locationOf(table, key) };
       const is = what === 'slot' ? record?.index : record?.name;
       this.expect(subject, `the ${what} of ${kind} ${idIn(id)}`, is, key);
     };
@@ -141,7 +141,7 @@ export class AuditScope {
     if (kind === 'account') return;
     for (const { key } of snapshot.rows(`${kind}_slots_free`)) {
       const owner = idIn(snapshot.get(`${kind}_slots`, key[1]));
-      const subject = { account: null, place: snapshot.place(`${kind}_slots_free`, key) };
+      const subject = { account: null, location: snapshot.locationOf(`${kind}_slots_free`, key) };
       this.expect(subject, `the owner of slot ${key[1]}, which is free`, owner, undefined);
     }
   }

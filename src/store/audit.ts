@@ -105,7 +105,7 @@ function auditAccounts(scope: AuditScope): AccountSums {
 
 function auditIndexes(scope: AuditScope, id: string, record: AccountRecord): void {
   const { snapshot, bounds } = scope;
-  const subject: AuditSubject = { account: id, place: snapshot.place('accounts', id) };
+  const subject: AuditSubject = { account: id, location: snapshot.locationOf('accounts', id) };
   scope.expect(subject, 'the id', record.id, id);
   if (record.index >= bounds.accountsMax) {
     scope.differs(subject, 'the slot', record.index, `below limits.accounts, ${bounds.accountsMax}`);
@@ -123,7 +123,7 @@ function auditIndexes(scope: AuditScope, id: string, record: AccountRecord): voi
 function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums): void {
   const { snapshot } = scope;
   const { id: account, index, credited } = record;
-  const ofAccount: AuditSubject = { account, place: snapshot.place('accounts', account) };
+  const ofAccount: AuditSubject = { account, location: snapshot.locationOf('accounts', account) };
   scope.expect(ofAccount, 'credited', credited, journalSum(scope, record));
   if (credited < 0n || credited > CREDITED_PICO_UNITS_MAX) {
     // The bound in whole units: CREDITED_PICO_UNITS_MAX.
@@ -135,7 +135,7 @@ function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums)
     stored === undefined ? undefined : scope.read(readSpending, 'spending', index, stored, account);
   const damaged = stored !== undefined && spending === undefined;
   const { spent, uncovered } = spending ?? { spent: 0n, uncovered: 0n };
-  const ofSpending: AuditSubject = { account, place: snapshot.place('spending', index) };
+  const ofSpending: AuditSubject = { account, location: snapshot.locationOf('spending', index) };
   if (spent < 0n) scope.differs(ofSpending, 'spent', spent, 'not negative');
   if (spent > credited) scope.differs(ofSpending, 'spent', spent, `not more than was credited`);
   if (uncovered < 0n) scope.differs(ofSpending, 'uncovered', uncovered, 'not negative');
@@ -183,7 +183,7 @@ function usageSums(scope: AuditScope, { id, index }: AccountRecord): { cost: big
       keys.set(keyId, isOwn);
     }
     if (!isOwn) {
-      const subject: AuditSubject = { account: id, place: scope.snapshot.place('usage', key) };
+      const subject: AuditSubject = { account: id, location: scope.snapshot.locationOf('usage', key) };
       scope.differs(subject, 'the key', keyId, 'a key of the account');
     }
   }
@@ -197,7 +197,7 @@ function auditOwners(scope: AuditScope): void {
     for (const { key } of snapshot.rows(name)) {
       const slot = typeof key === 'number' ? key : key[0];
       if (scope.accountIdOf(slot) !== undefined) continue;
-      const subject: AuditSubject = { account: null, place: snapshot.place(name, key) };
+      const subject: AuditSubject = { account: null, location: snapshot.locationOf(name, key) };
       scope.differs(subject, `the owner of slot ${slot}`, undefined, 'an account');
     }
   }
@@ -208,12 +208,12 @@ function auditFlushes(scope: AuditScope): void {
   const { snapshot } = scope;
   const stored = snapshot.get('meta', 'books_version') ?? 0;
   const version = typeof stored === 'number' ? stored : 0;
-  const ofVersion: AuditSubject = { account: null, place: snapshot.place('meta', 'books_version') };
+  const ofVersion: AuditSubject = { account: null, location: snapshot.locationOf('meta', 'books_version') };
   if (typeof stored !== 'number') scope.differs(ofVersion, 'the number of flushes', 'damaged', 'a number');
   for (const { key: slot, value } of snapshot.rows('flushes')) {
     const flush = scope.read(readFlush, 'flushes', slot, value);
     if (flush === undefined || flush.sequence <= version) continue;
-    const subject: AuditSubject = { account: null, place: snapshot.place('flushes', slot) };
+    const subject: AuditSubject = { account: null, location: snapshot.locationOf('flushes', slot) };
     scope.differs(subject, 'the number of the flush', flush.sequence, `at most that of all, ${version}`);
   }
 }
@@ -234,7 +234,7 @@ function auditStoredResponses(scope: AuditScope): void {
       readResponse(stored, { account: asAccountIndex(account), key }, named);
     const record = scope.read(read, 'answers', place, value, owner);
     if (record === undefined) continue;
-    const subject: AuditSubject = { account: owner, place: snapshot.place('answers', place) };
+    const subject: AuditSubject = { account: owner, location: snapshot.locationOf('answers', place) };
     if (owner === null)
       scope.differs(subject, `the owner of account slot ${account}`, undefined, 'an account');
     const bytes = snapshot.get('answer_ages', [record.endedMs, account, key]);
@@ -251,11 +251,11 @@ function auditAges(scope: AuditScope, responseCount: number): void {
     sum += Number(value);
     const [, account, text]: Age = key;
     if (snapshot.get('answers', [account, text]) === undefined) {
-      const subject: AuditSubject = { account: null, place: snapshot.place('answer_ages', key) };
+      const subject: AuditSubject = { account: null, location: snapshot.locationOf('answer_ages', key) };
       scope.differs(subject, 'the answer of this age', undefined, 'an answer');
     }
   }
-  const subject: AuditSubject = { account: null, place: snapshot.place('meta', 'answer_bytes') };
+  const subject: AuditSubject = { account: null, location: snapshot.locationOf('meta', 'answer_bytes') };
   scope.expect(subject, 'the number of ages', ages, responseCount);
   scope.expect(subject, 'the bytes of all answers', amountOf(snapshot.get('meta', 'answer_bytes') ?? 0), sum);
 }
@@ -264,14 +264,14 @@ function auditAges(scope: AuditScope, responseCount: number): void {
 function auditChanges(scope: AuditScope): void {
   const { snapshot } = scope;
   const linkOf = (name: string): ChainLink => {
-    const place = snapshot.place('meta', name);
-    return scope.read(readLink, 'meta', name, snapshot.get('meta', name)) ?? readLink(undefined, place);
+    const location = snapshot.locationOf('meta', name);
+    return scope.read(readLink, 'meta', name, snapshot.get('meta', name)) ?? readLink(undefined, location);
   };
   const chain = new ChainCheck(linkOf(CHANGES_BEFORE));
   for (const { key, value } of snapshot.rows('operator_changes')) chain.add(key, value);
   for (const { number, problem } of chain.report(linkOf(CHANGES_HEAD)).problems) {
-    const place = snapshot.place('operator_changes', number);
-    scope.differs({ account: null, place }, 'the row', problem, 'as it was written');
+    const location = snapshot.locationOf('operator_changes', number);
+    scope.differs({ account: null, location }, 'the row', problem, 'as it was written');
   }
 }
 
@@ -296,7 +296,7 @@ function auditKeys(scope: AuditScope): number {
 function auditKey(scope: AuditScope, id: string, record: KeyRecord): void {
   const { snapshot, bounds } = scope;
   const { index, accountIndex, accountId, name } = record;
-  const subject: AuditSubject = { account: accountId, place: snapshot.place('keys', id) };
+  const subject: AuditSubject = { account: accountId, location: snapshot.locationOf('keys', id) };
   scope.expect(subject, 'the id', record.id, id);
   scope.expect(
     subject,
@@ -327,20 +327,20 @@ function auditKeyReferences(scope: AuditScope): void {
   );
   for (const { key, value } of snapshot.rows('keys_of_account')) {
     const record = keyOf(scope, value);
-    const place = snapshot.place('keys_of_account', key);
+    const location = snapshot.locationOf('keys_of_account', key);
     const is = record === undefined ? undefined : `${record.accountIndex}/${record.index}`;
-    scope.expect(subjectOf(record, place), `account and slot of key ${idIn(value)}`, is, key.join('/'));
+    scope.expect(subjectOf(record, location), `account and slot of key ${idIn(value)}`, is, key.join('/'));
   }
   for (const { key } of snapshot.rows('key_names')) {
     const [name, id] = key;
     const record = keyOf(scope, id);
-    const place = snapshot.place('key_names', key);
-    scope.expect(subjectOf(record, place), `the name of key ${id}`, record?.name, name);
+    const location = snapshot.locationOf('key_names', key);
+    scope.expect(subjectOf(record, location), `the name of key ${id}`, record?.name, name);
   }
   for (const { key: slot, value } of snapshot.rows('key_uses')) {
     scope.read(readKeyUse, 'key_uses', slot, value);
     if (snapshot.get('key_slots', slot) !== undefined) continue;
-    const subject: AuditSubject = { account: null, place: snapshot.place('key_uses', slot) };
+    const subject: AuditSubject = { account: null, location: snapshot.locationOf('key_uses', slot) };
     scope.differs(subject, `the owner of slot ${slot}`, undefined, 'a key');
   }
 }
@@ -349,6 +349,6 @@ function keyOf(scope: AuditScope, id: unknown): KeyRecord | undefined {
   return typeof id === 'string' ? scope.peek(readKey, 'keys', id) : undefined;
 }
 
-function subjectOf(record: KeyRecord | undefined, place: string): AuditSubject {
-  return { account: record?.accountId ?? null, place };
+function subjectOf(record: KeyRecord | undefined, location: string): AuditSubject {
+  return { account: record?.accountId ?? null, location };
 }

@@ -207,14 +207,14 @@ function bulkOf(records: readonly ChangedRecord[]): ChangeNote {
 
 /** The note with its texts and lists cut, so that a row of `operator_changes` takes some 100 KB at most. */
 export function boundedNote({ target, changes }: ChangeNote): ChangeNote {
-  const kept = changes.slice(0, FIELDS_MAX).map(({ field, before, after }) => ({
+  const bounded = changes.slice(0, FIELDS_MAX).map(({ field, before, after }) => ({
     field: clipped(field, TEXT_CHARS_MAX),
     before: boundedValue(before),
     after: boundedValue(after),
   }));
-  const left = changes.length - kept.length;
+  const left = changes.length - bounded.length;
   const more = left > 0 ? [{ field: 'further fields', before: null, after: left }] : [];
-  return { target, changes: [...kept, ...more] };
+  return { target, changes: [...bounded, ...more] };
 }
 
 function boundedValue(value: FieldValue): FieldValue {

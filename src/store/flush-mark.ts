@@ -36,8 +36,8 @@ const StoredFlush = Type.Object(
 const flushes = fast(Compile(StoredFlush));
 
 /** Throws StoreError `damaged`; `place` names the record in the message. */
-export function readFlush(stored: unknown, place: string): Static<typeof StoredFlush> {
-  if (!flushes.Check(stored)) throw damaged(place);
+export function readFlush(stored: unknown, location: string): Static<typeof StoredFlush> {
+  if (!flushes.Check(stored)) throw damaged(location);
   return stored;
 }
 

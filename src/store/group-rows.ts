@@ -54,8 +54,8 @@ export function packGroup({ limits, parentId, ...rest }: GroupRecord): StoredGro
 }
 
 /** Throws StoreError `damaged`; `place` names the record in the message. */
-export function readGroup(stored: unknown, place: string): GroupRecord {
-  if (!groups.Check(stored)) throw damaged(place);
+export function readGroup(stored: unknown, location: string): GroupRecord {
+  if (!groups.Check(stored)) throw damaged(location);
   return {
     index: asGroupIndex(stored.index),
     id: stored.id,

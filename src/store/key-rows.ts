@@ -100,8 +100,8 @@ export function packKey(record: KeyRecord): StoredKey {
 }
 
 /** Throws StoreError `damaged`; `place` names the record in the message. */
-export function readKey(stored: unknown, place: string): KeyRecord {
-  if (!keys.Check(stored)) throw damaged(place);
+export function readKey(stored: unknown, location: string): KeyRecord {
+  if (!keys.Check(stored)) throw damaged(location);
   return {
     index: asKeyIndex(stored.index),
     id: stored.id,
@@ -130,8 +130,8 @@ export function packKeyUse(record: KeyUseRecord): StoredKeyUse {
 }
 
 /** Throws StoreError `damaged`. */
-export function readKeyUse(stored: unknown, place: string): KeyUseRecord {
-  if (!keyUses.Check(stored)) throw damaged(place);
+export function readKeyUse(stored: unknown, location: string): KeyUseRecord {
+  if (!keyUses.Check(stored)) throw damaged(location);
   return {
     lastUsedSeconds: stored.lastUsedSeconds,
     minuteUsed: stored.minuteUsed,
@@ -160,7 +160,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
   /** The key that has the slot, or had it last: a call may end after its key was deleted. */
   findId(index: KeyIndex): string | undefined {
     const id = this.#tables.keyIds.get(index);
-    if (id !== undefined && typeof id !== 'string') throw damaged(this.place('key_ids', index));
+    if (id !== undefined && typeof id !== 'string') throw damaged(this.locationOf('key_ids', index));
     return id;
   }
 
@@ -228,7 +228,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
 
   findUse(index: KeyIndex): KeyUseRecord | undefined {
     const stored = this.#tables.keyUses.get(index);
-    return stored === undefined ? undefined : readKeyUse(stored, this.place('key_uses', index));
+    return stored === undefined ? undefined : readKeyUse(stored, this.locationOf('key_uses', index));
   }
 
   putUse(index: KeyIndex, record: KeyUseRecord): void {
@@ -238,7 +238,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
   /** Ordered by slot. */
   *uses(): Generator<[KeyIndex, KeyUseRecord]> {
     for (const { key, value } of this.#tables.keyUses.getRange()) {
-      yield [asKeyIndex(key), readKeyUse(value, this.place('key_uses', key))];
+      yield [asKeyIndex(key), readKeyUse(value, this.locationOf('key_uses', key))];
     }
   }
 }

@@ -61,9 +61,9 @@ const StoredLink = Type.Object({ number: Count, hash: Type.String({ pattern: '^(
 const links = fast(Compile(StoredLink));
 
 /** Throws StoreError `damaged`; `place` names the record in the message. */
-export function readChange(stored: unknown, place: string): OperatorChange {
+export function readChange(stored: unknown, location: string): OperatorChange {
   const change = decoded(stored);
-  if (change === undefined) throw damaged(place);
+  if (change === undefined) throw damaged(location);
   return change;
 }
 
@@ -82,9 +82,9 @@ function parsed(text: string): Omit<OperatorChange, 'hash'> | undefined {
 }
 
 /** Undefined stands for no link at all. Throws StoreError `damaged`. */
-export function readLink(stored: unknown, place: string): ChainLink {
+export function readLink(stored: unknown, location: string): ChainLink {
   if (stored === undefined) return START;
-  if (!links.Check(stored)) throw damaged(place);
+  if (!links.Check(stored)) throw damaged(location);
   return stored;
 }
 

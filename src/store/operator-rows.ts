@@ -33,8 +33,8 @@ const OPERATOR_USES = 'operator_uses';
 const uses = fast(Compile(Type.Record(Type.String(), Count)));
 
 /** Throws StoreError `damaged`; `place` names the record in the message. */
-export function readOperator(stored: unknown, place: string): OperatorRecord {
-  if (!operators.Check(stored)) throw damaged(place);
+export function readOperator(stored: unknown, location: string): OperatorRecord {
+  if (!operators.Check(stored)) throw damaged(location);
   const { id, name, role, digest, active, createdMs, expiresSeconds } = stored;
   return { id, name, role, digest, active, createdMs: asWallMs(createdMs), expiresSeconds };
 }
@@ -73,8 +73,8 @@ export class OperatorRows implements OperatorStore {
 
   putLastUses(lastUses: ReadonlyMap<string, number>): void {
     const ids = new Set(this.all().map(({ id }) => id));
-    const kept = [...lastUses].filter(([id]) => ids.has(id));
-    this.#tables.meta.putSync(OPERATOR_USES, Object.fromEntries(kept));
+    const known = [...lastUses].filter(([id]) => ids.has(id));
+    this.#tables.meta.putSync(OPERATOR_USES, Object.fromEntries(known));
   }
 
   #place(digest: string): string {

@@ -58,8 +58,8 @@ export function packQuotaUse(record: QuotaUseRecord): StoredQuotaUse {
 }
 
 /** Throws StoreError `damaged`; `place` names the record in the message. */
-export function readQuotaUse(stored: unknown, place: string): QuotaUseRecord {
-  if (!quotaUses.Check(stored)) throw damaged(place);
+export function readQuotaUse(stored: unknown, location: string): QuotaUseRecord {
+  if (!quotaUses.Check(stored)) throw damaged(location);
   return {
     minuteRequests: stored.minuteRequests,
     callDayNumber: stored.callDayNumber,

@@ -171,8 +171,8 @@ export function packAccount(record: AccountRecord): StoredAccount {
 }
 
 /** Throws StoreError `damaged`, as all readers here do; `place` names the record in the message. */
-export function readAccount(stored: unknown, place: string): AccountRecord {
-  if (!accounts.Check(stored)) throw damaged(place);
+export function readAccount(stored: unknown, location: string): AccountRecord {
+  if (!accounts.Check(stored)) throw damaged(location);
   return {
     index: asAccountIndex(stored.index),
     id: stored.id,
@@ -190,20 +190,24 @@ export function packCredit(record: CreditRecord): StoredCredit {
   return { format: FORMAT, amountPicoUnits: amount.toString(), note, createdMs };
 }
 
-export function readCredit(stored: unknown, place: string): CreditRecord {
-  if (!credits.Check(stored)) throw damaged(place);
+export function readCredit(stored: unknown, location: string): CreditRecord {
+  if (!credits.Check(stored)) throw damaged(location);
   const { amountPicoUnits, note, createdMs } = stored;
   return { amount: asPicoUnits(BigInt(amountPicoUnits)), note, createdMs: asWallMs(createdMs) };
 }
 
-export function packCreditRequest({ amount, note, answer }: CreditRequestRecord): StoredCreditRequest {
+export function packCreditRequest({
+  amount,
+  note,
+  response: answer,
+}: CreditRequestRecord): StoredCreditRequest {
   return { format: FORMAT, amountPicoUnits: amount.toString(), note, answer };
 }
 
-export function readCreditRequest(stored: unknown, place: string): CreditRequestRecord {
-  if (!creditRequests.Check(stored)) throw damaged(place);
+export function readCreditRequest(stored: unknown, location: string): CreditRequestRecord {
+  if (!creditRequests.Check(stored)) throw damaged(location);
   const { amountPicoUnits, note, answer } = stored;
-  return { amount: asPicoUnits(BigInt(amountPicoUnits)), note, answer };
+  return { amount: asPicoUnits(BigInt(amountPicoUnits)), note, response: answer };
 }
 
 export function packSpending(record: SpendingRecord): StoredSpending {
@@ -219,8 +223,8 @@ export function packSpending(record: SpendingRecord): StoredSpending {
   };
 }
 
-export function readSpending(stored: unknown, place: string): SpendingRecord {
-  if (!spendings.Check(stored)) throw damaged(place);
+export function readSpending(stored: unknown, location: string): SpendingRecord {
+  if (!spendings.Check(stored)) throw damaged(location);
   return {
     spent: asPicoUnits(BigInt(stored.spentPicoUnits)),
     uncovered: asPicoUnits(BigInt(stored.uncoveredPicoUnits)),
@@ -251,8 +255,8 @@ export function packUsage(totals: UsageTotals): StoredUsage {
   return stored;
 }
 
-export function readUsage(stored: unknown, place: string): UsageTotals {
-  if (!usages.Check(stored)) throw damaged(place);
+export function readUsage(stored: unknown, location: string): UsageTotals {
+  if (!usages.Check(stored)) throw damaged(location);
   return {
     calls: stored.calls,
     failedCalls: stored.failedCalls,
@@ -285,12 +289,12 @@ export function packResponse(record: ResponseRecord): StoredResponse {
 export function readResponse(
   stored: unknown,
   { account, key }: ResponseKey,
-  place: string,
+  location: string,
   digestSince = RESPONSE_DIGEST_SINCE,
 ): ResponseRecord {
-  if (!responses.Check(stored)) throw damaged(place);
+  if (!responses.Check(stored)) throw damaged(location);
   const { bodyDigest, endedMs, stream, fallback, digest, bytes } = stored;
-  if (bytes !== null && !(bytes instanceof Uint8Array)) throw damaged(place);
+  if (bytes !== null && !(bytes instanceof Uint8Array)) throw damaged(location);
   const record: ResponseRecord = {
     account,
     key,
@@ -302,7 +306,7 @@ export function readResponse(
     bytes: bytes === null ? undefined : new Uint8Array(bytes),
   };
   if (digest === undefined ? stored.format >= digestSince : digest !== digestOfResponse(record))
-    throw damaged(place);
+    throw damaged(location);
   return record;
 }
 
@@ -331,8 +335,8 @@ function digestOfResponse({
   return (bytes === undefined ? digest : digest.update(bytes)).digest('hex');
 }
 
-export function damaged(place: string): StoreError {
-  return new StoreError('damaged', `${place} is damaged. Restore the store from a backup.`);
+export function damaged(location: string): StoreError {
+  return new StoreError('damaged', `${location} is damaged. Restore the store from a backup.`);
 }
 
 /**

@@ -125,33 +125,33 @@ export class RegistryCopy {
     const { meta, credits, creditRequests, groupSlotsFree, keySlotsFree, operators, operatorChanges } =
       this.#tables;
     const { table, key, value } = row;
-    const place = `the shared registry: record ${String(key)} of table ${table}`;
+    const location = `the shared registry: record ${String(key)} of table ${table}`;
     if (table === 'accounts') {
-      this.#store.putAccount(readAccount(value, place));
+      this.#store.putAccount(readAccount(value, location));
     } else if (table === 'groups') {
       if (value === null) this.#takeGroupOut(String(key));
-      else this.#store.groups.put(readGroup(value, place));
+      else this.#store.groups.put(readGroup(value, location));
     } else if (table === 'group_slots_free') {
       if (value === null) groupSlotsFree.removeSync(key as [number, number]);
       else groupSlotsFree.putSync(key as [number, number], true);
     } else if (table === 'keys') {
       if (value === null) this.#takeKeyOut(String(key));
-      else this.#takeKey(value, place);
+      else this.#takeKey(value, location);
     } else if (table === 'credits') {
-      readCredit(value, place);
+      readCredit(value, location);
       credits.putSync(key as [number, number], value);
     } else if (table === 'credit_requests') {
-      readCreditRequest(value, place);
+      readCreditRequest(value, location);
       creditRequests.putSync(key as [number, string], value);
     } else if (table === 'key_slots_free') {
       if (value === null) keySlotsFree.removeSync(key as [number, number]);
       else keySlotsFree.putSync(key as [number, number], true);
     } else if (table === 'operators') {
-      if (value !== null) readOperator(value, place);
+      if (value !== null) readOperator(value, location);
       if (value === null) operators.removeSync(String(key));
       else operators.putSync(String(key), value);
     } else if (table === 'operator_changes') {
-      if (value !== null) readChange(value, place);
+      if (value !== null) readChange(value, location);
       if (value === null) operatorChanges.removeSync(Number(key));
       else operatorChanges.putSync(Number(key), value);
     } else if (key === CHANGES_HEAD || key === CHANGES_BEFORE) {
@@ -159,7 +159,7 @@ export class RegistryCopy {
     } else if (key === KEY_SLOTS_USED || key === GROUP_SLOTS_USED) {
       meta.putSync(key, value);
     } else {
-      throw new StoreError('newer', `${place} was written by a newer Tollgate: update this one.`);
+      throw new StoreError('newer', `${location} was written by a newer Tollgate: update this one.`);
     }
   }
 
@@ -217,8 +217,8 @@ export class RegistryCopy {
     }
   }
 
-  #takeKey(value: unknown, place: string): void {
-    const record = readKey(value, place);
+  #takeKey(value: unknown, location: string): void {
+    const record = readKey(value, location);
     // Another key had the slot before: what this host has recorded of its use must not count for this one.
     if (this.#store.keys.findId(record.index) !== record.id) {
       this.#tables.keyUses.removeSync(record.index);

@@ -65,12 +65,12 @@ export class RowRecorder {
   watch<TableKey extends Key>(
     name: RecordedTable,
     table: Table<TableKey>,
-    keysKept?: readonly TableKey[],
+    recordedKeys?: readonly TableKey[],
   ): Table<TableKey> {
     const put: (key: TableKey, value: unknown) => unknown = table.putSync.bind(table);
     const remove: (key: TableKey) => unknown = table.removeSync.bind(table);
     const recorded = (key: TableKey): WrittenRow[] | undefined => {
-      return keysKept === undefined || keysKept.includes(key) ? this.#rows : undefined;
+      return recordedKeys === undefined || recordedKeys.includes(key) ? this.#rows : undefined;
     };
     return Object.assign(table, {
       putSync: (key: TableKey, value: unknown): unknown => {

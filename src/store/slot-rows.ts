@@ -22,9 +22,9 @@ export interface SlotTables {
 export class SlotRows<Row, Index extends number> {
   readonly #tables: Tables;
   readonly #of: SlotTables;
-  readonly #read: (stored: unknown, place: string) => Row;
+  readonly #read: (stored: unknown, location: string) => Row;
 
-  constructor(tables: Tables, of: SlotTables, read: (stored: unknown, place: string) => Row) {
+  constructor(tables: Tables, of: SlotTables, read: (stored: unknown, location: string) => Row) {
     this.#tables = tables;
     this.#of = of;
     this.#read = read;
@@ -32,7 +32,7 @@ export class SlotRows<Row, Index extends number> {
 
   find(id: string): Row | undefined {
     const stored = this.#of.records.get(id);
-    return stored === undefined ? undefined : this.#read(stored, this.place(this.#of.name, id));
+    return stored === undefined ? undefined : this.#read(stored, this.locationOf(this.#of.name, id));
   }
 
   /** Undefined if nobody has the slot. */
@@ -49,14 +49,14 @@ export class SlotRows<Row, Index extends number> {
   /** In no particular order. */
   *all(): Generator<Row> {
     for (const { key, value } of this.#of.records.getRange()) {
-      yield this.#read(value, this.place(this.#of.name, key));
+      yield this.#read(value, this.locationOf(this.#of.name, key));
     }
   }
 
   /** The record that another row names by its id. Throws StoreError `damaged` if there is none. */
   recordOf(id: unknown): Row {
     const record = typeof id === 'string' ? this.find(id) : undefined;
-    if (record === undefined) throw damaged(this.place(this.#of.name, String(id)));
+    if (record === undefined) throw damaged(this.locationOf(this.#of.name, String(id)));
     return record;
   }
 
@@ -97,7 +97,7 @@ export class SlotRows<Row, Index extends number> {
     if (slots.length === count) return slots;
     const { meta } = this.#tables;
     const used = meta.get(usedMark) ?? 0;
-    if (typeof used !== 'number') throw damaged(this.place('meta', usedMark));
+    if (typeof used !== 'number') throw damaged(this.locationOf('meta', usedMark));
     const usedAfter = used + count - slots.length;
     for (let slot = used; slot < usedAfter; slot++) slots.push(slot);
     meta.putSync(usedMark, usedAfter);
@@ -105,7 +105,7 @@ export class SlotRows<Row, Index extends number> {
   }
 
   /** Names a row in an error about it. */
-  protected place(table: string, key: string | number): string {
+  protected locationOf(table: string, key: string | number): string {
     return `${this.#tables.path}: record ${key} of table ${table}`;
   }
 }

@@ -132,7 +132,7 @@ export class StoreSnapshot {
   }
 
   /** Names a row for whoever has to look at it. */
-  place(name: TableName, key: Key): string {
+  locationOf(name: TableName, key: Key): string {
     return `record ${Array.isArray(key) ? key.join('/') : String(key)} of table ${name}`;
   }
 

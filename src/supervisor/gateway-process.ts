@@ -50,9 +50,9 @@ export interface GatewayCallbacks {
   /** The last snapshot, sent before the gateway ends. */
   onLastReading(snapshot: Snapshot): void;
   /** An operator of this gateway asks for a reload. Never rejects. */
-  onReloadAsked(request: ReloadRequest): Promise<ReloadOutcome>;
+  onReloadRequested(request: ReloadRequest): Promise<ReloadOutcome>;
   /** An operator of this gateway asks for the snapshots of all gateways. Never rejects. */
-  onReadingsAsked(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
+  onSnapshotsRequested(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
   /** An operator of this gateway changes what all gateways log. */
   onLogChanged(change: PublishLog['change']): void;
   /** An operator of this gateway resets the breakers of a model's upstreams, or of all (undefined). */
@@ -251,7 +251,7 @@ export class GatewayProcess {
         return;
       case 'ask_readings':
         void this.#callbacks
-          .onReadingsAsked(message.what, message.accounts)
+          .onSnapshotsRequested(message.what, message.accounts)
           .then((snapshots) => this.#send({ kind: 'readings', id: message.id, readings: snapshots }));
         return;
       case 'log':
@@ -265,7 +265,7 @@ export class GatewayProcess {
         return;
       case 'ask_reload':
         void this.#callbacks
-          .onReloadAsked(message.request)
+          .onReloadRequested(message.request)
           .then((outcome) => this.#send({ kind: 'outcome', id: message.id, outcome }));
     }
   }
@@ -311,9 +311,9 @@ export function logStrayOutput(stream: Readable, pid: number, log: Log): void {
   };
   stream.setEncoding('utf8');
   stream.on('data', (piece: string) => {
-    const kept = piece.slice(0, TEXT_CHARS_MAX - text.length);
-    text += kept;
-    dropped += piece.length - kept.length;
+    const head = piece.slice(0, TEXT_CHARS_MAX - text.length);
+    text += head;
+    dropped += piece.length - head.length;
     timer ??= setTimeout(tell, Math.max(BURST_MS, sentAtMs + PAUSE_MS - performance.now()));
   });
   stream.once('end', tell);

@@ -79,8 +79,8 @@ export interface MemberOwner {
   onExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void;
   onLeads(member: GroupMember): void;
   onLastReading(member: GroupMember, snapshot: Snapshot): void;
-  onReloadAsked(request: ReloadRequest): Promise<ReloadOutcome>;
-  onReadingsAsked(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
+  onReloadRequested(request: ReloadRequest): Promise<ReloadOutcome>;
+  onSnapshotsRequested(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
   onLogChanged(change: PublishLog['change']): void;
   onUpstreamsReset(model: string | undefined): void;
   onCacheCleared(model: string | undefined): void;
@@ -105,14 +105,14 @@ export class GroupMember implements PrimaryCandidate {
   constructor(
     options: MemberOptions,
     owner: MemberOwner,
-    place: { readonly slot: number; readonly settings: Settings; readonly isTrial: boolean },
+    start: { readonly slot: number; readonly settings: Settings; readonly isTrial: boolean },
   ) {
     this.#options = options;
     this.#owner = owner;
     this.#policy = new RestartPolicy(options.clock, options.pauses);
-    this.slot = place.slot;
-    this.settings = place.settings;
-    this.isTrial = place.isTrial;
+    this.slot = start.slot;
+    this.settings = start.settings;
+    this.isTrial = start.isTrial;
   }
 
   get process(): GatewayProcess | undefined {
@@ -137,8 +137,8 @@ export class GroupMember implements PrimaryCandidate {
       onExit: (exit) => this.#onExit(exit),
       onLeads: () => this.#owner.onLeads(this),
       onLastReading: (snapshot) => this.#owner.onLastReading(this, snapshot),
-      onReloadAsked: (request) => this.#owner.onReloadAsked(request),
-      onReadingsAsked: (what, accounts) => this.#owner.onReadingsAsked(what, accounts),
+      onReloadRequested: (request) => this.#owner.onReloadRequested(request),
+      onSnapshotsRequested: (what, accounts) => this.#owner.onSnapshotsRequested(what, accounts),
       onLogChanged: (change) => this.#owner.onLogChanged(change),
       onUpstreamsReset: (model) => this.#owner.onUpstreamsReset(model),
       onCacheCleared: (model) => this.#owner.onCacheCleared(model),
@@ -233,7 +233,7 @@ export interface GroupCallbacks {
   /** Called once, when the first gateway serves. */
   onReady(ready: GatewayReady): void;
   /** An operator of a gateway asks for a reload. Must not reject. */
-  onReloadAsked(request: ReloadRequest): Promise<ReloadOutcome>;
+  onReloadRequested(request: ReloadRequest): Promise<ReloadOutcome>;
 }
 
 export interface Replacement {

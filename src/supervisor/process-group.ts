@@ -194,8 +194,8 @@ export class ProcessGroup {
         onExit: (member, process, exit) => this.#onMemberExit(member, process, exit),
         onLeads: (member) => this.#primary.onLeads(member),
         onLastReading: (member, snapshot) => this.#snapshots.note(member.process!, snapshot),
-        onReloadAsked: (request) => this.#callbacks.onReloadAsked(request),
-        onReadingsAsked: (what, accounts) => this.#snapshots.collect(what, accounts),
+        onReloadRequested: (request) => this.#callbacks.onReloadRequested(request),
+        onSnapshotsRequested: (what, accounts) => this.#snapshots.collect(what, accounts),
         onLogChanged: (change) => {
           for (const member of this.#members) member.process?.changeLog(change);
         },
@@ -273,7 +273,7 @@ export class ProcessGroup {
     if (this.#stopping) this.#failed ||= !exit.clean;
     else if (member.isTrial) this.#forget(member);
     else if (member.isRetiring) this.#onRetired(exit);
-    else this.#onUnaskedExit(member, exit);
+    else this.#onUnexpectedExit(member, exit);
     this.#endIfEmpty();
   }
 
@@ -281,7 +281,7 @@ export class ProcessGroup {
     if (!clean) this.#options.log.error('a gateway that was replaced did not end well', { how });
   }
 
-  #onUnaskedExit(member: GroupMember, { how, rejection }: GatewayExit): void {
+  #onUnexpectedExit(member: GroupMember, { how, rejection }: GatewayExit): void {
     if (!this.#served) {
       this.#reject(rejection ?? `the gateway ended before it was ready (${how})`);
       return;

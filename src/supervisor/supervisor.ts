@@ -135,7 +135,7 @@ export async function supervise(
       watch.isOn = settings.watch;
       onReady(ready);
     },
-    onReloadAsked: (request) => reloads.reload('admin', request),
+    onReloadRequested: (request) => reloads.reload('admin', request),
   });
   let stopping = false;
   let interrupted = false;

@@ -399,8 +399,8 @@ export class CallRingReader {
 }
 
 function flagsOf({ stream, begun, cache, door }: EndedCall, { log, store }: Wanted): number {
-  const asked = cache === undefined ? 0 : cache === 'hit' ? CACHE_HIT : CACHE_MISS;
-  const result = asked | (log ? LOGGED : 0) | (store ? STORED : 0);
+  const cacheFlag = cache === undefined ? 0 : cache === 'hit' ? CACHE_HIT : CACHE_MISS;
+  const result = cacheFlag | (log ? LOGGED : 0) | (store ? STORED : 0);
   return result | (stream ? STREAM : 0) | (begun ? BEGUN : 0) | (door << DOOR_SHIFT);
 }
 

@@ -17,14 +17,14 @@ export interface RingShape {
   readonly seconds: number;
   readonly spans: number;
   /** Whether the ring is on disk too, and so outlives the gateway. */
-  readonly kept: boolean;
+  readonly onDisk: boolean;
 }
 
 export const HISTORY_RINGS = {
-  '5m': { seconds: 2, spans: 150, kept: false },
-  '1h': { seconds: 10, spans: 360, kept: true },
-  '6h': { seconds: 60, spans: 360, kept: true },
-  '24h': { seconds: 300, spans: 288, kept: true },
+  '5m': { seconds: 2, spans: 150, onDisk: false },
+  '1h': { seconds: 10, spans: 360, onDisk: true },
+  '6h': { seconds: 60, spans: 360, onDisk: true },
+  '24h': { seconds: 300, spans: 288, onDisk: true },
 } as const satisfies Readonly<Record<string, RingShape>>;
 
 export type RingName = keyof typeof HISTORY_RINGS;

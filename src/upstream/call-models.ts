@@ -18,7 +18,7 @@ import type { FallbackReason, ModelRoute } from './target.js';
 import { tokensMaxOf } from './usage-shapes.js';
 
 export class CallModels {
-  readonly #asked: UpstreamRequest;
+  readonly #original: UpstreamRequest;
   readonly #routes: RouteTable;
   readonly #clock: Clock;
   /** Why the named model failed. */
@@ -33,11 +33,11 @@ export class CallModels {
   /** 0 for the model that the caller named, else the position of a fallback, from 1. */
   number = 0;
 
-  constructor(asked: UpstreamRequest, routes: RouteTable, clock: Clock) {
-    this.#asked = asked;
+  constructor(original: UpstreamRequest, routes: RouteTable, clock: Clock) {
+    this.#original = original;
     this.#routes = routes;
     this.#clock = clock;
-    this.request = asked;
+    this.request = original;
     this.plan = this.#newPlan();
   }
 
@@ -56,7 +56,7 @@ export class CallModels {
    * rejected the request. What a fallback rejects is no mistake of its caller, who named another model.
    */
   hasNext(why: FallbackReason | undefined): boolean {
-    const { fallbacks, modelIndex } = this.#asked;
+    const { fallbacks, modelIndex } = this.#original;
     if (fallbacks === undefined || this.number === fallbacks.models.length) return false;
     return (
       this.number > 0 || (why !== undefined && this.#routes.routeOf(modelIndex).fallbackOn.includes(why))
@@ -72,8 +72,8 @@ export class CallModels {
     if (!this.hasNext(why)) return this.#error;
     this.#earlierMs += this.plan.spentMs();
     this.#earlierTries += this.plan.tries;
-    const modelIndex = this.#asked.fallbacks!.models[this.number]!;
-    this.request = requestTo(modelIndex, this.#routes.routeOf(modelIndex), this.#asked);
+    const modelIndex = this.#original.fallbacks!.models[this.number]!;
+    this.request = requestTo(modelIndex, this.#routes.routeOf(modelIndex), this.#original);
     this.number += 1;
     this.plan = this.#newPlan();
     return undefined;
@@ -95,21 +95,21 @@ export class CallModels {
 function requestTo(
   modelIndex: number,
   { id, outputTokensMax }: ModelRoute,
-  asked: UpstreamRequest,
+  original: UpstreamRequest,
 ): UpstreamRequest {
-  const { maxTokens, maxCompletionTokens }: FallbackModels = asked.fallbacks!;
-  const { body, largeBody, modelStart, modelEnd } = asked;
+  const { maxTokens, maxCompletionTokens }: FallbackModels = original.fallbacks!;
+  const { body, largeBody, modelStart, modelEnd } = original;
   const named = withModelId(
     { body, largeBody, modelStart, modelEnd, maxTokens, maxCompletionTokens, bodyEnd: 0 },
     id,
   );
   const isBounded = maxTokens.end > 0 || maxCompletionTokens.end > 0;
   const sent =
-    isBounded && asked.outputTokensMax > outputTokensMax
+    isBounded && original.outputTokensMax > outputTokensMax
       ? withOutputTokensMax(named, outputTokensMax)
-      : { ...named, outputTokensMax: asked.outputTokensMax };
+      : { ...named, outputTokensMax: original.outputTokensMax };
   return {
-    ...asked,
+    ...original,
     modelIndex,
     body: sent.body,
     largeBody: sent.largeBody,

@@ -89,7 +89,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#shared = shared;
     this.#models = new CallModels(request, shared.routes, shared.clock);
     this.#downstream = downstream;
-    this.budget = new ResponseBudget(shared.answers);
+    this.budget = new ResponseBudget(shared.wholeResponses);
   }
 
   start(): void {

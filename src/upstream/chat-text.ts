@@ -74,10 +74,10 @@ export function addStreamTexts(texts: StreamTexts, events: Buffer, charsMax: num
     bytes = end;
     if (data === undefined) return;
     const event = parsedJson(data);
-    const take = (place: string, text: string): void => {
+    const take = (path: string, text: string): void => {
       chars += text.length;
-      const list = pieces.get(place);
-      if (list === undefined) pieces.set(place, [text]);
+      const list = pieces.get(path);
+      if (list === undefined) pieces.set(path, [text]);
       else list.push(text);
     };
     for (const [index, choice] of choicesOf(event)) {
@@ -86,7 +86,7 @@ export function addStreamTexts(texts: StreamTexts, events: Buffer, charsMax: num
     if (isRecord(event)) collectTyped(event, take);
   });
   // As one joined string; appended one by one, each word would take 50 bytes more.
-  for (const [place, list] of pieces) texts.set(place, (texts.get(place) ?? '') + list.join(''));
+  for (const [path, list] of pieces) texts.set(path, (texts.get(path) ?? '') + list.join(''));
   return { chars, bytes };
 }
 
@@ -95,7 +95,7 @@ function messageChoicesOf(value: Record<string, unknown>): [string, Record<strin
   if (value.type === 'message' && Array.isArray(value.content))
     return (value.content as unknown[])
       .filter(isRecord)
-      .map((block, place) => [String(place), { message: messageOf(block) }]);
+      .map((block, position) => [String(position), { message: messageOf(block) }]);
   const block = value.type === 'content_block_start' ? value.content_block : value.delta;
   const isBlock = value.type === 'content_block_start' || value.type === 'content_block_delta';
   return isBlock && isRecord(block) ? [[String(value.index), { message: messageOf(block) }]] : [];
@@ -113,7 +113,7 @@ function choicesOf(value: unknown): [string, Record<string, unknown>][] {
   if (!isRecord(value) || !Array.isArray(value.choices)) return [];
   return (value.choices as unknown[])
     .filter(isRecord)
-    .map((choice, place) => [String(typeof choice.index === 'number' ? choice.index : place), choice]);
+    .map((choice, position) => [String(typeof choice.index === 'number' ? choice.index : position), choice]);
 }
 
 type Visit = (key: string, text: string) => void;
@@ -142,9 +142,9 @@ export function collectWritten(message: Record<string, unknown>, visit: Visit): 
   if (isRecord(message.audio)) visitText('audio', message.audio.transcript, visit);
   visitCalled('function_call', message.function_call, visit);
   if (!Array.isArray(message.tool_calls)) return;
-  for (const [place, call] of (message.tool_calls as unknown[]).entries()) {
+  for (const [position, call] of (message.tool_calls as unknown[]).entries()) {
     if (!isRecord(call)) continue;
-    const key = `tool_calls/${typeof call.index === 'number' ? call.index : place}`;
+    const key = `tool_calls/${typeof call.index === 'number' ? call.index : position}`;
     visitCalled(key, call.function, visit);
     visitCalled(key, call.custom, visit);
   }

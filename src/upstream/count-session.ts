@@ -52,7 +52,7 @@ class CountSession implements UpstreamSession {
   readonly #request: UpstreamRequest;
   readonly #downstream: DownstreamHandle;
   /** While an upstream is asked. */
-  #asked: UpstreamSession | undefined;
+  #counting: UpstreamSession | undefined;
   #isCancelled = false;
 
   constructor(deps: CountDeps, request: UpstreamRequest, downstream: DownstreamHandle) {
@@ -64,7 +64,7 @@ class CountSession implements UpstreamSession {
   /** Another model's count would be of no use, so fallbacks are not asked. */
   ask(ask: StartSession): void {
     const downstream = this.#downstream;
-    this.#asked = ask(
+    this.#counting = ask(
       { ...this.#request, fallbacks: undefined },
       {
         data: (bytes) => downstream.data(bytes),
@@ -100,12 +100,12 @@ class CountSession implements UpstreamSession {
   }
 
   onCredit(): void {
-    this.#asked?.onCredit();
+    this.#counting?.onCredit();
   }
 
   /** A count goes on, and its end is the call's. */
   onCancel(): void {
     this.#isCancelled = true;
-    this.#asked?.onCancel();
+    this.#counting?.onCancel();
   }
 }

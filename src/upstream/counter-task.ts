@@ -48,15 +48,15 @@ export function runCounterTask(task: CounterTask): CounterTurn {
   if (task.kind === 'parse') {
     const read = doorOf(task.door).readPieces(task.pieces);
     const buffers = read.ok && read.call.largeBody !== undefined ? [read.call.largeBody.buffer] : [];
-    return handOver({ over: true, answer: read }, buffers);
+    return handOver({ over: true, result: read }, buffers);
   }
   if (task.kind === 'translate') {
-    const answer = translateLarge(task.large);
-    return handOver({ over: true, answer }, answer.isWritten ? [answer.body.buffer] : []);
+    const result = translateLarge(task.large);
+    return handOver({ over: true, result }, result.isWritten ? [result.body.buffer] : []);
   }
   const count = task.kind === 'count' ? TokenCount.begin(task.request) : TokenCount.resume(task.rest);
   const usage = count.run(endMs);
-  if (usage !== undefined) return { over: true, answer: usage };
+  if (usage !== undefined) return { over: true, result: usage };
   const rest = count.rest();
   return handOver({ over: false, rest }, [rest.chars.buffer, rest.lengths.buffer]);
 }

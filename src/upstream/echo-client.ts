@@ -170,8 +170,8 @@ export class EchoClient implements HttpClient {
   ): HttpCall {
     const request = echoRequestOf(typeof body === 'string' ? body : Buffer.from(body).toString());
     const createdSeconds = Math.floor(this.#clock.wallMs() / 1_000);
-    const answer = request && new EchoResponse(request, `chatcmpl-${requestId}`, createdSeconds);
-    return new EchoCall(answer, request?.stream === true, handler, this.#calls);
+    const response = request && new EchoResponse(request, `chatcmpl-${requestId}`, createdSeconds);
+    return new EchoCall(response, request?.stream === true, handler, this.#calls);
   }
 
   close(): Promise<void> {
@@ -188,7 +188,7 @@ class EchoCall implements HttpCall {
   readonly #stream: boolean;
   readonly #handler: HttpHandler;
   readonly #calls: SlotList<EchoCall>;
-  readonly #place: number;
+  readonly #slot: number;
   #started = false;
   #wholeGiven = false;
   #paused = false;
@@ -196,16 +196,16 @@ class EchoCall implements HttpCall {
   #over = false;
 
   constructor(
-    answer: EchoResponse | undefined,
+    response: EchoResponse | undefined,
     stream: boolean,
     handler: HttpHandler,
     calls: SlotList<EchoCall>,
   ) {
-    this.#response = answer;
+    this.#response = response;
     this.#stream = stream;
     this.#handler = handler;
     this.#calls = calls;
-    this.#place = calls.add(this);
+    this.#slot = calls.add(this);
     this.#schedule();
   }
 
@@ -221,7 +221,7 @@ class EchoCall implements HttpCall {
   abort(): void {
     if (this.#over) return;
     this.#over = true;
-    this.#calls.remove(this.#place);
+    this.#calls.remove(this.#slot);
   }
 
   close(): void {

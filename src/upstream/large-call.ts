@@ -4,7 +4,7 @@
  * starts it. Upstream worker.
  */
 import type { UpstreamRequest } from '../channel/messages.js';
-import { AskRejected, type Asked } from '../core/ask-port.js';
+import { AskRejected, type PendingQuestion } from '../core/ask-port.js';
 import { CHAT_DOOR } from '../core/door-names.js';
 import type { Clock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
@@ -17,7 +17,7 @@ import type { LargeBody, LargeTranslated } from './large-translation.js';
 import type { UpstreamTarget } from './target.js';
 
 /** Asks the counter pool; the body's memory is transferred. The reply rejects with AskRejected. */
-export type TranslateLarge = (large: LargeBody, account: AccountIndex) => Asked<LargeTranslated>;
+export type TranslateLarge = (large: LargeBody, account: AccountIndex) => PendingQuestion<LargeTranslated>;
 
 /** What a large body needs, for all calls of a worker. */
 export interface LargeDeps {
@@ -85,16 +85,20 @@ function send(
 
 /** asked → sent, or over; `abort` may come at any point. */
 class LargeCall implements HttpCall {
-  readonly #asked: Asked<LargeTranslated>;
+  readonly #question: PendingQuestion<LargeTranslated>;
   readonly #handler: HttpHandler;
   #inner: HttpCall | undefined;
   #isPaused = false;
   #isOver = false;
 
-  constructor(asked: Asked<LargeTranslated>, handler: HttpHandler, send: (written: Written) => HttpCall) {
-    this.#asked = asked;
+  constructor(
+    question: PendingQuestion<LargeTranslated>,
+    handler: HttpHandler,
+    send: (written: Written) => HttpCall,
+  ) {
+    this.#question = question;
     this.#handler = handler;
-    asked.reply
+    question.reply
       .then((translated) => this.#take(translated, send))
       .catch((error: unknown) =>
         this.#fail(error instanceof AskRejected ? NOT_TRANSLATED : UNWRITTEN, String(error)),
@@ -121,7 +125,7 @@ class LargeCall implements HttpCall {
 
   abort(): void {
     this.#isOver = true;
-    if (this.#inner === undefined) this.#asked.withdraw(LEFT);
+    if (this.#inner === undefined) this.#question.withdraw(LEFT);
     else this.#inner.abort();
   }
 

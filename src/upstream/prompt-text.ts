@@ -232,15 +232,15 @@ class PromptReader implements Prompt {
     const text = Buffer.allocUnsafe(end - start);
     let length = 0;
     // Start of the bytes that are kept as they came and are not in `text` yet.
-    let kept = start;
+    let uncopied = start;
     const keep = (to: number): void => {
-      length += bytes.copy(text, length, kept, to);
-      kept = to;
+      length += bytes.copy(text, length, uncopied, to);
+      uncopied = to;
     };
     const replace = (from: number, to: number, by: string): void => {
       keep(from);
       length += text.write(by, length);
-      kept = to;
+      uncopied = to;
     };
     for (let at = start; at < end;) {
       const byte = bytes[at]!;
@@ -251,7 +251,7 @@ class PromptReader implements Prompt {
       } else if (byte <= BLANK) {
         keep(at);
         while (bytes[at]! <= BLANK) at++;
-        kept = at;
+        uncopied = at;
       } else if ((byte >= 48 && byte <= 57) || byte === 45) {
         const from = at;
         while (NUMBER_ENDS[bytes[at]!] === 0) at++;

@@ -34,7 +34,7 @@ export interface SessionDeps {
 /** What `sharedOf` makes of them. */
 export interface SessionShared extends Omit<SessionDeps, 'log'> {
   readonly errors: ErrorLog;
-  readonly answers: ResponseBudgetBuffer;
+  readonly wholeResponses: ResponseBudgetBuffer;
 }
 
 /** Called once a worker. */
@@ -42,6 +42,6 @@ export function sharedOf({ log, ...deps }: SessionDeps): SessionShared {
   return {
     ...deps,
     errors: new ErrorLog(log, deps.clock),
-    answers: new ResponseBudgetBuffer(WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED),
+    wholeResponses: new ResponseBudgetBuffer(WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED),
   };
 }

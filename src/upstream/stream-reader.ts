@@ -209,8 +209,8 @@ export class StreamReader implements ResponseBodyReader {
   /** Records which choices go on and which end; returns whether one ends. */
   #follow(choices: readonly unknown[]): boolean {
     let hasEnded = false;
-    for (const [place, choice] of choices.entries()) {
-      const index = (isRecord(choice) ? choice.index : undefined) ?? place;
+    for (const [position, choice] of choices.entries()) {
+      const index = (isRecord(choice) ? choice.index : undefined) ?? position;
       const ends = isFinished(choice);
       const before = this.#ends.get(index);
       hasEnded ||= ends;

@@ -143,20 +143,21 @@ class BytePairs {
     let pieces = length;
     while (pieces > 1) {
       let lowest = NO_RANK;
-      let place = 0;
+      let lowestAt = 0;
       for (let index = 0; index < pieces - 1; index++) {
         const rank = ranks[index]!;
         if (rank < lowest) {
           lowest = rank;
-          place = index;
+          lowestAt = index;
         }
       }
       if (lowest === NO_RANK) break;
-      starts.copyWithin(place + 1, place + 2, pieces + 1);
-      ranks.copyWithin(place + 1, place + 2, pieces);
+      starts.copyWithin(lowestAt + 1, lowestAt + 2, pieces + 1);
+      ranks.copyWithin(lowestAt + 1, lowestAt + 2, pieces);
       pieces--;
-      ranks[place] = place + 1 < pieces ? this.#rankOf(starts[place]!, starts[place + 2]!) : NO_RANK;
-      if (place > 0) ranks[place - 1] = this.#rankOf(starts[place - 1]!, starts[place + 1]!);
+      ranks[lowestAt] =
+        lowestAt + 1 < pieces ? this.#rankOf(starts[lowestAt]!, starts[lowestAt + 2]!) : NO_RANK;
+      if (lowestAt > 0) ranks[lowestAt - 1] = this.#rankOf(starts[lowestAt - 1]!, starts[lowestAt + 1]!);
     }
     return pieces;
   }

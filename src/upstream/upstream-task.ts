@@ -10,7 +10,7 @@ import type { ErrorRecord } from '../core/errors.js';
 import { COUNT_WAIT_MS_MAX } from '../core/limits.js';
 import { packageVersion } from '../core/version.js';
 import type { Usage } from '../protocol/usage.js';
-import { AskPort, type Asked } from '../core/ask-port.js';
+import { AskPort, type PendingQuestion } from '../core/ask-port.js';
 import { LeaseChannel } from '../channel/lease-channel.js';
 import { CallTable } from '../channel/call-table.js';
 import { WorkerChannel } from '../channel/worker-channel.js';
@@ -88,7 +88,12 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
     translate: (large, account) => {
       const ask = { account, task: { kind: 'translate', large } } as const;
       const memory = [large.body.buffer as ArrayBuffer];
-      return counter.askFor(COUNT_WAIT_MS_MAX, TRANSLATION_LATE, ask, memory) as Asked<LargeTranslated>;
+      return counter.askFor(
+        COUNT_WAIT_MS_MAX,
+        TRANSLATION_LATE,
+        ask,
+        memory,
+      ) as PendingQuestion<LargeTranslated>;
     },
     log,
     clock,

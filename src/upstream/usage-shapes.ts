@@ -254,7 +254,7 @@ export function doubtOf(
   const { promptTokens, completionTokens, reasoningTokens } = tokens;
   if (completionTokens > withSlack(modelOutputTokensMax * request.choices)) return 'too_much_output';
   // Some models' thoughts are not bounded by `max_tokens`.
-  if (completionTokens - reasoningTokens > withSlack(askedOf(request, modelOutputTokensMax)))
+  if (completionTokens - reasoningTokens > withSlack(outputTokensAllowed(request, modelOutputTokensMax)))
     return 'beyond_max_tokens';
   if (promptTokens > PROMPT_TOKENS_BESIDE_BODY && promptTokens > promptTokensMaxOf(request))
     return 'too_much_input';
@@ -276,7 +276,7 @@ export function withinHold(
   const outputMax =
     reason === 'beyond_max_tokens'
       ? modelOutputTokensMax * request.choices
-      : askedOf(request, modelOutputTokensMax);
+      : outputTokensAllowed(request, modelOutputTokensMax);
   return usageOfWhole(
     Math.min(usage.promptTokens, bodyBytesOf(request)),
     Math.min(usage.completionTokens, outputMax),
@@ -285,13 +285,16 @@ export function withinHold(
 }
 
 /** As in the hold. */
-function askedOf({ outputTokensMax, choices }: UpstreamRequest, modelOutputTokensMax: number): number {
+function outputTokensAllowed(
+  { outputTokensMax, choices }: UpstreamRequest,
+  modelOutputTokensMax: number,
+): number {
   return Math.min(outputTokensMax, modelOutputTokensMax) * choices;
 }
 
 /** The most tokens that the call can use, as its caller's quotas hold them. */
 export function tokensMaxOf(request: UpstreamRequest, modelOutputTokensMax: number): number {
-  return bodyBytesOf(request) + askedOf(request, modelOutputTokensMax);
+  return bodyBytesOf(request) + outputTokensAllowed(request, modelOutputTokensMax);
 }
 
 /** Tokenizers differ, and some count the marks between messages. */

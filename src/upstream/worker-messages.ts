@@ -78,5 +78,5 @@ export type CounterTask =
 
 /** The result of a turn: the job's result, or the rest for its next turn. */
 export type CounterTurn =
-  | { readonly over: true; readonly answer: ChatRequestResult | LargeTranslated | Usage }
+  | { readonly over: true; readonly result: ChatRequestResult | LargeTranslated | Usage }
   | { readonly over: false; readonly rest: CountRest };

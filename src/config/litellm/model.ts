@@ -47,24 +47,24 @@ const SHARES = ['weight', 'rpm', 'tpm'] as const;
 
 /** `deployments` has at least one entry. */
 export function importModel(id: string, deployments: readonly Deployment[]): ImportedModel {
-  const kept = deployments.slice(0, UPSTREAMS_MAX);
+  const used = deployments.slice(0, UPSTREAMS_MAX);
   for (const { entry } of deployments.slice(UPSTREAMS_MAX)) {
     entry.remark('model_name', `left out: a model has at most ${UPSTREAMS_MAX} upstreams`);
   }
-  const weights = weightsOf(kept);
-  const priorities = prioritiesOf(kept);
-  const price = priceOf(kept);
-  const outputTokensMax = outputTokensOf(kept);
-  const serves = [...new Set(kept.map(({ service }) => service))];
+  const weights = weightsOf(used);
+  const priorities = prioritiesOf(used);
+  const price = priceOf(used);
+  const outputTokensMax = outputTokensOf(used);
+  const serves = [...new Set(used.map(({ service }) => service))];
   return {
     id,
-    owned_by: kept[0]!.provider,
+    owned_by: used[0]!.provider,
     ...(price === undefined ? {} : { price }),
     ...(serves.length === 1 && serves[0] === 'chat' ? {} : { serves }),
     ...(outputTokensMax === undefined ? {} : { max_output_tokens: outputTokensMax }),
-    upstreams: kept.map(({ upstream }, index) => ({
+    upstreams: used.map(({ upstream }, index) => ({
       ...upstream,
-      ...limitsOf(kept, index),
+      ...limitsOf(used, index),
       ...(weights === undefined ? {} : { weight: weights[index]! }),
       ...(priorities === undefined ? {} : { priority: priorities[index]! }),
     })),

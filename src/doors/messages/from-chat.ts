@@ -67,8 +67,8 @@ export function thinkingBlocksIn({ thinking_blocks: blocks }: Members): readonly
 }
 
 /** As Translator.fromChat. Throws a ProviderError if `answer` is no message. */
-export function fromChat(answer: Members, call: DoorCall): string {
-  const choice: unknown = Array.isArray(answer.choices) ? answer.choices[0] : undefined;
+export function fromChat(response: Members, call: DoorCall): string {
+  const choice: unknown = Array.isArray(response.choices) ? response.choices[0] : undefined;
   const message = isRecord(choice) ? choice.message : undefined;
   if (!isRecord(choice) || !isRecord(message)) throw ProviderError.invalid('no message');
   const content: Members[] = [...thinkingBlocksIn(message)];
@@ -78,11 +78,11 @@ export function fromChat(answer: Members, call: DoorCall): string {
   const text = textIn(message.content) || (typeof message.refusal === 'string' ? message.refusal : '');
   if (text !== '') content.push({ type: 'text', text });
   const calls = Array.isArray(message.tool_calls) ? (message.tool_calls as unknown[]).filter(isRecord) : [];
-  calls.forEach((one, place) => {
+  calls.forEach((one, position) => {
     const { name, arguments: given } = isRecord(one.function) ? one.function : ({} as Members);
     const input = typeof given !== 'string' ? given : given.trim() === '' ? {} : exactJson(given);
     if (!isRecord(input)) throw ProviderError.invalid('arguments of a tool are no JSON object');
-    content.push({ type: 'tool_use', id: toolIdOf(one.id, place, call), name, input });
+    content.push({ type: 'tool_use', id: toolIdOf(one.id, position, call), name, input });
   });
   return exactJsonText({
     id: messageIdOf(call),
@@ -92,7 +92,7 @@ export function fromChat(answer: Members, call: DoorCall): string {
     content,
     stop_reason: stopReasonOf(choice.finish_reason, calls.length > 0),
     stop_sequence: null,
-    usage: usageOf(answer.usage),
+    usage: usageOf(response.usage),
   });
 }
 

@@ -140,8 +140,8 @@ export class ResponseStream implements DoorStream {
     if (typeof delta.refusal === 'string' && delta.refusal !== '')
       events += this.#say('refusal', delta.refusal, []);
     if (Array.isArray(delta.tool_calls))
-      (delta.tool_calls as unknown[]).forEach((piece, place) => {
-        if (isRecord(piece)) events += this.#callTool(piece, piece.index ?? place);
+      (delta.tool_calls as unknown[]).forEach((piece, position) => {
+        if (isRecord(piece)) events += this.#callTool(piece, piece.index ?? position);
       });
     return events;
   }
@@ -204,13 +204,13 @@ export class ResponseStream implements DoorStream {
       events += this.#closePart(open);
       open.part = { type, index: open.content.length, text: '', logprobs: [] };
       open.content.push(partOf(open.part));
-      events += this.#event('response.content_part.added', { ...placeOf(open), part: partOf(open.part) });
+      events += this.#event('response.content_part.added', { ...positionOf(open), part: partOf(open.part) });
     }
     open.part.text += text;
     open.part.logprobs.push(...logprobs);
     return type === 'output_text'
-      ? events + this.#event('response.output_text.delta', { ...placeOf(open), delta: text, logprobs })
-      : events + this.#event('response.refusal.delta', { ...placeOf(open), delta: text });
+      ? events + this.#event('response.output_text.delta', { ...positionOf(open), delta: text, logprobs })
+      : events + this.#event('response.refusal.delta', { ...positionOf(open), delta: text });
   }
 
   #openMessage(): string {
@@ -236,7 +236,7 @@ export class ResponseStream implements DoorStream {
   #closePart(open: OpenMessage): string {
     const { part } = open;
     if (part === undefined) return '';
-    const at = placeOf(open);
+    const at = positionOf(open);
     const whole = partOf(part);
     open.content[part.index] = whole;
     const { text, logprobs } = part;
@@ -315,8 +315,8 @@ export class ResponseStream implements DoorStream {
     this.#message = undefined;
     this.#calls.clear();
     let events = '';
-    open.forEach((item, place) => {
-      events += item.close(place === open.length - 1 ? status : 'completed') + this.#done(item);
+    open.forEach((item, position) => {
+      events += item.close(position === open.length - 1 ? status : 'completed') + this.#done(item);
     });
     return events;
   }
@@ -352,7 +352,7 @@ function eventsOf({ item }: OpenCall): string {
     : 'response.custom_tool_call_input';
 }
 
-function placeOf({ item, index, part }: OpenMessage): object {
+function positionOf({ item, index, part }: OpenMessage): object {
   return { item_id: item.id, output_index: index, content_index: part!.index };
 }
 

@@ -11,9 +11,9 @@ import { NAMES, toChat } from './to-chat.js';
 const TRANSLATOR: Translator = {
   toChat,
   names: NAMES,
-  fromChat(answer, call: DoorCall) {
+  fromChat(response, call: DoorCall) {
     const writer = new ResponseStream(call, false);
-    writer.push(answer);
+    writer.push(response);
     writer.end();
     return JSON.stringify(writer.response);
   },

@@ -200,14 +200,14 @@ function addStop(request: Record<string, unknown>, fields: Fields): void {
   const stop = fields.take('stop');
   if (stop === undefined) return;
   const sequences: readonly unknown[] = Array.isArray(stop) ? stop : [stop];
-  const kept: string[] = [];
+  const rest: string[] = [];
   sequences.forEach((sequence, index) => {
     const path = Array.isArray(stop) ? `stop[${index}]` : 'stop';
     if (typeof sequence !== 'string') throw new FieldError(path, 'must be a string');
-    if (hasText(sequence)) kept.push(sequence);
+    if (hasText(sequence)) rest.push(sequence);
     else if (sequence !== '') fields.unsupported(path, 'cannot be white space alone: Claude refuses that');
   });
-  if (kept.length > 0) request.stop_sequences = kept;
+  if (rest.length > 0) request.stop_sequences = rest;
 }
 
 /** Refuses members that Claude lacks, unless they have their neutral value, and then all that nobody took. */

@@ -39,8 +39,8 @@ export interface ToolMembers {
 export function toolMembersOf(fields: Fields, traits: ModelTraits): ToolMembers {
   const tools = toolsOf(fields, traits);
   const choice = choiceOf(fields, tools, traits);
-  const answer = responseFormOf(fields.take('response_format'), traits);
-  if (answer?.tool === undefined) return { tools, choice, format: answer?.format };
+  const response = responseFormOf(fields.take('response_format'), traits);
+  if (response?.tool === undefined) return { tools, choice, format: response?.format };
   if (!traits.forcedTools) {
     fields.unsupported(
       'response_format',
@@ -50,7 +50,7 @@ export function toolMembersOf(fields: Fields, traits: ModelTraits): ToolMembers 
   }
   // With tools of the caller the model may call one of them first.
   const isFree = tools.length > 0 && choice?.type !== 'none';
-  tools.push(answer.tool);
+  tools.push(response.tool);
   if (!isFree) return { tools, choice: { type: 'tool', name: RESPONSE_TOOL }, format: undefined };
   return { tools, choice: choice?.type === 'tool' ? choice : { ...choice, type: 'any' }, format: undefined };
 }
@@ -134,9 +134,10 @@ function chosenOf(given: Record<string, unknown>, path: string, tools: Block[]):
         ? allowed.map((tool: unknown) => (isRecord(tool) ? nameIn(tool) : undefined))
         : [],
     );
-    const kept = tools.filter((tool) => names.has(tool.name as string));
-    if (kept.length === 0) throw new FieldError(`${path}.allowed_tools.tools`, 'must name one of the tools');
-    tools.splice(0, tools.length, ...kept);
+    const offered = tools.filter((tool) => names.has(tool.name as string));
+    if (offered.length === 0)
+      throw new FieldError(`${path}.allowed_tools.tools`, 'must name one of the tools');
+    tools.splice(0, tools.length, ...offered);
     return { type: mode === 'required' ? 'any' : 'auto' };
   }
   const name = nameIn(given);

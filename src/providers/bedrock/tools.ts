@@ -182,11 +182,11 @@ function choiceOf(fields: Fields, tools: Block[], usesTools: boolean): Block | u
   if (isRecord(choice) && choice.type === 'allowed_tools' && isRecord(choice.allowed_tools)) {
     const { mode, tools: allowed } = choice.allowed_tools;
     const names = new Set(Array.isArray(allowed) ? allowed.map(nameIn) : []);
-    const kept = tools.filter((tool) => isRecord(tool.toolSpec) && names.has(tool.toolSpec.name as string));
-    if (kept.length === 0) {
+    const chosen = tools.filter((tool) => isRecord(tool.toolSpec) && names.has(tool.toolSpec.name as string));
+    if (chosen.length === 0) {
       throw new FieldError('tool_choice.allowed_tools.tools', 'must name one of the tools');
     }
-    tools.splice(0, tools.length, ...kept);
+    tools.splice(0, tools.length, ...chosen);
     return mode === 'required' ? { any: {} } : { auto: {} };
   }
   const name = nameIn(choice);

@@ -141,10 +141,10 @@ export class GeminiStream implements ProviderStream {
     if (!Array.isArray(candidates) || candidates.length === 0)
       return isBlocked(event) && this.#candidates.size === 0 ? this.#blocked(writer) : '';
     let chunks = '';
-    for (let place = 0; place < candidates.length; place++) {
-      const candidate = (candidates as unknown[])[place];
+    for (let position = 0; position < candidates.length; position++) {
+      const candidate = (candidates as unknown[])[position];
       if (!isRecord(candidate)) throw ProviderError.invalid('a candidate is no object');
-      chunks += this.#chunksOfCandidate(writer, candidate, place);
+      chunks += this.#chunksOfCandidate(writer, candidate, position);
     }
     this.#learn(data, candidates as unknown[], event);
     return chunks;
@@ -155,8 +155,8 @@ export class GeminiStream implements ProviderStream {
     return writer.role() + writer.finish('content_filter');
   }
 
-  #chunksOfCandidate(writer: ChunkWriter, candidate: Record<string, unknown>, place: number): string {
-    const index = typeof candidate.index === 'number' ? candidate.index : place;
+  #chunksOfCandidate(writer: ChunkWriter, candidate: Record<string, unknown>, position: number): string {
+    const index = typeof candidate.index === 'number' ? candidate.index : position;
     let chunks = '';
     let state = this.#candidates.get(index);
     if (state === undefined) {

@@ -46,7 +46,7 @@ void t.test(
       const said: AskReply =
         ask % 3 === 0
           ? { id, ok: false, rejection: { ...FULL, message: `full ${ask}` } }
-          : { id, ok: true, answer: ask };
+          : { id, ok: true, result: ask };
       port2.postMessage(said);
     };
     port2.on('message', (message: Question | Withdrawal) => {
@@ -92,7 +92,7 @@ void t.test('to take back what was answered, or twice, does nothing', async (t) 
   port2.on('message', (message: Question) => {
     heard.push(message);
     if (message.ask === 'first')
-      port2.postMessage({ id: message.id, ok: true, answer: 1 } satisfies AskReply);
+      port2.postMessage({ id: message.id, ok: true, result: 1 } satisfies AskReply);
   });
   const asks = new AskPort<string, number>(port1);
   const first = asks.askFor(LONG_MS, LATE, 'first');
@@ -115,7 +115,7 @@ void t.test(
       heard.push(messages.map((message) => ('ask' in message ? message.ask : message)));
       const replies: AskReply<string>[] = [];
       for (const message of messages)
-        if ('ask' in message) replies.push({ id: message.id, ok: true, answer: message.ask.toUpperCase() });
+        if ('ask' in message) replies.push({ id: message.id, ok: true, result: message.ask.toUpperCase() });
       port2.postMessage(replies);
     });
     const asks = new AskPort<string, string, { readonly low: number }>(port1, { inTurns: true });

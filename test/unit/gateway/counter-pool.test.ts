@@ -6,7 +6,7 @@ import { MessageChannel } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import { CounterPool } from '#src/gateway/counter-pool.js';
-import { AskPort, AskRejected, type Asked } from '#src/core/ask-port.js';
+import { AskPort, AskRejected, type PendingQuestion } from '#src/core/ask-port.js';
 import type { Usage } from '#src/protocol/usage.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import type { CounterAsk } from '#src/upstream/worker-messages.js';
@@ -24,8 +24,8 @@ interface Bed {
   readonly pool: CounterPool;
   readonly log: FakeLog;
   readonly port: AskPort<CounterAsk, Usage>;
-  readonly parse: (account: number, ...bytes: number[]) => Asked<Usage>;
-  readonly count: (account: number, turns: number) => Asked<Usage>;
+  readonly parse: (account: number, ...bytes: number[]) => PendingQuestion<Usage>;
+  readonly count: (account: number, turns: number) => PendingQuestion<Usage>;
 }
 
 function bed(t: Test, stuckMs = LONG_MS): Bed {
@@ -43,7 +43,7 @@ function bed(t: Test, stuckMs = LONG_MS): Bed {
     port.close();
     await pool.close();
   });
-  const ask = (account: number, task: CounterAsk['task']): Asked<Usage> =>
+  const ask = (account: number, task: CounterAsk['task']): PendingQuestion<Usage> =>
     port.askFor(LONG_MS, LATE, { account: asAccountIndex(account), task });
   return {
     pool,
@@ -55,7 +55,7 @@ function bed(t: Test, stuckMs = LONG_MS): Bed {
   };
 }
 
-const refusalOf = (asked: Asked<Usage>): Promise<string> =>
+const refusalOf = (asked: PendingQuestion<Usage>): Promise<string> =>
   asked.reply.then(
     (usage) => `answer ${usage.promptTokens}`,
     (error: unknown) => (error instanceof AskRejected ? error.rejection.code : String(error)),
@@ -117,10 +117,10 @@ void t.test('what waits is bounded; the account with the most gives way to other
   const rejected = new Map<number, number>();
   const blockers = [count(0, 100_000), count(0, 100_000)];
   const all: Promise<unknown>[] = [];
-  const note = (account: number, asked: Asked<Usage>): void => {
+  const note = (account: number, asked: PendingQuestion<Usage>): void => {
     all.push(asked.reply.catch(() => rejected.set(account, (rejected.get(account) ?? 0) + 1)));
   };
-  const asked: Asked<Usage>[] = [];
+  const asked: PendingQuestion<Usage>[] = [];
   // Three accounts with more than a third of the queue each, then one with a single job.
   for (const account of [1, 2, 3]) {
     for (let index = 0; index < 1_100; index++) {

@@ -280,7 +280,7 @@ void t.test('an answer that another process wrote before it gave the key back is
     const record = { account: ACCOUNT, key: 'k', bodyDigest: BODY, stream: false, bytes: Buffer.from('x') };
     const bounds = { expiredMs: 0, bytesMax: MIB };
     const kept = [{ ...record, endedMs: clock.wallMs() }];
-    store.commit(() => store.answers.apply({ kept, forgotten: [], bounds }));
+    store.commit(() => store.answers.apply({ kept: kept, forgotten: [], bounds }));
   };
   t.match(await claim(call(0, 'k')), { earlier: { stream: false } });
   t.same([...keys.taken], []);

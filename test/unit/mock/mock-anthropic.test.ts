@@ -4,7 +4,7 @@ import t from 'tap';
 import { anthropicProblem } from '#src/mock/mock-anthropic-rules.js';
 import { ANTHROPIC_MOCK } from '#src/mock/mock-anthropic.js';
 import { mockOptionsWith, MOCK_DEFAULTS } from '#src/mock/mock-options.js';
-import { started } from '#src/mock/mock-upstream.js';
+import { startMockUpstream } from '#src/mock/mock-upstream.js';
 
 type Options = Parameters<typeof mockOptionsWith>[1];
 
@@ -18,7 +18,13 @@ async function clientOf(
   texts: [string, string][],
 ): Promise<Anthropic> {
   const answers = mockOptionsWith(MOCK_DEFAULTS, new Map(texts) as unknown as Options);
-  const mock = await started({ host: '127.0.0.1', port: 0, record: true, provider: 'anthropic', answers });
+  const mock = await startMockUpstream({
+    host: '127.0.0.1',
+    port: 0,
+    record: true,
+    provider: 'anthropic',
+    defaults: answers,
+  });
   scope.teardown(() => mock.close());
   return new Anthropic({ apiKey: 'k', baseURL: `http://127.0.0.1:${mock.port}`, maxRetries: 0 });
 }

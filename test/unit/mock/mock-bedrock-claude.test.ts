@@ -7,7 +7,7 @@ import {
 } from '@aws-sdk/client-bedrock-runtime';
 import t from 'tap';
 import { MOCK_DEFAULTS } from '#src/mock/mock-options.js';
-import { started } from '#src/mock/mock-upstream.js';
+import { startMockUpstream } from '#src/mock/mock-upstream.js';
 import { bedrockSdk, CLAUDE } from '../../support/bedrock.js';
 
 const REQUEST = {
@@ -19,7 +19,7 @@ const COUNTING = 'anthropic.claude-haiku-4-5-20251001-v1:0';
 
 void t.test('Claude in its own protocol', async (t) => {
   const settings = { host: '127.0.0.1', port: 0, record: false, provider: 'bedrock' } as const;
-  const mock = await started({ ...settings, answers: MOCK_DEFAULTS });
+  const mock = await startMockUpstream({ ...settings, defaults: MOCK_DEFAULTS });
   t.teardown(() => mock.close());
   const client = bedrockSdk(`http://127.0.0.1:${mock.port}`);
   const invoke = (request: object) =>

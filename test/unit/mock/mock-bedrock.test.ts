@@ -10,7 +10,7 @@ import {
 import t from 'tap';
 import { BEDROCK_MOCK } from '#src/mock/mock-bedrock.js';
 import { mockOptionsWith, MOCK_DEFAULTS } from '#src/mock/mock-options.js';
-import { started } from '#src/mock/mock-upstream.js';
+import { startMockUpstream } from '#src/mock/mock-upstream.js';
 import { bedrockSdk, CLAUDE } from '../../support/bedrock.js';
 
 type Options = Parameters<typeof mockOptionsWith>[1];
@@ -29,7 +29,13 @@ async function clientOf(
   token?: string,
 ): Promise<BedrockRuntimeClient> {
   const answers = mockOptionsWith(MOCK_DEFAULTS, new Map(texts) as unknown as Options);
-  const mock = await started({ host: '127.0.0.1', port: 0, record: true, provider: 'bedrock', answers });
+  const mock = await startMockUpstream({
+    host: '127.0.0.1',
+    port: 0,
+    record: true,
+    provider: 'bedrock',
+    defaults: answers,
+  });
   scope.teardown(() => mock.close());
   return bedrockSdk(`http://127.0.0.1:${mock.port}`, token);
 }

@@ -6,7 +6,7 @@ import { GoogleGenAI, FunctionCallingConfigMode, type GenerateContentConfig } fr
 import t from 'tap';
 import { MOCK_DEFAULTS } from '#src/mock/mock-options.js';
 import { GEMINI_MOCK } from '#src/mock/mock-gemini.js';
-import { started } from '#src/mock/mock-upstream.js';
+import { startMockUpstream } from '#src/mock/mock-upstream.js';
 import type { Scope } from '../../support/mock.js';
 
 const MODEL = 'gemini-3-flash-preview';
@@ -30,12 +30,12 @@ const config: GenerateContentConfig = {
 };
 
 async function mockOrigin(t: Scope): Promise<string> {
-  const mock = await started({
+  const mock = await startMockUpstream({
     host: '127.0.0.1',
     port: 0,
     record: false,
     provider: 'gemini',
-    answers: MOCK_DEFAULTS,
+    defaults: MOCK_DEFAULTS,
   });
   t.teardown(() => mock.close());
   return `http://127.0.0.1:${mock.port}`;

@@ -3,14 +3,20 @@ import { GoogleGenAI } from '@google/genai';
 import { OAuth2Client } from 'google-auth-library';
 import t from 'tap';
 import { MOCK_DEFAULTS } from '#src/mock/mock-options.js';
-import { started } from '#src/mock/mock-upstream.js';
+import { startMockUpstream } from '#src/mock/mock-upstream.js';
 import { VERTEX_MOCK } from '#src/mock/mock-vertex.js';
 
 const PLACE = '/v1/projects/p/locations/europe-west4';
 
 void t.test('the SDK speaks to it', async (t) => {
   const answers = MOCK_DEFAULTS;
-  const mock = await started({ host: '127.0.0.1', port: 0, record: false, provider: 'vertex', answers });
+  const mock = await startMockUpstream({
+    host: '127.0.0.1',
+    port: 0,
+    record: false,
+    provider: 'vertex',
+    defaults: answers,
+  });
   t.teardown(() => mock.close());
   const authClient = new OAuth2Client();
   authClient.setCredentials({ access_token: 'ya29', expiry_date: Date.now() + 3_600_000 });

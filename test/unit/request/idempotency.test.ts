@@ -16,7 +16,7 @@ async function claimed(t: { teardown(after: () => void): unknown }, link?: Idemp
   const call = new KeyedCall('k', own);
   const granted = call.lock(ACCOUNT, bodyDigestOf(Buffer.from('{}')));
   const { id } = (receiveMessageOnPort(port1) as { message: Question }).message;
-  port1.postMessage({ id, ok: true, answer: { state: 'new' } satisfies LockReply });
+  port1.postMessage({ id, ok: true, result: { state: 'new' } satisfies LockReply });
   await granted;
   const note = () => (receiveMessageOnPort(port1) as { message: LockMessage } | undefined)?.message;
   return { call, link: own, note };

@@ -233,7 +233,7 @@ void t.test('another process changes what the draft had seen', async (t) => {
     store.putCreditRequest(store.findAccount(id)!.index, 'once', {
       amount: units(-10),
       note: '',
-      answer: 'first',
+      response: 'first',
     });
   };
   t.equal(await add(-10), 'first', 'the answer of who was quicker');

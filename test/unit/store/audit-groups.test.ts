@@ -158,8 +158,8 @@ void t.test('sound groups, and each thing that differs', async (t) => {
   const world = await sound(t.testdir());
   const texts = async (): Promise<string[]> => {
     const { differences } = await audit(world.path, BOUNDS);
-    return differences.map(({ account, place, what, is, shouldBe }) =>
-      `${account}: ${what}: ${is}, not ${shouldBe}: ${place}`
+    return differences.map(({ account, location, what, is, shouldBe }) =>
+      `${account}: ${what}: ${is}, not ${shouldBe}: ${location}`
         .replaceAll(world.top, 'TOP')
         .replaceAll(world.below, 'BELOW')
         .replaceAll(world.account, 'ACCOUNT'),

@@ -82,7 +82,7 @@ async function differencesOf(path: string): Promise<string[]> {
   const report = await audit(path, BOUNDS);
   t.equal(report.differences.length, report.differencesCount);
   return report.differences.map(
-    ({ account, place, what, is, shouldBe }) => `${account}: ${what}: ${is}, not ${shouldBe}: ${place}`,
+    ({ account, location, what, is, shouldBe }) => `${account}: ${what}: ${is}, not ${shouldBe}: ${location}`,
   );
 }
 

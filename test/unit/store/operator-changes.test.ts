@@ -52,7 +52,7 @@ async function problemsAfter(
   const { problems } = await store.changes.verify();
   await store.close();
   const { differences } = await audit(path, { accountsMax: 10, keysMax: 10, groupsMax: 10 });
-  const ofChain = differences.filter(({ place }) => place.includes('operator_changes'));
+  const ofChain = differences.filter(({ location }) => location.includes('operator_changes'));
   t.equal(ofChain.length, problems.length, 'the audit says the same');
   return problems.map(({ number, problem }) => [number, problem]);
 }

@@ -44,7 +44,7 @@ async function groupOf(t: Test, processes: number, changes: Partial<Settings> = 
     },
     {
       onReady: () => ready.emit('ready'),
-      onReloadAsked: () => Promise.reject(new Error('nobody asks')),
+      onReloadRequested: () => Promise.reject(new Error('nobody asks')),
     },
   );
   t.teardown(async () => {

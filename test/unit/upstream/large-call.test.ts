@@ -3,7 +3,7 @@
  * response, as a short one that the worker translates itself.
  */
 import t, { type Test } from 'tap';
-import { AskRejected, type Asked } from '#src/core/ask-port.js';
+import { AskRejected, type PendingQuestion } from '#src/core/ask-port.js';
 import { DOOR_INDEX, type DoorName } from '#src/core/door-names.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
 import { translateLarge, type LargeTranslated } from '#src/upstream/large-translation.js';
@@ -96,7 +96,7 @@ const worldAt = (t: Test, script: Script, target: Partial<UpstreamTarget>, trans
     translate,
   );
 
-const REFUSES = (): Asked<LargeTranslated> => ({
+const REFUSES = (): PendingQuestion<LargeTranslated> => ({
   reply: Promise.reject(new AskRejected({ code: 'overloaded', message: 'the queue is full' })),
   withdraw: () => undefined,
 });
@@ -149,7 +149,7 @@ void t.test('a caller who leaves meanwhile', async (t) => {
   let withdrawn = 0;
   let release = (): void => undefined;
   const slow = new Promise<void>((resolve) => (release = resolve));
-  const translate = (large: Parameters<typeof translateLarge>[0]): Asked<LargeTranslated> => ({
+  const translate = (large: Parameters<typeof translateLarge>[0]): PendingQuestion<LargeTranslated> => ({
     reply: slow.then(() => translateLarge(large)),
     withdraw: () => (withdrawn += 1),
   });
