@@ -33,6 +33,15 @@ export default tseslint.config(
       '@typescript-eslint/no-confusing-void-expression': ['error', { ignoreArrowShorthand: true }],
       '@typescript-eslint/prefer-literal-enum-member': 'off',
       '@typescript-eslint/consistent-type-imports': 'error',
+      'no-restricted-properties': [
+        'error',
+        {
+          object: 'AbortSignal',
+          property: 'any',
+          message:
+            'On Node 20 a collection of garbage may take it, and then it is never aborted: see callWithin.',
+        },
+      ],
       // The formatter holds the width of code, but not of comments.
       'max-len': [
         'error',

@@ -15,7 +15,6 @@ const GONE = 410;
 const USER_AGENT = `tollgate/${packageVersion()}`;
 /** An answer is short. One that goes on is cut. */
 const ANSWER_BYTES_MAX = 65_536;
-/** How a POST fails if the time is over. Node's own word for it is "The operation was aborted". */
 const LATE = 'no answer within notify.timeout_ms';
 
 export interface WebhookReceiver {
@@ -53,9 +52,8 @@ export function signedHeaders({ id, body }: Webhook, key: Buffer, seconds: numbe
 }
 
 /**
- * Makes one attempt; `nowMs` is the time of the calendar. Resolves within `timeoutMs`, also if `stop` is
- * aborted; never rejects. What the receiver answers beyond its
- * status and Retry-After is dropped.
+ * Makes one attempt; `nowMs` is the time of the calendar. Resolves within `timeoutMs`, and at once if `stop`
+ * is aborted; never rejects. What the receiver answers beyond its status and Retry-After is dropped.
  */
 export function sendWebhook(
   webhook: Webhook,
@@ -70,7 +68,7 @@ export function sendWebhook(
       method: 'POST',
       // A connection of its own: the next webhook may be sent in hours.
       agent: false,
-      signal: AbortSignal.any([stop, AbortSignal.timeout(timeoutMs)]),
+      signal: stop,
       headers: {
         'content-type': 'application/json',
         'content-length': body.length,
@@ -78,6 +76,11 @@ export function sendWebhook(
         ...signedHeaders(webhook, key, Math.floor(nowMs / 1_000)),
       },
     });
+    const timer = setTimeout(() => {
+      resolve({ sent: false, reason: LATE });
+      request.destroy();
+    }, timeoutMs);
+    request.on('close', () => clearTimeout(timer));
     request.on('response', (response) => {
       resolve(deliveryOf(response.statusCode!, response.headers['retry-after'], nowMs));
       // The rest is read to let the receiver end as it likes. Nobody minds if it breaks off.
@@ -89,7 +92,7 @@ export function sendWebhook(
       });
     });
     request.on('error', (error: NodeJS.ErrnoException) =>
-      resolve({ sent: false, reason: error.name === 'AbortError' ? LATE : (error.code ?? error.name) }),
+      resolve({ sent: false, reason: error.code ?? error.name }),
     );
     request.end(body);
   });

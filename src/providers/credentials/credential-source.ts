@@ -70,6 +70,28 @@ export async function openSource(
 const SENDABLE = /^[!-~]{1,16384}$/;
 
 /**
+ * Calls `work` with a signal that is aborted after `msMax`, or when `stop` is. Resolves and rejects as `work`
+ * does. AbortSignal.any is not for this: on Node 20 a garbage collection may take a time limit that nothing
+ * else holds, and then the signal is never aborted.
+ */
+export async function callWithin<Result>(
+  msMax: number,
+  stop: AbortSignal | undefined,
+  work: (signal: AbortSignal) => Promise<Result>,
+): Promise<Result> {
+  const ended = new AbortController();
+  const end = (): void => ended.abort();
+  const timer = setTimeout(end, msMax);
+  stop?.addEventListener('abort', end);
+  try {
+    return await work(ended.signal);
+  } finally {
+    clearTimeout(timer);
+    stop?.removeEventListener('abort', end);
+  }
+}
+
+/**
  * Gets a credential that can be sent. Rejects as the source does, after `msMax`, and when `stop` aborts. The
  * packages cannot be cancelled, so a request that hangs is left to itself.
  */
@@ -78,27 +100,19 @@ export async function grantWithin(
   msMax: number,
   stop?: AbortSignal,
 ): Promise<Grant> {
-  const ended = new AbortController();
-  const late = new Promise<never>((_, reject) => {
-    ended.signal.addEventListener('abort', () =>
-      reject(
-        new CredentialError(
-          `no credential within ${msMax / 1_000} seconds`,
-          'see that the token server can be reached from here: network, firewall, proxy',
+  const grant = await callWithin(msMax, stop, (signal) => {
+    const late = new Promise<never>((_, reject) => {
+      signal.addEventListener('abort', () =>
+        reject(
+          new CredentialError(
+            `no credential within ${msMax / 1_000} seconds`,
+            'see that the token server can be reached from here: network, firewall, proxy',
+          ),
         ),
-      ),
-    );
+      );
+    });
+    return Promise.race([source(signal), late]);
   });
-  const end = (): void => ended.abort();
-  const timer = setTimeout(end, msMax);
-  stop?.addEventListener('abort', end);
-  let grant: Grant;
-  try {
-    grant = await Promise.race([source(ended.signal), late]);
-  } finally {
-    clearTimeout(timer);
-    stop?.removeEventListener('abort', end);
-  }
   const parts: readonly (string | undefined)[] = Object.values(grant.credential);
   if (parts.some((part) => part !== undefined && !SENDABLE.test(part)))
     throw new CredentialError(

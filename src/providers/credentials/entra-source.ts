@@ -15,6 +15,7 @@ import { promisify } from 'node:util';
 import { SystemClock } from '../../core/clock.js';
 import { isRecord, parsedJson } from '../../core/json.js';
 import {
+  callWithin,
   CredentialError,
   credentialErrorOf,
   withoutTokens,
@@ -141,11 +142,10 @@ async function managedGrant(
   const host = baseOf(env.AZURE_POD_IDENTITY_AUTHORITY_HOST, METADATA);
   let response: Response;
   try {
-    response = await fetch(`${host}/metadata/identity/oauth2/token?api-version=2018-02-01&${query}`, {
-      headers: { metadata: 'true' },
-      signal: AbortSignal.any([signal, AbortSignal.timeout(METADATA_MS_MAX)]),
-      redirect: 'error',
-    });
+    const url = `${host}/metadata/identity/oauth2/token?api-version=2018-02-01&${query}`;
+    response = await callWithin(METADATA_MS_MAX, signal, (signal) =>
+      fetch(url, { headers: { metadata: 'true' }, signal, redirect: 'error' }),
+    );
   } catch (error) {
     if (signal.aborted) throw error;
     return commandGrant(resource, signal);
