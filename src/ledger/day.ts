@@ -43,6 +43,7 @@ export class DayCounter {
   readonly #stocks: Stocks;
   readonly #clock: Clock;
   readonly #onLow: (counted: never) => void;
+  readonly #today = (): number => dayNumberOf(this.#clock.wallMs());
 
   /** If limits are shared, `stocks` are leased, and `onLow` is called by the thread whose call leaves few. */
   constructor(
@@ -64,7 +65,7 @@ export class DayCounter {
   /** Takes a call of today. Returns the number of the day it was taken from; undefined if none is left. */
   take(counted: number, callsPerDay: number): number | undefined {
     const stocks = this.#stocks;
-    const day = stocks.take(dayAt(counted), dayNumberOf(this.#clock.wallMs()), 1, callsPerDay);
+    const day = stocks.take(dayAt(counted), this.#today(), 1, callsPerDay, this.#today);
     if (stocks.ranLow) {
       stocks.ranLow = false;
       this.#onLow(counted as never);
@@ -79,7 +80,7 @@ export class DayCounter {
 
   /** The last day on which the account was used, and its calls on that day. Any thread. */
   read(counted: number): { readonly dayNumber: number; readonly dayCalls: number } {
-    const { period, taken } = this.#stocks.last(dayAt(counted), dayNumberOf(this.#clock.wallMs()));
+    const { period, taken } = this.#stocks.last(dayAt(counted), this.#today());
     return { dayNumber: period, dayCalls: taken };
   }
 
@@ -90,7 +91,7 @@ export class DayCounter {
 
   /** Sets day and count, unless limits are shared. Main thread, before the account is first used. */
   set(counted: number, dayNumber: number, dayCalls: number): void {
-    const today = dayNumberOf(this.#clock.wallMs());
+    const today = this.#today();
     this.#stocks.clear(dayAt(counted));
     // A day that long ago would be taken for a later one. One that far ahead was a mistake.
     if (today - dayNumber < PERIODS_KNOWN)

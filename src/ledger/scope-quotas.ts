@@ -110,6 +110,8 @@ export class ScopeQuotas extends QuotaRecords {
   readonly #window: TokenWindow | undefined;
   readonly #clock: Clock;
   readonly #calendar: Calendar;
+  readonly #today = (): number => this.#calendar.dayAt(this.#clock.wallMs()).number;
+  readonly #thisMonth = (): number => this.#calendar.monthAt(this.#clock.wallMs()).number;
 
   constructor(
     views: QuotaViews,
@@ -156,7 +158,9 @@ export class ScopeQuotas extends QuotaRecords {
       this.left = this.#window.left;
       return isTaken;
     }
-    const counted = this.#stocks.take(stockOf(record, quota), periodOf(quota, periods), amount, limit);
+    const stock = stockOf(record, quota);
+    const now = (OF_MONTH & (1 << quota)) !== 0 ? this.#thisMonth : this.#today;
+    const counted = this.#stocks.take(stock, periodOf(quota, periods), amount, limit, now);
     if (counted === undefined) return false;
     this.left = this.#stocks.left;
     if ((OF_DAY & (1 << quota)) !== 0) periods.day = counted;

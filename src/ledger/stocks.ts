@@ -17,6 +17,8 @@
  * - A period never goes back. If the calendar is set back over a midnight, calls count toward the later
  *   period until the calendar has caught up, so that no limit is given twice. If it is set back by more, the
  *   later period was a mistake that would reject calls for as long: what was counted then counts for now.
+ *   A thread decides that by a look at the clock after it read the word, not by the one before: it may have
+ *   been stopped between the two, on a machine that slept for days.
  * - A call settles by adding what it used to `settled`, then giving back the rest of what it held. So `taken`
  *   is never less than `settled`, and a thread that dies between the two leaves its own call held.
  * - The store keeps `settled` alone: calls that a crash cut hold nothing afterwards. Calls of a day and an
@@ -101,15 +103,23 @@ export class Stocks {
 
   /**
    * Takes `amount` (not negative) of a period that has a limit. Returns the period that it counts toward,
-   * `period` or the one after it; undefined, and takes nothing, if less than `amount` is left, or nothing.
+   * `period` or a later one; undefined, and takes nothing, if less than `amount` is left, or nothing. `now`
+   * returns the period that it is: it is asked if the word is of a period that `period` cannot explain.
    */
-  take(stock: number, period: number, amount: number, limit: number): number | undefined {
+  take(
+    stock: number,
+    period: number,
+    amount: number,
+    limit: number,
+    now: () => number = noCalendar,
+  ): number | undefined {
     const { words, seen, next } = this;
+    let current = period;
     words.glance(stock, seen);
     for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const since = periodsSince(seen, period);
+      const since = periodsSince(seen, current);
       const taken = since > 0 ? 0 : amountIn(seen);
-      const counted = since < 0 ? period + 1 : period;
+      const counted = since < 0 ? current + 1 : current;
       if (since >= -1 && taken < limit && taken + amount <= limit) {
         setStock(next, counted, taken + amount);
         if (words.exchange(stock, seen, next)) {
@@ -118,7 +128,7 @@ export class Stocks {
         }
       } else if (tries > 0) {
         if (since >= -1) return undefined;
-        this.#rename(stock, period);
+        current = this.#current(stock, now);
       }
       words.load(stock, seen);
     }
@@ -194,18 +204,32 @@ export class Stocks {
     return periodsSince(this.seen, period) > 0 ? 0 : amountIn(this.seen);
   }
 
-  /** The period of the stock, which is in `seen`, was a mistake: what was counted counts for `period`. */
-  #rename(stock: number, period: number): void {
+  /**
+   * Returns the period that it is now. The stock's word, which is in `seen`, is two periods or more ahead of
+   * what the caller saw. If it is still ahead of the clock as that is after the word was read, the clock was
+   * set back, and the word's period was a mistake: what was counted then counts for now. Otherwise the caller
+   * was stopped after its own look at the clock, for days, and the word is right.
+   */
+  #current(stock: number, now: () => number): number {
     const { words, seen, next } = this;
     const settled: Halves = { low: 0, high: 0 };
     if (this.#hasSettled) words.load(stock + STOCK_SETTLED, settled);
+    const period = now();
     if (periodsSince(settled, period) < -1) {
       // Unless it is of an earlier period, whose calls are over.
       const isSame = headsSince(settled, PERIOD_BITS, 0) === headsSince(seen, PERIOD_BITS, 0);
       setStock(next, period, isSame ? amountIn(settled) : 0);
       words.exchange(stock + STOCK_SETTLED, settled, next);
     }
-    setStock(next, period, amountIn(seen));
-    words.exchange(stock, seen, next);
+    if (periodsSince(seen, period) < -1) {
+      setStock(next, period, amountIn(seen));
+      words.exchange(stock, seen, next);
+    }
+    return period;
   }
+}
+
+/** Of stocks that no calendar refills: their words are never ahead. */
+function noCalendar(): number {
+  throw new Error('invariant broken: a stock without a calendar is of a later period');
 }

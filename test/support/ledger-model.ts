@@ -113,17 +113,24 @@ const LOOKS = 50_000;
 
 export class SharedClock implements Clock {
   readonly #words: BigInt64Array;
+  readonly #afterLook: () => void;
 
-  constructor(shared: SharedArrayBuffer) {
+  /** `afterLook`: what a thread does between a look at the clock and the use of what it saw. */
+  constructor(shared: SharedArrayBuffer, afterLook: () => void = () => undefined) {
     this.#words = new BigInt64Array(shared);
+    this.#afterLook = afterLook;
   }
 
   monotonicMs(): MonotonicMs {
-    return asMonotonicMs(Number(Atomics.load(this.#words, MONOTONIC)) / 32);
+    const ms = Number(Atomics.load(this.#words, MONOTONIC)) / 32;
+    this.#afterLook();
+    return asMonotonicMs(ms);
   }
 
   wallMs(): WallMs {
-    return asWallMs(Math.floor(Number(Atomics.load(this.#words, WALL)) / 32));
+    const ms = Math.floor(Number(Atomics.load(this.#words, WALL)) / 32);
+    this.#afterLook();
+    return asWallMs(ms);
   }
 
   tick(): number {

@@ -28,7 +28,11 @@ void t.test('a period begins at nothing once, and what comes late changes nothin
   stocks.settle(STOCK, DAY, 90, 90);
   t.same(stocks.read(STOCK, DAY + 1), { taken: 100, settled: 0 }, 'the day before is over');
   t.equal(stocks.take(STOCK, DAY, 1, 100), undefined, 'a clock that was set back over midnight');
-  t.equal(stocks.take(STOCK, DAY - 3, 1, 100), undefined, 'or by days');
+  t.equal(
+    stocks.take(STOCK, DAY - 3, 1, 100, () => DAY - 3),
+    undefined,
+    'or by days',
+  );
   stocks.settle(STOCK, DAY - 3, 100, 30);
   t.same(stocks.read(STOCK, DAY - 3), { taken: 30, settled: 30 });
   stocks.reverse(STOCK, DAY - 3, 30);
@@ -93,23 +97,29 @@ void t.test('any order of takes, ends, reversals and days', (t) => {
   t.end();
 });
 
-void t.test('at whatever step another thread takes, the limit holds, also over midnight', (t) => {
+void t.test('at whatever step another thread takes, the limit holds, also over midnights', (t) => {
   for (const [name, otherDay] of [
     ['the same day', DAY],
     ['midnight', DAY + 1],
+    ['a machine that slept for days', DAY + 40],
   ] as const) {
     for (let step = 0; ; step++) {
       const words = createWords();
       const [one, two] = [new Stocks(words), new Stocks(words)];
       one.take(STOCK, DAY, 30, 100);
       const periods: (number | undefined)[] = [];
+      let today = DAY;
+      const now = (): number => today;
       const reached = interruptAt(
         step,
-        () => periods.push(one.take(STOCK, DAY, 60, 100)),
-        () => periods.push(two.take(STOCK, otherDay, 60, 100)),
+        () => periods.push(one.take(STOCK, DAY, 60, 100, now)),
+        () => {
+          today = otherDay;
+          periods.push(two.take(STOCK, otherDay, 60, 100, now));
+        },
       );
       if (!reached) break;
-      for (const day of [DAY, DAY + 1]) {
+      for (const day of [DAY, otherDay]) {
         const taken = 60 * periods.filter((period) => period === day).length + (day === DAY ? 30 : 0);
         if (taken > 100) t.fail(`${name}, step ${step}: ${taken} on ${day}`);
       }
