@@ -54,6 +54,11 @@ export interface HttpHandler {
   onStart(status: number, header: (name: string) => string | undefined): void;
   /** The bytes belong to the receiver. */
   onData(chunk: Uint8Array): void;
+  /**
+   * In place of all onData: the whole body, which is JSON for certain, and its members as far as the client
+   * has them without parsing.
+   */
+  onWhole?(body: Buffer, members: Readonly<Record<string, unknown>>): void;
   onEnd(): void;
   onError(fault: HttpFault): void;
   /**

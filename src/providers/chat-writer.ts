@@ -46,22 +46,22 @@ export const NO_USAGE: ProviderUsage = {
 
 /** The `usage` of a chat completion, which upstream/usage-shapes.ts reads again for the bill. */
 export function usageMember(usage: ProviderUsage): Record<string, unknown> {
+  // OpenRouter's name, and LiteLLM's for the part that is kept for an hour.
+  const prompt: Record<string, number> = {
+    cached_tokens: usage.cachedTokens,
+    cache_write_tokens: usage.cacheWriteTokens,
+  };
+  if (usage.cacheWrite1hTokens !== 0) prompt.cache_write_1h_tokens = usage.cacheWrite1hTokens;
+  if (usage.audioPromptTokens !== 0) prompt.audio_tokens = usage.audioPromptTokens;
+  if (usage.imagePromptTokens !== 0) prompt.image_tokens = usage.imagePromptTokens;
+  const completion: Record<string, number> = { reasoning_tokens: usage.reasoningTokens };
+  if (usage.audioCompletionTokens !== 0) completion.audio_tokens = usage.audioCompletionTokens;
   return {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,
     total_tokens: usage.promptTokens + usage.completionTokens,
-    prompt_tokens_details: {
-      cached_tokens: usage.cachedTokens,
-      // OpenRouter's name, and LiteLLM's for the part that is kept for an hour.
-      cache_write_tokens: usage.cacheWriteTokens,
-      ...(usage.cacheWrite1hTokens === 0 ? {} : { cache_write_1h_tokens: usage.cacheWrite1hTokens }),
-      ...(usage.audioPromptTokens === 0 ? {} : { audio_tokens: usage.audioPromptTokens }),
-      ...(usage.imagePromptTokens === 0 ? {} : { image_tokens: usage.imagePromptTokens }),
-    },
-    completion_tokens_details: {
-      reasoning_tokens: usage.reasoningTokens,
-      ...(usage.audioCompletionTokens === 0 ? {} : { audio_tokens: usage.audioCompletionTokens }),
-    },
+    prompt_tokens_details: prompt,
+    completion_tokens_details: completion,
   };
 }
 
@@ -84,21 +84,49 @@ export interface Completion {
   readonly usage: ProviderUsage | undefined;
 }
 
-export function completionText(completion: Completion): string {
-  const { id, created, model, choices, usage } = completion;
-  return JSON.stringify({
-    id,
-    object: 'chat.completion',
-    created,
-    model,
-    choices: choices.map(({ index, message, finish, logprobs = null }) => ({
-      index,
-      message,
-      logprobs,
-      finish_reason: finish,
-    })),
-    ...(usage && { usage: usageMember(usage) }),
-  });
+/** A chat completion that is not streamed. */
+export interface CompletionText {
+  readonly text: string;
+  /** What the text's members are, as far as upstream/response-reader.ts reads them. */
+  readonly members: Readonly<Record<string, unknown>>;
+}
+
+/** The text is written member by member: to build an object for JSON.stringify takes twice as long. */
+export function completionOf({ id, created, model, choices, usage }: Completion): CompletionText {
+  let text =
+    `{"id":${JSON.stringify(id)},"object":"chat.completion","created":${created},` +
+    `"model":${JSON.stringify(model)},"choices":[`;
+  for (let at = 0; at < choices.length; at++) {
+    const { index, message, finish, logprobs } = choices[at]!;
+    text +=
+      `${at === 0 ? '' : ','}{"index":${numberText(index)},"message":${JSON.stringify(message)},` +
+      `"logprobs":${logprobs === undefined ? 'null' : JSON.stringify(logprobs)},"finish_reason":"${finish}"}`;
+  }
+  if (usage === undefined) return { text: `${text}]}`, members: { model, choices } };
+  const member = usageMember(usage);
+  const usageText = usageTextOf(usage, member);
+  // A number beyond all bounds is null in JSON, and so it is read.
+  const read: unknown = usageText.includes('null') ? JSON.parse(usageText) : member;
+  return { text: `${text}],"usage":${usageText}}`, members: { model, choices, usage: read } };
+}
+
+function numberText(value: number): string {
+  return Number.isFinite(value) ? `${value}` : 'null';
+}
+
+/** `member`: that of the usage. */
+function usageTextOf(usage: ProviderUsage, member: Record<string, unknown>): string {
+  const { promptTokens: prompt, cachedTokens: cached, cacheWriteTokens: written } = usage;
+  const { completionTokens: completion, reasoningTokens: reasoning } = usage;
+  const others = usage.cacheWrite1hTokens + usage.audioPromptTokens + usage.imagePromptTokens;
+  const isUsual = others + usage.audioCompletionTokens === 0;
+  if (!isUsual || !Number.isSafeInteger(prompt + cached + written + completion + reasoning))
+    return JSON.stringify(member);
+  return (
+    `{"prompt_tokens":${prompt},"completion_tokens":${completion},"total_tokens":${prompt + completion},` +
+    `"prompt_tokens_details":{"cached_tokens":${cached},"cache_write_tokens":${written}},` +
+    `"completion_tokens_details":{"reasoning_tokens":${reasoning}}}`
+  );
 }
 
 /** Writes the chunks of one stream; each method returns the text of one event. */

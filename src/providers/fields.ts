@@ -39,8 +39,10 @@ export class Fields {
 
   /** The member of that name, which counts as read from now on; undefined if it is absent or null. */
   take(name: string): unknown {
-    this.#taken.add(name);
-    return this.#body[name] ?? undefined;
+    const value = this.#body[name] ?? undefined;
+    // `finish` lets an absent member pass anyway.
+    if (value !== undefined) this.#taken.add(name);
+    return value;
   }
 
   number(name: string): number | undefined {

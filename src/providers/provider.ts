@@ -9,6 +9,7 @@
  */
 import type { DoorName } from '../core/door-names.js';
 import type { ProviderName } from '../core/provider-names.js';
+import type { CompletionText } from './chat-writer.js';
 
 /**
  * Settings of an upstream that does not speak OpenAI's protocol. A plain record, which crosses to workers.
@@ -196,10 +197,10 @@ export interface Provider {
   /** Whether `headers` uses the hash of the body. A thread that writes a large body then computes it. */
   readonly signsBody?: true;
   /**
-   * Translates a response that is not streamed and has a status of success. Returns the JSON text of a chat
-   * completion. Throws a ProviderError.
+   * Translates a response that is not streamed and has a status of success into a chat completion. Throws a
+   * ProviderError.
    */
-  readResponse(body: Buffer, call: ProviderCall): string;
+  readResponse(body: Buffer, call: ProviderCall): CompletionText;
   openStream(call: ProviderCall): ProviderStream;
   /** Reads a response with another status. `body` may be cut, empty, or not JSON. Never throws. */
   readError(status: number, header: (name: string) => string | undefined, body: string): ProviderFailure;
@@ -208,5 +209,6 @@ export interface Provider {
 /** Translates and authorises a call. Throws a FieldError. */
 export function requestOf(provider: Provider, call: ProviderCall): ProviderRequest {
   const written = provider.write(call);
-  return { ...written, headers: provider.headers(call, written) };
+  const { path, body } = written;
+  return { path, body, headers: provider.headers(call, written) };
 }

@@ -204,19 +204,25 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   #finish(): void {
-    const body = Buffer.concat(this.#chunks, this.#bytes);
-    this.#chunks = [];
-    const text = this.#stream?.end() ?? this.#read(body);
-    // The text replaces the provider's bytes; the handler counts it when it keeps the text.
-    if (this.#course === 'whole') this.#handler.hold?.(-this.#bytes);
-    this.#relay(text);
+    if (this.#stream !== undefined) this.#relay(this.#stream.end());
+    else this.#relayWhole(Buffer.concat(this.#chunks, this.#bytes));
     if (this.#isOver()) return;
     this.#over = true;
     this.#handler.onEnd();
   }
 
-  #read(body: Buffer): string {
-    return this.#passed?.readResponse?.(body) ?? this.#provider.readResponse(body, this.#call);
+  #relayWhole(body: Buffer): void {
+    this.#chunks = [];
+    const passed = this.#passed?.readResponse?.(body);
+    const completion = passed === undefined ? this.#provider.readResponse(body, this.#call) : undefined;
+    // The text replaces the provider's bytes; the handler counts it when it keeps the text.
+    this.#handler.hold?.(-this.#bytes);
+    if (completion === undefined || this.#handler.onWhole === undefined) {
+      this.#relay(passed ?? completion!.text);
+      return;
+    }
+    this.#start(200, 'application/json');
+    if (!this.#over) this.#handler.onWhole(Buffer.from(completion.text), completion.members);
   }
 
   /** Ends a response with an error's status, by its body as far as that has come. */

@@ -191,6 +191,16 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     }
   }
 
+  onWhole(body: Buffer, members: Readonly<Record<string, unknown>>): void {
+    try {
+      if (this.#phase !== 'reading') this.#leave(body);
+      else if (this.#reader instanceof ResponseReader) this.#reader.onWhole(body, members);
+      else this.#reader!.onData(body);
+    } catch (error) {
+      this.#owner.crash(error);
+    }
+  }
+
   onEnd(): void {
     try {
       if (this.#phase === 'reading') this.#reader!.onEnd();

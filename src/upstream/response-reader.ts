@@ -164,6 +164,7 @@ export class ResponseReader implements ResponseBodyReader {
   readonly #form: WholeForm;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
+  #members: Record<string, unknown> | undefined;
   #over = false;
 
   /** `form`: of the door; that of a chat completion if it is left out. */
@@ -188,11 +189,20 @@ export class ResponseReader implements ResponseBodyReader {
     else this.#chunks.push(chunk);
   }
 
+  /** As HttpHandler.onWhole: the body is not parsed again. */
+  onWhole(body: Buffer, members: Readonly<Record<string, unknown>>): void {
+    this.onData(body);
+    const { model } = members;
+    // As if it were read from the bytes.
+    this.#members =
+      typeof model === 'string' ? { ...members, model: Buffer.from(model).toString('latin1') } : members;
+  }
+
   onEnd(): void {
     if (this.#over) return;
     const response = joinedOf(this.#chunks, this.#bytes);
     this.#chunks = [];
-    const members = membersOfResponse(response);
+    const members = this.#members ?? membersOfResponse(response);
     const fault = members === undefined ? 'no JSON object' : this.#fault(members);
     if (fault === undefined) this.#complete(response, members!);
     else this.#reject(garbageFailure(fault));

@@ -210,7 +210,7 @@ for (const form of FORMS) {
       const body = Buffer.from(JSON.stringify(form.dialect.whole(answer)));
       let whole: { choices: { message: Record<string, unknown>; finish_reason: unknown }[]; usage: unknown };
       const failure = failureOf(t, answer.name, () => {
-        whole = JSON.parse(provider.readResponse(body, call)) as typeof whole;
+        whole = JSON.parse(provider.readResponse(body, call).text) as typeof whole;
       });
       let joined: ReturnType<typeof joinedChat>;
       const other = failureOf(t, answer.name, () => {
@@ -240,8 +240,18 @@ for (const form of FORMS) {
       const text = JSON.stringify(changedValue(whole, next));
       const body = next() < 0.7 ? Buffer.from(text) : changedBytes(Buffer.from(text), next);
       failureOf(t, name, () => {
-        const chat: unknown = JSON.parse(provider.readResponse(body, callOf(form, ASK)));
-        if (!isRecord(chat) || !Array.isArray(chat.choices)) t.fail(`${name}: ${JSON.stringify(chat)}`);
+        const completion = provider.readResponse(body, callOf(form, ASK));
+        const chat: unknown = JSON.parse(completion.text);
+        if (!isRecord(chat) || !Array.isArray(chat.choices)) {
+          t.fail(`${name}: ${JSON.stringify(chat)}`);
+          return;
+        }
+        const { choices, usage, model } = completion.members;
+        if (JSON.stringify(chat) !== completion.text)
+          t.fail(`${name}: written otherwise: ${completion.text}`);
+        if (JSON.stringify([usage, model]) !== JSON.stringify([chat.usage, chat.model]))
+          t.fail(`${name}: members ${JSON.stringify([usage, model])} of ${completion.text}`);
+        if (!Array.isArray(choices)) t.fail(`${name}: no choices`);
       });
       const headers = new Map([['retry-after', pick(next, ['1', '-1', 'soon', '1e9', ''])]]);
       const status = pick(next, [199, 300, 400, 401, 403, 404, 408, 413, 418, 424, 429, 500, 503, 529, 599]);

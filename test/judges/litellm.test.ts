@@ -159,7 +159,7 @@ function oursGiven(form: Form, provider: Provider, question: Question): object {
       const { status: failed, code } = provider.readError(status, (name) => headers[name], body.toString());
       return { failed: code ?? failed };
     }
-    if (!call.stream) return plainChat(JSON.parse(provider.readResponse(body, call)) as object);
+    if (!call.stream) return plainChat(JSON.parse(provider.readResponse(body, call).text) as object);
     const stream = provider.openStream(call);
     const events = stream.push(body) + stream.end();
     return plainChat(joinedChat(chunksOf(events)));

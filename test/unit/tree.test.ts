@@ -147,6 +147,19 @@ void t.test('names and first lines', (t) => {
   t.end();
 });
 
+void t.test('what follows a provider names its page and when it was read', (t) => {
+  const protocols = files.filter(({ path }) =>
+    /^providers\/(?:anthropic|azure|bedrock|gemini|vertex)\//.test(path),
+  );
+  t.ok(protocols.length > 30);
+  for (const { path, lines } of protocols) {
+    const header = lines.slice(0, lines.indexOf(' */')).join(' ');
+    t.match(header, /\b20\d\d-\d\d\b/, `${path}: year and month`);
+    t.match(header, /"[A-Z]|https:\/\/|ai\.google\.dev\//, `${path}: a page`);
+  }
+  t.end();
+});
+
 void t.test('what is banned is not there', (t) => {
   for (const { path, lines } of files) {
     for (const [at, line] of lines.entries()) {

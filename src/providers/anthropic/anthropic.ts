@@ -2,7 +2,7 @@
  * Anthropic's Messages API as a Provider (provider.ts): path, headers, versions. The other files of this
  * folder translate; vertex/ and bedrock/ use them too. Upstream worker.
  *
- * Follows platform.claude.com, pages "API overview", "Versions" and "Beta headers", as of November 2026.
+ * Follows platform.claude.com, pages "API overview", "Versions" and "Beta headers", 2026-11.
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { exactJsonText } from '../../core/exact-json.js';

@@ -2,6 +2,8 @@
  * The body of a Messages request in the form that clouds want: the model goes into the path, and versions
  * into the body. vertex/ and bedrock/claude.ts call it for calls that pass untranslated. Upstream worker.
  *
+ * Follows platform.claude.com, pages "Claude on Vertex AI" and "Claude on Amazon Bedrock", 2026-11.
+ *
  * Must hold: all other members stay byte for byte as the caller wrote them (test/unit/providers/vertex,
  * bedrock/claude.test.ts).
  */

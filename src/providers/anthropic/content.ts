@@ -2,7 +2,7 @@
  * Message contents as content blocks of Anthropic's Messages API. conversation.ts calls it. No I/O; upstream
  * worker.
  *
- * Follows platform.claude.com, pages "Messages", "Vision" and "PDF support", as of November 2026.
+ * Follows platform.claude.com, pages "Messages", "Vision" and "PDF support", 2026-11.
  */
 import { isRecord } from '../../core/json.js';
 import type { Fields } from '../fields.js';

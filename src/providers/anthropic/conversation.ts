@@ -3,7 +3,7 @@
  * for each request. No I/O, and the caller's messages are not changed; upstream worker.
  *
  * Follows platform.claude.com, pages "Messages", "Handle tool calls" and "Mid-conversation system messages",
- * as of November 2026:
+ * 2026-11:
  *
  *     system, developer    at the start: `system`. Later: a system turn after a user turn, if the model has
  *                          such; else a <system-reminder> text in the user turn. Not moved to the start,

@@ -6,7 +6,7 @@
  * Must hold: no message has a name of the operator's account at Anthropic (OUR_NAMES), because callers read
  * it (test/unit/providers/anthropic/errors.test.ts).
  *
- * Follows platform.claude.com, page "Errors", as of November 2026:
+ * Follows platform.claude.com, page "Errors", 2026-11:
  *
  *     invalid_request_error   400   authentication_error  401   billing_error       402
  *     permission_error        403   not_found_error       404   request_too_large   413

@@ -3,7 +3,7 @@
  * Pure; upstream worker.
  *
  * Follows platform.claude.com, pages "Thinking", "Effort", "Structured outputs", "Mid-conversation system
- * messages" and the migration guides of Opus 4.7 to 5.5, as of November 2026; LiteLLM 1.109's table of models
+ * messages" and the migration guides of Opus 4.7 to 5.5, 2026-11; LiteLLM 1.109's table of models
  * says the same. A name that is not Claude's, or newer than the table, counts as the newest model.
  *
  * Must hold: BY_VERSION is sorted, the newest first (test/unit/providers/anthropic/models.test.ts).

@@ -3,7 +3,7 @@
  * for its Claude models. No I/O; upstream worker.
  *
  * Follows platform.claude.com, pages "Messages", "Versions" (2023-06-01 and 2026-10-21), "Thinking", "Effort"
- * and "Prompt caching", as of November 2026. models.ts says what differs by model.
+ * and "Prompt caching", 2026-11. models.ts says what differs by model.
  *
  * Must hold: a member of the caller's body that this file reads is taken from `fields`, even if it is not
  * used; `fields.finish` refuses all that nobody took (test/unit/providers/anthropic/request.test.ts).

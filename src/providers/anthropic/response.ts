@@ -3,7 +3,7 @@
  * in the same way: usage and stop reason. anthropic.ts calls it, and vertex/ for its Claude models. Pure;
  * upstream worker.
  *
- * Follows platform.claude.com, pages "Messages", "Stop reasons" and "Prompt caching", as of November 2026.
+ * Follows platform.claude.com, pages "Messages", "Stop reasons" and "Prompt caching", 2026-11.
  * Blocks of other types, which only tools that Anthropic runs produce, and citations, which no request asks
  * for, are left out.
  *
@@ -12,7 +12,7 @@
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
-import { completionText, type FinishReason, type ProviderUsage } from '../chat-writer.js';
+import { completionOf, type CompletionText, type FinishReason, type ProviderUsage } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall } from '../provider.js';
 import { failureOf } from './errors.js';
 import { RESPONSE_TOOL, respondsByTool, callsFunctions } from './tools.js';
@@ -50,7 +50,7 @@ export function refusalOf(details: unknown): string | undefined {
  * As Provider.readResponse.
  * @throws ProviderError
  */
-export function readMessage(body: Buffer, call: UnsignedCall): string {
+export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
   const message = exactJson(body.toString(), 'tool_use');
   if (!isRecord(message)) throw ProviderError.invalid('no JSON object');
   if (message.type === 'error') throw new ProviderError(failureOf(message.error, 500));
@@ -88,7 +88,7 @@ export function readMessage(body: Buffer, call: UnsignedCall): string {
   const refusal = refusalOf(message.stop_details);
   const finish = finishOf(message.stop_reason, calls.length > 0);
   const legacy = calls.length > 0 && callsFunctions(call);
-  return completionText({
+  return completionOf({
     id: idOf(message.id, call),
     created: Math.floor(call.nowMs / 1_000),
     model: typeof message.model === 'string' ? message.model : call.model,

@@ -3,7 +3,7 @@
  * outputs). tools.ts calls it, and bedrock/tools.ts. Pure; upstream worker.
  *
  * Follows platform.claude.com, page "Structured outputs", and transformJSONSchema of @anthropic-ai/sdk 1.12,
- * as of November 2026: every object is closed, `oneOf` is `anyOf`, and limits that cannot be enforced (as
+ * 2026-11: every object is closed, `oneOf` is `anyOf`, and limits that cannot be enforced (as
  * `maxLength`) go into the description, where the model reads them.
  */
 import { isRecord } from '../../core/json.js';

@@ -2,7 +2,7 @@
  * A stream of Anthropic's Messages API, translated into the events of a chat completion. anthropic.ts makes
  * one reader for each stream, and vertex/ for its Claude models. Upstream worker.
  *
- * Follows platform.claude.com, page "Streaming messages", as of November 2026:
+ * Follows platform.claude.com, page "Streaming messages", 2026-11:
  *
  *     message_start          id, model, usage of the prompt
  *     content_block_start    a tool call begins; redacted thinking is whole here

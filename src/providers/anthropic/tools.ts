@@ -3,7 +3,7 @@
  * and the readers of responses ask whether the content comes as a tool call. No I/O; upstream worker.
  *
  * Follows platform.claude.com, pages "Define tools", "Parallel tool use", "Strict tool use" and "Structured
- * outputs", as of November 2026.
+ * outputs", 2026-11.
  *
  *     response_format json_schema  output_config.format, if the model has it and the schema allows for it
  *                                  (schema.ts); else the model must call a tool of that schema, whose

@@ -17,8 +17,7 @@ import { ConverseStream } from './stream.js';
 export const BEDROCK: Provider = {
   write(call) {
     const { settings, model, stream } = call;
-    // An ARN has colons and slashes, and is one part of the path.
-    const path = `${settings.basePath}/model/${uriEncode(model)}/${stream ? 'converse-stream' : 'converse'}`;
+    const path = `${settings.basePath}/model/${encodedModel(model)}/${stream ? 'converse-stream' : 'converse'}`;
     return { path, body: bodyOf(call) };
   },
   headers: authorization,
@@ -28,7 +27,7 @@ export const BEDROCK: Provider = {
   readError,
   passed(call, given, passed) {
     const { model, operation, body } = claudeRequest(call, given, passed);
-    const path = `${call.settings.basePath}/model/${uriEncode(model)}/${operation}`;
+    const path = `${call.settings.basePath}/model/${encodedModel(model)}/${operation}`;
     return {
       path,
       headers: authorization(call, { path, body }),
@@ -38,6 +37,15 @@ export const BEDROCK: Provider = {
     };
   },
 };
+
+/** The last model: most calls are of a few. */
+let last = { model: '', encoded: '' };
+
+/** An ARN has colons and slashes, and is one part of the path. */
+function encodedModel(model: string): string {
+  if (last.model !== model) last = { model, encoded: uriEncode(model) };
+  return last.encoded;
+}
 
 function authorization(
   { credential, settings, nowMs }: ProviderCall,

@@ -9,6 +9,8 @@
  *     GPT                   reasoning.effort                             LiteLLM 1.109.1
  *     hidden by its ARN     outputConfig.effort                          API Reference, "OutputConfig"
  *     DeepSeek R1, others   none: R1 always reasons                      LiteLLM 1.109.1
+ *
+ * The guides are Amazon Bedrock's and Amazon Nova's, 2026-11.
  */
 import type { Fields } from '../fields.js';
 import { FieldError } from '../provider.js';

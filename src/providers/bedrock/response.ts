@@ -6,7 +6,13 @@
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
-import { completionText, type FinishReason, type ProviderUsage, NO_USAGE } from '../chat-writer.js';
+import {
+  completionOf,
+  NO_USAGE,
+  type CompletionText,
+  type FinishReason,
+  type ProviderUsage,
+} from '../chat-writer.js';
 import { ProviderError, type UnsignedCall } from '../provider.js';
 import { publicName } from './models.js';
 import { RESPONSE_TOOL, respondsByTool } from './tools.js';
@@ -72,7 +78,7 @@ export function redactedBlock(content: string): ThinkingBlock {
 }
 
 /** As Provider.readResponse. */
-export function readResponse(body: Buffer, call: UnsignedCall): string {
+export function readResponse(body: Buffer, call: UnsignedCall): CompletionText {
   const response = exactJson(body.toString('utf8'), 'toolUse');
   const output = isRecord(response) ? response.output : undefined;
   const message = isRecord(output) ? output.message : undefined;
@@ -80,7 +86,7 @@ export function readResponse(body: Buffer, call: UnsignedCall): string {
   if (!isRecord(response) || !Array.isArray(content)) throw ProviderError.invalid('no message');
   const read = messageOf(content, respondsByTool(call));
   const { stopReason, usage, additionalModelResponseFields } = response;
-  return completionText({
+  return completionOf({
     id: `chatcmpl-${call.requestId}`,
     created: Math.floor(call.nowMs / 1000),
     model: publicName(call.model),
@@ -123,14 +129,10 @@ function messageOf(content: readonly unknown[], respondsByTool: boolean): ReadMe
       }
     }
   }
-  return {
-    message: {
-      role: 'assistant',
-      content: text ?? (calls.length > 0 ? null : ''),
-      ...(reasoning !== undefined && { reasoning_content: reasoning }),
-      ...(thinking.length > 0 && { thinking_blocks: thinking }),
-      ...(calls.length > 0 && { tool_calls: calls }),
-    },
-    hasCalls: calls.length > 0,
-  };
+  const hasCalls = calls.length > 0;
+  const message: Record<string, unknown> = { role: 'assistant', content: text ?? (hasCalls ? null : '') };
+  if (reasoning !== undefined) message.reasoning_content = reasoning;
+  if (thinking.length > 0) message.thinking_blocks = thinking;
+  if (hasCalls) message.tool_calls = calls;
+  return { message, hasCalls };
 }

@@ -11,12 +11,18 @@
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
-import { completionText, type Choice, type FinishReason, type ProviderUsage } from '../chat-writer.js';
+import {
+  completionOf,
+  type Choice,
+  type CompletionText,
+  type FinishReason,
+  type ProviderUsage,
+} from '../chat-writer.js';
 import { ProviderError, type UnsignedCall } from '../provider.js';
 import { throwError } from './errors.js';
 
-/** The JSON text of a chat completion. Throws a ProviderError. */
-export function readResponse(body: Buffer, call: UnsignedCall): string {
+/** As Provider.readResponse. */
+export function readResponse(body: Buffer, call: UnsignedCall): CompletionText {
   const response = exactJson(body.toString(), 'functionCall');
   if (!isRecord(response)) throw ProviderError.invalid('no JSON object');
   throwError(response);
@@ -28,7 +34,7 @@ export function readResponse(body: Buffer, call: UnsignedCall): string {
     if (!isBlocked(response)) throw ProviderError.invalid('no candidates');
     choices.push({ index: 0, message: { role: 'assistant', content: '' }, finish: 'content_filter' });
   }
-  return completionText({
+  return completionOf({
     id: idOf(response, call),
     created: Math.floor(call.nowMs / 1_000),
     model: modelOf(response, call),

@@ -1,7 +1,7 @@
 /**
  * A fast path for Gemini streams: it learns the form of a parsed event that brings text only, and takes the
  * text out of further events of that form without parsing. stream.ts has one TextForm for each stream.
- * Upstream worker.
+ * Upstream worker. Follows ai.google.dev, Gemini API reference, "GenerateContentResponse", 2026-11.
  *
  * Such events differ only in the text and in the counts of tokens so far:
  *

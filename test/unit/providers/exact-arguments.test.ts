@@ -43,7 +43,7 @@ for (const form of FORMS) {
       Buffer.from(filled(JSON.stringify(dialect.whole(answer)))),
       callOf(form, REQUEST),
     );
-    const { choices } = JSON.parse(whole) as { choices: [{ message: unknown }] };
+    const { choices } = JSON.parse(whole.text) as { choices: [{ message: unknown }] };
     t.equal(argsIn(choices[0].message), ARGS, 'in a whole answer');
     // Where a stream brings arguments as text in pieces, they are never parsed.
     if (dialect.streamType !== 'text/event-stream' || name.includes('Claude') || provider === 'anthropic') {

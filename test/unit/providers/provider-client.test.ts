@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { WHOLE_RESPONSES_BYTES_MAX } from '#src/core/limits.js';
 import type { ProviderName } from '#src/core/provider-names.js';
-import { ChunkWriter, completionText } from '#src/providers/chat-writer.js';
+import { ChunkWriter, completionOf } from '#src/providers/chat-writer.js';
 import { FieldError, ProviderError, type Provider, type ProviderSettings } from '#src/providers/provider.js';
 import { connectionFailure } from '#src/upstream/error-mapping.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
@@ -26,7 +26,7 @@ const LINES: Provider = {
   },
   readResponse(body, call) {
     const content = textOfLines(body.toString());
-    return completionText({
+    return completionOf({
       id: 'lines-1',
       created: 1,
       model: call.model,

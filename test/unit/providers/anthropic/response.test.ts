@@ -21,7 +21,7 @@ const message = (more: object): Buffer =>
   );
 const read = (more: object, body: Fields = {}): Fields => {
   const { id, created, object, choices, model, usage } = JSON.parse(
-    readMessage(message(more), anthropicCall(body)),
+    readMessage(message(more), anthropicCall(body)).text,
   ) as Fields;
   const [choice] = choices as { message: Fields; finish_reason: string }[];
   return { id, created, object, model, usage, ...choice!.message, finish: choice!.finish_reason };

@@ -105,7 +105,7 @@ function joined(written: string): Fields {
 function whole(content: readonly object[], more: object, body: Fields): Fields {
   const message = { id: 'msg_1', model: 'claude-x', content, ...more };
   const { choices, usage } = JSON.parse(
-    readMessage(Buffer.from(JSON.stringify(message)), anthropicCall(body)),
+    readMessage(Buffer.from(JSON.stringify(message)), anthropicCall(body)).text,
   ) as { choices: { message: Fields; finish_reason: string }[]; usage: object };
   const { content: said, refusal, ...rest } = choices[0]!.message;
   return {

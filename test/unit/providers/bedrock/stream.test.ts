@@ -10,7 +10,7 @@ const HEAD = { id: 'chatcmpl-req-1', model: 'us.anthropic.claude-sonnet-4-5-2025
 
 function whole(content: Members[], more: Members = {}, body: Members = {}, given: GivenCall = {}): Members {
   const response = { output: { message: { role: 'assistant', content } }, stopReason: 'end_turn', ...more };
-  const text = BEDROCK.readResponse(Buffer.from(JSON.stringify(response)), bedrockCall(body, given));
+  const { text } = BEDROCK.readResponse(Buffer.from(JSON.stringify(response)), bedrockCall(body, given));
   return JSON.parse(text) as Members;
 }
 

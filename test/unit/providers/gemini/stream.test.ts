@@ -129,7 +129,7 @@ for (const { name, events, message, finish, usage: used, logprobs = null } of CA
       choices: [{ index: 0, message, logprobs, finish_reason: finish }],
       ...(used !== undefined && { usage: used }),
     };
-    const read = GEMINI.readResponse(Buffer.from(JSON.stringify(whole(events))), CALL);
+    const read = GEMINI.readResponse(Buffer.from(JSON.stringify(whole(events))), CALL).text;
     t.strictSame(JSON.parse(read), wanted, 'whole');
     const bytes = sse(events);
     const chunks = streamed(bytes);
@@ -146,7 +146,7 @@ for (const { name, events, message, finish, usage: used, logprobs = null } of CA
 for (const [reason, finish] of FINISHES)
   void t.test(reason, (t) => {
     const events = [event([text('x')], {}, { finishReason: reason })];
-    const read = JSON.parse(GEMINI.readResponse(Buffer.from(JSON.stringify(events[0])), CALL)) as Json;
+    const read = JSON.parse(GEMINI.readResponse(Buffer.from(JSON.stringify(events[0])), CALL).text) as Json;
     t.match(read, { choices: [{ finish_reason: finish }] });
     t.match(joined(streamed(sse(events))), { choices: [{ finish_reason: finish }] });
     t.end();
@@ -221,7 +221,7 @@ void t.test('events of one form mean the same as events that are parsed', (t) =>
 void t.test('speech', (t) => {
   const sound = (data: string): object => ({ inlineData: { mimeType: 'audio/L16;rate=24000', data } });
   const events = [event([sound('AAEC')]), event([sound('AwQ=')], {}, STOP)];
-  const read = JSON.parse(GEMINI.readResponse(Buffer.from(JSON.stringify(whole(events))), CALL)) as Json;
+  const read = JSON.parse(GEMINI.readResponse(Buffer.from(JSON.stringify(whole(events))), CALL).text) as Json;
   t.match(read, {
     choices: [{ message: { content: null, audio: { id: 'audio_req_test-42_0', data: 'AAECAwQ=' } } }],
   });
@@ -293,7 +293,7 @@ void t.test('members of other kinds are as if they were absent', (t) => {
     responseId: 5,
     modelVersion: null,
   };
-  const read = JSON.parse(GEMINI.readResponse(Buffer.from(JSON.stringify(response)), CALL)) as Json;
+  const read = JSON.parse(GEMINI.readResponse(Buffer.from(JSON.stringify(response)), CALL).text) as Json;
   t.match(read, {
     id: 'chatcmpl-req_test-42',
     choices: [{ message: { content: '' }, finish_reason: 'stop' }],

@@ -76,7 +76,7 @@ void t.test("Claude answers in Anthropic's words", (t) => {
     usage: { input_tokens: 3, output_tokens: 1 },
   };
   const read: unknown = JSON.parse(
-    VERTEX.readResponse(Buffer.from(JSON.stringify(message)), claudeCall(false)),
+    VERTEX.readResponse(Buffer.from(JSON.stringify(message)), claudeCall(false)).text,
   );
   t.match(read, { id: 'msg_vrtx_1', choices: [{ message: { content: 'Hi' }, finish_reason: 'stop' }] });
   const events = [
@@ -99,7 +99,7 @@ void t.test("Claude answers in Anthropic's words", (t) => {
 void t.test("Gemini answers in Google's words", (t) => {
   const response = { candidates: [{ content: { parts: [{ text: 'Hi' }] }, finishReason: 'STOP' }] };
   const call = geminiCall({}, {}, SETTINGS);
-  t.match(VERTEX.readResponse(Buffer.from(JSON.stringify(response)), call), /"content":"Hi"/);
+  t.match(VERTEX.readResponse(Buffer.from(JSON.stringify(response)), call).text, /"content":"Hi"/);
   const stream = VERTEX.openStream(call);
   t.match(stream.push(Buffer.from(`data: ${JSON.stringify(response)}\n\n`)), /"content":"Hi"/);
   t.end();
