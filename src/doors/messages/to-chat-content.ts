@@ -37,7 +37,9 @@ export function messagesOf(messages: readonly Members[], extras: boolean): Part[
 /** Content that may be text only, as a text or parts. */
 export function textPartsOf(content: unknown, path: string, extras: boolean): string | Part[] {
   if (typeof content === 'string') return content;
-  const parts = blocksIn(content).map((block, index) => partOf(block, `${path}[${index}]`, extras, true));
+  const parts = blocksIn(content, path).map((block, index) =>
+    partOf(block, `${path}[${index}]`, extras, true),
+  );
   return contentOf(parts);
 }
 
@@ -51,7 +53,7 @@ function userTurnOf(content: unknown, path: string, extras: boolean): Part[] {
   if (typeof content === 'string') return [from(path, { role: 'user', content })];
   const results: Part[] = [];
   const parts: Part[] = [];
-  blocksIn(content).forEach((block, index) => {
+  blocksIn(content, `${path}.content`).forEach((block, index) => {
     const at = `${path}.content[${index}]`;
     if (block.type === 'tool_result') results.push(from(at, resultOf(block, at, parts, extras)));
     else parts.push(partOf(block, at, extras));
@@ -65,8 +67,9 @@ function userTurnOf(content: unknown, path: string, extras: boolean): Part[] {
 function resultOf(block: Members, path: string, parts: Part[], extras: boolean): Part {
   const { tool_use_id: id, content, is_error: isError } = block;
   if (typeof id !== 'string') throw new FieldError(`${path}.tool_use_id`, 'must be a string');
-  const texts: string[] = typeof content === 'string' ? [content] : [];
-  blocksIn(content).forEach((inner, index) => {
+  const isText = typeof content === 'string';
+  const texts: string[] = isText ? [content] : [];
+  blocksIn(isText ? undefined : content, `${path}.content`).forEach((inner, index) => {
     const part = partOf(inner, `${path}.content[${index}]`, extras);
     if (part.type === 'text') texts.push(part.text as string);
     else parts.push(part);
@@ -85,7 +88,7 @@ function assistantOf(content: unknown, path: string, extras: boolean): Part {
   const parts: Part[] = [];
   const calls: Part[] = [];
   const thoughts: Part[] = [];
-  blocksIn(content).forEach((block, index) => {
+  blocksIn(content, `${path}.content`).forEach((block, index) => {
     const at = `${path}.content[${index}]`;
     const { type, id, name, input, thinking, signature, data } = block;
     if (type === 'thinking') {
@@ -106,8 +109,14 @@ function assistantOf(content: unknown, path: string, extras: boolean): Part {
   };
 }
 
-function blocksIn(content: unknown): readonly Members[] {
-  return Array.isArray(content) ? (content as unknown[]).filter(isRecord) : [];
+/** The schema does not look into tool results, so this does. Absent and null are no blocks. */
+function blocksIn(content: unknown, path: string): readonly Members[] {
+  if (content === undefined || content === null) return [];
+  if (!Array.isArray(content)) throw new FieldError(path, 'must be a string or an array of blocks');
+  return (content as unknown[]).map((block, index) => {
+    if (!isRecord(block)) throw new FieldError(`${path}[${index}]`, 'must be an object');
+    return block;
+  });
 }
 
 /** The value of `content`: a lone text without `cache_control` is a string, which every server accepts. */

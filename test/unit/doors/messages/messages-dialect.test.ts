@@ -123,6 +123,13 @@ void t.test('what a chat completion cannot say is refused by its name', (t) => {
     'messages[0].content[0].type',
   );
   t.equal(refused({ output_config: { format: { type: 'x' } } }), 'output_config.format');
+  const result = (content: unknown): string =>
+    refused({ messages: [{ role: 'user', content: [{ type: 'tool_result', tool_use_id: 't', content }] }] });
+  t.equal(result([{ type: 'text', text: 'a' }, 'b']), 'messages[0].content[0].content[1]');
+  t.equal(result([null]), 'messages[0].content[0].content[0]');
+  for (const content of [{ type: 'text', text: 'a' }, 3, true])
+    t.equal(result(content), 'messages[0].content[0].content');
+  for (const content of [undefined, null, '', 'b', []]) t.equal(result(content), '');
   t.end();
 });
 
