@@ -26,7 +26,7 @@ export class RegistryDiverged extends Error {
   }
 }
 
-/** Another process of this host has brought the store further meanwhile. */
+/** What was begun is of a state that the store, or the shared registry, has left meanwhile. */
 export class Superseded extends Error {}
 
 /** How often the log repeats that something keeps this host from following. */

@@ -2,9 +2,10 @@
  * Brings a host's copy of the registry (accounts, keys, groups) and the sharing server's into agreement.
  * RegistryLog calls it on the main thread of a gateway process, whenever it finds that they differ.
  *
- * A copy's position is its epoch and its version. An epoch is a registry that was put on a server at once;
- * the version counts the changes since. `history` lists the epochs before, each with the version at which the
- * next one began.
+ * A copy's position is its epoch and its version. A new epoch of the registry begins whenever a host puts its
+ * whole copy on a server that has lost data; the version counts the changes since the very first, and goes on
+ * over epochs. `lastId` is the id of the last change: it tells two histories of one length apart. `history`
+ * lists the epochs before, each with the version at which the next one began.
  *
  *     the server has          what the host does (`wayTo`)
  *     the same                nothing                                              equal
@@ -14,9 +15,13 @@
  *     something unrelated     stops with RegistryDiverged: an operator decides
  *
  * A server has less if it was started empty, or if it is a replica that had missed the last changes. Then
- * each host reports how new its copy is, and after some seconds the newest copy becomes the server's, as a
- * new epoch. What only an absent host had is lost to the others; that host stops with RegistryDiverged when
- * it comes back, and mixes nothing.
+ * each host reports how new its copy is (a _claim_), and after some seconds the host of the newest copy asks
+ * for the permission to seed, which one host has at a time, and puts its copy there. What only an absent host
+ * had is lost to the others; that host stops with RegistryDiverged when it comes back, and mixes nothing.
+ *
+ * Must hold: a copy has the position of the server's registry only if it has all of its rows; rows of an
+ * epoch that never counted do not stay at the server; no two registries are mixed
+ * (test/unit/sharing/registry-reseed.test.ts, registry-log.test.ts).
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -28,13 +33,17 @@ import type { RegistryServer } from './registry-server.js';
 
 /** Rows of one message and of one transaction: some 500 KB, and some 20 ms of the main thread. */
 const BATCH_ROWS = 1_000;
-/** Ancestors of an epoch that are remembered. Each is a server that lost its memory. */
+/**
+ * Epochs that are remembered; each is a server that lost its memory. A host that was away for more of them
+ * stops with RegistryDiverged.
+ */
 const HISTORY_MAX = 16;
 
 /**
- * Writes the server's whole registry to the store. The store then is at `target`, or further if the server
- * went on meanwhile: the changes after `target` must be applied again. Rejects with Superseded, ValkeyError,
- * StoreError.
+ * Writes the server's whole registry to the store. The store then is at `target`, and some of its rows are
+ * newer if the server went on meanwhile: the changes after `target` must be applied again. Rejects with
+ * ValkeyError, StoreError, and Superseded if another process of this host moved the store meanwhile, or
+ * another host began a new epoch; then the caller looks at both again.
  */
 export async function download(
   store: Pick<Store, 'shared' | 'copy'>,
@@ -60,6 +69,8 @@ export async function download(
       for (const row of rows) copy.take(row);
     });
   }
+  // The rows of an epoch that has ended meanwhile were removed, perhaps before all of them were read.
+  if ((await server.pull(target))?.position.epoch !== target.epoch) throw new Superseded();
   guarded(() => {
     copy.retain(deletable);
     copy.setPosition(target);
@@ -68,15 +79,17 @@ export async function download(
 
 /**
  * Puts this host's registry on the server, which has `before`, under a new epoch. Returns false if another
- * host was quicker. The caller has the server's permission to seed (`claim` with true), and nobody changes
- * the store meanwhile. After each batch the permission is asked for again, so that a host that stalls loses
- * it. Rejects with ValkeyError, StoreError.
+ * host was quicker, or the server has lost rows meanwhile. The caller has the permission to seed: one host
+ * has it, until it has sent no batch for some time. Nobody changes the store meanwhile, because changes are
+ * made at the server first. Rejects with ValkeyError, StoreError.
+ *
+ * Whichever way it ends, no rows stay at the server that do not count: it drops them, or, if it cannot, they
+ * expire with the permission.
  */
 export async function seed(
   store: Pick<Store, 'shared' | 'copy'>,
   server: RegistryServer,
   host: string,
-  rank: string,
   before: RegistryPosition | undefined,
 ): Promise<boolean> {
   const { shared, copy } = store;
@@ -90,29 +103,38 @@ export async function seed(
         ? []
         : [...position.history, [position.epoch, position.version] as [string, number]].slice(-HISTORY_MAX),
   };
-  let batch: RegistryRow[] = [];
-  const send = async (): Promise<boolean> => {
-    if (batch.length > 0) await server.putRows(next.epoch, batch);
-    batch = [];
-    return (await server.claim(host, rank, true)).may;
-  };
-  for (const row of copy.rows()) {
-    batch.push(row);
-    if (batch.length === BATCH_ROWS && !(await send())) return false;
-  }
-  if (!(await send()) || !(await server.finishSeed(host, before, next))) {
+  const rowCount = await putAll(copy.rows(), (rows) => server.putRows(host, next.epoch, rows));
+  // A host whose accounts have no position takes the shared ones for another's. If it is not told that it has
+  // seeded, it must know them as its own.
+  const isFirst = position === undefined && !copy.isEmpty();
+  if (isFirst && rowCount !== undefined) shared.take(() => copy.setPosition(next));
+  if (rowCount === undefined || !(await server.finishSeed(host, before, next, rowCount))) {
+    if (isFirst) shared.take(() => copy.detach());
     await server.dropEpoch(next.epoch);
     return false;
   }
-  shared.take(() => copy.setPosition(next));
-  if (before !== undefined) await server.dropEpoch(before.epoch);
+  if (!isFirst) shared.take(() => copy.setPosition(next));
   return true;
 }
 
-/**
- * Running hosts notice within a second that the server has lost its memory; restarting ones take some
- * seconds.
- */
+/** Returns how many rows were put; undefined if `put` refused some. */
+async function putAll(
+  rows: Iterable<RegistryRow>,
+  put: (rows: readonly RegistryRow[]) => Promise<boolean>,
+): Promise<number | undefined> {
+  let count = 0;
+  let batch: RegistryRow[] = [];
+  for (const row of rows) {
+    count++;
+    batch.push(row);
+    if (batch.length < BATCH_ROWS) continue;
+    if (!(await put(batch))) return undefined;
+    batch = [];
+  }
+  return batch.length === 0 || (await put(batch)) ? count : undefined;
+}
+
+/** Running hosts notice a loss of the data within a second, and restarting ones mostly in this time. */
 const CLAIMS_WAIT_MS = 3_000;
 const CLAIM_PERIOD_MS = 500;
 /** A claim that was not repeated for so long is of a host that has ended. */
@@ -159,9 +181,9 @@ export class RegistryReseed {
       if (found.lastId === position.lastId) return 'equal';
       throw lostChanges(position.version);
     }
-    const parent = found.history.find(([epoch]) => epoch === position.epoch);
-    if (parent !== undefined) {
-      if (position.version <= parent[1]) return 'older';
+    const successor = found.history.find(([epoch]) => epoch === position.epoch);
+    if (successor !== undefined) {
+      if (position.version <= successor[1]) return 'older';
       throw lostChanges(position.version);
     }
     // The server is a replica that is older than the newest epoch.
@@ -182,15 +204,18 @@ export class RegistryReseed {
     const { claimsWaitMs = CLAIMS_WAIT_MS } = this.#options;
     for (let waitedMs = 0; waitedMs < claimsWaitMs; waitedMs += CLAIM_PERIOD_MS) {
       await server.claim(host, rank, false);
+      // Only the signal makes it reject.
       await pause(CLAIM_PERIOD_MS, undefined, { signal }).catch(() => undefined);
       if (signal.aborted) return;
     }
+    // Only the host of the newest copy asks for the permission. The server gives it to whoever asks first,
+    // which matters only to hosts that saw different claims.
     const { claims } = await server.claim(host, rank, false);
     const best = claims
       .filter(({ ageMs }) => ageMs < CLAIM_AGE_MS_MAX)
       .sort((one, other) => compare(other.rank, one.rank) || compare(one.host, other.host))[0];
     if (best?.host !== host || !(await server.claim(host, rank, true)).may) return;
-    if (await seed(store, server, host, rank, found)) {
+    if (await seed(store, server, host, found)) {
       log.info('the accounts and keys of this host are the shared ones now', {
         reason:
           found === undefined ? 'the sharing server had none' : 'those at the sharing server were older',
@@ -202,9 +227,9 @@ export class RegistryReseed {
 const RANK_DIGITS = 16;
 
 /**
- * Returns text that is the greater the newer a copy is: by the number of its epochs, then its version. A copy
- * that was never shared ranks lowest, and among those one with accounts above one without. The server
- * compares ranks as text, so numbers are padded with zeros.
+ * Returns text that is the greater the newer a copy is: by the number of its epochs, then its version, which
+ * alone tells once HISTORY_MAX epochs are known. A copy that was never shared ranks lowest, and among those
+ * one with accounts above one without. Ranks are compared as text, so numbers are padded with zeros.
  */
 function rankOf(position: RegistryPosition | undefined, isEmpty: boolean): string {
   const generation = position === undefined ? (isEmpty ? 0 : 1) : 2 + position.history.length;

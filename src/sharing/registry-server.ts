@@ -101,15 +101,33 @@ return {state[1], state[2], state[3], state[4], changes}
 `);
 
 /**
- * Ends a seeding: from now on the rows count. KEYS: state, seeder, claims. ARGV: who seeds; epoch and version
- * that the server had (empty for none); epoch, version, last id and history of what it has from now on.
+ * Puts rows of an epoch that does not count yet, and renews the permission to seed; both end together if the
+ * host ends or loses the server, so that its rows do not stay. KEYS: seeder, rows. ARGV: who seeds,
+ * milliseconds that a batch may take, and of each row which it is and its value.
+ */
+export const PUT_ROWS = scriptOf(`
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 'late' end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('HSET', KEYS[2], unpack(ARGV, 3))
+redis.call('PEXPIRE', KEYS[2], ARGV[2])
+return 'done'
+`);
+
+/**
+ * Ends a seeding: from now on its rows count, and stay, and those of the epoch before are removed. KEYS:
+ * state, seeder, claims, rows; rows and log of the epoch before. ARGV: who seeds; epoch and version that the
+ * server had (empty for none); epoch, version, last id and history of what it has from now on; how many rows
+ * were put, which a replica that was promoted meanwhile may lack.
  */
 export const FINISH_SEED = scriptOf(`
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'version')
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 'late' end
 if (state[1] or '') ~= ARGV[2] or (state[2] or '') ~= ARGV[3] then return 'other' end
+if redis.call('HLEN', KEYS[4]) ~= tonumber(ARGV[8]) then return 'lost' end
+redis.call('PERSIST', KEYS[4])
 redis.call('HSET', KEYS[1], 'epoch', ARGV[4], 'version', ARGV[5], 'last', ARGV[6], 'history', ARGV[7])
 redis.call('DEL', KEYS[2], KEYS[3])
+redis.call('UNLINK', KEYS[5], KEYS[6])
 return 'done'
 `);
 
@@ -251,43 +269,52 @@ export class RegistryServer {
     };
   }
 
-  /** Puts rows of an epoch that does not count yet. */
-  async putRows(epoch: string, rows: readonly RegistryRow[]): Promise<void> {
-    const key = this.#keys.rowsOf(epoch);
+  /** Puts rows of an epoch that does not count yet. Returns false if the host may not seed, or no longer. */
+  async putRows(host: string, epoch: string, rows: readonly RegistryRow[]): Promise<boolean> {
+    const { seeder, rowsOf } = this.#keys;
     const words = rows.map(argumentsOf).flatMap(([row, value]) => [row, String(value)]);
-    await this.#client.command(key, ['HSET', key, ...words], { deadlineMs: APPEND_DEADLINE_MS });
+    const reply = await this.#client.run(
+      PUT_ROWS,
+      [seeder, rowsOf(epoch)],
+      [host, String(SEED_BATCH_MS_MAX), ...words],
+      { deadlineMs: APPEND_DEADLINE_MS },
+    );
+    return reply === 'done';
   }
 
   /**
-   * Makes `next` the server's registry. Returns false if the server has another registry than `before`, or
-   * another host seeds.
+   * Makes `next`, of which `rowCount` rows were put, the server's registry. Returns false if the server has
+   * another registry than `before`, or lacks rows, or another host seeds.
    */
   async finishSeed(
     host: string,
     before: RegistryPosition | undefined,
     next: RegistryPosition,
+    rowCount: number,
   ): Promise<boolean> {
-    const { state, seeder, claims } = this.#keys;
+    const { state, seeder, claims, rowsOf, logOf } = this.#keys;
+    const former = before?.epoch ?? '';
     const reply = await this.#client.run(
       FINISH_SEED,
-      [state, seeder, claims],
+      [state, seeder, claims, rowsOf(next.epoch), rowsOf(former), logOf(former)],
       [
         host,
-        before?.epoch ?? '',
+        former,
         before === undefined ? '' : String(before.version),
         next.epoch,
         String(next.version),
         next.lastId,
         JSON.stringify(next.history),
+        String(rowCount),
       ],
     );
     return reply === 'done';
   }
 
-  /** Removes an epoch that does not count, or no longer. */
+  /** Removes the rows of an epoch that does not count. */
   async dropEpoch(epoch: string): Promise<void> {
-    const { logOf, rowsOf } = this.#keys;
-    await this.#client.command(logOf(epoch), ['UNLINK', logOf(epoch), rowsOf(epoch)]);
+    const key = this.#keys.rowsOf(epoch);
+    await this.#client.command(key, ['UNLINK', key]);
   }
 
   /** Reads all rows in batches of about `count`, some of them twice, or as they became meanwhile. */
