@@ -7,14 +7,21 @@
  * then how many there are, and INDEX_MAGIC. Of a segment that has none, because it still grows or its writer
  * was killed, all is read: some 16 MiB at most.
  *
- * Must hold: bounds of bytes and hours are kept, the oldest go first, and a key that a caller wrote into a
- * message is unreadable on disk (test/unit/call-log/contents-writer.test.ts).
+ * Must hold: bounds of bytes and hours are kept, the oldest go first, and a secret in a
+ * text is unreadable on disk (test/unit/call-log/contents-writer.test.ts).
  */
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../core/clock.js';
-import { type CallContents, contentsAt, contentsBytesAt, requestIdAt } from '../telemetry/contents-layout.js';
+import {
+  type CallContents,
+  contentsAt,
+  contentsBytesAt,
+  requestIdAt,
+  textBoundsAt,
+} from '../telemetry/contents-layout.js';
 import type { Log } from '../telemetry/log.js';
+import { SecretMask } from './secret-mask.js';
 import { type CallRetention, CONTENTS_FOLDER, segmentFiles } from './segment-files.js';
 import { hashOf } from './segment-index.js';
 import { SegmentWriter, type WrittenBlock, type WrittenIndex } from './segment-writer.js';
@@ -25,17 +32,12 @@ const ENTRY_BYTES = 8;
 const TAIL_BYTES = 8;
 /** Written at once. */
 export const CONTENTS_BATCH_BYTES = 256 * 1024;
-/** Of a key: sk- and 43 characters. Who puts one into a message shall not find it in a file. */
-const KEY_PATTERN = /sk-[\w-]{43}/g;
-const KEY_MARK = Buffer.from('sk-');
-/** A shorter one, as a server that wants no key gets, would be found in words, and between the texts. */
-const SECRET_BYTES_MIN = 8;
 
 interface ContentsWriterOptions {
   /** The data directory. */
   readonly dataPath: string;
   readonly retention: CallRetention;
-  /** What is made unreadable besides keys of callers, as far as it stands there plainly. */
+  /** What is made unreadable besides keys of callers and tokens of operators: see secret-mask.ts. */
   readonly secrets?: () => readonly string[];
   readonly clock: Clock;
   readonly log: Log;
@@ -43,13 +45,15 @@ interface ContentsWriterOptions {
 
 export class ContentsWriter {
   readonly #segments: SegmentWriter<WrittenBlock>;
-  readonly #secrets: () => readonly string[];
+  readonly #mask: SecretMask;
+  readonly #clock: Clock;
   #batch: Uint8Array[] = [];
   #batchBytes = 0;
   #batchCount = 0;
 
   constructor({ dataPath, retention, secrets, clock, log }: ContentsWriterOptions) {
-    this.#secrets = secrets ?? (() => []);
+    this.#mask = new SecretMask(secrets ?? (() => []));
+    this.#clock = clock;
     this.#segments = new SegmentWriter<WrittenBlock>({
       folder: join(dataPath, CONTENTS_FOLDER),
       kind: 'contents',
@@ -71,14 +75,18 @@ export class ContentsWriter {
     this.#segments.apply(retention);
   }
 
-  /** Takes the contents of calls, one behind the other. Keys in them are made unreadable. */
+  /** Takes the contents of calls, one behind the other. Secrets in them are made unreadable. */
   append(bytes: Uint8Array): void {
     const data = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
-    hideKeys(data);
-    for (const secret of new Set(this.#secrets())) hide(data, secret);
+    this.#mask.renew(this.#clock.monotonicMs());
+    for (const place of placesOf(data, 0)) {
+      const [requestAt, responseAt, end] = textBoundsAt(data, place);
+      this.#mask.hide(data, requestAt, responseAt);
+      this.#mask.hide(data, responseAt, end);
+      this.#batchCount += 1;
+    }
     this.#batch.push(data);
     this.#batchBytes += data.length;
-    this.#batchCount += [...placesOf(data, 0)].length;
     if (this.#batchBytes >= CONTENTS_BATCH_BYTES) this.#segments.flush();
     else this.#segments.flushLater();
   }
@@ -188,17 +196,4 @@ function* placesOf(data: Buffer, from: number): Generator<number> {
     yield at;
     at += bytes;
   }
-}
-
-function hide(data: Buffer, secret: string): void {
-  const bytes = Buffer.from(secret);
-  if (bytes.length < SECRET_BYTES_MIN) return;
-  for (let at = data.indexOf(bytes); at >= 0; at = data.indexOf(bytes, at + bytes.length))
-    data.fill('*', at, at + bytes.length);
-}
-
-function hideKeys(data: Buffer): void {
-  if (!data.includes(KEY_MARK)) return;
-  for (const { index, 0: key } of data.toString('latin1').matchAll(KEY_PATTERN))
-    data.fill('*', index + KEY_MARK.length, index + key.length);
 }

@@ -112,6 +112,17 @@ export function settingsInForce(
   return entries;
 }
 
+/** The values that are declared as secrets, as texts. */
+export function secretsIn(declaration: Declaration, value: unknown): string[] {
+  if (value === undefined) return [];
+  if (declaration['x-secret'] === true) return [value as string];
+  if (declaration.type === 'array' && declaration.items !== undefined)
+    return (value as readonly unknown[]).flatMap((entry) => secretsIn(declaration.items!, entry));
+  return Object.entries(declaration.properties ?? {}).flatMap(([member, inner]) =>
+    secretsIn(inner, (value as Fields)[member]),
+  );
+}
+
 /** The entries after a change: those of `next` that took effect, and those of `current` for the rest. */
 export function adoptInForce(
   current: readonly SettingInForce[],

@@ -81,7 +81,8 @@ export interface AdminServiceOptions {
 
 export class AdminService {
   readonly #options: AdminServiceOptions;
-  readonly #token: string;
+  /** The admin token. */
+  readonly token: string;
   #server: AdminServer | undefined;
   #recorder: HistoryRecorder | undefined;
   /** Whether another gateway has the interface. Clients connected here are served until this gateway ends. */
@@ -90,7 +91,7 @@ export class AdminService {
 
   constructor(options: AdminServiceOptions) {
     this.#options = options;
-    this.#token = obtainAdminToken(options.settings.data, process.env);
+    this.token = obtainAdminToken(options.settings.data, process.env);
   }
 
   /**
@@ -123,7 +124,7 @@ export class AdminService {
     return {
       host: settings.admin.host,
       allowedHosts: settings.admin.hosts,
-      token: this.#token,
+      token: this.token,
       oidc: () => live.settings.admin.oidc,
       registry: accounting.registry,
       service: accounting.service,

@@ -63,7 +63,7 @@ export interface GatewayLogsOptions {
   /** What bounds the contents of each listener's calls, likewise. */
   readonly contentsBudgets: readonly ContentsBudgetBuffer[];
   readonly names: CallRecordNames;
-  /** What must be in no contents: keys of providers. */
+  /** What must be in no contents: the secrets of the moment. */
   readonly secrets: () => readonly string[];
   /** Gets every record, for what the status tells of upstreams. */
   readonly upstreamErrors: CallSink;

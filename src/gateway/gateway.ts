@@ -7,15 +7,15 @@
  *             last flush → store closed
  */
 import { setFlagsFromString } from 'node:v8';
-import type { Settings } from '../config/schema.js';
-import type { SettingInForce } from '../config/settings-in-force.js';
+import { type Settings, settingsDeclaration } from '../config/schema.js';
+import { secretsIn, type SettingInForce } from '../config/settings-in-force.js';
 import { SystemClock } from '../core/clock.js';
 import { createUpstreamBuffers, UpstreamCounters } from '../ledger/upstream-counters.js';
 import { noteOfReload } from '../admin/routes.js';
 import { SIGNAL, START, WATCH } from '../registry/operator-change.js';
 import { createBodyBudget } from '../request/body-budget.js';
 import { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
-import { credentialsOf } from '../providers/credentials/credential-spec.js';
+import { credentialsOf, secretsOfCredential } from '../providers/credentials/credential-spec.js';
 import { createCallTable } from '../channel/call-table.js';
 import { createCallRing } from '../telemetry/call-ring-layout.js';
 import { createContentsBudget } from '../telemetry/contents-layout.js';
@@ -58,6 +58,8 @@ export class Gateway {
   readonly #listeners: Listeners;
   readonly #stats: Stats;
   readonly #admin: AdminService;
+  /** Secrets of the settings, as of these routes: each reload makes others. */
+  #settled: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
 
   /** Opens the store and recovers the accounting; throws what `openAccounting` throws. Does not serve yet. */
   constructor(options: GatewayOptions) {
@@ -101,7 +103,7 @@ export class Gateway {
         upstreamNameOf: (slot) => metrics.upstreams.known[slot]?.name,
         requestPrefixOf: requestIds.prefixOf,
       },
-      secrets: () => live.routes.flatMap(({ targets }) => targets.flatMap(secretsOf)),
+      secrets: () => this.#secrets(),
       upstreamErrors: metrics.upstreamErrors,
       clock: new SystemClock(),
       log,
@@ -168,6 +170,27 @@ export class Gateway {
       state,
       log,
     });
+  }
+
+  /** What contents of calls must not have: secrets of the settings, and what is renewed. */
+  #secrets(): string[] {
+    const { settings, routes } = this.#live;
+    if (this.#settled?.routes !== routes) {
+      const declared = secretsIn(settingsDeclaration, settings);
+      this.#settled = {
+        routes,
+        secrets: [
+          ...routes.flatMap(({ targets }) => targets.flatMap(secretsOf)),
+          ...declared,
+          // Of a webhook also without its prefix: that is the key.
+          ...declared.map((secret) => secret.replace(/^whsec_/, '')),
+        ],
+      };
+    }
+    const renewed = this.#credentials.current.flatMap(({ credential }) =>
+      credential === undefined ? [] : secretsOfCredential(credential),
+    );
+    return [this.#admin.token, process.env.AZURE_CLIENT_SECRET ?? '', ...this.#settled.secrets, ...renewed];
   }
 
   /** Starts the threads and opens the ports. Rejects if a port cannot be bound; then call `close`. */

@@ -72,16 +72,22 @@ export function requestIdAt(data: Buffer, at: number): string {
   return data.toString('utf8', from, from + data.readUInt32LE(at + 4));
 }
 
-/** Of contents that are whole. */
-export function contentsAt(data: Buffer, at: number): CallContents {
+/** Where the request begins, where the response does, and where that ends. Of contents that are whole. */
+export function textBoundsAt(data: Buffer, at: number): [requestAt: number, responseAt: number, end: number] {
   const requestAt = at + CONTENTS_HEAD_BYTES + data.readUInt32LE(at + 4);
   const responseAt = requestAt + data.readUInt32LE(at + 16);
+  return [requestAt, responseAt, responseAt + data.readUInt32LE(at + 24)];
+}
+
+/** Of contents that are whole. */
+export function contentsAt(data: Buffer, at: number): CallContents {
+  const [requestAt, responseAt, end] = textBoundsAt(data, at);
   return {
     requestId: requestIdAt(data, at),
     endedMs: asWallMs(data.readDoubleLE(at + 8)),
     request: { bytes: data.subarray(requestAt, responseAt), bytesInAll: data.readUInt32LE(at + 20) },
     response: {
-      bytes: data.subarray(responseAt, responseAt + data.readUInt32LE(at + 24)),
+      bytes: data.subarray(responseAt, end),
       bytesInAll: data.readUInt32LE(at + 28),
     },
   };

@@ -9,6 +9,7 @@
 import type { CredentialRecord } from '../providers/credentials/credential-spec.js';
 import type { Credentials } from '../providers/provider.js';
 import type { Credential } from '../providers/provider.js';
+import { secretsOfCredential } from '../providers/credentials/credential-spec.js';
 import { SecretTraces } from './secret-traces.js';
 
 /** What a caller reads in place of a text that repeats a token in another spelling. */
@@ -62,19 +63,5 @@ export class CredentialTable implements Credentials {
       this.#traces.set(credential, traces);
     }
     return traces.cleaned(text) ?? HIDDEN;
-  }
-}
-
-/** Long ones first, as SecretTraces wants them. */
-function secretsOfCredential(credential: Credential): string[] {
-  switch (credential.kind) {
-    case 'key':
-      return [credential.key];
-    case 'bearer':
-      return [credential.token];
-    case 'aws':
-      return [credential.sessionToken ?? '', credential.secretAccessKey, credential.accessKeyId].filter(
-        (secret) => secret !== '',
-      );
   }
 }

@@ -73,6 +73,55 @@ void t.test('a call is found at once, and a key that its provider echoes is not'
     t.notOk(readFileSync(join(gateway.dataFolder, 'contents', name)).includes(secret));
 });
 
+void t.test('secrets of the gateway, of operators and of a webhook are unreadable on the disk', async (t) => {
+  const env = {
+    OIDC_SECRET: 'secret/of&the=client',
+    WEBHOOK_SECRET: `whsec_${Buffer.from('24 random bytes and more!').toString('base64')}`,
+    HEADER_SECRET: 'secret-of-a-header',
+    AZURE_CLIENT_SECRET: 'secret~of~an~azure~client',
+  };
+  const { gateway, customer } = await start(
+    t,
+    { contents: 'all' },
+    {
+      upstream: { headers: { 'x-own': 'Bearer ${HEADER_SECRET}' } },
+      notify: { url: 'http://127.0.0.1:9/', secret: '${WEBHOOK_SECRET}' },
+      admin: {
+        port: 0,
+        oidc: {
+          issuer: 'http://localhost:9',
+          client_id: 'tollgate',
+          client_secret: '${OIDC_SECRET}',
+          redirect_url: 'http://localhost:9/admin/session/oidc/callback',
+          default_role: 'viewer',
+        },
+      },
+    },
+    env,
+  );
+  const made = await gateway.admin.send('POST', `${ROOT}/operators`, { name: 'ann', role: 'viewer' });
+  const { token } = made.json() as { token: string };
+  const adminToken = readFileSync(join(gateway.dataFolder, 'admin-token'), 'utf8').trim();
+  const secrets = [...Object.values(env), adminToken, env.WEBHOOK_SECRET.slice('whsec_'.length), token];
+  const spellings = secrets.flatMap((secret) => [
+    secret,
+    JSON.stringify({ secret }),
+    encodeURIComponent(secret),
+    Buffer.from(`somebody:${secret}`).toString('base64'),
+  ]);
+  await keptOf(gateway, await gateway.chat(customer.key, `before ${spellings.join(' ')} after`));
+  t.equal(await gateway.stop(), 0);
+  const folder = join(gateway.dataFolder, 'contents');
+  const files = Buffer.concat(readdirSync(folder).map((name) => readFileSync(join(folder, name))));
+  t.ok(files.includes('before') && files.includes('after'));
+  for (const secret of secrets)
+    for (const form of [secret, JSON.stringify(secret).slice(1, -1), encodeURIComponent(secret)])
+      t.notOk(files.includes(form), form);
+  for (const [run] of files.toString('latin1').matchAll(/[\w+/]{12,}/g))
+    for (const secret of secrets)
+      t.notOk(Buffer.from(run, 'base64').includes(secret.slice(0, -2)), `${secret} in ${run}`);
+});
+
 void t.test('by default nothing is kept', async (t) => {
   const { gateway, customer } = await start(t, {});
   const answer = await gateway.chat(customer.key, 'Hello');

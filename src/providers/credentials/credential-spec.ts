@@ -32,6 +32,20 @@ export interface CredentialRecord {
   readonly credential: Credential | undefined;
 }
 
+/** Long ones first: one may be part of another. */
+export function secretsOfCredential(credential: Credential): string[] {
+  switch (credential.kind) {
+    case 'key':
+      return [credential.key];
+    case 'bearer':
+      return [credential.token];
+    case 'aws':
+      return [credential.sessionToken ?? '', credential.secretAccessKey, credential.accessKeyId].filter(
+        (secret) => secret !== '',
+      );
+  }
+}
+
 /** The settings of an upstream that decide on its credential. */
 export interface CredentialSettings {
   readonly provider?: ProviderName | undefined;
