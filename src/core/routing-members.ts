@@ -33,6 +33,10 @@ export const STEERING_MEMBERS = [
   // Vercel's gateway reads `gateway.models` and `gateway.order` in it:
   // https://vercel.com/docs/ai-gateway/sdks-and-apis/openai-chat-completions/advanced.
   'providerOptions',
+  // Groq's compound systems take their models and paid tools from it: https://console.groq.com/docs/compound.
+  'compound_custom',
+  // Together: a second model that reads the text: https://docs.together.ai/reference/chat-completions-1.
+  'safety_model',
   // An adapter makes another model. SGLang: python/sglang/srt/entrypoints/openai/protocol.py; llama.cpp:
   // tools/server/README.md.
   'lora_path',
@@ -47,7 +51,8 @@ export const STEERING_MEMBERS = [
   'web_search_options',
   'search_parameters',
   // Anthropic: containers, servers of tools, a faster or a placed model have prices of their own;
-  // `hosted_tools` stands for tools that the provider runs.
+  // `hosted_tools` stands for tools that the provider runs, at any door: Groq's `browser_search`,
+  // OpenRouter's `openrouter:web_search`, Moonshot's `builtin_function`.
   'container',
   'mcp_servers',
   'speed',
@@ -71,7 +76,8 @@ export type RoutingMember = (typeof ROUTING_MEMBERS)[number];
 
 /**
  * Values of `service_tier`, as JSON, that cost the usual price or less. OpenAI: auto, default, flex (dearer:
- * scale, priority). Groq: auto, on_demand, flex (dearer: performance). Anthropic: auto, standard_only.
+ * scale, priority). Groq: auto, on_demand, flex (dearer: performance). Anthropic: auto, standard_only. `auto`
+ * is the best that the operator's own contract has: who buys a dearer tier must price it.
  */
 export const USUAL_SERVICE_TIERS: readonly string[] = [
   '"auto"',
@@ -80,3 +86,6 @@ export const USUAL_SERVICE_TIERS: readonly string[] = [
   '"on_demand"',
   '"standard_only"',
 ];
+
+/** Types of tools in a chat completion, as JSON, that the caller runs. All others are `hosted_tools`. */
+export const CALLERS_TOOL_TYPES: readonly string[] = ['"function"', '"custom"'];

@@ -7,7 +7,7 @@ import { AZURE_MOCK, OPENAI_MOCK } from './mock-openai.js';
 import type { MockProtocol } from './mock-protocol.js';
 import { VERTEX_MOCK } from './mock-vertex.js';
 
-export const MOCK_PROTOCOLS: Readonly<Partial<Record<ProviderName, MockProtocol>>> = {
+export const MOCK_PROTOCOLS: Readonly<Record<ProviderName, MockProtocol>> = {
   openai: OPENAI_MOCK,
   azure: AZURE_MOCK,
   anthropic: ANTHROPIC_MOCK,

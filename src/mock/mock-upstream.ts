@@ -104,7 +104,7 @@ class MockServer {
   constructor(settings: MockUpstreamOptions) {
     const { provider = 'openai', defaults } = settings;
     this.#settings = settings;
-    this.#protocol = MOCK_PROTOCOLS[provider]!;
+    this.#protocol = MOCK_PROTOCOLS[provider];
     this.#isOpenAi = provider === 'openai';
     this.#encoded = new EncodedResponses(defaults, this.#protocol);
     this.#responses = new EncodedResponses(defaults, RESPONSES_MOCK);

@@ -12,12 +12,12 @@
  * (test/unit/protocol/request-bytes.chat-request.test.ts, known-members.test.ts).
  */
 import { MESSAGES_MAX } from '../core/limits.js';
-import { USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
+import { CALLERS_TOOL_TYPES, USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
 import { NOWHERE, type BodyScan, type Span } from './body-scan.js';
 import type { ChatRequest } from './chat-schema.js';
 import { CHAT_ROLES, explain, explainMessage, messagesCountError } from './chat-rules.js';
 import { BodyError, BRACE, BRACKET, QUOTE } from './json-reader.js';
-import { MESSAGE, PART, REQUEST, STREAM_OPTIONS, UNKNOWN, type Steering } from './known-members.js';
+import { MESSAGE, PART, REQUEST, STREAM_OPTIONS, TOOL, UNKNOWN, type Steering } from './known-members.js';
 import { MemberReader, NAME_CHARS_MAX } from './member-reader.js';
 import { checkChatRequest } from './validators.js';
 
@@ -37,10 +37,12 @@ const REQUEST_TOP_P = REQUEST.indexOf('top_p');
 const REQUEST_N = REQUEST.indexOf('n');
 const REQUEST_STREAM = REQUEST.indexOf('stream');
 const REQUEST_STREAM_OPTIONS = REQUEST.indexOf('stream_options');
+const REQUEST_TOOLS = REQUEST.indexOf('tools');
 const MESSAGE_ROLE = MESSAGE.indexOf('role');
 const MESSAGE_CONTENT = MESSAGE.indexOf('content');
 const MESSAGE_TOOL_CALLS = MESSAGE.indexOf('tool_calls');
 const PART_TYPE = PART.indexOf('type');
+const TOOL_TYPE = TOOL.indexOf('type');
 const INCLUDE_USAGE = STREAM_OPTIONS.indexOf('include_usage');
 
 const ROLE_BYTES = CHAT_ROLES.map((role) => Buffer.from(role));
@@ -152,6 +154,7 @@ export class ChatScan implements BodyScan {
         } else if (index === REQUEST_N) standIn.n = this.#integer();
         else if (index === REQUEST_TEMPERATURE) standIn.temperature = this.#value();
         else if (index === REQUEST_TOP_P) standIn.top_p = this.#value();
+        else if (index === REQUEST_TOOLS && first === BRACKET) this.#tools();
         else {
           const steering = index === UNKNOWN ? reader.steering : undefined;
           reader.skipMember(REQUEST, index);
@@ -160,6 +163,35 @@ export class ChatScan implements BodyScan {
       } while (reader.moreMembers());
     }
     this.end = reader.at - 1;
+  }
+
+  #tools(): void {
+    const reader = this.#reader;
+    if (!reader.openItems()) return;
+    let count = 0;
+    let hosted = false;
+    do {
+      reader.item(count++);
+      if (reader.bytes[reader.at] === BRACE) hosted = this.#isHostedTool() || hosted;
+      else reader.skipValue();
+    } while (reader.moreItems());
+    if (hosted) this.routingMembers = [...this.routingMembers, 'hosted_tools'];
+  }
+
+  /** Reads a tool. Without a type it is taken for a function. */
+  #isHostedTool(): boolean {
+    const reader = this.#reader;
+    let hosted = false;
+    if (!reader.openLevel(TOOL)) return hosted;
+    do {
+      const index = reader.name(TOOL);
+      const first = reader.colon();
+      const start = reader.at;
+      reader.skipMember(TOOL, index);
+      if (index === TOOL_TYPE && first === QUOTE)
+        hosted = !CALLERS_TOOL_TYPES.includes(reader.bytes.toString('latin1', start, reader.at));
+    } while (reader.moreMembers());
+    return hosted;
   }
 
   /** The member's value, which begins at `start`, has been read. `null` and `false` ask for nothing. */

@@ -118,7 +118,7 @@ const SOURCE = new Level(
   plain('url', 'detail', 'data', 'format', 'file_id', 'file_data', 'filename', 'type', 'media_type'),
 );
 const DEFINITION = new Level(plain('name', 'description', 'parameters', 'strict', 'format'));
-const TOOL = new Level({ ...plain('type'), function: DEFINITION, custom: DEFINITION });
+export const TOOL = new Level({ ...plain('type'), function: DEFINITION, custom: DEFINITION });
 const CHOICE = new Level({ ...plain('type', 'mode'), function: new Level(plain('name')) });
 
 export const PART = new Level({

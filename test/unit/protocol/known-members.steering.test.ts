@@ -49,6 +49,24 @@ void t.test('a member that routes is named, whatever its value, and goes on byte
   t.end();
 });
 
+void t.test('a tool that the provider runs is named', (t) => {
+  const functions = '{"type":"function","function":{"name":"f"}},{"type": "custom" ,"custom":{"name":"c"}}';
+  for (const tools of ['[]', `[${functions}]`, '[{"function":{"name":"f"}}]', '[1]', '{}', 'null'])
+    t.same(routing(t, body(`"tools":${tools},`)), [], tools);
+  for (const type of [
+    'browser_search',
+    'openrouter:web_search',
+    'builtin_function',
+    'mcp',
+    '\\u0066unction',
+    '',
+  ])
+    t.same(routing(t, body(`"tools":[${functions},{"type":"${type}"},{}],`)), ['hosted_tools'], type);
+  t.same(routing(t, body('"tools":[{"type":"a"},{"type":"b"}],"models":[],')), ['hosted_tools', 'models']);
+  t.match(refusal(t, body('"tools":[{"type":"a","Type":"b"}],')), /tools\[0\].Type must be written as type/);
+  t.end();
+});
+
 void t.test('a tier of service passes if it is not dearer than the usual one', (t) => {
   for (const tier of ['auto', 'default', 'flex', 'on_demand', 'standard_only']) {
     t.same(routing(t, body(`"service_tier": "${tier}" ,`)), [], tier);
