@@ -58,6 +58,10 @@ export const STEERING_MEMBERS = [
   'speed',
   'inference_geo',
   'hosted_tools',
+  // Bedrock: a model with less latency has a price of its own, and a guardrail is billed by the text:
+  // Amazon Bedrock User Guide, "Optimize model inference for latency", and "Amazon Bedrock pricing".
+  'performanceConfig',
+  'guardrailConfig',
   // A tier has a price of its own; USUAL_SERVICE_TIERS pass.
   'service_tier',
 ] as const;

@@ -18,6 +18,7 @@ const HARMLESS: ReadonlySet<string> = new Set([
   'user',
   'safety_identifier',
   'prompt_cache_key',
+  'prompt_cache_options',
   'prompt_cache_retention',
   'metadata',
   'store',
