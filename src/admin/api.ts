@@ -79,22 +79,15 @@ export class AdminApi {
     const failed = (error: unknown): AdminResponse => this.#failure(method, path, error);
     return {
       bodyBytesMax: route.bodyBytesMax,
-      handle: (query, body) => {
-        try {
-          const response = this.#response(route, requester, { id, query, body });
-          return response instanceof Promise ? response.catch(failed) : response;
-        } catch (error) {
-          return failed(error);
-        }
-      },
+      handle: (query, body) => this.#response(route, requester, { id, query, body }).catch(failed),
     };
   }
 
-  #response(
+  async #response(
     route: Route,
     requester: Requester,
     sent: RouteInput<string, string>,
-  ): AdminResponse | Promise<AdminResponse> {
+  ): Promise<AdminResponse> {
     // The body of a GET means nothing (RFC 9110 §9.3.1).
     const input = { ...sent, body: route.method === 'GET' ? {} : parseBody(sent.body) };
     // Set while the route works: some processes did not confirm its change in time, or nothing recorded it.
@@ -113,15 +106,13 @@ export class AdminApi {
         }
       },
     };
-    const view = route.answer(input, {
+    const view = await route.answer(input, {
       ...this.#parts,
       ...requester,
       service: requestService,
       log: this.#log,
     });
-    // No warning here: what may give one returns a promise.
-    if (!(view instanceof Promise)) return responseOfView(view);
-    return view.then((late: unknown) => ({ ...responseOfView(late), warning }));
+    return { ...responseOfView(view), warning };
   }
 
   /** Returns the warning of the response. What was done stays done, and the log alone knows who did it. */

@@ -1,13 +1,14 @@
 /**
  * Reads bodies and query parameters of the admin interface by their schemas, and says what is wrong with
- * them. route.ts compiles a reader for each route.
+ * them. route.ts has a reader of each for each route.
  *
- * Must hold: readers are compiled when their module is loaded: afterwards the main thread disallows code
- * generation (test/unit/admin/openapi.test.ts).
+ * Must hold: no code is made from text, which the main thread disallows (test/unit/admin/openapi.test.ts).
+ * So TypeBox interprets the schemas here; it is loaded by the first request that has input.
  */
 import type { Static, TObject, TSchema } from 'typebox';
-import { Compile, type Validator } from 'typebox/compile';
+import type { Errors } from 'typebox/schema';
 import { invariant } from '../core/errors.js';
+import { isRecord } from '../core/json.js';
 import { editDistance, nearestName, synonymOf } from '../config/nearest-name.js';
 import { clipped, formatInputPath, type ValueSchema, wantedBy } from '../core/wrong-input.js';
 import { invalid, UNPRINTABLE } from '../registry/record-id.js';
@@ -17,20 +18,21 @@ const SHOWN_CHARS_MAX = 100;
 
 export type InputNoun = 'field' | 'query parameter';
 
-/** Returns the value, typed; throws `invalid_parameters`, which names the first wrong field and its rule. */
-export type Reader<Value> = (value: unknown) => Value;
+/** Resolves with the value; rejects with `invalid_parameters`, naming the first wrong field and its rule. */
+export type Reader<Value> = (value: unknown) => Promise<Value>;
 
-type InputErrors = ReturnType<Validator['Errors']>;
+type InputErrors = ReturnType<typeof Errors>[1];
 
-export function compileReader<Schema extends TObject>(
+export function createReader<Schema extends TObject>(
   schema: Schema,
   noun: InputNoun,
 ): Reader<Static<Schema>> {
-  const validator = Compile(schema);
-  invariant(validator.IsAccelerated(), 'validators of the admin interface are compiled');
-  return (value) => {
-    if (validator.Check(value)) return value;
-    throw invalid(inputErrorOf(validator.Errors(value), schema, noun, value));
+  const needsNothing = !('required' in schema);
+  return async (value) => {
+    if (needsNothing && isRecord(value) && Object.keys(value).length === 0) return value as Static<Schema>;
+    const typebox = await import('typebox/schema');
+    if (typebox.Check(schema, value)) return value;
+    throw invalid(inputErrorOf(typebox.Errors(schema, value)[1], schema, noun, value));
   };
 }
 

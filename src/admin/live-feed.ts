@@ -17,10 +17,10 @@ import { jsonText } from '../core/json.js';
 import type { AccountHistory } from '../telemetry/account-history.js';
 import { type EndedSpan, type History, HISTORY_RINGS, type RingName } from '../telemetry/history.js';
 import { RangeQuery } from './fields.js';
-import { compileReader, parseQuery } from './input-reader.js';
+import { createReader, parseQuery } from './input-reader.js';
 import { responseOfError, send } from './http.js';
 
-const readQuery = compileReader(RangeQuery, 'query parameter');
+const readQuery = createReader(RangeQuery, 'query parameter');
 
 /** Pages that are open at a time. The CPU of a gateway with sixty could not be told from one with none. */
 const SUBSCRIBERS_MAX = 64;
@@ -51,8 +51,13 @@ export class LiveFeed {
   }
 
   /** Starts the stream, or rejects the request. Asks `stillAdmitted` before each event. */
-  subscribe(response: HttpResponse, query: string, stillAdmitted: () => boolean): void {
-    const ring = ringOf(query);
+  async subscribe(response: HttpResponse, query: string, stillAdmitted: () => boolean): Promise<void> {
+    const watched = { isGone: false };
+    response.onAborted(() => {
+      watched.isGone = true;
+    });
+    const ring = await ringOf(query);
+    if (watched.isGone) return;
     if (typeof ring !== 'string') {
       send(response, responseOfError(ring), false, false);
       return;
@@ -110,9 +115,9 @@ function eventOf(name: string, data: object): string {
   return `event: ${name}\ndata: ${jsonText(data)}\n\n`;
 }
 
-function ringOf(query: string): RingName | ErrorRecord {
+async function ringOf(query: string): Promise<RingName | ErrorRecord> {
   try {
-    return readQuery(parseQuery(query, RangeQuery)).range ?? '5m';
+    return (await readQuery(parseQuery(query, RangeQuery))).range ?? '5m';
   } catch (error) {
     if (error instanceof ProxyError) return { code: error.code, message: error.message };
     throw error;

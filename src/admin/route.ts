@@ -1,6 +1,6 @@
 /**
- * A route of the admin interface: one record, from which api.ts answers requests, the reader of its input is
- * compiled, and openapi.ts describes it. The route files define theirs with `defineRoute`. Main thread.
+ * A route of the admin interface: one record, from which api.ts answers requests and reads their input, and
+ * openapi.ts describes it. The route files define theirs with `defineRoute`. Main thread.
  *
  * Must hold: the roles that may use a route are declared with it, and so is the action under which a route
  * that changes something records its changes (test/unit/admin/roles.test.ts, openapi.test.ts).
@@ -15,7 +15,7 @@ import type { Registry, RegistryService } from '../registry/registry.js';
 import type { AccountSpan } from '../telemetry/account-history.js';
 import type { RingName } from '../telemetry/history.js';
 import type { Log, LogChange, LogView } from '../telemetry/log.js';
-import { compileReader, parseQuery } from './input-reader.js';
+import { createReader, parseQuery } from './input-reader.js';
 import { type HostView } from './gateway-views.js';
 import { CLOSED } from './views.js';
 
@@ -183,8 +183,8 @@ export interface Route {
   readonly bodyBytesMax: number;
   readonly responseSchema: TSchema;
   readonly otherTypes: readonly string[];
-  /** Checks the input, does the work and returns a view or a TextResponse. Throws `ProxyError`. */
-  readonly answer: (input: RawInput, context: AdminContext) => unknown;
+  /** Checks the input, does the work; resolves with a view or a TextResponse. Rejects with `ProxyError`. */
+  readonly answer: (input: RawInput, context: AdminContext) => Promise<unknown>;
 }
 
 const NOTHING = Type.Object({}, CLOSED);
@@ -198,8 +198,8 @@ export function defineRoute<
   // The types default as the values do.
   const query = declaration.query ?? (NOTHING as unknown as Query);
   const body = declaration.body ?? (NOTHING as unknown as Body);
-  const readQuery = compileReader(query, 'query parameter');
-  const readBody = compileReader(body, 'field');
+  const readQuery = createReader(query, 'query parameter');
+  const readBody = createReader(body, 'field');
   return {
     ...declaration,
     roles: declaration.roles ?? ALL_ROLES,
@@ -209,12 +209,12 @@ export function defineRoute<
     body,
     bodyBytesMax: declaration.bodyBytesMax ?? ADMIN_BODY_BYTES_MAX,
     otherTypes: declaration.otherTypes ?? [],
-    answer: (input, context) =>
+    answer: async (input, context) =>
       declaration.answer(
         {
           id: input.id,
-          query: readQuery(parseQuery(input.query, query)),
-          body: readBody(input.body),
+          query: await readQuery(parseQuery(input.query, query)),
+          body: await readBody(input.body),
         },
         context,
       ),

@@ -223,7 +223,7 @@ function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): v
   }
   if (path === LIVE_ROUTE.path) {
     if (other === LIVE_ROUTE && !head.head) {
-      live.subscribe(response, query, () => authentication.stillAdmits(head));
+      void live.subscribe(response, query, () => authentication.stillAdmits(head));
     } else send(response, methodNotAllowed(method, ['GET']), head.head, true);
     return;
   }

@@ -8,8 +8,8 @@
  */
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { Type, type Static, type TSchema } from 'typebox';
-import { Check } from 'typebox/value';
+import { Type, type Static } from 'typebox';
+import { schemaCheck } from '../core/schema-check.js';
 import type { PromisedTerm, Remembered } from './valkey-partition.js';
 
 const FILE_NAME = 'sharing.json';
@@ -22,11 +22,13 @@ const Memory = Type.Object({
   /** By partition. */
   partitions: Type.Array(Type.Object({ epoch: Type.String(), places: Type.Array(Type.String()) })),
 });
+const isMemory = schemaCheck('SharingMemory', Memory);
 
 /** By partition; null where nothing was promised. */
 const Promises = Type.Array(
   Type.Union([Type.Null(), Type.Object({ term: Type.Integer({ minimum: 0 }), server: Type.String() })]),
 );
+const arePromises = schemaCheck('SharingPromises', Promises);
 const NO_PROMISE: PromisedTerm = { term: 0, server: '' };
 
 export class CoordinatorMemory {
@@ -78,16 +80,16 @@ export class CoordinatorMemory {
 
   #promises(place: string): Static<typeof Promises> {
     const path = join(this.#folder, promisesName(place));
-    return readChecked(path, Promises) ?? [];
+    return readChecked(path, arePromises) ?? [];
   }
 
   #read(): Static<typeof Memory> | undefined {
-    return readChecked(this.#path, Memory);
+    return readChecked(this.#path, isMemory);
   }
 }
 
 /** Undefined if there is no such file. */
-function readChecked<Schema extends TSchema>(path: string, schema: Schema): Static<Schema> | undefined {
+function readChecked<Value>(path: string, check: (value: unknown) => value is Value): Value | undefined {
   let text: string;
   try {
     text = readFileSync(path, 'utf8');
@@ -96,7 +98,7 @@ function readChecked<Schema extends TSchema>(path: string, schema: Schema): Stat
     throw error;
   }
   const value = parsed(text);
-  if (!Check(schema, value)) throw new Error(`${path}: is not what a gateway has written`);
+  if (!check(value)) throw new Error(`${path}: is not what a gateway has written`);
   return value;
 }
 

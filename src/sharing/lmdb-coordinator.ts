@@ -9,10 +9,10 @@
  */
 import { randomUUID } from 'node:crypto';
 import { type Static, Type } from 'typebox';
-import { Check } from 'typebox/value';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { asPicoUnits } from '../core/units.js';
+import { schemaCheck } from '../core/schema-check.js';
 import { identityOf, isRunning } from '../store/process-identity.js';
 import type { Store } from '../store/store.js';
 import {
@@ -43,6 +43,7 @@ const NodeRow = Type.Object({
   /** The identity of the process, see store/process-identity.ts. */
   process: Type.String(),
 });
+const isNode = schemaCheck('NodeRow', NodeRow);
 
 type NodeRow = Readonly<Static<typeof NodeRow>>;
 
@@ -86,7 +87,7 @@ export class LeaseNodes {
   /** The life that is known at the place. */
   rowAt(place: string): NodeRow | undefined {
     const row = this.#file.nodes.get(place);
-    return Check(NodeRow, row) ? row : undefined;
+    return isNode(row) ? row : undefined;
   }
 
   /** Reads who lives, now and then without those whose process has ended. Call it in a transaction. */
@@ -95,8 +96,7 @@ export class LeaseNodes {
     if (looksAtProcesses) this.#processesLookedAtMs = nowMs;
     this.#living.clear();
     for (const { key: place, value: row } of Array.from(this.#file.nodes.getRange())) {
-      if (Check(NodeRow, row) && (!looksAtProcesses || isRunning(row.process)))
-        this.#living.add(String(row.life));
+      if (isNode(row) && (!looksAtProcesses || isRunning(row.process))) this.#living.add(String(row.life));
       else this.#file.nodes.removeSync(place);
     }
   }

@@ -7,8 +7,8 @@
  * its process.
  */
 import { Type } from 'typebox';
-import { Check } from 'typebox/value';
 import { invariant } from '../core/errors.js';
+import { schemaCheck } from '../core/schema-check.js';
 import type { LockRequest } from '../channel/idempotency-channel.js';
 import { nameOfResponse, type ResponseKey } from '../registry/stored-response.js';
 import { identityOf, isRunning } from '../store/process-identity.js';
@@ -19,6 +19,7 @@ const LockRow = Type.Object({
   process: Type.String(),
   bodyDigest: Type.String(),
 });
+const isLock = schemaCheck('LockRow', LockRow);
 
 /** Rows that are checked in one transaction at the start: some 10 ms in which no process can lease. */
 const SWEPT_MAX = 1_000;
@@ -51,8 +52,7 @@ export class SharedLocks {
     const { environment, claims: locks } = this.#file;
     return environment.write(() => {
       const row = locks.get([account, key]);
-      if (Check(LockRow, row) && row.process !== this.#process && isRunning(row.process))
-        return row.bodyDigest;
+      if (isLock(row) && row.process !== this.#process && isRunning(row.process)) return row.bodyDigest;
       locks.putSync([account, key], { process: this.#process, bodyDigest });
       this.#ended.delete(nameOfResponse({ account, key }));
       return undefined;
@@ -71,7 +71,7 @@ export class SharedLocks {
       environment.write(() => {
         for (const { account, key } of this.#ended.values()) {
           const row = locks.get([account, key]);
-          if (Check(LockRow, row) && row.process === this.#process) locks.removeSync([account, key]);
+          if (isLock(row) && row.process === this.#process) locks.removeSync([account, key]);
         }
       });
       this.#ended.clear();
@@ -84,7 +84,7 @@ export class SharedLocks {
     const { environment, claims: locks } = this.#file;
     environment.write(() => {
       for (const { key, value: row } of Array.from(locks.getRange({ limit: SWEPT_MAX }))) {
-        if (!Check(LockRow, row) || !isRunning(row.process)) locks.removeSync(key);
+        if (!isLock(row) || !isRunning(row.process)) locks.removeSync(key);
       }
     });
   }

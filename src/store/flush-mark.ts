@@ -20,10 +20,10 @@
  * a charge is written twice or not at all (test/unit/store/shared-books.test.ts).
  */
 import { Type, type Static } from 'typebox';
-import { Compile } from 'typebox/compile';
 import type { Clock } from '../core/clock.js';
+import { schemaCheck } from '../core/schema-check.js';
 import { bootId } from './process-identity.js';
-import { Count, FORMAT, Format, damaged, fast } from './record-codec.js';
+import { Count, FORMAT, Format, damaged } from './record-codec.js';
 import type { Tables } from './tables.js';
 
 const ACCOUNTING_VERSION = 'books_version';
@@ -33,11 +33,11 @@ const StoredFlush = Type.Object(
   { additionalProperties: false },
 );
 
-const flushes = fast(Compile(StoredFlush));
+const isFlush = schemaCheck('StoredFlush', StoredFlush);
 
 /** Throws StoreError `damaged`; `place` names the record in the message. */
 export function readFlush(stored: unknown, location: string): Static<typeof StoredFlush> {
-  if (!flushes.Check(stored)) throw damaged(location);
+  if (!isFlush(stored)) throw damaged(location);
   return stored;
 }
 
@@ -108,7 +108,7 @@ const StoredClocks = Type.Object(
   { additionalProperties: false },
 );
 
-const clocks = fast(Compile(StoredClocks));
+const isClocks = schemaCheck('StoredClocks', StoredClocks);
 
 export type HostClocks = Readonly<Static<typeof StoredClocks>>;
 
@@ -131,7 +131,7 @@ export function putClocks({ meta }: MetaTable, now: HostClocks): void {
 export function steppedMs({ path, meta }: MetaTable, now: HostClocks | undefined): number {
   const then = meta.get(CLOCKS);
   if (then === undefined || now === undefined) return 0;
-  if (!clocks.Check(then)) throw damaged(`${path}: record ${CLOCKS} of table meta`);
+  if (!isClocks(then)) throw damaged(`${path}: record ${CLOCKS} of table meta`);
   const sameClock = then.boot === now.boot && then.monotonicMs <= now.monotonicMs;
   return sameClock ? now.aheadMs - then.aheadMs : 0;
 }

@@ -6,7 +6,7 @@
  * audit finds a difference (test/unit/store/audit-groups.test.ts).
  */
 import { type Static, Type } from 'typebox';
-import { Compile } from 'typebox/compile';
+import { schemaCheck } from '../core/schema-check.js';
 import {
   type AccountIndex,
   asAccountIndex,
@@ -18,17 +18,7 @@ import {
 import type { AccountRecord } from '../registry/account-record.js';
 import type { GroupRecord } from '../registry/group-record.js';
 import type { GroupStore, Page } from '../registry/record-store.js';
-import {
-  damaged,
-  fast,
-  Format,
-  FORMAT,
-  LIMITS,
-  Moment,
-  packLimits,
-  readLimits,
-  Slot,
-} from './record-codec.js';
+import { damaged, Format, FORMAT, LIMITS, Moment, packLimits, readLimits, Slot } from './record-codec.js';
 import { SlotRows } from './slot-rows.js';
 import { GROUP_SLOTS_USED, type Tables } from './tables.js';
 
@@ -47,7 +37,7 @@ const StoredGroup = Type.Object(
 
 export type StoredGroup = Static<typeof StoredGroup>;
 
-const groups = fast(Compile(StoredGroup));
+const isGroup = schemaCheck('StoredGroup', StoredGroup);
 
 export function packGroup({ limits, parentId, ...rest }: GroupRecord): StoredGroup {
   return { format: FORMAT, ...rest, ...(parentId === undefined ? {} : { parentId }), ...packLimits(limits) };
@@ -55,7 +45,7 @@ export function packGroup({ limits, parentId, ...rest }: GroupRecord): StoredGro
 
 /** Throws StoreError `damaged`; `place` names the record in the message. */
 export function readGroup(stored: unknown, location: string): GroupRecord {
-  if (!groups.Check(stored)) throw damaged(location);
+  if (!isGroup(stored)) throw damaged(location);
   return {
     index: asGroupIndex(stored.index),
     id: stored.id,

@@ -7,7 +7,7 @@
  * (test/unit/store/key-rows.key-codec.test.ts).
  */
 import { type Static, Type } from 'typebox';
-import { Compile } from 'typebox/compile';
+import { schemaCheck } from '../core/schema-check.js';
 import {
   type AccountIndex,
   asAccountIndex,
@@ -22,7 +22,6 @@ import {
   Count,
   damaged,
   Digest,
-  fast,
   Format,
   FORMAT,
   LIMITS,
@@ -82,8 +81,8 @@ const StoredKeyUse = Type.Object(
 export type StoredKey = Static<typeof StoredKey>;
 export type StoredKeyUse = Static<typeof StoredKeyUse>;
 
-const keys = fast(Compile(StoredKey));
-const keyUses = fast(Compile(StoredKeyUse));
+const isKey = schemaCheck('StoredKey', StoredKey);
+const isKeyUse = schemaCheck('StoredKeyUse', StoredKeyUse);
 
 export function packKey(record: KeyRecord): StoredKey {
   const { digest, expiresSeconds, limits, isPrivate, replacedById, inherited, ...rest } = record;
@@ -101,7 +100,7 @@ export function packKey(record: KeyRecord): StoredKey {
 
 /** Throws StoreError `damaged`; `place` names the record in the message. */
 export function readKey(stored: unknown, location: string): KeyRecord {
-  if (!keys.Check(stored)) throw damaged(location);
+  if (!isKey(stored)) throw damaged(location);
   return {
     index: asKeyIndex(stored.index),
     id: stored.id,
@@ -131,7 +130,7 @@ export function packKeyUse(record: KeyUseRecord): StoredKeyUse {
 
 /** Throws StoreError `damaged`. */
 export function readKeyUse(stored: unknown, location: string): KeyUseRecord {
-  if (!keyUses.Check(stored)) throw damaged(location);
+  if (!isKeyUse(stored)) throw damaged(location);
   return {
     lastUsedSeconds: stored.lastUsedSeconds,
     minuteUsed: stored.minuteUsed,

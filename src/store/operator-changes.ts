@@ -17,8 +17,8 @@
 import { hash as hashOf } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';
-import { Compile } from 'typebox/compile';
 import { invariant } from '../core/errors.js';
+import { schemaCheck } from '../core/schema-check.js';
 import type { WallMs } from '../core/units.js';
 import type { OperatorChange } from '../registry/operator-change.js';
 import {
@@ -34,7 +34,7 @@ import {
   type Recorded,
 } from '../registry/operator-change.js';
 import { boundedNote, describeChange } from './change-description.js';
-import { Count, damaged, Digest, fast, Format, FORMAT } from './record-codec.js';
+import { Count, damaged, Digest, Format, FORMAT } from './record-codec.js';
 import type { WrittenRow } from './row-recorder.js';
 import { CHANGES_BEFORE, CHANGES_HEAD, type Tables } from './tables.js';
 
@@ -55,10 +55,13 @@ const StoredChange = Type.Object(
   { additionalProperties: false },
 );
 type StoredChange = Static<typeof StoredChange>;
-const storedChanges = fast(Compile(StoredChange));
-const hashedChanges = fast(Compile(Type.Object(HASHED_CHANGE, { additionalProperties: false })));
+const isStoredChange = schemaCheck('StoredChange', StoredChange);
+const isHashedChange = schemaCheck(
+  'HashedChange',
+  Type.Object(HASHED_CHANGE, { additionalProperties: false }),
+);
 const StoredLink = Type.Object({ number: Count, hash: Type.String({ pattern: '^([0-9a-f]{64})?$' }) });
-const links = fast(Compile(StoredLink));
+const isLink = schemaCheck('StoredLink', StoredLink);
 
 /** Throws StoreError `damaged`; `place` names the record in the message. */
 export function readChange(stored: unknown, location: string): OperatorChange {
@@ -68,14 +71,14 @@ export function readChange(stored: unknown, location: string): OperatorChange {
 }
 
 function decoded(stored: unknown): OperatorChange | undefined {
-  const change = storedChanges.Check(stored) ? parsed(stored.text) : undefined;
+  const change = isStoredChange(stored) ? parsed(stored.text) : undefined;
   return change && { ...change, hash: (stored as StoredChange).hash };
 }
 
 function parsed(text: string): Omit<OperatorChange, 'hash'> | undefined {
   try {
     const value: unknown = JSON.parse(text);
-    return hashedChanges.Check(value) ? value : undefined;
+    return isHashedChange(value) ? value : undefined;
   } catch {
     return undefined;
   }
@@ -84,7 +87,7 @@ function parsed(text: string): Omit<OperatorChange, 'hash'> | undefined {
 /** Undefined stands for no link at all. Throws StoreError `damaged`. */
 export function readLink(stored: unknown, location: string): ChainLink {
   if (stored === undefined) return START;
-  if (!links.Check(stored)) throw damaged(location);
+  if (!isLink(stored)) throw damaged(location);
   return stored;
 }
 
@@ -197,7 +200,7 @@ export class OperatorChanges implements ChangeStore {
     for (const { key, value } of range) {
       if (rowsRead === PAGE_ROWS_MAX || items.length === limit) return { items, next: key + 1 };
       rowsRead += 1;
-      const mayMatch = storedChanges.Check(value) && searchTexts.every((part) => value.text.includes(part));
+      const mayMatch = isStoredChange(value) && searchTexts.every((part) => value.text.includes(part));
       const change = mayMatch ? decoded(value) : undefined;
       if (change !== undefined && matches(change, filter)) items.push(change);
     }
@@ -249,7 +252,7 @@ export class ChainCheck {
     const expected = this.#last.number + 1;
     if (number > expected) this.#add(expected, missingText(expected, number - 1));
     if (number < expected) this.#add(number, 'it was put before the oldest row that is kept');
-    const row = storedChanges.Check(stored) ? stored : undefined;
+    const row = isStoredChange(stored) ? stored : undefined;
     const change = row && parsed(row.text);
     if (row === undefined || change === undefined) this.#add(number, 'it was altered: it cannot be read');
     else if (change.number !== number)

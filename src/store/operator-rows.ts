@@ -3,11 +3,11 @@
  * up. registry/operators.ts uses it, and bounds the rows to OPERATORS_MAX. Main thread.
  */
 import { type Static, Type } from 'typebox';
-import { Compile } from 'typebox/compile';
 import { ROLES } from '../core/roles.js';
+import { schemaCheck } from '../core/schema-check.js';
 import { asWallMs } from '../core/units.js';
 import type { OperatorRecord, OperatorStore } from '../registry/operators.js';
-import { Count, damaged, Digest, fast, Format, FORMAT, Moment } from './record-codec.js';
+import { Count, damaged, Digest, Format, FORMAT, Moment } from './record-codec.js';
 import type { Tables } from './tables.js';
 
 const StoredOperator = Type.Object(
@@ -26,15 +26,15 @@ const StoredOperator = Type.Object(
 
 export type StoredOperator = Static<typeof StoredOperator>;
 
-const operators = fast(Compile(StoredOperator));
+const isOperator = schemaCheck('StoredOperator', StoredOperator);
 
 /** In `meta`: id → Unix seconds of the last use on this host. */
 const OPERATOR_USES = 'operator_uses';
-const uses = fast(Compile(Type.Record(Type.String(), Count)));
+const isUses = schemaCheck('OperatorUses', Type.Record(Type.String(), Count));
 
 /** Throws StoreError `damaged`; `place` names the record in the message. */
 export function readOperator(stored: unknown, location: string): OperatorRecord {
-  if (!operators.Check(stored)) throw damaged(location);
+  if (!isOperator(stored)) throw damaged(location);
   const { id, name, role, digest, active, createdMs, expiresSeconds } = stored;
   return { id, name, role, digest, active, createdMs: asWallMs(createdMs), expiresSeconds };
 }
@@ -68,7 +68,7 @@ export class OperatorRows implements OperatorStore {
   lastUses(): Map<string, number> {
     const stored = this.#tables.meta.get(OPERATOR_USES);
     // Damaged or absent: last uses are shown to operators and decide nothing.
-    return new Map(uses.Check(stored) ? Object.entries(stored) : []);
+    return new Map(isUses(stored) ? Object.entries(stored) : []);
   }
 
   putLastUses(lastUses: ReadonlyMap<string, number>): void {

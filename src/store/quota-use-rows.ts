@@ -4,10 +4,10 @@
  * thread.
  */
 import { type Static, Type } from 'typebox';
-import { Compile } from 'typebox/compile';
+import { schemaCheck } from '../core/schema-check.js';
 import { asAccountIndex, asWallMs } from '../core/units.js';
 import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
-import { Count, damaged, fast, Format, FORMAT, Moment } from './record-codec.js';
+import { Count, damaged, Format, FORMAT, Moment } from './record-codec.js';
 import type { Tables } from './tables.js';
 
 /** Counts that a call raises when it is settled. Rows of rotated keys (key-rows.ts) have them too. */
@@ -36,7 +36,7 @@ const StoredQuotaUse = Type.Object(
 
 export type StoredQuotaUse = Static<typeof StoredQuotaUse>;
 
-const quotaUses = fast(Compile(StoredQuotaUse));
+const isQuotaUse = schemaCheck('StoredQuotaUse', StoredQuotaUse);
 
 /** Field by field: a flush packs many of them. */
 export function packQuotaUse(record: QuotaUseRecord): StoredQuotaUse {
@@ -59,7 +59,7 @@ export function packQuotaUse(record: QuotaUseRecord): StoredQuotaUse {
 
 /** Throws StoreError `damaged`; `place` names the record in the message. */
 export function readQuotaUse(stored: unknown, location: string): QuotaUseRecord {
-  if (!quotaUses.Check(stored)) throw damaged(location);
+  if (!isQuotaUse(stored)) throw damaged(location);
   return {
     minuteRequests: stored.minuteRequests,
     callDayNumber: stored.callDayNumber,

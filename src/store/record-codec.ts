@@ -12,8 +12,7 @@
  */
 import { createHash } from 'node:crypto';
 import { Type, type Static } from 'typebox';
-import { Compile } from 'typebox/compile';
-import { invariant } from '../core/errors.js';
+import { schemaCheck } from '../core/schema-check.js';
 import { asAccountIndex, asPicoUnits, asWallMs } from '../core/units.js';
 import type { QuotaLimits } from '../core/quotas.js';
 import type { ResponseKey, ResponseRecord } from '../registry/stored-response.js';
@@ -157,12 +156,12 @@ export type StoredSpending = Static<typeof StoredSpending>;
 export type StoredUsage = Static<typeof StoredUsage>;
 export type StoredResponse = Static<typeof StoredResponse>;
 
-const accounts = fast(Compile(StoredAccount));
-const credits = fast(Compile(StoredCredit));
-const creditRequests = fast(Compile(StoredCreditRequest));
-const spendings = fast(Compile(StoredSpending));
-const usages = fast(Compile(StoredUsage));
-const responses = fast(Compile(StoredResponse));
+const isAccount = schemaCheck('StoredAccount', StoredAccount);
+const isCredit = schemaCheck('StoredCredit', StoredCredit);
+const isCreditRequest = schemaCheck('StoredCreditRequest', StoredCreditRequest);
+const isSpending = schemaCheck('StoredSpending', StoredSpending);
+const isUsage = schemaCheck('StoredUsage', StoredUsage);
+const isResponse = schemaCheck('StoredResponse', StoredResponse);
 
 export function packAccount(record: AccountRecord): StoredAccount {
   const { credited, groupId, ...rest } = record;
@@ -172,7 +171,7 @@ export function packAccount(record: AccountRecord): StoredAccount {
 
 /** Throws StoreError `damaged`, as all readers here do; `place` names the record in the message. */
 export function readAccount(stored: unknown, location: string): AccountRecord {
-  if (!accounts.Check(stored)) throw damaged(location);
+  if (!isAccount(stored)) throw damaged(location);
   return {
     index: asAccountIndex(stored.index),
     id: stored.id,
@@ -191,7 +190,7 @@ export function packCredit(record: CreditRecord): StoredCredit {
 }
 
 export function readCredit(stored: unknown, location: string): CreditRecord {
-  if (!credits.Check(stored)) throw damaged(location);
+  if (!isCredit(stored)) throw damaged(location);
   const { amountPicoUnits, note, createdMs } = stored;
   return { amount: asPicoUnits(BigInt(amountPicoUnits)), note, createdMs: asWallMs(createdMs) };
 }
@@ -205,7 +204,7 @@ export function packCreditRequest({
 }
 
 export function readCreditRequest(stored: unknown, location: string): CreditRequestRecord {
-  if (!creditRequests.Check(stored)) throw damaged(location);
+  if (!isCreditRequest(stored)) throw damaged(location);
   const { amountPicoUnits, note, answer } = stored;
   return { amount: asPicoUnits(BigInt(amountPicoUnits)), note, response: answer };
 }
@@ -224,7 +223,7 @@ export function packSpending(record: SpendingRecord): StoredSpending {
 }
 
 export function readSpending(stored: unknown, location: string): SpendingRecord {
-  if (!spendings.Check(stored)) throw damaged(location);
+  if (!isSpending(stored)) throw damaged(location);
   return {
     spent: asPicoUnits(BigInt(stored.spentPicoUnits)),
     uncovered: asPicoUnits(BigInt(stored.uncoveredPicoUnits)),
@@ -256,7 +255,7 @@ export function packUsage(totals: UsageTotals): StoredUsage {
 }
 
 export function readUsage(stored: unknown, location: string): UsageTotals {
-  if (!usages.Check(stored)) throw damaged(location);
+  if (!isUsage(stored)) throw damaged(location);
   return {
     calls: stored.calls,
     failedCalls: stored.failedCalls,
@@ -292,7 +291,7 @@ export function readResponse(
   location: string,
   digestSince = RESPONSE_DIGEST_SINCE,
 ): ResponseRecord {
-  if (!responses.Check(stored)) throw damaged(location);
+  if (!isResponse(stored)) throw damaged(location);
   const { bodyDigest, endedMs, stream, fallback, digest, bytes } = stored;
   if (bytes !== null && !(bytes instanceof Uint8Array)) throw damaged(location);
   const record: ResponseRecord = {
@@ -337,13 +336,4 @@ function digestOfResponse({
 
 export function damaged(location: string): StoreError {
   return new StoreError('damaged', `${location} is damaged. Restore the store from a backup.`);
-}
-
-/**
- * Asserts that TypeBox compiled the validator. It falls back to interpreting silently, and then a start with
- * a million accounts would take minutes.
- */
-export function fast<Compiled extends { IsAccelerated(): boolean }>(validator: Compiled): Compiled {
-  invariant(validator.IsAccelerated(), 'validators of records are compiled');
-  return validator;
 }

@@ -15,12 +15,12 @@
  */
 import { randomUUID } from 'node:crypto';
 import { Type, type Static } from 'typebox';
-import { Compile } from 'typebox/compile';
+import { schemaCheck } from '../core/schema-check.js';
 import { readGroup } from './group-rows.js';
 import { readKey } from './key-rows.js';
 import { readChange } from './operator-changes.js';
 import { readOperator } from './operator-rows.js';
-import { damaged, fast, readAccount, readCredit, readCreditRequest } from './record-codec.js';
+import { damaged, readAccount, readCredit, readCreditRequest } from './record-codec.js';
 import type { RecordedTable, WrittenRow } from './row-recorder.js';
 import { StoreError } from './store-file.js';
 import type { Store } from './store.js';
@@ -38,7 +38,7 @@ const Position = Type.Object({
   /** Earlier epochs and their last versions, oldest first. */
   history: Type.Array(Type.Tuple([Type.String(), Type.Integer({ minimum: 0 })])),
 });
-const positions = fast(Compile(Position));
+const isPosition = schemaCheck('Position', Position);
 
 /** Two copies at the same position have the same rows. */
 export type RegistryPosition = Readonly<Static<typeof Position>>;
@@ -82,8 +82,7 @@ export class RegistryCopy {
     this.#tables.environment.refresh();
     const stored = this.#tables.meta.get(REGISTRY_POSITION);
     if (stored === undefined) return undefined;
-    if (!positions.Check(stored))
-      throw damaged(`${this.#tables.path}: record ${REGISTRY_POSITION} of table meta`);
+    if (!isPosition(stored)) throw damaged(`${this.#tables.path}: record ${REGISTRY_POSITION} of table meta`);
     return stored;
   }
 

@@ -17,8 +17,8 @@
  */
 import { join } from 'node:path';
 import { Type, type Static } from 'typebox';
-import { Check } from 'typebox/value';
 import { invariant } from '../core/errors.js';
+import { schemaCheck } from '../core/schema-check.js';
 import { Environment, assertDisposableFile } from './environment.js';
 import { identityOf, isRunning } from './process-identity.js';
 import { makeDataFolder, OPTIONS, unreadable } from './store-file.js';
@@ -35,6 +35,7 @@ const HolderRow = Type.Object({
   members: Type.Optional(Type.Array(Type.String())),
 });
 
+const isHolder = schemaCheck('HolderRow', HolderRow);
 type HolderRow = Readonly<Static<typeof HolderRow>>;
 
 export interface StoreHolder {
@@ -133,7 +134,7 @@ export function takeHold(row: HoldRow, { kind, group }: StoreHolder): boolean {
   const held = row.get();
   const others = othersOf(held);
   const [other] = others;
-  if (other !== undefined && Check(HolderRow, held) && (group === undefined || held.group !== group)) {
+  if (other !== undefined && isHolder(held) && (group === undefined || held.group !== group)) {
     throw new StoreHeld(row.path, held.kind, other);
   }
   row.put(rowOf(kind, group, [ownIdentity(), ...others]));
@@ -143,7 +144,7 @@ export function takeHold(row: HoldRow, { kind, group }: StoreHolder): boolean {
 /** Removes this process from the row, and the row if no other member is left. */
 export function giveHoldBack(row: HoldRow): void {
   const held = row.get();
-  if (!Check(HolderRow, held) || !membersOf(held).includes(ownIdentity())) return;
+  if (!isHolder(held) || !membersOf(held).includes(ownIdentity())) return;
   const others = othersOf(held);
   if (others.length === 0) row.remove();
   else row.put(rowOf(held.kind, held.group, others));
@@ -157,7 +158,7 @@ function rowOf(kind: HolderRow['kind'], group: string | undefined, members: read
 
 /** Other running processes that have the hold. */
 function othersOf(held: unknown): string[] {
-  if (!Check(HolderRow, held)) return [];
+  if (!isHolder(held)) return [];
   const own = ownIdentity();
   return membersOf(held).filter((identity) => identity !== own && isRunning(identity));
 }

@@ -1,0 +1,7 @@
+/** Types of the module that scripts/build-checks.mjs writes to dist/core/generated-checks.js. */
+
+/** False only while the build loads the modules whose schemas it compiles. */
+export const MADE: boolean;
+
+/** By the name that `schemaCheck` is called with. */
+export const CHECKS: Readonly<Record<string, (value: unknown) => boolean>>;
