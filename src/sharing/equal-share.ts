@@ -14,8 +14,9 @@
  * heard the node for SILENT_MS, until the node expires or has been back for a window. Grants from before
  * weigh for QUARANTINE_MS at most. A node uses its share only after both spans, counted from the last moment
  * at which the server may have heard it. A message may take up to SILENT_MS; one that takes longer finds that
- * the share is held back already. The node stops at its first contact, or when it expires. If the server is
- * gone, all nodes use their shares, which are the limit together.
+ * the share is held back already. The node stops at its first contact, or when it expires, counted from the
+ * last moment after which the server surely heard it: a message without a reply begins the silence anew, and
+ * postpones no expiry. If the server is gone, all nodes use their shares, which are the limit together.
  *
  * A node that has not joined in its life has no share: its earlier life may have used it.
  */
@@ -86,7 +87,10 @@ export class EqualShare implements Coordinator {
   readonly #fallback: FallbackCoordinator | undefined;
   readonly #unreported = new UnreportedAsks();
   readonly #contact: CoordinatorContact;
+  /** When the server may last have heard the node: its share begins later. */
   #heardMs = Infinity;
+  /** The last moment after which it surely has: the server holds the share back for an expiry from there. */
+  #surelyHeardMs = -Infinity;
   #alone = false;
   #beating = false;
   /** A connection broke, or another node of the process lost the server, since it last answered. */
@@ -180,9 +184,9 @@ export class EqualShare implements Coordinator {
 
   /** Whether the server, if it still serves others, holds a share of each minute back for this node. */
   get #hasShare(): boolean {
-    const { shares, nodeExpiryMs } = this.#options;
-    const { silentMs } = this;
-    return shares > 0 && silentMs >= SHARE_BEGINS_MS && silentMs <= nodeExpiryMs;
+    const { shares, nodeExpiryMs, clock } = this.#options;
+    const isExpired = clock.monotonicMs() - this.#surelyHeardMs > nodeExpiryMs;
+    return shares > 0 && this.silentMs >= SHARE_BEGINS_MS && !isExpired;
   }
 
   get #canGrant(): boolean {
@@ -267,17 +271,19 @@ export class EqualShare implements Coordinator {
     this.#setAlone(undefined);
   }
 
-  /** Calls the coordinator once at a time, as it wants; records when the server may have heard it. */
+  /** Calls the coordinator once at a time, as it wants; records when the server has or may have heard it. */
   #inTurn<Result>(call: () => Promise<Result>): Promise<Result> {
+    const { clock } = this.#options;
     const made = this.#last.then(async () => {
+      const madeMs = clock.monotonicMs();
       try {
         const result = await call();
-        this.#heardMs = this.#options.clock.monotonicMs();
+        this.#heardMs = clock.monotonicMs();
+        this.#surelyHeardMs = madeMs;
         return result;
       } catch (error) {
         // Before the first reply the node has not joined, so it has no share that could begin.
-        if (this.#heardMs !== Infinity && !wasNotSent(error))
-          this.#heardMs = this.#options.clock.monotonicMs();
+        if (this.#heardMs !== Infinity && !wasNotSent(error)) this.#heardMs = clock.monotonicMs();
         throw error;
       }
     });

@@ -323,6 +323,8 @@ export class ModelLedger {
     return {
       accounts: this.accounts.map(({ dirty: _dirty, permits: _permits, ...account }, index) => ({
         ...account,
+        // A word with nothing counted tells no day whose number modulo 2,048 is 0.
+        ...(account.dayCalls === 0 && account.dayNumber % 2_048 === 0 && { dayNumber: 0 }),
         available: this.availableOf(index),
         held: this.heldOf(index),
         minuteUsed: this.usedOf(index, this.tick),

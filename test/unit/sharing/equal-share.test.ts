@@ -29,6 +29,8 @@ interface Permit {
 /** One node, with the permits that it has; `cut` is the wire. */
 class Member {
   cut = false;
+  /** While it is cut: requests are sent, and none arrives. */
+  isDeaf = false;
   readonly share: EqualShare;
   readonly permits: Permit[] = [];
 
@@ -38,7 +40,7 @@ class Member {
     readonly clock: Clock,
   ) {
     const through = <Result>(call: () => Promise<Result>): Promise<Result> =>
-      this.cut ? Promise.reject(offline()) : call();
+      this.cut ? Promise.reject(this.isDeaf ? unanswered() : offline()) : call();
     this.share = new EqualShare({
       coordinator: {
         join: () => through(() => authority.join()),
@@ -79,6 +81,9 @@ class Member {
 
 const offline = (): CoordinatorLost =>
   new CoordinatorLost('unreachable', 'cut', { cause: new ValkeyError('offline', 'cut') });
+
+const unanswered = (): CoordinatorLost =>
+  new CoordinatorLost('unreachable', 'lost', { cause: new ValkeyError('late', 'lost') });
 
 function minuteAsk(least: number, most: number): PlainAsk {
   return {
@@ -162,6 +167,33 @@ void t.test(
   },
 );
 
+void t.test('a request that never arrives postpones no expiry', NO_REDIS, async (t) => {
+  const { world, members } = await startGroup(t);
+  const [first, second, third] = members as [Member, Member, Member];
+  const pass = async (ms: number): Promise<void> => {
+    for (let passedMs = 0; passedMs < ms; passedMs += 10_000) {
+      world.nowMs += 10_000;
+      await second.share.exchange([]);
+      await third.share.exchange([]);
+    }
+  };
+  await exchangePlain(first.share, [minuteAsk(0, 0)]);
+  first.cut = true;
+  await pass(EXPIRY_MS + SHARE_BEGINS_MS);
+  first.isDeaf = true;
+  await t.rejects(exchangePlain(first.share, [minuteAsk(1, 1)]), { code: 'authority_lost' });
+  first.isDeaf = false;
+  await pass(SHARE_BEGINS_MS);
+  t.match((await exchangePlain(second.share, [minuteAsk(LIMIT, LIMIT)])).answers[0]!.minute, {
+    granted: LIMIT,
+  });
+  await t.rejects(
+    exchangePlain(first.share, [minuteAsk(1, 1)]),
+    { code: 'authority_lost' },
+    'it has no share',
+  );
+});
+
 void t.test('random cuts and random use', NO_REDIS, async (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
@@ -175,6 +207,7 @@ void t.test('random cuts and random use', NO_REDIS, async (t) => {
     world.nowMs += below(4) === 0 ? STEP_MS : below(20) * STEP_MS;
     for (const member of members) {
       if (below(150) === 0) member.cut = !member.cut;
+      member.isDeaf = below(40) === 0;
       const count = await member.use(below(3) === 0 ? below(40) : 0);
       if (count > 0) used.push({ atMs: world.nowMs, count });
       if (member.share.isAlone) alone += count;
