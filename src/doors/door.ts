@@ -87,10 +87,10 @@ export interface EventMeaning {
 /** Reads the events of one stream in the door's own protocol. `event` was parsed from JSON. */
 export interface EventJudge {
   /**
-   * A fast path: matches the data of most text events, as Latin-1. A match must be a JSON object that brings
-   * text and nothing else, because it is then not parsed. That halves the cost of a stream.
+   * A fast path: what `judge` would return for the event with this data, which is Latin-1 and not parsed;
+   * undefined if that takes a parse. It halves the cost of a stream.
    */
-  readonly textEvent?: RegExp;
+  known?(data: string): EventMeaning | undefined;
   judge(event: Readonly<Record<string, unknown>>): EventMeaning;
 }
 

@@ -17,8 +17,8 @@ import type { ResponseBodyReader, ResponseOutcome, ResponseSink } from './respon
 import type { UsageMeter } from './usage-meter.js';
 
 const NOTHING = new Uint8Array(0);
-/** A long match costs memory for each character. */
-const TEXT_EVENT_CHARS_MAX = 4_096;
+/** A long match of an expression costs memory for each character. */
+const KNOWN_EVENT_CHARS_MAX = 4_096;
 
 export class PassedStreamReader implements ResponseBodyReader {
   readonly #sink: ResponseSink;
@@ -96,13 +96,10 @@ export class PassedStreamReader implements ResponseBodyReader {
   /** `data` is Latin-1. `text`: relay the event; it brings text and says nothing else. */
   #judged(data: string | undefined): 'relay' | 'text' | 'drop' | { readonly garbage: string } {
     if (data === undefined || data === '') return 'drop';
-    if (data.length <= TEXT_EVENT_CHARS_MAX && this.#judge.textEvent?.test(data) === true) {
-      this.#meter.textCame();
-      return 'text';
-    }
-    const event = parsedJson(data);
+    const known = data.length <= KNOWN_EVENT_CHARS_MAX ? this.#judge.known?.(data) : undefined;
+    const event = known ?? parsedJson(data);
     if (!isRecord(event)) return { garbage: 'an event is no JSON object' };
-    const { garbage, usage, model, isText, isEnd } = this.#judge.judge(event);
+    const { garbage, usage, model, isText, isEnd } = known ?? this.#judge.judge(event);
     if (garbage !== undefined) return { garbage };
     const isReport = usage !== undefined && this.#meter.report(usage, model);
     if (isText && !isReport) this.#meter.textCame();

@@ -15,13 +15,21 @@ const NOTHING: EventMeaning = { isText: false, isEnd: false };
 const TEXT: EventMeaning = { isText: true, isEnd: false };
 const END: EventMeaning = { isText: false, isEnd: true };
 
-/** A text event as Anthropic writes it: see `EventJudge.textEvent`. */
+/** Events as Anthropic writes them, some with spaces before the end: see `EventJudge.known`. */
 const TEXT_DELTA =
   /^\{"type":"content_block_delta","index":(?:0|[1-9]\d{0,5}),"delta":\{"type":"text_delta","text":"(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt])+"\} {0,32}\}$/;
+const SAYS_NOTHING =
+  /^\{"type": ?"(?:ping"|content_block_st(?:op","index":\d|art","index":\d,"content_block":\{"type":"text","text":""\})) {0,32}\}$/;
+const STOP = /^\{"type":"message_stop" {0,32}\}$/;
 
 export class MessageJudge implements EventJudge {
-  readonly textEvent = TEXT_DELTA;
   #usage: Record<string, unknown> = {};
+
+  known(data: string): EventMeaning | undefined {
+    if (TEXT_DELTA.test(data)) return TEXT;
+    if (SAYS_NOTHING.test(data)) return NOTHING;
+    return STOP.test(data) ? END : undefined;
+  }
 
   judge(event: Members): EventMeaning {
     const { type, message, delta } = event;

@@ -370,27 +370,38 @@ void t.test('edits that only clear old parts may be left undone, others may not'
 });
 
 void t.test('an event that is not parsed means what it means if it is', (t) => {
-  const { textEvent } = openJudge!();
-  const deltas = ['a', ' é "x" \\ \n', '\u2028', '</script>', '😀', ''].map((text) => JSON.stringify(text));
-  for (const text of [...deltas, '"\\/"', '"\\u0041"', '"\\x"', '"a', '"\n"', '"a","b":1', '"\\"'])
-    for (const index of ['0', '17', '-1', '01'])
-      for (const space of ['', '   ']) {
-        const json = `{"type":"content_block_delta","index":${index},"delta":{"type":"text_delta","text":${text}}${space}}`;
-        const data = Buffer.from(json).toString('latin1');
-        if (!textEvent!.test(data)) continue;
-        t.same(
-          openJudge!().judge(JSON.parse(data) as Members),
-          { isText: true, isEnd: false },
-          encodeURI(text),
-        );
-      }
-  t.ok(
-    textEvent!.test(
-      '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\\"a\\n"}}',
-    ),
-  );
-  t.notOk(
-    textEvent!.test('{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}'),
-  );
+  const known = (data: string) => openJudge!().known!(data);
+  const texts = ['a', ' é "x" \\ \n', '\u2028', '</script>', '😀', ''].map((text) => JSON.stringify(text));
+  const others = ['"\\/"', '"\\u0041"', '"\\x"', '"a', '"\n"', '"a","b":1', '"\\"'];
+  const events: string[] = [];
+  for (const text of [...texts, ...others])
+    for (const index of ['0', '7', '17', '-1', '01']) {
+      const block = `{"type":"content_block_TYPE","index":${index}`;
+      const part = (type: string): string => `{"type":"${type}","text":${text}}`;
+      events.push(
+        `${block.replace('TYPE', 'delta')},"delta":${part('text_delta')}`,
+        `${block.replace('TYPE', 'start')},"content_block":${part('text')}`,
+        block.replace('TYPE', 'stop'),
+      );
+    }
+  for (const type of ['ping', 'message_stop', 'message_start', 'error', 'content_block_stop', 'x'])
+    events.push(`{"type":"${type}"`, `{"type": "${type}"`, `{"type":"${type}","error":{}`);
+  let count = 0;
+  for (const event of events)
+    for (const end of ['}', '   }', '', '}}', ',"usage":{}}', '}\n{}', ',"type":"error"}']) {
+      const data = Buffer.from(event + end).toString('latin1');
+      const meaning = known(data);
+      if (meaning === undefined) continue;
+      count += 1;
+      t.same(openJudge!().judge(JSON.parse(data) as Members), meaning, encodeURI(data));
+    }
+  t.ok(count > 50, `${count} of them are known`);
+  const delta = (text: string): string =>
+    `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"${text}"}}`;
+  t.equal(known(delta('\\"a\\n'))?.isText, true);
+  t.equal(known(delta('')), undefined);
+  t.equal(known('{"type": "ping"}')?.isText, false);
+  t.equal(known('{"type":"content_block_stop","index":0      }')?.isEnd, false);
+  t.equal(known('{"type":"message_stop"    }')?.isEnd, true);
   t.end();
 });
