@@ -1,6 +1,6 @@
 /**
- * Long whole responses for slow readers: what they hold together is bounded, who finds no room is told so at
- * once, others are not harmed.
+ * Long whole responses for slow readers, by each door whose responses pass: what they hold together is
+ * bounded, who finds no room is told so at once and in the door's words, others are not harmed.
  */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -8,7 +8,23 @@ import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { rssBytes } from '../../bench/support/proc.js';
 import { WHOLE_RESPONSES_BYTES_MAX } from '#src/core/limits.js';
-import { TEST_MODEL, eventually, startGateway, testSettings } from '../support/gateway.js';
+import { picoUnitsOf } from '#src/core/money.js';
+import { SPEECH } from '../support/door-speech.js';
+import {
+  callAt,
+  callOf,
+  costOf,
+  DOOR_ENV,
+  isAnthropic,
+  isFree,
+  modelsOf,
+  pathOf,
+  WAYS,
+  wayName,
+  type Way,
+} from '../support/doors.js';
+import { settledAccount } from '../support/fault-cells.js';
+import { eventually, startGateway } from '../support/gateway.js';
 import { SlowReader } from '../support/slow-reader.js';
 
 const ANSWER_CHARS = 10_000_000;
@@ -17,25 +33,26 @@ const READERS = 60;
  * Held, and as much again that collectors leave of responses that were joined and parsed, or found no room.
  */
 const GROWTH_BYTES_MAX = 2 * WHOLE_RESPONSES_BYTES_MAX + 150_000_000;
-const BODY = { model: TEST_MODEL, messages: [{ role: 'user', content: 'long' }] };
+const SAID = { text: 'hi there', prompt: 7, output: 3 };
+const PASSED = WAYS.filter((way) => way.kind === 'passed' && !isFree(way));
 
-const answerOf = (content: string): Buffer =>
-  Buffer.from(
-    JSON.stringify({
-      object: 'chat.completion',
-      choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' }],
-      usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
-    }),
-  );
+/** Of embeddings and reranks the prompt alone is billed. */
+const billOf = (way: Way): bigint =>
+  costOf(way, [SAID.prompt, way.door === 'embeddings' || way.door === 'rerank' ? 0 : SAID.output]);
+const sumOf = (ways: readonly Way[]): bigint => ways.reduce((sum, way) => sum + billOf(way), 0n);
+const shortOf = ({ speech }: Way): string => SPEECH[speech].whole(SAID);
+const LONG = new Map(
+  PASSED.map((way) => [way, Buffer.from(`{"pad":"${'w'.repeat(ANSWER_CHARS)}",${shortOf(way).slice(1)}`)]),
+);
 
 void t.test(`${READERS} slow readers of whole answers of 10 MB`, async (t) => {
-  const long = answerOf('w'.repeat(ANSWER_CHARS));
-  const short = answerOf('Hello');
   const upstream = createServer((request, response) => {
     const parts: Buffer[] = [];
     request.on('data', (part: Buffer) => parts.push(part));
     request.on('end', () => {
-      const answer = Buffer.concat(parts).includes('long') ? long : short;
+      const body = Buffer.concat(parts).toString();
+      const way = PASSED.find((one) => body.includes(`"model":"${wayName(one)}"`))!;
+      const answer = body.includes('long') ? LONG.get(way)! : shortOf(way);
       response.writeHead(200, { 'content-type': 'application/json' }).end(answer);
     });
   });
@@ -43,40 +60,61 @@ void t.test(`${READERS} slow readers of whole answers of 10 MB`, async (t) => {
   await once(upstream, 'listening');
   t.teardown(() => upstream.closeAllConnections());
   t.teardown(() => upstream.close());
-  const url = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}/v1`;
-  const gateway = await startGateway(t, { config: testSettings(url) });
+  const origin = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
+  const gateway = await startGateway(t, {
+    env: DOOR_ENV,
+    config: {
+      models: modelsOf(() => origin),
+      plans: [{ id: 'ample', requests_per_minute: 1_000_000, calls_per_day: 1_000_000_000 }],
+    },
+  });
   const { key, accountId } = await gateway.admin.customer({ credit: '1000.00' });
-  t.equal((await gateway.chat(key, 'Hello')).status, 200);
+  const checkShort = async (when: string): Promise<void> => {
+    for (const way of PASSED)
+      t.equal((await callAt(gateway, key, way, 'Hello')).status, 200, `${wayName(way)}: ${when}`);
+  };
+  await checkShort('before');
   const restBytes = rssBytes(gateway.pid());
 
-  const readers = Array.from({ length: READERS }, () => new SlowReader(gateway.port, key, BODY, 4_096, true));
-  await eventually('an answer for all', () => readers.every(({ readBytes }) => readBytes > 0) || undefined);
+  const readers = Array.from({ length: READERS }, (_, index) => {
+    const way = PASSED[index % PASSED.length]!;
+    const reader = new SlowReader(gateway.port, key, callOf(way, 'long'), 4_096, true, {}, pathOf(way));
+    return { way, reader };
+  });
+  await eventually(
+    'an answer for all',
+    () => readers.every(({ reader }) => reader.readBytes > 0) || undefined,
+  );
   const grownBytes = rssBytes(gateway.pid()) - restBytes;
-  const statuses = readers.map((reader) => reader.text().slice(9, 12));
-  const served = statuses.filter((status) => status === '200').length;
-  t.comment(`${served} served, ${Math.round(grownBytes / 1e6)} MB over rest`);
-  t.same([...new Set(statuses)].sort(), ['200', '503']);
-  const room = Math.floor(WHOLE_RESPONSES_BYTES_MAX / long.length);
+  const served = readers.filter(({ reader }) => reader.text().startsWith('HTTP/1.1 200'));
+  const refused = readers.filter((one) => !served.includes(one));
+  t.comment(`${served.length} served, ${Math.round(grownBytes / 1e6)} MB over rest`);
+  const room = Math.floor(WHOLE_RESPONSES_BYTES_MAX / ANSWER_CHARS);
   // Those that come at the same time may take room from each other before one of them is whole.
-  t.ok(served > 0 && served <= room, `${room} find room at most`);
+  t.ok(served.length > 0 && served.length <= room, `${room} find room at most`);
   t.ok(grownBytes < GROWTH_BYTES_MAX);
-  const refused = readers.find((reader) => reader.text().startsWith('HTTP/1.1 503'))!.text();
-  t.match(refused, /retry-after: 5\r\n/i);
-  t.match(refused, '"code":"overloaded"');
-  t.equal((await gateway.chat(key, 'Hello')).status, 200, 'short answers have room');
+  for (const { way, reader } of refused) {
+    t.match(reader.text(), `HTTP/1.1 ${isAnthropic(way) ? 529 : 503} `, wayName(way));
+    t.match(reader.text(), /retry-after: 5\r\n/i, wayName(way));
+    t.match(reader.text(), /code":"overloaded"/, wayName(way));
+  }
+  await checkShort('short answers have room');
 
-  for (const reader of readers) reader.leave();
-  const again = await eventually('room', async () => {
-    const answer = await gateway.chat(key, 'long');
-    return answer.status === 200 ? answer : undefined;
-  });
-  t.ok(long.equals(Buffer.from(again.body)), 'a long answer is served again, byte for byte');
-  const account = await eventually('nothing held', async () => {
-    const now = await gateway.admin.account(accountId);
-    return Number(now.held) === 0 ? now : undefined;
-  });
-  const one = (1.5 + 2.25) / 1e6;
-  t.ok(Number(account.spent) >= (served + 3) * one - 1e-12, 'what was served is charged');
-  t.ok(Number(account.spent) <= (READERS + 3) * one, 'and nothing twice');
+  for (const { reader } of readers) reader.leave();
+  for (const way of PASSED) {
+    const again = await eventually('room', async () => {
+      const answer = await callAt(gateway, key, way, 'long');
+      return answer.status === 200 ? answer : undefined;
+    });
+    t.ok(
+      LONG.get(way)!.equals(Buffer.from(again.body)),
+      `${wayName(way)}: a long answer is served again, byte for byte`,
+    );
+  }
+  const { spent } = await settledAccount(gateway, accountId, 'all');
+  const others = 3n * sumOf(PASSED);
+  const least = others + sumOf(served.map(({ way }) => way));
+  t.ok(picoUnitsOf(spent)! >= least, 'what was served is charged');
+  t.ok(picoUnitsOf(spent)! <= others + sumOf(readers.map(({ way }) => way)), 'and nothing twice');
   t.equal(await gateway.stop(), 0);
 });

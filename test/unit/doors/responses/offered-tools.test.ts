@@ -33,18 +33,18 @@ void t.test('tools of a namespace are offered by both names', (t) => {
 });
 
 void t.test('a call has both names again, and goes back with them', (t) => {
-  const body = bodyOf({ tools: [fn('other'), SPACE] });
+  const body = bodyOf({ tools: [fn('close'), SPACE] });
   const call = { requestId: 'r', model: 'm', stream: false, body, nowMs: 0 };
   const calls = [
     { id: 'c1', type: 'function', function: { name: 'agents__close', arguments: '{}' } },
-    { id: 'c2', type: 'function', function: { name: 'other', arguments: '{}' } },
+    { id: 'c2', type: 'function', function: { name: 'close', arguments: '{}' } },
   ];
   const answer = {
     choices: [{ message: { content: null, tool_calls: calls }, finish_reason: 'tool_calls' }],
   };
   const { output } = JSON.parse(TRANSLATOR.fromChat(answer, call)) as { output: Record<string, unknown>[] };
   t.match(output[0], { type: 'function_call', name: 'close', namespace: 'agents' });
-  t.match(output[1], { type: 'function_call', name: 'other' });
+  t.match(output[1], { type: 'function_call', name: 'close' }, 'the same name without a namespace');
   t.notOk('namespace' in output[1]!);
   const { messages } = TRANSLATOR.toChat(bodyOf({ input: output })) as { messages: unknown };
   t.match(messages, [{ role: 'assistant', tool_calls: calls }]);
