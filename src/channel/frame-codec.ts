@@ -18,7 +18,7 @@
 import { invariant } from '../core/errors.js';
 import { FIELDS_AT, type SpscReader, type SpscWriter } from '../core/spsc-ring.js';
 import { asAccountIndex } from '../core/units.js';
-import { USAGE_SOURCES } from '../protocol/usage.js';
+import { USAGE_SOURCES } from '../core/token-counts.js';
 import { UNRECORDED, type CarriedTrace } from '../telemetry/trace-context.js';
 import {
   FRAME_CALL,

@@ -9,7 +9,7 @@
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { asCallSlot, type CallSlot, type MonotonicMs } from '../core/units.js';
-import type { Usage } from '../protocol/usage.js';
+import type { Usage } from '../core/token-counts.js';
 import type { CallTable } from './call-table.js';
 import { FramePort, type FrameChannel } from './frame-port.js';
 import {

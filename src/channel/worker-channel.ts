@@ -4,7 +4,7 @@
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { CallSlot, MonotonicMs } from '../core/units.js';
-import type { Usage } from '../protocol/usage.js';
+import type { Usage } from '../core/token-counts.js';
 import type { CallTable } from './call-table.js';
 import { FramePort, type FrameChannel } from './frame-port.js';
 import {
@@ -40,10 +40,6 @@ export class WorkerChannel {
     this.#port = new FramePort(channel, (frame) => this.#receive(frame));
     // The listener has gone: nobody is left to read the responses of its calls.
     channel.port.on('close', () => this.cancelAll());
-  }
-
-  get inFlight(): number {
-    return this.#sessions.size;
   }
 
   cancelAll(): void {

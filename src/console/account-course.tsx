@@ -12,8 +12,7 @@ import type {
   UsageView,
 } from '../admin/views.js';
 import { queryOf, useView } from './api.js';
-import { addressOf } from './browser.js';
-import { callsAddress } from './call-links.js';
+import { addressOf, callsAddress } from './browser.js';
 import { chart, Charts, linesOf, timesUntil } from './chart.js';
 import { ErrorText, RangeChoice } from './controls.js';
 import { roughMoney, short } from './format.js';

@@ -5,8 +5,8 @@
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, CreatedKeyView, KeyView, ListView } from '../admin/views.js';
-import { allOf, queryOf, useView } from './api.js';
-import { callsAddress } from './call-links.js';
+import { allOf, may, queryOf, useView } from './api.js';
+import { callsAddress } from './browser.js';
 import { Badge, ErrorText, Icon, Name, type Tone } from './controls.js';
 import {
   DeleteKeyDialog,
@@ -19,7 +19,6 @@ import {
 import { moment } from './format.js';
 import { KeyLimitsDialog } from './quota-dialogs.js';
 import { QuotaLine } from './quotas.js';
-import { may } from './rights.js';
 import { Table } from './table.js';
 
 /** Last uses are written with each flush, and another operator may make a key. */

@@ -3,16 +3,14 @@
  * account, and a panel for the open account with its live counters, its keys and its recent calls. Browser
  * (test/e2e/console.test.ts, console-accounts.test.ts).
  */
-import { useState } from 'preact/hooks';
-import type { AccountView, ListView, PlanView } from '../admin/views.js';
+import { useEffect, useState } from 'preact/hooks';
+import type { AccountView, CreditView, ListView, PlanView } from '../admin/views.js';
 import { AccountCourse, AccountHours } from './account-course.js';
-import { AccountCredits } from './account-credits.js';
 import { AccountKeys } from './account-keys.js';
 import { AccountList } from './account-list.js';
 import { type AccountOrder, useAccountRows, useSortedAccounts } from './account-rows.js';
-import { allOf, useView } from './api.js';
-import { addressOf, go } from './browser.js';
-import { callsAddress } from './call-links.js';
+import { allOf, may, type Part, useAction, useView } from './api.js';
+import { addressOf, callsAddress, go } from './browser.js';
 import {
   Badge,
   Choice,
@@ -31,8 +29,7 @@ import { CreditDialog, NewAccountDialog, PlanDialog, SwitchDialog } from './dial
 import { counted, moment, money, number, short } from './format.js';
 import { AccountGroupDialog, useGroupOptions } from './quota-dialogs.js';
 import { QuotaBars } from './quotas.js';
-import { may } from './rights.js';
-import { type Column, CsvButton, type Tile, Tiles } from './table.js';
+import { type Column, CsvButton, Table, type Tile, Tiles } from './table.js';
 
 interface AccountsProps {
   /** From the page's address: id or name of the account that is open; empty if none is. */
@@ -278,4 +275,49 @@ function Counters({ account, plan }: CountersProps) {
     ],
   ];
   return <Tiles label="Counters" small tiles={tiles} />;
+}
+
+const CREDITS_SHOWN = 10;
+
+/**
+ * The journal of credits and debits, newest first: the gateway lists them oldest first, so all are read, at
+ * most ROWS_OF_CSV_MAX.
+ */
+function AccountCredits({ account }: { readonly account: AccountView }) {
+  const [read, setRead] = useState<Part<CreditView>>();
+  const { error, run } = useAction(async () => {
+    setRead(await allOf<CreditView>(`/accounts/${encodeURIComponent(account.id)}/credits`));
+  });
+  // Each credit and each debit changes the sum.
+  useEffect(() => run(), [account.credited]);
+  if (read === undefined) return <ErrorText text={error} />;
+  const newestFirst = read.rows.toReversed();
+  return (
+    <section>
+      <h3>Credits and debits</h3>
+      <ErrorText text={error} />
+      {newestFirst.length === 0 ? (
+        <p class="empty">Nothing was credited yet.</p>
+      ) : (
+        <Table
+          label="Credits"
+          class="cards"
+          rows={newestFirst.slice(0, CREDITS_SHOWN)}
+          keyOf={(_, index) => String(newestFirst.length - index)}
+          all={() => ({ rows: newestFirst, more: read.more })}
+          columns={[
+            { head: 'When', at: ({ created }) => created },
+            { head: 'Amount', money: ({ amount }) => amount },
+            { head: 'Note', text: ({ note }) => note },
+          ]}
+        />
+      )}
+      {newestFirst.length > CREDITS_SHOWN ? (
+        <p class="muted">
+          The last {CREDITS_SHOWN} of {number(newestFirst.length)}
+          {read.more ? ', and more' : ''}.
+        </p>
+      ) : null}
+    </section>
+  );
 }

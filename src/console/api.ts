@@ -8,8 +8,7 @@
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView } from '../admin/views.js';
-import type { Role } from '../core/roles.js';
-import { setSignedIn } from './rights.js';
+import { RIGHTS, type Role } from '../core/roles.js';
 
 /** A response that is an error, in the gateway's own words. */
 export class ApiError extends Error {
@@ -122,7 +121,7 @@ interface SessionView {
   readonly oidc?: OidcView;
 }
 
-/** Returns whether somebody is signed in, and notes who (rights.ts). */
+/** Returns whether somebody is signed in, and notes who (operatorNow). */
 function noted({ who, role }: SessionView): boolean {
   const by = who === null || role === null ? undefined : { who, role };
   setSignedIn(by);
@@ -220,3 +219,26 @@ export function useAction<Args extends readonly unknown[]>(
   };
   return { error, busy, run };
 }
+
+export interface SignedIn {
+  readonly who: string;
+  readonly role: Role;
+}
+
+let signedIn: SignedIn | undefined;
+
+function setSignedIn(by: SignedIn | undefined): void {
+  signedIn = by;
+}
+
+/**
+ * Returns whether the one who is signed in may do it; false while nobody is. Must hold: this hides what would
+ * be rejected and protects nothing: the gateway judges each request again, by the declarations of its routes
+ * (test/e2e/operator-roles.test.ts).
+ */
+export function may(right: keyof typeof RIGHTS): boolean {
+  const allowed: readonly Role[] = RIGHTS[right];
+  return signedIn !== undefined && allowed.includes(signedIn.role);
+}
+
+export const operatorNow = (): SignedIn | undefined => signedIn;

@@ -7,13 +7,11 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { CallView, ContentsView } from '../admin/call-routes.js';
 import { ERROR_MEANINGS, type ErrorMeaning } from '../core/error-meanings.js';
-import { useView } from './api.js';
-import { addressOf } from './browser.js';
-import { callsAddress } from './call-links.js';
+import { may, useView } from './api.js';
+import { addressOf, callsAddress } from './browser.js';
 import { toneOfCall } from './calls-page.js';
 import { Badge, CopyButton, ErrorText, Icon, Money, Name } from './controls.js';
 import { exactMoment, milliseconds, money, number, words } from './format.js';
-import { may } from './rights.js';
 import { type Tile, Tiles } from './table.js';
 import { ResetButton } from './upstreams-page.js';
 

@@ -5,14 +5,12 @@
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.js';
-import { allOf, queryOf, useView } from './api.js';
-import { addressOf, go } from './browser.js';
-import { callsAddress } from './call-links.js';
+import { allOf, may, queryOf, useView } from './api.js';
+import { addressOf, callsAddress, go } from './browser.js';
 import { CopyButton, ErrorText, Icon, Name, StatusBadge, statusOf, TextField, useInput } from './controls.js';
 import { counted } from './format.js';
 import { AddAccountDialog, DeleteGroupDialog, GroupLimitsDialog, NewGroupDialog } from './quota-dialogs.js';
 import { PlanTable, QuotaBars, QuotaLine } from './quotas.js';
-import { may } from './rights.js';
 import { Table } from './table.js';
 
 /** How often the tree and the open group are fetched again, for what is used. */

@@ -5,7 +5,7 @@
 import { useState } from 'preact/hooks';
 import type { StatusDocument } from '../telemetry/status-document.js';
 import { BusyAccounts } from './account-course.js';
-import { callsAddress } from './call-links.js';
+import { callsAddress } from './browser.js';
 import { Choice, RANGE_TEXTS, RangeChoice } from './controls.js';
 import { bytes, milliseconds, number, roughMoney, short, words } from './format.js';
 import { lastSecondsOf, type Live, percentile, type Range, sharesOf, type Span, sumOf } from './live.js';

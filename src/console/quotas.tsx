@@ -5,7 +5,7 @@
 import { useState } from 'preact/hooks';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { PlanView, QuotasView, QuotaUseView } from '../admin/views.js';
-import { type CallFilters, callsAddress } from './call-links.js';
+import { type CallFilters, callsAddress } from './browser.js';
 import { Money, TextField } from './controls.js';
 import { duration, moment, money, number, short } from './format.js';
 import { type Column, Table } from './table.js';

@@ -5,9 +5,8 @@
 import { useState } from 'preact/hooks';
 import type { ReloadView, SettingChangeView, SettingView } from '../admin/gateway-views.js';
 import type { ListView } from '../admin/views.js';
-import { post, useAction, useView } from './api.js';
+import { may, post, useAction, useView } from './api.js';
 import { Badge, Choice, ErrorText, TextField, useInput } from './controls.js';
-import { may } from './rights.js';
 import { Table } from './table.js';
 
 /** Rows drawn at a time. A thousand models have more settings, which are searched. */

@@ -6,11 +6,10 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { StatusDocument } from '../telemetry/status-document.js';
-import { type OidcView, oidcView, signIn, useAction } from './api.js';
+import { may, type OidcView, oidcView, operatorNow, signIn, useAction } from './api.js';
 import { addressOf, chooseTheme, leaveTo, storedTheme, themeOf, THEMES } from './browser.js';
 import { Badge, ErrorText, Icon, type IconName, Name, TextField, type Tone, useInput } from './controls.js';
 import { duration } from './format.js';
-import { may, operatorNow } from './rights.js';
 
 const PAGES: readonly IconName[] = [
   'overview',

@@ -5,12 +5,11 @@
 import { useState } from 'preact/hooks';
 import type { ListView, ModelView } from '../admin/views.js';
 import type { UpstreamStatus } from '../telemetry/status-document.js';
-import { post, useAction, useView } from './api.js';
-import { callAddress, callsAddress } from './call-links.js';
+import { may, post, useAction, useView } from './api.js';
+import { callAddress, callsAddress } from './browser.js';
 import { Badge, ErrorText, type Tone } from './controls.js';
 import { ago, isoOf, moment, number, short, words } from './format.js';
 import type { Snapshot } from './live.js';
-import { may } from './rights.js';
 import { Table } from './table.js';
 
 export function UpstreamsPage({ snapshots }: { readonly snapshots: readonly Snapshot[] }) {

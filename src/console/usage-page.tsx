@@ -5,8 +5,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView, ModelView, UsageView } from '../admin/views.js';
 import { get, queryOf, textOf, useView } from './api.js';
-import { addressOf } from './browser.js';
-import { type CallFilters, callsAddress } from './call-links.js';
+import { addressOf, type CallFilters, callsAddress } from './browser.js';
 import { chart, Charts, linesOf, timesUntil } from './chart.js';
 import { Choice, ErrorText, idsOf, Money, Name, TextField } from './controls.js';
 import { moment, number, roughMoney, short, sumOfMoney } from './format.js';

@@ -8,18 +8,105 @@
 import { writeFileSync } from 'node:fs';
 import type { TSchema } from 'typebox';
 import { checkCode } from '../core/check-code.js';
+import type { DoorName } from '../core/door-names.js';
 import { jsonText } from '../core/json.js';
 import { ChatRequestSchema } from '../protocol/chat-schema.js';
 import { publicDocument } from '../protocol/openapi.js';
 import { CountRequestSchema, MessagesRequestSchema } from './messages/messages-schema.js';
+import { ResponsesRequestSchema } from './responses/responses-schema.js';
 import {
   CompletionsRequestSchema,
   EmbeddingsRequestSchema,
   ModerationsRequestSchema,
   RerankRequestSchema,
 } from './simple/simple-schema.js';
-import { DOOR_DOCUMENTS } from './door-documents.js';
-import { ResponsesRequestSchema } from './responses/responses-schema.js';
+
+export interface DoorDocument {
+  readonly door: DoorName;
+  readonly operationId: string;
+  readonly summary: string;
+  /** Name of the request's schema among the components. */
+  readonly name: string;
+  readonly schema: TSchema;
+  /** The member that each whole response has, and what it is. */
+  readonly marker: string;
+  readonly markerType: 'array' | 'integer';
+  /** What the events of a stream are; undefined if there are none. */
+  readonly events: string | undefined;
+}
+
+export const DOOR_DOCUMENTS: readonly DoorDocument[] = [
+  {
+    door: 'messages',
+    operationId: 'createMessage',
+    summary: 'Answer a conversation by the Messages API of Anthropic.',
+    name: 'MessagesRequest',
+    schema: MessagesRequestSchema,
+    marker: 'content',
+    markerType: 'array',
+    events: 'from message_start to message_stop; an error ends it with `event: error`',
+  },
+  {
+    door: 'responses',
+    operationId: 'createResponse',
+    summary: 'Answer a conversation by the Responses API of OpenAI.',
+    name: 'ResponsesRequest',
+    schema: ResponsesRequestSchema,
+    marker: 'output',
+    markerType: 'array',
+    events: 'from response.created to response.completed or response.incomplete; an error ends it',
+  },
+  {
+    door: 'embeddings',
+    operationId: 'createEmbeddings',
+    summary: 'Make vectors of texts.',
+    name: 'EmbeddingsRequest',
+    schema: EmbeddingsRequestSchema,
+    marker: 'data',
+    markerType: 'array',
+    events: undefined,
+  },
+  {
+    door: 'completions',
+    operationId: 'createCompletion',
+    summary: 'Continue a text, by the former interface.',
+    name: 'CompletionsRequest',
+    schema: CompletionsRequestSchema,
+    marker: 'choices',
+    markerType: 'array',
+    events: 'chunks with choices, and a last `data: [DONE]`',
+  },
+  {
+    door: 'moderations',
+    operationId: 'createModeration',
+    summary: 'Judge texts.',
+    name: 'ModerationsRequest',
+    schema: ModerationsRequestSchema,
+    marker: 'results',
+    markerType: 'array',
+    events: undefined,
+  },
+  {
+    door: 'rerank',
+    operationId: 'createRerank',
+    summary: 'Order documents by a query.',
+    name: 'RerankRequest',
+    schema: RerankRequestSchema,
+    marker: 'results',
+    markerType: 'array',
+    events: undefined,
+  },
+  {
+    door: 'count_tokens',
+    operationId: 'countMessageTokens',
+    summary: 'Count the tokens of a prompt by the Messages API of Anthropic, at no cost.',
+    name: 'CountTokensRequest',
+    schema: CountRequestSchema,
+    marker: 'input_tokens',
+    markerType: 'integer',
+    events: undefined,
+  },
+];
 
 /**
  * Schemas by the name of the validator. A new one needs a line in generated.d.ts and in validators.ts too.

@@ -3,10 +3,50 @@
  * A new door is added here and in doors.ts. upstream/ looks a dialect up by index or name.
  */
 import { DOOR_INDEX, DOOR_NAMES, type DoorName } from '../core/door-names.js';
+import { isRecord } from '../core/json.js';
 import type { Dialect } from './door.js';
 import { COUNT_TOKENS_DIALECT, MESSAGES_DIALECT } from './messages/messages-dialect.js';
 import { RESPONSES_DIALECT } from './responses/responses-dialect.js';
-import { SIMPLE_DIALECTS } from './simple/simple-dialects.js';
+
+/** A text that is one token to each tokenizer of this gateway, and four bytes to an estimate by length. */
+const ONE_TOKEN = ' the';
+
+/**
+ * Of a door whose calls are never translated (simple-doors.ts). A stream of completions has the events of a
+ * chat completion, with `text` in place of `delta`.
+ */
+function simpleDialect(
+  name: Dialect['name'],
+  marker: string,
+  promptTexts: NonNullable<Dialect['promptTexts']>,
+): Dialect {
+  return { name, marker, openJudge: undefined, translator: undefined, promptTexts };
+}
+
+/** The texts of an input: a text, tokens, or a list of either. Tokens become a text with as many tokens. */
+export function inputTexts(input: unknown): string[] {
+  if (typeof input === 'string') return [input];
+  if (!Array.isArray(input)) return [];
+  if (typeof input[0] === 'number') return [ONE_TOKEN.repeat(input.length)];
+  return (input as unknown[]).flatMap(inputTexts);
+}
+
+function documentText(document: unknown): string {
+  if (typeof document === 'string') return document;
+  return isRecord(document) && typeof document.text === 'string' ? document.text : JSON.stringify(document);
+}
+
+function rerankTexts({ query, documents }: Readonly<Record<string, unknown>>): string[] {
+  return [...inputTexts(query), ...(Array.isArray(documents) ? documents.map(documentText) : [])];
+}
+
+export const SIMPLE_DIALECTS: readonly Dialect[] = [
+  simpleDialect('embeddings', 'data', ({ input }) => inputTexts(input)),
+  simpleDialect('completions', 'choices', ({ prompt }) => inputTexts(prompt)),
+  // Providers do not bill tokens of moderations, unless they report them.
+  simpleDialect('moderations', 'results', () => []),
+  simpleDialect('rerank', 'results', rerankTexts),
+];
 
 const DIALECTS: readonly Dialect[] = [
   MESSAGES_DIALECT,

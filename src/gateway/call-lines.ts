@@ -25,11 +25,18 @@
  */
 import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
 import { decimalOf, PICO_PER_NANO } from '../core/money.js';
-import { QUOTA_KINDS, QUOTA_NAMES, QUOTA_SCOPES } from '../core/quotas.js';
-import { nameIndexOf, QUOTA_NUMBERS, scopeIndexOf, type QuotasLeft } from '../core/quotas-left.js';
+import {
+  nameIndexOf,
+  QUOTA_KINDS,
+  QUOTA_NAMES,
+  QUOTA_NUMBERS,
+  QUOTA_SCOPES,
+  type QuotasLeft,
+  scopeIndexOf,
+} from '../core/quotas.js';
 import { asGroupIndex, type GroupIndex } from '../core/units.js';
 import type { JournalOutcome, JournalRecord } from '../ledger/journal-layout.js';
-import { USAGE_SOURCES } from '../protocol/usage.js';
+import { USAGE_SOURCES } from '../core/token-counts.js';
 import type { UsageKey } from '../registry/usage-report.js';
 import type { EndedAttempt, EndedCall } from '../telemetry/ended-call.js';
 import {

@@ -17,7 +17,7 @@ import { CALLS_FOLDER, type CallRetention } from '../call-log/segment-files.js';
 import { msToNextTick, type Clock } from '../core/clock.js';
 import type { Settings } from '../config/schema.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
-import { USAGE_SOURCES } from '../protocol/usage.js';
+import { USAGE_SOURCES } from '../core/token-counts.js';
 import type { UsageKey } from '../registry/usage-report.js';
 import type { CallRingBuffer } from '../telemetry/call-ring-layout.js';
 import { CallRingReader, type PlainCall } from '../telemetry/call-ring.js';

@@ -4,7 +4,7 @@
  * samples. Main thread of a gateway process.
  */
 import { QUOTA_NAMES, QUOTA_FIELDS } from '../core/quotas.js';
-import type { GroupRecord } from '../registry/group-record.js';
+import type { GroupRecord } from '../registry/account-record.js';
 import type { RegistryService } from '../registry/registry.js';
 import type { GroupQuotaSample } from '../telemetry/metrics-source.js';
 

@@ -18,8 +18,17 @@
  */
 import { invariant } from '../core/errors.js';
 import { BALANCE_PICO_UNITS_MAX } from '../core/money.js';
-import { asPicoUnits, type AccountIndex, type PicoUnits } from '../core/units.js';
-import { COUNTED_WORDS64, AVAILABLE, CREDITED, SPENT, UNCOVERED, type LedgerViews } from './layout.js';
+import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
+import {
+  AVAILABLE,
+  COUNTED_WORDS64,
+  CREDITED,
+  type LedgerViews,
+  LOW_MONEY,
+  MONEY_HELD_BY_OTHERS,
+  SPENT,
+  UNCOVERED,
+} from './layout.js';
 
 export const CREDITED_PICO_UNITS_MAX = asPicoUnits(3n * BALANCE_PICO_UNITS_MAX);
 invariant(CREDITED_PICO_UNITS_MAX < 1n << 63n, 'all the money of an account fits a signed word');
@@ -222,5 +231,55 @@ export class Balance {
       if (Atomics.compareExchange(this.#words64, index, before, after) === before) return;
     }
     throw new Error('invariant broken: an uncovered cost is recorded in bounded tries');
+  }
+}
+
+/**
+ * The money of an account if it is shared with other processes: threads take from what the coordinator
+ * granted to this process. counters.ts chooses it; the lease manager puts the grants in, by leases.ts. Any
+ * thread, unless a method says main thread.
+ *
+ * `credited` is what was granted less what was given back. So the law of Balance holds of this process
+ * alone, and what it was granted and has not spent is credited - spent.
+ */
+export class LeasedBalance extends Balance {
+  readonly #records64: BigInt64Array;
+  readonly #onLow: (account: AccountIndex) => void;
+
+  /** `onLow` is called by the thread whose hold leaves less than LOW_MONEY. */
+  constructor(views: LedgerViews, onLow: (account: AccountIndex) => void) {
+    super(views);
+    this.#records64 = views.accounts.records64;
+    this.#onLow = onLow;
+  }
+
+  override hold(account: AccountIndex, amount: PicoUnits): boolean {
+    if (!super.hold(account, amount)) return false;
+    const low = Atomics.load(this.#records64, account * COUNTED_WORDS64 + LOW_MONEY);
+    const left = super.available(account);
+    if (left < low && left + amount >= low) this.#onLow(account);
+    return true;
+  }
+
+  override balance(account: AccountIndex): PicoUnits {
+    const heldByOthers = Atomics.load(this.#records64, account * COUNTED_WORDS64 + MONEY_HELD_BY_OTHERS);
+    return asPicoUnits(super.available(account) + heldByOthers);
+  }
+
+  /**
+   * Does nothing. When the store no longer has the charge, the coordinator may grant the money to any
+   * process. Until that flush it counts as held; then `Leases.forgetMoney` takes it out.
+   */
+  protected override regain(): void {
+    return;
+  }
+
+  /**
+   * Sets all to nothing granted: the coordinator counts what the store knows. Main thread, before the account
+   * is first used.
+   */
+  override set(account: AccountIndex): void {
+    const nothing = asPicoUnits(0n);
+    super.set(account, nothing, nothing, nothing);
   }
 }

@@ -2,8 +2,7 @@
  * What a call that is being admitted leaves of the quotas that it takes of: for the record of the call, and
  * for what its caller is told of tokens. `Calls` has one for each thread. Any thread.
  */
-import { QUOTA_NAMES } from '../core/quotas.js';
-import { QUOTA_NUMBERS, quotaCode, type QuotasLeft } from '../core/quotas-left.js';
+import { QUOTA_NAMES, QUOTA_NUMBERS, quotaCode, type QuotasLeft } from '../core/quotas.js';
 import type { AccountIndex } from '../core/units.js';
 import type { Balance } from './balance.js';
 import { EXTENDED_QUOTAS } from './layout.js';

@@ -7,11 +7,10 @@
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, GroupIndex, KeyIndex, ModelScopeIndex } from '../core/units.js';
-import { Balance } from './balance.js';
+import { Balance, LeasedBalance } from './balance.js';
 import { DayCounter } from './day.js';
 import { LimitedScopes } from './limited-scopes.js';
 import type { CountedViews, LedgerBuffers, LedgerViews } from './layout.js';
-import { LeasedBalance } from './leased-balance.js';
 import { dayLeases, flightLeases, LeasedStocks } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
 import { ScopeQuotas } from './scope-quotas.js';

@@ -9,7 +9,7 @@
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import type { QuotaLimits } from '../core/quotas.js';
+import type { QuotaLimits, QuotasLeft } from '../core/quotas.js';
 import {
   asAccountIndex,
   asCallSlot,
@@ -42,7 +42,6 @@ import {
 } from './layout.js';
 import type { LimitedScopes } from './limited-scopes.js';
 import { ModelScopes } from './model-scopes.js';
-import type { QuotasLeft } from '../core/quotas-left.js';
 import type { CallNeeds, QuotaRejection } from './quota-rejections.js';
 import type { Taken } from './reservations.js';
 import { type CallScopes, FLIGHT_BIT } from './scope-chain.js';

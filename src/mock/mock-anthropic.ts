@@ -1,6 +1,6 @@
 /**
  * The mock's Anthropic protocol: POST /v1/messages, whole and streamed, and
- * /v1/messages/count_tokens. mock-protocols.ts has it by its name;
+ * /v1/messages/count_tokens. mock-upstream.ts has it by its name;
  * mock-anthropic-rules.ts says what is wrong with a request. Pure.
  *
  * Follows platform.claude.com, pages "Messages", "Streaming messages" and "Errors", and the types of

@@ -19,13 +19,27 @@
 import uws from 'uWebSockets.js';
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
 import type { ProviderName } from '../core/provider-names.js';
-import { errorResponse, responseTo, type Response } from './mock-completion.js';
-import { createMockStats, Delivery, resetMockStats, type MockStats } from './mock-delivery.js';
-import { MOCK_DEFAULTS, MockOptionError, optionsWithQuery, type MockOptions } from './mock-options.js';
-import type { MockCall, MockProtocol, MockRequest } from './mock-protocol.js';
+import { ANTHROPIC_MOCK } from './mock-anthropic.js';
+import { BEDROCK_MOCK } from './mock-bedrock.js';
+import { errorResponse, type Response, responseTo } from './mock-completion.js';
+import { createMockStats, Delivery, type MockStats, resetMockStats } from './mock-delivery.js';
+import { GEMINI_MOCK } from './mock-gemini.js';
 import { OPENAI_DOOR_PATHS } from './mock-openai-doors.js';
-import { MOCK_PROTOCOLS } from './mock-protocols.js';
+import { AZURE_MOCK, OPENAI_MOCK } from './mock-openai.js';
+import { MOCK_DEFAULTS, MockOptionError, type MockOptions, optionsWithQuery } from './mock-options.js';
+import type { MockCall, MockProtocol, MockRequest } from './mock-protocol.js';
 import { RESPONSES_MOCK } from './mock-responses.js';
+import { VERTEX_MOCK } from './mock-vertex.js';
+
+/** By the names of `mock-upstream --provider`. */
+export const MOCK_PROTOCOLS: Readonly<Record<ProviderName, MockProtocol>> = {
+  openai: OPENAI_MOCK,
+  azure: AZURE_MOCK,
+  anthropic: ANTHROPIC_MOCK,
+  gemini: GEMINI_MOCK,
+  vertex: VERTEX_MOCK,
+  bedrock: BEDROCK_MOCK,
+};
 
 export interface MockUpstreamOptions {
   readonly host: string;

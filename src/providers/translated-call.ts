@@ -65,11 +65,6 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#handler = handler;
   }
 
-  /** Whether the call was aborted, has failed, or has ended. */
-  get isOver(): boolean {
-    return this.#over;
-  }
-
   get sent(): boolean {
     return this.#inner?.sent ?? false;
   }

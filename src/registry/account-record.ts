@@ -1,8 +1,10 @@
 /**
  * What is kept of an account: the record that an operator changes, the journal of its credits, and the totals
- * that the flush writes. Plain records of the registry and the store; main thread.
+ * that the flush writes. And what is kept of a group. Plain records of the registry and the store; main
+ * thread.
  */
-import type { AccountIndex, PicoUnits, WallMs } from '../core/units.js';
+import type { QuotaLimits } from '../core/quotas.js';
+import type { AccountIndex, GroupIndex, PicoUnits, WallMs } from '../core/units.js';
 
 /** Committed before a change is acknowledged. */
 export interface AccountRecord {
@@ -50,4 +52,22 @@ export interface SpendingRecord {
   /** Requests in the minute before `takenMs`. */
   readonly minuteUsed: number;
   readonly takenMs: WallMs;
+}
+
+/**
+ * A group of accounts. Groups are a tree: a group may be in another, at most GROUP_DEPTH_MAX deep, and its
+ * parent never changes. So no cycle can come to be.
+ */
+export interface GroupRecord {
+  /** The group's slot in the ledger; free again a day after the group was deleted. */
+  readonly index: GroupIndex;
+  /** `grp_` and 16 characters. */
+  readonly id: string;
+  /** Unique. */
+  readonly name: string;
+  /** Id of the group that it is in; undefined for one at the top. */
+  readonly parentId: string | undefined;
+  readonly createdMs: WallMs;
+  /** Shared by all accounts in the group and in the groups below it. */
+  readonly limits: QuotaLimits;
 }

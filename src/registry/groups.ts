@@ -10,7 +10,7 @@ import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
 import { type AccountIndex, asWallMs } from '../core/units.js';
 import type { GroupPlace } from './account-statement.js';
-import type { GroupRecord } from './group-record.js';
+import type { GroupRecord } from './account-record.js';
 import type { QuotaUse } from './quota-use.js';
 import { assertName, assertReference, conflict, createId, invalid, isId, notFound } from './record-id.js';
 import type { Page } from './record-store.js';

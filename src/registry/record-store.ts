@@ -5,8 +5,13 @@
  * Reads and writes are synchronous. Writes are made only inside `commit`.
  */
 import type { AccountIndex, GroupIndex, KeyIndex, WallMs } from '../core/units.js';
-import type { AccountRecord, CreditRecord, CreditRequestRecord, SpendingRecord } from './account-record.js';
-import type { GroupRecord } from './group-record.js';
+import type {
+  AccountRecord,
+  CreditRecord,
+  CreditRequestRecord,
+  GroupRecord,
+  SpendingRecord,
+} from './account-record.js';
 import type { KeyRecord, KeyUseRecord } from './key-record.js';
 import type { ChangeStore } from './operator-change.js';
 import type { OperatorStore } from './operators.js';

@@ -31,7 +31,7 @@ import {
 import type { Clock } from '../core/clock.js';
 import { Calendar, hasQuotas, type QuotaName } from '../core/quotas.js';
 import { AccountDirectory } from './account-directory.js';
-import type { AccountRecord } from './account-record.js';
+import type { AccountRecord, GroupRecord } from './account-record.js';
 import {
   type AccountCounts,
   type AccountUse,
@@ -43,7 +43,6 @@ import {
 import type { Ledger } from '../ledger/ledger.js';
 import type { SettledQuotas } from '../ledger/scope-quotas.js';
 import type { Catalog } from './catalog.js';
-import type { GroupRecord } from './group-record.js';
 import { inheritedOf, type InheritedUse, type KeyRecord, type KeyUseRecord, laterUse } from './key-record.js';
 import {
   accountStateOf,

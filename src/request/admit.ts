@@ -12,9 +12,8 @@
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { SERVICE_OF } from '../core/door-names.js';
 import type { RoutingMember } from '../core/routing-members.js';
-import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
+import { QUOTA_KINDS, type QuotaName, type QuotasLeft } from '../core/quotas.js';
 import { type AccountIndex, asPicoUnits, type CallSlot, ceilDiv } from '../core/units.js';
-import type { QuotasLeft } from '../core/quotas-left.js';
 import type { CallNeeds, QuotaRejection } from '../ledger/quota-rejections.js';
 import { withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';

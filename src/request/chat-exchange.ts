@@ -21,7 +21,7 @@ import { CALL_ATTEMPTS_MAX } from '../telemetry/call-record.js';
 import type { SlotList } from '../core/slot-list.js';
 import type { Door } from '../doors/door.js';
 import { asWallMs, type AccountIndex, type CallSlot, type MonotonicMs } from '../core/units.js';
-import { USAGE_SOURCES } from '../protocol/usage.js';
+import { USAGE_SOURCES } from '../core/token-counts.js';
 import type { EndedAttempt, EndedCall, EndedUsage } from '../telemetry/ended-call.js';
 import { NO_MODEL, OTHER_MODEL, modelSlotOf, type Outcome } from '../telemetry/metrics-layout.js';
 import type { BodyBudget } from './body-budget.js';

@@ -15,7 +15,7 @@ import type { DoorName } from '../core/door-names.js';
 import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/units.js';
 import type { CallNeeds } from '../ledger/quota-rejections.js';
 import type { JournalWriter } from '../ledger/journal.js';
-import type { QuotasLeft } from '../core/quotas-left.js';
+import type { QuotasLeft } from '../core/quotas.js';
 import type { Ledger } from '../ledger/ledger.js';
 import { CHAT } from '../doors/chat/chat-door.js';
 import type { Door } from '../doors/door.js';

@@ -24,7 +24,7 @@ import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { CallReceiver } from '../channel/listener-channel.js';
 import type { TriedAttempt } from '../channel/messages.js';
-import type { Usage } from '../protocol/usage.js';
+import type { Usage } from '../core/token-counts.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 import type { ChatExchange } from './chat-exchange.js';
 import type { Connections } from './connections.js';

@@ -11,10 +11,9 @@
  */
 import type { LeaseChannel, LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
-import { QUOTA_NAMES, QUOTA_SCOPES } from '../core/quotas.js';
+import { QUOTA_NAMES, QUOTA_SCOPES, quotaCode } from '../core/quotas.js';
 import { asAccountIndex, asGroupIndex, asKeyIndex, ceilDiv } from '../core/units.js';
 import type { Ledger } from '../ledger/ledger.js';
-import { quotaCode } from '../core/quotas-left.js';
 import type { MinuteTake } from '../ledger/window.js';
 import type { Caller, CallContext, ListenerContext } from './context.js';
 import { DeferredBody, type BodyReceiver } from './read-body.js';

@@ -16,7 +16,7 @@ import { CREDITED_PICO_UNITS_MAX, type Settlement } from '../ledger/balance.js';
 import type { Taken } from '../ledger/reservations.js';
 import type { JournalOutcome } from '../ledger/journal-layout.js';
 import type { JournalWriter } from '../ledger/journal.js';
-import { USAGE_SOURCES, type Usage, usageOfWhole } from '../protocol/usage.js';
+import { USAGE_SOURCES, type Usage, usageOfWhole } from '../core/token-counts.js';
 import { costOf } from '../registry/catalog.js';
 import type { CallContext, ChosenModel, ListenerContext } from './context.js';
 

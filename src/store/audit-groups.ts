@@ -7,8 +7,7 @@
  * members are listed under their group and nowhere else; each row of quota use has an owner.
  */
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
-import type { AccountRecord } from '../registry/account-record.js';
-import type { GroupRecord } from '../registry/group-record.js';
+import type { AccountRecord, GroupRecord } from '../registry/account-record.js';
 import { type AuditScope, type AuditSubject, idIn } from './audit-scope.js';
 import { MEMBER_ACCOUNT, MEMBER_GROUP, readGroup } from './group-rows.js';
 import { readQuotaUse } from './quota-use-rows.js';

@@ -15,8 +15,7 @@ import {
   type GroupIndex,
   type WallMs,
 } from '../core/units.js';
-import type { AccountRecord } from '../registry/account-record.js';
-import type { GroupRecord } from '../registry/group-record.js';
+import type { AccountRecord, GroupRecord } from '../registry/account-record.js';
 import type { GroupStore, Page } from '../registry/record-store.js';
 import { damaged, Format, FORMAT, LIMITS, Moment, packLimits, readLimits, Slot } from './record-codec.js';
 import { SlotRows } from './slot-rows.js';

@@ -11,7 +11,7 @@ import { CATALOG_ENTRIES_MAX, USAGE_ROWS_HOT_MAX } from '../core/limits.js';
 import { asPicoUnits, type KeyIndex, type PicoUnits } from '../core/units.js';
 import { uncoveredAfter } from '../ledger/balance.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
-import { USAGE_SOURCES } from '../protocol/usage.js';
+import { USAGE_SOURCES } from '../core/token-counts.js';
 import {
   NO_USAGE,
   hourOf,

@@ -1,7 +1,7 @@
 /**
  * Both ends of the ring that takes ended calls from a listener to the main thread; see call-ring-layout.ts.
  */
-import { QUOTA_NUMBERS, type QuotasLeft } from '../core/quotas-left.js';
+import { QUOTA_NUMBERS, type QuotasLeft } from '../core/quotas.js';
 import { FIELDS_AT, SpscReader, SpscWriter } from '../core/spsc-ring.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
 import {

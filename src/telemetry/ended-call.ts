@@ -6,7 +6,7 @@
  * It lives only in the memory of one process, so its form may change freely; a new field goes into both ends
  * of call-ring.ts and into call-ring-layout.ts. test/unit/telemetry/call-ring.test.ts compares both ends.
  */
-import type { QuotasLeft } from '../core/quotas-left.js';
+import type { QuotasLeft } from '../core/quotas.js';
 import type { TokenCounts } from '../core/token-counts.js';
 import type { AccountIndex, KeyIndex, PicoUnits, WallMs } from '../core/units.js';
 import { FAILURE_KINDS, type Outcome } from './metrics-layout.js';

@@ -8,7 +8,7 @@
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import { dialectAt } from '../doors/dialects.js';
-import { usageOfWhole, type Usage } from '../protocol/usage.js';
+import { usageOfWhole, type Usage } from '../core/token-counts.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { Attempt } from './attempt.js';

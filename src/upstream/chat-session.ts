@@ -18,7 +18,7 @@ import type {
   UpstreamSession,
 } from '../channel/messages.js';
 import { dialectAt } from '../doors/dialects.js';
-import type { Usage } from '../protocol/usage.js';
+import type { Usage } from '../core/token-counts.js';
 import type { AttemptCode } from '../telemetry/ended-call.js';
 import { ResponseBudget } from './response-reader.js';
 import { sharedOf, type SessionDeps, type SessionShared } from './session-shared.js';

@@ -6,13 +6,15 @@
  * Must hold: a caller is never kept from its response by a count: if none comes, an estimate takes its place
  * and is marked as one (test/unit/upstream/token-count.test.ts, token-count.count-wait.test.ts).
  */
-import { invariant } from '../core/errors.js';
-import { COUNT_TURNS_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';
 import { CHAT_DOOR } from '../core/door-names.js';
+import { invariant } from '../core/errors.js';
+import { isRecord, parsedJson } from '../core/json.js';
+import { COUNT_TURNS_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';
 import { type AccountIndex, ceilDiv } from '../core/units.js';
-import { type Usage, usageOfWhole } from '../protocol/usage.js';
+import { dialectAt } from '../doors/dialects.js';
+import { type Usage, usageOfWhole } from '../core/token-counts.js';
+import { FieldError } from '../providers/provider.js';
 import { addStreamTexts, responseTexts, type StreamTexts } from './chat-text.js';
-import { countedBodyOf } from './counted-body.js';
 import type { ErrorLog } from './error-log.js';
 import { promptOf } from './prompt-text.js';
 import type { Tokenizer } from './target.js';
@@ -273,5 +275,28 @@ export async function countOrEstimate(
   } catch (error) {
     errors.write('warn', 'counter', 'tokens could not be counted, they were estimated', String(error));
     return estimateTokens(request);
+  }
+}
+
+/**
+ * The body of a call as a chat completion has it, for a count of its prompt. It was checked when it came.
+ * `door`: its position in DOOR_NAMES.
+ */
+function countedBodyOf(door: number, body: string | Uint8Array): string | Uint8Array {
+  const dialect = dialectAt(door);
+  const text = dialect === undefined || typeof body === 'string' ? body : Buffer.from(body).toString();
+  if (dialect === undefined || typeof text !== 'string') return body;
+  const members = parsedJson(text);
+  if (!isRecord(members)) return '{}';
+  if (dialect.promptTexts !== undefined) {
+    const texts = dialect.promptTexts(members);
+    return texts.length === 0 ? '{}' : JSON.stringify(texts);
+  }
+  try {
+    return JSON.stringify(dialect.translator?.toChat(members) ?? members);
+  } catch (error) {
+    // What a chat completion cannot say is not counted.
+    if (!(error instanceof FieldError)) throw error;
+    return text;
   }
 }

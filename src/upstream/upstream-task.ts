@@ -9,7 +9,7 @@ import { SystemClock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
 import { COUNT_WAIT_MS_MAX } from '../core/limits.js';
 import { packageVersion } from '../core/version.js';
-import type { Usage } from '../protocol/usage.js';
+import type { Usage } from '../core/token-counts.js';
 import { AskPort, type PendingQuestion } from '../core/ask-port.js';
 import { LeaseChannel } from '../channel/lease-channel.js';
 import { CallTable } from '../channel/call-table.js';

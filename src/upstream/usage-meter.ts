@@ -7,7 +7,7 @@
  * is known to be missing from it (test/unit/upstream/usage-meter.test.ts).
  */
 import { CHAT_DOOR } from '../core/door-names.js';
-import type { Usage } from '../protocol/usage.js';
+import type { Usage } from '../core/token-counts.js';
 import { addStreamTexts, responseTexts, type StreamTexts, Transcript } from './chat-text.js';
 import type { Tokenizer } from './target.js';
 import type { CountRequest } from './token-count.js';

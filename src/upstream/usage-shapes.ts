@@ -57,8 +57,7 @@ import {
   PROMPT_TOKENS_OF_PART,
   REPORTED_OUTPUT_SLACK_TOKENS,
 } from '../core/limits.js';
-import type { TokenCounts } from '../core/token-counts.js';
-import { type Usage, usageOfWhole } from '../protocol/usage.js';
+import { type TokenCounts, type Usage, usageOfWhole } from '../core/token-counts.js';
 import { MessageUsage } from '../providers/anthropic/response.js';
 import { usageMember } from '../providers/chat-writer.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';

@@ -11,7 +11,7 @@ import type { UpstreamBuffers } from '../ledger/upstream-counters.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { ChatRequestResult } from '../protocol/chat-call.js';
-import type { Usage } from '../protocol/usage.js';
+import type { Usage } from '../core/token-counts.js';
 import type { CredentialRecord } from '../providers/credentials/credential-spec.js';
 import type { LargeBody, LargeTranslated } from './large-translation.js';
 import type { CountRequest, CountRest } from './token-count.js';

@@ -3,7 +3,7 @@
  * tokens, projects) is in every upstream's settings.
  */
 import type { ProviderName } from '#src/core/provider-names.js';
-import { MOCK_PROTOCOLS } from '#src/mock/mock-protocols.js';
+import { MOCK_PROTOCOLS } from '#src/mock/mock-upstream.js';
 import { startGateway, type Gateway } from './gateway.js';
 import { startMock, type Mock, type Scope } from './mock.js';
 

@@ -2,9 +2,9 @@
  * The Messages door's half for upstream workers: its Dialect, and that of the door that counts tokens.
  * dialects.ts has both in its table.
  */
-import type { Dialect, Translator } from '../door.js';
+import { isRecord } from '../../core/json.js';
+import type { Dialect, EventJudge, EventMeaning, Translator } from '../door.js';
 import { fromChat } from './from-chat.js';
-import { MessageJudge } from './message-judge.js';
 import { MessageWriter } from './message-stream.js';
 import { NAMES, toChat } from './to-chat.js';
 
@@ -30,3 +30,67 @@ export const COUNT_TOKENS_DIALECT: Dialect = {
   marker: 'input_tokens',
   isCount: true,
 };
+
+type Members = Readonly<Record<string, unknown>>;
+
+const NOTHING: EventMeaning = { isText: false, isEnd: false };
+const TEXT: EventMeaning = { isText: true, isEnd: false };
+const END: EventMeaning = { isText: false, isEnd: true };
+
+/** Events as Anthropic writes them, some with spaces before the end: see `EventJudge.known`. */
+const TEXT_DELTA =
+  /^\{"type":"content_block_delta","index":(?:0|[1-9]\d{0,5}),"delta":\{"type":"text_delta","text":"(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt])+"\} {0,32}\}$/;
+const SAYS_NOTHING =
+  /^\{"type": ?"(?:ping"|content_block_st(?:op","index":\d|art","index":\d,"content_block":\{"type":"text","text":""\})) {0,32}\}$/;
+const STOP = /^\{"type":"message_stop" {0,32}\}$/;
+
+/**
+ * Finds usage, text and end in a stream that passes from an upstream that speaks Messages; one for each
+ * stream.
+ *
+ * Must hold: usage is reported only once `message_delta` has come. `message_start` has the usage of the
+ * prompt, and an `output_tokens` of one or two; a stream that breaks off before `message_delta` is therefore
+ * counted by its text (test/unit/doors/messages/messages-dialect.test.ts).
+ */
+class MessageJudge implements EventJudge {
+  #usage: Record<string, unknown> = {};
+
+  known(data: string): EventMeaning | undefined {
+    if (TEXT_DELTA.test(data)) return TEXT;
+    if (SAYS_NOTHING.test(data)) return NOTHING;
+    return STOP.test(data) ? END : undefined;
+  }
+
+  judge(event: Members): EventMeaning {
+    const { type, message, delta } = event;
+    switch (type) {
+      case 'content_block_delta':
+        return isRecord(delta) && hasText(delta) ? TEXT : NOTHING;
+      case 'content_block_start':
+        return isRecord(event.content_block) && hasText(event.content_block) ? TEXT : NOTHING;
+      case 'message_start':
+        if (!isRecord(message)) return { ...NOTHING, garbage: 'message_start without a message' };
+        this.#add(message.usage);
+        return { ...NOTHING, model: message.model };
+      case 'message_delta':
+        if (!isRecord(event.usage)) return NOTHING;
+        this.#add(event.usage);
+        return { ...NOTHING, usage: this.#usage };
+      case 'message_stop':
+        return END;
+      case 'error':
+        return { ...NOTHING, garbage: isRecord(event.error) ? String(event.error.type) : 'an error' };
+      default:
+        return typeof type === 'string' ? NOTHING : { ...NOTHING, garbage: 'an event without a type' };
+    }
+  }
+
+  #add(usage: unknown): void {
+    if (!isRecord(usage)) return;
+    for (const name in usage) if (usage[name] !== null) this.#usage[name] = usage[name];
+  }
+}
+
+function hasText({ text, thinking, partial_json: json, name }: Members): boolean {
+  return Boolean(text) || Boolean(thinking) || Boolean(json) || Boolean(name);
+}

@@ -6,12 +6,122 @@
  * Must hold: a body is checked only for what costs, routes or bounds; all else reaches the upstream as it
  * came (test/unit/doors/messages/messages-door.test.ts).
  */
+import { SystemClock } from '../../core/clock.js';
+import { ERROR_KINDS, type ErrorRecord, statusOf } from '../../core/errors.js';
+import { jsonText } from '../../core/json.js';
+import { Level, plain } from '../../protocol/known-members.js';
 import { checkCountRequest, checkMessagesRequest } from '../../protocol/validators.js';
-import type { Door } from '../door.js';
+import type { Door, ErrorShape, ResponseFacts } from '../door.js';
 import { readersOf } from '../member-scan.js';
-import { MESSAGES_ERRORS, messagesHeaderLines } from './messages-errors.js';
-import { MESSAGES_REQUEST } from './messages-members.js';
 import { explainCount, explainMessages, hostedToolsIn, outputTokensMin } from './messages-rules.js';
+
+const OVERLOADED = 529;
+const CLOCK = new SystemClock();
+
+function status(error: ErrorRecord): number {
+  if (error.code === 'overloaded') return OVERLOADED;
+  // Anthropic answers 404 for an unknown model, OpenAI 400.
+  return error.code === 'model_not_found' ? 404 : statusOf(error);
+}
+
+function typeOf(error: ErrorRecord): string {
+  const code = status(error);
+  if (code === OVERLOADED) return 'overloaded_error';
+  if (code === 404) return 'not_found_error';
+  if (code === 413) return 'request_too_large';
+  if (code >= 500) return 'api_error';
+  return ERROR_KINDS[error.code].type;
+}
+
+function body(error: ErrorRecord, requestId: string): string {
+  const inner = `{"type":"${typeOf(error)}","message":${jsonText(error.message)},"details":{"error_code":"${error.code}"}}`;
+  return `{"type":"error","error":${inner},"request_id":"${requestId}"}`;
+}
+
+/**
+ * Error bodies follow platform.claude.com, page "Errors", as of November 2026. The code of core/errors.ts is
+ * in `details.error_code`.
+ */
+const MESSAGES_ERRORS: ErrorShape = {
+  status,
+  body,
+  event: (error, requestId) => `event: error\ndata: ${body(error, requestId)}\n\n`,
+};
+
+/** Cache of the last text: most resets that are written in a second are at the same second. */
+let written = { seconds: -1, text: '' };
+
+/** The time in RFC 3339, in whole seconds, rounded up. */
+function timeOf(ms: number): string {
+  const seconds = Math.ceil(ms / 1_000);
+  if (written.seconds !== seconds)
+    written = { seconds, text: new Date(seconds * 1_000).toISOString().replace('.000', '') };
+  return written.text;
+}
+
+function limitLines(name: string, limit: number, remaining: number, resetAtMs: number): string {
+  const head = `\r\nanthropic-ratelimit-${name}`;
+  return `${head}-limit: ${limit}${head}-remaining: ${remaining}${head}-reset: ${timeOf(resetAtMs)}`;
+}
+
+/** As Door.headerLines. Follows platform.claude.com, page "Rate limits", as of November 2026. */
+export function messagesHeaderLines(
+  { requestId, rateLimit, tokenLimit }: ResponseFacts,
+  nowMs?: number,
+): string {
+  let lines = `\r\nrequest-id: ${requestId}`;
+  if (rateLimit !== undefined) {
+    const { limit, remaining, resetSeconds } = rateLimit;
+    lines += limitLines('requests', limit, remaining, resetSeconds * 1_000);
+  }
+  if (tokenLimit !== undefined) {
+    const { limit, remaining, resetMs } = tokenLimit;
+    lines += limitLines('tokens', limit, remaining, (nowMs ?? CLOCK.wallMs()) + resetMs);
+  }
+  return lines;
+}
+
+const CACHE_CONTROL = new Level(plain('type', 'ttl'));
+const SOURCE = new Level(plain('type', 'media_type', 'data', 'url', 'file_id'));
+/** A block within a tool result. */
+const INNER_BLOCK = new Level({
+  ...plain('type', 'text', 'title', 'context'),
+  source: SOURCE,
+  cache_control: CACHE_CONTROL,
+});
+const BLOCK = new Level({
+  ...plain('type', 'text', 'title', 'context', 'citations', 'id', 'name', 'input', 'tool_use_id', 'is_error'),
+  ...plain('thinking', 'signature', 'data'),
+  content: INNER_BLOCK,
+  source: SOURCE,
+  cache_control: CACHE_CONTROL,
+});
+const MESSAGE = new Level({ ...plain('role'), content: BLOCK });
+const TOOL = new Level({
+  ...plain('type', 'name', 'description', 'input_schema', 'strict'),
+  cache_control: CACHE_CONTROL,
+});
+
+/**
+ * The known member names of a request, as protocol/known-members.ts has those of a chat completion: at each
+ * level at which a name in another case would change what a call costs or does.
+ *
+ * Must hold: members that make a call dearer than its tokens (`service_tier`, `container`) are not here but
+ * in core/routing-members.ts, because names that are here are not checked for routing; and a member that
+ * Anthropic adds is unknown here until it is added: it passes, in any case of letters
+ * (test/unit/doors/messages/messages-door.test.ts).
+ */
+const MESSAGES_REQUEST = new Level({
+  ...plain('model', 'max_tokens', 'stream', 'stop_sequences', 'temperature', 'top_p', 'top_k'),
+  messages: MESSAGE,
+  system: BLOCK,
+  tools: TOOL,
+  tool_choice: new Level(plain('type', 'name', 'disable_parallel_tool_use')),
+  thinking: new Level(plain('type', 'budget_tokens', 'display')),
+  metadata: new Level(plain('user_id')),
+  output_config: new Level(plain('effort', 'format')),
+  cache_control: CACHE_CONTROL,
+});
 
 const COMMON = {
   level: MESSAGES_REQUEST,

@@ -3,9 +3,9 @@
  * Responses are read, and the translation for the others. dialects.ts has it in its table; responses-door.ts
  * is the other half.
  */
-import type { Dialect, DoorCall, Translator } from '../door.js';
+import { isRecord } from '../../core/json.js';
+import type { Dialect, DoorCall, EventJudge, EventMeaning, Translator } from '../door.js';
 import { ResponseStream } from './response-stream.js';
-import { faultIn, ResponsesJudge } from './responses-judge.js';
 import { NAMES, toChat } from './to-chat.js';
 
 const TRANSLATOR: Translator = {
@@ -28,3 +28,45 @@ export const RESPONSES_DIALECT: Dialect = {
   translator: TRANSLATOR,
   promptTexts: undefined,
 };
+
+type Members = Readonly<Record<string, unknown>>;
+
+/** Statuses of a success. `failed`, `cancelled` and `in_progress` come with HTTP status 200 too. */
+const ENDED: ReadonlySet<unknown> = new Set(['completed', 'incomplete', undefined, null]);
+
+/** As Dialect.faultIn. */
+function faultIn({ status, error }: Members): string | undefined {
+  if (isRecord(error)) return 'an error';
+  return ENDED.has(status) ? undefined : 'a response that did not end well';
+}
+
+/**
+ * Finds usage, text and end in a stream that passes from an upstream that speaks Responses; one for each
+ * stream. Follows the reference of OpenAI, "Streaming events", as of November 2026.
+ */
+class ResponsesJudge implements EventJudge {
+  judge(event: Members): EventMeaning {
+    const { type } = event;
+    if (isRecord(event.error)) return wrong('an error event');
+    if (typeof type !== 'string') return wrong('an event has no type');
+    const response = isRecord(event.response) ? event.response : {};
+    const { usage, model } = response;
+    switch (type) {
+      case 'error':
+        return wrong('an error event');
+      case 'response.failed':
+        return wrong('a response that failed');
+      case 'response.completed':
+      case 'response.incomplete': {
+        const fault = faultIn(response);
+        return fault === undefined ? { usage, model, isText: false, isEnd: true } : wrong(fault);
+      }
+      default:
+        return { model, isText: type.endsWith('.delta'), isEnd: false };
+    }
+  }
+}
+
+function wrong(garbage: string): EventMeaning {
+  return { isText: false, isEnd: false, garbage };
+}

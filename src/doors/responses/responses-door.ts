@@ -6,12 +6,52 @@
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { ERROR_KINDS, type ErrorRecord } from '../../core/errors.js';
 import { jsonText } from '../../core/json.js';
+import { Level, plain } from '../../protocol/known-members.js';
 import { checkResponsesRequest } from '../../protocol/validators.js';
 import { OPENAI_ERRORS } from '../chat/chat-door.js';
 import type { Door } from '../door.js';
 import { readersOf } from '../member-scan.js';
-import { RESPONSES_REQUEST } from './responses-names.js';
 import { explainResponsesRequest, routingIn } from './responses-rules.js';
+
+const PART = new Level({
+  ...plain('type', 'text', 'refusal', 'annotations', 'logprobs', 'prompt_cache_breakpoint'),
+  ...plain('image_url', 'detail', 'file_id', 'file_data', 'file_url', 'filename', 'input_audio'),
+});
+
+const ITEM = new Level({
+  ...plain('type', 'role', 'id', 'status', 'phase', 'call_id', 'name', 'arguments', 'input'),
+  ...plain('encrypted_content'),
+  content: PART,
+  output: PART,
+  summary: PART,
+});
+
+const TOOL = new Level({
+  ...plain('type', 'name', 'description', 'parameters', 'strict', 'format', 'server_url', 'container'),
+  ...plain('model', 'connector_id', 'authorization', 'headers', 'vector_store_ids', 'tools'),
+});
+
+/**
+ * The known member names of a request, as protocol/known-members.ts has those of a chat completion: a name
+ * that differs only in case is rejected, because decoders that fold case would read another request than the
+ * one that was admitted. `service_tier` must not be here: names that are here are not checked for routing
+ * (core/routing-members.ts).
+ */
+const RESPONSES_REQUEST = new Level({
+  ...plain('model', 'instructions', 'max_output_tokens', 'temperature', 'top_p', 'top_logprobs'),
+  ...plain('stream', 'stream_options', 'store', 'background', 'previous_response_id', 'conversation'),
+  ...plain('prompt', 'parallel_tool_calls', 'max_tool_calls', 'truncation', 'include', 'metadata', 'user'),
+  ...plain('safety_identifier', 'prompt_cache_key', 'prompt_cache_retention', 'prompt_cache_options'),
+  ...plain('context_management', 'moderation'),
+  input: ITEM,
+  tools: TOOL,
+  tool_choice: new Level(plain('type', 'name', 'mode', 'tools', 'server_label')),
+  text: new Level({
+    ...plain('verbosity'),
+    format: new Level(plain('type', 'name', 'description', 'schema', 'strict')),
+  }),
+  reasoning: new Level(plain('effort', 'summary', 'generate_summary', 'context', 'mode')),
+});
 
 /**
  * The least `max_output_tokens` that OpenAI accepts: a bound for accounts with little money is not lowered

@@ -1,6 +1,6 @@
 /**
  * The doors whose calls are never translated: embeddings, legacy completions, moderations and reranks. Their
- * upstreams have OpenAI's paths. doors.ts has them in its table; simple-dialects.ts is the half for upstream
+ * upstreams have OpenAI's paths. doors.ts has them in its table; dialects.ts is the half for upstream
  * workers. Listener thread and counter pool.
  */
 import { DOOR_PATHS } from '../../core/door-names.js';

@@ -12,7 +12,7 @@ import {
   FRAME_FAIL,
   type Frame,
 } from '#src/channel/messages.js';
-import { type Usage, USAGE_SOURCES, usageOfWhole } from '#src/protocol/usage.js';
+import { type Usage, USAGE_SOURCES, usageOfWhole } from '#src/core/token-counts.js';
 import { UNRECORDED, type CarriedTrace } from '#src/telemetry/trace-context.js';
 import { random as randomOf } from '../../support/protocol-values.js';
 

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { MessagePort } from 'node:worker_threads';
 import type { ErrorRecord } from '#src/core/errors.js';
 import { asAccountIndex } from '#src/core/units.js';
-import type { Usage } from '#src/protocol/usage.js';
+import type { Usage } from '#src/core/token-counts.js';
 import { CallTable, createCallTable } from '#src/channel/call-table.js';
 import { createFrameChannel } from '#src/channel/frame-port.js';
 import { ListenerChannel, type CallReceiver } from '#src/channel/listener-channel.js';

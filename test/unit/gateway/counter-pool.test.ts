@@ -7,7 +7,7 @@ import t, { type Test } from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import { CounterPool } from '#src/gateway/counter-pool.js';
 import { AskPort, AskRejected, type PendingQuestion } from '#src/core/ask-port.js';
-import type { Usage } from '#src/protocol/usage.js';
+import type { Usage } from '#src/core/token-counts.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import type { CounterAsk } from '#src/upstream/worker-messages.js';
 import { BROKEN, DEAD, STUCK } from '../../fixtures/counter-turns.js';

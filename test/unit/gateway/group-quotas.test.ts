@@ -1,7 +1,7 @@
 /** Which groups the metrics show, and how often they are read. */
 import t from 'tap';
 import { NO_QUOTAS } from '#src/core/quotas.js';
-import type { GroupRecord } from '#src/registry/group-record.js';
+import type { GroupRecord } from '#src/registry/account-record.js';
 import type { GroupStatement } from '#src/registry/groups.js';
 import type { Registry, RegistryService } from '#src/registry/registry.js';
 import { GroupQuotas, GROUPS_SHOWN_MAX } from '#src/gateway/group-quotas.js';

@@ -5,7 +5,7 @@
 import t from 'tap';
 import { QUOTA_FIELDS, type QuotaLimits, type QuotaName } from '#src/core/quotas.js';
 import { asGroupIndex, asPicoUnits } from '#src/core/units.js';
-import type { Usage } from '#src/protocol/usage.js';
+import type { Usage } from '#src/core/token-counts.js';
 import { admit } from '#src/request/admit.js';
 import type { CallContext, ListenerContext } from '#src/request/context.js';
 import { limitRate, setTokenLimit } from '#src/request/rate-limit.js';

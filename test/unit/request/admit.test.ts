@@ -7,7 +7,7 @@ import { dayNumberOf } from '#src/ledger/day.js';
 import { admit } from '#src/request/admit.js';
 import type { CallContext, ListenerContext } from '#src/request/context.js';
 import { release, reverse, settle } from '#src/request/settle.js';
-import type { Usage } from '#src/protocol/usage.js';
+import type { Usage } from '#src/core/token-counts.js';
 import { type ModelEntry, tokenPriceOf } from '#src/registry/catalog.js';
 import { ModelAccess } from '#src/request/model-access.js';
 import { CATALOG, SECONDS_TO_MIDNIGHT, chatCall, knownCaller, openHouse, type House } from './support.js';

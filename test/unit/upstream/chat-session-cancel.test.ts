@@ -1,7 +1,7 @@
 /** Calls whose client leaves, at each moment. */
 import { once } from 'node:events';
 import t from 'tap';
-import type { Usage } from '#src/protocol/usage.js';
+import type { Usage } from '#src/core/token-counts.js';
 import { answerOf, chunkOf, requestOf, sse, USAGE } from '../../fixtures/upstream-server.js';
 import { COUNTED, turn, answering, failing, world } from '../../fixtures/upstream-world.js';
 

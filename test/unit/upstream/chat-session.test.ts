@@ -1,7 +1,7 @@
 /** Whole calls that go well, streamed or not: what the client gets, the bill, back-pressure. */
 import t from 'tap';
 import { FRAME_BYTES_MAX } from '#src/core/limits.js';
-import type { Usage } from '#src/protocol/usage.js';
+import type { Usage } from '#src/core/token-counts.js';
 import {
   answerOf,
   chunkOf,

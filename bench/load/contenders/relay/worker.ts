@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net';
 import { workerData } from 'node:worker_threads';
 import { FramePort, type FrameChannel } from '#src/channel/frame-port.js';
 import { FRAME_CALL, FRAME_END } from '#src/channel/messages.js';
-import type { Usage } from '#src/protocol/usage.js';
+import type { Usage } from '#src/core/token-counts.js';
 import { CHAT_PATH } from '../contender.js';
 
 const { link, upstreamPort } = workerData as { readonly link: FrameChannel; readonly upstreamPort: number };

@@ -1,7 +1,6 @@
 /** The Messages API as listeners see it: what is read, what is refused and how, headers. */
 import t from 'tap';
-import { MESSAGES } from '#src/doors/messages/messages-door.js';
-import { messagesHeaderLines } from '#src/doors/messages/messages-errors.js';
+import { MESSAGES, messagesHeaderLines } from '#src/doors/messages/messages-door.js';
 import { explainMessages, hostedToolsIn, outputTokensMin } from '#src/doors/messages/messages-rules.js';
 import { checkMessagesRequest } from '#src/protocol/validators.js';
 
