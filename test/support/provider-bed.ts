@@ -3,7 +3,6 @@
  * tokens, projects) is in every upstream's settings.
  */
 import type { ProviderName } from '#src/core/provider-names.js';
-import { MOCK_PROTOCOLS } from '#src/mock/mock-upstream.js';
 import { startGateway, type Gateway } from './gateway.js';
 import { startMock, type Mock, type Scope } from './mock.js';
 
@@ -36,7 +35,7 @@ const VERTEX = {
   headers: { authorization: '${PROVIDER_TOKEN}' },
 };
 
-const MODELS: readonly ProviderModel[] = [
+export const PROVIDER_MODELS: readonly ProviderModel[] = [
   { id: 'at-azure', provider: 'azure', model: 'gpt-4o', upstream: { key: KEY }, signsThinking: false },
   {
     id: 'at-anthropic',
@@ -74,11 +73,6 @@ const MODELS: readonly ProviderModel[] = [
     signsThinking: true,
   },
 ];
-
-/** Those that a mock speaks. */
-export const PROVIDER_MODELS: readonly ProviderModel[] = MODELS.filter(
-  ({ provider }) => MOCK_PROTOCOLS[provider] !== undefined,
-);
 
 /** Per million tokens; one token costs 10^6 times as many pico-units. */
 export const PROVIDER_PRICE = {
