@@ -74,6 +74,8 @@ const STRICTER: ReadonlySet<string> = new Set([
 const LOOSER: readonly (readonly [complaint: RegExp, answer: RegExp])[] = [
   // RFC 9110, 15.2: any informational answer, and it ends with its head, as a 204 and a 304 do (6.4.1).
   [/bad response/, /HTTP\/1\.1 100 /],
+  // The same of old servers, from which undici expects the close behind any head without a length.
+  [/Data after `Connection: close`/, /^HTTP\/1\.0 1\d\d /],
   [/Content-Length/, /^HTTP\/1\.1 (?:103|204|304) [^]*content-length:/i],
   [/ContentLengthMismatch/, /^HTTP\/1\.1 (?:103|204|304) [^]*content-length:/i],
   // Nobody reads extensions and trailers; they are bounded and hold text alone.
