@@ -6,7 +6,8 @@
  */
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
-import { EventTime, LeaseNode, randomOf } from '../../test/support/lease-world.js';
+import { EventTime, LeaseNode } from '../../test/support/lease-world.js';
+import { randomOf } from '../../test/support/random.js';
 
 export interface SimulationOptions {
   readonly hosts: number;

@@ -2,13 +2,12 @@
  * kill -9 during calls by each door at once: after each restart the books balance, no call is charged twice,
  * and no more is missing than one flush interval's calls; nothing with `durability: commit`.
  *
- * 2 rounds with each durability; 40 with TOLLGATE_CRASH_FULL=1. TOLLGATE_CRASH_SEED=… has a run's moments
+ * 2 rounds with each durability; 40 with TOLLGATE_CRASH_FULL=1. TOLLGATE_TEST_SEED=… has a run's moments
  * again.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { picoUnitsOf } from '#src/core/money.js';
-import { randomFrom } from '../fixtures/ledger-world.js';
 import { booksOf, CrashingGateway, KILLS, type Books } from '../support/crash.js';
 import { Caller, type CallForm } from '../support/crash-load.js';
 import {
@@ -27,9 +26,10 @@ import {
 } from '../support/doors.js';
 import { eventually, temporaryFolder } from '../support/gateway.js';
 import { MachineLag } from '../support/machine-lag.js';
+import { newSeed, randomBelow } from '../support/random.js';
 
 const ROUNDS = process.env.TOLLGATE_CRASH_FULL === '1' ? 40 : 2;
-const SEED = Number(process.env.TOLLGATE_CRASH_SEED ?? Date.now() % 1_000_000);
+const SEED = newSeed();
 const FLUSH_INTERVAL_MS = 200;
 /** As in crash-load.test.ts. */
 const FLUSH_LATE_MS = 300;
@@ -47,7 +47,7 @@ const formOf = (way: Way): CallForm => ({
 for (const durability of ['interval', 'commit'] as const) {
   void t.test(`durability ${durability}, ${ROUNDS} rounds`, { timeout: 900_000 }, async (t) => {
     t.comment(`seed ${SEED}`);
-    const random = randomFrom(SEED);
+    const random = randomBelow(SEED);
     const { originOf } = await startDoorMocks(t);
     const folder = temporaryFolder(t);
     const config = {

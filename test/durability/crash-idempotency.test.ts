@@ -6,17 +6,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { picoUnitsOf } from '#src/core/money.js';
-import { randomFrom } from '../fixtures/ledger-world.js';
 import type { Customer } from '../support/admin-client.js';
 import { CrashingGateway, KILLS, booksOf, type Serving } from '../support/crash.js';
 import { TEST_MODEL, TEST_PRICE, eventually, temporaryFolder, testSettings } from '../support/gateway.js';
 import { keepAliveAgent, request, type Answer } from '../support/http.js';
 import { startMock, steered } from '../support/mock.js';
 import { eventData, isDone } from '../support/sse.js';
+import { newSeed, randomBelow } from '../support/random.js';
 
 const FULL = process.env.TOLLGATE_CRASH_FULL === '1';
 const ROUNDS = FULL ? 20 : 2;
-const SEED = Number(process.env.TOLLGATE_CRASH_SEED ?? Date.now() % 1_000_000);
+const SEED = newSeed();
 const CONNECTIONS = 6;
 /** Short, so that a kill comes between flushes and within them. */
 const FLUSH_INTERVAL_MS = 100;
@@ -101,7 +101,7 @@ async function repeat(
 for (const durability of ['interval', 'commit'] as const) {
   void t.test(`durability ${durability}, ${ROUNDS} rounds`, { timeout: 900_000 }, async (t) => {
     t.comment(`seed ${SEED}`);
-    const random = randomFrom(SEED);
+    const random = randomBelow(SEED);
     const mock = await startMock(t);
     const config = testSettings(mock.url, { durability, flush_interval_ms: FLUSH_INTERVAL_MS });
     const gateway = new CrashingGateway(t, temporaryFolder(t), config);

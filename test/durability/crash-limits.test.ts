@@ -7,17 +7,17 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { randomFrom } from '../fixtures/ledger-world.js';
 import type { Customer } from '../support/admin-client.js';
 import { booksOf, CrashingGateway, KILLS, type Serving } from '../support/crash.js';
 import { Caller } from '../support/crash-load.js';
 import { eventually, temporaryFolder, testSettings } from '../support/gateway.js';
 import { MachineLag } from '../support/machine-lag.js';
 import { startMock } from '../support/mock.js';
+import { newSeed, randomBelow } from '../support/random.js';
 
 const FULL = process.env.TOLLGATE_CRASH_FULL === '1';
 const ROUNDS = FULL ? 20 : 2;
-const SEED = Number(process.env.TOLLGATE_CRASH_SEED ?? Date.now() % 1_000_000);
+const SEED = newSeed();
 const CONNECTIONS = 4;
 const FLUSH_INTERVAL_MS = 200;
 /** What a flush may be late by where the machine is not: the timer's turn, and the writing itself. */
@@ -46,7 +46,7 @@ const callerOf = ({ port }: Serving, { key }: Customer): Caller =>
 for (const { id: plan } of PLANS) {
   void t.test(`${LIMIT} calls a ${plan}, ${ROUNDS} rounds`, { timeout: 900_000 }, async (t) => {
     t.comment(`seed ${SEED}`);
-    const random = randomFrom(SEED);
+    const random = randomBelow(SEED);
     const mock = await startMock(t);
     const config = testSettings(mock.url, { plans: PLANS, flush_interval_ms: FLUSH_INTERVAL_MS });
     const folder = temporaryFolder(t);

@@ -3,24 +3,24 @@
  * than one flush interval's calls; nothing with `durability: commit`.
  *
  * 10 rounds in `npm test`, half of them with each durability; 200 with TOLLGATE_CRASH_FULL=1 (`npm run
- * test:crash`). TOLLGATE_CRASH_SEED=… has a run's moments again.
+ * test:crash`). TOLLGATE_TEST_SEED=… has a run's moments again.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { picoUnitsOf } from '#src/core/money.js';
-import { randomFrom } from '../fixtures/ledger-world.js';
 import type { Customer } from '../support/admin-client.js';
 import { booksOf, CrashingGateway, KILLS, type Books, type Kill, type Serving } from '../support/crash.js';
 import { CALL_COST, Caller } from '../support/crash-load.js';
 import { eventually, temporaryFolder, testSettings } from '../support/gateway.js';
 import { MachineLag } from '../support/machine-lag.js';
 import { startMock } from '../support/mock.js';
+import { newSeed, randomBelow } from '../support/random.js';
 
 const FULL = process.env.TOLLGATE_CRASH_FULL === '1';
 const ROUNDS = FULL ? 100 : 5;
-const SEED = Number(process.env.TOLLGATE_CRASH_SEED ?? Date.now() % 1_000_000);
+const SEED = newSeed();
 const USAGE_LOG = 'usage.ndjson';
 const CUSTOMERS = 3;
 const CONNECTIONS = 4;
@@ -89,7 +89,7 @@ async function crash(
 for (const durability of ['interval', 'commit'] as const) {
   void t.test(`durability ${durability}, ${ROUNDS} rounds`, { timeout: 900_000 }, async (t) => {
     t.comment(`seed ${SEED}`);
-    const random = randomFrom(SEED);
+    const random = randomBelow(SEED);
     const mock = await startMock(t);
     const config = testSettings(mock.url, {
       durability,

@@ -11,14 +11,14 @@ import { picoUnitsOf } from '#src/core/money.js';
 import type { AccountView, GroupView, KeyView, QuotasView } from '#src/admin/views.js';
 import type { QuotaUseRecord, UsedScope } from '#src/registry/quota-use.js';
 import { Store } from '#src/store/store.js';
-import { randomFrom } from '../fixtures/ledger-world.js';
 import { booksOf, CrashingGateway, KILLS, type Serving } from '../support/crash.js';
 import { CALL_COST, Caller } from '../support/crash-load.js';
 import { eventually, temporaryFolder, testSettings } from '../support/gateway.js';
 import { startMock } from '../support/mock.js';
+import { newSeed, randomBelow } from '../support/random.js';
 
 const ROUNDS = process.env.TOLLGATE_CRASH_FULL === '1' ? 10 : 2;
-const SEED = Number(process.env.TOLLGATE_CRASH_SEED ?? Date.now() % 1_000_000);
+const SEED = newSeed();
 const CONNECTIONS = 4;
 const TOKENS_PER_CALL = 16;
 const AMPLE = {
@@ -81,7 +81,7 @@ function rowsOf(dataFolder: string): QuotaUseRecord[] {
 for (const processes of [1, 2]) {
   void t.test(`quotas of each scope, ${processes} processes`, { timeout: 300_000 }, async (t) => {
     t.comment(`seed ${SEED}`);
-    const random = randomFrom(SEED);
+    const random = randomBelow(SEED);
     const mock = await startMock(t);
     const config = testSettings(mock.url, { plans: PLANS, flush_interval_ms: 200, processes });
     const folder = temporaryFolder(t);

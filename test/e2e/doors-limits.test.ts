@@ -31,8 +31,8 @@ import {
 import type { ErrorName } from '../support/error-answer.js';
 import { eventually, startGateway, type Gateway } from '../support/gateway.js';
 import type { Answer } from '../support/http.js';
-import { newSeed, random } from '../support/protocol-values.js';
 import { SlowReader } from '../support/slow-reader.js';
+import { newSeed, randomOf } from '../support/random.js';
 
 const LIMIT = 4;
 const AT_ONCE = 16;
@@ -204,7 +204,7 @@ async function randomCalls(
 async function checkMoney(t: Test, gateway: Gateway, way: Way, seed: number, log: string): Promise<void> {
   const name = wayName(way);
   const { key, accountId } = await gateway.admin.customer({ credit: CREDIT });
-  const { sent, left, served } = await randomCalls(t, gateway, key, way, random(seed));
+  const { sent, left, served } = await randomCalls(t, gateway, key, way, randomOf(seed));
   const account = await settled(gateway, accountId, name);
   const money = (text: string): bigint => picoUnitsOf(text)!;
   const { credited, balance, held, spent } = account;

@@ -10,8 +10,8 @@ import { asWallMs } from '#src/core/units.js';
 import { requestIdOf } from '#src/telemetry/call-record.js';
 import { runCommand } from '../support/command.js';
 import { startGateway, TEST_MODEL, testSettings } from '../support/gateway.js';
-import { randomOf } from '../support/random.js';
 import { randomCall } from '../support/stored-calls.js';
+import { randomOf } from '../support/random.js';
 
 const PAST_DAY = '2025-11-24';
 const PAST_MS = Date.parse(`${PAST_DAY}T12:00:00Z`);

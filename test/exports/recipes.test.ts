@@ -16,8 +16,8 @@ import { CALLS_FOLDER } from '#src/call-log/segment-files.js';
 import { SystemClock } from '#src/core/clock.js';
 import { amountOf } from '#src/core/money.js';
 import { eventually, startGateway, TEST_MODEL, temporaryFolder, testSettings } from '../support/gateway.js';
-import { randomOf } from '../support/random.js';
 import { randomCall } from '../support/stored-calls.js';
+import { randomOf } from '../support/random.js';
 
 const execute = promisify(execFile);
 const OUTPUT_BYTES_MAX = 64 * 1024 * 1024;

@@ -16,7 +16,8 @@ import {
 import { readChatBytes } from '#src/protocol/request-bytes.js';
 import { checkChatRequest } from '#src/protocol/validators.js';
 import { readText } from '../support/read-text.js';
-import { chatRequest, newSeed, pick, random, type Random } from '../support/protocol-values.js';
+import { chatRequest } from '../support/protocol-values.js';
+import { newSeed, pick, type Random, randomOf } from '../support/random.js';
 
 const CASES = 20_000;
 type Fields = Record<string, unknown>;
@@ -159,7 +160,7 @@ function mutated(next: Random, text: string): string {
 void t.test('mutated requests are read as the naive way reads them', (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const next = random(seed);
+  const next = randomOf(seed);
   let valid = 0;
   for (let index = 0; index < CASES; index++) {
     const indent = next() < 0.3 ? 1 : undefined;
@@ -219,7 +220,7 @@ const AFTER = Buffer.from('"}],"model":"m"}');
 void t.test('bytes that are mutated decode as a strict decoder does, or not at all', (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const next = random(seed);
+  const next = randomOf(seed);
   const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   let invalid = 0;
   for (let index = 0; index < CASES; index++) {

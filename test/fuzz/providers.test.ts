@@ -15,8 +15,9 @@ import { answerCases } from '../support/provider-answers.js';
 import { bedrockEvent } from '../support/provider-dialects.js';
 import { callOf, FORMS, type Form } from '../support/provider-forms.js';
 import { requestCases } from '../support/provider-requests.js';
-import { anyValue, newSeed, pick, random, type Random } from '../support/protocol-values.js';
+import { anyValue } from '../support/protocol-values.js';
 import { chunksOf, eventData } from '../support/sse.js';
+import { newSeed, pick, type Random, randomOf } from '../support/random.js';
 
 /** Streams of contents are cut at every byte, the others and longer ones at random places. */
 const EVERY_BYTE_MAX = 2_500;
@@ -186,7 +187,7 @@ for (const form of FORMS) {
 
   void t.test(`${form.name}: streams cut anywhere`, (t) => {
     t.comment(`seed ${seed}`);
-    const next = random(seed);
+    const next = randomOf(seed);
     for (const answer of cases) {
       const bytes = form.dialect.stream(answer);
       const whole = eventsOf(form, provider, bytes, []);
@@ -228,7 +229,7 @@ for (const form of FORMS) {
 
   void t.test(`${form.name}: bad streams and bodies`, (t) => {
     t.comment(`seed ${seed}`);
-    const next = random(seed + 1);
+    const next = randomOf(seed + 1);
     for (let count = 0; count < MUTANTS; count++) {
       const answer = pick(next, cases);
       const name = `mutant ${count} of ${answer.name}`;
@@ -298,7 +299,7 @@ for (const form of FORMS) {
 
   void t.test(`${form.name}: any request is written, or refused by name`, (t) => {
     t.comment(`seed ${seed}`);
-    const next = random(seed + 2);
+    const next = randomOf(seed + 2);
     const requests = requestCases();
     let written = 0;
     for (let count = 0; count < REQUEST_MUTANTS; count++) {

@@ -7,13 +7,13 @@ import type { ResponseOutcome, ResponseSink } from '#src/upstream/response-reade
 import type { AttemptFailure } from '#src/upstream/error-mapping.js';
 import { StreamReader } from '#src/upstream/stream-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
-import { newSeed, random, type Random } from '../support/protocol-values.js';
 import {
   naiveAnswer,
   naiveEvents,
   PROVIDER_TRANSCRIPTS,
   randomTranscript,
 } from '../support/sse-transcripts.js';
+import { newSeed, type Random, randomOf } from '../support/random.js';
 
 const RANDOM_SOUND = 40;
 const RANDOM_FAULTY = 40;
@@ -144,7 +144,7 @@ const any = (): boolean => true;
 void t.test("providers' streams", (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const next = random(seed);
+  const next = randomOf(seed);
   for (const [name, text] of Object.entries(PROVIDER_TRANSCRIPTS)) {
     checkSound(t, text, name);
     checkCuts(t, text, next, any);
@@ -155,7 +155,7 @@ void t.test("providers' streams", (t) => {
 void t.test('random streams', (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const next = random(seed);
+  const next = randomOf(seed);
   for (let count = 0; count < RANDOM_SOUND; count++) {
     const text = randomTranscript(next, false);
     checkSound(t, text, `stream ${count} of seed ${seed}`);
@@ -169,7 +169,7 @@ void t.test(
   (t) => {
     const seed = newSeed();
     t.comment(`seed ${seed}`);
-    const next = random(seed);
+    const next = randomOf(seed);
     let failed = 0;
     for (let count = 0; count < RANDOM_FAULTY; count++) {
       const text = randomTranscript(next, true);

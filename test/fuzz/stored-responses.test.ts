@@ -18,8 +18,8 @@ import type { Catalog } from '#src/registry/catalog.js';
 import { cacheKeyOf, nameOfResponse, type ResponseKey } from '#src/registry/stored-response.js';
 import { Store } from '#src/store/store.js';
 import { storePath } from '#src/store/store-file.js';
-import { newSeed, pick, random, type Random } from '../support/protocol-values.js';
 import { ListLog, StoppedClock } from '../unit/store/support.js';
+import { newSeed, pick, type Random, randomOf } from '../support/random.js';
 
 const ROUNDS = 30;
 const RECORDS = 24;
@@ -148,7 +148,7 @@ async function ask(
 void t.test('damaged records', async (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const random_ = random(seed);
+  const random_ = randomOf(seed);
   const path = t.testdir({});
   const keys = Array.from({ length: RECORDS }, (_, n) =>
     cacheKeyOf(asAccountIndex(n % 3), MODEL, n.toString(16).padStart(64, '0')),
@@ -189,7 +189,7 @@ void t.test('damaged records', async (t) => {
 void t.test('damaged records of replays', async (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const random_ = random(seed);
+  const random_ = randomOf(seed);
   const bodyDigest = bodyDigestOf(Buffer.from('{}'));
   const clock = new StoppedClock();
   const endedMs = asWallMs(clock.nowMs - 1);

@@ -2,7 +2,7 @@
  * Nobody eats for nothing: random callers on random upstreams, and the books held against what the upstreams
  * sent and the callers received. What is received and not charged is only what the contract gives away: an
  * upstream that failed by itself before the text was whole, or a worker of ours that did, of which the caller
- * is told by an error event. The seed is printed; TOLLGATE_HOSTILE_SEED repeats a run.
+ * is told by an error event. The seed is printed; TOLLGATE_TEST_SEED repeats a run.
  *
  * A visit is some calls on one kept connection, each of an account of its own. Drawn are how each call reads
  * or leaves, its text's place in the response, its choices, the upstream's usage and its end. A word is a
@@ -16,7 +16,6 @@ import t, { type Test } from 'tap';
 import { picoUnitsOf } from '#src/core/money.js';
 import type { Customer } from '../support/admin-client.js';
 import { eventually, startGateway, temporaryFolder, testSettings, type Gateway } from '../support/gateway.js';
-import { oneOf, randomOf, type Random } from '../support/random.js';
 import {
   BilledUpstream,
   drawScript,
@@ -26,9 +25,10 @@ import {
   type Sent,
 } from '../support/billed-upstream.js';
 import { drawCaller, HostileConnection, type Caller, type Received } from '../support/hostile-caller.js';
+import { newSeed, pick, type Random, randomOf } from '../support/random.js';
 
 const FULL = process.env.TOLLGATE_HOSTILE_FULL !== undefined;
-const SEED = Number(process.env.TOLLGATE_HOSTILE_SEED ?? Date.now() % 1_000_000);
+const SEED = newSeed();
 const VISITS_AT_ONCE = 80;
 const CALLS_OF_VISIT_MAX = 4;
 
@@ -208,7 +208,7 @@ async function killThreads(
       .sort((one, other) => Number(one.slice(5, -5)) - Number(other.slice(5, -5)))
       .slice(-3);
     if (names.length === 0) continue;
-    const name = oneOf(random, names);
+    const name = pick(random, names);
     killed.add(name);
     killsMs.push(performance.now());
     writeFileSync(join(folder, name.replace('.code', '.throw')), '');

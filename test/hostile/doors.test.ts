@@ -26,8 +26,8 @@ import {
 import { SPEECH } from '../support/door-speech.js';
 import { startGateway, type Gateway } from '../support/gateway.js';
 import type { Answer } from '../support/http.js';
-import { newSeed, pick, random } from '../support/protocol-values.js';
 import { RawConnection } from '../support/raw-connection.js';
+import { newSeed, pick, randomOf } from '../support/random.js';
 
 const IS_FULL = process.env.TOLLGATE_HOSTILE_FULL !== undefined;
 const RANDOM_BODIES = IS_FULL ? 50_000 : 3_000;
@@ -147,7 +147,7 @@ void t.test('bodies with a second meaning are refused, in one piece or in two', 
 void t.test('what is taken of random bodies is what every decoder reads', (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const next = random(seed);
+  const next = randomOf(seed);
   const VALUES = [
     '"x"',
     '5',

@@ -26,7 +26,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { readChatBytes, readLargeChatBytes } from '#src/protocol/request-bytes.js';
-import { newSeed, pick, random, type Random } from '../support/protocol-values.js';
+import { newSeed, pick, type Random, randomOf } from '../support/random.js';
 
 const IS_FULL = process.env.TOLLGATE_HOSTILE_FULL !== undefined;
 const CASES = IS_FULL ? 200_000 : 25_000;
@@ -417,7 +417,7 @@ const judges = new Map(Object.entries(JUDGES).map(([name, make]) => [name, make(
 void t.test('what is taken means the same to every decoder', { timeout: 300_000 }, async (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const next = random(seed);
+  const next = randomOf(seed);
   const sent: Uint8Array[] = [];
   /** Texts of parts and calls that are none. */
   let untyped = 0;

@@ -6,7 +6,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { countTokens } from '#src/upstream/token-count.js';
-import { newSeed, random } from '../support/protocol-values.js';
+import { newSeed, randomOf } from '../support/random.js';
 
 /**
  * What any text may cost. The worst take 0.4 s here, prose 0.1; the machine has other work, of which caches
@@ -19,7 +19,7 @@ const WORDS = 60_000;
 const TOKENIZERS = ['o200k_base', 'cl100k_base'] as const;
 
 const seed = newSeed();
-const next = random(seed);
+const next = randomOf(seed);
 
 /** `piece` again and again, to TEXT_BYTES. */
 function filled(piece: () => string): string {

@@ -9,9 +9,10 @@ import t, { type Test } from 'tap';
 import { SystemClock } from '#src/core/clock.js';
 import { Http1Client } from '#src/http1/client.js';
 import { targetOf } from '../fixtures/upstream-server.js';
+import { newSeed } from '../support/random.js';
 
 const isFull = process.env.TOLLGATE_HOSTILE_FULL !== undefined;
-const SEED = Number(process.env.SEED ?? Date.now() % 1_000_000);
+const SEED = newSeed();
 const WORLDS = isFull ? 400 : 60;
 const CALLS = 40;
 

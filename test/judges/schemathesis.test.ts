@@ -10,7 +10,7 @@ import { resolve } from 'node:path';
 import t, { type Test } from 'tap';
 import { startBed } from '../support/bed.js';
 import { temporaryFolder } from '../support/gateway.js';
-import { newSeed } from '../support/protocol-values.js';
+import { newSeed } from '../support/random.js';
 
 const PROGRAM = resolve('build/tools/judges-python/bin/schemathesis');
 const CONFIG = resolve('test/judges/schemathesis.toml');

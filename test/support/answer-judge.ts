@@ -3,7 +3,7 @@
  * good.
  */
 import { naiveEvents } from './sse-transcripts.js';
-import { pick, type Random } from './protocol-values.js';
+import { pick, type Random } from './random.js';
 
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 

@@ -6,8 +6,8 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Scope } from './mock.js';
-import { oneOf, type Random } from './random.js';
 import { streamChoice, TEXT_KINDS, wholeChoice, type TextKind } from './text-kinds.js';
+import { pick, type Random } from './random.js';
 
 /** One token, with the space before it. */
 export const WORD = ' word';
@@ -89,14 +89,14 @@ export function drawScript(random: Random): Script {
     events,
     wordsPerEvent: isLong ? 100 : Math.floor(random() * 4) + 1,
     pauseMs: isLong || random() < 0.5 ? 0 : Math.floor(random() * 12),
-    usage: oneOf(random, USAGES),
-    ending: oneOf(random, ENDINGS),
+    usage: pick(random, USAGES),
+    ending: pick(random, ENDINGS),
     endingAt: Math.floor(random() * (events + choices + 1)),
     padding: isLong ? 20_000 : 0,
     asked,
     choices,
-    order: oneOf(random, ORDERS),
-    kind: random() < 0.5 ? TEXT_KINDS[0]! : oneOf(random, KINDS),
+    order: pick(random, ORDERS),
+    kind: random() < 0.5 ? TEXT_KINDS[0]! : pick(random, KINDS),
   };
 }
 

@@ -5,7 +5,7 @@
 import { connect, type Socket } from 'node:net';
 import { WORD, type Script } from './billed-upstream.js';
 import { TEST_MODEL } from './gateway.js';
-import { oneOf, type Random } from './random.js';
+import { pick, type Random } from './random.js';
 
 const STAYING_KINDS = ['reads', 'slow', 'stalls', 'repeats'] as const;
 /**
@@ -41,7 +41,7 @@ const SLOW_READ_MS = 4;
 
 /** `staysOn`: it makes another call on its connection, so it waits for this one's end. */
 export function drawCaller(random: Random, script: Script, staysOn = false): Caller {
-  const kind = oneOf(random, staysOn ? STAYING_KINDS : [...STAYING_KINDS, ...LEAVING_KINDS]);
+  const kind = pick(random, staysOn ? STAYING_KINDS : [...STAYING_KINDS, ...LEAVING_KINDS]);
   const answerBytes = 600 + script.events * (200 + script.padding + WORD.length * script.wordsPerEvent);
   return {
     kind,

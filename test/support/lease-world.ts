@@ -106,17 +106,6 @@ function isBefore(one: Event, other: Event): boolean {
   return one.atMs < other.atMs || (one.atMs === other.atMs && one.order < other.order);
 }
 
-/** Numbers of 0 to 1, the same for the same seed (mulberry32). */
-export function randomOf(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 /** Of one way; each message is lost, or comes twice and the second time late, with these chances. */
 export interface Network {
   readonly delayMs: number;

@@ -1,32 +1,6 @@
 /** Random chat requests, valid or nearly so, from a seed. */
 
-export type Random = () => number;
-
-/**
- * Numbers in [0, 1) from a 32-bit seed: mulberry32,
- * https://gist.github.com/tommyettinger/46a874533244883189143505d203312c (public domain).
- */
-export function random(seed: number): Random {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let value = Math.imul(state ^ (state >>> 15), state | 1);
-    value ^= value + Math.imul(value ^ (value >>> 7), value | 61);
-    return ((value ^ (value >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
-/** A new seed, or the one given as TOLLGATE_TEST_SEED to repeat a run. */
-export function newSeed(): number {
-  const given = process.env.TOLLGATE_TEST_SEED;
-  return given === undefined ? Math.floor(Math.random() * 2 ** 32) : Number(given);
-}
-
-export function pick<Value>(next: Random, values: readonly Value[]): Value {
-  const value = values[Math.floor(next() * values.length)];
-  if (value === undefined) throw new Error('nothing to pick from');
-  return value;
-}
+import { pick, type Random } from './random.js';
 
 /** Every kind of JSON value, with the edges of the rules among the numbers. */
 export function anyValue(next: Random, depth = 0): unknown {

@@ -1,8 +1,8 @@
+import { pick, randomOf } from './random.js';
 /**
  * Chat completions of every kind that clients send, for the translations to providers: tables of messages and
  * of parameters, and combinations of both. The same ones at each run. `request` is without a model.
  */
-import { oneOf, randomOf } from './random.js';
 
 export interface RequestCase {
   readonly name: string;
@@ -373,8 +373,8 @@ export function requestCases(): RequestCase[] {
   const next = randomOf(1);
   const single = cases.size;
   while (cases.size < single + COMBINED) {
-    const conversation = oneOf(next, MIXED_CONVERSATIONS);
-    const names = [...new Set([0, 1, 2].map(() => oneOf(next, MIXED_PARAMETERS)))];
+    const conversation = pick(next, MIXED_CONVERSATIONS);
+    const names = [...new Set([0, 1, 2].map(() => pick(next, MIXED_PARAMETERS)))];
     add(`${conversation} + ${names.join(' + ')}`, requestOf(conversation, names));
   }
   return [...cases.values()];

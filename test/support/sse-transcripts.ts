@@ -1,8 +1,8 @@
+import { pick, type Random } from './random.js';
 /**
  * Streams as providers send them, recorded-like and random, and a slow and plain reading of them to judge the
  * quick one by.
  */
-import { pick, type Random } from './protocol-values.js';
 
 const chunk = (delta: object, finishReason: string | null = null, more: object = {}): object => ({
   id: 'chatcmpl-1',

@@ -2,7 +2,7 @@
 import { asPicoUnits, asWallMs } from '#src/core/units.js';
 import type { CallFilter } from '#src/call-log/call-filter.js';
 import type { CallRecord } from '#src/telemetry/call-record.js';
-import { oneOf, type Random } from './random.js';
+import { pick, type Random } from './random.js';
 
 const CODES = ['provider_unavailable', 'client_gone', 'rate_limit_exceeded', 'internal_error'];
 const STATUSES: Readonly<Record<string, number | null>> = {
@@ -24,7 +24,7 @@ const roundedMs = (ms: number): number => Math.round(ms * 1_000) / 1_000;
 /** The `number`th call of a listener. Every field has all of its forms. */
 export function randomCall(random: Random, number: number, endedMs: number, kinds: CallKinds): CallRecord {
   const account = Math.floor(random() ** 3 * kinds.accounts);
-  const code = random() < 0.7 ? null : oneOf(random, CODES);
+  const code = random() < 0.7 ? null : pick(random, CODES);
   const upstream = random() < 0.1 ? null : `upstream-${Math.floor(random() * kinds.upstreams)}`;
   const model = `model-${Math.floor(random() * kinds.models)}`;
   const isKnown = random() < 0.95;
@@ -38,7 +38,7 @@ export function randomCall(random: Random, number: number, endedMs: number, kind
     model: random() < 0.05 ? null : model,
     upstream,
     stream: random() < 0.5,
-    cache: oneOf(random, ['hit', 'miss', null]),
+    cache: pick(random, ['hit', 'miss', null]),
     status: code === null ? 200 : STATUSES[code]!,
     code,
     usage:
@@ -52,14 +52,14 @@ export function randomCall(random: Random, number: number, endedMs: number, kind
             completionTokens: Math.floor(random() * 2 ** 40),
             reasoningTokens: Math.floor(random() * 300),
             answeredModel: random() < 0.9 ? model : 'model-other',
-            source: oneOf(random, ['reported', 'counted', 'estimated']),
+            source: pick(random, ['reported', 'counted', 'estimated']),
             charged: asPicoUnits(BigInt(Math.floor(random() * Number.MAX_SAFE_INTEGER))),
           },
     firstTokenMs: random() < 0.5 ? undefined : roundedMs(random() * 1e4),
     durationMs: roundedMs(random() * 1e7),
     queuedMs: Math.floor(random() * 1e5),
     admittedMs: random() < 0.3 ? undefined : roundedMs(random()),
-    error: code === null ? null : oneOf(random, TEXTS),
+    error: code === null ? null : pick(random, TEXTS),
     attempts: Array.from({ length: Math.floor(random() * 4) }, () => ({
       upstream: `upstream-${Math.floor(random() * kinds.upstreams)}`,
       model: random() < 0.1 ? null : model,
@@ -67,10 +67,10 @@ export function randomCall(random: Random, number: number, endedMs: number, kind
       code: random() < 0.5 ? null : 'timeout',
       startMs: roundedMs(random() * 100),
       durationMs: roundedMs(random() * 100),
-      error: random() < 0.5 ? null : oneOf(random, TEXTS),
+      error: random() < 0.5 ? null : pick(random, TEXTS),
     })),
     quotas: Array.from({ length: Math.floor(random() * 3) }, (_, at) => ({
-      scope: oneOf(random, ['account', 'key', 'group']),
+      scope: pick(random, ['account', 'key', 'group']),
       id: random() < 0.1 ? null : `acct_${account}`,
       quota: at === 0 ? 'requests_per_minute' : 'balance',
       left: at === 0 ? Math.floor(random() * 1e9) : BigInt(Math.floor(random() * 1e15)) - 10n,

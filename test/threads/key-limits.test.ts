@@ -10,7 +10,8 @@ import { asAccountIndex, asKeyIndex, asMonotonicMs, asPicoUnits, asWallMs } from
 import { takeMinutes } from '#src/request/rate-limit.js';
 import { createHammers } from '../fixtures/ledger-hammers.js';
 import { TIME, type AdmittedCount } from '../fixtures/ledger-hammer.js';
-import { randomFrom, stateOf } from '../fixtures/ledger-world.js';
+import { stateOf } from '../fixtures/ledger-world.js';
+import { newSeed, randomBelow } from '../support/random.js';
 
 /** A permit weighs in its own tick and the 50 after it. */
 const SPAN_TICKS = 51;
@@ -62,9 +63,9 @@ for (const { ofKey, ofPlan } of [
   { ofKey: 50_000, ofPlan: 60_000 },
 ]) {
   void t.test(`${ofKey} a key, ${ofPlan} the account, while the time moves`, async (t) => {
-    const seed = Date.now() % 1_000_000;
+    const seed = newSeed();
     t.comment(`seed ${seed}`);
-    const random = randomFrom(seed);
+    const random = randomBelow(seed);
     let time = () => 0;
     const limit = { requestsPerMinute: ofKey, callsPerDay: undefined };
     const { buffers, ledger } = keyedLedger(() => time(), limit);
@@ -130,7 +131,7 @@ for (const { ofKey, ofPlan, exactly } of [
 void t.test('days of keys, taken and given back by four threads', async (t) => {
   const calls = 20_000;
   const callsPerDay = 9_000;
-  const seed = Date.now() % 1_000_000;
+  const seed = newSeed();
   t.comment(`seed ${seed}`);
   const { buffers, ledger } = keyedLedger(() => 0, { requestsPerMinute: undefined, callsPerDay });
   const hammers = await createHammers(

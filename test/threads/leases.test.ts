@@ -17,8 +17,9 @@ import { Leases } from '#src/ledger/leases.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { createHammers } from '../fixtures/ledger-hammers.js';
 import { SLOTS_PER_THREAD, TIME } from '../fixtures/ledger-hammer.js';
-import { randomFrom, stateOf } from '../fixtures/ledger-world.js';
+import { stateOf } from '../fixtures/ledger-world.js';
 import { addDay, addSlots, dayHeld, takeBackDay } from '../fixtures/day-leases.js';
+import { newSeed, randomBelow } from '../support/random.js';
 
 const THREADS = 3;
 const ACCOUNTS = 2;
@@ -63,9 +64,9 @@ async function actUntil<Result>(end: Promise<Result>, act: () => void): Promise<
 const accountsOf = (): AccountIndex[] => Array.from({ length: ACCOUNTS }, (_, n) => asAccountIndex(n));
 
 void t.test('money', async (t) => {
-  const seed = Date.now() % 1_000_000;
+  const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const random = randomFrom(seed);
+  const random = randomBelow(seed);
   const { buffers, ledger, leases } = createWorld(() => 0);
   for (const account of accountsOf()) {
     addDay(leases.accounts, account, TODAY, THREADS * ROUNDS, 0);
@@ -100,9 +101,9 @@ void t.test('money', async (t) => {
 });
 
 void t.test('calls of the day, of keys and their account', async (t) => {
-  const seed = Date.now() % 1_000_000;
+  const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const random = randomFrom(seed);
+  const random = randomBelow(seed);
   const { buffers, ledger, leases } = createWorld(() => 0);
   const account = asAccountIndex(0);
   const keys = Array.from({ length: KEYS }, (_, n) => asKeyIndex(n));
@@ -150,9 +151,9 @@ void t.test('calls of the day, of keys and their account', async (t) => {
 });
 
 void t.test('permits of the minute', async (t) => {
-  const seed = Date.now() % 1_000_000;
+  const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const random = randomFrom(seed);
+  const random = randomBelow(seed);
   let time = () => 0;
   const { buffers, leases } = createWorld(() => time());
   const hammers = await createHammers(

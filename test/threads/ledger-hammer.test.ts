@@ -25,6 +25,7 @@ import {
   type SaturationReport,
 } from '../fixtures/ledger-saturation.js';
 import { stateOf } from '../fixtures/ledger-world.js';
+import { newSeed } from '../support/random.js';
 
 const FULL = process.env.TOLLGATE_CRASH_FULL === '1';
 const THREADS = 4;
@@ -103,7 +104,7 @@ for (const { name, limits } of CASES) {
       const accounts = limits.length;
       const spans = spansOf(limits);
       const ticks = spans * SPAN_TICKS;
-      const seed = Date.now() % 1_000_000;
+      const seed = newSeed();
       const buffers = createLedgerBuffers({ accountsMax: accounts, callsInFlightMax: THREADS });
       const ledger = new Ledger(buffers, new SystemClock());
       for (let account = 0; account < accounts; account++)

@@ -17,7 +17,7 @@ import t from 'tap';
 import { asAccountIndex, asCallSlot, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
-import { randomFrom, START_WALL_MS, stateOf } from '../fixtures/ledger-world.js';
+import { START_WALL_MS, stateOf } from '../fixtures/ledger-world.js';
 import {
   DAY_32NDS,
   meet,
@@ -37,7 +37,7 @@ import {
   type RoundLog,
   type Step,
 } from '../support/ledger-model.js';
-import { newSeed } from '../support/protocol-values.js';
+import { newSeed, randomBelow } from '../support/random.js';
 
 const WORKERS = 3;
 /** The number of the main thread among the actors. */
@@ -61,7 +61,7 @@ const RACE_RUNS = 40;
 const ROUNDS = 6;
 const LOOKS_PER_ROUND = 150;
 
-type Random = ReturnType<typeof randomFrom>;
+type Random = ReturnType<typeof randomBelow>;
 const pick = <Value>(random: Random, values: readonly Value[]): Value => values[random(values.length)]!;
 const seed = newSeed();
 
@@ -214,7 +214,7 @@ void t.test(`in turns: ${TURN_RUNS} runs of ${STEPS} steps, each as the model sa
   await ready;
   const kinds = new Map<string, number>();
   for (let run = 0; run < TURN_RUNS; run++) {
-    const { steps, expected } = createPlan(randomFrom(seed + run));
+    const { steps, expected } = createPlan(randomBelow(seed + run));
     const buffers = createLedgerBuffers({ accountsMax: ACCOUNTS, callsInFlightMax: SLOTS });
     const shared = new SharedArrayBuffer(SHARED_BYTES);
     const job = { buffers, shared, accounts: ACCOUNTS, work: { kind: 'turns', steps } } as const;
@@ -420,7 +420,7 @@ void t.test(`at once: ${RACE_RUNS} runs, all that was told adds up`, async (t) =
   await ready;
   const [byMain, byOthers] = [{ count: 0 }, { count: 0 }];
   for (let run = 0; run < RACE_RUNS; run++) {
-    const random = randomFrom(seed + run);
+    const random = randomBelow(seed + run);
     const accounts = pick(random, [1, 1, 2, ACCOUNTS]);
     const limits = Array.from({ length: accounts }, () => ({
       perMinute: pick(random, [1, 7, 60, 1_000_000]),

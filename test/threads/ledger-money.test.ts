@@ -10,6 +10,7 @@ import { Ledger, type AccountSnapshot } from '#src/ledger/ledger.js';
 import { SLOTS_PER_THREAD } from '../fixtures/ledger-hammer.js';
 import { createHammers } from '../fixtures/ledger-hammers.js';
 import { stateOf } from '../fixtures/ledger-world.js';
+import { newSeed } from '../support/random.js';
 
 const THREADS = 3;
 const CALLS = 60_000;
@@ -17,7 +18,7 @@ const CREDIT = 1_000_000n;
 
 for (const accounts of [1, 40]) {
   void t.test(`${accounts} accounts, ${THREADS} threads, credits and drains meanwhile`, async (t) => {
-    const seed = Date.now() % 1_000_000;
+    const seed = newSeed();
     t.comment(`seed ${seed}`);
     const buffers = createLedgerBuffers({
       accountsMax: accounts,

@@ -42,9 +42,9 @@ import {
   type TokensJob,
   type TokensReport,
 } from '../fixtures/ledger-tokens.js';
-import { randomFrom, START_WALL_MS, stateOf } from '../fixtures/ledger-world.js';
-import { newSeed } from '../support/protocol-values.js';
+import { START_WALL_MS, stateOf } from '../fixtures/ledger-world.js';
 import { judgeTokens, type LoggedCall } from '../support/token-judge.js';
+import { newSeed, randomBelow } from '../support/random.js';
 
 const THREADS = 4;
 const ATTEMPTS = process.env.TOLLGATE_CRASH_FULL === '1' ? 100_000 : 8_000;
@@ -205,7 +205,7 @@ for (const { name, dying, ...work } of CASES) {
     const calls = threads.flatMap((thread) => thread.calls);
     const cut = threads.flatMap((thread) => thread.cut);
     const today = dayOf(clock.monotonicMs());
-    const random = randomFrom(seed);
+    const random = randomBelow(seed);
     const faults: string[] = [];
     const most = { minute: 0, day: 0 };
     const scopes = scopesOf(limitsOf(job));

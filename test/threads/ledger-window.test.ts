@@ -9,7 +9,8 @@ import { TICK_MS } from '#src/ledger/window.js';
 import { asAccountIndex, asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { createHammers } from '../fixtures/ledger-hammers.js';
 import { TIME, type AdmittedCount } from '../fixtures/ledger-hammer.js';
-import { randomFrom, stateOf } from '../fixtures/ledger-world.js';
+import { stateOf } from '../fixtures/ledger-world.js';
+import { newSeed, randomBelow } from '../support/random.js';
 
 /** A permit weighs in its own tick and the 50 after it: that span is longer than a minute. */
 const SPAN_TICKS = 51;
@@ -40,9 +41,9 @@ for (const { limit, accounts } of [
   { limit: 500, accounts: 5 },
 ]) {
   void t.test(`limit ${limit}, ${accounts} accounts, 3 threads and the test's own`, async (t) => {
-    const seed = Date.now() % 1_000_000;
+    const seed = newSeed();
     t.comment(`seed ${seed}`);
-    const random = randomFrom(seed);
+    const random = randomBelow(seed);
     const buffers = createLedgerBuffers({ accountsMax: accounts, callsInFlightMax: 1 });
     const hammers = await createHammers(
       { buffers, tickMs: TICK_MS, accounts, work: 'minute', limit, seed },

@@ -4,9 +4,9 @@ import type { CallsPageView, CallView } from '#src/admin/call-routes.js';
 import type { CallWriter } from '#src/call-log/call-writer.js';
 import { requestIdOf, type CallRecord } from '#src/telemetry/call-record.js';
 import { checkError } from '../../support/error-answer.js';
-import { randomOf } from '../../support/random.js';
 import { passes, randomCall } from '../../support/stored-calls.js';
 import { type AdminHouse, keepCalls, startAdminHouse } from './support.js';
+import { randomOf } from '../../support/random.js';
 
 const DAY = '2025-11-24';
 const START_MS = Date.parse(`${DAY}T00:00:00Z`);

@@ -7,10 +7,10 @@ import { checkIdempotencyKey } from '#src/request/idempotency.js';
 import { DOORS } from '#src/doors/doors.js';
 import { PUBLIC_DOCUMENT } from '#src/protocol/generated.js';
 import { RING_NAMES } from '#src/telemetry/history.js';
-import { randomOf } from '../../support/random.js';
 import { randomCall } from '../../support/stored-calls.js';
 import type { OperatorChange } from '#src/registry/operator-change.js';
 import { type AdminHouse, keepCalls, keepContents, startAdminHouse } from './support.js';
+import { randomOf } from '../../support/random.js';
 
 interface Operation {
   readonly operationId: string;

@@ -10,8 +10,8 @@ import { CallWriter } from '#src/call-log/call-writer.js';
 import type { CallRetention } from '#src/call-log/segment-files.js';
 import { SystemClock } from '#src/core/clock.js';
 import { type CallRecord, requestIdOf } from '#src/telemetry/call-record.js';
-import { randomOf } from '../../support/random.js';
 import { type CallKinds, passes, randomCall } from '../../support/stored-calls.js';
+import { randomOf } from '../../support/random.js';
 
 const KINDS: CallKinds = { accounts: 40, models: 3, upstreams: 4 };
 const START_MS = 1_763_950_000_000;

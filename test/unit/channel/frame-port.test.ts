@@ -14,7 +14,7 @@ import {
 } from '#src/channel/messages.js';
 import { type Usage, USAGE_SOURCES, usageOfWhole } from '#src/core/token-counts.js';
 import { UNRECORDED, type CarriedTrace } from '#src/telemetry/trace-context.js';
-import { random as randomOf } from '../../support/protocol-values.js';
+import { randomOf } from '../../support/random.js';
 
 const SEED = 20_261_122;
 /** More than a ring holds, in one turn. */

@@ -13,7 +13,7 @@ import {
   type Question,
   type Withdrawal,
 } from '#src/core/ask-port.js';
-import { newSeed, random } from '../../support/protocol-values.js';
+import { newSeed, randomOf } from '../../support/random.js';
 
 const LATE: ErrorRecord = { code: 'overloaded', message: 'late' };
 const GONE: ErrorRecord = { code: 'internal_error', message: 'gone' };
@@ -31,7 +31,7 @@ void t.test(
   async (t) => {
     const seed = newSeed();
     t.comment(`seed ${seed}`);
-    const next = random(seed);
+    const next = randomOf(seed);
     const { port1, port2 } = new MessageChannel();
     const asks = new AskPort<number, string>(port1);
     t.teardown(() => port1.close());

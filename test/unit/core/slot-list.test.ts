@@ -1,7 +1,7 @@
 import t from 'tap';
 import { SlotList } from '#src/core/slot-list.js';
 import { grownBytes } from '../../support/collections.js';
-import { random as randomOf } from '../../support/protocol-values.js';
+import { randomOf } from '../../support/random.js';
 
 void t.test('holds what was added and not removed', (t) => {
   const random = randomOf(1);

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { WaitingLine, type Waiter } from '#src/http1/pool.js';
 import { grownBytes } from '../../support/collections.js';
-import { random as randomOf } from '../../support/protocol-values.js';
+import { randomOf } from '../../support/random.js';
 
 class Call implements Waiter<Call> {
   isWaiting = false;

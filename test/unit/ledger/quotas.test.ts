@@ -7,8 +7,8 @@ import { NO_QUOTAS, QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '#src/cor
 import { asAccountIndex, asCallSlot, asGroupIndex, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers, EXTENDED_QUOTAS, QUOTA_WORDS64 } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
-import { FakeClock, randomFrom, stateOf } from '../../fixtures/ledger-world.js';
-import { newSeed } from '../../support/protocol-values.js';
+import { FakeClock, stateOf } from '../../fixtures/ledger-world.js';
+import { newSeed, randomBelow } from '../../support/random.js';
 
 const ACCOUNTS = 4;
 const GROUPS = 6;
@@ -224,7 +224,7 @@ void t.test('a call that midnight parts gives no call back to a day that did not
 void t.test('trees of scopes at random: no quota of any is ever exceeded, and none is lost', (t) => {
   const seed = newSeed();
   for (let run = 0; run < 40; run++) {
-    const random = randomFrom(seed + run);
+    const random = randomBelow(seed + run);
     const { clock, ledgers } = createWorld(3);
     const someLimits = (): Partial<QuotaLimits> => {
       const limits: Record<string, number | bigint> = {};

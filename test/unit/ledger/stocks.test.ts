@@ -6,8 +6,8 @@ import t from 'tap';
 import { createLedgerBuffers, openLedgerViews, STOCKS, QUOTA_WORDS64, LEASES } from '#src/ledger/layout.js';
 import { LeasedStocks, StockLease } from '#src/ledger/leased-stocks.js';
 import { Stocks } from '#src/ledger/stocks.js';
-import { FakeClock, interruptAt, randomFrom } from '../../fixtures/ledger-world.js';
-import { newSeed } from '../../support/protocol-values.js';
+import { FakeClock, interruptAt } from '../../fixtures/ledger-world.js';
+import { newSeed, randomBelow } from '../../support/random.js';
 
 const STOCK = QUOTA_WORDS64 + STOCKS;
 const DAY = 20_454;
@@ -53,7 +53,7 @@ void t.test('a day whose word may be all zeros counts like others', (t) => {
 void t.test('any order of takes, ends, reversals and days', (t) => {
   const seed = newSeed();
   for (let run = 0; run < 100; run++) {
-    const random = randomFrom(seed + run);
+    const random = randomBelow(seed + run);
     const words = createWords();
     const threads = [0, 1].map(() => new Stocks(words));
     const limit = 1 + random(2) * 3_000_000_000_000_000 + random(1_000);

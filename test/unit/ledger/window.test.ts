@@ -3,13 +3,8 @@ import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { TICK_MS } from '#src/ledger/window.js';
-import {
-  ACCOUNT,
-  createLedgerWorld,
-  FakeClock,
-  interruptAt,
-  randomFrom,
-} from '../../fixtures/ledger-world.js';
+import { ACCOUNT, createLedgerWorld, FakeClock, interruptAt } from '../../fixtures/ledger-world.js';
+import { newSeed, randomBelow } from '../../support/random.js';
 
 const MINUTE_MS = 60_000;
 const TICKS = 50;
@@ -90,7 +85,7 @@ void t.test(
 );
 
 void t.test('who waits until Reset is admitted, who comes 2 ms before is not', (t) => {
-  const random = randomFrom(7);
+  const random = randomBelow(7);
   for (let world = 0; world < 300; world++) {
     const { clock, ledger } = createLedgerWorld();
     clock.monotonic += random(1_000_000) / 7;
@@ -138,7 +133,7 @@ void t.test('idle gaps of any length leave nothing behind and bring nothing back
   ]) {
     const { clock, ledger } = createLedgerWorld();
     const model = new WindowModel();
-    const random = randomFrom(ticks);
+    const random = randomBelow(ticks);
     for (let burst = 0; burst < 4; burst++) {
       for (let n = 0; n < 150; n++) {
         const admitted = ledger.takeMinute(ACCOUNT, 20).admitted;
@@ -289,9 +284,9 @@ void t.test(
 );
 
 void t.test('threads stopped inside each other: two levels, random steps', (t) => {
-  const seed = Date.now() % 1_000_000;
+  const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const random = randomFrom(seed);
+  const random = randomBelow(seed);
   for (let world = 0; world < 4_000; world++) {
     const { clock, buffers } = createLedgerWorld();
     const limit = 1 + random(3);

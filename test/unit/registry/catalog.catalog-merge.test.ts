@@ -2,7 +2,7 @@
 import t from 'tap';
 import { type Catalog, isListed, mergeCatalogs, retireMissingPlans } from '#src/registry/catalog.js';
 import { CATALOG } from '../store/support.js';
-import { random } from '../../support/protocol-values.js';
+import { newSeed, randomOf } from '../../support/random.js';
 
 /** Plans may use the models named. */
 function catalogOf(models: readonly string[], plans: Readonly<Record<string, readonly string[]>>): Catalog {
@@ -64,9 +64,9 @@ void t.test('plans that go are closed first, and nothing else changes', (t) => {
 });
 
 void t.test('random reloads', (t) => {
-  const seed = Number(process.env.TOLLGATE_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31));
+  const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const next = random(seed);
+  const next = randomOf(seed);
   const some = (names: readonly string[]): string[] =>
     names.filter(() => next() < 0.5).sort(() => next() - 0.5);
   const names = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];

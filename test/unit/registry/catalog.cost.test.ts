@@ -6,7 +6,7 @@ import t from 'tap';
 import type { TokenCounts } from '#src/core/token-counts.js';
 import { asPicoUnits } from '#src/core/units.js';
 import { costOf, tokenPriceOf, worstCaseOf } from '#src/registry/catalog.js';
-import { newSeed, random, type Random } from '../../support/protocol-values.js';
+import { newSeed, type Random, randomOf } from '../../support/random.js';
 
 /** The highest price of one token, in pico-units. */
 const PRICE_MAX = 10 ** 10;
@@ -68,7 +68,7 @@ function referenceOf(prices: ReturnType<typeof pricesOf>, usage: TokenCounts): b
 
 void t.test('the cost is the sum of the parts, and never above the hold', (t) => {
   const seed = newSeed();
-  const next = random(seed);
+  const next = randomOf(seed);
   for (let run = 0; run < 20_000; run++) {
     const prices = pricesOf(next);
     const usage = usageOf(next);

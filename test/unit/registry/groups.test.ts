@@ -1,5 +1,4 @@
 /** Groups: the tree, its accounts, limits, and what of them is on disk. */
-import { randomInt } from 'node:crypto';
 import t from 'tap';
 import { GROUP_DEPTH_MAX } from '#src/core/limits.js';
 import { NO_QUOTAS } from '#src/core/quotas.js';
@@ -10,6 +9,7 @@ import { Registry } from '#src/registry/registry.js';
 import { audit } from '#src/store/audit.js';
 import { Store } from '#src/store/store.js';
 import { CATALOG, offlineRegistry, openHouse, StoppedClock } from '../store/support.js';
+import { newSeed } from '../../support/random.js';
 
 const DAY_MS = 24 * 3_600_000;
 const none = asPicoUnits(0n);
@@ -112,7 +112,7 @@ void t.test('what is refused', async (t) => {
 });
 
 void t.test('random trees: never deeper than allowed, no circle, and the audit agrees', async (t) => {
-  const seed = Number(process.env.TEST_SEED ?? randomInt(1, 2 ** 31));
+  const seed = newSeed();
   t.comment(`seed ${seed}`);
   let state = seed | 1;
   const random = (below: number): number => {

@@ -1,4 +1,3 @@
-import { randomInt } from 'node:crypto';
 import t from 'tap';
 import type { ErrorRecord } from '#src/core/errors.js';
 import { decimalOf } from '#src/core/money.js';
@@ -11,6 +10,7 @@ import type { Usage } from '#src/core/token-counts.js';
 import { type ModelEntry, tokenPriceOf } from '#src/registry/catalog.js';
 import { ModelAccess } from '#src/request/model-access.js';
 import { CATALOG, SECONDS_TO_MIDNIGHT, chatCall, knownCaller, openHouse, type House } from './support.js';
+import { newSeed } from '../../support/random.js';
 
 const fundsOf = ({ listener, account }: House) => {
   const { available, held, spent, dayCalls } = listener.ledger.snapshot(account);
@@ -90,7 +90,7 @@ void t.test('a member that routes is refused, and taken where the model lets it 
 });
 
 void t.test('Retry-After of a day that is used up is true, however the clock is set', (t) => {
-  const seed = Number(process.env.TEST_SEED ?? randomInt(1, 2 ** 31));
+  const seed = newSeed();
   t.comment(`seed ${seed}`);
   const random = randomOf(seed);
   const spans = [

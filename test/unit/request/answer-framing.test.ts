@@ -6,8 +6,8 @@ import t from 'tap';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { ResponseWriter } from '#src/request/response-writer.js';
 import { SSE_KEEP_ALIVE } from '#src/protocol/sse.js';
-import { newSeed, random } from '../../support/protocol-values.js';
 import { UwsSocket, chunkedBodyOf } from '../../support/uws-socket.js';
+import { newSeed, randomOf } from '../../support/random.js';
 
 const ROUNDS = 300;
 const FRAME_BYTES_MAX = 70_000;
@@ -56,7 +56,7 @@ void t.test('a socket that is full to the byte at any send gets every chunk whol
 void t.test('random frames to a socket that takes what it likes', (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const next = random(seed);
+  const next = randomOf(seed);
   const accept = (bytes: number): number => {
     const kind = next();
     if (kind < 0.15) return 0;

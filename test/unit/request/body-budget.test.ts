@@ -7,7 +7,7 @@ import {
   memoryOfBody,
   type BodyBounds,
 } from '#src/request/body-budget.js';
-import { random, newSeed } from '../../support/protocol-values.js';
+import { newSeed, randomOf } from '../../support/random.js';
 
 const KIB = 1_024;
 const LISTENERS = 3;
@@ -61,7 +61,7 @@ void t.test('what a listener that died had taken is free for the one in its plac
 void t.test('over any steps of several listeners no bound is passed, and all comes back', (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const next = random(seed);
+  const next = randomOf(seed);
   const below = (limit: number): number => Math.floor(next() * limit);
   const buffer = createBodyBudget(LISTENERS, ACCOUNTS);
   const budgets = Array.from({ length: LISTENERS }, (_, index) => new BodyBudget(buffer, index));

@@ -2,7 +2,7 @@ import t from 'tap';
 import type { HttpResponse } from 'uWebSockets.js';
 import { BODY_BYTES_UNCOUNTED } from '#src/core/limits.js';
 import { readBody, type BodyHold, type BodyReceiver } from '#src/request/read-body.js';
-import { random, newSeed } from '../../support/protocol-values.js';
+import { newSeed, randomOf } from '../../support/random.js';
 
 const BODY_BYTES_MAX = 300_000;
 const ONE_PIECE_BYTES_MAX = 20_000;
@@ -71,7 +71,7 @@ function read(body: Buffer, cuts: readonly number[], isLengthKnown: boolean, ref
 void t.test('any body in any chunks comes whole, once, and is counted before it is kept', (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const next = random(seed);
+  const next = randomOf(seed);
   const below = (limit: number): number => Math.floor(next() * limit);
   const edges = [0, 1, BODY_BYTES_UNCOUNTED, ONE_PIECE_BYTES_MAX, 65_536, BODY_BYTES_MAX];
   const counts = new Map<string, number>();

@@ -1,5 +1,4 @@
 /** Several processes on one registry: what one changes all have in their buffers. */
-import { randomInt } from 'node:crypto';
 import t from 'tap';
 import { asAccountIndex, asKeyIndex } from '#src/core/units.js';
 import { isLimited, type KeyRecord } from '#src/registry/key-record.js';
@@ -7,6 +6,7 @@ import { ChangeFollower } from '#src/sharing/change-follower.js';
 import { Store } from '#src/store/store.js';
 import { CATALOG, ListLog } from '../store/support.js';
 import { ACCOUNTS_MAX, CHANGES, KEYS_MAX, Member, type Sight } from './member-messages.js';
+import { newSeed } from '../../support/random.js';
 
 const OPERATIONS = 400;
 
@@ -22,7 +22,7 @@ function randomOf(seed: number): (below: number) => number {
 }
 
 void t.test('random changes through three processes are in the buffers of all', async (t) => {
-  const seed = Number(process.env.TEST_SEED ?? randomInt(1, 2 ** 31));
+  const seed = newSeed();
   t.comment(`seed ${seed}`);
   const random = randomOf(seed);
   const path = t.testdir();

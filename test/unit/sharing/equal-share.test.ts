@@ -10,10 +10,10 @@ import { EqualShare, SHARE_BEGINS_MS } from '#src/sharing/equal-share.js';
 import { ValkeyError } from '#src/sharing/valkey-client.js';
 import { identity } from '../../support/authority-conformance.js';
 import { eventually } from '../../support/gateway.js';
-import { newSeed, random } from '../../support/protocol-values.js';
 import { NO_REDIS, startRedis } from '../../support/redis-server.js';
 import { TestHost, ValkeyWorld } from '../../support/valkey-world.js';
 import { exchangePlain, type PlainAsk } from '../../support/plain-asks.js';
+import { newSeed, randomOf } from '../../support/random.js';
 
 const SHARES = 3;
 const LIMIT = 60;
@@ -197,7 +197,7 @@ void t.test('a request that never arrives postpones no expiry', NO_REDIS, async 
 void t.test('random cuts and random use', NO_REDIS, async (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const next = random(seed);
+  const next = randomOf(seed);
   const below = (end: number): number => Math.floor(next() * end);
   const { world, members } = await startGroup(t);
   const used: { atMs: number; count: number }[] = [];

@@ -12,11 +12,11 @@ import {
   GOOD_NETWORK,
   LeaseNode,
   PlayedAuthority,
-  randomOf,
   type CallEnd,
   type Network,
 } from '../../support/lease-world.js';
 import { plainView } from '../../support/plain-asks.js';
+import { randomOf } from '../../support/random.js';
 
 const ACCOUNT = asAccountIndex(0);
 const SUBJECT = 'acct_cut';

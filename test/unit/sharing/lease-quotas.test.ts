@@ -7,7 +7,8 @@ import t from 'tap';
 import { NO_QUOTAS, type QuotaLimits } from '#src/core/quotas.js';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
-import { EventTime, GOOD_NETWORK, LeaseNode, randomOf, type Network } from '../../support/lease-world.js';
+import { EventTime, GOOD_NETWORK, LeaseNode, type Network } from '../../support/lease-world.js';
+import { randomOf } from '../../support/random.js';
 
 const MINUTE_MS = 60_000;
 const ACCOUNTS = 3;

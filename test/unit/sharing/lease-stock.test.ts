@@ -4,7 +4,8 @@
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
-import { EventTime, GOOD_NETWORK, LeaseNode, randomOf, type Network } from '../../support/lease-world.js';
+import { EventTime, GOOD_NETWORK, LeaseNode, type Network } from '../../support/lease-world.js';
+import { randomOf } from '../../support/random.js';
 
 const ACCOUNT = asAccountIndex(0);
 const SUBJECT = 'acct_stock';

@@ -1,6 +1,5 @@
 /** Hosts that share accounts and keys over a real server. */
 import { spawn } from 'node:child_process';
-import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
@@ -8,6 +7,7 @@ import { asPicoUnits } from '#src/core/units.js';
 import { eventually, temporaryFolder } from '../../support/gateway.js';
 import { NO_REDIS, startRedis, type RedisServer } from '../../support/redis-server.js';
 import { RegistryHost } from './registry-host.js';
+import { newSeed } from '../../support/random.js';
 
 const none = asPicoUnits(0n);
 const one = asPicoUnits(1n);
@@ -45,7 +45,7 @@ async function assertAllEqual(t: Test, hosts: readonly RegistryHost[], what: str
 }
 
 void t.test('random changes on four hosts at once end the same on all', NO_REDIS, async (t) => {
-  const seed = Number(process.env.TEST_SEED ?? randomInt(1, 2 ** 31));
+  const seed = newSeed();
   t.comment(`seed ${seed}`);
   const redis = await startRedis(t);
   const hosts = await joinedHosts(t, redis.url, 4);

@@ -7,7 +7,8 @@ import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs, type PicoUnits } fro
 import type { JournalRecord } from '#src/ledger/journal-layout.js';
 import { UncoveredCharges, COLLECT_FOR_MS, COLLECT_HELD_AFTER_MS } from '#src/sharing/uncovered-charges.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
-import { EventTime, GOOD_NETWORK, LeaseNode, randomOf, type Network } from '../../support/lease-world.js';
+import { EventTime, GOOD_NETWORK, LeaseNode, type Network } from '../../support/lease-world.js';
+import { randomOf } from '../../support/random.js';
 
 const ACCOUNT = asAccountIndex(0);
 const SUBJECT = 'acct_uncovered';

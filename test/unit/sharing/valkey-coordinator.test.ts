@@ -19,12 +19,12 @@ import { coordinatorKeys, packed } from '#src/sharing/valkey-codec.js';
 import { MONEY_BASE, QUARANTINE_MS } from '#src/sharing/valkey-lua.js';
 import { ManualClock } from '../../fixtures/manual-clock.js';
 import { authorityConformance, identity } from '../../support/authority-conformance.js';
-import { newSeed, random } from '../../support/protocol-values.js';
 import { startCluster } from '../../support/redis-cluster.js';
 import { NO_REDIS, startRedis } from '../../support/redis-server.js';
 import { eventually } from '../../support/gateway.js';
 import { NAMESPACE, TestHost, ValkeyWorld } from '../../support/valkey-world.js';
 import { exchangePlain } from '../../support/plain-asks.js';
+import { newSeed, randomOf } from '../../support/random.js';
 
 /** `url` is that of a server, or of a Cluster whose servers share the partitions. */
 function conformance(t: Test, url: string, flush: () => Promise<unknown>, partitions: number): void {
@@ -74,7 +74,7 @@ const ROUNDS = 1_500;
 void t.test('random asks are answered as the reference does, to the last pico-unit', NO_REDIS, async (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const next = random(seed);
+  const next = randomOf(seed);
   const below = (end: number): number => Math.floor(next() * end);
   // Some around what a double holds, some around the base of the two halves.
   const amount = (): bigint => {

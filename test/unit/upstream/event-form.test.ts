@@ -4,7 +4,7 @@
  */
 import t from 'tap';
 import { EventForms } from '#src/upstream/event-form.js';
-import { newSeed, pick, random } from '../../support/protocol-values.js';
+import { newSeed, pick, randomOf } from '../../support/random.js';
 
 const START = 'data: {"id":"x","choices":[{"index":0,"delta":{"content":"';
 const END = '"},"finish_reason":null}],"usage":null}\n\n';
@@ -133,7 +133,7 @@ void t.test('two forms by turns; what serves for nothing is learned no more', (t
 
 void t.test('random events, mutated: what is taken is JSON of the same members', (t) => {
   const seed = newSeed();
-  const next = random(seed);
+  const next = randomOf(seed);
   let taken = 0;
   let rejected = 0;
   for (let count = 0; count < 20_000; count++) {

@@ -14,7 +14,7 @@ import { StreamReader } from '#src/upstream/stream-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { answerOf, chunkOf, DONE, sse, USAGE, usageEvent } from '../../fixtures/upstream-server.js';
 import { brokenForms, isGoodAnswer, isGoodStream, mutated, NO_UTF8 } from '../../support/answer-judge.js';
-import { newSeed, random } from '../../support/protocol-values.js';
+import { newSeed, randomOf } from '../../support/random.js';
 
 const FULL = process.env.TOLLGATE_HOSTILE_FULL !== undefined;
 const MUTATIONS = FULL ? 400_000 : 20_000;
@@ -111,7 +111,7 @@ const STREAM = Buffer.from(
 );
 
 function* mutations(of: readonly Buffer[], count: number, seed: number): Generator<Buffer> {
-  const next = random(seed);
+  const next = randomOf(seed);
   for (let done = 0; done < count; done++) yield mutated(of[done % of.length]!, next);
 }
 
@@ -180,7 +180,7 @@ void t.test('a bad event after a hundred good ones of one form', (t) => {
 
 void t.test('long answers: those that are good are taken, and read the same', (t) => {
   const seed = newSeed();
-  const next = random(seed);
+  const next = randomOf(seed);
   const pieces = [
     'prose ',
     '\n',
@@ -223,7 +223,7 @@ void t.test('long answers: those that are good are taken, and read the same', (t
 
 void t.test('long answers: what is refused for certain', (t) => {
   const seed = newSeed();
-  const next = random(seed);
+  const next = randomOf(seed);
   const texts = ['prose and more of it. ', 'code(a, "b");\n'].map((text) => text.repeat(1_000));
   for (const text of texts) {
     const answer = Buffer.from(answerOf(USAGE, text));

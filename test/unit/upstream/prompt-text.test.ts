@@ -3,7 +3,7 @@ import t from 'tap';
 import { collectWritten, textsIn } from '#src/upstream/chat-text.js';
 import { isRecord, parsedJson } from '#src/core/json.js';
 import { promptOf, type Prompt } from '#src/upstream/prompt-text.js';
-import { newSeed, pick, random, type Random } from '../../support/protocol-values.js';
+import { newSeed, pick, type Random, randomOf } from '../../support/random.js';
 
 const CASES = 20_000;
 
@@ -134,7 +134,7 @@ const MESSAGE_NAMES = NAMES.filter((name) => !['messages', 'tools', 'functions']
 void t.test('what is read is what the tree has', (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const next = random(seed);
+  const next = randomOf(seed);
   const writer = new Writer(next);
   let texts = 0;
   for (let index = 0; index < CASES; index++) {

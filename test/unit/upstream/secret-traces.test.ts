@@ -4,10 +4,11 @@
 import t from 'tap';
 import { rejectionFailure } from '#src/upstream/error-mapping.js';
 import { SecretTraces } from '#src/upstream/secret-traces.js';
+import { newSeed } from '../../support/random.js';
 
 const KEY = 'sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z';
 const TRACE_CHARS = 8;
-const SEED = Number(process.env.SEED ?? Date.now() % 1_000_000);
+const SEED = newSeed();
 
 /**
  * As an attacker would read the text back. Each undoes one of the spellings by itself, apart from the code

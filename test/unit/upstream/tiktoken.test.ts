@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { countTokens } from '#src/upstream/token-count.js';
 import { textCounterOf } from '#src/upstream/tokenizer.js';
-import { newSeed, pick, random } from '../../support/protocol-values.js';
+import { newSeed, pick, randomOf } from '../../support/random.js';
 
 /** What is used of the judge. No special tokens are allowed or forbidden: they are text. */
 interface Judge {
@@ -88,7 +88,7 @@ for (const tokenizer of TOKENIZERS) {
 
     const seed = newSeed();
     t.comment(`seed ${seed}`);
-    const next = random(seed);
+    const next = randomOf(seed);
     const letters = Array.from(`${CHINESE}${EMOJI}${'etaoin shrdlu,.{}();=<>'.repeat(10)}`);
     const pieces = [...letters, ...ODDITIES, 'the', ' the', '\n'];
     for (let count = 0; count < RANDOM_TEXTS; count++) {
@@ -125,7 +125,7 @@ for (const tokenizer of TOKENIZERS) {
     const judged = (text: string): number => encoding.encode(text, [], []).length;
     const seed = newSeed();
     t.comment(`seed ${seed}`);
-    const next = random(seed);
+    const next = randomOf(seed);
     const texts = [...corpus().values()].map((text) => text.slice(0, 2_000).replace(/[\ud800-\udbff]$/, ''));
     for (let count = 0; count < 200; count++) {
       const messages = Array.from({ length: 1 + Math.floor(next() * 6) }, () => ({

@@ -4,6 +4,7 @@ import { countTokens as encodingOf } from 'gpt-tokenizer/encoding/o200k_base';
 import { addStreamTexts, type StreamTexts } from '#src/upstream/chat-text.js';
 import { countTokens, type CountRequest } from '#src/upstream/token-count.js';
 import { answerOf, chunkOf, DONE, sse } from '../../fixtures/upstream-server.js';
+import { newSeed } from '../../support/random.js';
 
 function request(messages: unknown, changes: Partial<CountRequest> & { more?: object } = {}): CountRequest {
   const { more = {}, ...rest } = changes;
@@ -200,7 +201,7 @@ void t.test('no text hangs or throws', (t) => {
 });
 
 void t.test('long runs without a repetition stay bounded, and a cut costs at most one token', (t) => {
-  const seed = Number(process.env.SEED ?? Date.now() % 1_000_000);
+  const seed = newSeed();
   t.comment(`seed ${seed}`);
   let state = seed;
   const letters = (count: number): string =>

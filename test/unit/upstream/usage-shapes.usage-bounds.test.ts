@@ -13,7 +13,7 @@ import { costOf, tokenPriceOf, worstCaseOf } from '#src/registry/catalog.js';
 import { doubtOf, withinHold } from '#src/upstream/usage-shapes.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { requestOf } from '../../fixtures/upstream-server.js';
-import { newSeed, pick, random, type Random } from '../../support/protocol-values.js';
+import { newSeed, pick, type Random, randomOf } from '../../support/random.js';
 
 const MODEL_MAX = 1_000;
 const PRICE = tokenPriceOf({
@@ -102,7 +102,7 @@ void t.test(
   (t) => {
     const seed = newSeed();
     t.comment(`seed ${seed}`);
-    const next = random(seed);
+    const next = randomOf(seed);
     let believed = 0;
     let doubted = 0;
     for (let count = 0; count < 50_000; count++) {

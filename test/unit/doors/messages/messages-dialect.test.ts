@@ -6,7 +6,7 @@ import { carriedIn } from '#src/doors/responses/carried-signatures.js';
 import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
 import { FieldError } from '#src/providers/provider.js';
 import { addStreamTexts, responseTexts } from '#src/upstream/chat-text.js';
-import { newSeed, random } from '../../../support/protocol-values.js';
+import { newSeed, randomOf } from '../../../support/random.js';
 
 type Members = Record<string, unknown>;
 
@@ -220,7 +220,7 @@ function joined(events: readonly Event[]): Members[] {
 void t.test('the joined pieces of a stream are the whole response', (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
-  const next = random(seed);
+  const next = randomOf(seed);
   const pick = (most: number): number => Math.floor(next() * (most + 1));
   for (let round = 0; round < 500; round++) {
     const thoughts = 'think\n'.repeat(pick(2));

@@ -12,8 +12,7 @@ import { isRecord } from '#src/core/json.js';
 import { addStreamTexts, responseTexts, type StreamTexts } from '#src/upstream/chat-text.js';
 import { tokensOfReport } from '#src/upstream/usage-shapes.js';
 import { joinedChat } from '../../../support/chat-joiner.js';
-import { newSeed } from '../../../support/protocol-values.js';
-import { oneOf, randomOf, type Random } from '../../../support/random.js';
+import { newSeed, pick, type Random, randomOf } from '../../../support/random.js';
 
 const CASES = 300;
 const CALL: DoorCall = {
@@ -120,7 +119,7 @@ function answer(random: Random): Record<string, unknown>[] {
     });
     for (const text of words(random)) pieces.push({ tool_calls: [{ index, function: { arguments: text } }] });
   }
-  const finish = calls > 0 ? 'tool_calls' : oneOf(random, ['stop', 'length', 'content_filter']);
+  const finish = calls > 0 ? 'tool_calls' : pick(random, ['stop', 'length', 'content_filter']);
   return [
     ...[...deltas, ...pieces].map((delta) => chunk(delta)),
     chunk({}, finish),
@@ -153,7 +152,7 @@ void t.test('thoughts, text and a refusal in any order lose nothing', (t) => {
   for (let turn = 0; turn < CASES; turn++) {
     const said: Record<string, string> = { reasoning_content: '', content: '', refusal: '' };
     const chunks = Array.from({ length: 12 }, (_, place) => {
-      const name = oneOf(random, Object.keys(said));
+      const name = pick(random, Object.keys(said));
       said[name] = `${said[name]}w${place} `;
       return chunk({ [name]: `w${place} ` });
     });

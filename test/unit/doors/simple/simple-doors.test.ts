@@ -14,7 +14,8 @@ import {
 } from '#src/doors/simple/simple-doors.js';
 import type { Door } from '#src/doors/door.js';
 import { countTokens } from '#src/upstream/token-count.js';
-import { anyValue, newSeed, pick, random, type Random } from '../../../support/protocol-values.js';
+import { anyValue } from '../../../support/protocol-values.js';
+import { newSeed, pick, type Random, randomOf } from '../../../support/random.js';
 
 const CASES = 5_000;
 
@@ -163,7 +164,7 @@ function bodyOf(next: Random): Record<string, unknown> {
 
 void t.test('a rejected body has a sentence, and no read throws', (t) => {
   const seed = newSeed();
-  const next = random(seed);
+  const next = randomOf(seed);
   const valid = new Map<string, number>();
   for (let index = 0; index < CASES; index++) {
     const text = JSON.stringify(bodyOf(next));
