@@ -30,7 +30,7 @@ if [ -d dist ] && [ -d build/test ]; then
 fi
 
 # Programs of the suite that the slim system does not have: ps, openssl, git.
-buildah run --volume "$folder/npm:/run/npm:ro" --volume "$folder/npm/npmrc:/root/.npmrc:ro" --workingdir /src "$container" -- bash -c "
+buildah run --env "TOLLGATE_TEST_SEED=${TOLLGATE_TEST_SEED-}" --env "TEST_AGAIN=${TEST_AGAIN-}" --volume "$folder/npm:/run/npm:ro" --volume "$folder/npm/npmrc:/root/.npmrc:ro" --workingdir /src "$container" -- bash -c "
   set -e
   apt-get -qq update > /dev/null
   DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends procps openssl git > /dev/null

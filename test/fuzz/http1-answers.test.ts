@@ -100,7 +100,7 @@ function mutant(next: Random): string {
   return answer;
 }
 
-/** RFC 9112 ends a field's value before white space; llhttp keeps a tab: no coding `chunked`, no length 13. */
+/** RFC 9112 ends a field's value before white space; llhttp keeps a tab: no `chunked`, no length 13. */
 const TAB_AFTER_FRAMING = /^(?:transfer-encoding|content-length):.*\t[\t ]*\r?$/im;
 
 interface Outcome {
