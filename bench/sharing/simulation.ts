@@ -5,7 +5,7 @@
  * hosts at random, which is the worst for leases.
  */
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
-import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
+import { MemoryCoordinator } from '../../test/support/memory-coordinator.js';
 import { EventTime, LeaseNode } from '../../test/support/lease-world.js';
 import { randomOf } from '../../test/support/random.js';
 

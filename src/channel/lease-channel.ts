@@ -10,8 +10,7 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import { AskPort, type Question } from '../core/ask-port.js';
-import type { AccountIndex, GroupIndex, KeyIndex, ModelScopeIndex, PicoUnits } from '../core/units.js';
-import type { LowLeases } from '../ledger/counters.js';
+import type { PicoUnits } from '../core/units.js';
 
 /** `model`: an account's rule for a model. */
 export type ScopeKind = 'account' | 'key' | 'group' | 'model' | 'upstream';
@@ -59,7 +58,7 @@ export type LeaseMessages = readonly (Question<LeaseAsk> | LowLease)[];
  * The questions that wait for a reply are at most as many as the open requests: each asks one at a time, and
  * gets its reply within some seconds.
  */
-export class LeaseChannel implements LowLeases {
+export class LeaseChannel {
   readonly #asks: AskPort<LeaseAsk, LeaseEnd, LowLease>;
 
   constructor(port: MessagePort) {
@@ -76,28 +75,8 @@ export class LeaseChannel implements LowLeases {
     return this.#asks.ask({ scopes, need });
   }
 
-  /** Has the main thread refill the lease; nothing waits for it. */
+  /** Has the main thread refill the lease; nothing waits for it. The ledger calls it. */
   low(kind: ScopeKind, index: number): void {
     this.#asks.tell({ kind, index });
-  }
-
-  /** The ledger calls it. */
-  account(account: AccountIndex): void {
-    this.low('account', account);
-  }
-
-  /** The ledger calls it. */
-  key(key: KeyIndex): void {
-    this.low('key', key);
-  }
-
-  /** The ledger calls it. */
-  group(group: GroupIndex): void {
-    this.low('group', group);
-  }
-
-  /** The ledger calls it. */
-  model(model: ModelScopeIndex): void {
-    this.low('model', model);
   }
 }

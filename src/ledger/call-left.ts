@@ -22,6 +22,8 @@ export class CallLeft {
   perDay = 0;
   /** Of the model's minute; undefined if there is no rule for it. */
   modelMinute: number | undefined = undefined;
+  /** Of its scopes with a limit of tokens a minute, the one with the fewest left. A limit of 0: none. */
+  readonly tokenMinute = { limit: 0, left: 0, record: 0 };
   readonly #balance: Balance;
   readonly #chain: ScopeChain;
   readonly #taken: Taken;
@@ -39,6 +41,15 @@ export class CallLeft {
 
   set(scope: number, quota: number, left: number): void {
     this.#left[scope * QUOTAS + quota] = left;
+  }
+
+  /** The call took of tokens a minute: of `limit` so many are left. */
+  tighten(limit: number, left: number, record: number): void {
+    const tight = this.tokenMinute;
+    if (tight.limit !== 0 && left >= tight.left) return;
+    tight.limit = limit;
+    tight.left = left;
+    tight.record = record;
   }
 
   setDay(scope: number, left: number): void {

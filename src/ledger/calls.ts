@@ -1,7 +1,7 @@
 /**
  * What calls take from their scopes (scope-chain.ts), and give back: calls in flight, calls of the day,
- * tokens, spending, holds. Ledger calls it, for listeners that admit and settle, and for the main thread that
- * releases the calls of a dead listener. Any thread. Each admitted call is settled or released exactly once.
+ * tokens, spending, holds. Ledger extends it, for listeners that admit and settle, and for the main thread
+ * that releases the calls of a dead listener. Any thread. Each admitted call is settled or released once.
  *
  *     admit ──> settle ──> (reverse)      charged, and in rare cases reversed
  *          └──> release                   given back
@@ -12,20 +12,18 @@
  * Must hold: a rejected call has taken nothing, and what an admitted one took is settled or given back to
  * the period it was taken of (unit/ledger/quotas, threads/ledger-hammer).
  */
+import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
+import type { QuotasLeft } from '../core/quotas.js';
 import {
   type AccountIndex,
   asPicoUnits,
   type CallSlot,
   asMonotonicMs,
-  type GroupIndex,
-  type KeyIndex,
-  type ModelScopeIndex,
   type MonotonicMs,
   type PicoUnits,
 } from '../core/units.js';
 import type { Balance, Settlement } from './balance.js';
-import type { LowLeases } from './counters.js';
 import type { DayCounter } from './day.js';
 import type { DirtySet } from './dirty-set.js';
 import { BESIDE_WORDS64, EXTENDED_QUOTAS, FLIGHT as FLIGHT_WORD, type LedgerViews } from './layout.js';
@@ -33,7 +31,6 @@ import {
   ACCOUNT_SCOPE,
   createTaken,
   DAY_BIT,
-  KEY_SCOPE,
   MODEL_SCOPE,
   Reservations,
   type Taken,
@@ -73,6 +70,8 @@ const NO_MASKS = new Uint8Array(0);
 /** Each try is of a later day or month than the one before. More is a bug. */
 const TRIES_MAX = 1_000;
 const AFTER_ALL_DAYS = 2 ** 30 - 1;
+/** Of the scopes of a call that are no groups. */
+const KINDS = ['key', 'account', 'model'] as const;
 /** Of a call that took none. */
 const NO_DAY = -1;
 
@@ -80,34 +79,34 @@ export class Calls {
   readonly #options: CallsOptions;
   readonly #flights: Stocks;
   readonly #reservations: Reservations;
-  readonly #day: DayCounter;
-  readonly #balance: Balance;
-  readonly #dirty: DirtySet;
-  readonly #quotas: ScopeQuotas;
+  protected readonly day: DayCounter;
+  protected readonly balance: Balance;
+  protected readonly dirty: DirtySet;
+  protected readonly quotas: ScopeQuotas;
+  protected readonly clock: Clock;
   readonly #chain: ScopeChain;
   readonly #taken = createTaken();
   readonly #rejections: QuotaRejections;
   /** Of the call that was admitted last. */
-  readonly left: CallLeft;
-  /** Of its scopes with a limit of tokens a minute, the one with the fewest left. A limit of 0: none. */
-  readonly #tokenMinute = { limit: 0, left: 0, record: 0 };
+  readonly #left: CallLeft;
   readonly #held = createAmounts(1);
   readonly #used = createAmounts(0);
   /** When the call that is being admitted began to take. */
   #nowMs: MonotonicMs = asMonotonicMs(0);
 
   constructor(views: LedgerViews, options: CallsOptions) {
-    const { flights, day, balance, dirty, quotas } = options;
+    const { flights, day, balance, dirty, quotas, clock } = options;
     this.#options = options;
     this.#flights = flights;
     this.#reservations = new Reservations(views);
-    this.#day = day;
-    this.#balance = balance;
-    this.#dirty = dirty;
-    this.#quotas = quotas;
+    this.day = day;
+    this.balance = balance;
+    this.dirty = dirty;
+    this.quotas = quotas;
+    this.clock = clock;
     this.#chain = new ScopeChain(views, options);
     this.#rejections = new QuotaRejections(options, this.#chain, this.#taken);
-    this.left = new CallLeft(balance, this.#chain, this.#taken);
+    this.#left = new CallLeft(balance, this.#chain, this.#taken);
   }
 
   /** The account's calls in flight now. Any thread. */
@@ -123,8 +122,8 @@ export class Calls {
    * Returns undefined if the call is admitted. Owner of the slot, which is free.
    */
   admit(slot: CallSlot, scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
-    this.left.modelMinute = undefined;
-    this.#tokenMinute.limit = 0;
+    this.#left.modelMinute = undefined;
+    this.#left.tokenMinute.limit = 0;
     invariant(this.#reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
     const { account, plan } = scopes;
     const taken = this.#taken;
@@ -136,9 +135,9 @@ export class Calls {
     if (needs.isFree === true) {
       taken.scopes = 0;
       taken.dayNumber = NO_DAY;
-      this.left.perDay = this.#day.leftOf(account, NO_DAY, plan.callsPerDay);
+      this.#left.perDay = this.day.leftOf(account, NO_DAY, plan.callsPerDay);
     } else rejection = taken.scopes > 0 ? this.#takeAll(scopes, needs) : this.#takeDay(scopes, needs);
-    if (rejection === undefined && !this.#balance.hold(account, needs.hold)) {
+    if (rejection === undefined && !this.balance.hold(account, needs.hold)) {
       this.#giveBack(taken);
       rejection = this.#rejections.of(ACCOUNT_SCOPE, 'balance', scopes, needs);
     }
@@ -150,41 +149,53 @@ export class Calls {
       return rejection;
     }
     this.#reservations.open(slot, needs.hold, taken);
-    this.#dirty.mark(account);
+    this.dirty.mark(account);
     return undefined;
   }
 
-  /** See `Ledger.tokenMinuteLeft`. */
+  /** What is left of the quotas of the call that `admit` has just admitted; see `CallLeft.read`. */
+  quotasLeft(account: AccountIndex, minute: number | undefined, minutes?: readonly number[]): QuotasLeft {
+    return this.#left.read(account, minute, minutes);
+  }
+
+  /** As `tokenMinuteOf`, of the call that `admit` has just admitted: from what it took, without a look. */
   tokenMinuteLeft(): TokenMinute | undefined {
-    const { limit, left, record } = this.#tokenMinute;
+    const { limit, left, record } = this.#left.tokenMinute;
     if (limit === 0) return undefined;
-    const resetMs = left === limit ? 0 : this.#quotas.msUntilTokensFree(record, this.#nowMs);
+    const resetMs = left === limit ? 0 : this.quotas.msUntilTokensFree(record, this.#nowMs);
     return { limit, remaining: left, resetMs };
   }
 
-  /** See `Ledger.settle`. */
-  settle(slot: CallSlot, cost: PicoUnits, tokens: number): Settlement | undefined {
+  /**
+   * Charges `cost` and counts `tokens` for the call in `slot` and frees the slot; undefined if it was settled
+   * or released before. The balance never goes below zero: the rest is returned, and recorded, as uncovered.
+   * Any thread.
+   */
+  settle(slot: CallSlot, cost: PicoUnits, tokens = 0): Settlement | undefined {
     if (!this.#reservations.claim(slot)) return undefined;
     const taken = this.#reservations.read(slot, this.#taken);
     const hold = this.#reservations.holdOf(slot);
-    const settlement = this.#balance.settle(taken.account, hold, cost);
+    const settlement = this.balance.settle(taken.account, hold, cost);
     if (taken.scopes > 0) this.#settleQuotas(taken, hold, cost, tokens);
     this.#reservations.close(slot);
     this.#flights.settle(flightOf(taken.account), NO_PERIOD, 1, 0);
-    this.#dirty.mark(taken.account);
+    this.dirty.mark(taken.account);
     return settlement;
   }
 
-  /** See `Ledger.takenOf`. */
+  /** What `reverse` needs of the call in `slot`, which is held. Owner of the slot. */
   takenOf(slot: CallSlot): Taken {
     const taken = this.#reservations.read(slot, this.#taken);
     return { ...taken, masks: taken.scopes === 0 ? NO_MASKS : taken.masks.slice() };
   }
 
-  /** See `Ledger.reverse`. */
-  reverse(taken: Taken, { charged, uncovered }: Settlement, tokens: number): void {
+  /**
+   * Reverses `settle`: the response could not be delivered after all. Gives back all but the tokens of the
+   * minute. Any thread.
+   */
+  reverse(taken: Taken, { charged, uncovered }: Settlement, tokens = 0): void {
     const { account } = taken;
-    this.#balance.reverse(account, charged, uncovered);
+    this.balance.reverse(account, charged, uncovered);
     if (taken.scopes > 0) {
       this.#chain.recall(taken);
       setAmounts(this.#used, tokens, nanoUnitsOf(asPicoUnits(charged + uncovered)));
@@ -193,19 +204,22 @@ export class Calls {
     for (let scope = 0; scope < taken.scopes; scope++) {
       const quotas = taken.masks[scope]! & ~DAY_BIT;
       if (quotas === 0) continue;
-      this.#quotas.reverse(this.#chain.links[scope]!.record, quotas, this.#used, taken);
+      this.quotas.reverse(this.#chain.links[scope]!.record, quotas, this.#used, taken);
       this.#mark(scope);
     }
-    this.#dirty.mark(account);
+    this.dirty.mark(account);
   }
 
-  /** See `Ledger.release`. */
+  /**
+   * Gives back all that the call took, and frees the slot; false if it was settled or released before. Any
+   * thread.
+   */
   release(slot: CallSlot): boolean {
     if (!this.#reservations.claim(slot)) return false;
     const taken = this.#reservations.read(slot, this.#taken);
     const { account } = taken;
     const hold = this.#reservations.holdOf(slot);
-    this.#balance.giveBack(account, hold);
+    this.balance.giveBack(account, hold);
     if (taken.scopes > 0) {
       setAmounts(this.#held, taken.tokens, nanoUnitsOf(hold));
       this.#chain.recall(taken);
@@ -213,7 +227,7 @@ export class Calls {
     this.#giveBack(taken);
     this.#reservations.close(slot);
     this.#flights.settle(flightOf(account), NO_PERIOD, 1, 0);
-    this.#dirty.mark(account);
+    this.dirty.mark(account);
     return true;
   }
 
@@ -221,11 +235,11 @@ export class Calls {
     setAmounts(this.#held, taken.tokens, nanoUnitsOf(hold));
     setAmounts(this.#used, tokens, nanoUnitsOf(cost));
     this.#chain.recall(taken);
-    const nowMs = this.#options.clock.monotonicMs();
+    const nowMs = this.clock.monotonicMs();
     for (let scope = 0; scope < taken.scopes; scope++) {
       const quotas = taken.masks[scope]! & ~DAY_BIT;
       if (quotas === 0) continue;
-      this.#quotas.settle(this.#chain.links[scope]!.record, quotas, this.#held, this.#used, taken, nowMs);
+      this.quotas.settle(this.#chain.links[scope]!.record, quotas, this.#held, this.#used, taken, nowMs);
       this.#mark(scope);
     }
   }
@@ -233,20 +247,20 @@ export class Calls {
   #takeFlight(account: AccountIndex, callsMax: number): boolean {
     const flights = this.#flights;
     const isTaken = flights.take(flightOf(account), NO_PERIOD, 1, callsMax) !== undefined;
-    this.left.inFlight = flights.left;
+    this.#left.inFlight = flights.left;
     if (flights.ranLow) {
       flights.ranLow = false;
-      this.#options.low?.account(account);
+      this.#options.low?.('account', account);
     }
     return isTaken;
   }
 
   /** The account's call of the day, for a call that takes of nothing else. */
   #takeDay(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
-    const dayNumber = this.#day.take(scopes.account, scopes.plan.callsPerDay);
+    const dayNumber = this.day.take(scopes.account, scopes.plan.callsPerDay);
     if (dayNumber === undefined) return this.#rejections.of(ACCOUNT_SCOPE, CALLS_PER_DAY, scopes, needs);
     this.#taken.dayNumber = dayNumber;
-    this.left.perDay = this.#day.left;
+    this.#left.perDay = this.day.left;
     return undefined;
   }
 
@@ -259,8 +273,8 @@ export class Calls {
     const taken = this.#taken;
     setAmounts(this.#held, needs.tokens, nanoUnitsOf(needs.hold));
     taken.tokens = needs.tokens;
-    this.#quotas.readPeriods(taken);
-    this.#nowMs = this.#options.clock.monotonicMs();
+    this.quotas.readPeriods(taken);
+    this.#nowMs = this.clock.monotonicMs();
     let all = 0;
     for (let scope = 0; scope < taken.scopes; scope++) all |= this.#chain.links[scope]!.mask;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
@@ -276,7 +290,7 @@ export class Calls {
     const taken = this.#taken;
     const { day, month } = taken;
     taken.dayNumber = AFTER_ALL_DAYS;
-    this.#tokenMinute.limit = 0;
+    this.#left.tokenMinute.limit = 0;
     for (const quota of ORDER) {
       const bit = quota === CALLS_PER_DAY ? DAY_BIT : 1 << quota;
       if ((all & bit) === 0) continue;
@@ -289,7 +303,7 @@ export class Calls {
         }
         if (taken.day === day && taken.month === month) continue;
         const later: Periods = { day: taken.day, month: taken.month };
-        this.#quotas.release(this.#chain.links[scope]!.record, 1 << quota, this.#held, taken, this.#nowMs);
+        this.quotas.release(this.#chain.links[scope]!.record, 1 << quota, this.#held, taken, this.#nowMs);
         taken.masks[scope]! &= ~(1 << quota);
         this.#giveBack(Object.assign(taken, { day, month }));
         Object.assign(taken, later).masks.fill(0);
@@ -304,22 +318,14 @@ export class Calls {
     const taken = this.#taken;
     const { index, record, limits, first } = this.#chain.links[scope]!;
     const limit = limits[first + quota]!;
-    if (!this.#quotas.take(record, quota, limit, this.#held, taken, this.#nowMs)) return false;
+    if (!this.quotas.take(record, quota, limit, this.#held, taken, this.#nowMs)) return false;
     taken.masks[scope]! |= 1 << quota;
-    const { left } = this.#quotas;
-    this.left.set(scope, quota, left);
-    if (quota === TOKENS_PER_MINUTE && scope !== MODEL_SCOPE) this.#tighten(limit, left, record);
+    const { left } = this.quotas;
+    this.#left.set(scope, quota, left);
+    if (quota === TOKENS_PER_MINUTE && scope !== MODEL_SCOPE) this.#left.tighten(limit, left, record);
     const { low } = this.#options;
-    if (low !== undefined && this.#quotas.ranLow()) reportLow(low, scope, index);
+    if (low !== undefined && this.quotas.ranLow()) low(KINDS[scope] ?? 'group', index);
     return true;
-  }
-
-  #tighten(limit: number, left: number, record: number): void {
-    const tight = this.#tokenMinute;
-    if (tight.limit !== 0 && left >= tight.left) return;
-    tight.limit = limit;
-    tight.left = left;
-    tight.record = record;
   }
 
   /** Takes a call of the day of one scope that has a limit. */
@@ -328,9 +334,9 @@ export class Calls {
     const { index, callsPerDay } = this.#chain.links[scope]!;
     const limited = scope === ACCOUNT_SCOPE ? undefined : this.#chain.limitedAt(scope);
     const dayNumber =
-      limited === undefined ? this.#day.take(account, plan.callsPerDay) : limited.takeDay(index, callsPerDay);
+      limited === undefined ? this.day.take(account, plan.callsPerDay) : limited.takeDay(index, callsPerDay);
     if (dayNumber === undefined) return false;
-    this.left.setDay(scope, limited === undefined ? this.#day.left : limited.dayLeft);
+    this.#left.setDay(scope, limited === undefined ? this.day.left : limited.dayLeft);
     // If midnight comes before the last of them is taken, those of the later day are not given back.
     taken.dayNumber = Math.min(taken.dayNumber, dayNumber);
     taken.masks[scope]! |= DAY_BIT;
@@ -341,9 +347,9 @@ export class Calls {
   #takeModelMinute({ account, model }: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const { limits, modelIndex } = model!;
     const take = this.#options.models.takeMinute(this.#taken.model!, limits.requestsPerMinute!);
-    this.left.modelMinute = take.remaining;
+    this.#left.modelMinute = take.remaining;
     if (take.admitted) return undefined;
-    this.#balance.giveBack(account, needs.hold);
+    this.balance.giveBack(account, needs.hold);
     this.#giveBack(this.#taken);
     const rejection = this.#rejections.plain(
       modelIndex,
@@ -361,11 +367,11 @@ export class Calls {
   #giveBack(taken: Taken): void {
     this.#giveBackDays(taken);
     if (taken.scopes === 0) return;
-    const nowMs = this.#options.clock.monotonicMs();
+    const nowMs = this.clock.monotonicMs();
     for (let scope = 0; scope < taken.scopes; scope++) {
       const quotas = taken.masks[scope]! & ~DAY_BIT;
       if (quotas === 0) continue;
-      this.#quotas.release(this.#chain.links[scope]!.record, quotas, this.#held, taken, nowMs);
+      this.quotas.release(this.#chain.links[scope]!.record, quotas, this.#held, taken, nowMs);
       this.#mark(scope);
     }
   }
@@ -373,7 +379,7 @@ export class Calls {
   #giveBackDays(taken: Taken): void {
     const { account, masks, scopes, dayNumber } = taken;
     if (dayNumber === NO_DAY) return;
-    if (scopes === 0 || (masks[ACCOUNT_SCOPE]! & DAY_BIT) !== 0) this.#day.giveBack(account, dayNumber);
+    if (scopes === 0 || (masks[ACCOUNT_SCOPE]! & DAY_BIT) !== 0) this.day.giveBack(account, dayNumber);
     for (let scope = 0; scope < scopes; scope++) {
       if (scope === ACCOUNT_SCOPE || (masks[scope]! & DAY_BIT) === 0) continue;
       this.#chain.limitedAt(scope).giveBackDay(this.#chain.links[scope]!.index, dayNumber);
@@ -388,11 +394,4 @@ export class Calls {
 
 function flightOf(account: AccountIndex): number {
   return account * BESIDE_WORDS64 + FLIGHT_WORD;
-}
-
-function reportLow(low: LowLeases, scope: number, index: number): void {
-  if (scope === KEY_SCOPE) low.key(index as KeyIndex);
-  else if (scope === ACCOUNT_SCOPE) low.account(index as AccountIndex);
-  else if (scope === MODEL_SCOPE) low.model(index as ModelScopeIndex);
-  else low.group(index as GroupIndex);
 }

@@ -10,7 +10,7 @@ import type { AccountIndex, GroupIndex, KeyIndex, ModelScopeIndex } from '../cor
 import { Balance, LeasedBalance } from './balance.js';
 import { DayCounter } from './day.js';
 import { LimitedScopes } from './limited-scopes.js';
-import type { CountedViews, LedgerBuffers, LedgerViews } from './layout.js';
+import type { CountedViews, LedgerBuffers, LedgerViews, Scope } from './layout.js';
 import { dayLeases, flightLeases, LeasedStocks } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
 import { ScopeQuotas } from './scope-quotas.js';
@@ -30,37 +30,22 @@ export interface Counters {
   readonly flights: Stocks;
 }
 
-/**
- * If limits are shared, it is called on the request's path, once each time a lease runs low.
- */
-export interface LowLeases {
-  account(account: AccountIndex): void;
-  key(key: KeyIndex): void;
-  group(group: GroupIndex): void;
-  model(model: ModelScopeIndex): void;
-}
-
-/** For limits that are not shared: no lease runs low. */
-export const NOBODY_ASKS: LowLeases = {
-  account: () => undefined,
-  key: () => undefined,
-  group: () => undefined,
-  model: () => undefined,
-};
+/** If limits are shared, it is called on the request's path, once each time a lease runs low. */
+export type OnLowLease = (kind: Scope['kind'], index: number) => void;
 
 export function countersOf(
   { keysMax, groupsMax, timezone, calendar }: LedgerBuffers,
   views: LedgerViews,
   clock: Clock,
-  low: LowLeases,
+  low: OnLowLease,
 ): Counters {
   const isShared = calendar !== undefined;
   const stocks = isShared ? new LeasedStocks(views.quotas.words64, clock) : new Stocks(views.quotas.words64);
   const window = isShared ? undefined : new TokenWindow(views.quotas, clock);
   const quotas = new ScopeQuotas(views.quotas, { stocks, window }, clock, timezone);
-  const minuteOf = <Index extends number>(records: CountedViews, onLow: (index: Index) => void) =>
+  const minuteOf = <Index extends number>(records: CountedViews, onLow: (index: number) => void) =>
     isShared ? new LeasedWindow<Index>(records, clock, onLow) : new Window<Index>(records, clock);
-  const dayOf = (records: CountedViews, onLow: (index: never) => void) =>
+  const dayOf = (records: CountedViews, onLow: (index: number) => void) =>
     isShared
       ? new DayCounter(
           records,
@@ -69,18 +54,17 @@ export function countersOf(
           onLow,
         )
       : new DayCounter(records, clock);
-  const limited = <Index extends number>(
-    max: number,
-    records: CountedViews,
-    onLow: (index: Index) => void,
-  ): LimitedScopes<Index> =>
-    new LimitedScopes<Index>(max, records, minuteOf(records, onLow), dayOf(records, onLow), quotas);
-  const onLow = (account: AccountIndex): void => low.account(account);
+  const lowOf = (kind: Scope['kind']) => (index: number) => low(kind, index);
+  const limited = <Index extends number>(max: number, kind: 'key' | 'group' | 'model') => {
+    const [records, onLow] = [views[`${kind}s`], lowOf(kind)];
+    return new LimitedScopes<Index>(max, records, minuteOf(records, onLow), dayOf(records, onLow), quotas);
+  };
+  const onLow = lowOf('account');
   return {
     quotas,
-    keys: limited<KeyIndex>(keysMax, views.keys, (key) => low.key(key)),
-    groups: limited<GroupIndex>(groupsMax, views.groups, (group) => low.group(group)),
-    models: limited<ModelScopeIndex>(views.modelPairs.length, views.models, (model) => low.model(model)),
+    keys: limited<KeyIndex>(keysMax, 'key'),
+    groups: limited<GroupIndex>(groupsMax, 'group'),
+    models: limited<ModelScopeIndex>(views.modelPairs.length, 'model'),
     window: minuteOf(views.accounts, onLow),
     day: dayOf(views.accounts, onLow),
     balance: isShared ? new LeasedBalance(views, onLow) : new Balance(views),

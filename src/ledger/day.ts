@@ -42,7 +42,7 @@ function isMistaken(dayNumber: number, today: number): boolean {
 export class DayCounter {
   readonly #stocks: Stocks;
   readonly #clock: Clock;
-  readonly #onLow: (counted: never) => void;
+  readonly #onLow: (counted: number) => void;
   readonly #today = (): number => dayNumberOf(this.#clock.wallMs());
 
   /** If limits are shared, `stocks` are leased, and `onLow` is called by the thread whose call leaves few. */
@@ -50,7 +50,7 @@ export class DayCounter {
     views: CountedViews,
     clock: Clock,
     stocks = new Stocks(views.records64, false),
-    onLow: (counted: never) => void = () => undefined,
+    onLow: (counted: number) => void = () => undefined,
   ) {
     this.#stocks = stocks;
     this.#clock = clock;
@@ -68,7 +68,7 @@ export class DayCounter {
     const day = stocks.take(dayAt(counted), this.#today(), 1, callsPerDay, this.#today);
     if (stocks.ranLow) {
       stocks.ranLow = false;
-      this.#onLow(counted as never);
+      this.#onLow(counted);
     }
     return day;
   }

@@ -1,7 +1,7 @@
 /**
  * Stocks that are shared with other processes: calls take of what the coordinator granted to this process.
  * Tokens of the minute are counted in the same way then, in period 0: the coordinator has the window.
- * counters.ts chooses LeasedStocks; the lease manager grants and takes back through StockLease.
+ * counters.ts chooses LeasedStocks; the lease manager grants and takes back through `leaseOf`.
  *
  * `granted` has the form of `taken` (stocks.ts): a period, and what was granted in it, less what was given
  * back. So `granted` - `taken` is what calls may take.
@@ -147,8 +147,17 @@ export class LeasedStocks extends Stocks {
     return { left: Math.max(0, here) + others, waitMs, isKnown: freeMs > 0 };
   }
 
-  /** See `StockLease.read`. */
-  held(stock: number): StockHeld {
+  /** The lease of one stock. Amounts are calls, tokens, or nano-units of money. Main thread. */
+  leaseOf(stock: number): LeaseWords {
+    return {
+      read: () => this.#held(stock),
+      add: (period, amount, low) => this.#grant(stock, period, amount, low),
+      takeBack: (most) => this.#takeBack(stock, most),
+      tell: (remaining, freeInMs) => this.#tell(stock, remaining, freeInMs),
+    };
+  }
+
+  #held(stock: number): StockHeld {
     const { words, at, isUsedAtOnce } = this.#leases;
     const lease = at(stock);
     const period = Number(Atomics.load(words, lease + PERIOD));
@@ -162,8 +171,8 @@ export class LeasedStocks extends Stocks {
     };
   }
 
-  /** As `StockLease.add`; without `low` that stays. */
-  grant(stock: number, period: number, amount: bigint, low?: bigint): void {
+  /** Without `low` that stays. */
+  #grant(stock: number, period: number, amount: bigint, low?: bigint): void {
     const { words, at } = this.#leases;
     const lease = at(stock);
     this.#granted.load(lease + GRANTED, this.#before);
@@ -174,8 +183,21 @@ export class LeasedStocks extends Stocks {
     this.#granted.store(lease + GRANTED, this.#after);
   }
 
-  /** See `StockLease.tell`. */
-  tell(stock: number, remaining: bigint, freeInMs: number): void {
+  #takeBack(stock: number, most: bigint): bigint {
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const { period, available } = this.#held(stock);
+      const amount = available < most ? available : most;
+      if (amount <= 0n) return 0n;
+      const taken = Number(amount);
+      if (this.take(stock, period, taken) === undefined) continue;
+      this.#grant(stock, period, -amount);
+      this.settle(stock, period, taken, 0);
+      return amount;
+    }
+    throw new Error('invariant broken: a stock is taken back in bounded tries');
+  }
+
+  #tell(stock: number, remaining: bigint, freeInMs: number): void {
     const { words, at } = this.#leases;
     const freeMs = Math.ceil(this.#clock.monotonicMs() + freeInMs);
     Atomics.store(words, at(stock) + HELD_BY_OTHERS, remaining);
@@ -193,43 +215,16 @@ export interface StockHeld {
   readonly available: bigint;
 }
 
-/** The lease of one stock. Amounts are calls, tokens, or nano-units of money. Main thread. */
-export class StockLease {
-  readonly #stocks: LeasedStocks;
-  readonly #stock: number;
-
-  /** `leases` as of LeasedStocks. */
-  constructor(words: BigInt64Array, stock: number, clock: Clock, leases?: LeaseTable) {
-    this.#stocks = new LeasedStocks(words, clock, leases);
-    this.#stock = stock;
-  }
-
-  read(): StockHeld {
-    return this.#stocks.held(this.#stock);
-  }
-
-  /** Adds what was granted. What is left of another period is dropped. */
-  add(period: number, amount: bigint, low: bigint): void {
-    this.#stocks.grant(this.#stock, period, amount, low);
-  }
-
+/** A stock's lease in shared memory, from which other threads take meanwhile. Main thread. */
+export interface LeaseWords {
+  read(): StockHeld;
+  /**
+   * Adds what was granted; what is left of another period is dropped. `low`: the thread that leaves so little
+   * tells the lease manager; 0 if none should.
+   */
+  add(period: number, amount: bigint, low: bigint): void;
   /** Takes at most `most` of what is available out of what was granted; returns how much. */
-  takeBack(most: bigint): bigint {
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const { period, available } = this.read();
-      const amount = available < most ? available : most;
-      if (amount <= 0n) return 0n;
-      const taken = Number(amount);
-      if (this.#stocks.take(this.#stock, period, taken) === undefined) continue;
-      this.#stocks.grant(this.#stock, period, -amount);
-      this.#stocks.settle(this.#stock, period, taken, 0);
-      return amount;
-    }
-    throw new Error('invariant broken: a stock is taken back in bounded tries');
-  }
-
-  /** What the coordinator could still grant, and in how many ms what was asked for is free. */
-  tell(remaining: bigint, freeInMs: number): void {
-    this.#stocks.tell(this.#stock, remaining, freeInMs);
-  }
+  takeBack(most: bigint): bigint;
+  /** Tells listeners what the coordinator could still grant, and when what was asked for will be free. */
+  tell(remaining: bigint, freeInMs: number): void;
 }

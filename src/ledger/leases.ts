@@ -43,7 +43,7 @@ import {
   recordOf,
   type Scope,
 } from './layout.js';
-import { dayLeases, flightLeases, StockLease } from './leased-stocks.js';
+import { dayLeases, flightLeases, LeasedStocks, type LeaseWords } from './leased-stocks.js';
 import { expiryMsOf, grantOf, PERMITS_MAX, permitsOf } from './leased-window.js';
 
 /** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
@@ -116,9 +116,9 @@ export class CountedLeases<Index extends number> {
   }
 
   /** The lease of the calls of the day. */
-  dayOf(counted: Index, clock: Clock): StockLease {
+  dayOf(counted: Index, clock: Clock): LeaseWords {
     const words = this.#words64;
-    return new StockLease(words, counted * COUNTED_WORDS64 + DAY, clock, dayLeases(words));
+    return new LeasedStocks(words, clock, dayLeases(words)).leaseOf(counted * COUNTED_WORDS64 + DAY);
   }
 }
 
@@ -141,21 +141,21 @@ export class Leases {
   }
 
   /** The lease of one of a scope's quotas; undefined if the scope has no record for it. */
-  stockOf(scope: Scope, quota: ExtendedQuota | 'calls_per_day', clock: Clock): StockLease | undefined {
+  stockOf(scope: Scope, quota: ExtendedQuota | 'calls_per_day', clock: Clock): LeaseWords | undefined {
     const { kind, index } = scope;
+    const { besides64, accounts, quotas } = this.#views;
     if (quota === 'calls_per_day') {
       const counted: CountedLeases<never> = this[`${kind}s`];
       return counted.dayOf(index as never, clock);
     }
     if (quota === 'calls_in_flight' && kind === 'account') {
-      const { besides64, accounts } = this.#views;
-      const table = flightLeases(accounts.records64);
-      return new StockLease(besides64, index * BESIDE_WORDS64 + FLIGHT, clock, table);
+      const leases = flightLeases(accounts.records64);
+      return new LeasedStocks(besides64, clock, leases).leaseOf(index * BESIDE_WORDS64 + FLIGHT);
     }
     const record = recordOf(this.#views, scope);
     if (record === undefined) return undefined;
     const stock = stockOf(record, EXTENDED_QUOTAS.indexOf(quota));
-    return new StockLease(this.#views.quotas.words64, stock, clock);
+    return new LeasedStocks(quotas.words64, clock).leaseOf(stock);
   }
 
   /** Money that was granted and is not spent, holds included. */

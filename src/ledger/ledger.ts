@@ -9,7 +9,7 @@
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import type { QuotaLimits, QuotasLeft } from '../core/quotas.js';
+import type { QuotaLimits } from '../core/quotas.js';
 import {
   asAccountIndex,
   asCallSlot,
@@ -23,10 +23,10 @@ import {
   type PicoUnits,
   type WallMs,
 } from '../core/units.js';
-import type { Balance, Funds, Settlement } from './balance.js';
+import type { Funds } from './balance.js';
 import { Calls } from './calls.js';
-import { countersOf, type LowLeases, NOBODY_ASKS } from './counters.js';
-import { type DayCounter, resetOfDay } from './day.js';
+import { countersOf, type OnLowLease } from './counters.js';
+import { resetOfDay } from './day.js';
 import { DirtySet } from './dirty-set.js';
 import {
   ACCOUNT_RECORD,
@@ -42,10 +42,8 @@ import {
 } from './layout.js';
 import type { LimitedScopes } from './limited-scopes.js';
 import { ModelScopes } from './model-scopes.js';
-import type { CallNeeds, QuotaRejection } from './quota-rejections.js';
-import type { Taken } from './reservations.js';
-import { type CallScopes, FLIGHT_BIT } from './scope-chain.js';
-import type { QuotaUse, ScopeQuotas, SettledQuotas, TokenMinute } from './scope-quotas.js';
+import { FLIGHT_BIT } from './scope-chain.js';
+import type { QuotaUse, SettledQuotas, TokenMinute } from './scope-quotas.js';
 import type { MinuteCounter, MinuteTake } from './window.js';
 
 /** What the store knows of an account when it is opened. Holds are not stored: a restart releases them. */
@@ -69,22 +67,16 @@ export interface AccountSnapshot extends Funds {
   readonly callsInFlight: number;
 }
 
-export class Ledger {
+export class Ledger extends Calls {
   readonly keys: LimitedScopes;
   readonly groups: LimitedScopes<GroupIndex>;
   /** Pairs of an account and a model that its plan has a rule for. */
   readonly models: LimitedScopes<ModelScopeIndex>;
   readonly modelScopes: ModelScopes;
   readonly #views: LedgerViews;
-  readonly #quotas: ScopeQuotas;
   readonly #accountsMax: number;
   readonly #status: Int32Array;
-  readonly #clock: Clock;
   readonly #window: MinuteCounter<AccountIndex>;
-  readonly #day: DayCounter;
-  readonly #balance: Balance;
-  readonly #calls: Calls;
-  readonly #dirty: DirtySet;
   /** For `tokenMinuteOf`. A limit of 0: none was found. */
   readonly #tight = { limit: 0, taken: 0, record: undefined as number | undefined };
 
@@ -92,30 +84,22 @@ export class Ledger {
    * If `buffers` has a `calendar`, limits are shared: all counts are of what this process was granted
    * (leases.ts), and `clock` must be `clockOf` the buffers. `low` is called if a lease runs low.
    */
-  constructor(buffers: LedgerBuffers, clock: Clock, low: LowLeases = NOBODY_ASKS) {
+  constructor(buffers: LedgerBuffers, clock: Clock, low: OnLowLease = () => undefined) {
     const views = openLedgerViews(buffers);
     const counters = countersOf(buffers, views, clock, low);
-    const { keys, groups, models, quotas, window, day, balance } = counters;
+    const { keys, groups, models, window } = counters;
+    const modelScopes = new ModelScopes(views.modelPairs);
+    const dirty = new DirtySet(views.accounts);
+    const lowOrNone = buffers.calendar === undefined ? undefined : low;
+    super(views, { ...counters, modelScopes, dirty, clock, low: lowOrNone });
     this.#accountsMax = buffers.accountsMax;
     this.keys = keys;
     this.groups = groups;
     this.models = models;
-    this.modelScopes = new ModelScopes(views.modelPairs);
+    this.modelScopes = modelScopes;
     this.#views = views;
-    this.#quotas = quotas;
     this.#status = views.accounts.records32;
-    this.#clock = clock;
     this.#window = window;
-    this.#day = day;
-    this.#balance = balance;
-    this.#dirty = new DirtySet(views.accounts);
-    this.#calls = new Calls(views, {
-      ...counters,
-      modelScopes: this.modelScopes,
-      dirty: this.#dirty,
-      clock,
-      low: buffers.calendar === undefined ? undefined : low,
-    });
   }
 
   /** Takes one request of the minute, or nothing; see `Window.take`. Any thread. */
@@ -128,66 +112,16 @@ export class Ledger {
     return this.#window.check(account, requestsPerMinute);
   }
 
-  /**
-   * Takes all that the call needs of its scopes, or nothing at all, and records it in `slot`, which must be
-   * free; see `Calls.admit`. Returns why it was refused, undefined if it is admitted. Owner of the slot.
-   */
-  admit(slot: CallSlot, scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
-    return this.#calls.admit(slot, scopes, needs);
-  }
-
-  /**
-   * What is left of the quotas of the call that `admit` has just admitted for `account`; see `CallLeft.read`.
-   */
-  quotasLeft(account: AccountIndex, minute: number | undefined, minutes?: readonly number[]): QuotasLeft {
-    return this.#calls.left.read(account, minute, minutes);
-  }
-
-  /** As `tokenMinuteOf`, of the call that `admit` has just admitted: from what it took, without a look. */
-  tokenMinuteLeft(): TokenMinute | undefined {
-    return this.#calls.tokenMinuteLeft();
-  }
-
-  /**
-   * Charges `cost` and counts `tokens` for the call in `slot` and frees the slot; undefined if it was settled
-   * or released before. The balance never goes below zero: the rest is returned, and recorded, as uncovered.
-   * Any thread.
-   */
-  settle(slot: CallSlot, cost: PicoUnits, tokens = 0): Settlement | undefined {
-    return this.#calls.settle(slot, cost, tokens);
-  }
-
-  /** What `reverse` needs of the call in `slot`, which is held. Owner of the slot. */
-  takenOf(slot: CallSlot): Taken {
-    return this.#calls.takenOf(slot);
-  }
-
   /** See `Balance.collect`. Main thread. */
   collect(account: AccountIndex, most: PicoUnits): PicoUnits {
-    const taken = this.#balance.collect(account, most);
-    if (taken > 0n) this.#dirty.mark(account);
+    const taken = this.balance.collect(account, most);
+    if (taken > 0n) this.dirty.mark(account);
     return taken;
-  }
-
-  /**
-   * Reverses `settle`: the response could not be delivered after all. Gives back all but the tokens of the
-   * minute. Any thread.
-   */
-  reverse(taken: Taken, settlement: Settlement, tokens = 0): void {
-    this.#calls.reverse(taken, settlement, tokens);
-  }
-
-  /**
-   * Gives back all that the call took, and frees the slot; false if it was settled or released
-   * before. Any thread.
-   */
-  release(slot: CallSlot): boolean {
-    return this.#calls.release(slot);
   }
 
   /** What a hold could take now. Any thread. */
   available(account: AccountIndex): PicoUnits {
-    return this.#balance.available(account);
+    return this.balance.available(account);
   }
 
   /**
@@ -195,7 +129,7 @@ export class Ledger {
    * could take now. Any thread.
    */
   balanceOf(account: AccountIndex): PicoUnits {
-    return this.#balance.balance(account);
+    return this.balance.balance(account);
   }
 
   planIndexOf(account: AccountIndex): number {
@@ -227,8 +161,8 @@ export class Ledger {
   openAccount(account: AccountIndex, initial: AccountState): void {
     invariant(account >= 0 && account < this.#accountsMax, `account ${account} is within the ledger`);
     this.#window.clear(account);
-    this.#day.set(account, initial.dayNumber, initial.dayCalls);
-    this.#balance.set(account, initial.credited, initial.spent, initial.uncovered);
+    this.day.set(account, initial.dayNumber, initial.dayCalls);
+    this.balance.set(account, initial.credited, initial.spent, initial.uncovered);
     this.#setStatus(account, initial.planIndex, initial.active);
   }
 
@@ -255,8 +189,8 @@ export class Ledger {
    * `Balance.credit`. Main thread.
    */
   credit(account: AccountIndex, amount: PicoUnits): boolean {
-    const done = this.#balance.credit(account, amount);
-    if (done) this.#dirty.mark(account);
+    const done = this.balance.credit(account, amount);
+    if (done) this.dirty.mark(account);
     return done;
   }
 
@@ -267,16 +201,16 @@ export class Ledger {
 
   /** The last day the account was used and its calls on that day. Any thread. */
   dayOf(account: AccountIndex): { readonly dayNumber: number; readonly dayCalls: number } {
-    return this.#day.read(account);
+    return this.day.read(account);
   }
 
   /** All that is known of an account now. Main thread. */
   snapshot(account: AccountIndex): AccountSnapshot {
     return {
-      ...this.#balance.read(account),
-      ...this.#day.read(account),
+      ...this.balance.read(account),
+      ...this.day.read(account),
       minuteUsed: this.#window.usedOf(account),
-      callsInFlight: this.#calls.inFlightOf(account),
+      callsInFlight: this.inFlightOf(account),
     };
   }
 
@@ -298,12 +232,12 @@ export class Ledger {
    * Main thread.
    */
   drainDirty(visit: (account: AccountIndex) => void, max: number): number {
-    return this.#dirty.drain(visit, max);
+    return this.dirty.drain(visit, max);
   }
 
   /** When an account with no call of the day left is admitted again. Any thread. */
   resetOfDay(account: AccountIndex): WallMs {
-    return resetOfDay(this.#day.read(account).dayNumber, this.#clock.wallMs());
+    return resetOfDay(this.day.read(account).dayNumber, this.clock.wallMs());
   }
 
   /** The account's own group. Any thread. */
@@ -329,7 +263,7 @@ export class Ledger {
     let group = this.groupOf(account);
     const ofPlan = plan.tokensPerMinute;
     if (ofPlan === undefined && key === undefined && group === undefined) return undefined;
-    const nowMs = this.#clock.monotonicMs();
+    const nowMs = this.clock.monotonicMs();
     this.#tight.limit = 0;
     if (key !== undefined) this.#tighten(this.keys.recordOf(key), nowMs);
     if (ofPlan !== undefined) {
@@ -340,7 +274,7 @@ export class Ledger {
     }
     const { limit, taken, record } = this.#tight;
     if (limit === 0) return undefined;
-    const resetMs = taken === 0 ? 0 : this.#quotas.msUntilTokensFree(record, nowMs);
+    const resetMs = taken === 0 ? 0 : this.quotas.msUntilTokensFree(record, nowMs);
     return { limit, remaining: Math.max(0, limit - taken), resetMs };
   }
 
@@ -348,11 +282,11 @@ export class Ledger {
   #tighten(
     record: number | undefined,
     nowMs: MonotonicMs,
-    limit = record === undefined ? undefined : this.#quotas.tokensPerMinuteOf(record),
+    limit = record === undefined ? undefined : this.quotas.tokensPerMinuteOf(record),
   ): void {
     if (limit === undefined) return;
     const tight = this.#tight;
-    const taken = this.#quotas.minuteTokensOf(record, limit, nowMs);
+    const taken = this.quotas.minuteTokensOf(record, limit, nowMs);
     if (tight.limit !== 0 && limit - taken >= tight.limit - tight.taken) return;
     tight.limit = limit;
     tight.taken = taken;
@@ -366,28 +300,28 @@ export class Ledger {
   useOf(scope: Scope, plan?: QuotaLimits): QuotaUse[] {
     const record = recordOf(this.#views, scope);
     if (plan !== undefined) {
-      const { mask, limits } = this.#quotas.planOf(plan);
-      return this.#quotas.useOf(record, mask & ~FLIGHT_BIT, (quota) => limits[quota]!);
+      const { mask, limits } = this.quotas.planOf(plan);
+      return this.quotas.useOf(record, mask & ~FLIGHT_BIT, (quota) => limits[quota]!);
     }
     if (record === undefined) return [];
-    return this.#quotas.useOf(record, this.#quotas.maskOf(record), (quota) =>
-      this.#quotas.limitOf(record, quota),
+    return this.quotas.useOf(record, this.quotas.maskOf(record), (quota) =>
+      this.quotas.limitOf(record, quota),
     );
   }
 
   /** What the store keeps of a scope's quotas; undefined if it has none. Main thread. */
   settledOf(scope: Scope): SettledQuotas | undefined {
     const record = recordOf(this.#views, scope);
-    return record === undefined ? undefined : this.#quotas.settledOf(record);
+    return record === undefined ? undefined : this.quotas.settledOf(record);
   }
 
   /** After the scope was opened: counts what it used `ageMs` ago. Main thread. */
   restoreSettled(scope: Scope, settled: SettledQuotas, ageMs: number): void {
     const record =
       scope.kind === 'account'
-        ? this.#quotas.recordAt(this.#views.besides, scope.index * BESIDE_WORDS32 + ACCOUNT_RECORD)
+        ? this.quotas.recordAt(this.#views.besides, scope.index * BESIDE_WORDS32 + ACCOUNT_RECORD)
         : recordOf(this.#views, scope);
-    if (record !== undefined) this.#quotas.restore(record, settled, ageMs);
+    if (record !== undefined) this.quotas.restore(record, settled, ageMs);
   }
 
   #setStatus(account: AccountIndex, planIndex: number, active: boolean): void {

@@ -6,7 +6,7 @@ import type { Clock } from '../core/clock.js';
 import type { QuotaName } from '../core/quotas.js';
 import { asWallMs, type PicoUnits, type WallMs } from '../core/units.js';
 import type { Balance } from './balance.js';
-import type { LowLeases } from './counters.js';
+import type { OnLowLease } from './counters.js';
 import { type DayCounter, resetOfDay } from './day.js';
 import { EXTENDED_QUOTAS } from './layout.js';
 import { ACCOUNT_SCOPE, KEY_SCOPE, MODEL_SCOPE, type Taken } from './reservations.js';
@@ -51,7 +51,7 @@ export interface QuotaRejectionsOptions {
   readonly balance: Balance;
   readonly clock: Clock;
   /** Undefined unless limits are shared. */
-  readonly low: LowLeases | undefined;
+  readonly low: OnLowLease | undefined;
 }
 
 export class QuotaRejections {

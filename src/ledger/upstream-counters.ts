@@ -32,7 +32,7 @@ import {
   STOCKS,
   type ScopeBuffers,
 } from './layout.js';
-import { LeasedStocks, StockLease } from './leased-stocks.js';
+import { LeasedStocks, type LeaseWords } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
 import { CountedLeases } from './leases.js';
 import { Stocks } from './stocks.js';
@@ -259,18 +259,16 @@ export class UpstreamCounters {
 /** The grants of scopes, if limits are shared; the lease manager puts them in. Main thread. */
 export class UpstreamLeases {
   readonly minute: CountedLeases<UpstreamScopeIndex>;
-  readonly #words: BigInt64Array;
-  readonly #clock: Clock;
+  readonly #stocks: LeasedStocks;
 
   constructor(buffers: UpstreamBuffers, clock: Clock) {
     const { counted, quotas } = openScopeViews(buffers);
     this.minute = new CountedLeases(counted);
-    this.#words = quotas.words64;
-    this.#clock = clock;
+    this.#stocks = new LeasedStocks(quotas.words64, clock);
   }
 
-  stockOf(scope: UpstreamScopeIndex, quota: 'tokens_per_minute' | 'calls_in_flight'): StockLease {
-    return new StockLease(this.#words, stockAt(scope, EXTENDED_QUOTAS.indexOf(quota)), this.#clock);
+  stockOf(scope: UpstreamScopeIndex, quota: 'tokens_per_minute' | 'calls_in_flight'): LeaseWords {
+    return this.#stocks.leaseOf(stockAt(scope, EXTENDED_QUOTAS.indexOf(quota)));
   }
 }
 

@@ -1,7 +1,7 @@
 /**
  * The protocol between nodes and their coordinator, which knows the limits and the money of all and grants
- * them in leases. The implementations are `MemoryCoordinator` (reference), `LmdbCoordinator` (processes of
- * one host) and `ValkeyCoordinator` (hosts). Main thread of a gateway process.
+ * them in leases. The implementations are `LmdbCoordinator` (processes of one host) and `ValkeyCoordinator`
+ * (hosts); tests have a reference, test/support/memory-coordinator.ts. Main thread of a gateway process.
  *
  * A node is one life of a gateway process. It counts by itself what it uses of its grants; what it does not
  * use it gives back, or it expires. A permit counts as used from the moment it is granted, so all nodes

@@ -34,6 +34,7 @@ import {
   type MinuteAsk,
   type MinuteGrant,
   type NodeIdentity,
+  placeOf,
   type ScopeView,
   type StockAsk,
   type StockGrant,
@@ -43,7 +44,7 @@ import {
 import type { FallbackCoordinator } from './fallback-coordinator.js';
 import type { FallbackGrant } from './fallback-quota.js';
 import { type LeaseTimers, SYSTEM_TIMERS } from './lease-terms.js';
-import { MemoryCoordinator } from './memory-coordinator.js';
+import { ScopeGrants } from './scope-grants.js';
 import { wasNotSent } from './valkey-client.js';
 import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
 
@@ -82,8 +83,8 @@ export interface EqualShareOptions {
 
 export class EqualShare implements Coordinator {
   readonly #options: EqualShareOptions;
-  /** Grants the own share of each minute. */
-  readonly #own: Coordinator;
+  /** What was granted of the own share of each minute, by scope. Bounded by the scopes of the ledger. */
+  readonly #own = new Map<string, ScopeGrants>();
   readonly #fallback: FallbackCoordinator | undefined;
   readonly #unreported = new UnreportedAsks();
   readonly #contact: CoordinatorContact;
@@ -101,7 +102,6 @@ export class EqualShare implements Coordinator {
 
   constructor(options: EqualShareOptions) {
     this.#options = options;
-    this.#own = new MemoryCoordinator(options.clock).connect(options.node);
     this.#contact = new CoordinatorContact(options.random ?? Math.random);
     if (options.shares > 0)
       this.#fallback = options.openFallback?.(() => !this.#contact.isLost && this.#unreported.size === 0);
@@ -126,7 +126,6 @@ export class EqualShare implements Coordinator {
 
   async join(): Promise<JoinReply> {
     const reply = await this.#inTurn(() => this.#options.coordinator.join());
-    await this.#own.join();
     if (this.#stopHeartbeat === undefined) {
       this.#fallback?.start();
       this.#keepBeating();
@@ -200,13 +199,12 @@ export class EqualShare implements Coordinator {
     this.#options.onAlone?.(reason);
   }
 
-  async #grantHere(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
+  #grantHere(asks: readonly LeaseAsk[]): ExchangeReply {
     this.#setAlone(this.#contact.state.lost?.message);
-    const own = this.#hasShare
-      ? (await this.#own.exchange(asks.map((ask) => this.#ownAsk(ask)))).answers
-      : undefined;
-    const replies = asks.map((ask, at) => {
-      const reply = replyAlone(ask, own?.[at], this.#fallback?.grant(ask));
+    const hasShare = this.#hasShare;
+    const replies = asks.map((ask) => {
+      const own = hasShare ? this.#grantOwn(ask) : undefined;
+      const reply = replyAlone(ask, own, this.#fallback?.grant(ask));
       this.#unreported.record(ask, reply);
       return reply;
     });
@@ -291,14 +289,18 @@ export class EqualShare implements Coordinator {
     return made;
   }
 
-  /** The ask to the own share, with the permits of the own share that it returns. */
-  #ownAsk({ scope, minute }: LeaseAsk): LeaseAsk {
-    if (minute === undefined) return { scope };
-    const limit = Math.floor(minute.limit / this.#options.shares);
+  /** Grants of the own share, which takes back those of its permits that the ask returns. */
+  #grantOwn({ scope, minute }: LeaseAsk): LeaseReply {
+    if (minute === undefined) return {};
+    const { clock, node, shares } = this.#options;
+    const limit = Math.floor(minute.limit / shares);
     const returned = minute.returned
       .filter(({ tick }) => tick < 0)
       .map(({ tick, count }) => ({ tick: -1 - tick, count }));
-    return { scope, minute: { ...minute, limit, returned, used: [] } };
+    const grants = this.#own.get(scope) ?? new ScopeGrants();
+    this.#own.set(scope, grants);
+    const own = { scope, minute: { ...minute, limit, returned, used: [] } };
+    return grants.reply(placeOf(node), node.host, own, clock.monotonicMs());
   }
 }
 

@@ -1,10 +1,10 @@
 /**
- * What a coordinator knows of one scope, and how it replies to an ask about it. `MemoryCoordinator` keeps one
- * for each scope; `LmdbCoordinator` makes one from the scope's row and writes it back. The Lua scripts do the
- * same arithmetic on hashes of the server. Main thread.
+ * What a coordinator knows of one scope, and how it replies to an ask about it. `LmdbCoordinator` makes one
+ * from the scope's row and writes it back; `EqualShare` keeps one for each scope. The Lua scripts do the same
+ * arithmetic on hashes of the server. Main thread.
  *
  * Must hold: what is granted and weighs is never above the limit, whatever messages are lost or come twice
- * (unit/sharing/memory-coordinator, lease-laws).
+ * (also unit/sharing/lease-laws).
  */
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import {

@@ -7,7 +7,7 @@
  * the coordinator cannot grant an amount twice. It hears with a later ask of what was given back here.
  */
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
-import type { StockHeld } from '../ledger/leased-stocks.js';
+import type { LeaseWords, StockHeld } from '../ledger/leased-stocks.js';
 import type { Leases } from '../ledger/leases.js';
 import { STOCK_KINDS, type StockAsk, type StockGrant, type StockName } from './coordinator.js';
 import {
@@ -21,18 +21,8 @@ import {
   UseRate,
 } from './lease-terms.js';
 
-/** A leased stock in shared memory, from which other threads take meanwhile. */
-export interface StockWords {
-  read(): StockHeld;
-  /**
-   * Adds what was granted; what is left of another period is dropped. `low`: the thread that leaves so little
-   * tells the lease manager; 0 if none should.
-   */
-  add(period: number, amount: bigint, low: bigint): void;
-  /** Takes at most `most` of what is available out of what was granted; returns how much. */
-  takeBack(most: bigint): bigint;
-  /** Tells listeners what the coordinator could still grant, and when what was asked for will be free. */
-  tell?(remaining: bigint, freeInMs: number): void;
+/** A leased stock in shared memory. */
+export interface StockWords extends LeaseWords {
   /** Charges uncovered charges to what is available, at most `most`; returns how much. Of the balance. */
   collect?(most: bigint): bigint;
 }
@@ -209,7 +199,7 @@ export class StockLease {
     this.#reported = { period, amount: this.#outstandingOf(said.used, unused), used: said.used };
     this.#repliedMs = nowMs;
     this.#isPlentiful = isPlentiful(unused, remaining);
-    this.#words.tell?.(remaining, freeInMs);
+    this.#words.tell(remaining, freeInMs);
     if (granted === 0n) return;
     // If the coordinator has no more, running low is not worth an ask.
     this.#net += granted;

@@ -1,6 +1,6 @@
 /**
  * The Lua scripts that `ValkeyPartition` runs: the exchange, and those of a node's life at a partition. The
- * exchange does to the keys of a partition what `MemoryCoordinator` does to its objects. The keys are those
+ * exchange does to the keys of a partition what `ScopeGrants` does to its objects. The keys are those
  * of valkey-lua.ts. Every script gets the place as ARGV[1] and the host as ARGV[2], and replies with one
  * packed value. "Time" in ARGV is used instead of the server's unless it is 0; only tests set it. Main
  * thread.

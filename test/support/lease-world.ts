@@ -27,7 +27,7 @@ import {
 } from '#src/sharing/coordinator.js';
 import { LeaseManager } from '#src/sharing/lease-manager.js';
 import { balanceWords } from '#src/sharing/stock-leases.js';
-import type { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
+import type { MemoryCoordinator } from './memory-coordinator.js';
 import { ManualClock } from '../fixtures/manual-clock.js';
 
 interface Event {
@@ -304,19 +304,13 @@ export class LeaseNode {
       onContact: () => undefined,
     });
     const low: LeaseScope[] = [];
-    const tell = (kind: LeaseScope['kind']) => (index: number) => {
+    const onLow = (kind: LeaseScope['kind'], index: number): void => {
       if (low.push({ kind, index }) > 1) return;
       time.after(0, () => {
         if (!this.dead) this.keeper.low(low.splice(0));
       });
     };
-    const lows = {
-      account: tell('account'),
-      key: () => undefined,
-      group: tell('group'),
-      model: tell('model'),
-    };
-    this.ledger = new Ledger(buffers, calendar, lows);
+    this.ledger = new Ledger(buffers, calendar, onLow);
     for (const [index, { limits, parent }] of groups.entries()) {
       const above = parent === undefined ? undefined : asGroupIndex(parent);
       this.ledger.groups.open(asGroupIndex(index), limits, { parent: above });

@@ -25,7 +25,7 @@ interface World {
   readonly clock: FakeClock;
   readonly day: LeasedDay;
   readonly leases: CountedLeases<AccountIndex>;
-  readonly low: AccountIndex[];
+  readonly low: number[];
 }
 
 function createWorld(lent = 0, low = 0): World {
@@ -33,10 +33,10 @@ function createWorld(lent = 0, low = 0): World {
   clock.wall = MIDNIGHT_MS;
   const buffers = createLedgerBuffers({ accountsMax: 2, callsInFlightMax: 1, shared: true });
   const leases = new Leases(buffers).accounts;
-  const told: AccountIndex[] = [];
+  const told: number[] = [];
   const { accounts } = openLedgerViews(buffers);
   const stocks = new LeasedStocks(accounts.records64, clock, dayLeases(accounts.records64));
-  const counter = new DayCounter(accounts, clock, stocks, (account: AccountIndex) => told.push(account));
+  const counter = new DayCounter(accounts, clock, stocks, (account) => told.push(account));
   // The limit is what was lent.
   const day: LeasedDay = {
     take: (account) => counter.take(account, 0),

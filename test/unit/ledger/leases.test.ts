@@ -28,11 +28,9 @@ function createWorld() {
   const clock = new FakeClock();
   const buffers = createLedgerBuffers({ accountsMax: 2, callsInFlightMax: 4, keysMax: 4, shared: true });
   const low = { accounts: 0, keys: 0 };
-  const ledger = new Ledger(buffers, clock, {
-    account: () => (low.accounts += 1),
-    key: () => (low.keys += 1),
-    group: () => undefined,
-    model: () => undefined,
+  const ledger = new Ledger(buffers, clock, (kind) => {
+    if (kind === 'account') low.accounts += 1;
+    if (kind === 'key') low.keys += 1;
   });
   ledger.openAccount(ACCOUNT, stateOf());
   const leases = new Leases(buffers);

@@ -4,7 +4,7 @@
  */
 import t from 'tap';
 import { createLedgerBuffers, openLedgerViews, STOCKS, QUOTA_WORDS64, LEASES } from '#src/ledger/layout.js';
-import { LeasedStocks, StockLease } from '#src/ledger/leased-stocks.js';
+import { LeasedStocks } from '#src/ledger/leased-stocks.js';
 import { Stocks } from '#src/ledger/stocks.js';
 import { FakeClock, interruptAt } from '../../fixtures/ledger-world.js';
 import { newSeed, randomBelow } from '../../support/random.js';
@@ -135,7 +135,7 @@ void t.test('a lease gives what was granted, and takes back what no call has', (
   const words = createWords();
   const clock = new FakeClock();
   const stocks = new LeasedStocks(words, clock);
-  const lease = new StockLease(words, STOCK, clock);
+  const lease = new LeasedStocks(words, clock).leaseOf(STOCK);
   t.equal(stocks.take(STOCK, 0, 1), undefined, 'nothing was granted');
   lease.add(0, 10n, 4n);
   t.equal(stocks.take(STOCK, 0, 5), 0);
@@ -162,7 +162,7 @@ void t.test('at whatever step a lease is taken back, a call that is admitted was
       const words = createWords();
       const clock = new FakeClock();
       const stocks = new LeasedStocks(words, clock);
-      const lease = new StockLease(words, STOCK, clock);
+      const lease = new LeasedStocks(words, clock).leaseOf(STOCK);
       lease.add(0, 10n, 0n);
       let [admitted, back] = [0, 0n];
       const act = {

@@ -5,7 +5,7 @@
 import t, { type Test } from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { EqualShare } from '#src/sharing/equal-share.js';
-import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
+import { MemoryCoordinator } from '../../support/memory-coordinator.js';
 import { FallbackCoordinator } from '#src/sharing/fallback-coordinator.js';
 import {
   EventTime,

@@ -1,7 +1,7 @@
 /** Nodes with random demand over a bad network: no limit is ever exceeded, and little of it lies unused. */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
-import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
+import { MemoryCoordinator } from '../../support/memory-coordinator.js';
 import { EventTime, GOOD_NETWORK, LeaseNode, type Network } from '../../support/lease-world.js';
 import { randomOf } from '../../support/random.js';
 

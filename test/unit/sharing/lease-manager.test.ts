@@ -2,7 +2,7 @@
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { useOf } from '#src/sharing/sharing-stats.js';
-import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
+import { MemoryCoordinator } from '../../support/memory-coordinator.js';
 import { EventTime, GOOD_NETWORK, LeaseNode, type Network } from '../../support/lease-world.js';
 import { plainView } from '../../support/plain-asks.js';
 import { randomOf } from '../../support/random.js';

@@ -6,7 +6,7 @@
 import t from 'tap';
 import { NO_QUOTAS, type QuotaLimits } from '#src/core/quotas.js';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
-import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
+import { MemoryCoordinator } from '../../support/memory-coordinator.js';
 import { EventTime, GOOD_NETWORK, LeaseNode, type Network } from '../../support/lease-world.js';
 import { randomOf } from '../../support/random.js';
 

@@ -7,7 +7,7 @@ import { Registry } from '#src/registry/registry.js';
 import type { Coordinator } from '#src/sharing/coordinator.js';
 import type { CallsUse } from '#src/sharing/sharing-stats.js';
 import { DebitService, type Debit } from '#src/sharing/debits.js';
-import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
+import { MemoryCoordinator } from '../../support/memory-coordinator.js';
 import { SharedRegistry, commitHere, type CommitChange } from '#src/sharing/shared-registry.js';
 import { Store } from '#src/store/store.js';
 import { CATALOG, StoppedClock, TESTER } from '../store/support.js';

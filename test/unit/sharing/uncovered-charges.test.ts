@@ -6,7 +6,7 @@ import t from 'tap';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs, type PicoUnits } from '#src/core/units.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';
 import { UncoveredCharges, COLLECT_FOR_MS, COLLECT_HELD_AFTER_MS } from '#src/sharing/uncovered-charges.js';
-import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
+import { MemoryCoordinator } from '../../support/memory-coordinator.js';
 import { EventTime, GOOD_NETWORK, LeaseNode, type Network } from '../../support/lease-world.js';
 import { randomOf } from '../../support/random.js';
 

@@ -14,7 +14,7 @@ import {
   type StockAsk,
   type StockName,
 } from '#src/sharing/coordinator.js';
-import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
+import { MemoryCoordinator } from '../../support/memory-coordinator.js';
 import { coordinatorKeys, packed } from '#src/sharing/valkey-codec.js';
 import { MONEY_BASE, QUARANTINE_MS } from '#src/sharing/valkey-lua.js';
 import { ManualClock } from '../../fixtures/manual-clock.js';

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
+import { MemoryCoordinator } from '../../support/memory-coordinator.js';
 import { ManualClock } from '../../fixtures/manual-clock.js';
 import { authorityConformance, identity } from '../../support/authority-conformance.js';
 

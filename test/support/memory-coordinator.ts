@@ -1,11 +1,10 @@
 /**
  * The reference coordinator: plain objects in one process. `LmdbCoordinator` and `ValkeyCoordinator` must do
- * what it does. Tests and the simulation use it, and `EqualShare` grants permits from it while the process is
- * cut off. Main thread.
+ * what it does. Tests and the simulation use it.
  */
-import type { Clock } from '../core/clock.js';
-import { invariant } from '../core/errors.js';
-import { asPicoUnits, type PicoUnits } from '../core/units.js';
+import type { Clock } from '#src/core/clock.js';
+import { invariant } from '#src/core/errors.js';
+import { asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import {
   CoordinatorLost,
   EXCHANGE_ASKS_MAX,
@@ -17,8 +16,8 @@ import {
   placeOf,
   type ScopeView,
   unknownNode,
-} from './coordinator.js';
-import { ScopeGrants } from './scope-grants.js';
+} from '#src/sharing/coordinator.js';
+import { ScopeGrants } from '#src/sharing/scope-grants.js';
 
 interface JoinedNode {
   incarnation: string;
