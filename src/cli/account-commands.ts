@@ -1,18 +1,18 @@
 /** `tollgate accounts …`, over the admin interface. Commands that move money are in credit-commands.ts. */
 import type { Command } from 'commander';
 import type { AccountView } from '../admin/views.js';
-import { listAll, queryOf, withAdminClient, withQuery, type AdminClient } from './admin-client.js';
+import { queryOf, showList, showView, withQuery } from './admin-client.js';
 import { addCreditCommands } from './credit-commands.js';
 import {
+  addAdminCommand,
   addConfirmation,
-  addDataOptions,
   confirm,
   type ConfirmationOptions,
   type DataOptions,
   exampleText,
   nonEmpty,
 } from './options.js';
-import { Misuse, printFields, printJson, printTable, timeText, yesNo } from './output.js';
+import { Misuse, printFields, printTable, timeText, yesNo } from './output.js';
 import { quotaFields } from './quota-text.js';
 import type { Column } from './table.js';
 
@@ -31,95 +31,97 @@ export function addAccountCommands(program: Command): void {
       exampleText('accounts create acme --plan free --credit 10.00', 'accounts list --search acme'),
     );
 
-  addDataOptions(accounts.command('create').description('Create an account.'))
+  addAdminCommand(
+    accounts,
+    'create',
+    'Create an account.',
+    'accounts create acme --plan free --credit 10.00',
+    'accounts create ann --plan free --group research',
+  )
     .argument('<name>', 'unique name', nonEmpty)
     .requiredOption('--plan <plan>', 'a plan of the settings', nonEmpty)
     .option('--credit <amount>', 'first credit, such as 10.00', nonEmpty)
     .option('--group <group>', 'the group that it is in (id or name)', nonEmpty)
-    .addHelpText(
-      'after',
-      exampleText(
-        'accounts create acme --plan free --credit 10.00',
-        'accounts create ann --plan free --group research',
-      ),
-    )
-    .action((name: string, options: DataOptions & { plan: string; credit?: string; group?: string }) =>
-      showAccount(options, (client) => {
-        const { plan, credit, group } = options;
+    .action(
+      (
+        name: string,
+        { plan, credit, group, ...options }: DataOptions & { plan: string; credit?: string; group?: string },
+      ) =>
         // JSON.stringify leaves out the options that are undefined.
-        return client.call('POST', '/accounts', { name, plan, credit, group });
-      }),
+        showAccount(options, 'POST', '/accounts', { name, plan, credit, group }),
     );
 
-  addDataOptions(accounts.command('list').description('List accounts, all of them by default.'))
+  addAdminCommand(
+    accounts,
+    'list',
+    'List accounts, all of them by default.',
+    'accounts list --search acme',
+    'accounts list --plan free --json',
+  )
     .option('--search <text>', 'those with this in their name or id', nonEmpty)
     .option('--plan <plan>', 'those on this plan', nonEmpty)
     .option('--group <group>', 'those in this group (id or name), or in one below it', nonEmpty)
-    .addHelpText('after', exampleText('accounts list --search acme', 'accounts list --plan free --json'))
-    .action((options: ListOptions) =>
-      withAdminClient(options, async (client) => {
-        const { search, plan, group } = options;
-        const path = withQuery('/accounts', queryOf({ search, plan, group }));
-        const data = await listAll<AccountView>(client, path);
-        if (options.json) printJson({ data, next: null });
-        else await printTable(columnsOf(data), data, noneOf(options));
-      }),
-    );
+    .action((options: ListOptions) => {
+      const { search, plan, group } = options;
+      return showList(
+        options,
+        withQuery('/accounts', queryOf({ search, plan, group })),
+        (data: readonly AccountView[]) => printTable(columnsOf(data), data, noneOf(options)),
+      );
+    });
 
-  addDataOptions(accounts.command('show').description('Show an account with its live counters.'))
+  addAdminCommand(accounts, 'show', 'Show an account with its live counters.', 'accounts show acme')
     .argument('<account>', 'id or name', nonEmpty)
-    .addHelpText('after', exampleText('accounts show acme'))
-    .action((account: string, options: DataOptions) =>
-      showAccount(options, (client) => client.call('GET', accountPath(account))),
-    );
+    .action((account: string, options: DataOptions) => showAccount(options, 'GET', accountPath(account)));
 
   addCreditCommands(accounts);
 
-  addDataOptions(accounts.command('set-plan').description('Move an account to another plan.'))
+  addAdminCommand(
+    accounts,
+    'set-plan',
+    'Move an account to another plan.',
+    'accounts set-plan acme --plan paid',
+  )
     .argument('<account>', 'id or name', nonEmpty)
     .requiredOption('--plan <plan>', 'a plan of the settings', nonEmpty)
-    .addHelpText('after', exampleText('accounts set-plan acme --plan paid'))
     .action((account: string, options: DataOptions & { plan: string }) =>
-      showAccount(options, (client) =>
-        client.call('POST', `${accountPath(account)}/set-plan`, { plan: options.plan }),
-      ),
+      showAccount(options, 'POST', `${accountPath(account)}/set-plan`, { plan: options.plan }),
     );
 
-  addDataOptions(
-    accounts
-      .command('set-group')
-      .description('Move an account to another group. What it has used stays used in the former one.'),
+  addAdminCommand(
+    accounts,
+    'set-group',
+    'Move an account to another group. What it has used stays used in the former one.',
+    'accounts set-group acme --group research',
+    'accounts set-group acme --none',
   )
     .argument('<account>', 'id or name', nonEmpty)
     .option('--group <group>', 'id or name', nonEmpty)
     .option('--none', 'in no group')
-    .addHelpText(
-      'after',
-      exampleText('accounts set-group acme --group research', 'accounts set-group acme --none'),
-    )
     .action((account: string, options: DataOptions & { group?: string; none?: true }) => {
       const { group, none } = options;
       if ((group === undefined) === (none === undefined)) throw new Misuse('Give --group or --none.');
-      return showAccount(options, (client) =>
-        client.call('POST', `${accountPath(account)}/set-group`, { group: group ?? null }),
-      );
+      return showAccount(options, 'POST', `${accountPath(account)}/set-group`, { group: group ?? null });
     });
 
   addConfirmation(
-    addDataOptions(accounts.command('disable').description('Reject all keys of an account, and ask before.')),
+    addAdminCommand(
+      accounts,
+      'disable',
+      'Reject all keys of an account, and ask before.',
+      'accounts disable acme --yes',
+    ),
   )
     .argument('<account>', 'id or name', nonEmpty)
-    .addHelpText('after', exampleText('accounts disable acme --yes'))
     .action(async (account: string, options: DataOptions & ConfirmationOptions) => {
       await confirm(`Reject all calls of account ${account}?`, options);
-      await showAccount(options, (client) => client.call('POST', `${accountPath(account)}/disable`));
+      await showAccount(options, 'POST', `${accountPath(account)}/disable`);
     });
 
-  addDataOptions(accounts.command('enable').description('Accept the keys of a disabled account again.'))
+  addAdminCommand(accounts, 'enable', 'Accept the keys of a disabled account again.', 'accounts enable acme')
     .argument('<account>', 'id or name', nonEmpty)
-    .addHelpText('after', exampleText('accounts enable acme'))
     .action((account: string, options: DataOptions) =>
-      showAccount(options, (client) => client.call('POST', `${accountPath(account)}/enable`)),
+      showAccount(options, 'POST', `${accountPath(account)}/enable`),
     );
 }
 
@@ -161,13 +163,11 @@ function noneOf({ search, plan, group }: ListOptions): string {
 /** Calls the admin interface and prints the account that it responds with. */
 export function showAccount(
   options: DataOptions,
-  call: (client: AdminClient) => Promise<unknown>,
+  method: 'GET' | 'POST',
+  path: string,
+  body?: object,
 ): Promise<void> {
-  return withAdminClient(options, async (client) => {
-    const account = (await call(client)) as AccountView;
-    if (options.json) printJson(account);
-    else await printFields(fieldsOf(account));
-  });
+  return showView(options, method, path, body, (account: AccountView) => printFields(fieldsOf(account)));
 }
 
 function fieldsOf(account: AccountView): (readonly [string, string])[] {

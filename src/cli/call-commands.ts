@@ -4,7 +4,14 @@ import type { Command } from 'commander';
 import type { CallsPageView, CallView, ContentsView } from '../admin/call-routes.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
 import { type AdminClient, queryOf, withAdminClient, withGateway, withQuery } from './admin-client.js';
-import { addDataOptions, type DataOptions, exampleText, nonEmpty, wholeNumberFrom } from './options.js';
+import {
+  addAdminCommand,
+  addDataOptions,
+  type DataOptions,
+  exampleText,
+  nonEmpty,
+  wholeNumberFrom,
+} from './options.js';
 import { Misuse, printFields, printJson, printLine, printTable } from './output.js';
 import { type Column, visible } from './table.js';
 
@@ -59,16 +66,14 @@ export function addCallCommands(program: Command): void {
       exampleText('calls list --account acme --failed', 'calls list --upstream api.openai.com --status 5xx'),
     )
     .action(list);
-  addDataOptions(
-    calls
-      .command('show <request-id>')
-      .description("Show one call as it went, by the response's x-request-id."),
+  addAdminCommand(
+    calls,
+    'show <request-id>',
+    "Show one call as it went, by the response's x-request-id.",
+    'calls show req_3fQx0aZcW8Lk-1c',
+    'calls show req_3fQx0aZcW8Lk-1c --contents',
   )
     .option('--contents', 'its request and its response too, if call_log.contents has kept them')
-    .addHelpText(
-      'after',
-      exampleText('calls show req_3fQx0aZcW8Lk-1c', 'calls show req_3fQx0aZcW8Lk-1c --contents'),
-    )
     .action(show);
   addFilters(calls.command('tail').description('Print calls as they end, until Ctrl-C.'))
     .addHelpText('after', exampleText('calls tail --failed'))

@@ -4,8 +4,8 @@ import type { CacheClearView, UpstreamResetView } from '../admin/gateway-views.j
 import type { ModelView, PlanView } from '../admin/views.js';
 import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
-import { withAdminClient, withGateway } from './admin-client.js';
-import { addConfigOption, addDataOptions, type DataOptions, exampleText, nonEmpty } from './options.js';
+import { showView, withGateway } from './admin-client.js';
+import { addAdminCommand, addConfigOption, type DataOptions, exampleText, nonEmpty } from './options.js';
 import { CommandError, printJson, printLine, printTable } from './output.js';
 import { amountText } from './quota-text.js';
 import type { Column } from './table.js';
@@ -22,15 +22,16 @@ function addList<View>(
   columns: readonly Column<View>[],
 ): void {
   const group = program.command(word).description(`List the ${what}.`);
-  addDataOptions(group.command('list').description(`List the ${what}, as the settings in force have them.`))
-    .addHelpText('after', exampleText(`${word} list`))
-    .action((options: DataOptions) =>
-      withAdminClient(options, async (client) => {
-        const list = (await client.call('GET', `/${word}`)) as { data: View[] };
-        if (options.json) printJson(list);
-        else await printTable(columns, list.data, `There are no ${word}.`);
-      }),
-    );
+  addAdminCommand(
+    group,
+    'list',
+    `List the ${what}, as the settings in force have them.`,
+    `${word} list`,
+  ).action((options: DataOptions) =>
+    showView(options, 'GET', `/${word}`, undefined, ({ data }: { data: View[] }) =>
+      printTable(columns, data, `There are no ${word}.`),
+    ),
+  );
 }
 
 const PLAN_COLUMNS: readonly Column<PlanView>[] = [
@@ -92,29 +93,27 @@ export function addUpstreamCommands(program: Command): void {
     .addHelpText('after', exampleText('upstreams test', 'upstreams test gpt-4o-mini --json'))
     .action(testUpstreams);
 
-  addDataOptions(
-    upstreams
-      .command('reset')
-      .description(
-        'Call upstreams again at once that are left alone because they failed or asked for a pause, in all workers and processes.',
-      ),
+  addAdminCommand(
+    upstreams,
+    'reset',
+    'Call upstreams again at once that are left alone because they failed or asked for a pause, in all workers and processes.',
+    'upstreams reset',
+    'upstreams reset gpt-4o-mini',
   )
     .argument('[model]', "the model's id or alias; all models by default", nonEmpty)
-    .addHelpText('after', exampleText('upstreams reset', 'upstreams reset gpt-4o-mini'))
     .action(resetUpstreams);
 }
 
 export function addCacheCommands(program: Command): void {
   const cache = program.command('cache').description('Remove responses of the response cache.');
-  addDataOptions(
-    cache
-      .command('clear')
-      .description(
-        'Remove the responses of the response cache, of one model or all, in memory and on disk, in all processes.',
-      ),
+  addAdminCommand(
+    cache,
+    'clear',
+    'Remove the responses of the response cache, of one model or all, in memory and on disk, in all processes.',
+    'cache clear',
+    'cache clear --model gpt-4o-mini',
   )
     .option('--model <model>', "the model's id or alias; all models by default", nonEmpty)
-    .addHelpText('after', exampleText('cache clear', 'cache clear --model gpt-4o-mini'))
     .action(clearCache);
 }
 

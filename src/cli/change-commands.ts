@@ -3,14 +3,7 @@ import type { Command } from 'commander';
 import type { ChainView } from '../admin/change-routes.js';
 import type { OperatorChange } from '../registry/operator-change.js';
 import { queryOf, withAdminClient, withQuery } from './admin-client.js';
-import {
-  addDataOptions,
-  type DataOptions,
-  exampleText,
-  momentSeconds,
-  nonEmpty,
-  wholeNumberFrom,
-} from './options.js';
+import { addAdminCommand, type DataOptions, momentSeconds, nonEmpty, wholeNumberFrom } from './options.js';
 import { printFields, printJson, printLine, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 
@@ -55,7 +48,13 @@ export function addChangeCommands(program: Command): void {
       'List what operators changed: who, from where, what, before and after; and check the record.',
     );
 
-  addDataOptions(changes.command('list').description('List changes, the newest first.'))
+  addAdminCommand(
+    changes,
+    'list',
+    'List changes, the newest first.',
+    'changes list --who ann --action keys',
+    'changes list --target acme --json',
+  )
     .option('--who <name>', 'of this operator; or bootstrap, command, signal, watch, start', nonEmpty)
     .option('--action <action>', 'such as keys.rotate, or keys for all of keys', nonEmpty)
     .option('--target <target>', 'of this account, key, group, operator … (id or name)', nonEmpty)
@@ -71,21 +70,14 @@ export function addChangeCommands(program: Command): void {
       wholeNumberFrom(1, ROWS_MAX),
       ROWS_DEFAULT,
     )
-    .addHelpText(
-      'after',
-      exampleText('changes list --who ann --action keys', 'changes list --target acme --json'),
-    )
     .action(list);
 
-  addDataOptions(
-    changes
-      .command('verify')
-      .description(
-        'Check that no row of the changes was altered, removed or put in. Exits with 1 if one was. Compare the head with the hashes in a copy of the log: it shows whether the newest rows were cut.',
-      ),
-  )
-    .addHelpText('after', exampleText('changes verify'))
-    .action(verify);
+  addAdminCommand(
+    changes,
+    'verify',
+    'Check that no row of the changes was altered, removed or put in. Exits with 1 if one was. Compare the head with the hashes in a copy of the log: it shows whether the newest rows were cut.',
+    'changes verify',
+  ).action(verify);
 }
 
 function list({ who, action, target, from, to, limit, ...place }: ListOptions): Promise<void> {

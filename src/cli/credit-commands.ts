@@ -1,9 +1,9 @@
 /** `tollgate accounts credit | debit | credits`: the money of an account, over the admin interface. */
 import { InvalidArgumentError, type Command } from 'commander';
 import { accountPath, showAccount } from './account-commands.js';
-import { listAll, withAdminClient } from './admin-client.js';
-import { addDataOptions, type DataOptions, exampleText, nonEmpty } from './options.js';
-import { printJson, printTable, timeText } from './output.js';
+import { showList } from './admin-client.js';
+import { addAdminCommand, addDataOptions, type DataOptions, exampleText, nonEmpty } from './options.js';
+import { printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 
 interface CreditOptions extends DataOptions {
@@ -37,15 +37,12 @@ export function addCreditCommands(accounts: Command): void {
       credit(account, `-${amount}`, options),
     );
 
-  addDataOptions(accounts.command('credits').description('List the credits and debits, oldest first.'))
+  addAdminCommand(accounts, 'credits', 'List the credits and debits, oldest first.', 'accounts credits acme')
     .argument('<account>', 'id or name', nonEmpty)
-    .addHelpText('after', exampleText('accounts credits acme'))
     .action((account: string, options: DataOptions) =>
-      withAdminClient(options, async (client) => {
-        const data = await listAll<CreditView>(client, `${accountPath(account)}/credits`);
-        if (options.json) printJson({ data, next: null });
-        else await printTable(COLUMNS, data, 'Nothing was credited yet.');
-      }),
+      showList(options, `${accountPath(account)}/credits`, (data: readonly CreditView[]) =>
+        printTable(COLUMNS, data, 'Nothing was credited yet.'),
+      ),
     );
 }
 
@@ -75,13 +72,8 @@ function addCreditOptions(command: Command): Command {
 
 function credit(account: string, amount: string, options: CreditOptions): Promise<void> {
   const { note, idempotencyKey } = options;
-  return showAccount(options, (client) =>
-    client.call('POST', `${accountPath(account)}/credit`, {
-      amount,
-      ...(note === undefined ? {} : { note }),
-      ...(idempotencyKey === undefined ? {} : { idempotency_key: idempotencyKey }),
-    }),
-  );
+  const body = { amount, note, idempotency_key: idempotencyKey };
+  return showAccount(options, 'POST', `${accountPath(account)}/credit`, body);
 }
 
 /** A debit of a negative amount would be a credit. */

@@ -8,6 +8,7 @@ import type { HostView, ReloadView } from '../admin/gateway-views.js';
 import { LOG_LEVELS, type LogChange, type LogLevel, type LogView } from '../telemetry/log.js';
 import { listAll, withAdminClient, withGateway } from './admin-client.js';
 import {
+  addAdminCommand,
   addConfirmation,
   addDataOptions,
   addStoreOptions,
@@ -178,31 +179,28 @@ export function addHostCommands(program: Command): void {
     .command('hosts')
     .description('List the hosts that share with this one, and forget one that is gone.');
 
-  addDataOptions(
-    hosts
-      .command('list')
-      .description(
-        'List hosts: heard in the last 20 s, silent (gone, or cut off), or awaited after the sharing server has lost data.',
-      ),
-  )
-    .addHelpText('after', exampleText('hosts list'))
-    .action((options: DataOptions) =>
-      withGateway(options, async (client) => {
-        const data = await listAll<HostView>(client, '/hosts', 'default');
-        if (options.json) printJson({ data, next: null });
-        else await printTable(HOST_COLUMNS, data, 'No host is known.');
-      }),
-    );
+  addAdminCommand(
+    hosts,
+    'list',
+    'List hosts: heard in the last 20 s, silent (gone, or cut off), or awaited after the sharing server has lost data.',
+    'hosts list',
+  ).action((options: DataOptions) =>
+    withGateway(options, async (client) => {
+      const data = await listAll<HostView>(client, '/hosts', 'default');
+      if (options.json) printJson({ data, next: null });
+      else await printTable(HOST_COLUMNS, data, 'No host is known.');
+    }),
+  );
 
   addConfirmation(
-    addDataOptions(
-      hosts
-        .command('forget')
-        .description('Forget a host that will not come back, and ask before. One that is alive is refused.'),
+    addAdminCommand(
+      hosts,
+      'forget',
+      'Forget a host that will not come back, and ask before. One that is alive is refused.',
+      'hosts forget 1f0c5a5e --yes',
     ),
   )
     .argument('<host>', "the host's id: see hosts list", nonEmpty)
-    .addHelpText('after', exampleText('hosts forget 1f0c5a5e --yes'))
     .action(async (host: string, options: DataOptions & ConfirmationOptions) => {
       await confirm(
         `Forget host ${host}? The money it was lent is free again, and what it charged and did not tell is not counted.`,

@@ -1,17 +1,9 @@
 /** `tollgate groups …`: groups of accounts and their quotas, over the admin interface. */
 import type { Command } from 'commander';
 import type { GroupView } from '../admin/views.js';
-import { type AdminClient, listAll, queryOf, withAdminClient, withQuery } from './admin-client.js';
-import {
-  addConfirmation,
-  addDataOptions,
-  confirm,
-  type ConfirmationOptions,
-  type DataOptions,
-  exampleText,
-  nonEmpty,
-} from './options.js';
-import { Misuse, printFields, printJson, printLine, printTable, timeText } from './output.js';
+import { addDeleteCommand, queryOf, showList, showView, withQuery } from './admin-client.js';
+import { addAdminCommand, type DataOptions, exampleText, nonEmpty } from './options.js';
+import { Misuse, printFields, printTable, timeText } from './output.js';
 import { addLimitOptions, limitsOf, type QuotaLine, quotaFields, quotaLines } from './quota-text.js';
 import type { Column } from './table.js';
 
@@ -27,95 +19,78 @@ export function addGroupCommands(program: Command): void {
     );
 
   addLimitOptions(
-    addDataOptions(
-      groups.command('create').description('Create a group, with limits for all in it together.'),
+    addAdminCommand(
+      groups,
+      'create',
+      'Create a group, with limits for all in it together.',
+      'groups create research --spend-per-month 250.00',
+      'groups create vision --parent research --tokens-per-minute 100000',
     )
       .argument('<name>', 'unique among groups', nonEmpty)
       .option('--parent <group>', 'the group that it is in (id or name); it stays there', nonEmpty),
     'set',
+  ).action((name: string, options: DataOptions & { parent?: string }) =>
+    showGroup(options, 'POST', '/groups', { name, parent: options.parent, ...limitsOf(options) }),
+  );
+
+  addAdminCommand(
+    groups,
+    'list',
+    'List groups, with what is used of their quotas.',
+    'groups list',
+    'groups list --parent research --json',
   )
-    .addHelpText(
-      'after',
-      exampleText(
-        'groups create research --spend-per-month 250.00',
-        'groups create vision --parent research --tokens-per-minute 100000',
-      ),
-    )
-    .action((name: string, options: DataOptions & { parent?: string }) =>
-      showGroup(options, (client) =>
-        client.call('POST', '/groups', { name, parent: options.parent, ...limitsOf(options) }),
-      ),
-    );
-
-  addDataOptions(groups.command('list').description('List groups, with what is used of their quotas.'))
     .option('--parent <group>', 'those in this group (id or name)', nonEmpty)
-    .addHelpText('after', exampleText('groups list', 'groups list --parent research --json'))
-    .action((options: DataOptions & { parent?: string }) =>
-      withAdminClient(options, async (client) => {
-        const path = withQuery('/groups', queryOf({ parent: options.parent }));
-        const data = await listAll<GroupView>(client, path);
-        if (options.json) printJson({ data, next: null });
-        else
-          await printTable(
-            LIST_COLUMNS,
-            data.flatMap((group) => rowsOf(group, group.name, '')),
-            options.parent === undefined ? NO_GROUPS : 'There is no group in it.',
-          );
-      }),
+    .action(({ parent, ...options }: DataOptions & { parent?: string }) =>
+      showList(options, withQuery('/groups', queryOf({ parent })), (data: readonly GroupView[]) =>
+        printTable(
+          LIST_COLUMNS,
+          data.flatMap((group) => rowsOf(group, group.name, '')),
+          parent === undefined ? NO_GROUPS : 'There is no group in it.',
+        ),
+      ),
     );
 
-  addDataOptions(groups.command('tree').description('Show the groups as a tree, with what is used of each.'))
+  addAdminCommand(
+    groups,
+    'tree',
+    'Show the groups as a tree, with what is used of each.',
+    'groups tree',
+    'groups tree research',
+  )
     .argument('[group]', 'this one and those below it (id or name); all by default', nonEmpty)
-    .addHelpText('after', exampleText('groups tree', 'groups tree research'))
     .action((root: string | undefined, options: DataOptions) =>
-      withAdminClient(options, async (client) => {
-        const data = await listAll<GroupView>(client, withQuery('/group-tree', queryOf({ root })));
-        if (options.json) printJson({ data, next: null });
-        else await printTable(TREE_COLUMNS, treeRows(data), NO_GROUPS);
-      }),
+      showList(options, withQuery('/group-tree', queryOf({ root })), (data: readonly GroupView[]) =>
+        printTable(TREE_COLUMNS, treeRows(data), NO_GROUPS),
+      ),
     );
 
-  addDataOptions(groups.command('show').description('Show a group, with what is used of its quotas.'))
+  addAdminCommand(groups, 'show', 'Show a group, with what is used of its quotas.', 'groups show research')
     .argument('<group>', 'id or name', nonEmpty)
-    .addHelpText('after', exampleText('groups show research'))
-    .action((group: string, options: DataOptions) =>
-      showGroup(options, (client) => client.call('GET', pathOf(group))),
-    );
+    .action((group: string, options: DataOptions) => showGroup(options, 'GET', pathOf(group)));
 
   addLimitOptions(
-    addDataOptions(
-      groups
-        .command('set-limits')
-        .description('Change limits of a group. Limits that are not named stay, and so does what was used.'),
+    addAdminCommand(
+      groups,
+      'set-limits',
+      'Change limits of a group. Limits that are not named stay, and so does what was used.',
+      'groups set-limits research --spend-per-month 500.00 --tokens-per-day none',
     ).argument('<group>', 'id or name', nonEmpty),
     'change',
-  )
-    .addHelpText(
-      'after',
-      exampleText('groups set-limits research --spend-per-month 500.00 --tokens-per-day none'),
-    )
-    .action((group: string, options: DataOptions) => {
-      const limits = changedLimitsOf(options);
-      return showGroup(options, (client) => client.call('POST', `${pathOf(group)}/set-limits`, limits));
-    });
+  ).action((group: string, options: DataOptions) =>
+    showGroup(options, 'POST', `${pathOf(group)}/set-limits`, changedLimitsOf(options)),
+  );
 
-  addConfirmation(
-    addDataOptions(
-      groups
-        .command('delete')
-        .description('Delete a group in which there is no account and no group, and ask before.'),
-    ),
-  )
-    .argument('<group>', 'id or name', nonEmpty)
-    .addHelpText('after', exampleText('groups delete vision --yes'))
-    .action(async (group: string, options: DataOptions & ConfirmationOptions) => {
-      await confirm(`Delete group ${group} permanently?`, options);
-      await withAdminClient(options, async (client) => {
-        const response = (await client.call('DELETE', pathOf(group))) as { id: string };
-        if (options.json) printJson(response);
-        else printLine(`Deleted ${response.id}.`);
-      });
-    });
+  addDeleteCommand(
+    groups,
+    'group',
+    [
+      'Delete a group in which there is no account and no group, and ask before.',
+      'id or name',
+      'groups delete vision --yes',
+    ],
+    pathOf,
+  );
 }
 
 /** The limits that the options of a `set-limits` give. Throws Misuse if there are none. */
@@ -185,12 +160,8 @@ export function treeRows(groups: readonly GroupView[]): GroupRow[] {
   return drawn.toReversed().flat();
 }
 
-function showGroup(options: DataOptions, call: (client: AdminClient) => Promise<unknown>): Promise<void> {
-  return withAdminClient(options, async (client) => {
-    const group = (await call(client)) as GroupView;
-    if (options.json) printJson(group);
-    else await printFields(fieldsOf(group));
-  });
+function showGroup(options: DataOptions, method: 'GET' | 'POST', path: string, body?: object): Promise<void> {
+  return showView(options, method, path, body, (group: GroupView) => printFields(fieldsOf(group)));
 }
 
 function fieldsOf(group: GroupView): (readonly [string, string])[] {

@@ -7,20 +7,10 @@
  */
 import { Argument, type Command } from 'commander';
 import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/views.js';
-import { listAll, withAdminClient } from './admin-client.js';
-import {
-  addConfirmation,
-  addDataOptions,
-  confirm,
-  type ConfirmationOptions,
-  type DataOptions,
-  durationSeconds,
-  exampleText,
-  momentSeconds,
-  nonEmpty,
-} from './options.js';
+import { addDeleteCommand, queryOf, showList, showView, withQuery } from './admin-client.js';
+import { addAdminCommand, type DataOptions, durationSeconds, momentSeconds, nonEmpty } from './options.js';
 import { changedLimitsOf } from './group-commands.js';
-import { printFields, printJson, printLine, printTable, timeText } from './output.js';
+import { activeText, printFields, printLine, printTable, timeOrNever, timeText } from './output.js';
 import { addLimitOptions, limitsOf, quotaFields } from './quota-text.js';
 import type { Column } from './table.js';
 
@@ -30,7 +20,7 @@ const KEY_COLUMNS: readonly Column<KeyView>[] = [
   { title: 'ACCOUNT', text: ({ account_name: name }) => name, align: 'left', cut: true },
   { title: 'KEY', text: ({ prefix }) => prefix, align: 'left' },
   { title: 'ACTIVE', text: activeText, align: 'left' },
-  { title: 'LAST USED', text: lastUsedText, align: 'left' },
+  { title: 'LAST USED', text: ({ last_used: used }) => timeOrNever(used), align: 'left' },
   { title: 'CREATED', text: ({ created }) => timeText(created), align: 'left' },
 ];
 
@@ -42,23 +32,14 @@ function keyFields(key: KeyView, secretOrPrefix: string): (readonly [string, str
     ['account', `${key.account_name} (${key.account})`],
     ['active', activeText(key)],
     ['created', timeText(key.created)],
-    ['last used', lastUsedText(key)],
-    ['expires', key.expires === null ? 'never' : timeText(key.expires)],
+    ['last used', timeOrNever(key.last_used)],
+    ['expires', timeOrNever(key.expires)],
   ];
   fields.push(...quotaFields(key.quotas));
   if (key.private) fields.push(['private', 'yes: no contents of its calls are kept']);
   if (key.replaced_by !== null) fields.push(['replaced by', key.replaced_by]);
   fields.push(['key', secretOrPrefix]);
   return fields;
-}
-
-function activeText({ active, expired }: KeyView): string {
-  if (!active) return 'no';
-  return expired ? 'expired' : 'yes';
-}
-
-function lastUsedText({ last_used: lastUsed }: KeyView): string {
-  return lastUsed === null ? 'never' : timeText(lastUsed);
 }
 
 const KEY_ARGUMENT = "the key's id, or its name if no other account has a key of that name";
@@ -77,12 +58,11 @@ export function addKeyCommands(program: Command): void {
     .description('Create, list, show, limit, disable, rotate and delete the API keys of accounts.');
 
   addLimitOptions(
-    addDataOptions(
-      keys
-        .command('create')
-        .description(
-          'Create a key, with limits of its own within those of its account. It is shown only once.',
-        ),
+    addAdminCommand(
+      keys,
+      'create',
+      'Create a key, with limits of its own within those of its account. It is shown only once.',
+      'keys create --account acme --name laptop --expires-in 30d',
     )
       .requiredOption('--account <account>', 'id or name', nonEmpty)
       .requiredOption('--name <name>', 'what the key is for; unique in the account', nonEmpty)
@@ -90,35 +70,33 @@ export function addKeyCommands(program: Command): void {
       .option('--expires <time>', 'reject it from then on: 2030-01-31, 2030-01-31T12:00Z', momentSeconds)
       .option('--private', 'keep no contents of its calls, whatever call_log.contents says'),
     'set',
-  )
-    .addHelpText('after', exampleText('keys create --account acme --name laptop --expires-in 30d'))
-    .action((options: DataOptions & CreateOptions) =>
-      withAdminClient(options, async (client) => {
-        const created = (await client.call('POST', '/keys', {
-          account: options.account,
-          name: options.name,
-          // JSON.stringify leaves out the options that are undefined.
-          expires: options.expires,
-          expires_in: options.expiresIn,
-          private: options.private,
-          ...limitsOf(options),
-        })) as CreatedKeyView;
-        if (options.json) printJson(created);
-        else await printNewKey(created);
-      }),
-    );
+  ).action((options: DataOptions & CreateOptions) =>
+    showView(
+      options,
+      'POST',
+      '/keys',
+      {
+        account: options.account,
+        name: options.name,
+        // JSON.stringify leaves out the options that are undefined.
+        expires: options.expires,
+        expires_in: options.expiresIn,
+        private: options.private,
+        ...limitsOf(options),
+      },
+      printNewKey,
+    ),
+  );
 
-  addDataOptions(keys.command('show').description('Show a key and when it was last used.'))
+  addAdminCommand(keys, 'show', 'Show a key and when it was last used.', 'keys show laptop')
     .argument('<key>', KEY_ARGUMENT, nonEmpty)
-    .addHelpText('after', exampleText('keys show laptop'))
     .action((key: string, options: DataOptions) => showKey(options, 'GET', pathOf(key)));
 
-  addDataOptions(
-    keys
-      .command('rotate')
-      .description(
-        'Replace a key by a new one, which is shown only once. The old key is still accepted for an hour, or for --grace.',
-      ),
+  addAdminCommand(
+    keys,
+    'rotate',
+    'Replace a key by a new one, which is shown only once. The old key is still accepted for an hour, or for --grace.',
+    'keys rotate laptop --grace 24h',
   )
     .argument('<key>', KEY_ARGUMENT, nonEmpty)
     .option(
@@ -126,15 +104,8 @@ export function addKeyCommands(program: Command): void {
       'how long the old key is still accepted, 1h by default; 0: it is rejected at once, as after a leak',
       durationSeconds,
     )
-    .addHelpText('after', exampleText('keys rotate laptop --grace 24h'))
-    .action((key: string, options: DataOptions & { grace?: number }) =>
-      withAdminClient(options, async (client) => {
-        const { grace } = options;
-        const rotated = (await client.call('POST', `${pathOf(key)}/rotate`, { grace })) as RotatedKeyView;
-        if (options.json) {
-          printJson(rotated);
-          return;
-        }
+    .action((key: string, { grace, ...options }: DataOptions & { grace?: number }) =>
+      showView(options, 'POST', `${pathOf(key)}/rotate`, { grace }, async (rotated: RotatedKeyView) => {
         await printNewKey(rotated);
         // A key that has been rotated has a time of expiry, unless it has expired.
         const { id, expired, expires } = rotated.replaces;
@@ -145,41 +116,33 @@ export function addKeyCommands(program: Command): void {
     );
 
   addLimitOptions(
-    addDataOptions(
-      keys
-        .command('set-limits')
-        .description('Change limits of a key. Limits that are not named stay, and so does what was used.'),
+    addAdminCommand(
+      keys,
+      'set-limits',
+      'Change limits of a key. Limits that are not named stay, and so does what was used.',
+      'keys set-limits laptop --tokens-per-day 100000 --calls-per-day none',
     ).argument('<key>', KEY_ARGUMENT, nonEmpty),
     'change',
-  )
-    .addHelpText('after', exampleText('keys set-limits laptop --tokens-per-day 100000 --calls-per-day none'))
-    .action((key: string, options: DataOptions) =>
-      showKey(options, 'POST', `${pathOf(key)}/set-limits`, changedLimitsOf(options)),
-    );
+  ).action((key: string, options: DataOptions) =>
+    showKey(options, 'POST', `${pathOf(key)}/set-limits`, changedLimitsOf(options)),
+  );
 
-  addDataOptions(keys.command('list').description('List keys, those of all accounts by default.'))
+  addAdminCommand(keys, 'list', 'List keys, those of all accounts by default.', 'keys list --account acme')
     .option('--account <account>', 'of this account alone (id or name)', nonEmpty)
-    .addHelpText('after', exampleText('keys list --account acme'))
-    .action((options: DataOptions & { account?: string }) =>
-      withAdminClient(options, async (client) => {
-        const { account } = options;
-        const query = account === undefined ? '' : `?account=${encodeURIComponent(account)}`;
-        const data = await listAll<KeyView>(client, `/keys${query}`);
-        if (options.json) printJson({ data, next: null });
-        else await printTable(KEY_COLUMNS, data, 'There are no keys: see "keys create --help".');
-      }),
+    .action(({ account, ...options }: DataOptions & { account?: string }) =>
+      showList(options, withQuery('/keys', queryOf({ account })), (keys: readonly KeyView[]) =>
+        printTable(KEY_COLUMNS, keys, 'There are no keys: see "keys create --help".'),
+      ),
     );
 
-  addDataOptions(
-    keys
-      .command('set-private')
-      .description(
-        'Say whether contents of the calls of a key may be kept, if call_log.contents keeps them.',
-      ),
+  addAdminCommand(
+    keys,
+    'set-private',
+    'Say whether contents of the calls of a key may be kept, if call_log.contents keeps them.',
+    'keys set-private laptop yes',
   )
     .argument('<key>', KEY_ARGUMENT, nonEmpty)
     .addArgument(new Argument('<private>', 'yes: none are kept').choices(['yes', 'no']))
-    .addHelpText('after', exampleText('keys set-private laptop yes'))
     .action((key: string, word: 'yes' | 'no', options: DataOptions) =>
       showKey(options, 'POST', `${pathOf(key)}/set-private`, { private: word === 'yes' }),
     );
@@ -188,34 +151,21 @@ export function addKeyCommands(program: Command): void {
     ['disable', 'Reject a key from now on.'],
     ['enable', 'Accept a disabled key again.'],
   ] as const) {
-    addDataOptions(keys.command(action).description(description))
+    addAdminCommand(keys, action, description, `keys ${action} laptop`)
       .argument('<key>', KEY_ARGUMENT, nonEmpty)
-      .addHelpText('after', exampleText(`keys ${action} laptop`))
       .action((key: string, options: DataOptions) => showKey(options, 'POST', `${pathOf(key)}/${action}`));
   }
 
-  addConfirmation(
-    addDataOptions(keys.command('delete').description('Delete a key permanently, and ask before.')),
-  )
-    .argument('<key>', KEY_ARGUMENT, nonEmpty)
-    .addHelpText('after', exampleText('keys delete laptop --yes'))
-    .action(async (key: string, options: DataOptions & ConfirmationOptions) => {
-      await confirm(`Delete key ${key} permanently?`, options);
-      await withAdminClient(options, async (client) => {
-        const response = (await client.call('DELETE', pathOf(key))) as { id: string };
-        if (options.json) printJson(response);
-        else printLine(`Deleted ${response.id}.`);
-      });
-    });
+  addDeleteCommand(
+    keys,
+    'key',
+    ['Delete a key permanently, and ask before.', KEY_ARGUMENT, 'keys delete laptop --yes'],
+    pathOf,
+  );
 }
 
-/** Calls the admin interface and prints the key that it responds with. */
 function showKey(options: DataOptions, method: 'GET' | 'POST', path: string, body?: object): Promise<void> {
-  return withAdminClient(options, async (client) => {
-    const key = (await client.call(method, path, body)) as KeyView;
-    if (options.json) printJson(key);
-    else await printFields(keyFields(key, key.prefix));
-  });
+  return showView(options, method, path, body, (key: KeyView) => printFields(keyFields(key, key.prefix)));
 }
 
 async function printNewKey(created: CreatedKeyView): Promise<void> {

@@ -2,19 +2,9 @@
 import { type Command, Option } from 'commander';
 import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
 import { ROLES } from '../core/roles.js';
-import { withAdminClient } from './admin-client.js';
-import {
-  addConfirmation,
-  addDataOptions,
-  confirm,
-  type ConfirmationOptions,
-  type DataOptions,
-  durationSeconds,
-  exampleText,
-  momentSeconds,
-  nonEmpty,
-} from './options.js';
-import { printFields, printJson, printLine, printTable, timeText } from './output.js';
+import { addDeleteCommand, showView } from './admin-client.js';
+import { addAdminCommand, type DataOptions, durationSeconds, momentSeconds, nonEmpty } from './options.js';
+import { activeText, printFields, printLine, printTable, timeOrNever, timeText } from './output.js';
 import type { Column } from './table.js';
 
 const COLUMNS: readonly Column<OperatorView>[] = [
@@ -22,22 +12,9 @@ const COLUMNS: readonly Column<OperatorView>[] = [
   { title: 'ID', text: ({ id }) => id, align: 'left' },
   { title: 'ROLE', text: ({ role }) => role, align: 'left' },
   { title: 'ACTIVE', text: activeText, align: 'left' },
-  { title: 'EXPIRES', text: expiresText, align: 'left' },
-  { title: 'LAST USED', text: lastUsedText, align: 'left' },
+  { title: 'EXPIRES', text: ({ expires }) => timeOrNever(expires), align: 'left' },
+  { title: 'LAST USED', text: ({ last_used: used }) => timeOrNever(used), align: 'left' },
 ];
-
-function activeText({ active, expired }: OperatorView): string {
-  if (!active) return 'no';
-  return expired ? 'expired' : 'yes';
-}
-
-function expiresText({ expires }: OperatorView): string {
-  return expires === null ? 'never' : timeText(expires);
-}
-
-function lastUsedText({ last_used: lastUsed }: OperatorView): string {
-  return lastUsed === null ? 'never' : timeText(lastUsed);
-}
 
 async function printOperator(
   operator: OperatorView,
@@ -49,8 +26,8 @@ async function printOperator(
     ['role', operator.role],
     ['active', activeText(operator)],
     ['created', timeText(operator.created)],
-    ['expires', expiresText(operator)],
-    ['last used', lastUsedText(operator)],
+    ['expires', timeOrNever(operator.expires)],
+    ['last used', timeOrNever(operator.last_used)],
     ...more,
   ]);
 }
@@ -80,56 +57,50 @@ export function addOperatorCommands(program: Command): void {
       'Create, list, show, change, disable and delete operators: named tokens for the admin interface.',
     );
 
-  addDataOptions(
-    operators
-      .command('create')
-      .description(
-        'Create an operator. Its token is shown only once; set it as TOLLGATE_ADMIN_TOKEN, or sign in with it.',
-      ),
+  addAdminCommand(
+    operators,
+    'create',
+    'Create an operator. Its token is shown only once; set it as TOLLGATE_ADMIN_TOKEN, or sign in with it.',
+    'operators create ann --role support --expires 90d',
   )
     .argument('<name>', 'letters, digits and . _ @ + -; unique', nonEmpty)
     .addOption(roleOption())
     .option(EXPIRES, EXPIRES_TEXT, expiry)
-    .addHelpText('after', exampleText('operators create ann --role support --expires 90d'))
     .action((name: string, options: DataOptions & { role: string; expires?: Expiry }) =>
       printToken(options, '/operators', { name, role: options.role, ...options.expires }),
     );
 
-  addDataOptions(operators.command('list').description('List operators by name.'))
-    .addHelpText('after', exampleText('operators list'))
-    .action((options: DataOptions) =>
-      withAdminClient(options, async (client) => {
-        const page = (await client.call('GET', '/operators')) as { data: OperatorView[] };
-        if (options.json) printJson(page);
-        else await printTable(COLUMNS, page.data, 'There are no operators: see "operators create --help".');
-      }),
-    );
+  addAdminCommand(operators, 'list', 'List operators by name.', 'operators list').action(
+    (options: DataOptions) =>
+      showView(options, 'GET', '/operators', undefined, ({ data }: { data: OperatorView[] }) =>
+        printTable(COLUMNS, data, 'There are no operators: see "operators create --help".'),
+      ),
+  );
 
-  addDataOptions(operators.command('show').description('Show an operator.'))
+  addAdminCommand(operators, 'show', 'Show an operator.', 'operators show ann')
     .argument('<operator>', ARGUMENT, nonEmpty)
-    .addHelpText('after', exampleText('operators show ann'))
     .action((operator: string, options: DataOptions) => show(options, 'GET', pathOf(operator)));
 
-  addDataOptions(
-    operators.command('set-role').description('Change the role of an operator, from its next request on.'),
+  addAdminCommand(
+    operators,
+    'set-role',
+    'Change the role of an operator, from its next request on.',
+    'operators set-role ann --role finance',
   )
     .argument('<operator>', ARGUMENT, nonEmpty)
     .addOption(roleOption())
-    .addHelpText('after', exampleText('operators set-role ann --role finance'))
     .action((operator: string, options: DataOptions & { role: string }) =>
       show(options, 'POST', `${pathOf(operator)}/set-role`, { role: options.role }),
     );
 
-  addDataOptions(
-    operators
-      .command('rotate')
-      .description(
-        'Replace the token by a new one, which is shown only once. The old token is rejected at once.',
-      ),
+  addAdminCommand(
+    operators,
+    'rotate',
+    'Replace the token by a new one, which is shown only once. The old token is rejected at once.',
+    'operators rotate ann --expires 90d',
   )
     .argument('<operator>', ARGUMENT, nonEmpty)
     .option(EXPIRES, `${EXPIRES_TEXT}; as the old one by default`, expiry)
-    .addHelpText('after', exampleText('operators rotate ann --expires 90d'))
     .action((operator: string, options: DataOptions & { expires?: Expiry }) =>
       printToken(options, `${pathOf(operator)}/rotate`, options.expires ?? {}),
     );
@@ -138,48 +109,28 @@ export function addOperatorCommands(program: Command): void {
     ['disable', 'Reject the token of an operator from now on, and end its sessions.'],
     ['enable', 'Accept the token of a disabled operator again.'],
   ] as const) {
-    addDataOptions(operators.command(word).description(description))
+    addAdminCommand(operators, word, description, `operators ${word} ann`)
       .argument('<operator>', ARGUMENT, nonEmpty)
-      .addHelpText('after', exampleText(`operators ${word} ann`))
       .action((operator: string, options: DataOptions) =>
         show(options, 'POST', `${pathOf(operator)}/${word}`),
       );
   }
 
-  addConfirmation(
-    addDataOptions(
-      operators.command('delete').description('Delete an operator permanently, and ask before.'),
-    ),
-  )
-    .argument('<operator>', ARGUMENT, nonEmpty)
-    .addHelpText('after', exampleText('operators delete ann --yes'))
-    .action(async (operator: string, options: DataOptions & ConfirmationOptions) => {
-      await confirm(`Delete operator ${operator} permanently?`, options);
-      await withAdminClient(options, async (client) => {
-        const response = (await client.call('DELETE', pathOf(operator))) as { id: string };
-        if (options.json) printJson(response);
-        else printLine(`Deleted ${response.id}.`);
-      });
-    });
+  addDeleteCommand(
+    operators,
+    'operator',
+    ['Delete an operator permanently, and ask before.', ARGUMENT, 'operators delete ann --yes'],
+    pathOf,
+  );
 }
 
-/** Calls the admin interface and prints the operator that it responds with. */
 function show(options: DataOptions, method: 'GET' | 'POST', path: string, body?: object): Promise<void> {
-  return withAdminClient(options, async (client) => {
-    const operator = (await client.call(method, path, body)) as OperatorView;
-    if (options.json) printJson(operator);
-    else await printOperator(operator, []);
-  });
+  return showView(options, method, path, body, (operator: OperatorView) => printOperator(operator, []));
 }
 
 /** The same of a response with a new token. */
 function printToken(options: DataOptions, path: string, body: object): Promise<void> {
-  return withAdminClient(options, async (client) => {
-    const created = (await client.call('POST', path, body)) as CreatedOperatorView;
-    if (options.json) {
-      printJson(created);
-      return;
-    }
+  return showView(options, 'POST', path, body, async (created: CreatedOperatorView) => {
     await printOperator(created, [['token', created.token]]);
     printLine('Keep the token now: it cannot be shown again.');
   });

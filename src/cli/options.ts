@@ -43,6 +43,19 @@ export function addDataOptions(command: Command): Command {
     .option('--json', 'print JSON');
 }
 
+/** Adds a command that calls the admin interface. Its help ends with the examples, after `tollgate`. */
+export function addAdminCommand(
+  parent: Command,
+  name: string,
+  description: string,
+  ...examples: readonly string[]
+): Command {
+  return addDataOptions(parent.command(name).description(description)).addHelpText(
+    'after',
+    exampleText(...examples),
+  );
+}
+
 function originOf(text: string): string {
   const origin = adminOriginOf(text);
   if (origin === undefined) throw new InvalidArgumentError(ADMIN_URL_RULE);
@@ -101,7 +114,7 @@ export function wholeNumber(text: string): number {
 }
 
 /** The last lines of a command's help. */
-export function exampleText(...lines: string[]): string {
+export function exampleText(...lines: readonly string[]): string {
   return `\nExample:\n${lines.map((line) => `  tollgate ${line}`).join('\n')}`;
 }
 

@@ -60,6 +60,22 @@ export function timeText(seconds: number): string {
   return new Date(seconds * 1_000).toISOString().replace('T', ' ').replace('.000', '');
 }
 
+export function timeOrNever(seconds: number | null): string {
+  return seconds === null ? 'never' : timeText(seconds);
+}
+
+/** Whether a key or an operator is taken. */
+export function activeText({
+  active,
+  expired,
+}: {
+  readonly active: boolean;
+  readonly expired: boolean;
+}): string {
+  if (!active) return 'no';
+  return expired ? 'expired' : 'yes';
+}
+
 export function yesNo(value: boolean): string {
   return value ? 'yes' : 'no';
 }

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Option, type Command } from 'commander';
 import type { GroupView, ListView } from '../admin/views.js';
 import { withGateway, type AdminClient } from './admin-client.js';
-import { addDataOptions, type DataOptions, exampleText, wholeNumberFrom } from './options.js';
+import { addAdminCommand, type DataOptions, wholeNumberFrom } from './options.js';
 import { CommandError, printJson, printLine } from './output.js';
 import type { StatusSample, StatusView } from './status-text.js';
 
@@ -21,10 +21,13 @@ interface StatusOptions extends DataOptions {
 }
 
 export function addStatusCommand(program: Command): void {
-  addDataOptions(
-    program
-      .command('status')
-      .description('Show what the gateway does: calls, refusals, tokens, times, upstreams.'),
+  addAdminCommand(
+    program,
+    'status',
+    'Show what the gateway does: calls, refusals, tokens, times, upstreams.',
+    'status',
+    'status --watch 5',
+    'status --json',
   )
     .option(
       '--watch [seconds]',
@@ -33,7 +36,6 @@ export function addStatusCommand(program: Command): void {
     )
     // The command prints once anyway. Scripts may have the option from when a terminal got a live screen.
     .addOption(new Option('--once').hideHelp())
-    .addHelpText('after', exampleText('status', 'status --watch 5', 'status --json'))
     .action((options: StatusOptions) =>
       withGateway(options, async (client) => {
         const { watch } = options;

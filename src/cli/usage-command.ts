@@ -2,7 +2,7 @@
 import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/views.js';
 import { listAll, queryOf, withAdminClient, withQuery } from './admin-client.js';
-import { addDataOptions, type DataOptions, exampleText, nonEmpty } from './options.js';
+import { addAdminCommand, type DataOptions, nonEmpty } from './options.js';
 import { Misuse, printJson, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 
@@ -19,10 +19,12 @@ interface UsageOptions extends DataOptions {
 }
 
 export function addUsageCommand(program: Command): void {
-  addDataOptions(
-    program
-      .command('usage')
-      .description('Sum up calls, tokens and cost, up to the last call that has ended.'),
+  addAdminCommand(
+    program,
+    'usage',
+    'Sum up calls, tokens and cost, up to the last call that has ended.',
+    'usage --account acme --from 2025-01-01 --to 2025-01-31 --by model',
+    'usage --by account --csv',
   )
     .option('--account <account>', 'of this account (id or name)', nonEmpty)
     .option('--key <key>', 'of this key (id or name)', nonEmpty)
@@ -31,13 +33,6 @@ export function addUsageCommand(program: Command): void {
     .option('--to <time>', 'the same; the day belongs to it', nonEmpty)
     .addOption(new Option('--by <what>', 'a line for each').choices([...GROUPS]).default('day'))
     .option('--csv', 'print CSV')
-    .addHelpText(
-      'after',
-      exampleText(
-        'usage --account acme --from 2025-01-01 --to 2025-01-31 --by model',
-        'usage --by account --csv',
-      ),
-    )
     .action(showUsage);
 }
 
