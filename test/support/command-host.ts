@@ -1,0 +1,31 @@
+/**
+ * A process that runs one command after the other, each as a process of its own would, but with the program
+ * loaded: command.ts starts it. A command ends when nothing keeps the event loop alive any more. Then the
+ * host writes the end mark to both outputs, and sends the exit code.
+ */
+import { writeSync } from 'node:fs';
+import { runProgram } from '#src/cli/program.js';
+
+export interface CommandOrder {
+  readonly folder: string;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly endMark: string;
+}
+
+process.on('message', (order: CommandOrder) => {
+  process.chdir(order.folder);
+  for (const name of Object.keys(process.env)) Reflect.deleteProperty(process.env, name);
+  for (const [name, value] of Object.entries(order.env)) if (value !== undefined) process.env[name] = value;
+  process.argv.splice(2, Infinity, ...order.args);
+  process.exitCode = 0;
+  process.channel?.unref();
+  process.once('beforeExit', () => {
+    process.channel?.ref();
+    // Each run adds one of its own.
+    process.stdout.removeAllListeners('error');
+    for (const output of [1, 2]) writeSync(output, order.endMark);
+    process.send!(process.exitCode ?? 0);
+  });
+  void runProgram();
+});
