@@ -120,7 +120,7 @@ export interface RouteInput<Query, Body> {
 }
 
 /** As it came: the query still encoded, the body parsed. */
-export type RawInput = RouteInput<string, unknown>;
+type RawInput = RouteInput<string, unknown>;
 
 /** A response that is not made by serialising a view. */
 export class TextResponse {

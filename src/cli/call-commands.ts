@@ -21,7 +21,7 @@ const LIST_CALLS_DEFAULT = 50;
 const TAIL_FIRST_CALLS = 10;
 const TAIL_PERIOD_MS = 1_000;
 
-export interface CallFilterOptions extends DataOptions {
+interface CallFilterOptions extends DataOptions {
   readonly account?: string;
   readonly group?: string;
   readonly key?: string;

@@ -25,7 +25,7 @@ export function webhookKeyOf(secret: string): Buffer | undefined {
 export const WANTED_SECRET = 'whsec_ and the base64 of 24 to 64 random bytes';
 
 /** A user and a password in the address would be a secret that operators are shown. */
-export function isWebhookUrl(text: string): boolean {
+function isWebhookUrl(text: string): boolean {
   if (!URL.canParse(text)) return false;
   const { protocol, username, password, hash } = new URL(text);
   return (protocol === 'http:' || protocol === 'https:') && username === '' && password === '' && hash === '';

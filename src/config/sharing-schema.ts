@@ -12,7 +12,7 @@ const PARTITIONS_MAX = 64;
 /** A day. A host that was silent for longer does not come back by itself. */
 const NODE_EXPIRY_SECONDS_MAX = 86_400;
 
-export interface ServerAddress {
+interface ServerAddress {
   readonly host: string;
   readonly port: number;
 }

@@ -11,7 +11,7 @@ import { duration, moment, money, number, short } from './format.js';
 import { type Column, Table } from './table.js';
 
 /** `Tokens a month`, `Calls in flight`. */
-export function titleOf(quota: QuotaName): string {
+function titleOf(quota: QuotaName): string {
   const words = quota.replace('_per_', ' a ').replaceAll('_', ' ');
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
@@ -66,7 +66,7 @@ function Bar({ of }: { readonly of: Use }) {
 }
 
 /** Whose quotas they are, as filter of calls. */
-export type QuotaOwner = Pick<CallFilters, 'account' | 'group'>;
+type QuotaOwner = Pick<CallFilters, 'account' | 'group'>;
 
 /** Since when the calls have ended that a quota counts; undefined for calls in flight, which have not. */
 function countedSince(quota: QuotaName): number | undefined {
@@ -141,7 +141,7 @@ export function QuotaLine({ quotas }: { readonly quotas: QuotasView }) {
 }
 
 /** Limits that are being edited: the text of each field, empty for none. */
-export type LimitTexts = Readonly<Record<QuotaName, string>>;
+type LimitTexts = Readonly<Record<QuotaName, string>>;
 
 export interface LimitsInput {
   readonly texts: LimitTexts;

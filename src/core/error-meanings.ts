@@ -11,7 +11,7 @@ import type { ErrorCode, RejectionDetail } from './errors.js';
  * seconds of `Retry-After`, which is always sent. `back-off`: after growing pauses, or after `Retry-After` if
  * it is sent.
  */
-export type RetryAdvice = 'no' | 'wait' | 'back-off';
+type RetryAdvice = 'no' | 'wait' | 'back-off';
 
 export interface ErrorMeaning {
   /** When a caller gets the error. */

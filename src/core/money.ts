@@ -11,7 +11,7 @@
  */
 import { asPicoUnits, type PicoUnits } from './units.js';
 
-export const PICO_UNITS_PER_UNIT = 1_000_000_000_000n;
+const PICO_UNITS_PER_UNIT = 1_000_000_000_000n;
 export const PICO_PER_NANO = 1_000n;
 const MONEY_DECIMALS = 12;
 const PRICE_DECIMALS = 6;

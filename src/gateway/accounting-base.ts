@@ -46,7 +46,7 @@ export interface AccountingOptions {
 }
 
 /** The shared buffers that listeners work with. */
-export interface AccountingBuffers {
+interface AccountingBuffers {
   readonly ledger: LedgerBuffers;
   readonly keys: KeyTableBuffers;
   readonly groupNames: GroupNamesBuffer;

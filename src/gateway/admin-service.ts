@@ -213,7 +213,7 @@ export class AdminService {
  * Returns the address at which this process reaches its own listeners: loopback if they listen on all
  * addresses. `port` is the port in use.
  */
-export function publicAddressOf({ listen }: Settings, port: number): PublicAddress {
+function publicAddressOf({ listen }: Settings, port: number): PublicAddress {
   const host = listen.host === '0.0.0.0' ? '127.0.0.1' : listen.host === '::' ? '::1' : listen.host;
   return { host, port, tls: listen.tls !== undefined };
 }

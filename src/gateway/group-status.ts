@@ -44,7 +44,7 @@ export function sharingStatusOf(snapshot: SharingSnapshot | undefined): SharingS
 }
 
 /** Adds the counters of two processes. The state is the worse of the two. */
-export function addSharing(left: SharingStatus | null, right: SharingStatus | null): SharingStatus | null {
+function addSharing(left: SharingStatus | null, right: SharingStatus | null): SharingStatus | null {
   if (left === null || right === null) return left ?? right;
   const worse = rankOf(right) > rankOf(left) ? right : left;
   return {
@@ -64,7 +64,7 @@ export function addSharing(left: SharingStatus | null, right: SharingStatus | nu
 }
 
 /** Returns the counters alone, for a process that has ended. */
-export function endedSharing(status: SharingStatus | null): SharingStatus | null {
+function endedSharing(status: SharingStatus | null): SharingStatus | null {
   if (status === null) return null;
   const well = { state: SHARING_STATES[0], reason: null, lost_seconds: 0 };
   return { ...status, ...well, leased_subjects: 0, waiting_requests: 0, registry: null };

@@ -82,7 +82,7 @@ export function ownGroupId(): string {
   return id;
 }
 
-export interface ShowInForce {
+interface ShowInForce {
   readonly kind: 'in_force';
   readonly inForce: readonly SettingInForce[];
 }
@@ -115,17 +115,17 @@ export interface RecordReload {
   readonly by: 'signal' | 'watch';
 }
 
-export interface DrainGateway {
+interface DrainGateway {
   readonly kind: 'drain';
   /** Another gateway serves in its place. Idle connections are then given time for a last request. */
   readonly replaced: boolean;
 }
 
-export interface LeadGateway {
+interface LeadGateway {
   readonly kind: 'lead';
 }
 
-export interface FollowGateway {
+interface FollowGateway {
   readonly kind: 'follow';
 }
 
@@ -199,13 +199,13 @@ export interface GatewayReady {
   readonly demoKey: string | undefined;
 }
 
-export interface StartRejected {
+interface StartRejected {
   readonly kind: 'refused';
   /** What is wrong and what the operator should do. May have several lines. */
   readonly message: string;
 }
 
-export interface GatewayReloaded {
+interface GatewayReloaded {
   readonly kind: 'reloaded';
   readonly id: number;
   /**
@@ -227,7 +227,7 @@ export interface ReloadRequest {
   readonly restart: boolean;
 }
 
-export interface GatewayLeads {
+interface GatewayLeads {
   readonly kind: 'leads';
 }
 
@@ -277,7 +277,7 @@ export interface ProcessStatus extends CallsStatus, RunStatus {
 /**
  * What a gateway can be asked for, by kind. The gateway with the admin interface shows it for all gateways.
  */
-export interface Snapshots {
+interface Snapshots {
   readonly metrics: MetricsSnapshot;
   readonly status: ProcessStatus;
   /** One report for each process. */

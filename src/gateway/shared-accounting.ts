@@ -126,7 +126,7 @@ interface SharedAccountingOptions extends AccountingBase {
   readonly uses: SharedUses;
 }
 
-export class SharedAccounting implements Sharing {
+class SharedAccounting implements Sharing {
   readonly service: RegistryService;
   readonly uncoveredCharges: UncoveredCharges;
   readonly #manager: LeaseManager;

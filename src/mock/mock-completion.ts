@@ -170,7 +170,7 @@ const responseOf = (options: MockOptions, given: Partial<Response>): Response =>
 });
 
 /** Returns a response of one piece with its length. */
-export function plainResponse(options: MockOptions, given: Partial<Response>, body: string): Response {
+function plainResponse(options: MockOptions, given: Partial<Response>, body: string): Response {
   const bytes = Buffer.from(body);
   return responseOf(options, { ...given, lengthBytes: bytes.length, pieces: [bytes] });
 }

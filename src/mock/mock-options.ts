@@ -22,11 +22,11 @@ export const FAULTS = [
   'error-event', // a stream ends in its middle with an error event, without [DONE]
   'no-done', // a stream ends without [DONE]
 ] as const;
-export type Fault = (typeof FAULTS)[number];
+type Fault = (typeof FAULTS)[number];
 
 /** `late`: a stream's usage follows `[DONE]`. `absurd`: 10^15 tokens. `negative`: -5 tokens. */
 export const USAGE_MODES = ['normal', 'missing', 'late', 'absurd', 'negative'] as const;
-export type UsageMode = (typeof USAGE_MODES)[number];
+type UsageMode = (typeof USAGE_MODES)[number];
 
 export interface MockOptions {
   /** UTF-8 length of the response's text. */

@@ -87,7 +87,7 @@ const Usage = Type.Object({
 
 const FinishReason = Type.Union([Type.String(), Type.Null()]);
 
-export const ChatCompletionSchema = Type.Object({
+const ChatCompletionSchema = Type.Object({
   id: Type.String(),
   object: Type.Literal('chat.completion'),
   created: Type.Integer(),
@@ -106,7 +106,7 @@ export const ChatCompletionSchema = Type.Object({
 });
 
 /** One event of a stream; the last is `data: [DONE]`. */
-export const ChatChunkSchema = Type.Object({
+const ChatChunkSchema = Type.Object({
   id: Type.String(),
   object: Type.Literal('chat.completion.chunk'),
   created: Type.Integer(),
@@ -124,7 +124,7 @@ export const ChatChunkSchema = Type.Object({
   usage: Type.Optional(Type.Union([Usage, Type.Null()])),
 });
 
-export const ModelSchema = Type.Object({
+const ModelSchema = Type.Object({
   id: Type.String(),
   object: Type.Literal('model'),
   created: Type.Integer(),
@@ -132,7 +132,7 @@ export const ModelSchema = Type.Object({
   serves: Type.Array(Type.Enum([...SERVICES])),
 });
 
-export const ModelListSchema = Type.Object({
+const ModelListSchema = Type.Object({
   object: Type.Literal('list'),
   data: Type.Array(ModelSchema),
 });

@@ -15,7 +15,7 @@ import type { QuotaUse } from './quota-use.js';
 const MINUTE_MS = 60_000;
 
 /** What processes were granted of an account in advance, and have not reported as used. */
-export interface LeasedAhead {
+interface LeasedAhead {
   readonly minute: number;
   readonly dayCalls: number;
   readonly callsInFlight: number;

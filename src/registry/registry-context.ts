@@ -119,7 +119,7 @@ export function recordMomentMs(clock: Clock): WallMs {
 }
 
 /** All three have the methods of StoreOnly. */
-export type LiveState = StoreOnly | OwnBuffers | SharedUses;
+type LiveState = StoreOnly | OwnBuffers | SharedUses;
 
 /**
  * Nothing but the store: statements show the last flush, and a change takes effect when a gateway starts.

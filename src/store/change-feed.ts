@@ -25,7 +25,7 @@ import type { RegistryCopy } from './registry-copy.js';
 import type { WrittenRow } from './row-recorder.js';
 import type { Tables } from './tables.js';
 
-export const NEWEST_CHANGE = 'changes';
+const NEWEST_CHANGE = 'changes';
 
 /**
  * Changes that are kept. Each change costs a disk flush, so a process that is this far behind was stopped for

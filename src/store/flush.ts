@@ -87,7 +87,7 @@ export interface FlushStore extends UsageStore {
 }
 
 /** The usage log: a line for each journal record. */
-export interface UsageLogLines {
+interface UsageLogLines {
   /** Makes the line of a record of the journal with that index, which was counted in the usage row `row`. */
   note(journal: number, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void;
   /** Writes the lines to the log's file. Called after each transaction, also after one that failed. */

@@ -34,11 +34,11 @@ const StoredGroup = Type.Object(
   { additionalProperties: false },
 );
 
-export type StoredGroup = Static<typeof StoredGroup>;
+type StoredGroup = Static<typeof StoredGroup>;
 
 const isGroup = schemaCheck('StoredGroup', StoredGroup);
 
-export function packGroup({ limits, parentId, ...rest }: GroupRecord): StoredGroup {
+function packGroup({ limits, parentId, ...rest }: GroupRecord): StoredGroup {
   return { format: FORMAT, ...rest, ...(parentId === undefined ? {} : { parentId }), ...packLimits(limits) };
 }
 

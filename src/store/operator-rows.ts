@@ -24,7 +24,7 @@ const StoredOperator = Type.Object(
   { additionalProperties: false },
 );
 
-export type StoredOperator = Static<typeof StoredOperator>;
+type StoredOperator = Static<typeof StoredOperator>;
 
 const isOperator = schemaCheck('StoredOperator', StoredOperator);
 

@@ -34,12 +34,12 @@ const StoredQuotaUse = Type.Object(
   { additionalProperties: false },
 );
 
-export type StoredQuotaUse = Static<typeof StoredQuotaUse>;
+type StoredQuotaUse = Static<typeof StoredQuotaUse>;
 
 const isQuotaUse = schemaCheck('StoredQuotaUse', StoredQuotaUse);
 
 /** Field by field: a flush packs many of them. */
-export function packQuotaUse(record: QuotaUseRecord): StoredQuotaUse {
+function packQuotaUse(record: QuotaUseRecord): StoredQuotaUse {
   return {
     format: FORMAT,
     minuteRequests: record.minuteRequests,

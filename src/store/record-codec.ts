@@ -35,7 +35,7 @@ export const Format = Type.Integer({ minimum: 1, maximum: FORMAT });
 export const Slot = Type.Integer({ minimum: 0 });
 export const Count = Type.Integer({ minimum: 0 });
 export const Moment = Type.Integer();
-export const Money = Type.String({ pattern: '^-?(0|[1-9][0-9]{0,18})$' });
+const Money = Type.String({ pattern: '^-?(0|[1-9][0-9]{0,18})$' });
 export const Digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
 
 /** The limits that a scope has; the others are absent. Formats before 4 had the first two only. */

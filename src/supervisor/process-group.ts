@@ -23,7 +23,7 @@ import {
 import { GroupSnapshots } from './group-snapshots.js';
 import { Primary } from './primary.js';
 
-export interface ReplaceSteps<Member> {
+interface ReplaceSteps<Member> {
   /** Returns the members that exist now. */
   members(): readonly Member[];
   /** Adds a member that is not started yet. */
@@ -42,7 +42,7 @@ export interface ReplaceSteps<Member> {
  * ended before the next is started. So at most one more than usual runs. Resolves with undefined when all are
  * replaced, or with the reason why the rest stay.
  */
-export async function replaceOneByOne<Member>(steps: ReplaceSteps<Member>): Promise<string | undefined> {
+async function replaceOneByOne<Member>(steps: ReplaceSteps<Member>): Promise<string | undefined> {
   for (const former of [...steps.members()]) {
     if (steps.isStopping()) return 'the gateways are stopping';
     const next = steps.add();

@@ -24,7 +24,7 @@ export interface AccountStats {
 }
 
 /** By the accounts' ids. */
-export type AccountsStats = Readonly<Record<string, Readonly<AccountStats>>>;
+type AccountsStats = Readonly<Record<string, Readonly<AccountStats>>>;
 
 export interface AccountSpan extends Span {
   readonly accounts: AccountsStats;

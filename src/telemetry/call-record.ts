@@ -67,7 +67,7 @@ export interface CallRecord {
   readonly quotas: readonly QuotaLeft[];
 }
 
-export interface CallCharge extends TokenCounts {
+interface CallCharge extends TokenCounts {
   /** The model that answered, whose price was charged. */
   readonly answeredModel: string;
   /** One of `USAGE_SOURCES`. */
@@ -143,7 +143,7 @@ export interface CallView {
   readonly quotas: readonly QuotaView[];
 }
 
-export interface AttemptView {
+interface AttemptView {
   readonly upstream: string | null;
   readonly model: string | null;
   readonly status: number | null;
@@ -153,7 +153,7 @@ export interface AttemptView {
   readonly error: string | null;
 }
 
-export interface QuotaView {
+interface QuotaView {
   readonly scope: QuotaLeft['scope'];
   readonly id: string | null;
   readonly quota: string;

@@ -21,9 +21,9 @@ const HELD = 0;
 const DROPPED = 1;
 const WORDS = 2;
 /** Of one listener: 250 calls of the longest texts by default, or 16,000 of 2 KB. */
-export const CONTENTS_HELD_BYTES_MAX = 32 * 1024 * 1024;
+const CONTENTS_HELD_BYTES_MAX = 32 * 1024 * 1024;
 
-export const CONTENTS_MODES = ['none', 'errors', 'all'] as const;
+const CONTENTS_MODES = ['none', 'errors', 'all'] as const;
 /** Which calls leave their contents: none, those that did not go well, or all. */
 export type ContentsMode = (typeof CONTENTS_MODES)[number];
 

@@ -26,7 +26,7 @@ function accountSamples(source: MetricsSource, value: (account: AccountSample) =
 }
 
 /** Without samples unless `metrics.account_labels` is on. */
-export const ACCOUNT_FAMILIES: readonly MetricFamily[] = [
+const ACCOUNT_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_account_balance',
     type: 'gauge',

@@ -114,7 +114,7 @@ export interface CallGrowth {
   first_token?: Record<string, number>;
 }
 
-export interface StatusGrowth extends CallGrowth {
+interface StatusGrowth extends CallGrowth {
   refusals?: Record<string, number>;
   models?: Record<string, CallGrowth>;
 }

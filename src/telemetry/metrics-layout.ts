@@ -125,7 +125,7 @@ export const CACHE_BYTES = CACHE_ENTRIES + 1;
 export const CACHE_EVICTIONS = CACHE_BYTES + 1;
 export const OVERHEAD_WHOLE = CACHE_EVICTIONS + 1;
 export const OVERHEAD_STREAM = OVERHEAD_WHOLE + histogramWords(OVERHEAD_BOUNDS_MS);
-export const MODELS = wholeLines(OVERHEAD_STREAM + histogramWords(OVERHEAD_BOUNDS_MS));
+const MODELS = wholeLines(OVERHEAD_STREAM + histogramWords(OVERHEAD_BOUNDS_MS));
 
 /** Slot of calls that were rejected before their model was known. */
 export const NO_MODEL = 0;
@@ -135,9 +135,9 @@ const FIRST_MODEL = 2;
 const MODEL_SLOTS = FIRST_MODEL + CATALOG_ENTRIES_MAX;
 
 /** A model's block. Chat calls by outcome, one word each, without the broken ones. */
-export const MODEL_OUTCOMES = 0;
+const MODEL_OUTCOMES = 0;
 /** The same of broken calls, whose response had begun with 200 before they failed. */
-export const MODEL_BROKEN = MODEL_OUTCOMES + OUTCOMES.length;
+const MODEL_BROKEN = MODEL_OUTCOMES + OUTCOMES.length;
 export const MODEL_CACHED_TOKENS = MODEL_BROKEN + OUTCOMES.length;
 export const MODEL_CACHE_WRITE_TOKENS = MODEL_CACHED_TOKENS + 1;
 export const MODEL_REASONING_TOKENS = MODEL_CACHE_WRITE_TOKENS + 1;
@@ -186,7 +186,7 @@ export const UPSTREAM_WAITING = UPSTREAM_FAILED_KIND + 1;
 export const UPSTREAM_WAITS = UPSTREAM_WAITING + 1;
 export const UPSTREAM_WAITS_REJECTED = UPSTREAM_WAITS + 1;
 export const UPSTREAM_WAITED_MS = UPSTREAM_WAITS_REJECTED + 1;
-export const UPSTREAM_WORDS = wholeLines(UPSTREAM_WAITED_MS + 1);
+const UPSTREAM_WORDS = wholeLines(UPSTREAM_WAITED_MS + 1);
 export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
 
 /**

@@ -68,7 +68,7 @@ import {
   type RejectionReason,
 } from './metrics-layout.js';
 
-export interface DoorOutcomes {
+interface DoorOutcomes {
   readonly door: DoorName;
   /** Outcomes of calls, but for those in `broken`. */
   readonly outcomes: ReadonlyMap<Outcome, number>;

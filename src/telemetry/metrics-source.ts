@@ -151,12 +151,12 @@ export interface UpstreamSetting {
 }
 
 /** The upstreams that share limits, and the limits. */
-export interface UpstreamScopeLimits {
+interface UpstreamScopeLimits {
   readonly index: UpstreamScopeIndex;
   readonly limits: UpstreamLimits;
 }
 
-export interface UpstreamQuotaUse {
+interface UpstreamQuotaUse {
   readonly quota: UpstreamQuotaName;
   readonly limit: number;
   /** With what calls hold. */

@@ -15,7 +15,7 @@ export const SPAN_OF_CALL = 0;
 export const SPAN_OF_ATTEMPT = 1;
 
 /** Input, cached input, cache-write input, output and reasoning tokens. */
-export type SpanTokens = readonly [number, number, number, number, number];
+type SpanTokens = readonly [number, number, number, number, number];
 
 /** A call of a known caller. */
 export interface CallSpanRecord {

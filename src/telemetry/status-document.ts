@@ -29,7 +29,7 @@ export interface CallStats extends CallCounts {
 }
 
 /** Stats of a model that has had a call. */
-export interface ModelStats extends CallStats {
+interface ModelStats extends CallStats {
   readonly id: string;
 }
 
@@ -88,7 +88,7 @@ export interface ThreadStatus {
   readonly heap_bytes: number;
 }
 
-export interface StoreStatus {
+interface StoreStatus {
   readonly ok: boolean;
   readonly last_error: string | null;
   readonly unflushed_accounts: number;

@@ -116,7 +116,8 @@ void t.test('other clients', async (t) => {
     const slow = { model: 'passed', max_tokens: 9, messages: ask(steered('first_byte_ms=400')) };
     const startedMs = performance.now();
     await Promise.all([client.messages.create(slow), client.messages.create(slow)]);
-    t.same(refusals, [[529, '1']]);
+    // A second refusal, if the machine is so busy that the first call takes longer than its second.
+    t.same([...new Set(refusals.map((refusal) => JSON.stringify(refusal)))], ['[529,"1"]']);
     t.ok(performance.now() - startedMs >= 1_000, 'it waited');
     await booked(accountId, { calls: 2 });
   });

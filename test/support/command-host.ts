@@ -13,6 +13,9 @@ export interface CommandOrder {
   readonly endMark: string;
 }
 
+/** Node's own exit code if a program waits at its top level, and nothing is left that could end that. */
+const UNSETTLED = 13;
+
 process.on('message', (order: CommandOrder) => {
   process.chdir(order.folder);
   for (const name of Object.keys(process.env)) Reflect.deleteProperty(process.env, name);
@@ -20,12 +23,13 @@ process.on('message', (order: CommandOrder) => {
   process.argv.splice(2, Infinity, ...order.args);
   process.exitCode = 0;
   process.channel?.unref();
+  let hasEnded = false;
   process.once('beforeExit', () => {
     process.channel?.ref();
     // Each run adds one of its own.
     process.stdout.removeAllListeners('error');
     for (const output of [1, 2]) writeSync(output, order.endMark);
-    process.send!(process.exitCode ?? 0);
+    process.send!(hasEnded ? (process.exitCode ?? 0) : UNSETTLED);
   });
-  void runProgram();
+  void runProgram().then(() => (hasEnded = true));
 });
