@@ -13,6 +13,10 @@ export interface CommandOrder {
   readonly endMark: string;
 }
 
+/** Where Node has what fetch sends through: kept connections must not outlive their command. */
+const DISPATCHER = Symbol.for('undici.globalDispatcher.1');
+const state = globalThis as unknown as Record<symbol, { constructor: new () => object } | undefined>;
+
 /** Node's own exit code if a program waits at its top level, and nothing is left that could end that. */
 const UNSETTLED = 13;
 
@@ -22,6 +26,8 @@ process.on('message', (order: CommandOrder) => {
   for (const [name, value] of Object.entries(order.env)) if (value !== undefined) process.env[name] = value;
   process.argv.splice(2, Infinity, ...order.args);
   process.exitCode = 0;
+  const dispatcher = state[DISPATCHER];
+  if (dispatcher !== undefined) state[DISPATCHER] = new dispatcher.constructor() as typeof dispatcher;
   process.channel?.unref();
   let hasEnded = false;
   process.once('beforeExit', () => {
