@@ -13,9 +13,9 @@
 
 /** A shorter one, as a server that wants no key gets, would be found in words. */
 const SECRET_BYTES_MIN = 8;
-/** So long a secret is looked for after it was replaced: calls that began with it may still end. */
+/** For so long a replaced secret is still masked: calls that began with it may still end. */
 const FORMER_MS = 600_000;
-/** Of 2 KB at most, as a token has. Beyond it the oldest are not looked for. */
+/** Replaced secrets that are kept, of 2 KB at most each. Beyond it the oldest are forgotten. */
 const FORMER_MAX = 1_000;
 /** What keys of callers and tokens of operators begin with, and how many characters follow. */
 const TOKEN_MARKS = ['sk-', 'tgop_'];
@@ -23,7 +23,10 @@ const TOKEN_CHARS = 43;
 const TOKEN_RUN = /^[\w-]*/;
 const BASE64_RUN = /^[\w+/-]*/;
 const BITS_OF_BASE64 = 6;
-/** By how many bytes are before it in its group of three: how many characters begin before it. */
+/**
+ * Base64 writes three bytes as four characters. By how many bytes of its group are before a secret (0, 1, 2):
+ * how many characters of the group say something of those bytes, and so are not looked for.
+ */
 const ALIGNMENTS = [0, 2, 3] as const;
 const STAR = 0x2a;
 
@@ -32,7 +35,7 @@ interface Needle {
   readonly bytes: Buffer;
   /** Where it ends if it is at `at` of a text that ends at `to`; undefined if it is not. */
   readonly endAt: (text: Buffer, at: number, to: number) => number | undefined;
-  /** First bytes of it that stay. */
+  /** How many of its first bytes are not overwritten: the mark of a token stays. */
   readonly shown: number;
 }
 
@@ -41,11 +44,11 @@ export class SecretMask {
   /** By `monotonicMs`: when each former secret is forgotten. */
   readonly #former = new Map<string, number>();
   #known: readonly string[] = [];
-  /** By the first two bytes of needles: position in `#lists`; 0 is the empty list. */
+  /** By the first two bytes of needles, as one number: position in `#lists`; 0 is the empty list. */
   readonly #begins = new Uint16Array(0x1_0000);
   #lists: Needle[][] = [];
 
-  /** `secrets`: of the moment. */
+  /** `secrets` returns those that are in use now. */
   constructor(secrets: () => readonly string[]) {
     this.#secrets = secrets;
     this.#build([]);
@@ -143,7 +146,7 @@ function literalOf(form: string): Needle {
   return { bytes, endAt, shown: 0 };
 }
 
-/** Of that beginning, plainly and in base64. */
+/** Finds tokens that begin with `mark`, plainly and in base64. */
 function tokensOf(mark: string): Needle[] {
   const chars = mark.length + TOKEN_CHARS;
   const plain: Needle = {
@@ -173,7 +176,10 @@ function tokensOf(mark: string): Needle[] {
   return [plain, ...encoded];
 }
 
-/** Of the token that `text` begins with: how many characters it has; 0 if none. */
+/**
+ * How many characters the token has that `text` begins with; 0 if there is none. `isCut`: the text was cut
+ * where `text` ends, so a token may be shorter.
+ */
 function tokenChars(text: string, mark: string, isCut: boolean): number {
   if (!text.startsWith(mark)) return 0;
   const [{ length }] = TOKEN_RUN.exec(text.slice(mark.length))! as unknown as [string];

@@ -24,10 +24,11 @@ const PAUSE_MS_MIN = 1_000;
 const PAUSE_MS_MAX = 300_000;
 /** A notice of yesterday is news to nobody. */
 const AGE_MS_MAX = 86_400_000;
-/** How often rows of ended periods are looked for. */
+/** How often the store is asked to remove its notes of quotas whose period ended a day ago. */
 const SWEEP_MS = 60_000;
 
 export interface WebhookOutboxOptions {
+  /** The settings in force now; a reload replaces them. */
   readonly settings: () => Settings['notify'];
   readonly rows: Pick<NoticeRows, 'waiting' | 'remove' | 'sweep'>;
   /** In [0, 1). */

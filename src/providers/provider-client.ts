@@ -43,7 +43,7 @@ export class ProviderClient {
   readonly #clock: Clock;
   readonly #credentials: Credentials;
   readonly #providers: Readonly<Partial<Record<ProviderName, Provider>>>;
-  /** By target: a copy without its `authorization`, because the provider sends the key in its own way. */
+  /** By target: a copy without its key, because each provider sends the key in a header of its own. */
   readonly #bare = new WeakMap<HttpTarget, HttpTarget>();
 
   constructor(
@@ -78,6 +78,7 @@ export class ProviderClient {
       return new NoCall(handler, NO_CREDENTIAL);
     const provider = this.#providers[settings.name];
     if (provider === undefined) {
+      // Azure speaks OpenAI's protocol: only its headers are its own.
       const headers = [...moreHeaders, ...azureHeaders(credential)];
       const { credential: position } = settings;
       const watched =

@@ -49,7 +49,7 @@ export class Accounts {
     this.#groups = groups;
   }
 
-  /** Durable when it returns. Costs a disk flush. Throws `invalid_parameters`. */
+  /** The account is on disk when it returns, which costs a disk flush. Throws `invalid_parameters`. */
   create(request: NewAccount): AccountStatement {
     const record = this.#context.store.commit(() => this.put(request));
     this.open(record);

@@ -55,18 +55,18 @@ export class ListenerServer {
     });
   }
 
-  /** The context's settings were replaced. Admitted calls keep their plan, model and price. */
+  /** The settings in the context were replaced by a reload. Admitted calls keep plan, model and price. */
   onSettings(cors: CorsSettings | undefined): void {
     this.#models = new ModelRoutes(this.#listener);
     this.#cors = cors && new Cors(cors);
   }
 
-  /** See Connections.drain. */
+  /** Takes no new connection. Calls `onDrained` when no call is left: see Connections.drain. */
   drain(keepsIdle: boolean, onDrained: () => void): void {
     this.#listener.connections.drain(() => this.#requestCount, keepsIdle, onDrained);
   }
 
-  /** See Connections.close. */
+  /** Ends every call that is left. Calls `onSettled` when all are settled: see Connections.close. */
   close(onSettled: () => void): void {
     this.#stopSweeps();
     this.#listener.connections.close(onSettled);

@@ -23,9 +23,8 @@ const WORDS = 2;
 /** Of one listener: 250 calls of the longest texts by default, or 16,000 of 2 KB. */
 const CONTENTS_HELD_BYTES_MAX = 32 * 1024 * 1024;
 
-const CONTENTS_MODES = ['none', 'errors', 'all'] as const;
 /** Which calls leave their contents: none, those that did not go well, or all. */
-export type ContentsMode = (typeof CONTENTS_MODES)[number];
+export type ContentsMode = 'none' | 'errors' | 'all';
 
 /** A text that may be cut at the bound of `call_log.contents_body_bytes`. */
 export interface ClippedText {

@@ -30,7 +30,7 @@ export interface EndedAttempt {
   readonly error: string;
 }
 
-/** Where the record of a call goes: to the access log, to the call log on disk. */
+/** Where the record of a call goes: `log`, to the access log; `store`, to the call log on disk. */
 export interface Wanted {
   readonly log: boolean;
   readonly store: boolean;
@@ -43,7 +43,7 @@ export interface EndedCall {
   readonly door: number;
   readonly endedMs: WallMs;
   readonly outcome: Outcome;
-  /** Whether a part of the response had been given to the caller. */
+  /** Whether the caller had been sent a part of the response. */
   readonly begun: boolean;
   readonly stream: boolean;
   /** Undefined if the response cache was not asked. */
@@ -64,7 +64,7 @@ export interface EndedCall {
   readonly admittedMs: number | undefined;
   /** Undefined if it was not admitted, or is not stored. */
   readonly quotas: QuotasLeft | undefined;
-  /** The ring carries the first CALL_ATTEMPTS_MAX (call-ring-layout.ts). */
+  /** All of them. The ring carries the first CALL_ATTEMPTS_MAX alone (call-ring-layout.ts). */
   readonly attempts: readonly EndedAttempt[];
   /** What the caller was told in place of a response; empty if nothing. */
   readonly error: string;
