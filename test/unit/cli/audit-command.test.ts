@@ -1,25 +1,15 @@
 /** `tollgate audit` as an operator runs it: text, JSON, exit codes, no repair. */
-import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { open } from 'lmdb';
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
+import { runCommand } from '../../support/command.js';
 import { offlineRegistry, StoppedClock } from '../store/support.js';
 
-const TIMEOUT_MS = 120_000;
-
-function run(folder: string, ...args: readonly string[]) {
-  const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
-  const env = { ...process.env, TOLLGATE_CONFIG: '', TOLLGATE_DATA: join(folder, 'data') };
-  return spawnSync(process.execPath, [main, 'audit', ...args], {
-    cwd: folder,
-    env,
-    encoding: 'utf8',
-    timeout: TIMEOUT_MS,
-  });
-}
+const run = (folder: string, ...args: readonly string[]) =>
+  runCommand(folder, ['audit', ...args], { TOLLGATE_DATA: join(folder, 'data') });
 
 async function books(folder: string): Promise<string> {
   const store = new Store(join(folder, 'data'));
@@ -38,8 +28,8 @@ void t.test('books that balance', async (t) => {
   const folder = t.testdir();
   await books(folder);
   const path = storePath(join(folder, 'data'));
-  const shown = run(folder);
-  t.equal(shown.status, 0, shown.stderr);
+  const shown = await run(folder);
+  t.equal(shown.code, 0, shown.stderr);
   for (const line of [
     `books      ${path}, format 5`,
     'accounts   1',
@@ -53,9 +43,9 @@ void t.test('books that balance', async (t) => {
   ]) {
     t.ok(shown.stdout.split('\n').includes(line), line);
   }
-  const json = run(folder, '--json');
-  t.equal(json.status, 0);
-  t.same(JSON.parse(json.stdout), {
+  const json = await run(folder, '--json');
+  t.equal(json.code, 0);
+  t.same(json.json(), {
     ok: true,
     path,
     format: 5,
@@ -77,17 +67,17 @@ void t.test('books that do not: each difference, and 1', async (t) => {
   const root = open(storePath(join(folder, 'data')), { noSubdir: true, maxDbs: 16, overlappingSync: false });
   root.openDB('account_names', {}).removeSync('acme');
   await root.close();
-  const shown = run(folder);
-  t.equal(shown.status, 1);
+  const shown = await run(folder);
+  t.equal(shown.code, 1);
   t.match(shown.stdout, 'The books do not balance. What differs: 1\n');
   t.match(
     shown.stdout,
     `\n  ${id}: the owner of the name acme is nothing, should be ${id} (record ${id} of table accounts)\n`,
   );
   t.match(shown.stdout, 'restore the store from a backup');
-  const json = run(folder, '--json');
-  t.equal(json.status, 1);
-  t.match(JSON.parse(json.stdout), {
+  const json = await run(folder, '--json');
+  t.equal(json.code, 1);
+  t.match(json.json(), {
     ok: false,
     differences: [
       {
@@ -102,17 +92,16 @@ void t.test('books that do not: each difference, and 1', async (t) => {
   });
 });
 
-void t.test('no books, no repair, wrong usage', (t) => {
+void t.test('no books, no repair, wrong usage', async (t) => {
   const folder = t.testdir();
-  const none = run(folder);
-  t.equal(none.status, 1);
+  const none = await run(folder);
+  t.equal(none.code, 1);
   t.match(none.stderr, `${storePath(join(folder, 'data'))} is not there`);
-  t.equal(run(folder, '--data', join(folder, 'elsewhere')).status, 1);
-  const repair = run(folder, '--repair');
-  t.equal(repair.status, 2);
+  t.equal((await run(folder, '--data', join(folder, 'elsewhere'))).code, 1);
+  const repair = await run(folder, '--repair');
+  t.equal(repair.code, 2);
   t.match(repair.stderr, /does not repair.*restore the store from a backup/);
-  t.notMatch(run(folder, '--help').stdout, /repair/);
-  t.equal(run(folder, '--nope').status, 2);
-  t.equal(run(folder, 'extra').status, 2);
-  t.end();
+  t.notMatch((await run(folder, '--help')).stdout, /repair/);
+  t.equal((await run(folder, '--nope')).code, 2);
+  t.equal((await run(folder, 'extra')).code, 2);
 });
