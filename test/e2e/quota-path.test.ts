@@ -65,6 +65,8 @@ interface Operator {
   createKey(account: string): Promise<CreatedKeyView>;
   showGroup(name: string): Promise<GroupView>;
   setBudget(name: string, spendPerMonth: string): Promise<GroupView>;
+  /** Adds to the account's balance, or takes from it if the amount begins with a minus. */
+  credit(account: string, amount: string): Promise<AccountView>;
   /** What an operator who looks for the refused call is shown of it. */
   showRefused?(code: string): Promise<string>;
 }
@@ -82,6 +84,10 @@ function byCommands(_t: Test, { folder }: Gateway): Operator {
     createKey: (account) => done('keys', 'create', '--account', account, '--name', 'laptop'),
     showGroup: (name) => done('groups', 'show', name),
     setBudget: (name, budget) => done('groups', 'set-limits', name, '--spend-per-month', budget),
+    credit: (account, amount) =>
+      amount.startsWith('-')
+        ? done('accounts', 'debit', account, amount.slice(1))
+        : done('accounts', 'credit', account, amount),
   };
 }
 
@@ -101,6 +107,7 @@ function byInterface(_t: Test, gateway: Gateway): Operator {
     createKey: (account) => done('POST', '/keys', { account, name: 'laptop' }),
     showGroup: (name) => done('GET', `/groups/${name}`),
     setBudget: (name, spend_per_month) => done('POST', `/groups/${name}/set-limits`, { spend_per_month }),
+    credit: (account, amount) => done('POST', `/accounts/${account}/credit`, { amount }),
   };
 }
 
@@ -157,6 +164,12 @@ async function byConsole(t: Test, gateway: Gateway): Promise<Operator> {
       await act('Change limits', { 'Spend a month': budget }, 'Change limits');
       await dialog.waitFor({ state: 'detached' });
       return groupOf(name);
+    },
+    credit: async (account, amount) => {
+      await at(`accounts/${account}`);
+      await act('Add credit', { Amount: amount }, 'Book it');
+      await dialog.waitFor({ state: 'detached' });
+      return sent<AccountView>(gateway, 'GET', `/accounts/${account}`);
     },
     showRefused: async (code) => {
       await at(`calls?code=${code}`);
@@ -232,6 +245,16 @@ for (const { by, processes, operatorOf, skip } of [
       Number((await budgetOf()).used) > 3.5 * CALL_COST ? true : undefined,
     );
     t.equal(receiver.received.length, 1, 'told once');
+
+    // Another process may hold some of it for a while yet.
+    const debit = () => operator.credit('ann', '-9.995').catch(() => undefined);
+    await eventually('the debit', debit, 40_000);
+    checkError(t, await call(ann.key), 'insufficient_quota', 'beyond the balance');
+    t.match(await operator.credit('ann', '1.00'), { credited: '1.005' });
+    // A process that was denied money asks for some again after a quarter of a second.
+    await eventually('a call after the top-up', async () =>
+      (await call(ann.key)).status === 200 ? true : undefined,
+    );
     t.equal(await gateway.stop(), 0);
     const audit = await runCommand(gateway.folder, ['audit']);
     t.match(audit, { code: 0, stdout: /The books balance\./ });

@@ -13,6 +13,7 @@ import { CALL_COST } from '../support/crash-load.js';
 import { Crowd } from '../support/crowd.js';
 import { eventually } from '../support/gateway.js';
 import { startHosts, type Host } from '../support/hosts.js';
+import { layCables, NO_CABLES } from '../support/network-cables.js';
 import { NO_REDIS, startRedis, type RedisServer } from '../support/redis-server.js';
 import { startSentinel } from '../support/redis-sentinel.js';
 import type { Wire } from '../support/tcp-proxy.js';
@@ -148,30 +149,38 @@ for (const count of HOST_COUNTS) {
     await blinks(t, hosts, [...killed, ...stopped]);
   });
 
-  void t.test(`a network that is cut, ${count} hosts`, { ...NO_REDIS, timeout: 900_000 }, async (t) => {
-    const redis = await startRedis(t, LOG);
-    const { hosts } = await startHosts(t, { count, settings: SETTINGS, server: { redis } });
-    await age(redis);
-    const cutOff = (name: string, wires: readonly Wire[], s: number): Blink => ({
-      name: `${name} for ${s} s`,
-      begin: () => {
-        for (const wire of wires) wire.set('held');
-        return undefined;
-      },
-      // As a network does whose packets were lost: what was sent meanwhile is sent again, or breaks.
-      end: () => wires.forEach((wire) => wire.set('open')),
-      ms: s * MS_PER_SECOND,
+  // Cables of real interfaces where they can be had, else wires of loopback.
+  for (const network of ['cables', 'wires'] as const) {
+    const skips = network === 'cables' ? NO_CABLES : 'skip' in NO_CABLES ? {} : { skip: 'cables are pulled' };
+    const name = `a network that is cut, ${network}, ${count} hosts`;
+    void t.test(name, { ...skips, ...NO_REDIS, timeout: 900_000 }, async (t) => {
+      const cables = network === 'cables' ? layCables(t, count) : undefined;
+      const redis = await startRedis(t, LOG, cables);
+      const own = cables?.wires(redis.port);
+      const server = own === undefined ? { redis } : { redis, wires: own };
+      const { hosts } = await startHosts(t, { count, settings: SETTINGS, server });
+      await age(redis);
+      const cutOff = (name: string, wires: readonly Wire[], s: number): Blink => ({
+        name: `${name} for ${s} s`,
+        begin: () => {
+          for (const wire of wires) wire.set('held');
+          return undefined;
+        },
+        // As a network does whose packets were lost: what was sent meanwhile is sent again, or breaks.
+        end: () => wires.forEach((wire) => wire.set('open')),
+        ms: s * MS_PER_SECOND,
+      });
+      const wires = hosts.map(({ wire }) => wire);
+      await blinks(
+        t,
+        hosts,
+        SECONDS.flatMap((s) => [
+          cutOff('one host is cut off', wires.slice(0, 1), s),
+          cutOff('all hosts are cut off', wires, s),
+        ]),
+      );
     });
-    const wires = hosts.map(({ wire }) => wire);
-    await blinks(
-      t,
-      hosts,
-      SECONDS.flatMap((s) => [
-        cutOff('one host is cut off', wires.slice(0, 1), s),
-        cutOff('all hosts are cut off', wires, s),
-      ]),
-    );
-  });
+  }
 
   void t.test(`Sentinel, ${count} hosts`, { ...NO_REDIS, timeout: 600_000 }, async (t) => {
     const first = await startRedis(t, LOG);

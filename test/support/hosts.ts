@@ -23,7 +23,12 @@ export interface HostsOptions {
   /** Over those of `testSettings`; `sharing` beside its URL. */
   readonly settings?: Parameters<typeof testSettings>[1] & { readonly sharing?: object };
   /** Default one without persistence. With a URL, hosts go there and not over their wires. */
-  readonly server?: { readonly redis: RedisServer; readonly url?: string };
+  readonly server?: {
+    readonly redis: RedisServer;
+    readonly url?: string;
+    /** Of the hosts, in place of wires of loopback. */
+    readonly wires?: readonly Wire[];
+  };
   /** How far the calendar of the last host is ahead. Default 0. */
   readonly lastAheadMs?: number;
 }
@@ -41,7 +46,7 @@ export async function startHosts(
   const redis = server?.redis ?? (await startRedis(t));
   const mock = await startMock(t);
   const start = async (wire: Wire, folder: string, env: Record<string, string>): Promise<Host> => {
-    const sharing = { ...settings.sharing, url: server?.url ?? `redis://127.0.0.1:${wire.port}` };
+    const sharing = { ...settings.sharing, url: server?.url ?? `redis://${wire.host}:${wire.port}` };
     const config = testSettings(mock.url, { ...settings, sharing });
     const gateway = await startGateway(t, { config, folder, env });
     return {
@@ -61,7 +66,8 @@ export async function startHosts(
     const folder = temporaryFolder(t);
     const aheadMs = index === count - 1 ? lastAheadMs : 0;
     const env = aheadMs === 0 ? {} : { NODE_OPTIONS: `--require ${calendarAhead(folder, aheadMs)}` };
-    hosts.push(await start(await startWire(t, () => redis.port), folder, env));
+    const wire = server?.wires?.[index] ?? (await startWire(t, () => redis.port));
+    hosts.push(await start(wire, folder, env));
   }
   return { redis, hosts };
 }

@@ -33,19 +33,27 @@ export interface RedisServer {
   restart(more?: readonly string[]): Promise<void>;
 }
 
-/** `more` are words of its command line, as `--maxmemory 2mb`. */
-export async function startRedis(t: Scope, more: readonly string[] = []): Promise<RedisServer> {
+/** `more` are words of its command line, as `--maxmemory 2mb`. `within`: in a network namespace. */
+export async function startRedis(
+  t: Scope,
+  more: readonly string[] = [],
+  within?: { readonly namespace: string; readonly host: string },
+): Promise<RedisServer> {
+  const host = within?.host ?? '127.0.0.1';
   const folder = temporaryFolder(t);
   const port = await freePort();
   let child: ChildProcess | undefined;
   const start = async (words: readonly string[]): Promise<void> => {
-    const always = ['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', ''];
+    const bound = within === undefined ? ['--bind', host] : ['--bind', '0.0.0.0', '--protected-mode', 'no'];
+    const always = ['--port', String(port), ...bound, '--dir', folder, '--save', ''];
     // Else a replica waits 5 s for others that might come.
     always.push('--appendonly', 'no', '--daemonize', 'no', '--repl-diskless-sync-delay', '0');
-    child = spawn(PROGRAM, [...always, ...words], { stdio: 'ignore' });
+    const before = within === undefined ? [] : ['ip', 'netns', 'exec', within.namespace];
+    const [program, ...rest] = [...before, PROGRAM, ...always, ...words];
+    child = spawn(program!, rest, { stdio: 'ignore' });
     await eventually('an answer of redis-server', async () => {
       // One that wants a password, or still loads, is up as well.
-      const reply = await rawCommand(port, ['PING']);
+      const reply = await rawCommand(port, ['PING'], host);
       return reply === '' ? undefined : reply;
     });
   };
@@ -61,8 +69,8 @@ export async function startRedis(t: Scope, more: readonly string[] = []): Promis
   await start(more);
   return {
     port,
-    url: `redis://127.0.0.1:${port}/0`,
-    command: (...words) => rawCommand(port, words),
+    url: `redis://${host}:${port}/0`,
+    command: (...words) => rawCommand(port, words, host),
     kill,
     stop: () => child?.kill('SIGSTOP'),
     resume: () => child?.kill('SIGCONT'),
@@ -84,8 +92,12 @@ export async function freePort(): Promise<number> {
 }
 
 /** Enough of the protocol for one short reply. */
-export async function rawCommand(port: number, words: readonly string[]): Promise<string> {
-  const socket = connect({ host: '127.0.0.1', port });
+export async function rawCommand(
+  port: number,
+  words: readonly string[],
+  host = '127.0.0.1',
+): Promise<string> {
+  const socket = connect({ host, port });
   try {
     await once(socket, 'connect');
     socket.write(

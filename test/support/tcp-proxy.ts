@@ -11,6 +11,7 @@ import type { Scope } from './mock.js';
 export type WireState = 'open' | 'held' | 'cut';
 
 export interface Wire {
+  readonly host: string;
   readonly port: number;
   /** Connections that came through since the start. */
   readonly connections: number;
@@ -43,6 +44,7 @@ export async function startWire(t: Scope, targetPort: () => number): Promise<Wir
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const wire = {
+    host: '127.0.0.1',
     port: (server.address() as AddressInfo).port,
     get connections() {
       return connections;
