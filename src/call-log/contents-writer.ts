@@ -7,8 +7,8 @@
  * then how many there are, and INDEX_MAGIC. Of a segment that has none, because it still grows or its writer
  * was killed, all is read: some 16 MiB at most.
  *
- * Must hold: bounds of bytes and hours are kept, the oldest go first, and a secret in a
- * text is unreadable on disk (test/unit/call-log/contents-writer.test.ts).
+ * Must hold: bounds of bytes and hours are kept, the oldest go first, and a secret in a text is unreadable on
+ * disk (test/unit/call-log/contents-writer.test.ts).
  */
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';

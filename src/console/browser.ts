@@ -127,22 +127,24 @@ export function colorOf(name: string): string {
 
 DARK.addEventListener('change', () => applyTheme(storedTheme()));
 
-/** As `GET /admin/v1/calls` takes them; accounts, groups and keys by id or name, times in Unix seconds. */
-export interface CallFilters {
-  readonly account?: string;
-  /** Of accounts that are in it or below it. */
-  readonly group?: string;
-  readonly key?: string;
-  readonly model?: string;
-  readonly upstream?: string;
-  /** `500` or `5xx`. */
-  readonly status?: string;
-  readonly code?: string;
-  /** `true` for those with a code. */
-  readonly failed?: string;
-  readonly from?: string;
-  readonly to?: string;
-}
+/**
+ * As `GET /admin/v1/calls` takes them: accounts, groups (with those below) and keys by id or name; `status` such
+ * as `500` or `5xx`; `failed` is `true` for those with a code; times in Unix seconds.
+ */
+export const CALL_FILTERS = [
+  'account',
+  'group',
+  'key',
+  'model',
+  'upstream',
+  'status',
+  'code',
+  'failed',
+  'from',
+  'to',
+] as const;
+
+export type CallFilters = Partial<Readonly<Record<(typeof CALL_FILTERS)[number], string>>>;
 
 export const callsAddress = (filters: CallFilters): string => addressOf('calls', '', { ...filters });
 

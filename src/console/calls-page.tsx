@@ -6,7 +6,15 @@ import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { CallsPageView, CallView } from '../admin/call-routes.js';
 import type { ListView, ModelView } from '../admin/views.js';
 import { allOf, get, type Part, queryOf, textOf, useRefresh, useView } from './api.js';
-import { addressOf, callAddress, type Filters, go, putFilters } from './browser.js';
+import {
+  addressOf,
+  CALL_FILTERS,
+  type CallFilters,
+  callAddress,
+  type Filters,
+  go,
+  putFilters,
+} from './browser.js';
 import { Badge, Choice, ErrorText, idsOf, TextField, TimeField, type Tone, useInput } from './controls.js';
 import { counted, exactMoment, money, number, recentMoment, roughMoney, words } from './format.js';
 import { type Column, Table } from './table.js';
@@ -17,20 +25,6 @@ const CALLS_SHOWN_MAX = 500;
 const TAIL_MS = 1_000;
 /** How long the page waits for the next keystroke before it asks. */
 const TYPING_MS = 250;
-
-/** From the address; what the gateway does not know it says. */
-const NAMES = [
-  'account',
-  'group',
-  'key',
-  'model',
-  'upstream',
-  'status',
-  'code',
-  'failed',
-  'from',
-  'to',
-] as const;
 
 export const toneOfCall = ({ status, code }: CallView): Tone => {
   if (code === null) return 'good';
@@ -44,7 +38,8 @@ interface Shown {
 }
 
 export function CallsPage({ filters }: { readonly filters: Filters }) {
-  const query = queryOf(Object.fromEntries(NAMES.map((name) => [name, filters[name]?.trim()])));
+  // What the gateway does not know it says.
+  const query = queryOf(Object.fromEntries(CALL_FILTERS.map((name) => [name, filters[name]?.trim()])));
   const [shown, setShown] = useState<Shown>();
   const [error, setError] = useState<string>();
   const [live, setLive] = useState(true);
@@ -178,7 +173,7 @@ const OUTCOMES: readonly (readonly [string, string])[] = [
 
 function CallFilterFields({ filters }: { readonly filters: Filters }) {
   const models = useView<ListView<ModelView>>('/models');
-  const inputOf = (name: (typeof NAMES)[number]) => ({
+  const inputOf = (name: keyof CallFilters) => ({
     value: filters[name] ?? '',
     onValue: (text: string): void => putFilters('calls', { ...filters, [name]: text }),
   });
