@@ -128,8 +128,8 @@ export function colorOf(name: string): string {
 DARK.addEventListener('change', () => applyTheme(storedTheme()));
 
 /**
- * As `GET /admin/v1/calls` takes them: accounts, groups (with those below) and keys by id or name; `status` such
- * as `500` or `5xx`; `failed` is `true` for those with a code; times in Unix seconds.
+ * As `GET /admin/v1/calls` takes them: accounts, groups (with those below) and keys by id or name; `status`
+ * such as `500` or `5xx`; `failed` is `true` for those with a code; times in Unix seconds.
  */
 export const CALL_FILTERS = [
   'account',

@@ -443,7 +443,7 @@ void t.test('bulk', async (t) => {
       '/bulk',
       { accounts: many(1_001) },
       'invalid_parameters',
-      /^accounts must not have more than 1000 items/,
+      /^accounts must have at most 1000 items/,
     ],
     ['POST', '/bulk', one({ name: 'c' }), 'invalid_parameters', /^accounts\[0\]\.plan must be given$/],
     [
