@@ -20,12 +20,8 @@ const PARTS = {
    * charged.
    */
   limits: {
-    Ledger: {
-      takeMinute: '() => ({ admitted: true, remaining: 1, resetWallMs: 0, asks: false })',
-      admit: NOTHING,
-      settle: '() => ({ charged: 0n, uncovered: 0n })',
-      release: '() => true',
-    },
+    Ledger: { takeMinute: '() => ({ admitted: true, remaining: 1, resetWallMs: 0, asks: false })' },
+    Calls: { admit: NOTHING, settle: '() => ({ charged: 0n, uncovered: 0n })', release: '() => true' },
   },
   /** What a call has cost, on its way to the books, and with it the rows of usage. */
   books: { JournalWriter: { append: '() => 0' } },
