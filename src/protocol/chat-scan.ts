@@ -182,7 +182,7 @@ export class ChatScan implements BodyScan {
   #isHostedTool(): boolean {
     const reader = this.#reader;
     let hosted = false;
-    if (!reader.openLevel(TOOL)) return hosted;
+    if (!reader.openLevel(TOOL)) return false;
     do {
       const index = reader.name(TOOL);
       const first = reader.colon();
@@ -279,10 +279,7 @@ export class ChatScan implements BodyScan {
     do {
       reader.item(count);
       const part = this.#part();
-      if (part !== ANY_PART && wrong === undefined) {
-        wrong = Array.from({ length: count }, () => ANY_PART);
-        wrong.push(part);
-      }
+      if (part !== ANY_PART) wrong ??= [...Array<unknown>(count).fill(ANY_PART), part];
       count++;
     } while (reader.moreItems());
     return wrong ?? VALID_PARTS;
@@ -362,13 +359,14 @@ export class ChatScan implements BodyScan {
       }
       if (at === reader.at) return value;
     }
-    if (length > NUMBER_CHARS_MAX) throw this.#longNumber();
+    if (length > NUMBER_CHARS_MAX) {
+      const name = `${reader.prefix()}${reader.lastName() || 'a number'}`;
+      throw new BodyError(`${name} must be written in at most ${NUMBER_CHARS_MAX} characters`);
+    }
     return Number(reader.bytes.toString('latin1', start, reader.at));
   }
 
-  /**
-   * The value of a member that must be an integer. Decoders agree only on plain digits: `1e2`, `1.0` differ.
-   */
+  /** The value of an integer. Decoders agree only on plain digits: `1e2` and `1.0` are read differently. */
   #integer(): unknown {
     const reader = this.#reader;
     const start = reader.at;
@@ -383,14 +381,6 @@ export class ChatScan implements BodyScan {
     const text = reader.bytes.toString('latin1', start, reader.at);
     this.#numberError ??= `${name} must ${rule}, got ${text.slice(0, NAME_CHARS_MAX)}`;
     return value;
-  }
-
-  #longNumber(): BodyError {
-    const reader = this.#reader;
-    const name = reader.lastName() || 'a number';
-    return new BodyError(
-      `${reader.prefix()}${name} must be written in at most ${NUMBER_CHARS_MAX} characters`,
-    );
   }
 
   /** Returns the text of a string that was read; of a long one its beginning. */

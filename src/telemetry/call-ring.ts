@@ -4,55 +4,7 @@
 import { QUOTA_NUMBERS, type QuotasLeft } from '../core/quotas.js';
 import { FIELDS_AT, SpscReader, SpscWriter } from '../core/spsc-ring.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
-import {
-  CALL,
-  RECORD_BYTES,
-  ATTEMPT_BYTES,
-  ATTEMPT_CODE,
-  QUOTA_BYTES,
-  ATTEMPT_ERROR_CHARS_MAX,
-  ATTEMPT_MODEL,
-  ATTEMPT_STATUS,
-  ATTEMPT_TEXT,
-  ATTEMPT_UPSTREAM,
-  NOTHING,
-  REQUEST,
-  ENDED_MS,
-  PROMPT,
-  CACHED,
-  COMPLETION,
-  CHARGED,
-  FIRST_TOKEN_MS,
-  DURATION_MS,
-  ADMITTED_MS,
-  BALANCE,
-  ACCOUNT,
-  KEY,
-  MODEL,
-  ANSWERED,
-  UPSTREAM,
-  OUTCOME,
-  SOURCE,
-  FLAGS,
-  QUEUED_MS,
-  CACHE_WRITE,
-  CACHE_WRITE_1H,
-  REASONING,
-  MINUTE,
-  IN_FLIGHT,
-  PER_DAY,
-  ATTEMPTS,
-  QUOTAS,
-  ERROR_BYTES,
-  STREAM,
-  BEGUN,
-  CACHE_HIT,
-  CACHE_MISS,
-  LOGGED,
-  STORED,
-  DOOR_SHIFT,
-  type CallRingBuffer,
-} from './call-ring-layout.js';
+import * as layout from './call-ring-layout.js';
 import { CALL_ATTEMPTS_MAX, CALL_ERROR_CHARS_MAX } from './call-record.js';
 import { ATTEMPT_CODES, type EndedAttempt, type EndedCall, type Wanted } from './ended-call.js';
 import type { LogSwitch } from './log.js';
@@ -85,7 +37,7 @@ export class CallRingWriter {
   #rejected = 0;
 
   /** Goes on where an earlier listener of this ring has stopped. */
-  constructor({ ring, dropped }: CallRingBuffer, control: LogSwitch) {
+  constructor({ ring, dropped }: layout.CallRingBuffer, control: LogSwitch) {
     this.#ring = new SpscWriter(ring);
     this.#amounts = new BigInt64Array(ring);
     this.#dropped = new Int32Array(dropped);
@@ -130,63 +82,63 @@ export class CallRingWriter {
     const others = quotas?.others;
     const lastAttempt = Math.min(attempts.length, CALL_ATTEMPTS_MAX);
     const otherCount = others === undefined ? 0 : others.length / QUOTA_NUMBERS;
-    let bytes = RECORD_BYTES + lastAttempt * ATTEMPT_BYTES + otherCount * QUOTA_BYTES;
+    let bytes = layout.RECORD_BYTES + lastAttempt * layout.ATTEMPT_BYTES + otherCount * layout.QUOTA_BYTES;
     const textsAt = bytes;
     // Most have no texts. A character of UTF-16 has at most three bytes of UTF-8.
     for (let n = 0; n < lastAttempt; n++) {
-      bytes += Math.min(attempts[n]!.error.length, ATTEMPT_ERROR_CHARS_MAX) * UTF8_BYTES_MAX;
+      bytes += Math.min(attempts[n]!.error.length, layout.ATTEMPT_ERROR_CHARS_MAX) * UTF8_BYTES_MAX;
     }
     bytes += Math.min(error.length, CALL_ERROR_CHARS_MAX) * UTF8_BYTES_MAX;
-    const at = this.#ring.reserve(CALL, bytes);
+    const at = this.#ring.reserve(layout.CALL, bytes);
     if (at === -1) {
       Atomics.add(this.#dropped, 0, 1);
       return;
     }
     const { floats, ints } = this.#ring;
     const first64 = (at + FIELDS_AT) >> 3;
-    floats[first64 + REQUEST] = record.request;
-    floats[first64 + ENDED_MS] = record.endedMs;
-    floats[first64 + FIRST_TOKEN_MS] = record.firstTokenMs ?? NOTHING;
-    floats[first64 + DURATION_MS] = record.durationMs;
-    floats[first64 + ADMITTED_MS] = record.admittedMs ?? NOTHING;
+    floats[first64 + layout.REQUEST] = record.request;
+    floats[first64 + layout.ENDED_MS] = record.endedMs;
+    floats[first64 + layout.FIRST_TOKEN_MS] = record.firstTokenMs ?? layout.NOTHING;
+    floats[first64 + layout.DURATION_MS] = record.durationMs;
+    floats[first64 + layout.ADMITTED_MS] = record.admittedMs ?? layout.NOTHING;
     const first32 = (at + FIELDS_AT) >> 2;
     if (usage !== undefined) {
-      floats[first64 + PROMPT] = usage.promptTokens;
-      floats[first64 + CACHED] = usage.cachedTokens;
-      floats[first64 + COMPLETION] = usage.completionTokens;
-      this.#amounts[first64 + CHARGED] = usage.charged;
-      ints[first32 + ANSWERED] = usage.answered;
-      ints[first32 + CACHE_WRITE] = usage.cacheWriteTokens;
-      ints[first32 + CACHE_WRITE_1H] = usage.cacheWrite1hTokens;
-      ints[first32 + REASONING] = usage.reasoningTokens;
+      floats[first64 + layout.PROMPT] = usage.promptTokens;
+      floats[first64 + layout.CACHED] = usage.cachedTokens;
+      floats[first64 + layout.COMPLETION] = usage.completionTokens;
+      this.#amounts[first64 + layout.CHARGED] = usage.charged;
+      ints[first32 + layout.ANSWERED] = usage.answered;
+      ints[first32 + layout.CACHE_WRITE] = usage.cacheWriteTokens;
+      ints[first32 + layout.CACHE_WRITE_1H] = usage.cacheWrite1hTokens;
+      ints[first32 + layout.REASONING] = usage.reasoningTokens;
     }
-    ints[first32 + ACCOUNT] = record.account ?? NOTHING;
-    ints[first32 + KEY] = record.key ?? NOTHING;
-    ints[first32 + MODEL] = record.model ?? NOTHING;
-    ints[first32 + UPSTREAM] = record.upstream ?? NOTHING;
-    ints[first32 + OUTCOME] = OUTCOMES.indexOf(record.outcome);
-    ints[first32 + SOURCE] = usage?.source ?? NOTHING;
-    ints[first32 + FLAGS] = flagsOf(record, wanted);
-    ints[first32 + QUEUED_MS] = record.queuedMs;
-    ints[first32 + ATTEMPTS] = lastAttempt;
-    ints[first32 + QUOTAS] = otherCount;
-    ints[first32 + IN_FLIGHT] = quotas?.inFlight ?? NOTHING;
+    ints[first32 + layout.ACCOUNT] = record.account ?? layout.NOTHING;
+    ints[first32 + layout.KEY] = record.key ?? layout.NOTHING;
+    ints[first32 + layout.MODEL] = record.model ?? layout.NOTHING;
+    ints[first32 + layout.UPSTREAM] = record.upstream ?? layout.NOTHING;
+    ints[first32 + layout.OUTCOME] = OUTCOMES.indexOf(record.outcome);
+    ints[first32 + layout.SOURCE] = usage?.source ?? layout.NOTHING;
+    ints[first32 + layout.FLAGS] = flagsOf(record, wanted);
+    ints[first32 + layout.QUEUED_MS] = record.queuedMs;
+    ints[first32 + layout.ATTEMPTS] = lastAttempt;
+    ints[first32 + layout.QUOTAS] = otherCount;
+    ints[first32 + layout.IN_FLIGHT] = quotas?.inFlight ?? layout.NOTHING;
     if (quotas !== undefined) {
-      floats[first64 + BALANCE] = quotas.balance;
-      ints[first32 + MINUTE] = quotas.minute ?? NOTHING;
-      ints[first32 + PER_DAY] = quotas.perDay;
+      floats[first64 + layout.BALANCE] = quotas.balance;
+      ints[first32 + layout.MINUTE] = quotas.minute ?? layout.NOTHING;
+      ints[first32 + layout.PER_DAY] = quotas.perDay;
     }
-    let next = at + RECORD_BYTES;
+    let next = at + layout.RECORD_BYTES;
     let textAt = at + textsAt;
-    for (let n = 0; n < lastAttempt; n++, next += ATTEMPT_BYTES) {
+    for (let n = 0; n < lastAttempt; n++, next += layout.ATTEMPT_BYTES) {
       textAt += this.#writeAttempt(next, attempts[n]!, textAt);
     }
-    for (let n = 0; n < otherCount; n++, next += QUOTA_BYTES) {
+    for (let n = 0; n < otherCount; n++, next += layout.QUOTA_BYTES) {
       ints[next >> 2] = others![n * QUOTA_NUMBERS]!;
       ints[(next >> 2) + 1] = others![n * QUOTA_NUMBERS + 1]!;
       floats[(next >> 3) + 1] = others![n * QUOTA_NUMBERS + 2]!;
     }
-    ints[first32 + ERROR_BYTES] = this.#writeText(error, CALL_ERROR_CHARS_MAX, textAt);
+    ints[first32 + layout.ERROR_BYTES] = this.#writeText(error, CALL_ERROR_CHARS_MAX, textAt);
     this.#ring.publish();
   }
 
@@ -196,11 +148,16 @@ export class CallRingWriter {
     floats[at >> 3] = attempt.startMs;
     floats[(at >> 3) + 1] = attempt.durationMs;
     const first = at >> 2;
-    ints[first + ATTEMPT_UPSTREAM] = attempt.upstream;
-    ints[first + ATTEMPT_MODEL] = attempt.model;
-    ints[first + ATTEMPT_STATUS] = attempt.status;
-    ints[first + ATTEMPT_CODE] = attempt.code === undefined ? NOTHING : ATTEMPT_CODES.indexOf(attempt.code);
-    return (ints[first + ATTEMPT_TEXT] = this.#writeText(attempt.error, ATTEMPT_ERROR_CHARS_MAX, textAt));
+    ints[first + layout.ATTEMPT_UPSTREAM] = attempt.upstream;
+    ints[first + layout.ATTEMPT_MODEL] = attempt.model;
+    ints[first + layout.ATTEMPT_STATUS] = attempt.status;
+    ints[first + layout.ATTEMPT_CODE] =
+      attempt.code === undefined ? layout.NOTHING : ATTEMPT_CODES.indexOf(attempt.code);
+    return (ints[first + layout.ATTEMPT_TEXT] = this.#writeText(
+      attempt.error,
+      layout.ATTEMPT_ERROR_CHARS_MAX,
+      textAt,
+    ));
   }
 
   #writeText(text: string, charsMax: number, at: number): number {
@@ -229,7 +186,7 @@ export class CallRingReader {
   #droppedBefore = 0;
   #visited = 0;
 
-  constructor({ ring, dropped }: CallRingBuffer) {
+  constructor({ ring, dropped }: layout.CallRingBuffer) {
     this.#ring = new SpscReader(ring);
     this.#amounts = new BigInt64Array(ring);
     this.#dropped = new Int32Array(dropped);
@@ -252,9 +209,9 @@ export class CallRingReader {
         return;
       }
       const record = this.#recordAt(at);
-      const flags = this.#ring.ints[((at + FIELDS_AT) >> 2) + FLAGS]!;
+      const flags = this.#ring.ints[((at + FIELDS_AT) >> 2) + layout.FLAGS]!;
       this.#ring.giveBack();
-      visit(record, { log: (flags & LOGGED) !== 0, store: (flags & STORED) !== 0 });
+      visit(record, { log: (flags & layout.LOGGED) !== 0, store: (flags & layout.STORED) !== 0 });
     });
     this.#ring.giveBack();
   }
@@ -263,19 +220,19 @@ export class CallRingReader {
   #isPlain(at: number): boolean {
     const { ints } = this.#ring;
     const first32 = (at + FIELDS_AT) >> 2;
-    const attempt32 = (at + RECORD_BYTES) >> 2;
+    const attempt32 = (at + layout.RECORD_BYTES) >> 2;
     return (
-      ints[first32 + OUTCOME] === OK &&
-      (ints[first32 + FLAGS]! & (LOGGED | STORED)) === STORED &&
-      ints[first32 + ATTEMPTS] === 1 &&
-      ints[attempt32 + ATTEMPT_UPSTREAM] === ints[first32 + UPSTREAM] &&
-      ints[attempt32 + ATTEMPT_MODEL] === ints[first32 + ANSWERED] &&
-      ints[attempt32 + ATTEMPT_STATUS] === RESPONDED &&
-      ints[attempt32 + ATTEMPT_CODE] === NOTHING &&
-      ints[attempt32 + ATTEMPT_TEXT] === 0 &&
-      ints[first32 + ERROR_BYTES] === 0 &&
-      ints[first32 + SOURCE] !== NOTHING &&
-      ints[first32 + IN_FLIGHT] !== NOTHING
+      ints[first32 + layout.OUTCOME] === OK &&
+      (ints[first32 + layout.FLAGS]! & (layout.LOGGED | layout.STORED)) === layout.STORED &&
+      ints[first32 + layout.ATTEMPTS] === 1 &&
+      ints[attempt32 + layout.ATTEMPT_UPSTREAM] === ints[first32 + layout.UPSTREAM] &&
+      ints[attempt32 + layout.ATTEMPT_MODEL] === ints[first32 + layout.ANSWERED] &&
+      ints[attempt32 + layout.ATTEMPT_STATUS] === RESPONDED &&
+      ints[attempt32 + layout.ATTEMPT_CODE] === layout.NOTHING &&
+      ints[attempt32 + layout.ATTEMPT_TEXT] === 0 &&
+      ints[first32 + layout.ERROR_BYTES] === 0 &&
+      ints[first32 + layout.SOURCE] !== layout.NOTHING &&
+      ints[first32 + layout.IN_FLIGHT] !== layout.NOTHING
     );
   }
 
@@ -291,40 +248,41 @@ export class CallRingReader {
     const { floats, ints } = this.#ring;
     const first64 = (at + FIELDS_AT) >> 3;
     const first32 = (at + FIELDS_AT) >> 2;
-    const account = valueOf(ints[first32 + ACCOUNT]!);
-    const key = valueOf(ints[first32 + KEY]!);
-    const source = valueOf(ints[first32 + SOURCE]!);
-    const flags = ints[first32 + FLAGS]!;
+    const account = valueOf(ints[first32 + layout.ACCOUNT]!);
+    const key = valueOf(ints[first32 + layout.KEY]!);
+    const source = valueOf(ints[first32 + layout.SOURCE]!);
+    const flags = ints[first32 + layout.FLAGS]!;
     return {
-      request: floats[first64 + REQUEST]!,
-      door: flags >> DOOR_SHIFT,
-      endedMs: asWallMs(floats[first64 + ENDED_MS]!),
-      outcome: OUTCOMES[ints[first32 + OUTCOME]!]!,
-      begun: (flags & BEGUN) !== 0,
-      stream: (flags & STREAM) !== 0,
-      cache: (flags & CACHE_HIT) !== 0 ? 'hit' : (flags & CACHE_MISS) !== 0 ? 'miss' : undefined,
+      request: floats[first64 + layout.REQUEST]!,
+      door: flags >> layout.DOOR_SHIFT,
+      endedMs: asWallMs(floats[first64 + layout.ENDED_MS]!),
+      outcome: OUTCOMES[ints[first32 + layout.OUTCOME]!]!,
+      begun: (flags & layout.BEGUN) !== 0,
+      stream: (flags & layout.STREAM) !== 0,
+      cache:
+        (flags & layout.CACHE_HIT) !== 0 ? 'hit' : (flags & layout.CACHE_MISS) !== 0 ? 'miss' : undefined,
       account: account === undefined ? undefined : asAccountIndex(account),
       key: key === undefined ? undefined : asKeyIndex(key),
-      model: valueOf(ints[first32 + MODEL]!),
-      upstream: valueOf(ints[first32 + UPSTREAM]!),
+      model: valueOf(ints[first32 + layout.MODEL]!),
+      upstream: valueOf(ints[first32 + layout.UPSTREAM]!),
       usage:
         source === undefined
           ? undefined
           : {
-              promptTokens: floats[first64 + PROMPT]!,
-              cachedTokens: floats[first64 + CACHED]!,
-              cacheWriteTokens: ints[first32 + CACHE_WRITE]!,
-              cacheWrite1hTokens: ints[first32 + CACHE_WRITE_1H]!,
-              completionTokens: floats[first64 + COMPLETION]!,
-              reasoningTokens: ints[first32 + REASONING]!,
-              answered: ints[first32 + ANSWERED]!,
+              promptTokens: floats[first64 + layout.PROMPT]!,
+              cachedTokens: floats[first64 + layout.CACHED]!,
+              cacheWriteTokens: ints[first32 + layout.CACHE_WRITE]!,
+              cacheWrite1hTokens: ints[first32 + layout.CACHE_WRITE_1H]!,
+              completionTokens: floats[first64 + layout.COMPLETION]!,
+              reasoningTokens: ints[first32 + layout.REASONING]!,
+              answered: ints[first32 + layout.ANSWERED]!,
               source,
-              charged: asPicoUnits(this.#amounts[first64 + CHARGED]!),
+              charged: asPicoUnits(this.#amounts[first64 + layout.CHARGED]!),
             },
-      firstTokenMs: valueOf(floats[first64 + FIRST_TOKEN_MS]!),
-      durationMs: floats[first64 + DURATION_MS]!,
-      queuedMs: ints[first32 + QUEUED_MS]!,
-      admittedMs: valueOf(floats[first64 + ADMITTED_MS]!),
+      firstTokenMs: valueOf(floats[first64 + layout.FIRST_TOKEN_MS]!),
+      durationMs: floats[first64 + layout.DURATION_MS]!,
+      queuedMs: ints[first32 + layout.QUEUED_MS]!,
+      admittedMs: valueOf(floats[first64 + layout.ADMITTED_MS]!),
       quotas: this.#quotasAt(at),
       attempts: this.#attemptsAt(at),
       error: this.#errorAt(at),
@@ -334,19 +292,19 @@ export class CallRingReader {
   #quotasAt(at: number): QuotasLeft | undefined {
     const { floats, ints } = this.#ring;
     const first32 = (at + FIELDS_AT) >> 2;
-    const inFlight = ints[first32 + IN_FLIGHT]!;
-    if (inFlight === NOTHING) return undefined;
-    const count = ints[first32 + QUOTAS]!;
+    const inFlight = ints[first32 + layout.IN_FLIGHT]!;
+    if (inFlight === layout.NOTHING) return undefined;
+    const count = ints[first32 + layout.QUOTAS]!;
     let others: number[] | undefined;
-    let next = at + RECORD_BYTES + ints[first32 + ATTEMPTS]! * ATTEMPT_BYTES;
-    for (let n = 0; n < count; n++, next += QUOTA_BYTES) {
+    let next = at + layout.RECORD_BYTES + ints[first32 + layout.ATTEMPTS]! * layout.ATTEMPT_BYTES;
+    for (let n = 0; n < count; n++, next += layout.QUOTA_BYTES) {
       (others ??= []).push(ints[next >> 2]!, ints[(next >> 2) + 1]!, floats[(next >> 3) + 1]!);
     }
     return {
-      minute: valueOf(ints[first32 + MINUTE]!),
+      minute: valueOf(ints[first32 + layout.MINUTE]!),
       inFlight,
-      perDay: ints[first32 + PER_DAY]!,
-      balance: floats[((at + FIELDS_AT) >> 3) + BALANCE]!,
+      perDay: ints[first32 + layout.PER_DAY]!,
+      balance: floats[((at + FIELDS_AT) >> 3) + layout.BALANCE]!,
       others,
     };
   }
@@ -354,14 +312,14 @@ export class CallRingReader {
   #attemptsAt(at: number): readonly EndedAttempt[] {
     const { ints } = this.#ring;
     const first32 = (at + FIELDS_AT) >> 2;
-    const count = ints[first32 + ATTEMPTS]!;
-    let next = at + RECORD_BYTES;
-    let textAt = next + count * ATTEMPT_BYTES + ints[first32 + QUOTAS]! * QUOTA_BYTES;
+    const count = ints[first32 + layout.ATTEMPTS]!;
+    let next = at + layout.RECORD_BYTES;
+    let textAt = next + count * layout.ATTEMPT_BYTES + ints[first32 + layout.QUOTAS]! * layout.QUOTA_BYTES;
     if (count === 1) return [this.#attemptAt(next, textAt)];
     const attempts: EndedAttempt[] = [];
-    for (let n = 0; n < count; n++, next += ATTEMPT_BYTES) {
+    for (let n = 0; n < count; n++, next += layout.ATTEMPT_BYTES) {
       attempts.push(this.#attemptAt(next, textAt));
-      textAt += ints[(next >> 2) + ATTEMPT_TEXT]!;
+      textAt += ints[(next >> 2) + layout.ATTEMPT_TEXT]!;
     }
     return attempts;
   }
@@ -370,13 +328,14 @@ export class CallRingReader {
   #errorAt(at: number): string {
     const { ints, bytes } = this.#ring;
     const first32 = (at + FIELDS_AT) >> 2;
-    const errorBytes = ints[first32 + ERROR_BYTES]!;
+    const errorBytes = ints[first32 + layout.ERROR_BYTES]!;
     if (errorBytes === 0) return '';
-    const count = ints[first32 + ATTEMPTS]!;
-    const attemptsAt = at + RECORD_BYTES;
-    let textAt = attemptsAt + count * ATTEMPT_BYTES + ints[first32 + QUOTAS]! * QUOTA_BYTES;
+    const count = ints[first32 + layout.ATTEMPTS]!;
+    const attemptsAt = at + layout.RECORD_BYTES;
+    let textAt =
+      attemptsAt + count * layout.ATTEMPT_BYTES + ints[first32 + layout.QUOTAS]! * layout.QUOTA_BYTES;
     for (let n = 0; n < count; n++) {
-      textAt += ints[((attemptsAt + n * ATTEMPT_BYTES) >> 2) + ATTEMPT_TEXT]!;
+      textAt += ints[((attemptsAt + n * layout.ATTEMPT_BYTES) >> 2) + layout.ATTEMPT_TEXT]!;
     }
     return bytes.toString('utf8', textAt, textAt + errorBytes);
   }
@@ -384,13 +343,13 @@ export class CallRingReader {
   #attemptAt(at: number, textAt: number): EndedAttempt {
     const { floats, ints, bytes } = this.#ring;
     const first = at >> 2;
-    const code = ints[first + ATTEMPT_CODE]!;
-    const textBytes = ints[first + ATTEMPT_TEXT]!;
+    const code = ints[first + layout.ATTEMPT_CODE]!;
+    const textBytes = ints[first + layout.ATTEMPT_TEXT]!;
     return {
-      upstream: ints[first + ATTEMPT_UPSTREAM]!,
-      model: ints[first + ATTEMPT_MODEL]!,
-      status: ints[first + ATTEMPT_STATUS]!,
-      code: code === NOTHING ? undefined : ATTEMPT_CODES[code]!,
+      upstream: ints[first + layout.ATTEMPT_UPSTREAM]!,
+      model: ints[first + layout.ATTEMPT_MODEL]!,
+      status: ints[first + layout.ATTEMPT_STATUS]!,
+      code: code === layout.NOTHING ? undefined : ATTEMPT_CODES[code]!,
       startMs: floats[at >> 3]!,
       durationMs: floats[(at >> 3) + 1]!,
       error: textBytes === 0 ? '' : bytes.toString('utf8', textAt, textAt + textBytes),
@@ -399,11 +358,11 @@ export class CallRingReader {
 }
 
 function flagsOf({ stream, begun, cache, door }: EndedCall, { log, store }: Wanted): number {
-  const cacheFlag = cache === undefined ? 0 : cache === 'hit' ? CACHE_HIT : CACHE_MISS;
-  const result = cacheFlag | (log ? LOGGED : 0) | (store ? STORED : 0);
-  return result | (stream ? STREAM : 0) | (begun ? BEGUN : 0) | (door << DOOR_SHIFT);
+  const cacheFlag = cache === undefined ? 0 : cache === 'hit' ? layout.CACHE_HIT : layout.CACHE_MISS;
+  const result = cacheFlag | (log ? layout.LOGGED : 0) | (store ? layout.STORED : 0);
+  return result | (stream ? layout.STREAM : 0) | (begun ? layout.BEGUN : 0) | (door << layout.DOOR_SHIFT);
 }
 
 function valueOf(word: number): number | undefined {
-  return word === NOTHING ? undefined : word;
+  return word === layout.NOTHING ? undefined : word;
 }

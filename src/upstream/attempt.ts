@@ -271,15 +271,13 @@ export class Attempt implements HttpHandler, ResponseOutcome {
       this.reject(isHtml(header('content-type')) ? pageFailure() : garbageFailure('wrong content type'));
     } else {
       this.#phase = 'reading';
-      if (this.#door !== undefined) {
-        const { meter } = this;
-        const { budget } = this.#owner;
+      const { meter } = this;
+      const { budget } = this.#owner;
+      const { stream, includeUsage, choices } = this.#request;
+      if (this.#door !== undefined)
         this.#reader = this.#door.openReader({ sink: this.#owner, outcome: this, meter, budget });
-        return;
-      }
-      this.#reader = this.#request.stream
-        ? new StreamReader(this.#owner, this, this.meter, this.#request.includeUsage, this.#request.choices)
-        : new ResponseReader(this, this.meter, this.#owner.budget);
+      else if (stream) this.#reader = new StreamReader(this.#owner, this, meter, includeUsage, choices);
+      else this.#reader = new ResponseReader(this, meter, budget);
     }
   }
 
@@ -299,12 +297,10 @@ export class Attempt implements HttpHandler, ResponseOutcome {
       return;
     }
     const failure = connectionFailure(this.#door?.named(fault) ?? fault);
-    if (this.#begun) {
-      const isHeldUp = this.#call.isHeldUp;
-      if (isHeldUp || fault.code === TOTAL_TIMEOUT) {
-        this.#cut(failure, isHeldUp);
-        return;
-      }
+    const isHeldUp = this.#begun && this.#call.isHeldUp;
+    if (isHeldUp || (this.#begun && fault.code === TOTAL_TIMEOUT)) {
+      this.#cut(failure, isHeldUp);
+      return;
     }
     this.#endSpan(failure.kind);
     this.#releaseFailed(failure);
@@ -348,9 +344,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     });
   }
 
-  /**
-   * The outcome is known. The rest of the body is read and dropped, so that the connection can be used again.
-   */
+  /** The outcome is known. The rest of the body is dropped, so that the connection can be used again. */
   #settle(): void {
     this.#phase = 'drained';
     this.taken.release();
