@@ -16,8 +16,12 @@ export type FaultScript = (socket: Socket, stream: boolean) => void;
 export const UNUSED = 'no request yet';
 
 const HEAD_END = '\r\n\r\n';
-/** Between the parts of a response, so that a reset does not overtake what was written before it. */
-const PART_MS = 40;
+/**
+ * Between the parts of a response: a reset must not overtake what was written before it, and a busy gateway
+ * must not read two parts at once, of which the first begins a stream and the second breaks it.
+ */
+const PART_MS = 120;
+const DRIP_MS = 40;
 
 export class FaultServer {
   /** Connections of all listeners that are open, with the name of their last request. */
@@ -125,6 +129,6 @@ export function flood(socket: Socket, piece: string, bytesMax: number, last = ''
 
 /** Writes `piece` every few milliseconds until the other side leaves. */
 export function drip(socket: Socket, piece: string): void {
-  const timer = setInterval(() => socket.write(piece), PART_MS);
+  const timer = setInterval(() => socket.write(piece), DRIP_MS);
   socket.on('close', () => clearInterval(timer));
 }
