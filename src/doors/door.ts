@@ -70,19 +70,31 @@ export interface DoorCall {
   readonly nowMs: number;
 }
 
-/** What the gateway has to know of one event of a stream. */
+/**
+ * What the gateway has to know of one event of a stream. Make it of SAYS_NOTHING: on Node 20 a spread that
+ * adds a member takes 0.6 µs and one that replaces a member 0.03, and members that are always there are read
+ * faster. A reader takes 13 to 14 µs for a stream of 20 texts so, and took 18.
+ */
 export interface EventMeaning {
   /** A report of usage, in any form that upstream/usage-shapes.ts reads. */
-  readonly usage?: unknown;
+  readonly usage: unknown;
   /** The upstream's name of the model, if the event has it. */
-  readonly model?: unknown;
+  readonly model: unknown;
   /** Whether the event brings text, thoughts or tool arguments. */
   readonly isText: boolean;
   /** Whether the stream is complete with this event. */
   readonly isEnd: boolean;
   /** Why the stream has failed: an error of the upstream, or no event of this protocol. */
-  readonly garbage?: string;
+  readonly garbage: string | undefined;
 }
+
+export const SAYS_NOTHING: EventMeaning = {
+  usage: undefined,
+  model: undefined,
+  isText: false,
+  isEnd: false,
+  garbage: undefined,
+};
 
 /** Reads the events of one stream in the door's own protocol. `event` was parsed from JSON. */
 export interface EventJudge {

@@ -3,7 +3,7 @@
  * dialects.ts has both in its table.
  */
 import { isRecord } from '../../core/json.js';
-import type { Dialect, EventJudge, EventMeaning, Translator } from '../door.js';
+import { SAYS_NOTHING, type Dialect, type EventJudge, type EventMeaning, type Translator } from '../door.js';
 import { fromChat } from './from-chat.js';
 import { MessageWriter } from './message-stream.js';
 import { NAMES, toChat } from './to-chat.js';
@@ -33,14 +33,13 @@ export const COUNT_TOKENS_DIALECT: Dialect = {
 
 type Members = Readonly<Record<string, unknown>>;
 
-const NOTHING: EventMeaning = { isText: false, isEnd: false };
-const TEXT: EventMeaning = { isText: true, isEnd: false };
-const END: EventMeaning = { isText: false, isEnd: true };
+const TEXT: EventMeaning = { ...SAYS_NOTHING, isText: true };
+const END: EventMeaning = { ...SAYS_NOTHING, isEnd: true };
 
 /** Events as Anthropic writes them, some with spaces before the end: see `EventJudge.known`. */
 const TEXT_DELTA =
   /^\{"type":"content_block_delta","index":(?:0|[1-9]\d{0,5}),"delta":\{"type":"text_delta","text":"(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt])+"\} {0,32}\}$/;
-const SAYS_NOTHING =
+const SILENT =
   /^\{"type": ?"(?:ping"|content_block_st(?:op","index":\d|art","index":\d,"content_block":\{"type":"text","text":""\})) {0,32}\}$/;
 const STOP = /^\{"type":"message_stop" {0,32}\}$/;
 
@@ -57,7 +56,7 @@ class MessageJudge implements EventJudge {
 
   known(data: string): EventMeaning | undefined {
     if (TEXT_DELTA.test(data)) return TEXT;
-    if (SAYS_NOTHING.test(data)) return NOTHING;
+    if (SILENT.test(data)) return SAYS_NOTHING;
     return STOP.test(data) ? END : undefined;
   }
 
@@ -65,23 +64,25 @@ class MessageJudge implements EventJudge {
     const { type, message, delta } = event;
     switch (type) {
       case 'content_block_delta':
-        return isRecord(delta) && hasText(delta) ? TEXT : NOTHING;
+        return isRecord(delta) && hasText(delta) ? TEXT : SAYS_NOTHING;
       case 'content_block_start':
-        return isRecord(event.content_block) && hasText(event.content_block) ? TEXT : NOTHING;
+        return isRecord(event.content_block) && hasText(event.content_block) ? TEXT : SAYS_NOTHING;
       case 'message_start':
-        if (!isRecord(message)) return { ...NOTHING, garbage: 'message_start without a message' };
+        if (!isRecord(message)) return { ...SAYS_NOTHING, garbage: 'message_start without a message' };
         this.#add(message.usage);
-        return { ...NOTHING, model: message.model };
+        return { ...SAYS_NOTHING, model: message.model };
       case 'message_delta':
-        if (!isRecord(event.usage)) return NOTHING;
+        if (!isRecord(event.usage)) return SAYS_NOTHING;
         this.#add(event.usage);
-        return { ...NOTHING, usage: this.#usage };
+        return { ...SAYS_NOTHING, usage: this.#usage };
       case 'message_stop':
         return END;
       case 'error':
-        return { ...NOTHING, garbage: isRecord(event.error) ? String(event.error.type) : 'an error' };
+        return { ...SAYS_NOTHING, garbage: isRecord(event.error) ? String(event.error.type) : 'an error' };
       default:
-        return typeof type === 'string' ? NOTHING : { ...NOTHING, garbage: 'an event without a type' };
+        return typeof type === 'string'
+          ? SAYS_NOTHING
+          : { ...SAYS_NOTHING, garbage: 'an event without a type' };
     }
   }
 

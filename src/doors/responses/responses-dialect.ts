@@ -4,7 +4,14 @@
  * is the other half.
  */
 import { isRecord } from '../../core/json.js';
-import type { Dialect, DoorCall, EventJudge, EventMeaning, Translator } from '../door.js';
+import {
+  SAYS_NOTHING,
+  type Dialect,
+  type DoorCall,
+  type EventJudge,
+  type EventMeaning,
+  type Translator,
+} from '../door.js';
 import { ResponseStream } from './response-stream.js';
 import { NAMES, toChat } from './to-chat.js';
 
@@ -59,14 +66,14 @@ class ResponsesJudge implements EventJudge {
       case 'response.completed':
       case 'response.incomplete': {
         const fault = faultIn(response);
-        return fault === undefined ? { usage, model, isText: false, isEnd: true } : wrong(fault);
+        return fault === undefined ? { ...SAYS_NOTHING, usage, model, isEnd: true } : wrong(fault);
       }
       default:
-        return { model, isText: type.endsWith('.delta'), isEnd: false };
+        return { ...SAYS_NOTHING, model, isText: type.endsWith('.delta') };
     }
   }
 }
 
 function wrong(garbage: string): EventMeaning {
-  return { isText: false, isEnd: false, garbage };
+  return { ...SAYS_NOTHING, garbage };
 }
