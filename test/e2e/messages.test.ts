@@ -4,7 +4,7 @@
  */
 import Anthropic from '@anthropic-ai/sdk';
 import t from 'tap';
-import { decimalOf } from '#src/core/money.js';
+import { decimalOf, picoUnitsOf } from '#src/core/money.js';
 import { eventually } from '../support/gateway.js';
 import { steered } from '../support/mock.js';
 import { PROVIDER_MODELS, SECRET, startProviderBed, type ProviderModel } from '../support/provider-bed.js';
@@ -184,6 +184,12 @@ void t.test('the anthropic package', async (t) => {
         messages: ask(large),
       });
       t.ok(many > 60_000 && many < 100_000, `${many} tokens`);
+      const row = await eventually('all of them in the usage', async () => {
+        const row = await gateway.admin.usageOf(payer.accountId);
+        return row?.calls === 3 ? row : undefined;
+      });
+      t.match(row, { prompt_tokens: 0, completion_tokens: 0 }, 'calls without tokens');
+      t.equal(picoUnitsOf(row.cost), 0n);
     });
   }
 
