@@ -3,6 +3,7 @@
  * with a healthy second one: status, form of the error, and the bill to the pico-unit.
  * fault-matrix.test.ts has more faults, for chat completions alone.
  */
+import type { Socket } from 'node:net';
 import t from 'tap';
 import type { Test } from 'tap';
 import { SERVICE_OF } from '#src/core/door-names.js';
@@ -80,12 +81,27 @@ const sized =
 const chunkedHead = (stream: boolean): string =>
   head(200, { 'content-type': typeOf(stream), 'transfer-encoding': 'chunked', connection: 'close' });
 
+/**
+ * A stream whose caller has the events `first` before the rest is sent: until it has, another upstream may be
+ * asked.
+ */
+function sendInTwo(
+  reached: Promise<void>,
+  socket: Socket,
+  first: string,
+  rest: readonly string[],
+  end: Parameters<typeof send>[2],
+): void {
+  send(socket, [chunkedHead(true) + chunked(first)], 'stall');
+  void reached.then(() => send(socket, rest, end));
+}
+
 /** Rows in the words of one protocol. */
 function rowsOf({ whole, stream, errorEvents, errorsInWhole }: SpeechForm): Row[] {
   const both =
     (text: string, streamText: string): FaultScript =>
-    (socket, isStream) =>
-      sized(isStream ? streamText : text, typeOf(isStream))(socket, isStream);
+    (socket, isStream, reached) =>
+      sized(isStream ? streamText : text, typeOf(isStream))(socket, isStream, reached);
   const [first, rest] = stream?.(SAID) ?? ['', ''];
   const good = (usage?: unknown): FaultScript =>
     both(whole(SAID, usage), stream?.(SAID, usage).join('') ?? '');
@@ -100,19 +116,17 @@ function rowsOf({ whole, stream, errorEvents, errorsInWhole }: SpeechForm): Row[
     {
       name: `${end} after the first byte`,
       ...BROKEN,
-      script: (socket, isStream) =>
-        send(socket, [chunkedHead(isStream), chunked(isStream ? first : whole(SAID).slice(0, -9))], end),
+      script: (socket, isStream, reached) => {
+        if (isStream) sendInTwo(reached, socket, first, [], end);
+        else send(socket, [chunkedHead(false), chunked(whole(SAID).slice(0, -9))], end);
+      },
     },
   ]);
   /** After good events. */
   const later =
     (text: string): FaultScript =>
-    (socket, isStream) =>
-      send(
-        socket,
-        [chunkedHead(isStream), chunked(first), (text === '' ? '' : chunked(text)) + LAST_CHUNK],
-        'close',
-      );
+    (socket, _, reached) =>
+      sendInTwo(reached, socket, first, [(text === '' ? '' : chunked(text)) + LAST_CHUNK], 'close');
   const laterRows: [string, string][] = [
     ['broken JSON later', 'data: {"x":\n\n'],
     ['no object later', 'data: []\n\n'],
@@ -219,8 +233,7 @@ const cellsOf = (way: Way): Cell[] =>
     ),
   );
 
-const slug = (way: Way, row: Row): string => slugOf(`${wayName(way)}-${row.name}`);
-const modelOf = ({ way, row, upstreams }: Cell): string => `${slug(way, row)}-${upstreams}`;
+const modelOf = ({ way, row, upstreams }: Cell): string => slugOf(`${wayName(way)}-${row.name}-${upstreams}`);
 
 function checkServed(t: Test, answer: Answer, { way, row, stream, ending }: Cell, name: string): void {
   t.equal(answer.status, 200, `${name}: ${answer.body.slice(0, 200)}`);
@@ -250,11 +263,15 @@ function billOf({ way, ending }: Cell): bigint | undefined {
   return ending === 'counted' ? undefined : 0n;
 }
 
-async function checkCell(t: Test, gateway: Gateway, cell: Cell): Promise<void> {
+async function checkCell(t: Test, gateway: Gateway, server: FaultServer, cell: Cell): Promise<void> {
   const { way, row, stream, upstreams, ending } = cell;
   const name = `${wayName(way)}, ${row.name}, ${stream ? 'stream' : 'whole'}, ${upstreams}`;
   const { key, accountId } = await gateway.admin.customer({ credit: CREDIT });
-  const answer = await callAt(gateway, key, way, 'Hello', { model: modelOf(cell), stream });
+  const answer = await callAt(gateway, key, way, 'Hello', {
+    model: modelOf(cell),
+    stream,
+    onBegun: () => server.reach(modelOf(cell)),
+  });
   t.notMatch(answer.body, DOOR_ENV.PROVIDER_KEY, name);
   t.ok(answer.headers['x-request-id'], `${name}: named`);
   if (ending === 'down') {
@@ -286,11 +303,11 @@ void t.test('faults by each door', { timeout: 180_000 }, async (t) => {
   const cells = asking.flatMap(cellsOf);
   const scripts = new Map<string, FaultScript>();
   const healthyOf = (way: Way): string => slugOf(`${wayName(way)}-healthy`);
-  for (const { way, row } of cells) if (row.script !== undefined) scripts.set(slug(way, row), row.script);
+  for (const cell of cells) if (cell.row.script !== undefined) scripts.set(modelOf(cell), cell.row.script);
   for (const way of asking) {
     const { whole, stream } = SPEECH[way.speech];
-    scripts.set(healthyOf(way), (socket, isStream) =>
-      sized(isStream ? stream!(OTHER).join('') : whole(OTHER), typeOf(isStream))(socket, isStream),
+    scripts.set(healthyOf(way), (socket, isStream, reached) =>
+      sized(isStream ? stream!(OTHER).join('') : whole(OTHER), typeOf(isStream))(socket, isStream, reached),
     );
   }
   const port = await server.scripted(scripts);
@@ -303,7 +320,7 @@ void t.test('faults by each door', { timeout: 180_000 }, async (t) => {
   const models = new Map(
     cells.map((cell) => {
       const { way, row, upstreams } = cell;
-      const faulty = upstreamOf(way, row.script && slug(way, row));
+      const faulty = upstreamOf(way, row.script && modelOf(cell));
       const healthy = { ...upstreamOf(way, healthyOf(way)), priority: 2 };
       const model = {
         id: modelOf(cell),
@@ -322,7 +339,7 @@ void t.test('faults by each door', { timeout: 180_000 }, async (t) => {
     },
     env: DOOR_ENV,
   });
-  await checkCells(t, cells, (cell) => checkCell(t, gateway, cell));
+  await checkCells(t, cells, (cell) => checkCell(t, gateway, server, cell));
   await checkNothingStays(t, gateway, server, DOOR_ENV.PROVIDER_KEY);
   t.equal(await gateway.stop(), 0);
   await eventually('the end of all connections', () => (server.sockets.size === 0 ? true : undefined));

@@ -261,7 +261,8 @@ const GARBAGE: Row[] = [
   {
     name: 'the type of the other kind',
     ...UNSERVED,
-    script: (socket, stream) => reply({ type: typeOf(!stream), body: () => bodyOf(!stream) })(socket, stream),
+    script: (socket, stream, reached) =>
+      reply({ type: typeOf(!stream), body: () => bodyOf(!stream) })(socket, stream, reached),
   },
   { name: 'broken JSON', ...UNSERVED, script: bad(answerOf(USAGE).slice(0, -9), 'data: {"choices":[\n\n') },
   { name: 'no object', ...UNSERVED, script: bad('[]', 'data: []\n\n') },

@@ -7,7 +7,7 @@ import { DOOR_NAMES, DOOR_PATHS, SERVICE_OF, type DoorName } from '#src/core/doo
 import { picoUnitsOf } from '#src/core/money.js';
 import { checkError, type ErrorName } from './error-answer.js';
 import type { Gateway } from './gateway.js';
-import type { Answer } from './http.js';
+import type { Answer, RequestOptions } from './http.js';
 import { startMock, type Mock, type Scope } from './mock.js';
 import { eventData } from './sse.js';
 
@@ -196,9 +196,14 @@ export const callAt = (
   key: string,
   way: Way,
   prompt: string,
-  options: CallOptions & { readonly headers?: Readonly<Record<string, string>> } = {},
+  options: CallOptions & Pick<RequestOptions, 'headers' | 'onBegun'> = {},
 ): Promise<Answer> =>
-  gateway.request(key, { path: pathOf(way), headers: options.headers, body: callOf(way, prompt, options) });
+  gateway.request(key, {
+    path: pathOf(way),
+    headers: options.headers,
+    onBegun: options.onBegun,
+    body: callOf(way, prompt, options),
+  });
 
 /** Of the gateway that has these upstreams. */
 export const DOOR_ENV = { PROVIDER_KEY: 'sk-provider-secret-0123456789' };
@@ -236,6 +241,7 @@ const MESSAGES_TYPES: Readonly<Record<number, string>> = {
   401: 'authentication_error',
   403: 'permission_error',
   404: 'not_found_error',
+  408: 'invalid_request_error',
   413: 'request_too_large',
   429: 'rate_limit_error',
   500: 'api_error',
@@ -286,6 +292,7 @@ const STATUSES: Partial<Record<ErrorName, number>> = {
   invalid_parameters: 400,
   provider_unavailable: 502,
   internal_error: 500,
+  request_timeout: 408,
   request_too_large: 413,
   request_in_progress: 409,
 };

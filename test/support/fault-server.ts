@@ -6,8 +6,11 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import type { Scope } from './mock.js';
 
-/** Writes its response, right or wrong. `stream` is what the request asked for. */
-export type FaultScript = (socket: Socket, stream: boolean) => void;
+/**
+ * Writes its response, right or wrong. `stream` is what the request asked for; `reached` resolves once the
+ * caller has some of it, if the test tells by `reach`.
+ */
+export type FaultScript = (socket: Socket, stream: boolean, reached: Promise<void>) => void;
 
 /**
  * Name of a connection to a script that has not had a request: the HTTP client may have opened it for a call
@@ -29,6 +32,8 @@ export class FaultServer {
   /** Requests of each path, by its first part. */
   readonly requests = new Map<string, number>();
   readonly #scope: Scope;
+  /** By path, of its last request. */
+  readonly #reached = new Map<string, () => void>();
 
   constructor(scope: Scope) {
     this.#scope = scope;
@@ -76,9 +81,15 @@ export class FaultServer {
         // Some providers say it in the path.
         const isStream =
           /^POST \S*(?:stream)/i.test(head) || (JSON.parse(body) as { stream?: boolean }).stream === true;
-        scripts.get(name)?.(socket, isStream);
+        const reached = new Promise<void>((resolve) => this.#reached.set(name, resolve));
+        scripts.get(name)?.(socket, isStream, reached);
       });
     });
+  }
+
+  /** The caller of the last request to `name` has some of the response. */
+  reach(name: string): void {
+    this.#reached.get(name)?.();
   }
 }
 

@@ -12,6 +12,8 @@ export interface RequestOptions {
   readonly body?: unknown;
   readonly agent?: Agent | undefined;
   readonly timeoutMs?: number | undefined;
+  /** Called with the first bytes of the response's body. */
+  readonly onBegun?: (() => void) | undefined;
 }
 
 export interface Answer {
@@ -49,6 +51,7 @@ export function request(options: RequestOptions): Promise<Answer> {
       },
       (incoming) => {
         const parts: Buffer[] = [];
+        if (options.onBegun !== undefined) incoming.once('data', options.onBegun);
         incoming.on('data', (part: Buffer) => parts.push(part));
         incoming.once('error', reject);
         incoming.once('end', () => {
