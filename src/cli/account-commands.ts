@@ -1,10 +1,10 @@
 /** `tollgate accounts …`, over the admin interface. Commands that move money are in credit-commands.ts. */
 import type { Command } from 'commander';
 import type { AccountView } from '../admin/views.js';
-import { queryOf, showList, showView, withQuery } from './admin-client.js';
+import { addAdminCommand, showList, showView } from './admin-command.js';
+import { queryOf, withQuery } from './admin-client.js';
 import { addCreditCommands } from './credit-commands.js';
 import {
-  addAdminCommand,
   addConfirmation,
   confirm,
   type ConfirmationOptions,

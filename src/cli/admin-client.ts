@@ -1,25 +1,15 @@
 /**
  * How commands reach accounts and keys: over HTTP at the admin interface of the gateway that runs on the data
  * directory, or through store-client.ts if none runs. Both clients take the same requests and give the same
- * responses. Also what most commands do with a response: they print it.
+ * responses.
  *
  * Must hold: the file that says where the gateway runs is believed only of a process that lives, and the
  * token goes nowhere else. Test: unit/cli/admin-client.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Command } from 'commander';
 import type { Settings } from '../config/schema.js';
-import {
-  addAdminCommand,
-  addConfirmation,
-  ADMIN_URL_RULE,
-  adminOriginOf,
-  confirm,
-  type ConfirmationOptions,
-  type DataOptions,
-  nonEmpty,
-} from './options.js';
-import { CommandError, Misuse, printJson, printLine } from './output.js';
+import { ADMIN_URL_RULE, adminOriginOf, type DataOptions } from './options.js';
+import { CommandError, Misuse } from './output.js';
 
 /** The most items that the interface gives at once. */
 const PAGE_ITEMS = 1_000;
@@ -116,51 +106,6 @@ async function openNearest(settings: Settings): Promise<AdminClient> {
     }
     await sleep(HELD_POLL_MS);
   }
-}
-
-/** Calls the admin interface and prints the view that it responds with: as JSON, or by `print`. */
-export function showView(
-  options: DataOptions,
-  method: AdminCallMethod,
-  path: string,
-  body: object | undefined,
-  print: (view: never) => Promise<void> | void,
-): Promise<void> {
-  return withAdminClient(options, async (client) => {
-    const view = await client.call(method, path, body);
-    if (options.json === true) printJson(view);
-    else await print(view as never);
-  });
-}
-
-/** The same of a list, with all of its pages. */
-export function showList(
-  options: DataOptions,
-  path: string,
-  print: (views: never) => Promise<void>,
-): Promise<void> {
-  return withAdminClient(options, async (client) => {
-    const data = await listAll(client, path);
-    if (options.json === true) printJson({ data, next: null });
-    else await print(data as never);
-  });
-}
-
-/** Adds the command `delete`, which asks first. `noun` is what it deletes; `pathOf` gives its path. */
-export function addDeleteCommand(
-  parent: Command,
-  noun: string,
-  [description, argument, example]: readonly [string, string, string],
-  pathOf: (reference: string) => string,
-): void {
-  addConfirmation(addAdminCommand(parent, 'delete', description, example))
-    .argument(`<${noun}>`, argument, nonEmpty)
-    .action(async (reference: string, options: DataOptions & ConfirmationOptions) => {
-      await confirm(`Delete ${noun} ${reference} permanently?`, options);
-      await showView(options, 'DELETE', pathOf(reference), undefined, ({ id }: { id: string }) =>
-        printLine(`Deleted ${id}.`),
-      );
-    });
 }
 
 /** Reads all pages of a list. `path` may have a query; `pageItems` may be the route's default. */

@@ -3,15 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
 import type { CallsPageView, CallView, ContentsView } from '../admin/call-routes.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
+import { addAdminCommand } from './admin-command.js';
 import { type AdminClient, queryOf, withAdminClient, withGateway, withQuery } from './admin-client.js';
-import {
-  addAdminCommand,
-  addDataOptions,
-  type DataOptions,
-  exampleText,
-  nonEmpty,
-  wholeNumberFrom,
-} from './options.js';
+import { addDataOptions, type DataOptions, exampleText, nonEmpty, wholeNumberFrom } from './options.js';
 import { Misuse, printFields, printJson, printLine, printTable } from './output.js';
 import { type Column, visible } from './table.js';
 

@@ -4,8 +4,9 @@ import type { CacheClearView, UpstreamResetView } from '../admin/gateway-views.j
 import type { ModelView, PlanView } from '../admin/views.js';
 import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
-import { showView, withGateway } from './admin-client.js';
-import { addAdminCommand, addConfigOption, type DataOptions, exampleText, nonEmpty } from './options.js';
+import { addAdminCommand, showView } from './admin-command.js';
+import { withGateway } from './admin-client.js';
+import { addConfigOption, type DataOptions, exampleText, nonEmpty } from './options.js';
 import { CommandError, printJson, printLine, printTable } from './output.js';
 import { amountText } from './quota-text.js';
 import type { Column } from './table.js';

@@ -2,8 +2,9 @@
 import type { Command } from 'commander';
 import type { ChainView } from '../admin/change-routes.js';
 import type { OperatorChange } from '../registry/operator-change.js';
+import { addAdminCommand } from './admin-command.js';
 import { queryOf, withAdminClient, withQuery } from './admin-client.js';
-import { addAdminCommand, type DataOptions, momentSeconds, nonEmpty, wholeNumberFrom } from './options.js';
+import { type DataOptions, momentSeconds, nonEmpty, wholeNumberFrom } from './options.js';
 import { printFields, printJson, printLine, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 

@@ -1,8 +1,8 @@
 /** `tollgate accounts credit | debit | credits`: the money of an account, over the admin interface. */
 import { InvalidArgumentError, type Command } from 'commander';
+import { addAdminCommand, showList } from './admin-command.js';
 import { accountPath, showAccount } from './account-commands.js';
-import { showList } from './admin-client.js';
-import { addAdminCommand, addDataOptions, type DataOptions, exampleText, nonEmpty } from './options.js';
+import { addDataOptions, type DataOptions, exampleText, nonEmpty } from './options.js';
 import { printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 

@@ -6,9 +6,9 @@
 import { Option, type Command } from 'commander';
 import type { HostView, ReloadView } from '../admin/gateway-views.js';
 import { LOG_LEVELS, type LogChange, type LogLevel, type LogView } from '../telemetry/log.js';
+import { addAdminCommand } from './admin-command.js';
 import { listAll, withAdminClient, withGateway } from './admin-client.js';
 import {
-  addAdminCommand,
   addConfirmation,
   addDataOptions,
   addStoreOptions,

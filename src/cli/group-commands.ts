@@ -1,8 +1,9 @@
 /** `tollgate groups …`: groups of accounts and their quotas, over the admin interface. */
 import type { Command } from 'commander';
 import type { GroupView } from '../admin/views.js';
-import { addDeleteCommand, queryOf, showList, showView, withQuery } from './admin-client.js';
-import { addAdminCommand, type DataOptions, exampleText, nonEmpty } from './options.js';
+import { addAdminCommand, addDeleteCommand, showList, showView } from './admin-command.js';
+import { queryOf, withQuery } from './admin-client.js';
+import { type DataOptions, exampleText, nonEmpty } from './options.js';
 import { Misuse, printFields, printTable, timeText } from './output.js';
 import { addLimitOptions, limitsOf, type QuotaLine, quotaFields, quotaLines } from './quota-text.js';
 import type { Column } from './table.js';

@@ -7,8 +7,9 @@
  */
 import { Argument, type Command } from 'commander';
 import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/views.js';
-import { addDeleteCommand, queryOf, showList, showView, withQuery } from './admin-client.js';
-import { addAdminCommand, type DataOptions, durationSeconds, momentSeconds, nonEmpty } from './options.js';
+import { addAdminCommand, addDeleteCommand, showList, showView } from './admin-command.js';
+import { queryOf, withQuery } from './admin-client.js';
+import { type DataOptions, durationSeconds, momentSeconds, nonEmpty } from './options.js';
 import { changedLimitsOf } from './group-commands.js';
 import { activeText, printFields, printLine, printTable, timeOrNever, timeText } from './output.js';
 import { addLimitOptions, limitsOf, quotaFields } from './quota-text.js';

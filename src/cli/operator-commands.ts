@@ -2,8 +2,8 @@
 import { type Command, Option } from 'commander';
 import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
 import { ROLES } from '../core/roles.js';
-import { addDeleteCommand, showView } from './admin-client.js';
-import { addAdminCommand, type DataOptions, durationSeconds, momentSeconds, nonEmpty } from './options.js';
+import { addAdminCommand, addDeleteCommand, showView } from './admin-command.js';
+import { type DataOptions, durationSeconds, momentSeconds, nonEmpty } from './options.js';
 import { activeText, printFields, printLine, printTable, timeOrNever, timeText } from './output.js';
 import type { Column } from './table.js';
 

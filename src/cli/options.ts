@@ -43,19 +43,6 @@ export function addDataOptions(command: Command): Command {
     .option('--json', 'print JSON');
 }
 
-/** Adds a command that calls the admin interface. Its help ends with the examples, after `tollgate`. */
-export function addAdminCommand(
-  parent: Command,
-  name: string,
-  description: string,
-  ...examples: readonly string[]
-): Command {
-  return addDataOptions(parent.command(name).description(description)).addHelpText(
-    'after',
-    exampleText(...examples),
-  );
-}
-
 function originOf(text: string): string {
   const origin = adminOriginOf(text);
   if (origin === undefined) throw new InvalidArgumentError(ADMIN_URL_RULE);

@@ -2,8 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Option, type Command } from 'commander';
 import type { GroupView, ListView } from '../admin/views.js';
+import { addAdminCommand } from './admin-command.js';
 import { withGateway, type AdminClient } from './admin-client.js';
-import { addAdminCommand, type DataOptions, wholeNumberFrom } from './options.js';
+import { type DataOptions, wholeNumberFrom } from './options.js';
 import { CommandError, printJson, printLine } from './output.js';
 import type { StatusSample, StatusView } from './status-text.js';
 

@@ -1,8 +1,9 @@
 /** `tollgate usage`: sums of calls, tokens and cost, over the admin interface. */
 import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/views.js';
+import { addAdminCommand } from './admin-command.js';
 import { listAll, queryOf, withAdminClient, withQuery } from './admin-client.js';
-import { addAdminCommand, type DataOptions, nonEmpty } from './options.js';
+import { type DataOptions, nonEmpty } from './options.js';
 import { Misuse, printJson, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 
