@@ -6,6 +6,7 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import t, { type Test } from 'tap';
+import { ADMIN_ROUTES } from '#src/admin/routes.js';
 import {
   callOf,
   DOOR_CASES,
@@ -36,6 +37,8 @@ interface Case {
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
+  /** The loopback address that it comes from, as sign-ins are limited by address. Default 127.0.0.1. */
+  readonly localAddress?: string;
   /** What it costs if it is served. */
   readonly isBilled?: boolean;
 }
@@ -190,30 +193,10 @@ function headerCases(): (readonly [string, Record<string, string>])[] {
 }
 
 const NAMES = ['x', '%00', '%ff', '%e2%80%ae', '..%2f..', '%F0%9F%98%80', 'n'.repeat(2_000), '', '0', '-1'];
-const QUERIES: Readonly<Record<string, readonly string[]>> = {
-  calls: [
-    'account',
-    'group',
-    'key',
-    'model',
-    'upstream',
-    'status',
-    'code',
-    'failed',
-    'from',
-    'to',
-    'limit',
-    'cursor',
-    'after',
-  ],
-  usage: ['account', 'key', 'model', 'from', 'to', 'by', 'format', 'cursor', 'limit'],
-  'usage/rows': ['from', 'to', 'cursor', 'limit'],
-  groups: ['cursor', 'limit'],
-  'group-tree': ['cursor', 'limit'],
-  changes: ['cursor', 'limit', 'from', 'to'],
-  keys: ['cursor', 'account'],
-  accounts: ['cursor', 'group'],
-};
+/** The path with each parameter of each route that reads. */
+const PARAMETERS = ADMIN_ROUTES.filter(({ method }) => method === 'GET').flatMap(({ path, query }) =>
+  Object.keys(query.properties).map((name) => `${path.replace(/\{\w+\}/, 'x')}?${name}=`),
+);
 const QUERY_VALUES = [
   ...NAMES,
   '99999999_99999999',
@@ -246,14 +229,12 @@ function adminCases(port: number, token: string): Case[] {
     ),
   ];
   return [
-    ...Object.entries(QUERIES).flatMap(([route, names]) =>
-      names.flatMap((name) =>
-        QUERY_VALUES.map((value) => ({
-          ...base,
-          what: `${route}?${name}=${value.slice(0, 40)}`,
-          path: `${root}/${route}?${name}=${value}`,
-        })),
-      ),
+    ...PARAMETERS.flatMap((parameter) =>
+      QUERY_VALUES.map((value) => ({
+        ...base,
+        what: `${parameter}${value.slice(0, 40)}`,
+        path: `${root}${parameter}${value}`,
+      })),
     ),
     ...['calls', 'groups', 'keys', 'accounts', 'operators', 'history'].flatMap((route) =>
       NAMES.flatMap((name) =>
@@ -266,7 +247,6 @@ function adminCases(port: number, token: string): Case[] {
       ),
     ),
     ...groups.map(([what, body]) => ({ ...base, what, path: `${root}/groups`, body })),
-    ...signInCases(port),
   ];
 }
 
@@ -292,7 +272,7 @@ function signInCases(port: number): Case[] {
     '?state[]=a&code[]=b',
     '?iss=http://127.0.0.1:1&code=%0d%0aset-cookie:x&state=a',
   ];
-  return [
+  const cases: Case[] = [
     ...ASKED.flatMap((query) =>
       COOKIES.map((cookie, index) => ({
         port,
@@ -308,6 +288,7 @@ function signInCases(port: number): Case[] {
       path: CALLBACK,
     })),
   ];
+  return cases.map((one, index) => ({ ...one, localAddress: `127.0.0.${index + 2}` }));
 }
 
 interface Told {
@@ -321,21 +302,25 @@ interface Told {
 async function told(one: Case, key: string): Promise<Told> {
   const beganMs = performance.now();
   const headers = { authorization: `Bearer ${key}`, ...one.headers };
-  const { method, path, port, body } = one;
   const answer = await request({
-    port,
-    method,
-    path,
+    ...one,
     headers,
-    body,
     timeoutMs: 20_000,
   }).catch((error: unknown) => ({ status: 0, headers: {}, body: String(error) }));
   const isHit = 'x-tollgate-cache' in answer.headers && answer.headers['x-tollgate-cache'] === 'hit';
   return { status: answer.status, ms: performance.now() - beganMs, body: answer.body, isHit };
 }
 
-/** Sends all, some at a time, and judges each. Returns how many that cost something were served. */
-async function attack(t: Test, gateway: Gateway, cases: readonly Case[], key: string): Promise<number> {
+/**
+ * Sends all, some at a time, and judges each. Returns how many that cost something were served, and how many
+ * got each status.
+ */
+async function attack(
+  t: Test,
+  gateway: Gateway,
+  cases: readonly Case[],
+  key: string,
+): Promise<{ billed: number; statuses: Readonly<Record<string, number>> }> {
   const lag = new MachineLag(gateway.folder);
   const slow: (readonly [number, string])[] = [];
   const statuses: Record<string, number> = {};
@@ -356,7 +341,7 @@ async function attack(t: Test, gateway: Gateway, cases: readonly Case[], key: st
   const [slowest] = slow.sort(([left], [right]) => right - left);
   t.ok(slowest![0] < boundMs, `the slowest took ${slowest![0].toFixed(0)} ms: ${slowest![1]}`);
   t.comment(`${cases.length} requests: ${JSON.stringify(statuses)}`);
-  return billed;
+  return { billed, statuses };
 }
 
 /** Heads that no client sends. Each is answered with a 4xx, or its connection is cut. */
@@ -419,7 +404,7 @@ void t.test('wrong requests', { timeout: 120_000 }, async (t) => {
     for (const way of WAYS) {
       const { key, accountId } = await gateway.admin.customer({ credit: '1000.00' });
       await t.test(wayName(way), async (t) => {
-        const billed = await attack(t, gateway, doorCases(gateway.port, way), key);
+        const { billed } = await attack(t, gateway, doorCases(gateway.port, way), key);
         const account = await eventually('the calls to end', async () => {
           const found = await gateway.admin.account(accountId);
           return found.calls_in_flight === 0 ? found : undefined;
@@ -441,6 +426,11 @@ void t.test('wrong requests', { timeout: 120_000 }, async (t) => {
       data: unknown;
     };
     t.same(after, before, 'accounts and money are as before');
+  });
+
+  await t.test('at the sign-in', async (t) => {
+    const { statuses } = await attack(t, gateway, signInCases(gateway.admin.port), '');
+    t.equal(statuses[429], undefined, 'none was spared by the limit of its address');
   });
 
   await t.test('heads that no client sends', async (t) => {

@@ -12,6 +12,7 @@ export interface RequestOptions {
   readonly body?: unknown;
   readonly agent?: Agent | undefined;
   readonly timeoutMs?: number | undefined;
+  readonly localAddress?: string | undefined;
   /** Called with the first bytes of the response's body. */
   readonly onBegun?: (() => void) | undefined;
 }
@@ -42,6 +43,7 @@ export function request(options: RequestOptions): Promise<Answer> {
         method: options.method ?? (bytes === undefined ? 'GET' : 'POST'),
         path: options.path,
         agent: options.agent ?? false,
+        localAddress: options.localAddress,
         headers: {
           ...(bytes === undefined
             ? {}
