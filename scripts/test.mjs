@@ -13,7 +13,7 @@
  * every module is loaded: 33 s of CPU for the 14 files of unit/config, 7.7 s without.
  *
  * With TEST_AGAIN=1 a file that failed runs once more by itself after the others, so that a busy machine is not taken
- * for a fault; what passes then counts, and is named `flaky`. Files that look for races have no second chance.
+ * for a fault; what passes then counts, and is named `flaky`. NEVER_AGAIN has the files without a second chance.
  *
  * The last line is `N passed, N failed`, which counts files; the exit status is 1 if one failed.
  */
@@ -49,9 +49,10 @@ const ALONE = [
   /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|slow-readers|slow-whole-answers|soak|start-race|streams)$/,
 ];
 
-/** No second chance: what these look for happens seldom. All others wait, measure, or follow the seed. */
+/** No second chance: what these look for happens seldom, such as a limit that is passed by one. */
 const NEVER_AGAIN = [
   /^(durability|fuzz|threads)\//,
+  /^e2e\/(books|doors-limits|idempotency|money|processes|quotas|rate-limit|shared|sharing|start-race|upstream-quotas)(-|$)/,
   /^hostile\/(acknowledged-changes|billing|billing-stop|draining|upstreams)$/,
 ];
 
