@@ -215,10 +215,16 @@ export const JOURNAL_RECORDS_MIN = 65_536;
 export const COMMIT_WAIT_MS_MAX = 10_000;
 
 /**
- * How long a listener that stops waits for the charges of the calls that it has cut. A worker aborts a
- * thousand calls, and counts what was relayed of them, in a fraction of a second.
+ * How long a listener that stops waits for the charges of the calls that it has cut: most take a fraction of
+ * a second. A call is charged even if its count never comes, since an estimate takes its place before.
  */
-export const CUT_CALLS_WAIT_MS_MAX = 2_000;
+export const CUT_CALLS_WAIT_MS_MAX = COUNT_WAIT_MS_MAX + 2_000;
+
+/**
+ * How long a gateway may take to end after `drain_timeout_ms`, before the supervisor kills it: the last flush
+ * takes milliseconds, and more on a slow disk. What deploys a gateway gives it that time too (deploy/).
+ */
+export const EXIT_GRACE_MS = CUT_CALLS_WAIT_MS_MAX + 6_000;
 
 /**
  * Rows of usage kept in memory because further calls may add to them. Others are read from disk when they are

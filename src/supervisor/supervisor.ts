@@ -7,7 +7,7 @@
  * its start is killed after its time. Test: unit/supervisor/supervisor.
  */
 import { SystemClock } from '../core/clock.js';
-import { CUT_CALLS_WAIT_MS_MAX } from '../core/limits.js';
+import { EXIT_GRACE_MS } from '../core/limits.js';
 import type { LoadedSettings } from '../config/load.js';
 import type { Settings } from '../config/schema.js';
 import { adoptInForce, isReplaceable } from '../config/settings-in-force.js';
@@ -20,8 +20,6 @@ import { ProcessGroup } from './process-group.js';
 const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
 /** Reading two million keys takes seconds. A start that takes two minutes hangs. */
 const READY_MS_MAX = 120_000;
-/** Cut calls have CUT_CALLS_WAIT_MS_MAX; the last flush takes milliseconds, and more on a slow disk. */
-const EXIT_GRACE_MS = CUT_CALLS_WAIT_MS_MAX + 6_000;
 /** A reload waits twice for threads (SETTINGS_WAIT_MS_MAX), and first for a gateway that restarts. */
 const RELOAD_MS_MAX = 60_000;
 /** The period of FileWatch. A change takes effect after two polls. */

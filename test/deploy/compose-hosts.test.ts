@@ -5,6 +5,7 @@ import { resolve } from 'node:path';
 import t from 'tap';
 import { parse } from 'yaml';
 import { loadSettings } from '#src/config/load.js';
+import { EXIT_GRACE_MS } from '#src/core/limits.js';
 import { NO_COMPOSE, composeConfig, deployed } from './compose-config.js';
 import { NO_HAPROXY } from './haproxy.js';
 import { composeFaults } from './schemas.js';
@@ -52,7 +53,7 @@ void t.test('each gateway has this version, shared settings and books of its own
     );
     t.match(settings.sharing, { url: 'redis://valkey:6379/0', password: 'a-word', namespace: 'tollgate' });
     const graceMs = Number.parseInt(gateway.stop_grace_period ?? '', 10) * 1_000;
-    t.ok(graceMs >= settings.drain_timeout_ms + 10_000, 'streams in flight may end before the kill');
+    t.ok(graceMs >= settings.drain_timeout_ms + EXIT_GRACE_MS, 'streams in flight may end before the kill');
   }
   const folders = gateways.map(([, { volumes }]) =>
     volumes.find((path) => path.endsWith('/var/lib/tollgate')),

@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import t from 'tap';
 import { parse } from 'yaml';
 import { loadSettings } from '#src/config/load.js';
+import { EXIT_GRACE_MS } from '#src/core/limits.js';
 import { NO_COMPOSE, composeConfig, deployed } from './compose-config.js';
 import { composeFaults } from './schemas.js';
 
@@ -58,6 +59,6 @@ void t.test('it runs this version with settings that the gateway takes', (t) => 
   );
   t.equal(settings.models[0]?.upstreams[0]?.key, 'a-key', 'the provider’s key comes from the environment');
   const graceMs = Number.parseInt(gateway.stop_grace_period, 10) * 1_000;
-  t.ok(graceMs >= settings.drain_timeout_ms + 10_000, 'streams in flight may end before the kill');
+  t.ok(graceMs >= settings.drain_timeout_ms + EXIT_GRACE_MS, 'streams in flight may end before the kill');
   t.end();
 });

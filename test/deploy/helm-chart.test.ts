@@ -149,9 +149,9 @@ const podTemplateOf = (objects: Map<string, Rendered>): { readonly annotations?:
 void t.test('the end of a pod: asleep, drained, and then time left', { skip }, async (t) => {
   const pod = podOf(await render(FULL));
   t.same(pod.containers[0].lifecycle?.preStop.exec.command, ['sleep', '7']);
-  t.equal(pod.terminationGracePeriodSeconds, 7 + 91 + 15);
+  t.equal(pod.terminationGracePeriodSeconds, 7 + 91 + 25);
   const { settings } = loadSettings({}, { environment: {}, workingDirectory: '/' });
-  t.equal(podOf(await render({})).terminationGracePeriodSeconds, 5 + settings.drain_timeout_ms / 1_000 + 15);
+  t.equal(podOf(await render({})).terminationGracePeriodSeconds, 5 + settings.drain_timeout_ms / 1_000 + 25);
 });
 
 void t.test('it is this version and the image’s user, and may do nothing else', { skip }, async (t) => {

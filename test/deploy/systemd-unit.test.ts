@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import { loadSettings } from '#src/config/load.js';
+import { EXIT_GRACE_MS } from '#src/core/limits.js';
 
 const UNIT = 'deploy/systemd/tollgate.service';
 /** Of 100, in systemd's own count of what a service could do to its machine; 0 can do nothing. */
@@ -49,7 +50,7 @@ void t.test('little is left to it', { skip }, (t) => {
 void t.test('sockets for all calls, and time for them to end', (t) => {
   const { settings } = loadSettings({}, { environment: {}, workingDirectory: '/' });
   t.ok(Number(valueOf('LimitNOFILE')) >= 4 * settings.limits.calls_in_flight, 'two a call, and idle callers');
-  t.ok(Number(valueOf('TimeoutStopSec')) * 1_000 >= settings.drain_timeout_ms + 10_000);
+  t.ok(Number(valueOf('TimeoutStopSec')) * 1_000 >= settings.drain_timeout_ms + EXIT_GRACE_MS);
   t.equal(valueOf('KillMode'), 'mixed', 'the supervisor alone is asked to end');
   t.equal(valueOf('Environment=TOLLGATE_DATA'), `/var/lib/${valueOf('StateDirectory') ?? ''}`);
   t.end();
