@@ -19,7 +19,7 @@ import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
 import { BOOTSTRAP, type Identify, type Operator } from '../core/roles.js';
 import { type AdminResponse, ok, type RequestHead, responseOfError } from './http.js';
 import type { OidcView } from './oidc.js';
-import { type OpenSession, SESSION_SECONDS, Sessions } from './sessions.js';
+import { type Opening, type OpenSession, SESSION_SECONDS, Sessions } from './sessions.js';
 import { digestOfToken, isOperatorToken, type Operators } from '../registry/operators.js';
 import { TokenCheck } from './token.js';
 
@@ -284,7 +284,7 @@ export class AdminAuthentication {
     const identify = this.#identityOf(sent);
     const operator = identify?.();
     if (identify === undefined || operator === undefined) return this.#wrong(response);
-    const cookie = this.openSession(head, identify);
+    const cookie = this.openSession(head, { identify });
     return { ...ok(viewOfSession({ operator, secondsLeft: SESSION_SECONDS })), setCookie: cookie };
   }
 
@@ -292,16 +292,18 @@ export class AdminAuthentication {
    * Opens a session and returns its `set-cookie`. `secure`: whether browsers are known to use HTTPS, also if
    * no proxy says so.
    */
-  openSession(head: RequestHead, identify: Identify, secure = false): string {
-    return this.#cookie(head, this.#sessions.open(identify), SESSION_SECONDS, secure);
+  openSession(head: RequestHead, opening: Opening, secure = false): string {
+    return this.#cookie(head, this.#sessions.open(opening), SESSION_SECONDS, secure);
   }
 
-  /** `DELETE /admin/session`: ends the caller's session. */
+  /** `DELETE /admin/session`: ends the caller's session. Tells where to sign out of the provider too. */
   signOut(head: RequestHead): AdminResponse {
     if (isForeign(head) || !head.fromConsole) return FOREIGN;
     const secret = this.#secretOf(head);
-    if (secret !== undefined) this.#sessions.end(secret);
-    return { ...ok(viewOfSession(undefined)), setCookie: this.#cookie(head, '', 0) };
+    const url = secret === undefined ? undefined : this.#sessions.end(secret);
+    const view = viewOfSession(undefined);
+    const told = url === undefined ? view : { ...view, sign_out: { issuer: new URL(url).host, url } };
+    return { ...ok(told), setCookie: this.#cookie(head, '', 0) };
   }
 
   #wrong(response: HttpResponse): AdminResponse {

@@ -89,7 +89,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
     authentication,
     oidc: new OidcSignIn({
       settings: options.oidc,
-      openSession: (head, identify, secure) => authentication.openSession(head, identify, secure),
+      openSession: (head, opening, secure) => authentication.openSession(head, opening, secure),
       port: () => openPort,
       clock,
       log: options.log,

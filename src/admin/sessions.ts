@@ -22,9 +22,15 @@ export const SESSION_SECONDS = 12 * 3_600;
 const SESSIONS_MAX = 200;
 const MS_PER_SECOND = 1_000;
 
-interface Session {
-  readonly endMs: number;
+/** Whose session it is. */
+export interface Opening {
   readonly identify: Identify;
+  /** Where its operator can sign out of the provider too; undefined if the session came without one. */
+  readonly leaveUrl?: string | undefined;
+}
+
+interface Session extends Opening {
+  readonly endMs: number;
   /** Who opened it. */
   readonly who: string | undefined;
 }
@@ -49,11 +55,11 @@ export class Sessions {
    * Opens a session and returns its secret, 43 characters of base64url. It ends after `seconds`, or at the
    * first request for which `identify` knows nobody.
    */
-  open(identify: Identify, seconds = SESSION_SECONDS): string {
+  open(opening: Opening, seconds = SESSION_SECONDS): string {
     if (this.#sessions.size >= SESSIONS_MAX) this.#endOne();
     const secret = randomBytes(SECRET_BITS / 8).toString('base64url');
     const endMs = this.#clock.monotonicMs() + seconds * MS_PER_SECOND;
-    this.#sessions.set(digestOf(secret), { endMs, identify, who: identify()?.who });
+    this.#sessions.set(digestOf(secret), { ...opening, endMs, who: opening.identify()?.who });
     return secret;
   }
 
@@ -77,8 +83,12 @@ export class Sessions {
     return undefined;
   }
 
-  end(secret: string): void {
-    this.#sessions.delete(digestOf(secret));
+  /** Returns where to sign out of the provider too. */
+  end(secret: string): string | undefined {
+    const digest = digestOf(secret);
+    const leaveUrl = this.#sessions.get(digest)?.leaveUrl;
+    this.#sessions.delete(digest);
+    return leaveUrl;
   }
 }
 

@@ -107,7 +107,7 @@ export async function allOf<Row>(
   return { rows, more: cursor !== null };
 }
 
-/** A provider where operators sign in, and where the browser goes for it. */
+/** A provider where operators sign in or out, and where the browser goes for it. */
 export interface OidcView {
   /** Its host. */
   readonly issuer: string;
@@ -119,6 +119,8 @@ interface SessionView {
   readonly who: string | null;
   readonly role: Role | null;
   readonly oidc?: OidcView;
+  /** Of a response to signing out. */
+  readonly sign_out?: OidcView;
 }
 
 /** Returns whether somebody is signed in, and notes who (operatorNow). */
@@ -141,8 +143,9 @@ export async function signIn(token: string): Promise<void> {
   noted(await json<SessionView>('POST', SESSION, { token }));
 }
 
-export async function signOut(): Promise<void> {
-  await json<SessionView>('DELETE', SESSION);
+/** Returns where to sign out of the provider too, for an operator who signed in there. */
+export async function signOut(): Promise<OidcView | undefined> {
+  return (await json<SessionView>('DELETE', SESSION)).sign_out;
 }
 
 export function textOf(error: unknown): string {

@@ -10,7 +10,7 @@ import './style/layout.css';
 import './style/controls.css';
 import './style/pages.css';
 import { AccountsPage } from './accounts-page.js';
-import { isSignedIn, signOut, whenSignedOut } from './api.js';
+import { isSignedIn, type OidcView, signOut, whenSignedOut } from './api.js';
 import { addressOf, applyTheme, comeBack, storedTheme, usePageAddress } from './browser.js';
 import { CallPage } from './call-page.js';
 import { CallsPage } from './calls-page.js';
@@ -27,17 +27,28 @@ import { UsagePage } from './usage-page.js';
 
 function App() {
   const [signedIn, setSignedIn] = useState<boolean>();
+  const [left, setLeft] = useState<OidcView>();
   const onSignedOut = useCallback(() => setSignedIn(false), []);
   useEffect(() => {
     whenSignedOut(onSignedOut);
     isSignedIn().then(setSignedIn, onSignedOut);
   }, []);
   if (signedIn === undefined) return <p class="waiting muted">Opening the console…</p>;
-  if (!signedIn) return <SignIn onSignedIn={() => setSignedIn(true)} />;
-  return <Console onSignedOut={onSignedOut} />;
+  const onSignedIn = (): void => {
+    setLeft(undefined);
+    setSignedIn(true);
+  };
+  if (!signedIn) return <SignIn left={left} onSignedIn={onSignedIn} />;
+  const onLeave = (): void => void signOut().then(setLeft).finally(onSignedOut);
+  return <Console onSignedOut={onSignedOut} onLeave={onLeave} />;
 }
 
-function Console({ onSignedOut }: { readonly onSignedOut: () => void }) {
+interface ConsoleProps {
+  readonly onSignedOut: () => void;
+  readonly onLeave: () => void;
+}
+
+function Console({ onSignedOut, onLeave }: ConsoleProps) {
   const { page, item, filters } = usePageAddress();
   const [range, setRange] = useState<Range>('5m');
   const live = useLive(range, onSignedOut);
@@ -56,12 +67,7 @@ function Console({ onSignedOut }: { readonly onSignedOut: () => void }) {
   };
   const shown = Object.hasOwn(pages, page) ? pages[page] : undefined;
   return (
-    <Shell
-      page={page}
-      status={status}
-      connected={live.connected}
-      onLeave={() => void signOut().finally(onSignedOut)}
-    >
+    <Shell page={page} status={status} connected={live.connected} onLeave={onLeave}>
       {shown === undefined ? <UnknownPage name={page} /> : shown()}
     </Shell>
   );

@@ -149,8 +149,14 @@ function Mark() {
   );
 }
 
+interface SignInProps {
+  /** Where the operator who has just signed out can sign out of the provider too. */
+  readonly left: OidcView | undefined;
+  readonly onSignedIn: () => void;
+}
+
 /** The admin token is sent once and kept nowhere. */
-export function SignIn({ onSignedIn }: { readonly onSignedIn: () => void }) {
+export function SignIn({ left, onSignedIn }: SignInProps) {
   const token = useInput();
   const [oidc, setOidc] = useState<OidcView>();
   useEffect(() => {
@@ -172,6 +178,12 @@ export function SignIn({ onSignedIn }: { readonly onSignedIn: () => void }) {
         <h1>
           <Mark /> Tollgate
         </h1>
+        {left === undefined ? null : (
+          <p role="status">
+            You are signed out of this console, but perhaps not of {left.issuer}, which then lets you in again
+            without asking. <a href={left.url}>Sign out of {left.issuer} too</a>
+          </p>
+        )}
         {oidc === undefined ? null : (
           <button type="button" class="primary wide" onClick={() => leaveTo(oidc.url)}>
             Sign in with {oidc.issuer}

@@ -97,6 +97,36 @@ void t.test('a sound one signs in', async (t) => {
   t.same(world.provider.asked.slice(4), [DOCUMENT, '/token', '/keys'], 'and renewed');
 });
 
+void t.test('no address to sign out at harms: the sign-in is one, and nothing else is offered', async (t) => {
+  const cases: readonly [unknown, object, RegExp | undefined][] = [
+    ['/out', {}, /\/out\?post_logout_redirect_uri=[^&]+&id_token_hint=[^&]+&client_id=tollgate$/],
+    ['/out?a=b', {}, /\/out\?a=b&post_logout/],
+    ['/out', { filler: 'x'.repeat(6_000) }, /\/out\?post_logout_redirect_uri=[^&]+&client_id=tollgate$/],
+    [undefined, {}, undefined],
+    ['javascript:alert(1)', {}, undefined],
+    ['data:text/html,x', {}, undefined],
+    ['no address', {}, undefined],
+    [7, {}, undefined],
+    [null, {}, undefined],
+  ];
+  for (const [address, claims, wanted] of cases) {
+    const world = await worldOf(t);
+    const { house, provider } = world;
+    const endpoint =
+      typeof address === 'string' && address.startsWith('/') ? provider.issuer + address : address;
+    provider.document = { end_session_endpoint: endpoint };
+    provider.claims = claims;
+    const visit = await world.signIn();
+    t.equal(visit.status, 303, visit.body);
+    const cookie = visit.headers['set-cookie']![0]!.split(';')[0]!;
+    const headers = { cookie, 'x-tollgate-console': '1' };
+    const out = await house.send('DELETE', '/admin/session', undefined, { headers });
+    const { sign_out: offered } = out.json() as { sign_out?: { url: string } };
+    if (wanted === undefined) t.equal(offered, undefined, String(address));
+    else t.match(offered?.url, wanted, `${String(address)} ${JSON.stringify(claims).slice(0, 20)}`);
+  }
+});
+
 void t.test('tokens that are not for this sign-in', async (t) => {
   const now = Math.floor(Date.now() / 1_000);
   const cases: readonly [string, Partial<FalseProvider>, string, RegExp][] = [

@@ -42,6 +42,7 @@ export async function startProvider(t: Scope, options: ProviderOptions): Promise
         client_id: CLIENT_ID,
         client_secret: CLIENT_SECRET,
         redirect_uris: options.redirectUrls,
+        post_logout_redirect_uris: options.redirectUrls.map((url) => new URL('/', url).href),
         response_types: ['code'],
         grant_types: ['authorization_code'],
         ...options.client,
@@ -59,6 +60,19 @@ export async function startProvider(t: Scope, options: ProviderOptions): Promise
   });
   server.on('request', provider.callback());
   return issuer;
+}
+
+/**
+ * Signs out at the provider, at the address that the console got, and says yes if it asks. Stops at the
+ * answer that sends the browser elsewhere, and returns where to.
+ */
+export async function signOutAt(visitor: Visitor, url: string): Promise<URL> {
+  const asked = await visitor.ask(url);
+  const action = /<form[^>]* action="([^"]+)"/.exec(asked.body)?.[1];
+  const xsrf = /name="xsrf" value="([^"]+)"/.exec(asked.body)?.[1];
+  if (action === undefined || xsrf === undefined) throw new Error(`no form: ${asked.status} ${asked.body}`);
+  const done = await visitor.ask(new URL(action, asked.url), { xsrf, logout: 'yes' });
+  return new URL(done.headers.location!, done.url);
 }
 
 /**

@@ -1,7 +1,14 @@
 /** Signing in to the console at a real provider, from the first address to the session. */
 import t, { type Test } from 'tap';
 import type { OidcSettings } from '#src/admin/oidc-claims.js';
-import { CLIENT_ID, CLIENT_SECRET, type People, signInAt, startProvider } from '../../support/oidc-world.js';
+import {
+  CLIENT_ID,
+  CLIENT_SECRET,
+  type People,
+  signInAt,
+  signOutAt,
+  startProvider,
+} from '../../support/oidc-world.js';
 import { type Visit, Visitor } from '../../support/visitor.js';
 import { type AdminHouse, startAdminHouse } from './support.js';
 
@@ -172,6 +179,33 @@ void t.test('a session follows the settings', async (t) => {
   const visit = await world.visitor.ask(world.start);
   t.equal(visit.status, 404);
   t.match(visit.body, 'it wants the setting admin.oidc');
+});
+
+void t.test('signing out here, then at the provider', async (t) => {
+  const world = await worldOf(t);
+  const { house, visitor } = world;
+  const signOut = async (): Promise<{ sign_out?: { issuer: string; url: string } }> => {
+    const cookie = visitor.cookiesFor(new URL('/', world.start));
+    const headers = { cookie, 'x-tollgate-console': '1' };
+    return (await house.send('DELETE', '/admin/session', undefined, { headers })).json() as object;
+  };
+  t.equal((await world.signIn('ann')).status, 303);
+  const { sign_out: offered } = await signOut();
+  t.match(await world.session(), { signed_in: false });
+  t.notOk('sign_out' in (await signOut()), 'to whom is signed in alone');
+  t.equal((await world.signIn('nobody')).status, 303, 'the provider still knows ann, and does not ask');
+  t.match(await world.session(), { who: 'oidc:ann@example.com' });
+
+  t.equal(offered!.issuer, new URL(house.oidc!.issuer).host);
+  const url = new URL(offered!.url);
+  t.equal(url.origin, house.oidc!.issuer);
+  const { id_token_hint: hint, ...sent } = Object.fromEntries(url.searchParams);
+  t.same(sent, { client_id: CLIENT_ID, post_logout_redirect_uri: new URL('/', world.start).href });
+  t.match(JSON.parse(Buffer.from(hint!.split('.')[1]!, 'base64url').toString()), { sub: 'ann' });
+  t.equal((await signOutAt(visitor, offered!.url)).href, new URL('/', world.start).href, 'and back');
+  t.equal((await world.signIn('cem')).status, 303, 'now it asks who it is');
+  t.match(await world.session(), { who: 'oidc:cem@example.com' });
+  t.notMatch(JSON.stringify(house.log.fields), hint!.slice(0, 40), 'the token is not logged');
 });
 
 void t.test('clients and providers of other kinds', async (t) => {
