@@ -1,14 +1,15 @@
 /**
  * Limits and money by each door, at each kind of upstream: as many calls are admitted as fit, refusals have
- * the door's own form, and the books are exact after random calls.
+ * the door's own form, the books are exact after random calls, and repeats with an Idempotency-Key get the
+ * same bytes for one charge.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import type { Test } from 'tap';
-import { DOOR_NAMES } from '#src/core/door-names.js';
-import { picoUnitsOf } from '#src/core/money.js';
+import { DOOR_NAMES, DOOR_PATHS } from '#src/core/door-names.js';
+import { decimalOf, picoUnitsOf } from '#src/core/money.js';
 import {
   callAt,
   callOf,
@@ -28,7 +29,9 @@ import {
   wayName,
   type Way,
 } from '../support/doors.js';
-import type { ErrorName } from '../support/error-answer.js';
+import { SPEECH } from '../support/door-speech.js';
+import { checkError, type ErrorName } from '../support/error-answer.js';
+import { FaultServer, head, send, type FaultScript } from '../support/fault-server.js';
 import { eventually, startGateway, type Gateway } from '../support/gateway.js';
 import type { Answer } from '../support/http.js';
 import { SlowReader } from '../support/slow-reader.js';
@@ -295,4 +298,84 @@ void t.test('limits and money by each door', { timeout: 180_000 }, async (t) => 
   for (const mock of mocks) t.equal((await mock.stats()).open, 0, 'no call is left at an upstream');
   t.equal(await gateway.stop(), 0);
   t.notMatch(gateway.log().join('\n'), /inside of the gateway|invariant/);
+});
+
+void t.test('repeats with an Idempotency-Key by each door', { timeout: 180_000 }, async (t) => {
+  const SAID = { text: 'hi there', prompt: 7, output: 3 };
+  const COSTLY = WAYS.filter((way) => !isFree(way));
+  // Upstreams say nothing before the test lets them.
+  let gate = Promise.resolve();
+  const scripts = COSTLY.map((way): [string, FaultScript] => [
+    wayName(way),
+    (socket, isStream) => {
+      const { whole, stream } = SPEECH[way.speech];
+      const body = isStream ? stream!(SAID).join('') : whole(SAID);
+      const type = isStream ? 'text/event-stream' : 'application/json';
+      const length = String(Buffer.byteLength(body));
+      const headers = { 'content-type': type, 'content-length': length, connection: 'close' };
+      void gate.then(() => send(socket, [head(200, headers), body], 'close'));
+    },
+  ]);
+  const server = new FaultServer(t);
+  const port = await server.scripted(new Map(scripts));
+  const plans = [{ id: 'ample', requests_per_minute: 1_000, calls_per_day: 1_000 }];
+  const models = modelsOf((way) => `http://127.0.0.1:${port}/${wayName(way)}`);
+  const gateway = await startGateway(t, {
+    env: DOOR_ENV,
+    config: { models, plans, listen: { listeners: 2 } },
+  });
+  const cells = COSTLY.flatMap((way) =>
+    (hasStreams(way) ? [false, true] : [false]).map((stream) => ({ way, stream })),
+  );
+  t.ok(cells.length > WAYS.length, `${cells.length} cells`);
+  for (const { way, stream } of cells) {
+    const name = `${wayName(way)}, ${stream ? 'stream' : 'whole'}`;
+    const { key, accountId } = await gateway.admin.customer();
+    const headers = { 'idempotency-key': 'once' };
+    const call = (prompt = 'Hello'): Promise<Answer> =>
+      callAt(gateway, key, way, prompt, { stream, headers });
+    const asked = (): number => server.requests.get(wayName(way)) ?? 0;
+    const askedBefore = asked();
+    let open = (): void => undefined;
+    gate = new Promise((resolve) => (open = resolve));
+    const running = call();
+    await eventually(`${name}: the upstream is asked`, () => (asked() > askedBefore ? true : undefined));
+    const busy = await call();
+    checkDoorError(t, way, busy, 'request_in_progress', `${name}, while it runs`);
+    t.equal(busy.headers['retry-after'], '1', name);
+    checkDoorError(t, way, await call('?'), 'invalid_parameters', `${name}, another body while it runs`);
+    open();
+    const first = await running;
+    t.equal(first.status, 200, `${name}: ${first.body.slice(0, 200)}`);
+    if (stream) t.ok(isWholeStream(way, first.body), `${name}: whole`);
+    // Several connections, so that both listeners get some.
+    for (let n = 0; n < 4; n++) {
+      const again = await call();
+      t.equal(again.status, 200, name);
+      t.equal(again.body, first.body, `${name}: the same bytes`);
+      t.equal(again.headers['content-type'], first.headers['content-type'], name);
+      t.equal(again.headers['idempotent-replayed'], 'true', name);
+      t.same(
+        Object.keys(again.headers).sort(),
+        [...Object.keys(first.headers), 'idempotent-replayed'].sort(),
+        `${name}: its headers`,
+      );
+      t.not(again.headers['x-request-id'], first.headers['x-request-id'], `${name}: a request of its own`);
+      if (isAnthropic(way)) t.equal(again.headers['request-id'], again.headers['x-request-id'], name);
+    }
+    checkDoorError(t, way, await call('?'), 'invalid_parameters', `${name}, another body`);
+    let requests = 8;
+    if (way.door === 'messages') {
+      const body = callOf(way, 'Hello', { stream });
+      const elsewhere = await gateway.request(key, { path: DOOR_PATHS.chat, headers, body });
+      checkError(t, elsewhere, 'invalid_parameters', `${name}, the same body at another door`);
+      requests += 1;
+    }
+    const isInput = way.door === 'embeddings' || way.door === 'rerank';
+    const spent = decimalOf(costOf(way, [SAID.prompt, isInput ? 0 : SAID.output]));
+    const view = await gateway.admin.account(accountId);
+    t.match(view, { spent, held: '0.00', calls_today: 1, requests_this_minute: requests }, name);
+    t.equal(asked(), askedBefore + 1, `${name}: one call upstream`);
+  }
+  t.equal(await gateway.stop(), 0);
 });

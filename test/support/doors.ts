@@ -242,6 +242,7 @@ const MESSAGES_TYPES: Readonly<Record<number, string>> = {
   403: 'permission_error',
   404: 'not_found_error',
   408: 'invalid_request_error',
+  409: 'invalid_request_error',
   413: 'request_too_large',
   429: 'rate_limit_error',
   500: 'api_error',
