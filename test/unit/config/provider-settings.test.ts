@@ -1,4 +1,5 @@
 /** What each provider takes from an upstream's settings, and the errors if it does not fit. */
+import { readFileSync } from 'node:fs';
 import t, { type Test } from 'tap';
 import { apiVersionOf, urlOf } from '#src/config/provider-settings.js';
 import { limitsByScope } from '#src/config/upstream-scopes.js';
@@ -123,5 +124,21 @@ void t.test('without a key, limits are those of the project, region and profile'
       { requests_per_minute: 5 },
     ],
   );
+  t.end();
+});
+
+void t.test('the settings of docs/messages.md load', (t) => {
+  const [, yaml] = /^```yaml\n([^]*?)^```$/m.exec(readFileSync('docs/messages.md', 'utf8'))!;
+  const { models } = worldOf(t, { 'tollgate.yaml': yaml! }).load({}, { ANTHROPIC_API_KEY: 'k-1' }).settings;
+  const upstreams = models[0]!.upstreams;
+  t.same(
+    upstreams.map((upstream) => [urlOf(upstream), upstream.priority]),
+    [
+      ['https://europe-west1-aiplatform.googleapis.com', 1],
+      ['https://bedrock-runtime.eu-central-1.amazonaws.com', 1],
+      ['https://api.anthropic.com', 2],
+    ],
+  );
+  for (const { model } of upstreams) t.match(model, /claude/, 'by which Messages pass byte for byte');
   t.end();
 });
