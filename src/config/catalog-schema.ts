@@ -124,7 +124,7 @@ export const modelSchema = Type.Object(
         maxItems: ROUTING_MEMBERS.length,
         default: [],
         description:
-          'Members of a request that are let through although an upstream may choose another model, provider or address by them, or bill more than tokens, at the price of this model. The others of their kind get 400.',
+          'Members of a request that are let through although an upstream may choose another model, provider or address by them, bill more than tokens, or give out what it stores for all callers of its key (docs/providers.md), at the price of this model. The others of their kind get 400.',
         'x-want': 'a list of names',
       } satisfies Annotations,
     ),

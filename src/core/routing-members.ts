@@ -1,6 +1,7 @@
 /**
  * Members of a request that the gateway does not read itself, but by which some upstreams would serve another
- * call than the one that was admitted and priced, or bill it beyond its tokens. A request that has one is
+ * call than the one that was admitted and priced, bill it beyond its tokens, or hand out what they have stored
+ * for whoever has the upstream's key, which all callers share. A request that has one is
  * rejected, unless `pass_members` of the model names it. All other unknown members pass untouched. The reader
  * of bodies (protocol/) and the schema of the settings use the list.
  *
@@ -64,7 +65,24 @@ export const STEERING_MEMBERS = [
   'guardrailConfig',
   // A tier has a price of its own; USUAL_SERVICE_TIERS pass.
   'service_tier',
+  // LiteLLM merges the first into the body that it sends on, over the members that were admitted; of it
+  // `google` alone passes. `extra_headers` go to its provider.
+  'extra_body',
+  'extra_headers',
+  // Stored by the provider, or read by it with its own rights. A prompt cache of Gemini, as LiteLLM takes it;
+  // indices that Azure searches ("On Your Data") or LiteLLM does; a session of SGLang
+  // (python/sglang/srt/entrypoints/openai/protocol.py, `ChatCompletionRequest`).
+  'cached_content',
+  'data_sources',
+  'vector_store_ids',
+  'session_params',
 ] as const;
+
+/**
+ * The same, of names within members: a stored file, an address that the provider reads with its own rights
+ * (protocol/stored-names.ts), a message's sound that OpenAI has kept.
+ */
+const NESTED_MEMBERS = ['file_id', 'storage_url', 'audio_id'] as const;
 
 /**
  * The same for the Responses door alone, whose provider stores what these name: it bills prompts that the
@@ -74,7 +92,7 @@ export const STEERING_MEMBERS = [
 const STORED_MEMBERS = ['previous_response_id', 'conversation', 'prompt', 'item_reference'] as const;
 
 /** All that `pass_members` can name. */
-export const ROUTING_MEMBERS = [...STEERING_MEMBERS, ...STORED_MEMBERS] as const;
+export const ROUTING_MEMBERS = [...STEERING_MEMBERS, ...NESTED_MEMBERS, ...STORED_MEMBERS] as const;
 
 export type RoutingMember = (typeof ROUTING_MEMBERS)[number];
 

@@ -30,11 +30,15 @@ type Members = Record<string, unknown>;
 
 /** As `MemberReader.skipMember`. Returns the value of a member that `level` names, else undefined. */
 export function knownValue(reader: MemberReader, level: Level, index: number): unknown {
-  const inner = index < 0 ? undefined : level.inner[index];
-  if (inner !== undefined) return valueOf(reader, inner);
-  if (index >= 0) return plainValue(reader);
-  reader.skipValue();
-  return undefined;
+  if (index < 0) {
+    reader.skipValue();
+    return undefined;
+  }
+  const start = reader.at;
+  const inner = level.inner[index];
+  const value = inner === undefined ? plainValue(reader) : valueOf(reader, inner);
+  reader.recordStored(level.stored[index], start);
+  return value;
 }
 
 /** Of an object, or an array of objects, whose names are those of `level`. */

@@ -17,7 +17,16 @@ import { NOWHERE, type BodyScan, type Span } from './body-scan.js';
 import type { ChatRequest } from './chat-schema.js';
 import { CHAT_ROLES, explain, explainMessage, messagesCountError } from './chat-rules.js';
 import { BodyError, BRACE, BRACKET, QUOTE } from './json-reader.js';
-import { MESSAGE, PART, REQUEST, STREAM_OPTIONS, TOOL, UNKNOWN, type Steering } from './known-members.js';
+import {
+  EXTRA_BODY,
+  MESSAGE,
+  PART,
+  REQUEST,
+  STREAM_OPTIONS,
+  TOOL,
+  UNKNOWN,
+  type Steering,
+} from './known-members.js';
 import { MemberReader, NAME_CHARS_MAX } from './member-reader.js';
 import { checkChatRequest } from './validators.js';
 
@@ -37,6 +46,7 @@ const REQUEST_TOP_P = REQUEST.indexOf('top_p');
 const REQUEST_N = REQUEST.indexOf('n');
 const REQUEST_STREAM = REQUEST.indexOf('stream');
 const REQUEST_STREAM_OPTIONS = REQUEST.indexOf('stream_options');
+const REQUEST_EXTRA_BODY = REQUEST.indexOf('extra_body');
 const REQUEST_TOOLS = REQUEST.indexOf('tools');
 const MESSAGE_ROLE = MESSAGE.indexOf('role');
 const MESSAGE_CONTENT = MESSAGE.indexOf('content');
@@ -155,6 +165,7 @@ export class ChatScan implements BodyScan {
         else if (index === REQUEST_TEMPERATURE) standIn.temperature = this.#value();
         else if (index === REQUEST_TOP_P) standIn.top_p = this.#value();
         else if (index === REQUEST_TOOLS && first === BRACKET) this.#tools();
+        else if (index === REQUEST_EXTRA_BODY) this.#extraBody(first);
         else {
           const steering = index === UNKNOWN ? reader.steering : undefined;
           reader.skipMember(REQUEST, index);
@@ -163,6 +174,27 @@ export class ChatScan implements BodyScan {
       } while (reader.moreMembers());
     }
     this.end = reader.at - 1;
+    if (reader.stored.length > 0) this.routingMembers = [...this.routingMembers, ...reader.stored];
+  }
+
+  /** Google's interface reads `google` in it; whoever merges the rest into the request gets another one. */
+  #extraBody(first: number): void {
+    const reader = this.#reader;
+    let isGoogle = false;
+    let isOther = false;
+    if (first !== BRACE) reader.skipMember(REQUEST, REQUEST_EXTRA_BODY);
+    else if (reader.openLevel(EXTRA_BODY)) {
+      do {
+        const index = reader.name(EXTRA_BODY);
+        reader.colon();
+        reader.skipMember(EXTRA_BODY, index);
+        if (index === UNKNOWN) isOther = true;
+        else isGoogle = true;
+      } while (reader.moreMembers());
+    }
+    // The `n` of null, the `f` of false.
+    if (first === 110 || first === 102 || (isGoogle && !isOther)) return;
+    this.routingMembers = [...this.routingMembers, 'extra_body'];
   }
 
   #tools(): void {

@@ -12,6 +12,7 @@
  */
 import { invariant } from '../core/errors.js';
 import { STEERING_MEMBERS, type RoutingMember } from '../core/routing-members.js';
+import type { StoredKind } from './stored-names.js';
 
 /**
  * `Level.find` returns UNKNOWN for an unknown name, `FOLDED - i` for one that differs from name `i` in case.
@@ -55,14 +56,20 @@ export class Level {
   readonly names: readonly string[];
   /** By the name's index: the level of the member's value, an object or an array of objects. */
   readonly inner: readonly (Level | undefined)[];
+  /** By the name's index: what the member may name of a provider's store. */
+  readonly stored: readonly (StoredKind | undefined)[];
   readonly #bytes: readonly Uint8Array[];
   /** Open addressing: index of a name plus 1 in the slot of its hash, or in the next free one; 0 is free. */
   readonly #slots = new Int8Array(SLOTS);
 
   /** The names must consist of lower-case letters, digits and `_`: `find` folds no other characters. */
-  constructor(members: Readonly<Record<string, Level | undefined>>) {
+  constructor(
+    members: Readonly<Record<string, Level | undefined>>,
+    stored: Readonly<Record<string, StoredKind>> = {},
+  ) {
     this.names = Object.keys(members);
     this.inner = Object.values(members);
+    this.stored = this.names.map((name) => stored[name]);
     this.#bytes = this.names.map((name) => Buffer.from(name));
     invariant(this.names.length <= NAMES_MAX, 'a level has as many names as marks');
     this.#bytes.forEach((bytes, index) => {
@@ -106,6 +113,14 @@ export class Level {
   }
 }
 
+/** Google's `cachedContent`, as all names here in lower case. */
+const CAMEL_CACHED_CONTENT = 'cachedcontent';
+
+/** How a known name is to be written. */
+export function spellingOf(name: string): string {
+  return name === CAMEL_CACHED_CONTENT ? 'cached_content' : name;
+}
+
 /** Members whose values are skipped without a check of the names within. */
 export function plain(...names: string[]): Record<string, undefined> {
   return Object.fromEntries(names.map((name) => [name, undefined]));
@@ -116,23 +131,43 @@ const TOOL_CALL = new Level({ ...plain('id', 'type', 'index'), function: CALLED,
 /** The value of a content part's member that is named by its type. */
 const SOURCE = new Level(
   plain('url', 'detail', 'data', 'format', 'file_id', 'file_data', 'filename', 'type', 'media_type'),
+  { url: 'storage_url', data: 'storage_url', file_data: 'storage_url', file_id: 'file_id' },
 );
+const AUDIO = new Level(plain('id'), { id: 'audio_id' });
+/** As Google's OpenAI-compatible interface has it. A decoder that takes camel case takes its `cachedContent`. */
+const GOOGLE = new Level(plain('cached_content', CAMEL_CACHED_CONTENT), {
+  cached_content: 'cached_content',
+  [CAMEL_CACHED_CONTENT]: 'cached_content',
+});
 const DEFINITION = new Level(plain('name', 'description', 'parameters', 'strict', 'format'));
 export const TOOL = new Level({ ...plain('type'), function: DEFINITION, custom: DEFINITION });
 const CHOICE = new Level({ ...plain('type', 'mode'), function: new Level(plain('name')) });
 
-export const PART = new Level({
-  ...plain('type', 'text', 'refusal', 'cache_control'),
-  image_url: SOURCE,
-  video_url: SOURCE,
-  audio_url: SOURCE,
-  input_audio: SOURCE,
-  file: SOURCE,
-  source: SOURCE,
-});
+export const EXTRA_BODY = new Level({ google: GOOGLE });
+
+/** `file_id` and `document_url` are Mistral's, which takes texts for the other addresses too. */
+export const PART = new Level(
+  {
+    ...plain('type', 'text', 'refusal', 'cache_control', 'file_id', 'document_url'),
+    image_url: SOURCE,
+    video_url: SOURCE,
+    audio_url: SOURCE,
+    input_audio: SOURCE,
+    file: SOURCE,
+    source: SOURCE,
+  },
+  {
+    file_id: 'file_id',
+    document_url: 'storage_url',
+    image_url: 'storage_url',
+    video_url: 'storage_url',
+    audio_url: 'storage_url',
+  },
+);
 
 export const MESSAGE = new Level({
-  ...plain('role', 'content', 'name', 'tool_call_id', 'refusal', 'reasoning', 'reasoning_content', 'audio'),
+  ...plain('role', 'content', 'name', 'tool_call_id', 'refusal', 'reasoning', 'reasoning_content'),
+  audio: AUDIO,
   tool_calls: TOOL_CALL,
   function_call: CALLED,
 });
@@ -150,6 +185,8 @@ export const REQUEST = new Level({
   functions: DEFINITION,
   tool_choice: CHOICE,
   function_call: CHOICE,
+  google: GOOGLE,
+  extra_body: EXTRA_BODY,
 });
 
 /**

@@ -7,15 +7,18 @@
  */
 import { BODY_MEMBERS_MAX, BODY_NESTING_MAX, BODY_OTHER_NAMES_MAX } from '../core/limits.js';
 import { BodyError, BRACE, BRACKET, JsonReader, QUOTE } from './json-reader.js';
+import type { RoutingMember } from '../core/routing-members.js';
 import {
   FOLDED,
   foldedName,
   hashWith,
+  spellingOf,
   steeringOf,
   UNKNOWN,
   type Level,
   type Steering,
 } from './known-members.js';
+import { storedIn, type StoredKind } from './stored-names.js';
 
 /** Characters of the sender's own text that a rejection repeats. */
 export const NAME_CHARS_MAX = 40;
@@ -29,9 +32,13 @@ const SEEN = new Int32Array(BODY_NESTING_MAX + 1);
 /** By depth: the unknown names that were given, folded. One name needs no Set, which is the common case. */
 const OTHERS: (string | Set<string> | undefined)[] = LEVELS.map(() => undefined);
 
+const NOTHING_STORED: readonly RoutingMember[] = Object.freeze([]);
+
 export class MemberReader extends JsonReader {
   /** Set by `name` for an unknown name of the request itself (depth 1): what that member would do. */
   steering: Steering | undefined = undefined;
+  /** What the members that a Level marks name of the provider's store, each kind once. */
+  stored: readonly RoutingMember[] = NOTHING_STORED;
   /** Unknown names so far, in all objects. */
   #otherNames = 0;
 
@@ -90,7 +97,7 @@ export class MemberReader extends JsonReader {
     }
     name ??= bytes.toString('latin1', start, at);
     if (index !== UNKNOWN) {
-      const meant = level.names[FOLDED - index]!;
+      const meant = spellingOf(level.names[FOLDED - index]!);
       throw new BodyError(`${this.prefix()}${name.slice(0, NAME_CHARS_MAX)} must be written as ${meant}`);
     }
     this.#checkOther(name, depth);
@@ -129,9 +136,23 @@ export class MemberReader extends JsonReader {
 
   /** Skips the value of a member that has no rule. Names within it are checked if `level` knows them. */
   skipMember(level: Level, index: number): void {
-    const inner = index < 0 ? undefined : level.inner[index];
+    if (index < 0) return this.skipValue();
+    const start = this.at;
+    const inner = level.inner[index];
     if (inner === undefined) this.skipValue();
     else this.#skipObjects(inner);
+    this.recordStored(level.stored[index], start);
+  }
+
+  /** A member's value, which begins at `start`, has been read, and may name something stored. */
+  recordStored(kind: StoredKind | undefined, start: number): void {
+    if (kind === undefined) return;
+    const first = this.bytes[start];
+    // The `n` of null, the `f` of false: they ask for nothing. Bytes of an image need no look.
+    if (first === 110 || first === 102 || this.bytes.toString('latin1', start, start + 6) === '"data:')
+      return;
+    const found = storedIn(kind, first === QUOTE ? this.decoded(start, this.at) : undefined);
+    if (found !== undefined && !this.stored.includes(found)) this.stored = [...this.stored, found];
   }
 
   /** Skips an object, or an array of objects, whose names are those of `level`; any other value as it is. */

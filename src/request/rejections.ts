@@ -195,13 +195,19 @@ export function notServed({ id, serves }: Pick<ModelEntry, 'id' | 'serves'>, ser
 }
 /** Where those are that are no members of the request itself. */
 const MEMBERS_WITHIN: Partial<Record<RoutingMember, string>> = {
+  file_id: ' (a file that the provider stores)',
+  storage_url:
+    ' (an address that the provider reads with its own rights; data:, http: and https: addresses may be given)',
+  audio_id: ' (audio.id of a message)',
+  extra_body: ' (with other members than google)',
   hosted_tools: ' (a tool in tools that the provider runs)',
-  item_reference: ' (an item of input: send store: false, and the items themselves)',
+  item_reference:
+    ' (an item of input that is read by its id: send store: false, and the items themselves, reasoning with encrypted_content)',
 };
 export const routingMember = (member: RoutingMember): ErrorRecord =>
   rejection(
     'invalid_parameters',
-    `${member}${MEMBERS_WITHIN[member] ?? ''} must not be given: by it an upstream may serve another call than the one that is priced, bill more than its tokens, or use what another caller has stored there. Who runs the gateway can let it through with pass_members of the model.`,
+    `${member}${MEMBERS_WITHIN[member] ?? ''} must not be given: by it an upstream may serve another call than the one that is priced, bill more than its tokens, or use what it stores for others. Who runs the gateway can let it through with pass_members of the model.`,
   );
 /** `call`: its bound of the output is named, if the door has one. */
 export const callTooCostly = (

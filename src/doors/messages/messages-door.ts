@@ -82,20 +82,27 @@ export function messagesHeaderLines(
 }
 
 const CACHE_CONTROL = new Level(plain('type', 'ttl'));
-const SOURCE = new Level(plain('type', 'media_type', 'data', 'url', 'file_id'));
+const SOURCE = new Level(plain('type', 'media_type', 'data', 'url', 'file_id'), {
+  url: 'storage_url',
+  file_id: 'file_id',
+});
 /** A block within a tool result. */
 const INNER_BLOCK = new Level({
   ...plain('type', 'text', 'title', 'context'),
   source: SOURCE,
   cache_control: CACHE_CONTROL,
 });
-const BLOCK = new Level({
-  ...plain('type', 'text', 'title', 'context', 'citations', 'id', 'name', 'input', 'tool_use_id', 'is_error'),
-  ...plain('thinking', 'signature', 'data'),
-  content: INNER_BLOCK,
-  source: SOURCE,
-  cache_control: CACHE_CONTROL,
-});
+/** `file_id`: of an upload to a container. */
+const BLOCK = new Level(
+  {
+    ...plain('type', 'text', 'title', 'context', 'citations', 'id', 'name', 'input', 'tool_use_id'),
+    ...plain('is_error', 'thinking', 'signature', 'data', 'file_id'),
+    content: INNER_BLOCK,
+    source: SOURCE,
+    cache_control: CACHE_CONTROL,
+  },
+  { file_id: 'file_id' },
+);
 const MESSAGE = new Level({ ...plain('role'), content: BLOCK });
 const TOOL = new Level({
   ...plain('type', 'name', 'description', 'input_schema', 'strict'),

@@ -13,10 +13,13 @@ import type { Door } from '../door.js';
 import { readersOf } from '../member-scan.js';
 import { explainResponsesRequest, routingIn } from './responses-rules.js';
 
-const PART = new Level({
-  ...plain('type', 'text', 'refusal', 'annotations', 'logprobs', 'prompt_cache_breakpoint'),
-  ...plain('image_url', 'detail', 'file_id', 'file_data', 'file_url', 'filename', 'input_audio'),
-});
+const PART = new Level(
+  {
+    ...plain('type', 'text', 'refusal', 'annotations', 'logprobs', 'prompt_cache_breakpoint'),
+    ...plain('image_url', 'detail', 'file_id', 'file_data', 'file_url', 'filename', 'input_audio'),
+  },
+  { image_url: 'storage_url', file_id: 'file_id', file_data: 'storage_url', file_url: 'storage_url' },
+);
 
 const ITEM = new Level({
   ...plain('type', 'role', 'id', 'status', 'phase', 'call_id', 'name', 'arguments', 'input'),

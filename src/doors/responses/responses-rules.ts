@@ -101,9 +101,37 @@ export function routingIn(body: Readonly<Record<string, unknown>>): readonly Rou
   const found: RoutingMember[] = STORED.filter((name) => (body[name] ?? undefined) !== undefined);
   if (Array.isArray(tools) && (tools as Readonly<Record<string, unknown>>[]).some(isHosted))
     found.push('hosted_tools');
-  if (Array.isArray(input) && (input as { type?: unknown }[]).some(({ type }) => type === 'item_reference'))
-    found.push('item_reference');
+  if (Array.isArray(input) && (input as Item[]).some(isReference)) found.push('item_reference');
   return found;
+}
+
+type Item = Readonly<Record<string, unknown>>;
+
+/** As the gateway numbers items of reasoning that it has translated; those of OpenAI have no second `_`. */
+const TRANSLATED_REASONING = /^rs_.+_\d+$/;
+
+/**
+ * Whether OpenAI reads the item, or a part of it, from its store by the id (openapi.json, `InputItem`, and the
+ * guides "Reasoning" and "Image generation", read 2026-11). An item without a type and without a message is
+ * an `item_reference`.
+ */
+function isReference({ type, id, role, content, result, encrypted_content: encrypted }: Item): boolean {
+  switch (type ?? undefined) {
+    case undefined:
+      return typeof role !== 'string' || (content ?? undefined) === undefined;
+    case 'item_reference':
+      return true;
+    case 'reasoning':
+      return typeof id === 'string' && !TRANSLATED_REASONING.test(id) && !isText(encrypted);
+    case 'image_generation_call':
+      return !isText(result);
+    default:
+      return false;
+  }
+}
+
+function isText(value: unknown): boolean {
+  return typeof value === 'string' && value !== '';
 }
 
 /**

@@ -33,7 +33,7 @@ function simpleDoor(name: SimpleName, form: BodyForm): Door {
   };
 }
 
-const IMAGE = new Level(plain('url'));
+const IMAGE = new Level(plain('url'), { url: 'storage_url' });
 
 export const EMBEDDINGS = simpleDoor('embeddings', {
   level: new Level(plain('model', 'input', 'encoding_format', 'dimensions', 'user', 'stream')),

@@ -9,6 +9,7 @@ import {
   MESSAGE,
   PART,
   REQUEST,
+  spellingOf,
   STREAM_OPTIONS,
   type Level,
 } from '#src/protocol/known-members.js';
@@ -101,7 +102,7 @@ void t.test('a name that folds onto a known one is refused, in each of its forms
         cases++;
         const message = refusal(body(`"${fold}":null`));
         const written = JSON.parse(`"${fold}"`) as string;
-        if (message !== `${path}${written.slice(0, 40)} must be written as ${name}`)
+        if (message !== `${path}${written.slice(0, 40)} must be written as ${spellingOf(name)}`)
           t.fail(`${path}${fold}: ${message}`);
       }
     }
