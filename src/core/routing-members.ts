@@ -1,7 +1,7 @@
 /**
  * Members of a request that the gateway does not read itself, but by which some upstreams would serve another
- * call than the one that was admitted and priced, bill it beyond its tokens, or hand out what they have stored
- * for whoever has the upstream's key, which all callers share. A request that has one is
+ * call than the one that was admitted and priced, bill it beyond its tokens, or hand out what they have
+ * stored for whoever has the upstream's key, which all callers share. A request that has one is
  * rejected, unless `pass_members` of the model names it. All other unknown members pass untouched. The reader
  * of bodies (protocol/) and the schema of the settings use the list.
  *

@@ -134,7 +134,7 @@ const SOURCE = new Level(
   { url: 'storage_url', data: 'storage_url', file_data: 'storage_url', file_id: 'file_id' },
 );
 const AUDIO = new Level(plain('id'), { id: 'audio_id' });
-/** As Google's OpenAI-compatible interface has it. A decoder that takes camel case takes its `cachedContent`. */
+/** As Google's OpenAI-compatible interface has it. Who takes camel case takes its `cachedContent`. */
 const GOOGLE = new Level(plain('cached_content', CAMEL_CACHED_CONTENT), {
   cached_content: 'cached_content',
   [CAMEL_CACHED_CONTENT]: 'cached_content',

@@ -136,7 +136,10 @@ export class MemberReader extends JsonReader {
 
   /** Skips the value of a member that has no rule. Names within it are checked if `level` knows them. */
   skipMember(level: Level, index: number): void {
-    if (index < 0) return this.skipValue();
+    if (index < 0) {
+      this.skipValue();
+      return;
+    }
     const start = this.at;
     const inner = level.inner[index];
     if (inner === undefined) this.skipValue();

@@ -12,7 +12,6 @@ import type { RoutingMember } from '../core/routing-members.js';
 export type StoredKind = Extract<RoutingMember, 'file_id' | 'storage_url' | 'audio_id' | 'cached_content'>;
 
 /** Control characters and spaces before an address are ignored by most readers. */
-// eslint-disable-next-line no-control-regex
 const SCHEME = /^[\0-\x20]*([a-z][a-z0-9+.-]*):/i;
 /** By these everybody reads the same, or the text is itself what it means. */
 const PUBLIC_SCHEMES: readonly string[] = ['http', 'https', 'data'];

@@ -33,6 +33,8 @@ const MODELS = ['azure', 'vertex', 'bedrock'] as const;
 type Model = (typeof MODELS)[number];
 /** Half of it is the shortest time after which a credential is renewed. */
 const LIFE_SECONDS = 20;
+/** Of each reply of a slow token server: within what is left of a life at its renewal. */
+const DELAY_MS = 3_000;
 const PROCESSES = 2;
 
 const BODIES: Readonly<Record<Model, object>> = {
@@ -319,5 +321,55 @@ void t.test('several processes renew each for itself', async (t) => {
   const call = (model: Model): Promise<{ status: number }> => gateway.chat(key, 'Hello', { model });
   t.same(await statusesOver(call, MODELS, 0.65 * LIFE_SECONDS), [200], 'no call fails over a renewal');
   t.same(Object.fromEntries(counts), each(2 * PROCESSES));
+  t.equal(await gateway.stop(), 0);
+});
+
+/** Replies in the place of the usual ones: the life that is claimed, in the words of each server. */
+const LIES: Readonly<Record<string, { readonly seconds: unknown; readonly expiration: unknown }>> = {
+  'in the past': { seconds: -60, expiration: '2020-01-01T00:00:00Z' },
+  'in a hundred years': { seconds: 3_153_600_000, expiration: '2126-01-01T00:00:00Z' },
+  'at once': { seconds: 0, expiration: new Date(Date.now() + 1_000).toISOString() },
+  // AWS's own package takes no keys without an expiry.
+  nowhere: { seconds: undefined, expiration: '2020-01-01T00:00:00Z' },
+};
+
+/** As scriptOf, with another life. */
+const lyingScriptOf =
+  ({ seconds, expiration }: (typeof LIES)[string]) =>
+  (counts: Map<string, number>): TokenScript =>
+  async (asked, number) => {
+    const reply = await scriptOf(counts)(asked, number);
+    if (typeof reply === 'string') return {};
+    const body = reply.body as Record<string, unknown>;
+    const claimed = 'AccessKeyId' in body ? { Expiration: expiration } : { expires_in: seconds };
+    return { ...reply, body: { ...body, ...claimed } };
+  };
+
+void t.test('a token server that lies about the expiry', async (t) => {
+  for (const [name, lie] of Object.entries(LIES)) {
+    const { counts, gateway, call } = await start(t, lyingScriptOf(lie));
+    t.same(await statusesOver(call, MODELS, 2), [200], `${name}: what it gave is used`);
+    for (const kind of ['aws', 'entra', 'google'])
+      t.ok(counts.get(kind)! <= 2, `${name}: ${kind} is asked ${counts.get(kind)} times, not for each call`);
+    const latest = Date.now() / 1_000 + 86_400;
+    for (const { name: credential, ok, expires_at: expiresAt } of await credentialsOf(gateway))
+      t.ok(ok && (expiresAt ?? 0) <= latest, `${name}: ${credential} expires at ${expiresAt}`);
+    t.equal(await gateway.stop(), 0);
+  }
+});
+
+void t.test('a token server that is slow', async (t) => {
+  const slow =
+    (counts: Map<string, number>): TokenScript =>
+    async (asked, number) => {
+      const reply = await scriptOf(counts)(asked, number);
+      return typeof reply === 'string' ? {} : { ...reply, delayMs: DELAY_MS };
+    };
+  const { counts, gateway, call } = await start(t, slow);
+  t.same(await statusesOver(call, MODELS, 0.75 * LIFE_SECONDS), [200], 'the old one serves meanwhile');
+  await eventually('the renewals', async () =>
+    (await credentialsOf(gateway)).every(({ renewals }) => renewals === 2) ? true : undefined,
+  );
+  t.same(Object.fromEntries(counts), { aws: 2, entra: 2, google: 2 }, 'and is renewed once');
   t.equal(await gateway.stop(), 0);
 });

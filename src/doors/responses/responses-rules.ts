@@ -111,9 +111,9 @@ type Item = Readonly<Record<string, unknown>>;
 const TRANSLATED_REASONING = /^rs_.+_\d+$/;
 
 /**
- * Whether OpenAI reads the item, or a part of it, from its store by the id (openapi.json, `InputItem`, and the
- * guides "Reasoning" and "Image generation", read 2026-11). An item without a type and without a message is
- * an `item_reference`.
+ * Whether OpenAI reads the item, or a part of it, from its store by the id (openapi.json, `InputItem`, and
+ * the guides "Reasoning" and "Image generation", read 2026-11). An item without a type and without a message
+ * is an `item_reference`.
  */
 function isReference({ type, id, role, content, result, encrypted_content: encrypted }: Item): boolean {
   switch (type ?? undefined) {

@@ -91,7 +91,7 @@ void t.test('chat: files, sound and caches that the provider has stored', (t) =>
   ];
   for (const [members, expected] of cases)
     t.same(routingOf(t, CHAT, `{"model":"m",${members}}`), expected, members);
-  const two = `${part('"type":"file","file":{"file_id":"a"}},{"type":"file","file":{"file_id":"b"}')}`;
+  const two = part('"type":"file","file":{"file_id":"a"}},{"type":"file","file":{"file_id":"b"}');
   t.same(routingOf(t, CHAT, `{"model":"m",${two},"models":["b"]}`), ['models', 'file_id'], 'each once');
   t.same(routingOf(t, CHAT, `{"model":"m",${text},"google":{"cachedContent":"c"}}`), [
     'google.cachedContent must be written as cached_content',
