@@ -87,6 +87,7 @@ export function withBody(
     chunks.push(Buffer.copyBytesFrom(new Uint8Array(chunk)));
     if (!isLast) return;
     const whole = Buffer.concat(chunks);
+    // From here on `use` notices that the client has left, by `respond` or its own onAborted.
     if (isUtf8(whole)) use(whole.toString('utf8'));
     else send(response, NOT_UTF8, head, false);
   });
@@ -99,7 +100,9 @@ export interface AdminResponse {
   /** The header `allow` of a 405. */
   readonly allow?: string | undefined;
   readonly retryAfterSeconds?: number | undefined;
-  /** Text of a header `warning`: some processes have not taken the change over yet. */
+  /**
+   * Text of a header `warning`, without quotes: some processes have not taken the change over yet.
+   */
   readonly warning?: string | undefined;
   /** A whole `set-cookie` header. */
   readonly setCookie?: string | undefined;
@@ -122,7 +125,10 @@ export function ok(view: object): AdminResponse {
   return { status: 200, contentType: JSON_TYPE, body: JSON.stringify(view) };
 }
 
-/** Sends the response when it is there, unless the client has left by then. Most are there at once. */
+/**
+ * Sends the response when it is there, unless the client has left by then. Most are there at once. `given`
+ * never rejects.
+ */
 export function respond(
   response: HttpResponse,
   given: AdminResponse | Promise<AdminResponse>,
@@ -166,7 +172,10 @@ export function send(
   });
 }
 
-/** Ends a response whose headers are written. Call it within `cork`. */
+/**
+ * Ends a response whose headers are written. Call it within `cork`. After a HEAD the connection stays: what
+ * may come of its body is ignored.
+ */
 export function endWith(response: HttpResponse, body: Buffer, head: boolean, closeConnection = false): void {
   if (!head) {
     response.end(body, closeConnection);

@@ -1,7 +1,10 @@
 /**
- * What the admin interface responds with: one schema a view, and its type. The routes respond with them, the
- * OpenAPI document shows them, and the commands, the console and the tests read their types. Pure: the
- * console compiles this file for the browser.
+ * What the admin interface responds with: one schema a view, and its type. The routes respond with them,
+ * the OpenAPI document shows them, and the commands, the console and the tests read their types. Pure, as
+ * all that it imports: the console compiles this file for the browser.
+ *
+ * Must hold: callers of the admin interface rely on what is here, so a field may be added, and none is
+ * renamed or removed.
  */
 import { Type, type Static, type TObject, type TSchema } from 'typebox';
 import { SERVICES } from '../core/door-names.js';
@@ -94,7 +97,7 @@ export const AccountView = Type.Object(
     uncovered: Money,
     calls_today: Type.Integer(),
     requests_this_minute: Type.Integer(),
-    calls_in_flight: Type.Integer({ description: 'that run now, in all processes of this host' }),
+    calls_in_flight: Type.Integer({ description: 'calls that run now, in all processes of this host' }),
     quotas: QuotasView,
     leased: Type.Optional(
       Type.Object(
@@ -161,8 +164,8 @@ export const GroupView = Type.Object(
     name: Type.String(),
     parent: orNull(Type.String({ description: 'id of the group that it is in' })),
     path: Type.Array(Type.String(), { description: 'names from the topmost group to this one' }),
-    accounts: Type.Integer({ minimum: 0, description: 'that name this group itself' }),
-    groups: Type.Integer({ minimum: 0, description: 'that are in this group itself' }),
+    accounts: Type.Integer({ minimum: 0, description: 'accounts that are in this group itself' }),
+    groups: Type.Integer({ minimum: 0, description: 'groups that are in this group itself' }),
     quotas: QuotasView,
     created: Moment,
   },
@@ -192,7 +195,7 @@ export const AccountStatsView = Type.Object(ACCOUNT_STATS, CLOSED);
 export type AccountStatsView = Readonly<Static<typeof AccountStatsView>>;
 
 export const BusyAccountView = Type.Object(
-  { account: Type.String(), name: Type.String(), ...ACCOUNT_STATS },
+  { account: Type.String({ description: 'id of the account' }), name: Type.String(), ...ACCOUNT_STATS },
   CLOSED,
 );
 export type BusyAccountView = Readonly<Static<typeof BusyAccountView>>;
@@ -221,7 +224,9 @@ export function historyOf<Line>(range: RingName, data: Line[]): HistoryView<Line
   return { range, seconds: HISTORY_RINGS[range].seconds, data };
 }
 
-/** The numbers of a usage line, in the order of the columns of the CSV. */
+/**
+ * The numbers of a usage line, in the order of the columns of the CSV of `GET /usage`: new ones come last.
+ */
 export const USAGE_STATS = {
   calls: Count,
   failed_calls: Count,
@@ -289,7 +294,7 @@ export const ModelView = Type.Object(
         call: Money,
         cached_response: Money,
       },
-      { ...CLOSED, description: 'per million tokens, and per call' },
+      { ...CLOSED, description: 'per million tokens; call and cached_response: per call' },
     ),
     max_output_tokens: Type.Integer(),
     fallbacks: Type.Array(Type.String(), { description: 'ids of the models that answer if this one fails' }),

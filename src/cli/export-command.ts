@@ -1,4 +1,7 @@
-/** `tollgate export`: calls or usage of one day, for other programs, as lines or Parquet: docs/exports.md */
+/**
+ * `tollgate export`: calls or usage of one day, for other programs, as lines or Parquet: docs/exports.md.
+ * program.ts adds it. If the gateway fails halfway the output is cut off, and the exit status is not 0.
+ */
 import { once } from 'node:events';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import type { CallView } from '../admin/call-routes.js';
@@ -90,7 +93,10 @@ interface Output<Row> {
   readonly end: () => Promise<void>;
 }
 
-/** `cells` are those of CSV, by `names`; `lists` are the members that are no cell. CSV begins with titles. */
+/**
+ * `names` are the titles of the CSV's columns, and `cells` gives a row's values in the same order. `lists`
+ * are members that only JSON and Parquet have.
+ */
 async function outputOf<Row extends object>(
   format: ExportOptions['format'],
   names: readonly string[],
@@ -121,7 +127,10 @@ async function outputOf<Row extends object>(
 /** Members of a call that CSV leaves out. */
 const CALL_LISTS = ['attempts', 'quotas'] as const satisfies readonly (keyof CallView)[];
 
-/** What is no text in a Parquet file. */
+/**
+ * What is no text in a Parquet file, of calls and of usage. Must hold: each such column is named here, or it
+ * becomes text.
+ */
 const KINDS: Readonly<Record<string, ParquetKind>> = {
   time: 'time',
   hour: 'time',

@@ -1,17 +1,18 @@
 /**
  * Tokens per minute: in any span of 60 seconds, the tokens of the calls that are in flight and of those that
- * ended in it are at most the limit, wherever between admission and end one counts a call. ScopeQuotas calls
- * it unless limits are shared. Any thread.
+ * ended in it are at most the limit, at whichever moment between admission and end one counts each call.
+ * ScopeQuotas calls it unless limits are shared. Any thread, each with an object of its own.
  *
- * Two 64-bit words only ever count up, but for what calls give back:
+ * Two 64-bit words count up; `taken` also falls, by what calls give back:
  *
  *     taken     what all calls since the start used, and what calls in flight hold
  *     settled   what all calls since the start used
  *
- * Time is cut into the ticks of window.ts. A mark is 64 bits: tick (22 bits, modulo 2^22), and `settled` as
- * that tick began (42 bits, modulo 2^42). Marks are in 51 places, by tick % 51. `last` is the last tick that
- * has a mark; a tick in which no call ended may have none. What weighs in tick T is taken - mark(T - 50): all
- * that is in flight, and all that ended in this tick or the 50 before it, which is more than 60 seconds.
+ * Time is cut into the ticks of window.ts, 1.2 s each. A mark is 64 bits: tick (22 bits, modulo 2^22), and
+ * `settled` as that tick began (42 bits, modulo 2^42). Marks are in 51 places, by tick % 51. `last` is the
+ * last tick that has a mark; a tick in which no call ended may have none. What weighs in tick T is taken -
+ * mark(T - 50): all that is in flight, and all that ended in this tick or the 50 before it, which is more
+ * than 60 seconds.
  *
  * A call holds R from its admission. When it has used U, its thread writes the mark of the tick, adds U to
  * `settled`, then takes R - U from `taken`. So the call weighs R until its end and U for a minute after it.
@@ -33,8 +34,9 @@
  * - Marks are compared modulo 2^42, which is more than any limit, and a place sees the same tick again after
  *   eight years.
  *
- * Must hold: in no 60 seconds more tokens than the limit, wherever a call is counted between its admission
- * and its end (also threads/ledger-tokens).
+ * Must hold: in no 60 seconds more tokens than the limit, at whichever moment between its admission and its
+ * end a call is counted; what a call used beyond what it held is counted, and not prevented (also
+ * threads/ledger-tokens).
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -88,7 +90,8 @@ export class TokenWindow {
   }
 
   /**
-   * Takes `amount` (not negative); false, and takes nothing, if less is left, or nothing. `nowMs` may be from
+   * Takes `amount` (not negative). Returns false and takes nothing if less is left, or nothing at all (for an
+   * amount of 0 too). `record` is the place of the scope's words in QuotaViews. `nowMs` may be from
    * before: then more weighs, not less.
    */
   take(record: number, amount: number, limit: number, nowMs = this.#clock.monotonicMs()): boolean {

@@ -1,8 +1,9 @@
 /**
  * Requests per minute, of accounts or of keys: in any span of 60 seconds at most the limit is admitted,
- * whatever the threads do. Any thread.
+ * whatever the threads do. The rate-limit phase takes from it, through the ledger. Any thread.
  *
- * Time is cut into ticks of a 50th of a minute. One 64-bit word, the head, holds
+ * Time is cut into ticks of a 50th of a minute. Below, the account is whatever is counted: a key, too. One
+ * 64-bit word, the head, holds
  *
  *     tick (38 bits)   the tick the account is in
  *     age   (6 bits)   ticks since the count last began at 0, at most 51
@@ -30,8 +31,8 @@
  *   believed.
  * - A thread may stall between reading the clock and its exchange, and record its permit into a tick that is
  *   long over and expires early. So it reads the clock again after the exchange. If the tick has ended, it
- *   abandons that permit (it stays counted, nobody uses it) and starts anew. That happens to one call in ten
- *   million.
+ *   abandons that permit and starts anew. It stays counted, so the error is a rejection. That happens to one
+ *   call in ten million.
  * - Counts are compared modulo 2^20, which is more than any limit. A turn repeats after 69 hours; a thread
  *   would have to sleep for exactly that between two instructions, and would then cause a roll one tick
  *   early.
@@ -165,7 +166,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
           tickMin = tick + 1;
           continue;
         }
-        return this.#answer(false, Math.max(0, limit - used), nowMs, freeTick);
+        return this.#answer(false, 0, nowMs, freeTick);
       }
       if (!takes) return this.#answer(true, limit - used, nowMs, tick + MARK_COUNT);
       // The count wraps inside its field; a carry must not reach the age.

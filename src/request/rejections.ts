@@ -3,7 +3,8 @@
  * written from. Each phase (authenticate, rate-limit, read-body, admit, delivery) returns one of them or
  * undefined. Those of quotas are in quota-rejections.ts. Pure; listener thread.
  *
- * Must hold: a message says what is wrong and what to do, and repeats of a request only what `shown` clips.
+ * Must hold: a message says what is wrong and what to do, and repeats of a request only what is clipped
+ * (`shown`, MODEL_CHARS_SHOWN).
  * `detail` is for the metrics alone and never reaches a caller (core/errors.ts;
  * test/e2e/error-table.test.ts).
  */
@@ -91,7 +92,7 @@ export const ACCOUNT_BODIES_FULL = overloaded(
 );
 export const UPLOAD_TOO_SLOW = rejection(
   'request_timeout',
-  `The body was not whole after ${UPLOAD_MS_MAX / 60_000} minutes.`,
+  `The body was not whole after ${UPLOAD_MS_MAX / 60_000} minutes. Send it faster, or send less.`,
 );
 export const uploadStalled = (idleMs: number): ErrorRecord =>
   rejection('request_timeout', `Nothing of the body came for ${idleMs} ms. Send it without long pauses.`);
@@ -164,7 +165,10 @@ const COORDINATOR_LOST = overloaded(
 );
 const MS_PER_SECOND = 1_000;
 
-/** For an end that is neither 'try' nor 'refused'; undefined for those. */
+/**
+ * The rejection where no coordinator could decide; undefined if one did: 'try' asks again, and 'refused' is
+ * for quota-rejections.ts.
+ */
 export function coordinatorLost(end: LeaseEnd): ErrorRecord | undefined {
   if (end === 'lost') return COORDINATOR_LOST;
   if (end === 'try' || end === 'refused') return undefined;
@@ -193,7 +197,7 @@ export function notServed({ id, serves }: Pick<ModelEntry, 'id' | 'serves'>, ser
     `The model ${id} does not serve ${service}. It serves ${serves.join(', ')}: use ${paths.join(' or ')}.`,
   );
 }
-/** Where those are that are no members of the request itself. */
+/** Where to find those that are nested in the request. */
 const MEMBERS_WITHIN: Partial<Record<RoutingMember, string>> = {
   file_id: ' (a file that the provider stores)',
   storage_url:
@@ -209,7 +213,7 @@ export const routingMember = (member: RoutingMember): ErrorRecord =>
     'invalid_parameters',
     `${member}${MEMBERS_WITHIN[member] ?? ''} must not be given: by it an upstream may serve another call than the one that is priced, bill more than its tokens, or use what it stores for others. Who runs the gateway can let it through with pass_members of the model.`,
   );
-/** `call`: its bound of the output is named, if the door has one. */
+/** Names the bound of the output, if the door has one (`outputTokensMax` is 0 otherwise). */
 export const callTooCostly = (
   hold: PicoUnits,
   balance: PicoUnits,

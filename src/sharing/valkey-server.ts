@@ -1,14 +1,17 @@
 /**
- * Runs scripts in the name of a place in one partition at the server. `ValkeyPartition` and the host
- * directory use it. Main thread.
+ * Runs scripts at the server of sharing, in the name of a place (host:slot) in one partition, and frees what
+ * ended lives of that place hold. `ValkeyPartition` and the host directory use it. Main thread.
+ *
+ * Must hold: all scripts of valkey-scripts.ts have their KEYS and ARGV in the order of `run`.
  */
 import { CoordinatorLost, type HostSpent } from './coordinator.js';
 import { asLoss, type ValkeyClient, type ValkeyScript } from './valkey-client.js';
 import { coordinatorKeys, type CoordinatorKeys, packed, unpacked, versioned } from './valkey-codec.js';
 import { VOID_SCRIPT } from './valkey-scripts.js';
 
-/** So many pages of 500 are more scopes than a process can have. */
+/** So many pages of PAGE_SCOPES are more scopes than a process can have. */
 const PAGES_MAX = 50_000;
+
 export interface ValkeyServerOptions {
   readonly client: ValkeyClient;
   readonly namespace: string;
@@ -19,10 +22,6 @@ export interface ValkeyServerOptions {
   readonly timeInsteadMs: () => number;
 }
 
-/**
- * Runs scripts in the name of a place (host:slot) in one partition, and frees what ended lives of that place
- * hold. The host directory uses it too.
- */
 export class ValkeyServer {
   readonly keys: CoordinatorKeys;
   readonly #options: ValkeyServerOptions;
@@ -47,6 +46,7 @@ export class ValkeyServer {
     return this.call(script, [...common, ...scopes.flatMap((scope) => of(scope))], args, rows);
   }
 
+  /** As `run`, with other keys than those of the partition. The reply is MessagePack. */
   async call(
     script: ValkeyScript,
     keys: readonly string[],
@@ -65,8 +65,9 @@ export class ValkeyServer {
   }
 
   /**
-   * Frees what the place holds, page by page from `first` on, and reports what the host has spent as far as
-   * that is known. Returns false if another life than `incarnation` has come. Rejects with CoordinatorLost.
+   * Frees what the place holds, page by page from the scopes `first` on, and reports what the host has
+   * spent as far as that is known. Returns false if another life than `incarnation` has come. Rejects with
+   * CoordinatorLost.
    */
   async free(
     incarnation: string,

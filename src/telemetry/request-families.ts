@@ -3,6 +3,9 @@
  * Main thread.
  *
  * A model has samples once it has had a call. The settings bound the number of models.
+ *
+ * Must hold: names and labels stay, for dashboards use them; and no label has a value that a caller can
+ * choose, so that the number of time series is bounded.
  */
 import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
 import { ERROR_KINDS } from '../core/errors.js';
@@ -49,12 +52,13 @@ function readModels(source: MetricsSource, models: readonly NamedModel[]): [Name
   return models.map((model) => [model, source.reader.model(model.slot)]);
 }
 
+/** `broken`: the stream had begun, with status 200, before it failed. */
 function statusOf(route: Route, outcome: Outcome, broken: boolean): string {
   if (outcome === 'ok' || broken) return '200';
   if (outcome === 'client_gone') return 'none';
   const door = DOOR_NAMES.find((name) => DOOR_PATHS[name] === route);
   if (door !== undefined) return String(statusByDoor(door, outcome));
-  // Of a model named in a path 404 says that there is none.
+  // Here the model is named in the path, so that 404 is right.
   return outcome === 'model_not_found' ? '404' : String(ERROR_KINDS[outcome].status);
 }
 
@@ -122,14 +126,14 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_refusals_total',
     type: 'counter',
-    help: 'Calls that were refused before they were sent to an upstream, by reason: the code of the error, or what is behind it.',
+    help: 'Calls that were refused before they were sent to an upstream, by reason: the code of the error, or the limit that was reached.',
     labels: ['reason'],
     collect: ({ reader }) => [...reader.refusals()].map(([reason, value]) => ({ value, labels: { reason } })),
   },
   {
     name: 'tollgate_calls_in_flight',
     type: 'gauge',
-    help: 'Calls that upstream workers have in work.',
+    help: 'Calls that upstream workers are handling.',
     labels: [],
     collect: ({ reader }) => [{ value: reader.callsInFlight(), labels: {} }],
   },
@@ -227,7 +231,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_fallbacks_total',
     type: 'counter',
-    help: 'Charged calls that another model answered than they named. role: named, by the model that they named; answered, by the one that answered, under which their tokens and cost are counted too.',
+    help: 'Charged calls that were answered by a fallback, not by the model that they named. role: named, by the model that they named; answered, by the one that answered, under which their tokens and cost are counted too.',
     labels: ['model', 'role'],
     collect: (source) =>
       readModels(source, modelsOf(source)).flatMap(([{ id }, { fallenBack, stoodIn }]) => [
@@ -256,7 +260,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_cache_bytes',
     type: 'gauge',
-    help: 'Bytes of these.',
+    help: 'Bytes of the responses of the response cache in memory, of all listeners.',
     labels: [],
     collect: ({ reader }) => [{ value: reader.cache().bytes, labels: {} }],
   },
@@ -272,6 +276,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     type: 'gauge',
     help: 'Bytes of cached responses on disk, which all processes share.',
     labels: [],
+    // All processes see the same store: a sum would count it many times.
     across: 'one',
     collect: ({ cacheStoredBytes }) => [{ value: cacheStoredBytes(), labels: {} }],
   },
@@ -288,7 +293,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
   },
 ];
 
-/** Returns the models with a charged call, even if the charge was zero. */
+/** Returns the models with a charged call, even of no charge: each counts its input tokens once. */
 function charged(source: MetricsSource): [NamedModel, ModelSnapshot][] {
   return readModels(source, modelsOf(source)).filter(([, { inputTokens }]) => countOf(inputTokens) > 0);
 }

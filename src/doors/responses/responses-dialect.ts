@@ -2,6 +2,9 @@
  * The Responses door's half for upstream workers, its Dialect: how responses of upstreams that speak
  * Responses are read, and the translation for the others. dialects.ts has it in its table; responses-door.ts
  * is the other half.
+ *
+ * Must hold: only response.completed and response.incomplete end a stream well. One without either was cut
+ * off.
  */
 import { isRecord } from '../../core/json.js';
 import {
@@ -38,7 +41,10 @@ export const RESPONSES_DIALECT: Dialect = {
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** Statuses of a success. `failed`, `cancelled` and `in_progress` come with HTTP status 200 too. */
+/**
+ * Statuses of a success; some upstreams leave it out. `failed`, `cancelled` and `in_progress` come with
+ * HTTP status 200 too.
+ */
 const ENDED: ReadonlySet<unknown> = new Set(['completed', 'incomplete', undefined, null]);
 
 /** As Dialect.faultIn. */

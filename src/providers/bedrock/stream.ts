@@ -7,9 +7,10 @@
  * Blocks of text have no contentBlockStart. Events of other names are of later versions, and ignored. Blocks
  * come one after another, so their contentBlockIndex is not looked at.
  *
- * Must hold: nothing is returned before an event after messageStart has come. After an error before that, the
- * call can still fail over to another upstream. So messageStart has no case, and what other events bring goes
- * through `#write`, which begins with the role (test/unit/providers/bedrock/stream.test.ts).
+ * Must hold: nothing is returned before an event after messageStart has come. After an error before that,
+ * the call can still fail over to another upstream. So messageStart has no case, and what other events
+ * bring goes through `#write`, which begins with the role; the usage comes after all
+ * (test/unit/providers/bedrock/stream.test.ts).
  *
  * Followed: Amazon Bedrock API Reference, "ConverseStream" and "ConverseStreamOutput", 2026-11.
  */
@@ -35,7 +36,10 @@ const TEXT_DELTA =
  */
 const TEXT_DELTA_CHARS_MAX = 4096;
 
-/** What the open block calls: a tool of the caller, RESPONSE_TOOL (its input is the content), or nothing. */
+/**
+ * What the open block calls: a tool of the caller, nothing, or RESPONSE_TOOL. The request adds this one
+ * where the caller has asked for JSON of a schema, and its input is the content of the response.
+ */
 type OpenTool = 'tool' | 'answer' | 'none';
 
 export class ConverseStream implements ProviderStream {
@@ -87,6 +91,7 @@ export class ConverseStream implements ProviderStream {
         return;
       }
     }
+    // `eventOf` throws the error that a frame of an exception stands for.
     this.#event(eventType, eventOf(headers, payload));
   }
 

@@ -83,6 +83,8 @@ export async function callWithin<Result>(
   const end = (): void => ended.abort();
   const timer = setTimeout(end, msMax);
   stop?.addEventListener('abort', end);
+  // It may have been aborted before, and then there is no event.
+  if (stop?.aborted === true) end();
   try {
     return await work(ended.signal);
   } finally {
@@ -131,7 +133,10 @@ const CAUSES_MAX = 20;
 const RUN = /(?<![\w/])(?:\/[\w.@:-]*){2,}(?![+=])|(?<![\w+/=~-])[\w+=~-][\w+/=~-]{19,}/g;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Returns the text in one line, cut, and with everything masked that may be part of a secret. */
+/**
+ * Returns the text in one line, cut, and with long runs that have a digit masked, as tokens and keys have.
+ * Words, paths and UUIDs stay, which operators need; so a short secret is not masked.
+ */
 export function withoutTokens(text: string): string {
   const line = text
     .slice(0, 20 * MESSAGE_CHARS_MAX)
