@@ -171,7 +171,8 @@ const NO_SESSION = responseOfError({
 });
 const FOREIGN = responseOfError({
   code: 'invalid_parameters',
-  message: 'A session is for the console alone: the request came from another site, or without its header.',
+  message:
+    'A session is for the console alone: the request came from another site, or without its header. To be of this site, a proxy in front must pass on the Host.',
 });
 
 export class AdminAuthentication {
