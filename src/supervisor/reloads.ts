@@ -38,6 +38,12 @@ export interface ReloadsOptions {
   readonly log: Log;
 }
 
+interface Waiting {
+  /** Who has asked. */
+  readonly origins: Set<string>;
+  readonly outcome: Promise<ReloadOutcome>;
+}
+
 const NOTHING_DONE: Omit<ReloadOutcome, 'problems'> = { applied: [], restartNeeded: [], replacing: 0 };
 
 export class Reloads {
@@ -52,7 +58,7 @@ export class Reloads {
   /**
    * Reloads that have not read the file yet, by kind. A further request of a kind joins the one that waits.
    */
-  readonly #waiting = new Map<string, Promise<ReloadOutcome>>();
+  readonly #waiting = new Map<string, Waiting>();
 
   constructor(options: ReloadsOptions) {
     this.#options = options;
@@ -65,20 +71,24 @@ export class Reloads {
 
   /**
    * Reads and applies the file after all earlier reloads, so the last content wins. Equal requests are
-   * joined. With `dryRun` it only reports what would change. `origin` names who asks, for the log. Never
-   * rejects.
+   * joined. With `dryRun` it only reports what would change. `origin` names who asks, for the log, which
+   * names all who were joined. Never rejects.
    */
   reload(origin: string, request: ReloadRequest): Promise<ReloadOutcome> {
     const kind = JSON.stringify([request.dryRun, request.restart]);
     const waiting = this.#waiting.get(kind);
-    if (waiting !== undefined) return waiting;
+    if (waiting !== undefined) {
+      waiting.origins.add(origin);
+      return waiting.outcome;
+    }
+    const origins = new Set([origin]);
     const outcome = this.#last
       .then(() => {
         this.#waiting.delete(kind);
-        return this.#reload(origin, request);
+        return this.#reload([...origins].join(', '), request);
       })
-      .catch((error: unknown) => this.#reject(origin, request, errorsOf(error)));
-    this.#waiting.set(kind, outcome);
+      .catch((error: unknown) => this.#reject([...origins].join(', '), request, errorsOf(error)));
+    this.#waiting.set(kind, { origins, outcome });
     this.#last = outcome;
     return outcome;
   }

@@ -10,7 +10,9 @@ export interface TlsProxy {
   readonly port: number;
   /** Where it passes requests on to. */
   target: number;
-  /** Whether it passes on the name that the browser asked for, and that it was HTTPS. nginx must be told to. */
+  /**
+   * Whether it passes on the name that the browser asked for, and that it was HTTPS. nginx must be told to.
+   */
   tells: boolean;
   /** `set-cookie` headers that came through. */
   readonly cookies: string[];

@@ -127,13 +127,16 @@ void t.test(
     const house = houseOf(t);
     const first = house.reloads.reload('first', APPLY);
     await nextTurn();
-    const waiting = Array.from({ length: 50 }, () => house.reloads.reload('others', APPLY));
+    const waiting = Array.from({ length: 50 }, (_, at) =>
+      house.reloads.reload(at % 2 === 0 ? 'even' : 'odd', APPLY),
+    );
     const dry = house.reloads.reload('dry', DRY);
     house.file = changed(house.settings, { flush_interval_ms: 77 });
     await Promise.all([first, ...waiting, dry]);
     t.equal(house.reads, 3, 'the first, the fifty, the dry one');
     t.equal(house.applied.at(1)?.settings.flush_interval_ms, 77, 'read when its turn came');
     t.equal(house.reloads.settings.flush_interval_ms, 77);
+    t.match(house.lines[1], /"origin":"even, odd"/, 'the log names all who asked');
   },
 );
 
