@@ -3,7 +3,7 @@
  * has the interface: from its start, or from `lead` until `follow`. gateway.ts owns it, on the main thread.
  */
 import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
+import { type AddressInfo, createServer, type ListenOptions, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { removeGatewayFile, writeGatewayFile } from '../admin/gateway-file.js';
 import type { PublicAddress } from '../admin/playground.js';
@@ -30,31 +30,53 @@ const ADVICE = {
   admin: 'admin.host and admin.port (TOLLGATE_ADMIN_HOST, TOLLGATE_ADMIN_PORT)',
 };
 
+/** A port that no other gateway of this machine takes until `release`, which is called when it listens. */
+export interface FoundPort {
+  readonly port: number;
+  readonly release: () => void;
+}
+
 /**
  * Checks that nobody listens on `port`. Listeners share their port with SO_REUSEPORT, and a second gateway
  * started by mistake would share it too: each would get a part of the calls without an error. A bind without
  * that option fails if anybody listens. µWS does not set the option if the kernel chooses the port (0), so
- * the port is chosen here in that case too.
+ * the port is chosen here in that case too. Of two gateways that start at the same time, and so do not listen
+ * yet, the first one holds a name for the port, an abstract Unix socket; systems other than Linux have none.
  *
  * Returns `port`, or a free port if it is 0. If the address cannot be bound, throws an Error that names it
  * and the settings of `section` that choose it.
  */
-export async function findPort(host: string, port: number, section: keyof typeof ADVICE): Promise<number> {
-  const server = createServer();
-  try {
-    server.listen({ host, port, exclusive: true });
-    await once(server, 'listening');
-  } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? String(error);
-    throw new Error(
-      `Cannot listen on ${host}:${port} (${code}). Stop what uses the port, or set ${ADVICE[section]}.`,
-      { cause: error },
-    );
+export async function findPort(host: string, port: number, section: keyof typeof ADVICE): Promise<FoundPort> {
+  for (;;) {
+    const probe = createServer();
+    const refused = await bind(probe, { host, port, exclusive: true });
+    if (refused !== undefined) throw cannotListen(`${host}:${port}`, refused, section);
+    const found = (probe.address() as AddressInfo).port;
+    // While the probe has the port: whoever has released the name by then listens, and the probe was refused.
+    const name = createServer().unref();
+    const held = await bind(name, { path: `\0tollgate-port-${found}` });
+    probe.close();
+    await once(probe, 'close');
+    if (held !== 'EADDRINUSE') return { port: found, release: () => name.close() };
+    if (port !== 0) throw cannotListen(`${host}:${port}`, held, section);
   }
-  const found = (server.address() as AddressInfo).port;
-  server.close();
-  await once(server, 'close');
-  return found;
+}
+
+/** Returns the error's code, or undefined if the server listens. */
+async function bind(server: Server, address: ListenOptions): Promise<string | undefined> {
+  try {
+    server.listen(address);
+    await once(server, 'listening');
+    return undefined;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code ?? String(error);
+  }
+}
+
+function cannotListen(address: string, code: string, section: keyof typeof ADVICE): Error {
+  return new Error(
+    `Cannot listen on ${address} (${code}). Stop what uses the port, or set ${ADVICE[section]}.`,
+  );
 }
 
 /**
@@ -109,10 +131,12 @@ export class AdminService {
       clock,
       log,
     });
+    const found = probes ? await findPort(host, port, 'admin') : undefined;
     this.#server = await startAdmin({
       ...this.#routes(this.#recorder, clock),
-      port: probes ? await findPort(host, port, 'admin') : port,
+      port: found?.port ?? port,
     });
+    found?.release();
     const adminPort = this.#server.port;
     writeGatewayFile(settings.data, { pid: process.pid, adminHost: host, adminPort });
     return adminPort;

@@ -204,7 +204,8 @@ export class Gateway {
         )
       : { accountId: undefined, key: undefined };
     const { host, port: wantedPort } = settings.listen;
-    const port = joins ? wantedPort : await findPort(host, wantedPort, 'listen');
+    const found = joins ? undefined : await findPort(host, wantedPort, 'listen');
+    const port = found?.port ?? wantedPort;
     this.#state.port = port;
 
     // Every thread that faces the network runs without code from strings. This thread needs it when it loads
@@ -221,6 +222,7 @@ export class Gateway {
     await this.#credentials.want(credentialsOf(this.#live.routes), CREDENTIALS_WAIT_MS);
     this.#workers.start(this.#listeners);
     await this.#listeners.start(port);
+    found?.release();
     const adminPort = leads ? await this.#admin.open(!joins) : settings.admin.port;
     if (leads) this.#notifications.lead();
     this.#flushEach(settings.flush_interval_ms);

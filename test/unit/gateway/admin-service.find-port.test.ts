@@ -1,0 +1,37 @@
+/** A port is of one gateway, also while it starts and does not listen yet. */
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import t from 'tap';
+import { findPort } from '#src/gateway/admin-service.js';
+
+const HOST = '127.0.0.1';
+const ONLY_LINUX = process.platform === 'linux' ? false : 'abstract sockets are of Linux';
+
+void t.test(
+  'of two that start on a port at the same time one is refused',
+  { skip: ONLY_LINUX },
+  async (t) => {
+    const first = await findPort(HOST, 0, 'listen');
+    await t.rejects(findPort(HOST, first.port, 'listen'), {
+      message: `Cannot listen on ${HOST}:${first.port} (EADDRINUSE). Stop what uses the port, or set listen.host and listen.port (TOLLGATE_HOST, TOLLGATE_PORT).`,
+    });
+    first.release();
+    const second = await findPort(HOST, first.port, 'admin');
+    t.equal(second.port, first.port, 'after its release it is free');
+    second.release();
+  },
+);
+
+void t.test('a port that somebody listens on is refused, held or not', async (t) => {
+  const server = createServer().listen(0, HOST);
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  await t.rejects(findPort(HOST, port, 'admin'), { message: /EADDRINUSE.*admin\.port/ });
+  server.close();
+});
+
+void t.test('ports that are found at the same time differ', async (t) => {
+  const found = await Promise.all(Array.from({ length: 200 }, () => findPort(HOST, 0, 'listen')));
+  t.equal(new Set(found.map(({ port }) => port)).size, found.length);
+  for (const { release } of found) release();
+});
