@@ -19,7 +19,7 @@ import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
 import { BOOTSTRAP, type Identify, type Operator } from '../core/roles.js';
 import { type AdminResponse, ok, type RequestHead, responseOfError } from './http.js';
 import type { OidcView } from './oidc.js';
-import { type Opening, type OpenSession, SESSION_SECONDS, Sessions } from './sessions.js';
+import { type NewSession, type OpenSession, SESSION_SECONDS, Sessions } from './sessions.js';
 import { digestOfToken, isOperatorToken, type Operators } from '../registry/operators.js';
 import { TokenCheck } from './token.js';
 
@@ -293,8 +293,8 @@ export class AdminAuthentication {
    * Opens a session and returns its `set-cookie`. `secure`: whether browsers are known to use HTTPS, also if
    * no proxy says so.
    */
-  openSession(head: RequestHead, opening: Opening, secure = false): string {
-    return this.#cookie(head, this.#sessions.open(opening), SESSION_SECONDS, secure);
+  openSession(head: RequestHead, session: NewSession, secure = false): string {
+    return this.#cookie(head, this.#sessions.open(session), SESSION_SECONDS, secure);
   }
 
   /** `DELETE /admin/session`: ends the caller's session. Tells where to sign out of the provider too. */

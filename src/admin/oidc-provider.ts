@@ -17,7 +17,7 @@ const BODY_BYTES_MAX = 1024 * 1024;
 /** After so long the document is read again. The library renews keys by itself. */
 const DOCUMENT_MS = 3_600_000;
 /** Servers take request lines of 8 KiB. Each session keeps an address. */
-const LEAVE_URL_CHARS_MAX = 6_000;
+const LOGOUT_URL_CHARS_MAX = 6_000;
 
 /** What a sign-in began with, and is finished with. */
 export interface Proofs {
@@ -28,10 +28,10 @@ export interface Proofs {
 }
 
 /** What a sign-in at the provider has come to. */
-export interface ProviderVisit {
+export interface SignInResult {
   readonly claims: Claims;
   /** Where to sign out of the provider; undefined if it has no such address. */
-  readonly leaveUrl: string | undefined;
+  readonly logoutUrl: string | undefined;
 }
 
 export class OidcProvider {
@@ -67,7 +67,7 @@ export class OidcProvider {
    * Who it is that the provider sent back with `query`: claims of the id token, and of userinfo if the token
    * lacks the role or the name. Rejects with a SignInError.
    */
-  async visitFrom(query: string, { state, nonce, verifier }: Proofs): Promise<ProviderVisit> {
+  async resultFrom(query: string, { state, nonce, verifier }: Proofs): Promise<SignInResult> {
     const configuration = await this.#configured();
     const address = new URL(this.#settings.redirect_url);
     address.search = query;
@@ -79,14 +79,14 @@ export class OidcProvider {
         idTokenExpected: true,
       });
       const claims = tokens.claims()!;
-      const leaveUrl = this.#leaveUrl(configuration, tokens.id_token!);
+      const logoutUrl = this.#logoutUrl(configuration, tokens.id_token!);
       const { role_claim: role, name_claim: name } = this.#settings;
       const complete = [role, name].every((path) => claimAt(claims, path) !== undefined);
       if (complete || configuration.serverMetadata().userinfo_endpoint === undefined) {
-        return { claims, leaveUrl };
+        return { claims, logoutUrl };
       }
       const more = await client.fetchUserInfo(configuration, tokens.access_token, claims.sub);
-      return { claims: { ...more, ...claims }, leaveUrl };
+      return { claims: { ...more, ...claims }, logoutUrl };
     } catch (error) {
       throw failureOf(error);
     }
@@ -96,13 +96,13 @@ export class OidcProvider {
    * RP-initiated logout. With the id token the provider need not ask who signs out; some want it. One that is
    * too long for an address is left out.
    */
-  #leaveUrl(configuration: client.Configuration, idToken: string): string | undefined {
+  #logoutUrl(configuration: client.Configuration, idToken: string): string | undefined {
     if (configuration.serverMetadata().end_session_endpoint === undefined) return undefined;
     const back = { post_logout_redirect_uri: new URL('/', this.#settings.redirect_url).href };
     const hinted = { ...back, id_token_hint: idToken };
     try {
       const { href } = client.buildEndSessionUrl(configuration, hinted);
-      return href.length <= LEAVE_URL_CHARS_MAX ? href : client.buildEndSessionUrl(configuration, back).href;
+      return href.length <= LOGOUT_URL_CHARS_MAX ? href : client.buildEndSessionUrl(configuration, back).href;
     } catch {
       // An address that is none, or not HTTPS. It stops no sign-in.
       return undefined;

@@ -20,7 +20,7 @@ import type { AdminResponse, RequestHead } from './http.js';
 import { type OidcSettings, type Person, personOf, roleOf } from './oidc-claims.js';
 import { PAGE_HEADERS, pageOf, SignInError } from './oidc-pages.js';
 import type { OidcProvider, Proofs } from './oidc-provider.js';
-import type { Opening } from './sessions.js';
+import type { NewSession } from './sessions.js';
 
 const KEY_BYTES = 32;
 const NONCE_BYTES = 32;
@@ -40,7 +40,7 @@ export interface OidcOptions {
   /** Of the moment: a reload may change them. Undefined while there is no such sign-in. */
   readonly settings: () => OidcSettings | undefined;
   /** Opens a session and returns its `set-cookie`. */
-  readonly openSession: (head: RequestHead, opening: Opening, secure: boolean) => string;
+  readonly openSession: (head: RequestHead, session: NewSession, secure: boolean) => string;
   /** Of the admin interface: part of the cookie's name, because ports of a host share cookies. */
   readonly port: () => number;
   readonly clock: Clock;
@@ -114,7 +114,7 @@ export class OidcSignIn {
     if (more.length > 0 || !isSame(state, proofs.state)) throw new SignInError('not_begun');
     this.#use(state);
     const provider = await this.#providerOf(settings);
-    const { claims, leaveUrl } = await provider.visitFrom(head.query, proofs);
+    const { claims, logoutUrl } = await provider.resultFrom(head.query, proofs);
     const person = personOf(claims, settings);
     const identify = this.#identifyOf(person, settings);
     const operator = identify();
@@ -129,7 +129,7 @@ export class OidcSignIn {
     // The page at / needs no cookie. Its own requests come from this site, so they have the session's, though
     // a browser that comes from the provider's would not send a SameSite=Strict cookie to / itself.
     return redirectTo('/', [
-      this.#options.openSession(head, { identify, leaveUrl }, secure),
+      this.#options.openSession(head, { identify, logoutUrl }, secure),
       this.#cookie(settings, '', 0),
     ]);
   }

@@ -89,7 +89,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
     authentication,
     oidc: new OidcSignIn({
       settings: options.oidc,
-      openSession: (head, opening, secure) => authentication.openSession(head, opening, secure),
+      openSession: (head, session, secure) => authentication.openSession(head, session, secure),
       port: () => openPort,
       clock,
       log: options.log,

@@ -23,13 +23,13 @@ const SESSIONS_MAX = 200;
 const MS_PER_SECOND = 1_000;
 
 /** Whose session it is. */
-export interface Opening {
+export interface NewSession {
   readonly identify: Identify;
   /** Where its operator can sign out of the provider too; undefined if the session came without one. */
-  readonly leaveUrl?: string | undefined;
+  readonly logoutUrl?: string | undefined;
 }
 
-interface Session extends Opening {
+interface Session extends NewSession {
   readonly endMs: number;
   /** Who opened it. */
   readonly who: string | undefined;
@@ -55,11 +55,11 @@ export class Sessions {
    * Opens a session and returns its secret, 43 characters of base64url. It ends after `seconds`, or at the
    * first request for which `identify` knows nobody.
    */
-  open(opening: Opening, seconds = SESSION_SECONDS): string {
+  open(session: NewSession, seconds = SESSION_SECONDS): string {
     if (this.#sessions.size >= SESSIONS_MAX) this.#endOne();
     const secret = randomBytes(SECRET_BITS / 8).toString('base64url');
     const endMs = this.#clock.monotonicMs() + seconds * MS_PER_SECOND;
-    this.#sessions.set(digestOf(secret), { ...opening, endMs, who: opening.identify()?.who });
+    this.#sessions.set(digestOf(secret), { ...session, endMs, who: session.identify()?.who });
     return secret;
   }
 
@@ -86,9 +86,9 @@ export class Sessions {
   /** Returns where to sign out of the provider too. */
   end(secret: string): string | undefined {
     const digest = digestOf(secret);
-    const leaveUrl = this.#sessions.get(digest)?.leaveUrl;
+    const logoutUrl = this.#sessions.get(digest)?.logoutUrl;
     this.#sessions.delete(digest);
-    return leaveUrl;
+    return logoutUrl;
   }
 }
 

@@ -30,6 +30,9 @@ const ADVICE = {
   admin: 'admin.host and admin.port (TOLLGATE_ADMIN_HOST, TOLLGATE_ADMIN_PORT)',
 };
 
+/** How often another port is asked of the kernel if a gateway that starts holds the one that came. */
+const PORT_TRIES_MAX = 20;
+
 /** A port that no other gateway of this machine takes until `release`, which is called when it listens. */
 export interface FoundPort {
   readonly port: number;
@@ -38,27 +41,29 @@ export interface FoundPort {
 
 /**
  * Checks that nobody listens on `port`. Listeners share their port with SO_REUSEPORT, and a second gateway
- * started by mistake would share it too: each would get a part of the calls without an error. A bind without
- * that option fails if anybody listens. µWS does not set the option if the kernel chooses the port (0), so
- * the port is chosen here in that case too. Of two gateways that start at the same time, and so do not listen
- * yet, the first one holds a name for the port, an abstract Unix socket; systems other than Linux have none.
+ * started by mistake would share it too: each would get a part of the calls without an error. A bind
+ * without that option fails if anybody listens. µWS does not set the option if the kernel chooses the port
+ * (0), so the port is chosen here in that case too. Of two gateways that start at the same time, and so do
+ * not listen yet, the first one holds a name for the address, an abstract Unix socket; systems other than
+ * Linux have none.
  *
  * Returns `port`, or a free port if it is 0. If the address cannot be bound, throws an Error that names it
  * and the settings of `section` that choose it.
  */
 export async function findPort(host: string, port: number, section: keyof typeof ADVICE): Promise<FoundPort> {
-  for (;;) {
+  for (let tries = 1; ; tries++) {
     const probe = createServer();
     const refused = await bind(probe, { host, port, exclusive: true });
     if (refused !== undefined) throw cannotListen(`${host}:${port}`, refused, section);
     const found = (probe.address() as AddressInfo).port;
     // While the probe has the port: whoever has released the name by then listens, and the probe was refused.
     const name = createServer().unref();
-    const held = await bind(name, { path: `\0tollgate-port-${found}` });
+    // The port comes first, because long names are cut.
+    const held = await bind(name, { path: `\0tollgate-${found}-${host}` });
     probe.close();
     await once(probe, 'close');
     if (held !== 'EADDRINUSE') return { port: found, release: () => name.close() };
-    if (port !== 0) throw cannotListen(`${host}:${port}`, held, section);
+    if (port !== 0 || tries === PORT_TRIES_MAX) throw cannotListen(`${host}:${port}`, held, section);
   }
 }
 

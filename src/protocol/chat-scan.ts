@@ -27,7 +27,7 @@ import {
   UNKNOWN,
   type Steering,
 } from './known-members.js';
-import { MemberReader, NAME_CHARS_MAX } from './member-reader.js';
+import { isNothing, MemberReader, NAME_CHARS_MAX } from './member-reader.js';
 import { checkChatRequest } from './validators.js';
 
 /** Bytes of a string that a rejection may repeat: enough for the characters that `got` shows. */
@@ -192,8 +192,7 @@ export class ChatScan implements BodyScan {
         else isGoogle = true;
       } while (reader.moreMembers());
     }
-    // The `n` of null, the `f` of false.
-    if (first === 110 || first === 102 || (isGoogle && !isOther)) return;
+    if (isNothing(first) || (isGoogle && !isOther)) return;
     this.routingMembers = [...this.routingMembers, 'extra_body'];
   }
 

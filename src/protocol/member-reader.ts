@@ -34,6 +34,9 @@ const OTHERS: (string | Set<string> | undefined)[] = LEVELS.map(() => undefined)
 
 const NOTHING_STORED: readonly RoutingMember[] = Object.freeze([]);
 
+/** Whether a value asks for nothing, by its first byte: the `n` of null, the `f` of false. */
+export const isNothing = (first: number | undefined): boolean => first === 110 || first === 102;
+
 export class MemberReader extends JsonReader {
   /** Set by `name` for an unknown name of the request itself (depth 1): what that member would do. */
   steering: Steering | undefined = undefined;
@@ -151,9 +154,8 @@ export class MemberReader extends JsonReader {
   recordStored(kind: StoredKind | undefined, start: number): void {
     if (kind === undefined) return;
     const first = this.bytes[start];
-    // The `n` of null, the `f` of false: they ask for nothing. Bytes of an image need no look.
-    if (first === 110 || first === 102 || this.bytes.toString('latin1', start, start + 6) === '"data:')
-      return;
+    // Bytes of an image need no look.
+    if (isNothing(first) || this.bytes.toString('latin1', start, start + 6) === '"data:') return;
     const found = storedIn(kind, first === QUOTE ? this.decoded(start, this.at) : undefined);
     if (found !== undefined && !this.stored.includes(found)) this.stored = [...this.stored, found];
   }
