@@ -5,7 +5,7 @@
  * Must hold: a call that passes the test has all the keys, or a search misses it
  * (test/unit/call-log/call-log.test.ts).
  */
-import { ATTEMPTS, type Block, NAMED, NONE, STATUS } from './call-block.js';
+import { ATTEMPTS, type Block, NAMED, NONE, PLAIN, STATUS } from './call-block.js';
 import { type Extent, FAILED_KEY, hashOf, mayHave, statusKeys } from './segment-index.js';
 
 /** Accounts by id; `ids` are all of them, if they are few enough to be looked for in the indexes. */
@@ -79,7 +79,8 @@ export function testOf(filter: CallFilter, block: Block): ((call: number) => boo
       return false;
     }
     if (upstreamAt < 0 || shorts[at16 + NAMED.upstream] === upstreamAt) return true;
-    if ((block.flags(call) & ATTEMPTS) === 0) return false;
+    // The one attempt of a plain call is the one that was compared.
+    if ((block.flags(call) & (ATTEMPTS | PLAIN)) !== ATTEMPTS) return false;
     return block.call(call).attempts.some((attempt) => attempt.upstream === upstream);
   };
 }

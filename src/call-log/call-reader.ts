@@ -11,7 +11,7 @@ import type { CallRecord } from '../telemetry/call-record.js';
 import { NAMED } from './call-block.js';
 import { type CallFilter, extentTestOf, testOf } from './call-filter.js';
 import { CALLS_FOLDER, segmentFiles } from './segment-files.js';
-import { type Extent, hashOf, mayHave, requestHash } from './segment-index.js';
+import { type Extent, hashOf, mayHave, mayHaveRequest, requestHash } from './segment-index.js';
 import { type BlockAt, Segment } from './segment.js';
 
 /** Indexes that are kept between searches: those of some 2 GiB of calls. */
@@ -74,7 +74,7 @@ export class CallReader {
     for (const segment of this.#newestFirst()) {
       const extents = await this.#extentsOf(segment);
       for (let at = extents.length - 1; at >= 0; at--) {
-        if (!mayHave(extents[at]!, hashes)) continue;
+        if (!mayHaveRequest(extents[at]!, request) || !mayHave(extents[at]!, hashes)) continue;
         for (const { block } of await segment.blocks([extents[at]!])) {
           const prefixAt = block.positionOf(prefix);
           if (prefixAt === undefined) continue;

@@ -1,0 +1,98 @@
+/** The index of a segment: which extents may have a request, also when an earlier version wrote the index. */
+import { crc32 } from 'node:zlib';
+import t from 'tap';
+import { BlockBuilder } from '#src/call-log/block-builder.js';
+import {
+  extentsOf,
+  hashOf,
+  mayHave,
+  mayHaveRequest,
+  requestHash,
+  SegmentIndex,
+} from '#src/call-log/segment-index.js';
+import { randomBelow, randomOf, newSeed } from '../../support/random.js';
+import { randomCall } from '../../support/stored-calls.js';
+
+const EXTENTS = 8;
+const CALLS = 400;
+/** Calls of a listener end in another order than they came. */
+const SPREAD = 1_000;
+const KINDS = { accounts: 50, models: 3, upstreams: 3 };
+/** Of an extent in the bytes, behind a head of 16: where the range of request numbers is. */
+const HEAD_BYTES = 16;
+const EXTENT_BYTES = 40;
+const RANGE_AT = 32;
+
+const seed = newSeed();
+
+/** Returns the index of extents of random calls, and which request numbers each has. */
+function madeIndex(numberOf: (extent: number) => number): { index: SegmentIndex; requests: Set<number>[] } {
+  const random = randomOf(seed);
+  const builder = new BlockBuilder();
+  const index = new SegmentIndex();
+  let at = 8;
+  const requests = Array.from({ length: EXTENTS }, (_, extent) => {
+    const numbers = new Set<number>();
+    for (let call = 0; call < CALLS; call++) {
+      const number = numberOf(extent);
+      numbers.add(number);
+      builder.add(randomCall(random, number, 1_000 + extent, KINDS));
+    }
+    const { block, names } = builder.take();
+    index.add(at, block, names);
+    index.seal();
+    at += block.bytes;
+    return numbers;
+  });
+  return { index, requests };
+}
+
+const prefixHash = hashOf('req_abcdefgh-_12-');
+
+void t.test('a request number rules out extents, and never the one that has it', (t) => {
+  const below = randomBelow(seed);
+  const { index, requests } = madeIndex((extent) => extent * CALLS + below(SPREAD));
+  const read = extentsOf(index.toBytes(1_000_000))!;
+  t.equal(read.length, EXTENTS);
+  for (const extents of [index.extents, read]) {
+    extents.forEach((extent, at) => {
+      const numbers = [...requests[at]!];
+      t.ok(
+        numbers.every((number) => mayHaveRequest(extent, number)),
+        'each of its own',
+      );
+      t.ok(numbers.every((number) => mayHave(extent, [requestHash(prefixHash, number)])));
+      t.notOk(mayHaveRequest(extent, Math.max(...numbers) + 1));
+      t.notOk(mayHaveRequest(extent, Math.min(...numbers) - 1));
+    });
+    t.notOk(mayHaveRequest(extents.at(-1)!, 0), 'the first call is not in the last extent');
+  }
+  t.end();
+});
+
+void t.test('numbers beyond 32 bits are found', (t) => {
+  const below = randomBelow(seed);
+  const { index, requests } = madeIndex(() => 2 ** 32 - CALLS / 2 + below(CALLS));
+  const read = extentsOf(index.toBytes(1_000_000))!;
+  read.forEach((extent, at) => {
+    t.ok([...requests[at]!].every((number) => mayHaveRequest(extent, number)));
+  });
+  t.end();
+});
+
+void t.test('an index of an earlier version, which has no range, rules out none', (t) => {
+  const { index } = madeIndex((extent) => extent * CALLS);
+  const bytes = index.toBytes(1_000_000);
+  let at = HEAD_BYTES;
+  for (const { filter } of index.extents) {
+    bytes.fill(0, at + RANGE_AT, at + EXTENT_BYTES);
+    at += EXTENT_BYTES + filter!.length * 4;
+  }
+  t.equal(extentsOf(bytes), undefined, 'bytes that were changed are damaged');
+  // The sum of its bytes is right in an index that a version wrote.
+  bytes.writeUInt32LE(crc32(bytes.subarray(HEAD_BYTES, bytes.length - 8)), 8);
+  const read = extentsOf(bytes)!;
+  t.equal(read.length, EXTENTS);
+  for (const extent of read) t.ok([0, 7, 1e12].every((number) => mayHaveRequest(extent, number)));
+  t.end();
+});
