@@ -22,6 +22,7 @@ const SPECIAL = [
   'credentials_file',
   'profile',
   'drop_unsupported',
+  'member_names',
 ] as const;
 type Special = (typeof SPECIAL)[number];
 
@@ -48,7 +49,7 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
   openai: {
     url: () => 'https://api.openai.com/v1',
     apiVersion: '',
-    uses: [],
+    uses: ['member_names'],
     needs: [],
     adds: undefined,
     writes: [],
@@ -56,7 +57,7 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
   azure: {
     url: undefined,
     apiVersion: '2024-10-21',
-    uses: ['api_version'],
+    uses: ['api_version', 'member_names'],
     needs: ['url'],
     adds: /\/openai(?:\/.*)?$/,
     writes: [],
@@ -153,6 +154,12 @@ function checkProvider(
   if (upstream.key !== undefined || upstream.key_file !== undefined)
     for (const name of ['profile'] as const)
       if (upstream[name] !== undefined) report(name, 'given besides a key, want one of the two');
+  for (const name of ['max_tokens', 'max_completion_tokens'])
+    if (upstream.member_names?.[name] === '')
+      report(
+        'member_names',
+        `leaves ${name} out, but what a call may cost rests on it: want the upstream's name`,
+      );
   checkHeaders(upstream, report);
   if (provider === 'openai' || url === undefined) return;
   if (url === 'echo:') {

@@ -8,6 +8,9 @@ import { filePath, identifier, quota, type Annotations } from './annotations.js'
 const BETAS_MAX = 16;
 /** Each header costs bytes in every call. */
 const HEADERS_MAX = 64;
+const MEMBER_NAMES_MAX = 32;
+/** Not a member that the gateway reads itself. */
+const MEMBER_NAME_OR_NONE = '^(?!(?:model|messages|stream|n)$)(?:[A-Za-z][A-Za-z0-9_.-]{0,63})?$';
 /** A day. */
 export const TIMEOUT_MS_MAX = 86_400_000;
 
@@ -144,6 +147,24 @@ export const upstreamSchema = Type.Object(
           'openai and azure: interfaces that the upstream has besides chat completions, at /messages and /responses behind its url. Calls of these pass byte for byte; without it they are translated.',
         'x-want': 'a list of messages and responses',
       } satisfies Annotations,
+    ),
+    member_names: Type.Optional(
+      Type.Record(
+        Type.String(),
+        Type.String({
+          pattern: MEMBER_NAME_OR_NONE,
+          description: "The upstream's name for the member; empty: the member is left out.",
+          'x-want': 'the name that the upstream has for it, or "" to leave it out',
+        } satisfies Annotations),
+        {
+          maxProperties: MEMBER_NAMES_MAX,
+          description:
+            'openai and azure: names that this upstream has for members of a chat completion, where it refuses those of OpenAI, such as {stream_options: "", max_completion_tokens: max_tokens}. If a request has a member by both names, the one by the upstream\'s name stays.',
+          'x-want': 'a map of names to names',
+          'x-names': '^[A-Za-z][A-Za-z0-9_.-]{0,63}$',
+          'x-names-refused': '^(?:model|messages|stream|n)$',
+        } satisfies Annotations,
+      ),
     ),
     drop_unsupported: Type.Boolean({
       default: false,

@@ -247,6 +247,7 @@ function targetOf(
     ca: upstream.ca,
     doors: doorsOf(upstream, model, url, provider),
     provider,
+    memberNames: upstream.member_names,
   };
 }
 

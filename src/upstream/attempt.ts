@@ -11,7 +11,6 @@ import type { Clock } from '../core/clock.js';
 import { CHAT_DOOR } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
 import type { UpstreamRequest } from '../channel/messages.js';
-import { withModelName } from '../protocol/chat-call.js';
 import { traceHeadersOf } from '../telemetry/trace-context.js';
 import {
   type ResponseBodyReader,
@@ -40,6 +39,7 @@ import { tracesOf } from './secret-traces.js';
 import { StreamReader } from './stream-reader.js';
 import type { UpstreamTarget } from './target.js';
 import type { TakenTarget } from './target-choice.js';
+import { bodyFor, chatBodyFor } from './upstream-body.js';
 import { UsageMeter } from './usage-meter.js';
 
 /**
@@ -128,7 +128,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     }
     if (request.door === CHAT_DOOR) {
       this.#door = undefined;
-      this.#call = client.start(target, bodyFor(target.model, request), request.requestId, this, headers);
+      this.#call = client.start(target, chatBodyFor(target, request), request.requestId, this, headers);
       return;
     }
     const door = doorOrFault(request, target, clock);
@@ -138,7 +138,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
         ? new NoCall(this, door)
         : client.start(
             target,
-            door.body ?? bodyFor(target.model, request),
+            door.body ?? bodyFor(target, request),
             request.requestId,
             this,
             headers,
@@ -369,20 +369,6 @@ function doorOrFault(
 function headersOf({ trace }: UpstreamRequest, span: AttemptSpan | undefined): readonly string[] | undefined {
   if (span !== undefined) return span.headers;
   return trace === undefined ? undefined : traceHeadersOf(trace);
-}
-
-/** The body with the upstream's name of the model. */
-function bodyFor(model: string | undefined, request: UpstreamRequest): string | Uint8Array {
-  const { largeBody } = request;
-  if (model === undefined) return largeBody ?? request.body;
-  if (largeBody !== undefined) {
-    return Buffer.concat([
-      largeBody.subarray(0, request.modelStart),
-      Buffer.from(JSON.stringify(model)),
-      largeBody.subarray(request.modelEnd),
-    ]);
-  }
-  return withModelName(request, model);
 }
 
 function isPlain(contentEncoding: string | undefined): boolean {

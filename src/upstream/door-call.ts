@@ -17,6 +17,7 @@ import { forEachEvent } from '../protocol/sse.js';
 import type { PassedCall } from '../providers/provider.js';
 import { FieldError } from '../providers/provider.js';
 import { garbageFailure, budgetFailure, type AttemptFailure } from './error-mapping.js';
+import { inNamesOf } from './upstream-body.js';
 import { PassedStreamReader } from './passed-stream-reader.js';
 import {
   ResponseReader,
@@ -111,7 +112,8 @@ class TranslatedAttempt implements DoorAttempt {
     this.#call = { requestId, model, stream, body, nowMs: clock.wallMs() };
     this.#choices = request.choices;
     this.#chat = isLarge ? {} : translator.toChat(body, readsExtras(target.provider));
-    this.body = isLarge ? undefined : JSON.stringify({ ...this.#chat, model: target.model ?? model });
+    const chat = { ...this.#chat, model: target.model ?? model };
+    this.body = isLarge ? undefined : JSON.stringify(inNamesOf(target.memberNames, chat));
   }
 
   written(callers: Readonly<Record<string, unknown>>): void {

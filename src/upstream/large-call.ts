@@ -36,13 +36,16 @@ const UNWRITTEN = 'REQUEST_UNWRITTEN';
 /** The caller leaves before the body is translated. */
 const LEFT: ErrorRecord = { code: 'internal_error', message: 'the call was aborted' };
 
-/** Whether the request is large and goes to an upstream that does not speak the door's protocol. */
+/** Whether the request is large and goes to an upstream that does not speak the door's protocol as it is. */
 export function isLargeTranslation({ largeBody, door }: UpstreamRequest, target: UpstreamTarget): boolean {
   if (largeBody === undefined) return false;
-  if (door === CHAT_DOOR)
-    return target.provider !== undefined && PROVIDERS[target.provider.name] !== undefined;
+  if (door === CHAT_DOOR) return target.memberNames !== undefined || isTranslated(target);
   const { name, translator, isCount } = dialectAt(door)!;
   return target.doors[name] === undefined && translator !== undefined && isCount !== true;
+}
+
+function isTranslated({ provider }: UpstreamTarget): boolean {
+  return provider !== undefined && PROVIDERS[provider.name] !== undefined;
 }
 
 /** `onWritten`: the request goes out now, with these members of the caller's body. */
@@ -61,6 +64,7 @@ export function startLargeCall(
     body: new Uint8Array(largeBody!),
     model: target.model,
     provider: target.provider,
+    memberNames: target.memberNames,
     nowMs: deps.clock.wallMs(),
   };
   return new LargeCall(deps.translate(large, account), handler, (written) => {

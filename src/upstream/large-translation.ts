@@ -13,6 +13,7 @@ import { dialectAt } from '../doors/dialects.js';
 import { PROVIDERS } from '../providers/providers.js';
 import { FieldError, type ProviderSettings } from '../providers/provider.js';
 import { inCallersWords, readsExtras } from './door-call.js';
+import { inNamesOf, type MemberNames } from './upstream-body.js';
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -27,6 +28,7 @@ export interface LargeBody {
   readonly stream: boolean;
   /** Undefined if the upstream speaks OpenAI's protocol. */
   readonly provider: ProviderSettings | undefined;
+  readonly memberNames: MemberNames | undefined;
   readonly requestId: string;
   readonly nowMs: number;
 }
@@ -52,7 +54,7 @@ const CONVERSATION: readonly string[] = ['messages', 'input', 'system'];
 
 /** In one go: the body's bytes bound it. Never throws. */
 export function translateLarge(large: LargeBody): LargeTranslated {
-  const { door, body, model, stream, provider, requestId, nowMs } = large;
+  const { door, body, model, stream, provider, memberNames, requestId, nowMs } = large;
   const callers = parsedJson(Buffer.from(body.buffer, body.byteOffset, body.length).toString());
   if (!isRecord(callers)) return { isWritten: false, isField: false, message: 'a body is a JSON object' };
   const translator = dialectAt(door)?.translator;
@@ -67,7 +69,12 @@ export function translateLarge(large: LargeBody): LargeTranslated {
     } as const;
     const writer = provider && PROVIDERS[provider.name];
     if (provider === undefined || writer === undefined)
-      return { ...rest, body: bytesOf(JSON.stringify(chat)), path: undefined, bodyHash: undefined };
+      return {
+        ...rest,
+        body: bytesOf(JSON.stringify(inNamesOf(memberNames, chat))),
+        path: undefined,
+        bodyHash: undefined,
+      };
     const call = { settings: provider, body: chat, stream, requestId, nowMs, model: String(chat.model) };
     const request = writer.write(call);
     const bytes = bytesOf(request.body);

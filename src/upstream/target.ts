@@ -11,6 +11,7 @@ import type { UpstreamLimits } from '../core/quotas.js';
 import type { UpstreamScopeIndex } from '../core/units.js';
 import type { HttpTarget } from '../http1/http-client.js';
 import type { ProviderSettings } from '../providers/provider.js';
+import type { MemberNames } from './upstream-body.js';
 
 /** The limits of an upstream, which it may share with others. */
 export interface TargetQuotas {
@@ -40,6 +41,8 @@ export interface UpstreamTarget extends HttpTarget {
   readonly doors: Readonly<Partial<Record<DoorName, string>>>;
   /** Undefined if it speaks OpenAI's protocol, which is passed on byte for byte. */
   readonly provider: ProviderSettings | undefined;
+  /** Only of one that speaks OpenAI's protocol. */
+  readonly memberNames?: MemberNames | undefined;
 }
 
 /** Origin of the built-in model. */

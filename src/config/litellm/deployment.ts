@@ -158,6 +158,7 @@ export function importDeployment(
       ...settings,
       ...(key === undefined ? {} : { key }),
       model: found.model,
+      ...(provider.memberNames === undefined ? {} : { member_names: provider.memberNames }),
       ...(drops ? { drop_unsupported: true } : {}),
       ...(Object.keys(headers).length === 0 ? {} : { headers }),
       ...(timeoutMs === undefined ? {} : { first_byte_timeout_ms: timeoutMs, idle_timeout_ms: timeoutMs }),

@@ -18,6 +18,8 @@ export interface Provider {
   readonly modelPrefix?: string;
   /** The path, for a file whose `api_base` has only the origin. */
   readonly path?: string;
+  /** Its names for members of a chat completion: the setting `member_names`. */
+  readonly memberNames?: Readonly<Record<string, string>>;
   /** A remark on what LiteLLM does differently. */
   readonly note?: string;
 }
@@ -27,7 +29,14 @@ const COMPATIBLE = 'LiteLLM speaks its own interface to it, Tollgate the OpenAI-
 const PROVIDERS: ReadonlyMap<string, Provider> = new Map<string, Provider>([
   ['openai', { url: 'https://api.openai.com/v1', variable: 'OPENAI_API_KEY' }],
   ['groq', { url: 'https://api.groq.com/openai/v1', variable: 'GROQ_API_KEY' }],
-  ['mistral', { url: 'https://api.mistral.ai/v1', variable: 'MISTRAL_API_KEY' }],
+  [
+    'mistral',
+    {
+      url: 'https://api.mistral.ai/v1',
+      variable: 'MISTRAL_API_KEY',
+      memberNames: { stream_options: '', max_completion_tokens: 'max_tokens', seed: 'random_seed' },
+    },
+  ],
   ['deepseek', { url: 'https://api.deepseek.com/v1', variable: 'DEEPSEEK_API_KEY' }],
   ['openrouter', { url: 'https://openrouter.ai/api/v1', variable: 'OPENROUTER_API_KEY' }],
   ['together_ai', { url: 'https://api.together.xyz/v1', variable: 'TOGETHERAI_API_KEY' }],

@@ -60,6 +60,10 @@ void t.test('what a provider needs, and what means nothing to it, is said by nam
       'provider: bedrock, region: us-east-1, key: "${K}", profile: prod',
       'provider: gemini, url: "echo:"',
       'provider: gemini, url: "http://h/?key=1"',
+      'provider: anthropic, member_names: { user: "" }',
+      'url: "http://h/v1", member_names: { max_tokens: "" }',
+      'url: "http://h/v1", member_names: { stream: "" }',
+      'url: "http://h/v1", member_names: { user: model }',
     ),
     [
       `${place}[0].region: means nothing to the provider openai, leave it out`,
@@ -69,6 +73,10 @@ void t.test('what a provider needs, and what means nothing to it, is said by nam
       `${place}[3].profile: given besides a key, want one of the two`,
       `${place}[4].provider: got gemini, but the built-in model of url has none`,
       `${place}[5].url: has a query, which the provider gemini does not take`,
+      `${place}[6].member_names: means nothing to the provider anthropic, leave it out`,
+      `${place}[7].member_names: leaves max_tokens out, but what a call may cost rests on it: want the upstream's name`,
+      `${place}[8].member_names.stream: a name that cannot be set here`,
+      `${place}[9].member_names.user: got "model", want the name that the upstream has for it, or "" to leave it out`,
     ],
   );
   t.same(

@@ -279,3 +279,21 @@ void t.test('what models serve, and prices of calls', (t) => {
   t.match(JSON.stringify(remarks), /rerank: Tollgate has it of OpenAI's paths/);
   t.end();
 });
+
+void t.test('Mistral gets its own names of members', (t) => {
+  const file = `
+model_list:
+  - model_name: large
+    litellm_params: { model: mistral/mistral-large-latest, api_key: os.environ/MISTRAL_API_KEY }
+`;
+  const { yaml, variables } = importLitellm(file, 'config.yaml');
+  const { models } = loaded(t.testdir(), yaml, variables);
+  t.match(models[0]!.upstreams, [
+    {
+      url: 'https://api.mistral.ai/v1',
+      model: 'mistral-large-latest',
+      member_names: { stream_options: '', max_completion_tokens: 'max_tokens', seed: 'random_seed' },
+    },
+  ]);
+  t.end();
+});

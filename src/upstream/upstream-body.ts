@@ -1,0 +1,54 @@
+/**
+ * The body of a call as an OpenAI-compatible upstream gets it: with its own name of the model, and with its
+ * own names of members (the setting `member_names`). attempt.ts, door-call.ts and, for large bodies,
+ * large-translation.ts call it. Pure.
+ *
+ * Must hold: the bound of the output that a call's hold rests on still goes out, and a body that has none of
+ * those members goes out byte for byte but for the model (test/unit/upstream/upstream-body.test.ts,
+ * e2e/member-names.test.ts).
+ */
+import type { UpstreamRequest } from '../channel/messages.js';
+import { withModelName } from '../protocol/chat-call.js';
+
+/** By OpenAI's name; empty for a member that the upstream does not know. */
+export type MemberNames = Readonly<Record<string, string>>;
+
+interface Names {
+  /** Undefined if the upstream knows the model by its id. */
+  readonly model: string | undefined;
+  readonly memberNames?: MemberNames | undefined;
+}
+
+type Body = Pick<UpstreamRequest, 'body' | 'largeBody' | 'modelStart' | 'modelEnd'>;
+type Members = Readonly<Record<string, unknown>>;
+
+/** With the upstream's name of the model. */
+export function bodyFor({ model }: Names, request: Body): string | Uint8Array {
+  const { largeBody } = request;
+  if (model === undefined) return largeBody ?? request.body;
+  if (largeBody === undefined) return withModelName(request, model);
+  return Buffer.concat([
+    largeBody.subarray(0, request.modelStart),
+    Buffer.from(JSON.stringify(model)),
+    largeBody.subarray(request.modelEnd),
+  ]);
+}
+
+/** As `bodyFor`, of a chat completion, whose members are renamed if it is small (some 10 µs a KB). */
+export function chatBodyFor(names: Names, request: Body): string | Uint8Array {
+  const body = bodyFor(names, request);
+  if (names.memberNames === undefined || typeof body !== 'string') return body;
+  const chat = JSON.parse(body) as Members;
+  const renamed = inNamesOf(names.memberNames, chat);
+  return renamed === chat ? body : JSON.stringify(renamed);
+}
+
+/** `chat` itself if nothing is renamed. One that `chat` has by its new name too, not null, is left out. */
+export function inNamesOf(names: MemberNames | undefined, chat: Members): Members {
+  if (names === undefined || !Object.keys(names).some((name) => Object.hasOwn(chat, name))) return chat;
+  const renamed = Object.fromEntries(Object.entries(chat).filter(([name]) => !Object.hasOwn(names, name)));
+  for (const [name, own] of Object.entries(names)) {
+    if (own !== '' && Object.hasOwn(chat, name)) renamed[own] ??= chat[name];
+  }
+  return renamed;
+}

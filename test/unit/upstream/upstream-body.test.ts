@@ -1,0 +1,42 @@
+import t from 'tap';
+import { chatBodyFor, inNamesOf } from '../../../src/upstream/upstream-body.js';
+
+const textOf = (body: string) =>
+  chatBodyFor(
+    { model: undefined, memberNames: NAMES },
+    { body, largeBody: undefined, modelStart: 0, modelEnd: 0 },
+  ) as string;
+const NAMES = { stream_options: '', max_completion_tokens: 'max_tokens', seed: 'random_seed' };
+
+void t.test('what has no such member stays as it is', (t) => {
+  const chat = { model: 'm', messages: [] };
+  t.equal(inNamesOf(NAMES, chat), chat);
+  t.equal(inNamesOf(undefined, { ...chat, seed: 1 }).seed, 1);
+  const body = '{ "model": "m",  "temperature": 1.0, "seed_": 12345678901234567890 }';
+  t.equal(textOf(body), body, 'byte for byte');
+  t.end();
+});
+
+void t.test('members are left out and renamed', (t) => {
+  const body = '{"model":"m","stream_options":{"include_usage":true},"seed":3,"max_completion_tokens":9}';
+  t.same(JSON.parse(textOf(body)), { model: 'm', random_seed: 3, max_tokens: 9 });
+  t.end();
+});
+
+void t.test('a member by both names stays once, and a bound is never lost to null', (t) => {
+  t.same(inNamesOf(NAMES, { max_completion_tokens: 9, max_tokens: 5 }), { max_tokens: 5 });
+  t.same(inNamesOf(NAMES, { max_tokens: null, max_completion_tokens: 9 }), { max_tokens: 9 });
+  t.same(inNamesOf(NAMES, { max_tokens: 5, max_completion_tokens: null }), { max_tokens: 5 });
+  t.end();
+});
+
+void t.test('names that objects inherit are names like others', (t) => {
+  t.same(
+    inNamesOf(NAMES, JSON.parse('{"constructor":1,"toString":2}') as object as Record<string, unknown>),
+    {
+      constructor: 1,
+      toString: 2,
+    },
+  );
+  t.end();
+});
