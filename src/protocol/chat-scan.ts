@@ -27,15 +27,9 @@ import {
   UNKNOWN,
   type Steering,
 } from './known-members.js';
-import { isNothing, MemberReader, NAME_CHARS_MAX } from './member-reader.js';
+import { isNothing } from './member-reader.js';
 import { checkChatRequest } from './validators.js';
-
-/** Bytes of a string that a rejection may repeat: enough for the characters that `got` shows. */
-const SHOWN_BYTES_MAX = 512;
-/** A double holds every integer of so many digits exactly. */
-const DIGITS_EXACT_MAX = 15;
-/** No number with a rule needs more characters. Decoders round a longer one differently, or take long. */
-const NUMBER_CHARS_MAX = 64;
+import { ANY_ARRAY, ValueReader } from './value-reader.js';
 
 const REQUEST_MODEL = REQUEST.indexOf('model');
 const REQUEST_MESSAGES = REQUEST.indexOf('messages');
@@ -57,9 +51,6 @@ const INCLUDE_USAGE = STREAM_OPTIONS.indexOf('include_usage');
 
 const ROLE_BYTES = CHAT_ROLES.map((role) => Buffer.from(role));
 
-/** Stand-ins for values whose contents have no rule. */
-const ANY_OBJECT = Object.freeze({});
-const ANY_ARRAY: readonly unknown[] = Object.freeze([]);
 const ANY_PART = Object.freeze({ type: '' });
 /** Parts without a fault, however many. */
 const VALID_PARTS: readonly unknown[] = Object.freeze([ANY_PART]);
@@ -87,6 +78,7 @@ const ONE_MESSAGE: { model: string; messages: unknown[] } = { model: 'm', messag
 const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
 const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
 
+/** Each method finds the reader at its value (after `colon` or `item`), and leaves it behind that value. */
 export class ChatScan implements BodyScan {
   readonly outputTokensName = 'max_tokens';
   readonly outputTokensMin = 1;
@@ -104,17 +96,15 @@ export class ChatScan implements BodyScan {
   routingMembers = NO_MEMBERS;
   /** The valid request, of which `messages` are stand-ins. */
   readonly request: ChatRequest;
-  readonly #reader: MemberReader;
+  readonly #reader: ValueReader;
   readonly #isAscii: boolean;
   readonly #standIn = new StandIn();
   /** The sentence for the first message that breaks a rule. */
   #messagesError: string | undefined;
-  /** The sentence for a number whose value is valid, but which some decoders read differently. */
-  #numberError: string | undefined;
 
   /** `bytes` are valid UTF-8, and ASCII if `isAscii`. Throws a BodyError with a sentence for the sender. */
   constructor(bytes: Uint8Array, isAscii: boolean) {
-    const reader = new MemberReader(bytes);
+    const reader = new ValueReader(bytes);
     this.#reader = reader;
     this.#isAscii = isAscii;
     const standIn = this.#standIn;
@@ -125,13 +115,13 @@ export class ChatScan implements BodyScan {
     }
     let other: unknown;
     if (first === BRACE) this.#readRequest();
-    else other = this.#value();
+    else other = reader.value();
     if (reader.space() !== -1) throw reader.unexpected();
     if (first !== BRACE) throw new BodyError(explain(other, undefined));
     if (this.#messagesError !== undefined || !checkChatRequest(standIn)) {
       throw new BodyError(explain(standIn, this.#messagesError));
     }
-    if (this.#numberError !== undefined) throw new BodyError(this.#numberError);
+    if (reader.numberError !== undefined) throw new BodyError(reader.numberError);
     this.request = standIn;
   }
 
@@ -148,22 +138,22 @@ export class ChatScan implements BodyScan {
         const first = reader.colon();
         const start = reader.at;
         if (index === REQUEST_MODEL) {
-          standIn.model = this.#whole(first);
+          standIn.model = reader.whole(first, this.#isAscii);
           this.model = { start, end: reader.at };
         } else if (index === REQUEST_MESSAGES) standIn.messages = this.#messages();
-        else if (index === REQUEST_STREAM) standIn.stream = this.#value();
+        else if (index === REQUEST_STREAM) standIn.stream = reader.value();
         else if (index === REQUEST_STREAM_OPTIONS) {
           standIn.stream_options = this.#streamOptions();
           this.streamOptions = { start, end: reader.at };
         } else if (index === REQUEST_MAX_TOKENS) {
-          standIn.max_tokens = this.#integer();
+          standIn.max_tokens = reader.integer();
           this.maxTokens = { start, end: reader.at };
         } else if (index === REQUEST_MAX_COMPLETION_TOKENS) {
-          standIn.max_completion_tokens = this.#integer();
+          standIn.max_completion_tokens = reader.integer();
           this.maxCompletionTokens = { start, end: reader.at };
-        } else if (index === REQUEST_N) standIn.n = this.#integer();
-        else if (index === REQUEST_TEMPERATURE) standIn.temperature = this.#value();
-        else if (index === REQUEST_TOP_P) standIn.top_p = this.#value();
+        } else if (index === REQUEST_N) standIn.n = reader.integer();
+        else if (index === REQUEST_TEMPERATURE) standIn.temperature = reader.value();
+        else if (index === REQUEST_TOP_P) standIn.top_p = reader.value();
         else if (index === REQUEST_TOOLS && first === BRACKET) this.#tools();
         else if (index === REQUEST_EXTRA_BODY) this.#extraBody(first);
         else {
@@ -240,7 +230,7 @@ export class ChatScan implements BodyScan {
 
   #messages(): unknown {
     const reader = this.#reader;
-    if (reader.bytes[reader.at] !== BRACKET) return this.#value();
+    if (reader.bytes[reader.at] !== BRACKET) return reader.value();
     let count = 0;
     if (reader.openItems()) {
       do {
@@ -260,7 +250,7 @@ export class ChatScan implements BodyScan {
   /** Returns the message's stand-in, valid until the next message is read. */
   #message(): unknown {
     const reader = this.#reader;
-    if (reader.bytes[reader.at] !== BRACE) return this.#value();
+    if (reader.bytes[reader.at] !== BRACE) return reader.value();
     let role: unknown;
     let content: unknown;
     let toolCalls: unknown;
@@ -268,7 +258,7 @@ export class ChatScan implements BodyScan {
       do {
         const index = reader.name(MESSAGE);
         const first = reader.colon();
-        if (index === MESSAGE_ROLE) role = first === QUOTE ? this.#role() : this.#value();
+        if (index === MESSAGE_ROLE) role = first === QUOTE ? this.#role() : reader.value();
         else if (index === MESSAGE_CONTENT) content = this.#content(first);
         else if (index === MESSAGE_TOOL_CALLS) {
           toolCalls = first === BRACKET ? ANY_ARRAY : null;
@@ -294,7 +284,7 @@ export class ChatScan implements BodyScan {
       while (at < length && reader.bytes[start + 1 + at] === bytes[at]) at++;
       if (at === length) return CHAT_ROLES[index]!;
     }
-    return this.#shown(start, reader.at);
+    return reader.shown(start, reader.at);
   }
 
   #content(first: number): unknown {
@@ -303,7 +293,7 @@ export class ChatScan implements BodyScan {
       reader.skipPlain(QUOTE);
       return '';
     }
-    if (first !== BRACKET) return this.#value();
+    if (first !== BRACKET) return reader.value();
     if (!reader.openItems()) return ANY_ARRAY;
     let count = 0;
     let wrong: unknown[] | undefined;
@@ -318,7 +308,7 @@ export class ChatScan implements BodyScan {
 
   #part(): unknown {
     const reader = this.#reader;
-    if (reader.bytes[reader.at] !== BRACE) return this.#value();
+    if (reader.bytes[reader.at] !== BRACE) return reader.value();
     let type: unknown;
     if (reader.openLevel(PART)) {
       do {
@@ -329,7 +319,7 @@ export class ChatScan implements BodyScan {
         else if (first === QUOTE) {
           reader.skipPlain(QUOTE);
           type = '';
-        } else type = this.#value();
+        } else type = reader.value();
       } while (reader.moreMembers());
     }
     return typeof type === 'string' ? ANY_PART : { type };
@@ -337,7 +327,7 @@ export class ChatScan implements BodyScan {
 
   #streamOptions(): unknown {
     const reader = this.#reader;
-    if (reader.bytes[reader.at] !== BRACE) return this.#value();
+    if (reader.bytes[reader.at] !== BRACE) return reader.value();
     let includeUsage: unknown;
     if (reader.openLevel(STREAM_OPTIONS)) {
       this.hasStreamOptions = true;
@@ -346,86 +336,11 @@ export class ChatScan implements BodyScan {
         reader.colon();
         const start = reader.at;
         if (index === INCLUDE_USAGE) {
-          includeUsage = this.#value();
+          includeUsage = reader.value();
           this.includeUsage = { start, end: reader.at };
         } else reader.skipMember(STREAM_OPTIONS, index);
       } while (reader.moreMembers());
     }
     return { include_usage: includeUsage };
-  }
-
-  /** Returns a string in full, and the stand-in of any other value. */
-  #whole(first: number): unknown {
-    const reader = this.#reader;
-    const start = reader.at;
-    if (first !== QUOTE) return this.#value();
-    if (reader.skipText()) return reader.decoded(start, reader.at);
-    return reader.bytes.toString(this.#isAscii ? 'latin1' : 'utf8', start + 1, reader.at - 1);
-  }
-
-  /** Returns the value, or its stand-in: the beginning of a string, an empty object or array. */
-  #value(): unknown {
-    const reader = this.#reader;
-    const start = reader.at;
-    const first = start < reader.end ? reader.bytes[start]! : -1;
-    if (first === BRACE || first === BRACKET) {
-      reader.skipValue();
-      return first === BRACE ? ANY_OBJECT : ANY_ARRAY;
-    }
-    reader.skipPlain(first);
-    if (first === QUOTE) return this.#shown(start, reader.at);
-    // The `t` of true, the `f` of false, the `n` of null.
-    if (first === 116) return true;
-    if (first === 102) return false;
-    if (first === 110) return null;
-    const length = reader.at - start;
-    if (length <= DIGITS_EXACT_MAX) {
-      let value = 0;
-      let at = start;
-      for (; at < reader.at; at++) {
-        const digit = reader.bytes[at]! - 48;
-        // A sign, a point or an exponent: the slow way below.
-        if (digit < 0 || digit > 9) break;
-        value = value * 10 + digit;
-      }
-      if (at === reader.at) return value;
-    }
-    if (length > NUMBER_CHARS_MAX) {
-      const name = `${reader.prefix()}${reader.lastName() || 'a number'}`;
-      throw new BodyError(`${name} must be written in at most ${NUMBER_CHARS_MAX} characters`);
-    }
-    return Number(reader.bytes.toString('latin1', start, reader.at));
-  }
-
-  /** The value of an integer. Decoders agree only on plain digits: `1e2` and `1.0` are read differently. */
-  #integer(): unknown {
-    const reader = this.#reader;
-    const start = reader.at;
-    const value = this.#value();
-    if (typeof value !== 'number' || !Number.isInteger(value) || value < 0) return value;
-    let at = start;
-    while (at < reader.end && reader.bytes[at]! >= 48 && reader.bytes[at]! <= 57) at++;
-    const isPlain = at === reader.at;
-    if (isPlain && value <= Number.MAX_SAFE_INTEGER) return value;
-    const name = reader.lastName();
-    const rule = isPlain ? `be at most ${Number.MAX_SAFE_INTEGER}` : 'be written in digits alone';
-    const text = reader.bytes.toString('latin1', start, reader.at);
-    this.#numberError ??= `${name} must ${rule}, got ${text.slice(0, NAME_CHARS_MAX)}`;
-    return value;
-  }
-
-  /** Returns the text of a string that was read; of a long one its beginning. */
-  #shown(start: number, end: number): string {
-    const reader = this.#reader;
-    if (end - start <= SHOWN_BYTES_MAX) return reader.decoded(start, end);
-    // The cut must not be within an escape (92 is a backslash, 117 the `u` of \uXXXX) or a UTF-8 character.
-    let at = start + 1;
-    for (let next = at; next <= start + SHOWN_BYTES_MAX;) {
-      at = next;
-      const byte = reader.bytes[at]!;
-      if (byte === 92) next += reader.bytes[at + 1] === 117 ? 6 : 2;
-      else next += byte < 0xc0 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
-    }
-    return JSON.parse(`${reader.bytes.toString('utf8', start, at)}"`) as string;
   }
 }

@@ -126,7 +126,7 @@ export class ProcessGroup {
   }
 
   /** Why the gateways cannot be replaced now; undefined if they can. */
-  get replaceRejection(): string | undefined {
+  get replaceProblem(): string | undefined {
     if (!this.#served) return 'the gateway is still starting';
     if (this.#stopping) return 'the gateway is stopping';
     if (this.#replacing !== undefined)

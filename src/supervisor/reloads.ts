@@ -1,10 +1,10 @@
 /**
- * Reloads the settings, one reload after the other, and watches their files (`watch`). supervisor.ts calls it
- * for a signal, an operator or a changed file, in the supervisor process.
+ * Reloads the settings, one reload after the other. supervisor.ts calls it for a signal, an operator or a
+ * changed file, in the supervisor process.
  *
- * A reload reads and checks the whole file, then hands what applies at a reload to the gateways; if anything
- * is wrong it changes nothing and returns the reasons. With `restart` the gateways are then replaced one by
- * one.
+ * A reload reads and checks the whole file, then hands what applies at a reload to the gateways; if there is
+ * any problem it changes nothing and returns the problems. With `restart` the gateways are then replaced one
+ * by one.
  *
  * Must hold: a file with a mistake changes nothing at all, and reloads never overlap. Test:
  * unit/supervisor/reloads.
@@ -22,17 +22,16 @@ import {
 import type { ReloadOutcome, ReloadRequest } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
 import type { Replacement } from './group-member.js';
-import { statSync } from 'node:fs';
 
 export interface ReloadsOptions {
   /** The settings read from the file at the start, with the file's ports. */
   readonly settings: Settings;
   /** Reads the file, the environment and the files that they name. Throws ConfigError. */
   readonly load: () => Settings;
-  /** Hands settings to the gateways. Resolves with the reasons against them; never rejects. */
+  /** Hands settings to the gateways. Resolves with the problems with them; never rejects. */
   readonly apply: (next: Settings, dryRun: boolean) => Promise<readonly string[]>;
   /** Why the gateways cannot be replaced now; undefined if they can. */
-  readonly replaceRejection: () => string | undefined;
+  readonly replaceProblem: () => string | undefined;
   /** Begins to replace the gateways by new ones with these settings. */
   readonly replace: (next: Settings) => Replacement;
   readonly log: Log;
@@ -87,7 +86,7 @@ export class Reloads {
         this.#waiting.delete(kind);
         return this.#reload([...origins].join(', '), request);
       })
-      .catch((error: unknown) => this.#reject([...origins].join(', '), request, errorsOf(error)));
+      .catch((error: unknown) => this.#reject([...origins].join(', '), request, problemsOf(error)));
     this.#waiting.set(kind, { origins, outcome });
     this.#last = outcome;
     return outcome;
@@ -96,26 +95,26 @@ export class Reloads {
   async #reload(origin: string, request: ReloadRequest): Promise<ReloadOutcome> {
     const { load, apply, log } = this.#options;
     const { dryRun, restart } = request;
-    const rejection = restart ? this.#options.replaceRejection() : undefined;
-    if (rejection !== undefined) return this.#reject(origin, request, [rejection]);
+    const problem = restart ? this.#options.replaceProblem() : undefined;
+    if (problem !== undefined) return this.#reject(origin, request, [problem]);
     let next: Settings;
     try {
       next = load();
     } catch (error) {
-      return this.#reject(origin, request, errorsOf(error));
+      return this.#reject(origin, request, problemsOf(error));
     }
     const difference = differenceOf(this.#settings, next, restart ? isReplaceable : undefined);
     const { applied, restartNeeded } = difference;
     const paths = dryRun ? [...applied, ...restartNeeded] : applied;
     const changes = changesOf(settingsDeclaration, this.#settings, next, paths);
     // Also if nothing differs: a thread may have missed an earlier reload.
-    const errors = await apply(next, dryRun);
-    if (errors.length > 0) return this.#reject(origin, request, errors);
-    if (dryRun) return { ...difference, changes, problems: errors, replacing: 0 };
+    const problems = await apply(next, dryRun);
+    if (problems.length > 0) return this.#reject(origin, request, problems);
+    if (dryRun) return { ...difference, changes, problems, replacing: 0 };
     this.#settings = adoptLive(this.#settings, next);
     if (restart) return { ...this.#replace(origin, next, difference), changes };
     log.info('settings reloaded', { origin, ...textsOf(difference) });
-    return { ...difference, changes, problems: errors, replacing: 0 };
+    return { ...difference, changes, problems, replacing: 0 };
   }
 
   #replace(origin: string, next: Settings, difference: SettingsDifference): ReloadOutcome {
@@ -134,14 +133,14 @@ export class Reloads {
     return { ...difference, problems: [], replacing: count };
   }
 
-  #reject(origin: string, { dryRun, restart }: ReloadRequest, errors: readonly string[]): ReloadOutcome {
+  #reject(origin: string, { dryRun, restart }: ReloadRequest, problems: readonly string[]): ReloadOutcome {
     const what = restart ? 'gateways not replaced' : 'settings not reloaded';
     if (!dryRun)
       this.#options.log.warn(`${what}, the old ones stay in force`, {
         origin,
-        problems: errors.join('\n'),
+        problems: problems.join('\n'),
       });
-    return { ...NOTHING_DONE, problems: errors };
+    return { ...NOTHING_DONE, problems };
   }
 }
 
@@ -149,74 +148,7 @@ function textsOf({ applied, restartNeeded }: SettingsDifference): Record<string,
   return { applied: applied.join(', '), restartNeeded: restartNeeded.join(', ') };
 }
 
-function errorsOf(error: unknown): readonly string[] {
+function problemsOf(error: unknown): readonly string[] {
   if (error instanceof ConfigError) return error.problems;
   return [error instanceof Error ? (error.stack ?? error.message) : String(error)];
-}
-
-/**
- * How many files are watched: the configuration, and a key or certificate for each of some hundred upstreams.
- */
-const FILES_MAX = 1_000;
-
-export interface FileWatchOptions {
-  /** Returns the paths to watch now, the most important first. */
-  readonly files: () => readonly string[];
-  readonly onChange: () => void;
-  readonly periodMs: number;
-}
-
-/**
- * Calls `onChange` if files have changed. Polls them every `periodMs`, because file events miss replaced
- * files (editors), switched links to the folder (config maps of Kubernetes), and mounts without events (NFS,
- * bind mounts of containers). A poll costs some 3 µs a file.
- */
-export class FileWatch {
-  readonly #options: FileWatchOptions;
-  #timer: NodeJS.Timeout | undefined;
-  /** The state of the files at the last reported change, and at the last poll. */
-  #taken = '';
-  #seen = '';
-
-  constructor(options: FileWatchOptions) {
-    this.#options = options;
-  }
-
-  /** Starts or stops polling. Idempotent. */
-  set isOn(on: boolean) {
-    if (on === (this.#timer !== undefined)) return;
-    clearInterval(this.#timer);
-    this.#timer = undefined;
-    if (!on) return;
-    this.#taken = this.#seen = this.#fingerprint();
-    this.#timer = setInterval(() => this.#look(), this.#options.periodMs);
-    this.#timer.unref();
-  }
-
-  /** Reports a change when two polls in a row see the same state: the writer has then finished. */
-  #look(): void {
-    const now = this.#fingerprint();
-    const isSettled = now === this.#seen;
-    this.#seen = now;
-    if (!isSettled || now === this.#taken) return;
-    this.#taken = now;
-    this.#options.onChange();
-  }
-
-  /**
-   * Follows links. A missing file counts as a state too, because it may be in the middle of a replacement.
-   */
-  #fingerprint(): string {
-    const files = this.#options.files().slice(0, FILES_MAX);
-    return files.map((path) => `${path}\n${stateOf(path)}\n`).join('');
-  }
-}
-
-function stateOf(path: string): string {
-  try {
-    const { dev, ino, size, mtimeNs, ctimeNs } = statSync(path, { bigint: true });
-    return [dev, ino, size, mtimeNs, ctimeNs].join(' ');
-  } catch (error) {
-    return String((error as NodeJS.ErrnoException).code);
-  }
 }

@@ -13,7 +13,8 @@ import type { Settings } from '../config/schema.js';
 import { adoptInForce, isReplaceable } from '../config/settings-in-force.js';
 import { type GatewayReady, ownGroupId, type RecordReload, type ReloadRequest } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
-import { FileWatch, Reloads } from './reloads.js';
+import { FileWatch } from './file-watch.js';
+import { Reloads } from './reloads.js';
 import { type GroupEnd, type GroupOptions, RESTART_PAUSES } from './group-member.js';
 import { ProcessGroup } from './process-group.js';
 
@@ -101,7 +102,7 @@ export async function supervise(
       }
       return errors;
     },
-    replaceRejection: () => group.replaceRejection,
+    replaceProblem: () => group.replaceProblem,
     replace: (next) => {
       const replacement = group.replace(next);
       const taken = read;

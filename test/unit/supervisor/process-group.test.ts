@@ -124,7 +124,7 @@ void t.test(
     await seen('start', 2);
     const { count, done } = group.replace({ ...settings, low_balance: 'clamp', data: '/elsewhere' });
     t.equal(count, 2);
-    t.match(group.replaceRejection, /already/);
+    t.match(group.replaceProblem, /already/);
     t.equal(await done, undefined);
     const story = events()
       .slice(2)
@@ -138,7 +138,7 @@ void t.test(
       ['refuse', 'refuse', 'clamp', 'clamp'],
       'with the new settings, and the data where it was',
     );
-    t.equal(group.replaceRejection, undefined, 'it can be done again');
+    t.equal(group.replaceProblem, undefined, 'it can be done again');
   },
 );
 
@@ -178,5 +178,5 @@ void t.test('a drain in the middle ends all of them', async (t) => {
 
 void t.test('a single one is not replaced', async (t) => {
   const { group } = await groupOf(t, 1);
-  t.match(group.replaceRejection, /set processes to 2 or more/);
+  t.match(group.replaceProblem, /set processes to 2 or more/);
 });

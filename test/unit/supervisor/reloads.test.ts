@@ -44,7 +44,7 @@ function houseOf(t: Test) {
       if (house.fault !== undefined) throw house.fault;
       return house.problems;
     },
-    replaceRejection: () => house.rejection,
+    replaceProblem: () => house.rejection,
     replace: (next) => {
       house.replaced.push(next);
       return { count: 3, done: new Promise((resolve) => (house.endReplace = resolve)) };
