@@ -57,6 +57,7 @@ const [ACCOUNT, KEY, MODEL] = (['account', 'key', 'model'] as const).map((scope)
 ) as [number, number, number];
 const IS_MONEY = QUOTA_NAMES.map((name) => QUOTA_KINDS[name].unit === 'money');
 const PICO_IN_NANO = Number(PICO_PER_NANO);
+const TWO_28 = 2 ** 28;
 const TWO_32 = 2 ** 32;
 const RESPONDED = 200;
 
@@ -317,9 +318,10 @@ export class BlockBuilder {
       return at + 8;
     }
     if (!Number.isSafeInteger(amount)) return this.#nanos(at, Math.floor(amount / PICO_IN_NANO));
-    // A BigInt would have to be made.
-    this.#view.setUint32(at, amount % TWO_32, true);
-    this.#view.setUint32(at + 4, Math.floor(amount / TWO_32), true);
+    // A BigInt would have to be made. The remainder of a float is a call of a C function.
+    const high = Math.floor(amount / TWO_32);
+    this.#view.setUint32(at, amount - high * TWO_32, true);
+    this.#view.setUint32(at + 4, high, true);
     return at + 8;
   }
 
@@ -327,8 +329,9 @@ export class BlockBuilder {
   #nanos(at: number, nanos: number): number {
     const high = Math.floor(nanos / TWO_32);
     const low = (nanos - high * TWO_32) * PICO_IN_NANO;
-    this.#view.setUint32(at, low % TWO_32, true);
-    this.#view.setUint32(at + 4, high * PICO_IN_NANO + Math.floor(low / TWO_32), true);
+    const carry = Math.floor(low / TWO_32);
+    this.#view.setUint32(at, low - carry * TWO_32, true);
+    this.#view.setUint32(at + 4, high * PICO_IN_NANO + carry, true);
     return at + 8;
   }
 
@@ -389,9 +392,13 @@ function putNumber(bytes: Uint8Array, start: number, value: number): number {
 
 /** Beyond 31 bits, or a fraction, whose whole part is kept. A negative one, which is a fault, becomes 0. */
 function putOther(bytes: Uint8Array, start: number, value: number): number {
-  let at = start;
-  let rest = value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0;
-  for (; rest > 0x7f; rest = Math.floor(rest / 0x80)) bytes[at++] = (rest % 0x80) | 0x80;
-  bytes[at++] = rest;
-  return at;
+  const whole = value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0;
+  if (whole < TWO_28) return putNumber(bytes, start, whole);
+  const high = Math.floor(whole / TWO_28);
+  const low = whole - high * TWO_28;
+  bytes[start] = (low & 0x7f) | 0x80;
+  bytes[start + 1] = ((low >> 7) & 0x7f) | 0x80;
+  bytes[start + 2] = ((low >> 14) & 0x7f) | 0x80;
+  bytes[start + 3] = (low >> 21) | 0x80;
+  return putNumber(bytes, start + 4, high);
 }

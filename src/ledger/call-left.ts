@@ -6,6 +6,7 @@ import { QUOTA_NAMES, QUOTA_NUMBERS, quotaCode, type QuotasLeft } from '../core/
 import type { AccountIndex } from '../core/units.js';
 import type { Balance } from './balance.js';
 import { EXTENDED_QUOTAS } from './layout.js';
+import { numberOf } from './packed-words.js';
 import { ACCOUNT_SCOPE, DAY_BIT, GROUP_SCOPE, MODEL_SCOPE, SCOPES_MAX, type Taken } from './reservations.js';
 import type { ScopeChain } from './scope-chain.js';
 
@@ -67,7 +68,7 @@ export class CallLeft {
     minutes: readonly number[] | undefined,
   ): QuotasLeft {
     const { inFlight, perDay } = this;
-    const balance = Number(this.#balance.balance(account));
+    const balance = numberOf(this.#balance.balance(account));
     const hasOthers = this.#taken.scopes > 0 || minutes !== undefined || this.modelMinute !== undefined;
     return { minute, inFlight, perDay, balance, others: hasOthers ? this.#read(minutes) : undefined };
   }

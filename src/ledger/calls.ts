@@ -21,7 +21,9 @@ import {
   type CallSlot,
   asMonotonicMs,
   type MonotonicMs,
+  asWallMs,
   type PicoUnits,
+  type WallMs,
 } from '../core/units.js';
 import type { Balance, Settlement } from './balance.js';
 import type { DayCounter } from './day.js';
@@ -91,8 +93,9 @@ export class Calls {
   readonly #left: CallLeft;
   readonly #held = createAmounts(1);
   readonly #used = createAmounts(0);
-  /** When the call that is being admitted began to take. */
+  /** When the call that is being admitted began to take, by both clocks: a reading takes 40 ns. */
   #nowMs: MonotonicMs = asMonotonicMs(0);
+  #wallMs: WallMs = asWallMs(0);
 
   constructor(views: LedgerViews, options: CallsOptions) {
     const { flights, day, balance, dirty, quotas, clock } = options;
@@ -119,9 +122,16 @@ export class Calls {
    * the day, the other quotas of days and months, the hold, and a request of the model's minute; of each
    * quota in the order of the chain. A rejection gives back what was taken before it. Until then another
    * thread may be rejected although a moment later it would not be, but no thread ever gets one too many.
-   * Returns undefined if the call is admitted. Owner of the slot, which is free.
+   * Returns undefined if the call is admitted. `nowMs` may be a little before. Owner of the slot, which is
+   * free.
    */
-  admit(slot: CallSlot, scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
+  admit(
+    slot: CallSlot,
+    scopes: CallScopes,
+    needs: CallNeeds,
+    nowMs = this.clock.monotonicMs(),
+  ): QuotaRejection | undefined {
+    this.#nowMs = nowMs;
     this.#left.modelMinute = undefined;
     this.#left.tokenMinute.limit = 0;
     invariant(this.#reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
@@ -169,14 +179,19 @@ export class Calls {
   /**
    * Charges `cost` and counts `tokens` for the call in `slot` and frees the slot; undefined if it was settled
    * or released before. The balance never goes below zero: the rest is returned, and recorded, as uncovered.
-   * Any thread.
+   * `nowMs`: when the call ended. Any thread.
    */
-  settle(slot: CallSlot, cost: PicoUnits, tokens = 0): Settlement | undefined {
+  settle(
+    slot: CallSlot,
+    cost: PicoUnits,
+    tokens = 0,
+    nowMs = this.clock.monotonicMs(),
+  ): Settlement | undefined {
     if (!this.#reservations.claim(slot)) return undefined;
     const taken = this.#reservations.read(slot, this.#taken);
     const hold = this.#reservations.holdOf(slot);
     const settlement = this.balance.settle(taken.account, hold, cost);
-    if (taken.scopes > 0) this.#settleQuotas(taken, hold, cost, tokens);
+    if (taken.scopes > 0) this.#settleQuotas(taken, hold, cost, tokens, nowMs);
     this.#reservations.close(slot);
     this.#flights.settle(flightOf(taken.account), NO_PERIOD, 1, 0);
     this.dirty.mark(taken.account);
@@ -231,11 +246,10 @@ export class Calls {
     return true;
   }
 
-  #settleQuotas(taken: Taken, hold: PicoUnits, cost: PicoUnits, tokens: number): void {
+  #settleQuotas(taken: Taken, hold: PicoUnits, cost: PicoUnits, tokens: number, nowMs: MonotonicMs): void {
     setAmounts(this.#held, taken.tokens, nanoUnitsOf(hold));
     setAmounts(this.#used, tokens, nanoUnitsOf(cost));
     this.#chain.recall(taken);
-    const nowMs = this.clock.monotonicMs();
     for (let scope = 0; scope < taken.scopes; scope++) {
       const quotas = taken.masks[scope]! & ~DAY_BIT;
       if (quotas === 0) continue;
@@ -273,8 +287,8 @@ export class Calls {
     const taken = this.#taken;
     setAmounts(this.#held, needs.tokens, nanoUnitsOf(needs.hold));
     taken.tokens = needs.tokens;
-    this.quotas.readPeriods(taken);
-    this.#nowMs = this.clock.monotonicMs();
+    this.#wallMs = this.clock.wallMs();
+    this.quotas.readPeriods(taken, this.#wallMs);
     let all = 0;
     for (let scope = 0; scope < taken.scopes; scope++) all |= this.#chain.links[scope]!.mask;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
@@ -334,7 +348,9 @@ export class Calls {
     const { index, callsPerDay } = this.#chain.links[scope]!;
     const limited = scope === ACCOUNT_SCOPE ? undefined : this.#chain.limitedAt(scope);
     const dayNumber =
-      limited === undefined ? this.day.take(account, plan.callsPerDay) : limited.takeDay(index, callsPerDay);
+      limited === undefined
+        ? this.day.take(account, plan.callsPerDay, this.#wallMs)
+        : limited.takeDay(index, callsPerDay, this.#wallMs);
     if (dayNumber === undefined) return false;
     this.#left.setDay(scope, limited === undefined ? this.day.left : limited.dayLeft);
     // If midnight comes before the last of them is taken, those of the later day are not given back.

@@ -29,6 +29,12 @@ export interface Halves {
 const words = new BigInt64Array(2);
 const halves = new Int32Array(words.buffer);
 
+/** As `Number(word)`, for a word of 64 bits, signed: V8 makes that a call into the runtime of 50 ns. */
+export function numberOf(word: bigint): number {
+  words[0] = word;
+  return halves[1]! * TWO_32 + (halves[0]! >>> 0);
+}
+
 /** Sets `into` to a word of `head`, modulo 2^headBits, and of an amount that fits the bits below it. */
 export function pack(into: Halves, headBits: number, head: number, amount: number): void {
   const high = Math.floor(amount / TWO_32);

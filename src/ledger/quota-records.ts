@@ -45,8 +45,9 @@ export class QuotaRecords {
     return plan;
   }
 
+  /** No atomic load, for the reason that `LimitedScopes` has. */
   maskOf(record: number): number {
-    return Atomics.load(this.#views.words32, record * QUOTA_WORDS32 + MASK);
+    return this.#views.words32[record * QUOTA_WORDS32 + MASK]!;
   }
 
   /** The limits of all records. The main thread alone writes them, each as one word. */

@@ -13,6 +13,7 @@ import { Calendar, type Period, type QuotaName } from '../core/quotas.js';
 import { asWallMs, type MonotonicMs, type PicoUnits, type WallMs } from '../core/units.js';
 import { EXTENDED_QUOTAS, QUOTA_WORDS64, type QuotaViews, STOCK_WORDS, STOCKS } from './layout.js';
 import { KINDS, QuotaRecords } from './quota-records.js';
+import { numberOf } from './packed-words.js';
 import { NO_PERIOD, type Stocks, type StockUse } from './stocks.js';
 import type { TokenWindow } from './token-window.js';
 
@@ -40,7 +41,7 @@ export function nanoUnitsOf(amount: PicoUnits): number {
   if (amount > EXACT_PICO_MAX)
     return Math.min(Number((amount + PICO_PER_NANO - 1n) / PICO_PER_NANO), Number.MAX_SAFE_INTEGER);
   // A tenth of the time. The quotient may be rounded to the next whole number; the product is exact.
-  const pico = Number(amount);
+  const pico = numberOf(amount);
   const nano = Math.floor(pico / 1_000);
   return nano * 1_000 < pico ? nano + 1 : nano;
 }
@@ -133,9 +134,8 @@ export class ScopeQuotas extends QuotaRecords {
     return true;
   }
 
-  /** Sets `into` to now. */
-  readPeriods(into: Periods): void {
-    const nowMs = this.#clock.wallMs();
+  /** Sets `into` to the day and the month of now. */
+  readPeriods(into: Periods, nowMs = this.#clock.wallMs()): void {
     into.day = this.#calendar.dayAt(nowMs).number;
     into.month = this.#calendar.monthAt(nowMs).number;
   }

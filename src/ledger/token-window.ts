@@ -96,10 +96,15 @@ export class TokenWindow {
    */
   take(record: number, amount: number, limit: number, nowMs = this.#clock.monotonicMs()): boolean {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
-      // Before the look at the marks: what weighs by them was counted in this word or in a later one.
-      this.#words.load(takenAt(record), this.#taken);
+      // Before the look at the marks: what weighs by them was counted in this word or in a later one. A
+      // glance will do for a first try that takes: the exchange fails if it saw two moments.
+      if (tries === 0 && amount > 0) this.#words.glance(takenAt(record), this.#taken);
+      else this.#words.load(takenAt(record), this.#taken);
       const used = this.#weightOf(record, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
-      if (used >= limit || used + amount > limit) return false;
+      if (used >= limit || used + amount > limit) {
+        if (tries === 0 && amount > 0) continue;
+        return false;
+      }
       this.left = limit - used - amount;
       if (amount === 0) return true;
       plus(this.#taken, amount, this.#next);
@@ -210,8 +215,9 @@ export class TokenWindow {
     return weight;
   }
 
-  /** Writes the mark of the tick it is, unless it is there. */
+  /** Writes the mark of the tick it is, unless it is there: it is if `last` is that tick or a later one. */
   #mark(record: number, nowMs: MonotonicMs): void {
+    if (Atomics.load(this.#words32, lastAt(record)) >= Math.floor(nowMs / TICK_MS)) return;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const tick = this.#tick(record, nowMs);
       const at = marksAt(record) + (tick % TOKEN_MARK_COUNT);

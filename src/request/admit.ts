@@ -13,7 +13,7 @@ import { type ErrorRecord, invariant } from '../core/errors.js';
 import { SERVICE_OF } from '../core/door-names.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import { QUOTA_KINDS, type QuotaName, type QuotasLeft } from '../core/quotas.js';
-import { type AccountIndex, asPicoUnits, type CallSlot, ceilDiv } from '../core/units.js';
+import { type AccountIndex, asPicoUnits, type CallSlot, ceilDiv, type MonotonicMs } from '../core/units.js';
 import type { CallNeeds, QuotaRejection } from '../ledger/quota-rejections.js';
 import { withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
@@ -125,7 +125,8 @@ export function admit(
     outputTokensMax === undefined || context.hit !== undefined
       ? named
       : withOutputTokensMax(named, outputTokensMax);
-  const admitted = reserve(slot, context, models, bounded, listener);
+  const admittedMs = listener.clock.monotonicMs();
+  const admitted = reserve(slot, context, models, bounded, listener, admittedMs);
   if ('code' in admitted) {
     channel.release(slot);
     return admitted;
@@ -138,7 +139,7 @@ export function admit(
     modelIndex,
     model,
     call: admitted,
-    admittedMs: listener.clock.monotonicMs(),
+    admittedMs,
   };
   return undefined;
 }
@@ -186,6 +187,7 @@ function reserve(
   models: Models,
   call: ChatCall,
   listener: ListenerContext,
+  nowMs: MonotonicMs,
 ): ChatCall | ErrorRecord {
   const { caller, modelIndex } = context;
   invariant(caller !== undefined && modelIndex !== undefined, 'a call that is admitted has caller and model');
@@ -202,7 +204,7 @@ function reserve(
   let wanted = call;
   for (let clamps = 0; ; clamps++) {
     const need = needOf(context, models, wanted, listener.tokenQuota);
-    const rejection = listener.ledger.admit(slot, who, need);
+    const rejection = listener.ledger.admit(slot, who, need, nowMs);
     if (rejection === undefined) {
       if (listener.callRing.stores) context.quotasLeft = leftAfter(context, account, listener);
       return wanted;

@@ -75,11 +75,11 @@ function charge(
   const { ledger, durability, cachedInput } = listener;
   const { slot } = context.admission!;
   const taken = durability === 'commit' ? ledger.takenOf(slot) : undefined;
-  const settlement = ledger.settle(slot, cost, tokensOf(usage, cachedInput));
+  const settledMs = listener.clock.monotonicMs();
+  const settlement = ledger.settle(slot, cost, tokensOf(usage, cachedInput), settledMs);
   invariant(settlement !== undefined, 'a call is settled once');
   const { charged } = settlement;
   const uncovered = bounded(settlement.uncovered);
-  const settledMs = listener.clock.monotonicMs();
   const settledWallMs = listener.clock.wallMs();
   const amounts = { charged, uncovered };
   const position = append(context, 'served', usage, answered, amounts, listener, settledMs, settledWallMs);
