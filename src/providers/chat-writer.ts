@@ -5,6 +5,7 @@
  * Must hold: names of the usage members are those that upstream/usage-shapes.ts reads, or a call is billed
  * wrongly (test/unit/providers).
  */
+import { stringText } from '../core/json.js';
 import { SSE_DONE, sseEvent } from '../protocol/sse.js';
 
 /** `function_call` is for callers that sent `functions` in place of `tools`. */
@@ -94,12 +95,12 @@ export interface CompletionText {
 /** The text is written member by member: to build an object for JSON.stringify takes twice as long. */
 export function completionOf({ id, created, model, choices, usage }: Completion): CompletionText {
   let text =
-    `{"id":${JSON.stringify(id)},"object":"chat.completion","created":${created},` +
-    `"model":${JSON.stringify(model)},"choices":[`;
+    `{"id":${stringText(id)},"object":"chat.completion","created":${created},` +
+    `"model":${stringText(model)},"choices":[`;
   for (let at = 0; at < choices.length; at++) {
     const { index, message, finish, logprobs } = choices[at]!;
     text +=
-      `${at === 0 ? '' : ','}{"index":${numberText(index)},"message":${JSON.stringify(message)},` +
+      `${at === 0 ? '' : ','}{"index":${numberText(index)},"message":${messageText(message)},` +
       `"logprobs":${logprobs === undefined ? 'null' : JSON.stringify(logprobs)},"finish_reason":"${finish}"}`;
   }
   if (usage === undefined) return { text: `${text}]}`, members: { model, choices } };
@@ -108,6 +109,13 @@ export function completionOf({ id, created, model, choices, usage }: Completion)
   // A number beyond all bounds is null in JSON, and so it is read.
   const read: unknown = usageText.includes('null') ? JSON.parse(usageText) : member;
   return { text: `${text}],"usage":${usageText}}`, members: { model, choices, usage: read } };
+}
+
+/** Most messages are a text alone. */
+function messageText(message: Record<string, unknown>): string {
+  const { role, content } = message;
+  const isPlain = role === 'assistant' && typeof content === 'string' && Object.keys(message).length === 2;
+  return isPlain ? `{"role":"assistant","content":${stringText(content)}}` : JSON.stringify(message);
 }
 
 function numberText(value: number): string {
@@ -129,9 +137,18 @@ function usageTextOf(usage: ProviderUsage, member: Record<string, unknown>): str
   );
 }
 
+/** The members of a delta that bring text. */
+export type TextMember = 'content' | 'reasoning_content';
+
+const AFTER_PIECE = '"},"logprobs":null,"finish_reason":null}]}\n\n';
+
 /** Writes the chunks of one stream; each method returns the text of one event. */
 export class ChunkWriter {
   readonly #head: string;
+  /** What is before the text of a piece: that of the last one, which mostly is the next one's too. */
+  #before = '';
+  #member: TextMember | undefined;
+  #index = 0;
 
   /** `created` in seconds since 1970. */
   constructor(id: string, model: string, created: number) {
@@ -155,11 +172,22 @@ export class ChunkWriter {
   }
 
   text(text: string, index = 0): string {
-    return this.delta(`{"content":${JSON.stringify(text)}}`, index);
+    return this.piece('content', stringText(text).slice(1, -1), index);
   }
 
   reasoning(text: string, index = 0): string {
-    return this.delta(`{"reasoning_content":${JSON.stringify(text)}}`, index);
+    return this.piece('reasoning_content', stringText(text).slice(1, -1), index);
+  }
+
+  /** `text`: the inside of a JSON string. */
+  piece(member: TextMember, text: string, index = 0): string {
+    if (this.#member !== member || this.#index !== index) {
+      this.#member = member;
+      this.#index = index;
+      // Joined, it is one string; with `+` each chunk would copy its parts one by one.
+      this.#before = ['data: ', this.#head, `{"index":${index},"delta":{"${member}":"`].join('');
+    }
+    return this.#before + text + AFTER_PIECE;
   }
 
   /**

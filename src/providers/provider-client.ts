@@ -28,6 +28,8 @@ import {
 import { TranslatedCall } from './translated-call.js';
 
 export interface ProviderTarget extends HttpTarget {
+  /** The upstream's name of the model; undefined if it is that of the body. */
+  readonly model: string | undefined;
   /** Undefined for an upstream that speaks OpenAI's protocol: its calls go to the HTTP client as they are. */
   readonly provider: ProviderSettings | undefined;
 }
@@ -60,7 +62,8 @@ export class ProviderClient {
 
   /**
    * As HttpClient.start. `body` is a JSON object with `model` and, if a stream is asked for, `stream`: a chat
-   * completion, or with `passed` a request in the provider's own protocol.
+   * completion, or with `passed` a request in the provider's own protocol. In a chat completion that is
+   * translated the target's model counts; any other body goes out with the model that it has.
    */
   start(
     target: ProviderTarget,
@@ -90,7 +93,7 @@ export class ProviderClient {
     const nowMs = this.#clock.wallMs();
     const call =
       passed === undefined
-        ? callOf(settings, credential, body, requestId, nowMs)
+        ? callOf(settings, credential, target.model, body, requestId, nowMs)
         : { settings, credential, body: {}, model: '', stream: passed.stream, requestId, nowMs };
     const translated = new TranslatedCall(provider, call, this.#credentials, handler);
     try {
@@ -169,10 +172,14 @@ function passedBy(
   return provider.passed(call, body, passed);
 }
 
-/** `body` is JSON that the door has checked, so a value that is no object stands for an empty one. */
+/**
+ * `name`: the upstream's name of the model. `body` is JSON that the door has checked, so a value that is no
+ * object stands for an empty one.
+ */
 function callOf(
   settings: ProviderSettings,
   credential: Credential | undefined,
+  name: string | undefined,
   body: string | Uint8Array,
   requestId: string,
   nowMs: WallMs,
@@ -186,7 +193,7 @@ function callOf(
     settings,
     credential,
     body: members,
-    model: typeof model === 'string' ? model : '',
+    model: name ?? (typeof model === 'string' ? model : ''),
     stream: stream === true,
     requestId,
     nowMs,

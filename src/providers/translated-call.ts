@@ -200,10 +200,18 @@ export class TranslatedCall implements HttpCall, HttpHandler {
 
   #finish(): void {
     if (this.#stream !== undefined) this.#relay(this.#stream.end());
-    else this.#relayWhole(Buffer.concat(this.#chunks, this.#bytes));
+    else this.#relayWhole(this.#joined());
     if (this.#isOver()) return;
     this.#over = true;
     this.#handler.onEnd();
+  }
+
+  /** Most responses come in one chunk, which is not copied. */
+  #joined(): Buffer {
+    const [first] = this.#chunks;
+    return this.#chunks.length === 1 && Buffer.isBuffer(first)
+      ? first
+      : Buffer.concat(this.#chunks, this.#bytes);
   }
 
   #relayWhole(body: Buffer): void {

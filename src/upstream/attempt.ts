@@ -30,7 +30,7 @@ import {
   statusFailure,
   type AttemptFailure,
 } from './error-mapping.js';
-import { isLargeTranslation, startLargeCall, type LargeDeps } from './large-call.js';
+import { isLargeTranslation, isTranslated, startLargeCall, type LargeDeps } from './large-call.js';
 import { NoCall } from '../providers/provider-client.js';
 import { FieldError, type PassedCall } from '../providers/provider.js';
 import { doorAttemptOf, type DoorAttempt } from './door-call.js';
@@ -128,7 +128,8 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     }
     if (request.door === CHAT_DOOR) {
       this.#door = undefined;
-      this.#call = client.start(target, chatBodyFor(target, request), request.requestId, this, headers);
+      const body = isTranslated(target) ? request.body : chatBodyFor(target, request);
+      this.#call = client.start(target, body, request.requestId, this, headers);
       return;
     }
     const door = doorOrFault(request, target, clock);

@@ -44,7 +44,8 @@ export function isLargeTranslation({ largeBody, door }: UpstreamRequest, target:
   return target.doors[name] === undefined && translator !== undefined && isCount !== true;
 }
 
-function isTranslated({ provider }: UpstreamTarget): boolean {
+/** Whether chat completions are translated for the upstream. */
+export function isTranslated({ provider }: UpstreamTarget): boolean {
   return provider !== undefined && PROVIDERS[provider.name] !== undefined;
 }
 

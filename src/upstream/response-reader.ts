@@ -153,6 +153,8 @@ function isEscaped(text: Buffer, at: number): boolean {
   return (at - first) % 2 === 1;
 }
 
+const ASCII = /^[\0-\x7f]*$/;
+
 type WholeForm = Pick<Dialect, 'marker' | 'isCount' | 'faultIn'>;
 
 export class ResponseReader implements ResponseBodyReader {
@@ -164,7 +166,7 @@ export class ResponseReader implements ResponseBodyReader {
   readonly #form: WholeForm;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
-  #members: Record<string, unknown> | undefined;
+  #members: Readonly<Record<string, unknown>> | undefined;
   #over = false;
 
   /** `form`: of the door; that of a chat completion if it is left out. */
@@ -195,7 +197,9 @@ export class ResponseReader implements ResponseBodyReader {
     const { model } = members;
     // As if it were read from the bytes.
     this.#members =
-      typeof model === 'string' ? { ...members, model: Buffer.from(model).toString('latin1') } : members;
+      typeof model === 'string' && !ASCII.test(model)
+        ? { ...members, model: Buffer.from(model).toString('latin1') }
+        : members;
   }
 
   onEnd(): void {
@@ -208,14 +212,14 @@ export class ResponseReader implements ResponseBodyReader {
     else this.#reject(garbageFailure(fault));
   }
 
-  #fault(members: Record<string, unknown>): string | undefined {
+  #fault(members: Readonly<Record<string, unknown>>): string | undefined {
     const { marker, isCount, faultIn } = this.#form;
     const value = members[marker];
     const isMarked = isCount === true ? Number.isSafeInteger(value) : Array.isArray(value);
     return isMarked ? faultIn?.(members) : `no ${marker}`;
   }
 
-  #complete(response: Buffer, members: Record<string, unknown>): void {
+  #complete(response: Buffer, members: Readonly<Record<string, unknown>>): void {
     this.#over = true;
     this.#meter.report(reportIn(members), members.model);
     this.#meter.answered(response);

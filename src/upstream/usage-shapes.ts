@@ -69,7 +69,7 @@ export type ReportError = 'malformed' | 'contradictory';
 const REPORTED_TOKENS_MAX = 1_000_000_000;
 
 /** The report in a response or an event, wherever it is; undefined if there is none. */
-export function reportIn(event: Record<string, unknown>): unknown {
+export function reportIn(event: Readonly<Record<string, unknown>>): unknown {
   const { usage } = event;
   // Nearly always.
   if (isRecord(usage)) return usage;

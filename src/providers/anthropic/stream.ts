@@ -191,11 +191,11 @@ export class MessageStream implements ProviderStream {
   /** The chunk of a piece of the open block. `text`: the inside of a JSON string. */
   #piece(type: string, text: string): string {
     const writer = this.#opened();
-    if (type === 'text') return writer.delta(`{"content":"${text}"}`);
-    if (type === 'thinking') return writer.delta(`{"reasoning_content":"${text}"}`);
+    if (type === 'text') return writer.piece('content', text);
+    if (type === 'thinking') return writer.piece('reasoning_content', text);
     if (text === '' || this.#kind === 'other') return '';
     this.#hasInput = true;
-    if (this.#kind === 'answer') return writer.delta(`{"content":"${text}"}`);
+    if (this.#kind === 'answer') return writer.piece('content', text);
     if (this.#legacy) return writer.delta(`{"function_call":{"arguments":"${text}"}}`);
     return writer.delta(`{"tool_calls":[{"index":${this.#tool},"function":{"arguments":"${text}"}}]}`);
   }

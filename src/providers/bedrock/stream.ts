@@ -24,17 +24,19 @@ import { finishOf, redactedBlock, usageOf, type ThinkingBlock } from './response
 import { RESPONSE_TOOL, respondsByTool } from './tools.js';
 
 /**
- * The fast path: nearly all payloads have this form, and their text is copied, at half the cost of parsing
- * it. Texts with other escapes than these are parsed. `p` is padding, which hides the length of the text.
- * Frames of exceptions have no event type and are never of this form.
+ * The fast path: nearly all payloads have this form, and their text is copied, at a quarter of the cost of
+ * parsing it. Texts with other escapes than these, or beyond ASCII, are parsed. `p` is padding, which hides
+ * the length of the text. Frames of exceptions have no event type and are never of this form.
  */
 const TEXT_DELTA =
-  /^\{"contentBlockIndex":\d+,"delta":\{"text":("(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt])*")\}(?:,"p":"\w*")?\}$/;
+  /\{"contentBlockIndex":\d+,"delta":\{"text":"((?:[ !#-[\]-~]|\\["\\/bfnrt])*)"\}(?:,"p":"\w*")?\}/y;
+
+const NO_BYTES = Buffer.alloc(0);
 
 /**
  * Longer payloads are parsed: the regular expression engine's stack grows with each character that matches.
  */
-const TEXT_DELTA_CHARS_MAX = 4096;
+const TEXT_DELTA_BYTES_MAX = 4096;
 
 /**
  * What the open block calls: a tool of the caller, nothing, or RESPONSE_TOOL. The request adds this one
@@ -45,8 +47,11 @@ type OpenTool = 'tool' | 'answer' | 'none';
 export class ConverseStream implements ProviderStream {
   readonly #writer: ChunkWriter;
   readonly #frames = new FrameReader((headers, bytes, start, end) =>
-    this.#message(headers, bytes.toString('utf8', start, end)),
+    this.#message(headers, bytes, start, end),
   );
+  /** Bytes that messages are in, and the same as Latin-1: most chunks bring several messages. */
+  #bytes: Buffer = NO_BYTES;
+  #latin1 = '';
   /** Whether the content comes as the input of RESPONSE_TOOL. */
   readonly #answers: boolean;
   /** Events of the chunk that is being read. */
@@ -72,6 +77,8 @@ export class ConverseStream implements ProviderStream {
   push(chunk: Uint8Array): string {
     this.#out = '';
     this.#frames.push(chunk);
+    this.#bytes = NO_BYTES;
+    this.#latin1 = '';
     return this.#out;
   }
 
@@ -82,17 +89,28 @@ export class ConverseStream implements ProviderStream {
     return this.#writer.done();
   }
 
-  #message(headers: Headers, payload: string): void {
+  #message(headers: Headers, bytes: Buffer, start: number, end: number): void {
     const eventType = headers.get(':event-type');
-    if (eventType === 'contentBlockDelta' && payload.length <= TEXT_DELTA_CHARS_MAX) {
-      const text = TEXT_DELTA.exec(payload)?.[1];
+    if (eventType === 'contentBlockDelta' && end - start <= TEXT_DELTA_BYTES_MAX) {
+      const text = this.#textIn(bytes, start, end);
       if (text !== undefined) {
-        this.#write(this.#writer.delta(`{"content":${text}}`));
+        this.#write(this.#writer.piece('content', text));
         return;
       }
     }
     // `eventOf` throws the error that a frame of an exception stands for.
-    this.#event(eventType, eventOf(headers, payload));
+    this.#event(eventType, eventOf(headers, bytes.toString('utf8', start, end)));
+  }
+
+  /** The text of a payload of the usual form, as the inside of a JSON string. */
+  #textIn(bytes: Buffer, start: number, end: number): string | undefined {
+    if (this.#bytes !== bytes) {
+      this.#bytes = bytes;
+      this.#latin1 = bytes.toString('latin1');
+    }
+    TEXT_DELTA.lastIndex = start;
+    const found = TEXT_DELTA.exec(this.#latin1);
+    return TEXT_DELTA.lastIndex === end ? found?.[1] : undefined;
   }
 
   #event(type: string | undefined, event: Record<string, unknown>): void {

@@ -15,7 +15,7 @@ import { isRecord, parsedJson } from '../../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../../core/limits.js';
 import { CHOICES_MAX } from '../../protocol/chat-rules.js';
 import { forEachData, SseSplitter } from '../../protocol/sse.js';
-import { ChunkWriter, type FinishReason, type ProviderUsage } from '../chat-writer.js';
+import { ChunkWriter, type FinishReason, type ProviderUsage, type TextMember } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall, type ProviderStream } from '../provider.js';
 import { throwError } from './errors.js';
 import {
@@ -54,7 +54,7 @@ export class GeminiStream implements ProviderStream {
   readonly #reportsEarly: boolean;
   /** Candidate and member of the delta that events of the learnt form have. */
   #formIndex = 0;
-  #formMember: 'content' | 'reasoning_content' = 'content';
+  #formMember: TextMember = 'content';
   #usage: ProviderUsage | undefined;
   /** The last event of the learnt form, if it came after `#usage`: its usage is read at the end only. */
   #unread: string | undefined;
@@ -103,7 +103,7 @@ export class GeminiStream implements ProviderStream {
     const text = this.#form.textIn(data);
     if (text === undefined || this.#candidates.get(this.#formIndex)?.isClosed !== false) return undefined;
     this.#unread = data;
-    return text === '' ? '' : this.#writer!.delta(`{"${this.#formMember}":"${text}"}`, this.#formIndex);
+    return text === '' ? '' : this.#writer!.piece(this.#formMember, text, this.#formIndex);
   }
 
   /** Learns the form of the event, if events of that form differ in their text alone. */

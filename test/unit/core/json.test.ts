@@ -1,5 +1,5 @@
 import t from 'tap';
-import { jsonText } from '#src/core/json.js';
+import { jsonText, stringText } from '#src/core/json.js';
 
 void t.test('JSON text is ASCII and reads back as what it was', (t) => {
   for (const value of [
@@ -15,5 +15,14 @@ void t.test('JSON text is ASCII and reads back as what it was', (t) => {
     t.match(text, /^[\x20-\x7f]*$/);
     t.same(JSON.parse(text), value);
   }
+  t.end();
+});
+
+void t.test('a string is written as JSON.stringify writes it', (t) => {
+  const first = Array.from({ length: 0x180 }, (_, code) => String.fromCharCode(code));
+  const texts = ['', 'plain text. ', ...first, '\ud800', '🙂', '\u2028'];
+  for (const text of texts)
+    for (const whole of [text, `${text}b`, `a${text}`, `a${text}b`])
+      t.equal(stringText(whole), JSON.stringify(whole));
   t.end();
 });

@@ -1,4 +1,5 @@
 /** Messages of event streams: cut anywhere, damaged anywhere, of AWS's encoder. */
+import { randomBytes } from 'node:crypto';
 import t from 'tap';
 import { SSE_EVENT_BYTES_MAX } from '#src/core/limits.js';
 import { FrameReader } from '#src/providers/bedrock/frames.js';
@@ -57,6 +58,18 @@ void t.test('a bit that is wrong anywhere is noticed', (t) => {
   t.end();
 });
 
+void t.test('the sum of a message of any length', (t) => {
+  const bytes = randomBytes(600);
+  for (let length = 0; length <= bytes.length; length++) {
+    const payload = bytes.toString('latin1', 0, length);
+    const reader = new FrameReader((_headers, seen, start, end) =>
+      t.equal(seen.toString('latin1', start, end), payload),
+    );
+    reader.push(framed(Buffer.alloc(0), payload));
+  }
+  t.end();
+});
+
 void t.test('a length is believed with its sum only, and has a bound', (t) => {
   t.throws(() => read([Buffer.from('<html><body>It works!</body></html>')]), /no event stream/);
   const long = event('contentBlockDelta', { delta: { text: 'x'.repeat(SSE_EVENT_BYTES_MAX) } });
@@ -102,7 +115,7 @@ function framed(headers: Buffer, payload: string): Buffer {
   bytes.writeUInt32BE(headers.length, 4);
   bytes.writeUInt32BE(crc(bytes.subarray(0, 8)), 8);
   headers.copy(bytes, 12);
-  bytes.write(payload, 12 + headers.length);
+  bytes.write(payload, 12 + headers.length, 'latin1');
   bytes.writeUInt32BE(crc(bytes.subarray(0, -4)), bytes.length - 4);
   return bytes;
 }

@@ -1,7 +1,7 @@
 /** Signatures of AWS's own examples. bedrock.test.ts compares whole requests with the SDK's. */
 import { createHash } from 'node:crypto';
 import t from 'tap';
-import { authorizationOf, signatureHeaders, type AwsCredential } from '#src/providers/bedrock/signature.js';
+import { Signer, signatureHeaders, type AwsCredential } from '#src/providers/bedrock/signature.js';
 
 const CREDENTIAL: AwsCredential = {
   kind: 'aws',
@@ -85,29 +85,48 @@ for (const [name, method, path, more, body, signature] of VECTORS) {
       Object.entries(given).sort(([one], [other]) => (one < other ? -1 : 1)),
     );
     const bodyHash = createHash('sha256').update(body).digest('hex');
+    const form = { method, path, headers, credential: CREDENTIAL, region: 'us-east-1', service: 'service' };
     t.equal(
-      authorizationOf({ method, path, headers, bodyHash }, CREDENTIAL, 'us-east-1', 'service'),
+      new Signer(form).authorizationOf(bodyHash),
       `AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, SignedHeaders=${Object.keys(headers).join(';')}, Signature=${signature}`,
     );
     t.end();
   });
 }
 
-void t.test('a key that is kept is that of its credential, day and region', (t) => {
+void t.test('what is kept of a call is of no use to another one', (t) => {
   const other: AwsCredential = { ...CREDENTIAL, secretAccessKey: 'another' };
-  const at = (credential: AwsCredential, region: string, day: number): string =>
-    signatureHeaders('/model/m/converse', 'h', '{}', credential, region, Date.UTC(2026, 10, day))[1]!;
-  const asked: Parameters<typeof at>[] = [
-    [CREDENTIAL, 'us-east-1', 23],
-    [CREDENTIAL, 'us-east-1', 24],
-    [CREDENTIAL, 'eu-west-1', 24],
-    [other, 'us-east-1', 23],
+  const session: AwsCredential = { ...CREDENTIAL, sessionToken: 'token' };
+  type Asked = readonly [
+    path: string,
+    host: string,
+    body: string,
+    credential: AwsCredential,
+    region: string,
+    ms: number,
   ];
-  const fresh = asked.map(([credential, region, day]) => at({ ...credential }, region, day));
-  t.equal(new Set(fresh).size, 4);
-  t.same(
-    [...asked, ...asked].map((args) => at(...args)),
-    [...fresh, ...fresh],
-  );
+  const first: Asked = ['/model/m/converse', 'h', 'ab', CREDENTIAL, 'us-east-1', Date.UTC(2026, 10, 23)];
+  const [path, host, body, credential, region, ms] = first;
+  const asked: readonly Asked[] = [
+    first,
+    ['/model/m/converse-stream', host, body, credential, region, ms],
+    [path, 'other', body, credential, region, ms],
+    [path, host, 'cd', credential, region, ms],
+    [path, host, body, other, region, ms],
+    [path, host, body, session, region, ms],
+    [path, host, body, credential, 'eu-west-1', ms],
+    [path, host, body, credential, region, ms + 1_000],
+    [path, host, body, credential, region, ms + 86_400_000],
+  ];
+  const signed = ([path, host, body, credential, region, ms]: Asked): string =>
+    signatureHeaders(path, host, body, credential, region, ms).join();
+  const fresh = asked.map(([path, host, body, credential, region, ms]) => {
+    // Nothing is kept of a credential that is new, in a second that was not yet.
+    signatureHeaders('', '', '', credential, region, 0);
+    return signed([path, host, body, { ...credential }, region, ms]);
+  });
+  t.equal(new Set(fresh).size, asked.length);
+  t.same([...asked, ...asked].map(signed), [...fresh, ...fresh]);
+  t.same([...asked].reverse().map(signed), [...fresh].reverse());
   t.end();
 });
