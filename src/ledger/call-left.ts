@@ -1,6 +1,10 @@
 /**
- * What a call that is being admitted leaves of the quotas that it takes of: for the record of the call, and
- * for what its caller is told of tokens. `Calls` has one for each thread. Any thread.
+ * What is left of each quota that a call takes of, right after it took. `Calls` fills it while it admits a
+ * call. The listener then reads it for the record of the call (`QuotasLeft`) and for the response headers
+ * that tell a caller how many tokens are left. `Calls` has one for each thread. Any thread.
+ *
+ * Nothing is cleared between calls: an entry is valid only if `taken` says that this call took of that quota.
+ * Tests: e2e/upstream-headers and e2e/quotas see it from outside.
  */
 import { QUOTA_NAMES, QUOTA_NUMBERS, quotaCode, type QuotasLeft } from '../core/quotas.js';
 import type { AccountIndex } from '../core/units.js';
@@ -18,10 +22,10 @@ const DAY = EXTENDED_QUOTAS.length;
 const QUOTAS = DAY + 1;
 
 export class CallLeft {
-  /** The account's calls in flight, and of the day. */
+  /** How many more calls the account may have in flight, and may make today. */
   inFlight = 0;
   perDay = 0;
-  /** Of the model's minute; undefined if there is no rule for it. */
+  /** Requests left of the minute of the plan's rule for the model; undefined if there is no rule. */
   modelMinute: number | undefined = undefined;
   /** Of its scopes with a limit of tokens a minute, the one with the fewest left. A limit of 0: none. */
   readonly tokenMinute = { limit: 0, left: 0, record: 0 };
@@ -44,7 +48,7 @@ export class CallLeft {
     this.#left[scope * QUOTAS + quota] = left;
   }
 
-  /** The call took of tokens a minute: of `limit` so many are left. */
+  /** The call took tokens of a minute of which `left` are left of `limit`. The scope with fewest is kept. */
   tighten(limit: number, left: number, record: number): void {
     const tight = this.tokenMinute;
     if (tight.limit !== 0 && left >= tight.left) return;
@@ -59,8 +63,8 @@ export class CallLeft {
   }
 
   /**
-   * Of the call that was admitted last. `minute` is of the account alone; else `minutes` are of several
-   * scopes, as `others`.
+   * Returns what the call that was admitted last left. Requests left of the minute come from the rate-limit
+   * phase: `minute` if only the account has a limit; else `minutes`, in triples as `others` (core/quotas.ts).
    */
   read(
     account: AccountIndex,

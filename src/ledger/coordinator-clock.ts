@@ -1,6 +1,10 @@
 /**
- * The host's clocks, but with the coordinator's calendar, if limits are shared. So days and resets are the
- * same on all hosts, whatever their own calendars show. Any thread; the main thread sets the difference.
+ * The clock of all that counts days: the host's clocks, but with the coordinator's calendar if limits are
+ * shared. So days and resets are the same on all hosts, whatever their own calendars show. Listeners and the
+ * main thread read it; the main thread alone sets the difference, after each exchange with the coordinator.
+ *
+ * Must hold: the monotonic time stays the host's own. Minutes are counted by it, so the coordinator's
+ * calendar must not move it. Test: e2e/sharing-hosts (the calendar of a host is off).
  */
 import type { Clock } from '../core/clock.js';
 import { asWallMs, type MonotonicMs, type WallMs } from '../core/units.js';
@@ -32,7 +36,7 @@ export class CoordinatorClock implements Clock {
   }
 }
 
-/** The clock for a thread that works on these buffers. */
+/** Returns the clock for a thread that works on these buffers: `clock` itself unless limits are shared. */
 export function clockOf({ calendar }: LedgerBuffers, clock: Clock): Clock {
   return calendar === undefined ? clock : new CoordinatorClock(clock, calendar);
 }

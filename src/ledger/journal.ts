@@ -1,15 +1,16 @@
 /**
  * The journal: it carries the cost of each call that ended after its admission from its listener to the main
- * thread, which keeps the books. Each listener has a ring in a shared buffer. The listener appends, the main
- * thread drains.
+ * thread, which keeps the books. Each listener has a ring in a shared buffer. The listener appends when it
+ * settles a call. The main thread drains the ring at each flush (store/flush.ts).
  *
  * The listener first writes a record, then counts it in `appended` by an atomic store. The main thread loads
  * that word first, so it sees a record whole or not at all. It counts the record in `drained` when it no
- * longer needs it, and only then does the listener overwrite it. No word has two writers, so nothing is ever
- * retried.
+ * longer needs it, and only then does the listener overwrite it. The buffer outlives its listener: the main
+ * thread drains what a dead listener has appended, and the next listener continues after it.
  *
- * The buffer outlives its listener. The main thread drains what a dead listener has appended, and the next
- * listener continues after it.
+ * Must hold: a record is whole before `appended` counts it, and each word has one writer, so nothing is ever
+ * retried. Who admits a call asks `roomFor` for it and for all in flight: else a charge finds no place.
+ * Test: unit/ledger/journal (a writer stopped at any atomic step).
  */
 import { invariant } from '../core/errors.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
@@ -69,8 +70,8 @@ class Ring {
 }
 
 /**
- * Whether a new call may be admitted. `full`: the main thread does not drain. `refusing`: it has set the flag
- * because the store cannot be written.
+ * Whether a new call may be admitted. `full`: the main thread does not drain fast enough. `refusing`: the
+ * main thread has set a flag in the ring because the store cannot be written.
  */
 export type JournalCapacity = 'room' | 'full' | 'refusing';
 
@@ -93,7 +94,7 @@ export class JournalWriter extends Ring {
     this.#drained = Atomics.load(this.words32, DRAINED);
   }
 
-  /** Whether one more record fits beside those that `pending` admitted calls may still append. 10 ns. */
+  /** Whether one more record fits beside those of `pending` calls in flight, which append later. 10 ns. */
   roomFor(pending: number): JournalCapacity {
     if (Atomics.load(this.words32, REJECTING) === 1) return 'refusing';
     if (this.#used() + pending < this.capacity) return 'room';
@@ -134,8 +135,9 @@ export class JournalWriter extends Ring {
   }
 
   /**
-   * The position of the next record. What belongs to a charge, such as the stored response, is sent to the
-   * main thread with this position, before the charge is appended.
+   * The position of the next record: a count of records modulo 2^32, not of bytes. What belongs to a charge,
+   * such as the stored response, is sent to the main thread with this position, before the charge is
+   * appended.
    */
   get nextPosition(): number {
     return this.#appended;

@@ -1,6 +1,10 @@
 /**
  * The layout of the ledger's shared buffers. The main thread and every listener open them through this file,
- * and no other file has an offset. Any thread.
+ * and no other file has an offset. The buffers are in memory alone, so a new version may change them. Any
+ * thread.
+ *
+ * Must hold: no two fields share a byte, and the constants follow the tables. Test: unit/ledger/layout (not
+ * of quota records: unit/ledger/stocks, token-window).
  *
  * The buffers are made once, at full capacity. The kernel provides a page when it is first touched, so a
  * million accounts cost nothing until they exist, and no thread has to learn of a new segment.
@@ -207,7 +211,7 @@ export const RESERVATION_WORDS64 = RESERVATION_BYTES / 8;
 export const HOLD = 2;
 export const TOKENS = 3;
 
-/** A plain record: hand it to a thread in its `workerData`. */
+/** All buffers of a ledger. A plain object of shared memory: hand it to a thread in its `workerData`. */
 export interface LedgerBuffers {
   readonly accountsMax: number;
   readonly callsInFlightMax: number;

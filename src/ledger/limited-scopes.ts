@@ -1,10 +1,13 @@
 /**
- * Limits of single keys, or of groups, besides those of an account: a minute and a day, counted by the same
- * code as an account's, in records of their own, and further quotas (scope-quotas.ts). Each thread has one
- * for keys and one for groups over the same buffers, in its Ledger. Any thread, unless a method says main
- * thread.
+ * Limits of single keys, of groups, or of an account's rules for models, besides those of the account itself.
+ * A minute and a day are counted by the same code as an account's, in records of their own. Further quotas
+ * are in quota records (scope-quotas.ts). Each thread's Ledger has one LimitedScopes for each of the three
+ * kinds, over the same buffers. Any thread, unless a method says main thread.
  *
  * No caller asks about a key without limits, so its record is never touched and takes no memory.
+ *
+ * Must hold: what takes or gives back also marks the scope dirty; else a restart forgets the use. Test:
+ * unit/ledger/limited-scopes (keys whose counts have changed are dirty once).
  */
 import { invariant } from '../core/errors.js';
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
@@ -23,6 +26,7 @@ import { NO_RECORD_LEFT } from './quota-records.js';
 import type { ScopeQuotas } from './scope-quotas.js';
 import type { MinuteCounter, MinuteTake } from './window.js';
 
+/** In shared memory. A limit of 0 cannot be set, so 0 is free to mean none. */
 const NO_LIMIT = 0;
 
 /** What a scope with limits has used. */
@@ -56,7 +60,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     this.#dirty = new DirtySet(views);
   }
 
-  /** The limits of a scope that was opened. Spending is rounded down to nano-units. Allocates. */
+  /** The limits of a scope that was opened. Spending comes back in whole nano-units. Allocates. */
   limitsOf(index: Index): QuotaLimits {
     const record = this.recordOf(index);
     return {
@@ -114,6 +118,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     return this.#dirty.drain(visit, max);
   }
 
+  /** What the scope has used: permits that weigh now, and the calls of its last day. Allocates. */
   countsOf(index: Index): KeyCounts {
     return { minuteUsed: this.#window.usedOf(index), ...this.#day.read(index) };
   }
@@ -124,7 +129,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     return record <= 0 ? undefined : record - 1;
   }
 
-  /** Whether the scope has quotas and no record, because all are in use. */
+  /** Whether the scope has quotas and no record, because all are in use. Then its calls are rejected. */
   isUncounted(index: Index): boolean {
     return this.#word(index, RECORD) === NO_RECORD_LEFT;
   }

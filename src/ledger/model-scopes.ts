@@ -1,13 +1,18 @@
 /**
- * Which slot counts the calls of an account of a model that its plan has a rule for: a table of open
- * addressing in shared memory. The first call of the pair takes a slot, which it keeps until the process
- * ends. Each thread has one over the same buffer. Any thread.
+ * Which slot counts an account's calls of a model for which the account's plan has a rule. It is a hash table
+ * with open addressing (a taken slot sends the search to the next one) in shared memory. `ScopeChain` looks a
+ * pair of account and model up for each such call. Its first call takes a slot, which the pair keeps until
+ * the process ends. Each thread has an object of its own over the same buffer. Any thread.
+ *
+ * Must hold: one pair has one slot on all threads, else its limit is given twice. So a slot is taken by a
+ * compare-exchange, and never given back. Test: unit/ledger/quotas (a rule for a model holds for each account
+ * apart); no test races two threads for a slot.
  */
 import { type AccountIndex, asAccountIndex } from '../core/units.js';
 
-/** Slots looked at for one pair. */
+/** Slots looked at for one pair. Bounds the time in a full table; the call is then rejected. */
 const PROBES_MAX = 64;
-/** More than CATALOG_ENTRIES_MAX. */
+/** 2^14 models are more than CATALOG_ENTRIES_MAX, so a pair fits one word. */
 const MODEL_BITS = 14n;
 /** Spreads pairs over the table: 2^32 divided by the golden ratio. */
 const SPREAD = 0x9e3779b1;
@@ -15,7 +20,7 @@ const SPREAD = 0x9e3779b1;
 export class ModelScopes {
   readonly #pairs: BigInt64Array;
 
-  /** `pairs`: one word a slot, a power of two of them; 0, or the pair + 1. */
+  /** `pairs`: one 64-bit word a slot: 0 if the slot is free, else account × 2^14 + model + 1. */
   constructor(pairs: BigInt64Array) {
     this.#pairs = pairs;
   }

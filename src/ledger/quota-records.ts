@@ -1,33 +1,42 @@
 /**
- * Which scope has which quota record, and the limits of scopes and plans. `ScopeQuotas` extends it by what is
- * used. Any thread, unless a method says main thread.
+ * Which scope has which quota record (layout.ts), and the limits of scopes and plans. A quota record counts
+ * what requests a minute and calls a day do not: calls in flight, tokens, months, spending. `ScopeQuotas`
+ * extends this class by what is used. Any thread, unless a method says main thread.
+ *
+ * Must hold: a scope has one record on all threads, and a record one scope. So a record is taken by a
+ * compare-exchange of the scope's word; a thread that loses keeps its record for the next scope. If all are
+ * in use, the scope's calls are rejected, never admitted uncounted. Test: unit/ledger/quotas (a scope whose
+ * quotas cannot be counted refuses); no test races two threads for a record.
  */
 import { PICO_PER_NANO } from '../core/money.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
 import type { PicoUnits } from '../core/units.js';
 import { EXTENDED_QUOTAS, LIMITS, MASK, QUOTA_WORDS32, QUOTA_WORDS64, type QuotaViews } from './layout.js';
 
-/** In place of a record + 1. */
+/** A scope's word in place of record + 1: the scope has quotas, and all records are in use. */
 export const NO_RECORD_LEFT = -1;
 const COUNT = EXTENDED_QUOTAS.length;
+/** Unit and period of each quota, by its number in EXTENDED_QUOTAS. */
 export const KINDS = EXTENDED_QUOTAS.map((name) => QUOTA_KINDS[name]);
 
 function limitOf(limit: number | PicoUnits): number {
   return typeof limit === 'bigint' ? Number(limit / PICO_PER_NANO) : limit;
 }
 
-/** The limits of a plan, as calls take them. */
+/** The limits of a plan, as calls take them: money in nano-units. */
 export interface PlanQuotas {
   /** Bit n: there is a limit of quota n. */
   readonly mask: number;
-  /** By quota. */
+  /** By the quota's number in EXTENDED_QUOTAS; only those in `mask` count. */
   readonly limits: Float64Array;
 }
 
 export class QuotaRecords {
   readonly #views: QuotaViews;
   readonly #plans = new WeakMap<QuotaLimits, PlanQuotas>();
-  /** A record that another thread's was faster than. */
+  /**
+   * A record that this thread took for a scope which another thread gave one first. The next scope gets it.
+   */
   #spare: number | undefined;
 
   constructor(views: QuotaViews) {
@@ -45,7 +54,10 @@ export class QuotaRecords {
     return plan;
   }
 
-  /** No atomic load, for the reason that `LimitedScopes` has. */
+  /**
+   * Bit n: the record has a limit of quota n. No atomic load, which takes ten times as long: an operator's
+   * change is seen with the next call.
+   */
   maskOf(record: number): number {
     return this.#views.words32[record * QUOTA_WORDS32 + MASK]!;
   }
@@ -77,7 +89,7 @@ export class QuotaRecords {
 
   /**
    * Sets the limits of the scope whose quota record is named by `words[at]`. It gets one if it needs one; if
-   * all are in use, its calls are refused. Main thread.
+   * all are in use, its calls are rejected. Main thread.
    */
   setLimits(words: Int32Array, at: number, limits: Partial<QuotaLimits>): void {
     const wanted = new Float64Array(COUNT);

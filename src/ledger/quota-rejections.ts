@@ -1,6 +1,10 @@
 /**
- * What a refused call is told: which quota of which scope, how much is left, and when it may come again.
- * `Calls` makes one for each thread. Any thread.
+ * Why a call was not admitted: which quota of which scope, how much is left, and when a call may come again.
+ * `Calls` makes one for each thread and asks it when a take fails; request/quota-rejections.ts makes the
+ * words for the caller. Only rejected calls come here, so it allocates. Any thread.
+ *
+ * Must hold: a call that can never fit a limit is told so, whatever else is used up, because waiting would
+ * not help it. Test: unit/ledger/quotas (a call that can never fit is told so).
  */
 import type { Clock } from '../core/clock.js';
 import type { QuotaName } from '../core/quotas.js';
@@ -13,30 +17,33 @@ import { ACCOUNT_SCOPE, KEY_SCOPE, MODEL_SCOPE, type Taken } from './reservation
 import type { CallScopes, ScopeChain } from './scope-chain.js';
 import { createAmounts, nanoUnitsOf, type ScopeQuotas, setAmounts } from './scope-quotas.js';
 
+/** What a call asks of its scopes when it is admitted. */
 export interface CallNeeds {
-  /** What the call may cost. */
+  /** What the call may cost at worst. */
   readonly hold: PicoUnits;
-  /** What it may use; 0: it is admitted as long as any are left, and counts when it ends. */
+  /** Tokens that it may use at most. 0: it is admitted as long as any are left, and counts when it ends. */
   readonly tokens: number;
-  /** It counts toward calls in flight and the model's minute alone, so it has neither a hold nor tokens. */
+  /** The call costs nothing (door.isFree): it takes of calls in flight and the model's minute alone. */
   readonly isFree?: true;
 }
 
-/** Why a call was not admitted. Amounts of money are in pico-units. */
+/**
+ * Why a call was not admitted. Limits and what is left: in requests, calls or tokens, money in pico-units.
+ */
 export interface QuotaRejection {
   readonly kind: 'key' | 'account' | 'group' | 'model';
-  /** Of the key, the account or the group; of a model's rule: its model. */
+  /** The slot of the key, the account or the group; of a model's rule, the model's index in the catalogue. */
   readonly index: number;
-  /** `scopes`: as many scopes as can be have quotas, and this one has none to be counted in. */
+  /** `scopes`: all quota records are in use, so this scope's quotas cannot be counted. */
   readonly quota: QuotaName | 'balance' | 'scopes';
-  /** Of a balance: the hold. */
+  /** Of the quota; if the balance was too small, what the call would have held. */
   readonly limit: bigint;
   readonly left: bigint;
   /** When a call may be admitted again, as far as that is known. */
   readonly resetsMs: WallMs;
-  /** The coordinator may have more. */
+  /** Limits are shared, so the coordinator may have more: the listener asks it before it rejects the call. */
   readonly asks: boolean;
-  /** It needs more than the limit. */
+  /** The call needs more than the limit, so it would be rejected at any time. */
   readonly never: boolean;
 }
 
@@ -67,7 +74,10 @@ export class QuotaRejections {
     this.#taken = taken;
   }
 
-  /** A need that exceeds a limit is named first, whatever was refused. */
+  /**
+   * The rejection of a call that could not take `quota` of the scope with number `scope` in its chain. A need
+   * that exceeds a limit is named first, whatever could not be taken.
+   */
   of(scope: number, quota: number | 'balance', scopes: CallScopes, needs: CallNeeds): QuotaRejection {
     return this.#neverFits(scopes, needs) ?? this.#rejectionOf(scope, quota, scopes, needs);
   }
@@ -129,7 +139,7 @@ export class QuotaRejections {
     return { kind: scope === KEY_SCOPE ? 'key' : 'group', index: this.#chain.links[scope]!.index };
   }
 
-  /** Of the account; it may be tried again at once. */
+  /** A rejection by the account's own quota or balance; the call may be tried again at once. */
   plain(index: number, quota: QuotaRejection['quota'], limit: bigint, left: bigint): QuotaRejection {
     const { clock, low } = this.#options;
     const resetsMs = asWallMs(clock.wallMs() + 1);

@@ -3,9 +3,12 @@
  * spending. `Calls` takes and settles through it, one quota of one scope at a time; `LimitedScopes` sets
  * limits. Each thread has one over the same buffers. Any thread, unless a method says main thread.
  *
- * A scope that has such quotas has a quota record, and every other scope has none and takes no memory. Money
- * is counted in nano-units, so that it fits a stock; what a call holds and costs is rounded up. (A price of
- * at most three decimals for a million tokens costs whole nano-units.)
+ * A scope that has such quotas has a quota record (layout.ts); every other scope has none and takes no
+ * memory. Money is counted in nano-units, so that it fits a stock. What a call holds and costs is rounded up.
+ * (A price of at most three decimals for a million tokens costs whole nano-units.)
+ *
+ * Must hold: what a call took of a period is given back to that period, and a take that fails takes nothing.
+ * Test: unit/ledger/quotas (trees of scopes at random; a call that midnight parts).
  */
 import type { Clock } from '../core/clock.js';
 import { PICO_PER_NANO } from '../core/money.js';
@@ -59,7 +62,7 @@ export function setAmounts(amounts: Amounts, tokens: number, nanoUnits: number):
   amounts[SPEND_PER_DAY] = amounts[SPEND_PER_MONTH] = nanoUnits;
 }
 
-/** The days and months of which a call takes. */
+/** The numbers of the day and the month of which a call takes, since 1970-01 of the quotas' calendar. */
 export interface Periods {
   day: number;
   month: number;
@@ -73,9 +76,9 @@ export interface QuotaUse {
   readonly used: bigint;
   /** By calls in flight. */
   readonly held: bigint;
-  /** Granted to processes in advance, if limits are shared. */
+  /** Granted to processes and not yet taken by calls, if limits are shared. */
   readonly leased?: bigint;
-  /** Undefined for what no calendar refills. */
+  /** When the calendar refills it; undefined for what no calendar refills. */
   readonly resetsMs: WallMs | undefined;
 }
 
@@ -100,7 +103,7 @@ export interface SettledQuotas {
   readonly spendPerMonth: number;
 }
 
-/** Of a call that is released. */
+/** What a released call has used: it never reached an upstream, or is not charged. */
 const NOTHING_USED = createAmounts(0);
 
 export class ScopeQuotas extends QuotaRecords {
@@ -134,15 +137,16 @@ export class ScopeQuotas extends QuotaRecords {
     return true;
   }
 
-  /** Sets `into` to the day and the month of now. */
+  /** Sets `into` to the day and the month of `nowMs`. */
   readPeriods(into: Periods, nowMs = this.#clock.wallMs()): void {
     into.day = this.#calendar.dayAt(nowMs).number;
     into.month = this.#calendar.monthAt(nowMs).number;
   }
 
   /**
-   * Takes what a call needs of one quota; false, and takes nothing, if less than that is left, or nothing. If
-   * it counts toward a later period than `periods`, those are set to it. `nowMs`: as the call began to take.
+   * Takes what a call needs of one quota. Returns false and takes nothing if less than that is left, or if
+   * nothing is left at all (also for an amount of 0). If the call counts toward a later period than
+   * `periods`, `periods` is set to that. `nowMs`: when the call began to take.
    */
   take(
     record: number,
@@ -216,7 +220,7 @@ export class ScopeQuotas extends QuotaRecords {
     }
   }
 
-  /** What is left of a quota, and when a call that was refused `amounts` of it may come again. */
+  /** What is left of a quota, and when a call that needs `amounts` of it may come again. */
   leftOf(record: number, quota: number, limit: number, amounts: Amounts): { left: number; resetsMs: WallMs } {
     const nowMs = this.#clock.wallMs();
     if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) {
@@ -269,11 +273,12 @@ export class ScopeQuotas extends QuotaRecords {
     return uses;
   }
 
-  /** An amount of a quota, as others are told it. */
+  /** An amount of a quota in the unit that operators see: money in pico-units, all else as counted. */
   amountIn(quota: number, amount: number): bigint {
     return BigInt(amount) * (KINDS[quota]!.unit === 'money' ? PICO_PER_NANO : 1n);
   }
 
+  /** What the flush writes of a record. What calls in flight hold is left out: they end before a restart. */
   settledOf(record: number): SettledQuotas {
     const periods = { day: 0, month: 0 };
     this.readPeriods(periods);
@@ -328,6 +333,7 @@ export class ScopeQuotas extends QuotaRecords {
   }
 }
 
+/** Index of a stock's first word, in the 64-bit words of the quota records. */
 export function stockOf(record: number, quota: number): number {
   return record * QUOTA_WORDS64 + STOCKS + quota * STOCK_WORDS;
 }
@@ -337,7 +343,7 @@ function lowestOf(bits: number): number {
   return 31 - Math.clz32(bits & -bits);
 }
 
-/** That of the day or the month, or 0 for what no calendar refills. */
+/** The number of the day or the month that the quota is counted in; 0 for what no calendar refills. */
 function periodOf(quota: number, { day, month }: Periods): number {
   if ((OF_MONTH & (1 << quota)) !== 0) return month;
   return (OF_DAY & (1 << quota)) !== 0 ? day : NO_PERIOD;

@@ -1,9 +1,13 @@
 /**
- * Requests per minute, of accounts or of keys: in any span of 60 seconds at most the limit is admitted,
- * whatever the threads do. The rate-limit phase takes from it, through the ledger. Any thread.
+ * Requests per minute, of accounts, keys, groups or upstreams. The rate-limit phase takes from it, through
+ * the ledger; LeasedWindow takes its place if limits are shared. Any thread. "The account" is whatever is
+ * counted.
  *
- * Time is cut into ticks of a 50th of a minute. Below, the account is whatever is counted: a key, too. One
- * 64-bit word, the head, holds
+ * Must hold: in any span of 60 seconds at most the limit is admitted, whatever the threads do, and a permit
+ * is free after 61.3 s at most. Tests: unit/ledger/window (threads stopped inside each other),
+ * threads/ledger-window.
+ *
+ * Time is cut into ticks of a 50th of a minute. One 64-bit word, the head, holds
  *
  *     tick (38 bits)   the tick the account is in
  *     age   (6 bits)   ticks since the count last began at 0, at most 51
@@ -31,13 +35,14 @@
  *   believed.
  * - A thread may stall between reading the clock and its exchange, and record its permit into a tick that is
  *   long over and expires early. So it reads the clock again after the exchange. If the tick has ended, it
- *   abandons that permit and starts anew. It stays counted, so the error is a rejection. That happens to one
- *   call in ten million.
+ *   abandons that permit and starts anew. It stays counted, so a call may be rejected for its own abandoned
+ *   permit: an error on the safe side, for one call in ten million.
  * - Counts are compared modulo 2^20, which is more than any limit. A turn repeats after 69 hours; a thread
  *   would have to sleep for exactly that between two instructions, and would then cause a roll one tick
  *   early.
- * - The clocks of two threads may differ by a little; a thread whose clock lags takes the head's tick for the
- *   time, and a tick is longer than a 50th of a minute by enough to cover 1.5 ms of difference.
+ * - Each thread measures its own offset to the host's clock, so their times differ by microseconds
+ *   (core/clock.ts). A thread whose time lags takes the head's tick for the time, and a tick is longer than a
+ *   50th of a minute by enough to cover 1.5 ms of difference.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -199,7 +204,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
   /**
    * Counts what another process has counted: `used` permits that weighed `ageMs` ago. They weigh as if all
    * had been given at that moment, so that any error is a rejection. Main thread, before the account is first
-   * used.
+   * used: a permit that is taken at the same time would be lost. Age 0 in the head: no mark is read.
    */
   restore(counted: Index, used: number, ageMs: number): void {
     const nowMs = this.#clock.monotonicMs();
