@@ -2,6 +2,9 @@
  * The part of a gateway's accounting that is the same whether it shares its limits or not: the store on disk,
  * the limits and balances in shared buffers, and their readers and writers. `accounting.ts` adds the rest for
  * a gateway that is alone, `shared-accounting.ts` for one that shares. Runs on the main thread.
+ *
+ * Tests: test/e2e/books.test.ts for a gateway that is alone, test/e2e/processes-limits.test.ts for one that
+ * shares.
  */
 import { SystemClock, type Clock } from '../core/clock.js';
 import type { Settings } from '../config/schema.js';
@@ -122,7 +125,10 @@ export function openBase(options: AccountingOptions): AccountingBase {
   };
 }
 
-/** Writes a line for each change of an operator: its hash lets a copy of the log witness the chain. */
+/**
+ * Returns what logs each change of an operator, with its hash: so a copy of the log tells whether the chain
+ * of changes in the store was altered later.
+ */
 export function changeLogger(log: Log): (change: OperatorChange) => void {
   return ({ number, who, role, from, action, target, changes, hash }) =>
     log.info('an operator changed something', {
@@ -132,7 +138,10 @@ export function changeLogger(log: Log): (change: OperatorChange) => void {
     });
 }
 
-/** Creates the idempotency service. `takenElsewhere`: the locks that the processes of the host share. */
+/**
+ * Creates the idempotency service. `takenElsewhere`: the locks that the processes of the host share;
+ * undefined if there is only one.
+ */
 export function idempotencyServiceOf(
   { settings, live, store, journals, clock, log }: AccountingBase,
   takenElsewhere?: IdempotencyServiceOptions['shared'],

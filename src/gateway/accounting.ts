@@ -1,7 +1,10 @@
 /**
  * The accounting of a gateway, as its other parts use it. There are two compositions, and the start chooses
  * one: `alone` has the limits for itself, `shared` (shared-accounting.ts) shares them with other processes or
- * hosts. Runs on the main thread of a gateway process.
+ * hosts. gateway.ts owns it, on the main thread of a gateway process.
+ *
+ * Must hold: what a listener has settled is counted once, also if the listener dies or the process ends
+ * (test/e2e/books.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import { msToNextTick } from '../core/clock.js';

@@ -1,6 +1,10 @@
 /**
- * The admin interface of a gateway. Connects its routes with the gateway's parts. Within a group one gateway
- * has the interface: from its start, or from `lead` until `follow`. gateway.ts owns it, on the main thread.
+ * The admin interface of a gateway. Connects its routes with the gateway's parts. Within a process group one
+ * gateway has the interface: from its start, or from `lead` until `follow`. gateway.ts owns it, on the main
+ * thread.
+ *
+ * Must hold: a second gateway never shares the port of one that is not of its process group. Each would get a
+ * part of the calls, without an error (test/unit/gateway/admin-service.find-port.test.ts).
  */
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type ListenOptions, type Server } from 'node:net';
@@ -67,7 +71,7 @@ export async function findPort(host: string, port: number, section: keyof typeof
   }
 }
 
-/** Returns the error's code, or undefined if the server listens. */
+/** Makes the server listen. Resolves with the error's code, or with undefined if it listens. */
 async function bind(server: Server, address: ListenOptions): Promise<string | undefined> {
   try {
     server.listen(address);

@@ -1,7 +1,7 @@
 /**
  * The main thread's part of the response cache: it has the responses on disk, and lets one listener at a time
- * make a call that several were asked for. Listeners ask it over their ports (channel/cache-channel.ts), and
- * keep what they have sent or got in their own memory. Runs on the main thread of a gateway process.
+ * make a call that several were asked for. accounting.ts creates it. Listeners ask it over their ports
+ * (channel/cache-channel.ts), and keep what they have sent or got in their own memory.
  *
  *     no response → in work (of a listener) → waits for the disk → stored → none (expired, or the oldest)
  *                       └→ no response (failed, not to be kept, or the listener died)
@@ -9,6 +9,9 @@
  * A response is a copy that can be made again. So it is written in a transaction of its own after the flush,
  * and what the disk does not take is dropped; the books never wait for it. Its record has a digest of the
  * response and of whose it is, so that a damaged or misplaced one is nobody's: LMDB checks nothing itself.
+ *
+ * Must hold: who waits for another's call gets a reply however that call ends; its caller would hang
+ * (test/unit/request/response-cache.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { AskReply, Question, Withdrawal } from '../core/ask-port.js';
@@ -27,7 +30,7 @@ import type { ResponseTable } from '../store/response-table.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
 
-/** Bytes that wait for the disk. A commit of so many blocks the thread for some 50 ms. */
+/** Bytes that wait for the disk; more are dropped. A commit of 16 MiB blocks the thread for some 50 ms. */
 const WAITING_BYTES_MAX = 16 * 1024 * 1024;
 /** Free bytes that a disk needs besides the responses, for the pages that a commit copies. */
 const ROOM_BYTES_MIN = 1024 * 1024;
@@ -206,7 +209,7 @@ export class CacheService {
     for (const { port, id } of inWork.waiting) send(port, id, { state: 'found', response });
   }
 
-  /** Nobody makes the call any more; with `index` only if it was that listener. */
+  /** Nobody makes the call any more: who waits makes it alone. With `index` only if that listener made it. */
   #end(key: ResponseKey, index?: number): void {
     const name = nameOfResponse(key);
     const inWork = this.#inWork.get(name);

@@ -1,6 +1,9 @@
 /**
  * The metrics of a gateway: creates the shared buffers, names threads and upstreams, and gives a scrape what
  * it reads from other parts. gateway.ts and stats.ts use it, on the main thread.
+ *
+ * Must hold: no two threads have the same stripe. Both would write the same counters, and counts would be
+ * lost. Tests: test/unit/telemetry/metrics-layout.test.ts (the order), test/e2e/metrics.test.ts.
  */
 import { packageVersion } from '../core/version.js';
 import type { Settings } from '../config/schema.js';
@@ -36,7 +39,7 @@ import { UpstreamErrors } from '../telemetry/upstream-errors.js';
  */
 const ACCOUNT_LABELS_MAX = 1_000;
 
-/** The parts of the gateway that a scrape reads. */
+/** The parts of the gateway that a scrape of `/metrics` reads. */
 export interface MetricsScopes {
   readonly registry: Registry;
   readonly bodies: MetricsSource['bodies'];

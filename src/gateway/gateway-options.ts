@@ -1,5 +1,6 @@
 /**
- * The options of a gateway, and the state that its parts share while it runs, on the main thread.
+ * The options of a gateway, which main.ts gives, and the state that its parts share while it runs, on the
+ * main thread.
  */
 import type { Settings } from '../config/schema.js';
 import type { SettingInForce } from '../config/settings-in-force.js';
@@ -13,7 +14,7 @@ export interface GatewayOptions {
   readonly settings: Settings;
   /** Whether to create a demo account in an empty store. */
   readonly demo: boolean;
-  /** Absent if no other gateway uses this data directory. */
+  /** Undefined if no other gateway uses this data directory. */
   readonly group?: GroupPosition | undefined;
   /** Present if the settings have `sharing`. */
   readonly openHosts?: OpenHosts | undefined;

@@ -5,6 +5,9 @@
  *     start   store → shared buffers → recovery → code from strings off → workers → listeners → admin → ready
  *     drain   not ready → listeners drain → listeners end → workers end → journals drained,
  *             last flush → store closed
+ *
+ * Must hold: the last flush comes after the listeners have ended, because they leave their last calls in the
+ * journals; a charge that comes later is never taken (test/e2e/shutdown.test.ts).
  */
 import { setFlagsFromString } from 'node:v8';
 import { type Settings, settingsDeclaration } from '../config/schema.js';
@@ -37,8 +40,8 @@ import { tracesOf } from './traces.js';
 import { secretsOf } from '../upstream/target.js';
 
 /**
- * How long the first credentials of upstreams are waited for, at the start and at a reload. Calls that come
- * before a credential get 502.
+ * How long the start and a reload wait for the first credentials of upstreams. Then they go on; calls that
+ * come before a credential get 502.
  */
 const CREDENTIALS_WAIT_MS = 10_000;
 const CREDENTIALS_RELOAD_WAIT_MS = 5_000;
@@ -250,7 +253,8 @@ export class Gateway {
   }
 
   /**
-   * Resolves with a snapshot of this gateway. For an errand (see messages.ts) it first does what is asked.
+   * Resolves with a snapshot of this gateway, of the kind `what`. For `changes` and `books` it first applies
+   * changes, or flushes (GROUP_REQUESTS in messages.ts). `accounts`: the ids for `calls`.
    */
   async read(what: SnapshotKind, accounts: readonly string[] = []): Promise<Snapshot> {
     if (what === 'changes') return { changes: this.#accounting.sharing.followChanges() };
@@ -289,6 +293,7 @@ export class Gateway {
     }
   }
 
+  /** Replaces the settings that operators are shown, after a reload. */
   showInForce(inForce: readonly SettingInForce[]): void {
     this.#state.inForce = inForce;
   }

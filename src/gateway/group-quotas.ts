@@ -1,7 +1,7 @@
 /**
  * How full the quotas of groups are, for the metrics: of the groups that are nearest to a limit. Read at most
  * every ten seconds, when somebody scrapes, by the gateway that has the admin interface; the others have no
- * samples. Main thread of a gateway process.
+ * samples. notifications.ts creates it, on the main thread of a gateway process.
  */
 import { QUOTA_NAMES, QUOTA_FIELDS } from '../core/quotas.js';
 import type { GroupRecord } from '../registry/account-record.js';
@@ -40,6 +40,7 @@ export class GroupQuotas {
     if (!on) this.#samples = [];
   }
 
+  /** As of the last `refresh`; empty while this gateway is not the one that tells. */
   get samples(): readonly GroupQuotaSample[] {
     return this.#samples;
   }

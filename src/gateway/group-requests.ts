@@ -1,8 +1,12 @@
 /**
  * Flushes and confirmations that somebody waits for, between the flushes of the timer. GroupCommit serves
  * listeners whose responses must be on disk before they end. FlushRequests serves operators who want all
- * charges on disk. GroupErrands serves operators whose change every gateway of the supervisor must have
- * applied. Runs on the main thread of a gateway process.
+ * charges on disk. GroupRequests serves operators whose change every gateway of the supervisor must have
+ * applied. accounting.ts, shared-accounting.ts and listeners.ts create them, on the main thread.
+ *
+ * Must hold: who asks while a flush runs gets the next one, because its call may have been settled too late
+ * for the one that runs. Tests: test/e2e/books.test.ts (commits), test/e2e/processes.test.ts (the process
+ * group).
  */
 import type { CallsUse } from '../sharing/sharing-stats.js';
 import type { GroupSnapshot, SnapshotKind } from './messages.js';
@@ -31,6 +35,7 @@ export class GroupCommit {
     this.#onCommit = onCommit;
   }
 
+  /** Commits at the end of this event-loop turn. */
   ask(listenerIndex: number): void {
     this.#waiting.add(listenerIndex);
     if (this.#waiting.size > 1) return;
@@ -43,6 +48,7 @@ export class GroupCommit {
   }
 }
 
+/** Joins operators' wishes for a flush, so that many cost one flush in FLUSH_PERIOD_MS. */
 export class FlushRequests {
   readonly #flush: () => boolean | Promise<boolean>;
   #flushedMs = -Infinity;
@@ -68,6 +74,7 @@ export class FlushRequests {
   }
 }
 
+/** Asks all gateways of the supervisor. Each method resolves within seconds, also if some do not reply. */
 export class GroupRequests {
   readonly #readAll: (what: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
   readonly #refresh: () => void;

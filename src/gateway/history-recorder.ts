@@ -1,7 +1,9 @@
 /**
  * Reads the status every two seconds, adds it to the history in memory and on disk, and passes it to the
  * watchers of the live feed. AdminService creates it in the gateway that has the admin interface. Runs on the
- * main thread of a gateway process.
+ * main thread of a gateway process. If the status cannot be read, this time is left out, and the log says so.
+ *
+ * Tests: test/unit/telemetry/history.test.ts, test/e2e/account-history.test.ts.
  */
 import type { LiveSource } from '../admin/live-feed.js';
 import { type Clock, onEachTick } from '../core/clock.js';
@@ -46,6 +48,7 @@ export class HistoryRecorder implements LiveSource {
     this.#stop = onEachTick(HISTORY_PERIOD_SECONDS * MS_PER_SECOND, () => void this.#record());
   }
 
+  /** Calls `watcher` after each read. Returns what ends that. */
   watch(watcher: Parameters<LiveSource['watch']>[0]): () => void {
     this.#watchers.add(watcher);
     return () => this.#watchers.delete(watcher);

@@ -1,6 +1,9 @@
 /**
  * Where the leases of accounts, keys, groups, rules for models and upstreams lie, and which limits they have,
  * for the lease manager. shared-accounting.ts makes it, on the main thread.
+ *
+ * Must hold: a limit is read anew each time that it is asked for, because a reload or an operator changes it.
+ * Tests: test/e2e/shared-limits.test.ts, test/e2e/shared-quotas.test.ts, test/e2e/upstream-quotas.test.ts.
  */
 import type { LeaseScope } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
@@ -49,6 +52,7 @@ export class LeaseScopes {
     this.#options = options;
   }
 
+  /** Undefined if the scope has been deleted. */
   readonly addressOf = ({ kind, index }: LeaseScope): ScopeAddress | undefined => {
     const { leases, ledger, idOf } = this.#options;
     switch (kind) {

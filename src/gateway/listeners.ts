@@ -2,7 +2,9 @@
  * The listener threads of a gateway: starts them, connects each with every worker, hands them new settings,
  * drains them, and replaces one that dies. gateway.ts owns it, on the main thread of a gateway process.
  *
- * A dead listener's journal and access ring are emptied before its successor uses the same memory.
+ * Must hold: a dead listener's journal and call ring are emptied before its successor uses the same memory;
+ * else its last charges are lost and its holds stay (test/e2e/books.test.ts and
+ * test/e2e/thread-failure.test.ts).
  */
 import { once } from 'node:events';
 import { MessageChannel, Worker } from 'node:worker_threads';
@@ -34,7 +36,7 @@ const DEATHS_WINDOW_MS = 60_000;
  */
 const CLOSE_MS = CUT_CALLS_WAIT_MS_MAX + 1_000;
 
-/** The part of `workerData` that stays the same when the listener is replaced. */
+/** The part of a listener's `workerData` that stays the same when the listener is replaced. */
 type ListenerShape = Omit<
   ListenerInit,
   'parserPort' | 'claimPort' | 'cachePort' | 'leasePort' | 'port' | 'requestPrefix' | 'settings' | 'tracing'
@@ -112,6 +114,7 @@ export class Listeners implements WorkerClients {
     await Promise.all(Array.from({ length: listeners }, (_, index) => this.#start(this.#shapeOf(index))));
   }
 
+  /** The number of listeners that run. */
   get count(): number {
     return this.#listeners.size;
   }

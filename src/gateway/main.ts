@@ -1,6 +1,9 @@
 /**
- * The entry of a gateway process: carries out the supervisor's messages (messages.ts). Runs on the main
- * thread of a gateway process.
+ * The entry of a gateway process: carries out the supervisor's messages (messages.ts). The supervisor forks
+ * this file. Runs on the main thread of the process.
+ *
+ * Must hold: the process ends by itself when its supervisor has died (test/e2e/shutdown.test.ts); and two
+ * gateways that do not share limits never use one data directory (test/e2e/refused-start.test.ts).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StoreHeld } from '../store/store-hold.js';
@@ -33,7 +36,7 @@ function say(message: FromGateway): Promise<void> {
 }
 
 const supervisor = new SupervisorLink((message) => void say(message));
-/** The slot of this gateway in its group. */
+/** The number of this gateway in its process group, from 0. */
 let slot = 0;
 
 /**
@@ -128,7 +131,7 @@ async function drain(replaced: boolean): Promise<void> {
   }
 }
 
-/** Closes the gateway and exits. */
+/** Closes the gateway without waiting for calls in flight, and exits. */
 async function end(exitCode: number): Promise<void> {
   if (draining) return;
   draining = true;

@@ -1,6 +1,7 @@
 /**
  * The messages between the supervisor and a gateway process, and the snapshots in them. They travel over the
  * IPC channel of `fork`, with 'advanced' serialization. Both processes import this file.
+ * Tests: test/unit/supervisor/process-group.test.ts, test/e2e/processes.test.ts.
  *
  *     supervisor → gateway   start    the first message, sent once: the settings. They contain the providers'
  *                                     keys, which `ps` would show in an argument or a variable
@@ -261,6 +262,7 @@ export type FromGateway =
 /** Call counts by outcome. */
 export interface CallsStatus extends CallCounts {
   readonly outcomes: Readonly<Record<Outcome, number>>;
+  /** Decimal text in the document that operators get (group-status.ts). */
   readonly cost_pico_units: bigint;
 }
 
@@ -291,7 +293,8 @@ interface Snapshots {
 }
 
 /**
- * Kinds that make the gateway do something first. A reply to an earlier question is no reply to a later one.
+ * Kinds that make the gateway do something first: apply the registry's changes, or flush. A reply to an
+ * earlier question is no reply to a later one (test/unit/supervisor/group-snapshots.test.ts).
  */
 export const GROUP_REQUESTS: ReadonlySet<SnapshotKind> = new Set<SnapshotKind>(['changes', 'books']);
 
@@ -303,7 +306,8 @@ export type Snapshot = Partial<Snapshots>;
 /** The snapshots of all processes of a supervisor. */
 export interface GroupSnapshot {
   /**
-   * The running processes. One that did not reply has its latest snapshot, but none for an errand or `calls`.
+   * The running processes. One that did not reply has its latest snapshot, but none of GROUP_REQUESTS or
+   * `calls`.
    */
   readonly members: readonly { readonly slot: number; readonly reading: Snapshot }[];
   /** The counters of the processes that have ended; empty if there are none. */

@@ -1,6 +1,8 @@
 /**
- * Connects the notices of quotas (quota-notices.ts) and the outbox of their webhooks (webhook-outbox.ts) with
- * the gateway's registry and store. gateway.ts owns it, on the main thread of a gateway process.
+ * Connects the notices of quotas (quota-notices.ts) and the outbox of their webhooks (webhook-outbox.ts)
+ * with the gateway's registry and store. gateway.ts owns it, on the main thread of a gateway process. Every
+ * gateway records notices; only the one with the admin interface sends webhooks, so that none comes twice
+ * (test/e2e/notify.test.ts).
  */
 import { SystemClock } from '../core/clock.js';
 import { ProxyError } from '../core/errors.js';
@@ -70,6 +72,7 @@ export class Notifications {
     this.#outbox.open();
   }
 
+  /** Another gateway of the process group has the admin interface, and sends from now on. */
   follow(): void {
     this.groupQuotas.turnOn(false);
     this.#outbox.close();

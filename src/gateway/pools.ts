@@ -2,6 +2,9 @@
  * The upstream workers of a gateway: a Piscina pool in which each thread has one task that runs as long as it
  * does. A worker that dies is replaced; its calls are lost and not charged. gateway.ts owns the pool, on the
  * main thread.
+ *
+ * Must hold: a dead worker's calls in flight no longer count against the limits of upstreams when its
+ * successor starts, and every listener gets a channel to the successor (test/e2e/thread-failure.test.ts).
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -95,6 +98,7 @@ export class UpstreamWorkers {
       this.#tasks.push(this.#keepAlive(index, this.#pool, clients));
   }
 
+  /** The numbers of the workers that run, from 0. A worker's successor has its number. */
   get indices(): number[] {
     return [...this.#controls.keys()];
   }

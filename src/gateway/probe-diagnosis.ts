@@ -1,6 +1,9 @@
 /**
- * What an upstream's reply to a probe means, and what the operator should do about it. No text made here
- * contains a key. Commands use it, by upstream-probe.ts. Pure.
+ * What an upstream's reply to a probe means, and what the operator should do about it. upstream-probe.ts
+ * calls it, in the process of a command. Pure.
+ *
+ * Must hold: no text made here contains a key: what an upstream says goes through `shown`
+ * (test/e2e/upstream-test.test.ts).
  */
 import type { ProviderName } from '../core/provider-names.js';
 import { isRecord, parsedJson } from '../core/json.js';
@@ -123,7 +126,7 @@ function adviceOfStatus(
   return 'it refuses a plain request: its words say why';
 }
 
-/** For an address that responds, but not as a chat-completions API. */
+/** Returns the advice for an address that responds, but not as a chat-completions API. */
 function adviceOfAddress(target: UpstreamTarget): string {
   const address = addressOf(target);
   const name = target.provider?.name;

@@ -3,6 +3,9 @@
  * other hosts. In addition to what every gateway does, it leases what its calls use from a coordinator,
  * applies the changes that others make to the registry, and sends its own operators' changes through the
  * coordinator. accounting.ts creates it, on the main thread of a gateway process.
+ *
+ * Tests: test/e2e/processes-limits.test.ts, and for other hosts test/e2e/sharing-registry.test.ts and
+ * test/e2e/sharing-hosts.test.ts.
  */
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
@@ -110,7 +113,7 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
 }
 
 interface SharedAccountingOptions extends AccountingBase {
-  /** The slot of this process in its group. */
+  /** The number of this process in its process group, from 0. */
   readonly slot: number;
   readonly upstreams: UpstreamBuffers;
   /** Present if limits, accounts and keys are also shared with other hosts. */

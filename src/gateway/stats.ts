@@ -1,6 +1,9 @@
 /**
  * The stats of a gateway (`Stats`), and the sum over all gateways of the supervisor, which operators see
- * (`GroupView`). gateway.ts owns them, on the main thread of a gateway process.
+ * (`GroupView`). gateway.ts owns them, on the main thread of a gateway process; AdminService reads them.
+ *
+ * Must hold: `reportLast` is called once, when nothing is counted any more, because the supervisor adds these
+ * counters for good. Tests: test/unit/supervisor/group-snapshots.test.ts, test/e2e/metrics.test.ts.
  */
 import type { FamilySamples, MetricsFormat, MetricsPage } from '../telemetry/exposition.js';
 import type { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
@@ -23,8 +26,9 @@ import { type StatusFacts, statusOf } from './status.js';
 import type { SupervisorLink } from './supervisor-link.js';
 
 export interface GroupViewOptions {
-  /** The slot of this gateway. */
+  /** The number of this gateway in its process group, from 0. */
   readonly slot: number;
+  /** Reads this gateway alone. */
   readonly read: (what: SnapshotKind) => Promise<Snapshot>;
   /** Asks all gateways, through the supervisor. */
   readonly readAll: (what: SnapshotKind) => Promise<GroupSnapshot>;
@@ -48,6 +52,7 @@ export class GroupView {
     return (family) => mergeFamily(family, snapshots, ended.metrics ?? []);
   }
 
+  /** The status document: what runs of this gateway and the others, and the sums of their counts. */
   async status(): Promise<StatusDocument> {
     const { slot } = this.#options;
     const { members, ended } = await this.#readAll('status');
@@ -87,7 +92,7 @@ export interface StatsOptions {
   readonly credentials: Pick<CredentialKeeper, 'statuses'>;
   readonly notifications: Pick<Notifications, 'counts' | 'groupQuotas'>;
   readonly state: GatewayState;
-  /** Absent if this gateway is the only one. */
+  /** Undefined if this gateway is the only one on its data directory. */
   readonly group: GroupPosition | undefined;
   readonly supervisor: SupervisorLink;
 }

@@ -1,6 +1,9 @@
 /**
  * Builds one process's part of `GET /admin/v1/status`: what runs, and the counts of its calls so far.
  * stats.ts calls it, on the main thread of a gateway process; group-status.ts adds up the parts.
+ *
+ * Must hold: the names are public, they are those of the admin interface. `addStatus` of group-status.ts must
+ * add up each new count, else operators see that of one process (test/unit/gateway/group-status.test.ts).
  */
 import { packageVersion } from '../core/version.js';
 import type { Settings } from '../config/schema.js';
@@ -26,12 +29,14 @@ import type { ModelStatus, ProcessStatus } from './messages.js';
 import { sharingStatusOf } from './group-status.js';
 
 export interface StatusFacts {
-  /** The slot of this gateway in its group. */
+  /** The number of this process in its process group, from 0. */
   readonly slot: number;
   readonly ready: boolean;
   readonly uptimeSeconds: number;
+  /** How many threads run. */
   readonly listeners: number;
   readonly workers: number;
+  /** How many accounts there are, also disabled ones. */
   readonly accounts: number;
   /** In the order of the catalogue's indices. */
   readonly modelIds: readonly string[];
@@ -41,7 +46,11 @@ export interface StatusFacts {
   readonly sharing: SharingSnapshot | undefined;
 }
 
-/** Returns the part of this process. */
+/**
+ * Returns the part of this process. Its counts are those since the process began. Two rows count calls
+ * without a model of the catalogue: NO_MODEL those rejected before the model was known, OTHER_MODEL those
+ * that named one that is not there.
+ */
 export function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessStatus {
   const { settings, accounting: books } = facts;
   const { reader } = metrics;
@@ -100,7 +109,10 @@ export function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessSt
   };
 }
 
-/** Counts chat calls by outcome. */
+/**
+ * Counts the calls of all doors by outcome. A response that failed after its first byte is counted in
+ * `broken` and not in `outcomes`, so the sum counts each call once.
+ */
 function outcomesOf(models: readonly ModelSnapshot[]): Record<Outcome, number> {
   const count = (outcome: Outcome): number =>
     models
@@ -129,6 +141,7 @@ function modelOf(id: string, model: ModelSnapshot): ModelStatus[] {
   ];
 }
 
+/** In pico-units. A bigint: group-status.ts makes it text for JSON. */
 function costOf(models: readonly ModelSnapshot[]): bigint {
   return models.reduce((sum, { costPicoUnits }) => sum + costPicoUnits, 0n);
 }
@@ -155,12 +168,13 @@ function upstreamOf(
   };
 }
 
-/** Returns the worst state: each worker has its own breaker for the upstream. */
+/** Returns the worst state, because each worker has its own breaker for the upstream: open is the worst. */
 function worstOf(breakers: ReadonlyMap<BreakerState, number>): BreakerState {
   if (breakers.get('open')! > 0) return 'open';
   return breakers.get('half_open')! > 0 ? 'half_open' : 'closed';
 }
 
+/** Adds up histograms bucket by bucket: all must have been made with the same bounds. */
 function merged(bounds: readonly number[], snapshots: readonly HistogramSnapshot[]): HistogramView {
   const { counts } = emptyHistogram(bounds);
   for (const snapshot of snapshots) snapshot.counts.forEach((count, bucket) => (counts[bucket]! += count));

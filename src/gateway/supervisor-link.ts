@@ -1,7 +1,8 @@
 /**
  * A gateway's side of the IPC channel to its supervisor. It asks for a reload or for the snapshots of all
  * gateways when an operator wants them, and sends what other gateways must know. Only the supervisor reads
- * the file of the settings and reaches the other gateways. Used on the main thread of a gateway process.
+ * the file of the settings and reaches the other gateways. main.ts creates it, on the main thread;
+ * AdminService and Stats call it. Tests: test/e2e/reload.test.ts, test/e2e/upstream-reset.test.ts.
  */
 import { PendingReplies } from '../core/ask-port.js';
 import type { LogChange } from '../telemetry/log.js';
@@ -85,7 +86,7 @@ export class SupervisorLink {
 
   /**
    * Resets the breakers of that model's upstreams, or of all, at all gateways including this one. Resolves
-   * when each has done so: messages arrive in order, so a gateway that replies to the errand has had the
+   * when each has done so: messages arrive in order, so a gateway that replies to `changes` has had the
    * reset before. Never rejects.
    */
   async resetUpstreams(model: string | undefined): Promise<void> {
@@ -99,6 +100,7 @@ export class SupervisorLink {
     await this.readings('changes');
   }
 
+  /** To be called with each reply of the supervisor. */
   onResponse(reply: ReloadReply | SnapshotsReply): void {
     if (reply.kind === 'outcome') this.#reloads.reply(reply.id, reply.outcome);
     else this.#snapshots.reply(reply.id, reply.readings);

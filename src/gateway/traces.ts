@@ -3,6 +3,9 @@
  * exported, and records of calls as log records (if OTEL_LOGS_EXPORTER asks for them); starts the thread that
  * exports, and connects listeners and workers with it. Without OTEL_EXPORTER_OTLP_ENDPOINT there is no such
  * thread, and nothing of OpenTelemetry is loaded. gateway.ts owns it, on the main thread.
+ *
+ * Must hold: a collector that fails, hangs or goes delays no call and no start, and the end by at most
+ * CLOSE_MS (test/e2e/traces.test.ts).
  */
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -161,7 +164,7 @@ export class Traces {
   }
 }
 
-/** Takes the calls of a drain to the exporting thread. */
+/** Takes ended calls from the call log's reader (gateway-logs.ts) to the exporting thread. */
 export class CallOutbox implements CallSink {
   readonly #budget: ExportBudget;
   readonly #send: (count: number, lines: string) => void;

@@ -1,6 +1,10 @@
 /**
  * Calls each upstream of the settings once, with a tiny request and the client that serves calls, and reports
- * the result with advice for the operator. Commands use it, in their own process.
+ * the result with advice for the operator. `tollgate upstreams test` and `tollgate config check --probe` use
+ * it, in their own process. A probe costs some tokens at the provider.
+ *
+ * Must hold: no result shows a key or a token, also if an upstream repeats it
+ * (test/e2e/upstream-test.test.ts).
  */
 import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
