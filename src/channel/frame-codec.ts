@@ -14,6 +14,9 @@
  * Fail and Tried are rare, and are posted as messages. So is a frame that is too long for a record or finds
  * no room in the ring. The large body of a call is always posted, behind the call's record, because its
  * memory can be transferred.
+ *
+ * Must hold: what `writeFrame` wrote `readFrame` gives back, field by field and for any text; a field read
+ * at a wrong place would charge wrong tokens (test/unit/channel/frame-port.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { FIELDS_AT, type SpscReader, type SpscWriter } from '../core/spsc-ring.js';

@@ -7,6 +7,9 @@
  * the ring does not take is posted, in its order. `setImmediate` runs after all sockets of the turn have been
  * served, so no frame waits longer than the turn that produced it. A turn that produces much (500 fast
  * streams at once: 32 MB) is sent as several messages, so that no batch grows with it.
+ *
+ * Must hold: frames arrive in the order in which they were pushed, whether by the ring or posted. Test:
+ * test/unit/channel/frame-port.test.ts.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { invariant } from '../core/errors.js';

@@ -2,16 +2,16 @@
  * The listener's side of idempotency locks: its port to the main thread, and the bound on the responses that
  * it collects. request/idempotency.ts calls it; gateway/idempotency-service.ts is the other end, and both
  * import the messages. Of one lock that was granted (`new`) the listener sends either `keep` or `abandon`,
- * and after `keep` perhaps `forget`. A listener that dies sends nothing: the service releases its locks.
+ * and after `keep` perhaps `forget`; of a `finished` reply it sends `replayed` once, when it no longer holds
+ * the bytes. A listener that dies sends nothing: the service releases its locks.
  *
  *     listener → main   Question<LockRequest>   before the call is admitted; the reply is a LockReply
  *                       LockMessage             what became of the call; no reply
  *
  * Must hold: a listener sends `keep` before it appends the call's charge to its journal, and every
- * LockMessage before the client can know of it. So the main thread, when it reads a charge, finds the
- * response in the port; and when a client that has its response sends the key again, by whichever listener,
- * the message is in the first one's port. Otherwise the call would be made and charged again. Tests:
- * unit/gateway/idempotency-service, durability/crash-idempotency.
+ * LockMessage before the client can see how its call ended. The service reads all ports empty before it
+ * decides on a lock. So it knows of the response when the client sends the key again, by whichever listener;
+ * else the call would be made and charged again (test/unit/gateway/idempotency-service.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import { AskPort } from '../core/ask-port.js';
@@ -25,12 +25,13 @@ export interface LockRequest extends ResponseKey {
 export type LockReply =
   /** The listener's call holds the lock now, until the listener sends `keep` or `abandon`. */
   | { readonly state: 'new' }
+  /** Another call holds the lock: 409. */
   | { readonly state: 'in_progress' }
   /** The key was used with another body: 400. */
   | { readonly state: 'other_body' }
   /** The call was made and charged, and its response could not be stored: 400. */
   | { readonly state: 'not_stored' }
-  /** More calls hold locks, or more bytes of responses are being replayed, than the service lets: 503. */
+  /** More calls hold locks, or more bytes of responses are being replayed, than the service allows: 503. */
   | { readonly state: 'busy' }
   /**
    * The response of the first call. When the listener no longer holds its bytes it sends `replayed`: the
@@ -39,7 +40,7 @@ export type LockReply =
   | {
       readonly state: 'finished';
       readonly stream: boolean;
-      /** See ResponseRecord. */
+      /** The id of the model that answered, if it was not the one that the call named. */
       readonly fallback?: string | undefined;
       readonly bytes: Uint8Array;
     };
@@ -50,11 +51,11 @@ export type LockMessage =
       readonly kind: 'keep';
       readonly lock: LockRequest;
       readonly stream: boolean;
-      /** See ResponseRecord. */
+      /** The id of the model that answered, if it was not the one that the call named. */
       readonly fallback?: string | undefined;
       /** Undefined if they were too many. */
       readonly bytes: Uint8Array | undefined;
-      /** Position of its charge in the listener's journal, where it is appended next. */
+      /** The number of the record with its charge in the listener's journal, where it is appended next. */
       readonly position: number;
     }
   /** The call was rejected, or failed, or its client left: the next one with the key is a new call. */
@@ -80,7 +81,10 @@ export class IdempotencyChannel {
     this.#asks = new AskPort(port);
   }
 
-  /** Rejects with `AskRejected` if the stored responses cannot be read. */
+  /**
+   * Rejects with `AskRejected` if the stored responses cannot be read. Cannot be withdrawn: if the client has
+   * left when `new` comes, the caller sends `abandon`.
+   */
   lock(lock: LockRequest): Promise<LockReply> {
     return this.#asks.ask(lock);
   }
@@ -91,7 +95,10 @@ export class IdempotencyChannel {
     this.#asks.tell(message, bytes === undefined ? [] : [bytes.buffer as ArrayBuffer]);
   }
 
-  /** Whether so many bytes more may be collected; they count until `giveBack`, once, with the same number. */
+  /**
+   * Whether so many bytes more may be collected; if so, they count until they are given back. A call may take
+   * several times, and gives back the sum once.
+   */
   take(bytes: number): boolean {
     if (this.#collectedBytes + bytes > COLLECTED_BYTES_MAX) return false;
     this.#collectedBytes += bytes;

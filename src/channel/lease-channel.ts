@@ -7,6 +7,9 @@
  *     listener → main   Question<LeaseAsk>    a request waits for a lease
  *                       LowLease              a lease runs low; no reply
  *     main → listener   AskReply<LeaseEnd>    how the wait of that request ended
+ *
+ * Tests: test/unit/sharing/lease-manager.test.ts (the other end),
+ * test/unit/upstream/upstream-quotas.test.ts.
  */
 import type { MessagePort } from 'node:worker_threads';
 import { AskPort, type Question } from '../core/ask-port.js';

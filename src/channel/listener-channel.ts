@@ -6,6 +6,9 @@
  * taken before admission (the ledger keeps the call's reservation under the same index). It is free again
  * when the worker's last frame for it has been seen, or its worker has died, and the client has taken the
  * response.
+ *
+ * Must hold: a slot is given out again only when nobody uses it any more, and each call's receiver gets one
+ * end. Else the ledger settles another call's hold (test/unit/channel/link.test.ts).
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { asCallSlot, type CallSlot, type MonotonicMs } from '../core/units.js';
@@ -40,7 +43,7 @@ export interface CallReceiver {
    * the receiver, which follows at once because the call's next frame has arrived too.
    */
   onData(bytes: Uint8Array, more: boolean): void;
-  /** `bytes` as in `onData`. */
+  /** The last bytes, which are valid as long as those of `onData`. */
   onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean;
   /** The rest of the stream will not come; it is billed up to here. */
   onCut(usage: Usage, upstreamWaitMs: number): boolean;
@@ -92,7 +95,7 @@ export class ListenerChannel {
     return this.#slots - this.#freeCount;
   }
 
-  /** Adds a worker. If it replaces one that died, the calls of that one fail. */
+  /** Adds a worker. If it replaces one that died, the calls of the dead one fail. */
   attachWorker(index: number, channel: FrameChannel): void {
     this.detachWorker(index);
     const port = new FramePort(channel, (frame, more) => this.#receive(frame, more));

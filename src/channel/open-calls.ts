@@ -4,6 +4,9 @@
  *
  * A call id is the call's slot in the call table plus 2^20 times a generation that the listener counts up. A
  * late frame of an earlier call in the same slot has another id, so it is recognised and dropped.
+ *
+ * Must hold: a call id is never used again while a frame of the earlier call may be under way. Test:
+ * test/unit/channel/link.test.ts.
  */
 import { invariant } from '../core/errors.js';
 import { asCallSlot, type CallSlot } from '../core/units.js';

@@ -2,6 +2,9 @@
  * What a setting's declaration says beyond the words of JSON Schema, and helpers for the schema files. The
  * settings reader reads the `x-` words; `tollgate config schema` prints them, and tools ignore them. Main
  * threads and commands.
+ *
+ * Must hold: a setting whose value is a secret has `x-secret`, or operators, logs and commands show it.
+ * Tests: test/unit/config/schema.test.ts, test/e2e/secrets.test.ts.
  */
 import { Type } from 'typebox';
 import { QUOTA_FIELDS, QUOTA_LIMITS_MAX, type QuotaName } from '../core/quotas.js';

@@ -1,5 +1,7 @@
 /**
  * Declares the settings of the response cache, for all models and for one. No listener or worker imports it.
+ *
+ * Test: test/e2e/cache.test.ts.
  */
 import { Type } from 'typebox';
 import { section, whole, type Annotations } from './annotations.js';

@@ -1,4 +1,11 @@
-/** Declares the settings of models and plans. No listener or worker imports it. */
+/**
+ * Declares the settings of models and plans. schema.ts has it as part of all settings; main threads and
+ * commands import it, and no listener or worker, because TypeBox takes memory. What no declaration can say
+ * is checked in cross-checks.ts.
+ *
+ * Tests: test/unit/config/schema.test.ts (each setting has a description and bounds),
+ * test/unit/config/settings-reader.errors.test.ts (each wrong value has its message).
+ */
 import { Type } from 'typebox';
 import { SERVICES } from '../core/door-names.js';
 import { picoUnitsOf, picoUnitsPerCall, picoUnitsPerToken } from '../core/money.js';

@@ -1,4 +1,10 @@
-/** What is wrong with a configuration: all errors at once, each with its path. Any thread. */
+/**
+ * What is wrong with a configuration: all errors at once, each with its path. The files of config/ throw it;
+ * the supervisor and commands print it. Any thread.
+ *
+ * Must hold: no problem contains the value of a secret, because problems are printed and logged. Test:
+ * test/unit/config/settings-reader.errors.test.ts.
+ */
 import { clipped, formatInputPath, type InputPath } from '../core/wrong-input.js';
 
 export type SettingPath = InputPath;

@@ -1,4 +1,7 @@
-/** Settings to begin with: the demo that `tollgate serve` runs, and the file of `tollgate config example`. */
+/**
+ * Settings to begin with: the demo that `tollgate serve` runs, and the file of `tollgate config example`.
+ * load.ts and commands use them. Tests: test/unit/config/schema.test.ts, test/e2e/first-start.test.ts.
+ */
 import { CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
 
 export const DEMO_MODEL = 'echo';

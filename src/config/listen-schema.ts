@@ -1,4 +1,9 @@
-/** Declares the sections `listen` and `admin`: addresses, TLS, and pages of browsers that may call (CORS). */
+/**
+ * Declares the sections `listen` and `admin`: addresses, TLS, and pages of browsers that may call (CORS).
+ * schema.ts has them as part of all settings. Main threads and commands.
+ *
+ * Tests: test/unit/config/listen-schema.cors.test.ts, test/unit/config/load.tls.test.ts.
+ */
 import { Type } from 'typebox';
 import { LISTENERS_MAX } from '../core/limits.js';
 import { filePath, section, whole, type Annotations } from './annotations.js';

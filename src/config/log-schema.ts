@@ -1,4 +1,7 @@
-/** Declares the sections `log`, `access_log`, `call_log` and `usage_log`. Main threads and commands. */
+/**
+ * Declares the sections `log`, `access_log`, `call_log` and `usage_log`. schema.ts has them as part of all
+ * settings. Main threads and commands. Test: test/unit/config/log-schema.test.ts.
+ */
 import { Type } from 'typebox';
 import { filePath, whole, type Annotations } from './annotations.js';
 

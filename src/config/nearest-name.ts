@@ -1,4 +1,7 @@
-/** Finds the known name that a mistyped one most likely meant. Pure. */
+/**
+ * Finds the known name that a mistyped one most likely meant, for the messages about settings and admin
+ * requests. Pure; main thread and commands. Test: test/unit/config/nearest-name.test.ts.
+ */
 
 /** Names are short. A longer text is compared by its beginning. */
 const NAME_CHARS_MAX = 64;

@@ -1,6 +1,6 @@
 /**
  * Declares the section `notify`: whom to tell that a quota is nearly used up or a balance is low. Main
- * threads and commands.
+ * threads and commands. Test: test/unit/config/notify-schema.test.ts.
  */
 import { Type } from 'typebox';
 import { picoUnitsOf } from '../core/money.js';

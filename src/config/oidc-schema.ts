@@ -1,6 +1,6 @@
 /**
  * Declares the section `admin.oidc`: signing in to the console at an OpenID Connect provider. Main threads
- * and commands.
+ * and commands. Test: test/unit/config/oidc-schema.test.ts.
  */
 import { Type } from 'typebox';
 import { ROLES } from '../core/roles.js';
@@ -34,6 +34,7 @@ export function isIssuer(text: string): boolean {
   return isSafeUrl(text) && !text.includes('?') && !text.includes('/.well-known/');
 }
 
+/** Whether a text is an address to which the provider may send a browser back. */
 export function isRedirectUrl(text: string): boolean {
   return isSafeUrl(text) && !text.includes('?') && new URL(text).pathname === OIDC_CALLBACK_PATH;
 }

@@ -1,6 +1,8 @@
 /**
  * Declares the section `sharing`, for gateways on several hosts that share limits and accounts through a
  * Valkey or Redis, and parses its address. Main threads and commands.
+ *
+ * Test: test/unit/config/sharing-schema.test.ts.
  */
 import { Type } from 'typebox';
 import { whole, type Annotations } from './annotations.js';

@@ -1,4 +1,10 @@
-/** Declares the settings of one upstream of a model. No listener or worker imports it. */
+/**
+ * Declares the settings of one upstream of a model. catalog-schema.ts has it as part of a model; main threads
+ * and commands import it, and no listener or worker.
+ *
+ * Must hold: no header that a configuration may set frames a message (HEADER_NAMES_REJECTED); else two calls
+ * of one connection could be mixed up (test/unit/config/settings-reader.errors.test.ts).
+ */
 import { X509Certificate } from 'node:crypto';
 import { Type } from 'typebox';
 import { PROVIDER_NAMES } from '../core/provider-names.js';

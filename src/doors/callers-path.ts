@@ -5,6 +5,8 @@
  * `callersPath`. Upstream worker.
  *
  *     messages[3].content[0].image_url.url  →  input[2].content[0].image_url
+ *
+ * Test: test/unit/doors/callers-path.test.ts.
  */
 import { isRecord } from '../core/json.js';
 

@@ -1,6 +1,8 @@
 /**
  * The table of dialects, the half of a door that upstream workers load: all doors but chat, which needs none.
  * A new door is added here and in doors.ts. upstream/ looks a dialect up by index or name.
+ *
+ * Test: test/unit/doors/simple/simple-doors.test.ts.
  */
 import { DOOR_INDEX, DOOR_NAMES, type DoorName } from '../core/door-names.js';
 import { isRecord } from '../core/json.js';
@@ -23,7 +25,10 @@ function simpleDialect(
   return { name, marker, openJudge: undefined, translator: undefined, promptTexts };
 }
 
-/** The texts of an input: a text, tokens, or a list of either. Tokens become a text with as many tokens. */
+/**
+ * The texts of an input: a text, tokens, or a list of either. Tokens become a text with as many tokens,
+ * because only their number matters here: the texts are counted.
+ */
 export function inputTexts(input: unknown): string[] {
   if (typeof input === 'string') return [input];
   if (!Array.isArray(input)) return [];
@@ -60,6 +65,7 @@ const BY_INDEX: readonly (Dialect | undefined)[] = DOOR_NAMES.map((name) =>
   DIALECTS.find((one) => one.name === name),
 );
 
+/** By position in DOOR_NAMES, as frames have it; undefined for chat. */
 export const dialectAt = (index: number): Dialect | undefined => BY_INDEX[index];
 
 /** The dialect of a door, by its name; undefined for chat. */

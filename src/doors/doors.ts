@@ -1,6 +1,8 @@
 /**
  * The table of doors, the half that listeners and the counter pool load. A new door is a folder, a line here,
  * a line in dialects.ts, and a name at the end of DOOR_NAMES.
+ *
+ * Test: test/unit/core/door-names.test.ts.
  */
 import type { DoorName } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
@@ -13,6 +15,7 @@ import { SIMPLE_DOORS } from './simple/simple-doors.js';
 /** In the order of DOOR_NAMES, as far as they are built. */
 export const DOORS: readonly Door[] = [CHAT, MESSAGES, RESPONSES, ...SIMPLE_DOORS, COUNT_TOKENS];
 
+/** Throws if there is no such door, which is a fault of the gateway. */
 export function doorOf(name: DoorName): Door {
   const door = DOORS.find((one) => one.name === name);
   invariant(door !== undefined, `the door ${name} is in the table`);

@@ -1,4 +1,12 @@
-/** Converts an entry of LiteLLM's `model_list` to an upstream of Tollgate, with its prices. */
+/**
+ * Converts an entry of LiteLLM's `model_list` to an upstream of Tollgate, with its prices. import.ts calls
+ * it, for `tollgate config import-litellm`, in the process of that command. What is not carried over is told
+ * by a remark (see the glossary).
+ *
+ * Must hold: a price is never below LiteLLM's cost: what has too many decimals is rounded up
+ * (test/unit/config/litellm/deployment.price.test.ts). A secret of the file is never written
+ * (test/unit/config/litellm/import.test.ts).
+ */
 import type { Service } from '../../core/door-names.js';
 import { picoUnitsPerCall, picoUnitsPerToken } from '../../core/money.js';
 import { OUTPUT_TOKENS_MAX } from '../catalog-schema.js';
@@ -93,7 +101,7 @@ const PARAMETER_REASONS: Readonly<Record<string, string>> = {
   api_version: 'only Azure has one',
 };
 
-/** `name` is the model's name for callers. Undefined, with a remark, if the entry cannot be called. */
+/** `name`: the model's, for callers. Returns undefined, with a remark, if no upstream can be made of it. */
 export function importDeployment(
   entry: ImportMap,
   name: string,

@@ -1,6 +1,9 @@
 /**
  * Makes one model of Tollgate with several upstreams from the entries of LiteLLM's file that have the same
  * `model_name`: its price, its upstreams' weights and priorities, its aliases. import.ts calls it.
+ *
+ * Must hold: the price is the highest of its upstreams, so that no call is sold below cost. Test:
+ * test/unit/config/litellm/import.test.ts.
  */
 import type { Service } from '../../core/door-names.js';
 import { IDENTIFIER_PATTERN } from '../annotations.js';

@@ -1,7 +1,10 @@
 /**
  * LiteLLM's providers: which protocol each speaks here, at which address, and which variable has the key.
  * Names, addresses and variables are those of LiteLLM's get_llm_provider (github.com/BerriAI/litellm, MIT).
- * Pure.
+ * import.ts, deployment.ts and model.ts use it, in the process of a command. Pure.
+ *
+ * Must hold: a secret that the file has inline is never printed; a reference to a variable takes its place.
+ * Test: test/unit/config/litellm/import.test.ts.
  */
 import type { ProviderName } from '../../core/provider-names.js';
 import { isUpstreamUrl } from '../upstream-schema.js';

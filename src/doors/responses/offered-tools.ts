@@ -2,6 +2,9 @@
  * Flattens the tools of a request to POST /v1/responses for a chat completion, which has no namespaces: a
  * tool of a namespace is offered as `namespace__name`, and a call of it gets both names back. to-chat.ts
  * calls it for the request, response-stream.ts for the calls. Pure; upstream worker.
+ *
+ * Must hold: two tools with one flat name are rejected, because a call of the name could not be told apart.
+ * Test: test/unit/doors/responses/offered-tools.test.ts.
  */
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';

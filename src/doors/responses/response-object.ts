@@ -2,6 +2,8 @@
  * The `response` object of the Responses API, made of a chat completion and of members that it repeats from
  * the request. response-stream.ts calls it, for events and for a response that is not streamed. Pure;
  * upstream worker.
+ *
+ * Test: test/unit/doors/responses/response-stream.test.ts.
  */
 import { isRecord } from '../../core/json.js';
 import type { DoorCall } from '../door.js';
@@ -15,7 +17,7 @@ export interface ResponseHead {
   readonly model: string;
 }
 
-/** `answer`: a chat completion or a chunk of one. */
+/** The head, from a chat completion or the first chunk of one. */
 export function headOf({ created, model }: Members, call: DoorCall): ResponseHead {
   return {
     id: `resp_${call.requestId}`,
@@ -54,6 +56,7 @@ const REPEATED: readonly (readonly [name: string, absent: unknown])[] = [
   ['user', null],
 ];
 
+/** The object itself, for JSON. `usage` is null until the end, and if no usage was reported. */
 export function responseObject(head: ResponseHead, { body }: DoorCall, state: ResponseState): object {
   const { status, reason, output, usage, serviceTier } = state;
   const reasoning = isRecord(body.reasoning) ? body.reasoning : {};

@@ -32,10 +32,12 @@ const TRANSLATOR: Translator = {
 
 export const RESPONSES_DIALECT: Dialect = {
   name: 'responses',
+  // In every response of the protocol, and in no other body of status 200 (door.ts).
   marker: 'output',
   faultIn,
   openJudge: () => new ResponsesJudge(),
   translator: TRANSLATOR,
+  // The texts of the prompt are found as in a chat completion.
   promptTexts: undefined,
 };
 
@@ -47,15 +49,19 @@ type Members = Readonly<Record<string, unknown>>;
  */
 const ENDED: ReadonlySet<unknown> = new Set(['completed', 'incomplete', undefined, null]);
 
-/** As Dialect.faultIn. */
+/**
+ * What is wrong with a body of status 200, in words for the log; undefined if nothing is. The attempt then
+ * fails.
+ */
 function faultIn({ status, error }: Members): string | undefined {
   if (isRecord(error)) return 'an error';
   return ENDED.has(status) ? undefined : 'a response that did not end well';
 }
 
 /**
- * Finds usage, text and end in a stream that passes from an upstream that speaks Responses; one for each
- * stream. Follows the reference of OpenAI, "Streaming events", as of November 2026.
+ * Finds usage, text and end in a stream that passes from an upstream that speaks Responses. It has no state;
+ * judges of other doors have, so each stream gets one. Follows the reference of OpenAI, "Streaming events",
+ * as of November 2026.
  */
 class ResponsesJudge implements EventJudge {
   judge(event: Members): EventMeaning {

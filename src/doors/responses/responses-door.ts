@@ -1,7 +1,7 @@
 /**
  * The door of OpenAI's Responses API, the half for listeners: its route, how its bodies are read, and its
  * errors. doors.ts has it in its table; responses-dialect.ts is the other half. Listener thread and counter
- * pool.
+ * pool. Test: test/unit/doors/responses/responses-door.test.ts.
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { ERROR_KINDS, type ErrorRecord } from '../../core/errors.js';
@@ -67,7 +67,10 @@ const NUMBER = '"sequence_number":';
 const VALUE = /^\s*(\d{1,15})\s*[,}]/;
 const VALUE_BYTES_MAX = 32;
 
-/** As ErrorShape.numberIn. Text of the model cannot match NUMBER: within it the quotes have backslashes. */
+/**
+ * Returns the `sequence_number` of an event; undefined if it has none. Text of the model cannot match NUMBER:
+ * within it the quotes have backslashes.
+ */
 function numberIn(frame: Uint8Array): number | undefined {
   const bytes = Buffer.from(frame.buffer, frame.byteOffset, frame.length);
   const at = bytes.lastIndexOf(NUMBER);

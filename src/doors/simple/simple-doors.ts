@@ -2,6 +2,8 @@
  * The doors whose calls are never translated: embeddings, legacy completions, moderations and reranks. Their
  * upstreams have OpenAI's paths. doors.ts has them in its table; dialects.ts is the half for upstream
  * workers. Listener thread and counter pool.
+ *
+ * Test: test/unit/doors/simple/simple-doors.test.ts.
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { CHOICES_MAX } from '../../protocol/chat-rules.js';

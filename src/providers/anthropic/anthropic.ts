@@ -3,6 +3,8 @@
  * folder translate; vertex/ and bedrock/ use them too. Upstream worker.
  *
  * Follows platform.claude.com, pages "API overview", "Versions" and "Beta headers", 2026-11.
+ *
+ * Test: test/unit/providers/anthropic/request.test.ts.
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { exactJsonText } from '../../core/exact-json.js';

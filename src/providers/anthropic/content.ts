@@ -3,6 +3,8 @@
  * worker.
  *
  * Follows platform.claude.com, pages "Messages", "Vision" and "PDF support", 2026-11.
+ *
+ * Test: test/unit/providers/anthropic/conversation.test.ts.
  */
 import { isRecord } from '../../core/json.js';
 import type { Fields } from '../fields.js';

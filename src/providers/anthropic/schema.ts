@@ -5,6 +5,8 @@
  * Follows platform.claude.com, page "Structured outputs", and transformJSONSchema of @anthropic-ai/sdk 1.12,
  * 2026-11: every object is closed, `oneOf` is `anyOf`, and limits that cannot be enforced (as
  * `maxLength`) go into the description, where the model reads them.
+ *
+ * Test: test/unit/providers/anthropic/request.test.ts.
  */
 import { isRecord } from '../../core/json.js';
 

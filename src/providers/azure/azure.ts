@@ -6,6 +6,8 @@
  * Follows "Azure OpenAI in Microsoft Foundry Models REST API reference" (2024-10-21:
  * learn.microsoft.com/azure/ai-foundry/openai/reference; the v1 interface: …/openai/latest), read in November
  * 2026.
+ *
+ * Test: test/e2e/providers-azure.test.ts.
  */
 import type { Credential } from '../provider.js';
 

@@ -4,6 +4,8 @@
  *
  * Followed: Amazon Bedrock API Reference, "Converse" and "ConverseStream"; User Guide, "Use an Amazon Bedrock
  * API key", 2026-11. The fields are translated in request.ts, messages.ts, tools.ts, reasoning.ts.
+ *
+ * Test: test/unit/providers/bedrock/bedrock.test.ts, with the signatures of the AWS SDK.
  */
 import { hash } from 'node:crypto';
 import type { Provider, ProviderCall, UnsignedRequest } from '../provider.js';

@@ -1,7 +1,7 @@
 /**
  * Claude on Bedrock in Anthropic's own protocol, for requests to the Messages door: InvokeModel accepts the
  * body except for a few members, and its stream wraps Anthropic's events in messages of Amazon's event
- * stream. bedrock.ts uses it. Upstream worker.
+ * stream. bedrock.ts uses it. Upstream worker. Test: test/unit/providers/bedrock/claude.test.ts.
  *
  * Followed: Amazon Bedrock User Guide, "Anthropic Claude Messages API" and "Monitor your token usage by
  * counting tokens"; API Reference, "InvokeModel", "InvokeModelWithResponseStream", "CountTokens", 2026-11.
@@ -27,6 +27,9 @@ export interface ClaudeRequest {
   readonly body: string;
 }
 
+/**
+ * What is asked of Bedrock for a call of the Messages door: the body is the caller's, but for some members.
+ */
 export function claudeRequest(
   { settings }: UnsignedCall,
   body: string | Uint8Array,

@@ -3,6 +3,8 @@
  * I/O; upstream worker.
  *
  * Followed: Amazon Bedrock API Reference, "ContentBlock" and the types it names, 2026-11.
+ *
+ * Test: test/unit/providers/bedrock/messages.test.ts.
  */
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../provider.js';

@@ -9,6 +9,9 @@
  *
  * Followed: Amazon Bedrock API Reference, "Message", "ToolUseBlock", "ToolResultBlock",
  * "ReasoningContentBlock", 2026-11.
+ *
+ * Must hold: only reasoning with a signature goes back, and tool results come first in a turn: Claude
+ * refuses the whole request otherwise (test/unit/providers/bedrock/messages.test.ts).
  */
 import { exactJson } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';

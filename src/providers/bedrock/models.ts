@@ -8,6 +8,8 @@
  *
  * Sources, read 2026-11: Amazon Bedrock User Guide, "Get validated JSON results from models", "Prompt
  * caching", "Adaptive thinking"; the model table of LiteLLM 1.109.1 if the guide is silent.
+ *
+ * Test: test/unit/providers/bedrock/request.test.ts ('every model id of the table is of its family').
  */
 import { traitsOf, type ModelTraits } from '../anthropic/models.js';
 
@@ -34,6 +36,7 @@ const factsByModel = new Map<string, ModelFacts>();
 /** The settings name few models; a bound all the same. */
 const CACHED_MODELS_MAX = 256;
 
+/** Cheap after the first call for a model: the facts are kept by name. */
 export function factsOf(model: string): ModelFacts {
   let facts = factsByModel.get(model);
   if (facts === undefined) {

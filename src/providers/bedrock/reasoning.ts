@@ -11,6 +11,8 @@
  *     DeepSeek R1, others   none: R1 always reasons                      LiteLLM 1.109.1
  *
  * The guides are Amazon Bedrock's and Amazon Nova's, 2026-11.
+ *
+ * Test: test/unit/providers/bedrock/request.test.ts ('reasoning_effort and thinking').
  */
 import type { Fields } from '../fields.js';
 import { FieldError } from '../provider.js';

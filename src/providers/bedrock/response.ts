@@ -3,6 +3,9 @@
  * thinking. bedrock.ts calls it. Pure; upstream worker.
  *
  * Followed: Amazon Bedrock API Reference, "Converse" (response syntax) and "TokenUsage", 2026-11.
+ *
+ * Must hold: the prompt tokens include those read from and written to the cache, because the price is taken
+ * from the sum (test/unit/providers/bedrock/stream.test.ts).
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
@@ -72,12 +75,12 @@ export type ThinkingBlock =
   | { readonly type: 'thinking'; readonly thinking: string; readonly signature: string }
   | { readonly type: 'redacted_thinking'; readonly data: string };
 
-/** Redacted thinking as Claude wrote it: Converse wraps it in base64 once more. */
+/** Thinking that Claude has encrypted, as Claude wrote it: Converse wraps it in base64 once more. */
 export function redactedBlock(content: string): ThinkingBlock {
   return { type: 'redacted_thinking', data: Buffer.from(content, 'base64').toString('latin1') };
 }
 
-/** As Provider.readResponse. */
+/** Reads a whole response of status 200. Throws if it is not what Converse gives; the attempt then fails. */
 export function readResponse(body: Buffer, call: UnsignedCall): CompletionText {
   const response = exactJson(body.toString('utf8'), 'toolUse');
   const output = isRecord(response) ? response.output : undefined;

@@ -3,6 +3,8 @@
  * with `profile`, a process, the container's endpoint (ECS, EKS Pod Identity), the instance's metadata.
  * Follows https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html (2026-11). Loaded by
  * credential-source.ts when an upstream of Bedrock has no key.
+ *
+ * Test: test/unit/providers/credentials/credential-source.test.ts.
  */
 import { defaultProvider } from '@aws-sdk/credential-provider-node';
 import { CredentialError, credentialErrorOf, type CredentialSource } from './credential-source.js';

@@ -6,16 +6,21 @@
  * Each source is loaded when the settings first need it: the packages of a cloud take 5 to 20 MB of memory.
  *
  * Must hold: an error's message goes through `withoutTokens`, because packages put tokens and assertions into
- * theirs, and messages reach logs (test/unit/providers/credentials/credential-source.test.ts).
+ * theirs, and messages reach logs (test/unit/providers/credentials/credential-source.test.ts). Who makes a
+ * CredentialError of a package's text calls it itself: `credentialErrorOf` passes such an error on as it is.
  */
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { Credential } from '../provider.js';
 import type { CredentialSpec } from './credential-spec.js';
 
+/** A credential as a token server has issued it. Not the grant of a coordinator. */
 export interface Grant {
   readonly credential: Credential;
-  /** Unix milliseconds; undefined if the source does not say. May be wrong: see `believedMsOf`. */
+  /**
+   * Unix milliseconds; undefined if the source does not say. May be wrong: see `believedMsOf` in
+   * renewal-schedule.ts.
+   */
   readonly expiresMs: number | undefined;
 }
 
@@ -39,7 +44,10 @@ export class CredentialError extends Error {
   }
 }
 
-/** Returns the files whose change makes another credential, whether they exist or not. */
+/**
+ * Returns the files whose change makes another credential, whether they exist or not: those that the settings
+ * and the environment name, and AWS's in the home folder. Others are read again at the next renewal.
+ */
 export function filesOf(spec: CredentialSpec, env: NodeJS.ProcessEnv = process.env): string[] {
   const inHome = (name: string): string => join(homedir(), '.aws', name);
   const files =
@@ -94,8 +102,9 @@ export async function callWithin<Result>(
 }
 
 /**
- * Gets a credential that can be sent. Rejects as the source does, after `msMax`, and when `stop` aborts. The
- * packages cannot be cancelled, so a request that hangs is left to itself.
+ * Gets a credential that can be sent. Rejects as the source does, after `msMax`, and when `stop` aborts (then
+ * nobody reads the error, which speaks of a time limit). The packages cannot be cancelled, so a request of
+ * theirs that hangs is left to itself; the signal is for sources that make requests themselves.
  */
 export async function grantWithin(
   source: CredentialSource,
@@ -115,6 +124,7 @@ export async function grantWithin(
     });
     return Promise.race([source(signal), late]);
   });
+  // Each member of a Credential goes into a header.
   const parts: readonly (string | undefined)[] = Object.values(grant.credential);
   if (parts.some((part) => part !== undefined && !SENDABLE.test(part)))
     throw new CredentialError(
@@ -127,8 +137,9 @@ export async function grantWithin(
 const MESSAGE_CHARS_MAX = 300;
 const CAUSES_MAX = 20;
 /**
- * A path or an address, which stays; or a token, a key, a signed assertion: letters and digits, longer than
- * words are.
+ * First a path or an address, which stays: two parts at least, such as `/etc/gcp.json`; what `+` or `=`
+ * follows is base64 instead. Or a token, a key, a signed assertion: 20 characters or more, longer than words
+ * are.
  */
 const RUN = /(?<![\w/])(?:\/[\w.@:-]*){2,}(?![+=])|(?<![\w+/=~-])[\w+=~-][\w+/=~-]{19,}/g;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;

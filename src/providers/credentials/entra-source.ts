@@ -7,6 +7,8 @@
  * (2026-11). Loaded by credential-source.ts when an upstream of Azure has no key.
  *
  * It is written by hand because @azure/identity adds 45 MB, and @azure/msal-node 9 MB, for one POST.
+ *
+ * Test: test/unit/providers/credentials/credential-source.test.ts.
  */
 import { execFile } from 'node:child_process';
 import { createHash, createPrivateKey, randomUUID, sign, X509Certificate, constants } from 'node:crypto';

@@ -3,6 +3,8 @@
  * federation, or what the environment has (GOOGLE_APPLICATION_CREDENTIALS, gcloud's own, the metadata
  * server). Follows https://cloud.google.com/docs/authentication/application-default-credentials (2026-11).
  * Loaded by credential-source.ts when an upstream of Vertex AI has no key.
+ *
+ * Test: test/unit/providers/credentials/credential-source.test.ts.
  */
 import { GoogleAuth, JWT } from 'google-auth-library';
 import { readFile } from 'node:fs/promises';

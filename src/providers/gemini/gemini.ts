@@ -3,6 +3,8 @@
  * as server-sent events, with an API key in `x-goog-api-key`. provider-client.ts calls it. Upstream worker.
  *
  * Follows https://ai.google.dev/api/generate-content and https://ai.google.dev/api (v1beta), read 2026-11.
+ *
+ * Test: test/unit/providers/gemini/gemini.test.ts.
  */
 import type { Provider, ProviderCall, UnsignedCall, WrittenRequest } from '../provider.js';
 import { readError } from './errors.js';

@@ -1,10 +1,13 @@
 /**
- * Images, sound, video and files of a message as parts of a Gemini request. contents.ts calls it. Upstream
- * worker.
+ * Images, sound, video and files of a message as parts of a Gemini request. contents.ts calls it. Pure;
+ * upstream worker.
  *
  * Follows https://ai.google.dev/gemini-api/docs/file-input-methods, read 2026-11: bytes go as `inlineData`;
  * what Google can read by itself goes by its address as `fileData`: gs://, its own Files API, YouTube, and
- * public https addresses. The gateway fetches nothing.
+ * public https addresses. The gateway fetches nothing:
+ * a caller could make it read addresses of the internal network.
+ *
+ * Test: test/unit/providers/gemini/contents.test.ts.
  */
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../provider.js';

@@ -2,7 +2,7 @@
  * Vertex AI as a Provider (provider.ts): Gemini and Claude at Google Cloud, with a token of a service
  * account. Gemini's bodies are those of the Gemini API, Claude's those of Anthropic's Messages. The path
  * names project, region and publisher; the publisher follows from the model's name. provider-client.ts calls
- * it. Upstream worker.
+ * it. Upstream worker. Test: test/unit/providers/vertex/vertex.test.ts.
  *
  * Follows https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference (v1) and
  * docs/partner-models/claude/use-claude, read 2026-11.
@@ -66,7 +66,7 @@ function write(call: UnsignedCall): WrittenRequest {
   };
 }
 
-/** As Provider.readError. Claude's own errors have Anthropic's form, those of the platform Google's. */
+/** Reads an error's body. Claude's own errors have Anthropic's form, those of the platform Google's. */
 function readEitherError(
   status: number,
   header: (name: string) => string | undefined,
