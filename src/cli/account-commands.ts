@@ -1,4 +1,9 @@
-/** `tollgate accounts …`, over the admin interface. Commands that move money are in credit-commands.ts. */
+/**
+ * `tollgate accounts …`: accounts and their plans, balances and quotas. program.ts adds the commands; they
+ * call the admin interface. Commands that move money are in credit-commands.ts.
+ *
+ * Test: test/unit/cli/account-commands.test.ts.
+ */
 import type { Command } from 'commander';
 import type { AccountView } from '../admin/views.js';
 import { addAdminCommand, showList, showView } from './admin-command.js';

@@ -1,4 +1,8 @@
-/** What most commands over the admin interface are made of: one request, whose response they print. */
+/**
+ * What most commands over the admin interface are made of: one request, whose response they print. The files
+ * of cli/ that add commands use it. Tests: those of the commands, such as
+ * test/unit/cli/account-commands.test.ts.
+ */
 import type { Command } from 'commander';
 import { type AdminClient, listAll, withAdminClient } from './admin-client.js';
 import {

@@ -1,4 +1,10 @@
-/** `tollgate audit`: reads the books on disk and checks that they balance, also while a gateway runs. */
+/**
+ * `tollgate audit`: reads the books on disk and checks that they balance, also while a gateway runs.
+ * program.ts adds the command; it reads the store in its own process.
+ *
+ * Must hold: a difference ends with the exit code EXIT_DIFFERS, because schedulers look at nothing else
+ * (test/unit/cli/audit-command.test.ts).
+ */
 import { Option, type Command } from 'commander';
 import type { AuditReport } from '../store/audit.js';
 import { openHttpClient } from './admin-client.js';

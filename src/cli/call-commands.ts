@@ -1,4 +1,10 @@
-/** `tollgate calls …`: the calls that a host has kept, over the admin interface. */
+/**
+ * `tollgate calls …`: lists, follows and shows the calls that a host has kept in its call log. program.ts
+ * adds the commands; they read from the admin interface, page by page. export-command.ts uses `eachCall`
+ * too.
+ *
+ * Tests: test/e2e/call-record.test.ts, test/e2e/contents.test.ts, test/e2e/export.test.ts.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
 import type { CallsPageView, CallView, ContentsView } from '../admin/call-routes.js';
@@ -93,7 +99,10 @@ function pathOf(options: CallFilterOptions & { readonly from?: string; readonly 
   return withQuery('/calls', query);
 }
 
-/** Visits at most `limit` calls, page by page. `visit` may wait. */
+/**
+ * Visits at most `limit` calls, those that ended last first; Infinity for all. It reads the next page when
+ * `visit` has resolved, so memory holds one page of PAGE_CALLS.
+ */
 export async function eachCall(
   client: AdminClient,
   path: string,
@@ -256,7 +265,7 @@ function endedText(time: string): string {
   return time.replace('T', ' ');
 }
 
-/** The columns of CSV: each member of a call but its lists. */
+/** The columns of CSV, in their order, which is public: each member of a call but its lists. */
 export const CALL_CELLS = [
   'time',
   'request_id',

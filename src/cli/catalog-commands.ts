@@ -1,4 +1,11 @@
-/** `tollgate plans list`, `models list` and `upstreams …`: what the settings offer, and who serves it. */
+/**
+ * `tollgate plans list`, `models list`, `upstreams …` and `cache clear`: what the settings offer, and who
+ * serves it. program.ts adds the commands. All call the admin interface but `upstreams test`, which reads
+ * the settings and calls the upstreams from its own process.
+ *
+ * Tests: test/unit/cli/catalog-commands.plans.test.ts, test/e2e/upstream-test.test.ts,
+ * test/e2e/upstream-reset.test.ts, test/e2e/cache.test.ts.
+ */
 import type { Command } from 'commander';
 import type { CacheClearView, UpstreamResetView } from '../admin/gateway-views.js';
 import type { ModelView, PlanView } from '../admin/views.js';

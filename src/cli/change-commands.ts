@@ -1,4 +1,7 @@
-/** `tollgate changes …`: who changed what, and whether the record of it is whole. */
+/**
+ * `tollgate changes …`: who changed what, and whether the record of it is whole. program.ts adds the
+ * commands; they call the admin interface. Test: test/e2e/changes.test.ts.
+ */
 import type { Command } from 'commander';
 import type { ChainView } from '../admin/change-routes.js';
 import type { OperatorChange } from '../registry/operator-change.js';

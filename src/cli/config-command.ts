@@ -1,4 +1,10 @@
-/** `tollgate config check | schema | example | import-litellm`. */
+/**
+ * `tollgate config check | schema | example | import-litellm`. program.ts adds the commands; they need no
+ * gateway and change nothing: `example` and `import-litellm` print a file on standard output.
+ *
+ * Tests: test/unit/cli/config-command.import-command.test.ts, test/e2e/user-path.test.ts,
+ * test/e2e/upstream-test.test.ts (`--probe`).
+ */
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';

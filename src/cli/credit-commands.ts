@@ -1,4 +1,10 @@
-/** `tollgate accounts credit | debit | credits`: the money of an account, over the admin interface. */
+/**
+ * `tollgate accounts credit | debit | credits`: the money of an account. account-commands.ts adds the
+ * commands; they call the admin interface.
+ *
+ * Must hold: a command that is repeated with its `--idempotency-key` books once, or an account gets money
+ * twice (test/e2e/credit-commands.test.ts).
+ */
 import { InvalidArgumentError, type Command } from 'commander';
 import { addAdminCommand, showList } from './admin-command.js';
 import { accountPath, showAccount } from './account-commands.js';

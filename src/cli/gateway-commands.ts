@@ -2,6 +2,10 @@
  * Commands for a gateway that runs: `tollgate reload`, `log`, `health` and `hosts …`. All but `health` call
  * its admin interface; `health` asks the address in its data directory whether it is ready, for the health
  * checks of containers.
+ *
+ * Must hold: `health` ends with another code than 0 if the gateway takes no calls; a container would stay in
+ * service (test/unit/cli/gateway-commands.health.test.ts). Tests of the others: test/e2e/reload.test.ts,
+ * test/e2e/hosts-command.test.ts.
  */
 import { Option, type Command } from 'commander';
 import type { HostView, ReloadView } from '../admin/gateway-views.js';

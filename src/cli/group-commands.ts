@@ -1,4 +1,7 @@
-/** `tollgate groups …`: groups of accounts and their quotas, over the admin interface. */
+/**
+ * `tollgate groups …`: groups of accounts and their quotas. program.ts adds the commands; they call the admin
+ * interface. Test: test/unit/cli/group-commands.test.ts.
+ */
 import type { Command } from 'commander';
 import type { GroupView } from '../admin/views.js';
 import { addAdminCommand, addDeleteCommand, showList, showView } from './admin-command.js';

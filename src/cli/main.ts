@@ -1,5 +1,8 @@
 #!/usr/bin/env node
-/** The entry of the command line. It imports the commands only if this Node can run them. */
+/**
+ * The entry of the command line, `tollgate`. It imports the commands only if this Node can run them.
+ * Test: test/unit/cli/runtime-support.test.ts.
+ */
 import { unsupportedNode } from './runtime-support.js';
 
 const unsupported = unsupportedNode(process.versions.node);

@@ -1,4 +1,7 @@
-/** `tollgate mock-upstream`: serves a scripted upstream for trials, tests and benches. */
+/**
+ * `tollgate mock-upstream`: serves a scripted upstream (mock/) for trials, tests and benches, in the process
+ * of the command, until a signal. program.ts adds it. Test: test/unit/mock/mock-upstream.test.ts.
+ */
 import { Option, type Command } from 'commander';
 import { PROVIDER_NAMES, type ProviderName } from '../core/provider-names.js';
 import { MOCK_FLAGS, MockOptionError, mockOptionsOfFlags, type MockOptions } from '../mock/mock-options.js';

@@ -1,4 +1,9 @@
-/** `tollgate operators …`: who has a token for the admin interface, and with which role. */
+/**
+ * `tollgate operators …`: who has a token for the admin interface, and with which role. program.ts adds the
+ * commands; they call the admin interface. A new token is printed once; nothing stores it.
+ *
+ * Test: test/e2e/operator-roles.test.ts.
+ */
 import { type Command, Option } from 'commander';
 import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
 import { ROLES } from '../core/roles.js';

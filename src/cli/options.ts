@@ -1,6 +1,7 @@
 /**
  * What commands are given: options that several of them have, parsers of arguments, and the question before a
- * dangerous change. A parser throws InvalidArgumentError, which Commander prints with the option's name.
+ * dangerous change. A parser throws InvalidArgumentError, which Commander prints with the option's name. All
+ * commands use it. Test: test/unit/cli/options.test.ts.
  */
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
@@ -105,6 +106,7 @@ export function exampleText(...lines: readonly string[]): string {
   return `\nExample:\n${lines.map((line) => `  tollgate ${line}`).join('\n')}`;
 }
 
+/** What Commander gives for the option of `addConfirmation`. */
 export interface ConfirmationOptions {
   readonly yes?: boolean;
 }

@@ -2,7 +2,7 @@
  * What commands print, and the two errors they throw: program.ts prints the message and sets the exit code.
  *
  * table.ts is imported when a table is printed. It takes 0.05 s to load, which `serve` and `health` would
- * waste.
+ * waste. Test: test/unit/cli/output.test.ts.
  */
 import type { Column } from './table.js';
 
@@ -16,6 +16,7 @@ export class Misuse extends Error {
   readonly code = 'misused';
 }
 
+/** Prints the value as indented JSON, on standard output. */
 export function printJson(value: unknown): void {
   process.stdout.write(`${JSON.stringify(value)}\n`);
 }
@@ -64,7 +65,7 @@ export function timeOrNever(seconds: number | null): string {
   return seconds === null ? 'never' : timeText(seconds);
 }
 
-/** Whether a key or an operator is taken. */
+/** The word for whether a key or an operator's token is accepted now. */
 export function activeText({
   active,
   expired,

@@ -1,6 +1,6 @@
 /**
  * Quotas in commands: the options that give limits, and the text of what is used of each quota. Commands of
- * groups, keys and accounts use it.
+ * groups, keys and accounts use it. Test: test/unit/cli/quota-text.test.ts.
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import type { QuotasView, QuotaUseView } from '../admin/views.js';

@@ -1,4 +1,10 @@
-/** `tollgate serve`: loads the settings, becomes the supervisor process and prints a banner. */
+/**
+ * `tollgate serve`: loads the settings, becomes the supervisor process and prints a banner. program.ts adds
+ * the command.
+ *
+ * Tests: test/unit/cli/serve-command.banner.test.ts, test/e2e/first-start.test.ts (the printed lines work as
+ * they are), test/e2e/refused-start.test.ts.
+ */
 import { basename, dirname, relative } from 'node:path';
 import type { Command } from 'commander';
 import { DEMO_MODEL } from '../config/examples.js';

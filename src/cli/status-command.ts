@@ -1,4 +1,8 @@
-/** `tollgate status`: prints what the gateway does, once or repeatedly. status-text.ts makes the text. */
+/**
+ * `tollgate status`: prints what the gateway does, once or repeatedly. program.ts adds the command; it calls
+ * the admin interface, and status-text.ts makes the text. Tests: test/unit/cli/status-text.test.ts (the
+ * text), test/e2e/user-path.test.ts.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Option, type Command } from 'commander';
 import type { GroupView, ListView } from '../admin/views.js';

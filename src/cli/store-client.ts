@@ -1,4 +1,10 @@
-/** The admin interface without a gateway: calls its routes in this process, on the store. */
+/**
+ * The admin interface without a gateway: calls its routes in this process, on the store. admin-client.ts
+ * opens it for a command if no gateway runs on the data directory.
+ *
+ * Must hold: it holds the store while it works, so that no gateway starts meanwhile and misses the change
+ * (test/e2e/start-race.test.ts). Other tests: test/unit/cli/admin-client.test.ts.
+ */
 import { userInfo } from 'node:os';
 import { AdminApi } from '../admin/api.js';
 import { ContentsReader } from '../call-log/contents-writer.js';

@@ -1,4 +1,7 @@
-/** `tollgate usage`: sums of calls, tokens and cost, over the admin interface. */
+/**
+ * `tollgate usage`: sums of calls, tokens and cost. program.ts adds the command; it calls the admin
+ * interface. Test: test/e2e/user-path.test.ts.
+ */
 import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/views.js';
 import { addAdminCommand } from './admin-command.js';

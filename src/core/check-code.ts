@@ -1,6 +1,8 @@
 /**
  * Code of checks by TypeBox schemas, for the steps of the build: doors/build-generated.ts and
  * scripts/build-checks.mjs. Nothing that runs later loads it.
+ *
+ * Test: test/unit/core/schema-check.test.ts, of the code that it makes.
  */
 import type { TSchema } from 'typebox';
 import { Code } from 'typebox/compile';

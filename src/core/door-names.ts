@@ -1,6 +1,7 @@
 /**
- * The doors by which calls come in, and what the models behind them serve. Settings, threads and metrics name
- * a door by its name, shared memory by its position. Pure; any thread.
+ * The doors by which calls come in, and what the models behind them serve. Settings, threads and metrics
+ * name a door by its name, shared memory by its position. Pure; any thread. Test:
+ * test/unit/core/door-names.test.ts.
  */
 
 import { ERROR_KINDS, type ErrorCode } from './errors.js';

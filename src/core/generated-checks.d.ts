@@ -1,4 +1,7 @@
-/** Types of the module that scripts/build-checks.mjs writes to dist/core/generated-checks.js. */
+/**
+ * Types of the module that scripts/build-checks.mjs writes to dist/core/generated-checks.js.
+ * core/schema-check.ts imports it. Test: test/unit/core/schema-check.test.ts.
+ */
 
 /** False only while the build loads the modules whose schemas it compiles. */
 export const MADE: boolean;

@@ -1,5 +1,5 @@
 /**
- * The pieces of a body joined to one array of `length` bytes. Pure; any thread.
+ * The pieces of a body joined to one array of `length` bytes, the sum of their lengths. Pure; any thread.
  *
  * Buffer.concat may return a part of Node's pool. This never does: the bytes have memory of their own, so the
  * caller can transfer them to another thread.

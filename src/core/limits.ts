@@ -1,6 +1,9 @@
 /**
  * Bounds that no setting changes, each with its reason. Those that an operator may change are in
  * config/schema.ts. Any thread.
+ *
+ * Must hold: a bound that fits a width in memory, such as 20 bits of a word, is not raised without that
+ * width. Tests: test/unit/ledger/layout.test.ts (widths), test/unit/protocol/json-reader.test.ts (bodies).
  */
 
 /** Requests a minute that a plan may allow. ledger/window.ts counts them in 20 bits. */

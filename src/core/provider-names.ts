@@ -1,4 +1,7 @@
-/** The protocols that an upstream can speak (`upstreams[].provider`). Any thread. */
+/**
+ * The protocols that an upstream can speak (`upstreams[].provider`). Settings, threads and metrics name them
+ * so. Any thread.
+ */
 export const PROVIDER_NAMES = ['openai', 'azure', 'anthropic', 'gemini', 'vertex', 'bedrock'] as const;
 
 export type ProviderName = (typeof PROVIDER_NAMES)[number];

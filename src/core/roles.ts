@@ -1,6 +1,8 @@
 /**
  * Roles of those who use the admin interface, and the identity that a request has. Which role may use which
  * route is declared with the route (admin/route.ts). Any thread.
+ *
+ * Tests: test/unit/core/roles.test.ts, test/e2e/operator-roles.test.ts (every route with every role).
  */
 
 /** From the fewest rights to all. `npm run docs` writes the table of routes from them. */

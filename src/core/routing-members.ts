@@ -7,6 +7,9 @@
  *
  * Not listed: what shortens a prompt (OpenRouter's `transforms`), and what LiteLLM rejects by itself
  * (`aws_bedrock_runtime_endpoint` and the like).
+ *
+ * Must hold: a member is removed only if no upstream heeds it, because callers would get what nobody priced.
+ * Tests: test/unit/protocol/known-members.steering.test.ts, test/unit/protocol/known-members.stored.test.ts.
  */
 /**
  * Members that choose the model, the provider or the address, or make the call dearer than its tokens. They

@@ -1,6 +1,6 @@
 /**
  * Branded numbers, which the compiler keeps apart: an account's slot is not a key's, and a count is not a
- * time. Pure; any thread.
+ * time. The `as…` functions check nothing: who calls one vouches for the unit. Pure; any thread.
  */
 
 declare const UNIT: unique symbol;

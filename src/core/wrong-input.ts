@@ -1,6 +1,7 @@
 /**
  * Parts of the messages that say what is wrong with an input. The readers of settings, of admin requests and
- * of chat bodies share them, so that all word it alike. Pure; any thread.
+ * of chat bodies share them, so that all word it alike. Pure; any thread. Test:
+ * test/unit/core/wrong-input.test.ts.
  */
 
 /** Names and positions from the root, such as `['models', 0, 'price']`. */

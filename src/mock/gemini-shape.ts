@@ -4,6 +4,8 @@
  *
  * From https://ai.google.dev/api/generate-content and /api/caching (v1beta), read 2026-11; Vertex' v1 knows
  * the same of them.
+ *
+ * Test: test/unit/mock/mock-gemini.test.ts.
  */
 import { isRecord } from './mock-protocol.js';
 

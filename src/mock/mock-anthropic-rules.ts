@@ -4,6 +4,9 @@
  *
  * Follows the types of @anthropic-ai/sdk 1.12, and platform.claude.com, pages "Errors", "Versions", "Handle
  * tool calls" and "Mid-conversation system messages", as of November 2026. Messages are near to Anthropic's.
+ *
+ * Must hold: a request that Anthropic refuses is refused here, or tests of the translation prove nothing.
+ * Test: test/unit/mock/mock-anthropic.test.ts.
  */
 import { isRecord } from './mock-protocol.js';
 

@@ -5,6 +5,8 @@
  *
  * Follows platform.claude.com, pages "Messages", "Streaming messages" and "Errors", and the types of
  * @anthropic-ai/sdk 1.12, as of November 2026.
+ *
+ * Test: test/unit/mock/mock-anthropic.test.ts.
  */
 import { anthropicProblem, blocksIn, versionProblem, type Fields } from './mock-anthropic-rules.js';
 import {

@@ -4,6 +4,8 @@
  *
  * Follows the Amazon Bedrock User Guide, "Anthropic Claude Messages API", and the API Reference, November
  * 2026.
+ *
+ * Test: test/unit/mock/mock-bedrock-claude.test.ts.
  */
 import { ANTHROPIC_MOCK } from './mock-anthropic.js';
 import { isRecord, jsonOf, type MockCompletion, type MockRequest } from './mock-protocol.js';

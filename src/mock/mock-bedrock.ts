@@ -3,6 +3,8 @@
  * Requests are checked as the reference says, so that an unknown member gets what Bedrock answers (Amazon
  * Bedrock API Reference, "Converse" and the types it names, November 2026). A signature's form is checked,
  * not the signature: the mock knows no secret.
+ *
+ * Test: test/unit/mock/mock-bedrock.test.ts.
  */
 import { EventStreamCodec } from '@smithy/eventstream-codec';
 import { CLAUDE_OPERATIONS, eventsOfClaude, readClaude, wholeOfClaude } from './mock-bedrock-claude.js';

@@ -4,6 +4,8 @@
  *
  * The text of a response is made of numbered words, one for each chunk (`w0 xxx`, `w1 xxx`, …). They show a
  * reader loss, repetition and a wrong order: see `wordNumbers`.
+ *
+ * Test: test/unit/mock/mock-completion.test.ts.
  */
 import type { MockOptions } from './mock-options.js';
 import { OPENAI_MOCK } from './mock-openai.js';

@@ -2,6 +2,8 @@
  * Sends one response of the mock with its pauses, back-pressure and ending, and counts it. mock-upstream.ts
  * makes one a request. What is written without a pause is corked, so a non-streamed response and a fast
  * stream are one system call each.
+ *
+ * Test: test/unit/mock/mock-upstream.test.ts.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Response } from './mock-completion.js';

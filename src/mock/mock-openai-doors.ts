@@ -3,6 +3,8 @@
  * interface, moderations and reranks. The same request gives the same bytes, and what a response says follows
  * from its inputs, so that tests can check each of them. Imports nothing of src/doors: it is a second reading
  * of the references (OpenAI's, Cohere's and Jina's for reranks). Pure.
+ *
+ * Test: test/e2e/embeddings.test.ts.
  */
 import {
   BYTES_PER_TOKEN,

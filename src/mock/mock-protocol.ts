@@ -1,8 +1,11 @@
 /**
- * What the mock reads of a request and writes as a response, apart from any provider's protocol. mock-
- * completion.ts decides what a response says and how it fails; each implementation (mock-openai.ts and the
- * others beside it) writes it in one provider's protocol. They import nothing of src/providers: each is a
- * second reading of the provider's reference. Pure.
+ * What the mock reads of a request and writes as a response, apart from any provider's protocol.
+ * mock-completion.ts decides what a response says and how it fails; each implementation (mock-openai.ts and
+ * the others beside it) writes it in one provider's protocol. They import nothing of src/providers: each is
+ * a second reading of the provider's reference. Pure.
+ *
+ * Must hold: nothing here or beside it imports src/providers; one misreading of a reference would then pass
+ * its own test. Tests: those of test/unit/mock/.
  */
 import type { MockDoorRequest } from './mock-openai-doors.js';
 

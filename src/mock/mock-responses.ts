@@ -2,6 +2,8 @@
  * The mock's Responses API of OpenAI, POST /v1/responses, whole and streamed. mock-upstream.ts serves it
  * beside chat completions. A second reading of the reference ("Create a model response", "Streaming events",
  * November 2026): nothing of src/doors is used. Pure.
+ *
+ * Test: test/e2e/responses.test.ts.
  */
 import {
   BYTES_PER_TOKEN,

@@ -4,6 +4,8 @@
  *
  * Follows https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference (v1) and
  * docs/partner-models/claude/use-claude, read 2026-11.
+ *
+ * Test: test/unit/mock/mock-vertex.test.ts.
  */
 import { ANTHROPIC_MOCK } from './mock-anthropic.js';
 import { GEMINI_MOCK, isStreamCall, readBody, refusal } from './mock-gemini.js';
