@@ -4,7 +4,7 @@
  * threads and commands.
  *
  * Must hold: a setting whose value is a secret has `x-secret`, or operators, logs and commands show it.
- * Tests: test/unit/config/schema.test.ts, test/e2e/secrets.test.ts.
+ * Tests: test/unit/config/settings-in-force.changes.test.ts, test/e2e/secrets.test.ts.
  */
 import { Type } from 'typebox';
 import { QUOTA_FIELDS, QUOTA_LIMITS_MAX, type QuotaName } from '../core/quotas.js';

@@ -2,7 +2,7 @@
  * Where the leases of accounts, keys, groups, rules for models and upstreams lie, and which limits they have,
  * for the lease manager. shared-accounting.ts makes it, on the main thread.
  *
- * Must hold: a limit is read anew each time that it is asked for, because a reload or an operator changes it.
+ * `limits` of an address is a function, because a reload or an operator may change limits later.
  * Tests: test/e2e/shared-limits.test.ts, test/e2e/shared-quotas.test.ts, test/e2e/upstream-quotas.test.ts.
  */
 import type { LeaseScope } from '../channel/lease-channel.js';

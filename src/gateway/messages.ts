@@ -262,7 +262,7 @@ export type FromGateway =
 /** Call counts by outcome. */
 export interface CallsStatus extends CallCounts {
   readonly outcomes: Readonly<Record<Outcome, number>>;
-  /** Decimal text in the document that operators get (group-status.ts). */
+  /** The document that operators get has it as decimal money (group-status.ts). */
   readonly cost_pico_units: bigint;
 }
 

@@ -141,7 +141,7 @@ function modelOf(id: string, model: ModelSnapshot): ModelStatus[] {
   ];
 }
 
-/** In pico-units. A bigint: group-status.ts makes it text for JSON. */
+/** In pico-units. A bigint: group-status.ts makes decimal text of it for JSON. */
 function costOf(models: readonly ModelSnapshot[]): bigint {
   return models.reduce((sum, { costPicoUnits }) => sum + costPicoUnits, 0n);
 }

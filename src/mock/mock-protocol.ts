@@ -5,7 +5,7 @@
  * a second reading of the provider's reference. Pure.
  *
  * Must hold: nothing here or beside it imports src/providers; one misreading of a reference would then pass
- * its own test. Tests: those of test/unit/mock/.
+ * its own test (test/unit/tree.test.ts checks the imports).
  */
 import type { MockDoorRequest } from './mock-openai-doors.js';
 

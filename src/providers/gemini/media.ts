@@ -4,8 +4,8 @@
  *
  * Follows https://ai.google.dev/gemini-api/docs/file-input-methods, read 2026-11: bytes go as `inlineData`;
  * what Google can read by itself goes by its address as `fileData`: gs://, its own Files API, YouTube, and
- * public https addresses. The gateway fetches nothing:
- * a caller could make it read addresses of the internal network.
+ * public https addresses. The gateway fetches nothing,
+ * because a caller could make it read addresses of the internal network.
  *
  * Test: test/unit/providers/gemini/contents.test.ts.
  */
