@@ -68,7 +68,7 @@ export type Frame = CallFrame | SignalFrame | DataFrame | EndFrame | FailFrame |
 
 /** An attempt that came to nothing, for the record of its call. */
 export interface TriedAttempt {
-  /** As `DownstreamHandle.noteUpstream` has them. */
+  /** The upstream's slot among the metrics; the fallback from 1, 0 for the model that the call names. */
   readonly upstream: number;
   readonly fallback: number;
   readonly startMs: MonotonicMs;

@@ -153,7 +153,7 @@ export class AskPort<Ask, Reply, Note = never> {
     return resultOf(this.#pending.ask((id) => this.#send({ id, ask }, transfer)));
   }
 
-  /** As `ask`, but withdraws the question after `waitMsMax` and then rejects with `late`. */
+  /** Asks, but withdraws the question after `waitMsMax` and then rejects with `late`. */
   askFor(
     waitMsMax: number,
     late: ErrorRecord,

@@ -28,7 +28,10 @@ const ANY_ARRAY: readonly unknown[] = Object.freeze([]);
 
 type Members = Record<string, unknown>;
 
-/** As `MemberReader.skipMember`. Returns the value of a member that `level` names, else undefined. */
+/**
+ * Reads the value of a member past, and checks the names within it (as `MemberReader.skipMember` does).
+ * Returns the value if `level` names the member, else undefined.
+ */
 export function knownValue(reader: MemberReader, level: Level, index: number): unknown {
   if (index < 0) {
     reader.skipValue();

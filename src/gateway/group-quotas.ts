@@ -1,7 +1,8 @@
 /**
  * How full the quotas of groups are, for the metrics: of the groups that are nearest to a limit. Read at most
  * every ten seconds, when somebody scrapes, by the gateway that has the admin interface; the others have no
- * samples. notifications.ts creates it, on the main thread of a gateway process.
+ * samples. notifications.ts creates it, on the main thread of a gateway process. Test:
+ * test/unit/gateway/group-quotas.test.ts.
  */
 import { QUOTA_NAMES, QUOTA_FIELDS } from '../core/quotas.js';
 import type { GroupRecord } from '../registry/account-record.js';

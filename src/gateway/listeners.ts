@@ -159,7 +159,10 @@ export class Listeners implements WorkerClients {
     return Promise.race([drained, delay(timeoutMs, false, { ref: false })]);
   }
 
-  /** As `drain`, to be called after it: waits only for calls that have begun since. */
+  /**
+   * To be called after `drain`: waits only for calls that have begun since, for `timeoutMs` at most.
+   * Resolves with true if all have ended.
+   */
   drainLate(timeoutMs: number): Promise<boolean> {
     const drained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
     this.#sendAll({ kind: 'drain_late' });

@@ -61,9 +61,10 @@ export class ProviderClient {
   }
 
   /**
-   * As HttpClient.start. `body` is a JSON object with `model` and, if a stream is asked for, `stream`: a chat
-   * completion, or with `passed` a request in the provider's own protocol. In a chat completion that is
-   * translated the target's model counts; any other body goes out with the model that it has.
+   * Sends the call, as HttpClient.start does (http1/client.ts). `body` is a JSON object with `model` and, if
+   * a stream is asked for, `stream`: a chat completion, or with `passed` a request in the provider's own
+   * protocol. In a chat completion that is translated the target's model counts; any other body goes out
+   * with the model that it has.
    */
   start(
     target: ProviderTarget,

@@ -1,4 +1,7 @@
-/** The providers by their names. `openai` and `azure` are not translated. Upstream worker. */
+/**
+ * The providers by their names. `openai` and `azure` are not here, because they are not translated. Upstream
+ * workers load it, and commands that probe upstreams. Test: test/unit/providers/sdk-fields.test.ts.
+ */
 import type { ProviderName } from '../core/provider-names.js';
 import { ANTHROPIC } from './anthropic/anthropic.js';
 import { GEMINI } from './gemini/gemini.js';

@@ -66,7 +66,10 @@ export function thinkingBlocksIn({ thinking_blocks: blocks }: Members): readonly
   return Array.isArray(blocks) ? (blocks as unknown[]).filter(isRecord) : [];
 }
 
-/** As Translator.fromChat. Throws a ProviderError if `answer` is no message. */
+/**
+ * Returns the response of a call that is not streamed, as JSON text. `response`: the chat completion. Throws
+ * a ProviderError if that has no message.
+ */
 export function fromChat(response: Members, call: DoorCall): string {
   const choice: unknown = Array.isArray(response.choices) ? response.choices[0] : undefined;
   const message = isRecord(choice) ? choice.message : undefined;

@@ -64,7 +64,10 @@ function limitLines(name: string, limit: number, remaining: number, resetAtMs: n
   return `${head}-limit: ${limit}${head}-remaining: ${remaining}${head}-reset: ${timeOf(resetAtMs)}`;
 }
 
-/** As Door.headerLines. Follows platform.claude.com, page "Rate limits", as of November 2026. */
+/**
+ * The headers that only this door has, each after its line break: the request's id, and what is left of the
+ * limits. Follows platform.claude.com, page "Rate limits", as of November 2026.
+ */
 export function messagesHeaderLines(
   { requestId, rateLimit, tokenLimit }: ResponseFacts,
   nowMs?: number,

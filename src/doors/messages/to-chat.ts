@@ -27,7 +27,7 @@ const KNOWN: ReadonlySet<string> = new Set([
 const MEDIUM_BUDGET_MIN = 2_048;
 const HIGH_BUDGET_MIN = 4_096;
 
-/** As Translator.names. */
+/** The door's names of members of the chat completion, for messages to its callers: see callers-path.ts. */
 export const NAMES: Readonly<Record<string, string>> = {
   stop: 'stop_sequences',
   user: 'metadata.user_id',

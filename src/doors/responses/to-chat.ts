@@ -42,7 +42,7 @@ const INCLUDED: readonly unknown[] = [
 ];
 const LOGPROBS = 'message.output_text.logprobs';
 
-/** As Translator.names. */
+/** The door's names of members of the chat completion, for messages to its callers: see callers-path.ts. */
 export const NAMES: Readonly<Record<string, string>> = {
   messages: 'input',
   max_completion_tokens: 'max_output_tokens',
@@ -60,7 +60,10 @@ export const NAMES: Readonly<Record<string, string>> = {
   file: '',
 };
 
-/** As Translator.toChat. */
+/**
+ * Returns the chat completion for the same call, with the member `model` as it is in `body`. Throws a
+ * FieldError that names a member which a chat completion cannot express.
+ */
 export function toChat(body: Members): Record<string, unknown> {
   const fields = new Fields(body, 'an upstream that does not speak Responses', false);
   if (body.store === true)

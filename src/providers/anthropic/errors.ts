@@ -41,7 +41,10 @@ const TOO_LONG = /prompt is too long|exceeds? (?:the )?context (?:limit|window)|
 const OUR_NAMES =
   /\b(?:org|wrkspc|apikey|user|req)_[A-Za-z0-9]{6,}\b|\b[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b/gi;
 
-/** As Provider.readError. */
+/**
+ * Reads the error of a response whose status is none of success. `body` may be anything, also cut. Never
+ * throws.
+ */
 export function readAnthropicError(
   status: number,
   header: (name: string) => string | undefined,

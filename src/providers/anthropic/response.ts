@@ -47,8 +47,8 @@ export function refusalOf(details: unknown): string | undefined {
 }
 
 /**
- * As Provider.readResponse.
- * @throws ProviderError
+ * Translates a whole response, of a success, into a chat completion. `body` may be anything: throws a
+ * ProviderError if it is no response or reports an error.
  */
 export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
   const message = exactJson(body.toString(), 'tool_use');

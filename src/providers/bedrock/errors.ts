@@ -68,7 +68,10 @@ export function failureOf(name: string, message: string, status = 500): Provider
   return { status: told, message: cleaned };
 }
 
-/** As Provider.readError. */
+/**
+ * Reads the error of a response whose status is none of success. `body` may be anything, also cut. Never
+ * throws.
+ */
 export function readError(
   status: number,
   header: (name: string) => string | undefined,

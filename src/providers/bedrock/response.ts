@@ -80,7 +80,10 @@ export function redactedBlock(content: string): ThinkingBlock {
   return { type: 'redacted_thinking', data: Buffer.from(content, 'base64').toString('latin1') };
 }
 
-/** Reads a whole response of status 200. Throws if it is not what Converse gives; the attempt then fails. */
+/**
+ * Translates a whole response, of a success, into a chat completion. `body` may be anything: throws a
+ * ProviderError if it is no response or reports an error.
+ */
 export function readResponse(body: Buffer, call: UnsignedCall): CompletionText {
   const response = exactJson(body.toString('utf8'), 'toolUse');
   const output = isRecord(response) ? response.output : undefined;

@@ -32,7 +32,10 @@ const TRACES: readonly [pattern: RegExp, kept: string][] = [
   [/[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.gserviceaccount\.com/g, '…'],
 ];
 
-/** As Provider.readError. `body` may be anything. Never throws. */
+/**
+ * Reads the error of a response whose status is none of success. `body` may be anything, also cut. Never
+ * throws.
+ */
 export function readError(
   status: number,
   header: (name: string) => string | undefined,

@@ -21,7 +21,10 @@ import {
 import { ProviderError, type UnsignedCall } from '../provider.js';
 import { throwError } from './errors.js';
 
-/** As Provider.readResponse. */
+/**
+ * Translates a whole response, of a success, into a chat completion. `body` may be anything: throws a
+ * ProviderError if it is no response or reports an error.
+ */
 export function readResponse(body: Buffer, call: UnsignedCall): CompletionText {
   const response = exactJson(body.toString(), 'functionCall');
   if (!isRecord(response)) throw ProviderError.invalid('no JSON object');

@@ -66,7 +66,7 @@ function write(call: UnsignedCall): WrittenRequest {
   };
 }
 
-/** Reads an error's body. Claude's own errors have Anthropic's form, those of the platform Google's. */
+/** Never throws. Claude's own errors have Anthropic's form, those of the platform Google's. */
 function readEitherError(
   status: number,
   header: (name: string) => string | undefined,
