@@ -5,8 +5,8 @@
  * A call id is the call's slot in the call table plus 2^20 times a generation that the listener counts up. A
  * late frame of an earlier call in the same slot has another id, so it is recognised and dropped.
  *
- * Must hold: a call id is never used again while a frame of the earlier call may be under way. Test:
- * test/unit/channel/link.test.ts.
+ * Must hold: a call id is never used again while a frame of the earlier call may be under way; else a caller
+ * gets bytes of another's response. No test shows this; test/unit/channel/link.test.ts tests the rest.
  */
 import { invariant } from '../core/errors.js';
 import { asCallSlot, type CallSlot } from '../core/units.js';

@@ -2,8 +2,8 @@
  * The worker's side of the channel to one listener: it starts a session for each Call frame, and sends the
  * session's output as frames. upstream/upstream-task.ts makes one for each listener. Upstream worker.
  *
- * Must hold: each session ends its call once. The listener would wait for ever for an end that does not
- * come. Test: test/unit/channel/link.test.ts.
+ * Must hold: each session ends its call once, which SessionHandle asserts. The listener would wait for ever
+ * for an end that does not come. Test: test/unit/channel/link.test.ts.
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { CallSlot, MonotonicMs } from '../core/units.js';

@@ -5,8 +5,8 @@
  * applied. accounting.ts, shared-accounting.ts and listeners.ts create them, on the main thread.
  *
  * Must hold: who asks while a flush runs gets the next one, because its call may have been settled too late
- * for the one that runs. Tests: test/e2e/books.test.ts (commits), test/e2e/processes.test.ts (the process
- * group).
+ * for the one that runs. No test times this. Tests: test/e2e/books.test.ts (commits),
+ * test/e2e/processes.test.ts (the process group).
  */
 import type { CallsUse } from '../sharing/sharing-stats.js';
 import type { GroupSnapshot, SnapshotKind } from './messages.js';

@@ -3,8 +3,9 @@
  * does. A worker that dies is replaced; its calls are lost and not charged. gateway.ts owns the pool, on the
  * main thread.
  *
- * Must hold: a dead worker's calls in flight no longer count against the limits of upstreams when its
- * successor starts, and every listener gets a channel to the successor (test/e2e/thread-failure.test.ts).
+ * Must hold: every listener gets a channel to a dead worker's successor (test/e2e/thread-failure.test.ts),
+ * and what the dead one had in flight no longer counts against limits
+ * (test/unit/ledger/upstream-counters.test.ts).
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
