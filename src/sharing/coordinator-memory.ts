@@ -5,6 +5,10 @@
  *
  * It is the file `sharing.json` in the data directory, which all processes of the host share. It is written
  * whole when it changes: at a join, and when nodes come or go.
+ *
+ * Must hold: what was remembered or promised is on disk before the caller goes on, and nothing older replaces
+ * it; else two servers could both grant after a failover. A damaged file is an error, never an empty memory.
+ * Test: unit/sharing/coordinator-memory.
  */
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import { join } from 'node:path';

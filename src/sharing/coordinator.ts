@@ -17,7 +17,8 @@
  *   lost grant.
  *
  * A node makes one exchange at a time and numbers them. A coordinator ignores an exchange that is not newer
- * than the last one of that node, so a delayed duplicate does no harm.
+ * than the last one of that node, so a delayed duplicate does no harm. Tests: both coordinators pass
+ * test/support/authority-conformance.ts; unit/sharing/lease-laws holds all nodes to the limits.
  */
 import type { QuotaName } from '../core/quotas.js';
 import type { PicoUnits, WallMs } from '../core/units.js';

@@ -4,12 +4,16 @@
  * the money counts twice, so nobody can spend it. `SharedRegistry` calls it. Main thread.
  *
  * It is a node of its own at the coordinator, so whatever becomes of it, the calls keep their leases.
+ *
+ * Must hold: the money of a debit is leased here until the change is written, so at no moment can calls spend
+ * it, too. Test: unit/sharing/shared-registry (while a debit is committed nobody else is lent the money).
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { WrittenRow } from '../store/row-recorder.js';
 import { CoordinatorLost, type Coordinator, type LeaseAsk, type StockGrant } from './coordinator.js';
 
+/** What an operator takes out of one account; the amount is above 0. */
 export interface Debit {
   readonly accountId: string;
   readonly amount: PicoUnits;
@@ -118,6 +122,7 @@ export function debitsOf(rows: readonly WrittenRow[]): Debit[] {
   );
 }
 
+/** Whether both take the same amounts from the same accounts, in the same order. */
 export function areSameDebits(one: readonly Debit[], other: readonly Debit[]): boolean {
   return (
     one.length === other.length &&

@@ -18,7 +18,8 @@
  * last moment after which the server surely heard it: a message without a reply begins the silence anew, and
  * postpones no expiry. If the server is gone, all nodes use their shares, which are the limit together.
  *
- * A node that has not joined in its life has no share: its earlier life may have used it.
+ * A node that has not joined in its life has no share: its earlier life may have used it. Test:
+ * unit/sharing/equal-share (random cuts and random use).
  */
 import type { Clock } from '../core/clock.js';
 import { CoordinatorContact } from './coordinator-contact.js';

@@ -8,7 +8,8 @@
  * here. Once the coordinator is lost this node is silent until the calls' node has reported what it was
  * granted from here. So each amount is counted all the time, at one of the two nodes or for a moment at both.
  *
- * At most SCOPES_MAX scopes have a quota; each costs one ask a second. A scope beyond them has none.
+ * At most SCOPES_MAX scopes have a quota; each costs one ask a second. A scope beyond them has none. Test:
+ * unit/sharing/fallback-coordinator (random cuts, random use).
  */
 import type { Clock } from '../core/clock.js';
 import { CoordinatorLost, type Coordinator, type LeaseReply, type LeaseAsk } from './coordinator.js';

@@ -1,10 +1,11 @@
 /**
  * The fallback quota of one scope: a part of its permits and stocks that is set aside for the time when the
- * coordinator cannot be reached. `FallbackCoordinator` keeps one for each scope that
- * was served lately, sends its asks, and grants calls from it. Main thread.
+ * coordinator cannot be reached. `FallbackCoordinator` keeps one for each scope that was served lately, sends
+ * its asks, and grants calls from it. Main thread.
  *
- * The coordinator counts it as held by a node of its own. Invariant: that record is never less than what is
- * held here.
+ * Must hold: the coordinator counts it as held by a node of its own, and that record is never less than what
+ * is held here; else the same amount is granted twice. What calls lack is given back to them. Tests:
+ * unit/sharing/fallback-quota, fallback-coordinator (random cuts, random use).
  */
 import { ceilDiv } from '../core/units.js';
 import {

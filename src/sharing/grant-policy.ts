@@ -1,6 +1,10 @@
 /**
- * How much a coordinator grants, and for how long: figures and arithmetic that all coordinators share, the
- * Lua scripts included. Pure; main thread.
+ * How much a coordinator grants, and for how long: constants and arithmetic that all coordinators share. The
+ * Lua scripts take the constants from here and do the arithmetic a second time (valkey-lua.ts). Pure; main
+ * thread.
+ *
+ * Must hold: a grant is between `least` and `most` and never more than what is left, or it is nothing. Tests:
+ * unit/sharing/grant-policy; valkey-coordinator compares the scripts with it (random asks).
  */
 import { invariant } from '../core/errors.js';
 import { ceilDiv } from '../core/units.js';
@@ -24,7 +28,10 @@ export const QUIET_PART = 2;
 /** A node gets this part of what is left, so the next node finds some; a node that needs more asks again. */
 export const SHARE = 4;
 
-/** The last tick in which a grant may be used; `weighing` permits count, those of the grant included. */
+/**
+ * Returns the last tick in which a grant may be used. `weighing`: permits of the minute that count now, those
+ * of the grant included.
+ */
 export function expiryTickOf(
   nowTick: number,
   weighing: number,

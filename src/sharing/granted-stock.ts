@@ -1,6 +1,11 @@
 /**
- * What a coordinator knows of one stock of one scope: who was granted how much, and what was used of it. It
- * belongs to `ScopeGrants`. `answer_stock` in valkey-lua.ts does the same arithmetic. Main thread.
+ * What a coordinator knows of one stock of one scope: who was granted how much, and what was used of it.
+ * `ScopeGrants` has one for each stock that was asked for, and `LmdbCoordinator` keeps its state in the lease
+ * file. Main thread.
+ *
+ * Must hold: it does the same arithmetic as `answer_stock` in valkey-lua.ts, since hosts and processes must
+ * get the same grants; `state` may only grow at its end, since a file of a former version is read. Test:
+ * unit/sharing/valkey-coordinator (random asks are answered as the reference does).
  */
 import {
   STOCK_KINDS,
@@ -11,6 +16,7 @@ import {
 } from './coordinator.js';
 import { stockShareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
+/** What one node has reported: used in the period, and granted but not used. In the unit of the stock. */
 interface Held {
   readonly used: bigint;
   readonly unused: bigint;

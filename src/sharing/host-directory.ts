@@ -5,6 +5,9 @@
  *
  * Forgetting a host frees what it was granted. What it charged and did not report is then counted by nobody,
  * unless it does come back.
+ *
+ * Must hold: a host that is alive, or may still come back after a loss of data, is not forgotten: others
+ * would be granted what it still uses. Test: unit/sharing/host-directory.
  */
 import { randomUUID } from 'node:crypto';
 import { ProxyError } from '../core/errors.js';

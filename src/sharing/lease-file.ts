@@ -9,7 +9,8 @@
  *     meta       'lives' → how many lives there ever were
  *
  * Commits skip fsync: the page cache survives a process crash, and a reboot voids every lease anyway. The
- * file therefore belongs to one boot of the machine, and the first gateway of a later boot removes it.
+ * file therefore belongs to one boot of the machine, and the first gateway of a later boot removes it. Test:
+ * unit/sharing/lmdb-coordinator (leases outlive all processes, and not the sharing of limits).
  */
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,6 +25,7 @@ const MAP_BYTES = 8 * 1024 ** 3;
 const FILE = /^leases\.[0-9a-f-]+\.lmdb(-gate)?(-lock)?$/;
 
 export interface LeaseFile {
+  // "subjects" is the name on disk of scopes, "claims" that of idempotency locks.
   /** All tables are written through it. */
   readonly environment: Environment;
   readonly nodes: Database<unknown, string>;

@@ -1,6 +1,9 @@
 /**
  * How long and how much a process holds: the constants and the two estimators that minute-lease.ts and
  * stock-leases.ts share, and their timers. Main thread.
+ *
+ * The constants trade round trips for idle money and permits; no limit depends on them. Tests:
+ * unit/sharing/stock-leases, lease-manager.
  */
 
 /** An amount that nobody used for so long is given back, if others may need it. */

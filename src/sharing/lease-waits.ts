@@ -1,6 +1,9 @@
 /**
  * The requests of this process that wait for leases, and when each has waited for long enough. `LeaseManager`
  * adds them and says when the coordinator has replied. Main thread.
+ *
+ * Must hold: each wait ends, by its deadline at the latest; else a client waits for ever. (A request that was
+ * promised what another has taken just asks again.) Test: unit/sharing/lease-manager.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import { type Lack, type LeasedScope, type PeriodOf, worse } from './leased-scope.js';

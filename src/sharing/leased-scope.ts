@@ -1,6 +1,10 @@
 /**
- * What this process leases of one scope, and the requests that wait for it. `LeaseManager` sends the asks of
- * all scopes in one exchange and hands the replies back. Main thread.
+ * What this process leases of one scope, and the requests that wait for it: a MinuteLease, and a StockLease
+ * for each stock that was needed. `LeaseManager` sends the asks of all scopes in one exchange and hands the
+ * replies back; lease-waits.ts asks what a request lacks. Main thread.
+ *
+ * Must hold: a reply is taken over for the ask that was sent, and only once; a scope is forgotten only if
+ * nothing is held of it and nobody waits. Tests: unit/sharing/lease-manager, lease-laws.
  */
 import type { LeaseNeed, LeaseScope, ScopeKind } from '../channel/lease-channel.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
@@ -38,6 +42,7 @@ const LACKS = [
 ] as const;
 export type Lack = (typeof LACKS)[number];
 
+/** Returns whichever of the two comes later in LACKS. */
 export function worse(one: Lack, other: Lack): Lack {
   return LACKS.indexOf(one) > LACKS.indexOf(other) ? one : other;
 }

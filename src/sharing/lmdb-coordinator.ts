@@ -6,6 +6,9 @@
  * There is no server. An exchange is done when it returns, so none is lost, delayed or seen twice, and there
  * are no sequence numbers. Transactions of all processes follow one another; one with a single ask takes tens
  * of microseconds.
+ *
+ * Must hold: what a life held is free only when its process has ended, and what it used stays used. Test:
+ * unit/sharing/lmdb-coordinator (what a process held is free when it has been killed).
  */
 import { randomUUID } from 'node:crypto';
 import { type Static, Type } from 'typebox';

@@ -2,6 +2,9 @@
  * What a gateway shares with other hosts over the server of `sharing.url`: the coordinator of limits and
  * money, and the registry. A gateway with `sharing` loads this file when it starts, on its main thread;
  * others do not, because the server's client costs memory.
+ *
+ * Must hold: the store's total is read with the version that was read before it, so that an older total never
+ * replaces a newer one at the server (no test sees that order). Tests: unit/sharing/open-hosts.*.
  */
 import { randomUUID } from 'node:crypto';
 import type { Settings } from '../config/schema.js';
@@ -27,7 +30,7 @@ import type { HostAccounting } from './valkey-partition.js';
 
 /** A request waits for its exchange. A server that needs longer is taken for lost. */
 const EXCHANGE_DEADLINE_MS = 1_000;
-/** As on one host: see open-coordinator.ts. */
+/** The slots of debit nodes count from here; as on one host, see lmdb-coordinator.ts. */
 const DEBIT_SLOTS_FROM = 1_000_000;
 /** What is set aside for a time without the server is leased by a third one. */
 const FALLBACK_SLOTS_FROM = 2_000_000;

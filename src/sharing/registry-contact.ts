@@ -2,6 +2,9 @@
  * Whether a host can follow and change the registry that hosts share, what it logs of that, and the
  * rejections of changes. And `appendOnce`, which appends a change once even if the connection breaks.
  * RegistryLog uses it on the main thread of a gateway process.
+ *
+ * Must hold: a change that may have been sent before is never reported as not made. Test:
+ * unit/sharing/registry-contact.registry-append (what becomes of a change).
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { ProxyError } from '../core/errors.js';

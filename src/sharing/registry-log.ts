@@ -13,7 +13,8 @@
  * appends it only if that is the log's end.
  *
  * Without the server nothing can be changed, and calls go on by the copy. A server that has lost its memory
- * gets the newest copy: see registry-reseed.ts.
+ * gets the newest copy: see registry-reseed.ts. Test: unit/sharing/registry-log (random changes on four hosts
+ * at once end the same on all; what was acknowledged outlives kill -9).
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';

@@ -5,6 +5,9 @@
  *
  * The row of a process that has ended is void. One that could not be removed is tried again, and is void with
  * its process.
+ *
+ * Must hold: of two processes one has the lock, until its response is on disk or the process has ended; else
+ * a call with one key is made and charged twice. Test: unit/sharing/shared-locks.
  */
 import { Type } from 'typebox';
 import { invariant } from '../core/errors.js';

@@ -6,6 +6,9 @@
  * A change is one transaction, which cannot wait for other processes. So it is run first without preparation:
  * a change that shows the use of an account, or takes money out of one, stops before it is written. What it
  * lacked is asked for, and it is run again. A change that lacks nothing, such as disabling a key, runs once.
+ *
+ * Must hold: nothing of a run that lacks something is written, and a debit takes only what nobody else holds.
+ * Test: unit/sharing/shared-registry.
  */
 import { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';

@@ -2,6 +2,9 @@
  * What operators are shown of shared limits: the status of the coordinator and of the registry, and what
  * calls use of an account beside what processes were granted of it in advance. Status page, metrics and the
  * admin interface read it. Pure; main thread.
+ *
+ * Must hold: what a process has reported as used is never shown as unused, whenever the two were read. Tests:
+ * unit/sharing/sharing-stats, sharing-stats.calls-use.
  */
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asPicoUnits } from '../core/units.js';

@@ -3,8 +3,9 @@
  * how much is held, and the coordinator adds what it grants. `LeasedScope` owns it and puts together its
  * asks, and `LeaseManager` sends them. Main thread.
  *
- * Invariant: what the coordinator has on record of this node is never less than what is outstanding here. So
- * the coordinator cannot grant an amount twice. It hears with a later ask of what was given back here.
+ * Must hold: what the coordinator has on record of this node is never less than what is outstanding here. So
+ * the coordinator cannot grant an amount twice. It hears with a later ask of what was given back here. Tests:
+ * unit/sharing/stock-leases, lease-stock (random use over several nodes).
  */
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { LeaseWords, StockHeld } from '../ledger/leased-stocks.js';
@@ -80,7 +81,7 @@ export class StockLease {
   #usedMs: number;
   /** The coordinator's last refusal; undefined after a grant. */
   denial: Denial | undefined;
-  /** New waits are refused without an ask until then. Set by `LeasedScope.refuse`. */
+  /** New waits are refused without an ask until then. Set by `LeasedScope.reject`. */
   deniedUntilMs = 0;
   /** What the last denial was about, with what was left here: smaller amounts may still be granted. */
   denied = 0n;

@@ -1,6 +1,7 @@
 /**
  * What the store says was used of a scope of which nothing is granted yet: by gateways that shared nothing,
- * or before the machine was started again. `LmdbCoordinator` begins a scope with it. Main thread.
+ * or before the machine was started again. `LmdbCoordinator` begins a scope with it. Main thread. Test:
+ * unit/sharing/lmdb-coordinator (what was used before there were leases counts).
  */
 import type { WallMs } from '../core/units.js';
 import { countsIn } from '../registry/quota-use.js';

@@ -6,6 +6,9 @@
  * A call ends within its deadline whatever the server does. A call that failed may still be carried out, so
  * the caller makes that harmless, by a growing sequence number or a version to compare. Only the caller sends
  * anything twice, with one exception: a script that the server does not know, and therefore has not run.
+ *
+ * Must hold: a call that the server may have carried out is never reported as `refused` or `offline`. Test:
+ * unit/sharing/valkey-client.
  */
 import { createHash } from 'node:crypto';
 import { CoordinatorLost } from './coordinator.js';

@@ -1,6 +1,9 @@
 /**
  * Asks and replies in the form of the Lua scripts, packed arrays of numbers, and the names of all keys at the
  * server that hosts share. `ValkeyPartition` encodes and decodes with it. Pure; main thread.
+ *
+ * Must hold: arrays have the order in which valkey-lua.ts and valkey-scripts.ts read them, and all hosts put
+ * a scope into the same partition. Test: unit/sharing/valkey-coordinator (random asks).
  */
 import { Packr } from 'msgpackr';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';

@@ -1,6 +1,10 @@
 /**
  * The three clients of `@redis/client`, for one server, for Sentinels and for a Cluster, behind the one call
  * that `ValkeyClient` makes. It reads no reply and decides nothing. Main thread.
+ *
+ * Must hold: nothing waits in a queue for a connection: a call that could not be sent rejects at once, so
+ * that its deadline means what it says. Test: unit/sharing/valkey-client (without a server; Sentinels; a
+ * Cluster).
  */
 import {
   ClientClosedError,

@@ -7,7 +7,8 @@
  * weigh, and until every known node has reported what it holds and every host what it has spent. What a
  * silent host holds stays held, because nobody else knows how much it spent.
  *
- * The server must be Redis 7 or Valkey 7.2 or newer, and must not evict keys.
+ * The server must be Redis 7 or Valkey 7.2 or newer, and must not evict keys. Tests:
+ * unit/sharing/valkey-coordinator, valkey-loss, valkey-blink.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';

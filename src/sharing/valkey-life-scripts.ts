@@ -1,6 +1,9 @@
 /**
  * The Lua scripts by which a node enters a partition, says that it has reported all, leaves, and says that
  * the server's clock was set. See valkey-scripts.ts for what all scripts have in common. Main thread.
+ *
+ * Must hold: an empty server that a node remembers has lost its data: nothing is granted for a QUARANTINE_MS.
+ * Test: unit/sharing/valkey-loss (restarted empty: nothing for a window).
  */
 import { scriptOf } from './valkey-client.js';
 import { FORMAT, LUA_PRELUDE } from './valkey-lua.js';

@@ -28,6 +28,9 @@
  *
  * A record in a hash is one packed array. Sums over all nodes are kept, so an ask costs the same with two
  * nodes and with two thousand.
+ *
+ * Must hold: the replies are those of `ScopeGrants` to the same asks, and a record of a former version is
+ * still read, or FORMAT changes. Test: unit/sharing/valkey-coordinator (random asks).
  */
 import { LONG_TICKS, QUIET_PART, SHARE, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 

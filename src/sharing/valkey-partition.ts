@@ -2,6 +2,9 @@
  * A node's end of one partition at the server: enters it, exchanges with it, and reports what the node holds
  * and its host has spent if the server may have lost that. `ValkeyCoordinator` has one for each partition.
  * Main thread.
+ *
+ * Must hold: a promise is on disk before it is sent, and all that is held is reported before the server
+ * grants again after a loss. Tests: unit/sharing/valkey-loss, valkey-blink.
  */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
