@@ -2,11 +2,14 @@
  * What is kept of an account: the record that an operator changes, the journal of its credits, and the totals
  * that the flush writes. And what is kept of a group. Plain records of the registry and the store; main
  * thread.
+ *
+ * Must hold: rows of these records are on disk (store/record-codec.ts), so a field keeps its meaning, and a
+ * new one is optional. Test: unit/store/store.
  */
 import type { QuotaLimits } from '../core/quotas.js';
 import type { AccountIndex, GroupIndex, PicoUnits, WallMs } from '../core/units.js';
 
-/** Committed before a change is acknowledged. */
+/** An account. It is on disk before the change that made it is acknowledged. */
 export interface AccountRecord {
   /** The account's slot in the ledger; never reused, because no account is ever removed. */
   readonly index: AccountIndex;

@@ -1,7 +1,10 @@
 /**
  * The names of groups, in shared memory: a listener that rejects a call names the group whose quota is used
- * up. The main thread writes a name before the ledger gets the group, and it never changes while accounts are
- * in the group. So the ledger's atomics make it visible to a thread that sees the group. Any thread reads.
+ * up. Any thread reads.
+ *
+ * Must hold: the main thread writes a name before the ledger gets the group, and changes none while accounts
+ * are in the group. So the ledger's atomics make it visible to a thread that sees the group. (No test sees
+ * that order; unit/registry/group-names tests the bytes.)
  *
  * One group, 404 bytes; pages that no group has touched take no memory:
  *

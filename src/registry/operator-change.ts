@@ -2,6 +2,9 @@
  * What is recorded of each change that an operator makes: who, from where, what, and the values before and
  * after. The rows are chained by hash (store/operator-changes.ts), so that a row that was altered, removed or
  * inserted is found. The registry and the admin interface use it. Main thread.
+ *
+ * Must hold: HASHED_CHANGE keeps its members and their order, since the hashes of all rows on disk are made
+ * of them. Test: unit/store/operator-changes (the hash is that of the hash before and the JSON of the row).
  */
 import { Type, type Static } from 'typebox';
 import { type Operator, ROLES } from '../core/roles.js';
@@ -14,7 +17,7 @@ export interface Actor extends Operator {
   readonly from: string;
 }
 
-/** Those who are no operators; see core/roles.ts. */
+/** Who else changes something: the start, a signal to the supervisor, a watched file. See core/roles.ts. */
 export const START: Actor = { who: 'start', role: 'admin', from: 'gateway' };
 export const SIGNAL: Actor = { who: 'signal', role: 'admin', from: 'supervisor' };
 export const WATCH: Actor = { who: 'watch', role: 'admin', from: 'supervisor' };

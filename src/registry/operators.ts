@@ -3,8 +3,9 @@
  * listed, changed, deleted; and found by their token at each request. A part of the registry: main thread of
  * a gateway process, or a command.
  *
- * Each request reads the store, so a change is in force at the next request, in every process of the host;
- * and on other hosts as soon as their copy has it.
+ * Must hold: a token is kept nowhere, only its digest; and each request reads the store, so that a disabled
+ * operator is rejected at the next request, in every process of the host, and on other hosts as soon as their
+ * copy has the change. Test: unit/registry/operators.
  */
 import { hash } from 'node:crypto';
 import { type Operator, type Role } from '../core/roles.js';

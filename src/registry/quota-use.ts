@@ -1,6 +1,10 @@
 /**
- * What a scope has used of its quotas, as operators read it. Pure; main thread of a gateway process, or a
- * command.
+ * What a scope has used of its quotas, as operators read it: from the ledger's memory, or from the last flush
+ * brought up to now. The statements of accounts, keys and groups, the notices and the store use it. Pure;
+ * main thread of a gateway process, or a command.
+ *
+ * Must hold: what was counted of a day, a month or a minute that is over is shown as 0. Tests:
+ * unit/registry/account-statement, unit/store/quota-uses.
  */
 import {
   type Calendar,
@@ -31,12 +35,13 @@ export interface LimitedScope {
 /** Counts of a scope as of the last flush. */
 type FlushedCounts = PlainCounts & { readonly takenMs: WallMs };
 
-/** The plain counts of a group. */
+/** The counts of a group's minute and day, which accounts and keys have in records of their own. */
 export function countsIn(record: QuotaUseRecord): FlushedCounts {
   const { minuteRequests: minuteUsed, callDayNumber: dayNumber, callsPerDay: dayCalls, takenMs } = record;
   return { minuteUsed, dayNumber, dayCalls, takenMs };
 }
 
+/** The quotas of a row, without the counts of `countsIn`. */
 export function settledIn(record: QuotaUseRecord): SettledQuotas {
   const { minuteTokens, dayNumber, monthNumber } = record;
   const { tokensPerDay, callsPerMonth, tokensPerMonth, spendPerDay, spendPerMonth } = record;

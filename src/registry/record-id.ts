@@ -1,6 +1,9 @@
 /**
  * Identifiers and names of accounts, groups and keys: how ids are made, the rules of names, and the
  * rejections of what breaks them. The registry and the admin interface use them on the main thread.
+ *
+ * Must hold: no name has the form of an id, so that one path segment can hold either; and a key or a token in
+ * place of a name is refused and never repeated in a message. Test: unit/registry/record-id.
  */
 import { ProxyError } from '../core/errors.js';
 import { isWellFormedKey, takeRandomBytes, WELL_FORMED } from './key-digest.js';
@@ -100,12 +103,12 @@ export function assertReference(
   }
 }
 
-/** A rejection of what the caller gave. */
+/** Status 400: what the caller gave breaks a rule. */
 export function invalid(message: string): ProxyError {
   return new ProxyError('invalid_parameters', 'downstream', message);
 }
 
-/** A rejection of a well-formed request that does not fit the present state. */
+/** Status 409: a well-formed request that does not fit the present state. */
 export function conflict(message: string): ProxyError {
   return new ProxyError('conflict', 'downstream', message);
 }

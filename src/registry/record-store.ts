@@ -1,6 +1,6 @@
 /**
- * What the registry needs of a store. It is an interface because `store` may import `registry` but not the
- * other way round. Main thread.
+ * What the registry needs of a store (store/store.ts is the one there is). It is an interface because `store`
+ * may import `registry` but not the other way round. Main thread. Test: unit/store/store.
  *
  * Reads and writes are synchronous. Writes are made only inside `commit`.
  */

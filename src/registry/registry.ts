@@ -4,6 +4,10 @@
  * thread of a gateway process, or of a command.
  *
  * Expected failures are `invalid_parameters` (naming the field and the rule), `not_found` and `conflict`.
+ *
+ * Must hold: a change that the disk does not take leaves the live state as it was, and a bulk creation is
+ * whole or nothing. Tests: unit/registry/registry-money (a disk that fails rolls the words back),
+ * registry.bulk-creation.
  */
 import { DEMO_PLAN } from '../config/examples.js';
 import { asAccountIndex, asPicoUnits } from '../core/units.js';

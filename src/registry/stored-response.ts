@@ -1,6 +1,10 @@
 /**
- * What is kept of a call that came with an `Idempotency-Key`, so that its replay gets the same response.
- * Plain records of the idempotency service and the store; any thread.
+ * What is kept of a call that came with an `Idempotency-Key`, so that its replay gets the same response; and
+ * the keys under which the response cache has responses. Plain records of the idempotency service, the cache
+ * service and the store; any thread.
+ *
+ * Must hold: a response is found only by the account that called, unless the settings share it. Tests:
+ * unit/gateway/idempotency-service, unit/request/response-cache.
  */
 import { asAccountIndex, type AccountIndex, type WallMs } from '../core/units.js';
 

@@ -2,6 +2,9 @@
  * What the busiest accounts called over the last 24 hours, in rings of the same lengths as history.ts. Each
  * process reports its own spans (top-accounts.ts). The process with the admin interface adds them up on its
  * main thread, once all processes have had time to report.
+ *
+ * Must hold: each process's part of a span is added once, and a span is final only after all processes could
+ * report. Test: unit/telemetry/account-history (processes add up, each once).
  */
 import {
   HISTORY_PERIOD_SECONDS,

@@ -3,7 +3,8 @@
  * wanted (chat-exchange.ts), the main thread takes them out (gateway-logs.ts). One ring a listener.
  *
  * A full ring drops calls and counts them; it never holds up a call. Calls are charged by way of the
- * journal, which loses none.
+ * journal, which loses none. The ring is in memory alone, so a new version may change it. Must hold: writer
+ * and reader follow this table. Test: unit/telemetry/call-ring (records come out as they went in).
  *
  *     byte  bits  field of a record, behind the head that spsc-ring.ts gives it
  *        0    64  request      number of the request in its listener (float)

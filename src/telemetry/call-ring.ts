@@ -1,5 +1,10 @@
 /**
- * Both ends of the ring that takes ended calls from a listener to the main thread; see call-ring-layout.ts.
+ * Both ends of the ring that takes ended calls from a listener to the main thread, for the access log and the
+ * store of calls (call-ring-layout.ts). The listener writes when a call ends (chat-exchange.ts); the main
+ * thread reads (gateway-logs.ts).
+ *
+ * Must hold: a full ring drops the record and counts it, and holds up no call; a text that is too long is
+ * cut, and the records behind it stay whole. Test: unit/telemetry/call-ring.
  */
 import { QUOTA_NUMBERS, type QuotasLeft } from '../core/quotas.js';
 import { FIELDS_AT, SpscReader, SpscWriter } from '../core/spsc-ring.js';

@@ -4,6 +4,8 @@
  * (call-log/contents-writer.ts). Here are the bytes of one call, the same in messages and in files, and the
  * words that bound their memory. Any thread.
  *
+ * Must hold: the table stays, since files of former versions are read. Test: unit/call-log/contents-writer.
+ *
  *     byte  bits  field
  *        0    32  bytes of all of it
  *        4    32  bytes of the request id

@@ -3,6 +3,9 @@
  * format the scraper asks for, Prometheus' own text (0.0.4) or OpenMetrics 1.0.0. Main thread.
  *
  * https://prometheus.io/docs/instrumenting/exposition_formats/
+ *
+ * Must hold: both formats are valid, and every family is declared as its samples are. Test:
+ * unit/telemetry/exposition (promtool has nothing to say; every family is declared as it is shown).
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { GATEWAY_FAMILIES, SHARING_FAMILIES } from './gateway-families.js';

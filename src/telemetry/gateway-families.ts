@@ -2,6 +2,9 @@
  * Metrics of all but the requests (request-families.ts) and the upstreams (upstream-families.ts): accounting,
  * spans, threads, the process, single accounts, and what is shared with other processes or hosts.
  * exposition.ts reads them at a scrape. Main thread.
+ *
+ * Must hold: names and labels stay, for dashboards use them; and no label has a value that a caller can
+ * choose. Test: unit/telemetry/exposition (not of the names).
  */
 import type { ThreadSnapshot } from './metrics-reader.js';
 import { REGISTRY_STATES, SHARING_STATES, type SharingSnapshot } from './metrics-snapshot.js';

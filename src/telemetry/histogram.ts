@@ -5,6 +5,9 @@
  *     word 0 … n-1   values ≤ bounds[i] and above the bound before it
  *          n         values above the last bound
  *          n+1       sum of all values
+ *
+ * Must hold: all who add up one histogram use the same bounds, since buckets are added by their position.
+ * Test: unit/telemetry/histogram.
  */
 import type { Clock } from '../core/clock.js';
 

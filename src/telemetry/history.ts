@@ -10,6 +10,9 @@
  *
  * A span without a call is 34 bytes of JSON, one with ten busy models 4 KB, one with twenty, the most, 8 KB.
  * All rings together take 10 MB at worst.
+ *
+ * Must hold: growth is never negative, though a process began anew. Test: unit/telemetry/history (sums that
+ * begin anew, a clock that is set back).
  */
 import type { CallStats, StatusDocument } from './status-document.js';
 

@@ -7,9 +7,9 @@
  * written of a batch when the disk became full is cut off again, and a line that a crash cut is ended before
  * the next one.
  *
- * No library does this with fewer lines. rotating-file-stream 3.2 (tried) rotates, which is a quarter of this
- * file, but goes on in a file that was moved away, appends to a cut line, writes a batch beyond the size, and
- * is destroyed with all that waited by the first error.
+ * No library does this with fewer lines: rotating-file-stream 3.2 (tried) goes on in a file that was moved
+ * away, appends to a cut line, writes beyond the size, and its first error loses all that waited. Test:
+ * unit/telemetry/line-file.
  */
 import {
   closeSync,

@@ -3,7 +3,10 @@
  * thread.
  *
  * Levels mean: error = a request or data was lost, warn = something failed and was recovered, info = start
- * and stop. Never secrets, never message contents. Calls have logs of their own (gateway/gateway-logs.ts).
+ * and stop. Calls have logs of their own (gateway/gateway-logs.ts).
+ *
+ * Must hold: no secrets, no contents of messages; and a reader of standard error that stops holds no thread
+ * up. Tests: e2e/secrets, unit/telemetry/log.
  *
  * `createLog` loads pino for the first line: the supervisor writes none while all is well, and saves its 7
  * MB. The threads of a gateway use `openLog`, because nothing can be loaded when file descriptors have run

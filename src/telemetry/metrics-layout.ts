@@ -17,6 +17,9 @@
  *                                  another for each model      calls by other doors than chat: see doorAt
  *     upstreams   a worker         a block for each upstream   see UPSTREAM_*
  *     threads     a thread         see THREAD_*
+ *
+ * Must hold: no two counters share a word, and one thread alone writes a stripe. Test:
+ * unit/telemetry/metrics-layout.
  */
 import {
   ERROR_CODES,

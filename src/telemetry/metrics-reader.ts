@@ -1,6 +1,8 @@
 /**
  * Sums over the stripes of all threads (metrics-layout.ts), for `/metrics` and for the status. Main thread.
  * The sums are not of one moment: a call that ends meanwhile may be in one and not in another.
+ *
+ * Test: unit/telemetry/metrics-layout (listeners and workers add up under the names that were counted).
  */
 import { DOOR_NAMES, type DoorName } from '../core/door-names.js';
 import { addHistogram, emptyHistogram, type HistogramBounds, type HistogramSnapshot } from './histogram.js';

@@ -5,6 +5,9 @@
  *
  * Counters and histograms add up, with those of ended processes, so that no sum ever falls. Gauges are of the
  * processes that run.
+ *
+ * Must hold: no sum falls when a process ends, else Prometheus takes it for a restart and counts twice. Test:
+ * unit/telemetry/metrics-snapshot (what goes on when processes end).
  */
 import type { HistogramSnapshot } from './histogram.js';
 import type { MetricFamily, Sample } from './metrics-source.js';

@@ -1,6 +1,9 @@
 /**
  * What a scrape reads (gateway/gateway-metrics.ts gives it), the shape of families and samples, and the names
  * of upstreams in labels. Main thread.
+ *
+ * Must hold: an upstream keeps its slot over reloads, and slots are bounded: the last one is shared. Test:
+ * unit/telemetry/metrics-source.upstream-names.
  */
 import type { UpstreamLimits, UpstreamQuotaName } from '../core/quotas.js';
 import type { UpstreamScopeIndex } from '../core/units.js';

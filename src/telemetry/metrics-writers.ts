@@ -2,6 +2,9 @@
  * What the threads that serve calls count, each in its own stripe of the shared metrics (metrics-layout.ts):
  * a listener by ListenerMetrics, an upstream worker by UpstreamMetrics. Plain stores without allocation; the
  * main thread reads them (metrics-reader.ts).
+ *
+ * Must hold: only the thread that owns a stripe writes it: nothing here is atomic. Test:
+ * unit/telemetry/metrics-layout (no two counters of a listener share a word).
  */
 import type { WallMs } from '../core/units.js';
 import { DOOR_NAMES, DOOR_PATHS, type DoorPath } from '../core/door-names.js';

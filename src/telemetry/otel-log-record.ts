@@ -2,6 +2,8 @@
  * Turns the record of a call into a log record as the OpenTelemetry SDK exports it. Names are those of its
  * GenAI and HTTP conventions and of the spans (otel-span.ts), and `tollgate.*` for what they do not name.
  * Never contents, never keys. Called by span-export.thread.ts.
+ *
+ * Test: e2e/log-records (every ended call is a log record).
  */
 import type { HrTime } from '@opentelemetry/api';
 import { SeverityNumber } from '@opentelemetry/api-logs';

@@ -2,6 +2,8 @@
  * Turns a span record into a span as the OpenTelemetry SDK exports it. Names are those of its GenAI and HTTP
  * conventions, and `tollgate.*` for what they do not name. Never contents of messages, never keys. Called by
  * span-export.thread.ts.
+ *
+ * Must hold: nothing of a message and no key is in a span. Tests: unit/telemetry/otel-span, e2e/traces.
  */
 import { SpanKind, SpanStatusCode, type Attributes, type HrTime, type SpanContext } from '@opentelemetry/api';
 import type { Resource } from '@opentelemetry/resources';

@@ -2,6 +2,9 @@
  * Entry of the thread that exports spans, and the records of calls as log records. gateway/traces.ts starts
  * it if an OTLP endpoint is set; no other thread loads OpenTelemetry. No call waits for it: what it has no
  * time or memory for is dropped and counted.
+ *
+ * Must hold: a collector that fails or hangs holds no call up. Tests: e2e/traces, e2e/log-records (a
+ * collector that fails, hangs or goes holds nothing up).
  */
 import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads';
 import {

@@ -3,6 +3,9 @@
  * ids of their accounts are known, and BatchedExport gives spans, or log records, to the OpenTelemetry SDK's
  * batch processor and OTLP/HTTP exporter. Each is counted as exported, failed or dropped, but for those that
  * are still here when the gateway stops and its wait for `close` is over.
+ *
+ * Must hold: memory is bounded though the collector does not answer. Test: unit/telemetry/spans (20,000 spans
+ * for a collector that does not answer).
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ExportResult, ExportResultCode } from '@opentelemetry/core';

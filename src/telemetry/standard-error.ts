@@ -11,7 +11,7 @@
  * sonic-boom, which pino brings, was tried (4.2.1) and is not used. Its `flushSync`, which the end of a
  * process needs, never returns if the reader has gone, and in its asynchronous mode not even if the reader
  * just does not read. Its synchronous mode does not try again by itself. It also needs the descriptor opened
- * as here.
+ * as here. Test: unit/telemetry/log (on a pipe; a reader that has gone; what waits keeps its bound).
  */
 import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import { Socket } from 'node:net';

@@ -4,6 +4,9 @@
  *
  * Numbers are sums since the start: for rates and percentiles a reader takes the difference of two responses.
  * Money is decimal text.
+ *
+ * Must hold: no field is renamed or removed, since callers of the admin interface read them; a new one of a
+ * process is added up in gateway/group-status.ts. Test: unit/gateway/group-status.
  */
 import type { BreakerState } from './metrics-layout.js';
 import type { RegistryState, SharingState } from './metrics-snapshot.js';

@@ -6,6 +6,8 @@
  *     note → 2 s → 10 s → 1 min → 5 min       the lengths of the history's rings
  *             ↓      ↓       ↓       ↓
  *            the busiest 50 of each, once it has ended
+ *
+ * Must hold: a call is in one span of each length. Test: unit/telemetry/account-history.
  */
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../core/clock.js';

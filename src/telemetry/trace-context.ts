@@ -5,7 +5,7 @@
  *
  * https://www.w3.org/TR/trace-context/. The samplers are those that OpenTelemetry names in
  * OTEL_TRACES_SAMPLER. They are not the SDK's classes because the decision is the listener's, where the SDK
- * is not loaded; a test compares the two.
+ * is not loaded. Tests: unit/telemetry/trace-context, trace-context.trace-sampling (compares the two).
  */
 import { randomFillSync } from 'node:crypto';
 

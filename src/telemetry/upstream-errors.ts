@@ -1,6 +1,7 @@
 /**
- * The last errors of each upstream, for operators: of the attempts that ended calls tell of. The status has
- * them. Main thread of a gateway process.
+ * The last errors of each upstream, for operators: of attempts that failed, also of calls that another
+ * upstream answered. gateway-metrics.ts adds each ended call, and the status shows them. Main thread of a
+ * gateway process. What it keeps is bounded for each upstream. Test: unit/telemetry/upstream-errors.
  */
 import { requestIdOf, type CallRecord, type CallSink } from './call-record.js';
 import type { UpstreamError } from './status-document.js';

@@ -1,6 +1,9 @@
 /**
  * Metrics of upstreams: attempts, failures, breakers, and their limits. exposition.ts reads them at a scrape,
  * among those of gateway-families.ts. Main thread.
+ *
+ * Must hold: names and labels stay, for dashboards use them. Test: unit/telemetry/exposition (not of the
+ * names).
  */
 import type { UpstreamSnapshot } from './metrics-reader.js';
 import {

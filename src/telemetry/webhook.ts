@@ -3,6 +3,9 @@
  * of JSON with an id that stays the same over all attempts, the time of the attempt, and an HMAC-SHA256 of
  * both and the body. gateway/webhook-outbox.ts calls it on the main thread. It never follows a redirect: the
  * body would go where no operator has said.
+ *
+ * Must hold: a receiver that is silent holds nothing up, and the signature is the standard's. Test:
+ * unit/telemetry/webhook.
  */
 import { createHmac } from 'node:crypto';
 import { request as requestHttp } from 'node:http';
