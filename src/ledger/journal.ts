@@ -10,8 +10,7 @@
  *
  * Must hold: a record is whole before `appended` counts it, and each word has one writer, so nothing is ever
  * retried. Who admits a call asks `roomFor` for it and for all in flight: else a charge finds no place.
- * Test: unit/ledger/journal (a reader stopped at any step). No test sees it if `append` stores `appended` too
- * early: keep that store the last one.
+ * Test: unit/ledger/journal (a writer stopped at any atomic step).
  */
 import { invariant } from '../core/errors.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
