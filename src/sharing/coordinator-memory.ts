@@ -8,7 +8,7 @@
  *
  * Must hold: what was remembered or promised is on disk before the caller goes on, and nothing older replaces
  * it; else two servers could both grant after a failover. A damaged file is an error, never an empty memory.
- * Test: unit/sharing/coordinator-memory.
+ * Test: unit/sharing/coordinator-memory (not that an older promise changes nothing).
  */
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
