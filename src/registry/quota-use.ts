@@ -3,8 +3,8 @@
  * brought up to now. The statements of accounts, keys and groups, the notices and the store use it. Pure;
  * main thread of a gateway process, or a command.
  *
- * Must hold: what was counted of a day, a month or a minute that is over is shown as 0. Tests:
- * unit/registry/account-statement, unit/store/quota-uses.
+ * Must hold: what was counted of a day, a month or a minute that is over is shown as 0. No unit test turns
+ * red for that yet; unit/sharing/shared-registry and unit/registry/registry-keys run this code.
  */
 import {
   type Calendar,
