@@ -26,7 +26,7 @@ export interface AccountStats {
   costPicoUnits: number;
 }
 
-/** By the accounts' ids. */
+/** Of each account that called, by its id. */
 type AccountsStats = Readonly<Record<string, Readonly<AccountStats>>>;
 
 export interface AccountSpan extends Span {
@@ -41,6 +41,7 @@ export type AccountSpanOfRing = SpanOfRing<AccountSpan>;
  */
 export const ACCOUNTS_OF_SPAN_MAX = 50;
 
+/** A new object, all 0. */
 export function noStats(): AccountStats {
   return { calls: 0, prompt: 0, cached: 0, completion: 0, costPicoUnits: 0 };
 }

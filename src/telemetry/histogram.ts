@@ -14,13 +14,16 @@ import type { Clock } from '../core/clock.js';
 /** Upper bounds, ascending. A value between two of them is counted at the upper one. */
 export type HistogramBounds = readonly number[];
 
-/** Counts are not cumulative. There is one more than bounds, for values above the last. */
+/**
+ * A copy of a histogram. Counts are not cumulative; there is one more than bounds, for values above the last.
+ */
 export interface HistogramSnapshot {
   readonly bounds: HistogramBounds;
   readonly counts: number[];
   sum: number;
 }
 
+/** How many 64-bit words a histogram with these bounds takes. */
 export function histogramWords(bounds: HistogramBounds): number {
   return bounds.length + 2;
 }
@@ -46,6 +49,7 @@ export function addHistogram(snapshot: HistogramSnapshot, words: Float64Array, a
   snapshot.sum += words[at + bounds.length + 1]!;
 }
 
+/** How many values were counted. */
 export function countOf({ counts }: HistogramSnapshot): number {
   return counts.reduce((sum, count) => sum + count, 0);
 }

@@ -18,7 +18,7 @@ const WORDS = 4;
 /** Half a second of 16,000 calls a second and their attempts; some 5 MB. */
 export const SPANS_ON_THEIR_WAY_MAX = 16_384;
 
-/** What became of spans, or of log records. */
+/** What became of spans, or of log records, since the gateway started. Dropped: a bound was reached. */
 export interface ExportCounts {
   readonly exported: number;
   readonly failed: number;
@@ -54,6 +54,7 @@ export class ExportBudget {
     return false;
   }
 
+  /** So many spans that `take` counted are no longer on their way: the exporting thread has read them. */
   giveBack(spans: number): void {
     Atomics.sub(this.#way, ON_THEIR_WAY, spans);
   }
@@ -117,7 +118,7 @@ export class SpanOutbox {
     else this.#timer ??= setTimeout(() => this.flush(), BATCH_WAIT_MS).unref();
   }
 
-  /** Sends what is here. To be called also before the thread ends. */
+  /** Sends what is here to the exporting thread. Call it also before the thread ends: the rest is lost. */
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;

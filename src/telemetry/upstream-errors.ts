@@ -8,7 +8,9 @@ import type { UpstreamError } from './status-document.js';
 
 /** Of one upstream. */
 export const ERRORS_KEPT = 5;
-/** More than the settings name; reloads that rename upstreams must not fill memory. */
+/**
+ * Upstreams with errors that are kept: more than the settings name, so that renaming them fills no memory.
+ */
 const UPSTREAMS_MAX = 4_096;
 
 const keyOf = (model: string, upstream: string): string => `${model} ${upstream}`;
