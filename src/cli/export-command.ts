@@ -1,6 +1,7 @@
 /**
  * `tollgate export`: calls or usage of one day, for other programs, as lines or Parquet: docs/exports.md.
  * program.ts adds it. If the gateway fails halfway the output is cut off, and the exit status is not 0.
+ * Test: test/e2e/export.test.ts.
  */
 import { once } from 'node:events';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
@@ -14,6 +15,7 @@ import { Misuse } from './output.js';
 import type { ParquetKind } from './parquet.js';
 
 const FORMATS = ['jsonl', 'csv', 'parquet'] as const;
+/** Rows asked for at a time. */
 const PAGE_ROWS = 1_000;
 
 interface ExportOptions extends DataOptions {
@@ -54,6 +56,7 @@ export function addExportCommand(program: Command): void {
         const path = withQuery(what === 'calls' ? '/calls' : '/usage/rows', queryOf({ from: day, to: day }));
         if (what === 'calls') {
           const output = await outputOf(format, CALL_CELLS, cellsOf, CALL_LISTS);
+          // All calls of the day, however many.
           await eachCall(client, path, Infinity, output.write);
           await output.end();
         } else await exportUsage(client, path, format);
@@ -104,6 +107,7 @@ async function outputOf<Row extends object>(
   lists: readonly string[] = [],
 ): Promise<Output<Row>> {
   if (format === 'parquet') {
+    // Loaded only if it is wanted, so that other commands start fast.
     const { ParquetFile } = await import('./parquet.js');
     const kinds = [...names, ...lists].map((name) => [name, KINDS[name] ?? 'text'] as const);
     const file = new ParquetFile<Row>(process.stdout, Object.fromEntries(kinds));
@@ -156,6 +160,7 @@ const KINDS: Readonly<Record<string, ParquetKind>> = {
   quotas: 'json',
 };
 
+/** The columns of usage. Their names and order are public: new ones come last. */
 const ROW_CELLS = [
   'hour',
   'account',

@@ -22,6 +22,7 @@ const TRANSLATOR: Translator = {
   toChat,
   names: NAMES,
   fromChat(response, call: DoorCall) {
+    // Not as a stream: its events are not wanted, only the response that they come to.
     const writer = new ResponseStream(call, false);
     writer.push(response);
     writer.end();
@@ -81,6 +82,7 @@ class ResponsesJudge implements EventJudge {
         return fault === undefined ? { ...SAYS_NOTHING, usage, model, isEnd: true } : wrong(fault);
       }
       default:
+        // Deltas of reasoning and of a tool's arguments too: any of them is output that the caller pays.
         return { ...SAYS_NOTHING, model, isText: type.endsWith('.delta') };
     }
   }

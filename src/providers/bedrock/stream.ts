@@ -143,6 +143,7 @@ export class ConverseStream implements ProviderStream {
     this.#hasInput = false;
     // The reference has no such start, but redacted thinking of Claude has been seen to come in one.
     if (isRecord(reasoningContent)) this.#reasoning(reasoningContent);
+    // Bedrock runs such a tool itself: the caller has nothing to do for it.
     if (!isRecord(toolUse) || toolUse.type === 'server_tool_use') return;
     const { toolUseId, name } = toolUse;
     if (typeof toolUseId !== 'string' || typeof name !== 'string') {
@@ -190,7 +191,10 @@ export class ConverseStream implements ProviderStream {
     this.#signature = '';
   }
 
-  /** The chunk of a thinking block, whose text went out as `reasoning_content` already. */
+  /**
+   * The chunk of a thinking block, whose text went out as `reasoning_content` already. `thinking_blocks` is
+   * no member of OpenAI's but LiteLLM's: the caller sends the signature back in it.
+   */
   #thinking(block: ThinkingBlock): void {
     this.#write(this.#writer.delta(JSON.stringify({ thinking_blocks: [block] })));
   }
