@@ -27,6 +27,8 @@ const NEED_PART = 1.25;
 export const VALIDITY_MARGIN_MS = 10;
 /** Permits with less validity are not named as used: little would be gained. */
 const USED_MS_MIN = 2 * TICK_MS;
+/** The coordinator hears at once when this part of the limit was used of such permits since the last ask. */
+const USED_PART = 128;
 /** After so long a permit has no weight, so it need not be returned. */
 const RETURNED_MS_MAX = 60_000;
 /** Permits that nobody lacks are returned with the next ask, or after so long. */
@@ -57,6 +59,8 @@ export class MinuteLease<Index extends number> {
   deniedLimit = 0;
   #freeMs = 0;
   #remaining = 0;
+  /** Of the last ask. */
+  #limit = Infinity;
 
   constructor(leases: CountedLeases<Index>, counted: Index, nowMs: number) {
     this.#leases = leases;
@@ -77,7 +81,9 @@ export class MinuteLease<Index extends number> {
     this.#read(nowMs);
     const wants = waiting > this.left(nowMs) || low || this.#renews;
     this.#renews = false;
-    if (!wants && this.#returned.length === 0 && this.#unheard === undefined) return undefined;
+    const isQuiet = this.#returned.length === 0 && this.#unheard === undefined;
+    if (!wants && isQuiet && !this.#isUsed(limit / USED_PART, nowMs)) return undefined;
+    this.#limit = limit;
     // Nothing else is returned until it is known whether the coordinator has taken these.
     const returned = this.#unheard?.returned ?? this.#returned.splice(0);
     const used = this.#unheard?.used ?? this.#takeUsed(nowMs);
@@ -117,7 +123,7 @@ export class MinuteLease<Index extends number> {
     if (nowMs >= this.#expiresMs || isIdle) this.giveBack(nowMs);
     const wasUsed = this.#grants.length > 0 && nowMs - this.#usedMs < RESTING_MS;
     this.#renews = wasUsed && this.#plentiful && this.#expiresMs - nowMs < RENEW_MS;
-    if (this.#renews) return true;
+    if (this.#renews || this.#isUsed(this.#limit / USED_PART, nowMs)) return true;
     if (this.#returned.length === 0) return false;
     const ageMs = nowMs - this.#returnedMs;
     if (ageMs > RETURNED_MS_MAX) {
@@ -198,9 +204,7 @@ export class MinuteLease<Index extends number> {
    */
   #takeUsed(nowMs: number): ReturnedPermits[] {
     const used: ReturnedPermits[] = [];
-    if (this.#expiresMs - nowMs < USED_MS_MIN) return used;
-    const granted = this.#grants.reduce((sum, { count }) => sum + count, 0);
-    let left = granted - this.#leases.minuteUnused(this.#counted);
+    let left = this.#usedOfLong(nowMs);
     for (const grant of [...this.#grants].sort((one, other) => other.tick - one.tick)) {
       const count = Math.min(left, grant.count);
       if (count <= 0) break;
@@ -210,6 +214,18 @@ export class MinuteLease<Index extends number> {
     }
     this.#grants = this.#grants.filter(({ count }) => count > 0);
     return used;
+  }
+
+  /** How many were used, and not yet named as used, of grants that are valid for long. */
+  #usedOfLong(nowMs: number): number {
+    if (this.#expiresMs - nowMs < USED_MS_MIN) return 0;
+    const granted = this.#grants.reduce((sum, { count }) => sum + count, 0);
+    return granted - this.#leases.minuteUnused(this.#counted);
+  }
+
+  /** At least so many were. */
+  #isUsed(count: number, nowMs: number): boolean {
+    return this.#usedOfLong(nowMs) >= Math.max(1, count);
   }
 
   #read(nowMs: number): void {
