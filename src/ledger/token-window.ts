@@ -31,8 +31,8 @@
  *   Who looks for it writes it as the mark of the tick that had none, unless its place has that of a later
  *   tick or changes meanwhile.
  * - Nothing is awaited. A thread that dies after it added U leaves what its own call held, R - U at most.
- * - Marks are compared modulo 2^42, which is more than any limit, and a place sees the same tick again after
- *   eight years.
+ * - Marks are compared modulo 2^42, half of which is more than two limits, and a place sees the same tick
+ *   again after eight years.
  *
  * Must hold: in no 60 seconds more tokens than the limit, at whichever moment between its admission and its
  * end a call is counted; what a call used beyond what it held is counted, and not prevented (also
@@ -77,7 +77,10 @@ export class TokenWindow {
   /** Of the last look at the marks: the first tick that has one; undefined if none has. */
   #marked: number | undefined;
 
-  /** Words as they were read; `#next` is to be written. */
+  /**
+   * Words as they were read. `#next` is to be written, and holds a mark that was found while it is looked
+   * for.
+   */
   readonly #taken: Halves = { low: 0, high: 0 };
   readonly #settled: Halves = { low: 0, high: 0 };
   readonly #seen: Halves = { low: 0, high: 0 };
@@ -189,8 +192,9 @@ export class TokenWindow {
   }
 
   /**
-   * What of `#taken` has not ended before tick `from`. If that has no mark, it gets the one that was found
-   * for it, so that the next look finds it at once.
+   * What of `#taken` has not ended before tick `from`; `#taken` must have been loaded. If `from` has no mark,
+   * it gets the one that was found for it, so that the next look finds it at once. `headsSince` tells by how
+   * many ticks a mark is older than a tick; below 0: it is of a later tick.
    */
   #weightOf(record: number, from: number): number {
     const first = Math.max(0, from);

@@ -32,8 +32,9 @@ export class ValkeyServer {
   }
 
   /**
-   * Runs a script with the keys of the partition and the place, then the two of each scope. One round trip.
-   * Rejects with CoordinatorLost.
+   * Runs a script with the keys of the partition and the place, then the two of each scope. `args` and `rows`
+   * are packed into one argument each; what they hold is said at the script. One round trip. Rejects with
+   * CoordinatorLost.
    */
   run(
     script: ValkeyScript,
@@ -46,7 +47,10 @@ export class ValkeyServer {
     return this.call(script, [...common, ...scopes.flatMap((scope) => of(scope))], args, rows);
   }
 
-  /** As `run`, with other keys than those of the partition. The reply is MessagePack. */
+  /**
+   * Runs a script with the caller's own keys. The reply is MessagePack, which this unpacks. Rejects with
+   * CoordinatorLost if the server failed; any other error is a fault in this program.
+   */
   async call(
     script: ValkeyScript,
     keys: readonly string[],
