@@ -120,6 +120,8 @@ export function BusyAccounts({ range }: { readonly range: Range }) {
   if (error !== undefined) return <ErrorText text={error} />;
   if (history === undefined) return null;
   if (history.data.length === 0) return <p class="empty">No calls in this time.</p>;
+  const from = String(Math.floor(Date.now() / 1_000) - rangeSeconds(range));
+  const calls = ({ account }: BusyAccountView): string => callsAddress({ account, from });
   return (
     <Table
       label="Busiest accounts"
@@ -132,13 +134,18 @@ export function BusyAccounts({ range }: { readonly range: Range }) {
           head: 'Calls',
           figure: ({ calls }) => calls,
           format: short,
-          href: ({ account }) => callsAddress({ account }),
+          href: calls,
         },
-        { head: 'Tokens', figure: (stats) => stats.prompt_tokens + stats.completion_tokens, format: short },
+        {
+          head: 'Tokens',
+          figure: (stats) => stats.prompt_tokens + stats.completion_tokens,
+          format: short,
+          href: calls,
+        },
         {
           head: 'Cost',
           value: ({ cost }) => cost,
-          cell: ({ cost }) => roughMoney(Number(cost)),
+          cell: (stats) => <a href={calls(stats)}>{roughMoney(Number(stats.cost))}</a>,
           class: 'figure',
         },
       ]}

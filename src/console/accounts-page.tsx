@@ -18,7 +18,7 @@ import {
   ErrorText,
   Icon,
   idsOf,
-  Money,
+  CutMoney,
   Name,
   StatusBadge,
   statusOf,
@@ -242,6 +242,14 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
   );
 }
 
+const SECONDS_PER_MINUTE = 60;
+const SECONDS_PER_DAY = 86_400;
+/** The day of calls begins at 00:00 in UTC+8. */
+const DAY_OFFSET_SECONDS = 8 * 3_600;
+
+const secondsNow = (): number => Math.floor(Date.now() / 1_000);
+const dayStartOf = (seconds: number): number => seconds - ((seconds + DAY_OFFSET_SECONDS) % SECONDS_PER_DAY);
+
 interface CountersProps {
   readonly account: AccountView;
   readonly plan: PlanView | undefined;
@@ -249,28 +257,40 @@ interface CountersProps {
 
 function Counters({ account, plan }: CountersProps) {
   const { leased } = account;
+  const calls = (from?: number): string =>
+    callsAddress({ account: account.id, ...(from === undefined ? {} : { from: String(from) }) });
   const inFlight = (calls: number): string => `${counted(calls, 'call')} in flight`;
   // The limit of the plan; only the noun if the plan is not known.
   const limitText = (limit: number | undefined, noun: string): string =>
     limit === undefined ? `${noun}s` : `of ${counted(limit, noun, short)}`;
   const tiles: readonly Tile[] = [
-    ['Balance', <Money amount={account.balance} />, `of ${money(account.credited)} credited`],
-    ['Held', <Money amount={account.held} />, inFlight(account.calls_in_flight)],
-    ['Spent', <Money amount={account.spent} />, `since ${moment(account.created)}`],
+    ['Balance', <CutMoney amount={account.balance} />, `of ${money(account.credited, 2)} credited`],
+    ['Held', <CutMoney amount={account.held} />, inFlight(account.calls_in_flight)],
+    [
+      'Spent',
+      <a href={calls()}>
+        <CutMoney amount={account.spent} />
+      </a>,
+      `since ${moment(account.created)}`,
+    ],
     ...(leased === undefined
       ? []
       : [
           // What processes were granted in advance and have not used: a part of the balance, and call slots.
           [
             'Leased',
-            <Money amount={leased.balance} />,
+            <CutMoney amount={leased.balance} />,
             `of the balance, and ${inFlight(leased.calls_in_flight)}: granted in advance`,
           ] as const,
         ]),
-    ['This minute', number(account.requests_this_minute), limitText(plan?.requests_per_minute, 'request')],
+    [
+      'This minute',
+      <a href={calls(secondsNow() - SECONDS_PER_MINUTE)}>{number(account.requests_this_minute)}</a>,
+      limitText(plan?.requests_per_minute, 'request'),
+    ],
     [
       'Today',
-      <a href={callsAddress({ account: account.id })}>{number(account.calls_today)}</a>,
+      <a href={calls(dayStartOf(secondsNow()))}>{number(account.calls_today)}</a>,
       limitText(plan?.calls_per_day, 'call'),
     ],
   ];

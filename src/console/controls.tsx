@@ -250,6 +250,17 @@ export function Name({ text }: { readonly text: string }) {
   );
 }
 
+/** As `Money`, where room is short: decimals that do not fit are cut, and `…` stands in their place. */
+export function CutMoney({ amount }: { readonly amount: string }) {
+  const [whole, decimals] = money(amount).split('.');
+  return (
+    <span class="cut-money" title={money(amount, DECIMALS_OF_MONEY)}>
+      <span>{whole}</span>
+      <span class="decimals">.{decimals}</span>
+    </span>
+  );
+}
+
 /** Money as it fits, and in full under the pointer and for screen readers. */
 export function Money({ amount, decimalsMax }: { readonly amount: string; readonly decimalsMax?: number }) {
   const shown = money(amount, decimalsMax);

@@ -39,13 +39,17 @@ function App() {
     setSignedIn(true);
   };
   if (!signedIn) return <SignIn left={left} onSignedIn={onSignedIn} />;
-  const onLeave = (): void => void signOut().then(setLeft).finally(onSignedOut);
+  // If the gateway cannot be asked, the session lives on, and so does the page.
+  const onLeave = async (): Promise<void> => {
+    setLeft(await signOut());
+    onSignedOut();
+  };
   return <Console onSignedOut={onSignedOut} onLeave={onLeave} />;
 }
 
 interface ConsoleProps {
   readonly onSignedOut: () => void;
-  readonly onLeave: () => void;
+  readonly onLeave: () => Promise<void>;
 }
 
 function Console({ onSignedOut, onLeave }: ConsoleProps) {

@@ -85,8 +85,16 @@ function LastSeconds({ live, model }: { readonly live: Live; readonly model: str
       'by upstreams or here',
     ],
     ['In flight', short(status?.calls_in_flight ?? 0), `of ${short(status?.limits.calls_in_flight ?? 0)}`],
-    ['Tokens', perSecond(prompt + completion), `${perSecond(completion)} of them answers`],
-    ['Spend', `${roughMoney(rate(last?.cost ?? 0) * SECONDS_PER_HOUR)}/h`, 'at this pace'],
+    [
+      'Tokens',
+      <a href={callsAddress({ model })}>{perSecond(prompt + completion)}</a>,
+      `${perSecond(completion)} of them answers`,
+    ],
+    [
+      'Spend',
+      <a href={callsAddress({ model })}>{`${roughMoney(rate(last?.cost ?? 0) * SECONDS_PER_HOUR)}/h`}</a>,
+      'at this pace',
+    ],
     ['Latency', ...percentiles(last?.duration, status?.duration_ms.bounds)],
     ['First token', ...percentiles(last?.first_token, status?.first_token_ms.bounds)],
   ];
@@ -109,6 +117,7 @@ interface ModelSums {
 function ModelTable({ spans }: { readonly spans: readonly Span[] }) {
   const rows = modelSums(spans);
   const from = String(Math.floor(spans[0]?.start ?? 0));
+  const href = ({ id }: ModelSums): string => callsAddress({ model: id, from });
   if (rows.length === 0) return <p class="empty">No calls in this time.</p>;
   return (
     <Table
@@ -121,7 +130,7 @@ function ModelTable({ spans }: { readonly spans: readonly Span[] }) {
           head: 'Calls',
           figure: ({ calls }) => calls,
           format: short,
-          href: ({ id }) => callsAddress({ model: id, from }),
+          href,
         },
         {
           head: 'Failed',
@@ -129,8 +138,8 @@ function ModelTable({ spans }: { readonly spans: readonly Span[] }) {
           format: short,
           href: ({ id }) => callsAddress({ model: id, from, status: '5xx' }),
         },
-        { head: 'Tokens', figure: ({ tokens }) => tokens, format: short },
-        { head: 'Cost', figure: ({ cost }) => cost, format: roughMoney },
+        { head: 'Tokens', figure: ({ tokens }) => tokens, format: short, href },
+        { head: 'Cost', figure: ({ cost }) => cost, format: roughMoney, href },
       ]}
     />
   );

@@ -34,12 +34,14 @@ interface ShellProps {
   readonly page: string;
   readonly status: StatusDocument | undefined;
   readonly connected: boolean;
-  readonly onLeave: () => void;
+  /** Rejects if the operator may still be signed in. */
+  readonly onLeave: () => Promise<void>;
   readonly children: ComponentChildren;
 }
 
 export function Shell({ page, status, connected, onLeave, children }: ShellProps) {
   const nav = useRef<HTMLElement>(null);
+  const { error, busy, run: leave } = useAction(onLeave);
   // On a phone not all pages fit beside each other.
   useEffect(() => {
     const current = nav.current?.querySelector<HTMLElement>('[aria-current]');
@@ -73,12 +75,13 @@ export function Shell({ page, status, connected, onLeave, children }: ShellProps
           <Health status={status} connected={connected} />
           <Who />
           <ThemeChoice />
-          <button type="button" class="quiet" onClick={onLeave}>
+          <button type="button" class="quiet" disabled={busy} onClick={() => leave()}>
             <Icon name="out" /> Sign out
           </button>
         </div>
       </header>
       <main id="content" tabIndex={-1}>
+        <ErrorText text={error === undefined ? undefined : `You may still be signed in. ${error}`} />
         {children}
       </main>
     </div>

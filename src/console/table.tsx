@@ -36,7 +36,7 @@ interface FigureColumn<Row> extends ColumnHead, Leading<Row> {
 }
 
 /** Decimal text, of which the CSV has all decimals. */
-interface MoneyColumn<Row> extends ColumnHead {
+interface MoneyColumn<Row> extends ColumnHead, Leading<Row> {
   readonly money: (row: Row) => string;
   readonly decimalsMax?: number;
 }
@@ -63,7 +63,9 @@ function contentOf<Row>(column: Column<Row>, row: Row, index: number): Component
   if ('cell' in column) return column.cell(row, index);
   if ('money' in column) {
     const { decimalsMax } = column;
-    return <Money amount={column.money(row)} {...(decimalsMax === undefined ? {} : { decimalsMax })} />;
+    const amount = column.money(row);
+    const content = <Money amount={amount} {...(decimalsMax === undefined ? {} : { decimalsMax })} />;
+    return Number(amount) === 0 ? content : leading(column, row, content);
   }
   if ('at' in column) {
     const seconds = column.at(row);

@@ -182,7 +182,7 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
           head: 'Failed',
           figure: ({ now }) => now.failures,
           format: short,
-          href: ({ now }) => callsAddress({ upstream: now.name, failed: 'true' }),
+          href: ({ now }) => callsAddress({ upstream: now.name, model: now.model, failed: 'true' }),
         },
         {
           head: 'Last failure',
@@ -201,11 +201,13 @@ function limitsOf({ quotas }: UpstreamStatus): string[] {
   return quotas.map(({ quota, limit, used }) => `${words(quota)}: ${number(used)} of ${number(limit)}`);
 }
 
-function LastFailure({ of: { last_failure: last } }: { readonly of: UpstreamStatus }) {
+function LastFailure({ of: { last_failure: last, last_errors: errors } }: { readonly of: UpstreamStatus }) {
   if (last === null) return <>–</>;
-  return (
+  const content = (
     <span title={moment(last.at)}>
       {words(last.kind)}, {ago(last.at, Date.now())}
     </span>
   );
+  const call = errors[0]?.request_id;
+  return call === undefined ? content : <a href={callAddress(call)}>{content}</a>;
 }

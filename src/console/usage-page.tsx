@@ -197,12 +197,9 @@ interface UsageTableProps {
 function UsageTable({ rows, question }: UsageTableProps) {
   const { by } = question;
   const highestCost = Math.max(...rows.map(({ cost }) => Number(cost)));
-  // A column of counts with their sum.
-  const counts = (
-    head: string,
-    count: (row: UsageView) => number,
-    href: (row: UsageView) => string | undefined = () => undefined,
-  ): Column<UsageView> => ({
+  const callsOfRow = (row: UsageView): string => callsAddress(callsOf(row, question));
+  // A column of counts with their sum. Each leads to the calls that it counts.
+  const counts = (head: string, count: (row: UsageView) => number, href = callsOfRow): Column<UsageView> => ({
     head,
     figure: count,
     href,
@@ -229,11 +226,7 @@ function UsageTable({ rows, question }: UsageTableProps) {
       columns={[
         // In the last row this column says `Sum`.
         { head: by === 'day' ? 'day (UTC)' : by, cell: (row) => <RowName row={row} />, foot: 'Sum' },
-        counts(
-          'Calls',
-          ({ calls }) => calls,
-          (row) => callsAddress(callsOf(row, question)),
-        ),
+        counts('Calls', ({ calls }) => calls),
         counts(
           'Failed',
           (row) => row.failed_calls,
@@ -244,7 +237,7 @@ function UsageTable({ rows, question }: UsageTableProps) {
         counts('Written', (row) => row.cache_write_tokens),
         counts('Completion tokens', (row) => row.completion_tokens),
         counts('Reasoning', (row) => row.reasoning_tokens),
-        { head: 'Cost', money: ({ cost }) => cost, foot: <Money amount={sum} /> },
+        { head: 'Cost', money: ({ cost }) => cost, href: callsOfRow, foot: <Money amount={sum} /> },
         {
           head: { hidden: 'Share of the cost' },
           cell: ({ cost }) => (

@@ -128,12 +128,41 @@ async function leads(t: Test, page: Page, gateway: Gateway, account: string): Pr
   await page.goto(at(gateway, `accounts/${account}`));
   await page.getByRole('link', { name: 'Failed calls' }).click();
   await countIs(page, 1);
+  for (const tile of ['Spent', 'This minute', 'Today']) {
+    await page.goto(at(gateway, `accounts/${account}`));
+    const counters = page.locator('.tile').filter({ hasText: tile });
+    await counters.getByRole('link').click();
+    await countIs(page, 2);
+    t.pass(`an account: ${tile}`);
+  }
   await follow('upstreams', 'Upstreams', TEST_MODEL, '1', 1);
   await follow('usage', 'Usage', '20', '1', 1);
+  await eachNumberLeads(t, page, gateway);
   await page.goto(at(gateway, 'usage'));
   await page.getByLabel('Lines by').selectOption('account');
   await page.getByRole('row', { name: 'customer-2' }).getByRole('link', { name: '3', exact: true }).click();
   await countIs(page, 3);
+}
+
+/** In tables of what calls have used, each number that is not 0 is a link to calls. */
+async function eachNumberLeads(t: Test, page: Page, gateway: Gateway): Promise<void> {
+  for (const [place, region] of [
+    ['overview', 'Models'],
+    ['overview', 'Busiest accounts'],
+    ['usage', 'Usage'],
+  ] as const) {
+    await page.goto(at(gateway, place));
+    const table = page.getByRole('region', { name: region });
+    await table.locator('tbody td.figure').first().waitFor();
+    const numbers = await table.locator('tbody td.figure').all();
+    for (const number of numbers) {
+      const text = (await number.textContent())!;
+      if (Number(text) === 0) continue;
+      const link = await number.getByRole('link').getAttribute('href');
+      t.match(link, /^#\/calls\?/, `${region}: ${text}`);
+    }
+    t.ok(numbers.length >= 3, `${region} has ${numbers.length} numbers`);
+  }
 }
 
 void t.test('calls at every width, light and dark', SKIP, async (t) => {

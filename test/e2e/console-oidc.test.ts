@@ -7,7 +7,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import t from 'tap';
 import { startBed } from '../support/bed.js';
 import { HAS_BROWSER, seriousFaults, shoot, startBrowser } from '../support/browser.js';
-import { CLIENT_ID, CLIENT_SECRET, startProvider } from '../support/oidc-world.js';
+import { OIDC_ENV, oidcSettings, startProvider } from '../support/oidc-world.js';
 
 const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
 
@@ -32,14 +32,8 @@ void t.test('an operator’s way by another site', SKIP, async (t) => {
     },
     redirectUrls: [redirectUrl],
   });
-  const oidc = {
-    issuer,
-    client_id: CLIENT_ID,
-    client_secret: '${OIDC_SECRET}',
-    redirect_url: redirectUrl,
-    roles: { 'tollgate-admins': 'admin' },
-  };
-  const env = { TOLLGATE_ADMIN_PORT: String(port), OIDC_SECRET: CLIENT_SECRET };
+  const oidc = oidcSettings(issuer, redirectUrl);
+  const env = { ...OIDC_ENV, TOLLGATE_ADMIN_PORT: String(port) };
   const { gateway } = await startBed(t, { admin: { oidc } }, { env });
   t.equal(gateway.admin.port, port);
   const browser = await startBrowser(t);

@@ -8,7 +8,7 @@ import { selfSigned } from '../fixtures/upstream-certificate.js';
 import { HAS_BROWSER, startBrowser } from '../support/browser.js';
 import { startGateway, testSettings } from '../support/gateway.js';
 import { startMock } from '../support/mock.js';
-import { CLIENT_ID, CLIENT_SECRET, startProvider } from '../support/oidc-world.js';
+import { OIDC_ENV, oidcSettings, startProvider } from '../support/oidc-world.js';
 import { startTlsProxy } from '../support/tls-proxy.js';
 
 const made = selfSigned();
@@ -23,15 +23,8 @@ void t.test('from HTTPS to HTTPS', SKIP, async (t) => {
   const people = { ann: { email: 'ann@example.com', groups: ['tollgate-admins'] } };
   const issuer = await startProvider(t, { people, redirectUrls: [redirectUrl] });
   const mock = await startMock(t);
-  const oidc = {
-    issuer,
-    client_id: CLIENT_ID,
-    client_secret: '${OIDC_SECRET}',
-    redirect_url: redirectUrl,
-    roles: { 'tollgate-admins': 'admin' },
-  };
-  const env = { OIDC_SECRET: CLIENT_SECRET };
-  const gateway = await startGateway(t, { config: testSettings(mock.url, { admin: { oidc } }), env });
+  const config = testSettings(mock.url, { admin: { oidc: oidcSettings(issuer, redirectUrl) } });
+  const gateway = await startGateway(t, { config, env: OIDC_ENV });
   proxy.target = gateway.admin.port;
   const browser = await startBrowser(t);
   const { page } = await browser.open({ ignoreHTTPSErrors: true });

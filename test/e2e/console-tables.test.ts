@@ -14,6 +14,8 @@ const WIDTHS = [1440, 1024, 390] as const;
 /** More than the rows in sight, and than a page of 100. */
 const ACCOUNTS_MADE = 120;
 const CREDITS = ['3.5', '0.123456789012', '1200', '20'] as const;
+/** With twelve decimals and a whole part that leaves them no room. */
+const LONG_CREDIT = '654321.123456789012';
 
 /** Whether a click in the middle of what `selector` finds would reach it, after it was scrolled to. */
 const reaches = (page: Page, selector: string): Promise<boolean> =>
@@ -24,6 +26,13 @@ const reaches = (page: Page, selector: string): Promise<boolean> =>
     const found = document.elementFromPoint(left + width / 2, top + height / 2);
     return left >= 0 && left + width <= innerWidth && (found === element || element.contains(found));
   })()`);
+
+/** The texts of counters that take more than a line. */
+const brokenTiles = (page: Page): Promise<string[]> =>
+  page.evaluate(`[...document.querySelectorAll('.tiles.small .tile b')].flatMap((value) => {
+    const { height } = value.getBoundingClientRect();
+    return height > 2 * parseFloat(getComputedStyle(value).fontSize) ? [value.textContent] : [];
+  })`);
 
 const namesOf = (page: Page): Promise<string[]> => page.locator('.rows .row-name .name').allTextContents();
 
@@ -67,6 +76,7 @@ void t.test('sorted, in full, within reach', SKIP, async (t) => {
   await balance.waitFor();
   t.match(await balance.getAttribute('title'), /^0\.123\d{9}$/, 'money in full under the pointer');
 
+  const { accountId: longId } = await admin.customer({ credit: LONG_CREDIT });
   for (const width of WIDTHS) {
     await page.setViewportSize({ width, height: 900 });
     await open(`accounts/${ids[1]!}`);
@@ -76,6 +86,14 @@ void t.test('sorted, in full, within reach', SKIP, async (t) => {
       t.ok(await reaches(page, button), `${action} at ${width} px`);
     }
     await shoot(page, `keys-${width}`);
+    await open(`accounts/${longId}`);
+    await page
+      .locator('.tile')
+      .filter({ hasText: 'Balance' })
+      .getByText('654,321', { exact: true })
+      .waitFor();
+    t.same(await brokenTiles(page), [], `no counter takes two lines at ${width} px`);
+    await shoot(page, `counters-${width}`);
     for (const place of ['usage', 'upstreams']) {
       await open(place);
       const last = '.table-box tbody tr:first-child > :last-child';

@@ -150,6 +150,14 @@ void t.test('an operator’s way through it', SKIP, async (t) => {
   const row = page.getByRole('row', { name: /low_balance/ });
   t.match(await row.textContent(), /clamp.*tollgate\.yaml:1/, 'with the place that it came from');
 
+  // The gateway is away: whoever is still signed in must not be told otherwise.
+  await page.route('**/admin/session', (route) => route.abort());
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByText('You may still be signed in. The gateway cannot be reached.').waitFor();
+  await page.getByRole('heading', { name: 'Settings' }).waitFor();
+  t.equal(await page.getByLabel('Admin token').count(), 0);
+  await page.unroute('**/admin/session');
+  t.match(faults.splice(0), [/ERR_FAILED/]);
   await page.getByRole('button', { name: 'Sign out' }).click();
   await page.getByLabel('Admin token').waitFor();
   const stale = await page.context().request.get(at(gateway, 'admin/v1/accounts'), {
@@ -344,6 +352,9 @@ void t.test('every page: no serious fault for assistive tools, no sideways scrol
         await page.goto(at(gateway, `#/${place}`));
         await filled.first().waitFor();
         if (judged) t.same(await seriousFaults(page), [], `${place}, ${name}`);
+        const tables = await page.locator('.table').count();
+        const files = await page.locator('.table').getByText('Download CSV').count();
+        t.equal(files, tables, `${place}, ${name}: each table can be had as CSV`);
         const beyond = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
         t.ok((beyond as number) <= 0, `${place} fits ${name}, ${beyond as number} px beyond`);
         const top = await page.evaluate<number>(

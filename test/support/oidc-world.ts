@@ -13,6 +13,20 @@ import type { Visit, Visitor } from './visitor.js';
 export const CLIENT_ID = 'tollgate';
 export const CLIENT_SECRET = 'secret+with/signs:100%25=&~!';
 
+/** What the settings of a gateway say of that provider, for the group `tollgate-admins`. */
+export function oidcSettings(issuer: string, redirectUrl: string) {
+  return {
+    issuer,
+    client_id: CLIENT_ID,
+    client_secret: '${OIDC_SECRET}',
+    redirect_url: redirectUrl,
+    roles: { 'tollgate-admins': 'admin' },
+  };
+}
+
+/** The environment that those settings want. */
+export const OIDC_ENV = { OIDC_SECRET: CLIENT_SECRET };
+
 /** Claims by name of the person. */
 export type People = Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 
