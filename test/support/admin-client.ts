@@ -15,6 +15,7 @@ export interface Customer {
 export interface UsageRow {
   /** Those that failed too. */
   readonly calls: number;
+  readonly estimated_calls: number;
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
   readonly cost: string;

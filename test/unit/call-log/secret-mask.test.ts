@@ -118,22 +118,24 @@ void t.test('a secret that was replaced is still looked for, ten minutes long', 
 });
 
 void t.test('texts without secrets stay, and a thousand secrets cost a pass as a few do', (t) => {
-  const ms = (secrets: readonly string[]): number => {
+  // Of the processor, so that it is not about who else wants one.
+  const cpuMs = (secrets: readonly string[]): number => {
     const mask = new SecretMask(() => secrets);
     mask.renew(0);
     let least = Infinity;
     for (let round = 0; round < 7; round++) {
       const data = Buffer.from(text);
-      const startMs = performance.now();
+      const before = process.cpuUsage();
       mask.hide(data, 0, data.length);
-      least = Math.min(least, performance.now() - startMs);
+      const { user, system } = process.cpuUsage(before);
+      least = Math.min(least, (user + system) / 1_000);
       if (data.compare(Buffer.from(text)) !== 0) t.fail('changed');
     }
     return least;
   };
   const text = Array.from({ length: 20_000 }, () => textOf(`${WORD}      `, 50)).join('\n');
   const secrets = Array.from({ length: 1_000 }, () => textOf(WORD, 40));
-  const [few, many] = [ms(secrets.slice(0, 10)), ms(secrets)];
+  const [few, many] = [cpuMs(secrets.slice(0, 10)), cpuMs(secrets)];
   t.comment(`1 MB: ${few.toFixed(1)} ms with 10 secrets, ${many.toFixed(1)} ms with 1,000`);
   t.ok(many < 30 * few, `${few} and ${many} ms`);
   t.end();
