@@ -28,7 +28,7 @@ const SHOWN_CHARS_MAX = 60;
 export class RequestHead {
   /** Without one: `Bearer` and the key of `x-api-key`, which Anthropic's clients send. */
   authorization = '';
-  /** Undefined if the header is missing, like the others. */
+  /** Undefined if the header is missing, as are all below that may be. */
   idempotencyKey: string | undefined;
   contentEncoding: string | undefined;
   cacheControl: string | undefined;
@@ -40,7 +40,7 @@ export class RequestHead {
   transferEncoding: string | undefined;
   #apiKey = '';
   #hosts = 0;
-  /** Headers of one name have different values. */
+  /** Headers of one name have different values, or one is wrong in itself. */
   #error: string | undefined;
   readonly #visit = (name: string, value: string): void => this.#take(name, value);
 
@@ -58,7 +58,7 @@ export class RequestHead {
     return this.transferEncoding !== undefined;
   }
 
-  /** A rejection if the head can be read in two ways. The connection must end with it. */
+  /** A rejection if the head is wrong, or can be read in two ways. The connection must end with it. */
   problem(): ErrorRecord | undefined {
     const text = this.#problem();
     return text === undefined ? undefined : { code: 'invalid_parameters', message: text };
@@ -74,13 +74,13 @@ export class RequestHead {
         if (name === 'origin') this.origin = value;
         return;
       case 9:
-        if (name === 'x-api-key') this.#apiKey ||= value;
+        if (name === 'x-api-key') this.#apiKey = this.#once(name, this.#apiKey, value);
         return;
       case 11:
         if (name === 'traceparent') this.traceParent = value;
         return;
       case 13:
-        if (name === 'authorization') this.authorization ||= value;
+        if (name === 'authorization') this.authorization = this.#once(name, this.authorization, value);
         else if (name === 'cache-control') this.cacheControl = joined(this.cacheControl, value);
         return;
       case 14:
@@ -96,6 +96,13 @@ export class RequestHead {
       case 17:
         if (name === 'transfer-encoding') this.transferEncoding = joined(this.transferEncoding, value);
     }
+  }
+
+  /** A credential: of two, another parser may take the other. No message repeats one. */
+  #once(name: string, before: string, value: string): string {
+    if (before !== '' && value !== '' && before !== value)
+      this.#error = `${name} must be sent once, got two different values.`;
+    return before || value;
   }
 
   /** Sent on as it is, so a longer list is a rejection. */

@@ -82,13 +82,16 @@ const PRIMING_TOKENS = 3;
 /** Up to this length an upstream worker parses a body for an estimate, which takes some ms. */
 const ESTIMATE_PARSE_BYTES_MAX = 256 * 1024;
 const DATA_URL = Buffer.from('"data:');
+/** What is before the data URL of an image or a file: a member's name, with its first quote. */
+const MEDIA_MEMBER = /[\s,{]"(?:url|image_url|file_data)"\s*:\s*$/;
+const MEDIA_MEMBER_CHARS = 64;
 const QUOTE = 0x22;
 
 /**
  * One count. Its usage is without parts and has the source `counted`. The source is `estimated` if the
- * tokenizer is `none`, the text is above TOKENIZER_BYTES_MAX, part of the prompt is not text (images, audio),
- * only a part of the response was kept, or COUNT_TURNS_MAX turns were not enough. Never throws for a text.
- * Costs about 0.1 s of CPU a megabyte of prose and 0.4 s of the worst text.
+ * tokenizer is `none`, body and response are above TOKENIZER_BYTES_MAX, part of the prompt is not text
+ * (images, audio), only a part of the response was kept, or COUNT_TURNS_MAX turns were not enough. Never
+ * throws for a text. Costs about 0.1 s of CPU a megabyte of prose and 0.4 s of the worst text.
  */
 export class TokenCount {
   readonly #tokenizer: Tokenizer;
@@ -157,6 +160,7 @@ export class TokenCount {
         this.#add(estimateTextTokens(text));
         continue;
       }
+      // Returns before the text's end only after `endMs`.
       const tokens = this.#counter.count(text, this.#start, endMs);
       const { end } = this.#counter;
       this.#add(tokens);
@@ -240,13 +244,14 @@ export function estimateTokens(request: CountRequest): Usage {
   return { ...usage, promptTokens: usage.promptTokens + estimateTokensOf(bytes - dataBytes) };
 }
 
-/** Bytes of images and files in the body, which are not text. */
+/** Bytes of images and files in the body, which are not text. A text that begins as a data URL is one. */
 function dataUrlBytes(body: Buffer): number {
   let bytes = 0;
   for (let start = body.indexOf(DATA_URL); start !== -1;) {
     const end = body.indexOf(QUOTE, start + 1);
     if (end === -1) break;
-    bytes += end - start;
+    if (MEDIA_MEMBER.test(body.toString('latin1', Math.max(0, start - MEDIA_MEMBER_CHARS), start)))
+      bytes += end - start;
     start = body.indexOf(DATA_URL, end);
   }
   return bytes;
@@ -295,8 +300,8 @@ function countedBodyOf(door: number, body: string | Uint8Array): string | Uint8A
   try {
     return JSON.stringify(dialect.translator?.toChat(members) ?? members);
   } catch (error) {
-    // What a chat completion cannot say is not counted.
     if (!(error instanceof FieldError)) throw error;
+    // What a chat completion cannot say: promptOf reads what it finds of one in the body as it is.
     return text;
   }
 }

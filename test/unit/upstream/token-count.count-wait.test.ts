@@ -56,7 +56,15 @@ void t.test('a large body is estimated from its bytes, without those of images',
   const image = { type: 'image_url', image_url: { url: `data:image/png;base64,${'A'.repeat(3_000_000)}` } };
   const bodyOf = (content: unknown): string => JSON.stringify({ messages: [{ role: 'user', content }] });
   const text = 'x'.repeat(400_000);
-  for (const body of [bodyOf(text), bodyOf([image, { type: 'text', text }, image])]) {
+  const bodies = [
+    bodyOf(text),
+    bodyOf([image, { type: 'text', text }, image]),
+    // Texts that look like an image are texts.
+    bodyOf(`data:${text}`),
+    bodyOf([{ type: 'text', text: `data:image/png;base64,${text}` }, image]),
+    bodyOf(`{"url":"data:${text}`),
+  ];
+  for (const body of bodies) {
     for (const form of [body, Buffer.from(body)]) {
       const startMs = performance.eventLoopUtilization().active;
       const usage = estimateTokens({ ...REQUEST, body: form });
