@@ -110,7 +110,7 @@ export class AskRejected extends Error {
   }
 }
 
-/** What `asked` resolves with; if the question was rejected, what `otherwise` makes of the rejection. */
+/** What `reply` resolves with; if the question was rejected, what `otherwise` makes of the rejection. */
 export async function orRejected<T>(reply: Promise<T>, otherwise: (rejection: ErrorRecord) => T): Promise<T> {
   try {
     return await reply;
@@ -122,7 +122,10 @@ export async function orRejected<T>(reply: Promise<T>, otherwise: (rejection: Er
 
 /** A question whose wait is bounded. */
 export interface PendingQuestion<Reply> {
-  /** Rejects with AskRejected: of `late` if the time was over, else of the reason given to `withdraw`. */
+  /**
+   * Rejects with AskRejected: of `late` if the time was over, of the reason given to `withdraw`, or of the
+   * other end's rejection.
+   */
   readonly reply: Promise<Reply>;
   /** Withdraws the question, if it still waits. */
   withdraw(reason: ErrorRecord): void;
@@ -131,7 +134,7 @@ export interface PendingQuestion<Reply> {
 /**
  * The end of a port that asks. The calls in flight bound its questions: each call asks one at a time, and the
  * other end rejects what it cannot queue. With `inTurns`, messages queued in one event-loop turn are sent as
- * one array. Replies may come as arrays in any case.
+ * one array, and nothing can be transferred. Replies may come as arrays in any case.
  */
 export class AskPort<Ask, Reply, Note = never> {
   readonly #port: MessagePort;
@@ -196,8 +199,9 @@ export class AskPort<Ask, Reply, Note = never> {
     }
     if (this.#turn.push(message) > 1) return;
     setImmediate(() => {
-      this.#port.postMessage(this.#turn);
+      const turn = this.#turn;
       this.#turn = [];
+      this.#port.postMessage(turn);
     });
   }
 }

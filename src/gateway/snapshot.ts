@@ -110,7 +110,10 @@ function quotasOf(limits: Omit<PlanSettings['models_limits'][number], 'model'>):
 }
 
 function budgetOf(text: string | undefined): PicoUnits | undefined {
-  return text === undefined ? undefined : picoUnitsOf(text);
+  if (text === undefined) return undefined;
+  const amount = picoUnitsOf(text);
+  invariant(amount !== undefined, 'amounts were checked when the settings were read');
+  return amount;
 }
 
 function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanEntry['modelLimits'] {
@@ -322,7 +325,7 @@ function providerOf(
   };
 }
 
-/** Undefined if the upstream knows the model by its id, which an admitted call contains anyway. */
+/** Undefined if the upstream knows the model by its id, which admission puts in place of an alias. */
 function upstreamNameOf({ model: name }: UpstreamSettings, model: ModelSettings): string | undefined {
   return name === model.id ? undefined : name;
 }

@@ -52,7 +52,7 @@ export function wordNumbers(text: string): number[] {
   return Array.from(text.matchAll(/w(\d+) /g), (match) => Number(match[1]));
 }
 
-/** Returns a given text in `chunks` pieces of nearly the same size. */
+/** Returns a given text in at most `chunks` pieces, all but the last of one size. */
 function cutInto(text: string, chunks: number): string[] {
   const size = Math.max(1, Math.ceil(text.length / chunks));
   return Array.from({ length: Math.ceil(text.length / size) }, (_, index) =>

@@ -27,7 +27,7 @@ export const NAME_CHARS_MAX = 40;
 const LEVELS: (Level | undefined)[] = Array.from({ length: BODY_NESTING_MAX + 1 }, () => undefined);
 /** By depth: the index of the item, or of the known name, that is being read. */
 const POSITIONS = new Int32Array(BODY_NESTING_MAX + 1);
-/** By depth: a bit for each known name that was given. */
+/** By depth: a bit for each known name that was given. A level has at most 32 (known-members.ts). */
 const SEEN = new Int32Array(BODY_NESTING_MAX + 1);
 /** By depth: the unknown names that were given, folded. One name needs no Set, which is the common case. */
 const OTHERS: (string | Set<string> | undefined)[] = LEVELS.map(() => undefined);
@@ -38,9 +38,12 @@ const NOTHING_STORED: readonly RoutingMember[] = Object.freeze([]);
 export const isNothing = (first: number | undefined): boolean => first === 110 || first === 102;
 
 export class MemberReader extends JsonReader {
-  /** Set by `name` for an unknown name of the request itself (depth 1): what that member would do. */
+  /**
+   * What a member of the request itself would do that no schema knows: it steers where the call goes, or what
+   * it costs. Set by `name`; valid right after it returned UNKNOWN at depth 1.
+   */
   steering: Steering | undefined = undefined;
-  /** What the members that a Level marks name of the provider's store, each kind once. */
+  /** Which things that the provider keeps (files, responses) the request names so far; each kind once. */
   stored: readonly RoutingMember[] = NOTHING_STORED;
   /** Unknown names so far, in all objects. */
   #otherNames = 0;
@@ -209,7 +212,7 @@ export class MemberReader extends JsonReader {
     return path === '' ? '' : `${path}.`;
   }
 
-  /** The known name that was read last in the open object; empty if there is none. */
+  /** The known name that was read last in the open object. Call it after one was read. */
   lastName(): string {
     return this.depth === 0 ? '' : (LEVELS[this.depth]?.names[POSITIONS[this.depth]!] ?? '');
   }

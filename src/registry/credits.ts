@@ -3,8 +3,8 @@
  * main thread of a gateway process, or a command.
  *
  * Must hold: a debit takes from the ledger before the disk, a credit gives after it, and a repetition with
- * the same request id changes nothing. Otherwise a call spends money that is gone, or money is given twice.
- * Tests: unit/registry/registry-money, credits-once.
+ * the same idempotency key changes nothing. Otherwise a call spends money that is gone, or money is given
+ * twice. Tests: unit/registry/registry-money, credits-once.
  */
 import type { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
@@ -31,7 +31,10 @@ export interface TransferOnce extends Transfer {
   readonly idempotencyKey: string;
 }
 
-/** What else happens in a transfer's transaction. A throw undoes the transfer. */
+/**
+ * What else happens in a transfer's transaction. A throw undoes the transfer. `before` only reads: it is also
+ * called without a transaction, for a debit that is not covered.
+ */
 interface TransferHooks {
   readonly before: (account: AccountRecord) => void;
   readonly after: (statement: AccountStatement) => void;

@@ -235,7 +235,7 @@ export class KeyTable {
       const slot = Atomics.load(this.#slots, position);
       if (slot === SLOT_EMPTY) break;
       const first = Atomics.load(this.#records, (slot - SLOT_FIRST_KEY) * RECORD_WORDS);
-      // It may move into the gap if the gap is not nearer to it than its first slot is.
+      // A search for it begins at its first slot: if that lies behind the gap, it would not be found there.
       if (((position - first) & this.#slotMask) < ((position - gap) & this.#slotMask)) continue;
       Atomics.store(this.#slots, gap, slot);
       Atomics.add(this.#moves, 0, 1);

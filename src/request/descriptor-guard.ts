@@ -3,8 +3,7 @@
  * µWebSockets.js (µWS) can't accept a connection without one: the client would wait in the kernel's queue and
  * hear nothing. So spare descriptors are kept open on /dev/null and given up during a shortage: clients are
  * accepted with them, get a 503 and are disconnected, one after the other, until calls have ended and the
- * spare ones can be opened again. Made by Connections; listener thread. Descriptors are the process's, so all
- * listeners together hold SPARES each.
+ * spare ones can be opened again. Made by Connections; each listener thread has SPARES of its own.
  *
  * Must hold: as long as `isShort`, no call is admitted and each response ends its connection; otherwise the
  * spare descriptors go to calls and nobody gets a 503 (test/e2e/overload.test.ts).
@@ -21,13 +20,16 @@ const SPARES = 8;
 const MARGIN = 8;
 /** How late a shortage may be noticed. A look costs some 10 µs, and wakes an idle thread. */
 const LOOK_PERIOD_MS = 100;
-/** The same while nobody in the process opens or closes anything. */
+/** The same while, as far as the lowest free one shows, nobody in the process opens or closes any. */
 const IDLE_LOOK_PERIOD_MS = 1_000;
 
 export class DescriptorGuard {
   #spares: number[] = [];
   #isShort = false;
-  /** At the last look. The system gives the lowest first: a change means that some were opened or closed. */
+  /**
+   * At the last look. The system gives the lowest first: no change means that hardly any was opened or
+   * closed.
+   */
   #lowestFree = -1;
   #timer: NodeJS.Timeout | undefined;
 

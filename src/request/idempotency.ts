@@ -100,7 +100,7 @@ export interface StorableCall {
 export class CollectedPieces {
   readonly #budget: Pick<IdempotencyChannel, 'take' | 'giveBack'>;
   readonly #bytesMax: number;
-  /** Undefined once they are too many. */
+  /** Undefined once they are dropped: too long, no memory left, or taken. */
   #pieces: Uint8Array[] | undefined = [];
   #bytes = 0;
 
@@ -121,12 +121,12 @@ export class CollectedPieces {
     this.#bytes += bytes.length;
   }
 
-  /** Whether the response was too long. */
+  /** Whether there is no response to keep. */
   get areDropped(): boolean {
     return this.#pieces === undefined;
   }
 
-  /** The whole response in memory of its own, or undefined if it was too long. Drops the pieces. */
+  /** The whole response in memory of its own; undefined if its pieces were dropped. Drops them. */
   take(): Uint8Array | undefined {
     const bytes = this.#pieces && joinedBytes(this.#pieces, this.#bytes);
     this.drop();
@@ -156,7 +156,10 @@ export class KeyedCall implements StorableCall {
     this.#pieces = new CollectedPieces(channel, channel.responseBytesMax);
   }
 
-  /** Called once. Rejects with AskRejected if the store can't be read. */
+  /**
+   * Called once. Rejects with AskRejected if the store can't be read. If the call ended meanwhile, give it up
+   * again: the lock came after the first time.
+   */
   async lock(account: AccountIndex, bodyDigest: string): Promise<LockResult> {
     this.#lock = { account, key: this.#key, bodyDigest };
     const reply = await this.#channel.lock(this.#lock);

@@ -75,7 +75,7 @@ export interface MemberOwner {
   /** Returns the message that starts the member's next process. */
   startOf(member: GroupMember): StartGateway;
   onReady(member: GroupMember, ready: GatewayReady): void;
-  /** The member's process has ended; `process` is the one that it had. */
+  /** The process that the member had has ended. Must not throw, nor start it at once (`startLater` may). */
   onExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void;
   onLeads(member: GroupMember): void;
   onLastReading(member: GroupMember, snapshot: Snapshot): void;
@@ -128,7 +128,10 @@ export class GroupMember implements PrimaryCandidate {
     return this.#retiring;
   }
 
-  /** Starts a process. Resolves with undefined when it serves, or with the reason if it ended before. */
+  /**
+   * Starts a process; none runs. Resolves with undefined when it serves, or with the reason if it ended
+   * before.
+   */
   start(): Promise<string | undefined> {
     clearTimeout(this.#restart);
     const started = new Promise<string | undefined>((resolve) => (this.#onStarted = resolve));
@@ -169,7 +172,7 @@ export class GroupMember implements PrimaryCandidate {
     return this.#process!.reload(settings, check);
   }
 
-  /** Asks its process to finish its calls and end, and does not start another. */
+  /** Asks its process to finish its calls and end. The group must not start it again. */
   drain(): void {
     clearTimeout(this.#restart);
     this.#process?.drain(false);

@@ -15,7 +15,7 @@ import { FairQueue } from '../core/fair-queue.js';
 import { UPSTREAM_QUEUE_BYTES_MAX, UPSTREAM_QUEUE_CALL_BYTES } from '../core/limits.js';
 import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';
 
-/** A look costs some microseconds for each scope that is waited for. */
+/** A look walks over all calls that wait, and again for each that it serves. */
 const LOOK_MS = 20;
 
 /** A call that waits. Once `tryNow` has returned true or `giveUp` was called, it is not here any more. */
@@ -27,9 +27,11 @@ export interface WaitingCall {
   isLate(nowMs: number): boolean;
   /** The scopes any of which may serve it; they may change at a reload. */
   waitsFor(): readonly UpstreamScopeIndex[];
-  /** Takes an upstream. False if none has room. */
+  /** Takes an upstream. False if none has room. Like `giveUp`, it must not change the queue. */
   tryNow(): boolean;
-  /** Its time is over, or an account with less in the queue needs the place. */
+  /**
+   * Its time is over, the queue has no place for it, or an account with less in the queue needs its place.
+   */
   giveUp(): void;
 }
 
@@ -39,6 +41,7 @@ export class QuotaQueue {
     weightMax: UPSTREAM_QUEUE_BYTES_MAX,
     ownerWeightMax: UPSTREAM_QUEUE_BYTES_MAX,
   });
+  /** What calls wait for; until the next look perhaps more, when a call has left. */
   readonly #awaited = new Set<UpstreamScopeIndex>();
   #timer: NodeJS.Timeout | undefined;
   #lookIsDue = false;
@@ -61,7 +64,6 @@ export class QuotaQueue {
     const dropped = this.#calls.offer(call.account, call, weightOf(call));
     for (const scope of call.waitsFor()) this.#awaited.add(scope);
     for (const other of dropped) other.giveUp();
-    // Until the next look, newcomers may be sent behind a call that has left.
     if (this.#calls.size > 0) this.#keepTime();
     else this.#awaited.clear();
   }
@@ -82,7 +84,10 @@ export class QuotaQueue {
     });
   }
 
-  /** Serves the calls whose turn it is, as far as there is room, and gives up those whose time is over. */
+  /**
+   * Gives the calls whose time is over a last try, and gives them up; then serves those whose turn it is, as
+   * far as there is room.
+   */
   look(): void {
     this.#giveUpLate();
     while (this.#serveOne());

@@ -1,15 +1,16 @@
 /**
- * Finds parts of our credentials in a provider's text, also under another spelling, so that callers and logs
- * never get them. error-mapping.ts, credential-table.ts and the upstream test use it. Pure.
+ * Finds parts of our credentials in a provider's text, also under another spelling, so that callers and
+ * logs never get them. error-mapping.ts, credential-table.ts and the test of an upstream
+ * (gateway/probe-diagnosis.ts) use it. Pure, but for the traces of each target, which a thread keeps.
  *
- * Must hold: a part that stands there plainly, in any case, or backwards, is cut out. An encoded one cannot
- * be cut out with certainty, so such a text is not passed on at all. Parts below TRACE_CHARS stay, so that a
- * masked key (`sk-ab***yz`) can still be read. The time is bounded for any text
+ * Must hold: a part that stands there plainly, in upper or lower case, or backwards, is cut out. An encoded
+ * one cannot be cut out with certainty, so such a text is not passed on at all. Parts below TRACE_CHARS
+ * stay, so that a masked key (`sk-ab***yz`) can still be read. The time is bounded for any text
  * (test/unit/upstream/secret-traces.test.ts).
  */
 import { secretsOf, type UpstreamTarget } from './target.js';
 
-/** So many characters in a row give a key away; with fewer it is still as hard to guess. */
+/** So many characters in a row give a key away; with fewer enough is left to guess. */
 const TRACE_CHARS = 8;
 /** An encoding of an encoding; more layers do not happen by accident. */
 const LAYERS_MAX = 2;
@@ -27,7 +28,10 @@ const ESCAPE = /[%=]([0-9a-f]{2})|\\x([0-9a-f]{2})|\\u00([0-9a-f]{2})|&#x0*([0-9
 
 /** Looks for the same secrets in many texts. */
 export class SecretTraces {
-  /** Secrets that are shorter than a trace, in lower case. */
+  /**
+   * Secrets that are shorter than a trace, in lower case. They are cut out where they stand whole and
+   * plainly; to look for so few characters encoded or backwards would reject harmless texts.
+   */
   readonly #short: readonly string[];
   readonly #plain: Windows;
   /** Of the secrets' letters and digits alone, for texts that insert separators. */
@@ -135,7 +139,7 @@ function lowerOf(text: string): string {
   return text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
 }
 
-/** Without blanks and invisible characters. */
+/** Printable ASCII alone: without blanks, invisible characters and the zeros of UTF-16. */
 function joinedOf(text: string): string {
   return text.replace(/[^!-~]+/g, '');
 }
