@@ -1,5 +1,5 @@
 import t from 'tap';
-import { chatBodyFor, inNamesOf } from '../../../src/upstream/upstream-body.js';
+import { chatBodyFor, inNamesOf } from '#src/upstream/upstream-body.js';
 
 const textOf = (body: string) =>
   chatBodyFor(
