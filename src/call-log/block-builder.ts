@@ -25,6 +25,7 @@ import {
   VARIABLE,
 } from './call-block.js';
 import { BlockNames, type SlotNames, SlotPositions } from './block-names.js';
+import { putNumber } from './varint.js';
 import { DOOR_NAMES, DOOR_PATHS } from '../core/door-names.js';
 import { FIELDS_AT } from '../core/spsc-ring.js';
 import { PICO_PER_NANO } from '../core/money.js';
@@ -57,7 +58,6 @@ const [ACCOUNT, KEY, MODEL] = (['account', 'key', 'model'] as const).map((scope)
 ) as [number, number, number];
 const IS_MONEY = QUOTA_NAMES.map((name) => QUOTA_KINDS[name].unit === 'money');
 const PICO_IN_NANO = Number(PICO_PER_NANO);
-const TWO_28 = 2 ** 28;
 const TWO_32 = 2 ** 32;
 const RESPONDED = 200;
 
@@ -379,26 +379,4 @@ function putTime(bytes: Uint8Array, at: number, ms: number): number {
 
 function putRingTime(bytes: Uint8Array, at: number, ms: number): number {
   return putNumber(bytes, at, ms === ring.NOTHING ? 0 : Math.max(Math.round(ms * 1_000), 0) + 1);
-}
-
-function putNumber(bytes: Uint8Array, start: number, value: number): number {
-  let rest = value | 0;
-  if (rest !== value || rest < 0) return putOther(bytes, start, value);
-  let at = start;
-  for (; rest > 0x7f; rest >>= 7) bytes[at++] = (rest & 0x7f) | 0x80;
-  bytes[at++] = rest;
-  return at;
-}
-
-/** Beyond 31 bits, or a fraction, whose whole part is kept. A negative one, which is a fault, becomes 0. */
-function putOther(bytes: Uint8Array, start: number, value: number): number {
-  const whole = value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0;
-  if (whole < TWO_28) return putNumber(bytes, start, whole);
-  const high = Math.floor(whole / TWO_28);
-  const low = whole - high * TWO_28;
-  bytes[start] = (low & 0x7f) | 0x80;
-  bytes[start + 1] = ((low >> 7) & 0x7f) | 0x80;
-  bytes[start + 2] = ((low >> 14) & 0x7f) | 0x80;
-  bytes[start + 3] = (low >> 21) | 0x80;
-  return putNumber(bytes, start + 4, high);
 }

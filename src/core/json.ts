@@ -23,6 +23,11 @@ export function stringText(text: string): string {
   return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
 }
 
+/** The same without its quotes. */
+export function insideOfString(text: string): string {
+  return PLAIN.test(text) ? text : JSON.stringify(text).slice(1, -1);
+}
+
 /*
  * JSON from outside. Pure; any thread.
  */

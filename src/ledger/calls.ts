@@ -28,7 +28,7 @@ import {
 import type { Balance, Settlement } from './balance.js';
 import type { DayCounter } from './day.js';
 import type { DirtySet } from './dirty-set.js';
-import { BESIDE_WORDS64, EXTENDED_QUOTAS, FLIGHT as FLIGHT_WORD, type LedgerViews } from './layout.js';
+import { BESIDE_WORDS64, FLIGHT as FLIGHT_WORD, type LedgerViews } from './layout.js';
 import {
   ACCOUNT_SCOPE,
   createTaken,
@@ -40,6 +40,9 @@ import {
 import {
   CALLS_PER_DAY,
   FLIGHT,
+  kindOf,
+  QUOTA_ORDER,
+  TOKENS_PER_MINUTE,
   type CallNeeds,
   type QuotaRejection,
   QuotaRejections,
@@ -63,18 +66,10 @@ export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
   readonly dirty: DirtySet;
 }
 
-const TOKENS_PER_MINUTE = EXTENDED_QUOTAS.indexOf('tokens_per_minute');
-/** In this order admission takes them: extended quotas by number, and calls of the day. */
-const ORDER = EXTENDED_QUOTAS.flatMap((_, quota) =>
-  quota === TOKENS_PER_MINUTE ? [quota, CALLS_PER_DAY] : [quota],
-);
 const NO_MASKS = new Uint8Array(0);
 /** Each try is of a later day or month than the one before. More is a bug. */
 const TRIES_MAX = 1_000;
 const AFTER_ALL_DAYS = 2 ** 30 - 1;
-/** Of the scopes of a call that are no groups. */
-const KINDS = ['key', 'account', 'model'] as const;
-/** Of a call that took none. */
 const NO_DAY = -1;
 
 export class Calls {
@@ -122,8 +117,7 @@ export class Calls {
    * the day, the other quotas of days and months, the hold, and a request of the model's minute; of each
    * quota in the order of the chain. A rejection gives back what was taken before it. Until then another
    * thread may be rejected although a moment later it would not be, but no thread ever gets one too many.
-   * Returns undefined if the call is admitted. `nowMs` may be a little before. Owner of the slot, which is
-   * free.
+   * Returns undefined if the call is admitted. `nowMs` may be a little before. Owner of the free slot.
    */
   admit(
     slot: CallSlot,
@@ -305,7 +299,7 @@ export class Calls {
     const { day, month } = taken;
     taken.dayNumber = AFTER_ALL_DAYS;
     this.#left.tokenMinute.limit = 0;
-    for (const quota of ORDER) {
+    for (const quota of QUOTA_ORDER) {
       const bit = quota === CALLS_PER_DAY ? DAY_BIT : 1 << quota;
       if ((all & bit) === 0) continue;
       for (let scope = 0; scope < taken.scopes; scope++) {
@@ -338,7 +332,7 @@ export class Calls {
     this.#left.set(scope, quota, left);
     if (quota === TOKENS_PER_MINUTE && scope !== MODEL_SCOPE) this.#left.tighten(limit, left, record);
     const { low } = this.#options;
-    if (low !== undefined && this.quotas.ranLow()) low(KINDS[scope] ?? 'group', index);
+    if (low !== undefined && this.quotas.ranLow()) low(kindOf(scope), index);
     return true;
   }
 
@@ -361,19 +355,12 @@ export class Calls {
 
   /** Comes last, because a request of a minute cannot be given back. */
   #takeModelMinute({ account, model }: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
-    const { limits, modelIndex } = model!;
-    const take = this.#options.models.takeMinute(this.#taken.model!, limits.requestsPerMinute!);
+    const take = this.#options.models.takeMinute(this.#taken.model!, model!.limits.requestsPerMinute!);
     this.#left.modelMinute = take.remaining;
     if (take.admitted) return undefined;
     this.balance.giveBack(account, needs.hold);
     this.#giveBack(this.#taken);
-    const rejection = this.#rejections.plain(
-      modelIndex,
-      'requests_per_minute',
-      BigInt(limits.requestsPerMinute!),
-      0n,
-    );
-    return { ...rejection, kind: 'model', resetsMs: take.resetWallMs, asks: take.asks };
+    return this.#rejections.ofModelMinute(model!, take);
   }
 
   /**

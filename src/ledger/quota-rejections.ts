@@ -13,9 +13,10 @@ import type { Balance } from './balance.js';
 import type { OnLowLease } from './counters.js';
 import { type DayCounter, resetOfDay } from './day.js';
 import { EXTENDED_QUOTAS } from './layout.js';
-import { ACCOUNT_SCOPE, KEY_SCOPE, MODEL_SCOPE, type Taken } from './reservations.js';
+import { ACCOUNT_SCOPE, type Taken } from './reservations.js';
 import type { CallScopes, ScopeChain } from './scope-chain.js';
 import { createAmounts, nanoUnitsOf, type ScopeQuotas, setAmounts } from './scope-quotas.js';
+import type { MinuteTake } from './window.js';
 
 /** What a call asks of its scopes when it is admitted. */
 export interface CallNeeds {
@@ -50,7 +51,17 @@ export interface QuotaRejection {
 /** In place of the number of an extended quota. */
 export const CALLS_PER_DAY = -1;
 export const FLIGHT = EXTENDED_QUOTAS.indexOf('calls_in_flight');
+export const TOKENS_PER_MINUTE = EXTENDED_QUOTAS.indexOf('tokens_per_minute');
+/** In this order admission takes them: extended quotas by number, and calls of the day. */
+export const QUOTA_ORDER = EXTENDED_QUOTAS.flatMap((_, quota) =>
+  quota === TOKENS_PER_MINUTE ? [quota, CALLS_PER_DAY] : [quota],
+);
 const QUOTA_COUNT = EXTENDED_QUOTAS.length;
+/** Of the scopes of a call that are no groups. */
+const KINDS = ['key', 'account', 'model'] as const;
+
+/** `scope`: its position in the chain of the call. */
+export const kindOf = (scope: number): QuotaRejection['kind'] => KINDS[scope] ?? 'group';
 
 export interface QuotaRejectionsOptions {
   readonly quotas: ScopeQuotas;
@@ -134,9 +145,19 @@ export class QuotaRejections {
   }
 
   #ownerOf(scope: number, { account, model }: CallScopes): Pick<QuotaRejection, 'kind' | 'index'> {
-    if (scope === ACCOUNT_SCOPE) return { kind: 'account', index: account };
-    if (scope === MODEL_SCOPE) return { kind: 'model', index: model!.modelIndex };
-    return { kind: scope === KEY_SCOPE ? 'key' : 'group', index: this.#chain.links[scope]!.index };
+    const kind = kindOf(scope);
+    if (kind === 'account') return { kind, index: account };
+    if (kind === 'model') return { kind, index: model!.modelIndex };
+    return { kind, index: this.#chain.links[scope]!.index };
+  }
+
+  /** A request of the model's minute was not admitted. */
+  ofModelMinute(
+    { limits, modelIndex }: NonNullable<CallScopes['model']>,
+    { resetWallMs, asks }: MinuteTake,
+  ): QuotaRejection {
+    const rejection = this.plain(modelIndex, 'requests_per_minute', BigInt(limits.requestsPerMinute!), 0n);
+    return { ...rejection, kind: 'model', resetsMs: resetWallMs, asks };
   }
 
   /** A rejection by the account's own quota or balance; the call may be tried again at once. */

@@ -5,7 +5,7 @@
  * Must hold: names of the usage members are those that upstream/usage-shapes.ts reads, or a call is billed
  * wrongly (test/unit/providers).
  */
-import { stringText } from '../core/json.js';
+import { insideOfString, stringText } from '../core/json.js';
 import { SSE_DONE, sseEvent } from '../protocol/sse.js';
 
 /** `function_call` is for callers that sent `functions` in place of `tools`. */
@@ -172,11 +172,11 @@ export class ChunkWriter {
   }
 
   text(text: string, index = 0): string {
-    return this.piece('content', stringText(text).slice(1, -1), index);
+    return this.piece('content', insideOfString(text), index);
   }
 
   reasoning(text: string, index = 0): string {
-    return this.piece('reasoning_content', stringText(text).slice(1, -1), index);
+    return this.piece('reasoning_content', insideOfString(text), index);
   }
 
   /** `text`: the inside of a JSON string. */

@@ -21,7 +21,7 @@ export interface ReadableProcess {
 
 interface Entry {
   readonly slot: number;
-  /** The latest snapshots that it sent, without replies to errands. */
+  /** The latest snapshots that it sent, without replies to requests of the group. */
   last: Snapshot;
 }
 
@@ -32,8 +32,8 @@ export class GroupSnapshots {
   /** Collections in progress. Whoever asks meanwhile shares the result: two operators cost as much as one. */
   readonly #underWay = new Map<SnapshotKind, Promise<GroupSnapshot>>();
   /**
-   * Errands that start when the current one has ended. Whoever asks meanwhile shares the next one, because
-   * the current one may have begun before the change in question.
+   * Requests of the group that start when the current one has ended. Whoever asks meanwhile shares the next
+   * one, because the current one may have begun before the change in question.
    */
   readonly #next = new Map<SnapshotKind, Promise<GroupSnapshot>>();
 
@@ -57,7 +57,7 @@ export class GroupSnapshots {
 
   /**
    * Asks every process and waits for the slowest, at most as long as one may take. A process that does not
-   * reply in time counts with its latest snapshot; for an errand or `calls` its part is empty.
+   * reply in time counts with its latest snapshot; for a request or `calls` its part is empty.
    */
   collect(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     if (accounts !== undefined) return this.#ask(what, accounts);
@@ -83,7 +83,7 @@ export class GroupSnapshots {
   }
 
   /**
-   * Asks every process and stores nothing: an old reply to an errand says nothing about now. Leaves out a
+   * Asks every process and stores nothing: an old reply to a request says nothing about now. Leaves out a
    * process that has ended meanwhile.
    */
   async #ask(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
