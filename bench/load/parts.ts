@@ -21,9 +21,10 @@ import type { AddressInfo } from 'node:net';
 import { parseArgs } from 'node:util';
 import { startMock, type Scope } from '../../test/support/mock.js';
 import { machineLine } from '../support/machine.js';
+import { startChild } from '../support/child.js';
 import { inScope } from '../support/scope.js';
 import { startMeasured, type MeasuredGateway } from './parts/measured-gateway.js';
-import { AS_IT_COMES, SHAPES, VARIANTS } from './parts/variants.js';
+import { AS_IT_COMES, SHAPES, VARIANTS, type Variant } from './parts/variants.js';
 
 const FULL = { warmUpMs: 2_500, slice: { leadMs: 400, windowMs: 250, windows: 4, answersMin: 20 } };
 const SMOKE = { warmUpMs: 100, slice: { leadMs: 50, windowMs: 500, windows: 1, answersMin: 1 } };
@@ -36,6 +37,7 @@ const { values } = parseArgs({
     build: { type: 'string', multiple: true },
     turns: { type: 'string', default: '10' },
     connections: { type: 'string', default: '64' },
+    upstream: { type: 'string', default: 'mock' },
     smoke: { type: 'boolean', default: false },
   },
 });
@@ -93,6 +95,38 @@ async function startCollector(scope: Scope): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
+type UpstreamOf = (variant: Variant) => Promise<string>;
+
+/** A mock for all that speak OpenAI's protocol, and one for each other gateway. */
+async function startMocks(scope: Scope): Promise<UpstreamOf> {
+  const { url: openaiUrl } = await startMock(scope, shape.upstream);
+  return async ({ provider }) => {
+    if (provider === undefined) return openaiUrl;
+    return (await startMock(scope, ['--provider', provider, ...shape.upstream])).origin;
+  };
+}
+
+/** One process for all protocols, which answers each alike. */
+async function startCanned(scope: Scope): Promise<UpstreamOf> {
+  const providers = [...new Set(gatewaysOf().map(({ variant }) => variant.provider ?? 'openai'))];
+  const options = shape.upstream.join('=').replace(/=--/g, '&').replace(/^--/, '');
+  const child = await startChild({
+    name: 'canned upstream',
+    args: [
+      new URL('./parts/canned-upstream.js', import.meta.url).pathname,
+      JSON.stringify({ providers, options }),
+    ],
+    ready: /\{"ports":.*\}\n/,
+    readyTimeoutMs: 30_000,
+  });
+  scope.teardown(() => child.signal('SIGKILL'));
+  const { ports } = JSON.parse(child.ready[0]) as { ports: readonly number[] };
+  return ({ provider = 'openai' }) => {
+    const origin = `http://127.0.0.1:${ports[providers.indexOf(provider)]}`;
+    return Promise.resolve(provider === 'openai' ? `${origin}/v1` : origin);
+  };
+}
+
 function quantile(taken: readonly number[], share: number): number {
   const sorted = [...taken].sort((a, b) => a - b);
   return sorted[Math.floor(share * (sorted.length - 1))] ?? Number.NaN;
@@ -122,15 +156,11 @@ function printTable(gateways: readonly MeasuredGateway[]): void {
 }
 
 async function measureAll(scope: Scope): Promise<void> {
-  const { url: openaiUrl } = await startMock(scope, shape.upstream);
+  const upstreamOf = values.upstream === 'canned' ? await startCanned(scope) : await startMocks(scope);
   const collectorUrl = await startCollector(scope);
   const gateways: MeasuredGateway[] = [];
   for (const gateway of gatewaysOf()) {
-    const { provider } = gateway.variant;
-    const upstreamUrl =
-      provider === undefined
-        ? openaiUrl
-        : (await startMock(scope, ['--provider', provider, ...shape.upstream])).origin;
+    const upstreamUrl = await upstreamOf(gateway.variant);
     const measured = await startMeasured(scope, {
       ...gateway,
       shape,

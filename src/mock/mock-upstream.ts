@@ -32,7 +32,7 @@ import { RESPONSES_MOCK } from './mock-responses.js';
 import { VERTEX_MOCK } from './mock-vertex.js';
 
 /** By the names of `mock-upstream --provider`. */
-const MOCK_PROTOCOLS: Readonly<Record<ProviderName, MockProtocol>> = {
+export const MOCK_PROTOCOLS: Readonly<Record<ProviderName, MockProtocol>> = {
   openai: OPENAI_MOCK,
   azure: AZURE_MOCK,
   anthropic: ANTHROPIC_MOCK,

@@ -60,13 +60,11 @@ export async function startMeasured(scope: Scope, options: MeasuredOptions): Pro
   const gateway = await startGateway(scope, {
     config: testSettings(upstreamUrl, {
       ...(options.shape.embeds !== undefined && { model: { serves: ['chat', 'embeddings'] } }),
-      ...(variant.provider && {
-        upstream: {
-          provider: variant.provider,
-          ...(variant.aws === undefined && { key: '${PROVIDER_KEY}' }),
-          ...variant.upstream,
-        },
-      }),
+      upstream: {
+        ...(variant.provider && { provider: variant.provider }),
+        ...(variant.provider && variant.aws === undefined && { key: '${PROVIDER_KEY}' }),
+        ...variant.upstream,
+      },
       plans: variant.hasQuotas ? [TIGHT_PLAN, QUOTAS_PLAN] : [TIGHT_PLAN],
       ...variant.settings,
     }),
