@@ -141,6 +141,61 @@ function chainClient(chain: Chain): Client {
   };
 }
 
+interface IndexResponse {
+  readonly message: {
+    readonly content: string | readonly { readonly text: string }[];
+    readonly options: { readonly toolCall: readonly { readonly id: string; readonly input: string }[] };
+  };
+  readonly raw: { readonly usage: Readonly<Record<string, number>> };
+}
+interface IndexChunk {
+  readonly delta: string;
+  readonly raw: { readonly type?: string };
+}
+interface IndexLlm {
+  chat(options: { readonly stream: true; readonly messages: object[] }): Promise<AsyncIterable<IndexChunk>>;
+  chat(options: { readonly messages: object[]; readonly tools?: object[] }): Promise<IndexResponse>;
+}
+
+function indexClient(llm: IndexLlm): Client {
+  const said = ({ message: { content }, raw }: IndexResponse): Tokens & { text: string } => ({
+    text: typeof content === 'string' ? content : content.map(({ text }) => text).join(''),
+    input: (raw.usage.input_tokens ?? raw.usage.prompt_tokens)!,
+    output: (raw.usage.output_tokens ?? raw.usage.completion_tokens)!,
+  });
+  const ask = (text: string): object => ({ role: 'user', content: text });
+  return {
+    statusMember: 'status',
+    whole: async () => said(await llm.chat({ messages: [ask('Hello')] })),
+    async stream() {
+      let text = '';
+      for await (const { delta, raw } of await llm.chat({ messages: [ask('Hello')], stream: true })) {
+        // By Responses, chunks of events without a text repeat the last one.
+        if (raw.type === undefined || raw.type.endsWith('delta')) text += delta;
+      }
+      return { text, input: Number.NaN, output: Number.NaN };
+    },
+    async tool() {
+      const metadata = { name: 'weather', description: 'Weather', parameters: TOOL_SCHEMA };
+      const tools = [{ metadata, call: () => 'sunny' }];
+      const asked = ask(TOOL_PROMPT);
+      const called = await llm.chat({ messages: [asked], tools });
+      const [{ id, input }] = called.message.options.toolCall as [{ id: string; input: string }];
+      const toolResult = { id, result: 'sunny', isError: false };
+      const result = { role: 'user', content: 'sunny', options: { toolResult } };
+      const last = said(await llm.chat({ messages: [asked, called.message, result], tools }));
+      const first = said(called);
+      return {
+        text: last.text,
+        argument: (JSON.parse(input) as { text: string }).text,
+        input: first.input + last.input,
+        output: first.output + last.output,
+      };
+    },
+    fail: () => llm.chat({ messages: [ask(BAD_PROMPT)] }),
+  };
+}
+
 void t.test('client libraries over the doors', WANTS_CLIENTS, async (t) => {
   const mock = await startMock(t, ['--chunks', String(CHUNKS)]);
   const claude = await startMock(t, ['--chunks', String(CHUNKS), '--provider', 'anthropic']);
@@ -174,6 +229,11 @@ void t.test('client libraries over the doors', WANTS_CLIENTS, async (t) => {
   const { ChatAnthropic } = installed<{ ChatAnthropic: new (options: object) => Chain }>(
     '@langchain/anthropic',
   );
+  type IndexLlmOf = new (options: object) => IndexLlm;
+  const index = installed<{ OpenAI: IndexLlmOf; OpenAIResponses: IndexLlmOf }>('@llamaindex/openai');
+  const indexClaude = installed<{ Anthropic: IndexLlmOf; AnthropicSession: new (options: object) => object }>(
+    '@llamaindex/anthropic',
+  );
   const CLIENTS: Readonly<Record<string, (apiKey: string, model: string) => Client>> = {
     'AI SDK, chat': (apiKey, model) => aiClient(createOpenAI({ apiKey, baseURL }).chat(model)),
     'AI SDK, Responses': (apiKey, model) => aiClient(createOpenAI({ apiKey, baseURL }).responses(model)),
@@ -182,6 +242,15 @@ void t.test('client libraries over the doors', WANTS_CLIENTS, async (t) => {
     'AI SDK, Messages': (apiKey, model) => aiClient(createAnthropic({ apiKey, baseURL })(model)),
     'LangChain, Messages': (apiKey, model) =>
       chainClient(new ChatAnthropic({ model, apiKey, anthropicApiUrl: gateway.url, maxRetries: 0 })),
+    'LlamaIndex, chat': (apiKey, model) =>
+      indexClient(new index.OpenAI({ model, apiKey, baseURL, maxRetries: 0 })),
+    'LlamaIndex, Responses': (apiKey, model) =>
+      indexClient(new index.OpenAIResponses({ model, apiKey, baseURL, maxRetries: 0 })),
+    'LlamaIndex, Messages': (apiKey, model) => {
+      // Its only way to another address.
+      const session = new indexClaude.AnthropicSession({ apiKey, baseURL: gateway.url, maxRetries: 0 });
+      return indexClient(new indexClaude.Anthropic({ model, session }));
+    },
   };
   const bookedTokens = (accountId: string, calls: number): Promise<Tokens> =>
     eventually(`${calls} calls in the books`, async () => {
@@ -200,7 +269,8 @@ void t.test('client libraries over the doors', WANTS_CLIENTS, async (t) => {
         const streamed = await client.stream();
         // It adds the usage of message_start, with a token of output, to that of message_delta, of which it
         // takes no input.
-        if (name === 'LangChain, Messages')
+        // LlamaIndex reports no usage of a stream.
+        if (name === 'LangChain, Messages' || name.startsWith('LlamaIndex'))
           Object.assign(streamed, { input: whole.input, output: whole.output });
         t.same(streamed, whole, 'text and usage of a stream');
         const tool = await client.tool();
@@ -253,29 +323,5 @@ void t.test('client libraries over the doors', WANTS_CLIENTS, async (t) => {
     t.same(chained, one.embedding);
     t.same(indexed, one.embedding);
     t.same(await bookedTokens(who.accountId, 3), { input: 6, output: 0 });
-  });
-
-  await t.test('LlamaIndex, chat', async (t) => {
-    const who = await gateway.admin.customer();
-    const { OpenAI } = installed<{
-      OpenAI: new (options: object) => {
-        chat(options: object): Promise<{ message: { content: string } }>;
-      };
-    }>('@llamaindex/openai');
-    const client = new OpenAI({ model: 'translated', apiKey: who.key, baseURL, maxRetries: 0 });
-    const messages = [{ role: 'user', content: 'Hello' }];
-    const { message } = await client.chat({ messages });
-    t.ok(isWholeText(message.content, CHUNKS), message.content);
-    const pieces = (await client.chat({ messages, stream: true })) as unknown as AsyncIterable<{
-      delta: string;
-    }>;
-    let text = '';
-    for await (const { delta } of pieces) text += delta;
-    t.equal(text, message.content);
-    await bookedTokens(who.accountId, 2);
-    await t.rejects(
-      client.chat({ messages: [{ role: 'user', content: BAD_PROMPT }] }),
-      refusal('status', 400),
-    );
   });
 });

@@ -128,9 +128,21 @@ void t.test('parts --smoke: gateways without limits and without metrics are that
     const spread = `${micros} \\(${micros}–${micros}\\)`;
     t.match(stdout, new RegExp(`^\\| ${name} \\| ${spread} \\| \\d.* \\| ${micros} .* \\|$`, 'm'));
   }
+  const doors = ['as-it-comes', 'messages', 'bedrock-signed'];
+  const canned = await parts(
+    '--smoke',
+    '--upstream',
+    'canned',
+    ...doors.flatMap((name) => ['--variant', name]),
+  );
+  for (const name of doors) t.match(canned.stdout, new RegExp(`^\\| ${name} \\| [1-9]`, 'm'));
   await t.rejects(parts('--variant', 'nonsense'), {
     code: 1,
     stderr: /--variant wants as-it-comes, .*, got nonsense/,
+  });
+  await t.rejects(parts('--upstream', 'nonsense'), {
+    code: 1,
+    stderr: /--upstream wants mock, canned, got nonsense/,
   });
   await t.rejects(parts('--build', 'nonsense'), {
     code: 1,

@@ -3,6 +3,8 @@
  * package `openai` as it is: answers, money to the last pico-unit, limits, repeats, other upstreams, and
  * clients that leave.
  */
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import OpenAI from 'openai';
 import t from 'tap';
 import { mockVector } from '#src/mock/mock-openai-doors.js';
@@ -12,6 +14,7 @@ import { eventually, startGateway, type Gateway } from '../support/gateway.js';
 import { startMock, steered } from '../support/mock.js';
 
 /** Nobody listens there. */
+const PYTHON = 'build/tools/judges-python/bin/python';
 const DEAD = 'http://127.0.0.1:1/v1';
 const INPUT_PRICE = '0.02';
 /** Of one token, in pico-units. */
@@ -113,6 +116,15 @@ void t.test('doors that pass calls on', async (t) => {
     });
     const named = await embeddings.create({ model: 'azure', input: 'Hello' });
     t.same(single(named.data[0]!.embedding), mockVector('Hello'), 'by the path of a deployment');
+  });
+
+  const noPython = existsSync(PYTHON) ? false : 'no Python of the judges: test/setup-tools.sh judges';
+  await t.test('embeddings by the Python package', { skip: noPython }, async (t) => {
+    const { key } = await gateway.admin.customer();
+    const args = ['test/judges/embeddings_client.py', `${gateway.url}/v1`, key, 'embed'];
+    const run = spawnSync(PYTHON, args, { encoding: 'utf8', timeout: 120_000 });
+    t.equal(run.status, 0, run.stderr.slice(-2_000));
+    t.equal(run.stdout.trim(), 'ok');
   });
 
   await t.test('usage that is missing is counted, impossible usage is not believed', async (t) => {

@@ -11,6 +11,12 @@ class Answer(BaseModel):
 
 
 base_url, key, *models = sys.argv[1:]
+class Echo(BaseModel):
+    """What the mock echoes: the body that it got."""
+
+    body: str
+
+
 client = openai.OpenAI(base_url=base_url, api_key=key, max_retries=0)
 TOOL = openai.pydantic_function_tool(Answer, name="weather")["function"]
 TOOL = {"type": "function", "name": "weather", "parameters": TOOL["parameters"], "strict": True}
@@ -32,6 +38,11 @@ for model in models:
     assert second.output_text.startswith("w0 "), second
     parsed = client.responses.parse(model=model, input="x-mock:tool_calls=1", tools=[TOOL])
     assert parsed.output[-1].name == "weather", parsed
+    echoed = client.responses.parse(model=model, input="x-mock:echo=1", text_format=Echo)
+    assert "additionalProperties" in echoed.output_parsed.body, echoed
+    with client.responses.stream(model=model, input="x-mock:echo=1", text_format=Echo) as stream:
+        last = stream.get_final_response()
+    assert "additionalProperties" in last.output_parsed.body, last
     try:
         client.responses.create(model=model, input="Hello", temperature=3)
         raise SystemExit("no error")
