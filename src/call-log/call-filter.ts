@@ -6,7 +6,7 @@
  * (test/unit/call-log/call-log.test.ts).
  */
 import { ATTEMPTS, type Block, NAMED, NONE, PLAIN, STATUS } from './call-block.js';
-import { type Extent, FAILED_KEY, hashOf, mayHave, statusKeys } from './segment-index.js';
+import { type Extent, FAILED_KEY, hashOf, mayHave, pairHash, statusKeys } from './segment-index.js';
 
 /** Accounts by id; `ids` are all of them, if they are few enough to be looked for in the indexes. */
 export interface AccountSet {
@@ -34,21 +34,37 @@ export interface CallFilter {
   readonly toMs?: number | undefined;
 }
 
-/** Keys that are in the index of each extent with such a call. */
-function hashesOf({ account, key, model, upstream, code, status, failed }: CallFilter): number[] {
-  const names = [account, key, model, upstream, code].filter((name) => name !== undefined);
-  const statuses =
-    status === undefined || status === 0 ? [] : statusKeys(status < 10 ? status * 100 : status);
-  if (status !== undefined && status < 10) statuses.shift();
-  return [...names, ...statuses, ...(failed === true ? [FAILED_KEY] : [])].map(hashOf);
+/** Statuses from here on, and their classes, are in pairs (segment-index.ts). */
+const FAILED_STATUS = 400;
+const FAILED_CLASS = 4;
+
+function keysOfStatus(status: number | undefined): string[] {
+  if (status === undefined || status === 0) return [];
+  const keys = statusKeys(status < 10 ? status * 100 : status);
+  return status < 10 ? keys.slice(1) : keys;
+}
+
+/** How a call failed, as far as the filter says. */
+function failuresOf({ code, status = 0, failed }: CallFilter): number[] {
+  const keys = [...(code === undefined ? [] : [code]), ...(failed === true ? [FAILED_KEY] : [])];
+  const isFailed = status >= FAILED_STATUS || (status >= FAILED_CLASS && status < 10);
+  return [...keys, ...(isFailed ? keysOfStatus(status) : [])].map(hashOf);
 }
 
 /** Returns a test of extents: false if no call in it can pass. */
 export function extentTestOf(filter: CallFilter): (extent: Extent) => boolean {
-  const hashes = hashesOf(filter);
-  const accounts = filter.accounts?.ids?.map((id) => [hashOf(id)]);
+  const { account, key, model, upstream, code, status, failed } = filter;
+  const names = [account, key, model, upstream, code].filter((name) => name !== undefined);
+  const plain = [...names, ...keysOfStatus(status), ...(failed === true ? [FAILED_KEY] : [])].map(hashOf);
+  const failures = failuresOf(filter);
+  const pairsOf = (who: number): number[] => failures.map((how) => pairHash(who, how));
+  const pairs = [account, key].flatMap((who) => (who === undefined ? [] : pairsOf(hashOf(who))));
+  const accounts = filter.accounts?.ids?.map(hashOf).map((id) => ({ plain: [id], pairs: pairsOf(id) }));
   return (extent) =>
-    mayHave(extent, hashes) && (accounts === undefined || accounts.some((hash) => mayHave(extent, hash)));
+    mayHave(extent, plain) &&
+    (!extent.hasPairs || mayHave(extent, pairs)) &&
+    (accounts === undefined ||
+      accounts.some((one) => mayHave(extent, one.plain) && (!extent.hasPairs || mayHave(extent, one.pairs))));
 }
 
 /** Returns a test of the block's calls, or undefined if none can pass. */

@@ -1,39 +1,46 @@
 /**
  * Finds calls in the segments of all gateway processes of a data directory. The admin interface of a gateway
  * has a reader, and so has a command that finds no gateway. A search reads the extents that the indexes
- * cannot rule out, some 2 MiB at a time and asynchronously, so that the thread has other turns in between.
+ * cannot rule out, at most 1 MiB at a time and asynchronously, so that the thread has other turns in between,
+ * and looks at the clock after each MiB.
  *
- * Must hold: a search ends within its time and says how far it came; and pages that go on at a cursor miss no
- * call and repeat none, also while processes write (test/unit/call-log/call-log.test.ts).
+ * Must hold: a search ends within its time and says how far it came, which is farther than the page before;
+ * and pages that go on at a cursor miss no call and repeat none, also while processes write
+ * (test/unit/call-log/call-log.test.ts, search-time.test.ts).
  */
 import { join } from 'node:path';
 import type { CallRecord } from '../telemetry/call-record.js';
 import { NAMED } from './call-block.js';
 import { type CallFilter, extentTestOf, testOf } from './call-filter.js';
+import type { GrowingSegment } from './call-writer.js';
+import {
+  cursorOf,
+  cursorOfSeen,
+  newestFirst,
+  type Place,
+  placeOf,
+  type Position,
+  seenOf,
+  START,
+} from './call-cursors.js';
 import { CALLS_FOLDER, segmentFiles } from './segment-files.js';
 import { type Extent, hashOf, mayHave, mayHaveRequest, requestHash } from './segment-index.js';
 import { type BlockAt, Segment } from './segment.js';
 
 /** Indexes that are kept between searches: those of some 2 GiB of calls. */
 const INDEX_BYTES_MAX = 48 * 1024 * 1024;
-/** A search that has taken so long gives what it has. */
-const SEARCH_MS = 80;
+/** A search that has taken so long gives what it has: a page takes at most 100 ms, with its text. */
+const SEARCH_MS = 70;
 /** Extents of some 64 KiB that are read at once: one at first, then twice as many each time. */
 const BATCH_EXTENTS_MAX = 32;
 /** If accounts have to be looked up: thousands of lookups in one turn would hold up the thread. */
 const BATCH_OF_ACCOUNTS_MAX = 8;
-/** More processes than there can be, and what some killed ones have left. */
-const SEEN_SEGMENTS_MAX = 100;
+/** Extents that follow each other are read at once, and so many such runs by threads of the pool. */
+const RUN_EXTENTS_MAX = 8;
+const RUNS_AT_ONCE = 4;
+const EXTENTS_AT_ONCE = 16;
 /** What one look for newer calls reads. */
 const NEWER_EXTENTS_MAX = 64;
-
-/** A place in the order of ends. */
-interface Place {
-  readonly endedMs: number;
-  readonly segment: number;
-  readonly at: number;
-  readonly call: number;
-}
 
 interface Found extends Place {
   readonly record: CallRecord;
@@ -42,6 +49,12 @@ interface Found extends Place {
 interface Candidate {
   readonly segment: Segment;
   readonly extent: Extent;
+}
+
+/** Extents that follow each other in a file. */
+interface Run {
+  readonly segment: Segment;
+  readonly extents: Extent[];
 }
 
 export interface CallPage {
@@ -54,15 +67,28 @@ export interface CallPage {
   readonly newest: string;
 }
 
+export interface CallReaderOptions {
+  /** The segment of a writer in this thread. */
+  readonly written?: (() => GrowingSegment | undefined) | undefined;
+  /** How long a search may take. */
+  readonly searchMs?: number;
+}
+
 export class CallReader {
   readonly #folder: string;
   readonly #searchMs: number;
+  readonly #written: () => GrowingSegment | undefined;
   #segments = new Map<number, Segment>();
 
-  /** `searchMs`: how long a search may take. */
-  constructor(folder: string, searchMs = SEARCH_MS) {
+  constructor(folder: string, { written = () => undefined, searchMs = SEARCH_MS }: CallReaderOptions = {}) {
     this.#folder = folder;
     this.#searchMs = searchMs;
+    this.#written = written;
+  }
+
+  /** Reads what every search needs, so that the first one does not. */
+  async begin(): Promise<void> {
+    await this.#begun();
   }
 
   /** Returns the call of that request id, if it is kept. A call is there a second after its end. */
@@ -71,7 +97,8 @@ export class CallReader {
     if (prefix === undefined) return undefined;
     const request = parseInt(number!, 36);
     const hashes = [requestHash(hashOf(prefix), request), hashOf(prefix)];
-    for (const segment of this.#newestFirst()) {
+    for (const segment of (await this.#begun()).reverse()) {
+      if (!segment.mayHaveRequest(prefix, request)) continue;
       const extents = await this.#extentsOf(segment);
       for (let at = extents.length - 1; at >= 0; at--) {
         if (!mayHaveRequest(extents[at]!, request) || !mayHave(extents[at]!, hashes)) continue;
@@ -98,7 +125,7 @@ export class CallReader {
     const before = cursor === undefined ? undefined : placeOf(cursor);
     if (cursor !== undefined && before === undefined) return undefined;
     const endMs = performance.now() + this.#searchMs;
-    const segments = await this.#loaded();
+    const segments = await this.#begun();
     const newest = newestOf(segments);
     const mayPass = extentTestOf(filter);
     const batchMax = filter.accounts === undefined ? BATCH_EXTENTS_MAX : BATCH_OF_ACCOUNTS_MAX;
@@ -121,10 +148,18 @@ export class CallReader {
           if (extent.firstMs > toMs || extent.lastMs < fromMs || !mayPass(extent)) continue;
           candidates.push({ segment, extent });
         }
-        candidates.sort((left, right) => right.extent.lastMs - left.extent.lastMs);
+        candidates.sort(newestExtentFirst);
         if (performance.now() > endMs) break;
       }
-      const more = await this.#search(candidates.splice(0, batch), filter, before, limit + 1);
+      const isOver = (): boolean => performance.now() > endMs;
+      const { more, left } = await this.#search(
+        candidates.splice(0, batch),
+        filter,
+        before,
+        limit + 1,
+        isOver,
+      );
+      candidates.unshift(...left);
       found = [...found, ...more].sort(newestFirst).slice(0, limit + 1);
       const restMs = Math.max(candidates[0]?.extent.lastMs ?? -Infinity, unread[0]?.lastMs ?? -Infinity);
       if (restMs === -Infinity || (found.length > limit && found[limit]!.endedMs > restMs)) {
@@ -156,7 +191,7 @@ export class CallReader {
     if (seen === undefined) return undefined;
     const mayPass = extentTestOf(filter);
     const calls: CallRecord[] = [];
-    const segments = await this.#loaded();
+    const segments = await this.#begun();
     let extentsLeft = NEWER_EXTENTS_MAX;
     for (const segment of segments) {
       const from = seen.segments.get(segment.number) ?? (segment.number > seen.last ? START : undefined);
@@ -180,52 +215,54 @@ export class CallReader {
     return { calls, next: null, searchedToMs: null, newest: cursorOfSeen(seen) };
   }
 
+  /** Searches some of the batch at least, the newest first. `left`: what it did not come to, newest first. */
   async #search(
     batch: readonly Candidate[],
     filter: CallFilter,
     before: Place | undefined,
     limit: number,
-  ): Promise<Found[]> {
+    isOver: () => boolean,
+  ): Promise<{ more: Found[]; left: Candidate[] }> {
     const places: (Place & BlockAt)[] = [];
-    for (const { segment, extents } of runsOf(batch)) {
-      for (const { at, block } of await segment.blocks(extents)) {
-        const test = testOf(filter, block);
-        if (test === undefined) continue;
-        for (let call = 0; call < block.count; call++) {
-          if (!test(call)) continue;
-          const place = { endedMs: block.floats[block.at64(call)]!, segment: segment.number, at, call };
-          if (before === undefined || newestFirst(before, place) < 0) places.push({ ...place, block });
-        }
+    const runs = runsOf(batch);
+    for (let first = true; runs.length > 0 && (first || !isOver()); first = false) {
+      const now = runsToRead(runs);
+      const read = now.map(async ({ segment, extents }) => ({
+        segment,
+        blocks: await segment.blocks(extents),
+      }));
+      for (const { segment, blocks } of await Promise.all(read)) {
+        for (const block of blocks) places.push(...placesIn(block, segment.number, filter, before));
       }
     }
-    return places
-      .sort(newestFirst)
-      .slice(0, limit)
-      .map(({ endedMs, segment, at, call, block }) => ({
-        endedMs,
-        segment,
-        at,
-        call,
-        record: block.call(call),
-      }));
-  }
-
-  #newestFirst(): Segment[] {
-    const segments = new Map<number, Segment>();
-    for (const { number, path } of segmentFiles(this.#folder, 'calls')) {
-      segments.set(number, this.#segments.get(number) ?? new Segment(number, path));
-    }
-    this.#segments = segments;
-    return [...segments.values()].reverse();
+    const found = places.sort(newestFirst).slice(0, limit);
+    return {
+      more: found.map(({ endedMs, segment, at, call, block }) => {
+        return { endedMs, segment, at, call, record: block.call(call) };
+      }),
+      left: runs
+        .flatMap(({ segment, extents }) => extents.map((extent) => ({ segment, extent })))
+        .sort(newestExtentFirst),
+    };
   }
 
   /** All segments, oldest first, with the times of their calls. */
-  async #loaded(): Promise<Segment[]> {
-    const segments = this.#newestFirst().reverse();
-    for (const segment of segments) {
-      if (segment.isGrowing || segment.lastMs === -Infinity) await this.#extentsOf(segment);
+  async #begun(): Promise<Segment[]> {
+    const segments = new Map<number, Segment>();
+    for (const { number, path } of segmentFiles(this.#folder, 'calls')) {
+      segments.set(number, this.#segments.get(number) ?? this.#segmentOf(number, path));
     }
-    return segments;
+    this.#segments = segments;
+    const all = [...segments.values()];
+    await Promise.all(all.map((segment) => segment.begin()));
+    return all;
+  }
+
+  #segmentOf(number: number, path: string): Segment {
+    return new Segment(number, path, () => {
+      const written = this.#written();
+      return written?.number === number ? written : undefined;
+    });
   }
 
   async #extentsOf(segment: Segment): Promise<readonly Extent[]> {
@@ -242,24 +279,9 @@ export class CallReader {
 }
 
 /** Returns a reader of what is kept in that data directory. */
-export function callReaderOf(dataPath: string): CallReader {
-  return new CallReader(join(dataPath, CALLS_FOLDER));
+export function callReaderOf(dataPath: string, options?: CallReaderOptions): CallReader {
+  return new CallReader(join(dataPath, CALLS_FOLDER), options);
 }
-
-interface Seen {
-  /** The newest segment of that moment: those with a higher number are new. */
-  last: number;
-  /** Where to go on, in those that were not read to their end or still grew. */
-  readonly segments: Map<number, Position>;
-}
-
-interface Position {
-  readonly at: number;
-  /** Calls of the block that were given. */
-  readonly call: number;
-}
-
-const START: Position = { at: 0, call: 0 };
 
 /** Adds the calls from `place` on that pass. Returns the place behind the last one that was looked at. */
 function newer(
@@ -282,39 +304,56 @@ function newer(
   return last;
 }
 
-/** Groups that follow each other in a file are read at once. */
-function runsOf(batch: readonly Candidate[]): { segment: Segment; extents: Extent[] }[] {
+/** The runs of the batch, those with the newest calls first. */
+function runsOf(batch: readonly Candidate[]): Run[] {
   const ordered = [...batch].sort(
     (left, right) => left.segment.number - right.segment.number || left.extent.at - right.extent.at,
   );
-  const runs: { segment: Segment; extents: Extent[] }[] = [];
+  const runs: Run[] = [];
   for (const { segment, extent } of ordered) {
     const run = runs.at(-1);
     const last = run?.extents.at(-1);
-    if (run?.segment === segment && last !== undefined && last.at + last.bytes === extent.at) {
-      run.extents.push(extent);
-    } else runs.push({ segment, extents: [extent] });
+    const follows = run?.segment === segment && last !== undefined && last.at + last.bytes === extent.at;
+    if (follows && run.extents.length < RUN_EXTENTS_MAX) run.extents.push(extent);
+    else runs.push({ segment, extents: [extent] });
   }
-  return runs;
+  return runs.sort((left, right) => lastMsOf(right) - lastMsOf(left));
 }
 
-function newestFirst(left: Place, right: Place): number {
-  return (
-    right.endedMs - left.endedMs ||
-    right.segment - left.segment ||
-    right.at - left.at ||
-    right.call - left.call
-  );
+function lastMsOf({ extents }: Run): number {
+  return extents.reduce((last, { lastMs }) => Math.max(last, lastMs), -Infinity);
 }
 
-function cursorOf({ endedMs, segment, at, call }: Place): string {
-  return `${endedMs}_${segment}_${at}_${call}`;
+/** Takes the first of them, as many as are read between two looks at the clock. */
+function runsToRead(runs: Run[]): Run[] {
+  let count = 0;
+  for (let extents = 0; count < runs.length && count < RUNS_AT_ONCE; count++) {
+    extents += runs[count]!.extents.length;
+    if (count > 0 && extents > EXTENTS_AT_ONCE) break;
+  }
+  return runs.splice(0, count);
 }
 
-function placeOf(cursor: string): Place | undefined {
-  if (!/^\d{1,16}(\.\d{1,6})?(_\d{1,16}){3}$/.test(cursor)) return undefined;
-  const [endedMs, segment, at, call] = cursor.split('_').map(Number) as [number, number, number, number];
-  return { endedMs, segment, at, call };
+/** Where calls of the block are that pass, and that come after `before`. */
+function placesIn(
+  { at, block }: BlockAt,
+  segment: number,
+  filter: CallFilter,
+  before: Place | undefined,
+): (Place & BlockAt)[] {
+  const test = testOf(filter, block);
+  const places: (Place & BlockAt)[] = [];
+  if (test === undefined) return places;
+  for (let call = 0; call < block.count; call++) {
+    if (!test(call)) continue;
+    const place = { endedMs: block.floats[block.at64(call)]!, segment, at, call };
+    if (before === undefined || newestFirst(before, place) < 0) places.push({ ...place, block });
+  }
+  return places;
+}
+
+function newestExtentFirst(left: Candidate, right: Candidate): number {
+  return right.extent.lastMs - left.extent.lastMs;
 }
 
 function newestOf(segments: readonly Segment[]): string {
@@ -323,27 +362,4 @@ function newestOf(segments: readonly Segment[]): string {
     last: segments.at(-1)?.number ?? 0,
     segments: new Map(growing.map(({ number, end }) => [number, { at: end, call: 0 }])),
   });
-}
-
-/** Some 12 characters a process: a cursor goes into an address. */
-function cursorOfSeen({ last, segments }: Seen): string {
-  const positions = [...segments].slice(-SEEN_SEGMENTS_MAX).map(([number, { at, call }]) => {
-    return [last - number, at / 8, call].map((part) => part.toString(36)).join('.');
-  });
-  return [last.toString(36), ...positions].join('_');
-}
-
-function seenOf(cursor: string): Seen | undefined {
-  if (!/^[0-9a-z]{1,7}(_[0-9a-z]{1,7}\.[0-9a-z]{1,7}\.[0-9a-z]{1,7})*$/.test(cursor)) return undefined;
-  const [lastText, ...positions] = cursor.split('_');
-  const last = parseInt(lastText!, 36);
-  const segments = positions.map((position): [number, Position] => {
-    const [back, at, call] = position.split('.').map((part) => parseInt(part, 36)) as [
-      number,
-      number,
-      number,
-    ];
-    return [last - back, { at: at * 8, call }];
-  });
-  return { last, segments: new Map(segments) };
 }

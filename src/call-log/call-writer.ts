@@ -23,6 +23,14 @@ export interface CallWriterOptions {
   readonly log: Log;
 }
 
+/** A segment as its writer has it. */
+export interface GrowingSegment {
+  readonly number: number;
+  /** What is written of it, all of which is in the index. */
+  readonly bytes: number;
+  readonly index: SegmentIndex;
+}
+
 interface CallBlock {
   readonly data: Buffer;
   readonly count: number;
@@ -32,6 +40,8 @@ interface CallBlock {
 
 export class CallWriter implements CallSink {
   readonly #builder: BlockBuilder;
+  /** Of the segment that was begun last. */
+  #index = new SegmentIndex();
   readonly #segments: SegmentWriter<CallBlock>;
 
   constructor({ folder, retention, names, clock, log }: CallWriterOptions) {
@@ -41,7 +51,7 @@ export class CallWriter implements CallSink {
       kind: 'calls',
       start: SEGMENT_START,
       newIndex: () => {
-        const index = new SegmentIndex();
+        const index = (this.#index = new SegmentIndex());
         return {
           add: (at, { block, names: blockNames }) => index.add(at, block, blockNames),
           toBytes: (at) => index.toBytes(at),
@@ -57,6 +67,12 @@ export class CallWriter implements CallSink {
   /** Calls that could not be kept, since the start. */
   get dropped(): number {
     return this.#segments.dropped;
+  }
+
+  /** The segment that is being written; undefined if none is. A reader in this thread need not index it. */
+  get growing(): GrowingSegment | undefined {
+    const { open } = this.#segments;
+    return open && { ...open, index: this.#index };
   }
 
   apply(retention: CallRetention): void {

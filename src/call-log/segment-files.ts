@@ -18,7 +18,7 @@ const SEGMENT_BYTES_MAX = 16 * 1024 * 1024;
 /** So many segments a process are kept, so that the oldest is a small part. */
 const SEGMENTS_KEPT = 8;
 /** Beyond its calls' bytes: the last block and the index. */
-const SEGMENT_MORE = 1.04;
+const SEGMENT_MORE = 1.08;
 const HOUR_MS = 3_600_000;
 
 /** How the name of a file ends. */
@@ -54,12 +54,13 @@ export function segmentFiles(folder: string, kind: SegmentKind): SegmentFile[] {
     .map((name) => ({ number: Number(name.slice(0, 10)), path: join(folder, name) }));
 }
 
-/** Begins an empty file, the newest one, for its owner alone. Returns its descriptor. */
-export function createSegment(folder: string, kind: SegmentKind): number {
+/** Begins an empty file, the newest one, for its owner alone. */
+export function createSegment(folder: string, kind: SegmentKind): { file: number; number: number } {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   for (let number = (segmentFiles(folder, kind).at(-1)?.number ?? 0) + 1; ; number++) {
     try {
-      return openSync(join(folder, `${String(number).padStart(10, '0')}.${kind}`), 'wx', 0o600);
+      const path = join(folder, `${String(number).padStart(10, '0')}.${kind}`);
+      return { file: openSync(path, 'wx', 0o600), number };
     } catch (error) {
       // Another process was quicker.
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;

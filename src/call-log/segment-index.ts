@@ -7,13 +7,17 @@
  * In the filter are the request ids, all names, and the texts that `statusKeys` makes. With 16 bits and 7
  * probes a key, one extent of 1,500 is read in vain: several of the 16,000 of 1 GiB. For a request id most of
  * those are ruled out by the lowest and the highest request number in the extent, since numbers rise with
- * time. It takes 3 to 4 percent of the calls' bytes.
+ * time. Of calls that failed it also has who and how in one key, since most extents have each account that is
+ * looked for, and some call that failed. It takes 3 to 6 percent of the calls' bytes.
+ *
+ * Behind the extents a summary (segment-summary.ts) says which calls the whole segment may have.
  *
  * Must hold: a filter and a range may say yes in vain and never no in vain, or a search misses calls
  * (test/unit/call-log/call-log.test.ts, segment-index.test.ts).
  */
 import { crc32 } from 'node:zlib';
 import { BLOCK_BYTES, NAMED, NONE, STATUS, type Block } from './call-block.js';
+import { SegmentSummary } from './segment-summary.js';
 
 export interface Extent {
   readonly at: number;
@@ -25,6 +29,8 @@ export interface Extent {
   /** Request numbers, of all listeners; 0 and Infinity if an earlier version wrote the index. */
   readonly firstRequest: number;
   readonly lastRequest: number;
+  /** Whether the filter has the keys of `pairHash`. */
+  readonly hasPairs: boolean;
   /** Undefined while more may be added. */
   readonly filter: Int32Array | undefined;
 }
@@ -36,6 +42,12 @@ const EXTENT_BYTES = 40;
 const FIRST_REQUEST = 32;
 const LAST_REQUEST = 36;
 const WORD_MAX = 2 ** 32 - 1;
+/** In the word of the count: see `hasPairs`. Earlier versions do not read the count. */
+const PAIRS_BIT = 2 ** 31;
+/** Of one extent. One with more failures has none of them, so that an outage makes no index too long. */
+const PAIRS_MAX = 1_024;
+/** Statuses from here on are those of calls that failed. */
+const FAILED_STATUS = 400;
 export const TAIL_BYTES = 8;
 const KEY_BITS = 16;
 const PROBES = 7;
@@ -53,6 +65,9 @@ export class SegmentIndex {
   #keys = new Int32Array(KEYS_FIRST);
   #keyCount = 0;
   readonly #statuses = new Set<number>();
+  /** Of the open extent. */
+  readonly #pairs = new Set<number>();
+  readonly #summary = new SegmentSummary();
 
   /** What extents take in memory. */
   static bytesOf(extents: readonly Extent[]): number {
@@ -66,6 +81,7 @@ export class SegmentIndex {
     const hashes = names.map(hashOf);
     for (const hash of hashes) this.#push(hash);
     this.#statuses.clear();
+    this.#summary.begin(names);
     let hasFailed = false;
     let lastStatus = -1;
     for (let call = 0; call < count; call++) {
@@ -77,11 +93,17 @@ export class SegmentIndex {
       if (endedMs > open.lastMs) open.lastMs = endedMs;
       if (request < open.firstRequest) open.firstRequest = request;
       if (request > open.lastRequest) open.lastRequest = request;
-      this.#push(requestHash(hashes[shorts[at16 + NAMED.prefix]!]!, request));
+      const prefix = shorts[at16 + NAMED.prefix]!;
+      this.#summary.add(prefix, request, endedMs);
+      this.#push(requestHash(hashes[prefix]!, request));
       const status = shorts[at16 + STATUS]!;
       if (status !== lastStatus) this.#statuses.add(status);
       lastStatus = status;
-      if (shorts[at16 + NAMED.code] !== NONE) hasFailed = true;
+      const code = shorts[at16 + NAMED.code]!;
+      if (code !== NONE) hasFailed = true;
+      if (code === NONE && status < FAILED_STATUS) continue;
+      this.#addPairs(hashes[shorts[at16 + NAMED.account]!], hashes[code], status);
+      this.#addPairs(hashes[shorts[at16 + NAMED.key]!], hashes[code], status);
     }
     if (hasFailed) this.#push(hashOf(FAILED_KEY));
     for (const status of this.#statuses) for (const key of statusKeys(status)) this.#push(hashOf(key));
@@ -93,6 +115,9 @@ export class SegmentIndex {
   /** Ends the open extent: what follows is in another one. */
   seal(): void {
     if (this.#open === undefined) return;
+    this.#open.hasPairs = this.#pairs.size <= PAIRS_MAX;
+    if (this.#open.hasPairs) for (const pair of this.#pairs) this.#push(pair);
+    this.#pairs.clear();
     this.#open.filter = filterOf(this.#keys.subarray(0, this.#keyCount));
     this.#keyCount = 0;
     this.#open = undefined;
@@ -101,8 +126,10 @@ export class SegmentIndex {
   /** What is written at `at`, the end of a segment. */
   toBytes(at: number): Buffer {
     this.seal();
+    const summary = this.#summary.toBytes();
     const bytes =
       HEAD_BYTES +
+      summary.length +
       TAIL_BYTES +
       this.extents.reduce((sum, extent) => sum + EXTENT_BYTES + extent.filter!.length * 4, 0);
     const result = Buffer.alloc((bytes + 7) & ~7);
@@ -111,7 +138,7 @@ export class SegmentIndex {
       const filter = extent.filter!;
       result.writeUInt32LE(extent.at, place);
       result.writeUInt32LE(extent.bytes, place + 4);
-      result.writeUInt32LE(extent.count, place + 8);
+      result.writeUInt32LE(extent.count + (extent.hasPairs ? PAIRS_BIT : 0), place + 8);
       result.writeUInt32LE(filter.length, place + 12);
       result.writeDoubleLE(extent.firstMs, place + 16);
       result.writeDoubleLE(extent.lastMs, place + 24);
@@ -120,12 +147,20 @@ export class SegmentIndex {
       new Int32Array(result.buffer, result.byteOffset + place + EXTENT_BYTES, filter.length).set(filter);
       place += EXTENT_BYTES + filter.length * 4;
     }
+    summary.copy(result, result.length - TAIL_BYTES - summary.length);
     result.writeUInt32LE(MAGIC, 0);
     result.writeUInt32LE(this.extents.length, 4);
     result.writeUInt32LE(crc32(result.subarray(HEAD_BYTES, result.length - TAIL_BYTES)), 8);
     result.writeUInt32LE(at, result.length - TAIL_BYTES);
     result.writeUInt32LE(MAGIC, result.length - TAIL_BYTES + 4);
     return result;
+  }
+
+  /** `who` and `code` are hashes of names, undefined if there are none. */
+  #addPairs(who: number | undefined, code: number | undefined, status: number): void {
+    if (who === undefined || this.#pairs.size > PAIRS_MAX) return;
+    if (code !== undefined) this.#pairs.add(pairHash(who, FAILED_HASH)).add(pairHash(who, code));
+    for (const hash of statusHashes(status)) this.#pairs.add(pairHash(who, hash));
   }
 
   #push(key: number): void {
@@ -146,6 +181,7 @@ export class SegmentIndex {
       lastMs: -Infinity,
       firstRequest: Infinity,
       lastRequest: -Infinity,
+      hasPairs: false,
       filter: undefined,
     };
     this.extents.push(extent);
@@ -173,7 +209,8 @@ export function extentsOf(bytes: Buffer): Extent[] | undefined {
     const extent = {
       at: bytes.readUInt32LE(place),
       bytes: bytes.readUInt32LE(place + 4),
-      count: bytes.readUInt32LE(place + 8),
+      count: bytes.readUInt32LE(place + 8) % PAIRS_BIT,
+      hasPairs: bytes.readUInt32LE(place + 8) >= PAIRS_BIT,
       firstMs: bytes.readDoubleLE(place + 16),
       lastMs: bytes.readDoubleLE(place + 24),
       firstRequest: bytes.readUInt32LE(place + FIRST_REQUEST),
@@ -222,6 +259,14 @@ export function statusKeys(status: number): string[] {
   return [`=${status}`, `=${Math.floor(status / 100)}xx`];
 }
 
+const hashesOfStatuses = new Map<number, readonly number[]>();
+
+function statusHashes(status: number): readonly number[] {
+  let hashes = hashesOfStatuses.get(status);
+  if (hashes === undefined) hashesOfStatuses.set(status, (hashes = statusKeys(status).map(hashOf)));
+  return hashes;
+}
+
 /** FNV-1a over the characters, and mixed. */
 export function hashOf(text: string): number {
   let hash = 0x811c9dc5;
@@ -233,6 +278,11 @@ export function requestHash(prefixHash: number, request: number): number {
   return mixed(prefixHash ^ Math.imul(request | 0, 0x9e3779b1));
 }
 
+/** The key of a call that has both: an account or a key, and a code, a status, a class or FAILED_KEY. */
+export function pairHash(who: number, how: number): number {
+  return mixed(who ^ Math.imul(how, 0x85ebca77));
+}
+
 /** The finaliser of MurmurHash3. */
 function mixed(value: number): number {
   let hash = value;
@@ -240,6 +290,8 @@ function mixed(value: number): number {
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
   return hash ^ (hash >>> 16);
 }
+
+const FAILED_HASH = hashOf(FAILED_KEY);
 
 function stepOf(hash: number): number {
   return Math.imul(hash, 0x9e3779b1) | 1;

@@ -53,6 +53,7 @@ export interface SegmentWriterOptions<B extends WrittenBlock> {
 
 interface OpenSegment<B extends WrittenBlock> {
   readonly file: number;
+  readonly number: number;
   readonly index: WrittenIndex<B>;
   readonly begunMs: number;
   bytes: number;
@@ -80,6 +81,11 @@ export class SegmentWriter<B extends WrittenBlock> {
   /** Calls that could not be kept, since the start. */
   get dropped(): number {
     return this.#dropped;
+  }
+
+  /** The number of the segment that is being written, and how many bytes of it are; undefined if none is. */
+  get open(): { readonly number: number; readonly bytes: number } | undefined {
+    return this.#segment;
   }
 
   apply(retention: CallRetention): void {
@@ -138,14 +144,14 @@ export class SegmentWriter<B extends WrittenBlock> {
   #begin(): OpenSegment<B> {
     const { folder, kind, start, newIndex, clock } = this.#options;
     removeOldSegments(folder, kind, this.#retention, clock.wallMs());
-    const file = createSegment(folder, kind);
+    const { file, number } = createSegment(folder, kind);
     try {
       writeWhole(file, start, 0);
     } catch (error) {
       closeSync(file);
       throw error;
     }
-    return { file, index: newIndex(), begunMs: clock.monotonicMs(), bytes: start.length };
+    return { file, number, index: newIndex(), begunMs: clock.monotonicMs(), bytes: start.length };
   }
 
   /** Readers make the index again if the disk has no room for it. */

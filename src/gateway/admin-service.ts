@@ -154,6 +154,9 @@ export class AdminService {
   /** Returns what the routes of the interface call. */
   #routes(charts: LiveSource, clock: Clock): Omit<AdminOptions, 'port'> {
     const { settings, live, accounting, stats, logs, supervisor, state, log } = this.#options;
+    const calls = callReaderOf(settings.data, { written: () => logs.growingCalls });
+    // What fails here fails again, and is told, when somebody searches.
+    void calls.begin().catch(() => undefined);
     return {
       host: settings.admin.host,
       allowedHosts: settings.admin.hosts,
@@ -174,7 +177,7 @@ export class AdminService {
       resetUpstreams: (model) => this.#resetUpstreams(model),
       clearCache: (model) => this.#clearCache(model),
       settings: () => state.inForce,
-      calls: callReaderOf(settings.data),
+      calls,
       contents: new ContentsReader(settings.data),
       publicAddress: () => publicAddressOf(settings, state.port),
       clock,

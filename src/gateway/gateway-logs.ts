@@ -11,7 +11,7 @@
  */
 import { join } from 'node:path';
 import type { SlotNames } from '../call-log/block-names.js';
-import { CallWriter } from '../call-log/call-writer.js';
+import { CallWriter, type GrowingSegment } from '../call-log/call-writer.js';
 import { CONTENTS_BATCH_BYTES, ContentsWriter } from '../call-log/contents-writer.js';
 import { CALLS_FOLDER, type CallRetention } from '../call-log/segment-files.js';
 import { msToNextTick, type Clock } from '../core/clock.js';
@@ -208,6 +208,11 @@ export class GatewayLogs {
     this.drain();
     this.#calls.flush();
     this.#contents.flush();
+  }
+
+  /** The segment of the call log that is being written: see CallWriter. */
+  get growingCalls(): GrowingSegment | undefined {
+    return this.#calls.growing;
   }
 
   /** Takes the contents of calls of the listener of that index, one behind the other. */

@@ -21,6 +21,8 @@ const PREFIXES = ['req_aaaaaaaaaaaa-', 'req_bbbbbbbbbbbb-'] as const;
 const ACCOUNTS = 20_000;
 /** An account with a tenth of the calls, which never fail; others fail in a tenth of theirs. */
 const COMMON = 'acct_common';
+/** That of the common account, whose calls alone name it. */
+const COMMON_MODEL = 'gpt-4o';
 const RARE_EVERY = 100_000;
 /** Ten times what is promised of an idle machine: others run beside the test. */
 const SLOWER = 10;
@@ -42,7 +44,7 @@ function callOf(number: number): CallRecord {
     route: '/v1/chat/completions',
     account: accountId,
     key: account === undefined ? 'key_common' : keys[account]!,
-    model: 'gpt-4o-mini',
+    model: account === undefined ? COMMON_MODEL : 'gpt-4o-mini',
     upstream: 'api.openai.com',
     stream: true,
     cache: null,
@@ -57,7 +59,7 @@ function callOf(number: number): CallRecord {
           cacheWrite1hTokens: 0,
           completionTokens: number % 500,
           reasoningTokens: 0,
-          answeredModel: 'gpt-4o-mini',
+          answeredModel: account === undefined ? COMMON_MODEL : 'gpt-4o-mini',
           source: 'reported',
           charged: asPicoUnits(855_000_000n),
         },
@@ -139,11 +141,13 @@ void t.test(`${COUNT} calls`, async (t) => {
   const rare = await page('a rare account', { account: 'acct_rare' });
   t.ok(rare.length >= Math.min(COUNT / RARE_EVERY / 4, 50));
   t.same(await page('nobody', { account: 'acct_nobody' }), []);
-  // Both are in each block, and never in one call: each page ends in its time, and says where it was.
+  // Both are in each block, and never in one call: the index says so of failures, and of a model each page
+  // ends in its time and says where it was.
   t.same(
     await page('a common account and a common code', { account: COMMON, code: 'provider_unavailable' }),
     [],
   );
+  t.same(await page('a common account and a common model', { account: COMMON, model: 'gpt-4o-mini' }), []);
   // Groups: some accounts are found by the indexes, of many each call is looked at.
   for (const size of [1, 100, ACCOUNTS / 2]) {
     const ids = accounts.slice(0, size);
@@ -161,7 +165,7 @@ void t.test(`${COUNT} calls`, async (t) => {
   t.same(await page('256 accounts without calls', { accounts: none }), []);
   let pages = 0;
   for (let cursor: string | undefined; ; pages++) {
-    const next = await reader.page({ account: COMMON, failed: true }, 50, cursor);
+    const next = await reader.page({ account: COMMON, model: 'gpt-4o-mini' }, 50, cursor);
     t.ok(next!.calls.length === 0 && (next!.next === null) === (next!.searchedToMs === null));
     if (next!.next === null) break;
     cursor = next!.next;

@@ -142,7 +142,7 @@ void t.test('filters and pages find what a plain search finds', async (t) => {
     sameCalls(t, await pages(reader, filter, 97), wanted, JSON.stringify(filter));
   }
   // A search that has no time left gives less, and as much in all.
-  const hasty = new CallReader(folder, 0);
+  const hasty = new CallReader(folder, { searchMs: 0 });
   const wanted = written.filter((call) => passes(call, { account: 'acct_30' }));
   sameCalls(t, await pages(hasty, { account: 'acct_30' }, 50), wanted, 'without time');
   const first = await reader.page({ account: 'acct_1', code: 'none' }, 50);
@@ -158,7 +158,7 @@ void t.test('calls of one millisecond come in pages too', async (t) => {
   const writer = writerOn(folder);
   for (const call of written) writer.append(call);
   writer.close();
-  sameCalls(t, await pages(new CallReader(folder, 0), {}, 100), written, 'one moment');
+  sameCalls(t, await pages(new CallReader(folder, { searchMs: 0 }), {}, 100), written, 'one moment');
 });
 
 void t.test('pages and looks for newer calls miss nothing while two processes write', async (t) => {
