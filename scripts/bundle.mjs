@@ -39,7 +39,6 @@ const LOADED_BY_NAME = [
   'gpt-tokenizer',
   'lmdb',
   'msgpackr',
-  'pino',
   'pino-pretty',
   'piscina',
   'uWebSockets.js',

@@ -20,7 +20,8 @@ import type { CallView } from './call-record.js';
 import { otelLogRecordOf } from './otel-log-record.js';
 import { otelSpanOf, SCOPE } from './otel-span.js';
 import { AccountIds, LogRecordExport, SpanExport } from './span-export.js';
-import { type FromSpanExport, type SpanExportInit, type ToSpanExport, unpackSpans } from './span-record.js';
+import { unpackSpans } from './span-codec.js';
+import type { FromSpanExport, SpanExportInit, ToSpanExport } from './span-record.js';
 import { ExportBudget } from './span-outbox.js';
 import { ThreadHealth } from './thread-health.js';
 

@@ -6,7 +6,8 @@
  * bound. Test: unit/telemetry/spans (20,000 spans that nobody reads).
  */
 import type { MessagePort } from 'node:worker_threads';
-import type { packSpans, SpanRecord } from './span-record.js';
+import type { packSpans } from './span-codec.js';
+import type { SpanRecord } from './span-record.js';
 
 /** Words: see ExportBudget. */
 const ON_THEIR_WAY = 0;
@@ -92,7 +93,7 @@ const BATCH_WAIT_MS = 200;
 
 /** Loads the packing of spans (25 ms) while a thread starts; threads that leave no spans never load it. */
 export async function openSpanOutbox(outlet: SpanOutlet): Promise<SpanOutbox> {
-  const { packSpans } = await import('./span-record.js');
+  const { packSpans } = await import('./span-codec.js');
   return new SpanOutbox(outlet, packSpans);
 }
 

@@ -1,14 +1,13 @@
 /**
  * What goes between the threads about spans: records of spans, which listeners and upstream workers pack and
- * the exporting thread unpacks, and the messages between the main thread and the exporting thread.
+ * the exporting thread unpacks (span-codec.ts), and the messages between the main thread and the exporting
+ * thread.
  *
  * Times are milliseconds of the monotonic clock that all threads share. Null means that there is none.
- * Threads that leave no spans do not load this file at run time: msgpackr takes 25 ms.
  *
  * Tests: unit/telemetry/spans, otel-span.
  */
 import type { MessagePort } from 'node:worker_threads';
-import { Packr } from 'msgpackr';
 import type { DoorName } from '../core/door-names.js';
 import type { AccountIndex } from '../core/units.js';
 import type { MetricsBuffers } from './metrics-layout.js';
@@ -106,16 +105,4 @@ export type ToSpanExport =
 export interface FromSpanExport {
   readonly kind: 'accounts';
   readonly accounts: readonly AccountIndex[];
-}
-
-// `useRecords`: a batch has the names of the fields once. 64-bit integers are money.
-const packr = new Packr({ useRecords: true, moreTypes: false, int64AsType: 'bigint' });
-
-/** Returns bytes in a buffer of their own, which may be transferred. Takes some 1 µs a span. */
-export function packSpans(spans: readonly SpanRecord[]): Uint8Array<ArrayBuffer> {
-  return new Uint8Array(packr.pack(spans));
-}
-
-export function unpackSpans(bytes: Uint8Array): SpanRecord[] {
-  return packr.unpack(bytes) as SpanRecord[];
 }

@@ -8,8 +8,8 @@
  * one that other processes hold. A socket (systemd gives one) cannot be opened anew, and a pipe of another
  * user may not be: there Node's own stream makes the descriptor non-blocking, for everybody who shares it.
  *
- * sonic-boom, which pino brings, was tried (4.2.1) and is not used. Its `flushSync`, which the end of a
- * process needs, never returns if the reader has gone, and in its asynchronous mode not even if the reader
+ * sonic-boom, which pino-pretty brings, was tried (4.2.1) and is not used. Its `flushSync`, which the end of
+ * a process needs, never returns if the reader has gone, and in its asynchronous mode not even if the reader
  * just does not read. Its synchronous mode does not try again by itself. It also needs the descriptor opened
  * as here. Test: unit/telemetry/log (on a pipe; a reader that has gone; what waits keeps its bound).
  */

@@ -4,6 +4,7 @@
  */
 import { execFileSync, spawnSync, type SpawnSyncReturns } from 'node:child_process';
 import { copyFileSync, existsSync, readFileSync, readdirSync } from 'node:fs';
+import { isBuiltin } from 'node:module';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
@@ -65,6 +66,28 @@ void t.test('packages of clouds and of providers are loaded by the gateways that
     for (const file of bundle.files)
       if (new RegExp(`(?:from|import) "[^"]*${name}"`).test(sourceOf(file))) t.fail(`${file} loads ${name}`);
   }
+  t.end();
+});
+
+void t.test('a process or thread loads at its start only the packages that it needs', (t) => {
+  const imports = /^(?:import|export)(?: [^;"']* from)? "([^"]+)";$/gm;
+  const packagesOf = (entry: string): string[] => {
+    const found = new Set<string>();
+    const seen = new Set([entry]);
+    for (const file of seen) {
+      const text = readFileSync(join(FOLDER, file), 'utf8');
+      for (const [, target] of text.matchAll(imports)) {
+        if (target!.startsWith('.')) seen.add(join(file, '..', target!));
+        else if (!isBuiltin(target!)) found.add(target!);
+      }
+      for (const [, name] of text.matchAll(/^\/\/ node_modules\/((?:@[^/\n]+\/)?[^/\n]+)/gm))
+        found.add(name!);
+    }
+    return [...found].sort();
+  };
+  t.same(packagesOf('request/listener.thread.js'), ['uWebSockets.js']);
+  t.same(packagesOf('upstream/upstream-task.js'), []);
+  t.same(packagesOf('gateway/main.js'), ['lmdb', 'msgpackr', 'piscina', 'typebox', 'uWebSockets.js']);
   t.end();
 });
 

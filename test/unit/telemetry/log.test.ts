@@ -40,6 +40,34 @@ void t.test('a line is JSON with level, time, thread and process', async (t) => 
   t.same(more, []);
 });
 
+void t.test('fields of any kind and names are told, each line is one line and JSON', async (t) => {
+  const fields = {
+    text: 'a"\n\u0000 é \ud800 😀',
+    on: true,
+    rate: 0.5,
+    NaN: NaN,
+    left: undefined,
+    'a "name"': 1,
+  };
+  const script = `import { createLog } from '#src/telemetry/log.js';
+    const log = createLog('a "thread"');
+    log.info('no fields');
+    log.error('a "message"\\n', { ...${JSON.stringify(fields)}, NaN: NaN, left: undefined });
+    log.warn('long', { text: 'x'.repeat(10_000) });`;
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', script], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  const lines = parse(await textOf(child.stderr));
+  const origin = { thread: 'a "thread"', pid: child.pid };
+  t.match(lines[0], { level: 'info', ...origin, message: 'no fields' });
+  const { time, ...told } = lines[1]!;
+  t.type(time, 'string');
+  const own = { text: 'a"\n\u0000 é \ud800 😀', on: true, rate: 0.5, NaN: null, 'a "name"': 1 };
+  t.same(told, { level: 'error', ...origin, ...own, message: 'a "message"\n' });
+  t.equal(lines[2]!.text, `${'x'.repeat(2_500)}…`);
+  t.equal(lines.length, 3);
+});
+
 void t.test(
   'a reader that stops, on a socket: nobody waits, lines are dropped, and that is told',
   async (t) => {

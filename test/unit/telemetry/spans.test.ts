@@ -12,7 +12,8 @@ import {
   SpanOutbox,
   SPANS_ON_THEIR_WAY_MAX,
 } from '#src/telemetry/span-outbox.js';
-import { type CallSpanRecord, packSpans, SPAN_OF_CALL, unpackSpans } from '#src/telemetry/span-record.js';
+import { packSpans, unpackSpans } from '#src/telemetry/span-codec.js';
+import { type CallSpanRecord, SPAN_OF_CALL } from '#src/telemetry/span-record.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';
 
 const SPANS = 20_000;
