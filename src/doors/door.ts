@@ -84,6 +84,8 @@ export interface EventMeaning {
   readonly isText: boolean;
   /** Whether the stream is complete with this event. */
   readonly isEnd: boolean;
+  /** Whether all of the text has come with this event, though more events follow. */
+  readonly isTextOver: boolean;
   /** Why the stream has failed: an error of the upstream, or no event of this protocol. */
   readonly garbage: string | undefined;
 }
@@ -93,11 +95,14 @@ export const SAYS_NOTHING: EventMeaning = {
   model: undefined,
   isText: false,
   isEnd: false,
+  isTextOver: false,
   garbage: undefined,
 };
 
 /** Reads the events of one stream in the door's own protocol. `event` was parsed from JSON. */
 export interface EventJudge {
+  /** The event that ends a stream. Undefined if no event before it says that the text is over. */
+  readonly lastEvent?: string;
   /**
    * A fast path: what `judge` would return for the event with this data, which is Latin-1 and not parsed;
    * undefined if that takes a parse. It halves the cost of a stream.

@@ -177,7 +177,11 @@ export class TranslatedCall implements HttpCall, HttpHandler {
       this.#inner?.abort();
       this.#rejected();
     } else if (this.#bytes > UPSTREAM_RESPONSE_BYTES_MAX)
-      this.#failed({ status: INVALID, message: `above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes` });
+      this.#fail({
+        code: 'RESPONSE_TOO_LONG',
+        message: `above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes`,
+        repeatable: false,
+      });
     // The handler ends the call if there is no room.
     else if (this.#handler.hold?.(chunk.length) !== false) this.#chunks.push(chunk);
   }
@@ -275,16 +279,20 @@ export class TranslatedCall implements HttpCall, HttpHandler {
 
   /** Ends the call with an error that came inside a response with a status of success. */
   #failed({ status, message, retryAfterSeconds }: ProviderFailure): void {
-    if (this.#over) return;
-    this.#over = true;
-    this.#chunks = [];
-    this.#inner?.abort();
     const reported = { status, retryAfterSeconds };
-    this.#handler.onError(
+    this.#fail(
       status === INVALID
         ? { code: 'RESPONSE_INVALID', message, repeatable: false }
         : { code: 'ERROR_IN_RESPONSE', message: `status ${status}`, repeatable: false, reported },
     );
+  }
+
+  #fail(fault: HttpFault): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#chunks = [];
+    this.#inner?.abort();
+    this.#handler.onError(fault);
   }
 
   #relay(text: string): void {

@@ -60,7 +60,7 @@ export interface AttemptOwner extends ResponseSink {
   /** The attempt failed. */
   reject(failure: AttemptFailure): void;
   /**
-   * In place of `reject`, for a stream that has begun: our total timeout or its client cut it, so what was
+   * In place of `reject`, for a stream that has begun: a bound of ours or its client cut it, so what was
    * relayed is charged. `isHeldUp`: the client did, by not reading.
    */
   cut(failure: AttemptFailure, isHeldUp: boolean): void;
@@ -243,8 +243,10 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   /** The connection of a response that breaks the protocol is closed. */
   reject(failure: AttemptFailure): void {
     if (this.#phase === 'drained') return;
-    if (this.#begun && this.#call.isHeldUp) {
-      this.#cut(failure, true);
+    const { isHeldUp } = this.#call;
+    // A bound of ours that its caller can reach is no way to get the text before it for nothing.
+    if (this.#begun && (isHeldUp || failure.ours)) {
+      this.#cut(failure, isHeldUp);
       return;
     }
     this.#endSpan(failure.kind);

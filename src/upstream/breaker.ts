@@ -11,10 +11,14 @@
  * calls or more. The cooldown assumes that other upstreams do the work; if none is left, `loneRestMs` is
  * shorter.
  *
+ * If all of these failures were calls of one account, it is open for that account alone: its requests may be
+ * the reason, since some upstreams answer 500 to a request that they cannot read. Calls of others go on and
+ * are counted anew, so one more failure opens it for everybody, unless a call of another went well before.
+ *
  * Must hold: one call at a time probes, and outcomes of calls that began in an earlier state change nothing
  * (test/unit/upstream/breaker.test.ts).
  */
-import type { MonotonicMs } from '../core/units.js';
+import type { AccountIndex, MonotonicMs } from '../core/units.js';
 
 /** The window is two halves; the older one is dropped as a whole. */
 const WINDOW_HALF_MS = 5_000;
@@ -32,15 +36,34 @@ const LONE_COOLDOWN_MS_MAX = 5_000;
 /** What happened; the cooldown that follows is passed with it. */
 export type BreakerChange = 'opened' | 'reopened' | 'closed';
 
-/** Identifies the state in which a call began: outcomes of calls of an earlier state are ignored. */
+/**
+ * Identifies the state in which a call began: outcomes of calls of an earlier state are ignored. Negative for
+ * a call of an account that the open breaker does not hold back.
+ */
 export type BreakerPass = number;
+
+/** Whose calls failed: of one account, or of several; undefined if none did. */
+type Accounts = AccountIndex | 'several' | undefined;
+
+interface Half {
+  calls: number;
+  failures: number;
+  failed: Accounts;
+}
+
+const newHalf = (): Half => ({ calls: 0, failures: 0, failed: undefined });
+const both = (one: Accounts, other: Accounts): Accounts =>
+  one === undefined || one === other ? other : other === undefined ? one : 'several';
 
 export class Breaker {
   readonly #failuresMax: number;
   readonly #onChange: (change: BreakerChange, cooldownMs: number) => void;
   #inARow = 0;
-  #half = { calls: 0, failures: 0 };
-  #olderHalf = { calls: 0, failures: 0 };
+  #failedInARow: Accounts;
+  #half = newHalf();
+  #olderHalf = newHalf();
+  /** For whom it is open. */
+  #heldBack: Accounts;
   #halfEndMs = 0;
   /** 0 while closed. */
   #cooldownMs = 0;
@@ -61,14 +84,14 @@ export class Breaker {
     return this.#cooldownMs > 0;
   }
 
-  /** Milliseconds until it lets a call through; 0 is now. */
-  restMs(nowMs: MonotonicMs): number {
-    return this.isOpen ? Math.max(0, this.#probeAtMs - nowMs) : 0;
+  /** Milliseconds until it lets a call of that account through; 0 is now. */
+  restMs(nowMs: MonotonicMs, account: AccountIndex): number {
+    return this.#holdsBack(account) ? Math.max(0, this.#probeAtMs - nowMs) : 0;
   }
 
   /** As `restMs`, if no other upstream is left. */
-  loneRestMs(nowMs: MonotonicMs): number {
-    if (!this.isOpen) return 0;
+  loneRestMs(nowMs: MonotonicMs, account: AccountIndex): number {
+    if (!this.#holdsBack(account)) return 0;
     return Math.max(0, Math.min(this.#probeAtMs, this.#restedAtMs + LONE_COOLDOWN_MS_MAX) - nowMs);
   }
 
@@ -78,10 +101,11 @@ export class Breaker {
   }
 
   /**
-   * A call begins that `restMs` or `loneRestMs` allowed. While open, the call is the probe; if its response
-   * does not come, another probe follows after a cooldown.
+   * A call begins that `restMs` or `loneRestMs` allowed. While open for its account, the call is the probe;
+   * if its response does not come, another probe follows after a cooldown.
    */
-  begin(nowMs: MonotonicMs): BreakerPass {
+  begin(nowMs: MonotonicMs, account: AccountIndex): BreakerPass {
+    if (this.isOpen && !this.#holdsBack(account)) return -this.#pass;
     if (this.isOpen) {
       this.#pass++;
       this.#restedAtMs = nowMs;
@@ -97,27 +121,35 @@ export class Breaker {
 
   /** The call ended well. */
   succeeded(pass: BreakerPass, nowMs: MonotonicMs): void {
-    if (pass !== this.#pass) return;
-    if (this.isOpen) this.#close();
-    else this.#count(nowMs, 0);
+    if (pass !== this.#pass && pass !== -this.#pass) return;
+    if (this.isOpen && pass === this.#pass) this.#close();
+    else this.#count(nowMs, undefined);
   }
 
-  failed(pass: BreakerPass, nowMs: MonotonicMs): void {
-    if (pass !== this.#pass || this.#failuresMax === 0) return;
-    if (this.isOpen) {
+  failed(pass: BreakerPass, nowMs: MonotonicMs, account: AccountIndex): void {
+    if ((pass !== this.#pass && pass !== -this.#pass) || this.#failuresMax === 0) return;
+    if (this.isOpen && pass === this.#pass) {
       this.#open(nowMs, Math.min(COOLDOWN_MS_MAX, 2 * this.#cooldownMs), 'reopened');
       return;
     }
-    this.#count(nowMs, 1);
+    this.#count(nowMs, account);
     const calls = this.#half.calls + this.#olderHalf.calls;
     const failures = this.#half.failures + this.#olderHalf.failures;
     const isTooMany = failures >= this.#failuresMax && 2 * failures >= calls;
-    if (isTooMany || this.#inARow >= this.#failuresMax) this.#open(nowMs, COOLDOWN_MS_MIN, 'opened');
+    if (!isTooMany && this.#inARow < this.#failuresMax) return;
+    const failed = isTooMany ? both(this.#half.failed, this.#olderHalf.failed) : this.#failedInARow;
+    this.#heldBack = both(this.#heldBack, failed);
+    this.#open(nowMs, COOLDOWN_MS_MIN, 'opened');
+    this.#countAnew(this.#failuresMax - 1);
   }
 
   /** The call ended and says nothing about the upstream; after a probe the next call probes. */
   ended(pass: BreakerPass, nowMs: MonotonicMs): void {
     if (pass === this.#pass && this.isOpen) this.#probeAtMs = nowMs;
+  }
+
+  #holdsBack(account: AccountIndex): boolean {
+    return this.isOpen && (this.#heldBack === 'several' || this.#heldBack === account);
   }
 
   #open(nowMs: MonotonicMs, cooldownMs: number, change: BreakerChange): void {
@@ -131,21 +163,35 @@ export class Breaker {
   #close(): void {
     this.#cooldownMs = 0;
     this.#pass++;
-    this.#inARow = 0;
-    this.#half = { calls: 0, failures: 0 };
-    this.#olderHalf = { calls: 0, failures: 0 };
+    this.#heldBack = undefined;
+    this.#countAnew(0);
     this.#onChange('closed', 0);
   }
 
-  #count(nowMs: MonotonicMs, failures: 0 | 1): void {
+  #countAnew(inARow: number): void {
+    this.#inARow = inARow;
+    this.#failedInARow = undefined;
+    this.#half = newHalf();
+    this.#olderHalf = newHalf();
+  }
+
+  /** `failed`: whose call it was, if it failed. */
+  #count(nowMs: MonotonicMs, failed: AccountIndex | undefined): void {
     if (nowMs >= this.#halfEndMs) {
       const isNext = nowMs < this.#halfEndMs + WINDOW_HALF_MS;
-      this.#olderHalf = isNext ? this.#half : { calls: 0, failures: 0 };
-      this.#half = { calls: 0, failures: 0 };
+      this.#olderHalf = isNext ? this.#half : newHalf();
+      this.#half = newHalf();
       this.#halfEndMs = nowMs + WINDOW_HALF_MS;
     }
     this.#half.calls++;
-    this.#half.failures += failures;
-    this.#inARow = failures === 0 ? 0 : this.#inARow + 1;
+    if (failed === undefined) {
+      this.#inARow = 0;
+      this.#failedInARow = undefined;
+      return;
+    }
+    this.#half.failures++;
+    this.#half.failed = both(this.#half.failed, failed);
+    this.#inARow++;
+    this.#failedInARow = both(this.#failedInARow, failed);
   }
 }

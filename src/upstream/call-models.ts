@@ -82,7 +82,7 @@ export class CallModels {
   #newPlan(): RetryPlan {
     const { request } = this;
     const isCount = dialectAt(request.door)?.isCount === true;
-    return new RetryPlan(this.#routes.choiceOf(request.modelIndex), this.#clock, () =>
+    return new RetryPlan(this.#routes.choiceOf(request.modelIndex), request.account, this.#clock, () =>
       isCount ? 0 : tokensMaxOf(request, this.#routes.routeOf(request.modelIndex).outputTokensMax),
     );
   }

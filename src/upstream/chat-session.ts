@@ -75,7 +75,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #upstreamWaitMs = 0;
   /** The client has gone. */
   #cancelled = false;
-  /** Cut by the total timeout, or its client did not read: it ends as if the client had gone. */
+  /** Cut by a bound of ours, or its client did not read: it ends as if the client had gone. */
   #cut = false;
   #retryAfterSeconds: number | undefined;
   /** Why the last attempt failed, for the caller. */
@@ -150,7 +150,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
         this.#giveUp(failure.callerError, failure.contextLength ? 'context_length' : undefined);
         return;
       }
-      const text = 'a call was refused for want of room or descriptors';
+      const text =
+        'a call was refused at a bound of the gateway: its room, descriptors, or the length of an answer';
       this.#shared.errors.write('error', 'gateway', text, failure.cause);
       this.#fail(failure.callerError);
       return;
@@ -186,7 +187,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       this.#shared.errors.write(
         'warn',
         target.name,
-        'a stream was cut at total_timeout_ms, what was relayed is charged',
+        'a stream was cut at a bound of the gateway, what was relayed is charged',
         failure.cause,
       );
     }

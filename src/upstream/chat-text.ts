@@ -21,7 +21,8 @@ import { forEachEvent } from '../protocol/sse.js';
  *     tool_calls[].custom                      name, input                            OpenAI
  *     text of the choice                       a text                                 some servers
  *
- * In the Responses API texts are in the items of `output`, and in `delta` of events whose type ends so.
+ * In the Responses API texts are in the items of `output`, and in `delta` of events whose type ends so. In a
+ * stream without a delta, as of servers that only seem to stream, they are in the items that are done.
  */
 export const TEXT_FIELDS = ['content', 'refusal'] as const;
 export const THOUGHT_FIELDS = [
@@ -46,8 +47,12 @@ export function responseTexts(text: string): string[] {
   }
   if (isRecord(response) && Array.isArray(response.output))
     for (const item of (response.output as unknown[]).filter(isRecord))
-      for (const name of ITEM_FIELDS) visitText(name, item[name], (_key, text) => texts.push(text));
+      collectItem(item, (_key, text) => texts.push(text));
   return texts;
+}
+
+function collectItem(item: Record<string, unknown>, visit: Visit): void {
+  for (const name of ITEM_FIELDS) visitText(name, item[name], visit);
 }
 
 /**
@@ -83,7 +88,7 @@ export function addStreamTexts(texts: StreamTexts, events: Buffer, charsMax: num
     for (const [index, choice] of choicesOf(event)) {
       collectChoice(choice, choice.delta ?? choice.message, (key, text) => take(`${index}/${key}`, text));
     }
-    if (isRecord(event)) collectTyped(event, take);
+    if (isRecord(event)) collectTyped(event, take, (id) => isKnown(texts, id) || isKnown(pieces, id));
   });
   // As one joined string; appended one by one, each word would take 50 bytes more.
   for (const [path, list] of pieces) texts.set(path, (texts.get(path) ?? '') + list.join(''));
@@ -118,12 +123,36 @@ function choicesOf(value: unknown): [string, Record<string, unknown>][] {
 
 type Visit = (key: string, text: string) => void;
 
-/** An event of the Responses API: a delta, or the name of a call that begins. */
-function collectTyped({ type, item_id: id, delta, item }: Record<string, unknown>, visit: Visit): void {
+/** Whether an item that is done, of that id, repeats what `texts` have. */
+function isKnown(texts: ReadonlyMap<string, unknown>, id: string): boolean {
+  for (const key of texts.keys())
+    if (key.endsWith('.delta') || (key.startsWith(`${id}/`) && key !== `${id}/name`)) return true;
+  return false;
+}
+
+/** An event of the Responses API: a delta, the name of a call that begins, or items that are done. */
+function collectTyped(
+  { type, item_id: id, delta, item, response }: Record<string, unknown>,
+  visit: Visit,
+  isKnownItem: (id: string) => boolean,
+): void {
   if (typeof type !== 'string' || !type.startsWith('response.')) return;
-  if (type.endsWith('.delta')) visitText(`${typeof id === 'string' ? id : ''}/${type}`, delta, visit);
+  if (type.endsWith('.delta')) visitText(`${idIn(id)}/${type}`, delta, visit);
   else if (type === 'response.output_item.added' && isRecord(item))
-    visitText(`${typeof item.id === 'string' ? item.id : ''}/name`, item.name, visit);
+    visitText(`${idIn(item.id)}/name`, item.name, visit);
+  const done =
+    type === 'response.output_item.done' ? [item] : isRecord(response) ? response.output : undefined;
+  if (!Array.isArray(done)) return;
+  for (const one of (done as unknown[]).filter(isRecord)) {
+    const itemId = idIn(one.id);
+    // Its name came when it began.
+    if (!isKnownItem(itemId))
+      collectItem({ ...one, name: undefined }, (key, text) => visit(`${itemId}/${key}`, text));
+  }
+}
+
+function idIn(id: unknown): string {
+  return typeof id === 'string' ? id : '';
 }
 
 /**

@@ -83,7 +83,7 @@ function passedAttempt(dialect: Dialect, path: string, request: UpstreamRequest)
       if (!stream) return new ResponseReader(outcome, meter, budget, dialect);
       return dialect.openJudge === undefined
         ? new StreamReader(sink, outcome, meter, includeUsage, choices)
-        : new PassedStreamReader(sink, outcome, meter, dialect.openJudge());
+        : new PassedStreamReader(sink, outcome, meter, dialect.openJudge(), budget);
     },
     named: (fault) => fault,
   };

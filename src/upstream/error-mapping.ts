@@ -137,6 +137,12 @@ const NO_BUDGET: ErrorRecord = {
   retryAfterSeconds: 5,
 };
 
+const TOO_LONG: ErrorRecord = {
+  code: 'provider_unavailable',
+  message:
+    'the answer of the provider of this model is longer than the gateway takes: ask for less at once. This call is not billed.',
+};
+
 const NOT_TRANSLATED = 'NOT_TRANSLATED';
 /** The counter pool takes no more. */
 export const COUNTER_BUSY: ErrorRecord = {
@@ -171,6 +177,7 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
   const { reported } = fault;
   if (reported !== undefined) return reportedFailure(reported.status, reported.retryAfterSeconds);
   if (fault.code === 'RESPONSE_INVALID') return garbageFailure(fault.message);
+  if (fault.code === 'RESPONSE_TOO_LONG') return tooLongFailure(fault.message);
   const reason = ERROR_REASONS[fault.code] ?? 'the connection to it failed';
   const isShort = NO_DESCRIPTOR_ERRORS.has(fault.code);
   if (fault.code === NOT_TRANSLATED)
@@ -224,6 +231,15 @@ export function garbageFailure(what: string): AttemptFailure {
     kind: 'invalid_answer',
     cause: `bad answer: ${what}`,
   };
+}
+
+/**
+ * For a response that is longer than the gateway takes. Callers bring that about (many choices, logarithms of
+ * probabilities, a long request that the response repeats), at every upstream alike: so it says nothing about
+ * the upstream, and no other is asked.
+ */
+export function tooLongFailure(what: string): AttemptFailure {
+  return { ...garbageFailure(what), callerError: TOO_LONG, reason: 'its answer was too long', ours: true };
 }
 
 /** There is no memory for the response: see ResponseBudget. */

@@ -11,9 +11,10 @@ import { isUtf8 } from 'node:buffer';
 import { isRecord, parsedJson } from '../core/json.js';
 import type { EventJudge } from '../doors/door.js';
 import { latin1EventFrom, SseSplitter } from '../protocol/sse.js';
-import { garbageFailure } from './error-mapping.js';
+import { SSE_EVENT_BYTES_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
+import { type AttemptFailure, budgetFailure, garbageFailure, tooLongFailure } from './error-mapping.js';
 import { EventForms } from './event-form.js';
-import type { ResponseBodyReader, ResponseOutcome, ResponseSink } from './response-reader.js';
+import type { ResponseBodyReader, ResponseBudget, ResponseOutcome, ResponseSink } from './response-reader.js';
 import type { UsageMeter } from './usage-meter.js';
 
 const NOTHING = new Uint8Array(0);
@@ -25,15 +26,27 @@ export class PassedStreamReader implements ResponseBodyReader {
   readonly #outcome: ResponseOutcome;
   readonly #meter: UsageMeter;
   readonly #judge: EventJudge;
-  readonly #splitter = new SseSplitter();
+  readonly #budget: ResponseBudget;
+  /** The last event of the Responses door repeats all that the others brought, and much of the request. */
+  readonly #splitter = new SseSplitter(UPSTREAM_RESPONSE_BYTES_MAX);
+  /** Counted of the longest event, up to the call's end: once relayed it may wait for a slow client. */
+  #eventBytes = 0;
   /** Of events that bring text and say nothing else. */
   readonly #forms = new EventForms();
   #relayed = false;
   /** The event that ends the stream has come. */
   #ended = false;
+  #isTextOver = false;
   #over = false;
 
-  constructor(sink: ResponseSink, outcome: ResponseOutcome, meter: UsageMeter, judge: EventJudge) {
+  constructor(
+    sink: ResponseSink,
+    outcome: ResponseOutcome,
+    meter: UsageMeter,
+    judge: EventJudge,
+    budget: ResponseBudget,
+  ) {
+    this.#budget = budget;
     this.#sink = sink;
     this.#outcome = outcome;
     this.#meter = meter;
@@ -41,13 +54,14 @@ export class PassedStreamReader implements ResponseBodyReader {
   }
 
   get isWhole(): boolean {
-    return this.#relayed && this.#ended;
+    return this.#relayed && (this.#ended || this.#isTextOver);
   }
 
   onData(chunk: Uint8Array): void {
     if (this.#over) return;
     const events = this.#splitter.push(chunk);
-    if (events === undefined) this.#reject('an event is too long');
+    if (events === undefined) this.#reject(tooLongFailure('an event is too long'));
+    else if (!this.#hasRoom()) this.#reject(budgetFailure());
     else if (events.length > 0) this.#take(events);
   }
 
@@ -57,7 +71,16 @@ export class PassedStreamReader implements ResponseBodyReader {
     if (rest.length > 0) this.#take(rest);
     if (this.#isOver()) return;
     if (this.#ended) this.#complete();
-    else this.#reject('the stream ended before its end');
+    else this.#reject(garbageFailure('the stream ended before its end'));
+  }
+
+  /** For the event that is held. Short ones are bounded by the calls in flight. */
+  #hasRoom(): boolean {
+    const { heldBytes } = this.#splitter;
+    const more = heldBytes > SSE_EVENT_BYTES_MAX ? heldBytes - this.#eventBytes : 0;
+    if (more <= 0) return true;
+    this.#eventBytes = heldBytes;
+    return this.#budget.grow(more);
   }
 
   #take(events: Buffer): void {
@@ -71,8 +94,8 @@ export class PassedStreamReader implements ResponseBodyReader {
       const isSound = text !== undefined || isUtf8(events.subarray(start, end));
       const verdict = isSound ? this.#judged(data) : { garbage: 'an event is no UTF-8' };
       if (typeof verdict === 'object') {
-        if (this.#relayed) this.#relay(events.subarray(runStart, start));
-        this.#reject(verdict.garbage);
+        if (this.#relayed || this.#isTextOver) this.#relay(events.subarray(runStart, start));
+        this.#reject(garbageFailure(verdict.garbage));
         return;
       }
       if (verdict === 'drop') {
@@ -89,7 +112,7 @@ export class PassedStreamReader implements ResponseBodyReader {
   /** Skips events whose form is known to bring text alone. Returns where the next one begins. */
   #textEnd(text: string | undefined, from: number): number {
     const end = text === undefined ? from : this.#forms.endFrom(text, from);
-    if (end > from) this.#meter.textCame();
+    if (end > from) this.#textCame();
     return end;
   }
 
@@ -99,11 +122,12 @@ export class PassedStreamReader implements ResponseBodyReader {
     const known = data.length <= KNOWN_EVENT_CHARS_MAX ? this.#judge.known?.(data) : undefined;
     const event = known ?? parsedJson(data);
     if (!isRecord(event)) return { garbage: 'an event is no JSON object' };
-    const { garbage, usage, model, isText, isEnd } = known ?? this.#judge.judge(event);
+    const { garbage, usage, model, isText, isEnd, isTextOver } = known ?? this.#judge.judge(event);
     if (garbage !== undefined) return { garbage };
     const isReport = usage !== undefined && this.#meter.report(usage, model);
-    if (isText && !isReport) this.#meter.textCame();
+    if (isText && !isReport) this.#textCame();
     this.#ended = isEnd;
+    this.#isTextOver ||= isTextOver;
     return isText && usage === undefined && model === undefined && !isEnd ? 'text' : 'relay';
   }
 
@@ -115,19 +139,25 @@ export class PassedStreamReader implements ResponseBodyReader {
     this.#sink.relay(events);
   }
 
-  #complete(): void {
-    this.#over = true;
-    this.#outcome.complete(NOTHING);
+  #textCame(): void {
+    this.#isTextOver = false;
+    this.#meter.textCame();
   }
 
-  /** After the last event nothing is a reason to give the text up. */
-  #reject(what: string): void {
+  #complete(): void {
+    this.#over = true;
+    const { lastEvent } = this.#judge;
+    this.#outcome.complete(this.#ended || lastEvent === undefined ? NOTHING : Buffer.from(lastEvent));
+  }
+
+  /** After the end of the text nothing is a reason to give it up. */
+  #reject(failure: AttemptFailure): void {
     if (this.isWhole) {
       this.#complete();
       return;
     }
     this.#over = true;
-    this.#outcome.reject(garbageFailure(what));
+    this.#outcome.reject(failure);
   }
 
   #hasEnded(): boolean {

@@ -7,7 +7,7 @@
  * (test/unit/upstream/target-choice.retry-plan.test.ts, chat-session-failover.test.ts).
  */
 import type { Clock } from '../core/clock.js';
-import type { MonotonicMs } from '../core/units.js';
+import type { AccountIndex, MonotonicMs } from '../core/units.js';
 import type { AttemptFailure } from './error-mapping.js';
 import type { Cooldown, NoRoom, TakenTarget, TargetChoice } from './target-choice.js';
 
@@ -22,6 +22,7 @@ const PAUSE_MS = 100;
 
 export class RetryPlan {
   readonly #choice: TargetChoice;
+  readonly #account: AccountIndex;
   readonly #clock: Clock;
   readonly #tokensOf: () => number;
   #tokens: number | undefined;
@@ -32,8 +33,9 @@ export class RetryPlan {
   #repeats = 0;
 
   /** `tokensOf` is called if an upstream limits tokens: how many the call may use at most. */
-  constructor(choice: TargetChoice, clock: Clock, tokensOf = () => 0) {
+  constructor(choice: TargetChoice, account: AccountIndex, clock: Clock, tokensOf = () => 0) {
     this.#choice = choice;
+    this.#account = account;
     this.#clock = clock;
     this.#tokensOf = tokensOf;
     this.#startMs = this.#triedMs = clock.monotonicMs();
@@ -41,7 +43,7 @@ export class RetryPlan {
 
   /** Takes the next upstream; undefined if all were tried, cool down or have no room. */
   take(queued = false): TakenTarget | undefined {
-    const taken = this.#choice.take(this.#tried, this.#tries > 0, this.tokens, queued);
+    const taken = this.#choice.take(this.#tried, this.#account, this.#tries > 0, this.tokens, queued);
     if (taken === undefined) return undefined;
     // The first follows at once.
     this.#triedMs = queued || this.#tries > 0 ? this.#clock.monotonicMs() : this.#startMs;
@@ -52,7 +54,7 @@ export class RetryPlan {
 
   /** After `take` gave nothing: undefined if it is not for want of room. */
   noRoom(): NoRoom | undefined {
-    return this.#choice.noRoom(this.#tried, this.tokens);
+    return this.#choice.noRoom(this.#tried, this.#account, this.tokens);
   }
 
   /** What the call may use at most; 0 if no upstream limits tokens. */
@@ -87,7 +89,7 @@ export class RetryPlan {
   }
 
   rest(): Cooldown {
-    return this.#choice.rest();
+    return this.#choice.rest(this.#account);
   }
 
   /**
@@ -97,7 +99,7 @@ export class RetryPlan {
   pauseMs(taken: TakenTarget, failure: AttemptFailure, sent: boolean): number | undefined {
     const spentMs = this.spentMs();
     if (spentMs >= taken.target.totalTimeoutMs) return undefined;
-    if (this.#choice.isAnyLeft(this.#tried)) return 0;
+    if (this.#choice.isAnyLeft(this.#tried, this.#account)) return 0;
     if (this.#choice.targets > 1 || !failure.repeatable || spentMs >= REPEAT_WITHIN_MS) return undefined;
     if (this.#repeats === REPEATS_MAX) return undefined;
     this.#tried.length = 0;

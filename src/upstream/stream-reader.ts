@@ -17,7 +17,7 @@ import { isUtf8 } from 'node:buffer';
 import { CHOICES_MAX } from '../protocol/chat-rules.js';
 import { latin1EventFrom, SSE_DONE, SSE_DONE_DATA, SseSplitter } from '../protocol/sse.js';
 import type { ResponseBodyReader, ResponseOutcome, ResponseSink } from './response-reader.js';
-import { garbageFailure } from './error-mapping.js';
+import { type AttemptFailure, garbageFailure, tooLongFailure } from './error-mapping.js';
 import { EventForms } from './event-form.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import { reportIn } from './usage-shapes.js';
@@ -106,7 +106,7 @@ export class StreamReader implements ResponseBodyReader {
   onData(chunk: Uint8Array): void {
     if (this.#over) return;
     const events = this.#splitter.push(chunk);
-    if (events === undefined) this.#reject('an event is too long');
+    if (events === undefined) this.#reject(tooLongFailure('an event is too long'));
     else if (events.length > 0) this.#take(events);
   }
 
@@ -116,7 +116,7 @@ export class StreamReader implements ResponseBodyReader {
     if (rest.length > 0) this.#take(rest);
     if (this.#isOver()) return;
     if (this.#done || this.#finished) this.#complete();
-    else this.#reject('the stream ended before its end');
+    else this.#reject(garbageFailure('the stream ended before its end'));
   }
 
   #take(events: Buffer): void {
@@ -164,7 +164,7 @@ export class StreamReader implements ResponseBodyReader {
         // While the client has nothing, good events before the bad one are held back: another upstream may
         // still respond.
         if (this.#relayed || this.#hasWholeText) relayRun(start, end);
-        this.#reject(verdict.garbage);
+        this.#reject(garbageFailure(verdict.garbage));
         return;
       }
       if (this.#isOver()) return;
@@ -241,13 +241,13 @@ export class StreamReader implements ResponseBodyReader {
   }
 
   /** After the end of the text, an invalid event or an error is no reason to give the text up. */
-  #reject(what: string): void {
+  #reject(failure: AttemptFailure): void {
     if (this.isWhole) {
       this.#complete();
       return;
     }
     this.#over = true;
-    this.#outcome.reject(garbageFailure(what));
+    this.#outcome.reject(failure);
   }
 
   #isOver(): boolean {

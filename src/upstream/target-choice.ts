@@ -11,7 +11,7 @@
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import type { UpstreamQuotaName } from '../core/quotas.js';
-import type { MonotonicMs, UpstreamScopeIndex } from '../core/units.js';
+import type { AccountIndex, MonotonicMs, UpstreamScopeIndex } from '../core/units.js';
 import type { Log } from '../telemetry/log.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import { Breaker, type BreakerChange, type BreakerPass } from './breaker.js';
@@ -131,8 +131,8 @@ export class TargetChoice {
   }
 
   /** Whether `take` would return a target. O(targets). */
-  isAnyLeft(tried: readonly number[]): boolean {
-    return this.#best(tried, this.#clock.monotonicMs()) !== undefined;
+  isAnyLeft(tried: readonly number[], account: AccountIndex): boolean {
+    return this.#best(tried, this.#clock.monotonicMs(), account) !== undefined;
   }
 
   /**
@@ -140,10 +140,16 @@ export class TargetChoice {
    * room in their limits. `retry`: an earlier attempt of the call has failed. `tokens`: what the call may use
    * at most. `queued`: it has waited, so what others wait for is not closed to it. O(targets).
    */
-  take(tried: readonly number[], retry = false, tokens = 0, queued = false): TakenTarget | undefined {
+  take(
+    tried: readonly number[],
+    account: AccountIndex,
+    retry = false,
+    tokens = 0,
+    queued = false,
+  ): TakenTarget | undefined {
     const nowMs = this.#clock.monotonicMs();
     for (let passed = tried; ;) {
-      const best = this.#best(passed, nowMs);
+      const best = this.#best(passed, nowMs, account);
       if (best === undefined) return undefined;
       const { quotas } = best.target;
       const hold = quotas && this.#quotas.take(quotas, tokens, queued);
@@ -153,19 +159,19 @@ export class TargetChoice {
       }
       best.inFlight++;
       this.#metrics.attemptBegun(best.target.slot, retry);
-      return new TakenTarget(best, this.#clock, this.#metrics, hold);
+      return new TakenTarget(best, account, this.#clock, this.#metrics, hold);
     }
   }
 
   /** After `take` gave nothing: undefined if no target would take the call even if it had room. */
-  noRoom(tried: readonly number[], tokens: number): NoRoom | undefined {
+  noRoom(tried: readonly number[], account: AccountIndex, tokens: number): NoRoom | undefined {
     const nowMs = this.#clock.monotonicMs();
     let first: { quota: UpstreamQuotaName | undefined; slot: number; freeInMs: number } | undefined;
     let queueMs = 0;
     let asks = false;
     const scopes: UpstreamScopeIndex[] = [];
     for (let passed = tried; ;) {
-      const state = this.#best(passed, nowMs);
+      const state = this.#best(passed, nowMs, account);
       if (state === undefined) break;
       passed = [...passed, state.index];
       const { slot, quotas } = state.target;
@@ -187,11 +193,11 @@ export class TargetChoice {
     return Math.max(...this.#states.map(({ target }) => target.quotas?.limits.tokensPerMinute ?? Infinity));
   }
 
-  /** How long until one of the targets takes a call. */
-  rest(): Cooldown {
+  /** How long until one of the targets takes a call of that account. */
+  rest(account: AccountIndex): Cooldown {
     const nowMs = this.#clock.monotonicMs();
     const coolsDown = this.#states.map((state) => ({
-      restMs: loneCooldownMsOf(state, nowMs),
+      restMs: loneCooldownMsOf(state, nowMs, account),
       reason: state.parkedUntilMs > nowMs ? 'it asked for a pause' : 'it failed repeatedly',
     }));
     return coolsDown.reduce((least, cooldown) => (cooldown.restMs < least.restMs ? cooldown : least));
@@ -206,23 +212,29 @@ export class TargetChoice {
     }
   }
 
-  #best(tried: readonly number[], nowMs: MonotonicMs): TargetState | undefined {
+  #best(tried: readonly number[], nowMs: MonotonicMs, account: AccountIndex): TargetState | undefined {
     let best: TargetState | undefined;
     let isAnyAwake = false;
     for (const state of this.#states) {
-      if (cooldownMsOf(state, nowMs) > 0) continue;
+      if (cooldownMsOf(state, nowMs, account) > 0) continue;
       isAnyAwake = true;
       if (tried.includes(state.index)) continue;
       if (best === undefined) best = state;
       else if (state.target.priority !== best.target.priority) break;
       else if (loadWithOneMore(state) < loadWithOneMore(best)) best = state;
     }
-    return isAnyAwake ? best : this.#bestOfCoolingDown(tried, nowMs);
+    return isAnyAwake ? best : this.#bestOfCoolingDown(tried, nowMs, account);
   }
 
   /** All cool down, and nobody serves the calls: then the shorter waits count. */
-  #bestOfCoolingDown(tried: readonly number[], nowMs: MonotonicMs): TargetState | undefined {
-    return this.#states.find((state) => !tried.includes(state.index) && loneCooldownMsOf(state, nowMs) === 0);
+  #bestOfCoolingDown(
+    tried: readonly number[],
+    nowMs: MonotonicMs,
+    account: AccountIndex,
+  ): TargetState | undefined {
+    return this.#states.find(
+      (state) => !tried.includes(state.index) && loneCooldownMsOf(state, nowMs, account) === 0,
+    );
   }
 }
 
@@ -231,6 +243,7 @@ export class TakenTarget {
   readonly target: UpstreamTarget;
   readonly index: number;
   readonly #state: TargetState;
+  readonly #account: AccountIndex;
   readonly #clock: Clock;
   readonly #metrics: UpstreamMetrics;
   readonly #pass: BreakerPass;
@@ -239,16 +252,23 @@ export class TakenTarget {
   readonly #hold: QuotaHold | undefined;
   #released = false;
 
-  constructor(state: TargetState, clock: Clock, metrics: UpstreamMetrics, hold: QuotaHold | undefined) {
+  constructor(
+    state: TargetState,
+    account: AccountIndex,
+    clock: Clock,
+    metrics: UpstreamMetrics,
+    hold: QuotaHold | undefined,
+  ) {
     this.target = state.target;
     this.index = state.index;
     this.#state = state;
+    this.#account = account;
     this.#clock = clock;
     this.#metrics = metrics;
     this.#hold = hold;
     const nowMs = clock.monotonicMs();
-    if (state.breaker.isOpen) metrics.setBreaker(state.target.slot, 'half_open');
-    this.#pass = state.breaker.begin(nowMs);
+    this.#pass = state.breaker.begin(nowMs, account);
+    if (state.breaker.isOpen && this.#pass > 0) metrics.setBreaker(state.target.slot, 'half_open');
     this.#isParkProbe = state.parkedUntilMs > nowMs;
     if (this.#isParkProbe) state.parkProbeAtMs = nowMs + state.target.parkMsMax;
   }
@@ -274,7 +294,7 @@ export class TakenTarget {
       this.#park(failure.retryAfterSeconds * 1_000, nowMs);
       breaker.ended(this.#pass, nowMs);
     } else if (failure.ours) this.#endUnheard(nowMs);
-    else breaker.failed(this.#pass, nowMs);
+    else breaker.failed(this.#pass, nowMs, this.#account);
   }
 
   /** Nothing was learned about the target. Idempotent, as the other releases are. */
@@ -320,15 +340,20 @@ function loadWithOneMore(state: TargetState): number {
   return (state.inFlight + 1) / state.target.weight;
 }
 
-function cooldownMsOf({ parkedUntilMs, breaker }: TargetState, nowMs: MonotonicMs): number {
-  return Math.max(parkedUntilMs - nowMs, breaker.restMs(nowMs));
+function cooldownMsOf(
+  { parkedUntilMs, breaker }: TargetState,
+  nowMs: MonotonicMs,
+  account: AccountIndex,
+): number {
+  return Math.max(parkedUntilMs - nowMs, breaker.restMs(nowMs, account));
 }
 
 function loneCooldownMsOf(
   { parkedUntilMs, parkProbeAtMs, breaker }: TargetState,
   nowMs: MonotonicMs,
+  account: AccountIndex,
 ): number {
-  return Math.max(Math.min(parkedUntilMs, parkProbeAtMs) - nowMs, breaker.loneRestMs(nowMs), 0);
+  return Math.max(Math.min(parkedUntilMs, parkProbeAtMs) - nowMs, breaker.loneRestMs(nowMs, account), 0);
 }
 
 /** Changes are as rare as cooldowns are long: no line is left out. */

@@ -52,6 +52,7 @@ const STOP = /^\{"type":"message_stop" {0,32}\}$/;
  * counted by its text (test/unit/doors/messages/messages-dialect.test.ts).
  */
 class MessageJudge implements EventJudge {
+  readonly lastEvent = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
   #usage: Record<string, unknown> = {};
 
   known(data: string): EventMeaning | undefined {
@@ -71,10 +72,13 @@ class MessageJudge implements EventJudge {
         if (!isRecord(message)) return { ...SAYS_NOTHING, garbage: 'message_start without a message' };
         this.#add(message.usage);
         return { ...SAYS_NOTHING, model: message.model };
-      case 'message_delta':
-        if (!isRecord(event.usage)) return SAYS_NOTHING;
+      case 'message_delta': {
+        // It has the reason of the end, so no block follows.
+        const isTextOver = isRecord(delta) && typeof delta.stop_reason === 'string';
+        if (!isRecord(event.usage)) return { ...SAYS_NOTHING, isTextOver };
         this.#add(event.usage);
-        return { ...SAYS_NOTHING, usage: this.#usage };
+        return { ...SAYS_NOTHING, usage: this.#usage, isTextOver };
+      }
       case 'message_stop':
         return END;
       case 'error':

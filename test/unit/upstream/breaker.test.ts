@@ -1,7 +1,12 @@
 /** When the breaker opens, whom it lets through, and when it closes; with every edge from both sides. */
 import t from 'tap';
-import { asMonotonicMs } from '#src/core/units.js';
+import { asAccountIndex, asMonotonicMs } from '#src/core/units.js';
 import { Breaker, type BreakerPass } from '#src/upstream/breaker.js';
+
+/** Whose calls they are, if nothing else is said. */
+const FIRST = asAccountIndex(1);
+const SECOND = asAccountIndex(2);
+const THIRD = asAccountIndex(3);
 
 class Bench {
   nowMs = 50_000;
@@ -17,15 +22,15 @@ class Bench {
   }
 
   get restMs(): number {
-    return this.breaker.restMs(this.now);
+    return this.breaker.restMs(this.now, FIRST);
   }
 
   begin(): BreakerPass {
-    return this.breaker.begin(this.now);
+    return this.breaker.begin(this.now, FIRST);
   }
 
   fail(count = 1): void {
-    for (let index = 0; index < count; index++) this.breaker.failed(this.begin(), this.now);
+    for (let index = 0; index < count; index++) this.breaker.failed(this.begin(), this.now, FIRST);
   }
 
   succeed(count = 1): void {
@@ -110,7 +115,7 @@ void t.test('one probe; each that fails doubles the rest, up to a minute', (t) =
     t.equal(bench.restMs, 0);
     const probe = bench.begin();
     t.ok(bench.restMs > 0, 'nobody beside the probe');
-    bench.breaker.failed(probe, bench.now);
+    bench.breaker.failed(probe, bench.now, FIRST);
   }
   bench.nowMs += 60_000;
   bench.succeed();
@@ -129,14 +134,14 @@ void t.test('a probe without an answer is followed by another; one that was canc
   t.equal(bench.restMs, 2_000);
   bench.nowMs += 2_000;
   const cancelled = bench.begin();
-  bench.breaker.failed(silent, bench.now);
+  bench.breaker.failed(silent, bench.now, FIRST);
   t.strictSame(bench.changes, ['opened 2000'], 'the first one is not heard any more');
   bench.breaker.ended(cancelled, bench.now);
   t.equal(bench.restMs, 0);
   const answered = bench.begin();
   bench.breaker.answered(answered);
   t.equal(bench.restMs, 0);
-  bench.breaker.failed(answered, bench.now);
+  bench.breaker.failed(answered, bench.now, FIRST);
   t.strictSame(bench.changes, ['opened 2000', 'closed 0'], 'what a call of another state says is not heard');
   t.end();
 });
@@ -146,9 +151,76 @@ void t.test('calls that began before it opened change nothing', (t) => {
   const early = [bench.begin(), bench.begin(), bench.begin()];
   bench.fail(2);
   bench.breaker.succeeded(early[0]!, bench.now);
-  bench.breaker.failed(early[1]!, bench.now);
+  bench.breaker.failed(early[1]!, bench.now, FIRST);
   bench.breaker.ended(early[2]!, bench.now);
   t.equal(bench.restMs, 2_000);
   t.strictSame(bench.changes, ['opened 2000']);
+  t.end();
+});
+
+void t.test("one account's failures close the upstream to that account alone", (t) => {
+  const { breaker, ...bench } = new Bench(3);
+  const now = asMonotonicMs(bench.nowMs);
+  const call = (account: typeof FIRST, goesWell: boolean): void => {
+    const pass = breaker.begin(now, account);
+    if (goesWell) breaker.succeeded(pass, now);
+    else breaker.failed(pass, now, account);
+  };
+  for (let count = 0; count < 3; count++) call(FIRST, false);
+  t.strictSame(
+    [FIRST, SECOND].map((account) => [breaker.restMs(now, account), breaker.loneRestMs(now, account)]),
+    [
+      [2_000, 2_000],
+      [0, 0],
+    ],
+  );
+  // Another's good calls neither close it for the first nor are they probes.
+  for (let count = 0; count < 9; count++) call(SECOND, true);
+  t.equal(breaker.restMs(now, FIRST), 2_000);
+  call(SECOND, false);
+  t.equal(breaker.restMs(now, THIRD), 0, 'one failure among good calls');
+  call(THIRD, false);
+  call(SECOND, false);
+  t.equal(breaker.restMs(now, THIRD), 2_000, 'as many in a row');
+  t.strictSame(bench.changes, ['opened 2000', 'opened 2000']);
+  t.end();
+});
+
+void t.test('an upstream that is down is closed to all with the first failure of another account', (t) => {
+  const bench = new Bench(3);
+  bench.fail(3);
+  bench.breaker.failed(bench.breaker.begin(bench.now, SECOND), bench.now, SECOND);
+  t.equal(bench.breaker.restMs(bench.now, THIRD), 2_000);
+  bench.nowMs += 2_000;
+  bench.breaker.succeeded(bench.breaker.begin(bench.now, THIRD), bench.now);
+  t.strictSame(bench.changes, ['opened 2000', 'opened 2000', 'closed 0']);
+  t.equal(bench.restMs, 0);
+  t.end();
+});
+
+void t.test('failures of several accounts close it to all at once', (t) => {
+  for (const inARow of [true, false]) {
+    const bench = new Bench(4);
+    const { breaker } = bench;
+    for (const account of [FIRST, FIRST, SECOND, FIRST]) {
+      if (!inARow) breaker.succeeded(breaker.begin(bench.now, THIRD), bench.now);
+      breaker.failed(breaker.begin(bench.now, account), bench.now, account);
+    }
+    t.equal(breaker.restMs(bench.now, THIRD), 2_000, `in a row: ${inARow}`);
+  }
+  t.end();
+});
+
+void t.test('after its probe has closed it an account counts anew', (t) => {
+  const bench = new Bench(3);
+  bench.fail(3);
+  const other = bench.breaker.begin(bench.now, SECOND);
+  bench.nowMs += 2_000;
+  bench.succeed();
+  bench.breaker.failed(other, bench.now, SECOND);
+  bench.fail(2);
+  t.equal(bench.restMs, 0, 'the call that began before counts no more');
+  bench.fail();
+  t.equal(bench.restMs, 2_000);
   t.end();
 });

@@ -95,3 +95,36 @@ void t.test('texts of several choices and fields stay apart', (t) => {
   t.equal(texts.size, wanted.length);
   t.end();
 });
+
+void t.test('items of the Responses API count once, with deltas or without', (t) => {
+  const item = (id: string, text: string) => ({
+    id,
+    type: 'message',
+    content: [{ type: 'output_text', text }],
+  });
+  const done = (id: string, text: string): string =>
+    sse({ type: 'response.output_item.done', item: item(id, text) });
+  const completed = (...output: object[]): string =>
+    sse({ type: 'response.completed', response: { output } });
+  const delta = (id: string, text: string): string =>
+    sse({ type: 'response.output_text.delta', item_id: id, delta: text });
+  const called = { id: 'c', type: 'function_call', name: 'look', arguments: '{"up":1}' };
+  const whole = (events: string): string => {
+    const texts = new Map<string, string>();
+    // In two parts, as a long stream is read.
+    for (const part of events.split(/(?=^data)/m)) addStreamTexts(texts, Buffer.from(part), Infinity);
+    const atOnce = new Map<string, string>();
+    addStreamTexts(atOnce, Buffer.from(events), Infinity);
+    t.same([...texts.values()].join(), [...atOnce.values()].join());
+    return [...texts.values()].join();
+  };
+  const both = [item('a', 'one'), item('b', 'two')];
+  t.equal(whole(done('a', 'one') + done('b', 'two') + completed(...both)), 'one,two');
+  t.equal(whole(completed(...both)), 'one,two');
+  t.equal(whole(delta('a', 'on') + delta('a', 'e') + done('a', 'one') + completed(both[0]!)), 'one');
+  t.equal(whole(delta('x', 'one') + done('a', 'one') + completed(item('y', 'one'))), 'one', 'other ids');
+  const added = sse({ type: 'response.output_item.added', item: { ...called, arguments: '' } });
+  const ended = sse({ type: 'response.output_item.done', item: called });
+  t.equal(whole(added + ended + completed(called)), 'look,{"up":1}');
+  t.end();
+});

@@ -3,7 +3,7 @@
  */
 import t from 'tap';
 import type { Clock } from '#src/core/clock.js';
-import { asMonotonicMs, asWallMs } from '#src/core/units.js';
+import { asAccountIndex, asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { garbageFailure, statusFailure } from '#src/upstream/error-mapping.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
@@ -13,6 +13,7 @@ import { FakeLog, targetOf, upstreamQuotas } from '../../fixtures/upstream-serve
 
 const CLOCK: Clock = { monotonicMs: () => asMonotonicMs(1_000), wallMs: () => asWallMs(0) };
 const NONE: readonly number[] = [];
+const ACCOUNT = asAccountIndex(0);
 
 const target = (name: string, changes: Partial<UpstreamTarget> = {}): UpstreamTarget =>
   targetOf(`http://${name}`, { name, ...changes });
@@ -38,7 +39,11 @@ void t.test('calls in flight, breakers and pauses outlive a change of weight, pr
     routeOf(target('busy'), target('broken', { breakerFailuresMax: 1 }), target('paused')),
   );
   const choice = table.choiceOf(0);
-  const [busy, broken, paused] = [choice.take(NONE)!, choice.take([0])!, choice.take([0, 1])!];
+  const [busy, broken, paused] = [
+    choice.take(NONE, ACCOUNT)!,
+    choice.take([0], ACCOUNT)!,
+    choice.take([0, 1], ACCOUNT)!,
+  ];
   broken.releaseFailed(garbageFailure('x'));
   paused.releaseFailed(statusFailure(429, '30', asWallMs(0)));
   table.replace([
@@ -51,9 +56,9 @@ void t.test('calls in flight, breakers and pauses outlive a change of weight, pr
   ]);
   t.equal(table.choiceOf(0), choice, 'a call that runs tries further upstreams of the new list');
   t.equal(choice.inFlight(busy.index), 1);
-  const next = choice.take(NONE)!;
+  const next = choice.take(NONE, ACCOUNT)!;
   t.same([next.target.name, next.target.priority], ['busy', 2], 'the others rest, as before');
-  t.equal(choice.take([next.index])?.target.name, 'new');
+  t.equal(choice.take([next.index], ACCOUNT)?.target.name, 'new');
   busy.release();
   t.equal(choice.inFlight(busy.index), 1, 'the place of before was given back');
   t.end();
@@ -70,12 +75,12 @@ void t.test('another key, address, path, certificate or header: nothing is known
   ] as Partial<UpstreamTarget>[]) {
     const table = tableOf(routeOf(broken));
     const choice = table.choiceOf(0);
-    const taken = choice.take(NONE)!;
+    const taken = choice.take(NONE, ACCOUNT)!;
     taken.releaseFailed(garbageFailure('x'));
-    t.equal(choice.take(NONE), undefined, 'it rests');
+    t.equal(choice.take(NONE, ACCOUNT), undefined, 'it rests');
     table.replace([routeOf({ ...broken, ...changes })]);
     const tried = [taken.index];
-    t.match(choice.take(tried)?.target, changes, 'the call that failed there may try the new one');
+    t.match(choice.take(tried, ACCOUNT)?.target, changes, 'the call that failed there may try the new one');
     t.doesNotThrow(() => taken.release());
   }
   t.end();
@@ -83,7 +88,7 @@ void t.test('another key, address, path, certificate or header: nothing is known
 
 void t.test('one upstream named twice stays two', (t) => {
   const table = tableOf(routeOf(target('a'), target('a')));
-  const taken = [0, 1, 2].map(() => table.choiceOf(0).take(NONE)!.index);
+  const taken = [0, 1, 2].map(() => table.choiceOf(0).take(NONE, ACCOUNT)!.index);
   table.replace([routeOf(target('a'), target('a'), target('a'))]);
   const choice = table.choiceOf(0);
   t.same(
@@ -98,8 +103,8 @@ void t.test('a removed model still has its upstreams, which are not kept ready',
   const old = target('old');
   const table = tableOf(routeOf(old), routeOf(target('b')));
   table.replace([{ ...routeOf(old), retired: true }, routeOf(target('b')), routeOf(target('c'))]);
-  t.equal(table.choiceOf(0).take(NONE)?.target.name, 'old');
-  t.equal(table.choiceOf(2).take(NONE)?.target.name, 'c');
+  t.equal(table.choiceOf(0).take(NONE, ACCOUNT)?.target.name, 'old');
+  t.equal(table.choiceOf(2).take(NONE, ACCOUNT)?.target.name, 'c');
   t.same(
     table.targets.map(({ name }) => name),
     ['b', 'c'],

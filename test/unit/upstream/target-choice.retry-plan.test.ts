@@ -1,7 +1,7 @@
 /** How often a call is tried, and after which pauses. */
 import t from 'tap';
 import type { Clock } from '#src/core/clock.js';
-import { asMonotonicMs, asWallMs } from '#src/core/units.js';
+import { asAccountIndex, asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
 import { connectionFailure, garbageFailure } from '#src/upstream/error-mapping.js';
@@ -28,6 +28,7 @@ function planOf(targets: number) {
         new UpstreamMetrics(createMetrics(1, 1), 0),
         upstreamQuotas(clock),
       ),
+      asAccountIndex(0),
       clock,
     ),
   };

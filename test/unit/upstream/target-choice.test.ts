@@ -1,7 +1,7 @@
 /** Priority first, then the least load for the weight; who failed or asked for a pause rests. */
 import t from 'tap';
 import type { Clock } from '#src/core/clock.js';
-import { asMonotonicMs, asWallMs } from '#src/core/units.js';
+import { asAccountIndex, asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
 import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
@@ -32,22 +32,23 @@ function choiceOf(targets: readonly UpstreamTarget[]) {
 /** For targets without limits. */
 const NO_QUOTAS = upstreamQuotas(new HeldClock());
 const NONE: readonly number[] = [];
+const ACCOUNT = asAccountIndex(0);
 const bad = garbageFailure('x');
 const paused = (seconds: string) => statusFailure(429, seconds, asWallMs(0));
 
 void t.test('the better priority takes all, the others are for failover', (t) => {
   const { choice } = choiceOf([target('a', 1, 1), target('b', 2, 9)]);
-  for (let count = 0; count < 5; count++) t.equal(choice.take(NONE)?.target.name, 'a');
-  t.equal(choice.take([0])?.target.name, 'b');
-  t.equal(choice.isAnyLeft([0]), true);
-  t.equal(choice.take([0, 1]), undefined);
-  t.equal(choice.isAnyLeft([0, 1]), false);
+  for (let count = 0; count < 5; count++) t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'a');
+  t.equal(choice.take([0], ACCOUNT)?.target.name, 'b');
+  t.equal(choice.isAnyLeft([0], ACCOUNT), true);
+  t.equal(choice.take([0, 1], ACCOUNT), undefined);
+  t.equal(choice.isAnyLeft([0, 1], ACCOUNT), false);
   t.end();
 });
 
 void t.test('inside of a priority calls in flight follow the weights', (t) => {
   const { choice } = choiceOf([target('a', 1, 1), target('b', 1, 3), target('c', 2, 100)]);
-  for (let count = 0; count < 40; count++) choice.take(NONE);
+  for (let count = 0; count < 40; count++) choice.take(NONE, ACCOUNT);
   t.strictSame(
     [0, 1, 2].map((index) => choice.inFlight(index)),
     [10, 30, 0],
@@ -57,15 +58,15 @@ void t.test('inside of a priority calls in flight follow the weights', (t) => {
 
 void t.test('a place is given back once, however often and with whatever outcome', (t) => {
   const { choice, log } = choiceOf([target('a', 1, 1, { breakerFailuresMax: 1 }), target('b', 1, 1)]);
-  const first = choice.take(NONE)!;
+  const first = choice.take(NONE, ACCOUNT)!;
   t.equal(first.target.name, 'a');
-  t.equal(choice.take(NONE)?.target.name, 'b');
+  t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'b');
   first.release();
   first.release();
   first.releaseFailed(bad);
   first.releaseGood();
   t.equal(choice.inFlight(0), 0);
-  t.equal(choice.take(NONE)?.target.name, 'a');
+  t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'a');
   t.equal(log.lines.length, 0);
   t.end();
 });
@@ -76,18 +77,18 @@ void t.test('a target that keeps failing rests, and the next priority takes its 
     target('b', 2, 1, { breakerFailuresMax: 2 }),
   ]);
   for (const name of ['a', 'a', 'b', 'b']) {
-    const taken = choice.take(NONE)!;
+    const taken = choice.take(NONE, ACCOUNT)!;
     t.equal(taken.target.name, name);
     taken.releaseFailed(bad);
   }
-  t.equal(choice.take(NONE), undefined);
-  t.strictSame(choice.rest(), { restMs: 2_000, reason: 'it failed repeatedly' });
+  t.equal(choice.take(NONE, ACCOUNT), undefined);
+  t.strictSame(choice.rest(ACCOUNT), { restMs: 2_000, reason: 'it failed repeatedly' });
   clock.ms += 2_000;
-  const probe = choice.take(NONE)!;
+  const probe = choice.take(NONE, ACCOUNT)!;
   t.equal(probe.target.name, 'a', 'one probe');
-  t.equal(choice.take(NONE)?.target.name, 'b', 'and only one');
+  t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'b', 'and only one');
   probe.answered();
-  t.equal(choice.take(NONE)?.target.name, 'a', 'used again before its answer is whole');
+  t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'a', 'used again before its answer is whole');
   t.strictSame(
     log.lines.map(({ level, message, fields }) => [level, message, fields.subject]),
     [
@@ -107,19 +108,19 @@ void t.test("an upstream's Retry-After is kept to, a minute at most", (t) => {
     ['3600', 60_000],
   ] as const) {
     const { choice, clock } = choiceOf([target('a', 1, 1), target('b', 2, 1)]);
-    choice.take(NONE)!.releaseFailed(paused(seconds));
-    t.equal(choice.take(NONE)?.target.name, 'b');
+    choice.take(NONE, ACCOUNT)!.releaseFailed(paused(seconds));
+    t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'b');
     clock.ms += restMs - 1;
-    t.equal(choice.take(NONE)?.target.name, 'b');
+    t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'b');
     clock.ms += 1;
-    t.equal(choice.take(NONE)?.target.name, 'a', seconds);
+    t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'a', seconds);
   }
   const { choice } = choiceOf([target('a', 1, 1, { breakerFailuresMax: 1 })]);
-  const slow = choice.take(NONE)!;
-  choice.take(NONE)!.releaseFailed(paused('9'));
+  const slow = choice.take(NONE, ACCOUNT)!;
+  choice.take(NONE, ACCOUNT)!.releaseFailed(paused('9'));
   slow.releaseFailed(paused('2'));
   t.strictSame(
-    choice.rest(),
+    choice.rest(ACCOUNT),
     { restMs: 5_000, reason: 'it asked for a pause' },
     'no longer where it is alone',
   );
@@ -136,21 +137,21 @@ void t.test(
       ['again', false],
     ] as const) {
       const { choice, clock } = choiceOf([target('a', 1, 1, { breakerFailuresMax: 0, parkMsMax: 3_000 })]);
-      choice.take(NONE)!.releaseFailed(paused('60'));
+      choice.take(NONE, ACCOUNT)!.releaseFailed(paused('60'));
       clock.ms += 2_999;
-      t.equal(choice.take(NONE), undefined);
-      t.equal(choice.rest().restMs, 1);
+      t.equal(choice.take(NONE, ACCOUNT), undefined);
+      t.equal(choice.rest(ACCOUNT).restMs, 1);
       clock.ms += 1;
-      const probe = choice.take(NONE)!;
-      t.equal(choice.take(NONE), undefined, 'one call');
+      const probe = choice.take(NONE, ACCOUNT)!;
+      t.equal(choice.take(NONE, ACCOUNT), undefined, 'one call');
       if (end === 'again') probe.releaseFailed(paused('60'));
       else probe[end]();
-      t.equal(choice.isAnyLeft(NONE), isOpen || end === 'release', `after ${end}`);
-      if (isOpen) t.ok(choice.take(NONE) && choice.take(NONE), 'as many as like');
+      t.equal(choice.isAnyLeft(NONE, ACCOUNT), isOpen || end === 'release', `after ${end}`);
+      if (isOpen) t.ok(choice.take(NONE, ACCOUNT) && choice.take(NONE, ACCOUNT), 'as many as like');
     }
     const { choice } = choiceOf([target('a', 1, 1, { parkMsMax: 0 })]);
-    for (let count = 0; count < 10; count++) choice.take(NONE)!.releaseFailed(paused('60'));
-    t.ok(choice.take(NONE), '0: never');
+    for (let count = 0; count < 10; count++) choice.take(NONE, ACCOUNT)!.releaseFailed(paused('60'));
+    t.ok(choice.take(NONE, ACCOUNT), '0: never');
     t.end();
   },
 );
@@ -160,19 +161,19 @@ void t.test('the only upstream is asked again within 5 s, however long it was do
     target('a', 1, 1, { breakerFailuresMax: 1 }),
     target('b', 2, 1, { breakerFailuresMax: 1 }),
   ]);
-  choice.take(NONE)!.releaseFailed(bad);
-  choice.take(NONE)!.releaseFailed(bad);
+  choice.take(NONE, ACCOUNT)!.releaseFailed(bad);
+  choice.take(NONE, ACCOUNT)!.releaseFailed(bad);
   for (let count = 0; count < 20; count++) {
-    clock.ms += choice.rest().restMs;
-    choice.take(NONE)!.releaseFailed(bad);
-    t.ok(choice.rest().restMs <= 5_000, `after ${count} probes`);
+    clock.ms += choice.rest(ACCOUNT).restMs;
+    choice.take(NONE, ACCOUNT)!.releaseFailed(bad);
+    t.ok(choice.rest(ACCOUNT).restMs <= 5_000, `after ${count} probes`);
   }
   clock.ms += 5_000;
-  choice.take(NONE)!.releaseGood();
+  choice.take(NONE, ACCOUNT)!.releaseGood();
   // One of them is back: the other rests as long as it is worth.
-  const found = choice.take(NONE)!.target.name;
+  const found = choice.take(NONE, ACCOUNT)!.target.name;
   clock.ms += 5_000;
-  t.equal(choice.take(NONE)!.target.name, found);
+  t.equal(choice.take(NONE, ACCOUNT)!.target.name, found);
   t.end();
 });
 
@@ -182,18 +183,18 @@ void t.test('an operator closes breakers, of one slot or of all', (t) => {
     target('b', 2, 1, { breakerFailuresMax: 1, slot: 2 }),
     target('c', 3, 1, { slot: 3 }),
   ]);
-  const old = choice.take(NONE)!;
-  choice.take(NONE)!.releaseFailed(bad);
-  choice.take(NONE)!.releaseFailed(bad);
-  choice.take(NONE)!.releaseFailed(paused('60'));
-  t.equal(choice.take(NONE), undefined);
+  const old = choice.take(NONE, ACCOUNT)!;
+  choice.take(NONE, ACCOUNT)!.releaseFailed(bad);
+  choice.take(NONE, ACCOUNT)!.releaseFailed(bad);
+  choice.take(NONE, ACCOUNT)!.releaseFailed(paused('60'));
+  t.equal(choice.take(NONE, ACCOUNT), undefined);
   choice.reset(2);
-  t.equal(choice.take(NONE)?.target.name, 'b');
+  t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'b');
   choice.reset(undefined);
-  t.equal(choice.take(NONE)?.target.name, 'a');
-  t.equal(choice.take([0, 1])?.target.name, 'c');
+  t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'a');
+  t.equal(choice.take([0, 1], ACCOUNT)?.target.name, 'c');
   old.releaseFailed(bad);
-  t.equal(choice.take(NONE)?.target.name, 'a', 'what calls of before say is not heard');
+  t.equal(choice.take(NONE, ACCOUNT)?.target.name, 'a', 'what calls of before say is not heard');
   t.equal(log.lines.filter(({ message }) => message.includes('answers again')).length, 2);
   t.end();
 });
@@ -222,15 +223,15 @@ void t.test(
               story.push(event);
               if (event.endsWith(' s')) clock.ms += Number.parseInt(event) * 1_000;
               else {
-                const taken = choice.take(NONE);
+                const taken = choice.take(NONE, ACCOUNT);
                 if (event === 'good') taken?.releaseGood();
                 else if (event === 'bad') taken?.releaseFailed(bad);
                 else if (event === 'pause') taken?.releaseFailed(paused('60'));
                 else if (event === 'leave') taken?.release();
                 // And a stream goes on to the end of the world.
               }
-              const { restMs } = choice.rest();
-              const isLeft = choice.isAnyLeft(NONE);
+              const { restMs } = choice.rest(ACCOUNT);
+              const isLeft = choice.isAnyLeft(NONE, ACCOUNT);
               const fault =
                 restMs > 5_000
                   ? `nobody for ${restMs} ms`
@@ -253,10 +254,10 @@ void t.test(
 void t.test('waiting for a connection of our own number is no failure of the upstream', (t) => {
   const { choice } = choiceOf([target('a', 1, 1, { breakerFailuresMax: 1 })]);
   const fault = { code: 'TIMEOUT_QUEUE', message: '', repeatable: true };
-  choice.take(NONE)!.releaseFailed(connectionFailure(fault));
-  t.ok(choice.take(NONE));
-  choice.take(NONE)!.releaseFailed(connectionFailure({ ...fault, code: 'TIMEOUT_CONNECT' }));
-  t.equal(choice.take(NONE), undefined);
+  choice.take(NONE, ACCOUNT)!.releaseFailed(connectionFailure(fault));
+  t.ok(choice.take(NONE, ACCOUNT));
+  choice.take(NONE, ACCOUNT)!.releaseFailed(connectionFailure({ ...fault, code: 'TIMEOUT_CONNECT' }));
+  t.equal(choice.take(NONE, ACCOUNT), undefined);
   t.end();
 });
 
@@ -271,8 +272,8 @@ void t.test('attempts, calls in flight and the breaker are told to the metrics',
     target('b', 2, 1, { slot: 6 }),
   ]);
   const breaker = () => [...reader.upstream(5).breakers].find(([, workers]) => workers > 0)?.[0];
-  const failing = choice.take(NONE)!;
-  choice.take([0], true);
+  const failing = choice.take(NONE, ACCOUNT)!;
+  choice.take([0], ACCOUNT, true);
   t.match(reader.upstream(5), { attempts: 1, retries: 0, callsInFlight: 1 });
   t.match(reader.upstream(6), { attempts: 1, retries: 1, callsInFlight: 1 });
   t.equal(breaker(), 'closed');
@@ -280,7 +281,7 @@ void t.test('attempts, calls in flight and the breaker are told to the metrics',
   t.equal(reader.upstream(5).callsInFlight, 0);
   t.equal(breaker(), 'open');
   clock.ms += 2_000;
-  const probe = choice.take(NONE)!;
+  const probe = choice.take(NONE, ACCOUNT)!;
   t.equal(breaker(), 'half_open');
   probe.releaseGood();
   t.equal(breaker(), 'closed');

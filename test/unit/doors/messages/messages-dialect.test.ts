@@ -347,6 +347,15 @@ void t.test('events that pass are judged', (t) => {
     judge.judge({ type: 'message_delta', delta: {}, usage: { input_tokens: null, output_tokens: 9 } }).usage,
     { ...usage, output_tokens: 9 },
   );
+  for (const [stop, isTextOver] of [
+    ['end_turn', true],
+    [null, false],
+    [undefined, false],
+  ] as const) {
+    const event = { type: 'message_delta', delta: { stop_reason: stop } };
+    t.equal(judge.judge(event).isTextOver, isTextOver, String(stop));
+    t.equal(judge.judge({ ...event, usage: {} }).isTextOver, isTextOver, String(stop));
+  }
   t.equal(judge.judge({ type: 'message_stop' }).isEnd, true);
   t.equal(judge.judge({ type: 'error', error: { type: 'overloaded_error' } }).garbage, 'overloaded_error');
   t.ok(judge.judge({ choices: [] }).garbage);
