@@ -6,7 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AdminClient } from '../../test/support/admin-client.js';
 import { startGateway, temporaryFolder, testSettings } from '../../test/support/gateway.js';
-import { startMock, type Scope } from '../../test/support/mock.js';
+import { startMockProcess, type Scope } from '../../test/support/mock.js';
 import { cpuMicros, processTree, rssBytes } from '../support/proc.js';
 import { CHAT_PATH, JSON_HEADERS } from './contenders/contender.js';
 import { applyPacedLoad } from './paced/paced-load.js';
@@ -99,7 +99,7 @@ export async function measureKeyCounts(
   counts: readonly number[],
   { rounds, seconds }: { readonly rounds: number; readonly seconds: number },
 ): Promise<KeyCount[]> {
-  const mock = await startMock(scope);
+  const mock = await startMockProcess(scope);
   const running: Running[] = [];
   for (const keys of counts) running.push(await start(scope, mock.url, keys));
   if (rounds > 1) {

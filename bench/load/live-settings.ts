@@ -13,7 +13,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { selfSigned } from '../../test/fixtures/upstream-certificate.js';
 import { startGateway, testSettings, TEST_MODEL } from '../../test/support/gateway.js';
-import { startMock, type Scope } from '../../test/support/mock.js';
+import { startMockProcess, type Scope } from '../../test/support/mock.js';
 import { machineLine } from '../support/machine.js';
 import { inScope } from '../support/scope.js';
 import { cpuMicros, processTree } from '../support/proc.js';
@@ -51,7 +51,7 @@ const VARIANTS: readonly Variant[] = [
 ];
 
 async function measureAll(scope: Scope): Promise<void> {
-  const mock = await startMock(scope, ['--bytes', String(ANSWER_BYTES), '--chunks', String(CHUNKS)]);
+  const mock = await startMockProcess(scope, ['--bytes', String(ANSWER_BYTES), '--chunks', String(CHUNKS)]);
   const gateway = await startGateway(scope, { config: testSettings(mock.url) });
   const certificate = selfSigned();
   writeFileSync(join(gateway.folder, 'cert.pem'), certificate?.certificate ?? '');

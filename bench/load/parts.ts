@@ -27,7 +27,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { parseArgs } from 'node:util';
-import { startMock, type Scope } from '../../test/support/mock.js';
+import { startMockProcess, type Scope } from '../../test/support/mock.js';
 import { machineLine } from '../support/machine.js';
 import { startChild } from '../support/child.js';
 import { inScope } from '../support/scope.js';
@@ -108,10 +108,10 @@ type UpstreamOf = (variant: Variant) => Promise<string>;
 
 /** A mock for all that speak OpenAI's protocol, and one for each other gateway. */
 async function startMocks(scope: Scope): Promise<UpstreamOf> {
-  const { url: openaiUrl } = await startMock(scope, shape.upstream);
+  const { url: openaiUrl } = await startMockProcess(scope, shape.upstream);
   return async ({ provider }) => {
     if (provider === undefined) return openaiUrl;
-    return (await startMock(scope, ['--provider', provider, ...shape.upstream])).origin;
+    return (await startMockProcess(scope, ['--provider', provider, ...shape.upstream])).origin;
   };
 }
 

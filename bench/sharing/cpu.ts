@@ -12,7 +12,7 @@
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { eventually, startGateway, testSettings } from '../../test/support/gateway.js';
-import { startMock, type Mock, type Scope } from '../../test/support/mock.js';
+import { startMockProcess, type Mock, type Scope } from '../../test/support/mock.js';
 import { startRedis } from '../../test/support/redis-server.js';
 import { applyLoad } from '../load/load.js';
 import { spreadOf, type Spread } from '../load/results.js';
@@ -75,7 +75,7 @@ const text = ({ median, lowest, highest }: Spread, digits: number): string =>
   `${median.toFixed(digits)} (${lowest.toFixed(digits)}–${highest.toFixed(digits)})`;
 
 async function measureAll(scope: Scope): Promise<void> {
-  const mock = await startMock(scope);
+  const mock = await startMockProcess(scope);
   const url = values.url ?? (await startRedis(scope)).url;
   const all = [
     await start(scope, mock, 'one process', {}),

@@ -12,7 +12,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { startGateway, temporaryFolder, testSettings, type Gateway } from '../../test/support/gateway.js';
-import { startMock, type Scope } from '../../test/support/mock.js';
+import { startMockProcess, type Scope } from '../../test/support/mock.js';
 import { startRedis, type RedisServer } from '../../test/support/redis-server.js';
 import { CHAT_PATH, JSON_HEADERS } from '../load/contenders/contender.js';
 import type { PacedReport } from '../load/paced/messages.js';
@@ -89,7 +89,7 @@ async function measure(
 
 async function measureAll(scope: Scope): Promise<Cell[]> {
   const redis = await startRedis(scope);
-  const mock = await startMock(scope);
+  const mock = await startMockProcess(scope);
   const most = Math.max(...values.accounts.map(Number));
   const room = { accounts: 4 * most + 1_000, keys: 4 * most + 1_000 };
   const settings = { sharing: { url: redis.url }, limits: room };

@@ -1,7 +1,7 @@
 /**
  * Starts the upstream and those contenders that are wanted, each with its own processes.
  */
-import { startMock, type Scope } from '../../../test/support/mock.js';
+import { startMockProcess, type Scope } from '../../../test/support/mock.js';
 import { anyContender, type AnyOptions } from './any.js';
 import { startBare } from './bare.js';
 import { THREADS, type Contender, type ContenderName } from './contender.js';
@@ -28,7 +28,7 @@ export interface Started {
 }
 
 export async function startContenders(scope: Scope, { names, upstreamPort, any }: Wanted): Promise<Started> {
-  const mock = await startMock(scope, ['--port', String(upstreamPort)]);
+  const mock = await startMockProcess(scope, ['--port', String(upstreamPort)]);
   const starts: Readonly<Record<ContenderName, () => Promise<Contender | undefined>>> = {
     bare: () => startBare(scope),
     direct: () => Promise.resolve(directTo(mock)),

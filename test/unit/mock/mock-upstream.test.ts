@@ -4,7 +4,7 @@
  */
 import t from 'tap';
 import { request } from '../../support/http.js';
-import { startMock, steered, type Mock } from '../../support/mock.js';
+import { startMockProcess, steered, type MockProcess } from '../../support/mock.js';
 import { RawConnection } from '../../support/raw-connection.js';
 import { chunksOf, isWholeText, openStream, readRest, textOf } from '../../support/sse.js';
 import { eventually } from '../../support/gateway.js';
@@ -14,11 +14,11 @@ const chat = (prompt: string, more: object = {}): object => ({
   messages: [{ role: 'user', content: prompt }],
   ...more,
 });
-const post = (mock: Mock, body: unknown, headers: Record<string, string> = {}) =>
+const post = (mock: MockProcess, body: unknown, headers: Record<string, string> = {}) =>
   request({ port: mock.port, path: '/v1/chat/completions', body, headers });
 
 void t.test('the mock serves as it is told', async (t) => {
-  const mock = await startMock(t, ['--chunks', '3']);
+  const mock = await startMockProcess(t, ['--chunks', '3']);
 
   await t.test('whole, streamed, models, 404', async (t) => {
     const whole = await post(mock, chat('Hello'));
