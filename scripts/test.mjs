@@ -1,5 +1,5 @@
 /**
- * Runs test files, two processes at a time (TEST_JOBS) and up to three times as many while they leave the
+ * Runs test files, two processes at a time (TEST_JOBS) and up to four times as many while they leave the
  * processors idle, since most tests wait. Prints a line for each. `npm test` and its like call it. The files of
  * `unit` share a process with those of their folder (scripts/test-batch.mjs), all others have one of their own.
  *
@@ -15,10 +15,11 @@
  * With TEST_AGAIN=1 a file that failed runs once more by itself after the others, so that a busy machine is not taken
  * for a fault; what passes then counts, and is named `flaky`. NEVER_AGAIN has the files without a second chance.
  *
- * The last line is `N passed, N failed`, which counts files; the exit status is 1 if one failed.
+ * The last line is `N passed, N failed`, which counts files; the exit status is 1 if one failed. The line before
+ * tells the time, and the processors' time of what was waited for: a gateway that a test killed is not in it.
  */
 import { spawn } from 'node:child_process';
-import { existsSync, readdirSync, watch as watchFolder } from 'node:fs';
+import { existsSync, readFileSync, readdirSync, watch as watchFolder } from 'node:fs';
 import { cpus } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -28,7 +29,7 @@ const BATCH = 'scripts/test-batch.mjs';
 const TIMEOUT_S = Number((process.env.TAP_TIMEOUT ??= '590'));
 const TIMEOUT_MS = (TIMEOUT_S + 10) * 1000;
 const AT_ONCE = Number(process.env.TEST_JOBS ?? 2);
-const AT_ONCE_MAX = AT_ONCE === 1 ? 1 : 3 * AT_ONCE;
+const AT_ONCE_MAX = AT_ONCE === 1 ? 1 : 4 * AT_ONCE;
 /** One more process is started if the processors were idle for this part of the last interval. */
 const IDLE_LEAST = 0.45;
 const IDLE_INTERVAL_MS = 2_000;
@@ -56,36 +57,57 @@ const NEVER_AGAIN = [
   /^hostile\/(acknowledged-changes|billing|billing-stop|draining|upstreams)$/,
 ];
 
-/** In `npm run test:full` only: minutes in all, and most of them about what few changes can break. */
+/**
+ * In `npm run test:full` only: minutes in all, and most of them about what few changes can break. What `npm test`
+ * has keeps its unit tests, and one file of calls for each subject.
+ */
 const LONG = [
   /^(clients|durability|deploy|exports|judges|threads)\//,
+  // Memory, and much load: one subject each, and nothing may run beside them.
+  /^hostile\/(acknowledged-changes|bodies-in-work|counter|memory)$/,
   /^hostile\/(billing|billing-stop|draining|oidc|parse-turns)$/,
-  /^unit\/(bundle|sharing\/(lease-laws|registry-log|valkey-.*)|store\/(page-walk|response-table))$/,
+  /^unit\/(bundle|sharing\/(lease-laws|lease-quotas|registry-log|valkey-.*)|store\/(page-walk|response-table))$/,
+  // Several processes and hosts; the browser.
   /^e2e\/(console|sharing|shared|processes|slow)(-|$)/,
   /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|soak|start-race|books|traces|kept-connections|hosts-command|upstream-quotas)$/,
-  /^e2e\/(credentials|doors-faults|doors-streams|fault-matrix|providers-faults|providers-streams|streams|user-path)$/,
+  /^e2e\/(credentials|doors-faults|doors-streams|fault-matrix|streams|user-path)$/,
+  // All doors or providers in turn; `calls` has the shared paths, and hostile upstreams.
+  /^e2e\/(doors-limits|messages-clients|providers-.*)$|^fuzz\/(providers|sse-transcripts)$/,
+  // What operators do and read, and what a gateway tells of itself. The routes have unit tests.
+  /^e2e\/(access-log|account-history|call-record|changes|contents|export|hostile-admin|log-records)$/,
+  /^e2e\/(operator|operator-reads|operator-roles|quota-path|thread-failure)$/,
 ];
 
-/** What may differ between two releases of Node: sockets, threads, native packages, compiled code. */
+/**
+ * What may differ between two releases of Node: sockets, files, signals, threads, native packages, compiled code.
+ * Calls that only count, charge and translate are not here: of these, `money`, `openai-client` and `error-table`
+ * show that all parts work together, and the ledger's and the request's unit tests run the rest.
+ */
 const CORE = [
-  /^hostile\//,
+  /^hostile\/(acknowledged-changes|answers|bodies-in-work|counter|doors|draining|framing|memory|oidc)$/,
+  /^hostile\/(second-meaning|texts|upstreams|wrong-requests)$/,
   /^unit\/(channel|core|http1|ledger|protocol|request|store)\//,
-  /^e2e\/(cache|cors|embeddings|error-table|fault-matrix|first-start|head|hostile-bodies|idempotency|keys)$/,
-  /^e2e\/(leaving-clients|long-heads|messages|metrics|money|notify|openai-client|plans|quotas|rate-limit|reload)$/,
-  /^e2e\/(refused-start|responses|shutdown|streams|thread-failure|tls|upstream-headers|upstream-reset)$/,
+  /^e2e\/(cors|embeddings|error-table|first-start|head|hostile-bodies|leaving-clients|long-heads|metrics)$/,
+  /^e2e\/(money|notify|openai-client|refused-start|reload|responses|shutdown|streams|thread-failure|tls)$/,
+  /^e2e\/(upstream-headers|upstream-reset)$/,
 ];
 
 /** Unit tests that start programs or walk a large world take seconds each: `npm run test:unit` leaves them out. */
 const SLOW_UNIT = [
-  /^unit\/(admin\/(api|oidc)|call-log\/call-log|gateway\/counter-pool|http1\/(client|parser)|ledger\/window)$/,
-  /^unit\/(cli\/(account-commands|admin-client|audit-command|group-commands|key-commands)|store\/environment)$/,
-  /^unit\/sharing\/(change-follower|fallback-coordinator|lease-quotas)$/,
-  /^unit\/(supervisor\/(process-group|supervisor)|telemetry\/(metrics-layout|thread-health))$/,
-  /^unit\/upstream\/(chat-session-failover|hostile-answers|prompt-text|tiktoken|token-count)$/,
+  /^unit\/(readme|admin\/(api|oidc|openapi)|call-log\/(call-log|plain-calls)|gateway\/counter-pool)$/,
+  /^unit\/(http1\/(client|parser)|ledger\/window|mock\/mock-upstream|protocol\/sse)$/,
+  /^unit\/(cli\/(account-commands|admin-client|audit-command|group-commands|key-commands))$/,
+  /^unit\/sharing\/(change-follower|equal-share|fallback-coordinator|lease-stock|lmdb-coordinator)$/,
+  /^unit\/sharing\/(registry-reseed|shared-registry|simulation)$/,
+  /^unit\/store\/(audit|environment|operator-changes)$/,
+  /^unit\/(supervisor\/(process-group|supervisor)|telemetry\/(exposition|metrics-layout|thread-health))$/,
+  /^unit\/upstream\/(chat-session-failover|hostile-answers|large-call|prompt-text|secret-traces|tiktoken|token-count)$/,
 ];
 
-/** The longest, which wait for minutes to pass: they are started first. */
-const LONGEST = [/^e2e\/(credentials|providers-streams|rate-limit|sharing-blink|upstream-quotas)$/];
+/** The longest, which wait for minutes to pass or for other programs: they are started first. */
+const LONGEST = [
+  /^e2e\/(credentials|providers-streams|rate-limit|sharing-blink|upstream-quotas)$|^container\/image$/,
+];
 
 const isAny = (patterns) => (name) => patterns.some((pattern) => pattern.test(name));
 const isLong = isAny(LONG);
@@ -130,6 +152,7 @@ else process.exit(ok ? 0 : 1);
 /** Runs and reports the files; whether none failed. */
 async function runAll(files) {
   const run = { failed: [], skipped: [] };
+  const began = { ms: performance.now(), cpuMs: childrenCpuMs() };
   const runNext = async (batch) => {
     if (batch.length === 1) report(run, await runFile(batch[0]));
     else for (const result of await runBatch(batch)) report(run, result);
@@ -155,8 +178,23 @@ async function runAll(files) {
   }
   for (const line of run.skipped) console.log(`  skip ${line}`);
   for (const file of run.failed) console.log(`not ok ${file}`);
+  const seconds = [performance.now() - began.ms, childrenCpuMs() - began.cpuMs].map((ms) =>
+    (ms / 1000).toFixed(0),
+  );
+  console.log(`${seconds[0]} s, of processors ${seconds[1]} s`);
   console.log(`${files.length - run.failed.length} passed, ${run.failed.length} failed`);
   return run.failed.length === 0;
+}
+
+/** Of all processes that have ended and were waited for, theirs too. */
+function childrenCpuMs() {
+  const stat = readFileSync('/proc/self/stat', 'utf8');
+  // Behind the name, which may have blanks, the 14th and 15th: hundredths of a second, on every Linux.
+  const [user, system] = stat
+    .slice(stat.lastIndexOf(')') + 2)
+    .split(' ')
+    .slice(13, 15);
+  return (Number(user) + Number(system)) * 10;
 }
 
 /** `ended`: whether an interval has ended in which the processors were idle enough; another begins then. */
