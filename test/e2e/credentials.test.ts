@@ -36,6 +36,8 @@ const LIFE_SECONDS = 20;
 /** Of each reply of a slow token server: within what is left of a life at its renewal. */
 const DELAY_MS = 3_000;
 const PROCESSES = 2;
+/** Of each of four to six callers: calls begin every few milliseconds, and other tests have time too. */
+const CALL_PAUSE_MS = 25;
 
 const BODIES: Readonly<Record<Model, object>> = {
   azure: {
@@ -190,7 +192,7 @@ async function statusesOver(
   const caller = async (model: Model): Promise<void> => {
     while (performance.now() < endMs) {
       statuses.add((await call(model)).status);
-      await sleep(5);
+      await sleep(CALL_PAUSE_MS);
     }
   };
   await Promise.all(models.flatMap((model) => [caller(model), caller(model)]));

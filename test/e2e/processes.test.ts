@@ -52,7 +52,7 @@ const AWAY_MS_MAX = 20_000;
  * Between calls of one connection: load that leaves the machine some time for the processes that start beside
  * it.
  */
-const CALL_PAUSE_MS = 5;
+const CALL_PAUSE_MS = 20;
 
 /** Begins a stream of some four seconds; the result tells whether it came whole. */
 async function startStream(gateway: Gateway, key: string, agent: Agent | false = false) {

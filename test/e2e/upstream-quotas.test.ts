@@ -17,7 +17,8 @@ const KEY = 'sk-one';
 const PROCESSES = 2;
 /** Of a limit, under full pressure. */
 const USED_LEAST = 0.9;
-const REFUSED_PAUSE_MS = 20;
+/** As long as a wait in the queue: half of the callers are there at any time, and use what gets free. */
+const REFUSED_PAUSE_MS = 100;
 
 interface UpstreamView {
   readonly model: string;
