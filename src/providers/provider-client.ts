@@ -34,6 +34,9 @@ export interface ProviderTarget extends HttpTarget {
   readonly provider: ProviderSettings | undefined;
 }
 
+/** The body of a passed call, which nobody reads. */
+const NO_MEMBERS: ProviderCall['body'] = Object.freeze({});
+
 const NO_CREDENTIAL: HttpFault = {
   code: 'NO_CREDENTIAL',
   message: 'the credentials for the provider could not be had',
@@ -47,6 +50,9 @@ export class ProviderClient {
   readonly #providers: Readonly<Partial<Record<ProviderName, Provider>>>;
   /** By target: a copy without its key, because each provider sends the key in a header of its own. */
   readonly #bare = new WeakMap<HttpTarget, HttpTarget>();
+
+  /** Of the last call: most calls are at a few upstreams. */
+  #keyed: Extract<Credential, { kind: 'key' }> = { kind: 'key', key: '' };
 
   constructor(
     http: HttpClient,
@@ -95,7 +101,7 @@ export class ProviderClient {
     const call =
       passed === undefined
         ? callOf(settings, credential, target.model, body, requestId, nowMs)
-        : { settings, credential, body: {}, model: '', stream: passed.stream, requestId, nowMs };
+        : { settings, credential, body: NO_MEMBERS, model: '', stream: passed.stream, requestId, nowMs };
     const translated = new TranslatedCall(provider, call, this.#credentials, handler);
     try {
       const request =
@@ -149,7 +155,10 @@ export class ProviderClient {
 
   /** What a call is authorised with now; undefined if the upstream needs nothing, or has no credentials. */
   #authorisationOf({ key, provider }: ProviderTarget): Credential | undefined {
-    if (key !== undefined) return { kind: 'key', key };
+    if (key !== undefined) {
+      if (this.#keyed.key !== key) this.#keyed = { kind: 'key', key };
+      return this.#keyed;
+    }
     return provider?.credential === undefined ? undefined : this.#credentials.of(provider.credential);
   }
 

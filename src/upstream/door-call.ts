@@ -66,27 +66,40 @@ export function doorAttemptOf(
   const dialect = dialectAt(request.door);
   invariant(dialect !== undefined, 'a call comes by a door that is in the table');
   const path = target.doors[dialect.name];
-  if (path !== undefined) return passedAttempt(dialect, path, request);
+  if (path !== undefined) return new PassedAttempt(dialect, path, request);
   if (dialect.translator === undefined || dialect.isCount === true)
     throw new FieldError('model', `is on an upstream that does not serve POST ${dialect.name}`);
   return new TranslatedAttempt(dialect.translator, request, target, clock, isLarge);
 }
 
-function passedAttempt(dialect: Dialect, path: string, request: UpstreamRequest): DoorAttempt {
-  const { stream, betas, includeUsage, choices } = request;
-  return {
-    body: undefined,
-    path: path === '' ? undefined : path,
-    passed: { door: dialect.name, stream, betas },
-    isCount: dialect.isCount,
-    openReader: ({ sink, outcome, meter, budget }) => {
-      if (!stream) return new ResponseReader(outcome, meter, budget, dialect);
-      return dialect.openJudge === undefined
-        ? new StreamReader(sink, outcome, meter, includeUsage, choices)
-        : new PassedStreamReader(sink, outcome, meter, dialect.openJudge(), budget);
-    },
-    named: (fault) => fault,
-  };
+class PassedAttempt implements DoorAttempt {
+  readonly body = undefined;
+  readonly path: string | undefined;
+  readonly passed: PassedCall;
+  readonly isCount: true | undefined;
+  readonly #dialect: Dialect;
+  readonly #request: UpstreamRequest;
+
+  constructor(dialect: Dialect, path: string, request: UpstreamRequest) {
+    this.path = path === '' ? undefined : path;
+    this.passed = { door: dialect.name, stream: request.stream, betas: request.betas };
+    this.isCount = dialect.isCount;
+    this.#dialect = dialect;
+    this.#request = request;
+  }
+
+  openReader({ sink, outcome, meter, budget }: DoorReaderOwner): ResponseBodyReader {
+    const { stream, includeUsage, choices } = this.#request;
+    if (!stream) return new ResponseReader(outcome, meter, budget, this.#dialect);
+    const judge = this.#dialect.openJudge?.();
+    return judge === undefined
+      ? new StreamReader(sink, outcome, meter, includeUsage, choices)
+      : new PassedStreamReader(sink, outcome, meter, judge, budget);
+  }
+
+  named(fault: HttpFault): HttpFault {
+    return fault;
+  }
 }
 
 class TranslatedAttempt implements DoorAttempt {

@@ -59,7 +59,7 @@ import {
 } from '../core/limits.js';
 import { type TokenCounts, type Usage, usageOfWhole } from '../core/token-counts.js';
 import { MessageUsage } from '../providers/anthropic/response.js';
-import { usageMember } from '../providers/chat-writer.js';
+import type { ProviderUsage } from '../providers/chat-writer.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 
 /** Why a report is impossible in itself. */
@@ -118,8 +118,29 @@ function isOfMessages(report: Record<string, unknown>): boolean {
 export function tokensOfReport(report: unknown): Usage | ReportError | undefined {
   if (report === undefined || report === null) return undefined;
   if (!isRecord(report)) return 'malformed';
-  if (isOfMessages(report)) return tokensOfReport(usageMember(new MessageUsage().with(report).usage!));
+  if (isOfMessages(report)) return tokensOfMessage(new MessageUsage().with(report).usage!);
   return tokensOfMembers(inChatNames(report));
+}
+
+/** As tokensOfMembers of the same report in a chat completion, without making that. */
+function tokensOfMessage(usage: ProviderUsage): Usage | ReportError {
+  const { promptTokens: prompt, cachedTokens: cached, completionTokens: output } = usage;
+  const { cacheWriteTokens: written, reasoningTokens: reasoning } = usage;
+  const written1h = written === 0 ? 0 : usage.cacheWrite1hTokens;
+  const areCounts =
+    isTokenCount(cached) && isTokenCount(written) && isTokenCount(written1h) && isTokenCount(reasoning);
+  if (!areCounts || !isTokenCount(prompt) || !isTokenCount(output)) return 'malformed';
+  if (cached + written > prompt) return 'contradictory';
+  if (!isTokenCount(prompt + output)) return 'malformed';
+  return {
+    promptTokens: prompt,
+    cachedTokens: cached,
+    cacheWriteTokens: written,
+    cacheWrite1hTokens: written1h,
+    completionTokens: output,
+    reasoningTokens: reasoning,
+    source: 'reported',
+  };
 }
 
 /** A report by the names of the Responses API, which always has a total, in those of chat completions. */

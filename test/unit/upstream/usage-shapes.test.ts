@@ -1,7 +1,10 @@
 /** Reports in the shapes of each provider, as recorded, and those that contradict themselves. */
+import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
+import { MessageUsage } from '#src/providers/anthropic/response.js';
 import { NO_USAGE, usageMember } from '#src/providers/chat-writer.js';
 import { reportIn, tokensOfReport } from '#src/upstream/usage-shapes.js';
+import { newSeed, pick, randomOf } from '../../support/random.js';
 
 const tokensIn = (event: object): unknown => tokensOfReport(reportIn(event as Record<string, unknown>));
 const told = (
@@ -210,5 +213,31 @@ void t.test('reranks: a total alone, and what Cohere reports', (t) => {
   t.match(inMeta({ billed_units: { input_tokens: 5 }, tokens: { input_tokens: 9 } }), { promptTokens: 5 });
   t.equal(inMeta({ billed_units: { search_units: 3 } }), undefined, 'search units are no tokens');
   t.equal(inMeta({ tokens: { input_tokens: -1 } }), undefined);
+  t.end();
+});
+
+void t.test('a report of Messages counts as that of the chat completion that is made of it', (t) => {
+  const seed = newSeed();
+  t.comment(`seed ${seed}`);
+  const random = randomOf(seed);
+  const count = (): unknown => pick(random, [null, 0, 1, 7, 40, 1_000_000_000, -3, 1.5, Number.NaN, '7']);
+  const seen = new Set<string>();
+  for (let round = 0; round < 20_000; round++) {
+    const report = {
+      input_tokens: pick(random, [0, 3, 900, 1_000_000_000, -5, 2.5, null]),
+      cache_read_input_tokens: count(),
+      cache_creation_input_tokens: count(),
+      cache_creation: pick(random, [null, { ephemeral_1h_input_tokens: count() }]),
+      output_tokens: count(),
+      output_tokens_details: pick(random, [null, { thinking_tokens: count() }]),
+    };
+    const chat = usageMember(new MessageUsage().with(report).usage!);
+    const wanted = tokensOfReport(chat);
+    seen.add(typeof wanted === 'string' ? wanted : 'counted');
+    if (isDeepStrictEqual(tokensOfReport(report), wanted)) continue;
+    t.strictSame(tokensOfReport(report), wanted, JSON.stringify(report));
+    break;
+  }
+  t.strictSame([...seen].sort(), ['contradictory', 'counted', 'malformed'], 'all three were met');
   t.end();
 });
