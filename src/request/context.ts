@@ -32,6 +32,7 @@ import type { EarlierResponse } from './idempotency.js';
 import type { ListenerLimits } from './messages.js';
 import type { ModelAccess } from './model-access.js';
 import type { DiscardBudget } from './read-body.js';
+import type { BodyTurns } from './read-turns.js';
 import type { ResponseCache } from './response-cache.js';
 import type { PendingCommits } from './settle.js';
 
@@ -166,5 +167,6 @@ export interface IntakeContext extends ListenerContext, ExchangeContext {
   readonly cache: ResponseCache;
   readonly parser: BodyParser;
   readonly discards: DiscardBudget;
+  readonly bodyTurns: BodyTurns;
   readonly connections: Connections;
 }

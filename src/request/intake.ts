@@ -168,13 +168,19 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     return this.#rejectEarly(unknownModel(model), bodyBytes);
   }
 
-  onBodyProgress(): void {
+  onBodyProgress(bytes: number): void {
     this.#bodyMoves = true;
+    this.#listener.bodyTurns.onBytes(this.#exchange.res, bytes);
+  }
+
+  #stopReading(): void {
+    this.#exchange.stopSweep();
+    this.#listener.bodyTurns.leave(this.#exchange.res, this.#exchange.clientGone);
   }
 
   onBody(bytes: Uint8Array): void {
     const exchange = this.#exchange;
-    exchange.stopSweep();
+    this.#stopReading();
     exchange.bodyRead();
     if (this.#listener.contents.isOn) this.#gather([bytes]);
     const read = exchange.door.read(bytes);
@@ -184,7 +190,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 
   onLargeBody(pieces: Uint8Array[]): void {
-    this.#exchange.stopSweep();
+    this.#stopReading();
     this.#exchange.bodyRead();
     if (this.#listener.contents.isOn) this.#gather(pieces);
     void this.#await(this.#parseLarge(pieces));
@@ -204,8 +210,9 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
 
   /** Rejects before the body is whole, of which about `bytes` are to come. */
   #rejectEarly(error: ErrorRecord, bytes: number): false {
-    const { connections, discards } = this.#listener;
-    this.reject(error, connections.endsConnections || !discards.take(bytes));
+    const { connections, discards, bodyTurns } = this.#listener;
+    const reject = (): void => this.reject(error, connections.endsConnections || !discards.take(bytes));
+    bodyTurns.reject(this.#exchange.res, reject);
     return false;
   }
 
@@ -224,7 +231,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
 
   #reject(error: ErrorRecord, close: boolean): void {
     const exchange = this.#exchange;
-    exchange.stopSweep();
+    this.#stopReading();
     exchange.storable?.giveUp();
     if (!exchange.clientGone) {
       exchange.sentError = error;
@@ -385,7 +392,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   #onClientGone(): void {
     const exchange = this.#exchange;
     exchange.clientGone = true;
-    exchange.stopSweep();
+    this.#stopReading();
     this.#parse?.withdraw(CLIENT_GONE);
     if (this.#responder !== undefined) this.#responder.onClientGone();
     else if (this.#phase === 'reading' && !exchange.isOver) exchange.finish('client_gone');

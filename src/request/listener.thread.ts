@@ -39,6 +39,7 @@ import type { IntakeContext } from './context.js';
 import type { FromListener, ListenerInit, ListenerSettings, ToListener } from './messages.js';
 import { ListenerServer } from './listener-server.js';
 import { DiscardBudget } from './read-body.js';
+import { BodyTurns } from './read-turns.js';
 import { ResponseCache } from './response-cache.js';
 import { PendingCommits } from './settle.js';
 
@@ -98,6 +99,7 @@ const listener = {
   sweeps: new SlotList<Swept>(),
   bodies: new BodyBudget(init.bodies, init.index),
   discards: new DiscardBudget(clock),
+  bodyTurns: new BodyTurns(),
   locks: new IdempotencyChannel(init.claimPort, init.storedResponseBytesMax),
   cache,
   contents,

@@ -38,8 +38,8 @@ export interface BodyHold {
   takeBody(bytes: number, certainBytes: number): boolean;
   /** The first bytes of a large body, valid during the call only. */
   takeFirstPiece(piece: Uint8Array): boolean;
-  /** Bytes have come, and more are to come. */
-  onBodyProgress(): void;
+  /** So many bytes have come, and more are to come. */
+  onBodyProgress(bytes: number): void;
 }
 
 /**
@@ -59,7 +59,7 @@ export function readBody(
   let isDone = false;
   res.onData((chunk, isLast) => {
     if (isDone) return;
-    if (!isLast) hold.onBodyProgress();
+    if (!isLast) hold.onBodyProgress(chunk.byteLength);
     bytesSeen += chunk.byteLength;
     if (bytesSeen > bodyBytesMax) {
       buffered = undefined;
@@ -194,6 +194,8 @@ export function outsideOfCallbacks(
 
 /** Some 25 of the longest bodies by default: a tenth of a second of a listener's time. */
 const DISCARDED_BYTES_PER_SECOND = 256 * 1024 * 1024;
+/** Some six of the longest bodies at a time: 3 MiB in a turn of the event loop. */
+const DISCARDED_BYTES_AT_ONCE = 64 * 1024 * 1024;
 const MS_PER_SECOND = 1_000;
 
 /**
@@ -204,7 +206,7 @@ const MS_PER_SECOND = 1_000;
  */
 export class DiscardBudget {
   readonly #clock: Clock;
-  #bytes = DISCARDED_BYTES_PER_SECOND;
+  #bytes = DISCARDED_BYTES_AT_ONCE;
   #filledMs: MonotonicMs;
 
   constructor(clock: Clock) {
@@ -216,9 +218,10 @@ export class DiscardBudget {
   take(bytes: number): boolean {
     const nowMs = this.#clock.monotonicMs();
     const filled = this.#bytes + ((nowMs - this.#filledMs) * DISCARDED_BYTES_PER_SECOND) / MS_PER_SECOND;
-    this.#bytes = Math.min(DISCARDED_BYTES_PER_SECOND, filled);
+    this.#bytes = Math.min(DISCARDED_BYTES_AT_ONCE, filled);
     this.#filledMs = nowMs;
-    if (bytes > this.#bytes) return false;
+    // One alone is read, however long it is.
+    if (bytes > this.#bytes && this.#bytes < DISCARDED_BYTES_AT_ONCE) return false;
     this.#bytes -= bytes;
     return true;
   }

@@ -26,12 +26,16 @@ const FULL = process.env.TOLLGATE_HOSTILE_FULL !== undefined;
 const STAYS_MIB_MAX = 40;
 const SMALL_PERIOD_MS = 10;
 /**
- * Of the calls made while the bodies come: 0.4 to 1.8 s, so nearly their worst. With 200 bodies, and those
- * who send them on the same two cores, 66 to 176 ms were measured, 240 once: a small call waits for two or
- * three turns of the listener, up to 70 ms each, in which µWS accepts 200 connections and reads from each.
+ * Of the calls made while the bodies come: 0.4 to 1.8 s, so nearly their worst. Of three bursts of 200 bodies
+ * in 512 MiB, whose sender has a low priority, since its processor is not the gateway's, the median was 30 to
+ * 90 ms, and 100 to 190 when a listener read and rejected all that came in a turn of its event loop.
  */
-const SMALL_P99_MS = 250;
+const SMALL_P99_MS = 100;
+const BURSTS = 3;
+const SENDER_NICENESS = 19;
 const SMALL_CONNECTIONS = 20;
+/** Of an upstream of its own: the other one reads bodies of 10 MiB, for which its small calls wait. */
+const SMALL_MODEL = 'small-model';
 /** Customers of each kind: no account may take all of the budget. */
 const CALLERS = 4;
 
@@ -42,6 +46,15 @@ const CASES = FULL
       { mib: 1_024, count: 200 },
     ]
   : [{ mib: 384, count: 60 }];
+
+interface Burst {
+  /** Of the small calls; 0 without a response. */
+  readonly statuses: readonly number[];
+  readonly p99Ms: number;
+  readonly lagMs: number;
+}
+
+const told = (ms: readonly number[]): string => ms.map((one) => one.toFixed(0)).join(', ');
 
 async function customersOf(gateway: Gateway): Promise<Flood['keys']> {
   const keysOf = async (kind: BodyKind): Promise<string[]> => {
@@ -58,20 +71,29 @@ async function flood(
   keys: Flood['keys'],
   count: number,
   atOnce: number,
-  onBegin?: () => void,
+  onMade?: () => Promise<void>,
 ): Promise<FloodEnds> {
   const worker = new Worker(new URL('../fixtures/body-flood.worker.js', import.meta.url), {
-    workerData: { port, bodyBytes: BODY_BYTES, count, atOnce, kinds: BODY_KINDS, keys } satisfies Flood,
+    workerData: {
+      port,
+      bodyBytes: BODY_BYTES,
+      count,
+      atOnce,
+      kinds: BODY_KINDS,
+      keys,
+      niceness: SENDER_NICENESS,
+    } satisfies Flood,
   });
   // It has made its bodies.
   await once(worker, 'message');
-  onBegin?.();
+  await onMade?.();
+  worker.postMessage('go');
   const [ends] = (await once(worker, 'message')) as [FloodEnds];
   return ends;
 }
 
 async function smallCall(gateway: Gateway, key: string, agent: Agent): Promise<number> {
-  const body = { model: 'mock-model', messages: [{ role: 'user', content: 'Hello' }] };
+  const body = { model: SMALL_MODEL, messages: [{ role: 'user', content: 'Hello' }] };
   return (await gateway.request(key, { agent, body })).status;
 }
 
@@ -108,8 +130,11 @@ async function underFlood(t: Test, mib: number, count: number): Promise<void> {
     t.pass('no memory cgroup can be made on this machine', { skip: 'needs root and a memory cgroup' });
     return;
   }
-  const mock = await startMock(t);
-  const gateway = await startGateway(t, { config: testSettings(mock.url), launcher: group.launcher });
+  const [mock, smallMock] = await Promise.all([startMock(t), startMock(t)]);
+  const { models } = testSettings(mock.url) as { models: object[] };
+  const smallModel = { ...models[0], id: SMALL_MODEL, upstreams: [{ url: smallMock.url }] };
+  const config = testSettings(mock.url, { models: [...models, smallModel] });
+  const gateway = await startGateway(t, { config, launcher: group.launcher });
   const pid = gateway.pid();
   const { key } = await gateway.admin.customer();
   const restingMib = group.residentBytes() / MIB;
@@ -118,19 +143,26 @@ async function underFlood(t: Test, mib: number, count: number): Promise<void> {
   const watch = setInterval(() => (peakMib = Math.max(peakMib, group.residentBytes() / MIB)), 20);
   t.teardown(() => clearInterval(watch));
   const keys = await customersOf(gateway);
-  // Connections that there are: a burst of new ones overflows the kernel's queue, and whoever waits there
-  // waits for a second.
-  const agent = keepAliveAgent(SMALL_CONNECTIONS);
-  t.teardown(() => agent.destroy());
-  await Promise.all(Array.from({ length: SMALL_CONNECTIONS }, () => smallCall(gateway, key, agent)));
-  const lag = new MachineLag(gateway.folder);
-  let isOver = false;
-  let small: ReturnType<typeof smallCalls> | undefined;
-  const ends = await flood(gateway.port, keys, count, count, () => {
-    small = smallCalls(gateway, key, agent, () => isOver);
-  }).finally(() => (isOver = true));
-  const { statuses, p99Ms } = await small!;
-  const lagMs = await lag.end();
+  const bursts: Burst[] = [];
+  const ends: Record<string, number> = {};
+  for (let burst = 0; burst < BURSTS; burst++) {
+    // Connections that there are: a burst of new ones overflows the kernel's queue, and whoever waits there
+    // waits for a second. Of this burst: one that has been idle for 8 s may end while a call is sent on it.
+    const agent = keepAliveAgent(SMALL_CONNECTIONS);
+    t.teardown(() => agent.destroy());
+    let lag: MachineLag | undefined;
+    let isOver = false;
+    let small: ReturnType<typeof smallCalls> | undefined;
+    const burstEnds = await flood(gateway.port, keys, count, count, async () => {
+      await Promise.all(Array.from({ length: SMALL_CONNECTIONS }, () => smallCall(gateway, key, agent)));
+      lag = new MachineLag(gateway.folder);
+      small = smallCalls(gateway, key, agent, () => isOver);
+    }).finally(() => (isOver = true));
+    for (const [how, times] of Object.entries(burstEnds)) ends[how] = (ends[how] ?? 0) + times;
+    const { statuses, p99Ms } = await small!;
+    bursts.push({ statuses, p99Ms, lagMs: await lag!.end() });
+  }
+  const statuses = bursts.flatMap((burst) => burst.statuses);
   const loops = (await scrape(gateway.admin.port)).samples
     .filter(({ name }) => name === 'tollgate_event_loop_delay_max_seconds')
     .map(({ labels, value }) => `${labels.thread ?? ''} ${(value * 1_000).toFixed(0)}`);
@@ -140,7 +172,8 @@ async function underFlood(t: Test, mib: number, count: number): Promise<void> {
 
   t.comment(
     `${mib} MiB, ${count} bodies: resting ${restingMib.toFixed(0)} MiB, peak ${peakMib.toFixed(0)} MiB; ` +
-      `${statuses.length} small calls, p99 ${p99Ms.toFixed(0)} ms, machine late by ${lagMs.toFixed(0)} ms`,
+      `${statuses.length} small calls, p99 ${told(bursts.map(({ p99Ms }) => p99Ms))} ms, ` +
+      `machine late by ${told(bursts.map(({ lagMs }) => lagMs))} ms`,
   );
   t.comment(`event loops late by at most, in ms: ${loops.join(', ')}`);
   t.comment(`at once: ${JSON.stringify(ends)}`);
@@ -153,8 +186,9 @@ async function underFlood(t: Test, mib: number, count: number): Promise<void> {
     `all ${statuses.length} small calls were answered`,
   );
   // A call passes five threads of three processes, each of which may come as late as the machine has it.
-  const boundMs = SMALL_P99_MS + 5 * lagMs;
-  t.ok(p99Ms <= boundMs, `p99 ${p99Ms.toFixed(0)} ms within ${boundMs.toFixed(0)} ms`);
+  const overLagMs = bursts.map(({ p99Ms, lagMs }) => p99Ms - 5 * lagMs).sort((left, right) => left - right);
+  const medianMs = overLagMs[Math.floor(BURSTS / 2)]!;
+  t.ok(medianMs <= SMALL_P99_MS, `p99 ${medianMs.toFixed(0)} ms beyond the lag, within ${SMALL_P99_MS}`);
   t.notOk(
     Object.keys(readEnds).some((how) => how.includes('503')),
     'whoever is alone is not told 503',
