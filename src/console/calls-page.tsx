@@ -20,6 +20,8 @@ import { counted, exactMoment, money, number, recentMoment, roughMoney, words } 
 import { type Column, Table } from './table.js';
 
 const PAGE_CALLS = 100;
+/** Searches one after the other, some 70 ms each, before somebody has to ask for more. */
+const PAGES_AT_ONCE = 50;
 /** The live tail keeps so many in the document. */
 const CALLS_SHOWN_MAX = 500;
 const TAIL_MS = 1_000;
@@ -66,6 +68,29 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
     },
     [query],
   );
+  /**
+   * Adds older calls, from the cursor on: a page of them, or what so many pages have. A page is short, or has
+   * none, if its search took too long.
+   */
+  const addOlder = useCallback(
+    async (cursor: string | null, found: number): Promise<void> => {
+      let from = cursor;
+      for (
+        let pages = 0, left = PAGE_CALLS - found;
+        from !== null && left > 0 && pages < PAGES_AT_ONCE;
+        pages++
+      ) {
+        const asked = from;
+        from = null;
+        await ask({ limit: left, cursor: asked }, ({ data, next, searched_to: searchedTo }) => {
+          from = next;
+          left -= data.length;
+          setShown((before) => before && { calls: [...before.calls, ...data], next, searchedTo });
+        });
+      }
+    },
+    [ask],
+  );
   useEffect(() => {
     newest.current = undefined;
     const timer = setTimeout(
@@ -73,6 +98,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
         void ask({ limit: PAGE_CALLS }, ({ data, next, newest: last, searched_to: searchedTo }) => {
           newest.current = last;
           setShown({ calls: data, next, searchedTo });
+          if (searchedTo !== null) void addOlder(next, data.length);
         }),
       shown === undefined ? 0 : TYPING_MS,
     );
@@ -97,12 +123,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
 
   const more = (): void => {
     setLive(false);
-    const before = shown?.calls ?? [];
-    void ask(
-      { limit: PAGE_CALLS, cursor: shown?.next ?? undefined },
-      ({ data, next, searched_to: searchedTo }) =>
-        setShown({ calls: [...before, ...data], next, searchedTo }),
-    );
+    void addOlder(shown?.next ?? null, 0);
   };
 
   return (
@@ -124,7 +145,9 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
             {counted(shown.calls.length, 'call')} shown{live ? ', live' : ''}
           </p>
           {shown.calls.length === 0 ? (
-            <p class="empty">No such calls are kept.</p>
+            <p class="empty">
+              {shown.next === null ? 'No such calls are kept.' : 'No such calls were found yet.'}
+            </p>
           ) : (
             <CallTable
               calls={shown.calls}

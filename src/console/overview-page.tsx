@@ -2,6 +2,7 @@
  * The overview, which main.tsx shows first: what the gateway does now and has done, in tiles, charts,
  * upstreams, models, accounts, threads. Browser (test/e2e/console.test.ts).
  */
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { StatusDocument } from '../telemetry/status-document.js';
 import { BusyAccounts } from './account-course.js';
@@ -67,8 +68,11 @@ function LastSeconds({ live, model }: { readonly live: Live; readonly model: str
   const shares = sharesOf(last?.outcomes);
   const [prompt, , completion] = last?.tokens ?? [0, 0, 0];
   const calls = sumOf(last?.outcomes);
-  const percentiles = (counts: Span['duration'], bounds: readonly number[] = []): [string, string] => [
-    milliseconds(percentile(counts, bounds, 0.5)),
+  const percentiles = (
+    counts: Span['duration'],
+    bounds: readonly number[] = [],
+  ): [ComponentChildren, string] => [
+    <a href={callsAddress({ model, failed: 'false' })}>{milliseconds(percentile(counts, bounds, 0.5))}</a>,
     `p95 ${milliseconds(percentile(counts, bounds, 0.95))}`,
   ];
   const answered = calls === 0 ? 'none just now' : `${number((100 * shares.answered) / calls)} % answered`;

@@ -197,13 +197,17 @@ interface UsageTableProps {
 function UsageTable({ rows, question }: UsageTableProps) {
   const { by } = question;
   const highestCost = Math.max(...rows.map(({ cost }) => Number(cost)));
-  const callsOfRow = (row: UsageView): string => callsAddress(callsOf(row, question));
+  const callsOfRow = (row: UsedBy): string => callsAddress(callsOf(row, question));
   // A column of counts with their sum. Each leads to the calls that it counts.
-  const counts = (head: string, count: (row: UsageView) => number, href = callsOfRow): Column<UsageView> => ({
+  const counts = (
+    head: string,
+    count: (row: UsageView) => number,
+    href: (row: UsedBy) => string = callsOfRow,
+  ): Column<UsageView> => ({
     head,
     figure: count,
     href,
-    foot: number(rows.reduce((total, row) => total + count(row), 0)),
+    foot: <a href={href({})}>{number(rows.reduce((total, row) => total + count(row), 0))}</a>,
   });
   const sum = sumOfMoney(rows.map(({ cost }) => cost));
   return (
@@ -237,7 +241,16 @@ function UsageTable({ rows, question }: UsageTableProps) {
         counts('Written', (row) => row.cache_write_tokens),
         counts('Completion tokens', (row) => row.completion_tokens),
         counts('Reasoning', (row) => row.reasoning_tokens),
-        { head: 'Cost', money: ({ cost }) => cost, href: callsOfRow, foot: <Money amount={sum} /> },
+        {
+          head: 'Cost',
+          money: ({ cost }) => cost,
+          href: callsOfRow,
+          foot: (
+            <a href={callsOfRow({})}>
+              <Money amount={sum} />
+            </a>
+          ),
+        },
         {
           head: { hidden: 'Share of the cost' },
           cell: ({ cost }) => (
@@ -253,8 +266,11 @@ function UsageTable({ rows, question }: UsageTableProps) {
   );
 }
 
+/** What a row is grouped by; the sum of all rows has none of it. */
+type UsedBy = Partial<Pick<UsageView, 'account' | 'key' | 'model' | 'day' | 'hour'>>;
+
 /** The filters of the calls that a row counts. */
-function callsOf({ account, key, model, day, hour }: UsageView, question: Question): CallFilters {
+function callsOf({ account, key, model, day, hour }: UsedBy, question: Question): CallFilters {
   const asked = trimmed(question);
   const { from, to } = asked;
   const first = hour ?? (day === undefined ? undefined : secondsOf(day));

@@ -115,6 +115,34 @@ void t.test('the tail is live, filters stand in the address, numbers lead to cal
   t.same(faults, []);
 });
 
+void t.test('a search that takes several pages goes on by itself', SKIP, async (t) => {
+  const { gateway } = await startBed(t);
+  const { key } = await gateway.admin.customer();
+  await callOf(gateway, key, 'Hello');
+  const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
+  const cursors: string[] = [];
+  // The first two pages come back empty, as of a search whose time was over.
+  await page.route('**/admin/v1/calls?*', async (route) => {
+    const asked = new URL(route.request().url());
+    const cursor = asked.searchParams.get('cursor');
+    if (asked.searchParams.has('after')) return route.continue();
+    if (cursor !== null) cursors.push(cursor);
+    if (cursor === 'page-2') {
+      asked.searchParams.delete('cursor');
+      return route.continue({ url: asked.href });
+    }
+    const next = cursor === null ? 'page-1' : 'page-2';
+    const searched = { data: [], next, searched_to: '2026-01-31T12:00:00.000Z', newest: '0' };
+    return route.fulfill({ json: searched });
+  });
+  await signIn(page, gateway);
+  await page.getByRole('link', { name: 'Calls', exact: true }).click();
+  await countIs(page, 1);
+  t.same(cursors, ['page-1', 'page-2'], 'nobody had to ask for more');
+  t.equal(await page.getByRole('button', { name: 'Show older calls' }).count(), 0);
+  t.same(faults, []);
+});
+
 /** Each number leads to the calls that it counts. */
 async function leads(t: Test, page: Page, gateway: Gateway, account: string): Promise<void> {
   const follow = async (place: string, region: string, row: string, number: string, rows: number) => {
@@ -162,6 +190,15 @@ async function eachNumberLeads(t: Test, page: Page, gateway: Gateway): Promise<v
       t.match(link, /^#\/calls\?/, `${region}: ${text}`);
     }
     t.ok(numbers.length >= 3, `${region} has ${numbers.length} numbers`);
+  }
+  const foot = page.getByRole('region', { name: 'Usage' }).locator('tfoot');
+  t.equal(await foot.getByRole('link').count(), 8, 'each sum');
+  await foot.getByRole('link', { name: '5', exact: true }).first().click();
+  await countIs(page, 5);
+  await page.goto(at(gateway, 'overview'));
+  for (const tile of ['Latency', 'First token']) {
+    const link = page.locator('.tile').filter({ hasText: tile }).getByRole('link');
+    t.match(await link.getAttribute('href'), /^#\/calls\?failed=false/, tile);
   }
 }
 
