@@ -1,15 +1,19 @@
 #!/usr/bin/env node
 /**
- * The entry of the command line, `tollgate`. It imports the commands only if this Node can run them.
+ * The entry of the command line, `tollgate`. It imports the commands only if this Node can run them, and not
+ * for `serve`, whose process stays (serve.ts).
  * Test: test/unit/cli/runtime-support.test.ts.
  */
-import { unsupportedNode } from './runtime-support.js';
+import { isSettingsProcess, unsupportedNode } from './runtime-support.js';
 
 const unsupported = unsupportedNode(process.versions.node);
-if (unsupported === undefined) {
-  const { runProgram } = await import('./program.js');
-  await runProgram();
-} else {
+if (unsupported !== undefined) {
   process.stderr.write(`${unsupported}\n`);
   process.exitCode = 1;
+} else if (process.argv[2] === 'serve' && !isSettingsProcess()) {
+  const { serve } = await import('./serve.js');
+  await serve();
+} else {
+  const { runProgram } = await import('./program.js');
+  await runProgram();
 }

@@ -61,14 +61,14 @@ const EXIT_REJECTED = 1;
 const EXIT_USAGE = 2;
 /** What a shell reports of a program that SIGPIPE has ended, as `head` ends its writers. */
 const EXIT_PIPE = 141;
-/** These go on if nobody reads what they printed at their start. */
-const SERVERS: readonly (string | undefined)[] = ['serve', 'mock-upstream'];
+/** Goes on if nobody reads what it printed at its start. */
+const SERVER = 'mock-upstream';
 
 /** Runs the command that the process's arguments name, and sets the exit code. */
 export async function runProgram(): Promise<void> {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;
-    if (!SERVERS.includes(process.argv[2])) process.exit(EXIT_PIPE);
+    if (process.argv[2] !== SERVER) process.exit(EXIT_PIPE);
   });
   try {
     await createProgram().parseAsync();

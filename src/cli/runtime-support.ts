@@ -15,6 +15,14 @@ const NODE_MIN = [20, 18] as const;
 /** Node's releases by the number of their native interface, `process.versions.modules`. */
 const NODE_OF_ABI: Readonly<Record<string, number>> = { 115: 20, 127: 22, 137: 24 };
 
+/** Names a process to itself: a `serve` with this variable sends its settings and does not serve. */
+export const SETTINGS_PROCESS_VARIABLE = 'TOLLGATE_SETTINGS_PROCESS';
+
+/** Whether `settings-process.ts` has forked this process. */
+export function isSettingsProcess(): boolean {
+  return process.send !== undefined && process.env[SETTINGS_PROCESS_VARIABLE] !== undefined;
+}
+
 /** Facts that the support depends on; strings as Node gives them. */
 export interface RuntimeFacts {
   /** `process.versions.node`. */

@@ -1,28 +1,16 @@
 /**
- * `tollgate serve`: loads the settings, becomes the supervisor process and prints a banner. program.ts adds
- * the command.
+ * The command `tollgate serve`. main.ts does not run it in the process that was started: serve.ts forks this
+ * one, which reads the command line and the settings, sends them, and ends. program.ts adds the command.
  *
- * Tests: test/unit/cli/serve-command.banner.test.ts, test/e2e/first-start.test.ts (the printed lines work as
- * they are), test/e2e/refused-start.test.ts.
+ * Test: test/e2e/refused-start.test.ts.
  */
-import { basename, dirname, relative } from 'node:path';
 import type { Command } from 'commander';
-import { DEMO_MODEL } from '../config/examples.js';
-import type { LoadedSettings } from '../config/load.js';
-import type { Settings } from '../config/schema.js';
-import type { GatewayReady } from '../gateway/messages.js';
+import type { LoadOptions } from '../config/load.js';
 import { addStoreOptions, exampleText, wholeNumberFrom } from './options.js';
 import { runtimeFacts, unsupportedRuntime } from './runtime-support.js';
+import type { ReadSettings } from './settings-process.js';
 
 const PORT = wholeNumberFrom(0, 65_535);
-
-interface ServeOptions {
-  readonly config?: string;
-  readonly host?: string;
-  readonly port?: number;
-  readonly adminPort?: number;
-  readonly data?: string;
-}
 
 export function addServeCommand(program: Command): void {
   addStoreOptions(
@@ -40,132 +28,26 @@ export function addServeCommand(program: Command): void {
       PORT,
     )
     .addHelpText('after', exampleText('serve --config /etc/tollgate/tollgate.yaml'))
-    .action(serve);
+    .action(sendSettings);
 }
 
-/** Runs until the gateways have ended. Throws ConfigError before it starts anything. */
-async function serve(options: ServeOptions): Promise<void> {
+/** Sends the settings, or why they are refused, to the process that serves, and lets this one end. */
+async function sendSettings(options: LoadOptions): Promise<void> {
+  const read = await settingsOf(options);
+  process.send?.(read, () => process.disconnect());
+}
+
+async function settingsOf(options: LoadOptions): Promise<ReadSettings> {
   const unsupported = unsupportedRuntime(runtimeFacts());
-  if (unsupported !== undefined) {
-    process.stderr.write(`${unsupported}\n`);
-    process.exitCode = 1;
-    return;
-  }
-  const [
-    { loadSettings },
-    { supervise, supervisorOptions },
-    { createLog },
-    { createLogSwitch, LogSwitch },
-    { packageVersion },
-  ] = await Promise.all([
+  if (unsupported !== undefined) return { kind: 'refused', problems: [unsupported] };
+  const [{ loadSettings }, { ConfigError }] = await Promise.all([
     import('../config/load.js'),
-    import('../supervisor/supervisor.js'),
-    import('../telemetry/log.js'),
-    import('../telemetry/log.js'),
-    import('../core/version.js'),
+    import('../config/config-error.js'),
   ]);
-  const load = (): LoadedSettings => loadSettings(options);
-  const loaded = load();
-  const { settings, source } = loaded;
-  const logSwitch = new LogSwitch(createLogSwitch());
-  const log = createLog('supervisor', logSwitch);
-  const command = commandOf(process.argv[1] ?? '', process.cwd());
-  const supervisor = supervisorOptions(loaded, load, log, ({ log: { level } }) => (logSwitch.level = level));
-  const end = await supervise(supervisor, process, (ready) =>
-    process.stdout.write(bannerOf({ version: packageVersion(), settings, source, ready, command })),
-  );
-  if (end.rejection !== undefined) process.stderr.write(`${end.rejection}\n`);
-  process.exitCode = end.exitCode;
-}
-
-export interface BannerFacts {
-  readonly version: string;
-  readonly settings: Settings;
-  /** Path of the configuration file; undefined if there is none. */
-  readonly source: string | undefined;
-  readonly ready: GatewayReady;
-  /** How an operator calls this program here: `node dist/cli/main.js`. */
-  readonly command: string;
-}
-
-const MODELS_SHOWN_MAX = 8;
-
-/** The banner, with a line break at its end. It contains the demo's key at the start that makes the key. */
-export function bannerOf(facts: BannerFacts): string {
-  const { settings, ready } = facts;
-  const address = `${settings.listen.tls === undefined ? 'http' : 'https'}://${hostPort(settings.listen.host, ready.port)}`;
-  const ids = settings.models.map((model) => model.id);
-  const more = ids.length > MODELS_SHOWN_MAX ? ` and ${ids.length - MODELS_SHOWN_MAX} more` : '';
-  const lines = [
-    `Tollgate ${facts.version}`,
-    '',
-    `  Serving   ${address}/v1`,
-    `  Admin     http://${hostPort(settings.admin.host, ready.adminPort)}`,
-    `  Models    ${ids.slice(0, MODELS_SHOWN_MAX).join(', ')}${more}`,
-    `  Data      ${settings.data}`,
-    `  Settings  ${facts.source ?? 'built in (no tollgate.yaml here); to write one: ' + facts.command + ' config example'}`,
-    '',
-    ...demoLines(facts, address),
-  ];
-  return `${lines.join('\n')}\n`;
-}
-
-function demoLines({ ready, settings, command }: BannerFacts, address: string): string[] {
-  if (ready.demoKey !== undefined) {
-    return [
-      'Demo key, shown only once:',
-      '',
-      `  ${ready.demoKey}`,
-      '',
-      'Try it, whole and streamed:',
-      '',
-      `  ${curlLine(address, ready.demoKey, false)}`,
-      '',
-      `  ${curlLine(address, ready.demoKey, true)}`,
-      '',
-    ];
+  try {
+    return { kind: 'loaded', loaded: loadSettings(options) };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return { kind: 'refused', problems: error.problems };
   }
-  if (ready.demoAccountId === undefined) return [];
-  return [
-    'The demo key was shown at the first start. To make another:',
-    '',
-    `  ${command} keys create --account ${ready.demoAccountId} --name another --data ${quoted(settings.data)}`,
-    '',
-  ];
-}
-
-function curlLine(address: string, key: string, stream: boolean): string {
-  const body = {
-    model: DEMO_MODEL,
-    messages: [{ role: 'user', content: 'Hello, Tollgate!' }],
-    ...(stream ? { stream: true } : {}),
-  };
-  return [
-    stream ? 'curl -N' : 'curl',
-    `${address}/v1/chat/completions`,
-    `-H 'Authorization: Bearer ${key}'`,
-    `-H 'Content-Type: application/json'`,
-    `-d '${JSON.stringify(body)}'`,
-  ].join(' ');
-}
-
-/** An address that this machine can call: nobody can connect to a wildcard. */
-function hostPort(host: string, port: number): string {
-  if (host === '0.0.0.0') return `127.0.0.1:${port}`;
-  if (host === '::') return `[::1]:${port}`;
-  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
-}
-
-/** The words by which an operator in `workingDirectory` calls the script again. */
-export function commandOf(scriptPath: string, workingDirectory: string): string {
-  if (basename(scriptPath) === 'tollgate') {
-    return basename(dirname(scriptPath)) === '.bin' ? 'npx tollgate' : 'tollgate';
-  }
-  const path = relative(workingDirectory, scriptPath);
-  return `node ${quoted(path.startsWith('..') ? scriptPath : path)}`;
-}
-
-/** The word, quoted for a POSIX shell if it has to be. */
-function quoted(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }

@@ -6,15 +6,27 @@
  * Must hold: no text contains a secret, and each setting has one declaration that says when it applies.
  * Tests: unit/config/settings-in-force, settings-in-force.difference.
  */
+import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { clipped } from '../core/wrong-input.js';
 import type { Applies, Declaration } from './annotations.js';
 import { formatPath, type SettingPath } from './config-error.js';
-import { settingsDeclaration, type Settings } from './schema.js';
+import type { Settings } from './schema.js';
+
+let declared: Declaration | undefined;
+
+/**
+ * The declarations of all settings, from the file that the build writes: the supervisor, which works with
+ * them at a reload, does not load what makes them.
+ */
+export function declarationOnDisk(): Declaration {
+  const file = new URL('../tollgate.schema.json', import.meta.url);
+  return (declared ??= JSON.parse(readFileSync(file, 'utf8')) as Declaration);
+}
 
 /** When a change at this path takes effect. `path` may name models and plans by position or by id. */
 export function appliesAt(path: SettingPath): Applies {
-  let declared: Declaration | undefined = settingsDeclaration;
+  let declared: Declaration | undefined = declarationOnDisk();
   for (const name of path) {
     declared = declared?.properties?.[name];
     if (declared?.['x-applies'] !== undefined) return declared['x-applies'];
@@ -29,12 +41,12 @@ export const isReplaceable = (path: SettingPath): boolean => appliesAt(path) !==
 
 /** `current` with all of `next` that a running gateway can take over. */
 export function adoptLive(current: Settings, next: Settings): Settings {
-  return adopt(settingsDeclaration, current, next, (applies) => applies === 'reload') as Settings;
+  return adopt(declarationOnDisk(), current, next, (applies) => applies === 'reload') as Settings;
 }
 
 /** The settings of a gateway process that replaces one which has `current`. */
 export function adoptReplaced(current: Settings, next: Settings): Settings {
-  return adopt(settingsDeclaration, current, next, (applies) => applies !== 'restart') as Settings;
+  return adopt(declarationOnDisk(), current, next, (applies) => applies !== 'restart') as Settings;
 }
 
 function adopt(

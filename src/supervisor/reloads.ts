@@ -10,11 +10,12 @@
  * unit/supervisor/reloads.
  */
 import { ConfigError } from '../config/config-error.js';
-import { type Settings, settingsDeclaration } from '../config/schema.js';
+import type { Settings } from '../config/schema.js';
 import {
   adoptLive,
   adoptReplaced,
   changesOf,
+  declarationOnDisk,
   differenceOf,
   isReplaceable,
   type SettingsDifference,
@@ -26,8 +27,8 @@ import type { Replacement } from './group-member.js';
 export interface ReloadsOptions {
   /** The settings read from the file at the start, with the file's ports. */
   readonly settings: Settings;
-  /** Reads the file, the environment and the files that they name. Throws ConfigError. */
-  readonly load: () => Settings;
+  /** Reads the file, the environment and the files that they name. Rejects with ConfigError. */
+  readonly load: () => Promise<Settings>;
   /** Hands settings to the gateways. Resolves with the problems with them; never rejects. */
   readonly apply: (next: Settings, dryRun: boolean) => Promise<readonly string[]>;
   /** Why the gateways cannot be replaced now; undefined if they can. */
@@ -99,14 +100,14 @@ export class Reloads {
     if (problem !== undefined) return this.#reject(origin, request, [problem]);
     let next: Settings;
     try {
-      next = load();
+      next = await load();
     } catch (error) {
       return this.#reject(origin, request, problemsOf(error));
     }
     const difference = differenceOf(this.#settings, next, restart ? isReplaceable : undefined);
     const { applied, restartNeeded } = difference;
     const paths = dryRun ? [...applied, ...restartNeeded] : applied;
-    const changes = changesOf(settingsDeclaration, this.#settings, next, paths);
+    const changes = changesOf(declarationOnDisk(), this.#settings, next, paths);
     // Also if nothing differs: a thread may have missed an earlier reload.
     const problems = await apply(next, dryRun);
     if (problems.length > 0) return this.#reject(origin, request, problems);

@@ -35,8 +35,8 @@ export interface SignalSource {
 }
 
 export interface SupervisorOptions extends GroupOptions {
-  /** Reads the settings again in the same way as for the start. Throws ConfigError. */
-  readonly load: () => LoadedSettings;
+  /** Reads the settings again in the same way as for the start. Rejects with ConfigError. */
+  readonly load: () => Promise<LoadedSettings>;
   /** The configuration file; undefined if there is none. */
   readonly source: string | undefined;
   readonly watchPeriodMs: number;
@@ -47,7 +47,7 @@ export interface SupervisorOptions extends GroupOptions {
 /** Returns the options of the product. Tests use their own entry and shorter times. */
 export function supervisorOptions(
   loaded: LoadedSettings,
-  load: () => LoadedSettings,
+  load: () => Promise<LoadedSettings>,
   log: Log,
   onSettings: (settings: Settings) => void,
 ): SupervisorOptions {
@@ -87,8 +87,8 @@ export async function supervise(
   let read = inForce;
   const reloads: Reloads = new Reloads({
     settings,
-    load: () => {
-      const loaded = load();
+    load: async () => {
+      const loaded = await load();
       read = loaded.inForce;
       return loaded.settings;
     },

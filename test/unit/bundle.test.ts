@@ -85,6 +85,11 @@ void t.test('a process or thread loads at its start only the packages that it ne
     }
     return [...found].sort();
   };
+  // The supervisor, which stays as long as the gateway serves: cli/main.js loads one or the other.
+  const [serve, ...others] = bundle.files.filter((file) => /^chunks\/serve-[^-]+\.js$/.test(file));
+  t.same(others, []);
+  t.same(packagesOf(serve!), []);
+  t.same(packagesOf('cli/main.js'), []);
   t.same(packagesOf('request/listener.thread.js'), ['uWebSockets.js']);
   t.same(packagesOf('upstream/upstream-task.js'), []);
   t.same(packagesOf('gateway/main.js'), ['lmdb', 'msgpackr', 'piscina', 'typebox', 'uWebSockets.js']);

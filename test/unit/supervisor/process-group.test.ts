@@ -33,7 +33,7 @@ async function groupOf(t: Test, processes: number, changes: Partial<Settings> = 
     {
       ...supervisorOptions(
         { ...loaded, settings },
-        () => loaded,
+        () => Promise.resolve(loaded),
         quiet,
         () => undefined,
       ),

@@ -35,8 +35,7 @@ function houseOf(t: Test) {
     settings,
     load: () => {
       house.reads++;
-      if (house.file instanceof Error) throw house.file;
-      return house.file;
+      return house.file instanceof Error ? Promise.reject(house.file) : Promise.resolve(house.file);
     },
     apply: async (next, dryRun) => {
       house.applied.push({ settings: next, dryRun });

@@ -53,7 +53,7 @@ function run(behaviour: string, changes: Partial<GroupOptions> = {}, drainTimeou
     {
       ...supervisorOptions(
         file.loaded,
-        () => file.loaded,
+        () => Promise.resolve(file.loaded),
         { error: write, warn: write, info: write },
         () => undefined,
       ),
