@@ -31,6 +31,8 @@ export const STEERING_MEMBERS = [
   'model_list',
   'user_config',
   'custom_llm_provider',
+  // A stored prompt may name another model: https://docs.litellm.ai/docs/proxy/prompt_management.
+  'prompt_id',
   'api_base',
   'base_url',
   'api_key',
@@ -51,9 +53,17 @@ export const STEERING_MEMBERS = [
   'bootstrap_port',
   'kv_transfer_params',
   'ec_transfer_params',
-  // Searches are billed apart from tokens. OpenAI and Perplexity: `web_search_options`; xAI: Live Search.
+  // Whose calls go first, by which one caller would keep the others waiting: vLLM and SGLang (their
+  // protocols, as above), LiteLLM (https://docs.litellm.ai/docs/scheduler); `nvext` has the hints of NVIDIA
+  // Dynamo (https://docs.nvidia.com/dynamo, "Prioritize Requests").
+  'priority',
+  'nvext',
+  // Searches are billed apart from tokens. OpenAI and Perplexity: `web_search_options`; xAI: Live Search;
+  // Qwen at Alibaba: https://www.alibabacloud.com/help/en/model-studio/web-search, and code that it runs.
   'web_search_options',
   'search_parameters',
+  'enable_search',
+  'enable_code_interpreter',
   // Anthropic: containers, servers of tools, a faster or a placed model have prices of their own;
   // `hosted_tools` stands for tools that the provider runs, at any door: Groq's `browser_search`,
   // OpenRouter's `openrouter:web_search`, Moonshot's `builtin_function`.
@@ -94,8 +104,20 @@ const NESTED_MEMBERS = ['file_id', 'storage_url', 'audio_id'] as const;
  */
 const STORED_MEMBERS = ['previous_response_id', 'conversation', 'prompt', 'item_reference'] as const;
 
+/**
+ * An edit of the conversation that does more than clear, in Messages, and any in Responses: the provider
+ * summarises it by a further generation. Anthropic bills that beside the usage of the response, in
+ * `usage.iterations` (platform.claude.com, "Compaction", 2026-11).
+ */
+const EDITING_MEMBERS = ['context_management'] as const;
+
 /** All that `pass_members` can name. */
-export const ROUTING_MEMBERS = [...STEERING_MEMBERS, ...NESTED_MEMBERS, ...STORED_MEMBERS] as const;
+export const ROUTING_MEMBERS = [
+  ...STEERING_MEMBERS,
+  ...NESTED_MEMBERS,
+  ...STORED_MEMBERS,
+  ...EDITING_MEMBERS,
+] as const;
 
 export type RoutingMember = (typeof ROUTING_MEMBERS)[number];
 

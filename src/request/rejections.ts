@@ -205,13 +205,14 @@ const MEMBERS_WITHIN: Partial<Record<RoutingMember, string>> = {
   audio_id: ' (audio.id of a message)',
   extra_body: ' (with other members than google)',
   hosted_tools: ' (a tool in tools that the provider runs)',
+  context_management: ' (with edits that do more than clear)',
   item_reference:
     ' (an item of input that is read by its id: send store: false, and the items themselves, reasoning with encrypted_content)',
 };
 export const routingMember = (member: RoutingMember): ErrorRecord =>
   rejection(
     'invalid_parameters',
-    `${member}${MEMBERS_WITHIN[member] ?? ''} must not be given: by it an upstream may serve another call than the one that is priced, bill more than its tokens, or use what it stores for others. Who runs the gateway can let it through with pass_members of the model.`,
+    `${member}${MEMBERS_WITHIN[member] ?? ''} must not be given: by it an upstream may serve another call than the one that is priced, serve it before those of others, bill more than its tokens, or use what it stores for others. Who runs the gateway can let it through with pass_members of the model.`,
   );
 /** Names the bound of the output, if the door has one (`outputTokensMax` is 0 otherwise). */
 export const callTooCostly = (

@@ -13,7 +13,7 @@ import { Level, plain } from '../../protocol/known-members.js';
 import { checkCountRequest, checkMessagesRequest } from '../../protocol/validators.js';
 import type { Door, ErrorShape, ResponseFacts } from '../door.js';
 import { readersOf } from '../member-scan.js';
-import { explainCount, explainMessages, hostedToolsIn, outputTokensMin } from './messages-rules.js';
+import { explainCount, explainMessages, dearMembersIn, outputTokensMin } from './messages-rules.js';
 
 const OVERLOADED = 529;
 const CLOCK = new SystemClock();
@@ -130,6 +130,7 @@ const MESSAGES_REQUEST = new Level({
   thinking: new Level(plain('type', 'budget_tokens', 'display')),
   metadata: new Level(plain('user_id')),
   output_config: new Level(plain('effort', 'format')),
+  context_management: new Level({ edits: new Level(plain('type')) }),
   cache_control: CACHE_CONTROL,
 });
 
@@ -147,7 +148,7 @@ export const MESSAGES: Door = {
   errors: MESSAGES_ERRORS,
   ...readersOf({
     ...COMMON,
-    routing: hostedToolsIn,
+    routing: dearMembersIn,
     check: checkMessagesRequest,
     explain: explainMessages,
     outputTokens: 'max_tokens',

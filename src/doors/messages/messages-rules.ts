@@ -9,6 +9,7 @@
 import { invariant } from '../../core/errors.js';
 import { isRecord } from '../../core/json.js';
 import { MESSAGES_MAX } from '../../core/limits.js';
+import type { RoutingMember } from '../../core/routing-members.js';
 import { got, messagesCountError } from '../../protocol/chat-rules.js';
 
 /** Newer models of Claude accept `system` within a conversation. */
@@ -167,10 +168,25 @@ export function outputTokensMin({ thinking }: Fields): number {
 const CALLERS_TOOL = /^(?:custom$|(?:bash|text_editor|computer|memory|browser_toolset)_\d)/;
 
 /**
- * Whether the body has tools that Anthropic runs, some of which are billed apart from tokens. `body` is
- * valid.
+ * The edit of a conversation that does more than clear it, by its place in `context_management`; -1 if none
+ * does.
  */
-export function hostedToolsIn(body: Fields): readonly ['hosted_tools'] | readonly [] {
+export function summarisingEditIn(management: unknown): number {
+  const edits = isRecord(management) ? management.edits : undefined;
+  if (!Array.isArray(edits)) return -1;
+  return (edits as unknown[]).findIndex(
+    (edit) => !(isRecord(edit) && typeof edit.type === 'string' && edit.type.startsWith('clear_')),
+  );
+}
+
+/** Members by which Anthropic bills more than the tokens of the response. `body` is valid. */
+export function dearMembersIn(body: Fields): RoutingMember[] {
+  const edits = summarisingEditIn(body.context_management) >= 0 ? (['context_management'] as const) : [];
+  return [...hostedToolsIn(body), ...edits];
+}
+
+/** Whether the body has tools that Anthropic runs, some of which are billed apart from tokens. */
+function hostedToolsIn(body: Fields): readonly ['hosted_tools'] | readonly [] {
   const tools = (body.tools ?? []) as readonly Fields[];
   const isHosted = ({ type = 'custom' }: Fields): boolean =>
     type !== null && !(typeof type === 'string' && CALLERS_TOOL.test(type));

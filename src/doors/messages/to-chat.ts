@@ -12,6 +12,7 @@
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
 import { from } from '../callers-path.js';
+import { summarisingEditIn } from './messages-rules.js';
 import { markOf, messagesOf, textPartsOf } from './to-chat-content.js';
 
 type Members = Readonly<Record<string, unknown>>;
@@ -78,11 +79,7 @@ export function toChat(body: Members, extras: boolean): Record<string, unknown> 
  * Refuses context edits, except those that only leave out old parts: without them the model just reads more.
  */
 function checkContextEdits(management: unknown): void {
-  const edits = isRecord(management) ? management.edits : undefined;
-  if (!Array.isArray(edits)) return;
-  const index = (edits as unknown[]).findIndex(
-    (edit) => !(isRecord(edit) && typeof edit.type === 'string' && edit.type.startsWith('clear_')),
-  );
+  const index = summarisingEditIn(management);
   if (index >= 0)
     throw new FieldError(
       `context_management.edits[${index}].type`,

@@ -102,6 +102,7 @@ export function routingIn(body: Readonly<Record<string, unknown>>): readonly Rou
   if (Array.isArray(tools) && (tools as Readonly<Record<string, unknown>>[]).some(isHosted))
     found.push('hosted_tools');
   if (Array.isArray(input) && (input as Item[]).some(isReference)) found.push('item_reference');
+  if ((body.context_management ?? undefined) !== undefined) found.push('context_management');
   return found;
 }
 

@@ -1,7 +1,7 @@
 /** The Messages API as listeners see it: what is read, what is refused and how, headers. */
 import t from 'tap';
 import { MESSAGES, messagesHeaderLines } from '#src/doors/messages/messages-door.js';
-import { explainMessages, hostedToolsIn, outputTokensMin } from '#src/doors/messages/messages-rules.js';
+import { explainMessages, dearMembersIn, outputTokensMin } from '#src/doors/messages/messages-rules.js';
 import { checkMessagesRequest } from '#src/protocol/validators.js';
 
 const VALID = { model: 'm', max_tokens: 7, messages: [{ role: 'user', content: 'hello' }] };
@@ -126,7 +126,7 @@ void t.test('the door judges each value in each place as the validator judges th
         model === members.model &&
         stream === (members.stream ?? false) &&
         least === outputTokensMin(members) &&
-        routingMembers.length === (isLong ? 1 : hostedToolsIn(members).length);
+        routingMembers.length === (isLong ? 1 : dearMembersIn(members).length);
       if (!isSame) wrong.push(text);
       taken++;
     }
@@ -180,6 +180,13 @@ void t.test('what decoders read differently, or bills more, is refused', (t) => 
     }),
     [],
   );
+  const clear = [{ type: 'clear_thinking_20251015', keep: 'all' }, { type: 'clear_tool_uses_20250919' }];
+  t.same(routing({ context_management: { edits: clear } }), []);
+  t.same(routing({ context_management: null }), []);
+  for (const edit of [{ type: 'compact_20260112' }, { type: 'of_next_year' }, {}, 1])
+    t.same(routing({ context_management: { edits: [...clear, edit] } }), ['context_management']);
+  for (const name of ['Context_management', 'context_management'])
+    t.type(routing({ [name]: { edits: [{ Type: 'compact_20260112' }] } }), 'string', 'in another case');
   t.same(routing({ speed: 'fast', container: 'c', service_tier: 'auto' }), ['speed', 'container']);
   t.end();
 });

@@ -45,6 +45,7 @@ void t.test('what is read of a body', (t) => {
   ])
     t.same(routing({ tools: [{ type: 'function' }, { type: tool }] }), ['hosted_tools'], tool);
   t.same(routing({ tools: [{ type: 'namespace', tools: [{ type: 'mcp' }] }] }), ['hosted_tools']);
+  t.same(routing({ context_management: [{ type: 'compaction' }] }), ['context_management']);
   t.same(routing({ previous_response_id: 'r', input: [{ type: 'item_reference', id: 'i' }] }), [
     'previous_response_id',
     'item_reference',
