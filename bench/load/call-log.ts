@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { startGateway, testSettings, TEST_MODEL, type Gateway } from '../../test/support/gateway.js';
-import { startMock, type Scope } from '../../test/support/mock.js';
+import { startMockProcess, type Scope } from '../../test/support/mock.js';
 import { randomBelow } from '../../test/support/random.js';
 import { machineLine } from '../support/machine.js';
 import { processTree, threadsCpuNanos } from '../support/proc.js';
@@ -108,7 +108,7 @@ function rangeOf(numbers: readonly number[]): [number, number] {
 }
 
 async function measureAll(scope: Scope): Promise<void> {
-  const { url } = await startMock(scope, shape.upstream);
+  const { url } = await startMockProcess(scope, shape.upstream);
   const all: Measured[] = [];
   for (const build of values.build) {
     const measured = await started(scope, build, url);

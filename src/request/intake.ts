@@ -1,5 +1,5 @@
 /**
- * Takes in a call: from its headers to its admission and its dispatch to a worker. ListenerServer makes one
+ * Takes in a call: authenticate, rate-limit, read-body, admit, dispatch to a worker. ListenerServer makes one
  * for each request. Listener thread.
  *
  *     reading ──→ asking ──→ handed over to Delivery, or to Replay
@@ -7,8 +7,6 @@
  *
  *     reading   the body is on its way
  *     asking    waits for another thread: a large body is parsed, an idempotency lock taken, a lease granted
- *
- * The phases in order: authenticate, rate-limit, read-body, admit, dispatch.
  *
  * Must hold: `exchange.finish` is called exactly once on every path, or what the call holds is lost. Nothing
  * is read of a body, and nothing said of it, before its caller has a permit. After each `await` the client
