@@ -150,8 +150,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
         this.#giveUp(failure.callerError, failure.contextLength ? 'context_length' : undefined);
         return;
       }
-      const text =
-        'a call was refused at a bound of the gateway: its room, descriptors, or the length of an answer';
+      const text = 'a call was refused for want of room or descriptors';
       this.#shared.errors.write('error', 'gateway', text, failure.cause);
       this.#fail(failure.callerError);
       return;

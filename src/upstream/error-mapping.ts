@@ -137,12 +137,6 @@ const NO_BUDGET: ErrorRecord = {
   retryAfterSeconds: 5,
 };
 
-const TOO_LONG: ErrorRecord = {
-  code: 'provider_unavailable',
-  message:
-    'the answer of the provider of this model is longer than the gateway takes: ask for less at once. This call is not billed.',
-};
-
 const NOT_TRANSLATED = 'NOT_TRANSLATED';
 /** The counter pool takes no more. */
 export const COUNTER_BUSY: ErrorRecord = {
@@ -235,11 +229,10 @@ export function garbageFailure(what: string): AttemptFailure {
 
 /**
  * For a response that is longer than the gateway takes. Callers bring that about (many choices, logarithms of
- * probabilities, a long request that the response repeats), at every upstream alike: so it says nothing about
- * the upstream, and no other is asked.
+ * probabilities, a long request that the response repeats), so it says nothing about the upstream.
  */
 export function tooLongFailure(what: string): AttemptFailure {
-  return { ...garbageFailure(what), callerError: TOO_LONG, reason: 'its answer was too long', ours: true };
+  return { ...garbageFailure(what), reason: 'its answer was too long', ours: true };
 }
 
 /** There is no memory for the response: see ResponseBudget. */
