@@ -1,6 +1,7 @@
 /**
  * HTTPS for callers: a real client, a certificate that is changed while calls go on, and what speaks no TLS.
  */
+import { spawnSync } from 'node:child_process';
 import { createPrivateKey } from 'node:crypto';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
@@ -12,7 +13,6 @@ import OpenAI from 'openai';
 import t, { type Test } from 'tap';
 import { Agent as UndiciAgent, fetch as undiciFetch } from 'undici';
 import { selfSigned, type Certificate } from '../fixtures/upstream-certificate.js';
-import { runCommand } from '../support/command.js';
 import {
   TEST_MODEL,
   eventually,
@@ -223,13 +223,16 @@ void t.test('files are watched; the key may have a passphrase', { skip }, async 
   t.equal(await gateway.stop(), 0);
 });
 
-void t.test('a certificate that is no good stops the start', async (t) => {
+void t.test('a certificate that is no good stops the start', (t) => {
   const folder = temporaryFolder(t);
   writeFileSync(join(folder, 'cert.pem'), 'nothing');
   writeFileSync(join(folder, 'key.pem'), 'nothing');
   const settings = testSettings('echo:', { listen: { tls: { cert_file: 'cert.pem', key_file: 'key.pem' } } });
   writeFileSync(join(folder, 'tollgate.yaml'), JSON.stringify(settings));
-  const end = await runCommand(folder, ['serve', '--port', '0', '--admin-port', '0']);
-  t.equal(end.code, 1);
+  const program = new URL('../../../dist/cli/main.js', import.meta.url).pathname;
+  const args = [program, 'serve', '--port', '0', '--admin-port', '0'];
+  const end = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' });
+  t.equal(end.status, 1);
   t.match(end.stderr, /listen\.tls\.cert_file: .*cert\.pem: holds no certificate/);
+  t.end();
 });
