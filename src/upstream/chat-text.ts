@@ -72,6 +72,7 @@ interface TakenTexts {
  */
 export function addStreamTexts(texts: StreamTexts, events: Buffer, charsMax: number): TakenTexts {
   const pieces = new Map<string, string[]>();
+  const items = new KnownItems(texts);
   let chars = 0;
   let bytes = 0;
   forEachEvent(events, (_start, end, data) => {
@@ -88,7 +89,7 @@ export function addStreamTexts(texts: StreamTexts, events: Buffer, charsMax: num
     for (const [index, choice] of choicesOf(event)) {
       collectChoice(choice, choice.delta ?? choice.message, (key, text) => take(`${index}/${key}`, text));
     }
-    if (isRecord(event)) collectTyped(event, take, (id) => isKnown(texts, id) || isKnown(pieces, id));
+    if (isRecord(event)) collectTyped(event, take, items);
   });
   // As one joined string; appended one by one, each word would take 50 bytes more.
   for (const [path, list] of pieces) texts.set(path, (texts.get(path) ?? '') + list.join(''));
@@ -123,22 +124,37 @@ function choicesOf(value: unknown): [string, Record<string, unknown>][] {
 
 type Visit = (key: string, text: string) => void;
 
-/** Whether an item that is done, of that id, repeats what `texts` have. */
-function isKnown(texts: ReadonlyMap<string, unknown>, id: string): boolean {
-  for (const key of texts.keys())
-    if (key.endsWith('.delta') || (key.startsWith(`${id}/`) && key !== `${id}/name`)) return true;
-  return false;
+/** Whose texts have come, so that items that are done do not count twice. */
+class KnownItems {
+  hasDelta = false;
+  readonly #ids = new Set<string>();
+
+  constructor(texts: StreamTexts) {
+    for (const key of texts.keys()) {
+      if (key.endsWith('.delta')) this.hasDelta = true;
+      else if (!key.endsWith('/name')) this.#ids.add(key.slice(0, key.indexOf('/')));
+    }
+  }
+
+  /** Whether the item that is done is the first of that id, in a stream without a delta. */
+  isNew(id: string): boolean {
+    if (this.hasDelta || this.#ids.has(id)) return false;
+    this.#ids.add(id);
+    return true;
+  }
 }
 
 /** An event of the Responses API: a delta, the name of a call that begins, or items that are done. */
 function collectTyped(
   { type, item_id: id, delta, item, response }: Record<string, unknown>,
   visit: Visit,
-  isKnownItem: (id: string) => boolean,
+  items: KnownItems,
 ): void {
   if (typeof type !== 'string' || !type.startsWith('response.')) return;
-  if (type.endsWith('.delta')) visitText(`${idIn(id)}/${type}`, delta, visit);
-  else if (type === 'response.output_item.added' && isRecord(item))
+  if (type.endsWith('.delta')) {
+    items.hasDelta = true;
+    visitText(`${idIn(id)}/${type}`, delta, visit);
+  } else if (type === 'response.output_item.added' && isRecord(item))
     visitText(`${idIn(item.id)}/name`, item.name, visit);
   const done =
     type === 'response.output_item.done' ? [item] : isRecord(response) ? response.output : undefined;
@@ -146,7 +162,7 @@ function collectTyped(
   for (const one of (done as unknown[]).filter(isRecord)) {
     const itemId = idIn(one.id);
     // Its name came when it began.
-    if (!isKnownItem(itemId))
+    if (items.isNew(itemId))
       collectItem({ ...one, name: undefined }, (key, text) => visit(`${itemId}/${key}`, text));
   }
 }

@@ -128,3 +128,26 @@ void t.test('items of the Responses API count once, with deltas or without', (t)
   t.equal(whole(added + ended + completed(called)), 'look,{"up":1}');
   t.end();
 });
+
+void t.test('items that are done take time in proportion to their number', (t) => {
+  const events = (items: number): Buffer =>
+    Buffer.from(
+      Array.from({ length: items }, (_, at) => {
+        const item = { id: `item${at}`, type: 'message', content: [{ type: 'output_text', text: 'w' }] };
+        return `data: ${JSON.stringify({ type: 'response.output_item.done', item })}\n\n`;
+      }).join(''),
+    );
+  const msOf = (items: number): number => {
+    const bytes = events(items);
+    const startMs = process.cpuUsage().user;
+    const texts = new Map<string, string>();
+    t.equal(addStreamTexts(texts, bytes, Infinity).chars, items);
+    return (process.cpuUsage().user - startMs) / 1_000;
+  };
+  msOf(1_000);
+  const fewMs = msOf(1_000);
+  const manyMs = msOf(20_000);
+  // In proportion 20 times, 400 times by the square.
+  t.ok(manyMs < 120 * Math.max(fewMs, 5), `${manyMs.toFixed(0)} ms, ${fewMs.toFixed(0)} ms for a twentieth`);
+  t.end();
+});
