@@ -126,8 +126,8 @@ export function openBase(options: AccountingOptions): AccountingBase {
 }
 
 /**
- * Returns what logs each change of an operator, with its hash: so a copy of the log tells whether the chain
- * of changes in the store was altered later.
+ * Returns a function that logs an operator's change with its hash. A copy of the log then shows whether the
+ * chain of changes in the store was altered later.
  */
 export function changeLogger(log: Log): (change: OperatorChange) => void {
   return ({ number, who, role, from, action, target, changes, hash }) =>
@@ -139,8 +139,8 @@ export function changeLogger(log: Log): (change: OperatorChange) => void {
 }
 
 /**
- * Creates the idempotency service. `takenElsewhere`: the locks that the processes of the host share;
- * undefined if there is only one.
+ * Creates the idempotency service. `sharedLocks`: the locks that the processes of the host share; undefined
+ * if there is only one process.
  */
 export function idempotencyServiceOf(
   { settings, live, store, journals, clock, log }: AccountingBase,

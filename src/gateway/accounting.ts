@@ -45,7 +45,7 @@ export interface AccountingParts {
   readonly sharing: Sharing;
 }
 
-/** The side of a gateway towards others that share its limits. NOT_SHARED does nothing. */
+/** What a gateway does about limits that it shares with other processes or hosts. NOT_SHARED does nothing. */
 export interface Sharing {
   /** Joins the others. Rejects if this host's accounts and keys are not those that the others share. */
   start(): Promise<void>;
@@ -58,8 +58,8 @@ export interface Sharing {
   /** Returns what calls of this gateway use of these accounts now. */
   callsUses(accounts: readonly string[]): CallsUse[];
   /**
-   * Claims a name among the hosts for that time. Resolves with false if another host has it; true also if the
-   * server of sharing cannot be asked. Undefined if there are no other hosts.
+   * Claims a name for this host, for `forMs`. Resolves with false if another host has it, and with true also
+   * if the server of sharing cannot be reached. Undefined if there are no other hosts.
    */
   readonly claim: ((name: string, forMs: number) => Promise<boolean>) | undefined;
   /** The directory of the other hosts; undefined if there are none. */
@@ -154,7 +154,7 @@ export class Accounting {
 
   /**
    * To be called when a listener has died, before its successor writes to the same journal. Counts the calls
-   * that it had settled, and releases the holds of the others.
+   * that the listener had settled, and releases the holds of its other calls.
    */
   releaseListener(listenerIndex: number): void {
     const { ledger, slotsPerListener, log } = this.base;

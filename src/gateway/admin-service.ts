@@ -1,7 +1,7 @@
 /**
- * The admin interface of a gateway. Connects its routes with the gateway's parts. Within a process group one
- * gateway has the interface: from its start, or from `lead` until `follow`. gateway.ts owns it, on the main
- * thread.
+ * Opens and closes the admin interface of a gateway, and connects its routes with the gateway's parts. Within
+ * a process group one gateway has the interface: from its start, or from `lead` until `follow`. gateway.ts
+ * owns it, on the main thread.
  *
  * Must hold: a second gateway never shares the port of one that is not of its process group. Each would get a
  * part of the calls, without an error (test/unit/gateway/admin-service.find-port.test.ts).
@@ -34,10 +34,10 @@ const ADVICE = {
   admin: 'admin.host and admin.port (TOLLGATE_ADMIN_HOST, TOLLGATE_ADMIN_PORT)',
 };
 
-/** How often another port is asked of the kernel if a gateway that starts holds the one that came. */
+/** How many free ports the kernel is asked for: another gateway that starts may hold the one it returns. */
 const PORT_TRIES_MAX = 20;
 
-/** A port that no other gateway of this machine takes until `release`, which is called when it listens. */
+/** A port that no other gateway of this machine takes until `release`. Call that when the port is open. */
 export interface FoundPort {
   readonly port: number;
   readonly release: () => void;
@@ -60,7 +60,8 @@ export async function findPort(host: string, port: number, section: keyof typeof
     const refused = await bind(probe, { host, port, exclusive: true });
     if (refused !== undefined) throw cannotListen(`${host}:${port}`, refused, section);
     const found = (probe.address() as AddressInfo).port;
-    // While the probe has the port: whoever has released the name by then listens, and the probe was refused.
+    // Bound while the probe has the port. A gateway that has released the name by now already listens, so the
+    // probe would have failed.
     const name = createServer().unref();
     // The port comes first, because long names are cut.
     const held = await bind(name, { path: `\0tollgate-${found}-${host}` });
@@ -155,7 +156,7 @@ export class AdminService {
   #routes(charts: LiveSource, clock: Clock): Omit<AdminOptions, 'port'> {
     const { settings, live, accounting, stats, logs, supervisor, state, log } = this.#options;
     const calls = callReaderOf(settings.data, { written: () => logs.growingCalls });
-    // What fails here fails again, and is told, when somebody searches.
+    // The error need not be reported here: the next search fails in the same way and reports it.
     void calls.begin().catch(() => undefined);
     return {
       host: settings.admin.host,
@@ -167,7 +168,7 @@ export class AdminService {
       hosts: accounting.sharing.hosts,
       flushBooks: () => accounting.flushRequests.flushAll(),
       flushCalls: () => logs.flushCalls(),
-      // If another gateway has the interface, this one is ending while the group serves.
+      // A gateway that follows is about to end, but its process group serves.
       readiness: () => this.#follows || state.ready,
       status: () => stats.status(),
       metrics: (format) => stats.page(format),

@@ -1,17 +1,17 @@
 /**
- * The main thread's part of the response cache: it has the responses on disk, and lets one listener at a time
- * make a call that several were asked for. accounting.ts creates it. Listeners ask it over their ports
- * (channel/cache-channel.ts), and keep what they have sent or got in their own memory.
+ * The main thread's part of the response cache: it keeps responses on disk, and lets one listener at a time
+ * make a call that several callers wait for (single flight). accounting.ts creates it. Listeners ask it over
+ * their ports (channel/cache-channel.ts), and cache responses in their own memory too.
  *
  *     no response → in work (of a listener) → waits for the disk → stored → none (expired, or the oldest)
  *                       └→ no response (failed, not to be kept, or the listener died)
  *
- * A response is a copy that can be made again. So it is written in a transaction of its own after the flush,
- * and what the disk does not take is dropped; the books never wait for it. Its record has a digest of the
- * response and of whose it is, so that a damaged or misplaced one is nobody's: LMDB checks nothing itself.
+ * A cached response can be made again. So it is written in a transaction of its own after the flush, and
+ * dropped if the disk is full; the accounting never waits for it. Its record has a digest of the response and
+ * of its key, because LMDB has no checksums: a damaged or misplaced record then matches no key.
  *
- * Must hold: who waits for another's call gets a reply however that call ends; its caller would hang
- * (test/unit/request/response-cache.test.ts).
+ * Must hold: a listener that waits for another listener's call gets a reply however that call ends, else its
+ * caller hangs (test/unit/request/response-cache.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { AskReply, Question, Withdrawal } from '../core/ask-port.js';
@@ -30,11 +30,11 @@ import type { ResponseTable } from '../store/response-table.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
 
-/** Bytes that wait for the disk; more are dropped. A commit of 16 MiB blocks the thread for some 50 ms. */
+/** Bytes that may wait for the disk. A commit of 16 MiB blocks the thread for some 50 ms. */
 const WAITING_BYTES_MAX = 16 * 1024 * 1024;
 /** Free bytes that a disk needs besides the responses, for the pages that a commit copies. */
 const ROOM_BYTES_MIN = 1024 * 1024;
-/** Keys that are looked at in one event-loop turn when the responses of one model are removed: some ms. */
+/** How many keys are read in one event-loop turn when the responses of one model are removed: some ms. */
 const CLEARED_MAX = 1_000;
 const SWEEP_PERIOD_MS = 60_000;
 
@@ -44,6 +44,7 @@ export interface CacheServiceOptions {
   readonly log: Log;
 }
 
+/** A call that a listener makes, and the questions of other listeners that wait for its response. */
 interface InWork {
   readonly key: ResponseKey;
   readonly listener: number;
@@ -56,15 +57,15 @@ export class CacheService {
   readonly #options: CacheServiceOptions;
   readonly #ports = new Map<number, MessagePort>();
   readonly #inWork = new Map<string, InWork>();
-  /** Not on disk yet. */
+  /** Responses that are not on disk yet. */
   readonly #waiting = new Map<string, ResponseRecord>();
   #waitingBytes = 0;
-  /** Nothing that ended until then is served: of all models, and of single ones. */
+  /** Responses that ended up to these times are not served: of all models, and by the id of one. */
   #clearedMs = -Infinity;
   readonly #clearedModels = new Map<string, number>();
   /** By the id of each model with a cache. */
   #rules: ReadonlyMap<string, CacheRule> = new Map();
-  /** Bytes of all responses on disk. */
+  /** How many bytes all responses may take on disk. */
   #bytesMax = 0;
   #sweptAtMs: number;
   #hasLogged = false;
@@ -95,7 +96,7 @@ export class CacheService {
     port.on('message', (message: FromListener) => this.#take(index, port, message));
   }
 
-  /** To be called when the listener has died: others make its calls. */
+  /** To be called when the listener has died: those that waited for its calls make them themselves. */
   detach(index: number): void {
     this.#ports.get(index)?.close();
     this.#ports.delete(index);
@@ -132,7 +133,7 @@ export class CacheService {
     const isCleared = (key: ResponseKey): boolean =>
       modelId === undefined || modelOfCacheKey(key) === modelId;
     for (const [name, record] of this.#waiting) if (isCleared(record)) this.#dropOne(name);
-    // What is in work now began before.
+    // Calls in work began before the clearing, so their responses must not be kept.
     for (const { key } of [...this.#inWork.values()]) if (isCleared(key)) this.#end(key);
     if (modelId === undefined) this.#tried(() => store.commit(() => store.cached.clear()));
     else await this.#removeModel(isCleared);
@@ -209,7 +210,9 @@ export class CacheService {
     for (const { port, id } of inWork.waiting) send(port, id, { state: 'found', response });
   }
 
-  /** Nobody makes the call any more: who waits makes it alone. With `index` only if that listener made it. */
+  /**
+   * Ends a call in work: listeners that wait make it themselves. With `index`, only if that listener made it.
+   */
   #end(key: ResponseKey, index?: number): void {
     const name = nameOfResponse(key);
     const inWork = this.#inWork.get(name);
@@ -232,7 +235,7 @@ export class CacheService {
     return this.#options.clock.wallMs() - Math.max(0, ...ttls);
   }
 
-  /** A store that fails costs hits and nothing else. Tables with a damaged row are emptied. */
+  /** Returns undefined if the store fails: that costs hits only. Empties the tables if a row is damaged. */
   #tried<Result>(work: () => Result): Result | undefined {
     const { store, log } = this.#options;
     try {

@@ -20,8 +20,8 @@
  * (the line takes back the charge of an earlier line of the same request) or `collected` (it charges what an
  * earlier line left uncovered); `source` is null if nothing was served.
  *
- * Must hold: a line is JSON whatever the names and numbers in it are, and tells of one call what the settle
- * told. Test: unit/gateway/call-lines.
+ * Must hold: a line is JSON whatever names and numbers it has, and shows the values with which the call was
+ * settled (test/unit/gateway/call-lines.test.ts).
  */
 import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
 import { decimalOf, PICO_PER_NANO } from '../core/money.js';
@@ -122,7 +122,7 @@ function attemptOf(names: CallRecordNames, attempt: EndedAttempt): CallAttempt {
   };
 }
 
-/** The quotas that every call has first. `id` is the account's. */
+/** Returns what was left of each quota, first of those that every call has. `id` is the account's. */
 function quotasOf(
   names: CallRecordNames,
   id: string | null,

@@ -1,13 +1,12 @@
 /**
- * The logs of calls, and the switch of what is logged, which an operator may change while the gateway serves.
- * The access log and the call log (owned by gateway.ts) get the calls that are taken out of the listeners'
- * rings. The usage log (owned by accounting.ts) is given the records of the journal as the store counts them.
- * The call log keeps records in segments, and contents of calls in others (call-log/). The other logs write
- * lines to files of their own; without a file the access log writes to standard error. Runs on the main
- * thread of a gateway process.
+ * Writes the logs of calls, and lets an operator change what is logged while the gateway serves. The access
+ * log and the call log (owned by gateway.ts) get the calls from the listeners' call rings. The usage log
+ * (owned by accounting.ts) gets the journal's records when a flush counts them. The call log keeps records in
+ * segments, and contents of calls in others (call-log/). The other two append lines to their files; without a
+ * file the access log writes to standard error. Runs on the main thread of a gateway process.
  *
  * Must hold: lines of the usage log wait for the end of the flush that counts their calls, unless there are
- * more than memory should hold (20,000). Test: unit/gateway/gateway-logs.
+ * more than memory should hold (20,000) (test/unit/gateway/gateway-logs.test.ts).
  */
 import { join } from 'node:path';
 import type { SlotNames } from '../call-log/block-names.js';
@@ -43,7 +42,7 @@ import type { CallOutbox } from './traces.js';
 import { accessLine, callRecordOf, usageLine, type CallRecordNames, type CallNames } from './call-lines.js';
 
 /**
- * A ring holds eight times a busy listener's calls of this time, and a reader of a screen does not notice it.
+ * A ring holds eight times a busy listener's calls of this time. People who watch the log do not notice it.
  */
 const DRAIN_PERIOD_MS = 100;
 /** The period after a drain that found nothing. It is longer because each drain wakes an idle gateway. */
@@ -58,14 +57,14 @@ const USAGE_LINES_WAITING_MAX = 20_000;
 export interface GatewayLogsOptions {
   readonly settings: Settings;
   readonly control: LogSwitchBuffer;
-  /** The access ring of each listener, by index. */
+  /** The call ring of each listener, by index. */
   readonly rings: readonly CallRingBuffer[];
-  /** What bounds the contents of each listener's calls, likewise. */
+  /** Bound the memory for contents of each listener's calls, likewise. */
   readonly contentsBudgets: readonly ContentsBudgetBuffer[];
   readonly names: CallRecordNames;
-  /** What must be in no contents: the secrets of the moment. */
+  /** Returns the texts that must be masked in contents: the secrets of now. */
   readonly secrets: () => readonly string[];
-  /** Gets every record, for what the status tells of upstreams. */
+  /** Gets every record, for the last errors of upstreams in the status. */
   readonly upstreamErrors: CallSink;
   readonly clock: Clock;
   readonly log: Log;
@@ -87,7 +86,7 @@ export class GatewayLogs {
   #settings: Settings['access_log'] | undefined;
   #output: Pick<LineFile, 'append' | 'close'> | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** Since the last line about them, and since the start. */
+  /** Records that were lost since the last log line about them, and since the start. */
   #dropped = 0;
   #droppedInAll = 0;
   #loggedAtMs = -Infinity;
@@ -136,11 +135,11 @@ export class GatewayLogs {
           : lineFileOf('access log', { ...accessLog, path: accessLog.path }, this.#log);
     }
     this.#settings = accessLog;
-    // Also if the log is off: a call that read the switch before may still append a record.
+    // Also if the log is off: a call that read the switch earlier may still append a record.
     this.#drainLater(false);
   }
 
-  /** Has every call from now on go there too, also if the call log is off. */
+  /** Sends every call from now on to `outbox` too, also if the call log is off. */
   exportTo(outbox: CallOutbox): void {
     this.#outbox = outbox;
     this.#control.store = true;
@@ -190,7 +189,7 @@ export class GatewayLogs {
           lines.push(accessLine(call, listener));
           if (lines.length >= LINES_AT_ONCE) write();
         },
-        // A record that is exported needs its names now.
+        // Exported records need their names now, so there is no shortcut for plain calls.
         this.#outbox !== undefined ? undefined : appendPlain(listener),
       );
       const dropped = reader.takeDropped();
@@ -203,30 +202,30 @@ export class GatewayLogs {
     return isAny;
   }
 
-  /** Writes what is known of ended calls to the call log. */
+  /** Writes all calls that have ended to the call log's files, so that a search finds them. */
   flushCalls(): void {
     this.drain();
     this.#calls.flush();
     this.#contents.flush();
   }
 
-  /** The segment of the call log that is being written: see CallWriter. */
+  /** The segment that the call log writes to: see CallWriter. */
   get growingCalls(): GrowingSegment | undefined {
     return this.#calls.growing;
   }
 
-  /** Takes the contents of calls of the listener of that index, one behind the other. */
+  /** Appends the contents of calls, one behind the other, that the listener of that index has sent. */
   appendContents(bytes: Uint8Array, listener: number): void {
     this.#contents.append(bytes);
     this.#contentsBudgets[listener]!.giveBack(bytes.length);
   }
 
-  /** The listener of that index has ended; what it sent was taken, and its successor begins anew. */
+  /** To be called when the listener of that index has ended: frees its memory budget for its successor. */
   onListenerEnd(listener: number): void {
     this.#contentsBudgets[listener]!.giveBackAll();
   }
 
-  /** Calls since the start that are missing, because there was no room or the disk took nothing. */
+  /** How many calls the logs lack since the start, because a ring was full or the disk failed. */
   get dropped(): DroppedCalls {
     const contents = this.#contentsBudgets.reduce((sum, { dropped }) => sum + dropped, 0);
     return {
@@ -332,7 +331,7 @@ function lineFileOf(
   return new LineFile({ name, path, rotateBytes, keep, log });
 }
 
-/** What the call log asks of plain calls. */
+/** Returns the names by slot that the call log looks up for plain calls. */
 export function slotNamesOf(names: CallRecordNames): SlotNames {
   return {
     requestPrefixOf: names.requestPrefixOf,
@@ -351,7 +350,7 @@ function retentionOf({ call_log: callLog, processes }: Settings): CallRetention 
 
 function contentsRetentionOf({ call_log: callLog, processes }: Settings): CallRetention {
   const { contents_keep_hours: keepHours, contents_keep_bytes: keepBytes } = callLog;
-  // Two texts of a call and its id, and what was gathered before them.
+  // The longest block: the batch before a call, then its two texts with their heads.
   const blockBytes = 2 * (callLog.contents_body_bytes + CONTENTS_HEAD_BYTES) + CONTENTS_BATCH_BYTES;
   return { keepHours, keepBytes, processes, blockBytes };
 }

@@ -2,8 +2,8 @@
  * The metrics of a gateway: creates the shared buffers, names threads and upstreams, and gives a scrape what
  * it reads from other parts. gateway.ts and stats.ts use it, on the main thread.
  *
- * Must hold: no two threads have the same stripe. Both would write the same counters, and counts would be
- * lost. Tests: test/unit/telemetry/metrics-layout.test.ts (the order), test/e2e/metrics.test.ts.
+ * Must hold: no two threads have the same stripe, else both write the same counters and counts are lost.
+ * Tests: test/unit/telemetry/metrics-layout.test.ts (the order of stripes), test/e2e/metrics.test.ts.
  */
 import { packageVersion } from '../core/version.js';
 import type { Settings } from '../config/schema.js';

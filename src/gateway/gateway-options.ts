@@ -21,7 +21,7 @@ export interface GatewayOptions {
   /** The settings as operators see them. */
   readonly inForce: readonly SettingInForce[];
   readonly log: Log;
-  /** What all threads log. The gateway writes the settings into it. */
+  /** Shared by all threads: the level and which calls are logged. The gateway writes the settings into it. */
   readonly logSwitch: LogSwitchBuffer;
   /** Whether to open the admin interface at the start. */
   readonly leads: boolean;
@@ -29,7 +29,7 @@ export interface GatewayOptions {
   readonly joins: boolean;
   /** The channel to the supervisor. */
   readonly supervisor: SupervisorLink;
-  /** The gateway cannot go on: its process must end, whether the accounting is flushed or not. */
+  /** Called if the gateway cannot go on: its process must end, whether the accounting is flushed or not. */
   readonly onHopeless: (reason: string) => void;
 }
 

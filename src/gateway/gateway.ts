@@ -61,7 +61,7 @@ export class Gateway {
   readonly #listeners: Listeners;
   readonly #stats: Stats;
   readonly #admin: AdminService;
-  /** Secrets of the settings, as of these routes: each reload makes others. */
+  /** The secrets of the settings, cached for these routes: each reload makes new routes. */
   #settled: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
 
   /** Opens the store and recovers the accounting; throws what `openAccounting` throws. Does not serve yet. */
@@ -175,7 +175,9 @@ export class Gateway {
     });
   }
 
-  /** What contents of calls must not have: secrets of the settings, and what is renewed. */
+  /**
+   * Returns the texts to mask in stored contents of calls: secrets of the settings, and renewed credentials.
+   */
   #secrets(): string[] {
     const { settings, routes } = this.#live;
     if (this.#settled?.routes !== routes) {
@@ -185,7 +187,7 @@ export class Gateway {
         secrets: [
           ...routes.flatMap(({ targets }) => targets.flatMap(secretsOf)),
           ...declared,
-          // Of a webhook also without its prefix: that is the key.
+          // A webhook's secret also without its prefix, because the rest is the key itself.
           ...declared.map((secret) => secret.replace(/^whsec_/, '')),
         ],
       };
@@ -351,7 +353,7 @@ export class Gateway {
     this.#credentials.close();
     await this.#workers.close();
     await this.#counter.close();
-    // What it drains is exported too.
+    // Before the traces, because the calls that it still drains are exported too.
     this.#logs.close();
     await this.#state.traces?.close();
     await this.#stats.reportLast();

@@ -1,8 +1,9 @@
 /**
- * How full the quotas of groups are, for the metrics: of the groups that are nearest to a limit. Read at most
- * every ten seconds, when somebody scrapes, by the gateway that has the admin interface; the others have no
- * samples. notifications.ts creates it, on the main thread of a gateway process. Test:
- * test/unit/gateway/group-quotas.test.ts.
+ * Samples for the metrics of how full the quotas of groups are, for the groups nearest to a limit. Only the
+ * gateway with the admin interface has samples. notifications.ts creates it, on the main thread of a gateway
+ * process.
+ *
+ * Must hold: scrapes read the groups at most every ten seconds (test/unit/gateway/group-quotas.test.ts).
  */
 import { QUOTA_NAMES, QUOTA_FIELDS } from '../core/quotas.js';
 import type { GroupRecord } from '../registry/account-record.js';
@@ -35,13 +36,13 @@ export class GroupQuotas {
     this.#options = options;
   }
 
-  /** This gateway is the one that tells. */
+  /** To be called when this gateway gets the admin interface, or loses it. */
   turnOn(on: boolean): void {
     this.#isOn = on;
     if (!on) this.#samples = [];
   }
 
-  /** As of the last `refresh`; empty while this gateway is not the one that tells. */
+  /** As of the last `refresh`; empty without the admin interface. */
   get samples(): readonly GroupQuotaSample[] {
     return this.#samples;
   }
@@ -68,7 +69,7 @@ export class GroupQuotas {
             group: record.id,
             name,
             quota,
-            // Calls in flight are held, and tokens of calls in flight count too: they may all be used.
+            // What calls in flight hold counts too, because they may use all of it.
             ratio: Number(used + held) / Number(limit),
           }));
           found.push({ ratio: Math.max(...samples.map(({ ratio }) => ratio)), samples });
@@ -76,7 +77,7 @@ export class GroupQuotas {
         found = found.sort((left, right) => right.ratio - left.ratio).slice(0, GROUPS_SHOWN_MAX);
       }
     } catch {
-      // A group that was deleted meanwhile, or a sharing server that is away: the next scrape reads again.
+      // A group was deleted meanwhile, or the server of sharing is away. The next scrape reads again.
       return;
     }
     this.#readMs = monotonicMs();

@@ -4,14 +4,14 @@
  * charges on disk. GroupRequests serves operators whose change every gateway of the supervisor must have
  * applied. accounting.ts, shared-accounting.ts and listeners.ts create them, on the main thread.
  *
- * Must hold: who asks while a flush runs gets the next one, because its call may have been settled too late
- * for the one that runs. No test times this. Tests: test/e2e/books.test.ts (commits),
- * test/e2e/processes.test.ts (the process group).
+ * Must hold: a request that comes while a flush runs gets the next flush, because its call may have been
+ * settled too late for the running one (test/unit/gateway/group-requests.test.ts). Other tests:
+ * test/e2e/books.test.ts (commits), test/e2e/processes.test.ts (the process group).
  */
 import type { CallsUse } from '../sharing/sharing-stats.js';
 import type { GroupSnapshot, SnapshotKind } from './messages.js';
 
-/** How long all gateways may take to apply a change. The operator is told how many have not. */
+/** How long all gateways may take to apply a change. The operator's reply says how many have not. */
 const CONFIRM_MS_MAX = 1_500;
 /** A gateway that looked for changes before this one was written is asked again. */
 const CONFIRM_TRIES_MAX = 3;
@@ -29,7 +29,7 @@ export class GroupCommit {
   /** Listeners that have pending commits. */
   readonly #waiting = new Set<number>();
 
-  /** `commit` is synchronous and returns its success; `onCommit` gets that for each listener that asked. */
+  /** `commit` is synchronous and returns whether it succeeded; `onCommit` is called for each listener. */
   constructor(commit: () => boolean, onCommit: (listenerIndex: number, ok: boolean) => void) {
     this.#commit = commit;
     this.#onCommit = onCommit;
@@ -48,7 +48,7 @@ export class GroupCommit {
   }
 }
 
-/** Joins operators' wishes for a flush, so that many cost one flush in FLUSH_PERIOD_MS. */
+/** Joins operators' requests for a flush, so that there is at most one flush in FLUSH_PERIOD_MS. */
 export class FlushRequests {
   readonly #flush: () => boolean | Promise<boolean>;
   #flushedMs = -Infinity;
@@ -59,7 +59,7 @@ export class FlushRequests {
     this.#flush = flush;
   }
 
-  /** Resolves when all that was settled before is in the store; with false if some could not be written. */
+  /** Resolves when all calls settled so far are in the store, or with false if some could not be written. */
   flushAll(): Promise<boolean> {
     return (this.#next ??= this.#flushNext());
   }

@@ -1,9 +1,10 @@
 /**
  * Builds the document of `GET /admin/v1/status` from the parts of the gateway processes, and from the last
- * counters of those that have ended. Used on a gateway's main thread, and in the supervisor process.
+ * counters of those that have ended. stats.ts uses it on a gateway's main thread, group-snapshots.ts in the
+ * supervisor process.
  *
- * Must hold: the sums have the last counters of processes that have ended, so that none falls. Test:
- * unit/gateway/group-status.
+ * Must hold: the sums include the last counters of ended processes, so that no sum falls
+ * (test/unit/gateway/group-status.test.ts).
  */
 import { decimalOf } from '../core/money.js';
 import type { BreakerState } from '../telemetry/metrics-layout.js';

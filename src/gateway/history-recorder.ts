@@ -1,7 +1,8 @@
 /**
  * Reads the status every two seconds, adds it to the history in memory and on disk, and passes it to the
  * watchers of the live feed. AdminService creates it in the gateway that has the admin interface. Runs on the
- * main thread of a gateway process. If the status cannot be read, this time is left out, and the log says so.
+ * main thread of a gateway process. If the status cannot be read, the history lacks these two seconds, and an
+ * error is logged.
  *
  * Tests: test/unit/telemetry/history.test.ts, test/e2e/account-history.test.ts.
  */
@@ -48,7 +49,7 @@ export class HistoryRecorder implements LiveSource {
     this.#stop = onEachTick(HISTORY_PERIOD_SECONDS * MS_PER_SECOND, () => void this.#record());
   }
 
-  /** Calls `watcher` after each read. Returns what ends that. */
+  /** Calls `watcher` after each read. Returns a function that ends this. */
   watch(watcher: Parameters<LiveSource['watch']>[0]): () => void {
     this.#watchers.add(watcher);
     return () => this.#watchers.delete(watcher);
@@ -58,7 +59,7 @@ export class HistoryRecorder implements LiveSource {
     this.#stop();
   }
 
-  /** Skips this time if the previous read is not done. */
+  /** Does nothing if the previous read is not done. */
   async #record(): Promise<void> {
     if (this.#isReading) return;
     this.#isReading = true;

@@ -2,15 +2,15 @@
  * Ids of accounts and keys by their slots, cached in memory so that a line of a log needs no read of the
  * store. The logs of calls, the top-accounts counter and the leases use it, on the main thread.
  *
- * Must hold: a slot is looked up anew every hour, because it may be another key's after a day. Test:
- * unit/gateway/id-names.
+ * Must hold: a slot is looked up anew every hour, because a day after its key was deleted another key may get
+ * it (test/unit/gateway/id-names.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, KeyIndex } from '../core/units.js';
 
 /** How many ids of each kind are cached. A gateway with more in use reads them from the store again. */
 const IDS_MAX = 100_000;
-/** A deleted key's slot is not given to another key for a day. Ids are dropped from the cache before that. */
+/** The cache is emptied this often: well before a deleted key's slot may be given to another key. */
 const KEPT_MS = 3_600_000;
 
 export interface IdSource {
@@ -43,8 +43,8 @@ export class IdNames {
   }
 
   /**
-   * Called each time the calls are taken out of the listeners' rings. Each look at an id would look at the
-   * clock else, and there are several for a call.
+   * Empties the cache if it is old. To be called each time calls are taken out of the listeners' rings: if
+   * each lookup of an id read the clock instead, there would be several reads for a call.
    */
   forgetOld(): void {
     const nowMs = this.#clock.monotonicMs();

@@ -4,19 +4,19 @@
  * the flush writes its responses. Runs on the main thread of a gateway process.
  *
  *     no record → in progress (of a listener) → stored → no record (expired, evicted as the oldest, or
- *                                                        forgotten, as its charge was taken back)
- *                                             → stored without bytes (too many): told, not replayed
+ *                                                        forgotten, because its charge was taken back)
+ *                                             → stored without bytes (too many): a replay is rejected
  *                                             → no record (abandoned, or its listener died)
  *
  * If several processes share the host, each new lock is also taken in SharedLocks, and released there when
  * the response is on disk.
  *
- * Must hold: before a lock is decided on, and before a flush gets its responses, all ports are read to their
- * ends. The ports of several listeners have no common order, yet a client may get its response from one
- * listener and send the key again to another: it would be made and charged twice. A listener posts `keep`
- * before its client has the last byte, and one `replayed` for each `finished`. Must hold: a response is
- * stored after the journal's record with its charge was read, so that none is replayed that nobody paid. Test
- * of both: unit/gateway/idempotency-service.
+ * Must hold, both in test/unit/gateway/idempotency-service.test.ts:
+ * - Before the service decides on a lock, and before a flush gets the responses, it reads all ports to their
+ *   ends. The ports have no common order: a client may get its response from one listener and send the key
+ *   again to another, and the call would be made and charged twice. So a listener posts `keep` before its
+ *   client has the last byte, and one `replayed` for each `finished`.
+ * - A response is stored after the journal's record of its charge was read, so that no replay is unpaid.
  */
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
 import { asWallMs } from '../core/units.js';
@@ -63,7 +63,7 @@ export interface IdempotencyServiceOptions {
   readonly log: Log;
 }
 
-/** A listener's port, on this side of it. */
+/** This thread's side of a listener's port. */
 interface ListenerEnd {
   readonly port: MessagePort;
   replayBytes: number;
@@ -134,8 +134,8 @@ export class IdempotencyService implements FlushedResponses {
   }
 
   /**
-   * To be called when the listener has died and its journal has been drained: what it did not charge by then
-   * is not charged any more. Unlocks the idempotency keys of its calls.
+   * To be called when the listener has died and its journal has been drained: calls that are not charged by
+   * then are never charged. Unlocks the idempotency keys of its calls.
    */
   detach(index: number): void {
     const listener = this.#listeners.get(index);
@@ -163,8 +163,8 @@ export class IdempotencyService implements FlushedResponses {
   }
 
   /**
-   * Accounting calls it after each flush. Once a minute removes expired responses; each time
-   * tries again to release the shared locks whose release failed.
+   * Accounting calls it after each flush. Each time tries again to release the shared locks whose release
+   * failed; once a minute removes expired responses.
    */
   onSweep(): void {
     this.#giveBack([]);
@@ -275,7 +275,7 @@ export class IdempotencyService implements FlushedResponses {
     return { state: 'finished', stream, fallback, bytes };
   }
 
-  /** Releases shared locks, except those of a key that a new call has locked since. */
+  /** Releases shared locks, except of keys that a new call has locked since. */
   #giveBack(keys: readonly ResponseKey[]): void {
     this.#shared?.giveBack(keys.filter((key) => !this.#inProgress.has(nameOfResponse(key))));
   }

@@ -1,6 +1,6 @@
 /**
- * Where the leases of accounts, keys, groups, rules for models and upstreams lie, and which limits they have,
- * for the lease manager. shared-accounting.ts makes it, on the main thread.
+ * Finds where the leases of a scope (account, key, group, rule for a model, upstream) lie in shared memory
+ * and which limits it has. shared-accounting.ts creates it for the lease manager, on the main thread.
  *
  * `limits` of an address is a function, because a reload or an operator may change limits later.
  * Tests: test/e2e/shared-limits.test.ts, test/e2e/shared-quotas.test.ts, test/e2e/upstream-quotas.test.ts.
@@ -37,7 +37,7 @@ export interface LeaseScopesOptions {
   readonly live: LiveSettings;
   readonly accounting: SpentAccounting;
   readonly upstreams: UpstreamLeases;
-  /** By the store; undefined for a scope that is not known. */
+  /** Each looks up an id in the store, and returns undefined for a scope that is not there. */
   readonly idOf: {
     readonly account: (account: AccountIndex) => string | undefined;
     readonly key: (key: KeyIndex) => string | undefined;
@@ -52,7 +52,7 @@ export class LeaseScopes {
     this.#options = options;
   }
 
-  /** Undefined if the scope has been deleted. */
+  /** Returns undefined if the scope has been deleted. */
   readonly addressOf = ({ kind, index }: LeaseScope): ScopeAddress | undefined => {
     const { leases, ledger, idOf } = this.#options;
     switch (kind) {
@@ -79,7 +79,7 @@ export class LeaseScopes {
     }
   };
 
-  /** The groups that the account is in, from its own one up. */
+  /** Returns the groups that the account is in, from its own one up. */
   readonly groupsOf = (account: number): readonly GroupIndex[] => {
     const { ledger } = this.#options;
     const groups: GroupIndex[] = [];

@@ -2,8 +2,8 @@
  * The listener threads of a gateway: starts them, connects each with every worker, hands them new settings,
  * drains them, and replaces one that dies. gateway.ts owns it, on the main thread of a gateway process.
  *
- * Must hold: a dead listener's journal and call ring are emptied before its successor uses the same memory;
- * else its last charges are lost and its holds stay (test/e2e/books.test.ts and
+ * Must hold: a dead listener's journal and call ring are drained before its successor uses the same memory,
+ * else its last charges are lost and its holds stay (test/e2e/books.test.ts,
  * test/e2e/thread-failure.test.ts).
  */
 import { once } from 'node:events';
@@ -28,11 +28,11 @@ import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
 import type { UpstreamWorkers, WorkerClients } from './pools.js';
 
-/** If more than this die within DEATHS_WINDOW_MS, the process ends, and the supervisor paces its restarts. */
+/** If more listeners die within DEATHS_WINDOW_MS, the process ends, and the supervisor paces its restarts. */
 const DEATHS_MAX = 5;
 const DEATHS_WINDOW_MS = 60_000;
 /**
- * The time in which a listener must cut its connections and settle their calls. Then its thread is abandoned.
+ * How long a listener may take to cut its connections and settle their calls. After that nobody waits for it.
  */
 const CLOSE_MS = CUT_CALLS_WAIT_MS_MAX + 1_000;
 
@@ -52,9 +52,9 @@ export interface ListenersOptions {
   readonly counter: CounterPool;
   readonly calls: CallTableBuffer;
   readonly bodies: BodyBudgetBuffer;
-  /** The ring of each listener, by index. */
+  /** The call ring of each listener, by index. */
   readonly callRings: readonly CallRingBuffer[];
-  /** The same of the contents of its calls. */
+  /** The memory budget for contents of each listener's calls, by index. */
   readonly contentsBudgets: readonly ContentsBudgetBuffer[];
   readonly logs: GatewayLogs;
   readonly requestIds: RequestIds;
@@ -90,7 +90,7 @@ interface Listener {
 export class Listeners implements WorkerClients {
   readonly #options: ListenersOptions;
   readonly #listeners = new Map<number, Listener>();
-  /** What a listener started now would get. */
+  /** What the next listener to be started gets. */
   #settings: ListenerSettings;
   readonly #commits: GroupCommit;
   #port = 0;
@@ -142,7 +142,7 @@ export class Listeners implements WorkerClients {
     return listeners.flatMap(([index], at) => (taken[at] ? [] : [index]));
   }
 
-  /** All listeners forget the cached responses of that model, or all. */
+  /** Removes the cached responses of that model, or all, from the listeners' memory. */
   clearCache(modelId: string | undefined): void {
     this.#sendAll({ kind: 'cache_cleared', modelId });
   }
@@ -160,8 +160,8 @@ export class Listeners implements WorkerClients {
   }
 
   /**
-   * To be called after `drain`: waits only for calls that have begun since, for `timeoutMs` at most.
-   * Resolves with true if all have ended.
+   * To be called after `drain`: waits for calls that have begun since, for `timeoutMs` at most. Resolves with
+   * true if all have ended.
    */
   drainLate(timeoutMs: number): Promise<boolean> {
     const drained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));

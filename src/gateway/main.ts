@@ -2,7 +2,7 @@
  * The entry of a gateway process: carries out the supervisor's messages (messages.ts). The supervisor forks
  * this file. Runs on the main thread of the process.
  *
- * Must hold: the process ends by itself when its supervisor has died (test/e2e/shutdown.test.ts); and two
+ * Must hold: the process ends by itself when its supervisor has died (test/e2e/shutdown.test.ts), and two
  * gateways that do not share limits never use one data directory (test/e2e/refused-start.test.ts).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -46,8 +46,8 @@ const COMMAND_WAIT_MS_MAX = 10_000;
 const COMMAND_POLL_MS = 20;
 
 /**
- * Opens the gateway. Waits if a command holds the store. Throws if another gateway does, because each of the
- * two would admit the whole of every limit.
+ * Opens the gateway. Waits if a command holds the store. Throws if another gateway holds it, because each of
+ * the two would admit the whole of every limit.
  */
 async function open(options: GatewayOptions): Promise<Gateway> {
   const endMs = performance.now() + COMMAND_WAIT_MS_MAX;

@@ -1,24 +1,24 @@
 /**
  * How much memory this process may use, and how much of it the bodies of calls in flight get. snapshot.ts
- * asks at the start and at each reload, stats.ts for the metrics. Main thread of a gateway process.
+ * asks at the start and at each reload, stats.ts for the metrics, on the main thread of a gateway process.
  *
- * Must hold: every control group around the process counts, not only its own: the limit of a container or a
- * pod is often set on the group above (test/unit/gateway/memory-limit.test.ts).
+ * Must hold: the limits of all control groups around the process count, not only of its own, because a pod's
+ * limit is often set on the group above (test/unit/gateway/memory-limit.test.ts).
  */
 import { readFileSync } from 'node:fs';
 import { totalmem } from 'node:os';
 import { join, posix } from 'node:path';
 import type { Settings } from '../config/schema.js';
 
-/** Beyond `memory.high` nothing is killed, but the group is slowed down until it hardly runs. */
+/** `memory.high` counts too: beyond it the kernel slows the group down until it hardly runs. */
 const FILES_V2 = ['memory.max', 'memory.high'];
 const FILES_V1 = ['memory.limit_in_bytes'];
 
 /**
  * Returns the bytes of memory that control groups allow this process, as a container, a pod or a systemd
  * service sets it: the lowest limit of its own group and the groups around it, or Infinity.
- * `process.constrainedMemory()` does not do, because it reads only the process's own group and the limit is
- * often set above it. `root` is `/` outside tests; `proc` and `sys` are read in it.
+ * `process.constrainedMemory()` reads only the process's own group. `root` is `/` outside tests; `proc` and
+ * `sys` are read in it.
  */
 export function containerMemoryBytes(root = '/'): number {
   let least = Infinity;
@@ -55,7 +55,7 @@ function textOf(file: string): string {
 }
 
 /**
- * The bodies' part of memory by default. Threads and accounting, responses, and garbage take as much each.
+ * The bodies' share of memory by default. Threads with accounting, responses, and garbage take a share each.
  */
 const SHARE_OF_MEMORY = 1 / 4;
 /** 400 of the longest bodies in their first half second. An operator who expects more sets the limit. */

@@ -1,6 +1,6 @@
 /**
- * The messages between the supervisor and a gateway process, and the snapshots in them. They travel over the
- * IPC channel of `fork`, with 'advanced' serialization. Both processes import this file.
+ * The messages between the supervisor and a gateway process, and the snapshots in them. They go over the IPC
+ * channel of `fork`, with 'advanced' serialization. Both processes import this file.
  * Tests: test/unit/supervisor/process-group.test.ts, test/e2e/processes.test.ts.
  *
  *     supervisor → gateway   start    the first message, sent once: the settings. They contain the providers'
@@ -25,7 +25,7 @@
  *                            reset_upstreams  an operator resets breakers, at all gateways
  *                            clear_cache      an operator clears the response cache, at all gateways
  *                            refused  sent once, instead of `ready`: the gateway cannot run with these
- *                                     settings or this data. It then exits with GATEWAY_REFUSED_EXIT_CODE
+ *                                     settings or this data. It then exits with START_REJECTED_EXIT_CODE
  *                                     and is not started again
  *                            reloaded reply to `reload`
  *                            ask_reload  an operator asks for a reload. Only the supervisor knows the name of
@@ -152,7 +152,7 @@ export interface ReloadGateway {
   readonly id: number;
   /** All settings. Those that need a restart have the values of the start. */
   readonly settings: Settings;
-  /** Only reply with the reasons against the settings; change nothing. */
+  /** Whether to reply with the reasons against the settings only, and to change nothing. */
   readonly check: boolean;
 }
 
@@ -222,9 +222,9 @@ export interface AskReload {
 }
 
 export interface ReloadRequest {
-  /** Only report what would change. */
+  /** Whether to report only what would change. */
   readonly dryRun: boolean;
-  /** Also replace the gateways one by one, for settings that need a restart. */
+  /** Whether to replace the gateways one by one too, for settings that need a restart. */
   readonly restart: boolean;
 }
 
@@ -277,7 +277,7 @@ export interface ProcessStatus extends CallsStatus, RunStatus {
 }
 
 /**
- * What a gateway can be asked for, by kind. The gateway with the admin interface shows it for all gateways.
+ * The snapshots that a gateway can be asked for, by kind. The gateway with the admin interface asks for them.
  */
 interface Snapshots {
   readonly metrics: MetricsSnapshot;

@@ -1,8 +1,9 @@
 /**
  * Connects the notices of quotas (quota-notices.ts) and the outbox of their webhooks (webhook-outbox.ts)
- * with the gateway's registry and store. gateway.ts owns it, on the main thread of a gateway process. Every
- * gateway records notices; only the one with the admin interface sends webhooks, so that none comes twice
- * (test/e2e/notify.test.ts).
+ * with the gateway's registry and store. gateway.ts owns it, on the main thread of a gateway process.
+ *
+ * Must hold: every gateway records notices, but only the one with the admin interface sends webhooks, so that
+ * none is sent twice (test/e2e/notify.test.ts).
  */
 import { SystemClock } from '../core/clock.js';
 import { ProxyError } from '../core/errors.js';
@@ -61,18 +62,18 @@ export class Notifications {
     this.#outbox = new WebhookOutbox({ settings, rows: store.notices, random: Math.random, clock, log });
   }
 
-  /** To be called after each flush of the timer. Returns at once; what it begins never rejects. */
+  /** To be called after each flush of the timer. Returns at once; errors are logged. */
   run(): void {
     void this.#notices.look().then(() => this.#outbox.look());
   }
 
-  /** This gateway sends the webhooks of its host, and tells of its groups, until `follow`. */
+  /** Begins to send the host's webhooks and to give samples of groups, until `follow`. */
   lead(): void {
     this.groupQuotas.turnOn(true);
     this.#outbox.open();
   }
 
-  /** Another gateway of the process group has the admin interface, and sends from now on. */
+  /** To be called when another gateway of the process group has the admin interface: it sends from now on. */
   follow(): void {
     this.groupQuotas.turnOn(false);
     this.#outbox.close();
@@ -107,7 +108,7 @@ function usesOf(registry: Registry, accountIds: readonly string[], keyIds: reado
   for (const id of groupIds) {
     const group = registry.groups.find(id);
     groups.push(group);
-    // What is added is gone through too.
+    // The loop also visits the parents that it adds to the set.
     if (group.record.parentId !== undefined) groupIds.add(group.record.parentId);
   }
   return [

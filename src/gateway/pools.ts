@@ -4,7 +4,7 @@
  * main thread.
  *
  * Must hold: every listener gets a channel to a dead worker's successor (test/e2e/thread-failure.test.ts),
- * and what the dead one had in flight no longer counts against limits
+ * and the calls that the dead worker had in flight no longer count against limits
  * (test/unit/ledger/upstream-counters.test.ts).
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
@@ -26,7 +26,7 @@ import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
 
 /**
- * The pause before a dead worker is replaced. One that dies at its start would otherwise take a whole core.
+ * The pause before a dead worker is replaced. Without it, workers that die at their start take a whole core.
  */
 const WORKER_PAUSE_MS = 100;
 
@@ -48,7 +48,7 @@ export interface UpstreamWorkersOptions {
   /** Counts what is used of the upstreams' limits. */
   readonly upstreams: UpstreamUse;
   readonly counter: CounterPool;
-  /** Those that are renewed; workers report here what a provider rejects. */
+  /** Renews credentials; workers report to it those that a provider rejects. */
   readonly credentials: Pick<CredentialKeeper, 'current' | 'rejected'>;
   /** Undefined if limits are not shared. */
   readonly serveLeases: ((port: MessagePort) => void) | undefined;
@@ -74,7 +74,7 @@ export class UpstreamWorkers {
   readonly #options: UpstreamWorkersOptions;
   #pool: Piscina | undefined;
   readonly #controls = new Map<number, WorkerControl>();
-  /** The routes that a worker started now would get. */
+  /** The routes that the next worker to be started gets. */
   #routes: readonly ModelRoute[];
   readonly #tasks: Promise<void>[] = [];
   #closing = false;

@@ -2,7 +2,7 @@
  * What an upstream's reply to a probe means, and what the operator should do about it. upstream-probe.ts
  * calls it, in the process of a command. Pure.
  *
- * Must hold: no text made here contains a key: what an upstream says goes through `shown`
+ * Must hold: no text made here contains a key. So an upstream's texts are only used through `shown`
  * (test/e2e/upstream-test.test.ts).
  */
 import type { ProviderName } from '../core/provider-names.js';
@@ -12,7 +12,7 @@ import { UNKNOWN_MODEL_CODES } from '../upstream/error-mapping.js';
 import { tracesOf } from '../upstream/secret-traces.js';
 import { addressOf, type UpstreamTarget } from '../upstream/target.js';
 
-/** What came back: a response as far as it was read, or an error. */
+/** The reply to a probe: a response as far as it was read, or an error. */
 export type ProbeReply =
   | {
       readonly kind: 'answer';
@@ -37,7 +37,7 @@ export interface ProbeDiagnosis {
   readonly usageReported: boolean | null;
 }
 
-/** What else may be wrong, by provider. */
+/** What the operator should also check, by provider. */
 const HINTS: Readonly<Partial<Record<ProviderName, string>>> = {
   azure: ", see api_version, and set model to the deployment's name",
   vertex: ', see project and region, and set model to its name there',
@@ -52,7 +52,6 @@ const UNKNOWN_MODEL_WORDS =
 const TLS_UNTRUSTED = /SELF_SIGNED|UNABLE_TO_(?:VERIFY|GET_ISSUER)|CERT_UNTRUSTED|CERT_SIGNATURE/;
 const TLS_ERROR = /CERT|TLS|SSL|^EPROTO$/;
 
-/** Returns what a reply means and what the operator should do about it. */
 export function diagnosisOf(target: UpstreamTarget, model: string, reply: ProbeReply): ProbeDiagnosis {
   if (reply.kind === 'fault') {
     const result = `no answer: ${reply.code}, ${shown(target, reply.message)}`;

@@ -1,18 +1,18 @@
 /**
  * Tells operators that a quota of a day or a month is nearly used up, or that a balance is low: by a line in
- * the log, and by a webhook if the settings name a receiver (webhook-outbox.ts sends it). gateway.ts creates
- * it, on the main thread of a gateway process. No request waits for it.
+ * the log, and by a webhook if the settings name a receiver (webhook-outbox.ts sends it). notifications.ts
+ * creates it, on the main thread of a gateway process. No request waits for it.
  *
  *     flush → ChangedScopes → look: use of each scope and of the groups above it → passed a threshold?
  *           → claimed among the hosts? → marked in the store with its webhook → line in the log
  *
- * A threshold is told once in each day or month. The mark and the webhook are in one transaction of the
- * store, which decides between the processes of a host, and nothing is told again after a restart. Hosts
- * decide by a claim at the sharing server; while that cannot be reached each host tells for itself, with the
- * same webhook id, by which a receiver knows the second one.
+ * Each threshold is reported once a day or month. The store writes the mark and the webhook in one
+ * transaction, so that only one process of a host reports it, and none again after a restart. Of several
+ * hosts the one reports it that claims it at the server of sharing. While that cannot be reached, each host
+ * reports it with the same webhook id, by which a receiver recognises the second one.
  *
- * Must hold: a threshold is told once, and a host that has not claimed a notice keeps silent. Test:
- * unit/gateway/quota-notices.
+ * Must hold: a threshold is reported once, and not by a host that has not claimed it
+ * (test/unit/gateway/quota-notices.test.ts).
  */
 import { createHash } from 'node:crypto';
 import type { Settings } from '../config/schema.js';
@@ -24,27 +24,29 @@ import type { QuotaUse } from '../registry/quota-use.js';
 import type { NoticeMark, NoticeRows, WaitingWebhook } from '../store/notice-rows.js';
 import type { Log } from '../telemetry/log.js';
 
-/** Accounts, or keys, that wait to be looked at: some 10 MB. Others come with their next call. */
+/** How many accounts, and keys, may wait for a check: some 10 MB. The rest is added at its next call. */
 const CHANGED_MAX = 100_000;
-/** Accounts, and keys, of one look: some 10 ms on the main thread. */
+/** How many accounts, and keys, one check reads: some 10 ms on the main thread. */
 const LOOKS_MAX = 200;
-/** Scopes that come back within so long of each other come back together. */
+/** Scopes that are due within this time of each other are checked together. */
 const MERGED_MS = 1_000;
-/** Lines of one look. */
+/** How many lines one check logs. */
 const LINES_MAX = 100;
-/** A balance is told again after a credit. A claim at the sharing server needs an end. */
+/** A claim needs an end. A low balance is a new notice after each credit, so this one may be long. */
 const BALANCE_CLAIM_MS = 31 * 86_400_000;
-/** Hosts whose clocks differ must not claim one period twice. */
+/** A claim outlives its period by this, so that hosts whose clocks differ do not claim it twice. */
 const CLAIM_OVERLAP_MS = 3_600_000;
-/** Within it other hosts have reported what they used: a lease that rests is reported after 16 s. */
+/** After this time other hosts have reported their use: an idle lease is reported after 16 s. */
 const REPORTED_MS = 20_000;
 
-/** The accounts and keys that flushes have written and nobody has looked at. Empty while nobody is told. */
+/**
+ * Accounts and keys that flushes have written and no check has read. Empty if the settings want no notices.
+ */
 export class ChangedScopes {
   readonly #isWatched: () => boolean;
   readonly #accounts = new Set<AccountIndex>();
   readonly #keys = new Set<KeyIndex>();
-  /** To be looked at again, the earliest first. One entry a second at most. */
+  /** Scopes to be checked again, the earliest first. At most one entry a second. */
   readonly #later: { readonly atMs: number; readonly scopes: TakenScopes }[] = [];
 
   constructor(isWatched: () => boolean) {
@@ -106,16 +108,16 @@ export interface ScopeUse {
   readonly kind: 'account' | 'key' | 'group';
   readonly id: string;
   readonly name: string;
-  /** Of a key. */
+  /** Present for a key. */
   readonly account?: { readonly id: string; readonly name: string };
   readonly quotas: readonly QuotaUse[];
-  /** Of an account. `left` is what is not spent, so it only falls until the next credit. */
+  /** Present for an account. `left` is what is not spent, so it only falls until the next credit. */
   readonly balance?: { readonly left: PicoUnits; readonly credited: PicoUnits };
 }
 
 interface Notice extends NoticeMark {
   readonly scope: ScopeUse;
-  /** Undefined if it is of a balance. */
+  /** Undefined for a low balance. */
   readonly use: QuotaUse | undefined;
   readonly lowBalance: PicoUnits | undefined;
 }
@@ -145,22 +147,22 @@ export function noticesOf(scope: ScopeUse, { at, low_balance: low }: NotifySetti
 }
 
 export interface QuotaNoticesOptions {
-  /** Undefined while nobody is told. */
+  /** Returns undefined if the settings want no notices. */
   readonly settings: () => Settings['notify'];
   readonly changed: ChangedScopes;
   /** Reads the use of these accounts and keys, and of all groups that the accounts are in. */
   readonly read: (accounts: readonly AccountIndex[], keys: readonly KeyIndex[]) => Promise<ScopeUse[]>;
   readonly rows: Pick<NoticeRows, 'isNew' | 'tell'>;
   /**
-   * Whether this host is the one that tells, of all that share the scope; undefined if it is alone. The claim
-   * may be forgotten after `forMs`.
+   * Resolves with whether this host may report the notice, of all hosts that share the scope; undefined if it
+   * is the only host. The claim may be forgotten after `forMs`.
    */
   readonly claim: ((id: string, forMs: number) => Promise<boolean>) | undefined;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** Whether more will be passed if what was granted has been used. */
+/** Returns whether the scope has passed another threshold if all that hosts were granted has been used. */
 function mayHavePassed(scope: ScopeUse, at: readonly number[]): boolean {
   return scope.quotas.some(({ quota, used, leased = 0n, limit }) => {
     const { per } = QUOTA_KINDS[quota];
@@ -184,7 +186,7 @@ export class QuotaNotices {
     return this.#dropped;
   }
 
-  /** Looks at what has changed. To be called after each flush; does nothing while the last look goes on. */
+  /** Checks scopes that have changed. To be called after each flush; does nothing while a check runs. */
   async look(): Promise<void> {
     const { settings, changed, read, claim, clock, log } = this.#options;
     const notify = settings();
@@ -195,12 +197,12 @@ export class QuotaNotices {
     this.#isLooking = true;
     try {
       const scopes = await read(accounts, keys);
-      // Other hosts may have passed a threshold together with this one, and none of them knows it yet.
+      // This host and others together may have passed a threshold that none of them knows of yet.
       if (claim !== undefined && scopes.some((scope) => mayHavePassed(scope, notify.at)))
         changed.addLater(taken, clock.monotonicMs() + REPORTED_MS);
       await this.#tell(scopes);
     } catch (error) {
-      // What is used stays used: the next call of the scope brings it here again.
+      // No notice is lost: the next call of the scope adds it to the changed ones again.
       log.error('quotas were not looked at, operators may be told late', { error: String(error) });
     } finally {
       this.#isLooking = false;
@@ -290,7 +292,10 @@ function textOf({ quota }: QuotaUse, amount: bigint): string {
   return QUOTA_KINDS[quota].unit === 'money' ? decimalOf(amount) : String(amount);
 }
 
-/** The same on every host and after every restart, and without a full stop. */
+/**
+ * The same on every host and after every restart. Has no full stop, because the signed text ends the id by
+ * it.
+ */
 function webhookIdOf({ scopeId, quota, period, percent, lowBalance }: Notice): string {
   const what = JSON.stringify([scopeId, quota, period, percent, lowBalance?.toString()]);
   return `msg_${createHash('sha256').update(what).digest('base64url').slice(0, 27)}`;

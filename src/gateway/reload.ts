@@ -8,8 +8,8 @@
  * In this order no listener sends a call that a worker does not know, and no account is on a plan that a
  * listener does not know. Calls in flight keep the plan, the model and the price of their admission.
  *
- * Must hold: the order above, and a worker that is stuck stops the reload before accounts are put on plans
- * that it does not know. Test: unit/gateway/reload.
+ * Must hold: the order above, and a stuck worker stops the reload before accounts are put on plans that it
+ * does not know (test/unit/gateway/reload.test.ts).
  */
 import { CATALOG_ENTRIES_MAX } from '../core/limits.js';
 import type { Settings } from '../config/schema.js';
@@ -33,7 +33,7 @@ import { CredentialPositions } from '../providers/credentials/credential-spec.js
 import { UpstreamScopes } from '../upstream/upstream-scopes.js';
 import { catalogOf, listenerSettingsOf, routesOf } from './snapshot.js';
 
-/** What a reload changes. */
+/** The parts of the gateway that a reload changes. */
 export interface ReloadContext {
   readonly ledger: Ledger;
   readonly registry: Registry;
@@ -95,7 +95,7 @@ export class LiveSettings {
     ];
   }
 
-  /** Applies `next`. Resolves with the reasons against it, and callers then see no change. One at a time. */
+  /** Applies `next`. If it resolves with reasons against it, nothing has changed. One call at a time. */
   async replace(next: Settings, parts: ReloadContext): Promise<string[]> {
     const { registry, log } = parts;
     const errors = this.problemsOf(next, parts);

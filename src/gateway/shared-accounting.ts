@@ -1,8 +1,8 @@
 /**
  * The accounting of a gateway that shares limits, accounts and keys with other processes of its host or with
- * other hosts. In addition to what every gateway does, it leases what its calls use from a coordinator,
- * applies the changes that others make to the registry, and sends its own operators' changes through the
- * coordinator. accounting.ts creates it, on the main thread of a gateway process.
+ * other hosts. In addition to what every gateway does, it leases quotas and money from a coordinator, applies
+ * the changes that others make to the registry, and sends its own operators' changes through the coordinator.
+ * accounting.ts creates it, on the main thread of a gateway process.
  *
  * Tests: test/e2e/processes-limits.test.ts, and for other hosts test/e2e/sharing-registry.test.ts and
  * test/e2e/sharing-hosts.test.ts.
@@ -66,7 +66,7 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
   );
   // Read before the buffers are filled, so that a change that arrives meanwhile is not missed.
   const appliedTo = store.shared.feed.newest();
-  // Without totals, because balances and limits are leased from the coordinator.
+  // Without totals, because balances are leased from the coordinator.
   recover({
     store,
     ledger,

@@ -76,7 +76,10 @@ export function catalogOf(settings: Settings): Catalog {
   return { models, plans };
 }
 
-/** A key of an upstream may be renewed without another response; all else of it may decide on responses. */
+/**
+ * `revision` changes with all that may change a response; another revision removes the cached ones. An
+ * upstream's key is left out, because a renewed key gives the same responses.
+ */
 function cacheRuleOf({ cache }: Settings, model: ModelSettings): CacheRule | undefined {
   const ttlMs = 1_000 * (model.cache?.ttl_seconds ?? cache.ttl_seconds);
   if (ttlMs === 0) return undefined;
@@ -124,7 +127,7 @@ function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanE
   });
 }
 
-/** Azure is often behind API Management: its subscription key, of whatever name, authorises the call. */
+/** Azure is often behind API Management, whose subscription key authorises calls in a header of any name. */
 const AZURE_AUTHORISING_HEADER = new RegExp(HEADER_NAMES_SECRET, 'i');
 
 /**
@@ -254,7 +257,7 @@ function targetOf(
   };
 }
 
-/** Of each call; a provider that is translated adds to it what the call asks for. */
+/** Returns the path of chat calls. The translation for another provider appends the operation to it. */
 function pathOf(url: URL, provider: ProviderSettings | undefined, model: string): string {
   if (provider === undefined) return `${basePathOf(url)}${CHAT_OPERATION}${url.search}`;
   const { name, basePath, apiVersion } = provider;
@@ -264,11 +267,11 @@ function pathOf(url: URL, provider: ProviderSettings | undefined, model: string)
 /** The part of a door's path that follows the base address. */
 const operationOf = (door: DoorName): string => DOOR_PATHS[door].slice('/v1'.length);
 const CHAT_OPERATION = operationOf('chat');
-/** Of Anthropic's models, on clouds that have others too. */
+/** Matches Anthropic's models on clouds that have other models too. */
 const CLAUDE = /claude/i;
 const CLOUDS: readonly ProviderSettings['name'][] = ['vertex', 'bedrock'];
 
-/** Whether the upstream has OpenAI's paths. */
+/** Returns whether the upstream has OpenAI's paths. */
 function hasPaths(
   provider: ProviderSettings | undefined,
 ): provider is undefined | (ProviderSettings & { name: 'azure' }) {
@@ -293,7 +296,7 @@ function doorsOf(
     : provider.name === 'anthropic' || (CLOUDS.includes(provider.name) && CLAUDE.test(name))
       ? ['messages']
       : [];
-  // On Bedrock only for names of models: the gateway counts for those of profiles and for ARNs.
+  // On Bedrock only if it is called by a model's name: for a profile or an ARN the gateway counts itself.
   if (spoken.includes('messages') && (provider?.name !== 'bedrock' || name.startsWith('anthropic.')))
     spoken.push('count_tokens');
   return Object.fromEntries(spoken.map((door) => [door, pathOf(door)]));

@@ -2,7 +2,7 @@
  * The stats of a gateway (`Stats`), and the sum over all gateways of the supervisor, which operators see
  * (`GroupView`). gateway.ts owns them, on the main thread of a gateway process; AdminService reads them.
  *
- * Must hold: `reportLast` is called once, when nothing is counted any more, because the supervisor adds these
+ * Must hold: `reportLast` is called once, when all threads have ended, because the supervisor adds these last
  * counters for good. Tests: test/unit/supervisor/group-snapshots.test.ts, test/e2e/metrics.test.ts.
  */
 import type { FamilySamples, MetricsFormat, MetricsPage } from '../telemetry/exposition.js';
@@ -52,7 +52,7 @@ export class GroupView {
     return (family) => mergeFamily(family, snapshots, ended.metrics ?? []);
   }
 
-  /** The status document: what runs of this gateway and the others, and the sums of their counts. */
+  /** The status document: what runs in all gateways, and the sums of their counts. */
   async status(): Promise<StatusDocument> {
     const { slot } = this.#options;
     const { members, ended } = await this.#readAll('status');

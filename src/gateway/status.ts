@@ -2,8 +2,8 @@
  * Builds one process's part of `GET /admin/v1/status`: what runs, and the counts of its calls so far.
  * stats.ts calls it, on the main thread of a gateway process; group-status.ts adds up the parts.
  *
- * Must hold: the names are public, they are those of the admin interface. `addStatus` of group-status.ts must
- * add up each new count, else operators see that of one process (test/unit/gateway/group-status.test.ts).
+ * Must hold: member names are public, as they appear in the admin interface. `addStatus` of group-status.ts
+ * adds up each count, else operators see that of one process (test/unit/gateway/group-status.test.ts).
  */
 import { packageVersion } from '../core/version.js';
 import type { Settings } from '../config/schema.js';

@@ -1,8 +1,8 @@
 /**
- * A gateway's side of the IPC channel to its supervisor. It asks for a reload or for the snapshots of all
- * gateways when an operator wants them, and sends what other gateways must know. Only the supervisor reads
- * the file of the settings and reaches the other gateways. main.ts creates it, on the main thread;
- * AdminService and Stats call it. Tests: test/e2e/reload.test.ts, test/e2e/upstream-reset.test.ts.
+ * A gateway's side of the IPC channel to its supervisor, by which it asks for a reload or for the snapshots
+ * of all gateways, and sends operators' changes to the other gateways. Only the supervisor reads the settings
+ * file and reaches the other gateways. main.ts creates it, on the main thread; AdminService and Stats call
+ * it. Tests: test/e2e/reload.test.ts, test/e2e/upstream-reset.test.ts.
  */
 import { PendingReplies } from '../core/ask-port.js';
 import type { LogChange } from '../telemetry/log.js';

@@ -1,11 +1,11 @@
 /**
- * What a gateway exports to an OpenTelemetry collector: reads from the environment whether spans are
- * exported, and records of calls as log records (if OTEL_LOGS_EXPORTER asks for them); starts the thread that
- * exports, and connects listeners and workers with it. Without OTEL_EXPORTER_OTLP_ENDPOINT there is no such
- * thread, and nothing of OpenTelemetry is loaded. gateway.ts owns it, on the main thread.
+ * The export to an OpenTelemetry collector: reads from the environment whether spans are exported, and
+ * records of calls as log records (OTEL_LOGS_EXPORTER); starts the thread that exports, and connects
+ * listeners and workers with it. Without OTEL_EXPORTER_OTLP_ENDPOINT there is no such thread, and no
+ * OpenTelemetry package is loaded. gateway.ts owns it, on the main thread.
  *
- * Must hold: a collector that fails, hangs or goes delays no call and no start, and the end by at most
- * CLOSE_MS (test/e2e/traces.test.ts).
+ * Must hold: a collector that fails or hangs delays no call and no start, and the end by at most CLOSE_MS
+ * (test/e2e/traces.test.ts).
  */
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -66,7 +66,7 @@ function wants(env: NodeJS.ProcessEnv, signal: 'TRACES' | 'LOGS', exporters: rea
 }
 
 export class Traces {
-  /** Undefined if no spans are exported, as `#logRecords` if no records of calls are. */
+  /** Undefined if no spans are exported. `#logRecords` is undefined if no records of calls are exported. */
   readonly #spans: { readonly sampling: Sampling; readonly budget: SharedArrayBuffer } | undefined;
   readonly #logRecords: SharedArrayBuffer | undefined;
   readonly #accountIdOf: TracesOptions['accountIdOf'];
@@ -129,7 +129,7 @@ export class Traces {
     return { port: port2, budget: this.#spans.budget };
   }
 
-  /** Returns what takes the calls that ended, if they are exported. */
+  /** Returns the outbox for calls that have ended, if they are exported. */
   newCallOutbox(): CallOutbox | undefined {
     return (
       this.#logRecords &&
@@ -164,7 +164,7 @@ export class Traces {
   }
 }
 
-/** Takes ended calls from the call log's reader (gateway-logs.ts) to the exporting thread. */
+/** Sends ended calls from gateway-logs.ts to the exporting thread. */
 export class CallOutbox implements CallSink {
   readonly #budget: ExportBudget;
   readonly #send: (count: number, lines: string) => void;
@@ -175,7 +175,7 @@ export class CallOutbox implements CallSink {
     this.#send = send;
   }
 
-  /** Takes the call, or drops and counts it if too many are on their way. */
+  /** Adds the call to the next message, or drops and counts it if too many wait to be exported. */
   append(call: CallRecord): void {
     if (this.#budget.take()) this.#lines.push(callJson(call));
   }

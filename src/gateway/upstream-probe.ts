@@ -41,7 +41,7 @@ export interface ProbeView {
   readonly advice: string | null;
 }
 
-/** An operator waits for the result. A model that takes longer for one word is of no use. */
+/** An operator waits for the result, and a model that takes longer for one word serves nobody. */
 const PROBE_MS_MAX = 15_000;
 /** How much of a body is read: a response of some tokens with many other fields fits. */
 const BODY_BYTES_MAX = 64 * 1024;
@@ -97,7 +97,7 @@ function hurried(target: UpstreamTarget): UpstreamTarget {
   };
 }
 
-/** Credentials that expire, each fetched once. */
+/** Fetches each expiring credential once, for all upstreams that use it. */
 class ProbeCredentials {
   readonly table = new CredentialTable([], () => undefined);
   readonly #positions: CredentialPositions;
@@ -107,7 +107,7 @@ class ProbeCredentials {
     this.#positions = positions;
   }
 
-  /** Why there is none; undefined if there is one, or none is wanted. */
+  /** Resolves with the error, or with undefined if the credential is there or the upstream needs none. */
   fetch(position: number | undefined): Promise<CredentialError | undefined> {
     if (position === undefined) return Promise.resolve(undefined);
     let fetched = this.#fetched.get(position);

@@ -1,16 +1,16 @@
 /**
- * Sends the webhooks that wait in the store (store/notice-rows.ts), one at a time. Of the processes of a host
- * the one with the admin interface does it, so that each webhook has one sender; what a process leaves behind
- * the next one sends. gateway.ts creates it, on the main thread of a gateway process.
+ * Sends the webhooks that wait in the store (store/notice-rows.ts), one at a time. Only the process of a host
+ * with the admin interface sends, so that each webhook has one sender; a later process sends what it leaves.
+ * notifications.ts creates it, on the main thread of a gateway process.
  *
- * A webhook that was not taken goes behind those that were tried less often, so a receiver that refuses one
- * gets the others. After each failure nothing is sent for a pause that doubles from a second to five minutes,
- * and is never shorter than a Retry-After; a success ends it. A webhook that is a day old is given up. If the
- * process dies between the receiver's answer and the removal from the store, the webhook is sent again with
+ * A webhook that fails goes behind those that were tried less often, so a receiver that rejects one gets the
+ * others. After each failure nothing is sent for a pause that doubles from a second to five minutes and is
+ * never shorter than a Retry-After; a success ends it. A webhook that is a day old is given up. If the
+ * process dies between the receiver's response and the removal from the store, the webhook is sent again with
  * its id.
  *
- * Must hold: webhooks are sent one at a time, and one that is not taken keeps none of the others back. Test:
- * unit/gateway/webhook-outbox.
+ * Must hold: webhooks are sent one at a time, and one that fails does not hold back the others
+ * (test/unit/gateway/webhook-outbox.test.ts).
  */
 import type { Settings } from '../config/schema.js';
 import { webhookKeyOf } from '../config/notify-schema.js';
@@ -22,9 +22,9 @@ import { sendWebhook, type Delivery } from '../telemetry/webhook.js';
 
 const PAUSE_MS_MIN = 1_000;
 const PAUSE_MS_MAX = 300_000;
-/** A notice of yesterday is news to nobody. */
+/** An older notice helps nobody any more. */
 const AGE_MS_MAX = 86_400_000;
-/** How often the store is asked to remove its notes of quotas whose period ended a day ago. */
+/** How often the store is asked to remove the marks of quotas whose period ended a day ago. */
 const SWEEP_MS = 60_000;
 
 export interface WebhookOutboxOptions {
@@ -40,11 +40,11 @@ export interface WebhookOutboxOptions {
 export class WebhookOutbox {
   readonly #options: WebhookOutboxOptions;
   readonly #stop = new AbortController();
-  /** By the webhook's id. */
+  /** Failed attempts by the webhook's id. */
   readonly #attempts = new Map<string, number>();
   #isOpen = false;
   #isSending = false;
-  /** Failures since the last success, of any webhook. */
+  /** Failures of all webhooks since the last success. */
   #failures = 0;
   #resumesMs = -Infinity;
   #sweptMs = -Infinity;
@@ -63,7 +63,7 @@ export class WebhookOutbox {
     this.#isOpen = true;
   }
 
-  /** Sends no more: another process does, or this one ends. Cuts the attempt that is being made. */
+  /** Stops sending, because another process sends or this one ends. Cuts the running attempt. */
   close(): void {
     this.#isOpen = false;
     this.#stop.abort();
@@ -94,7 +94,7 @@ export class WebhookOutbox {
     return this.#isOpen && settings()?.url !== undefined && clock.monotonicMs() >= this.#resumesMs;
   }
 
-  /** The one that was tried least often; of these the oldest. */
+  /** Returns the webhook that was tried least often; of several the oldest. */
   #next(): WaitingWebhook | undefined {
     const waiting = this.#options.rows.waiting();
     const known = new Set(waiting.map(({ id }) => id));
@@ -161,7 +161,7 @@ export class WebhookOutbox {
   }
 }
 
-/** What of the address may stand in a log: path and query may hold a secret. */
+/** Returns the part of the address that may be logged: path and query may hold a secret. */
 function hostOf(url: string): string {
   return new URL(url).host;
 }
