@@ -144,14 +144,13 @@ export function changeLogger(log: Log): (change: OperatorChange) => void {
  */
 export function idempotencyServiceOf(
   { settings, live, store, journals, clock, log }: AccountingBase,
-  takenElsewhere?: IdempotencyServiceOptions['shared'],
+  sharedLocks?: IdempotencyServiceOptions['shared'],
 ): IdempotencyService {
-  const replaysUnwritten = (): boolean => live.settings.durability === 'interval';
   return new IdempotencyService({
     settings,
-    replaysUnwritten,
+    replaysUnwritten: () => live.settings.durability === 'interval',
     store,
-    shared: takenElsewhere,
+    shared: sharedLocks,
     journals,
     clock,
     log,
@@ -170,7 +169,7 @@ export function flushOptionsOf(
     store,
     rejectOnError: () => live.settings.on_store_error === 'refuse' || live.settings.durability === 'commit',
     usageLog,
-    topAccounts: topAccounts,
+    topAccounts,
     changed,
     storedResponses,
     clock,

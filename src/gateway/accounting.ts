@@ -65,7 +65,7 @@ export interface Sharing {
   /** The directory of the other hosts; undefined if there are none. */
   readonly hosts: HostDirectory | undefined;
   /** The state of sharing, for operators; undefined if nothing is shared. */
-  readonly reading: SharingSnapshot | undefined;
+  readonly snapshot: SharingSnapshot | undefined;
   /** To be called after the last flush, before the store is closed. */
   close(): Promise<void>;
 }
@@ -77,7 +77,7 @@ const NOT_SHARED: Sharing = {
   callsUses: () => [],
   claim: undefined,
   hosts: undefined,
-  reading: undefined,
+  snapshot: undefined,
   close: () => Promise.resolve(),
 };
 

@@ -33,7 +33,7 @@ import type { Log } from '../telemetry/log.js';
 /** Bytes that may wait for the disk. A commit of 16 MiB blocks the thread for some 50 ms. */
 const WAITING_BYTES_MAX = 16 * 1024 * 1024;
 /** Free bytes that a disk needs besides the responses, for the pages that a commit copies. */
-const ROOM_BYTES_MIN = 1024 * 1024;
+const FREE_BYTES_MIN = 1024 * 1024;
 /** How many keys are read in one event-loop turn when the responses of one model are removed: some ms. */
 const CLEARED_MAX = 1_000;
 const SWEEP_PERIOD_MS = 60_000;
@@ -93,14 +93,14 @@ export class CacheService {
   /** Connects a new listener. */
   attach(index: number, port: MessagePort): void {
     this.#ports.set(index, port);
-    port.on('message', (message: FromListener) => this.#take(index, port, message));
+    port.on('message', (message: FromListener) => this.#onMessage(index, port, message));
   }
 
   /** To be called when the listener has died: those that waited for its calls make them themselves. */
   detach(index: number): void {
     this.#ports.get(index)?.close();
     this.#ports.delete(index);
-    for (const one of [...this.#inWork.values()]) if (one.listener === index) this.#end(one.key);
+    for (const { key, listener } of [...this.#inWork.values()]) if (listener === index) this.#end(key);
   }
 
   /** Bytes on disk; 0 if the store can't be read. For the metrics. */
@@ -114,9 +114,10 @@ export class CacheService {
     const nowMs = clock.monotonicMs();
     if (this.#waiting.size > 0) {
       const kept = [...this.#waiting.values()];
-      const hasRoom = store.freeBytes() >= 2 * this.#waitingBytes + ROOM_BYTES_MIN;
-      this.#dropWaiting();
-      if (hasRoom) this.#apply(kept);
+      const fits = store.freeBytes() >= 2 * this.#waitingBytes + FREE_BYTES_MIN;
+      this.#waiting.clear();
+      this.#waitingBytes = 0;
+      if (fits) this.#apply(kept);
     } else if (nowMs - this.#sweptAtMs >= SWEEP_PERIOD_MS) {
       this.#sweptAtMs = nowMs;
       const oldestMs = this.#tried(() => store.cached.oldestMs());
@@ -152,14 +153,14 @@ export class CacheService {
     }
   }
 
-  #take(index: number, port: MessagePort, message: FromListener): void {
-    if ('ask' in message) this.#answer(index, port, message);
+  #onMessage(index: number, port: MessagePort, message: FromListener): void {
+    if ('ask' in message) this.#reply(index, port, message);
     else if ('withdrawn' in message) this.#withdraw(port, message.id);
     else if (message.kind === 'abandon') this.#end(message.key, index);
     else this.#keep(index, message.key, message.response);
   }
 
-  #answer(index: number, port: MessagePort, { id, ask: key }: Question<ResponseKey>): void {
+  #reply(index: number, port: MessagePort, { id, ask: key }: Question<ResponseKey>): void {
     const response = this.#find(key);
     const name = nameOfResponse(key);
     const inWork = this.#inWork.get(name);
@@ -173,7 +174,7 @@ export class CacheService {
 
   #withdraw(port: MessagePort, id: number): void {
     for (const { waiting } of this.#inWork.values()) {
-      const at = waiting.findIndex((one) => one.id === id && one.port === port);
+      const at = waiting.findIndex((question) => question.id === id && question.port === port);
       if (at < 0) continue;
       waiting.splice(at, 1);
       send(port, id, { state: 'alone' });
@@ -260,13 +261,8 @@ export class CacheService {
     this.#waiting.delete(name);
     this.#waitingBytes -= (record.bytes?.length ?? 0) + CACHED_ROW_BYTES;
   }
-
-  #dropWaiting(): void {
-    this.#waiting.clear();
-    this.#waitingBytes = 0;
-  }
 }
 
-function send(port: MessagePort, id: number, answer: CacheReply): void {
-  port.postMessage({ id, ok: true, result: answer } satisfies AskReply<CacheReply>);
+function send(port: MessagePort, id: number, result: CacheReply): void {
+  port.postMessage({ id, ok: true, result } satisfies AskReply<CacheReply>);
 }

@@ -54,6 +54,7 @@ import type { IdNames } from './id-names.js';
 
 const NO_QUOTAS: readonly QuotaLeft[] = [];
 const SERVED_OUTCOMES: readonly JournalOutcome[] = ['served', 'reversed', 'collected'];
+
 export interface CallNames {
   readonly ids: Pick<IdNames, 'accountIdOf' | 'keyIdOf'>;
   /** Returns what the ids of the listener of that index begin with. */

@@ -210,13 +210,13 @@ function post(port: MessagePort, id: number, reply: CounterTurn | ErrorRecord): 
     return;
   }
   if (!reply.over) return;
-  const read = reply.result;
-  const body = largeBodyIn(read);
+  const { result } = reply;
+  const body = largeBodyIn(result);
   const transfer = body === undefined ? [] : [body.buffer as ArrayBuffer];
-  port.postMessage({ id, ok: true, result: read } satisfies AskReply, transfer);
+  port.postMessage({ id, ok: true, result } satisfies AskReply, transfer);
 }
 
-function largeBodyIn(reply: Extract<CounterTurn, { over: true }>['result']): Uint8Array | undefined {
-  if ('ok' in reply) return reply.ok ? reply.call.largeBody : undefined;
-  return 'isWritten' in reply && reply.isWritten ? reply.body : undefined;
+function largeBodyIn(result: Extract<CounterTurn, { over: true }>['result']): Uint8Array | undefined {
+  if ('ok' in result) return result.ok ? result.call.largeBody : undefined;
+  return 'isWritten' in result && result.isWritten ? result.body : undefined;
 }

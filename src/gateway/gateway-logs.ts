@@ -145,9 +145,9 @@ export class GatewayLogs {
     this.#control.store = true;
   }
 
-  #drainLater(wereAny: boolean): void {
+  #drainLater(isBusy: boolean): void {
     clearTimeout(this.#timer);
-    const waitMs = wereAny ? DRAIN_PERIOD_MS : msToNextTick(performance.now(), IDLE_DRAIN_PERIOD_MS);
+    const waitMs = isBusy ? DRAIN_PERIOD_MS : msToNextTick(performance.now(), IDLE_DRAIN_PERIOD_MS);
     this.#timer = setTimeout(() => this.#drainLater(this.drain()), waitMs);
   }
 

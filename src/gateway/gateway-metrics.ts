@@ -20,16 +20,9 @@ import {
 } from '../telemetry/exposition.js';
 import type { LogSwitchBuffer } from '../telemetry/log.js';
 import { createMetrics, threadNames, type MetricsBuffers } from '../telemetry/metrics-layout.js';
-import type { MetricsSnapshot, SharingSnapshot } from '../telemetry/metrics-snapshot.js';
+import type { MetricsSnapshot } from '../telemetry/metrics-snapshot.js';
 import { MetricsReader } from '../telemetry/metrics-reader.js';
-import {
-  UpstreamNames,
-  type AccountSample,
-  type DroppedCalls,
-  type MetricsSource,
-  type WebhookCounts,
-} from '../telemetry/metrics-source.js';
-import type { ExportCounts } from '../telemetry/span-outbox.js';
+import { UpstreamNames, type AccountSample, type MetricsSource } from '../telemetry/metrics-source.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
 import { UpstreamErrors } from '../telemetry/upstream-errors.js';
 
@@ -39,23 +32,22 @@ import { UpstreamErrors } from '../telemetry/upstream-errors.js';
  */
 const ACCOUNT_LABELS_MAX = 1_000;
 
-/** The parts of the gateway that a scrape of `/metrics` reads. */
-export interface MetricsScopes {
+/** Members of `MetricsSource` that other parts of the gateway give as they are. */
+type GivenMembers =
+  | 'bodies'
+  | 'spans'
+  | 'logRecords'
+  | 'droppedCalls'
+  | 'webhooks'
+  | 'credentials'
+  | 'cacheStoredBytes'
+  | 'sharing';
+
+/** What a scrape of `/metrics` reads from other parts of the gateway. */
+export interface ScrapedParts extends Pick<MetricsSource, GivenMembers> {
   readonly registry: Registry;
-  readonly bodies: MetricsSource['bodies'];
   readonly accounting: Pick<LedgerFlush, 'state' | 'load'>;
-  /** Undefined if no spans are exported. */
-  readonly spans: () => ExportCounts | undefined;
-  /** Undefined if no records of calls are exported. */
-  readonly logRecords: () => ExportCounts | undefined;
-  readonly droppedCalls: () => DroppedCalls;
-  /** Undefined if no receiver of webhooks is set. */
-  readonly webhooks: () => WebhookCounts | undefined;
-  readonly credentials: MetricsSource['credentials'];
-  readonly cacheStoredBytes: () => number;
   readonly groupQuotas: Pick<GroupQuotas, 'refresh' | 'samples'>;
-  /** Undefined if limits are not shared. */
-  readonly sharing: () => SharingSnapshot | undefined;
   /** Reads the samples of all gateways of a group; undefined if this one is alone. */
   readonly readGroup: (() => Promise<FamilySamples>) | undefined;
 }
@@ -72,7 +64,7 @@ export class GatewayMetrics {
   readonly #health: ThreadHealth;
   readonly upstreamUse: MetricsSource['upstreamUse'];
   #source: MetricsSource | undefined;
-  #groupQuotas: MetricsScopes['groupQuotas'] | undefined;
+  #groupQuotas: ScrapedParts['groupQuotas'] | undefined;
   #exposition: Exposition | undefined;
 
   constructor(settings: Settings, log: LogSwitchBuffer, counters: Pick<UpstreamCounters, 'useOf'>) {
@@ -101,21 +93,9 @@ export class GatewayMetrics {
   }
 
   /** Connects the parts that are created after this one. To be called before `render` and `read`. */
-  attach({
-    registry,
-    bodies,
-    accounting,
-    spans,
-    logRecords,
-    droppedCalls,
-    webhooks,
-    credentials,
-    cacheStoredBytes,
-    groupQuotas,
-    sharing,
-    readGroup,
-  }: MetricsScopes): void {
+  attach({ registry, accounting, groupQuotas, readGroup, ...given }: ScrapedParts): void {
     const source: MetricsSource = {
+      ...given,
       version: packageVersion(),
       reader: this.reader,
       models: () => registry.catalog.models,
@@ -124,18 +104,10 @@ export class GatewayMetrics {
       upstreamUse: this.upstreamUse,
       threads: this.threads,
       callsInFlightMax: this.#settings.limits.calls_in_flight,
-      bodies,
       flush: () => accounting.load.flush,
       unflushedAccounts: () => accounting.state.unflushedAccounts,
       journalFills: () => accounting.load.journalFills,
-      spans,
-      logRecords,
-      droppedCalls,
-      webhooks,
-      credentials,
-      cacheStoredBytes,
       groupQuotas: () => groupQuotas.samples,
-      sharing,
       accounts: () => (this.#settings.metrics.account_labels ? accountSamples(registry) : []),
     };
     this.#source = source;

@@ -62,7 +62,7 @@ export class Gateway {
   readonly #stats: Stats;
   readonly #admin: AdminService;
   /** The secrets of the settings, cached for these routes: each reload makes new routes. */
-  #settled: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
+  #declared: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
 
   /** Opens the store and recovers the accounting; throws what `openAccounting` throws. Does not serve yet. */
   constructor(options: GatewayOptions) {
@@ -180,9 +180,9 @@ export class Gateway {
    */
   #secrets(): string[] {
     const { settings, routes } = this.#live;
-    if (this.#settled?.routes !== routes) {
+    if (this.#declared?.routes !== routes) {
       const declared = secretsIn(settingsDeclaration, settings);
-      this.#settled = {
+      this.#declared = {
         routes,
         secrets: [
           ...routes.flatMap(({ targets }) => targets.flatMap(secretsOf)),
@@ -195,7 +195,7 @@ export class Gateway {
     const renewed = this.#credentials.current.flatMap(({ credential }) =>
       credential === undefined ? [] : secretsOfCredential(credential),
     );
-    return [this.#admin.token, process.env.AZURE_CLIENT_SECRET ?? '', ...this.#settled.secrets, ...renewed];
+    return [this.#admin.token, process.env.AZURE_CLIENT_SECRET ?? '', ...this.#declared.secrets, ...renewed];
   }
 
   /** Starts the threads and opens the ports. Rejects if a port cannot be bound; then call `close`. */
@@ -305,7 +305,7 @@ export class Gateway {
    * it, and the old settings then stay. Settings that need a restart must be unchanged. One call at a time.
    */
   async reload(next: Settings, check: boolean): Promise<string[]> {
-    const parts: ReloadContext = {
+    const context: ReloadContext = {
       ledger: this.#accounting.base.ledger,
       registry: this.#accounting.registry,
       store: this.#accounting.base.store,
@@ -316,8 +316,8 @@ export class Gateway {
       replaceListenerSettings: (settings) => this.#listeners.replaceSettings(settings),
       log: this.#log,
     };
-    if (check) return this.#live.problemsOf(next, parts);
-    const errors = await this.#live.replace(next, parts);
+    if (check) return this.#live.problemsOf(next, context);
+    const errors = await this.#live.replace(next, context);
     this.#credentials.retain(credentialsOf(this.#live.routes));
     this.#accounting.cache.applySettings(this.#live.catalog, this.settings.cache.bytes);
     if (this.#state.ready) this.#flushEach(this.settings.flush_interval_ms);

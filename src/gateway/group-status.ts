@@ -144,7 +144,7 @@ export function endedStatus(status: ProcessStatus): ProcessStatus {
 
 /** Adds two parts. Values that have no sum are those of `left`. */
 export function addStatus(left: ProcessStatus, right: ProcessStatus): ProcessStatus {
-  const add = (figure: (status: ProcessStatus) => number): number => figure(left) + figure(right);
+  const add = (countOf: (status: ProcessStatus) => number): number => countOf(left) + countOf(right);
   return {
     ...left,
     ...addCalls(left, right),
@@ -174,8 +174,8 @@ function occurred(counts: Readonly<Record<string, number>>): Record<string, numb
   return Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0));
 }
 
-function total(members: readonly ProcessStatus[], figure: (status: ProcessStatus) => number): number {
-  return members.reduce((sum, status) => sum + figure(status), 0);
+function total(members: readonly ProcessStatus[], countOf: (status: ProcessStatus) => number): number {
+  return members.reduce((sum, status) => sum + countOf(status), 0);
 }
 
 /** Adds by name. A name may be in only one of the two. */

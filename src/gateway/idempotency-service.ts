@@ -127,9 +127,9 @@ export class IdempotencyService implements FlushedResponses {
     const listener = { port, replayBytes: 0 };
     this.#listeners.set(index, listener);
     port.on('message', (message: FromChannel) => {
-      this.#take(index, listener, message);
+      this.#onMessage(index, listener, message);
       // Reads the other ports before it decides. A message that needs no reply is not worth that.
-      if (this.#questions.length > 0) this.#settle();
+      if (this.#questions.length > 0) this.#readPorts();
     });
   }
 
@@ -140,7 +140,7 @@ export class IdempotencyService implements FlushedResponses {
   detach(index: number): void {
     const listener = this.#listeners.get(index);
     if (listener === undefined) return;
-    this.#settle();
+    this.#readPorts();
     this.#listeners.delete(index);
     this.#replayBytes -= listener.replayBytes;
     listener.port.close();
@@ -154,7 +154,7 @@ export class IdempotencyService implements FlushedResponses {
   }
 
   due(): ResponseChanges | undefined {
-    this.#settle();
+    this.#readPorts();
     return this.#responses.due();
   }
 
@@ -184,27 +184,27 @@ export class IdempotencyService implements FlushedResponses {
   }
 
   /** Reads all ports to their ends, then decides on the lock requests among the messages, in their order. */
-  #settle(): void {
+  #readPorts(): void {
     for (const [index, listener] of this.#listeners) {
       for (;;) {
         const received = receiveMessageOnPort(listener.port) as { message: FromChannel } | undefined;
         if (received === undefined) break;
-        this.#take(index, listener, received.message);
+        this.#onMessage(index, listener, received.message);
       }
     }
     const questions = this.#questions;
     this.#questions = [];
-    for (const one of questions) this.#reply(one);
+    for (const question of questions) this.#reply(question);
   }
 
-  #take(index: number, listener: ListenerEnd, message: FromChannel): void {
+  #onMessage(index: number, listener: ListenerEnd, message: FromChannel): void {
     if ('ask' in message) {
       this.#questions.push({ index, listener, port: listener.port, question: message });
       return;
     }
     switch (message.kind) {
       case 'keep': {
-        const { lock: lock, stream, fallback, bytes, position } = message;
+        const { lock, stream, fallback, bytes, position } = message;
         this.#inProgress.delete(nameOfResponse(lock));
         const endedMs = asWallMs(Math.floor(this.#clock.wallMs()));
         const isStored = this.#responses.keep(
@@ -229,7 +229,7 @@ export class IdempotencyService implements FlushedResponses {
   #reply({ index, listener, port, question: { id, ask } }: LockQuestion): void {
     let reply: AskReply;
     try {
-      reply = { id, ok: true, result: this.#judge(index, listener, ask as LockRequest) };
+      reply = { id, ok: true, result: this.#decide(index, listener, ask as LockRequest) };
     } catch (error) {
       this.#log.error('a stored response cannot be read', { error: String(error) });
       reply = { id, ok: false, rejection: UNREADABLE };
@@ -238,12 +238,10 @@ export class IdempotencyService implements FlushedResponses {
     port.postMessage(reply);
   }
 
-  #judge(index: number, listener: ListenerEnd, lock: LockRequest): LockReply {
+  #decide(index: number, listener: ListenerEnd, lock: LockRequest): LockReply {
     const name = nameOfResponse(lock);
     const running = this.#inProgress.get(name);
-    if (running !== undefined) {
-      return stateOfRunning(running.lock.bodyDigest, lock);
-    }
+    if (running !== undefined) return stateOfRunning(running.lock.bodyDigest, lock);
     let found: FoundResponse | undefined;
     try {
       found = this.#responses.find(lock);

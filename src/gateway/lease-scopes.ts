@@ -97,15 +97,7 @@ export class LeaseScopes {
     if (scope === undefined) return undefined;
     const { kind, index } = of;
     const wordsOf = (name: StockName): StockWords | undefined => this.#wordsOf(of, name);
-    return {
-      kind,
-      index,
-      scope,
-      minute: minute,
-      minuteIndex: index,
-      wordsOf,
-      limits,
-    };
+    return { kind, index, scope, minute, minuteIndex: index, wordsOf, limits };
   }
 
   /** An account's rule for a model. */

@@ -39,7 +39,7 @@ const CLOSE_MS = CUT_CALLS_WAIT_MS_MAX + 1_000;
 /** The part of a listener's `workerData` that stays the same when the listener is replaced. */
 type ListenerShape = Omit<
   ListenerInit,
-  'parserPort' | 'claimPort' | 'cachePort' | 'leasePort' | 'port' | 'requestPrefix' | 'settings' | 'tracing'
+  'parserPort' | 'lockPort' | 'cachePort' | 'leasePort' | 'port' | 'requestPrefix' | 'settings' | 'tracing'
 >;
 
 export interface ListenersOptions {
@@ -203,8 +203,8 @@ export class Listeners implements WorkerClients {
     const { accounting, counter, requestIds, state, workers } = this.#options;
     const parser = new MessageChannel();
     counter.serve(parser.port1);
-    const claims = new MessageChannel();
-    accounting.locks.attach(shape.index, claims.port1);
+    const locks = new MessageChannel();
+    accounting.locks.attach(shape.index, locks.port1);
     const cache = new MessageChannel();
     accounting.cache.attach(shape.index, cache.port1);
     const { serveLeases } = accounting.sharing;
@@ -217,7 +217,7 @@ export class Listeners implements WorkerClients {
       settings: this.#settings,
       port: this.#port,
       parserPort: parser.port2,
-      claimPort: claims.port2,
+      lockPort: locks.port2,
       cachePort: cache.port2,
       leasePort: leases?.port2,
       requestPrefix,
@@ -225,7 +225,7 @@ export class Listeners implements WorkerClients {
     };
     const thread = new Worker(new URL('../request/listener.thread.js', import.meta.url), {
       workerData: init,
-      transferList: [parser.port2, claims.port2, cache.port2, leases?.port2, tracing?.outlet.port].filter(
+      transferList: [parser.port2, locks.port2, cache.port2, leases?.port2, tracing?.outlet.port].filter(
         (port) => port !== undefined,
       ),
       name: `listener-${shape.index}`,
@@ -287,8 +287,8 @@ export class Listeners implements WorkerClients {
       this.#recordDrained();
       return;
     }
-    const now = performance.now();
-    this.#deathsAtMs = [...this.#deathsAtMs.filter((at) => now - at < DEATHS_WINDOW_MS), now];
+    const nowMs = performance.now();
+    this.#deathsAtMs = [...this.#deathsAtMs.filter((atMs) => nowMs - atMs < DEATHS_WINDOW_MS), nowMs];
     if (this.#deathsAtMs.length > DEATHS_MAX) {
       this.#options.onHopeless(`listeners died ${this.#deathsAtMs.length} times within a minute`);
       return;

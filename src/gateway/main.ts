@@ -28,14 +28,14 @@ let started: Promise<void> = Promise.resolve();
 let draining = false;
 
 /** Sends a message and waits until it has left this process, because an immediate exit would lose it. */
-function say(message: FromGateway): Promise<void> {
+function send(message: FromGateway): Promise<void> {
   return new Promise((resolve) => {
     if (process.send === undefined || !process.connected) resolve();
     else process.send(message, () => resolve());
   });
 }
 
-const supervisor = new SupervisorLink((message) => void say(message));
+const supervisor = new SupervisorLink((message) => void send(message));
 /** The number of this gateway in its process group, from 0. */
 let slot = 0;
 
@@ -93,9 +93,9 @@ async function start(message: StartGateway): Promise<void> {
         void end(1);
       },
     });
-    await say(await gateway.start());
+    await send(await gateway.start());
   } catch (error) {
-    await say({ kind: 'refused', message: error instanceof Error ? error.message : String(error) });
+    await send({ kind: 'refused', message: error instanceof Error ? error.message : String(error) });
     await end(START_REJECTED_EXIT_CODE);
   }
 }
@@ -106,17 +106,17 @@ async function reload({ id, settings, check }: ReloadGateway): Promise<void> {
     gateway === undefined || draining
       ? ['the gateway is stopping']
       : await gateway.reload(withOwnLogs(settings, slot), check);
-  await say({ kind: 'reloaded', id, problems: errors });
+  await send({ kind: 'reloaded', id, problems: errors });
 }
 
 async function lead(): Promise<void> {
   await started;
-  if ((await gateway?.lead()) === true) await say({ kind: 'leads' });
+  if ((await gateway?.lead()) === true) await send({ kind: 'leads' });
 }
 
 async function read({ id, what, accounts }: ReadGateway): Promise<void> {
   // A gateway that is still starting has no snapshot, and the supervisor must not wait for one.
-  await say({ kind: 'reading', id, reading: (await gateway?.read(what, accounts)) ?? {} });
+  await send({ kind: 'reading', id, reading: (await gateway?.read(what, accounts)) ?? {} });
 }
 
 async function drain(replaced: boolean): Promise<void> {

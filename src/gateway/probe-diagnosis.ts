@@ -15,7 +15,7 @@ import { addressOf, type UpstreamTarget } from '../upstream/target.js';
 /** The reply to a probe: a response as far as it was read, or an error. */
 export type ProbeReply =
   | {
-      readonly kind: 'answer';
+      readonly kind: 'response';
       readonly status: number;
       readonly contentType: string | undefined;
       readonly location: string | undefined;
@@ -23,7 +23,7 @@ export type ProbeReply =
       /** Whether the body was longer than what was read. */
       readonly isCut: boolean;
     }
-  | { readonly kind: 'fault'; readonly code: string; readonly message: string };
+  | { readonly kind: 'error'; readonly code: string; readonly message: string };
 
 export interface ProbeDiagnosis {
   readonly ok: boolean;
@@ -45,15 +45,15 @@ const HINTS: Readonly<Partial<Record<ProviderName, string>>> = {
 };
 
 /** How many characters of an upstream's message are shown. */
-const WORDS_CHARS_MAX = 200;
+const MESSAGE_CHARS_MAX = 200;
 const CALL_PATH = '/chat/completions';
-const UNKNOWN_MODEL_WORDS =
+const UNKNOWN_MODEL_MESSAGE =
   /\bmodel\b.{0,120}\b(?:not found|does not exist|not exist|unknown|not supported|no such)\b|\b(?:unknown|invalid|no such) model\b/is;
 const TLS_UNTRUSTED = /SELF_SIGNED|UNABLE_TO_(?:VERIFY|GET_ISSUER)|CERT_UNTRUSTED|CERT_SIGNATURE/;
 const TLS_ERROR = /CERT|TLS|SSL|^EPROTO$/;
 
 export function diagnosisOf(target: UpstreamTarget, model: string, reply: ProbeReply): ProbeDiagnosis {
-  if (reply.kind === 'fault') {
+  if (reply.kind === 'error') {
     const result = `no answer: ${reply.code}, ${shown(target, reply.message)}`;
     return failure(result, adviceOfError(target, reply.code));
   }
@@ -61,16 +61,16 @@ export function diagnosisOf(target: UpstreamTarget, model: string, reply: ProbeR
   const isPage = isHtml(contentType) || body.trimStart().startsWith('<');
   const value = isPage || isCut ? undefined : parsedJson(body);
   if (status >= 200 && status < 300) {
-    if (isRecord(value) && Array.isArray(value.choices)) return goodVerdict(target, status, value);
+    if (isRecord(value) && Array.isArray(value.choices)) return success(target, status, value);
     const what = isPage ? 'HTML' : isCut ? 'too long an answer' : 'no chat completion';
     return failure(`status ${status}, ${what}`, adviceOfAddress(target));
   }
   const error = isRecord(value) ? value.error : undefined;
-  const words = isRecord(error) && typeof error.message === 'string' ? error.message : undefined;
-  const result = `status ${status}${isPage ? ', HTML' : words === undefined ? '' : `: ${shown(target, words)}`}`;
+  const message = isRecord(error) && typeof error.message === 'string' ? error.message : undefined;
+  const result = `status ${status}${isPage ? ', HTML' : message === undefined ? '' : `: ${shown(target, message)}`}`;
   const isUnknownModel =
     isRecord(error) &&
-    (UNKNOWN_MODEL_CODES.has(error.code) || (words !== undefined && UNKNOWN_MODEL_WORDS.test(words)));
+    (UNKNOWN_MODEL_CODES.has(error.code) || (message !== undefined && UNKNOWN_MODEL_MESSAGE.test(message)));
   if (isUnknownModel && (status === 400 || status === 404 || status === 422)) {
     const name = target.model ?? model;
     return failure(
@@ -81,7 +81,7 @@ export function diagnosisOf(target: UpstreamTarget, model: string, reply: ProbeR
   return failure(result, adviceOfStatus(target, reply, isPage));
 }
 
-function goodVerdict(
+function success(
   target: UpstreamTarget,
   status: number,
   value: Readonly<Record<string, unknown>>,
@@ -102,7 +102,7 @@ function failure(result: string, advice: string): ProbeDiagnosis {
 
 function adviceOfStatus(
   target: UpstreamTarget,
-  { status, location }: ProbeReply & { kind: 'answer' },
+  { status, location }: ProbeReply & { kind: 'response' },
   isPage: boolean,
 ): string {
   if (status === 401 || status === 403) {
@@ -160,8 +160,8 @@ function adviceOfError({ origin }: UpstreamTarget, code: string): string {
 
 /** Returns the upstream's message in one line, with the credentials removed that it repeats. */
 function shown(target: UpstreamTarget, text: string): string {
-  const cleaned = tracesOf(target).cleaned(text.slice(0, 10 * WORDS_CHARS_MAX));
+  const cleaned = tracesOf(target).cleaned(text.slice(0, 10 * MESSAGE_CHARS_MAX));
   if (cleaned === undefined) return '(words that repeat the key are not shown)';
   const line = cleaned.replace(/[\p{Cc}\p{Cs}\s]+/gu, ' ').trim();
-  return line.length > WORDS_CHARS_MAX ? `${line.slice(0, WORDS_CHARS_MAX)}…` : line;
+  return line.length > MESSAGE_CHARS_MAX ? `${line.slice(0, MESSAGE_CHARS_MAX)}…` : line;
 }

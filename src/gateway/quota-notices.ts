@@ -200,7 +200,7 @@ export class QuotaNotices {
       // This host and others together may have passed a threshold that none of them knows of yet.
       if (claim !== undefined && scopes.some((scope) => mayHavePassed(scope, notify.at)))
         changed.addLater(taken, clock.monotonicMs() + REPORTED_MS);
-      await this.#tell(scopes);
+      await this.#report(scopes);
     } catch (error) {
       // No notice is lost: the next call of the scope adds it to the changed ones again.
       log.error('quotas were not looked at, operators may be told late', { error: String(error) });
@@ -209,7 +209,7 @@ export class QuotaNotices {
     }
   }
 
-  async #tell(scopes: readonly ScopeUse[]): Promise<void> {
+  async #report(scopes: readonly ScopeUse[]): Promise<void> {
     const { settings, rows, claim, log } = this.#options;
     const notify = settings();
     if (notify === undefined) return;
@@ -225,10 +225,10 @@ export class QuotaNotices {
     );
     this.#dropped += dropped;
     if (dropped > 0) log.error('webhooks were dropped: too many wait for their receiver', { dropped });
-    this.#write(told.filter((notice) => claimed.has(notice)));
+    this.#log(told.filter((notice) => claimed.has(notice)));
   }
 
-  #write(notices: readonly Notice[]): void {
+  #log(notices: readonly Notice[]): void {
     const { log } = this.#options;
     for (const notice of notices.slice(0, LINES_MAX)) {
       const { scope, use, percent } = notice;

@@ -96,15 +96,15 @@ export class LiveSettings {
   }
 
   /** Applies `next`. If it resolves with reasons against it, nothing has changed. One call at a time. */
-  async replace(next: Settings, parts: ReloadContext): Promise<string[]> {
-    const { registry, log } = parts;
-    const errors = this.problemsOf(next, parts);
+  async replace(next: Settings, context: ReloadContext): Promise<string[]> {
+    const { registry, log } = context;
+    const errors = this.problemsOf(next, context);
     if (errors.length > 0) return errors;
     const before = this.#catalog;
     const catalog = mergeCatalogs(before, catalogOf(next));
     const routes = mergeById(this.#routes, routesOf(next, this.#names, this.scopes, this.credentials));
     registry.catalog = retireMissingPlans(before, catalog);
-    const lateWorkers = await parts.replaceRoutes(routes);
+    const lateWorkers = await context.replaceRoutes(routes);
     if (lateWorkers.length > 0) {
       registry.catalog = before;
       return [
@@ -115,13 +115,13 @@ export class LiveSettings {
     this.#settings = next;
     this.#catalog = catalog;
     this.#routes = routes;
-    const lateListeners = await parts.replaceListenerSettings(listenerSettingsOf(next, catalog));
+    const lateListeners = await context.replaceListenerSettings(listenerSettingsOf(next, catalog));
     if (lateListeners.length > 0)
       log.error('listeners are stuck; they take the new settings before they serve again', {
         listeners: lateListeners.join(', '),
       });
     registry.catalog = catalog;
-    await this.#reopenPlanless(parts);
+    await this.#reopenPlanless(context);
     return [];
   }
 
@@ -133,12 +133,12 @@ export class LiveSettings {
 }
 
 function plansInUse(current: Catalog, next: Catalog, count: () => ReadonlyMap<number, number>): string[] {
-  const gone = current.plans.flatMap((plan, index) =>
+  const removed = current.plans.flatMap((plan, index) =>
     isListed(plan) && !isListed(next.plans[index]!) ? [{ id: plan.id, index }] : [],
   );
-  if (gone.length === 0) return [];
+  if (removed.length === 0) return [];
   const counts = count();
-  return gone.flatMap(({ id, index }) => {
+  return removed.flatMap(({ id, index }) => {
     const accounts = counts.get(index);
     if (accounts === undefined) return [];
     return [

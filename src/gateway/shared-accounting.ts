@@ -58,6 +58,8 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
   const { store, buffers, ledger, keyTable, groupNames, directory, clock, live, log } = base;
   const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = base.settings.limits;
   const { catalog } = live;
+  const tables = { ledger, keyTable, groupNames };
+  const capacity = { accountsMax, keysMax, groupsMax };
   const leaseFile = openLeaseFile(base.settings.data);
   const totals = new SharedTotals(
     accountsMax,
@@ -67,26 +69,13 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
   // Read before the buffers are filled, so that a change that arrives meanwhile is not missed.
   const appliedTo = store.shared.feed.newest();
   // Without totals, because balances are leased from the coordinator.
-  recover({
-    store,
-    ledger,
-    totals: undefined,
-    keyTable,
-    groupNames,
-    directory,
-    catalog,
-    accountsMax,
-    keysMax,
-    groupsMax,
-    clock,
-    log,
-  });
+  recover({ store, ...tables, totals: undefined, directory, catalog, ...capacity, clock, log });
   const locks = idempotencyServiceOf(base, new SharedLocks(leaseFile));
   const flush = new LedgerFlush({
     ...flushOptionsOf(base, locks),
     totals,
     usage: new SharedUsageBook(store, live.modelIdOf),
-    keyUses: new SharedKeyUses({ ledger, keyTable, groupNames }, clock, store.keys),
+    keyUses: new SharedKeyUses(tables, clock, store.keys),
     quotaUses: new SharedQuotaUses(ledger, clock, base.live.modelIdOf, store.quotaUses),
     uncoveredCharges: { note: (journal, record) => sharing.uncoveredCharges.record(journal, record) },
     mark: store.newFlushMark(group.slot, randomUUID()),
@@ -94,7 +83,7 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
   const groupRequests = new GroupRequests(options.readAll, () => void store.shared.feed.newest());
   const flushRequests = new FlushRequests(() => groupRequests.flush());
   const uses = new SharedUses(store, directory, base.settings.quota_timezone, ledger);
-  const registry = new Registry({ store, catalog, clock, accountsMax, keysMax, groupsMax, live: uses });
+  const registry = new Registry({ store, catalog, clock, ...capacity, live: uses });
   const sharing: SharedAccounting = new SharedAccounting({
     ...base,
     slot: group.slot,
@@ -144,6 +133,7 @@ class SharedAccounting implements Sharing {
   constructor(options: SharedAccountingOptions) {
     const { settings, live, store, ledger, keyTable, directory, registry, uses, leaseFile, log } = options;
     const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;
+    const capacity = { accountsMax, keysMax, groupsMax };
     const { slot, flush, groupRequests, flushRequests, hostClock: clock } = options;
     this.#clock = clock;
     this.#store = store;
@@ -170,14 +160,12 @@ class SharedAccounting implements Sharing {
       live: { ledger, keyTable, groupNames: options.groupNames },
       directory,
       catalog: () => live.catalog,
-      accountsMax,
-      keysMax,
-      groupsMax,
+      ...capacity,
       log,
     });
     const { feed } = store.shared;
     const { appliedTo } = options;
-    this.#follower = new ChangeFollower({ feed, applier, appliedTo, groupsMax, accountsMax, keysMax, log });
+    this.#follower = new ChangeFollower({ feed, applier, appliedTo, ...capacity, log });
     this.service = new SharedRegistry({
       store,
       registry,
@@ -222,7 +210,7 @@ class SharedAccounting implements Sharing {
     return this.#hosts?.directory;
   }
 
-  get reading(): SharingSnapshot {
+  get snapshot(): SharingSnapshot {
     const hosts = this.#hosts && {
       calls: this.#hosts.coordinators.calls,
       registry: this.#hosts.registry.state,

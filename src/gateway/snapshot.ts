@@ -141,7 +141,7 @@ export function routesOf(
   credentials: CredentialPositions,
 ): ModelRoute[] {
   const scopeOf = scopes.assign(settings);
-  const quotasOf = (upstream: UpstreamSettings, model: ModelSettings): TargetQuotas | undefined => {
+  const targetQuotasOf = (upstream: UpstreamSettings, model: ModelSettings): TargetQuotas | undefined => {
     const scope = scopeOf(upstream, model.id);
     return scope && { scope: scope.index, limits: scope.limits, queueMs: upstream.queue_ms };
   };
@@ -175,7 +175,7 @@ export function routesOf(
           upstream,
           model,
           slots[next++]!.slot,
-          quotasOf(upstream, model),
+          targetQuotasOf(upstream, model),
           providerOf(upstream, model, credentialOf(upstream)),
         ),
       )

@@ -127,7 +127,7 @@ export class Stats {
       credentials: () => this.#credentials(),
       cacheStoredBytes: () => accounting.cache.storedBytes,
       groupQuotas: notifications.groupQuotas,
-      sharing: () => accounting.sharing.reading,
+      sharing: () => accounting.sharing.snapshot,
       readGroup: view && (() => view.metrics()),
     });
   }
@@ -194,7 +194,7 @@ export class Stats {
       settings: live.settings,
       accounting: accounting.flush.state,
       credentials: this.#credentials(),
-      sharing: accounting.sharing.reading,
+      sharing: accounting.sharing.snapshot,
     };
   }
 }

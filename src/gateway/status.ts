@@ -57,8 +57,8 @@ export function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessSt
   const slots = facts.modelIds.map((_, index) => modelSlotOf(index));
   const known = slots.map((slot) => reader.model(slot));
   const models = [reader.model(NO_MODEL), reader.model(OTHER_MODEL), ...known];
-  const total = (figure: (model: ModelSnapshot) => number): number =>
-    models.reduce((sum, model) => sum + figure(model), 0);
+  const total = (countOf: (model: ModelSnapshot) => number): number =>
+    models.reduce((sum, model) => sum + countOf(model), 0);
   return {
     version: packageVersion(),
     node: process.version,

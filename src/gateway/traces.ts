@@ -125,7 +125,7 @@ export class Traces {
   newOutlet(): SpanOutlet | undefined {
     if (this.#spans === undefined) return undefined;
     const { port1, port2 } = new MessageChannel();
-    this.#tell({ kind: 'source', port: port1 }, [port1]);
+    this.#send({ kind: 'source', port: port1 }, [port1]);
     return { port: port2, budget: this.#spans.budget };
   }
 
@@ -133,7 +133,7 @@ export class Traces {
   newCallOutbox(): CallOutbox | undefined {
     return (
       this.#logRecords &&
-      new CallOutbox(this.#logRecords, (count, lines) => this.#tell({ kind: 'calls', count, lines }))
+      new CallOutbox(this.#logRecords, (count, lines) => this.#send({ kind: 'calls', count, lines }))
     );
   }
 
@@ -150,16 +150,16 @@ export class Traces {
     if (this.#closing) return;
     this.#closing = true;
     const exit = once(this.#thread, 'exit');
-    this.#tell({ kind: 'close' });
+    this.#send({ kind: 'close' });
     await Promise.race([exit, delay(CLOSE_MS)]);
     await this.#thread.terminate();
   }
 
   #sendIds(accounts: readonly AccountIndex[]): void {
-    this.#tell({ kind: 'ids', ids: accounts.map((account) => [account, this.#accountIdOf(account)]) });
+    this.#send({ kind: 'ids', ids: accounts.map((account) => [account, this.#accountIdOf(account)]) });
   }
 
-  #tell(message: ToSpanExport, transfer: readonly MessageChannel['port1'][] = []): void {
+  #send(message: ToSpanExport, transfer: readonly MessageChannel['port1'][] = []): void {
     this.#thread.postMessage(message, transfer);
   }
 }

@@ -64,7 +64,7 @@ export async function probeUpstreams(
   const positions = new CredentialPositions();
   const jobs = routesOf(settings, new UpstreamNames(), new UpstreamScopes(), positions)
     .filter((route) => model === undefined || route.id === id)
-    .flatMap((route) => route.targets.map((target) => ({ model: route.id, target: hurried(target) })));
+    .flatMap((route) => route.targets.map((target) => ({ model: route.id, target: withTimeouts(target) })));
   const clock = new SystemClock();
   const http = new Http1Client({ clock, version: packageVersion() });
   const credentials = new ProbeCredentials(positions);
@@ -87,7 +87,7 @@ export async function probeUpstreams(
   return views;
 }
 
-function hurried(target: UpstreamTarget): UpstreamTarget {
+function withTimeouts(target: UpstreamTarget): UpstreamTarget {
   return {
     ...target,
     connectTimeoutMs: Math.min(target.connectTimeoutMs, PROBE_MS_MAX),
@@ -160,7 +160,7 @@ async function probe(http: AttemptClient, model: string, target: UpstreamTarget)
     };
   }
   let call = await callOnce(http, target, model, 'max_tokens');
-  if (call.reply.kind === 'answer' && call.reply.status === 400 && call.reply.body.includes(OTHER_LIMIT))
+  if (call.reply.kind === 'response' && call.reply.status === 400 && call.reply.body.includes(OTHER_LIMIT))
     call = await callOnce(http, target, model, 'max_completion_tokens');
   const { reply, firstByteMs } = call;
   const { ok, result, advice, answeredModel, usageReported } = diagnosisOf(target, model, reply);
@@ -168,7 +168,7 @@ async function probe(http: AttemptClient, model: string, target: UpstreamTarget)
     model,
     upstream,
     ok,
-    status: reply.kind === 'answer' ? reply.status : null,
+    status: reply.kind === 'response' ? reply.status : null,
     first_byte_ms: firstByteMs === undefined ? null : Math.round(firstByteMs),
     answered_model: answeredModel,
     usage_reported: usageReported,
@@ -205,7 +205,7 @@ function callOnce(
     };
     const respond = (isCut: boolean): void => {
       const text = Buffer.concat(chunks).toString('utf8', 0, BODY_BYTES_MAX);
-      resolve({ reply: { kind: 'answer', ...head, body: text, isCut }, firstByteMs });
+      resolve({ reply: { kind: 'response', ...head, body: text, isCut }, firstByteMs });
     };
     const call = http.start(target, body, 'tollgate-test', {
       onStart: (status, header) => {
@@ -220,7 +220,7 @@ function callOnce(
         respond(true);
       },
       onEnd: () => respond(false),
-      onError: ({ code, message }) => resolve({ reply: { kind: 'fault', code, message }, firstByteMs }),
+      onError: ({ code, message }) => resolve({ reply: { kind: 'error', code, message }, firstByteMs }),
     });
   });
 }

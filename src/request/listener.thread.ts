@@ -100,7 +100,7 @@ const listener = {
   bodies: new BodyBudget(init.bodies, init.index),
   discards: new DiscardBudget(clock),
   bodyTurns: new BodyTurns(),
-  locks: new IdempotencyChannel(init.claimPort, init.storedResponseBytesMax),
+  locks: new IdempotencyChannel(init.lockPort, init.storedResponseBytesMax),
   cache,
   contents,
   parser: new AskPort(init.parserPort),

@@ -83,7 +83,7 @@ export interface ListenerInit {
   /** A longer response is not stored for replays. */
   readonly storedResponseBytesMax: number;
   /** For idempotency locks. */
-  readonly claimPort: MessagePort;
+  readonly lockPort: MessagePort;
   /** For cached responses. */
   readonly cachePort: MessagePort;
   /** For leases; undefined unless limits are shared with other processes. */
