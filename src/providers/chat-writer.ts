@@ -1,9 +1,10 @@
 /**
- * Writes chat completions: one object, or the chunks of a stream. The response readers of each provider use
+ * Writes chat completions: one object, or the chunks of a stream. The response readers of each provider call
  * it. Upstream worker.
  *
- * Must hold: names of the usage members are those that upstream/usage-shapes.ts reads, or a call is billed
- * wrongly (test/unit/providers).
+ * Must hold: the hand-written JSON is what JSON.stringify would write
+ * (test/unit/providers/chat-writer.test.ts); the usage members have the names that upstream/usage-shapes.ts
+ * reads, or calls are billed wrongly (test/unit/providers/anthropic/response.test.ts).
  */
 import { insideOfString, stringText } from '../core/json.js';
 import { SSE_DONE, sseEvent } from '../protocol/sse.js';
@@ -92,7 +93,7 @@ export interface CompletionText {
   readonly members: Readonly<Record<string, unknown>>;
 }
 
-/** The text is written member by member: to build an object for JSON.stringify takes twice as long. */
+/** Writes the text member by member: building an object for JSON.stringify takes twice as long. */
 export function completionOf({ id, created, model, choices, usage }: Completion): CompletionText {
   let text =
     `{"id":${stringText(id)},"object":"chat.completion","created":${created},` +
@@ -106,12 +107,12 @@ export function completionOf({ id, created, model, choices, usage }: Completion)
   if (usage === undefined) return { text: `${text}]}`, members: { model, choices } };
   const member = usageMember(usage);
   const usageText = usageTextOf(usage, member);
-  // A number beyond all bounds is null in JSON, and so it is read.
+  // Infinity is null in JSON. The reader of `members` must see what the caller of the gateway sees.
   const read: unknown = usageText.includes('null') ? JSON.parse(usageText) : member;
   return { text: `${text}],"usage":${usageText}}`, members: { model, choices, usage: read } };
 }
 
-/** Most messages are a text alone. */
+/** A fast path for the usual message, which has only `role` and `content`. */
 function messageText(message: Record<string, unknown>): string {
   const { role, content } = message;
   const isPlain = role === 'assistant' && typeof content === 'string' && Object.keys(message).length === 2;
@@ -122,7 +123,7 @@ function numberText(value: number): string {
   return Number.isFinite(value) ? `${value}` : 'null';
 }
 
-/** `member`: that of the usage. */
+/** A fast path for the usual members. `member`: what `usageMember` returned for `usage`. */
 function usageTextOf(usage: ProviderUsage, member: Record<string, unknown>): string {
   const { promptTokens: prompt, cachedTokens: cached, cacheWriteTokens: written } = usage;
   const { completionTokens: completion, reasoningTokens: reasoning } = usage;
@@ -145,7 +146,9 @@ const AFTER_PIECE = '"},"logprobs":null,"finish_reason":null}]}\n\n';
 /** Writes the chunks of one stream; each method returns the text of one event. */
 export class ChunkWriter {
   readonly #head: string;
-  /** What is before the text of a piece: that of the last one, which mostly is the next one's too. */
+  /**
+   * The chunk up to the text, cached for `#member` and `#index`: most pieces have those of the piece before.
+   */
   #before = '';
   #member: TextMember | undefined;
   #index = 0;
@@ -163,7 +166,7 @@ export class ChunkWriter {
     );
   }
 
-  /** The first chunk of a choice. `usage`: so far, if the request asks for it with each chunk. */
+  /** The first chunk of a choice. `usage`: the counts so far, if the request asks for them in each chunk. */
   role(index = 0, usage?: ProviderUsage): string {
     const chunk = this.delta('{"role":"assistant","content":""}', index);
     return usage === undefined
@@ -184,7 +187,7 @@ export class ChunkWriter {
     if (this.#member !== member || this.#index !== index) {
       this.#member = member;
       this.#index = index;
-      // Joined, it is one string; with `+` each chunk would copy its parts one by one.
+      // `join` makes one flat string; `+` makes a rope, whose parts each chunk would copy one by one.
       this.#before = ['data: ', this.#head, `{"index":${index},"delta":{"${member}":"`].join('');
     }
     return this.#before + text + AFTER_PIECE;
@@ -212,7 +215,7 @@ export class ChunkWriter {
     );
   }
 
-  /** The last chunk, if the provider reported usage. */
+  /** The chunk with the usage, the last one before `done`. */
   usage(usage: ProviderUsage): string {
     return sseEvent(`${this.#head}],"usage":${JSON.stringify(usageMember(usage))}}`);
   }

@@ -10,7 +10,7 @@
 import { isRecord } from '../core/json.js';
 import { FieldError } from './provider.js';
 
-/** Members that do not change the response: they may be left out for any provider. */
+/** Members that do not change the response, so any provider may leave them out. */
 const HARMLESS: ReadonlySet<string> = new Set([
   'model',
   'stream',

@@ -34,7 +34,7 @@ export interface ProviderTarget extends HttpTarget {
   readonly provider: ProviderSettings | undefined;
 }
 
-/** The body of a passed call, which nobody reads. */
+/** `ProviderCall.body` of a passed call: providers do not read it. */
 const NO_MEMBERS: ProviderCall['body'] = Object.freeze({});
 
 const NO_CREDENTIAL: HttpFault = {
@@ -51,8 +51,8 @@ export class ProviderClient {
   /** By target: a copy without its key, because each provider sends the key in a header of its own. */
   readonly #bare = new WeakMap<HttpTarget, HttpTarget>();
 
-  /** Of the last call: most calls are at a few upstreams. */
-  #keyed: Extract<Credential, { kind: 'key' }> = { kind: 'key', key: '' };
+  /** The key credential of the last call, kept because consecutive calls often have the same key. */
+  #lastKey: Extract<Credential, { kind: 'key' }> = { kind: 'key', key: '' };
 
   constructor(
     http: HttpClient,
@@ -83,12 +83,12 @@ export class ProviderClient {
   ): HttpCall {
     const { provider: settings } = target;
     invariant(settings !== undefined, 'the upstream has a provider of its own');
-    const credential = this.#authorisationOf(target);
+    const credential = this.#credentialOf(target);
     if (credential === undefined && settings.credential !== undefined)
       return new NoCall(handler, NO_CREDENTIAL);
     const provider = this.#providers[settings.name];
     if (provider === undefined) {
-      // Azure speaks OpenAI's protocol: only its headers are its own.
+      // Azure speaks OpenAI's protocol, so only the headers differ.
       const headers = [...moreHeaders, ...azureHeaders(credential)];
       const { credential: position } = settings;
       const watched =
@@ -130,7 +130,7 @@ export class ProviderClient {
     invariant(settings !== undefined, 'the upstream has a provider of its own');
     const provider = this.#providers[settings.name];
     invariant(provider !== undefined, 'another thread writes only what a provider translates');
-    const credential = this.#authorisationOf(target);
+    const credential = this.#credentialOf(target);
     if (credential === undefined && settings.credential !== undefined)
       return new NoCall(handler, NO_CREDENTIAL);
     const model = String(chat.model);
@@ -153,11 +153,11 @@ export class ProviderClient {
     translated.sending(this.#http.start(this.#bareOf(target), body, requestId, translated, all, path));
   }
 
-  /** What a call is authorised with now; undefined if the upstream needs nothing, or has no credentials. */
-  #authorisationOf({ key, provider }: ProviderTarget): Credential | undefined {
+  /** The present credential of an upstream; undefined if it needs none, or if none could be had. */
+  #credentialOf({ key, provider }: ProviderTarget): Credential | undefined {
     if (key !== undefined) {
-      if (this.#keyed.key !== key) this.#keyed = { kind: 'key', key };
-      return this.#keyed;
+      if (this.#lastKey.key !== key) this.#lastKey = { kind: 'key', key };
+      return this.#lastKey;
     }
     return provider?.credential === undefined ? undefined : this.#credentials.of(provider.credential);
   }
@@ -210,7 +210,9 @@ function callOf(
   };
 }
 
-/** A call that fails before anything is sent. */
+/**
+ * A call that fails before anything is sent. The handler learns of it in a microtask, after `start` returned.
+ */
 export class NoCall implements HttpCall {
   readonly sent = false;
   readonly isHeldUp = false;
@@ -223,11 +225,11 @@ export class NoCall implements HttpCall {
   }
 
   pause(): void {
-    // Nothing comes.
+    // No data will come.
   }
 
   resume(): void {
-    // Nothing comes.
+    // No data will come.
   }
 
   abort(): void {

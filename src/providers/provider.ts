@@ -4,16 +4,15 @@
  * calls it; each folder beside this file implements it for one protocol. Upstream worker; `write` alone also
  * runs in counter threads, for large bodies.
  *
- * Must hold: a provider keeps no state between calls and does no I/O (the client owns connections, time
- * limits and credentials); what it keeps of a stream is bounded (test/unit/providers/long-events.test.ts).
+ * Must hold: a provider does no I/O (the client owns connections, time limits and credentials), and nothing
+ * that it caches of one call changes another; what it keeps of a stream is bounded
+ * (test/unit/providers/long-events.test.ts).
  */
 import type { DoorName } from '../core/door-names.js';
 import type { ProviderName } from '../core/provider-names.js';
 import type { CompletionText } from './chat-writer.js';
 
-/**
- * Settings of an upstream that does not speak OpenAI's protocol. A plain record, which crosses to workers.
- */
+/** Settings of an upstream that does not speak OpenAI's protocol. A plain record, sent between threads. */
 export interface ProviderSettings {
   readonly name: ProviderName;
   /** Path of `url`, without a slash at its end; mostly empty. */
@@ -28,7 +27,7 @@ export interface ProviderSettings {
   readonly region: string;
   /** `project`; empty if the provider has none. */
   readonly project: string;
-  /** Members of a request that the provider lacks are left out, instead of a 400. */
+  /** The setting `drop_unsupported`: members that the provider lacks are left out, instead of a 400. */
   readonly dropUnsupported: boolean;
   /** `max_output_tokens` of the model, for providers that require a bound. */
   readonly outputTokensMax: number;
@@ -50,7 +49,7 @@ export type Credential =
       readonly sessionToken: string | undefined;
     };
 
-/** The credentials that the gateway renews. */
+/** The credentials that the gateway renews, as an upstream worker has them. */
 export interface Credentials {
   /** The present credential of that position (credential-spec.ts); undefined if there is none now. */
   of(position: number): Credential | undefined;
@@ -77,7 +76,7 @@ export interface UnsignedCall {
 
 /** One call, as a provider sees it. */
 export interface ProviderCall extends UnsignedCall {
-  /** Undefined if the upstream wants none. */
+  /** Undefined if the upstream needs none. */
   readonly credential: Credential | undefined;
 }
 
@@ -96,7 +95,7 @@ export interface WrittenRequest {
   readonly body: string;
 }
 
-/** A request whose headers are wanted. */
+/** A request before its headers are made. */
 export interface UnsignedRequest {
   readonly path: string;
   readonly body: string | Uint8Array;
@@ -113,8 +112,8 @@ export interface ProviderRequest extends WrittenRequest {
 /** An error of the provider in terms of OpenAI's API. Thrown as ProviderError. */
 export interface ProviderFailure {
   /**
-   * The status by which OpenAI's API would say it: 400 the request is wrong, 401 and 403 the gateway's
-   * credentials, 404 the model, 413 the size, 429 a limit, 503 overloaded, 500 anything else.
+   * The status that OpenAI's API would send: 400 the request is wrong, 401 and 403 the gateway's credentials
+   * are, 404 no such model, 413 too large, 429 a limit is reached, 503 overloaded, 500 anything else.
    */
   readonly status: number;
   /** Callers see it if the status is 400 or 413. It may still contain secrets: upstream/ removes them. */
@@ -172,13 +171,12 @@ export interface ProviderStream {
   end(): string;
 }
 
-/** The request of a passed call: its body is that of the caller, except for what path and versions demand. */
+/**
+ * The request of a passed call. Its body is the caller's, but for members that the provider has elsewhere.
+ */
 export interface PassedRequest extends Omit<ProviderRequest, 'body'> {
   readonly body: string | Uint8Array;
-  /**
-   * Translates the response into the door's protocol; both undefined: it is in that protocol and passes
-   * unread.
-   */
+  /** Translate the response into the door's protocol. Both undefined: it is in that protocol already. */
   readonly stream?: ProviderStream;
   readonly readResponse?: (body: Buffer) => string;
 }

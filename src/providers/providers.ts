@@ -1,6 +1,9 @@
 /**
- * The providers by their names. `openai` and `azure` are not here, because they are not translated. Upstream
- * workers load it, and commands that probe upstreams. Test: test/unit/providers/sdk-fields.test.ts.
+ * The table of providers by their names. `openai` and `azure` are not here, because their calls are not
+ * translated. Upstream workers load it, and commands that probe upstreams.
+ *
+ * Must hold: each provider reads or refuses every member of a chat completion
+ * (test/unit/providers/sdk-fields.test.ts).
  */
 import type { ProviderName } from '../core/provider-names.js';
 import { ANTHROPIC } from './anthropic/anthropic.js';

@@ -1,14 +1,14 @@
 /**
  * One call in a provider's protocol: it translates the response for a handler that expects a chat completion.
- * ProviderClient makes it. Upstream worker.
+ * ProviderClient (provider-client.ts) makes one for each call. Upstream worker.
  *
- *     written → its response comes → over        abort() or an error may come at any point
+ *     request sent → response comes → ended       abort() or an error may come at any point
  *
  * Must hold: the handler's onStart is called with the first translated bytes and not before, so that an error
- * until then has a status of its own and the call can fail over; and after `#over` no handler method is
+ * until then has a status of its own and the call can fail over; and after `#ended` no handler method is
  * called (test/unit/providers/provider-client.test.ts).
  *
- * A response that is not the provider's, as a web page or a redirect, goes to the handler as it is.
+ * A response that is not the provider's, such as a web page or a redirect, goes to the handler as it is.
  */
 import { SSE_EVENT_BYTES_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import { isHtml, type HttpCall, type HttpFault, type HttpHandler } from '../http1/http-client.js';
@@ -23,7 +23,7 @@ import {
   type ProviderStream,
 } from './provider.js';
 
-/** Bytes that are read of an error's body. */
+/** Of a longer error body the rest is not read. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
 /** The status of `ProviderError.invalid`. */
 const INVALID = 502;
@@ -33,9 +33,10 @@ type Header = (name: string) => string | undefined;
 const NO_HEADER: Header = () => undefined;
 
 /**
- * How the response's body is handled: its bytes pass, are translated as they come, or are read to the end.
+ * What happens to the response's body. `none`: no response yet; `pass`: the bytes go on unread; `stream`:
+ * each chunk is translated as it comes; `whole` and `error`: the body is buffered to its end.
  */
-type Course = 'none' | 'pass' | 'stream' | 'whole' | 'error';
+type BodyMode = 'none' | 'pass' | 'stream' | 'whole' | 'error';
 
 export class TranslatedCall implements HttpCall, HttpHandler {
   readonly #provider: Provider;
@@ -46,7 +47,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #passed: PassedRequest | undefined;
   #inner: HttpCall | undefined;
   #stream: ProviderStream | undefined;
-  #course: Course = 'none';
+  #mode: BodyMode = 'none';
   #status = 0;
   #header = NO_HEADER;
   #chunks: Uint8Array[] = [];
@@ -56,7 +57,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   /** The handler's onStart was called. */
   #started = false;
   #paused = false;
-  #over = false;
+  #ended = false;
 
   constructor(provider: Provider, call: ProviderCall, credentials: Credentials, handler: HttpHandler) {
     this.#provider = provider;
@@ -84,7 +85,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   abort(): void {
-    this.#over = true;
+    this.#ended = true;
     this.#chunks = [];
     this.#inner?.abort();
   }
@@ -94,69 +95,64 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#passed = request;
   }
 
-  /** Call when `inner` sends the request. */
+  /** Call when the request is being sent. `inner`: the HTTP client's call. */
   sending(inner: HttpCall): void {
     this.#inner = inner;
     if (this.#paused) inner.pause();
   }
 
-  /** Ends the call with an error, in a microtask: after `start` has returned. */
-  fail(fault: HttpFault): void {
+  /**
+   * Call if the request could not be translated; nothing was sent. The handler gets the error in a microtask,
+   * after ProviderClient.start has returned.
+   */
+  unwritten(error: unknown): void {
+    const fault: HttpFault =
+      error instanceof FieldError
+        ? { code: 'FIELD_UNSUPPORTED', message: error.message, repeatable: false, field: error.field }
+        : { code: 'REQUEST_UNWRITTEN', message: textOf(error), repeatable: false };
     queueMicrotask(() => this.onError(fault));
   }
 
-  /** Ends the call because the request could not be translated; nothing was sent. */
-  unwritten(error: unknown): void {
-    if (error instanceof FieldError)
-      this.fail({
-        code: 'FIELD_UNSUPPORTED',
-        message: error.message,
-        repeatable: false,
-        field: error.field,
-      });
-    else this.fail({ code: 'REQUEST_UNWRITTEN', message: textOf(error), repeatable: false });
-  }
-
   onStart(status: number, header: Header): void {
-    if (this.#over) return;
+    if (this.#ended) return;
     this.#status = status;
     this.#header = header;
-    this.#course = this.#courseOf(status, header);
-    if (this.#course === 'pass') {
+    this.#mode = this.#modeOf(status, header);
+    if (this.#mode === 'pass') {
       this.#started = true;
       this.#handler.onStart(status, header);
-    } else if (this.#course === 'stream') this.#translate(() => this.#openStream());
+    } else if (this.#mode === 'stream') this.#translate(() => this.#openStream());
   }
 
   onData(chunk: Uint8Array): void {
-    if (this.#over) return;
-    if (this.#course === 'pass') this.#handler.onData(chunk);
-    else if (this.#course === 'stream') this.#translate(() => this.#push(this.#stream!, chunk));
-    else this.#keep(chunk);
+    if (this.#ended) return;
+    if (this.#mode === 'pass') this.#handler.onData(chunk);
+    else if (this.#mode === 'stream') this.#translate(() => this.#push(this.#stream!, chunk));
+    else this.#buffer(chunk);
   }
 
   onEnd(): void {
-    if (this.#over) return;
-    if (this.#course === 'pass') {
-      this.#over = true;
+    if (this.#ended) return;
+    if (this.#mode === 'pass') {
+      this.#ended = true;
       this.#handler.onEnd();
-    } else if (this.#course === 'error') this.#rejected();
+    } else if (this.#mode === 'error') this.#relayError();
     else this.#translate(() => this.#finish());
   }
 
   onError(fault: HttpFault): void {
-    if (this.#over) return;
-    if (this.#course === 'error') {
-      // An error's status has come, which says more than the connection's end.
-      this.#rejected();
+    if (this.#ended) return;
+    if (this.#mode === 'error') {
+      // The status and the part of the body that came say more than the connection's end.
+      this.#relayError();
       return;
     }
-    this.#over = true;
+    this.#ended = true;
     this.#chunks = [];
     this.#handler.onError(fault);
   }
 
-  #courseOf(status: number, header: Header): Course {
+  #modeOf(status: number, header: Header): BodyMode {
     const passed = this.#passed;
     const isUnread = passed !== undefined && passed.stream === undefined && passed.readResponse === undefined;
     if (status < 300 && isUnread) return 'pass';
@@ -169,26 +165,26 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#stream = this.#passed?.stream ?? this.#provider.openStream(this.#call);
   }
 
-  #keep(chunk: Uint8Array): void {
+  #buffer(chunk: Uint8Array): void {
     this.#bytes += chunk.length;
-    if (this.#course === 'error') {
+    if (this.#mode === 'error') {
       this.#chunks.push(chunk);
       if (this.#bytes <= ERROR_BODY_BYTES_MAX) return;
       this.#inner?.abort();
-      this.#rejected();
+      this.#relayError();
     } else if (this.#bytes > UPSTREAM_RESPONSE_BYTES_MAX)
       this.#fail({
         code: 'RESPONSE_TOO_LONG',
         message: `above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes`,
         repeatable: false,
       });
-    // The handler ends the call if there is no room.
+    // If the memory budget is used up, the handler itself ends the call.
     else if (this.#handler.hold?.(chunk.length) !== false) this.#chunks.push(chunk);
   }
 
   /**
-   * The longest event stays counted to the call's end: after it was relayed, it may wait for a client that
-   * reads slowly.
+   * Translates a chunk. The longest event stays counted against the memory budget until the call ends: after
+   * it was relayed, it may wait for a client that reads slowly.
    */
   #push(stream: ProviderStream, chunk: Uint8Array): void {
     const text = stream.push(chunk);
@@ -196,7 +192,6 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     const more = heldBytes > SSE_EVENT_BYTES_MAX ? heldBytes - this.#eventBytes : 0;
     if (more > 0) {
       this.#eventBytes = heldBytes;
-      // The handler ends the call if there is no room.
       if (this.#handler.hold?.(more) === false) return;
     }
     this.#relay(text);
@@ -205,12 +200,12 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #finish(): void {
     if (this.#stream !== undefined) this.#relay(this.#stream.end());
     else this.#relayWhole(this.#joined());
-    if (this.#isOver()) return;
-    this.#over = true;
+    if (this.#hasEnded()) return;
+    this.#ended = true;
     this.#handler.onEnd();
   }
 
-  /** Most responses come in one chunk, which is not copied. */
+  /** The buffered body. Most responses come in one chunk, which is not copied. */
   #joined(): Buffer {
     const [first] = this.#chunks;
     return this.#chunks.length === 1 && Buffer.isBuffer(first)
@@ -222,38 +217,38 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#chunks = [];
     const passed = this.#passed?.readResponse?.(body);
     const completion = passed === undefined ? this.#provider.readResponse(body, this.#call) : undefined;
-    // The text replaces the provider's bytes; the handler counts it when it keeps the text.
+    // The provider's bytes are no longer held. The handler counts the translated text if it keeps that.
     this.#handler.hold?.(-this.#bytes);
     if (completion === undefined || this.#handler.onWhole === undefined) {
       this.#relay(passed ?? completion!.text);
       return;
     }
     this.#start(200, 'application/json');
-    if (!this.#over) this.#handler.onWhole(Buffer.from(completion.text), completion.members);
+    if (!this.#ended) this.#handler.onWhole(Buffer.from(completion.text), completion.members);
   }
 
-  /** Ends a response with an error's status, by its body as far as that has come. */
-  #rejected(): void {
+  /** Ends the call with the provider's error, read from as much of its body as has come. */
+  #relayError(): void {
     const body = Buffer.concat(this.#chunks).toString('utf8');
     this.#chunks = [];
     const failure = this.#provider.readError(this.#status, this.#header, body);
-    this.#judgeCredential(failure);
+    this.#reportCredential(failure);
     const { status, code = null, retryAfterSeconds } = failure;
     const message = this.#cleaned(failure.message);
     const retryAfter = retryAfterSeconds === undefined ? this.#header('retry-after') : `${retryAfterSeconds}`;
     this.#start(status, 'application/json', retryAfter);
-    if (this.#isOver()) return;
+    if (this.#hasEnded()) return;
     this.#handler.onData(Buffer.from(JSON.stringify({ error: { message, type: 'provider_error', code } })));
-    if (this.#isOver()) return;
-    this.#over = true;
+    if (this.#hasEnded()) return;
+    this.#ended = true;
     this.#handler.onEnd();
   }
 
   /**
-   * Reports a rejected credential. AWS sends 403 for an expired credential and for a missing permission
-   * alike.
+   * Reports a rejected credential to its keeper. AWS sends 403 both for an expired credential and for a
+   * missing permission.
    */
-  #judgeCredential({ status }: ProviderFailure): void {
+  #reportCredential({ status }: ProviderFailure): void {
     const { credential, settings } = this.#call;
     if (credential === undefined || settings.credential === undefined) return;
     if (this.#status === 401 || status === 401 || (credential.kind === 'aws' && this.#status === 403))
@@ -267,7 +262,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     return this.#credentials.cleaned(credential, message);
   }
 
-  /** Runs `act`. A bug of a translator counts as an invalid response too, so that it ends one call only. */
+  /** Runs `act`. A bug of a translator counts as an invalid response, so that it ends this call only. */
   #translate(act: () => void): void {
     try {
       act();
@@ -288,8 +283,8 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   #fail(fault: HttpFault): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#ended) return;
+    this.#ended = true;
     this.#chunks = [];
     this.#inner?.abort();
     this.#handler.onError(fault);
@@ -297,8 +292,8 @@ export class TranslatedCall implements HttpCall, HttpHandler {
 
   #relay(text: string): void {
     if (text === '') return;
-    this.#start(200, this.#course === 'stream' ? 'text/event-stream' : 'application/json');
-    if (!this.#over) this.#handler.onData(Buffer.from(text));
+    this.#start(200, this.#mode === 'stream' ? 'text/event-stream' : 'application/json');
+    if (!this.#ended) this.#handler.onData(Buffer.from(text));
   }
 
   #start(status: number, type: string, retryAfter?: string): void {
@@ -310,10 +305,11 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   /**
-   * A method, because TypeScript takes `#over` for false after a check although a handler may have aborted.
+   * Whether the call has ended by now. After a check of `#ended` itself TypeScript takes it for false,
+   * although a handler method in between may have aborted the call.
    */
-  #isOver(): boolean {
-    return this.#over;
+  #hasEnded(): boolean {
+    return this.#ended;
   }
 }
 

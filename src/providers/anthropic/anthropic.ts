@@ -4,7 +4,8 @@
  *
  * Follows platform.claude.com, pages "API overview", "Versions" and "Beta headers", 2026-11.
  *
- * Test: test/unit/providers/anthropic/request.test.ts.
+ * Must hold: `headersOf` compares all that headers are made of before it reuses them
+ * (test/unit/providers/anthropic/request.test.ts).
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { exactJsonText } from '../../core/exact-json.js';
@@ -33,7 +34,10 @@ export const ANTHROPIC: Provider = {
   },
 };
 
-/** By upstream, the headers of its last call: the next mostly has the same, and HTTP writes them once. */
+/**
+ * The headers of the last call, by upstream: the next call mostly has the same, and the HTTP client writes an
+ * unchanged list only once.
+ */
 const LAST = new WeakMap<ProviderSettings, LastHeaders>();
 
 interface LastHeaders {

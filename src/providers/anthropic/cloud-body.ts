@@ -1,16 +1,17 @@
 /**
- * The body of a Messages request in the form that clouds want: the model goes into the path, and versions
- * into the body. vertex/ and bedrock/claude.ts call it for calls that pass untranslated. Upstream worker.
+ * The body of a Messages request in the form that Google Cloud and Bedrock want: the model goes into the
+ * path, versions into the body. vertex/ and bedrock/claude.ts call it for calls that pass untranslated.
+ * Upstream worker.
  *
  * Follows platform.claude.com, pages "Claude on Vertex AI" and "Claude on Amazon Bedrock", 2026-11.
  *
- * Must hold: all other members stay byte for byte as the caller wrote them (test/unit/providers/vertex,
- * bedrock/claude.test.ts).
+ * Must hold: all other members stay byte for byte as the caller wrote them
+ * (test/unit/providers/bedrock/claude.test.ts).
  */
 import { JsonReader } from '../../protocol/json-reader.js';
 import { mergedBetas } from './anthropic.js';
 
-/** Members that the gateway writes itself, or that a cloud does not accept. */
+/** Members that the gateway writes itself, or that a cloud refuses. */
 const OWN_MEMBERS = ['model', 'anthropic_version', 'anthropic_beta'] as const;
 
 export interface CloudBody {

@@ -4,7 +4,8 @@
  *
  * Follows platform.claude.com, pages "Messages", "Vision" and "PDF support", 2026-11.
  *
- * Test: test/unit/providers/anthropic/conversation.test.ts.
+ * Must hold: no blank text becomes a block, and a part without a block is refused with its path
+ * (test/unit/providers/anthropic/conversation.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import type { Fields } from '../fields.js';
@@ -22,9 +23,8 @@ export interface ContentRules {
 const DATA_URL = /^data:([\w.+-]+\/[\w.+-]+)(?:;[\w=.+-]+)*;base64,/;
 
 /**
- * The blocks of a message's content, new objects. Blank texts are left out, because Anthropic refuses them
- * and OpenAI does not. `path`: of the message, as `messages[3]`. @throws FieldError for a part that Claude
- * has no block for
+ * The blocks of a message's content, as new objects. Blank texts are left out, because Anthropic refuses them
+ * and OpenAI does not. `path`: of the message, as `messages[3]`. Throws a FieldError.
  */
 export function blocksOf(content: unknown, path: string, rules: ContentRules): Block[] {
   if (typeof content === 'string') return hasText(content) ? [{ type: 'text', text: content }] : [];

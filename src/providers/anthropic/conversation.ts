@@ -6,8 +6,8 @@
  * 2026-11:
  *
  *     system, developer    at the start: `system`. Later: a system turn after a user turn, if the model has
- *                          such; else a <system-reminder> text in the user turn. Not moved to the start,
- *                          which would void the prompt cache of all that follows
+ *                          these; else a <system-reminder> text in the user turn. A later one is not moved to
+ *                          the start, which would void the prompt cache of all that follows
  *     user, tool, function one user turn, up to the next assistant message; tool results first, as
  *                          Anthropic requires. A system turn between two user messages goes after both
  *     assistant            thinking blocks with their signatures, text, tool calls; consecutive messages are
@@ -33,7 +33,7 @@ interface Turn {
 type Message = Readonly<Record<string, unknown>>;
 
 /** Anthropic wants a user turn first. LiteLLM sends the same text, so prompts are the same through either. */
-const PLACEHOLDER_USER_TEXT = 'Please continue.';
+export const PLACEHOLDER_USER_TEXT = 'Please continue.';
 
 export class Conversation {
   /** The system prompt at the start. */
@@ -63,8 +63,8 @@ export class Conversation {
     if (this.#turns[0]!.role === 'assistant')
       this.#turns.unshift(turnOf('user', [{ type: 'text', text: PLACEHOLDER_USER_TEXT }]));
     const last = this.#turns.at(-1)!;
-    // A last assistant turn is a prefill: Anthropic refuses one that ends with white space. Blank texts are
-    // not among the blocks, so some text is left.
+    // A last assistant turn is a prefill, the start of the response. Anthropic refuses one that ends with
+    // white space. There are no blank blocks, so some text is left.
     const text = last.role === 'assistant' ? last.blocks.at(-1) : undefined;
     if (text?.type === 'text') text.text = (text.text as string).trimEnd();
   }
@@ -104,7 +104,7 @@ export class Conversation {
       case 'tool':
         if (typeof message.tool_call_id !== 'string')
           throw new FieldError(`${path}.tool_call_id`, 'must be a string');
-        this.#addResult(message, path, idOf(message.tool_call_id));
+        this.#addResult(message, path, toolIdOf(message.tool_call_id));
         break;
       case 'function':
         this.#addResult(message, path, this.#functionId);
@@ -163,7 +163,7 @@ export class Conversation {
     if (last !== undefined) withCacheControl(last, message, path);
   }
 
-  /** The turn that a message of that role goes to: the last one, or a new one. */
+  /** The turn that the next message of that role goes to: the last turn, or a new one. */
   #turn(role: Turn['role']): Turn {
     if (this.#pendingSystem.length > 0 && role === 'user') {
       const turn = turnOf('user', []);
@@ -180,7 +180,9 @@ export class Conversation {
     return turn;
   }
 
-  /** No user turn follows the assistant's, so the pending system texts become one. */
+  /**
+   * Call if no user turn follows the assistant's: the pending system texts become a user turn of their own.
+   */
   #flushPendingSystem(): void {
     if (this.#pendingSystem.length === 0) return;
     this.#turns.push(turnOf('user', this.#pendingSystem.map(asReminder)));
@@ -202,11 +204,17 @@ export function contentOf(blocks: readonly Block[]): unknown {
 
 /** A system text within a user turn, in the form that Claude knows from Anthropic's own clients. */
 function asReminder(block: Block): Block {
-  return { ...block, text: `<system-reminder>\n${String(block.text)}\n</system-reminder>` };
+  return { ...block, text: reminderOf(String(block.text)) };
 }
 
-/** Anthropic's ids have only these characters; other providers' ids come here after a change of the model. */
-function idOf(id: string): string {
+export function reminderOf(text: string): string {
+  return `<system-reminder>\n${text}\n</system-reminder>`;
+}
+
+/**
+ * Anthropic's ids have only these characters. After a change of the model, ids of other providers come here.
+ */
+export function toolIdOf(id: string): string {
   return id.replace(/[^\w-]/g, '_');
 }
 
@@ -231,15 +239,15 @@ function thinkingOf(message: Message, path: string): Block[] {
   const isWhole = thinkingBlocks.some(({ thinking }) => thinking !== '');
   if (typeof reasoning !== 'string' || reasoning === '' || isWhole) return blocks;
   if (thinkingBlocks.length === 1) thinkingBlocks[0]!.thinking = reasoning;
-  // Of several blocks it is unknown which part of the text is whose, so all thinking is left out, which
-  // Anthropic allows for earlier turns.
+  // With several blocks nobody knows which part of the text belongs to which, so all thinking is left out.
+  // Anthropic allows that for earlier turns.
   return thinkingBlocks.length < 2 ? blocks : [];
 }
 
 function toolUseOf(call: unknown, path: string): Block {
   if (!isRecord(call)) throw new FieldError(path, 'must be an object');
   if (typeof call.id !== 'string') throw new FieldError(`${path}.id`, 'must be a string');
-  return withCacheControl(useOf(call.function, idOf(call.id), `${path}.function`), call, path);
+  return withCacheControl(useOf(call.function, toolIdOf(call.id), `${path}.function`), call, path);
 }
 
 function useOf(called: unknown, id: string, path: string): Block {

@@ -3,8 +3,8 @@
  * API would give them. anthropic.ts and stream.ts call it, and vertex/ for its Claude models. Pure; upstream
  * worker.
  *
- * Must hold: no message has a name of the operator's account at Anthropic (OUR_NAMES), because callers read
- * it (test/unit/providers/anthropic/errors.test.ts).
+ * Must hold: no message has an id of the operator's account at Anthropic (OPERATOR_IDS), because callers read
+ * messages (test/unit/providers/anthropic/errors.test.ts).
  *
  * Follows platform.claude.com, page "Errors", 2026-11:
  *
@@ -16,6 +16,7 @@
 import { isRecord, parsedJson } from '../../core/json.js';
 import type { ProviderFailure } from '../provider.js';
 
+/** Anthropic's own status, which OpenAI's API does not have. */
 const OVERLOADED = 529;
 
 const STATUS_OF: ReadonlyMap<unknown, number> = new Map([
@@ -32,13 +33,13 @@ const STATUS_OF: ReadonlyMap<unknown, number> = new Map([
 ]);
 
 /**
- * Messages that come with status 400 but mean the operator's account at Anthropic: no fault of the caller.
+ * Messages with status 400 that concern the operator's account at Anthropic, and not the caller's request.
  */
 const ACCOUNT = /credit balance|organization has been disabled|API usage limits|purchase credits/i;
 const ACCOUNT_CODES: ReadonlySet<unknown> = new Set(['organization_on_hold', 'cmek_key_disabled']);
 const TOO_LONG = /prompt is too long|exceeds? (?:the )?context (?:limit|window)|input is too long/i;
 /** Anthropic's ids of the operator's organization, workspace and keys, and UUIDs. */
-const OUR_NAMES =
+const OPERATOR_IDS =
   /\b(?:org|wrkspc|apikey|user|req)_[A-Za-z0-9]{6,}\b|\b[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b/gi;
 
 /**
@@ -56,11 +57,11 @@ export function readAnthropicError(
   return Number.isFinite(seconds) && seconds >= 0 ? { ...failure, retryAfterSeconds: seconds } : failure;
 }
 
-/** `error`: the member of that name. `status` counts if the error's type is unknown. */
+/** `error`: the member `error` of a body or an event. `status`: used if the type of the error is unknown. */
 export function failureOf(error: unknown, status: number): ProviderFailure {
   if (!isRecord(error)) return { status, message: `the provider answered with status ${status}` };
   const { type, message: text, details } = error;
-  const message = (typeof text === 'string' ? text : String(type)).replace(OUR_NAMES, '…');
+  const message = (typeof text === 'string' ? text : String(type)).replace(OPERATOR_IDS, '…');
   const typedStatus = STATUS_OF.get(type) ?? status;
   if (typedStatus === 400) {
     const code = isRecord(details) ? details.error_code : undefined;

@@ -1,35 +1,49 @@
 /**
- * What a Claude model accepts, by its name. The files that write requests ask it, bedrock/models.ts too.
- * Pure; upstream worker.
+ * What a Claude model accepts, by its name. request.ts, tools.ts and bedrock/models.ts look it up. Upstream
+ * worker.
  *
  * Follows platform.claude.com, pages "Thinking", "Effort", "Structured outputs", "Mid-conversation system
- * messages" and the migration guides of Opus 4.7 to 5.5, 2026-11; LiteLLM 1.109's table of models
- * says the same. A name that is not Claude's, or newer than the table, counts as the newest model.
+ * messages" and the migration guides of Opus 4.7 to 5.5, 2026-11; LiteLLM 1.109's table of models says the
+ * same. A name that is not Claude's, or newer than the table, counts as the newest model.
  *
  * Must hold: BY_VERSION is sorted, the newest first (test/unit/providers/anthropic/models.test.ts).
  */
 
 export interface ModelTraits {
   /**
-   * `budget`: thinking with a budget of tokens; `adaptive`: the model decides, led by an effort; `either`:
-   * both, of which the budget is deprecated.
+   * `budget`: thinking with a budget of tokens; `adaptive`: the model decides how much, guided by an effort;
+   * `either`: it accepts both.
    */
   readonly thinking: 'none' | 'budget' | 'either' | 'adaptive';
   /**
-   * The value of `thinking.type` that switches thinking off (`absent`: no member); undefined: it cannot be.
+   * The `thinking.type` that switches thinking off. `absent`: no member at all; undefined: the model always
+   * thinks.
    */
   readonly thinkingOff: 'absent' | 'disabled' | 'between_tools' | undefined;
   /** Values of `output_config.effort` beside adaptive thinking; empty if the model has no such thinking. */
   readonly efforts: readonly string[];
   /** Whether temperature, top_p and top_k may differ from their defaults. */
   readonly sampling: boolean;
-  /** Whether an answer can be bound to a JSON schema, and a call of a tool to the tool's (`strict`). */
+  /** Whether the model obeys a JSON schema for its content, and for the arguments of a `strict` tool. */
   readonly schemas: boolean;
   /** Whether the request can force the model to call a tool. */
   readonly forcedTools: boolean;
   /** Whether `messages` may hold system prompts; on Anthropic's own API only. */
   readonly systemTurns: boolean;
 }
+
+/** Anthropic's least `budget_tokens`. */
+export const BUDGET_TOKENS_MIN = 1_024;
+/** Tokens of thinking by `reasoning_effort`: LiteLLM's published table, raised to BUDGET_TOKENS_MIN. */
+export const BUDGETS: ReadonlyMap<string, number> = new Map([
+  ['none', 0],
+  ['minimal', BUDGET_TOKENS_MIN],
+  ['low', 1_024],
+  ['medium', 2_048],
+  ['high', 4_096],
+  ['xhigh', 8_192],
+  ['max', 16_384],
+]);
 
 const NO_EFFORTS: readonly string[] = [];
 const EFFORTS_TO_MAX = ['low', 'medium', 'high', 'max'];
@@ -82,7 +96,7 @@ const NAME = /claude-([a-z]+)-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)/;
 const OLD_NAME = /claude-(?:instant|v?[123](?:[-.](\d))?(?!\d))/;
 
 const traitsByModel = new Map<string, ModelTraits>();
-/** The settings name few models; a bound all the same. */
+/** More than the settings name. The bound keeps memory small if names vary. */
 const CACHED_MODELS_MAX = 256;
 
 /**

@@ -12,7 +12,7 @@ import { Fields } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { contentOf, Conversation } from './conversation.js';
 import { hasText } from './content.js';
-import { traitsOf, type ModelTraits } from './models.js';
+import { BUDGET_TOKENS_MIN, BUDGETS, traitsOf, type ModelTraits } from './models.js';
 import { toolMembersOf, type ToolMembers } from './tools.js';
 
 /** The first version of the API without temperature, top_p and top_k. */
@@ -22,28 +22,12 @@ const VERSION_WITHOUT_SAMPLING = '2026-10-21';
 const SAMPLING_DEFAULT = 1;
 const TEMPERATURE_MAX = 1;
 
-/** Anthropic's least `budget_tokens`. */
-const BUDGET_TOKENS_MIN = 1_024;
-/** Tokens of thinking by `reasoning_effort`, as LiteLLM's published table has them. */
-const BUDGETS: ReadonlyMap<string, number> = new Map([
-  ['none', 0],
-  ['minimal', BUDGET_TOKENS_MIN],
-  ['low', 1_024],
-  ['medium', 2_048],
-  ['high', 4_096],
-  ['xhigh', 8_192],
-  ['max', 16_384],
-]);
-
 /** Anthropic refuses longer user ids. */
 const USER_ID_CHARS_MAX = 256;
 /** Anthropic refuses addresses and telephone numbers in `metadata.user_id`; LiteLLM has the same patterns. */
 const PERSONAL = /^[\w.%+-]+@[\w.-]+\.[a-z]{2,}$|^\+?[\d\s()-]{7,}$/i;
 
-/**
- * The body without `model`, which has another place on other platforms.
- * @throws FieldError
- */
+/** Returns the body without `model`, which other platforms have elsewhere. Throws a FieldError. */
 export function writeMessages(call: UnsignedCall): Record<string, unknown> {
   const { settings, body, model, stream } = call;
   const isAnthropic = settings.name === 'anthropic';
@@ -56,7 +40,7 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
   );
   const maxTokens =
     fields.integer('max_completion_tokens') ?? fields.integer('max_tokens') ?? settings.outputTokensMax;
-  // Taken in any case: if max_completion_tokens was given, this one is still no unknown member.
+  // Taken even if max_completion_tokens was given, or `finish` would refuse it as unknown.
   fields.take('max_tokens');
   const toolMembers = toolMembersOf(fields, traits);
   const thinking = thinkingOf(fields, traits, maxTokens, conversation);
@@ -79,7 +63,7 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
   const user = fields.take('safety_identifier') ?? fields.take('user');
   if (typeof user === 'string' && user !== '' && user.length <= USER_ID_CHARS_MAX && !PERSONAL.test(user))
     request.metadata = { user_id: user };
-  rejectTheRest(fields);
+  rejectOthers(fields);
   return request;
 }
 
@@ -93,8 +77,7 @@ function addTools(
   if (tools.length === 0) return;
   request.tools = tools;
   if (choice === undefined) return;
-  // Page "Thinking": while a model thinks, only the choices auto and none are allowed. The newest models
-  // cannot be forced at all.
+  // Page "Thinking": while a model thinks with a budget, only the choices auto and none are allowed.
   if (thinks && traits.thinking !== 'adaptive' && choice.type !== 'auto' && choice.type !== 'none') {
     fields.unsupported(
       fields.take('response_format') === undefined ? 'tool_choice' : 'response_format',
@@ -129,11 +112,11 @@ function thinkingOf(
     const { budget_tokens: budget } = given;
     if (typeof budget === 'number' && budget >= maxTokens)
       throw new FieldError('thinking.budget_tokens', `must be less than max_tokens, which is ${maxTokens}`);
-    const named = effort === undefined || effort === 'none' ? undefined : effortOf(effort, traits);
-    return { thinking: given, ...(named !== undefined && { effort: named }) };
+    const own = effort === undefined || effort === 'none' ? undefined : effortOf(effort, traits);
+    return { thinking: given, ...(own !== undefined && { effort: own }) };
   }
   if (effort === undefined) return {};
-  if (effort === 'none') return unthinking(fields, traits);
+  if (effort === 'none') return withoutThinking(fields, traits);
   if (traits.thinking === 'none') {
     fields.unsupported('reasoning_effort', 'is not supported by this model');
     return {};
@@ -144,13 +127,14 @@ function thinkingOf(
       thinking: { type: 'adaptive', display: 'summarized' },
       effort: effortOf(effort, traits)!,
     };
-  // An effort is a hint: it is ignored if max_tokens leaves no room to think, or Anthropic would refuse.
+  // An effort is a hint: it is ignored if max_tokens leaves too few tokens, or if Anthropic would refuse.
   const budget = Math.min(budgetTokens, maxTokens - 1);
   if (budget < BUDGET_TOKENS_MIN || conversation.continuesWithoutThinking) return {};
   return { thinking: { type: 'enabled', budget_tokens: budget } };
 }
 
-function unthinking(fields: Fields, { thinkingOff }: ModelTraits): Thinking {
+/** The request for no thinking. */
+function withoutThinking(fields: Fields, { thinkingOff }: ModelTraits): Thinking {
   if (thinkingOff === 'absent') return {};
   if (thinkingOff !== undefined) return { thinking: { type: thinkingOff } };
   fields.unsupported('reasoning_effort', 'cannot be none: this model always thinks');
@@ -200,18 +184,20 @@ function addStop(request: Record<string, unknown>, fields: Fields): void {
   const stop = fields.take('stop');
   if (stop === undefined) return;
   const sequences: readonly unknown[] = Array.isArray(stop) ? stop : [stop];
-  const rest: string[] = [];
+  const sent: string[] = [];
   sequences.forEach((sequence, index) => {
     const path = Array.isArray(stop) ? `stop[${index}]` : 'stop';
     if (typeof sequence !== 'string') throw new FieldError(path, 'must be a string');
-    if (hasText(sequence)) rest.push(sequence);
+    if (hasText(sequence)) sent.push(sequence);
     else if (sequence !== '') fields.unsupported(path, 'cannot be white space alone: Claude refuses that');
   });
-  if (rest.length > 0) request.stop_sequences = rest;
+  if (sent.length > 0) request.stop_sequences = sent;
 }
 
-/** Refuses members that Claude lacks, unless they have their neutral value, and then all that nobody took. */
-function rejectTheRest(fields: Fields): void {
+/**
+ * Refuses members that Claude lacks, unless they have a value that asks for nothing; then all not yet taken.
+ */
+function rejectOthers(fields: Fields): void {
   if ((fields.integer('n') ?? 1) !== 1) fields.unsupported('n', 'must be 1 with Claude');
   for (const name of ['frequency_penalty', 'presence_penalty', 'top_logprobs'])
     if ((fields.number(name) ?? 0) !== 0) fields.unsupported(name);

@@ -34,11 +34,11 @@ const FINISH_OF: ReadonlyMap<unknown, FinishReason> = new Map([
   ['refusal', 'content_filter'],
 ]);
 
-/** `stop`: the member `stop_reason`. `calls`: whether the response calls tools of the caller. */
-export function finishOf(stop: unknown, calls: boolean): FinishReason {
+/** `stop`: the member `stop_reason`. `hasCalls`: whether the response calls tools of the caller. */
+export function finishOf(stop: unknown, hasCalls: boolean): FinishReason {
   const finish = FINISH_OF.get(stop) ?? 'stop';
-  // The only tool that was called is RESPONSE_TOOL, whose arguments are the content.
-  return finish === 'tool_calls' && !calls ? 'stop' : finish;
+  // Without such calls only RESPONSE_TOOL was called, whose arguments are the content.
+  return finish === 'tool_calls' && !hasCalls ? 'stop' : finish;
 }
 
 /** The explanation of a refusal, in `stop_details`; undefined if there is none. */
@@ -47,8 +47,7 @@ export function refusalOf(details: unknown): string | undefined {
 }
 
 /**
- * Translates a whole response, of a success, into a chat completion. `body` may be anything: throws a
- * ProviderError if it is no response or reports an error.
+ * Translates the body of a 200. Throws a ProviderError if that is no Messages response, or reports an error.
  */
 export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
   const message = exactJson(body.toString(), 'tool_use');
@@ -110,7 +109,7 @@ export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
   });
 }
 
-/** @throws ProviderError */
+/** Throws a ProviderError for anything but a string. */
 export function textOf(text: unknown): string {
   if (typeof text !== 'string') throw ProviderError.invalid('a text is no string');
   return text;
@@ -133,6 +132,7 @@ export class MessageUsage {
   #output = 0;
   #thinking = 0;
 
+  /** Adds a report; anything but an object is ignored. Returns itself. */
   with(usage: unknown): this {
     if (!isRecord(usage)) return this;
     this.#reported = true;

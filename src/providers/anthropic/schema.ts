@@ -3,13 +3,15 @@
  * outputs). tools.ts calls it, and bedrock/tools.ts. Pure; upstream worker.
  *
  * Follows platform.claude.com, page "Structured outputs", and transformJSONSchema of @anthropic-ai/sdk 1.12,
- * 2026-11: every object is closed, `oneOf` is `anyOf`, and limits that cannot be enforced (as
- * `maxLength`) go into the description, where the model reads them.
+ * 2026-11: every object is closed (`additionalProperties: false`), `oneOf` becomes `anyOf`, and limits that
+ * Anthropic does not enforce, such as `maxLength`, go into the description, where the model reads them.
  *
- * Test: test/unit/providers/anthropic/request.test.ts.
+ * Must hold: an open object stays open, by `undefined`, unless the schema is strict
+ * (test/unit/providers/anthropic/models.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 
+/** Values of `format` that Anthropic enforces. */
 const FORMATS: ReadonlySet<unknown> = new Set([
   'date-time',
   'time',
@@ -26,7 +28,7 @@ const FORMATS: ReadonlySet<unknown> = new Set([
 const KEPT: ReadonlySet<string> = new Set(['type', 'enum', 'const', '$ref', 'title', 'required', 'default']);
 const LISTS: ReadonlySet<string> = new Set(['anyOf', 'oneOf', 'allOf']);
 const MAPS: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions']);
-/** Deeper schemas are not rewritten; no real response has such depth. */
+/** Deeper schemas are not rewritten. No response in use is so deep. */
 const DEPTH_MAX = 64;
 
 /** The schema is outside of the subset; `closedSchema` catches it. */

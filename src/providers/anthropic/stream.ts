@@ -12,7 +12,7 @@
  *     message_delta          the stop reason, and the usage of the whole call
  *     message_stop           the end
  *     error                  as the body of a response with an error's status
- *     ping, unknown types    nothing: "new event types may be added, handle unknown ones gracefully"
+ *     ping, unknown types    ignored: "new event types may be added, handle unknown ones gracefully"
  *
  * Must hold: nothing is returned before the first block begins. After an error before that, the call can
  * still fail over to another upstream (test/unit/providers/anthropic/stream.test.ts).
@@ -26,9 +26,9 @@ import { finishOf, idOf, MessageUsage, refusalOf, textOf } from './response.js';
 import { RESPONSE_TOOL, respondsByTool, callsFunctions } from './tools.js';
 
 /**
- * Of an open tool call: its arguments are the content (`answer`) or those of a tool of the caller (`tool`).
+ * `content`: a call of RESPONSE_TOOL, whose arguments are the content; `tool`: a call of the caller's tool.
  */
-type BlockKind = 'answer' | 'tool' | 'other';
+type BlockKind = 'content' | 'tool' | 'other';
 
 /**
  * The fast path: nearly every event of a stream has this form, padding included. The text is the inside of a
@@ -45,7 +45,7 @@ export class MessageStream implements ProviderStream {
   readonly #usage = new MessageUsage();
   #writer: ChunkWriter | undefined;
   #begun = false;
-  /** Blocks follow each other, so one is open at a time. */
+  /** Kind of the open block. Blocks follow each other, so one is open at a time. */
   #kind: BlockKind = 'other';
   /** Whether the open tool call has got some arguments. */
   #hasInput = false;
@@ -63,18 +63,19 @@ export class MessageStream implements ProviderStream {
   push(chunk: Uint8Array): string {
     const events = this.#splitter.push(chunk);
     if (events === undefined) throw ProviderError.invalid('an event is too long');
-    return events.length === 0 ? '' : this.#take(events);
+    return events.length === 0 ? '' : this.#translate(events);
   }
 
   end(): string {
     const rest = this.#splitter.end();
-    const text = rest.length === 0 ? '' : this.#take(rest);
+    const text = rest.length === 0 ? '' : this.#translate(rest);
     if (this.#over) return text;
     if (this.#finish === undefined) throw ProviderError.invalid('the stream ended before its end');
     return text + this.#end();
   }
 
-  #take(events: Buffer): string {
+  /** Returns the chunks for whole events. */
+  #translate(events: Buffer): string {
     const text = events.toString();
     const isPlain = !text.includes('\r');
     let written = '';
@@ -105,7 +106,7 @@ export class MessageStream implements ProviderStream {
       case 'content_block_start':
         return isRecord(event.content_block) ? this.#block(event.content_block) : '';
       case 'content_block_stop':
-        // A tool call without arguments has brought an empty text alone: OpenAI clients want an object.
+        // A tool call without arguments has sent no text for them. OpenAI's clients want an object.
         return this.#kind === 'other' || this.#hasInput ? '' : this.#piece('input_json', '{}');
       case 'message_start':
         this.#start(event.message);
@@ -164,7 +165,7 @@ export class MessageStream implements ProviderStream {
   }
 
   #toolBlock(writer: ChunkWriter, id: string, name: string): string {
-    this.#kind = 'answer';
+    this.#kind = 'content';
     if (this.#byTool && name === RESPONSE_TOOL) return '';
     this.#kind = 'tool';
     this.#tool++;
@@ -188,14 +189,17 @@ export class MessageStream implements ProviderStream {
     }
   }
 
-  /** The chunk of a piece of the open block. `text`: the inside of a JSON string. */
+  /**
+   * The chunk for a piece of the open block. `type`: of a delta, without `_delta`. `text`: the inside of a
+   * JSON string.
+   */
   #piece(type: string, text: string): string {
     const writer = this.#opened();
     if (type === 'text') return writer.piece('content', text);
     if (type === 'thinking') return writer.piece('reasoning_content', text);
     if (text === '' || this.#kind === 'other') return '';
     this.#hasInput = true;
-    if (this.#kind === 'answer') return writer.piece('content', text);
+    if (this.#kind === 'content') return writer.piece('content', text);
     if (this.#legacy) return writer.delta(`{"function_call":{"arguments":"${text}"}}`);
     return writer.delta(`{"tool_calls":[{"index":${this.#tool},"function":{"arguments":"${text}"}}]}`);
   }

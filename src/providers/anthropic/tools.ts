@@ -24,8 +24,8 @@ import { closedSchema } from './schema.js';
 /** Name of the tool that stands in for `response_format`: the arguments of its call are the content. */
 export const RESPONSE_TOOL = 'json_response';
 
-const NO_PARAMETERS = { type: 'object', properties: {} };
-const ANY_OBJECT = { type: 'object', additionalProperties: true };
+export const NO_PARAMETERS = { type: 'object', properties: {} };
+export const ANY_OBJECT = { type: 'object', additionalProperties: true };
 
 /** The members of Anthropic's request that come from tools and the response format. */
 export interface ToolMembers {
@@ -35,7 +35,7 @@ export interface ToolMembers {
   readonly format: Record<string, unknown> | undefined;
 }
 
-/** @throws FieldError */
+/** Throws a FieldError. */
 export function toolMembersOf(fields: Fields, traits: ModelTraits): ToolMembers {
   const tools = toolsOf(fields, traits);
   const choice = choiceOf(fields, tools, traits);
@@ -49,9 +49,9 @@ export function toolMembersOf(fields: Fields, traits: ModelTraits): ToolMembers 
     return { tools, choice, format: undefined };
   }
   // With tools of the caller the model may call one of them first.
-  const isFree = tools.length > 0 && choice?.type !== 'none';
+  const mayCallOthers = tools.length > 0 && choice?.type !== 'none';
   tools.push(response.tool);
-  if (!isFree) return { tools, choice: { type: 'tool', name: RESPONSE_TOOL }, format: undefined };
+  if (!mayCallOthers) return { tools, choice: { type: 'tool', name: RESPONSE_TOOL }, format: undefined };
   return { tools, choice: choice?.type === 'tool' ? choice : { ...choice, type: 'any' }, format: undefined };
 }
 
@@ -107,8 +107,8 @@ function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<s
   const legacy = fields.take('function_call');
   const name = isLegacy ? 'function_call' : 'tool_choice';
   const given = fields.take('tool_choice') ?? (isLegacy ? legacy : undefined);
-  // A message of the old interface has room for one call only.
-  const isAlone =
+  // A message of the old interface (`functions`) can have one call only.
+  const isSingle =
     fields.boolean('parallel_tool_calls') === false || (isLegacy && fields.take('functions') !== undefined);
   if (tools.length === 0) return undefined;
   let choice: Record<string, unknown>;
@@ -121,7 +121,7 @@ function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<s
     fields.unsupported(name, 'cannot force a call of this model');
     choice = { type: 'auto' };
   }
-  if (isAlone) choice.disable_parallel_tool_use = true;
+  if (isSingle) choice.disable_parallel_tool_use = true;
   else if (given === undefined) return undefined;
   return choice;
 }

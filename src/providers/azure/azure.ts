@@ -1,7 +1,7 @@
 /**
- * Paths and headers of Azure OpenAI. It speaks OpenAI's protocol, so bodies and responses pass as they are,
- * and there is no Provider. gateway/snapshot.ts makes the path once for each upstream; the worker's client
- * adds the header to each call.
+ * Paths and headers of Azure OpenAI. Azure speaks OpenAI's protocol, so bodies and responses pass as they
+ * are, and there is no Provider. On the main thread gateway/snapshot.ts makes the path once for each
+ * upstream; in upstream workers provider-client.ts adds the headers to each call.
  *
  * Follows "Azure OpenAI in Microsoft Foundry Models REST API reference" (2024-10-21:
  * learn.microsoft.com/azure/ai-foundry/openai/reference; the v1 interface: …/openai/latest), read in November
@@ -11,7 +11,9 @@
  */
 import type { Credential } from '../provider.js';
 
-/** Versions of the interface whose path names no deployment: the body's `model` does. */
+/**
+ * The query for versions of the interface whose path names no deployment, because the body's `model` does.
+ */
 const V1_QUERIES: Readonly<Record<string, string>> = { v1: '', preview: '?api-version=preview' };
 
 /** `basePath` without a slash at its end; `operation` is `/chat/completions` or another of OpenAI's paths. */

@@ -2,10 +2,11 @@
  * Amazon Bedrock as a Provider (provider.ts): all models by its Converse API, and Claude also by Anthropic's
  * own protocol (claude.ts). Upstream worker.
  *
- * Followed: Amazon Bedrock API Reference, "Converse" and "ConverseStream"; User Guide, "Use an Amazon Bedrock
- * API key", 2026-11. The fields are translated in request.ts, messages.ts, tools.ts, reasoning.ts.
+ * Follows Amazon Bedrock API Reference, "Converse" and "ConverseStream"; User Guide, "Use an Amazon Bedrock
+ * API key", 2026-11. request.ts, messages.ts, tools.ts and reasoning.ts translate the body.
  *
- * Test: test/unit/providers/bedrock/bedrock.test.ts, with the signatures of the AWS SDK.
+ * Must hold: path and signature are those of the AWS SDK, or AWS answers 403
+ * (test/unit/providers/bedrock/bedrock.test.ts).
  */
 import { hash } from 'node:crypto';
 import type { Provider, ProviderCall, UnsignedRequest } from '../provider.js';
@@ -40,10 +41,10 @@ export const BEDROCK: Provider = {
   },
 };
 
-/** The last model: most calls are of a few. */
+/** The last model and its encoded name, because most calls are for few models. */
 let last = { model: '', encoded: '' };
 
-/** An ARN has colons and slashes, and is one part of the path. */
+/** The model's name as one segment of the path: an ARN has colons and slashes. */
 function encodedModel(model: string): string {
   if (last.model !== model) last = { model, encoded: uriEncode(model) };
   return last.encoded;

@@ -1,10 +1,12 @@
 /**
  * Claude on Bedrock in Anthropic's own protocol, for requests to the Messages door: InvokeModel accepts the
  * body except for a few members, and its stream wraps Anthropic's events in messages of Amazon's event
- * stream. bedrock.ts uses it. Upstream worker. Test: test/unit/providers/bedrock/claude.test.ts.
+ * stream. bedrock.ts calls it. Upstream worker.
  *
- * Followed: Amazon Bedrock User Guide, "Anthropic Claude Messages API" and "Monitor your token usage by
+ * Follows Amazon Bedrock User Guide, "Anthropic Claude Messages API" and "Monitor your token usage by
  * counting tokens"; API Reference, "InvokeModel", "InvokeModelWithResponseStream", "CountTokens", 2026-11.
+ *
+ * Must hold: Anthropic's events reach the caller byte for byte (test/unit/providers/bedrock/claude.test.ts).
  */
 import { isRecord, parsedJson } from '../../core/json.js';
 import { cloudBodyOf } from '../anthropic/cloud-body.js';
@@ -27,9 +29,7 @@ export interface ClaudeRequest {
   readonly body: string;
 }
 
-/**
- * What is asked of Bedrock for a call of the Messages door: the body is the caller's, but for some members.
- */
+/** The request to Bedrock for a call of the Messages door. */
 export function claudeRequest(
   { settings }: UnsignedCall,
   body: string | Uint8Array,
@@ -57,16 +57,16 @@ export function readCount(body: Buffer): string {
   return JSON.stringify({ input_tokens: tokens });
 }
 
-/** Anthropic writes nearly all events with the type first. */
+/** A fast path: Anthropic writes the type first in nearly all events. */
 const TYPE = /^\{"type":"(\w+)"/;
 
-/** Anthropic's events as server-sent events, byte for byte. */
+/** Unwraps Anthropic's events, and writes them as server-sent events. */
 export class ClaudeStream implements ProviderStream {
   /** Events of the chunk that is being read. */
   #out = '';
   readonly #frames = new FrameReader((headers, bytes, start, end) => {
     const event = eventOf(headers, bytes.toString('utf8', start, end));
-    // Messages without bytes are of later versions, and ignored.
+    // Messages without bytes, from later versions, are ignored.
     if (typeof event.bytes === 'string') this.#out += sseOf(Buffer.from(event.bytes, 'base64').toString());
   });
 
@@ -77,8 +77,7 @@ export class ClaudeStream implements ProviderStream {
   }
 
   /**
-   * Checks the event stream alone: upstream/passed-stream-reader.ts checks that Anthropic's message was
-   * whole.
+   * Checks Amazon's framing only. upstream/passed-stream-reader.ts checks that Anthropic's message is whole.
    */
   end(): string {
     if (!this.#frames.isBetweenMessages) throw ProviderError.invalid('the stream ended inside of a message');

@@ -2,9 +2,10 @@
  * Message contents as content blocks of Converse. messages.ts makes one ContentWriter for each request. No
  * I/O; upstream worker.
  *
- * Followed: Amazon Bedrock API Reference, "ContentBlock" and the types it names, 2026-11.
+ * Follows Amazon Bedrock API Reference, "ContentBlock" and the types it names, 2026-11.
  *
- * Test: test/unit/providers/bedrock/messages.test.ts.
+ * Must hold: no blank text becomes a block; the names of documents in a request differ
+ * (test/unit/providers/bedrock/messages.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../provider.js';
@@ -57,12 +58,10 @@ const DOCUMENT_FORMATS: ReadonlyMap<string, string> = new Map([
 const DATA_URL = /^data:([\w.+-]+)\/([\w.+-]+)(?:;[^,;]*)*;base64,/i;
 const S3_URL = /^s3:\/\/[^/]+\/.+/;
 
-/**
- * Writes the contents of one request's messages. Keeps the document names, which must differ in a request.
- */
+/** Writes the contents of one request's messages. */
 export class ContentWriter {
   readonly #facts: ModelFacts;
-  /** Converse wants the names of documents distinct. */
+  /** Names of the documents so far: Converse wants them to differ. */
   readonly #documents = new Set<string>();
 
   constructor(facts: ModelFacts) {
@@ -87,7 +86,7 @@ export class ContentWriter {
   cachePoint(holder: Readonly<Record<string, unknown>>): Block[] {
     const { cache_control: control } = holder;
     if (!isRecord(control) || !this.#facts.cachePoints) return [];
-    // Without `ttl` a cache point lasts five minutes; models other than these refuse the member.
+    // Without `ttl` a cache point lasts five minutes. Other models refuse the member.
     const ttl = control.ttl === '1h' && (this.#facts.family === 'hidden' || this.#facts.version >= 4.5);
     return [{ cachePoint: { type: 'default', ...(ttl && { ttl: '1h' }) } }];
   }

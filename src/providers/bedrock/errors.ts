@@ -3,10 +3,10 @@
  * would give them. bedrock.ts calls it, and frames.ts for streams. Pure; upstream worker.
  *
  * Must hold: no message has an ARN, account or key id of the operator (`withoutNames`), because callers read
- * it (test/unit/providers/bedrock/errors.test.ts).
+ * messages (test/unit/providers/bedrock/errors.test.ts).
  *
- * Followed: Amazon Bedrock API Reference, "Converse", "ConverseStream" and "Common Errors"; Amazon Bedrock
- * User Guide, "Troubleshooting Amazon Bedrock API Error Codes", 2026-11.
+ * Follows Amazon Bedrock API Reference, "Converse", "ConverseStream" and "Common Errors"; Amazon Bedrock User
+ * Guide, "Troubleshooting Amazon Bedrock API Error Codes", 2026-11.
  */
 import { isRecord, parsedJson } from '../../core/json.js';
 import type { ProviderFailure } from '../provider.js';
@@ -45,27 +45,27 @@ const STATUSES: ReadonlyMap<string, number> = new Map<string, number>([
 /** A prompt that is too long is a ValidationException; only the text says so, and each model has its own. */
 const TOO_LONG =
   /(?:input|prompt) is too long|too many (?:input )?tokens|maximum context|context (?:length|window|limit)|tokens exceed|exceed.{0,40}(?:maximum|limit).{0,40}tokens/i;
-/** A ValidationException too, but the upstream's settings are wrong and not the request. */
+/** Texts of a ValidationException that the settings of the upstream cause, and not the request. */
 const NO_SUCH_MODEL =
   /model identifier is invalid|on-demand throughput isn.t supported|model is not supported in this region/i;
 const CANNOT_COUNT = /support counting tokens/i;
 
 /** `name`: of the exception, as it came; empty if unknown. `status`: of the response, if there is one. */
 export function failureOf(name: string, message: string, status = 500): ProviderFailure {
-  const word = name.toLowerCase();
-  const known = STATUSES.get(word) ?? STATUSES.get(`${word}exception`) ?? status;
+  const lower = name.toLowerCase();
+  const known = STATUSES.get(lower) ?? STATUSES.get(`${lower}exception`) ?? status;
   const cleaned = withoutNames(message === '' ? `Bedrock answered with status ${status}` : message);
   if (known === 400 && NO_SUCH_MODEL.test(message)) {
     return { status: 404, message: cleaned, code: 'model_not_found' };
   }
-  // 501: then the gateway counts the tokens itself.
+  // By 501 upstream/count-session.ts knows that the gateway must count the tokens itself.
   if (known === 400 && CANNOT_COUNT.test(message)) return { status: 501, message: cleaned };
   if (known === 400 && TOO_LONG.test(message)) {
     return { status: 400, message: cleaned, code: 'context_length_exceeded' };
   }
   if (known === 404) return { status: 404, message: cleaned, code: 'model_not_found' };
-  const told = [400, 401, 403, 413, 429, 503].includes(known) ? known : known >= 500 ? known : 500;
-  return { status: told, message: cleaned };
+  const isKept = [400, 401, 403, 413, 429].includes(known) || known >= 500;
+  return { status: isKept ? known : 500, message: cleaned };
 }
 
 /**

@@ -2,12 +2,12 @@
  * The messages of a chat completion as `system` and `messages` of Converse. request.ts calls it. No I/O;
  * upstream worker.
  *
- *     system, developer  at the start: `system`. Later: a <system-reminder> text in the user turn, as for
- *                        Anthropic: moved to the start it would void the prompt cache
+ *     system, developer  at the start: `system`. Later: a <system-reminder> text in the user turn, because
+ *                        moving it to the start would void the prompt cache
  *     user, tool         one user turn, up to the next assistant message; tool results first, as Claude wants
  *     assistant          thinking with its signatures, text, tool calls; consecutive messages are one turn
  *
- * Followed: Amazon Bedrock API Reference, "Message", "ToolUseBlock", "ToolResultBlock",
+ * Follows Amazon Bedrock API Reference, "Message", "ToolUseBlock", "ToolResultBlock",
  * "ReasoningContentBlock", 2026-11.
  *
  * Must hold: only reasoning with a signature goes back, and tool results come first in a turn: Claude
@@ -15,6 +15,7 @@
  */
 import { exactJson } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
+import { PLACEHOLDER_USER_TEXT, reminderOf, toolIdOf } from '../anthropic/conversation.js';
 import { FieldError } from '../provider.js';
 import { ContentWriter, type Block } from './content.js';
 import type { ModelFacts } from './models.js';
@@ -24,8 +25,8 @@ interface Turn {
   readonly content: Block[];
 }
 
-/** Converse wants a user turn first. The text is that of anthropic/conversation.ts. */
-const PLACEHOLDER_TURN: Turn = { role: 'user', content: [{ text: 'Please continue.' }] };
+/** Converse wants a user turn first. */
+const PLACEHOLDER_TURN: Turn = { role: 'user', content: [{ text: PLACEHOLDER_USER_TEXT }] };
 
 export interface Conversation {
   readonly system: readonly Block[];
@@ -120,12 +121,12 @@ export function conversationOf(
 
 function asReminder(block: Block): Block {
   const { text } = block;
-  return typeof text === 'string' ? { text: `<system-reminder>\n${text}\n</system-reminder>` } : block;
+  return typeof text === 'string' ? { text: reminderOf(text) } : block;
 }
 
 /**
- * Returns only reasoning that the provider has signed or encrypted: Claude refuses other reasoning, and
- * DeepSeek all. Clients that join a stream member by member have blocks without text, and the text in
+ * Returns only reasoning that the provider has signed or encrypted, because Claude refuses any other, and
+ * DeepSeek refuses all. Clients that join a stream member by member have blocks without text, and the text in
  * `reasoning_content`.
  */
 function reasoningOf({
@@ -148,18 +149,14 @@ function reasoningOf({
     }
   }
   if (hasText || typeof joined !== 'string' || joined === '' || signatures.length === 0) return blocks;
-  // Of several blocks it is unknown which part of the text is whose: earlier turns may go without reasoning.
+  // With several blocks nobody knows which part of the text belongs to which. Earlier turns need no
+  // reasoning.
   if (signatures.length > 1) return [];
   return blocks.map((block) =>
     isRecord(block.reasoningContent) && 'reasoningText' in block.reasoningContent
       ? { reasoningContent: { reasoningText: { text: joined, signature: signatures[0] } } }
       : block,
   );
-}
-
-/** Bedrock's ids have only these characters; other providers' ids come here after a change of the model. */
-function idOf(id: string): string {
-  return id.replace(/[^\w-]/g, '_');
 }
 
 function toolCallsOf(calls: unknown, path: string, called: Set<string>): Block[] {
@@ -176,7 +173,7 @@ function toolCallsOf(calls: unknown, path: string, called: Set<string>): Block[]
     const input = text === undefined || text === '' ? {} : typeof text === 'string' ? exactJson(text) : text;
     if (!isRecord(input)) throw new FieldError(`${at}.function.arguments`, 'must be a JSON object');
     called.add(name);
-    return { toolUse: { toolUseId: idOf(call.id), name, input } };
+    return { toolUse: { toolUseId: toolIdOf(call.id), name, input } };
   });
 }
 
@@ -184,11 +181,11 @@ function toolResultOf(message: Record<string, unknown>, path: string, writer: Co
   const { tool_call_id: id, content, is_error: isError } = message;
   if (typeof id !== 'string') throw new FieldError(`${path}.tool_call_id`, 'must be a string');
   const blocks = writer.blocks(content, `${path}.content`);
-  // Within a tool result Converse has no cache points: that of a part goes after the result.
+  // Converse accepts no cache point within a tool result, so that of a part goes after the result.
   const cachePoints = blocks.filter((block) => 'cachePoint' in block);
   const results = blocks.filter((block) => !('cachePoint' in block));
   const toolResult = {
-    toolUseId: idOf(id),
+    toolUseId: toolIdOf(id),
     // Converse wants at least one block, which may be an empty text.
     content: results.length === 0 ? [{ text: '' }] : results,
     // OpenAI's protocol has no such member, so Anthropic's name is accepted.

@@ -2,14 +2,14 @@
  * What a model on Bedrock accepts, by its name. Converse has the same members for all models, but each model
  * accepts only some. The files that write requests ask it. Pure; upstream worker.
  *
- * A name is as `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, alone or at the end of an ARN. Some ARNs hide
- * the model (application inference profiles, provisioned throughput): family `hidden`. Members that such a
- * model does not accept are left to Bedrock to reject.
+ * A name is like `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, alone or at the end of an ARN. Some ARNs
+ * hide the model (application inference profiles, provisioned throughput): its family is `hidden`, and
+ * Bedrock itself rejects the members that it does not accept.
  *
- * Sources, read 2026-11: Amazon Bedrock User Guide, "Get validated JSON results from models", "Prompt
- * caching", "Adaptive thinking"; the model table of LiteLLM 1.109.1 if the guide is silent.
+ * Follows, as of 2026-11, Amazon Bedrock User Guide, "Get validated JSON results from models", "Prompt
+ * caching", "Adaptive thinking"; for what the guide does not say the model table of LiteLLM 1.109.1.
  *
- * Test: test/unit/providers/bedrock/request.test.ts ('every model id of the table is of its family').
+ * Must hold: every model id that LiteLLM knows has its family (test/unit/providers/bedrock/request.test.ts).
  */
 import { traitsOf, type ModelTraits } from '../anthropic/models.js';
 
@@ -27,13 +27,14 @@ export interface ModelFacts {
   readonly cachePoints: boolean;
 }
 
+/** Families with cache points, besides Claude. */
 const CACHING: ReadonlySet<Family> = new Set(['nova', 'nova-2', 'hidden']);
 const CLAUDE_VERSION = /claude-(?:[a-z]+-)?v?(\d{1,2})(?:-(\d)(?!\d))?(?!\d)/;
 const WITHOUT_SCHEMAS =
   /amazon\.|meta\.|cohere\.|ai21\.|writer\.|deepseek\.r1|mistral\.(?:mistral-7b|mixtral|mistral-small|mistral-large-24|pixtral)/;
 
 const factsByModel = new Map<string, ModelFacts>();
-/** The settings name few models; a bound all the same. */
+/** More than the settings name. The bound keeps memory small if names vary. */
 const CACHED_MODELS_MAX = 256;
 
 /** Cheap after the first call for a model: the facts are kept by name. */
@@ -73,7 +74,7 @@ function familyOf(model: string): Family {
 }
 
 /**
- * The model's name for callers. An ARN has the number of the operator's account, so only its end is shown.
+ * The model's name for callers. An ARN has the number of the operator's account, so they see only its end.
  */
 export function publicName(model: string): string {
   if (!model.startsWith('arn:')) return model;

@@ -1,6 +1,6 @@
 /**
- * `reasoning_effort` and `thinking` of a chat completion in the form of each model family. request.ts calls
- * it. Pure; upstream worker.
+ * `reasoning_effort` and `thinking` of a chat completion in the form of each model family (models.ts).
+ * request.ts calls it. Pure; upstream worker.
  *
  *     Claude from 4.6       thinking: adaptive, outputConfig.effort      User Guide, "Adaptive thinking"
  *     Claude 3.7 to 4.5     thinking: enabled, budget_tokens             User Guide, "Extended thinking"
@@ -12,11 +12,11 @@
  *
  * The guides are Amazon Bedrock's and Amazon Nova's, 2026-11.
  *
- * Test: test/unit/providers/bedrock/request.test.ts ('reasoning_effort and thinking').
+ * Must hold: the table (test/unit/providers/bedrock/request.test.ts, 'reasoning_effort and thinking').
  */
 import type { Fields } from '../fields.js';
 import { FieldError } from '../provider.js';
-import type { ModelTraits } from '../anthropic/models.js';
+import { BUDGET_TOKENS_MIN, BUDGETS, type ModelTraits } from '../anthropic/models.js';
 import type { ModelFacts } from './models.js';
 
 export interface Reasoning {
@@ -28,23 +28,13 @@ export interface Reasoning {
   readonly output: Readonly<Record<string, unknown>>;
 }
 
-/** The least that Claude accepts. */
-const BUDGET_MIN = 1024;
-/** Tokens of thinking by effort: the table of LiteLLM 1.109.1, raised to BUDGET_MIN. */
-const BUDGETS: ReadonlyMap<string, number> = new Map<string, number>([
-  ['minimal', BUDGET_MIN],
-  ['low', BUDGET_MIN],
-  ['medium', 2048],
-  ['high', 4096],
-  ['xhigh', 8192],
-  ['max', 16384],
-]);
-/** Efforts that a model with low, medium and high lacks, and the next one that it has. */
+/** Efforts that a model with low, medium and high lacks, and the nearest one that it has. */
 const THREE_EFFORTS: ReadonlyMap<string, string> = new Map<string, string>([
   ['minimal', 'low'],
   ['xhigh', 'high'],
   ['max', 'high'],
 ]);
+/** The `thinking.type` of a request that makes Claude think. */
 const THINKING: ReadonlySet<unknown> = new Set(['enabled', 'adaptive']);
 const OFF: Reasoning = { isOn: false, more: {}, output: {} };
 
@@ -60,9 +50,8 @@ export function reasoningOf(
 ): Reasoning {
   const effort = fields.string('reasoning_effort');
   const thinking = fields.record('thinking');
-  if (effort !== undefined && effort !== 'none' && !BUDGETS.has(effort)) {
+  if (effort !== undefined && !BUDGETS.has(effort))
     throw new FieldError('reasoning_effort', 'must be none, minimal, low, medium, high, xhigh or max');
-  }
   if (thinking !== undefined) {
     if (facts.claude !== undefined || facts.family === 'hidden') {
       const output = effort === undefined || effort === 'none' ? {} : effortOf(effort, facts);
@@ -71,16 +60,16 @@ export function reasoningOf(
     fields.unsupported('thinking', 'is not supported by this model');
   }
   if (effort === undefined) return OFF;
-  if (facts.claude === undefined) return ofOthers(effort, fields, facts);
-  if (effort === 'none') return unthinking(fields, facts.claude);
+  if (facts.claude === undefined) return reasoningOfOthers(effort, fields, facts);
+  if (effort === 'none') return withoutThinking(fields, facts.claude);
   switch (facts.claude.thinking) {
     case 'none':
       fields.unsupported('reasoning_effort', 'is not supported by this model');
       return OFF;
     case 'budget': {
-      // An effort is a hint: it is ignored if max_tokens leaves no room to think, or Claude would refuse.
+      // An effort is a hint: it is ignored if max_tokens leaves too few tokens, or if Claude would refuse.
       const budget = Math.min(BUDGETS.get(effort)!, (maxTokens ?? Infinity) - 1);
-      if (budget < BUDGET_MIN || continuesWithoutThinking) return OFF;
+      if (budget < BUDGET_TOKENS_MIN || continuesWithoutThinking) return OFF;
       return { isOn: true, more: { thinking: { type: 'enabled', budget_tokens: budget } }, output: {} };
     }
     default: {
@@ -92,26 +81,27 @@ export function reasoningOf(
   }
 }
 
-function unthinking(fields: Fields, { thinkingOff }: ModelTraits): Reasoning {
+function withoutThinking(fields: Fields, { thinkingOff }: ModelTraits): Reasoning {
   if (thinkingOff === 'absent') return OFF;
   if (thinkingOff !== undefined) return { ...OFF, more: { thinking: { type: thinkingOff } } };
   fields.unsupported('reasoning_effort', 'cannot be none: this model always thinks');
   return { ...OFF, output: { effort: 'low' } };
 }
 
-function ofOthers(effort: string, fields: Fields, facts: ModelFacts): Reasoning {
+/** The reasoning of models other than Claude. */
+function reasoningOfOthers(effort: string, fields: Fields, facts: ModelFacts): Reasoning {
   const isOff = effort === 'none';
-  const word = THREE_EFFORTS.get(effort) ?? effort;
+  const nearest = THREE_EFFORTS.get(effort) ?? effort;
   switch (facts.family) {
     case 'nova-2': {
-      const config = isOff ? { type: 'disabled' } : { type: 'enabled', maxReasoningEffort: word };
+      const config = isOff ? { type: 'disabled' } : { type: 'enabled', maxReasoningEffort: nearest };
       return { ...OFF, more: { reasoningConfig: config } };
     }
     case 'gpt':
       return { ...OFF, more: { reasoning: { effort } } };
     case 'gpt-oss':
     case 'deepseek':
-      if (!isOff) return { ...OFF, more: { reasoning_effort: word } };
+      if (!isOff) return { ...OFF, more: { reasoning_effort: nearest } };
       break;
     case 'hidden':
       if (!isOff) return { ...OFF, output: effortOf(effort, facts) };

@@ -1,7 +1,7 @@
 /**
  * A chat completion as the body of Converse or ConverseStream. bedrock.ts calls it. No I/O; upstream worker.
  *
- * Followed: Amazon Bedrock API Reference, "Converse"; for fields of models, Amazon Bedrock User Guide,
+ * Follows Amazon Bedrock API Reference, "Converse"; for fields of models, Amazon Bedrock User Guide,
  * "Inference request parameters and response fields" and "Adaptive thinking", and Amazon Nova User Guide,
  * "Extended thinking", 2026-11.
  *
@@ -17,7 +17,7 @@ import { factsOf, type ModelFacts } from './models.js';
 import { reasoningOf } from './reasoning.js';
 import { responseFormOf, toolsOf } from './tools.js';
 
-/** Members of Converse that a caller may give by their own names. */
+/** Members of Converse that a caller may send by Converse's names. */
 const PASSED = ['guardrailConfig', 'performanceConfig', 'promptVariables'] as const;
 
 const SERVICE_TIERS: ReadonlySet<unknown> = new Set(['default', 'flex', 'priority', 'reserved']);
@@ -25,7 +25,7 @@ const SERVICE_TIERS: ReadonlySet<unknown> = new Set(['default', 'flex', 'priorit
 const TEMPERATURE_MAX = 1;
 /** Claude's default of temperature and top_p. */
 const CLAUDE_DEFAULT = 1;
-/** What Converse accepts as a key or value of `requestMetadata`, and how many entries. */
+/** What Converse accepts as a name or value in `requestMetadata`, and how many entries. */
 const METADATA = /^[a-zA-Z0-9\s:_@$#=/+,.-]{1,256}$/;
 const METADATA_MAX = 16;
 
@@ -76,8 +76,8 @@ interface Inference {
 
 function inferenceOf(fields: Fields): Inference {
   const inference: Inference = {};
-  const former = fields.integer('max_tokens');
-  const maxTokens = fields.integer('max_completion_tokens') ?? former;
+  const oldMaxTokens = fields.integer('max_tokens');
+  const maxTokens = fields.integer('max_completion_tokens') ?? oldMaxTokens;
   if (maxTokens !== undefined) inference.maxTokens = maxTokens;
   const stop = stopsOf(fields.take('stop'));
   if (stop.length > 0) inference.stopSequences = stop;
@@ -136,7 +136,7 @@ function betasOf(betas: readonly string[], { family, claude }: ModelFacts): Reco
   return betas.length > 0 && (claude !== undefined || family === 'hidden') ? { anthropic_beta: betas } : {};
 }
 
-/** `requestMetadata`, without entries that Converse would refuse: the model does not read them anyway. */
+/** `requestMetadata`, without entries that Converse would refuse. The model does not read them anyway. */
 function metadataOf(metadata: unknown): Record<string, unknown> | undefined {
   if (!isRecord(metadata)) return undefined;
   const entries = Object.entries(metadata)
@@ -145,7 +145,9 @@ function metadataOf(metadata: unknown): Record<string, unknown> | undefined {
   return entries.length === 0 ? undefined : Object.fromEntries(entries);
 }
 
-/** Refuses members that Bedrock lacks, unless they have their neutral value, which many clients send. */
+/**
+ * Refuses members that Bedrock lacks, unless they have a value that asks for nothing, as many clients send.
+ */
 function rejectOthers(fields: Fields): void {
   if ((fields.integer('n') ?? 1) !== 1) fields.unsupported('n', 'must be 1 for Bedrock');
   for (const name of ['presence_penalty', 'frequency_penalty', 'top_logprobs']) {

@@ -2,7 +2,7 @@
  * A response of Converse as a chat completion, and what stream.ts reads in the same way: stop reasons, usage,
  * thinking. bedrock.ts calls it. Pure; upstream worker.
  *
- * Followed: Amazon Bedrock API Reference, "Converse" (response syntax) and "TokenUsage", 2026-11.
+ * Follows Amazon Bedrock API Reference, "Converse" (response syntax) and "TokenUsage", 2026-11.
  *
  * Must hold: the prompt tokens include those read from and written to the cache, because the price is taken
  * from the sum (test/unit/providers/bedrock/stream.test.ts).
@@ -18,7 +18,8 @@ import {
 } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall } from '../provider.js';
 import { publicName } from './models.js';
-import { RESPONSE_TOOL, respondsByTool } from './tools.js';
+import { RESPONSE_TOOL } from '../anthropic/tools.js';
+import { respondsByTool } from './tools.js';
 
 const FINISH_REASONS: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
   ['end_turn', 'stop'],
@@ -28,12 +29,12 @@ const FINISH_REASONS: ReadonlyMap<string, FinishReason> = new Map<string, Finish
   ['model_context_window_exceeded', 'length'],
   ['guardrail_intervened', 'content_filter'],
   ['content_filtered', 'content_filter'],
-  // OpenAI has no such reason; what the model wrote before is passed on.
+  // OpenAI has no such reason. The caller gets what the model wrote until then.
   ['malformed_model_output', 'stop'],
   ['malformed_tool_use', 'stop'],
 ]);
 
-/** `hasCalls` decides over the reason: some models end a turn that calls tools with `end_turn`. */
+/** Tool calls count more than the reason, because some models end a turn with calls by `end_turn`. */
 export function finishOf(stopReason: unknown, hasCalls: boolean): FinishReason {
   const finish = FINISH_REASONS.get(String(stopReason)) ?? 'stop';
   if (finish === 'stop' || finish === 'tool_calls') return hasCalls ? 'tool_calls' : 'stop';
@@ -41,18 +42,18 @@ export function finishOf(stopReason: unknown, hasCalls: boolean): FinishReason {
 }
 
 /**
- * `inputTokens` of Converse lacks the tokens read from and written to the cache, so they are added: the price
- * is taken from the sum. `fields`: `additionalModelResponseFields`.
+ * `usage`: Converse's, whose `inputTokens` lacks the tokens of the cache. `fields`:
+ * `additionalModelResponseFields`.
  */
 export function usageOf(usage: unknown, fields: unknown): ProviderUsage | undefined {
   if (!isRecord(usage)) return undefined;
   const cached = tokens(usage.cacheReadInputTokens);
   const written = tokens(usage.cacheWriteInputTokens);
   const completion = tokens(usage.outputTokens);
-  let hour = 0;
+  let written1h = 0;
   if (Array.isArray(usage.cacheDetails)) {
     for (const detail of usage.cacheDetails as readonly unknown[]) {
-      if (isRecord(detail) && detail.ttl === '1h') hour += tokens(detail.inputTokens);
+      if (isRecord(detail) && detail.ttl === '1h') written1h += tokens(detail.inputTokens);
     }
   }
   const more = isRecord(fields) && isRecord(fields.usage) ? fields.usage.output_tokens_details : undefined;
@@ -61,7 +62,7 @@ export function usageOf(usage: unknown, fields: unknown): ProviderUsage | undefi
     promptTokens: tokens(usage.inputTokens) + cached + written,
     cachedTokens: cached,
     cacheWriteTokens: written,
-    cacheWrite1hTokens: Math.min(hour, written),
+    cacheWrite1hTokens: Math.min(written1h, written),
     completionTokens: completion,
     reasoningTokens: Math.min(isRecord(more) ? tokens(more.thinking_tokens) : 0, completion),
   };
@@ -75,15 +76,12 @@ export type ThinkingBlock =
   | { readonly type: 'thinking'; readonly thinking: string; readonly signature: string }
   | { readonly type: 'redacted_thinking'; readonly data: string };
 
-/** Thinking that Claude has encrypted, as Claude wrote it: Converse wraps it in base64 once more. */
+/** Thinking that Claude has encrypted, in Claude's own form. Converse encodes that in base64 once more. */
 export function redactedBlock(content: string): ThinkingBlock {
   return { type: 'redacted_thinking', data: Buffer.from(content, 'base64').toString('latin1') };
 }
 
-/**
- * Translates a whole response, of a success, into a chat completion. `body` may be anything: throws a
- * ProviderError if it is no response or reports an error.
- */
+/** Translates the body of a 200. Throws a ProviderError if that is no response of Converse. */
 export function readResponse(body: Buffer, call: UnsignedCall): CompletionText {
   const response = exactJson(body.toString('utf8'), 'toolUse');
   const output = isRecord(response) ? response.output : undefined;

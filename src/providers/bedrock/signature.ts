@@ -2,8 +2,8 @@
  * Signs requests with AWS Signature Version 4. bedrock.ts calls it for calls with AWS credentials. Upstream
  * worker. The names below are those of IAM User Guide, "Create a signed AWS API request", 2026-11.
  *
- * By hand, because AWS's package takes 35 to 70 µs a call and 45 ms to load. This file takes 2 µs: what the
- * requests to one path in one second have in common is written once.
+ * It is written by hand because AWS's package takes 35 to 70 µs a call and 45 ms to load. This file takes 2
+ * µs: what the requests to one path in one second have in common is computed once.
  *
  * Must hold: the signature is byte for byte that of the AWS SDK, or AWS answers 403
  * (test/unit/providers/bedrock/signature.test.ts compares both).
@@ -14,14 +14,14 @@ import type { Credential } from '../provider.js';
 export type AwsCredential = Extract<Credential, { kind: 'aws' }>;
 
 const ALGORITHM = 'AWS4-HMAC-SHA256';
+/** Sizes of SHA-256: its block, a digest, and a digest in hexadecimal. */
 const BLOCK_BYTES = 64;
 const DIGEST_BYTES = 32;
-/** A digest in hexadecimal. */
 const DIGEST_CHARS = 64;
 /** Stands for the hash of the body in a canonical request. No header has it. */
 const BODY_HASH = '\0';
 
-/** What requests have in common that differ in their bodies alone. */
+/** What requests have in common that differ only in their bodies. */
 export interface SignedForm {
   readonly method: string;
   /**
@@ -38,7 +38,7 @@ export interface SignedForm {
   readonly service: string;
 }
 
-/** The signers of the last second by host and path: one for each model that is called, whole and streamed. */
+/** The signers of the last second, by host and path: one for each model and kind of call. */
 let present = { second: -1, date: '', signers: new Map<string, Signer>() };
 
 /**
@@ -99,8 +99,8 @@ export function uriEncode(text: string): string {
 /**
  * Signs the requests of one form. Exported for tests with AWS's vectors.
  *
- * HMAC-SHA256 (RFC 2104) is hash(outer block, hash(inner block, text)). Node's Hmac takes 1.9 µs and leaves
- * an object of C++ to the garbage collector; this takes 1.
+ * HMAC-SHA256 (RFC 2104) is hash(outer block, hash(inner block, text)). Node's Hmac takes 1.9 µs and leaves a
+ * native object to the garbage collector; this takes 1 µs.
  */
 export class Signer {
   readonly form: SignedForm;
@@ -145,8 +145,8 @@ export class Signer {
 }
 
 /**
- * The key of each credential object, which serves for a day, region and service. A call uses the newest
- * credential, whose scope changes once a day, so one each is enough. Credentials are never changed in place.
+ * The signing key of each credential object, for its last scope: day, region and service. Each credential has
+ * one scope a day, so one key is enough. Credential objects are never changed in place.
  */
 const keys = new WeakMap<AwsCredential, { readonly scope: string; readonly key: Buffer }>();
 

@@ -4,15 +4,14 @@
  *
  *     messageStart → (contentBlockStart → contentBlockDelta … → contentBlockStop) … → messageStop → metadata
  *
- * Blocks of text have no contentBlockStart. Events of other names are of later versions, and ignored. Blocks
- * come one after another, so their contentBlockIndex is not looked at.
+ * Text blocks have no contentBlockStart. Events of other names, from later versions, are ignored. Blocks come
+ * one after another, so contentBlockIndex is not read.
  *
- * Must hold: nothing is returned before an event after messageStart has come. After an error before that,
- * the call can still fail over to another upstream. So messageStart has no case, and what other events
- * bring goes through `#write`, which begins with the role; the usage comes after all
- * (test/unit/providers/bedrock/stream.test.ts).
+ * Must hold: nothing is returned before an event after messageStart has come: after an error until then, the
+ * call can still fail over to another upstream. So messageStart has no case, and all other chunks but the
+ * usage go through `#write`, which writes the role first (test/unit/providers/bedrock/stream.test.ts).
  *
- * Followed: Amazon Bedrock API Reference, "ConverseStream" and "ConverseStreamOutput", 2026-11.
+ * Follows Amazon Bedrock API Reference, "ConverseStream" and "ConverseStreamOutput", 2026-11.
  */
 import { isRecord } from '../../core/json.js';
 import { SSE_EVENT_BYTES_MAX } from '../../core/limits.js';
@@ -21,39 +20,37 @@ import { ProviderError, type UnsignedCall, type ProviderStream } from '../provid
 import { eventOf, FrameReader, type Headers } from './frames.js';
 import { publicName } from './models.js';
 import { finishOf, redactedBlock, usageOf, type ThinkingBlock } from './response.js';
-import { RESPONSE_TOOL, respondsByTool } from './tools.js';
+import { RESPONSE_TOOL } from '../anthropic/tools.js';
+import { respondsByTool } from './tools.js';
 
 /**
- * The fast path: nearly all payloads have this form, and their text is copied, at a quarter of the cost of
- * parsing it. Texts with other escapes than these, or beyond ASCII, are parsed. `p` is padding, which hides
- * the length of the text. Frames of exceptions have no event type and are never of this form.
+ * The fast path: nearly all payloads have this form, and copying their text costs a quarter of parsing them.
+ * Texts with other escapes, or beyond ASCII, are parsed. `p` is padding, which hides the length of the text.
  */
 const TEXT_DELTA =
   /\{"contentBlockIndex":\d+,"delta":\{"text":"((?:[ !#-[\]-~]|\\["\\/bfnrt])*)"\}(?:,"p":"\w*")?\}/y;
 
 const NO_BYTES = Buffer.alloc(0);
 
-/**
- * Longer payloads are parsed: the regular expression engine's stack grows with each character that matches.
- */
+/** Longer payloads are parsed, because the stack of the regular expression grows with each character. */
 const TEXT_DELTA_BYTES_MAX = 4096;
 
 /**
- * What the open block calls: a tool of the caller, nothing, or RESPONSE_TOOL. The request adds this one
- * where the caller has asked for JSON of a schema, and its input is the content of the response.
+ * What the open block calls. `tool`: a tool of the caller; `content`: RESPONSE_TOOL, which the request adds
+ * if the caller wants JSON of a schema, and whose input is the content of the response.
  */
-type OpenTool = 'tool' | 'answer' | 'none';
+type OpenTool = 'tool' | 'content' | 'none';
 
 export class ConverseStream implements ProviderStream {
   readonly #writer: ChunkWriter;
   readonly #frames = new FrameReader((headers, bytes, start, end) =>
     this.#message(headers, bytes, start, end),
   );
-  /** Bytes that messages are in, and the same as Latin-1: most chunks bring several messages. */
+  /** The chunk that is being read, and the same as Latin-1, decoded once for its several messages. */
   #bytes: Buffer = NO_BYTES;
   #latin1 = '';
   /** Whether the content comes as the input of RESPONSE_TOOL. */
-  readonly #answers: boolean;
+  readonly #byTool: boolean;
   /** Events of the chunk that is being read. */
   #out = '';
   #hasRole = false;
@@ -71,7 +68,7 @@ export class ConverseStream implements ProviderStream {
   constructor(call: UnsignedCall) {
     const created = Math.floor(call.nowMs / 1000);
     this.#writer = new ChunkWriter(`chatcmpl-${call.requestId}`, publicName(call.model), created);
-    this.#answers = respondsByTool(call);
+    this.#byTool = respondsByTool(call);
   }
 
   push(chunk: Uint8Array): string {
@@ -141,16 +138,16 @@ export class ConverseStream implements ProviderStream {
   #start({ toolUse, reasoningContent }: Record<string, unknown>): void {
     this.#openTool = 'none';
     this.#hasInput = false;
-    // The reference has no such start, but redacted thinking of Claude has been seen to come in one.
+    // The reference has no such member, but Bedrock has sent redacted thinking of Claude in it.
     if (isRecord(reasoningContent)) this.#reasoning(reasoningContent);
-    // Bedrock runs such a tool itself: the caller has nothing to do for it.
+    // Bedrock itself runs a `server_tool_use`, so the caller does not see the call.
     if (!isRecord(toolUse) || toolUse.type === 'server_tool_use') return;
     const { toolUseId, name } = toolUse;
     if (typeof toolUseId !== 'string' || typeof name !== 'string') {
       throw ProviderError.invalid('a tool call has no name or id');
     }
-    if (this.#answers && name === RESPONSE_TOOL) {
-      this.#openTool = 'answer';
+    if (this.#byTool && name === RESPONSE_TOOL) {
+      this.#openTool = 'content';
       return;
     }
     this.#openTool = 'tool';
@@ -168,7 +165,7 @@ export class ConverseStream implements ProviderStream {
 
   #input(json: string): void {
     this.#hasInput ||= json !== '';
-    if (this.#openTool === 'answer') this.#write(this.#writer.text(json));
+    if (this.#openTool === 'content') this.#write(this.#writer.text(json));
     else if (this.#openTool === 'tool') this.#write(this.#writer.toolArguments(this.#tools - 1, json));
   }
 
@@ -183,7 +180,7 @@ export class ConverseStream implements ProviderStream {
   }
 
   #stop(): void {
-    // A call of a tool without parameters brings no input or an empty one: OpenAI clients want an object.
+    // A call of a tool without parameters has no input, or an empty one. OpenAI's clients want an object.
     if (this.#openTool !== 'none' && !this.#hasInput) this.#input('{}');
     this.#openTool = 'none';
     if (this.#signature === '') return;

@@ -12,27 +12,21 @@
  * `Fields.unsupported` throws, unless the upstream has `drop_unsupported`: then it returns, and the code
  * after it goes on without the field.
  *
- * Followed: Amazon Bedrock API Reference, "ToolConfiguration", "OutputConfig"; Amazon Bedrock User Guide,
- * "Get validated JSON results from models", 2026-11.
+ * Follows Amazon Bedrock API Reference, "ToolConfiguration", "OutputConfig"; Amazon Bedrock User Guide, "Get
+ * validated JSON results from models", 2026-11.
  *
- * Must hold: `respondsByTool` decides as `toolsOf` did for the same call, or a caller gets a tool call in
- * place of content. Both go by `responseFormOf`, with the facts of the same model and an unchanged body:
- * request.ts passes its result to `toolsOf`; stream.ts and response.ts, which have the body alone, call it
- * again (test/unit/providers/bedrock/stream.test.ts).
+ * Must hold: `respondsByTool`, by which stream.ts and response.ts read the response, decides as `toolsOf` did
+ * for the same call, or a caller gets a tool call in place of content. So both use `responseFormOf`, which
+ * depends on the model and the body alone (test/unit/providers/bedrock/stream.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import { closedSchema } from '../anthropic/schema.js';
-import { RESPONSE_TOOL } from '../anthropic/tools.js';
+import { ANY_OBJECT, NO_PARAMETERS, RESPONSE_TOOL } from '../anthropic/tools.js';
 import type { Fields } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { ContentWriter, type Block } from './content.js';
 import type { Conversation } from './messages.js';
 import { factsOf, type ModelFacts } from './models.js';
-
-export { RESPONSE_TOOL } from '../anthropic/tools.js';
-
-const NO_PARAMETERS = { type: 'object', properties: {} };
-const ANY_OBJECT = { type: 'object', additionalProperties: true };
 
 /** How `response_format` is written: natively, or as a tool. Exactly one member is there. */
 export interface ResponseForm {
@@ -82,9 +76,8 @@ export interface Tools {
 }
 
 /**
- * `usesTools`: the messages have tool calls or results; `called`: names of the tools that they call. `form`:
- * of responseFormOf. `thinks`: Claude will think; with a budget it then cannot be forced to call a tool, so a
- * response_format that is a tool may be left unused, which is unsupported.
+ * `form`: what responseFormOf returned. `thinks`: Claude will think. While it thinks with a budget it cannot
+ * be forced to call a tool, so it might not call the tool of a response_format, which is unsupported.
  */
 export function toolsOf(
   fields: Fields,
@@ -94,7 +87,7 @@ export function toolsOf(
   thinks: boolean,
 ): Tools {
   const tools = (fields.list('tools') ?? []).flatMap((tool, index) => toolOf(tool, index, facts));
-  const isAlone = fields.boolean('parallel_tool_calls') === false;
+  const isSingle = fields.boolean('parallel_tool_calls') === false;
   if (tools.length === 0 && usesTools) {
     fields.unsupported('tools', 'must be given to Bedrock if a message has tool calls or their results');
     tools.push(...[...called].map((name) => toolSpec(name, undefined, NO_PARAMETERS)));
@@ -121,19 +114,19 @@ export function toolsOf(
   }
   if (tools.length === 0) return { config: undefined, more: {} };
   const config = { tools, ...(choice !== undefined && { toolChoice: choice }) };
-  return { config, more: isAlone ? aloneOf(fields, facts, choice) : {} };
+  return { config, more: isSingle ? singleCallOf(fields, facts, choice) : {} };
 }
 
 /**
- * `parallel_tool_calls: false`, for which Converse has no member, as Claude's own member. A model whose ARN
- * does not tell which it is (`hidden`, see models.ts) gets it as well.
+ * `parallel_tool_calls: false` as Claude's own member, because Converse has none. A model that is hidden by
+ * its ARN (models.ts) gets it too.
  */
-function aloneOf(fields: Fields, { family, version }: ModelFacts, choice: Block | undefined): Block {
+function singleCallOf(fields: Fields, { family, version }: ModelFacts, choice: Block | undefined): Block {
   if (family !== 'hidden' && version < 4.5) {
     fields.unsupported('parallel_tool_calls', 'cannot be false for this model');
     return {};
   }
-  // The type must be given once only: here, or in toolConfig.
+  // Bedrock wants the type once: here, or in toolConfig.
   return { tool_choice: { ...(choice === undefined && { type: 'auto' }), disable_parallel_tool_use: true } };
 }
 

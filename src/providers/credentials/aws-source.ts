@@ -2,9 +2,10 @@
  * AWS credentials by the default provider chain of the AWS SDK: environment, SSO, web identity, shared files
  * with `profile`, a process, the container's endpoint (ECS, EKS Pod Identity), the instance's metadata.
  * Follows https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html (2026-11). Loaded by
- * credential-source.ts when an upstream of Bedrock has no key.
+ * credential-source.ts when an upstream of Bedrock has no key. Main thread, and commands.
  *
- * Test: test/unit/providers/credentials/credential-source.test.ts.
+ * Must hold: a source returns no cached credential
+ * (test/unit/providers/credentials/credential-source.test.ts).
  */
 import { defaultProvider } from '@aws-sdk/credential-provider-node';
 import { CredentialError, credentialErrorOf, type CredentialSource } from './credential-source.js';
@@ -16,10 +17,10 @@ export function awsSource(
 ): CredentialSource {
   return async () => {
     try {
-      // A new chain each time: it has nothing cached, and reads the shared files anew.
+      // A new chain each time, because a chain caches its result and what it read of the shared files.
       const provide = defaultProvider({ ignoreCache: true, ...(profile === undefined ? {} : { profile }) });
       const { accessKeyId, secretAccessKey, sessionToken, expiration } = await provide();
-      if (!isWord(accessKeyId) || !isWord(secretAccessKey))
+      if (!isText(accessKeyId) || !isText(secretAccessKey))
         throw new CredentialError('the credentials have no access key', ADVICE);
       return {
         credential: { kind: 'aws', accessKeyId, secretAccessKey, sessionToken },
@@ -33,7 +34,7 @@ export function awsSource(
 
 const ADVICE = 'see that the role or user of these credentials exists, and may be used from here';
 
-const isWord = (value: unknown): boolean => typeof value === 'string' && value !== '';
+const isText = (value: unknown): boolean => typeof value === 'string' && value !== '';
 
 function awsErrorOf(error: unknown, profile: string | undefined): CredentialError {
   const text = error instanceof Error ? error.message : String(error);

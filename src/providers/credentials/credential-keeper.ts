@@ -36,7 +36,7 @@ const RENEWAL_MS_MAX = 30_000;
  */
 const REJECTED_PAUSE_MS_MIN = 30_000;
 const REJECTED_PAUSE_MS_MAX = 10 * MINUTE_MS;
-/** A rejection so long after the one before starts with the shortest pause again. */
+/** A rejection that comes so long after the last one starts with the shortest pause again. */
 const REJECTED_CALM_MS = 60 * MINUTE_MS;
 const CHECK_PERIOD_MS = 1_000;
 const FILES_CHECK_PERIOD_MS = 10_000;
@@ -55,7 +55,7 @@ export interface KeeperLog {
 
 export interface KeeperOptions {
   readonly specOf: (position: number) => CredentialSpec;
-  /** Sends to all workers. A worker that starts later gets `current`. */
+  /** Sends records to all upstream workers. A worker that starts later gets `current`. */
   readonly send: (records: readonly CredentialRecord[]) => void;
   readonly clock: Clock;
   readonly log: KeeperLog;
@@ -64,9 +64,9 @@ export interface KeeperOptions {
   readonly open?: (spec: CredentialSpec) => Promise<CredentialSource>;
 }
 
-/** For operators. */
+/** What operators see of a credential. */
 export interface CredentialStatus {
-  /** As nameOfSpec. */
+  /** From `nameOfSpec`. */
   readonly name: string;
   /** Whether there is a credential for calls. */
   readonly ok: boolean;
@@ -79,9 +79,10 @@ export interface CredentialStatus {
 }
 
 /**
- * A deadline by two clocks, reached when either is: the wall clock may be set, the other stops in a suspend.
+ * A deadline by two clocks, reached when either clock reaches it: somebody may set the wall clock, and the
+ * monotonic clock stops while the machine is suspended.
  */
-interface Moment {
+interface Deadline {
   readonly wallMs: number;
   readonly monotonicMs: number;
 }
@@ -95,8 +96,8 @@ interface Entry {
   revision: number;
   grant: Grant | undefined;
   /** When the credential expires; undefined if that is unknown. */
-  expires: Moment | undefined;
-  due: Moment;
+  expires: Deadline | undefined;
+  due: Deadline;
   renewal: Promise<void> | undefined;
   renewals: number;
   failures: number;
@@ -117,7 +118,7 @@ export class CredentialKeeper {
   readonly #options: KeeperOptions;
   readonly #open: (spec: CredentialSpec) => Promise<CredentialSource>;
   readonly #random: () => number;
-  /** By position. */
+  /** Credentials by their position (credential-spec.ts). */
   readonly #entries = new Map<number, Entry>();
   readonly #stop = new AbortController();
   #timer: NodeJS.Timeout | undefined;
@@ -177,14 +178,14 @@ export class CredentialKeeper {
     }
   }
 
-  /** Stops renewing all others, and drops them after LINGER_MS. */
+  /** Stops renewing all credentials but these, and drops them after LINGER_MS. Called after a reload. */
   retain(positions: readonly number[]): void {
     const forgottenMs = this.#options.clock.monotonicMs() + LINGER_MS;
     for (const entry of this.#entries.values())
       if (!positions.includes(entry.position)) entry.forgottenMs = Math.min(entry.forgottenMs, forgottenMs);
   }
 
-  /** Call when a provider rejects that revision. Renews early, with growing pauses. */
+  /** Call when a provider has rejected that revision. Renews it early, with growing pauses. */
   rejected(position: number, revision: number): void {
     const entry = this.#entries.get(position);
     if (entry?.revision !== revision || entry.isRejected) return;
@@ -293,8 +294,8 @@ export class CredentialKeeper {
           expired_seconds_ago: Math.round(-claimedMs / 1_000),
         },
       );
-    entry.expires = lifeMs === undefined ? undefined : this.#in(lifeMs);
-    entry.due = this.#in(renewalMsOf(lifeMs, this.#random()));
+    entry.expires = lifeMs === undefined ? undefined : this.#deadlineIn(lifeMs);
+    entry.due = this.#deadlineIn(renewalMsOf(lifeMs, this.#random()));
     entry.renewals += 1;
     if (entry.failuresInRow > 0) log.warn('a credential could be renewed again', { credential: entry.name });
     entry.failuresInRow = 0;
@@ -308,13 +309,13 @@ export class CredentialKeeper {
   }
 
   #failed(entry: Entry, { message, advice, retryAfterMs = 0 }: CredentialError): void {
-    entry.due = this.#in(pauseMsOf(entry.failuresInRow, retryAfterMs, this.#random()));
+    entry.due = this.#deadlineIn(pauseMsOf(entry.failuresInRow, retryAfterMs, this.#random()));
     entry.failures += 1;
     entry.failuresInRow += 1;
-    const isNews = entry.error !== message;
+    const isNew = entry.error !== message;
     entry.error = message;
     this.#dropIfExpired(entry);
-    if (!isNews) return;
+    if (!isNew) return;
     const fields = { credential: entry.name, error: message, advice };
     if (entry.grant === undefined)
       this.#options.log.error('a credential could not be had; calls of its upstreams fail', fields);
@@ -336,12 +337,12 @@ export class CredentialKeeper {
     );
   }
 
-  #in(ms: number): Moment {
+  #deadlineIn(ms: number): Deadline {
     const { clock } = this.#options;
     return { wallMs: clock.wallMs() + ms, monotonicMs: clock.monotonicMs() + ms };
   }
 
-  #isReached({ wallMs, monotonicMs }: Moment): boolean {
+  #isReached({ wallMs, monotonicMs }: Deadline): boolean {
     const { clock } = this.#options;
     return clock.wallMs() >= wallMs || clock.monotonicMs() >= monotonicMs;
   }

@@ -5,9 +5,10 @@
  *
  * Each source is loaded when the settings first need it: the packages of a cloud take 5 to 20 MB of memory.
  *
- * Must hold: an error's message goes through `withoutTokens`, because packages put tokens and assertions into
- * theirs, and messages reach logs (test/unit/providers/credentials/credential-source.test.ts). Who makes a
- * CredentialError of a package's text calls it itself: `credentialErrorOf` passes such an error on as it is.
+ * Must hold: the message of every error goes through `withoutTokens`, because packages put tokens and
+ * assertions into theirs, and messages reach logs
+ * (test/unit/providers/credentials/credential-source.test.ts). `credentialErrorOf` does that, except for a
+ * CredentialError: code that makes one of a package's text must call `withoutTokens`.
  */
 import { homedir } from 'node:os';
 import { join } from 'node:path';
@@ -59,7 +60,7 @@ export function filesOf(spec: CredentialSpec, env: NodeJS.ProcessEnv = process.e
   return files.flatMap((file) => (file === undefined || file === '' ? [] : file));
 }
 
-/** Loads the source. */
+/** Loads the module of the spec's cloud, and makes its source. */
 export async function openSource(
   spec: CredentialSpec,
   env: NodeJS.ProcessEnv = process.env,
@@ -74,13 +75,13 @@ export async function openSource(
   }
 }
 
-/** Text that can be sent in a header. */
+/** Text that a header can have. */
 const SENDABLE = /^[!-~]{1,16384}$/;
 
 /**
  * Calls `work` with a signal that is aborted after `msMax`, or when `stop` is. Resolves and rejects as `work`
- * does. AbortSignal.any is not for this: on Node 20 a garbage collection may take a time limit that nothing
- * else holds, and then the signal is never aborted.
+ * does. It does not use AbortSignal.any, because Node 20 may collect a timeout signal that nothing else
+ * holds, and then the signal is never aborted.
  */
 export async function callWithin<Result>(
   msMax: number,
@@ -91,7 +92,7 @@ export async function callWithin<Result>(
   const end = (): void => ended.abort();
   const timer = setTimeout(end, msMax);
   stop?.addEventListener('abort', end);
-  // It may have been aborted before, and then there is no event.
+  // If `stop` was aborted before, no event comes.
   if (stop?.aborted === true) end();
   try {
     return await work(ended.signal);
@@ -102,9 +103,9 @@ export async function callWithin<Result>(
 }
 
 /**
- * Gets a credential that can be sent. Rejects as the source does, after `msMax`, and when `stop` aborts (then
- * nobody reads the error, which speaks of a time limit). The packages cannot be cancelled, so a request of
- * theirs that hangs is left to itself; the signal is for sources that make requests themselves.
+ * Gets a credential that can be sent in headers. Rejects as the source does, after `msMax`, and when `stop`
+ * aborts (then nobody reads the error, which speaks of a time limit). The clouds' packages cannot be
+ * cancelled, so their request may go on; the signal is for sources that make requests themselves.
  */
 export async function grantWithin(
   source: CredentialSource,
@@ -137,16 +138,16 @@ export async function grantWithin(
 const MESSAGE_CHARS_MAX = 300;
 const CAUSES_MAX = 20;
 /**
- * First a path or an address, which stays: two parts at least, such as `/etc/gcp.json`; what `+` or `=`
- * follows is base64 instead. Or a token, a key, a signed assertion: 20 characters or more, longer than words
- * are.
+ * A run of characters. The first alternative is a path or an address, which `withoutTokens` keeps: at least
+ * two parts, such as `/etc/gcp.json`, and no `+` or `=` after them, as base64 has. The second is a token, a
+ * key or a signed assertion: 20 characters or more, longer than words are.
  */
 const RUN = /(?<![\w/])(?:\/[\w.@:-]*){2,}(?![+=])|(?<![\w+/=~-])[\w+=~-][\w+/=~-]{19,}/g;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /**
- * Returns the text in one line, cut, and with long runs that have a digit masked, as tokens and keys have.
- * Words, paths and UUIDs stay, which operators need; so a short secret is not masked.
+ * Returns the text in one line, cut to MESSAGE_CHARS_MAX, with long runs masked that have a digit, as tokens
+ * and keys do. Words, paths and UUIDs stay, because operators need them. A short secret is not masked.
  */
 export function withoutTokens(text: string): string {
   const line = text
@@ -168,7 +169,7 @@ export function credentialErrorOf(error: unknown, advice: string): CredentialErr
   );
 }
 
-/** Codes of an error and of what caused it. */
+/** Codes of an error and of its causes. */
 function codesOf(error: unknown): Set<string> {
   const codes = new Set<string>();
   const errors = [error];

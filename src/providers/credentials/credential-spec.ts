@@ -4,7 +4,7 @@
  * equal specs share one credential and its renewals. Main thread of a gateway process, and commands.
  *
  * Must hold: a position keeps its meaning as long as the process runs, whatever is reloaded, because calls in
- * flight have it in their target.
+ * flight have it in their target (test/unit/providers/credentials/credential-keeper.test.ts).
  */
 import type { ProviderName } from '../../core/provider-names.js';
 import type { Credential } from '../provider.js';
@@ -28,11 +28,11 @@ export interface CredentialRecord {
   readonly position: number;
   /** Grows with each renewal. */
   readonly revision: number;
-  /** Undefined if there is none now: it could not be got, has expired, or the settings name it no more. */
+  /** Undefined if there is none now: it could not be had, it has expired, or no upstream uses it any more. */
   readonly credential: Credential | undefined;
 }
 
-/** Long ones first: one may be part of another. */
+/** The texts of a credential that must appear nowhere, the longest first, because one may contain another. */
 export function secretsOfCredential(credential: Credential): string[] {
   switch (credential.kind) {
     case 'key':

@@ -6,9 +6,11 @@
  * https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token
  * (2026-11). Loaded by credential-source.ts when an upstream of Azure has no key.
  *
- * It is written by hand because @azure/identity adds 45 MB, and @azure/msal-node 9 MB, for one POST.
+ * It is written by hand because @azure/identity adds 45 MB, and @azure/msal-node 9 MB, for one POST. Main
+ * thread of a gateway process, and commands.
  *
- * Test: test/unit/providers/credentials/credential-source.test.ts.
+ * Must hold: the order of the kinds, and no token or secret in an error
+ * (test/unit/providers/credentials/credential-source.test.ts).
  */
 import { execFile } from 'node:child_process';
 import { createHash, createPrivateKey, randomUUID, sign, X509Certificate, constants } from 'node:crypto';
@@ -31,7 +33,7 @@ const AUTHORITY = 'https://login.microsoftonline.com';
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer';
 const ASSERTION_SECONDS = 600;
 const METADATA = 'http://169.254.169.254';
-/** Outside Azure nothing responds at METADATA, and some networks drop packets to it. */
+/** So short because outside Azure nothing responds at METADATA, and some networks drop packets to it. */
 const METADATA_MS_MAX = 3_000;
 const BODY_CHARS_MAX = 64 * 1024;
 
@@ -155,6 +157,7 @@ async function managedGrant(
   return grantFrom(response);
 }
 
+/** A token from the Azure CLI's login, for trials on a developer's machine. */
 async function commandGrant(resource: string, signal: AbortSignal): Promise<Grant> {
   const args = ['account', 'get-access-token', '--output', 'json', '--resource', resource];
   try {
@@ -173,8 +176,8 @@ async function grantFrom(response: Response): Promise<Grant> {
   const text = (await response.text()).slice(0, BODY_CHARS_MAX);
   const members = parsedJson(text);
   if (response.ok) return grantOfMembers(members);
-  const words = isRecord(members) ? (members.error_description ?? members.error) : undefined;
-  const reason = typeof words === 'string' ? words : '';
+  const given = isRecord(members) ? (members.error_description ?? members.error) : undefined;
+  const reason = typeof given === 'string' ? given : '';
   const seconds = Number(response.headers.get('retry-after') ?? NaN);
   throw new CredentialError(
     `the token server answered ${response.status}${reason === '' ? '' : `: ${withoutTokens(reason)}`}`,
@@ -201,7 +204,8 @@ function adviceOf(text: string, status: number): string {
 }
 
 /**
- * Times come as numbers or texts. `expires_on` is a Unix time in seconds, `expires_in` is counted from now.
+ * Reads a token response. Times are numbers or texts, in seconds: `expires_on` since 1970, `expires_in` from
+ * now.
  */
 function grantOfMembers(members: unknown): Grant {
   const token = isRecord(members) ? (members.access_token ?? members.accessToken) : undefined;

@@ -2,9 +2,11 @@
  * Tokens of Google Cloud, by google-auth-library: a service account's file, a file of workload identity
  * federation, or what the environment has (GOOGLE_APPLICATION_CREDENTIALS, gcloud's own, the metadata
  * server). Follows https://cloud.google.com/docs/authentication/application-default-credentials (2026-11).
- * Loaded by credential-source.ts when an upstream of Vertex AI has no key.
+ * Loaded by credential-source.ts when an upstream of Vertex AI has no key. Main thread of a gateway process,
+ * and commands.
  *
- * Test: test/unit/providers/credentials/credential-source.test.ts.
+ * Must hold: a source returns no cached token, and asks the token server of the file once
+ * (test/unit/providers/credentials/credential-source.test.ts).
  */
 import { GoogleAuth, JWT } from 'google-auth-library';
 import { readFile } from 'node:fs/promises';
@@ -14,7 +16,8 @@ import type { CredentialSpec } from './credential-spec.js';
 
 const SCOPE = 'https://www.googleapis.com/auth/cloud-platform';
 const TOKEN_URL = 'https://oauth2.googleapis.com/token';
-const TYPES = new Set([
+/** The `type` of a credentials file. */
+const FILE_TYPES = new Set([
   'service_account',
   'external_account',
   'authorized_user',
@@ -31,11 +34,11 @@ export function googleSource(
     let tokenUrl = TOKEN_URL;
     try {
       if (file !== undefined && file !== '') tokenUrl = await tokenUrlOf(file);
-      // A new client each time: it has read the file anew and has no cached token.
+      // A new client each time, because a client caches its token and what it read of the file.
       const auth = new GoogleAuth({ scopes: [SCOPE], ...(given === undefined ? {} : { keyFile: given }) });
       const client = await auth.getClient();
-      // The package always asks the public address and retries at once: here the file's address is asked,
-      // once.
+      // The package always asks the public address, and retries at once. The interceptor makes it ask the
+      // address that the file names, once.
       if (client instanceof JWT && tokenUrl !== TOKEN_URL) client.additionalClaims = { aud: tokenUrl };
       client.transporter.interceptors.request.add({
         resolved: (request) => {
@@ -60,8 +63,8 @@ export function googleSource(
 const ADVICE = 'see that the service account exists, and has a role that may use Vertex AI';
 
 /**
- * Returns `token_uri` of the account's file. Throws if the file is not that of an account, with a message
- * that says why; the package's own message does not.
+ * Returns the `token_uri` of a credentials file. Throws for any other file, with a message that says why; the
+ * package's own message does not.
  */
 async function tokenUrlOf(file: string): Promise<string> {
   const members = parsedJson(await readFile(file, 'utf8'));
@@ -70,7 +73,7 @@ async function tokenUrlOf(file: string): Promise<string> {
       `${file} is not JSON`,
       'credentials_file is the JSON file that Google Cloud gave',
     );
-  if (!TYPES.has(String(members.type)))
+  if (!FILE_TYPES.has(String(members.type)))
     throw new CredentialError(
       `${file} is no credential: its "type" is not service_account or external_account`,
       'credentials_file is the JSON key of a service account, or the configuration of a workload identity',
@@ -110,7 +113,7 @@ function googleErrorOf(error: unknown): CredentialError {
   return new CredentialError(message, advice, retryAfterMs);
 }
 
-/** The wait of `retry-after`: Gaxios keeps the response in its error. */
+/** The wait that `retry-after` asks for. Gaxios, the package's HTTP client, has the response in its error. */
 function retryAfterOf(error: unknown): number | undefined {
   if (!(error instanceof Error) || !('response' in error) || !isRecord(error.response)) return undefined;
   const { headers } = error.response;

@@ -9,17 +9,20 @@
  *
  * An expiry in the next 24 hours is believed; a later one counts as 24 hours. A credential without an expiry,
  * or with one in the past, is renewed every 5 minutes and serves until another comes: only the provider knows
- * whether it is good. The test is test/unit/providers/credentials/credential-keeper.test.ts.
+ * whether it is good.
+ *
+ * Must hold: the table (test/unit/providers/credentials/credential-keeper.test.ts).
  */
 const MINUTE_MS = 60_000;
 /** Tokens of clouds live for an hour, or at most for a day. */
 const LIFE_MS_MAX = 24 * 60 * MINUTE_MS;
+/** The period of renewals if the life is unknown. */
 const UNKNOWN_LIFE_MS = 5 * MINUTE_MS;
 const LEAD_MS_MIN = 5 * MINUTE_MS;
 const LEAD_SHARE = 0.2;
 /** Jitter, so that the processes of a host do not all renew at once. */
 const JITTER_SHARE = 0.05;
-/** Bound for however short a life a source reports. */
+/** The least time to a renewal, however short a life the source reports. */
 const RENEWAL_MS_MIN = 10_000;
 const PAUSE_MS_MIN = 1_000;
 const PAUSE_MS_MAX = 30_000;

@@ -1,16 +1,15 @@
 /**
- * Wraps the handler of a call that passes byte for byte but with a credential of the gateway (Azure's with a
- * token of Entra): it notices that the provider rejects the credential, and removes traces of it from an
- * error's body. provider-client.ts makes one for each such call. Upstream worker.
+ * Wraps the handler of a call that passes untranslated, but with a credential that the gateway renews (Azure
+ * with a token of Entra). It reports a credential that the provider rejects, and removes the credential from
+ * an error's body. provider-client.ts makes one for each such call. Upstream worker.
  *
- * Must hold: the body of an error reaches the handler only after it was cleaned
- * (test/unit/providers/provider-client.test.ts).
+ * Must hold: the body of an error reaches the handler whole, after the credential was removed from it
+ * (test/unit/providers/credentials/watched-handler.test.ts).
  */
 import type { HttpFault, HttpHandler } from '../../http1/http-client.js';
-import type { Credentials } from '../provider.js';
-import type { Credential } from '../provider.js';
+import type { Credential, Credentials } from '../provider.js';
 
-/** The rest of a longer error's body is dropped. */
+/** Chunks of an error's body beyond this are dropped. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
 
 export class WatchedHandler implements HttpHandler {
@@ -18,7 +17,7 @@ export class WatchedHandler implements HttpHandler {
   readonly #credentials: Credentials;
   readonly #position: number;
   readonly #credential: Credential;
-  /** The body of an error so far; undefined if the response is a success, which passes. */
+  /** The body of an error so far; undefined for a success, whose chunks pass at once. */
   #chunks: Uint8Array[] | undefined;
   #bytes = 0;
 

@@ -5,7 +5,7 @@
  * Follows https://ai.google.dev/api/caching#Content, docs/function-calling and docs/thought-signatures, read
  * 2026-11. What differs from a chat completion:
  *
- *     system, developer     one instruction outside of the turns, wherever the messages stand
+ *     system, developer     one instruction outside of the turns, wherever the messages are
  *     consecutive messages  are one turn; function results are a turn of their own
  *     tool_call_id          a function result names its function; `id` is accepted from Gemini 3 on
  *     signatures            Gemini 3 wants the signature of a call back, beside the first call of a turn
@@ -30,9 +30,7 @@ export interface Contents {
   readonly contents: readonly Content[];
 }
 
-/**
- * The placeholder of docs/thought-signatures for calls that another model made, or that lost their signature.
- */
+/** Google's placeholder (docs/thought-signatures) for calls of another model, or without their signature. */
 const NO_SIGNATURE = 'skip_thought_signature_validator';
 
 /** `isGemini3`: the model is of generation 3 or later. Throws a FieldError. */
@@ -66,7 +64,7 @@ class ContentsWriter {
         this.#push('user', false, partsOf(message.content, content));
         return;
       case 'assistant':
-        this.#push('model', false, this.#spoken(message, path));
+        this.#push('model', false, this.#assistantParts(message, path));
         return;
       case 'tool':
       case 'function':
@@ -93,7 +91,7 @@ class ContentsWriter {
   }
 
   /** Parts of an assistant message, without thoughts: Gemini wants their signatures back, not their text. */
-  #spoken(message: Record<string, unknown>, path: string): Part[] {
+  #assistantParts(message: Record<string, unknown>, path: string): Part[] {
     const parts = textParts(message.content, `${path}.content`);
     if (typeof message.refusal === 'string' && message.refusal !== '') parts.push({ text: message.refusal });
     const signature = signatureIn(message);
@@ -119,8 +117,8 @@ class ContentsWriter {
     if (!isRecord(call) || !isRecord(called)) throw new FieldError(path, 'must be a call of a function');
     const { name, arguments: given } = called;
     if (typeof name !== 'string') throw new FieldError(`${path}.function.name`, 'must be a string');
-    const isNone = given === undefined || given === null || given === '';
-    const args = isNone ? {} : typeof given === 'string' ? exactJson(given) : given;
+    const isEmpty = given === undefined || given === null || given === '';
+    const args = isEmpty ? {} : typeof given === 'string' ? exactJson(given) : given;
     if (!isRecord(args))
       throw new FieldError(`${path}.function.arguments`, 'must be the JSON text of an object');
     const { id } = call;
@@ -149,7 +147,7 @@ class ContentsWriter {
       ...(this.#isGemini3 && typeof id === 'string' && { id }),
       name,
       response: isRecord(value) ? value : { result: text },
-      // Before Gemini 3 a result is text alone: images and files stand beside it.
+      // Before Gemini 3 a result can only be text, so images and files are parts of their own.
       ...(this.#isGemini3 && media.length > 0 && { parts: media }),
     };
     return this.#isGemini3 ? [{ functionResponse }] : [{ functionResponse }, ...media];

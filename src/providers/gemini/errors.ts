@@ -8,17 +8,17 @@
  *     {"error":{"code":429,"message":"…","status":"RESOURCE_EXHAUSTED","details":[
  *       {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.4s"}]}}
  *
- * The HTTP status alone is not enough: a wrong API key is a 400, and so is a country or an account that
- * Google does not serve. Both are faults of the operator and not of the caller.
+ * The HTTP status alone is not enough: Google answers 400 also for a wrong API key, and for a country or an
+ * account that it does not serve. The operator must mend these, not the caller.
  *
- * Must hold: no message names a project or account of the operator (`cleaned`), because callers read it
+ * Must hold: no message names a project or account of the operator (`cleaned`), because callers read messages
  * (test/unit/providers/gemini/errors.test.ts).
  */
 import { isRecord, parsedJson } from '../../core/json.js';
 import { ProviderError, type ProviderFailure } from '../provider.js';
 
 const WRONG_KEY = /API[_ ]key[ _](?:not[ _]valid|expired|invalid|not[ _]found)/i;
-const OUR_ACCOUNT =
+const OPERATORS_ACCOUNT =
   /user location is not supported|enable billing|billing account|has not been used in project/i;
 const TOO_LONG =
   /token count\b.*\b(?:exceeds|only supports)|exceeds the maximum number of tokens|exceeds the maximum .*token|input context is too long/i;
@@ -76,8 +76,8 @@ function statusOf(status: number, name: unknown, text: string, details: readonly
     case 400: {
       if (WRONG_KEY.test(text) || details.some((one) => isRecord(one) && one.reason === 'API_KEY_INVALID'))
         return 401;
-      // `FAILED_PRECONDITION` may be the caller's fault too, as for cached content that is gone: then 400.
-      return OUR_ACCOUNT.test(text) ? 403 : name === 'RESOURCE_EXHAUSTED' ? 429 : 400;
+      // Any other `FAILED_PRECONDITION` is the caller's, such as cached content that is gone.
+      return OPERATORS_ACCOUNT.test(text) ? 403 : name === 'RESOURCE_EXHAUSTED' ? 429 : 400;
     }
     case 401:
     case 403:

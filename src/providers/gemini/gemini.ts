@@ -4,7 +4,7 @@
  *
  * Follows https://ai.google.dev/api/generate-content and https://ai.google.dev/api (v1beta), read 2026-11.
  *
- * Test: test/unit/providers/gemini/gemini.test.ts.
+ * Must hold: path and headers by kind of model and credential (test/unit/providers/gemini/gemini.test.ts).
  */
 import type { Provider, ProviderCall, UnsignedCall, WrittenRequest } from '../provider.js';
 import { readError } from './errors.js';

@@ -3,18 +3,17 @@
  * upstream worker.
  *
  * Follows https://ai.google.dev/gemini-api/docs/file-input-methods, read 2026-11: bytes go as `inlineData`;
- * what Google can read by itself goes by its address as `fileData`: gs://, its own Files API, YouTube, and
- * public https addresses. The gateway fetches nothing,
- * because a caller could make it read addresses of the internal network.
+ * an address that Google itself can read goes as `fileData`: gs://, its Files API, YouTube, public https.
  *
- * Test: test/unit/providers/gemini/contents.test.ts.
+ * Must hold: the gateway fetches no address, because a caller could make it read the internal network
+ * (test/unit/providers/gemini/contents.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../provider.js';
 
 export type Part = Record<string, unknown>;
 
-/** Google wants the MIME type of a file that it fetches. By the extension, for what it lists as supported. */
+/** By the extension of a file, the MIME type, which Google wants for a file that it fetches. */
 const MIME_TYPES: Readonly<Record<string, string>> = {
   png: 'image/png',
   jpg: 'image/jpeg',
@@ -51,24 +50,20 @@ const MIME_TYPES: Readonly<Record<string, string>> = {
   rtf: 'text/rtf',
 };
 
-/** URLs whose type Google knows itself. */
+/** URLs for which Google wants no MIME type. */
 const TYPED_ADDRESS =
   /^(?:https:\/\/generativelanguage\.googleapis\.com\/|https:\/\/(?:www\.youtube\.com\/|youtu\.be\/))/;
 const EXTENSION = /\.([A-Za-z0-9]{1,5})(?:[?#]|$)/;
 const MIME_TYPE = /^[\w.+-]+\/[\w.+-]+$/;
 const AUDIO_FORMAT = /^[\w.+-]+$/;
 
-/**
- * The part for one item of `content` that is not text.
- *
- * `path`: where the item is, as `messages[2].content[0]`. Throws a FieldError that names it.
- */
+/** The part for an item of `content` that is not text. `path`: of the item, for a FieldError. */
 export function mediaPart(item: Record<string, unknown>, path: string): Part {
   switch (item.type) {
     case 'image_url':
     case 'video_url':
     case 'audio_url':
-      return addressed(item[item.type], `${path}.${item.type}`);
+      return urlPart(item[item.type], `${path}.${item.type}`);
     case 'input_audio':
       return audio(item.input_audio, `${path}.input_audio`);
     case 'file':
@@ -78,7 +73,7 @@ export function mediaPart(item: Record<string, unknown>, path: string): Part {
   }
 }
 
-function addressed(value: unknown, path: string): Part {
+function urlPart(value: unknown, path: string): Part {
   const url = isRecord(value) ? value.url : value;
   if (typeof url !== 'string') throw new FieldError(`${path}.url`, 'must be a string');
   return partOfUrl(url, isRecord(value) ? value.format : undefined, path);
@@ -110,7 +105,7 @@ function typeOf(url: string, format: unknown): string | undefined {
   return extension === undefined ? undefined : MIME_TYPES[extension];
 }
 
-/** Type and data of `data:image/png;base64,…`; parameters of the type are left out. */
+/** Type and data of `data:image/png;base64,…`, without parameters of the type. */
 function inlineData(url: string, path: string): { mimeType: string; data: string } {
   const comma = url.indexOf(',');
   const [mimeType = '', ...parameters] = url.slice('data:'.length, comma).split(';');

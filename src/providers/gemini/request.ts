@@ -4,9 +4,8 @@
  *
  * Follows https://ai.google.dev/api/generate-content (v1beta) as the types of @google/genai 2.32 describe it,
  * and https://ai.google.dev/gemini-api/docs/openai for what Google's own OpenAI-compatible interface takes
- * beyond OpenAI's, in `extra_body.google`; both read 2026-11. Schemas go as JSON schemas
- * (`parametersJsonSchema`, `responseJsonSchema`), which v1beta has and Vertex' v1 too, so nothing of them is
- * left out.
+ * beyond OpenAI's, in `extra_body.google`; both read 2026-11. Schemas go whole, as JSON schemas
+ * (`parametersJsonSchema`, `responseJsonSchema`), which both v1beta and the v1 of Vertex accept.
  *
  * Must hold: a member of the caller's body that is read here is taken from `fields`, even if it is not used;
  * `fields.finish` refuses all that nobody took (test/unit/providers/gemini/request.test.ts).
@@ -46,7 +45,7 @@ interface GoogleMembers {
 
 const NO_MEMBERS: GoogleMembers = { path: '', safety: undefined, cached: undefined, thinking: undefined };
 
-/** Some clients merge `extra_body` into the body: then `google` is a member of the body itself. */
+/** Some clients merge `extra_body` into the body. Then `google` is a member of the body itself. */
 function googleMembers(fields: Fields): GoogleMembers {
   const extra = fields.record('extra_body');
   const beside = fields.record('google');

@@ -6,8 +6,9 @@
  * become `message.images`, as OpenRouter and LiteLLM have them; sound becomes `message.audio`; thoughts
  * become `reasoning_content`, and signatures `extra_content.google.thought_signature`, Google's own name.
  *
- * Must hold: `completionTokens` includes thoughts exactly once, or a call is billed wrongly (`usageOf`;
- * test/unit/providers/gemini/gemini.test.ts). And contents.ts reads back what is written here.
+ * Must hold: `completionTokens` includes thoughts exactly once, or a call is billed wrongly
+ * (test/unit/providers/gemini/gemini.test.ts); contents.ts reads images and signatures as they are written
+ * here (contents.test.ts).
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
@@ -22,8 +23,7 @@ import { ProviderError, type UnsignedCall } from '../provider.js';
 import { throwError } from './errors.js';
 
 /**
- * Translates a whole response, of a success, into a chat completion. `body` may be anything: throws a
- * ProviderError if it is no response or reports an error.
+ * Translates the body of a 200. Throws a ProviderError if that is no response of Gemini, or reports an error.
  */
 export function readResponse(body: Buffer, call: UnsignedCall): CompletionText {
   const response = exactJson(body.toString(), 'functionCall');
@@ -64,7 +64,7 @@ export function partsOf({ content }: Record<string, unknown>): readonly unknown[
   return isRecord(content) && Array.isArray(content.parts) ? content.parts : [];
 }
 
-/** Any other finish reason becomes `stop` or `tool_calls`: the end of the text, or of a malformed call. */
+/** Finish reasons, besides those that become `stop`, or `tool_calls` if the candidate calls functions. */
 const FINISHES: ReadonlyMap<unknown, FinishReason> = new Map(
   Object.entries<FinishReason>({
     MAX_TOKENS: 'length',
@@ -97,8 +97,8 @@ export function signatureMember(part: Record<string, unknown>): { extra_content?
 }
 
 /**
- * A tool call, without its `index`. `number`: how many calls the candidate had before. Gemini gives ids since
- * its third generation; an id that is made here is unique by request, candidate and number.
+ * A tool call, without its `index`. `number`: how many calls the candidate had before. Models before Gemini 3
+ * give no ids; an id that is made here is unique by request, candidate and number.
  */
 export function toolCallOf(
   functionCall: Record<string, unknown>,
@@ -125,7 +125,7 @@ export interface Media {
   readonly url: string;
 }
 
-/** The media of a part; undefined if there is none, or if it is a sketch within the thoughts. */
+/** The media of a part; undefined if it has none, or if it is a thought. */
 export function mediaOf(part: Record<string, unknown>): Media | undefined {
   const { inlineData, thought } = part;
   if (!isRecord(inlineData) || thought === true) return undefined;
@@ -238,9 +238,7 @@ export function usageOf({ usageMetadata: usage }: Record<string, unknown>): Prov
   };
 }
 
-/**
- * Zeros are absent in Google's JSON. Negative and fractional counts are rejected by upstream/usage-shapes.ts.
- */
+/** Google's JSON leaves zeros out. upstream/usage-shapes.ts rejects negative and fractional counts. */
 function count(value: unknown): number {
   return typeof value === 'number' ? value : 0;
 }

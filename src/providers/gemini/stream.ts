@@ -37,26 +37,28 @@ import { TextForm } from './text-form.js';
 interface CandidateState {
   calls: number;
   images: number;
-  /** Undefined before the finish reason has come. */
+  /** Undefined until a finish reason comes. */
   finish: FinishReason | undefined;
-  /** The finishing chunk was written: nothing may follow for this candidate. */
+  /** Whether the chunk with the finish reason was written after the last part. */
   isClosed: boolean;
 }
 
 export class GeminiStream implements ProviderStream {
   readonly #call: UnsignedCall;
-  /** Bounded as a whole response, because an image comes in one event. */
+  /** An event may be as long as a whole response, because an image comes in one event. */
   readonly #splitter = new SseSplitter(UPSTREAM_RESPONSE_BYTES_MAX);
   readonly #candidates = new Map<number, CandidateState>();
   readonly #form = new TextForm();
   #writer: ChunkWriter | undefined;
   /** Whether the first chunk has the usage so far. */
   readonly #reportsEarly: boolean;
-  /** Candidate and member of the delta that events of the learnt form have. */
+  /** Candidate and member of the delta for events of the learnt form. */
   #formIndex = 0;
   #formMember: TextMember = 'content';
   #usage: ProviderUsage | undefined;
-  /** The last event of the learnt form, if it came after `#usage`: its usage is read at the end only. */
+  /**
+   * The last event, if it had the learnt form. Its usage is newer than `#usage`, and parsed only if needed.
+   */
   #unread: string | undefined;
 
   constructor(call: UnsignedCall) {

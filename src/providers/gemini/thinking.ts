@@ -11,7 +11,7 @@
  *     low, medium, high  the same                         1,024, 8,192, 24,576
  *     xhigh              high                             24,576; Pro: 32,768, its highest
  *
- * Test: test/unit/providers/gemini/request.test.ts.
+ * Must hold: the table (test/unit/providers/gemini/request.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import type { Fields } from '../fields.js';

@@ -2,7 +2,10 @@
  * Vertex AI as a Provider (provider.ts): Gemini and Claude at Google Cloud, with a token of a service
  * account. Gemini's bodies are those of the Gemini API, Claude's those of Anthropic's Messages. The path
  * names project, region and publisher; the publisher follows from the model's name. provider-client.ts calls
- * it. Upstream worker. Test: test/unit/providers/vertex/vertex.test.ts.
+ * it. Upstream worker.
+ *
+ * Must hold: `isClaude` alone decides on the protocol, for request, response and stream of a call alike; no
+ * error names a project of the operator (test/unit/providers/vertex/vertex.test.ts).
  *
  * Follows https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference (v1) and
  * docs/partner-models/claude/use-claude, read 2026-11.
@@ -66,15 +69,14 @@ function write(call: UnsignedCall): WrittenRequest {
   };
 }
 
-/** Never throws. Claude's own errors have Anthropic's form, those of the platform Google's. */
+/** Never throws. Errors of Claude itself have Anthropic's form, errors of the platform Google's. */
 function readEitherError(
   status: number,
   header: (name: string) => string | undefined,
   body: string,
 ): ProviderFailure {
   const value = parsedJson(body);
-  const isAnthropics = isRecord(value) && value.type === 'error';
-  if (!isAnthropics) return readError(status, header, body);
+  if (!isRecord(value) || value.type !== 'error') return readError(status, header, body);
   const failure = readAnthropicError(status, header, body);
   return { ...failure, message: cleaned(failure.message) };
 }
