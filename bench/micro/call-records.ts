@@ -20,11 +20,13 @@ import type { SlotNames } from '#src/call-log/block-names.js';
 import { SystemClock } from '#src/core/clock.js';
 import { USAGE_SOURCES } from '#src/core/token-counts.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { CallRingReader, CallRingWriter } from '#src/telemetry/call-ring.js';
+import { CallRingReader } from '#src/telemetry/call-ring-reader.js';
+import { CallRingWriter } from '#src/telemetry/call-ring.js';
 import { createCallRing } from '#src/telemetry/call-ring-layout.js';
 import type { EndedCall } from '#src/telemetry/ended-call.js';
 import { createLogSwitch, LogSwitch } from '#src/telemetry/log.js';
 import { type CallRecord, requestIdOf } from '#src/telemetry/call-record.js';
+import { appendPlain } from '../../test/support/plain-calls.js';
 import { pick, randomOf } from '../../test/support/random.js';
 import { machineLine } from '../support/machine.js';
 
@@ -179,7 +181,6 @@ function fill(folder: string): number {
   const ring = createCallRing();
   const listener = new CallRingWriter(ring, new LogSwitch(createLogSwitch()));
   const reader = new CallRingReader(ring);
-  const wanted = { log: false, store: true };
   const startMs = Date.now() - COUNT / CALLS_A_MS;
   let micros = 0;
   for (let number = 0; number < COUNT;) {
@@ -197,7 +198,7 @@ function fill(folder: string): number {
       else failures.push(failed(number, endedMs, ofCall(number), failure));
     }
     const before = process.cpuUsage();
-    for (const call of calls) listener.append(call, wanted);
+    for (const call of calls) appendPlain(listener, call);
     writer.forgetSlots();
     reader.drain(
       () => fail('not each call that went well is plain'),

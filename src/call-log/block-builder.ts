@@ -32,7 +32,7 @@ import { PICO_PER_NANO } from '../core/money.js';
 import { nameIndexOf, QUOTA_KINDS, QUOTA_NAMES, QUOTA_SCOPES, scopeIndexOf } from '../core/quotas.js';
 import type { AccountIndex, GroupIndex, KeyIndex } from '../core/units.js';
 import * as ring from '../telemetry/call-ring-layout.js';
-import type { PlainCall } from '../telemetry/call-ring.js';
+import type { PlainCall } from '../telemetry/call-ring-reader.js';
 import {
   CALL_ATTEMPTS_MAX,
   CALL_ERROR_CHARS_MAX,
@@ -162,25 +162,24 @@ export class BlockBuilder {
   addPlain(call: PlainCall, listener: number): void {
     const { ints, floats, amounts, first64 } = call;
     const first32 = first64 << 1;
-    const attempt64 = first64 + ((ring.RECORD_BYTES - FIELDS_AT) >> 3);
     const at64 = (this.#count * FIXED_BYTES) >> 3;
     const at32 = at64 << 1;
     const at16 = at64 << 2;
     const shorts = this.#shorts;
-    const account = this.#accounts.at(ints[first32 + ring.ACCOUNT]!);
-    const flags = ints[first32 + ring.FLAGS]!;
-    this.#floats[at64] = floats[first64 + ring.ENDED_MS]!;
-    this.#floats[at64 + 1] = floats[first64 + ring.REQUEST]!;
-    this.#amounts[at64 + 2] = amounts[first64 + ring.CHARGED]!;
+    const account = this.#accounts.at(ints[first32 + ring.PLAIN_ACCOUNT]!);
+    const flags = ints[first32 + ring.PLAIN_FLAGS]!;
+    this.#floats[at64] = floats[first64 + ring.PLAIN_ENDED_MS]!;
+    this.#floats[at64 + 1] = floats[first64 + ring.PLAIN_REQUEST]!;
+    this.#amounts[at64 + 2] = amounts[first64 + ring.PLAIN_CHARGED]!;
     shorts[at16 + NAMED.prefix] = this.#prefixes.at(listener);
     shorts[at16 + NAMED.account] = account;
-    shorts[at16 + NAMED.key] = this.#keys.at(ints[first32 + ring.KEY]!);
-    shorts[at16 + NAMED.model] = this.#models.at(ints[first32 + ring.MODEL]!);
-    shorts[at16 + NAMED.answered] = this.#models.at(ints[first32 + ring.ANSWERED]!);
-    shorts[at16 + NAMED.upstream] = this.#upstreams.at(ints[first32 + ring.UPSTREAM]!);
+    shorts[at16 + NAMED.key] = this.#keys.at(ints[first32 + ring.PLAIN_KEY]!);
+    shorts[at16 + NAMED.model] = this.#models.at(ints[first32 + ring.PLAIN_MODEL]!);
+    shorts[at16 + NAMED.answered] = this.#models.at(ints[first32 + ring.PLAIN_ANSWERED]!);
+    shorts[at16 + NAMED.upstream] = this.#upstreams.at(ints[first32 + ring.PLAIN_UPSTREAM]!);
     shorts[at16 + NAMED.code] = NONE;
-    shorts[at16 + NAMED.source] = this.#sources.at(ints[first32 + ring.SOURCE]!);
-    shorts[at16 + NAMED.route] = this.#routes.at(flags >> ring.DOOR_SHIFT);
+    shorts[at16 + NAMED.source] = this.#sources.at(flags >> ring.SOURCE_SHIFT);
+    shorts[at16 + NAMED.route] = this.#routes.at((flags >> ring.DOOR_SHIFT) & ring.BYTE_MASK);
     shorts[at16 + STATUS] = RESPONDED;
     shorts[at16 + FLAGS] =
       PLAIN |
@@ -189,37 +188,35 @@ export class BlockBuilder {
       ((flags & ring.CACHE_HIT) === 0 ? 0 : CACHE_HIT) |
       ((flags & ring.CACHE_MISS) === 0 ? 0 : CACHE_MISS);
     this.#words[at32 + VARIABLE] = this.#at;
-    this.#words[at32 + QUEUED_MS] = ints[first32 + ring.QUEUED_MS]!;
+    this.#words[at32 + QUEUED_MS] = ints[first32 + ring.PLAIN_QUEUED_MS]!;
     this.#count += 1;
     const bytes = this.#variable;
-    let at = putTime(bytes, this.#at, floats[first64 + ring.DURATION_MS]!);
-    at = putRingTime(bytes, at, floats[first64 + ring.FIRST_TOKEN_MS]!);
-    at = putRingTime(bytes, at, floats[first64 + ring.ADMITTED_MS]!);
-    at = putNumber(bytes, at, floats[first64 + ring.PROMPT]!);
-    at = putNumber(bytes, at, floats[first64 + ring.CACHED]!);
-    at = putNumber(bytes, at, ints[first32 + ring.CACHE_WRITE]!);
-    at = putNumber(bytes, at, ints[first32 + ring.CACHE_WRITE_1H]!);
-    at = putNumber(bytes, at, floats[first64 + ring.COMPLETION]!);
-    at = putNumber(bytes, at, ints[first32 + ring.REASONING]!);
-    at = putTime(bytes, at, floats[attempt64]!);
-    at = putTime(bytes, at, floats[attempt64 + 1]!);
-    this.#at = this.#plainQuotas(call, account, attempt64 + (ring.ATTEMPT_BYTES >> 3), at);
+    let at = putNumber(bytes, this.#at, ints[first32 + ring.PLAIN_DURATION]!);
+    // NOTHING is -1, and 0 here.
+    at = putNumber(bytes, at, ints[first32 + ring.PLAIN_FIRST_TOKEN]! + 1);
+    at = putNumber(bytes, at, ints[first32 + ring.PLAIN_ADMITTED]! + 1);
+    at = putNumber(bytes, at, ints[first32 + ring.PLAIN_PROMPT]!);
+    at = putNumber(bytes, at, ints[first32 + ring.PLAIN_CACHED]!);
+    at = putNumber(bytes, at, ints[first32 + ring.PLAIN_CACHE_WRITE]!);
+    at = putNumber(bytes, at, ints[first32 + ring.PLAIN_CACHE_WRITE_1H]!);
+    at = putNumber(bytes, at, ints[first32 + ring.PLAIN_COMPLETION]!);
+    at = putNumber(bytes, at, ints[first32 + ring.PLAIN_REASONING]!);
+    at = putNumber(bytes, at, ints[first32 + ring.PLAIN_START]!);
+    at = putNumber(bytes, at, ints[first32 + ring.PLAIN_ATTEMPT]!);
+    this.#at = this.#plainQuotas(call, account, at);
   }
 
-  /** `others64`: where those begin that not every call has. Writes at `start`, and returns where it ends. */
-  #plainQuotas(
-    { ints, floats, first64 }: PlainCall,
-    account: number,
-    others64: number,
-    start: number,
-  ): number {
+  /** Writes at `start`, and returns where it ends. */
+  #plainQuotas({ ints, floats, first64 }: PlainCall, account: number, start: number): number {
     const first32 = first64 << 1;
-    const minute = ints[first32 + ring.MINUTE]!;
-    const others = Math.min(ints[first32 + ring.QUOTAS]!, QUOTAS_MAX - (minute === ring.NOTHING ? 3 : 4));
+    const minute = ints[first32 + ring.PLAIN_MINUTE]!;
+    const othersMax = QUOTAS_MAX - (minute === ring.NOTHING ? 3 : 4);
+    const others = Math.min(ints[first32 + ring.PLAIN_QUOTAS]!, othersMax);
+    const others64 = first64 + ((ring.PLAIN_BYTES - FIELDS_AT) >> 3);
     const bytes = this.#variable;
-    let at = this.#money(start, floats[first64 + ring.BALANCE]!);
-    at = putNumber(bytes, at, ints[first32 + ring.IN_FLIGHT]!);
-    at = putNumber(bytes, at, ints[first32 + ring.PER_DAY]!);
+    let at = this.#money(start, floats[first64 + ring.PLAIN_BALANCE]!);
+    at = putNumber(bytes, at, ints[first32 + ring.PLAIN_IN_FLIGHT]!);
+    at = putNumber(bytes, at, ints[first32 + ring.PLAIN_PER_DAY]!);
     at = putNumber(bytes, at, minute === ring.NOTHING ? 0 : minute + 1);
     at = putNumber(bytes, at, others);
     for (let at64 = others64; at64 < others64 + 2 * others; at64 += 2) {
@@ -230,9 +227,9 @@ export class BlockBuilder {
         scope === ACCOUNT
           ? account
           : scope === KEY
-            ? this.#keys.at(ints[first32 + ring.KEY]!)
+            ? this.#keys.at(ints[first32 + ring.PLAIN_KEY]!)
             : scope === MODEL
-              ? this.#models.at(ints[first32 + ring.MODEL]!)
+              ? this.#models.at(ints[first32 + ring.PLAIN_MODEL]!)
               : this.#groups.at(ints[(at64 << 1) + 1]!);
       at = this.#quota(at, scope, owner, FIRST_NAME + name);
       at = this.#left(at, floats[at64 + 1]!, IS_MONEY[name]!);
@@ -375,8 +372,4 @@ function putPosition(bytes: Uint8Array, at: number, position: number): number {
 
 function putTime(bytes: Uint8Array, at: number, ms: number): number {
   return putNumber(bytes, at, Math.round(ms * 1_000));
-}
-
-function putRingTime(bytes: Uint8Array, at: number, ms: number): number {
-  return putNumber(bytes, at, ms === ring.NOTHING ? 0 : Math.max(Math.round(ms * 1_000), 0) + 1);
 }

@@ -6,7 +6,7 @@
 import type { Clock } from '../core/clock.js';
 import type { CallRecord, CallSink } from '../telemetry/call-record.js';
 import type { Log } from '../telemetry/log.js';
-import type { PlainCall } from '../telemetry/call-ring.js';
+import type { PlainCall } from '../telemetry/call-ring-reader.js';
 import { BlockBuilder } from './block-builder.js';
 import type { SlotNames } from './block-names.js';
 import { type Block, SEGMENT_START } from './call-block.js';

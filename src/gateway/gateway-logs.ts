@@ -19,7 +19,7 @@ import type { JournalRecord } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES } from '../core/token-counts.js';
 import type { UsageKey } from '../registry/usage-report.js';
 import type { CallRingBuffer } from '../telemetry/call-ring-layout.js';
-import { CallRingReader, type PlainCall } from '../telemetry/call-ring.js';
+import { CallRingReader, type PlainCall } from '../telemetry/call-ring-reader.js';
 import {
   CONTENTS_HEAD_BYTES,
   ContentsBudget,

@@ -22,7 +22,8 @@ import type { SlotList } from '../core/slot-list.js';
 import type { Door } from '../doors/door.js';
 import { asWallMs, type AccountIndex, type CallSlot, type MonotonicMs } from '../core/units.js';
 import { USAGE_SOURCES } from '../core/token-counts.js';
-import type { EndedAttempt, EndedCall, EndedUsage } from '../telemetry/ended-call.js';
+import * as ring from '../telemetry/call-ring-layout.js';
+import type { EndedAttempt, EndedCall, EndedUsage, Wanted } from '../telemetry/ended-call.js';
 import { NO_MODEL, OTHER_MODEL, modelSlotOf, type Outcome } from '../telemetry/metrics-layout.js';
 import type { BodyBudget } from './body-budget.js';
 import type { ContentsGatherer, GatheredContents } from './call-contents.js';
@@ -77,6 +78,8 @@ export class ChatExchange extends CallContext {
   /** What the caller was told in place of a response, or of its rest. */
   sentError: ErrorRecord | undefined = undefined;
   #attempts: EndedAttempt[] | undefined = undefined;
+  /** The only attempt has served the call; most calls are plain then, and no object is made for it. */
+  #isUntold = false;
   readonly #receivedMs: MonotonicMs;
   #bodyMs = 0;
   #responseMs: number | undefined = undefined;
@@ -144,22 +147,34 @@ export class ChatExchange extends CallContext {
   }
 
   /**
-   * The response of `model`, which was just charged, is whole, or its client has left. Adds its attempt,
-   * unless the worker has told of it as a failed one (`onTried`), as of a stream that broke.
+   * The response, which was just charged, is whole, or its client has left. Adds its attempt, unless the
+   * worker has told of it as a failed one (`onTried`), as of a stream that broke.
    */
-  onLastAttempt(model: number): void {
-    const { callRing, channel } = this.#listener;
+  onLastAttempt(): void {
+    if (!this.#listener.callRing.stores) return;
+    if (this.#attempts === undefined && !this.clientGone) this.#isUntold = true;
+    else this.#addLastAttempt(this.clientGone);
+  }
+
+  /** `isCut`: the client had left by then. */
+  #addLastAttempt(isCut: boolean): void {
+    const { channel } = this.#listener;
     const settled = this.#settled;
     const upstream = this.#slot === undefined ? undefined : channel.upstreamOf(this.#slot);
-    if (!callRing.stores || upstream === undefined || settled === undefined) return;
+    if (upstream === undefined || settled === undefined) return;
     const startMs = channel.triedMs(this.#slot!, this.#receivedMs);
     const failed = this.#attempts?.at(-1);
     if (failed?.upstream === upstream && Math.abs(failed.startMs - startMs) < TRIED_MS) return;
     const durationMs = Math.max(0, settled.settledMs - this.#receivedMs - startMs);
-    const isCut = this.clientGone;
     const status = isCut && this.#responseMs === undefined ? 0 : RESPONDED;
     const code = isCut ? 'cancelled' : undefined;
-    this.#addAttempt({ upstream, model, status, code, startMs, durationMs, error: '' });
+    this.#addAttempt({ upstream, model: settled.answered, status, code, startMs, durationMs, error: '' });
+  }
+
+  /** The call is not plain after all. */
+  #tellAttempt(): void {
+    if (this.#isUntold) this.#addLastAttempt(false);
+    this.#isUntold = false;
   }
 
   #addAttempt(attempt: EndedAttempt): void {
@@ -169,6 +184,7 @@ export class ChatExchange extends CallContext {
   }
 
   reversed(): void {
+    this.#tellAttempt();
     this.#settled = undefined;
   }
 
@@ -208,8 +224,8 @@ export class ChatExchange extends CallContext {
     this.#count(outcome, nowMs);
     const log = callRing.isLogged(outcome);
     const store = callRing.isStored(this.#storedAs, nowMs);
-    if (log || store || this.#attempts !== undefined)
-      callRing.append(this.#ended(outcome, nowMs), { log, store });
+    if (log || !store || outcome !== 'ok' || !this.#isUntold || !this.#appendPlain(nowMs))
+      this.#reportWhole(outcome, nowMs, { log, store });
     if (this.trace?.isRecorded !== true) return;
     this.trace.ended(this, {
       outcome,
@@ -219,6 +235,12 @@ export class ChatExchange extends CallContext {
       queuedMs: this.#queuedMs,
       settled: this.#settled,
     });
+  }
+
+  #reportWhole(outcome: Outcome, nowMs: MonotonicMs, wanted: Wanted): void {
+    this.#tellAttempt();
+    if (!wanted.log && !wanted.store && this.#attempts === undefined) return;
+    this.#listener.callRing.append(this.#ended(outcome, nowMs), wanted);
   }
 
   #endContents(contents: GatheredContents, outcome: Outcome): void {
@@ -262,6 +284,63 @@ export class ChatExchange extends CallContext {
     return this.caller === undefined ? 'unknown' : 'rejected';
   }
 
+  /** Writes the call as a plain one (call-ring-layout.ts), unless the ring is full. False if it is none. */
+  #appendPlain(nowMs: MonotonicMs): boolean {
+    const { callRing, channel } = this.#listener;
+    const { caller, admission, quotasLeft, sentError } = this;
+    const settled = this.#settled;
+    const slot = this.#slot;
+    if (caller === undefined || admission === undefined || slot === undefined) return false;
+    if (settled === undefined || quotasLeft === undefined || sentError !== undefined) return false;
+    const { usage } = settled;
+    const receivedMs = this.#receivedMs;
+    const duration = microsOf(nowMs - receivedMs);
+    const tokens = usage.promptTokens + usage.cachedTokens + usage.completionTokens;
+    const upstream = channel.upstreamOf(slot);
+    if (upstream === undefined || Math.max(duration, tokens) > ring.PLAIN_NUMBER_MAX) return false;
+    const first64 = callRing.beginPlain(quotasLeft.others);
+    if (first64 === -1) return true;
+    const { floats, ints } = callRing;
+    floats[first64 + ring.PLAIN_REQUEST] = this.requestNumber;
+    floats[first64 + ring.PLAIN_ENDED_MS] = settled.settledWallMs + Math.round(nowMs - settled.settledMs);
+    callRing.amounts[first64 + ring.PLAIN_CHARGED] = settled.charged;
+    floats[first64 + ring.PLAIN_BALANCE] = quotasLeft.balance;
+    const first32 = first64 << 1;
+    const startMs = channel.triedMs(slot, receivedMs);
+    const responseMs = this.#responseMs;
+    const stream = admission.call.stream;
+    ints[first32 + ring.PLAIN_ACCOUNT] = caller.account;
+    ints[first32 + ring.PLAIN_KEY] = caller.key;
+    ints[first32 + ring.PLAIN_MODEL] = admission.modelIndex;
+    ints[first32 + ring.PLAIN_ANSWERED] = settled.answered;
+    ints[first32 + ring.PLAIN_UPSTREAM] = upstream;
+    ints[first32 + ring.PLAIN_FLAGS] =
+      ring.STORED |
+      (stream ? ring.STREAM : 0) |
+      (responseMs === undefined ? 0 : ring.BEGUN) |
+      (this.cacheLine === '' ? 0 : ring.CACHE_MISS) |
+      (DOOR_INDEX[this.door.name] << ring.DOOR_SHIFT) |
+      (USAGE_SOURCES.indexOf(usage.source) << ring.SOURCE_SHIFT);
+    ints[first32 + ring.PLAIN_QUEUED_MS] = channel.queuedMsOf(slot);
+    ints[first32 + ring.PLAIN_PROMPT] = usage.promptTokens;
+    ints[first32 + ring.PLAIN_CACHED] = usage.cachedTokens;
+    ints[first32 + ring.PLAIN_COMPLETION] = usage.completionTokens;
+    ints[first32 + ring.PLAIN_CACHE_WRITE] = usage.cacheWriteTokens;
+    ints[first32 + ring.PLAIN_CACHE_WRITE_1H] = usage.cacheWrite1hTokens;
+    ints[first32 + ring.PLAIN_REASONING] = usage.reasoningTokens;
+    ints[first32 + ring.PLAIN_DURATION] = duration;
+    ints[first32 + ring.PLAIN_FIRST_TOKEN] =
+      stream && responseMs !== undefined ? microsOf(responseMs - receivedMs) : ring.NOTHING;
+    ints[first32 + ring.PLAIN_ADMITTED] = microsOf(admission.admittedMs - receivedMs);
+    ints[first32 + ring.PLAIN_START] = microsOf(startMs);
+    ints[first32 + ring.PLAIN_ATTEMPT] = microsOf(settled.settledMs - receivedMs - startMs);
+    ints[first32 + ring.PLAIN_IN_FLIGHT] = quotasLeft.inFlight;
+    ints[first32 + ring.PLAIN_PER_DAY] = quotasLeft.perDay;
+    ints[first32 + ring.PLAIN_MINUTE] = quotasLeft.minute ?? ring.NOTHING;
+    callRing.publish();
+    return true;
+  }
+
   #ended(outcome: Outcome, nowMs: MonotonicMs): EndedCall {
     const { clock, channel } = this.#listener;
     const { admission } = this;
@@ -294,6 +373,11 @@ export class ChatExchange extends CallContext {
       error: outcome === 'client_gone' ? '' : (this.sentError?.message ?? ''),
     };
   }
+}
+
+/** Clocks of two threads differ by microseconds. */
+function microsOf(ms: number): number {
+  return ms > 0 ? Math.round(ms * 1_000) : 0;
 }
 
 function usageOf({ usage, charged, answered }: Settled): EndedUsage {

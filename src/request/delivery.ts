@@ -100,7 +100,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       exchange.storable?.keep(bytes, this.isStream, journal.nextPosition, this.#fallback?.model.id);
     if (!exchange.clientGone) exchange.contents?.addResponse(bytes);
     const settled = this.#settle(usage, upstreamWaitMs);
-    exchange.onLastAttempt(settled.answered);
+    exchange.onLastAttempt();
     if (durability === 'commit' && !exchange.clientGone) {
       this.#phase = 'committing';
       // Copied, because the worker writes to this memory again.

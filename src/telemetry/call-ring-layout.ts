@@ -39,13 +39,33 @@
  *                 of its text (32 bits each), 0
  *                 the quotas, 16 bytes each: code, slot (32 bits each), left (float)
  *                 the texts of the attempts, then that of the error
+ *
+ * A plain call is one that only the store wants and that has nothing to tell that most calls have not: it
+ * went well at its only attempt, was charged, and has no text. It has a record of its own, with its head two
+ * cache lines long. Times are whole microseconds, as the store keeps them.
+ *
+ *     byte  bits  field of a plain call
+ *        0    64  request      as above, and so all that is not explained
+ *        8    64  endedMs
+ *       16    64  charged
+ *       24    64  balance
+ *       32    32  account, key, model, answered, upstream (which is that of the attempt)
+ *       52    32  flags        with the source from bit SOURCE_SHIFT on
+ *       56    32  queuedMs
+ *       60    32  prompt, cached, completion, cacheWrite, cacheWrite1h, reasoning
+ *       84    32  duration, firstToken, admitted
+ *       96    32  start and duration of the attempt
+ *      104    32  inFlight, perDay, minute
+ *      116    32  quotas       how many others; they follow, as above
  */
 import { FIELDS_AT, createSpscRing } from '../core/spsc-ring.js';
 
 export const CALL = 1;
+export const PLAIN_CALL = 2;
 export const RECORD_BYTES = FIELDS_AT + 152;
 export const ATTEMPT_BYTES = 40;
 export const QUOTA_BYTES = 16;
+export const PLAIN_BYTES = FIELDS_AT + 120;
 /** Of the text of an attempt; a caller may be told more. */
 export const ATTEMPT_ERROR_CHARS_MAX = 200;
 /**
@@ -104,6 +124,41 @@ export const CACHE_MISS = 8;
 export const LOGGED = 16;
 export const STORED = 32;
 export const DOOR_SHIFT = 8;
+
+/** Of a plain call. */
+export const SOURCE_SHIFT = 16;
+export const BYTE_MASK = 255;
+/** What fits a field of 32 bits; a call with more is not plain. */
+export const PLAIN_NUMBER_MAX = 2 ** 31 - 1;
+
+/** Fields of 64 bits of a plain call. */
+export const PLAIN_REQUEST = 0;
+export const PLAIN_ENDED_MS = 1;
+export const PLAIN_CHARGED = 2;
+export const PLAIN_BALANCE = 3;
+/** Fields of 32 bits of a plain call. */
+export const PLAIN_ACCOUNT = 8;
+export const PLAIN_KEY = 9;
+export const PLAIN_MODEL = 10;
+export const PLAIN_ANSWERED = 11;
+export const PLAIN_UPSTREAM = 12;
+export const PLAIN_FLAGS = 13;
+export const PLAIN_QUEUED_MS = 14;
+export const PLAIN_PROMPT = 15;
+export const PLAIN_CACHED = 16;
+export const PLAIN_COMPLETION = 17;
+export const PLAIN_CACHE_WRITE = 18;
+export const PLAIN_CACHE_WRITE_1H = 19;
+export const PLAIN_REASONING = 20;
+export const PLAIN_DURATION = 21;
+export const PLAIN_FIRST_TOKEN = 22;
+export const PLAIN_ADMITTED = 23;
+export const PLAIN_START = 24;
+export const PLAIN_ATTEMPT = 25;
+export const PLAIN_IN_FLIGHT = 26;
+export const PLAIN_PER_DAY = 27;
+export const PLAIN_MINUTE = 28;
+export const PLAIN_QUOTAS = 29;
 
 /** Hand it to a thread in its `workerData`. */
 export interface CallRingBuffer {

@@ -1,6 +1,8 @@
 /** What is told of a call: overhead is what neither the client's upload nor the upstream took. */
 import t from 'tap';
 import type { HttpResponse } from 'uWebSockets.js';
+import { CallTable, createCallTable } from '#src/channel/call-table.js';
+import { ListenerChannel } from '#src/channel/listener-channel.js';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { SlotList } from '#src/core/slot-list.js';
@@ -10,7 +12,8 @@ import { admit } from '#src/request/admit.js';
 import { settle, type Settled } from '#src/request/settle.js';
 import { createCallRing } from '#src/telemetry/call-ring-layout.js';
 import type { EndedCall } from '#src/telemetry/ended-call.js';
-import { CallRingReader, CallRingWriter } from '#src/telemetry/call-ring.js';
+import { CallRingReader } from '#src/telemetry/call-ring-reader.js';
+import { CallRingWriter } from '#src/telemetry/call-ring.js';
 import { LogSwitch } from '#src/telemetry/log.js';
 import { ContentsBudget, createContentsBudget } from '#src/telemetry/contents-layout.js';
 import { ListenerMetrics } from '#src/telemetry/metrics-writers.js';
@@ -26,12 +29,14 @@ class HeldClock implements Clock {
 }
 
 function bed(requestNumber = 1) {
+  const table = new CallTable(createCallTable(20, 64));
   const buffers = createMetrics(1, 1);
   const clock = new HeldClock();
   const ring = createCallRing();
   const control = new LogSwitch(buffers.log);
   const listener = {
     ...openHouse().listener,
+    channel: new ListenerChannel(table, { first: 0, count: 4 }),
     clock,
     metrics: new ListenerMetrics(buffers, 0),
     callRing: new CallRingWriter(ring, control),
@@ -51,7 +56,7 @@ function bed(requestNumber = 1) {
     new CallRingReader(ring).drain((record) => void records.push(record));
     return records;
   };
-  return { clock, exchange, reader: new MetricsReader(buffers), control, logged };
+  return { clock, exchange, reader: new MetricsReader(buffers), control, logged, table, ring };
 }
 
 /** Admits the exchange as a call of the first model. Returns what it was charged. */
@@ -190,3 +195,87 @@ void t.test('what the access log is told of a stream and of a refusal', (t) => {
     t.equal(refused![field], undefined, field);
   t.end();
 });
+
+/** A call that the store wants and that went well at its only attempt, until `end`. */
+function served(isLogged: boolean, stream: boolean, end: (exchange: ChatExchange) => void) {
+  const { clock, exchange, control, ring, table } = bed(9);
+  control.store = true;
+  control.access = isLogged;
+  control.samplePercent = 100;
+  clock.ms += 0.3;
+  const settled = charge(exchange, stream, clock);
+  const { slot } = exchange.admission!;
+  exchange.admission = { ...exchange.admission!, admittedMs: clock.monotonicMs() };
+  table.recordUpstream(slot, 5, 0, asMonotonicMs(clock.ms + 0.25));
+  table.recordQueued(slot, 3);
+  exchange.quotasLeft = { minute: 4, inFlight: 7, perDay: 2, balance: 2 ** 60, others: [258, 3, 2 ** 50] };
+  clock.ms += 70;
+  if (stream) exchange.responseBegun();
+  clock.ms += 640.125;
+  exchange.charged({ ...settled, settledMs: clock.monotonicMs(), settledWallMs: clock.wallMs() }, 50);
+  exchange.onLastAttempt();
+  clock.ms += 3;
+  end(exchange);
+  const plain: number[] = [];
+  const records: EndedCall[] = [];
+  const atStart = Atomics.load(new Int32Array(ring.ring), 0);
+  new CallRingReader(ring).drain(
+    (record) => void records.push(record),
+    () => void plain.push(1),
+  );
+  Atomics.store(new Int32Array(ring.ring), 0, atStart);
+  if (plain.length > 0) new CallRingReader(ring).drain((record) => void records.push(record));
+  t.equal(records.length, 1);
+  return { isPlain: plain.length > 0, record: records[0]! };
+}
+
+void t.test('a plain call is recorded as any other, to a microsecond', (t) => {
+  for (const stream of [true, false]) {
+    const plain = served(false, stream, (exchange) => exchange.finish('ok'));
+    const whole = served(true, stream, (exchange) => exchange.finish('ok'));
+    t.same([plain.isPlain, whole.isPlain], [true, false]);
+    const rounded = JSON.parse(JSON.stringify(whole.record, exact), exact) as object;
+    t.same(JSON.parse(JSON.stringify(plain.record, exact), exact), {
+      ...rounded,
+      // The caller of each has an account of its own.
+      account: plain.record.account,
+      key: plain.record.key,
+    });
+    t.match(plain.record, {
+      request: 9,
+      upstream: 5,
+      queuedMs: 3,
+      firstTokenMs: stream ? 70.3 : undefined,
+      durationMs: 713.425,
+      admittedMs: 0.3,
+      attempts: [{ upstream: 5, status: 200, code: undefined, error: '' }],
+    });
+  }
+  t.end();
+});
+
+void t.test('a call that went well until after its charge tells its attempt', (t) => {
+  const left = served(false, true, (exchange) => {
+    exchange.clientGone = true;
+    exchange.finish('client_gone');
+  });
+  t.match(left, { isPlain: false, record: { outcome: 'client_gone' } });
+  t.match(left.record.attempts, [{ upstream: 5, status: 200, code: undefined }]);
+  const uncommitted = served(false, false, (exchange) => {
+    exchange.reversed();
+    exchange.sentError = { code: 'internal_error', message: 'told' };
+    exchange.finish('internal_error');
+  });
+  t.match(uncommitted, {
+    isPlain: false,
+    record: { outcome: 'internal_error', usage: undefined, error: 'told' },
+  });
+  t.match(uncommitted.record.attempts, [{ upstream: 5, status: 200, code: undefined }]);
+  t.end();
+});
+
+/** Times as whole microseconds, and amounts as texts. */
+function exact(_: string, value: unknown): unknown {
+  if (typeof value === 'bigint') return String(value);
+  return typeof value === 'number' && value < 2 ** 40 ? Math.round(value * 1_000) / 1_000 : value;
+}

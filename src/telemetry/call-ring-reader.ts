@@ -1,0 +1,258 @@
+/**
+ * The main thread's end of the ring of ended calls; see call-ring-layout.ts. gateway-logs.ts has one for each
+ * listener, whose end is call-ring.ts. Test: unit/telemetry/call-ring.
+ */
+import type { QuotasLeft } from '../core/quotas.js';
+import { FIELDS_AT, SpscReader } from '../core/spsc-ring.js';
+import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
+import * as layout from './call-ring-layout.js';
+import { ATTEMPT_CODES, type EndedAttempt, type EndedCall, type Wanted } from './ended-call.js';
+import { OUTCOMES } from './metrics-layout.js';
+
+const RESPONDED = 200;
+const MICROS_PER_MS = 1_000;
+/** The writer gets the room of so many plain calls back at once. A power of two. */
+const GIVE_BACK_CALLS = 64;
+
+/**
+ * A plain call in the ring, of which no object is made. `first64` is where its fields begin among those of 64
+ * bits (call-ring-layout.ts); its other quotas are behind them. Valid during the visit.
+ */
+export interface PlainCall {
+  readonly ints: Int32Array;
+  readonly floats: Float64Array;
+  readonly amounts: BigInt64Array;
+  first64: number;
+}
+
+export class CallRingReader {
+  readonly #ring: SpscReader;
+  readonly #amounts: BigInt64Array;
+  readonly #plain: PlainCall;
+  readonly #dropped: Int32Array;
+  #droppedBefore = 0;
+  #visited = 0;
+
+  constructor({ ring, dropped }: layout.CallRingBuffer) {
+    this.#ring = new SpscReader(ring);
+    this.#amounts = new BigInt64Array(ring);
+    this.#dropped = new Int32Array(dropped);
+    const { ints, floats } = this.#ring;
+    this.#plain = { ints, floats, amounts: this.#amounts, first64: 0 };
+  }
+
+  /**
+   * Visits the records that were appended before the call, oldest first. If `plain` is given, it gets those
+   * that are plain, and `visit` the others: making an object of a record takes most of a visit's time.
+   */
+  drain(visit: (record: EndedCall, wanted: Wanted) => void, plain?: (call: PlainCall) => void): void {
+    const bytes = this.#ring.published();
+    if (bytes === 0) return;
+    this.#ring.read(bytes, (at) => {
+      const isPlain = this.#ring.kindAt(at) === layout.PLAIN_CALL;
+      if (isPlain && plain !== undefined) {
+        this.#plain.first64 = (at + FIELDS_AT) >> 3;
+        plain(this.#plain);
+        if ((++this.#visited & (GIVE_BACK_CALLS - 1)) === 0) this.#ring.giveBack();
+        return;
+      }
+      const record = isPlain ? this.#plainAt(at) : this.#recordAt(at);
+      const flagsAt = isPlain ? layout.PLAIN_FLAGS : layout.FLAGS;
+      const flags = this.#ring.ints[((at + FIELDS_AT) >> 2) + flagsAt]!;
+      this.#ring.giveBack();
+      visit(record, { log: (flags & layout.LOGGED) !== 0, store: (flags & layout.STORED) !== 0 });
+    });
+    this.#ring.giveBack();
+  }
+
+  /** Returns how many records were dropped since the last call. */
+  takeDropped(): number {
+    const dropped = Atomics.load(this.#dropped, 0);
+    const more = (dropped - this.#droppedBefore) >>> 0;
+    this.#droppedBefore = dropped;
+    return more;
+  }
+
+  #plainAt(at: number): EndedCall {
+    const { floats, ints } = this.#ring;
+    const first64 = (at + FIELDS_AT) >> 3;
+    const first32 = (at + FIELDS_AT) >> 2;
+    const flags = ints[first32 + layout.PLAIN_FLAGS]!;
+    const answered = ints[first32 + layout.PLAIN_ANSWERED]!;
+    const upstream = ints[first32 + layout.PLAIN_UPSTREAM]!;
+    return {
+      request: floats[first64 + layout.PLAIN_REQUEST]!,
+      door: (flags >> layout.DOOR_SHIFT) & layout.BYTE_MASK,
+      endedMs: asWallMs(floats[first64 + layout.PLAIN_ENDED_MS]!),
+      outcome: 'ok',
+      begun: (flags & layout.BEGUN) !== 0,
+      stream: (flags & layout.STREAM) !== 0,
+      cache: cacheOf(flags),
+      account: asAccountIndex(ints[first32 + layout.PLAIN_ACCOUNT]!),
+      key: asKeyIndex(ints[first32 + layout.PLAIN_KEY]!),
+      model: ints[first32 + layout.PLAIN_MODEL]!,
+      upstream,
+      usage: {
+        promptTokens: ints[first32 + layout.PLAIN_PROMPT]!,
+        cachedTokens: ints[first32 + layout.PLAIN_CACHED]!,
+        cacheWriteTokens: ints[first32 + layout.PLAIN_CACHE_WRITE]!,
+        cacheWrite1hTokens: ints[first32 + layout.PLAIN_CACHE_WRITE_1H]!,
+        completionTokens: ints[first32 + layout.PLAIN_COMPLETION]!,
+        reasoningTokens: ints[first32 + layout.PLAIN_REASONING]!,
+        answered,
+        source: flags >> layout.SOURCE_SHIFT,
+        charged: asPicoUnits(this.#amounts[first64 + layout.PLAIN_CHARGED]!),
+      },
+      firstTokenMs: msOf(ints[first32 + layout.PLAIN_FIRST_TOKEN]!),
+      durationMs: ints[first32 + layout.PLAIN_DURATION]! / MICROS_PER_MS,
+      queuedMs: ints[first32 + layout.PLAIN_QUEUED_MS]!,
+      admittedMs: ints[first32 + layout.PLAIN_ADMITTED]! / MICROS_PER_MS,
+      quotas: {
+        minute: valueOf(ints[first32 + layout.PLAIN_MINUTE]!),
+        inFlight: ints[first32 + layout.PLAIN_IN_FLIGHT]!,
+        perDay: ints[first32 + layout.PLAIN_PER_DAY]!,
+        balance: floats[first64 + layout.PLAIN_BALANCE]!,
+        others: this.#othersAt(at + layout.PLAIN_BYTES, ints[first32 + layout.PLAIN_QUOTAS]!),
+      },
+      attempts: [
+        {
+          upstream,
+          model: answered,
+          status: RESPONDED,
+          code: undefined,
+          startMs: ints[first32 + layout.PLAIN_START]! / MICROS_PER_MS,
+          durationMs: ints[first32 + layout.PLAIN_ATTEMPT]! / MICROS_PER_MS,
+          error: '',
+        },
+      ],
+      error: '',
+    };
+  }
+
+  #recordAt(at: number): EndedCall {
+    const { floats, ints } = this.#ring;
+    const first64 = (at + FIELDS_AT) >> 3;
+    const first32 = (at + FIELDS_AT) >> 2;
+    const account = valueOf(ints[first32 + layout.ACCOUNT]!);
+    const key = valueOf(ints[first32 + layout.KEY]!);
+    const source = valueOf(ints[first32 + layout.SOURCE]!);
+    const flags = ints[first32 + layout.FLAGS]!;
+    return {
+      request: floats[first64 + layout.REQUEST]!,
+      door: flags >> layout.DOOR_SHIFT,
+      endedMs: asWallMs(floats[first64 + layout.ENDED_MS]!),
+      outcome: OUTCOMES[ints[first32 + layout.OUTCOME]!]!,
+      begun: (flags & layout.BEGUN) !== 0,
+      stream: (flags & layout.STREAM) !== 0,
+      cache: cacheOf(flags),
+      account: account === undefined ? undefined : asAccountIndex(account),
+      key: key === undefined ? undefined : asKeyIndex(key),
+      model: valueOf(ints[first32 + layout.MODEL]!),
+      upstream: valueOf(ints[first32 + layout.UPSTREAM]!),
+      usage:
+        source === undefined
+          ? undefined
+          : {
+              promptTokens: floats[first64 + layout.PROMPT]!,
+              cachedTokens: floats[first64 + layout.CACHED]!,
+              cacheWriteTokens: ints[first32 + layout.CACHE_WRITE]!,
+              cacheWrite1hTokens: ints[first32 + layout.CACHE_WRITE_1H]!,
+              completionTokens: floats[first64 + layout.COMPLETION]!,
+              reasoningTokens: ints[first32 + layout.REASONING]!,
+              answered: ints[first32 + layout.ANSWERED]!,
+              source,
+              charged: asPicoUnits(this.#amounts[first64 + layout.CHARGED]!),
+            },
+      firstTokenMs: valueOf(floats[first64 + layout.FIRST_TOKEN_MS]!),
+      durationMs: floats[first64 + layout.DURATION_MS]!,
+      queuedMs: ints[first32 + layout.QUEUED_MS]!,
+      admittedMs: valueOf(floats[first64 + layout.ADMITTED_MS]!),
+      quotas: this.#quotasAt(at),
+      attempts: this.#attemptsAt(at),
+      error: this.#errorAt(at),
+    };
+  }
+
+  #quotasAt(at: number): QuotasLeft | undefined {
+    const { floats, ints } = this.#ring;
+    const first32 = (at + FIELDS_AT) >> 2;
+    const inFlight = ints[first32 + layout.IN_FLIGHT]!;
+    if (inFlight === layout.NOTHING) return undefined;
+    const others = at + layout.RECORD_BYTES + ints[first32 + layout.ATTEMPTS]! * layout.ATTEMPT_BYTES;
+    return {
+      minute: valueOf(ints[first32 + layout.MINUTE]!),
+      inFlight,
+      perDay: ints[first32 + layout.PER_DAY]!,
+      balance: floats[((at + FIELDS_AT) >> 3) + layout.BALANCE]!,
+      others: this.#othersAt(others, ints[first32 + layout.QUOTAS]!),
+    };
+  }
+
+  #othersAt(at: number, count: number): number[] | undefined {
+    const { floats, ints } = this.#ring;
+    let others: number[] | undefined;
+    for (let n = 0, next = at; n < count; n++, next += layout.QUOTA_BYTES) {
+      (others ??= []).push(ints[next >> 2]!, ints[(next >> 2) + 1]!, floats[(next >> 3) + 1]!);
+    }
+    return others;
+  }
+
+  #attemptsAt(at: number): readonly EndedAttempt[] {
+    const { ints } = this.#ring;
+    const first32 = (at + FIELDS_AT) >> 2;
+    const count = ints[first32 + layout.ATTEMPTS]!;
+    let next = at + layout.RECORD_BYTES;
+    let textAt = next + count * layout.ATTEMPT_BYTES + ints[first32 + layout.QUOTAS]! * layout.QUOTA_BYTES;
+    if (count === 1) return [this.#attemptAt(next, textAt)];
+    const attempts: EndedAttempt[] = [];
+    for (let n = 0; n < count; n++, next += layout.ATTEMPT_BYTES) {
+      attempts.push(this.#attemptAt(next, textAt));
+      textAt += ints[(next >> 2) + layout.ATTEMPT_TEXT]!;
+    }
+    return attempts;
+  }
+
+  /** Its text is behind those of the attempts. */
+  #errorAt(at: number): string {
+    const { ints, bytes } = this.#ring;
+    const first32 = (at + FIELDS_AT) >> 2;
+    const errorBytes = ints[first32 + layout.ERROR_BYTES]!;
+    if (errorBytes === 0) return '';
+    const count = ints[first32 + layout.ATTEMPTS]!;
+    const attemptsAt = at + layout.RECORD_BYTES;
+    let textAt =
+      attemptsAt + count * layout.ATTEMPT_BYTES + ints[first32 + layout.QUOTAS]! * layout.QUOTA_BYTES;
+    for (let n = 0; n < count; n++) {
+      textAt += ints[((attemptsAt + n * layout.ATTEMPT_BYTES) >> 2) + layout.ATTEMPT_TEXT]!;
+    }
+    return bytes.toString('utf8', textAt, textAt + errorBytes);
+  }
+
+  #attemptAt(at: number, textAt: number): EndedAttempt {
+    const { floats, ints, bytes } = this.#ring;
+    const first = at >> 2;
+    const code = ints[first + layout.ATTEMPT_CODE]!;
+    const textBytes = ints[first + layout.ATTEMPT_TEXT]!;
+    return {
+      upstream: ints[first + layout.ATTEMPT_UPSTREAM]!,
+      model: ints[first + layout.ATTEMPT_MODEL]!,
+      status: ints[first + layout.ATTEMPT_STATUS]!,
+      code: code === layout.NOTHING ? undefined : ATTEMPT_CODES[code]!,
+      startMs: floats[at >> 3]!,
+      durationMs: floats[(at >> 3) + 1]!,
+      error: textBytes === 0 ? '' : bytes.toString('utf8', textAt, textAt + textBytes),
+    };
+  }
+}
+
+function cacheOf(flags: number): 'hit' | 'miss' | undefined {
+  return (flags & layout.CACHE_HIT) !== 0 ? 'hit' : (flags & layout.CACHE_MISS) !== 0 ? 'miss' : undefined;
+}
+
+function msOf(micros: number): number | undefined {
+  return micros === layout.NOTHING ? undefined : micros / MICROS_PER_MS;
+}
+
+function valueOf(word: number): number | undefined {
+  return word === layout.NOTHING ? undefined : word;
+}
