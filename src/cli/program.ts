@@ -67,7 +67,10 @@ const SERVER = 'mock-upstream';
 /** Runs the command that the process's arguments name, and sets the exit code. */
 export async function runProgram(): Promise<void> {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
+    if (error.code !== 'EPIPE') {
+      process.stderr.write(`standard output cannot be written, what it has is cut off: ${error.message}\n`);
+      process.exit(EXIT_REJECTED);
+    }
     if (process.argv[2] !== SERVER) process.exit(EXIT_PIPE);
   });
   try {

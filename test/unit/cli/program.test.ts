@@ -1,6 +1,10 @@
-/** A command whose output nobody reads ends without a word, as other tools do. */
+/**
+ * A command whose output nobody reads ends without a word, as other tools do; one whose output the disk does
+ * not take says so in a line.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { closeSync, existsSync, openSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
@@ -27,3 +31,18 @@ for (const words of [
     t.equal(code, 141);
   });
 }
+
+void t.test('to a disk that is full', { skip: !existsSync('/dev/full') }, async (t) => {
+  const full = openSync('/dev/full', 'w');
+  const child = spawn(process.execPath, [MAIN, 'config', 'schema'], {
+    cwd: t.testdir(),
+    stdio: ['ignore', full, 'pipe'],
+  });
+  closeSync(full);
+  const [stderr, [code]] = await Promise.all([
+    text(child.stderr),
+    once(child, 'exit') as Promise<[number | null]>,
+  ]);
+  t.match(stderr, /^standard output cannot be written, what it has is cut off: ENOSPC[^\n]+\n$/);
+  t.equal(code, 1);
+});
