@@ -99,19 +99,14 @@ export class CallReader {
     const hashes = [requestHash(hashOf(prefix), request), hashOf(prefix)];
     for (const segment of (await this.#begun()).reverse()) {
       if (!segment.mayHaveRequest(prefix, request)) continue;
-      const extents = await this.#extentsOf(segment);
-      for (let at = extents.length - 1; at >= 0; at--) {
-        if (!mayHaveRequest(extents[at]!, request) || !mayHave(extents[at]!, hashes)) continue;
-        for (const { block } of await segment.blocks([extents[at]!])) {
-          const prefixAt = block.positionOf(prefix);
-          if (prefixAt === undefined) continue;
-          for (let call = 0; call < block.count; call++) {
-            const at64 = block.at64(call);
-            if (block.floats[at64 + 1] !== request) continue;
-            if (block.shorts[at64 * 4 + NAMED.prefix] === prefixAt) return block.call(call);
-          }
-        }
-      }
+      const quick = await segment.extentsWith(request, hashes);
+      const call = quick && (await callIn(segment, quick, prefix, request));
+      if (call !== undefined) return call;
+      const extents = (await this.#extentsOf(segment)).filter(
+        (extent) => mayHaveRequest(extent, request) && mayHave(extent, hashes),
+      );
+      const kept = await callIn(segment, extents.reverse(), prefix, request);
+      if (kept !== undefined) return kept;
     }
     return undefined;
   }
@@ -281,6 +276,27 @@ export class CallReader {
 /** Returns a reader of what is kept in that data directory. */
 export function callReaderOf(dataPath: string, options?: CallReaderOptions): CallReader {
   return new CallReader(join(dataPath, CALLS_FOLDER), options);
+}
+
+/** The call of that request in one of the extents. */
+async function callIn(
+  segment: Segment,
+  extents: readonly Extent[],
+  prefix: string,
+  request: number,
+): Promise<CallRecord | undefined> {
+  for (const extent of extents) {
+    for (const { block } of await segment.blocks([extent])) {
+      const prefixAt = block.positionOf(prefix);
+      if (prefixAt === undefined) continue;
+      for (let call = 0; call < block.count; call++) {
+        const at64 = block.at64(call);
+        if (block.floats[at64 + 1] !== request) continue;
+        if (block.shorts[at64 * 4 + NAMED.prefix] === prefixAt) return block.call(call);
+      }
+    }
+  }
+  return undefined;
 }
 
 /** Adds the calls from `place` on that pass. Returns the place behind the last one that was looked at. */

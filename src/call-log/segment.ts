@@ -10,12 +10,21 @@ import { closeSync, fstatSync, openSync, read } from 'node:fs';
 import { promisify } from 'node:util';
 import { Block, BLOCK_BYTES_MAX, SEGMENT_START } from './call-block.js';
 import type { GrowingSegment } from './call-writer.js';
-import { type Extent, extentsOf, indexStart, SegmentIndex, TAIL_BYTES } from './segment-index.js';
+import {
+  type Extent,
+  extentsOf,
+  extentsWith,
+  indexStart,
+  SegmentIndex,
+  TAIL_BYTES,
+} from './segment-index.js';
 import { SegmentSummary, SUMMARY_BYTES_MAX } from './segment-summary.js';
 
 /** A block that begins in the first half is whole. */
 const CHUNK_BYTES = 2 * BLOCK_BYTES_MAX;
 const readPiece = promisify(read);
+/** An index of this size and less is read into memory that is used again: new memory takes longer to get. */
+const SCRATCH_BYTES = 1024 * 1024;
 
 export interface BlockAt {
   /** In the file. */
@@ -33,6 +42,8 @@ export class Segment {
   #reading: Promise<void> | undefined;
   #summary: SegmentSummary | undefined;
   #size = 0;
+  /** Where the index begins that `begin` has seen, and the length of the file; 0 if it has seen none. */
+  #indexAt = 0;
   #end = SEGMENT_START.length;
   #indexBytes = 0;
   /** What its writer has, if that is in this thread and not done with it. */
@@ -80,7 +91,7 @@ export class Segment {
     if (this.#isWritten()) return;
     if (!this.isGrowing) {
       if (this.lastMs !== -Infinity) return;
-      this.#summary = await this.#withFile(undefined, readSummary);
+      this.#summary = await this.#withFile(undefined, (file, size) => this.#readSummary(file, size));
       if (this.#summary !== undefined) {
         ({ firstMs: this.firstMs, lastMs: this.lastMs } = this.#summary);
         return;
@@ -99,6 +110,26 @@ export class Segment {
       await (this.#reading ??= this.#read().finally(() => (this.#reading = undefined)));
     }
     return this.isGrowing ? this.#extents!.map((extent) => ({ ...extent })) : this.#extents!;
+  }
+
+  /**
+   * Returns extents, the newest first, that may have the call of that number and those keys, by an index that
+   * is not kept: a third of what `extents` takes. Undefined if it is kept or not known yet. Damage may hide a
+   * call, which `extents` then tells of.
+   */
+  async extentsWith(request: number, hashes: readonly number[]): Promise<Extent[] | undefined> {
+    if (this.#extents !== undefined || this.#indexAt === 0 || this.#isWritten()) return undefined;
+    return this.#withFile(undefined, async (file, size) => {
+      const length = size - this.#indexAt;
+      if (length <= 0 || length > SCRATCH_BYTES) return undefined;
+      const memory = scratch.pop() ?? Buffer.allocUnsafeSlow(SCRATCH_BYTES);
+      try {
+        const bytes = await readInto(memory.subarray(0, length), file, this.#indexAt);
+        return extentsWith(bytes, request, hashes);
+      } finally {
+        if (scratch.length === 0) scratch.push(memory);
+      }
+    });
   }
 
   /** Takes over what the writer in this thread has. Returns whether there is one. */
@@ -125,6 +156,17 @@ export class Segment {
     return this.#withFile([], async (file) => [
       ...blocksIn(await bytesOf(file, from, last.at + last.bytes - from), from),
     ]);
+  }
+
+  async #readSummary(file: number, size: number): Promise<SegmentSummary | undefined> {
+    const from = Math.max(size - SUMMARY_BYTES_MAX, 0);
+    const bytes = await bytesOf(file, from, size - from);
+    const end = bytes.length - TAIL_BYTES;
+    const indexAt = end > 0 ? indexStart(bytes.subarray(end)) : undefined;
+    if (indexAt === undefined) return undefined;
+    const summary = SegmentSummary.of(bytes.subarray(0, end));
+    if (summary !== undefined) this.#indexAt = indexAt;
+    return summary;
   }
 
   async #read(): Promise<void> {
@@ -190,14 +232,7 @@ export class Segment {
   }
 }
 
-async function readSummary(file: number, size: number): Promise<SegmentSummary | undefined> {
-  const from = Math.max(size - SUMMARY_BYTES_MAX, 0);
-  const bytes = await bytesOf(file, from, size - from);
-  const end = bytes.length - TAIL_BYTES;
-  return end > 0 && indexStart(bytes.subarray(end)) !== undefined
-    ? SegmentSummary.of(bytes.subarray(0, end))
-    : undefined;
-}
+const scratch: Buffer[] = [];
 
 /**
  * The whole blocks among bytes that begin at `from` in a file, and there with a block or what is left of one.
@@ -212,10 +247,13 @@ export function* blocksIn(bytes: Buffer, from: number): Generator<BlockAt> {
 
 /** Memory that begins and ends at a multiple of 8, as Block wants it: fewer bytes if the file ends before. */
 async function bytesOf(file: number, at: number, length: number): Promise<Buffer> {
-  const buffer = Buffer.allocUnsafeSlow(length);
+  return readInto(Buffer.allocUnsafeSlow(length), file, at);
+}
+
+async function readInto(buffer: Buffer, file: number, at: number): Promise<Buffer> {
   let got = 0;
-  while (got < length) {
-    const { bytesRead } = await readPiece(file, buffer, got, length - got, at + got);
+  while (got < buffer.length) {
+    const { bytesRead } = await readPiece(file, buffer, got, buffer.length - got, at + got);
     if (bytesRead === 0) break;
     got += bytesRead;
   }

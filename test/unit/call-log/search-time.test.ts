@@ -10,6 +10,8 @@ import type { CallFilter } from '#src/call-log/call-filter.js';
 import { extentTestOf } from '#src/call-log/call-filter.js';
 import { CallReader } from '#src/call-log/call-reader.js';
 import { CallWriter } from '#src/call-log/call-writer.js';
+import { Segment } from '#src/call-log/segment.js';
+import { hashOf, requestHash } from '#src/call-log/segment-index.js';
 import { SystemClock } from '#src/core/clock.js';
 import { asWallMs } from '#src/core/units.js';
 import { type CallRecord, requestIdOf } from '#src/telemetry/call-record.js';
@@ -186,4 +188,51 @@ void t.test('what the writer in this thread has is not indexed a second time', a
   const last = requestIdOf(PREFIX, CALLS + 1_999);
   t.equal((await reader.find(last))?.request, CALLS + 1_999, 'after its end');
   t.equal((await new CallReader(folder).find(last))?.request, CALLS + 1_999);
+});
+
+void t.test("a call is found by its id without its segment's index being kept", async (t) => {
+  const folder = t.testdir();
+  const { writer, calls } = written(folder);
+  writer.close();
+  const kept = readdirSync(folder).map((name) => join(folder, name));
+  const segments = kept.map((path, number) => new Segment(number + 1, path, () => undefined));
+  await Promise.all(segments.map((segment) => segment.begin()));
+  const random = randomOf(seed);
+  const reader = new CallReader(folder);
+  for (let look = 0; look < 50; look++) {
+    const number = CALLS - 1 - Math.floor(random() * (CALLS / 4));
+    const hashes = [requestHash(hashOf(PREFIX), number), hashOf(PREFIX)];
+    const [segment, ...others] = segments.filter((one) => one.mayHaveRequest(PREFIX, number));
+    t.same(others, []);
+    const extents = (await segment!.extentsWith(number, hashes))!;
+    t.ok(
+      extents.length > 0 && extents.length < 5,
+      `of call ${number} ${extents.length} extents are read (seed ${seed})`,
+    );
+    t.same(await reader.find(requestIdOf(PREFIX, number)), calls[number]);
+  }
+  t.equal(
+    segments.reduce((sum, { indexBytes }) => sum + indexBytes, 0),
+    0,
+  );
+});
+
+void t.test('a damaged index hides no call from who knows its id', async (t) => {
+  const folder = t.testdir();
+  const { writer, calls } = written(folder);
+  writer.close();
+  for (const name of readdirSync(folder)) {
+    const path = join(folder, name);
+    const bytes = readFileSync(path);
+    // No key is in a filter of zeros, and the head of the third extent tells of too many words.
+    const at = bytes.readUInt32LE(bytes.length - 8) + 16;
+    const words = bytes.readUInt32LE(at + 12);
+    bytes.fill(0, at + 40, at + 40 + words * 4);
+    const second = at + 40 + words * 4;
+    bytes.writeUInt32LE(2 ** 31, second + 40 + bytes.readUInt32LE(second + 12) * 4 + 12);
+    writeFileSync(path, bytes);
+  }
+  const reader = new CallReader(folder);
+  for (let number = CALLS - 1; number > CALLS / 2; number -= 97)
+    t.same(await reader.find(requestIdOf(PREFIX, number)), calls[number], `call ${number} (seed ${seed})`);
 });
