@@ -51,6 +51,9 @@ export interface ExchangeContext extends Pick<ListenerContext, 'clock' | 'metric
 const RESPONDED = 200;
 /** `triedMs` is rounded, to 10 µs twice. */
 const TRIED_MS = 0.02;
+/** Whole microseconds: what is stored is cut, and a half before that rounds it. */
+const MICROS_PER_MS = 1_000;
+const HALF = 0.5;
 const NO_ATTEMPTS: readonly EndedAttempt[] = [];
 
 export class ChatExchange extends CallContext {
@@ -294,7 +297,7 @@ export class ChatExchange extends CallContext {
     if (settled === undefined || quotasLeft === undefined || sentError !== undefined) return false;
     const { usage } = settled;
     const receivedMs = this.#receivedMs;
-    const duration = microsOf(nowMs - receivedMs);
+    const duration = (nowMs - receivedMs) * MICROS_PER_MS + HALF;
     const tokens = usage.promptTokens + usage.cachedTokens + usage.completionTokens;
     const upstream = channel.upstreamOf(slot);
     if (upstream === undefined || Math.max(duration, tokens) > ring.PLAIN_NUMBER_MAX) return false;
@@ -330,10 +333,12 @@ export class ChatExchange extends CallContext {
     ints[first32 + ring.PLAIN_REASONING] = usage.reasoningTokens;
     ints[first32 + ring.PLAIN_DURATION] = duration;
     ints[first32 + ring.PLAIN_FIRST_TOKEN] =
-      stream && responseMs !== undefined ? microsOf(responseMs - receivedMs) : ring.NOTHING;
-    ints[first32 + ring.PLAIN_ADMITTED] = microsOf(admission.admittedMs - receivedMs);
-    ints[first32 + ring.PLAIN_START] = microsOf(startMs);
-    ints[first32 + ring.PLAIN_ATTEMPT] = microsOf(settled.settledMs - receivedMs - startMs);
+      stream && responseMs !== undefined ? (responseMs - receivedMs) * MICROS_PER_MS + HALF : ring.NOTHING;
+    ints[first32 + ring.PLAIN_ADMITTED] = (admission.admittedMs - receivedMs) * MICROS_PER_MS + HALF;
+    ints[first32 + ring.PLAIN_START] = startMs * MICROS_PER_MS + HALF;
+    // The clocks of two threads differ by microseconds.
+    const attemptMs = Math.max(0, settled.settledMs - receivedMs - startMs);
+    ints[first32 + ring.PLAIN_ATTEMPT] = attemptMs * MICROS_PER_MS + HALF;
     ints[first32 + ring.PLAIN_IN_FLIGHT] = quotasLeft.inFlight;
     ints[first32 + ring.PLAIN_PER_DAY] = quotasLeft.perDay;
     ints[first32 + ring.PLAIN_MINUTE] = quotasLeft.minute ?? ring.NOTHING;
@@ -373,11 +378,6 @@ export class ChatExchange extends CallContext {
       error: outcome === 'client_gone' ? '' : (this.sentError?.message ?? ''),
     };
   }
-}
-
-/** Clocks of two threads differ by microseconds. */
-function microsOf(ms: number): number {
-  return ms > 0 ? Math.round(ms * 1_000) : 0;
 }
 
 function usageOf({ usage, charged, answered }: Settled): EndedUsage {
