@@ -40,7 +40,7 @@ void t.test('to a disk that is full', { skip: !existsSync('/dev/full') }, async 
   });
   closeSync(full);
   const [stderr, [code]] = await Promise.all([
-    text(child.stderr),
+    text(child.stderr!),
     once(child, 'exit') as Promise<[number | null]>,
   ]);
   t.match(stderr, /^standard output cannot be written, what it has is cut off: ENOSPC[^\n]+\n$/);
