@@ -2,9 +2,9 @@
  * Credits and debits: lines of an account's journal, and the money in the ledger. A part of the registry:
  * main thread of a gateway process, or a command.
  *
- * Must hold: a debit takes from the ledger before the disk, a credit gives after it, and a repetition with
- * the same idempotency key changes nothing. Otherwise a call spends money that is gone, or money is given
- * twice. Tests: unit/registry/registry-money, credits-once.
+ * Must hold: a debit takes from the ledger before the disk, and gives back only what the disk has not taken; a
+ * credit gives after the disk; and a repetition with the same idempotency key changes nothing. Otherwise a
+ * call spends money that is gone, or money is given twice. Tests: unit/registry/registry-money, credits-once.
  */
 import type { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
@@ -140,6 +140,7 @@ export class Credits {
       hooks.before(account);
       throw notCovered(this.#accounts.statementOf(account).available);
     }
+    let isWorkDone = false;
     try {
       return store.commit(() => {
         const statement = this.#accounts.statementOf(this.#put(transfer, hooks));
@@ -148,11 +149,27 @@ export class Credits {
         const unspent = asPicoUnits(statement.record.credited - statement.spent);
         if (unspent < 0n) throw notCovered(asPicoUnits(unspent - transfer.amount));
         hooks.after(statement);
+        isWorkDone = true;
         return statement;
       });
     } catch (error) {
-      live.credit(account.index, asPicoUnits(0n - transfer.amount));
+      if (!isWorkDone || this.#isStill(account))
+        live.credit(account.index, asPicoUnits(0n - transfer.amount));
       throw error;
+    }
+  }
+
+  /**
+   * A commit that threw may be on disk all the same. If that cannot be read, the ledger has too little until
+   * the gateway is started again, which harms nobody but the account.
+   */
+  #isStill({ id, credited }: AccountRecord): boolean {
+    const { store } = this.#context;
+    try {
+      store.refresh();
+      return store.findAccount(id)?.credited === credited;
+    } catch {
+      return false;
     }
   }
 

@@ -30,6 +30,8 @@ export interface RecordStore {
    * it. Costs a disk flush; waits while another process writes.
    */
   commit<Result>(work: () => Result): Result;
+  /** Later reads see what is on disk by now, whoever committed it and however the commit ended. */
+  refresh(): void;
 
   findAccount(id: string): AccountRecord | undefined;
   findAccountByName(name: string): AccountRecord | undefined;

@@ -130,6 +130,50 @@ void t.test('a disk that fails rolls the words back', async (t) => {
   await store.close();
 });
 
+void t.test('a debit whose commit fails is given back only if the disk does not have it', async (t) => {
+  const house = busyHouse(t.testdir());
+  const { registry, store, ledger, index } = house;
+  const commit = store.commit.bind(store);
+  const failing = { message: 'the disk is gone' };
+  const fail = (): never => {
+    throw new Error(failing.message);
+  };
+
+  store.commit = fail;
+  t.throws(() => registry.credits.add('acme', pico(-100n), ''), failing);
+  t.equal(ledger.available(index), 600n, 'nothing was begun');
+
+  store.commit = (work) =>
+    commit(() => {
+      work();
+      return fail();
+    });
+  t.throws(() => registry.credits.add('acme', pico(-100n), ''), failing);
+  t.equal(ledger.available(index), 600n, 'the transaction was undone');
+
+  store.commit = (work) => {
+    commit(work);
+    return fail();
+  };
+  t.throws(() => registry.credits.add('acme', pico(-100n), ''), failing);
+  t.equal(ledger.available(index), 500n, 'the disk has the debit');
+  store.commit = commit;
+  checkLaw(t, house, registry.accounts.find('acme'), 'as on disk');
+
+  const findAccount = store.findAccount.bind(store);
+  store.commit = (work) => {
+    commit(work);
+    store.findAccount = fail;
+    return fail();
+  };
+  t.throws(() => registry.credits.add('acme', pico(-100n), ''), failing);
+  t.equal(ledger.available(index), 400n, 'nobody knows, so it stays taken');
+  store.findAccount = findAccount;
+  store.commit = commit;
+  checkLaw(t, house, registry.accounts.find('acme'), 'as on disk');
+  await store.close();
+});
+
 void t.test('without a gateway the flushed totals say what is there', async (t) => {
   const house = busyHouse(t.testdir());
   const { registry, store, clock } = house;
