@@ -138,7 +138,7 @@ export interface StockAsk extends Wanted<bigint> {
   /**
    * What this node was granted and has not used; what calls hold is in it. Of the balance: what no store has
    * as spent. It is read before what the host has spent, so that a charge which is flushed in between is
-   * counted twice for a moment, never not at all.
+   * counted twice for a moment, never not at all (unit/sharing/spent-order).
    */
   readonly unused: bigint;
   /** Of the balance, for a coordinator that does not read the host's store itself. */
