@@ -46,6 +46,8 @@ export type LeaseEnd =
   | 'try'
   /** The coordinator has none left. Other nodes hold none, or gave none back while the request could wait. */
   | 'refused'
+  /** The coordinator has not said in time whether it has any: the process was stopped, or overloaded. */
+  | 'late'
   /** The coordinator does not reply, too many requests wait already, or the process ends. */
   | 'lost'
   /** The coordinator has lost its data, and grants nothing for so long at least. */

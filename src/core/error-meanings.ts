@@ -180,6 +180,8 @@ export const REJECTION_MEANINGS: Readonly<Record<RejectionDetail, string>> = {
     'The disk takes no charges, and `on_store_error: refuse` or `durability: commit` is set. Look at the disk.',
   authority_lost:
     'The server of `sharing` cannot be reached and what was leased is used up: [hosts](sharing.md).',
+  lease_late:
+    'Processes share the limits, and one was not told within seconds what is left of them: it was stopped, or waited for the processor, the disk or a process that was killed. No limit need be used up.',
   no_worker: 'The upstream workers are being replaced, after a failure or at a reload.',
   large_bodies:
     'Too many bodies above `limits.parse_inline_bytes` wait to be parsed (`limits.parse_wait_ms`).',

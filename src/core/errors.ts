@@ -58,6 +58,7 @@ export const REJECTION_DETAILS = [
   'books_behind',
   'books_closed',
   'authority_lost',
+  'lease_late',
   'no_worker',
   'large_bodies',
   'bodies_in_work',

@@ -6,8 +6,7 @@
  *     admit ──> settle ──> (reverse)      charged, and in rare cases reversed
  *          └──> release                   given back
  *
- * A call whose scopes have no quotas but those of its account's plan for the day and calls in flight takes
- * and gives back nothing else, and pays for nothing else.
+ * A call whose scopes have no quotas but the plan's for the day and calls in flight pays for nothing else.
  *
  * Must hold: a rejected call has taken nothing, and what an admitted one took is settled or given back to
  * the period it was taken of (unit/ledger/quotas, threads/ledger-hammer).
@@ -131,7 +130,8 @@ export class Calls {
     invariant(this.#reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
     const { account, plan } = scopes;
     const taken = this.#taken;
-    if (!this.#chain.set(scopes, taken)) return this.#rejections.plain(account, 'scopes', 0n, 0n);
+    if (!this.#chain.set(scopes, taken))
+      return { ...this.#rejections.plain(account, 'scopes', 0n, 0n), asks: false };
     if (!this.#takeFlight(account, plan.callsInFlightMax)) {
       return this.#rejections.of(ACCOUNT_SCOPE, FLIGHT, scopes, needs);
     }

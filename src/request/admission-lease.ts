@@ -13,8 +13,8 @@ import type { ChatCall } from '../protocol/chat-call.js';
 import { worstCaseOf } from '../registry/catalog.js';
 import { boundedCall, lowersOutput, type Models, needOf } from './admit.js';
 import type { CallContext, Caller, ListenerContext } from './context.js';
-import { askLease, LEASE_TRIES_MS_MAX } from './rate-limit.js';
-import { coordinatorLost } from './rejections.js';
+import { askLease, LEASE_TRIES_MIN, LEASE_TRIES_MS_MAX } from './rate-limit.js';
+import { coordinatorLost, LEASE_LATE } from './rejections.js';
 
 /**
  * The leases that one call asks for, if limits are shared. If `low_balance` is `clamp`, its output is lowered
@@ -28,6 +28,7 @@ export class AdmissionAsk {
   readonly #listener: ListenerContext;
   readonly #leases: LeaseChannel;
   #endMs: number;
+  #tries = 0;
   #stage: 'whole' | 'rest' | 'over' = 'whole';
 
   constructor(context: CallContext, listener: ListenerContext, leases: LeaseChannel) {
@@ -43,13 +44,16 @@ export class AdmissionAsk {
    */
   again(call: ChatCall): Promise<ErrorRecord | undefined> | undefined {
     if (this.#stage === 'over' || !this.#context.asksLease) return undefined;
-    if (this.#listener.clock.monotonicMs() >= this.#endMs) return undefined;
-    return this.#again(call);
+    const isTime = this.#tries >= LEASE_TRIES_MIN && this.#listener.clock.monotonicMs() >= this.#endMs;
+    if (!isTime) return this.#again(call);
+    // Of the lowered call it is known that the whole hold was not available, and the rejection says so.
+    return this.#stage === 'whole' ? Promise.resolve(LEASE_LATE) : undefined;
   }
 
   async #again(call: ChatCall): Promise<ErrorRecord | undefined> {
     const { caller } = this.#context;
     invariant(caller !== undefined, 'a call that asks has a caller');
+    this.#tries += 1;
     const { hold, tokens } = this.#stage === 'whole' ? this.#whole(caller, call) : this.#rest(caller, call);
     const end = await askLease(
       caller,
@@ -57,8 +61,8 @@ export class AdmissionAsk {
       this.#leases,
       this.#modelScopeOf(caller),
     );
-    const lost = coordinatorLost(end);
-    if (lost !== undefined) return lost;
+    const undecided = coordinatorLost(end);
+    if (undecided !== undefined) return undecided;
     if (end === 'refused') this.#onRejected();
     return undefined;
   }

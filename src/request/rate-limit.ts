@@ -18,10 +18,14 @@ import type { MinuteTake } from '../ledger/window.js';
 import type { Caller, CallContext, ListenerContext } from './context.js';
 import { DeferredBody, type BodyReceiver } from './read-body.js';
 import { ownerOf, quotaUsedUp } from './quota-rejections.js';
-import { coordinatorLost } from './rejections.js';
+import { coordinatorLost, LEASE_LATE } from './rejections.js';
 
-/** For so long a request asks again, if after a grant another request of the scope was faster. */
+/**
+ * For so long a request asks again, if after a grant another request of the scope was faster, and so many
+ * times if the machine is slow. Then it is told that it came too late, and not that a quota is used up.
+ */
 export const LEASE_TRIES_MS_MAX = 1_500;
+export const LEASE_TRIES_MIN = 3;
 const MS_PER_SECOND = 1_000;
 const REQUESTS_PER_MINUTE = QUOTA_NAMES.indexOf('requests_per_minute');
 
@@ -177,13 +181,14 @@ async function limitRateByLease(
   const { caller } = context;
   invariant(caller !== undefined, 'a request that asks has a caller');
   const endMs = listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
-  for (;;) {
+  for (let tries = 1; ; tries++) {
     const end = await askLease(caller, { kind: 'minute' }, leases);
     const rejection = limitRate(context, listener);
     if (rejection === undefined) return undefined;
-    const lost = coordinatorLost(end);
-    if (lost !== undefined) return lost;
-    if (end === 'refused' || listener.clock.monotonicMs() >= endMs) return rejection;
+    if (end === 'refused') return rejection;
+    const undecided = coordinatorLost(end);
+    if (undecided !== undefined) return undecided;
+    if (tries >= LEASE_TRIES_MIN && listener.clock.monotonicMs() >= endMs) return LEASE_LATE;
   }
 }
 

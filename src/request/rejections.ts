@@ -163,6 +163,11 @@ const COORDINATOR_LOST = overloaded(
   'authority_lost',
   'The gateway cannot reach those it shares its limits with.',
 );
+/** No limit may be used up at all. */
+export const LEASE_LATE = overloaded(
+  'lease_late',
+  'The gateway could not find out in time what is left of the limits that its processes share.',
+);
 const MS_PER_SECOND = 1_000;
 
 /**
@@ -171,6 +176,7 @@ const MS_PER_SECOND = 1_000;
  */
 export function coordinatorLost(end: LeaseEnd): ErrorRecord | undefined {
   if (end === 'lost') return COORDINATOR_LOST;
+  if (end === 'late') return LEASE_LATE;
   if (end === 'try' || end === 'refused') return undefined;
   return overloaded(
     'authority_lost',

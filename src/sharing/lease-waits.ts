@@ -2,8 +2,10 @@
  * The requests of this process that wait for leases, and when each has waited for long enough. `LeaseManager`
  * adds them and says when the coordinator has replied. Main thread.
  *
- * Must hold: each wait ends, by its deadline at the latest; else a client waits for ever. (A request that was
- * promised what another has taken just asks again.) Test: unit/sharing/lease-manager.
+ * Must hold: each wait ends, by its deadline or LATE_MS_MAX later; else a client waits for ever. It ends with
+ * 'refused' only if the coordinator has denied what it needs: a thread that was stopped for so long knows of
+ * no quota that is used up. (A request that was promised what another has taken just asks again.)
+ * Tests: unit/sharing/lease-manager, e2e/late-leases.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import { type Lack, type LeasedScope, type PeriodOf, worse } from './leased-scope.js';
@@ -14,13 +16,16 @@ export interface Wait {
   readonly sinceMs: number;
   /** All from which it takes. */
   readonly scopes: readonly LeasedScope[];
-  /** It is refused then, whatever others may give back. */
-  readonly deadlineMs: number;
+  /** It is refused then, whatever others may give back; if nothing was denied it waits for one reply more. */
+  deadlineMs: number;
+  isOverdue: boolean;
   readonly end: (end: LeaseEnd) => void;
 }
 
 /** How long a request waits for what others may give back: they do after 750 ms, see IDLE_MS_SCARCE. */
 const WAIT_MS_MAX = 1_500;
+/** So long a request waits after that for the coordinator's first reply about what it needs. */
+const LATE_MS_MAX = 1_000;
 /** So many requests may wait in this process, in about 1 MB; more are told that the coordinator is lost. */
 const WAITS_MAX = 20_000;
 /** So many may wait for what others give back of one scope: an account far beyond its limit needs no more. */
@@ -57,7 +62,7 @@ export class LeaseWaits {
     if (this.#waits.size >= WAITS_MAX) return Promise.resolve('lost');
     return new Promise((end) => {
       const sinceMs = this.#options.nowMs();
-      const wait: Wait = { need, sinceMs, scopes, deadlineMs: sinceMs + WAIT_MS_MAX, end };
+      const wait: Wait = { need, sinceMs, scopes, deadlineMs: sinceMs + WAIT_MS_MAX, isOverdue: false, end };
       this.#waits.add(wait);
       for (const scope of scopes) scope.waits.add(wait);
       this.#round += 1;
@@ -78,15 +83,24 @@ export class LeaseWaits {
     for (const wait of this.#waits) this.#reply(wait, new Map());
   }
 
-  /** Refuses whose deadline is over, and asks again for the others. */
+  /** Ends those whose deadline is over, and asks again for the others. */
   onTime(): void {
     const nowMs = this.#options.nowMs();
+    this.#round += 1;
     for (const wait of this.#waits) {
       if (nowMs < wait.deadlineMs) for (const scope of wait.scopes) this.#options.ask(scope);
       // What would be denied by now is not known.
       else if (this.#options.loss() !== 'none') this.#lose(wait);
-      else this.#reject(wait, nowMs);
+      else this.#endOverdue(wait, nowMs);
     }
+  }
+
+  #endOverdue(wait: Wait, nowMs: number): void {
+    this.#reply(wait, new Map());
+    if (!this.#waits.has(wait)) return;
+    if (wait.isOverdue) this.#end(wait, 'late');
+    wait.isOverdue = true;
+    wait.deadlineMs = nowMs + LATE_MS_MAX;
   }
 
   close(): void {

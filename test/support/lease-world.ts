@@ -25,6 +25,7 @@ import {
   type LeaseAsk,
   type NodeIdentity,
 } from '#src/sharing/coordinator.js';
+import { LEASE_TRIES_MIN, LEASE_TRIES_MS_MAX } from '#src/request/rate-limit.js';
 import { LeaseManager } from '#src/sharing/lease-manager.js';
 import { balanceWords } from '#src/sharing/stock-leases.js';
 import type { MemoryCoordinator } from './memory-coordinator.js';
@@ -388,8 +389,9 @@ export class LeaseNode {
   ): Promise<'try' | 'refused' | 'lost'> {
     const sinceMs = this.#time.nowMs;
     let taken = take();
-    while (taken !== true) {
-      if (taken === 'final' || this.#time.nowMs - sinceMs > 1_500) return 'refused';
+    for (let tries = 0; taken !== true; tries++) {
+      if (taken === 'final') return 'refused';
+      if (tries >= LEASE_TRIES_MIN && this.#time.nowMs - sinceMs >= LEASE_TRIES_MS_MAX) return 'lost';
       const end = await this.keeper.wait([{ kind: 'account', index: account }], need);
       taken = take();
       if (end !== 'try' && taken !== true) return end === 'refused' ? end : 'lost';

@@ -1,6 +1,7 @@
 /** A process joins by itself, gives back what is recalled, and knows what its calls use. */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
+import type { Coordinator } from '#src/sharing/coordinator.js';
 import { useOf } from '#src/sharing/sharing-stats.js';
 import { MemoryCoordinator } from '../../support/memory-coordinator.js';
 import { EventTime, GOOD_NETWORK, LeaseNode, type Network } from '../../support/lease-world.js';
@@ -122,4 +123,48 @@ void t.test('what calls use is told, and what of the leases nobody has used', as
     dayUsed: 1,
     spent: 600n,
   });
+});
+
+/** Replies that take so long, as of a process that waits for a lock or for the processor. */
+const slowBy =
+  (time: EventTime, delayMs: () => number) =>
+  (coordinator: Coordinator): Coordinator => ({
+    join: () => coordinator.join(),
+    exchange: async (asks) => {
+      const reply = await coordinator.exchange(asks);
+      await new Promise<void>((resolve) => void time.after(delayMs(), resolve));
+      return reply;
+    },
+    look: (scopes) => coordinator.look(scopes),
+    leave: () => coordinator.leave(),
+    close: () => coordinator.close(),
+  });
+
+void t.test('without a denial no request is told that a limit is used up', async (t) => {
+  for (const [delayMs, expected] of [
+    [2_000, 'served'],
+    [4_000, 'lost'],
+  ] as const) {
+    const time = new EventTime();
+    const shared = new MemoryCoordinator(time.clock);
+    shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
+    const identity = { host: 'host', slot: 0, incarnation: 'one' };
+    const subjects = { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS };
+    const delays: number[] = [];
+    const slow = slowBy(time, () => delays.shift() ?? 0);
+    const node = new LeaseNode(time, shared, identity, subjects, randomOf(7), GOOD_NETWORK, 1_000, slow);
+    void node.keeper.start();
+    await time.run(100);
+    delays.push(delayMs);
+    const ends: string[] = [];
+    for (let call = 0; call < 3; call++)
+      void node.call(ACCOUNT, asPicoUnits(1n)).then(({ end }) => ends.push(end));
+    await time.run(3_000);
+    t.same(new Set(ends), new Set([expected]), `replies after ${delayMs} ms`);
+    await time.run(3_000);
+    void node.call(ACCOUNT, asPicoUnits(1n)).then(({ end }) => ends.push(end));
+    await time.run(1_000);
+    t.equal(ends.at(-1), 'served', 'and then as before');
+    t.equal(node.keeper.state.waits, 0);
+  }
 });
