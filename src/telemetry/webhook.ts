@@ -4,8 +4,8 @@
  * both and the body. gateway/webhook-outbox.ts calls it on the main thread. It never follows a redirect: the
  * body would go where no operator has said.
  *
- * Must hold: a receiver that is silent holds nothing up, and the signature is the standard's. Test:
- * unit/telemetry/webhook.
+ * Must hold: whatever a receiver answers, the attempt ends in time, else no webhook is ever sent again; and
+ * the signature is the standard's. Test: unit/telemetry/webhook.
  */
 import { createHmac } from 'node:crypto';
 import { request as requestHttp } from 'node:http';
@@ -83,7 +83,11 @@ export function sendWebhook(
       resolve({ sent: false, reason: LATE });
       request.destroy();
     }, timeoutMs);
-    request.on('close', () => clearTimeout(timer));
+    request.on('close', () => {
+      clearTimeout(timer);
+      // A receiver that switches protocols: Node tells of no response and of no error.
+      resolve({ sent: false, reason: 'the connection ended without an answer' });
+    });
     request.on('response', (response) => {
       resolve(deliveryOf(response.statusCode!, response.headers['retry-after'], nowMs));
       // The rest is read to let the receiver end as it likes. Nobody minds if it breaks off.

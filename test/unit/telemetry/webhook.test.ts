@@ -1,4 +1,5 @@
 /** A webhook is signed as Standard Webhooks says, and each way in which a receiver fails has its answer. */
+import { createServer, type AddressInfo, type Socket } from 'node:net';
 import OpenAI from 'openai';
 import t from 'tap';
 import { webhookKeyOf } from '#src/config/notify-schema.js';
@@ -80,4 +81,56 @@ void t.test('a receiver that is silent, or is not there', async (t) => {
   t.match(await cut, { sent: false }, 'the end of the process waits for no receiver');
   const nowhere = { ...to, url: 'http://127.0.0.1:1/' };
   t.same(await sendWebhook(WEBHOOK, nowhere, 0, RUNS), { sent: false, reason: 'ECONNREFUSED' });
+});
+
+const OK = 'HTTP/1.1 200 OK\r\n';
+const SWITCH = 'HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n';
+/** How receivers answer that speak no good HTTP, and whether the webhook counts as sent. */
+const FORMS: readonly (readonly [string, boolean, (socket: Socket) => void])[] = [
+  ['another protocol', false, (socket) => socket.write(`${SWITCH}hello`)],
+  ['another protocol, and the end', false, (socket) => socket.end(SWITCH)],
+  ['101 without a protocol', false, (socket) => socket.end('HTTP/1.1 101 Switching Protocols\r\n\r\n')],
+  ['the end', false, (socket) => socket.end()],
+  ['a reset', false, (socket) => socket.resetAndDestroy()],
+  ['no HTTP', false, (socket) => socket.end('hello\r\n\r\n')],
+  ['half a status line', false, (socket) => socket.write('HTTP/1.1 20')],
+  ['two lengths', false, (socket) => socket.end(`${OK}content-length: 5\r\ncontent-length: 6\r\n\r\n`)],
+  [
+    'hints for ever',
+    false,
+    (socket) => flood(socket, 'HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n'.repeat(99)),
+  ],
+  ['headers for ever', false, (socket) => flood(socket, `x: ${'y'.repeat(999)}\r\n`, OK)],
+  ['a body for ever', true, (socket) => flood(socket, 'y'.repeat(99_999), `${OK}\r\n`)],
+  [
+    'two responses',
+    true,
+    (socket) => socket.end(`${OK}content-length: 0\r\n\r\n${OK}content-length: 0\r\n\r\n`),
+  ],
+];
+
+function flood(socket: Socket, piece: string, first = ''): void {
+  socket.write(first);
+  const timer = setInterval(() => socket.write(piece), 1);
+  socket.on('close', () => clearInterval(timer));
+}
+
+void t.test('whatever a receiver answers, the attempt ends', async (t) => {
+  for (const [name, sent, answer] of FORMS) {
+    const server = createServer((socket) => {
+      socket.on('error', () => undefined);
+      socket.once('data', () => answer(socket));
+    });
+    t.teardown(() => server.close());
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+    const delivery = await sendWebhook(WEBHOOK, { url, key: KEY, timeoutMs: 1_000 }, 0, RUNS);
+    t.match(delivery, sent ? { sent } : { sent, reason: String }, `${name}: ${delivery.reason ?? 'sent'}`);
+    await eventually('the end of the connection', async () => {
+      const open = await new Promise<number>((resolve) =>
+        server.getConnections((_, count) => resolve(count)),
+      );
+      return open === 0 ? true : undefined;
+    });
+  }
 });
