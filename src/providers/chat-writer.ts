@@ -34,18 +34,6 @@ export interface ProviderUsage {
   readonly audioCompletionTokens: number;
 }
 
-export const NO_USAGE: ProviderUsage = {
-  promptTokens: 0,
-  cachedTokens: 0,
-  cacheWriteTokens: 0,
-  cacheWrite1hTokens: 0,
-  completionTokens: 0,
-  reasoningTokens: 0,
-  audioPromptTokens: 0,
-  imagePromptTokens: 0,
-  audioCompletionTokens: 0,
-};
-
 /** The `usage` of a chat completion, which upstream/usage-shapes.ts reads again for the bill. */
 export function usageMember(usage: ProviderUsage): Record<string, unknown> {
   // OpenRouter's name, and LiteLLM's for the part that is kept for an hour.
@@ -95,15 +83,44 @@ export interface CompletionText {
 
 /** Writes the text member by member: building an object for JSON.stringify takes twice as long. */
 export function completionOf({ id, created, model, choices, usage }: Completion): CompletionText {
-  let text =
-    `{"id":${stringText(id)},"object":"chat.completion","created":${created},` +
-    `"model":${stringText(model)},"choices":[`;
+  let text = headOf(id, created, model);
   for (let at = 0; at < choices.length; at++) {
     const { index, message, finish, logprobs } = choices[at]!;
     text +=
       `${at === 0 ? '' : ','}{"index":${numberText(index)},"message":${messageText(message)},` +
       `"logprobs":${logprobs === undefined ? 'null' : JSON.stringify(logprobs)},"finish_reason":"${finish}"}`;
   }
+  return withUsage(text, model, choices, usage);
+}
+
+/** Of one choice that is a text alone. `inside`: the inside of its JSON string. */
+export function textCompletionOf(
+  { id, created, model, usage }: Omit<Completion, 'choices'>,
+  inside: string,
+  finish: FinishReason,
+): CompletionText {
+  const text =
+    `${headOf(id, created, model)}{"index":0,"message":{"role":"assistant","content":"${inside}"},` +
+    `"logprobs":null,"finish_reason":"${finish}"}`;
+  return withUsage(text, model, ONE_CHOICE, usage);
+}
+
+/** Nobody reads what is in it. */
+const ONE_CHOICE: readonly unknown[] = Object.freeze([Object.freeze({ index: 0 })]);
+
+function headOf(id: string, created: number, model: string): string {
+  return (
+    `{"id":${stringText(id)},"object":"chat.completion","created":${created},` +
+    `"model":${stringText(model)},"choices":[`
+  );
+}
+
+function withUsage(
+  text: string,
+  model: string,
+  choices: readonly unknown[],
+  usage: ProviderUsage | undefined,
+): CompletionText {
   if (usage === undefined) return { text: `${text}]}`, members: { model, choices } };
   const member = usageMember(usage);
   const usageText = usageTextOf(usage, member);

@@ -20,8 +20,8 @@ import { ConverseStream } from './stream.js';
 export const BEDROCK: Provider = {
   write(call) {
     const { settings, model, stream } = call;
-    const path = `${settings.basePath}/model/${encodedModel(model)}/${stream ? 'converse-stream' : 'converse'}`;
-    return { path, body: bodyOf(call) };
+    const paths = pathsOf(model, settings.basePath);
+    return { path: stream ? paths.stream : paths.whole, body: bodyOf(call) };
   },
   headers: authorization,
   signsBody: true,
@@ -30,7 +30,7 @@ export const BEDROCK: Provider = {
   readError,
   passed(call, given, passed) {
     const { model, operation, body } = claudeRequest(call, given, passed);
-    const path = `${call.settings.basePath}/model/${encodedModel(model)}/${operation}`;
+    const path = pathsOf(model, call.settings.basePath).prefix + operation;
     return {
       path,
       headers: authorization(call, { path, body }),
@@ -41,13 +41,16 @@ export const BEDROCK: Provider = {
   },
 };
 
-/** The last model and its encoded name, because most calls are for few models. */
-let last = { model: '', encoded: '' };
+/** The paths of the last model, because most calls are for few models; signature.ts compares them. */
+let last = { basePath: '', model: '', prefix: '', whole: '', stream: '' };
 
-/** The model's name as one segment of the path: an ARN has colons and slashes. */
-function encodedModel(model: string): string {
-  if (last.model !== model) last = { model, encoded: uriEncode(model) };
-  return last.encoded;
+/** The paths of a model, whose name is one segment: an ARN has colons and slashes. */
+function pathsOf(model: string, basePath: string): typeof last {
+  if (last.model !== model || last.basePath !== basePath) {
+    const prefix = `${basePath}/model/${uriEncode(model)}/`;
+    last = { basePath, model, prefix, whole: `${prefix}converse`, stream: `${prefix}converse-stream` };
+  }
+  return last;
 }
 
 function authorization(

@@ -27,6 +27,11 @@ export interface ModelFacts {
   readonly cachePoints: boolean;
 }
 
+/** Converse's greatest temperature; OpenAI's is 2. */
+export const TEMPERATURE_MAX = 1;
+/** Claude's default of temperature and top_p. */
+export const CLAUDE_DEFAULT = 1;
+
 /** Families with cache points, besides Claude. */
 const CACHING: ReadonlySet<Family> = new Set(['nova', 'nova-2', 'hidden']);
 const CLAUDE_VERSION = /claude-(?:[a-z]+-)?v?(\d{1,2})(?:-(\d)(?!\d))?(?!\d)/;

@@ -13,7 +13,8 @@ import { isRecord } from '../../core/json.js';
 import { Fields } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { conversationOf } from './messages.js';
-import { factsOf, type ModelFacts } from './models.js';
+import { CLAUDE_DEFAULT, factsOf, TEMPERATURE_MAX, type ModelFacts } from './models.js';
+import { plainBodyOf } from './plain-body.js';
 import { reasoningOf } from './reasoning.js';
 import { responseFormOf, toolsOf } from './tools.js';
 
@@ -21,17 +22,18 @@ import { responseFormOf, toolsOf } from './tools.js';
 const PASSED = ['guardrailConfig', 'performanceConfig', 'promptVariables'] as const;
 
 const SERVICE_TIERS: ReadonlySet<unknown> = new Set(['default', 'flex', 'priority', 'reserved']);
-/** Converse's greatest temperature; OpenAI's is 2. */
-const TEMPERATURE_MAX = 1;
-/** Claude's default of temperature and top_p. */
-const CLAUDE_DEFAULT = 1;
 /** What Converse accepts as a name or value in `requestMetadata`, and how many entries. */
 const METADATA = /^[a-zA-Z0-9\s:_@$#=/+,.-]{1,256}$/;
 const METADATA_MAX = 16;
 
 export function bodyOf(call: UnsignedCall): string {
-  const fields = new Fields(call.body, 'Bedrock', call.settings.dropUnsupported);
   const facts = factsOf(call.model);
+  return plainBodyOf(call, facts) ?? anyBodyOf(call, facts);
+}
+
+/** Of whatever a caller may send. Exported for the test of plain-body.ts. */
+export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
+  const fields = new Fields(call.body, 'Bedrock', call.settings.dropUnsupported);
   const conversation = conversationOf(fields.list('messages') ?? [], call.body, facts);
   const inference = inferenceOf(fields);
   const form = responseFormOf(fields.take('response_format'), facts);

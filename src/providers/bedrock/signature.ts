@@ -40,6 +40,8 @@ export interface SignedForm {
 
 /** The signers of the last second, by host and path: one for each model and kind of call. */
 let present = { second: -1, date: '', signers: new Map<string, Signer>() };
+/** That of the last call, which most calls need again. */
+let latest: Signer | undefined;
 
 /**
  * Returns the headers to add: name, value, name, value. `bodyHash`: SHA-256 in hexadecimal. The caller must
@@ -54,12 +56,27 @@ export function signatureHeaders(
   nowMs: number,
 ): string[] {
   const second = Math.floor(nowMs / 1_000);
-  if (present.second !== second) present = { second, date: amzDateOf(nowMs), signers: new Map() };
+  if (present.second !== second) {
+    present = { second, date: amzDateOf(nowMs), signers: new Map() };
+    latest = undefined;
+  }
+  const { date } = present;
+  const { sessionToken } = credential;
+  if (latest?.isFor(path, host, credential, region) !== true)
+    latest = signerOf(path, host, credential, region);
+  const authorization = latest.authorizationOf(bodyHash);
+  const added = ['authorization', authorization, 'x-amz-content-sha256', bodyHash, 'x-amz-date', date];
+  if (sessionToken !== undefined) added.push('x-amz-security-token', sessionToken);
+  return added;
+}
+
+/** A signer of the present second. */
+function signerOf(path: string, host: string, credential: AwsCredential, region: string): Signer {
   const { date, signers } = present;
   const { sessionToken } = credential;
   const name = host + path;
   let signer = signers.get(name);
-  if (signer?.form.credential !== credential || signer.form.region !== region) {
+  if (signer?.isFor(path, host, credential, region) !== true) {
     const headers: Record<string, string> = {
       'content-type': 'application/json',
       host,
@@ -70,10 +87,7 @@ export function signatureHeaders(
     signer = new Signer({ method: 'POST', path, headers, credential, region, service: 'bedrock' });
     signers.set(name, signer);
   }
-  const authorization = signer.authorizationOf(bodyHash);
-  const added = ['authorization', authorization, 'x-amz-content-sha256', bodyHash, 'x-amz-date', date];
-  if (sessionToken !== undefined) added.push('x-amz-security-token', sessionToken);
-  return added;
+  return signer;
 }
 
 /** `20150830T123600Z` */
@@ -133,6 +147,12 @@ export class Signer {
       this.#inner[index]! ^= byte;
       this.#outer[index]! ^= byte;
     });
+  }
+
+  isFor(path: string, host: string, credential: AwsCredential, region: string): boolean {
+    const { form } = this;
+    const isSame = form.path === path && form.headers.host === host;
+    return isSame && form.credential === credential && form.region === region;
   }
 
   /** The value of `authorization`, at the time of the header `x-amz-date`. */

@@ -1,6 +1,7 @@
 /** A completion is written as JSON.stringify would write it, and its members are those of the text. */
 import t from 'tap';
-import { completionOf, NO_USAGE, type Completion, type FinishReason } from '#src/providers/chat-writer.js';
+import { completionOf, type Completion, type FinishReason } from '#src/providers/chat-writer.js';
+import { NO_USAGE } from '../../support/no-usage.js';
 import {
   membersOfResponse,
   ResponseBudget,

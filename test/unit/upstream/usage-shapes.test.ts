@@ -2,7 +2,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import { MessageUsage } from '#src/providers/anthropic/response.js';
-import { NO_USAGE, usageMember } from '#src/providers/chat-writer.js';
+import { usageMember } from '#src/providers/chat-writer.js';
+import { NO_USAGE } from '../../support/no-usage.js';
 import { reportIn, tokensOfReport } from '#src/upstream/usage-shapes.js';
 import { newSeed, pick, randomOf } from '../../support/random.js';
 
