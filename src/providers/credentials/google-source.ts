@@ -43,7 +43,13 @@ export function googleSource(
       client.transporter.interceptors.request.add({
         resolved: (request) => {
           if (request.url.href === TOKEN_URL) request.url = new URL(tokenUrl);
-          return Promise.resolve({ ...request, retry: false, retryConfig: { retry: 0 } });
+          // A redirect would carry what authorises the gateway to another server.
+          return Promise.resolve({
+            ...request,
+            redirect: 'error',
+            retry: false,
+            retryConfig: { retry: 0 },
+          });
         },
       });
       const { token } = await client.getAccessToken();

@@ -294,3 +294,32 @@ void t.test('what looks like a secret is masked, words and paths are not', (t) =
   t.match(credentialErrorOf(new Error(''), 'do this'), { advice: 'do this' });
   t.end();
 });
+
+void t.test('a redirect of a token server is not followed: it has the secret in its body', async (t) => {
+  const elsewhere = await startTokenServer(t, () => ({
+    body: { access_token: 'ya29.elsewhere', expires_in: 3600 },
+  }));
+  const moved = await startTokenServer(t, () => ({
+    status: 307,
+    headers: { location: `${elsewhere.url}/x` },
+  }));
+  const file = writeServiceAccount(temporaryFolder(t), `${moved.url}/token`);
+  const entra = {
+    AZURE_TENANT_ID: 'acme',
+    AZURE_CLIENT_ID: 'app',
+    AZURE_CLIENT_SECRET: 'secret-of-the-app',
+    AZURE_AUTHORITY_HOST: moved.url,
+  };
+  const asked: readonly (readonly [string, CredentialSpec, NodeJS.ProcessEnv])[] = [
+    ['entra', ENTRA, entra],
+    ['managed identity', ENTRA, { IDENTITY_ENDPOINT: `${moved.url}/msi`, IDENTITY_HEADER: 'secret' }],
+    ['google', { kind: 'google', file }, {}],
+    ['aws', { kind: 'aws', profile: undefined }, { AWS_CONTAINER_CREDENTIALS_FULL_URI: `${moved.url}/aws` }],
+  ];
+  for (const [name, spec, env] of asked) {
+    const before = moved.requests.length;
+    await errorOf(get(spec, env));
+    t.ok(moved.requests.length > before, `${name}: the token server was asked`);
+    t.equal(elsewhere.requests.length, 0, `${name}: nobody else`);
+  }
+});
