@@ -17,12 +17,13 @@ import type { Clock } from '../core/clock.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import { requestDigestOf } from '../protocol/request-digest.js';
-import { ALL_ACCOUNTS, cacheKeyOf, type ResponseKey } from '../registry/stored-response.js';
+import { ALL_ACCOUNTS, cacheKeyOf, nameOfResponse, type ResponseKey } from '../registry/stored-response.js';
 import { modelSlotOf } from '../telemetry/metrics-layout.js';
 import { choose } from './admit.js';
 import type { ChatExchange } from './chat-exchange.js';
 import type { Admission, ListenerContext } from './context.js';
 import { CollectedPieces, type EarlierResponse, type StorableCall } from './idempotency.js';
+import { knownFor } from './known-requests.js';
 import type { ListenerLimits } from './messages.js';
 import { NOT_COMMITTED } from './rejections.js';
 import { CACHED_BYTES_MAX, type Flight, type Requested, type ResponseCache } from './response-cache.js';
@@ -74,20 +75,19 @@ export function lookUp(
   const { cache: rule } = model;
   if (rule === undefined || exchange.door.isFree === true || saysDirective(cacheControl, 'no-store'))
     return undefined;
-  const facts = {
+  const facts = textOf({
     door: exchange.door.name,
     modelId: model.id,
     revision: rule.revision,
     outputTokensMax,
     includeUsage: call.includeUsage,
     betas: exchange.betas,
-  };
-  const key = cacheKeyOf(
-    rule.isShared ? ALL_ACCOUNTS : exchange.account,
-    model.id,
-    requestDigestOf(call, textOf(facts)),
-  );
+  });
+  const account = rule.isShared ? ALL_ACCOUNTS : exchange.account;
+  const known = knownFor(exchange, facts, account);
+  const key = known?.key ?? cacheKeyOf(account, model.id, requestDigestOf(call, facts));
   const hit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse => {
+    cache.known.remember(exchange, call, facts, key);
     const ageMs = Math.max(0, clock.wallMs() - endedMs);
     exchange.cacheLine = `\r\nx-tollgate-cache: hit\r\nage: ${Math.floor(ageMs / MS_PER_SECOND)}`;
     metrics.countCached(modelSlotOf(modelIndex), true);
@@ -102,7 +102,7 @@ export function lookUp(
     miss();
     return undefined;
   }
-  const found = cache.find(key, rule.ttlMs);
+  const found = cache.find(model.id, known?.name ?? nameOfResponse(key), rule.ttlMs);
   if (found !== undefined) return hit(found);
   return cache.request(key, call.bodyBytes).then((requested: Requested) => {
     if (requested.state === 'found') return hit(requested.response);

@@ -31,6 +31,7 @@ import type { Connections } from './connections.js';
 import { CallContext, type ListenerContext } from './context.js';
 import type { CachedCall } from './cached-call.js';
 import type { StorableCall, KeyedCall } from './idempotency.js';
+import type { KnownRequest } from './known-requests.js';
 import type { Settled } from './settle.js';
 
 /** Called about once a second while it is in `ExchangeContext.sweeps`. */
@@ -67,6 +68,9 @@ export class ChatExchange extends CallContext {
   keyed: KeyedCall | undefined = undefined;
   /** Set if the response goes into the response cache. A call with an Idempotency-Key has none. */
   cached: CachedCall | undefined = undefined;
+  /** The body's text, if the response cache may know it, and what it knows: see KnownRequests. */
+  bodyText = '';
+  known: KnownRequest | undefined = undefined;
   /** Undefined unless its contents may be kept. */
   contents: GatheredContents | undefined = undefined;
   /** Bytes of the body that are counted in the body budget. */

@@ -181,7 +181,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     this.#stopReading();
     exchange.bodyRead();
     if (this.#listener.contents.isOn) this.#gather([bytes]);
-    const read = exchange.door.read(bytes);
+    const read = this.#listener.cache.known.read(exchange, bytes);
     if (!read.ok) this.reject(read.error);
     else if (exchange.keyed === undefined) this.#admit(read.call);
     else void this.#await(this.#lock(exchange.keyed, bodyDigestOf(bytes), read.call));

@@ -24,11 +24,14 @@ import {
 } from '../registry/stored-response.js';
 import { type CacheRule, type Catalog, isListed } from '../registry/catalog.js';
 import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
+import { KnownRequests } from './known-requests.js';
 
 /** A longer response is not kept. */
 export const CACHED_BYTES_MAX = 1024 * 1024;
 /** How long a request waits for an equal one. Then it is sent upstream itself, as beyond the next bounds. */
 const WAIT_MS_MAX = 60_000;
+/** Requests that were hits may take that part of the memory of responses, beside it. */
+const KNOWN_DIVISOR = 16;
 /** Requests that wait, and bytes of their bodies. */
 const WAITING_MAX = 1_000;
 const WAITING_BYTES_MAX = 64 * 1024 * 1024;
@@ -76,6 +79,7 @@ export class ResponseCache {
   #waitingBytes = 0;
   /** By the id of each model with a cache. */
   #rules: ReadonlyMap<string, CacheRule> = new Map();
+  readonly known = new KnownRequests();
   /** A call that began in another epoch is not kept: responses were cleared since. */
   epoch = 0;
   /** Whether any model has a cache. */
@@ -102,18 +106,18 @@ export class ResponseCache {
     this.#rules = rules;
     this.isOn = rules.size > 0;
     this.#bytesMax = bytesMax;
+    this.known.setBytesMax(this.isOn ? bytesMax / KNOWN_DIVISOR : 0);
     for (const [id, model] of this.#models) this.#evictOf(id, model);
     this.#evict();
     this.#report();
   }
 
-  /** Returns the response if it is in memory and not older than `ttlMs`. */
-  find(key: ResponseKey, ttlMs: number): CachedResponse | undefined {
-    const id = modelOfCacheKey(key);
-    const model = this.#models.get(id);
-    const found = model?.entries.get(nameOfResponse(key));
+  /** Returns the response of that name and model, if it is in memory and not older than `ttlMs`. */
+  find(modelId: string, name: string, ttlMs: number): CachedResponse | undefined {
+    const model = this.#models.get(modelId);
+    const found = model?.entries.get(name);
     if (found === undefined || found.endedMs > this.#clock.wallMs() - ttlMs) return found;
-    this.#drop(id, model!, found);
+    this.#drop(modelId, model!, found);
     this.#report();
     return undefined;
   }

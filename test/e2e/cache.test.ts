@@ -121,8 +121,15 @@ void t.test('hits and misses', async (t) => {
   await t.test('accounts do not share', async (t) => {
     const other = await gateway.admin.customer();
     const prompt = fresh();
-    await gateway.chat(key, prompt);
-    t.equal(cacheOf(await gateway.chat(other.key, prompt)), 'miss');
+    const ours = await gateway.chat(key, prompt);
+    // Each listener knows the request by its bytes.
+    for (let n = 0; n < 4; n++) checkHit(t, ours, await gateway.chat(key, prompt));
+    const theirs = await gateway.chat(other.key, prompt);
+    t.equal(cacheOf(theirs), 'miss');
+    for (let n = 0; n < 4; n++) {
+      checkHit(t, theirs, await gateway.chat(other.key, prompt));
+      checkHit(t, ours, await gateway.chat(key, prompt));
+    }
   });
 
   await t.test('what a request says of the cache', async (t) => {
@@ -277,6 +284,7 @@ void t.test('accounts share with scope all, if their plan has the model', async 
   const prompt = fresh();
   const first = await gateway.chat(key, prompt);
   checkHit(t, first, await gateway.chat(other.key, prompt));
+  for (let n = 0; n < 3; n++) checkHit(t, first, await gateway.chat(other.key, prompt));
   const outside = await gateway.admin.customer({ plan: 'elsewhere' });
   const refused = await gateway.chat(outside.key, prompt);
   t.match(refused.body, /"code":"model_not_found"/, 'a plan without the model gets no hit');

@@ -5,9 +5,15 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { MessageChannel } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
+import type { CachedResponse } from '#src/channel/cache-channel.js';
 import { CacheService } from '#src/gateway/cache-service.js';
 import type { CacheRule, Catalog } from '#src/registry/catalog.js';
-import { cacheKeyOf } from '#src/registry/stored-response.js';
+import {
+  cacheKeyOf,
+  modelOfCacheKey,
+  nameOfResponse,
+  type ResponseKey,
+} from '#src/registry/stored-response.js';
 import { type Requested, ResponseCache } from '#src/request/response-cache.js';
 import { cachedResponseTable } from '#src/store/response-table.js';
 import { openTables } from '#src/store/tables.js';
@@ -84,6 +90,10 @@ function leads(t: Test, requested: Requested) {
   return requested.flight;
 }
 
+function found(cache: ResponseCache, key: ResponseKey): CachedResponse | undefined {
+  return cache.find(modelOfCacheKey(key), nameOfResponse(key), TTL_MS);
+}
+
 void t.test('one leads, at this listener and at others; all get its response', async (t) => {
   const { caches, response } = openWorld(t);
   const [one, other] = [caches[0]!, caches[1]!];
@@ -93,9 +103,9 @@ void t.test('one leads, at this listener and at others; all get its response', a
   await settled();
   one.publish(key, response('whole'), flight);
   t.same((await Promise.all(waiting)).map(textOf), ['whole', 'whole', 'whole']);
-  t.equal(Buffer.from(one.find(key, TTL_MS)!.bytes).toString(), 'whole');
-  t.equal(Buffer.from(other.find(key, TTL_MS)!.bytes).toString(), 'whole');
-  t.equal(one.find(keyOf('a', 'priced', asAccountIndex(2)), TTL_MS), undefined, 'of another account');
+  t.equal(Buffer.from(found(one, key)!.bytes).toString(), 'whole');
+  t.equal(Buffer.from(found(other, key)!.bytes).toString(), 'whole');
+  t.equal(found(one, keyOf('a', 'priced', asAccountIndex(2))), undefined, 'of another account');
 });
 
 void t.test('if the first fails, or its listener dies, the others go on', async (t) => {
@@ -133,14 +143,14 @@ void t.test('memory is bounded, the oldest go first; and a response expires', (t
   const one = caches[0]!;
   for (const digit of '0123456789abcdef') one.publish(keyOf(digit), response('x'.repeat(512)), undefined);
   t.same(counts, { entries: 10, bytes: 10 * 1_024, evictions: 6 });
-  t.equal(one.find(keyOf('5'), TTL_MS), undefined);
-  t.ok(one.find(keyOf('6'), TTL_MS));
+  t.equal(found(one, keyOf('5')), undefined);
+  t.ok(found(one, keyOf('6')));
   one.publish(keyOf('6'), response('short'), undefined);
   t.equal(counts.entries, 10, 'one for each key');
   clock.nowMs += TTL_MS - 1;
-  t.ok(one.find(keyOf('f'), TTL_MS));
+  t.ok(found(one, keyOf('f')));
   clock.nowMs += 1;
-  t.equal(one.find(keyOf('f'), TTL_MS), undefined);
+  t.equal(found(one, keyOf('f')), undefined);
   t.equal(counts.entries, 9);
   t.end();
 });
@@ -153,15 +163,15 @@ void t.test('a model with a share of the memory keeps to it, and pushes nobody o
   for (const digit of '01') one.publish(keyOf(digit, 'free'), kib, undefined);
   for (const digit of '0123456789abcdef') one.publish(keyOf(digit), kib, undefined);
   t.same(counts, { entries: 5, bytes: 5 * 1_024, evictions: 13 });
-  t.ok(one.find(keyOf('0', 'free'), TTL_MS));
-  t.equal(one.find(keyOf('c'), TTL_MS), undefined);
-  t.ok(one.find(keyOf('d'), TTL_MS));
+  t.ok(found(one, keyOf('0', 'free')));
+  t.equal(found(one, keyOf('c')), undefined);
+  t.ok(found(one, keyOf('d')));
   for (const digit of '23456789abcdef') one.publish(keyOf(digit, 'free'), kib, undefined);
   t.equal(counts.bytes, 10 * 1_024);
-  t.equal(one.find(keyOf('f'), TTL_MS), undefined, 'the bound is no reservation: all go by age');
+  t.equal(found(one, keyOf('f')), undefined, 'the bound is no reservation: all go by age');
   one.publish(keyOf('0'), kib, undefined);
   one.applySettings(catalogOf('r', { memoryShare: 0.05 }), 10 * 1_024);
-  t.equal(one.find(keyOf('0'), TTL_MS), undefined, 'a reload lowers it');
+  t.equal(found(one, keyOf('0')), undefined, 'a reload lowers it');
   t.end();
 });
 
@@ -266,16 +276,16 @@ void t.test('cleared by model, by a reload, and what was in work then is not kep
   await service.clear('priced');
   t.equal(textOf(await waits), 'alone');
   t.not(one.epoch, epoch);
-  t.equal(one.find(keyOf('a'), TTL_MS), undefined);
-  t.ok(one.find(keyOf('b', 'free'), TTL_MS));
+  t.equal(found(one, keyOf('a')), undefined);
+  t.ok(found(one, keyOf('b', 'free')));
   leads(t, await one.request(keyOf('a'), 1));
   clock.nowMs += 1;
   one.publish(keyOf('d'), response('d'), undefined);
   await settled();
   one.applySettings(catalogOf('other'), MIB);
   service.applySettings(catalogOf('other'), MIB);
-  t.equal(one.find(keyOf('d'), TTL_MS), undefined);
-  t.ok(one.find(keyOf('b', 'free'), TTL_MS));
+  t.equal(found(one, keyOf('d')), undefined);
+  t.ok(found(one, keyOf('b', 'free')));
   leads(t, await one.request(keyOf('d'), 1));
 });
 
