@@ -112,7 +112,8 @@ class MessageWriter {
       open === undefined || (open.content !== null && open.tool_calls === undefined)
         ? this.#newAssistant(path)
         : open;
-    message.content = message.content === null ? content : [...partsOf(message.content), ...partsOf(content)];
+    if (message.content === null) message.content = content;
+    else message.content = appended(partsOf(message.content), partsOf(content));
   }
 
   #newAssistant(path: string): AssistantMessage {
@@ -128,7 +129,7 @@ class MessageWriter {
     if (blocks === undefined) return;
     const open = this.#assistant;
     const message = open?.content === null && open.tool_calls === undefined ? open : this.#newAssistant(path);
-    message.thinking_blocks = [...(message.thinking_blocks ?? []), ...blocks];
+    message.thinking_blocks = appended(message.thinking_blocks ?? [], blocks);
   }
 
   #addCall(call: object, path: string): void {
@@ -144,6 +145,12 @@ function textIn(item: Members, name: string, path: string): string {
   const value = item[name];
   if (typeof value !== 'string') throw new FieldError(`${path}.${name}`, 'must be a string');
   return value;
+}
+
+/** Adds to `all` itself: a copy for each item would take the square of their number. */
+function appended(all: unknown[], more: readonly unknown[]): unknown[] {
+  for (const one of more) all.push(one);
+  return all;
 }
 
 function partsOf(content: unknown): unknown[] {

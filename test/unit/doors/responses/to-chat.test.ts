@@ -218,3 +218,33 @@ void t.test('what a chat completion cannot say is refused by its name', (t) => {
     }
   t.end();
 });
+
+void t.test('items that are joined take time in proportion to their number', (t) => {
+  const called = { type: 'function_call', name: 'f', arguments: '{}', call_id: 'c' };
+  const said = { role: 'assistant', content: 'a' };
+  const signed = encryptedContent({ blocks: [{ type: 'thinking', thinking: 'x', signature: 's' }] });
+  const thought = { type: 'reasoning', encrypted_content: signed };
+  for (const [name, first, more] of [
+    ['texts after a call', called, said],
+    ['thoughts', thought, thought],
+  ] as const) {
+    const msOf = (items: number): number => {
+      const input = [first, ...Array.from({ length: items - 1 }, () => more)];
+      const started = process.cpuUsage().user;
+      const messages = messagesOf(input) as Record<string, unknown[]>[];
+      t.equal(messages.length, 1);
+      t.equal(
+        (messages[0]!.thinking_blocks ?? messages[0]!.tool_calls!.concat(messages[0]!.content!)).length,
+        items,
+      );
+      return (process.cpuUsage().user - started) / 1_000;
+    };
+    msOf(1_000);
+    const fewMs = msOf(1_000);
+    const manyMs = msOf(20_000);
+    // In proportion 20 times, 400 times by the square.
+    const text = `${name}: ${manyMs.toFixed(0)} ms, ${fewMs.toFixed(0)} ms for a twentieth`;
+    t.ok(manyMs < 120 * Math.max(fewMs, 5), text);
+  }
+  t.end();
+});
