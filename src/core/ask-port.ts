@@ -2,12 +2,12 @@
  * Requests with replies between threads and processes (a _port_ of the glossary). Any thread, and the
  * supervisor process.
  *
- * PendingReplies holds who waits for which reply, whatever carries the messages. AskPort asks over a
- * MessagePort: a listener has a large body parsed, a worker has tokens counted. It withdraws a question when
- * its time is over or when the caller no longer wants the reply.
+ * PendingReplies keeps the promises of questions until their replies come, whatever carries the messages.
+ * AskPort asks over a MessagePort: a listener has a large body parsed, a worker has tokens counted. It
+ * withdraws a question when its time is over or when the asker no longer wants the reply.
  *
- * Must hold: each question gets one reply, also if the far end is gone or time is over. Test:
- * unit/core/ask-port.
+ * Must hold: each question gets one reply, also if the other end is gone or the time is over; otherwise the
+ * asker waits for ever (test/unit/core/ask-port.test.ts).
  */
 import type { MessagePort, Transferable } from 'node:worker_threads';
 import { invariant, type ErrorRecord } from './errors.js';
@@ -26,8 +26,8 @@ interface Waiting<Reply> {
 }
 
 /**
- * An id is a slot of the list of those who wait, and a count. The count keeps a late reply from another
- * question that has the same slot.
+ * An id is the question's slot in `#waiting`, and a count. By the count a late reply is not taken for that of
+ * a later question in the same slot.
  */
 const SLOTS_MAX = 2 ** 20;
 
@@ -36,7 +36,7 @@ export class PendingReplies<Reply> {
   readonly #waiting = new SlotList<Waiting<Reply>>();
   #count = 0;
 
-  /** `bound` is for each question that has none of its own. */
+  /** `bound` is that of each question that is asked without one. */
   constructor(bound?: WaitBound<Reply>) {
     this.#bound = bound;
   }
@@ -86,7 +86,7 @@ export interface Question<Ask = unknown> {
   readonly ask: Ask;
 }
 
-/** Nobody waits for the reply any more. The other end may reply at once, and may reject. */
+/** The asker no longer wants the reply. The other end may drop the work and reject at once. */
 export interface Withdrawal {
   readonly id: number;
   readonly withdrawn: true;
@@ -110,7 +110,7 @@ export class AskRejected extends Error {
   }
 }
 
-/** What `reply` resolves with; if the question was rejected, what `otherwise` makes of the rejection. */
+/** Resolves as `reply` does, or with `otherwise(rejection)` if the question was rejected. */
 export async function orRejected<T>(reply: Promise<T>, otherwise: (rejection: ErrorRecord) => T): Promise<T> {
   try {
     return await reply;
@@ -123,7 +123,7 @@ export async function orRejected<T>(reply: Promise<T>, otherwise: (rejection: Er
 /** A question whose wait is bounded. */
 export interface PendingQuestion<Reply> {
   /**
-   * Rejects with AskRejected: of `late` if the time was over, of the reason given to `withdraw`, or of the
+   * Rejects with an AskRejected that has `late` if the time was over, the reason given to `withdraw`, or the
    * other end's rejection.
    */
   readonly reply: Promise<Reply>;
@@ -132,15 +132,15 @@ export interface PendingQuestion<Reply> {
 }
 
 /**
- * The end of a port that asks. The calls in flight bound its questions: each call asks one at a time, and the
+ * The asking end of a port. The calls in flight bound its questions: each call asks one at a time, and the
  * other end rejects what it cannot queue. With `inTurns`, messages queued in one event-loop turn are sent as
  * one array, and nothing can be transferred. Replies may come as arrays in any case.
  */
-export class AskPort<Ask, Reply, Note = never> {
+export class AskPort<Ask, Reply, Message = never> {
   readonly #port: MessagePort;
   readonly #inTurns: boolean;
   readonly #pending = new PendingReplies<AskReply<Reply>>();
-  #turn: (Question<Ask> | Withdrawal | Note)[] = [];
+  #turn: (Question<Ask> | Withdrawal | Message)[] = [];
 
   constructor(port: MessagePort, { inTurns = false } = {}) {
     this.#port = port;
@@ -151,9 +151,9 @@ export class AskPort<Ask, Reply, Note = never> {
     });
   }
 
-  /** Resolves with the reply or rejects with AskRejected. Objects in `transfer` change their owner. */
+  /** Resolves with the reply or rejects with AskRejected. Objects in `transfer` go to the other thread. */
   ask(ask: Ask, transfer: readonly Transferable[] = []): Promise<Reply> {
-    return resultOf(this.#pending.ask((id) => this.#send({ id, ask }, transfer)));
+    return resultOf(this.#pending.ask((id) => this.#post({ id, ask }, transfer)));
   }
 
   /** Asks, but withdraws the question after `waitMsMax` and then rejects with `late`. */
@@ -165,13 +165,13 @@ export class AskPort<Ask, Reply, Note = never> {
   ): PendingQuestion<Reply> {
     let id = 0;
     const withdrawn = (rejection: ErrorRecord): AskReply<Reply> => {
-      this.#send({ id, withdrawn: true }, []);
+      this.#post({ id, withdrawn: true }, []);
       return { id, ok: false, rejection };
     };
     const reply = this.#pending.ask(
       (newId) => {
         id = newId;
-        this.#send({ id, ask }, transfer);
+        this.#post({ id, ask }, transfer);
       },
       { waitMsMax, onTimeout: () => withdrawn(late) },
     );
@@ -184,15 +184,15 @@ export class AskPort<Ask, Reply, Note = never> {
   }
 
   /** Sends a message that needs no reply. It keeps its order among the questions. */
-  tell(note: Note, transfer: readonly Transferable[] = []): void {
-    this.#send(note, transfer);
+  send(message: Message, transfer: readonly Transferable[] = []): void {
+    this.#post(message, transfer);
   }
 
   close(): void {
     this.#port.close();
   }
 
-  #send(message: Question<Ask> | Withdrawal | Note, transfer: readonly Transferable[]): void {
+  #post(message: Question<Ask> | Withdrawal | Message, transfer: readonly Transferable[]): void {
     if (!this.#inTurns) {
       this.#port.postMessage(message, [...transfer]);
       return;

@@ -1,8 +1,8 @@
 /**
- * Code of checks by TypeBox schemas, for the steps of the build: doors/build-generated.ts and
- * scripts/build-checks.mjs. Nothing that runs later loads it.
+ * Makes JavaScript code that checks a value by a TypeBox schema. Two build steps call it:
+ * doors/build-generated.ts and scripts/build-checks.mjs. No running gateway loads it.
  *
- * Test: test/unit/core/schema-check.test.ts, of the code that it makes.
+ * Must hold: the code says of each value what TypeBox itself says (test/unit/core/schema-check.test.ts).
  */
 import type { TSchema } from 'typebox';
 import { Code } from 'typebox/compile';
@@ -10,15 +10,15 @@ import { Code } from 'typebox/compile';
 const CHECK = 'export function Check(';
 
 /**
- * Returns an expression of JavaScript: a function that tells whether a value is as `schema` says. Throws an
- * Error if TypeBox makes code for the schema that needs TypeBox.
+ * Returns a JavaScript expression: a function that tells whether a value is as `schema` says. Throws an Error
+ * if the code would need TypeBox to run.
  */
 export function checkCode(name: string, schema: TSchema): string {
   const { Code: code, External: external } = Code(schema);
-  // Code() imports TypeBox's helpers, whether or not the schema needs them.
+  // Code() imports TypeBox's helpers even if the schema needs none.
   const body = code
     .replace(/^import \{ \w+ \} from "typebox\/\w+"$/gm, '')
-    // A string has a character if it has a UTF-16 unit.
+    // A string that has a UTF-16 unit has a character.
     .replace(/Guard\.CodePointCount\(([\w.]+)\) >= 1\b/g, '$1.length >= 1')
     .replace(/Guard\.CodePointCount\(([\w.]+)\)/g, '[...$1].length')
     .replace(/^.*SetExternal.*$/m, '')
@@ -30,7 +30,7 @@ export function checkCode(name: string, schema: TSchema): string {
   return `(() => {\n${body.replace(CHECK, 'return function (')}\n})()`;
 }
 
-/** TypeBox keeps patterns outside of the code. */
+/** TypeBox keeps regular expressions outside of the code, as variables. */
 function literalOf(variable: unknown): string {
   if (!(variable instanceof RegExp)) throw new Error('a schema wants more than patterns beside its code');
   return String(variable);

@@ -1,6 +1,6 @@
 /**
- * The clocks of a thread. All code takes the time from a Clock that it is given, so that tests can hold it
- * still. Any thread.
+ * The clocks of a thread. Code takes the time from a Clock that it is given, so that tests can stop it. Any
+ * thread.
  *
  * Must hold: `monotonicMs` means the same in all threads and processes of a host, because leases and windows
  * in shared memory are written by one and read by another; durations are never taken from `wallMs`, which may
@@ -17,8 +17,8 @@ export interface Clock {
 }
 
 /**
- * How often the two clocks are read together; the closest pair counts. If the kernel suspends the thread
- * between the two readings of a pair, that pair is wrong by so long.
+ * How often the two clocks are read together. The pair whose readings lie closest counts: if the kernel
+ * suspends the thread between two readings, their pair is wrong by that time.
  */
 const OFFSET_SAMPLES = 32;
 
@@ -54,7 +54,7 @@ function offsetMs(): number {
   return best.offsetMs;
 }
 
-/** A timer may fire a millisecond before its tick: that tick must not be taken for the next one. */
+/** A timer may fire a millisecond before its tick. Then the next tick is a whole period away. */
 const EARLY_MS_MAX = 5;
 
 /**

@@ -1,22 +1,23 @@
 /**
- * CSV (RFC 4180) that is safe to open in a spreadsheet. The admin interface, commands and the console write
- * it with this. Pure; any thread and the browser.
+ * Writes CSV (RFC 4180) that is safe to open in a spreadsheet. The admin interface, the commands and the
+ * console call it. Pure; any thread and the browser.
  *
- * Must hold: no text is read as a formula, and every text reads back. Test: unit/core/csv.
+ * Must hold: a spreadsheet reads no text as a formula, and a CSV reader gets every text back
+ * (test/unit/core/csv.test.ts).
  */
 
 /** Null is an empty cell. */
 export type CsvCell = string | number | null;
 
 /**
- * A spreadsheet would run a text that begins so as a formula, also with signs of full width. It gets an
- * apostrophe before it (OWASP, CSV injection). Numbers are written unchanged, so that a negative one stays a
- * number.
+ * A spreadsheet runs a text that begins with one of these as a formula, the full-width signs too. So an
+ * apostrophe is written before it (OWASP, CSV injection). Numbers are written unchanged: a negative one stays
+ * a number.
  */
 const FORMULA_START = /^[=+\-@\t\r\n＝＋－＠]/;
 const TO_QUOTE = /[",\r\n]/;
 
-/** A line of names, if they are given, then one for each row; every line ends with CR LF. */
+/** Returns a line of `names`, if given, then one line for each row. Every line ends with CR LF. */
 export function csvOf(names: readonly string[] | undefined, rows: readonly (readonly CsvCell[])[]): string {
   return [...(names === undefined ? [] : [names]), ...rows]
     .map((row) => `${row.map(cellText).join(',')}\r\n`)

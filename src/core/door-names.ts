@@ -1,12 +1,13 @@
 /**
- * The doors by which calls come in, and what the models behind them serve. Settings, threads and metrics
- * name a door by its name, shared memory by its position. Pure; any thread. Test:
- * test/unit/core/door-names.test.ts.
+ * The doors by which calls come in, and what a model must serve to be called by each. Settings, threads and
+ * metrics name a door by its name, shared memory by its position in DOOR_NAMES. Pure; any thread.
+ *
+ * Must hold: `chat` stays first (CHAT_DOOR), because the metrics count the other doors apart
+ * (test/unit/telemetry/metrics-layout.test.ts). An error has the status that clients of its door expect
+ * (test/unit/core/door-names.test.ts).
  */
-
 import { ERROR_KINDS, type ErrorCode } from './errors.js';
 
-/** New ones come last: frames and metrics hold positions. */
 export const DOOR_NAMES = [
   'chat',
   'messages',
@@ -22,12 +23,12 @@ export type DoorName = (typeof DOOR_NAMES)[number];
 /** Position in DOOR_NAMES of the door whose protocol is the canonical one. */
 export const CHAT_DOOR = 0;
 
-/** Positions in DOOR_NAMES, as frames and metrics have them. */
+/** Each door's position in DOOR_NAMES. */
 export const DOOR_INDEX = Object.fromEntries(DOOR_NAMES.map((name, index) => [name, index])) as Readonly<
   Record<DoorName, number>
 >;
 
-/** Of the routes that take calls, by POST. */
+/** The path to which callers POST at each door. */
 export const DOOR_PATHS = {
   chat: '/v1/chat/completions',
   messages: '/v1/messages',
@@ -44,7 +45,7 @@ export type DoorPath = (typeof DOOR_PATHS)[DoorName];
 export const SERVICES = ['chat', 'embeddings', 'completions', 'moderations', 'rerank'] as const;
 export type Service = (typeof SERVICES)[number];
 
-/** What a model must serve for calls by that door. */
+/** The service that a model must have to be called by each door. */
 export const SERVICE_OF: Readonly<Record<DoorName, Service>> = {
   chat: 'chat',
   messages: 'chat',
@@ -56,13 +57,13 @@ export const SERVICE_OF: Readonly<Record<DoorName, Service>> = {
   count_tokens: 'chat',
 };
 
-/** Those of Anthropic's interface, which has a form of errors of its own. */
+/** The doors of Anthropic's interface, whose errors have a form of their own. */
 export const ANTHROPIC_DOORS: readonly DoorName[] = ['messages', 'count_tokens'];
 
 /** Anthropic's own statuses: the name of a model is a resource there. */
 const MESSAGES_STATUSES: Partial<Record<ErrorCode, number>> = { model_not_found: 404, overloaded: 529 };
 
-/** Returns the HTTP status of an error that the gateway itself makes, as the door tells it. */
+/** Returns the HTTP status that callers at `door` get for an error of the gateway. */
 export function statusByDoor(door: DoorName, code: ErrorCode): number {
   const own = ANTHROPIC_DOORS.includes(door) ? MESSAGES_STATUSES[code] : undefined;
   return own ?? ERROR_KINDS[code].status;

@@ -2,7 +2,8 @@
  * What each error code means and what to do about it. `npm run docs` writes docs/errors.md from it; the
  * gateway does not use it. Pure.
  *
- * Must hold: every code has a meaning. Test: unit/core/error-meanings.
+ * Must hold: `retry` fits the status: what the caller must change is never to be retried, and what the
+ * gateway or a provider failed at always is (test/unit/core/error-meanings.test.ts).
  */
 import type { ErrorCode, RejectionDetail } from './errors.js';
 
@@ -23,7 +24,7 @@ export interface ErrorMeaning {
   readonly retry: RetryAdvice;
 }
 
-/** The meaning of each code, in whole sentences of Markdown. A code without one does not compile. */
+/** In whole sentences of Markdown. A code that is missing here does not compile. */
 export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
   missing_api_key: {
     when: 'The request has no header `Authorization: Bearer …`, or its token is empty.',
@@ -156,8 +157,8 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
 };
 
 /**
- * What each `reason` of `tollgate_refusals_total` that is not an error code means, and the setting that
- * changes it. Whole sentences of Markdown.
+ * What the values of the label `reason` of `tollgate_refusals_total` mean that are no error codes, and which
+ * setting changes the bound. Whole sentences of Markdown.
  */
 export const REJECTION_MEANINGS: Readonly<Record<RejectionDetail, string>> = {
   account_disabled: '`key_disabled`: the account was disabled, not the key.',

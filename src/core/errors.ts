@@ -1,11 +1,10 @@
 /**
  * The catalogue of all errors that a caller can get, with their HTTP status and type. Any thread.
  *
- * An expected failure is a `ProxyError` with a code of this catalogue. Threads send it to each other as an
- * `ErrorRecord`, because structured clone drops the `code` of an Error. Match on `code`, never on class or
- * message.
+ * Threads send an error to each other as an `ErrorRecord`, because structured clone drops the `code` of an
+ * Error. Match on `code`, never on class or message.
  *
- * Must hold: codes, statuses and types are those of the specification's table. Test: unit/core/errors.
+ * Must hold: codes, statuses and types stay, because clients match on them (test/unit/core/errors.test.ts).
  */
 import { jsonText } from './json.js';
 
@@ -40,7 +39,7 @@ export const ERROR_KINDS = {
 export type ErrorCode = keyof typeof ERROR_KINDS;
 export const ERROR_CODES = Object.keys(ERROR_KINDS) as ErrorCode[];
 
-/** Why a call was rejected, if its code does not say. Only the metrics show it. */
+/** Which bound rejected a call, if the code does not say so. Only the metrics show it. */
 export const REJECTION_DETAILS = [
   'account_disabled',
   'calls_in_flight',
@@ -81,7 +80,7 @@ export interface ErrorRecord {
   readonly detail?: RejectionDetail;
 }
 
-/** What a caller gets if the system gives a listener or a worker no more file descriptors. */
+/** What a caller gets while the system gives the process no more file descriptors. */
 export const OUT_OF_DESCRIPTORS: ErrorRecord = {
   code: 'overloaded',
   detail: 'file_descriptors',

@@ -1,28 +1,28 @@
 /**
- * JSON that is read and written again without loss of digits: numbers keep 53 bits, and ids of databases and
- * posts in arguments of tools have 64. Translations to and from providers use it. Pure; any thread.
+ * Parses JSON and writes it again without loss of digits. A number of JavaScript has 53 bits, and ids of
+ * databases in the arguments of tools have 64. Translations to and from providers use it. Pure; any thread.
  *
- * A parsed value has, in place of an integer that a number cannot hold, a string of the mark and its digits;
- * exactJsonText writes the digits alone. Nobody outside can know the mark, so no text is taken for one.
+ * exactJson puts a string of MARK and the digits in place of an integer that a number cannot hold;
+ * exactJsonText writes the digits alone. MARK is random, so no caller's text is taken for one.
  *
  * Must hold: every digit of an integer stays, all else is as JSON.parse reads it, and a long text costs
- * bounded time. Test: unit/core/exact-json.
+ * bounded time (test/unit/core/exact-json.test.ts).
  */
 import { randomUUID } from 'node:crypto';
 import { parsedJson } from './json.js';
 
 const MARK = `integer ${randomUUID()} `;
 const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, 'g');
-/** What may be such an integer, somewhere. */
+/** A text without this has no such integer. */
 const LONG = /\d{16}/;
 const STRINGS_AND_NUMBERS = /"[^"\\]*(?:\\[^][^"\\]*)*"|-?\d[\d.eE+-]*/g;
 const INTEGER = /^-?[1-9]\d{15,}$/;
-/** A longer text is parsed as it is: some digits are lost there, and it costs what it always cost. */
+/** A longer text goes to JSON.parse as it is: marking would take too long, and some digits may be lost. */
 const CHARS_MAX = 1024 * 1024;
 
 /**
- * As parsedJson, but that integers beyond 2^53 are marked. To be written by exactJsonText alone. `near`: they
- * matter only in a text that has this, for which to look costs less than to look for digits.
+ * As parsedJson, with integers beyond 2^53 marked. Write the value by exactJsonText alone. Nothing is marked
+ * in a text without `near`, which is found faster than digits are.
  */
 export function exactJson(text: string, near = ''): unknown {
   if (text.length > CHARS_MAX || !text.includes(near) || !LONG.test(text)) return parsedJson(text);
@@ -33,7 +33,7 @@ export function exactJson(text: string, near = ''): unknown {
   );
 }
 
-/** The JSON text of `value`, in which exactJson may have left marks. */
+/** The JSON text of `value`, with the digits in place of the marks of exactJson. */
 export function exactJsonText(value: unknown): string {
   const text = JSON.stringify(value);
   return text.includes(MARK) ? text.replace(MARKED, '$1') : text;

@@ -1,14 +1,13 @@
 /**
- * A bounded queue that serves its owners in turn, so that an owner with many items delays only itself. The
- * main thread queues the jobs of counter threads in it, an upstream worker the calls that wait for an
- * upstream with room, both by account. Pure.
+ * A bounded queue that serves its owners in turn (round-robin), so that an owner with many items delays only
+ * itself. Two threads use it, with accounts as owners: the main thread for the jobs of counter threads, an
+ * upstream worker for the calls that wait for an upstream. Pure.
  *
- * An owner has a lane while an item of it waits. The lanes stand in a Map in the order of their turns: the
- * first one gives one item, and goes to the end if it has more. So an owner with one item waits for at most
- * one item of each other owner.
+ * An owner has a lane while one of its items waits. The Map holds the lanes in the order of their turns: the
+ * first lane gives one item, and goes to the end if it has more.
  *
- * Must hold: a value waits for at most one turn of each other owner. Test: unit/core/fair-queue, over all
- * short histories.
+ * Must hold: an owner's first item waits for at most one item of each other owner
+ * (test/unit/core/fair-queue.test.ts, over all short histories).
  */
 
 interface Item<T> {
@@ -22,9 +21,9 @@ interface Lane<T> {
 }
 
 export interface FairQueueBounds {
-  /** Of all items together. */
+  /** Bound of the weight of all items together. */
   readonly weightMax: number;
-  /** Of one owner's items together. */
+  /** Bound of the weight of one owner's items together. */
   readonly ownerWeightMax: number;
 }
 
@@ -42,7 +41,7 @@ export class FairQueue<Owner, T> {
     return this.#size;
   }
 
-  /** Of all items. Never above `weightMax`, except by items that were put back. */
+  /** Weight of all items. Never above `weightMax`, except by items that were put back. */
   get weight(): number {
     return this.#weight;
   }
@@ -56,12 +55,12 @@ export class FairQueue<Owner, T> {
     const { weightMax, ownerWeightMax } = this.#bounds;
     const ownWeight = (this.#lanes.get(owner)?.weight ?? 0) + weight;
     if (ownWeight > ownerWeightMax || weight > weightMax) return [value];
-    const turnedAway: T[] = [];
+    const dropped: T[] = [];
     if (this.#weight + weight > weightMax) {
       const heaviest = this.#heaviest();
       if (heaviest === undefined || heaviest[1].weight - weight < ownWeight) return [value];
       while (this.#weight + weight > weightMax && heaviest[1].items.length > 0)
-        turnedAway.push(this.#takeOut(heaviest[0], heaviest[1].items.length - 1));
+        dropped.push(this.#takeOut(heaviest[0], heaviest[1].items.length - 1));
     }
     const item = { value, weight };
     const lane = this.#lanes.get(owner);
@@ -71,7 +70,7 @@ export class FairQueue<Owner, T> {
       lane.weight += weight;
     }
     this.#grow(weight);
-    return turnedAway;
+    return dropped;
   }
 
   /**
@@ -98,8 +97,8 @@ export class FairQueue<Owner, T> {
   }
 
   /**
-   * Every value with its owner, in the order in which `take` would return them. Start anew once the queue has
-   * changed.
+   * Every value with its owner, in the order in which `take` would return them. Do not continue once the
+   * queue has changed: start again.
    */
   *inTurn(): Generator<readonly [Owner, T]> {
     for (let round = 0, isMore = true; isMore; round++) {
@@ -112,7 +111,7 @@ export class FairQueue<Owner, T> {
     }
   }
 
-  /** Takes out a value that had its turn: if its owner has more, they wait for the others. */
+  /** Takes out a value that had its turn. Its owner's lane goes to the end. */
   serve(owner: Owner, value: T): void {
     const lane = this.#lanes.get(owner);
     if (!this.remove(owner, value) || lane === undefined || lane.items.length === 0) return;

@@ -6,5 +6,5 @@
 /** False only while the build loads the modules whose schemas it compiles. */
 export const MADE: boolean;
 
-/** By the name that `schemaCheck` is called with. */
+/** The compiled checks, by the name that `schemaCheck` is called with. */
 export const CHECKS: Readonly<Record<string, (value: unknown) => boolean>>;

@@ -1,8 +1,8 @@
 /**
- * The pieces of a body joined to one array of `length` bytes, the sum of their lengths. Pure; any thread.
+ * Joins the pieces of a body to one array. `length` is the sum of their lengths. Pure; any thread.
  *
- * Buffer.concat may return a part of Node's pool. This never does: the bytes have memory of their own, so the
- * caller can transfer them to another thread.
+ * Must hold: the result has memory of its own, because callers transfer it to other threads. Buffer.concat
+ * may return a part of Node's pool (test/unit/request/idempotency.test.ts).
  */
 export function joinedBytes(pieces: readonly Uint8Array[], length: number): Uint8Array<ArrayBuffer> {
   const joined = new Uint8Array(length);

@@ -1,10 +1,9 @@
 /**
- * JSON text for responses, and JSON text from callers. Any thread.
+ * Writes JSON text for responses, and parses JSON text from outside. Pure; any thread.
  *
- * Responses are written in ASCII. µWS takes them as strings. If all characters lie below U+0100, newer
- * versions (seen on Node 24) write Latin-1 and older ones UTF-8; for ASCII both are the same.
- *
- * Must hold: the text is ASCII and reads back as it was. Test: unit/core/json.
+ * Must hold: `jsonText` is ASCII and reads back as the value was (test/unit/core/json.test.ts). Of strings
+ * whose characters all lie below U+0100 newer versions of µWS (seen on Node 24) write Latin-1 and older ones
+ * UTF-8; for ASCII both are the same.
  */
 
 /** The JSON text of `value`, with every character beyond ASCII escaped. */
@@ -23,14 +22,10 @@ export function stringText(text: string): string {
   return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
 }
 
-/** The same without its quotes. */
+/** As stringText, without the quotes. */
 export function insideOfString(text: string): string {
   return PLAIN.test(text) ? text : JSON.stringify(text).slice(1, -1);
 }
-
-/*
- * JSON from outside. Pure; any thread.
- */
 
 /** The value of a JSON text; undefined, which is no JSON value, if the text is malformed. */
 export function parsedJson(text: string): unknown {
@@ -48,7 +43,7 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const LETTER_U = 0x75;
-/** Below it are control characters, which a JSON string must not contain. */
+/** Codes below are control characters, which a JSON string must not contain. */
 const SPACE = 0x20;
 const HEX_DIGITS = 4;
 const ESCAPED = new Set(['"', '\\', '/', 'b', 'f', 'n', 'r', 't'].map((letter) => letter.charCodeAt(0)));

@@ -51,15 +51,15 @@ export const KEYS_MAX = 16_777_216;
 export const UPSTREAM_SCOPES_MAX = 1_024;
 
 /**
- * What the calls may weigh that wait in one worker for an upstream with room: their bodies, and so much for
- * each call, which makes at most 1,024 of them.
+ * Bytes of the calls that wait in one worker because their upstreams are at their limits. Each call counts
+ * with its body and UPSTREAM_QUEUE_CALL_BYTES, so at most 1,024 wait.
  */
 export const UPSTREAM_QUEUE_BYTES_MAX = 64 * 1024 * 1024;
 export const UPSTREAM_QUEUE_CALL_BYTES = 64 * 1024;
 
 /**
- * Bytes of one event of an upstream's stream. The longest seen is a tool call of some 100 KB. Images of
- * Gemini are longer, and counted as whole responses are.
+ * Bytes of one event of an upstream's stream. The longest seen is a tool call of some 100 KB. Events of
+ * Gemini with images are longer; they count toward WHOLE_RESPONSES_BYTES_MAX.
  */
 export const SSE_EVENT_BYTES_MAX = 1024 * 1024;
 
@@ -86,13 +86,13 @@ export const UPSTREAM_MESSAGE_CHARS_MAX = 1_000;
 export const FRAME_BYTES_MAX = 64 * 1024;
 
 /**
- * Prompt tokens that a provider may report beyond one for each byte of the body. It adds text of its own,
- * such as instructions for tools and the model's template. A report above that is not believed.
+ * Prompt tokens that a provider may report beyond one for each byte of the body, because it adds text of its
+ * own: instructions for tools, the model's template. A report above that is not believed.
  */
 export const PROMPT_TOKENS_BESIDE_BODY = 4_096;
 /**
  * Prompt tokens that a provider may report for each image, file or web search, which the body names in a few
- * bytes. This is what the largest of them are billed for.
+ * bytes. Providers bill so many for the largest of them.
  */
 export const PROMPT_TOKENS_OF_PART = 65_536;
 /** Output tokens by which a report may exceed its bound, besides a tenth of the bound. */
@@ -125,18 +125,20 @@ export const TOKENIZER_BYTES_MAX = 4 * 1024 * 1024;
 export const HELD_UP_MS_MAX = 3_600_000;
 
 /**
- * A caller holds a stream up if its pauses, less the time that the stream has run since, come to this. Two
- * threads that pass a fast stream on pause it for a few milliseconds all the time, and no provider gives up
+ * A caller holds a stream up if its pauses, less the time that the stream has run since, add up to this. The
+ * threads that relay a fast stream pause it for a few milliseconds all the time, and no provider gives up
  * over that.
  */
 export const HELD_UP_MS_MIN = 100;
 
-/** The most that pauses come to. A stream that has run for so long after a pause fails for other reasons. */
+/**
+ * The most that pauses add up to. A stream that has run for so long after a pause fails for other reasons.
+ */
 export const HELD_UP_MS_REMEMBERED = 10_000;
 
 /**
- * How long a counter thread works on one job before it takes the next. A small job waits so long for each
- * account that is before it.
+ * How long a counter thread works on one job before it takes the next. A small job waits at most so long for
+ * each account before it.
  */
 export const COUNTER_TURN_MS = 250;
 /**
@@ -153,9 +155,8 @@ export const COUNT_WAIT_MS_MAX = 10_000;
 export const COUNTER_STUCK_MS = 15_000;
 /**
  * Weights of the jobs that wait for a counter thread. A text to count weighs its bytes, and at least the
- * minimum. A large body to parse or translate weighs the minimum: `limits.bodies_in_work_bytes` bounds
- * how many there are. So at most 2,048 bodies wait, 1,024 of one account; or 128 MB of texts, the longest of
- * which is 10 MB.
+ * minimum. A large body to parse or translate weighs the minimum, because `limits.bodies_in_work_bytes`
+ * bounds the bodies. So at most 2,048 bodies wait, 1,024 of one account; or 128 MB of texts.
  */
 export const COUNTER_JOB_BYTES_MIN = 64 * 1024;
 export const COUNTER_QUEUE_BYTES_MAX = 128 * 1024 * 1024;
@@ -182,13 +183,13 @@ export const BODY_VALUES_MAX = 500_000;
  */
 export const BODY_MEMBERS_MAX = 1_000;
 /**
- * Unknown names of all those objects together. Each is folded and remembered, at up to 0.7 µs, which is the
- * dearest thing in a body: so no body takes a counter thread longer than COUNTER_TURN_MS.
+ * Unknown names of all those objects together. To fold and remember a name takes up to 0.7 µs, more than
+ * anything else in a body. With this bound no body takes a counter thread longer than COUNTER_TURN_MS.
  */
 export const BODY_OTHER_NAMES_MAX = 50_000;
 /**
- * Members in all of a body that is parsed into a tree, as those of all doors but chat are: V8 takes up to
- * 1 µs for a name that it has not seen. 490,000 of them took 0.4 to 0.5 s.
+ * Members in all of a body that is parsed into a tree, as at all doors but chat: V8 takes up to 1 µs for a
+ * name that it has not seen. 490,000 of them took 0.4 to 0.5 s.
  */
 export const BODY_TREE_MEMBERS_MAX = 100_000;
 
@@ -236,8 +237,8 @@ export const EXIT_GRACE_MS = CUT_CALLS_WAIT_MS_MAX + 6_000;
 export const USAGE_ROWS_HOT_MAX = 200_000;
 
 /**
- * Rows that wait in memory, some 100 MB, while the disk takes none. If there are more, new calls are
- * rejected, whatever `on_store_error` is.
+ * Rows that wait in memory, some 100 MB, while the disk takes none. Beyond that new calls are rejected,
+ * whatever `on_store_error` is.
  */
 export const ACCOUNTING_ROWS_WAITING_MAX = 500_000;
 
@@ -249,20 +250,20 @@ export const ACCOUNTING_ROWS_WAITING_MAX = 500_000;
 export const CATALOG_ENTRIES_MAX = 4_096;
 
 /**
- * How long a reload waits until the threads use the new settings. A thread does so within one turn of its
- * event loop; one that has not by then is stuck.
+ * How long a reload waits until all threads use the new settings. A thread takes them within one turn of its
+ * event loop, unless it is stuck.
  */
 export const SETTINGS_WAIT_MS_MAX = 10_000;
 
 /**
- * Memory that a body takes while its call is in work, in lengths of the body: one for the body as it was read
- * or is sent upstream, one for copies on its way, such as that with the upstream's name of the model.
+ * Memory that a body takes while its call is in work, in lengths of the body: one for the body itself, one
+ * for copies on its way, such as that with the upstream's name of the model.
  */
 export const BODY_MEMORY_FACTOR = 2;
 
 /**
- * Bodies up to this size take no memory budget, so that a small call pays for no count. By default all calls
- * in flight together hold some 80 MB of such bodies.
+ * Bodies up to this size do not count toward the memory budget, which saves small calls the counting. By
+ * default all calls in flight together hold some 80 MB of such bodies.
  */
 export const BODY_BYTES_UNCOUNTED = 4 * 1024;
 

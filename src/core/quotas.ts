@@ -1,14 +1,14 @@
 /**
- * The quotas that a scope may have, by name, and the calendar of those that are refilled. A scope is a key,
- * an account, a group of accounts or an upstream. Pure; any thread.
+ * The quotas that a scope may have, by name, and the calendar that refills some of them. A scope is a key, an
+ * account, a group of accounts or an upstream. Pure; any thread.
  *
  * A quota is one of two primitives. A sliding window counts what any 60 seconds have used. A stock is an
  * amount that calls take and give back, and that a calendar refills. Each admitted call reserves its worst
  * case of every quota of every scope that it counts toward, or of none; settling replaces the reservation by
  * what the call used.
  *
- * Must hold: every moment is in one day and one month, and their numbers never go back. Test:
- * unit/core/quotas.
+ * Must hold: every moment is in one day and one month, and their numbers never go back
+ * (test/unit/core/quotas.test.ts).
  */
 import { invariant } from './errors.js';
 import { CALLS_IN_FLIGHT_MAX, CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from './limits.js';
@@ -40,7 +40,7 @@ export const QUOTA_KINDS = {
 export type QuotaName = keyof typeof QUOTA_KINDS;
 export const QUOTA_NAMES = Object.keys(QUOTA_KINDS) as QuotaName[];
 
-/** Who may have quotas, in the order in which a call takes of them; `model`: of a rule for one model. */
+/** What may have quotas, in the order in which a call takes of them. `model` is a rule for one model. */
 export const QUOTA_SCOPES = ['key', 'account', 'model', 'group'] as const;
 export type QuotaScope = (typeof QUOTA_SCOPES)[number];
 
@@ -127,9 +127,8 @@ export interface Period {
 }
 
 const DAY_MS = 86_400_000;
-/** Clocks are set back by at least so much. */
+/** The least by which a time zone sets its clocks back, and the most. */
 const STEP_MS = 15 * 60_000;
-/** And by at most so much. */
 const BACK_MS = 3 * 3_600_000;
 const OFFSET = /^([+-])(\d\d):([0-5]\d)$/;
 
@@ -230,7 +229,7 @@ function offsetMsOf(text: string): number | undefined {
 /**
  * What is left of the quotas that an admitted call counts toward, after the call took its part. The ledger
  * fills it (ledger/call-left.ts), telemetry/call-ring.ts carries it, and gateway/call-lines.ts writes it into
- * the record of the call. Pure; any thread.
+ * the record of the call.
  */
 export interface QuotasLeft {
   /** Requests left of the account's minute; undefined if several scopes limit the minute (see `others`). */
@@ -253,7 +252,7 @@ export const QUOTA_NUMBERS = 3;
 const SCOPE_SHIFT = 8;
 const NAME_MASK = 0xff;
 
-/** `scope` as position in QUOTA_SCOPES, `name` in QUOTA_NAMES. */
+/** A quota as one number. `scope` is a position in QUOTA_SCOPES, `name` in QUOTA_NAMES. */
 export function quotaCode(scope: number, name: number): number {
   return (scope << SCOPE_SHIFT) | name;
 }

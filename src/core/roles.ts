@@ -1,8 +1,9 @@
 /**
- * Roles of those who use the admin interface, and the identity that a request has. Which role may use which
- * route is declared with the route (admin/route.ts). Any thread.
+ * The roles of operators, and the operator behind a request to the admin interface. Each route declares which
+ * roles may use it (admin/route.ts). Main thread; the console in the browser.
  *
- * Tests: test/unit/core/roles.test.ts, test/e2e/operator-roles.test.ts (every route with every role).
+ * Must hold: no role may do more than its meaning says (test/e2e/operator-roles.test.ts: every route with
+ * every role).
  */
 
 /** From the fewest rights to all. `npm run docs` writes the table of routes from them. */
@@ -15,9 +16,9 @@ export type Roles = readonly [...Role[], 'admin'];
 export const ALL_ROLES: Roles = ROLES;
 export const ADMIN_ONLY: Roles = ['admin'];
 
-/** Who may do what: routes declare it, and the console shows what a role may do. */
+/** Which roles may do what. Routes refer to it, and the console hides what the operator's role may not do. */
 export const RIGHTS = {
-  /** Support hands out keys; what a key may use is not theirs to change. */
+  /** `support` hands out keys; only `admin` changes what a key may use. */
   keys: ['support', 'admin'],
   credit: ['finance', 'admin'],
   upstreams: ['support', 'admin'],
@@ -47,12 +48,12 @@ export interface Operator {
 }
 
 /**
- * Returns who it is now, or undefined if that one is not admitted any more. Asked at each request of a
- * session, so that a disabled operator is out at once and a changed role is in force at once.
+ * Returns the operator of a session, or undefined if the operator was disabled or deleted. It is called at
+ * each request, so that a change of an operator takes effect at once.
  */
 export type Identify = () => Operator | undefined;
 
-/** Whoever has the admin token of the data directory, or of the environment. */
+/** The operator of requests with the admin token of the data directory, or of the environment. */
 export const BOOTSTRAP: Operator = { who: 'bootstrap', role: 'admin' };
 
 /** `admin`, `support or admin`, `support, finance or admin`. */

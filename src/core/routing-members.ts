@@ -1,16 +1,17 @@
 /**
- * Members of a request that the gateway does not read itself, but by which some upstreams would serve another
- * call than the one that was admitted and priced, bill it beyond its tokens, or hand out what they have
- * stored for whoever has the upstream's key, which all callers share. A request that has one is
- * rejected, unless `pass_members` of the model names it. All other unknown members pass untouched. The reader
- * of bodies (protocol/) and the schema of the settings use the list.
+ * Members of a request that the gateway itself does not use, but by which an upstream may serve another call
+ * than the one that was admitted and priced, bill it beyond its tokens, or hand out what it has stored under
+ * its key, which all callers share. A request that has one is rejected, unless `pass_members` of the model
+ * names it. All other unknown members pass untouched. The reader of bodies (protocol/) and the schema of the
+ * settings use the list. Any thread.
  *
  * Not listed: what shortens a prompt (OpenRouter's `transforms`), and what LiteLLM rejects by itself
  * (`aws_bedrock_runtime_endpoint` and the like).
  *
- * Must hold: a member is removed only if no upstream heeds it, because callers would get what nobody priced.
- * Tests: test/unit/protocol/known-members.steering.test.ts, test/unit/protocol/known-members.stored.test.ts.
+ * Must hold: a member is removed only if no upstream obeys it, or callers get what nobody pays for
+ * (test/unit/protocol/known-members.steering.test.ts, test/unit/protocol/known-members.stored.test.ts).
  */
+
 /**
  * Members that choose the model, the provider or the address, or make the call dearer than its tokens. They
  * are looked for at every door.
@@ -92,22 +93,22 @@ export const STEERING_MEMBERS = [
 ] as const;
 
 /**
- * The same, of names within members: a stored file, an address that the provider reads with its own rights
- * (protocol/stored-names.ts), a message's sound that OpenAI has kept.
+ * Names of members within messages and parts: a stored file, an address that the provider reads with its own
+ * rights (protocol/stored-names.ts), the audio of a message that OpenAI has stored.
  */
 const NESTED_MEMBERS = ['file_id', 'storage_url', 'audio_id'] as const;
 
 /**
- * The same for the Responses door alone, whose provider stores what these name: it bills prompts that the
- * hold knows nothing of, and with one key for all callers it gives one what another has said. Chat
- * completions give some of these names another meaning.
+ * For the Responses door alone, whose provider stores what these name. It bills the stored prompts, which the
+ * hold does not cover, and gives one caller what another has said, because all share one key. In chat
+ * completions some of these names mean something else.
  */
 const STORED_MEMBERS = ['previous_response_id', 'conversation', 'prompt', 'item_reference'] as const;
 
 /**
- * An edit of the conversation that does more than clear, in Messages, and any in Responses: the provider
- * summarises it by a further generation. Anthropic bills that beside the usage of the response, in
- * `usage.iterations` (platform.claude.com, "Compaction", 2026-11).
+ * In Messages an edit of the conversation that does more than clear, in Responses any edit. The provider
+ * summarises the conversation by a further generation, which Anthropic bills beside the usage of the
+ * response, in `usage.iterations` (platform.claude.com, "Compaction", 2026-11).
  */
 const EDITING_MEMBERS = ['context_management'] as const;
 

@@ -1,21 +1,21 @@
 /**
- * Checks of stored rows by their TypeBox schemas, as code that the build makes: scripts/build-checks.mjs
- * loads the modules that call `schemaCheck`, and writes generated-checks.js. A gateway so loads no compiler,
- * which takes 5 MB and part of its start, and makes no code from text. Any thread.
+ * Checks stored rows by their TypeBox schemas, with code that the build makes: scripts/build-checks.mjs loads
+ * the modules that call `schemaCheck`, and writes generated-checks.js. So a gateway loads no compiler, which
+ * would take 5 MB and delay its start. Any thread.
  *
- * Must hold: no schema is interpreted, which would make a start with a million accounts take minutes
- * (test/unit/core/schema-check).
+ * Must hold: no schema is interpreted, or a start with a million accounts takes minutes
+ * (test/unit/core/schema-check.test.ts).
  */
 import type { Static, TSchema } from 'typebox';
 import { invariant } from './errors.js';
 import { CHECKS, MADE } from './generated-checks.js';
 
-/** For the build. */
+/** Read by the build. */
 export const CHECKED_SCHEMAS = new Map<string, TSchema>();
 
 /**
- * Returns what tells whether a value is as `schema` says. `name` is that of the schema, and no other schema
- * has it. Throws an Error if the build has not made it.
+ * Returns the compiled check of `schema`. `name` must be unique among all schemas. Throws an Error if the
+ * build has not made the check.
  */
 export function schemaCheck<Schema extends TSchema>(
   name: string,

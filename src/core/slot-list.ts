@@ -2,12 +2,12 @@
  * A collection for items that come and go by the thousand a second, in place of a Set. An item keeps its
  * slot, a number, from `add` to `remove`. Any thread.
  *
- * V8's Set and Map make a new table every so many additions, and each old table points to the next. Once a
- * table is in the old generation, where garbage lies until the next large collection, it keeps alive all
- * tables that follow, and what was in them. With a Set each call of a worker outlived its end by seconds, and
- * a small collection took 16 ms instead of 1. So what has one entry a call is kept in an array.
+ * V8's Set and Map make a new table every so many additions, and each old table points to the next. An old
+ * table that has reached the old generation of the heap keeps all later tables alive, and their items, until
+ * the next major garbage collection. With a Set each call of a worker outlived its end by seconds, and a
+ * minor collection took 16 ms instead of 1. So collections with one entry a call are arrays.
  *
- * Must hold: what was removed is garbage at the next small collection. Test: unit/core/slot-list.
+ * Must hold: a removed item is garbage at the next minor collection (test/unit/core/slot-list.test.ts).
  */
 export class SlotList<T> {
   readonly #items: (T | undefined)[] = [];

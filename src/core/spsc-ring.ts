@@ -1,17 +1,18 @@
 /**
- * A single-producer, single-consumer (SPSC) ring of bytes in shared memory, so that records need not be
- * serialised. The channels between listeners and workers use it (channel/), and the call ring (telemetry/).
- * Its owner defines what the records hold, and how the reader learns of them.
+ * A single-producer, single-consumer (SPSC) ring of bytes in shared memory: one thread writes records that
+ * another reads, without serialising them. The channels between listeners and workers use it (channel/), and
+ * the call ring (telemetry/). They define what the records hold, and how the reader learns of them.
  *
  *     byte 0    int32: how many bytes the reader has given back, modulo 2^32
  *     byte 32   int32: how many bytes the writer has published, modulo 2^32
- *     byte 64   the ring. Records begin at multiples of 8 and are never cut; the end may be a gap
+ *     byte 64   the ring. Records begin at multiples of 8 and are never cut: if one does not fit before the
+ *               end of the memory, a record of kind GAP fills the rest
  *
  *     record    int32 kind, above 0; int32 length in bytes, a multiple of 8; then the fields of the kind
  *
- * The writer's stores are plain. What makes them visible comes after them: a message that names the number of
- * bytes (`takeUnreported`, `read`), or the atomic store of `publish`, which the reader loads (`published`).
- * The reader gives bytes back by an atomic store, which the writer loads only when it needs space.
+ * The writer's stores are plain. They become visible to the reader by what follows them: a message with the
+ * number of bytes (`takeUnreported`, `read`), or the atomic store of `publish`, which the reader loads
+ * (`published`). The reader gives bytes back by an atomic store, which the writer loads when it needs space.
  *
  * Must hold: one thread writes and one reads; the length is a power of two, so that counts may wrap at 2^32;
  * and all of a record is written before it is reported, or the reader sees half of it
@@ -25,13 +26,13 @@ const HEAD_BYTES = 64;
 const ALIGNMENT_BYTES = 8;
 const GAP = 0;
 
-/** Offsets in a record, in bytes. */
+/** Offsets in a record. */
 const KIND_AT = 0;
 const LENGTH_AT = 4;
 /** Offset of the first field of a record, after its kind and length. */
 export const FIELDS_AT = 8;
 
-/** The memory of a ring of `bytes`, a power of two. Pages that were never used take none. */
+/** The memory of a ring of `bytes`, a power of two. Pages that were never written to take no memory. */
 export function createSpscRing(bytes: number): SharedArrayBuffer {
   invariant(
     bytes <= 2 ** 30 && Number.isInteger(Math.log2(bytes)),
@@ -65,7 +66,7 @@ class SpscRing {
 
 export class SpscWriter extends SpscRing {
   #position: number;
-  /** The value last read. */
+  /** GIVEN_BACK as it was last loaded. */
   #givenBack: number;
   #unreportedBytes = 0;
 

@@ -1,14 +1,14 @@
 /**
- * The billed tokens of a call, by price class: the numbers in the _usage_ of the glossary. The readers of
- * upstreams' reports fill them (upstream/usage-shapes.ts), whatever form the provider has, and
- * `costOf` (registry/catalog.ts) prices them: each part at its own price, the rest of the prompt or of the
- * completion at the plain one. Any thread.
+ * The billed tokens of a call, by price class. upstream/usage-shapes.ts reads them from the provider's
+ * report, and `costOf` (registry/catalog.ts) prices them: each part at its own price, the rest of the prompt
+ * or of the completion at the plain one. Any thread.
  *
  * Must hold, or a call is charged too much or too little: all are whole numbers from 0 up; `cachedTokens` and
  * `cacheWriteTokens` together are at most `promptTokens`; `cacheWrite1hTokens` is at most `cacheWriteTokens`;
- * `reasoningTokens` is at most `completionTokens`. A report that breaks this is not believed, and the tokens
- * are counted here. A new field must follow the call through the channel's frames (channel/frame-codec.ts),
- * the journal (ledger/journal.ts), the rows of usage (store/record-codec.ts) and the call log.
+ * `reasoningTokens` is at most `completionTokens`. A report that breaks this is not believed, and the gateway
+ * counts the tokens itself (test/unit/upstream/usage-shapes.test.ts). A new field must follow the call
+ * through the channel's frames (channel/frame-codec.ts), the journal (ledger/journal.ts), the rows of usage
+ * (store/record-codec.ts) and the call log.
  */
 export interface TokenCounts {
   readonly promptTokens: number;
@@ -19,7 +19,7 @@ export interface TokenCounts {
   /** The part of `cacheWriteTokens` that the provider keeps for an hour. */
   readonly cacheWrite1hTokens: number;
   readonly completionTokens: number;
-  /** The part of `completionTokens` of reasoning: billed, and not in the text. */
+  /** The part of `completionTokens` that is reasoning: billed, and not in the text. */
   readonly reasoningTokens: number;
 }
 
@@ -30,15 +30,12 @@ export interface TokenCounts {
 export const USAGE_SOURCES = ['reported', 'counted', 'estimated'] as const;
 export type UsageSource = (typeof USAGE_SOURCES)[number];
 
-/**
- * Token usage of one call. Readers of upstream responses make it, in a worker; it goes through the channel to
- * the listener, and from there to the journal and the logs.
- */
+/** Token usage of one call. A worker makes it; the listener gets it by the channel, and records it. */
 export interface Usage extends TokenCounts {
   readonly source: UsageSource;
 }
 
-/** Usage without parts (cached, reasoning), as a count by this gateway gives it. */
+/** Usage without cached and reasoning tokens, which only a provider can report. */
 export function usageOfWhole(promptTokens: number, completionTokens: number, source: UsageSource): Usage {
   return {
     promptTokens,

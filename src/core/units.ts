@@ -1,6 +1,7 @@
 /**
  * Branded numbers, which the compiler keeps apart: an account's slot is not a key's, and a count is not a
- * time. The `as…` functions check nothing: who calls one vouches for the unit. Pure; any thread.
+ * time. The `as…` functions check nothing: their caller must know the unit. Pure; any thread. No test: the
+ * compiler holds what this file promises.
  */
 
 declare const UNIT: unique symbol;

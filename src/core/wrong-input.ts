@@ -1,7 +1,9 @@
 /**
  * Parts of the messages that say what is wrong with an input. The readers of settings, of admin requests and
- * of chat bodies share them, so that all word it alike. Pure; any thread. Test:
- * test/unit/core/wrong-input.test.ts.
+ * of chat bodies share them. Pure; any thread.
+ *
+ * Must hold: the texts stay, because users and tests of those readers match on them
+ * (test/unit/core/wrong-input.test.ts).
  */
 
 /** Names and positions from the root, such as `['models', 0, 'price']`. */
@@ -30,7 +32,7 @@ export interface ValueSchema {
 }
 
 /**
- * What a schema allows, such as `a whole number of bytes from 1 to 9`; undefined if only its reader can say
+ * What a schema allows, such as `a whole number of bytes from 1 to 9`; undefined if its keywords do not say
  * it.
  */
 export function wantedBy(schema: ValueSchema): string | undefined {

@@ -120,7 +120,7 @@ void t.test(
     });
     const asks = new AskPort<string, string, { readonly low: number }>(port1, { inTurns: true });
     const one = asks.ask('one');
-    asks.tell({ low: 7 });
+    asks.send({ low: 7 });
     const two = asks.ask('two');
     t.same(await Promise.all([one, two]), ['ONE', 'TWO']);
     t.equal(await asks.ask('three'), 'THREE');
