@@ -1,14 +1,14 @@
 /**
- * The messages by which listeners share the response cache of the main thread: single flight over all
- * listeners of a process. The main thread has the responses on disk, and knows which equal calls of other
- * listeners are in flight. Imported by request/response-cache.ts, the listener's end, and
- * gateway/cache-service.ts, the main thread's.
+ * The messages between a listener (request/response-cache.ts) and the main thread (gateway/cache-service.ts)
+ * about cached responses. The main thread has the responses on disk, and sees to single flight over all
+ * listeners of a process.
  *
  *     listener → main   Question<ResponseKey>   asks for a response; the reply is a CacheReply
  *                       CacheMessage            how the leader's call ended; no reply
  *
  * Must hold: a listener that got `lead` sends exactly one `keep` or `abandon` for the key. Until then equal
- * questions of other listeners wait; the death of the listener's thread counts as `abandon`.
+ * questions of other listeners wait (test/fuzz/stored-responses.test.ts). If the listener's thread dies, the
+ * main thread takes that for `abandon`.
  */
 import type { ResponseKey } from '../registry/stored-response.js';
 
@@ -29,5 +29,5 @@ export type CacheReply =
 
 export type CacheMessage =
   | { readonly kind: 'keep'; readonly key: ResponseKey; readonly response: CachedResponse }
-  /** The leader's call has failed, or its response cannot be kept: those who wait get `alone`. */
+  /** The leader's call has failed, or its response cannot be kept: listeners that wait get `alone`. */
   | { readonly kind: 'abandon'; readonly key: ResponseKey };

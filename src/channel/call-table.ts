@@ -7,14 +7,15 @@
  *
  *     word 0  credit bytes  what the worker may still send; the worker subtracts, the listener adds
  *     word 1  waiting       1 while the worker has paused its upstream for lack of credits. The worker sets
- *                           it; the end that exchanges it for 0 must see to it that the worker goes on
+ *                           it; the side that exchanges it for 0 makes the worker continue
  *     word 2  cancelled     1 once the client has gone; the listener sets it, the worker reads it
  *     word 3  resume bytes  credits at which a waiting worker is woken; the listener sets it with the window
  *     word 4  upstream      bits 0-15: 1 + the slot of the upstream that got the call last, 0 for none;
  *                           from bit 16: 0 if it serves the model that the call names, else which of its
  *                           fallbacks, from 1. The worker sets it, the listener reads it and clears it
  *                           before the next call
- *     word 5  queued        milliseconds of waiting for room in the limits of upstreams; as word 4
+ *     word 5  queued        milliseconds that the call has waited because its upstreams were at their
+ *                           limits; set and cleared as word 4
  *     word 6  tried         when that upstream got the call: 10 µs of the monotonic clock, modulo 2^32; set
  *                           with word 4
  *
@@ -35,17 +36,17 @@ const RESUME_BYTES = 3;
 const UPSTREAM = 4;
 const QUEUED_MS = 5;
 const TRIED = 6;
-/** Of the word `tried`, in a millisecond: it wraps after 11.9 hours, and no call takes as long. */
+/** Units of the word `tried` in a millisecond. It wraps after 11.9 hours, and no call takes as long. */
 const TICKS_PER_MS = 100;
-/** Of the word `upstream`; UPSTREAM_SLOTS_MAX fits the mask. */
+/** The two parts of the word `upstream`. UPSTREAM_SLOTS_MAX fits the mask. */
 const FALLBACK_SHIFT = 16;
 const UPSTREAM_MASK = 0xffff;
 
 /**
- * What the windows of a listener's calls add up to, roughly, before new calls get smaller ones. 43 calls have
- * whole windows then, and 20,000 slow readers hold 0.6 GB in theirs instead of 4. A lone fast stream needs a
- * whole window: with a sixth of it 50 MB took 1.5 s instead of 0.3 s. Eight at once were as fast with either,
- * because each event-loop turn finds work then.
+ * The windows of a listener's calls add up to about this before new calls get smaller windows. So 43 calls
+ * have whole windows, and 20,000 slow readers hold 0.6 GB in theirs instead of 4. A lone fast stream needs a
+ * whole window: with a sixth of it 50 MB took 1.5 s instead of 0.3 s. Eight streams at once were as fast with
+ * either, because each event-loop turn finds work then.
  */
 const WINDOWS_BYTES_MAX = 8 * 1024 * 1024;
 /** No window is smaller, unless the settings make all smaller. */
@@ -54,15 +55,15 @@ const WINDOW_BYTES_MIN = FRAME_BYTES_MAX / 2;
 export interface CallTableBuffer {
   readonly shared: SharedArrayBuffer;
   /**
-   * Credits of a new call at most, in bytes. A slow reader holds these and the one frame that may overdraw
-   * them.
+   * The most credits that a new call gets, in bytes. Of a slow reader's response these are buffered, and the
+   * one frame that may overdraw them.
    */
   readonly windowBytes: number;
 }
 
 /**
- * The buffer for `callsMax` slots. Each lets `bufferBytes` of a response be between a worker and a client's
- * socket. Untouched records cost no memory. The main thread calls it once.
+ * The buffer for `callsMax` slots. Of each response at most `bufferBytes` are between a worker and the
+ * client's socket. Untouched records cost no memory. The main thread calls it once.
  */
 export function createCallTable(callsMax: number, bufferBytes: number): CallTableBuffer {
   const windowBytes = bufferBytes - Math.min(FRAME_BYTES_MAX, bufferBytes >> 1);
@@ -93,8 +94,7 @@ export class CallTable {
     const shareBytes = Math.max(WINDOW_BYTES_MIN, Math.floor(WINDOWS_BYTES_MAX / inFlight));
     const windowBytes = Math.min(this.#windowBytes, shareBytes);
     Atomics.store(this.#words, base + CREDIT_BYTES, windowBytes);
-    // A woken worker should find room for more than one chunk, else the two threads take turns at each of
-    // them.
+    // A worker that continues should have credits for several chunks, or it is paused again after each.
     Atomics.store(this.#words, base + RESUME_BYTES, windowBytes >> 1);
     Atomics.store(this.#words, base + WAITING, 0);
     Atomics.store(this.#words, base + CANCELLED, 0);
@@ -109,14 +109,16 @@ export class CallTable {
     const base = slot * WORDS_PER_CALL;
     if (Atomics.sub(this.#words, base + CREDIT_BYTES, bytes) - bytes > 0) return true;
     Atomics.store(this.#words, base + WAITING, 1);
-    // The listener may have refunded between the two lines above and seen nobody waiting; then the worker
-    // goes on.
+    // The listener may have refunded between the two lines above, when the worker did not wait yet. Then the
+    // worker itself takes the flag back and continues.
     const credit = Atomics.load(this.#words, base + CREDIT_BYTES);
     if (credit < Atomics.load(this.#words, base + RESUME_BYTES)) return false;
     return Atomics.exchange(this.#words, base + WAITING, 0) === 1;
   }
 
-  /** Listener: gives back what its socket has taken. True if the worker waits and must get a Credit frame. */
+  /**
+   * Listener: the client's socket has taken `bytes`. True if the worker waits and must get a Credit frame.
+   */
   refund(slot: CallSlot, bytes: number): boolean {
     const base = slot * WORDS_PER_CALL;
     const credit = Atomics.add(this.#words, base + CREDIT_BYTES, bytes) + bytes;
@@ -131,7 +133,7 @@ export class CallTable {
     Atomics.store(this.#words, slot * WORDS_PER_CALL + UPSTREAM, word);
   }
 
-  /** Worker: the call has waited so long. */
+  /** Worker: the call has waited for `queuedMs` so far. */
   recordQueued(slot: CallSlot, queuedMs: number): void {
     Atomics.store(this.#words, slot * WORDS_PER_CALL + QUEUED_MS, Math.ceil(queuedMs));
   }
@@ -139,30 +141,35 @@ export class CallTable {
   // What the listener reads when a call has ended was stored before the frame of the end, so a plain read of
   // the 32 bits is enough. `Atomics.load` takes 13 ns (Node 20).
 
-  /** Listener: how long the call waited for room in the limits of its upstreams; 0 if it did not. */
+  /** Listener: how long the call waited because its upstreams were at their limits; 0 if it did not. */
   queuedMsOf(slot: CallSlot): number {
     return this.#words[slot * WORDS_PER_CALL + QUEUED_MS]!;
   }
 
-  /** Listener: the upstream that was noted last; undefined if none was. */
+  /** Listener: the slot of the upstream that got the call last; undefined if none did. */
   upstreamOf(slot: CallSlot): number | undefined {
     const word = this.#words[slot * WORDS_PER_CALL + UPSTREAM]! & UPSTREAM_MASK;
     return word === 0 ? undefined : word - 1;
   }
 
-  /** Listener: how long after `sinceMs` that upstream got the call; 0 if the clocks of threads say before. */
+  /**
+   * Listener: how long after `sinceMs` that upstream got the call; 0 if the threads' clocks say before it.
+   */
   triedMs(slot: CallSlot, sinceMs: MonotonicMs): number {
     const tried = this.#words[slot * WORDS_PER_CALL + TRIED]!;
     const ticks = (tried - Math.floor(sinceMs * TICKS_PER_MS)) >>> 0;
     return ticks > 2 ** 31 ? 0 : ticks / TICKS_PER_MS;
   }
 
-  /** Listener: 0 if that upstream serves the model that the call names, else which fallback, from 1. */
+  /**
+   * Listener: 0 if that upstream serves the model that the call names, else which fallback, from 1. Final
+   * once the response has begun.
+   */
   fallbackOf(slot: CallSlot): number {
     return Atomics.load(this.#words, slot * WORDS_PER_CALL + UPSTREAM) >>> FALLBACK_SHIFT;
   }
 
-  /** Listener: the slot is taken for a call that no upstream has seen. */
+  /** Listener: clears words 4 and 5 for a new call. */
   forgetUpstream(slot: CallSlot): void {
     Atomics.store(this.#words, slot * WORDS_PER_CALL + UPSTREAM, 0);
     Atomics.store(this.#words, slot * WORDS_PER_CALL + QUEUED_MS, 0);

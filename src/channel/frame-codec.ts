@@ -1,6 +1,6 @@
 /**
- * The codec of frames: messages between listener and worker as binary records of a ring. frame-port.ts calls
- * it, in both threads. Both are of one process and one build, so the layout may change from build to build.
+ * Encodes the frames between listener and worker as binary records of a ring, and decodes them. frame-port.ts
+ * calls it, in both threads. Both run the same build, so the layout may change from build to build.
  *
  *     Call            float64 callId; int32 model, flags, modelStart, modelEnd, characters of requestId, of
  *                     traceparent, of tracestate, of body, account, outputTokensMax, choices, characters
@@ -15,8 +15,8 @@
  * no room in the ring. The large body of a call is always posted, behind the call's record, because its
  * memory can be transferred.
  *
- * Must hold: what `writeFrame` wrote `readFrame` gives back, field by field and for any text; a field read
- * at a wrong place would charge wrong tokens (test/unit/channel/frame-port.test.ts).
+ * Must hold: `readFrame` returns what `writeFrame` was given, field by field and for any text. A field that
+ * is read at a wrong offset may charge wrong tokens (test/unit/channel/frame-port.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { FIELDS_AT, type SpscReader, type SpscWriter } from '../core/spsc-ring.js';
@@ -40,15 +40,15 @@ import {
 } from './messages.js';
 import type { CallId } from './open-calls.js';
 
-/** Bytes of a longer record are handed over as cheaply as they are copied. */
+/** A longer frame is posted: to transfer its bytes costs no more than to copy them. */
 export const RECORD_BYTES_MAX = 32 * 1024;
 
 const ID_AT = FIELDS_AT;
 const SIGNAL_BYTES = ID_AT + 8;
 const CALL_INTS_AT = ID_AT + 8;
-/** If there are no fallbacks. */
+/** Offset of the texts, if the call has no fallbacks. */
 const CALL_TEXT_AT = CALL_INTS_AT + 13 * 4;
-/** Beside the fallbacks themselves. */
+/** Numbers that stand before the fallbacks' own. */
 const FALLBACK_INTS = 4;
 const LENGTH_AT = ID_AT + 8;
 const DATA_BYTES_AT = LENGTH_AT + 8;
@@ -63,9 +63,9 @@ const INCLUDE_USAGE = 2;
  * The body has one byte a character; else it is UTF-16, as V8 keeps a string with other characters in memory.
  */
 const ASCII = 4;
-/** The call belongs to a trace; if it has no text, the trace is unrecorded. */
+/** The call belongs to a trace. If the record has no text of it, the trace is not recorded. */
 const TRACED = 8;
-/** The door's position is above the flags. */
+/** Bits from here on are the door's position in DOOR_NAMES. */
 const DOOR_SHIFT = 8;
 
 /** False if nothing was written: the caller posts the frame. A call is written without its large body. */
@@ -93,9 +93,7 @@ export function writeFrame(ring: SpscWriter, frame: Frame): boolean {
   }
 }
 
-/**
- * The frame at `at`. Bytes of a response are a view of the ring: they are gone when the record is given back.
- */
+/** The frame at `at`. Bytes of a response are a view of the ring, valid until the record is given back. */
 export function readFrame(ring: SpscReader, at: number): Frame {
   const id = ring.floats[(at + ID_AT) >> 3]!;
   const kind = ring.kindAt(at);
@@ -115,7 +113,7 @@ export function readFrame(ring: SpscReader, at: number): Frame {
   }
 }
 
-/** Reserves a record and writes the call's id; -1 if it is too long or there is no room. */
+/** Reserves a record and writes the call's id. Returns -1 if the record is too long or the ring is full. */
 function begin(ring: SpscWriter, kind: number, id: CallId, bytes: number): number {
   if (bytes > RECORD_BYTES_MAX) return -1;
   const at = ring.reserve(kind, bytes);
@@ -172,7 +170,7 @@ function writeFallbacks(
   ints.set(models, at + FALLBACK_INTS);
 }
 
-/** `at` is behind their number. */
+/** `at` is the position behind the number of fallbacks. */
 function readFallbacks(ints: Int32Array, at: number): FallbackModels {
   const models = at + FALLBACK_INTS;
   return {
@@ -262,7 +260,7 @@ function readEnd(ring: SpscReader, at: number, kind: EndFrame['kind'], id: CallI
   };
 }
 
-/** Not a Buffer, whose `slice` would not copy. */
+/** Not a Buffer, because receivers copy by `slice`, and that of a Buffer does not copy. */
 function bytesOf({ bytes, ints }: SpscReader, at: number, bytesAt: number): Uint8Array {
   return new Uint8Array(bytes.buffer, at + bytesAt, ints[(at + LENGTH_AT) >> 2]);
 }

@@ -1,12 +1,13 @@
 /**
- * One end of the channel between a listener and a worker: a MessagePort, and a ring of memory for each
- * direction. Frames queued in one event-loop turn are sent as one message. Listener or upstream worker.
+ * One end of the channel between a listener and a worker: a MessagePort, and a ring for each direction.
+ * ListenerChannel and WorkerChannel each have one for each thread on the other side. Listener or upstream
+ * worker.
  *
  * A message costs some µs whatever it carries, and V8's serialiser 1 µs and more for each frame in it. So
- * frames are records of the ring, and the message only says how many bytes of records there are; a frame that
- * the ring does not take is posted, in its order. `setImmediate` runs after all sockets of the turn have been
- * served, so no frame waits longer than the turn that produced it. A turn that produces much (500 fast
- * streams at once: 32 MB) is sent as several messages, so that no batch grows with it.
+ * frames are records of the ring, and the frames of one event-loop turn are announced by one message: the
+ * number of their bytes. A frame that does not fit the ring is posted in that message, in its order.
+ * `setImmediate` runs after all sockets of the turn have been served, so no frame waits longer than its turn.
+ * A turn that produces much (500 fast streams at once: 32 MB) sends several messages, to bound each.
  *
  * Must hold: frames arrive in the order in which they were pushed, whether by the ring or posted. Test:
  * test/unit/channel/frame-port.test.ts.
@@ -17,14 +18,14 @@ import { createSpscRing, SpscReader, SpscWriter } from '../core/spsc-ring.js';
 import { readFrame, writeFrame } from './frame-codec.js';
 import { FRAME_CALL, type DataFrame, type EndFrame, type Frame } from './messages.js';
 
-/** What a thread is given of a channel; `port` is to be transferred. */
+/** One end of a channel, as it is sent to its thread. `port` must be in the transfer list. */
 export interface FrameChannel {
   readonly port: MessagePort;
   readonly incoming: SharedArrayBuffer;
   readonly outgoing: SharedArrayBuffer;
 }
 
-/** Twenty bodies of 12 KB in one direction; a sender that finds the ring full posts its frames. */
+/** Holds twenty bodies of 12 KB. A sender that finds the ring full posts its frames. */
 const RING_BYTES = 256 * 1024;
 
 /** The two ends of a new channel. */
@@ -39,22 +40,19 @@ export function createFrameChannel(): readonly [FrameChannel, FrameChannel] {
 }
 
 /**
- * Bytes in a frame that is posted. Few bytes become a string of as many characters, which V8 copies as it is;
- * many become an array of their own, which is transferred. A buffer costs 4 µs whatever its length, and
- * counts against the heap of both threads.
+ * A posted frame, with its bytes in the form that costs least. Up to STRING_BYTES_MAX they become a string of
+ * as many characters, which V8 copies as it is. More are copied to a buffer that is transferred, which costs
+ * 4 µs whatever its length, and counts against the heap of both threads.
  */
 type Packed<F extends DataFrame | EndFrame> = Omit<F, 'bytes'> & { readonly bytes: string | Uint8Array };
 type PostedFrame = Exclude<Frame, DataFrame | EndFrame> | Packed<DataFrame> | Packed<EndFrame>;
 
-/**
- * Bytes of records that have been written, the large body of the call in the record before it, or a frame
- * that is posted.
- */
+/** How many bytes of records follow in the ring, or the large body of the last call, or a posted frame. */
 type Item = number | Uint8Array | PostedFrame;
 
 const STRING_BYTES_MAX = 4 * 1024;
 
-/** What the posted frames of one message carry, about. Far above what a turn of small calls brings. */
+/** Bytes of posted frames after which a message is sent. A turn of small calls brings far fewer. */
 const BATCH_BYTES_MAX = 256 * 1024;
 
 export class FramePort {
@@ -71,15 +69,12 @@ export class FramePort {
   #transfer: ArrayBuffer[] = [];
   #postedBytes = 0;
   #scheduled = false;
-  /**
-   * The frame that was read last: what follows may be its body, and says whether the next frame is of the
-   * same call.
-   */
+  /** The last frame, until the next item is read: that may be its body, or another frame of the same call. */
   #taken: Frame | undefined;
 
   /**
-   * `onFrame` gets each frame that arrives; `more`: the next frame is of the same call and follows at once.
-   * Bytes of a frame are valid during the call only, or with `more` until the next call.
+   * `onFrame` gets each frame that arrives. With `more` the next frame is of the same call and follows at
+   * once. Bytes of a frame are valid until `onFrame` returns, or with `more` until its next call returns.
    */
   constructor({ port, incoming, outgoing }: FrameChannel, onFrame: (frame: Frame, more: boolean) => void) {
     this.#port = port;
@@ -132,7 +127,7 @@ export class FramePort {
     }
   }
 
-  /** `bytes` are those in the item that count, and are transferred. */
+  /** `bytes` of the item count toward BATCH_BYTES_MAX, and are transferred unless they are a string. */
   #add(item: Item, bytes: string | Uint8Array | undefined): void {
     const recordBytes = this.#out.takeUnreported();
     if (recordBytes > 0) this.#items.push(recordBytes);
@@ -169,7 +164,7 @@ export class FramePort {
   }
 }
 
-/** Costs a copy. */
+/** Copies `bytes`: the sender may write to them again. */
 function packed(bytes: Uint8Array): string | Uint8Array {
   if (bytes.length <= STRING_BYTES_MAX)
     return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1');
@@ -178,7 +173,7 @@ function packed(bytes: Uint8Array): string | Uint8Array {
   return own;
 }
 
-/** As it was pushed. Not a Buffer, whose `slice` would not copy. */
+/** The frame as it was pushed. Its bytes are no Buffer: see `bytesOf` in frame-codec.ts. */
 function unpacked(frame: PostedFrame): Frame {
   if (!('bytes' in frame) || typeof frame.bytes !== 'string') return frame as Frame;
   const { buffer, byteOffset, length } = Buffer.from(frame.bytes, 'latin1');

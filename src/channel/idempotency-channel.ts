@@ -1,17 +1,17 @@
 /**
  * The listener's side of idempotency locks: its port to the main thread, and the bound on the responses that
- * it collects. request/idempotency.ts calls it; gateway/idempotency-service.ts is the other end, and both
- * import the messages. Of one lock that was granted (`new`) the listener sends either `keep` or `abandon`,
- * and after `keep` perhaps `forget`; of a `finished` reply it sends `replayed` once, when it no longer holds
- * the bytes. A listener that dies sends nothing: the service releases its locks.
+ * it collects. request/idempotency.ts calls it; gateway/idempotency-service.ts is the other end. For a lock
+ * that was granted (`new`) the listener sends either `keep` or `abandon`, and after `keep` perhaps `forget`.
+ * For a `finished` reply it sends `replayed` once, when it no longer holds the bytes. If a listener dies, the
+ * service releases its locks.
  *
  *     listener → main   Question<LockRequest>   before the call is admitted; the reply is a LockReply
- *                       LockMessage             what became of the call; no reply
+ *                       LockMessage             how the call ended; no reply
  *
  * Must hold: a listener sends `keep` before it appends the call's charge to its journal, and every
- * LockMessage before the client can see how its call ended. The service reads all ports empty before it
- * decides on a lock. So it knows of the response when the client sends the key again, by whichever listener;
- * else the call would be made and charged again (test/unit/gateway/idempotency-service.test.ts).
+ * LockMessage before the client can see how its call ended. The service reads all pending messages before it
+ * decides on a lock. So it knows the response when the client sends the key again, at whichever listener;
+ * otherwise the call is made and charged again (test/unit/gateway/idempotency-service.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import { AskPort } from '../core/ask-port.js';
@@ -60,13 +60,13 @@ export type LockMessage =
     }
   /** The call was rejected, or failed, or its client left: the next one with the key is a new call. */
   | { readonly kind: 'abandon'; readonly lock: LockRequest }
-  /** The charge of a stored response is taken back, by the record that will be at `position`. */
+  /** The charge of a stored response is taken back, by the journal's record that will be at `position`. */
   | { readonly kind: 'forget'; readonly lock: LockRequest; readonly position: number }
   | { readonly kind: 'replayed'; readonly bytes: number };
 
 /**
- * Bytes of responses that a listener collects at a time, of all its calls that hold a lock; responses beyond
- * are served and not stored.
+ * Bytes of the responses that a listener collects at a time to store them. A response beyond this is served
+ * and not stored.
  */
 const COLLECTED_BYTES_MAX = 256 * 1024 * 1024;
 
@@ -82,22 +82,22 @@ export class IdempotencyChannel {
   }
 
   /**
-   * Rejects with `AskRejected` if the stored responses cannot be read. Cannot be withdrawn: if the client has
-   * left when `new` comes, the caller sends `abandon`.
+   * Rejects with `AskRejected` if the stored responses cannot be read. Cannot be withdrawn: if the client
+   * leaves before `new` comes, the KeyedCall sends `abandon`.
    */
   lock(lock: LockRequest): Promise<LockReply> {
     return this.#asks.ask(lock);
   }
 
-  /** The whole buffer of `bytes` in a `keep` is transferred: they must be its only contents. */
-  tell(message: LockMessage): void {
+  /** Transfers the buffer of the `bytes` in a `keep`, so it must hold nothing else. */
+  send(message: LockMessage): void {
     const bytes = message.kind === 'keep' ? message.bytes : undefined;
-    this.#asks.tell(message, bytes === undefined ? [] : [bytes.buffer as ArrayBuffer]);
+    this.#asks.send(message, bytes === undefined ? [] : [bytes.buffer as ArrayBuffer]);
   }
 
   /**
-   * Whether so many bytes more may be collected; if so, they count until they are given back. A call may take
-   * several times, and gives back the sum once.
+   * Whether `bytes` more may be collected. If so, they count until they are given back: each call gives back
+   * the sum of what it took, once.
    */
   take(bytes: number): boolean {
     if (this.#collectedBytes + bytes > COLLECTED_BYTES_MAX) return false;

@@ -1,15 +1,14 @@
 /**
- * `LeaseChannel` is a listener's end of the port to the main thread on which it asks for leases, if limits
- * are shared with other processes. The other end is `serveLeases` in sharing/lease-manager.ts, which imports
- * the types of the messages from here. All that the listener sends in one event-loop turn goes as one array
- * (see AskPort), and so do the replies.
+ * The port by which a listener or an upstream worker asks the main thread for leases, if limits are shared
+ * with other processes. The other end is `serveLeases` in sharing/lease-manager.ts. The messages of one
+ * event-loop turn go as one array (see AskPort), and so do the replies.
  *
- *     listener → main   Question<LeaseAsk>    a request waits for a lease
- *                       LowLease              a lease runs low; no reply
- *     main → listener   AskReply<LeaseEnd>    how the wait of that request ended
+ *     to main     Question<LeaseAsk>    a request waits for a lease
+ *                 LowLease              a lease runs low; no reply
+ *     from main   AskReply<LeaseEnd>    how the wait of that request ended
  *
- * Tests: test/unit/sharing/lease-manager.test.ts (the other end),
- * test/unit/upstream/upstream-quotas.test.ts.
+ * Must hold: after `try` the asker takes the quota anew and may fail, because another request of the process
+ * may be faster (test/e2e/shared-quotas.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import { AskPort, type Question } from '../core/ask-port.js';
@@ -25,17 +24,17 @@ export interface LeaseScope {
 }
 
 /**
- * What the request could not take: a permit; what admission takes, a call of each stock of calls, a hold and
- * tokens, and of a rule for a model a permit too; or all that, of an upstream.
+ * What the request could not take. `minute`: a permit. `admission`: a call of each stock of calls, a hold and
+ * tokens, and a permit of a rule for a model. `upstream`: all that, of an upstream.
  */
 export type LeaseNeed =
   | { readonly kind: 'minute' }
   | { readonly kind: 'admission'; readonly hold: PicoUnits; readonly tokens?: number }
   | { readonly kind: 'upstream'; readonly hold?: undefined; readonly tokens?: number };
 
-/** A request lacks what `need` names, of one of these scopes. */
+/** A request lacks what `need` names in one of `scopes`. */
 export interface LeaseAsk {
-  /** All from which it takes, but for the groups of the account, which the main thread adds. */
+  /** All scopes that the request takes from. The main thread adds the groups of the account. */
   readonly scopes: readonly LeaseScope[];
   readonly need: LeaseNeed;
 }
@@ -44,19 +43,19 @@ export interface LeaseAsk {
 export type LeaseEnd =
   /** This process held what the request needs when the reply was sent. Another request may take it first. */
   | 'try'
-  /** The coordinator has none left. Other nodes hold none, or gave none back while the request could wait. */
+  /** The coordinator has nothing left, and other nodes gave nothing back while the request could wait. */
   | 'refused'
   /** The coordinator has not said in time whether it has any: the process was stopped, or overloaded. */
   | 'late'
   /** The coordinator does not reply, too many requests wait already, or the process ends. */
   | 'lost'
-  /** The coordinator has lost its data, and grants nothing for so long at least. */
+  /** The coordinator has lost its data, and grants nothing for at least `lostForMs`. */
   | { readonly lostForMs: number };
 
 /** A lease of this scope runs low. */
 type LowLease = LeaseScope;
 
-/** One message: all that the listener sent in one event-loop turn. */
+/** One message: all that was sent in one event-loop turn. */
 export type LeaseMessages = readonly (Question<LeaseAsk> | LowLease)[];
 
 /**
@@ -67,14 +66,13 @@ export class LeaseChannel {
   readonly #asks: AskPort<LeaseAsk, LeaseEnd, LowLease>;
 
   constructor(port: MessagePort) {
-    // A message is an array of what one turn of the event loop sent: serveLeases expects that.
+    // serveLeases expects arrays.
     this.#asks = new AskPort(port, { inTurns: true });
   }
 
   /**
-   * Waits until the request can take what it needs, or cannot have it. After `try` the caller takes it again,
-   * which may fail again. `scopes` are all that have limits. Never rejects. Rate limiting, admission and
-   * upstream workers call it.
+   * Resolves once the request may try again, or cannot have what it needs. `scopes` are all that have limits.
+   * Never rejects. The rate-limit phase, admission and upstream workers call it.
    */
   ask(scopes: readonly LeaseScope[], need: LeaseNeed): Promise<LeaseEnd> {
     return this.#asks.ask({ scopes, need });
@@ -82,6 +80,6 @@ export class LeaseChannel {
 
   /** Has the main thread refill the lease; nothing waits for it. The ledger calls it. */
   low(kind: ScopeKind, index: number): void {
-    this.#asks.tell({ kind, index });
+    this.#asks.send({ kind, index });
   }
 }

@@ -2,16 +2,15 @@
  * The listener's side of the channel to all workers: it hands out call slots, chooses a worker for each call,
  * and receives the workers' frames. request/ uses it. Listener thread.
  *
- * Each listener owns a range of call slots and hands them out itself, so no slot is ever contended. A slot is
- * taken before admission (the ledger keeps the call's reservation under the same index). It is free again
- * when the worker's last frame for it has been seen, or its worker has died, and the client has taken the
- * response.
+ * Each listener owns a range of call slots and hands them out itself, so no two threads contend for one. A
+ * slot is taken before admission (the ledger keeps the call's reservation under the same index). It is free
+ * again when the worker has sent its last frame for it, or has died, and the client has taken the response.
  *
- * Must hold: a slot is given out again only when nobody uses it any more, and each call's receiver gets one
- * end. Else the ledger settles another call's hold (test/unit/channel/link.test.ts).
+ * Must hold: a slot is given out again only when its call is over for worker and client, and each call's
+ * receiver gets one end. Otherwise the ledger settles another call's hold (test/unit/channel/link.test.ts).
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
-import { asCallSlot, type CallSlot, type MonotonicMs } from '../core/units.js';
+import { asCallSlot, type CallSlot } from '../core/units.js';
 import type { Usage } from '../core/token-counts.js';
 import type { CallTable } from './call-table.js';
 import { FramePort, type FrameChannel } from './frame-port.js';
@@ -45,7 +44,7 @@ export interface CallReceiver {
   onData(bytes: Uint8Array, more: boolean): void;
   /** The last bytes, which are valid as long as those of `onData`. */
   onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean;
-  /** The rest of the stream will not come; it is billed up to here. */
+  /** The rest of the stream will not come. The call is billed for what came. */
   onCut(usage: Usage, upstreamWaitMs: number): boolean;
   onFail(error: ErrorRecord): boolean;
 }
@@ -74,7 +73,8 @@ const WORKER_DIED: ErrorRecord = {
 };
 
 export class ListenerChannel {
-  readonly #table: CallTable;
+  /** For what the worker has recorded of a slot's call. Valid until the slot is acquired again. */
+  readonly table: CallTable;
   readonly #slots: number;
   readonly #freeSlots: Int32Array;
   #freeCount: number;
@@ -82,7 +82,7 @@ export class ListenerChannel {
   readonly #workers = new Map<number, WorkerEnd>();
 
   constructor(table: CallTable, { first, count }: SlotRange) {
-    this.#table = table;
+    this.table = table;
     this.#slots = count;
     // Handed out from the low end, so a quiet gateway touches few pages of the shared buffers.
     this.#freeSlots = Int32Array.from({ length: count }, (_, i) => first + count - 1 - i);
@@ -90,7 +90,7 @@ export class ListenerChannel {
     this.#calls = new OpenCalls(first, count);
   }
 
-  /** Slots in use: calls between admission and their worker's last frame. */
+  /** Slots in use: calls from their admission until their slot is free again. */
   get inFlight(): number {
     return this.#slots - this.#freeCount;
   }
@@ -102,7 +102,7 @@ export class ListenerChannel {
     this.#workers.set(index, { port, inFlight: 0 });
   }
 
-  /** The worker is gone: each of its calls ends as `internal_error`, every other call goes on. */
+  /** The worker has died: each of its calls ends as `internal_error`. */
   detachWorker(index: number): void {
     const worker = this.#workers.get(index);
     if (worker === undefined) return;
@@ -118,34 +118,8 @@ export class ListenerChannel {
     if (this.#freeCount === 0) return undefined;
     this.#freeCount -= 1;
     const slot = asCallSlot(this.#freeSlots[this.#freeCount]!);
-    this.#table.forgetUpstream(slot);
+    this.table.forgetUpstream(slot);
     return slot;
-  }
-
-  /**
-   * The upstream that a slot's call went to last, by its slot among the metrics; until the slot is acquired
-   * again.
-   */
-  upstreamOf(slot: CallSlot): number | undefined {
-    return this.#table.upstreamOf(slot);
-  }
-
-  /**
-   * Which fallback a slot's call went to last, from 1; 0 if it went to the model that it names. Final once
-   * the call has a byte of its response; as long as `upstreamOf`.
-   */
-  fallbackOf(slot: CallSlot): number {
-    return this.#table.fallbackOf(slot);
-  }
-
-  /** How long a slot's call has waited for room in the limits of its upstreams; as long as `upstreamOf`. */
-  queuedMsOf(slot: CallSlot): number {
-    return this.#table.queuedMsOf(slot);
-  }
-
-  /** How long after `sinceMs` that upstream got the call; as long as `upstreamOf`. */
-  triedMs(slot: CallSlot, sinceMs: MonotonicMs): number {
-    return this.#table.triedMs(slot, sinceMs);
   }
 
   /** Gives back a slot that was never dispatched, or whose receiver kept it beyond the call. */
@@ -163,7 +137,7 @@ export class ListenerChannel {
     if (worker === undefined) return false;
     const id = this.#calls.nextId(slot);
     this.#calls.add(id, { id, slot, worker, receiver });
-    this.#table.open(slot, this.inFlight);
+    this.table.open(slot, this.inFlight);
     worker.inFlight += 1;
     worker.port.push({ kind: FRAME_CALL, id, request });
     return true;
@@ -173,14 +147,14 @@ export class ListenerChannel {
   cancel(slot: CallSlot): void {
     const call = this.#calls.at(slot);
     if (call === undefined) return;
-    this.#table.cancel(slot);
+    this.table.cancel(slot);
     call.worker.port.push({ kind: FRAME_CANCEL, id: call.id });
   }
 
   /** The client's socket has taken `bytes` of the call's response. */
   refund(slot: CallSlot, bytes: number): void {
     const call = this.#calls.at(slot);
-    if (call !== undefined && this.#table.refund(slot, bytes))
+    if (call !== undefined && this.table.refund(slot, bytes))
       call.worker.port.push({ kind: FRAME_CREDIT, id: call.id });
   }
 
@@ -199,7 +173,7 @@ export class ListenerChannel {
 
   #receive(frame: Frame, more: boolean): void {
     const call = this.#calls.get(frame.id);
-    // The call's worker was given up, or the call has ended.
+    // The call's worker was detached, or the call has ended.
     if (call === undefined) return;
     const { receiver } = call;
     switch (frame.kind) {

@@ -1,18 +1,19 @@
 /**
- * The frames between a listener and an upstream worker. listener-channel.ts and worker-channel.ts send and
- * receive them; frame-port.ts carries them.
+ * Types of the frames between a listener and an upstream worker. listener-channel.ts and worker-channel.ts
+ * send and receive them; frame-port.ts carries them.
  *
  *     listener → worker   Call    the request
  *                         Cancel  the client has gone, or the gateway is closing
- *                         Credit  the worker had run out of credits, and some are back
+ *                         Credit  the worker had run out of credits, and has some again
  *     worker → listener   Tried   an attempt that failed; more may follow
  *                         Data    bytes of the response: events of a stream, or a piece of a large response
  *                         End     the last bytes, and the usage to be billed
- *                         Cut     a stream stops half-way: the usage up to there; the client is cut
+ *                         Cut     a stream stops half-way: the usage up to there; the client's connection ends
  *                         Fail    the call is not billed; a stream that has begun ends with an error event
  *
  * Must hold: for each call a worker sends any number of Tried and Data and then exactly one End, Cut or Fail,
- * also after a Cancel. Only then may the listener use the call's slot again; without it the slot is lost.
+ * also after a Cancel. Only then may the listener use the call's slot again; without it the slot is lost
+ * (test/unit/channel/link.test.ts).
  */
 import type { ErrorRecord } from '../core/errors.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
@@ -66,28 +67,29 @@ interface TriedFrame {
 }
 export type Frame = CallFrame | SignalFrame | DataFrame | EndFrame | FailFrame | TriedFrame;
 
-/** An attempt that came to nothing, for the record of its call. */
+/** An attempt that has failed, for the call log. */
 export interface TriedAttempt {
-  /** The upstream's slot among the metrics; the fallback from 1, 0 for the model that the call names. */
+  /** The upstream's slot in the metrics. */
   readonly upstream: number;
+  /** Which fallback was tried, from 1; 0 for the model that the call names. */
   readonly fallback: number;
   readonly startMs: MonotonicMs;
   readonly durationMs: number;
-  /** 0 if the upstream sent none. */
+  /** HTTP status; 0 if the upstream sent none. */
   readonly status: number;
   readonly code: AttemptCode;
-  /** For operators. */
+  /** Why, in words for operators. */
   readonly error: string;
 }
 
 /** `outputTokensMax` of a call that sets none, and the largest value that is passed on: it fits 32 bits. */
 export const OUTPUT_TOKENS_UNASKED = 2 ** 31 - 1;
 
-/** The models that stand in if the call's own fails, and what a change of the body has to know. */
+/** The fallbacks of a call, and the spans of its body that change if a fallback allows less output. */
 export interface FallbackModels {
   /** Indices into the catalogue, in the order in which they are asked; at least one. */
   readonly models: readonly number[];
-  /** See ChatCall. */
+  /** Spans of the members, as in ChatCall. */
   readonly maxTokens: Span;
   readonly maxCompletionTokens: Span;
 }
@@ -95,9 +97,9 @@ export interface FallbackModels {
 /** A call, as the listener sends it and the worker gets it. */
 export interface UpstreamRequest {
   readonly requestId: string;
-  /** By which the call came, as its position in DOOR_NAMES: `body` is in that door's protocol. */
+  /** The door by which the call came, as its position in DOOR_NAMES: `body` is in that door's protocol. */
   readonly door: number;
-  /** `anthropic-beta` of the client; mostly empty. */
+  /** The client's header `anthropic-beta`; mostly empty. */
   readonly betas: string;
   readonly modelIndex: number;
   readonly stream: boolean;
@@ -110,36 +112,33 @@ export interface UpstreamRequest {
   readonly bodyIsAscii: boolean;
   /** In place of `body`, which is then empty: see ChatCall. Belongs to the receiver. */
   readonly largeBody?: Uint8Array | undefined;
-  /** Of a call that belongs to a trace. */
+  /** Set if the call belongs to a trace. */
   readonly trace?: CarriedTrace | undefined;
-  /** Whose call it is: token counts of one account wait for each other. */
+  /** Queues of workers and counter threads serve the accounts in turn. */
   readonly account: AccountIndex;
   /** Tokens of one choice that the call asked for, or OUTPUT_TOKENS_UNASKED. */
   readonly outputTokensMax: number;
-  /** `n`. */
+  /** How many responses the call asks for (`n`). */
   readonly choices: number;
-  /** Undefined if there are none that the call may get. */
+  /** Undefined if the call has none. */
   readonly fallbacks?: FallbackModels | undefined;
 }
 
-/**
- * What an upstream session calls to send its response, in the worker; the channel turns each call into a
- * frame.
- */
+/** By this an upstream session sends its response to the listener: most methods send one frame. */
 export interface DownstreamHandle {
   /**
-   * False while credits are spent: pause the upstream until `onCredit`. The bytes are copied, and sent in any
-   * case.
+   * Copies the bytes and sends them. Returns false if the credits are spent: then the session must pause its
+   * upstream until `onCredit`.
    */
   data(bytes: Uint8Array): boolean;
   /**
-   * The call is given to an upstream, by its slot among the metrics, of the model that it names (0) or of one
-   * of its fallbacks, from 1; the last one counts. Sends no frame.
+   * The call goes to the upstream with that slot in the metrics, for the model that it names (0) or one of
+   * its fallbacks, from 1. The last record counts. Sends no frame.
    */
   recordUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void;
-  /** The attempt on the upstream that was noted last has failed. */
+  /** The attempt on the upstream that was recorded last has failed. */
   tried(attempt: TriedAttempt): void;
-  /** For how long the call has waited so far for room in its upstreams' limits. Sends no frame. */
+  /** How long the call has waited so far because its upstreams were at their limits. Sends no frame. */
   recordQueued(queuedMs: number): void;
   /**
    * Ends a call that is billed. `upstreamWaitMs`: how long the call waited for its upstreams before the first
@@ -152,7 +151,7 @@ export interface DownstreamHandle {
   fail(error: ErrorRecord): void;
 }
 
-/** What the channel tells a running upstream session. */
+/** What the channel calls of a running upstream session. */
 export interface UpstreamSession {
   /** Credits are back after `data` returned false. */
   onCredit(): void;
@@ -163,5 +162,5 @@ export interface UpstreamSession {
   onCancel(): void;
 }
 
-/** Made by upstream/; the channel calls it for every Call frame. It may call the handle before it returns. */
+/** The channel calls it for every Call frame. It may call the handle before it returns. */
 export type StartSession = (request: UpstreamRequest, downstream: DownstreamHandle) => UpstreamSession;

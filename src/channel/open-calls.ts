@@ -1,9 +1,9 @@
 /**
- * Ids of calls in flight, and the table of open calls that each side of the channel keeps.
- * listener-channel.ts and worker-channel.ts use it.
+ * The ids of calls in flight, and the table of open calls that each side of the channel keeps.
+ * listener-channel.ts and worker-channel.ts use it. Listener or upstream worker.
  *
- * A call id is the call's slot in the call table plus 2^20 times a generation that the listener counts up. A
- * late frame of an earlier call in the same slot has another id, so it is recognised and dropped.
+ * A call id is the call's slot in the call table plus 2^20 times a generation that the listener counts up. So
+ * a late frame of an earlier call in the same slot has another id, and is dropped.
  *
  * Must hold: a call id is never used again while a frame of the earlier call may be under way; else a caller
  * gets bytes of another's response. No test shows this; test/unit/channel/link.test.ts tests the rest.
@@ -16,19 +16,18 @@ export type CallId = number;
 
 const CALL_GENERATION = 2 ** 20;
 
-/** A bitwise and is exact: it takes a safe integer by its low 32 bits. */
+/** The bitwise operator is exact here: it uses the low 32 bits of a safe integer. */
 export function slotOfCall(id: CallId): CallSlot {
   return asCallSlot(id & (CALL_GENERATION - 1));
 }
 
 /**
- * By call slot, for the slots `first` to `first + count - 1`. Arrays, because a Map costs too much here: see
- * core/slot-list.
+ * Items by call slot, for the slots `first` to `first + count - 1`. For why no Map, see core/slot-list.ts.
  */
 export class OpenCalls<T> {
   readonly #first: number;
   readonly #items: (T | undefined)[];
-  /** Of the call that is open in a slot, or was last. */
+  /** By slot: the id of its call, or of its last call. */
   readonly #ids: Float64Array;
   #size = 0;
 
@@ -74,7 +73,7 @@ export class OpenCalls<T> {
     this.#size--;
   }
 
-  /** A copy: calls may end while the caller goes through it. */
+  /** Returns a copy, because calls may end while the caller loops over it. */
   all(): T[] {
     return this.#items.filter((item) => item !== undefined);
   }

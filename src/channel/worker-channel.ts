@@ -2,8 +2,8 @@
  * The worker's side of the channel to one listener: it starts a session for each Call frame, and sends the
  * session's output as frames. upstream/upstream-task.ts makes one for each listener. Upstream worker.
  *
- * Must hold: each session ends its call once, which SessionHandle asserts. The listener would wait for ever
- * for an end that does not come. Test: test/unit/channel/link.test.ts.
+ * Must hold: each session ends its call once, which SessionHandle asserts. If the end does not come, the
+ * listener waits for ever (test/unit/channel/link.test.ts).
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { CallSlot, MonotonicMs } from '../core/units.js';
@@ -41,11 +41,11 @@ export class WorkerChannel {
     this.#startSession = startSession;
     this.#sessions = new OpenCalls(0, table.slots);
     this.#port = new FramePort(channel, (frame) => this.#receive(frame));
-    // The listener has gone: nobody is left to read the responses of its calls.
+    // The listener has died, and with it the clients' connections.
     channel.port.on('close', () => this.cancelAll());
   }
 
-  /** Aborts all calls of the listener: it has gone, or the worker ends. */
+  /** Aborts all calls of the listener, because the listener has died or the worker ends. */
   cancelAll(): void {
     for (const session of this.#sessions.all()) session.onCancel();
   }
@@ -77,7 +77,7 @@ export class WorkerChannel {
   }
 }
 
-/** Sends what one session produces, and asserts that the session ends once. */
+/** Sends the output of one session, and asserts that the session ends once. */
 class SessionHandle implements DownstreamHandle {
   readonly #id: CallId;
   readonly #slot: CallSlot;
@@ -96,7 +96,7 @@ class SessionHandle implements DownstreamHandle {
 
   data(bytes: Uint8Array): boolean {
     invariant(!this.ended, 'no data after the end of a call');
-    // A client that has gone reads nothing more; its Cancel frame is on the way.
+    // The client has gone, and the Cancel frame is on its way.
     if (this.#table.isCancelled(this.#slot)) return true;
     this.#port.push({ kind: FRAME_DATA, id: this.#id, bytes });
     return this.#table.spend(this.#slot, bytes.length);

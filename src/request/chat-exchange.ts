@@ -167,9 +167,9 @@ export class ChatExchange extends CallContext {
   #addLastAttempt(isCut: boolean): void {
     const { channel } = this.#listener;
     const settled = this.#settled;
-    const upstream = this.#slot === undefined ? undefined : channel.upstreamOf(this.#slot);
+    const upstream = this.#slot === undefined ? undefined : channel.table.upstreamOf(this.#slot);
     if (upstream === undefined || settled === undefined) return;
-    const startMs = channel.triedMs(this.#slot!, this.#receivedMs);
+    const startMs = channel.table.triedMs(this.#slot!, this.#receivedMs);
     const failed = this.#attempts?.at(-1);
     if (failed?.upstream === upstream && Math.abs(failed.startMs - startMs) < TRIED_MS) return;
     const durationMs = Math.max(0, settled.settledMs - this.#receivedMs - startMs);
@@ -278,7 +278,7 @@ export class ChatExchange extends CallContext {
 
   /** For how long the call waited for an upstream with room in its limits. */
   get #queuedMs(): number {
-    return this.#slot === undefined ? 0 : this.#listener.channel.queuedMsOf(this.#slot);
+    return this.#slot === undefined ? 0 : this.#listener.channel.table.queuedMsOf(this.#slot);
   }
 
   /** The slot of a call that a worker has got. A hit has given it back. */
@@ -303,7 +303,7 @@ export class ChatExchange extends CallContext {
     const receivedMs = this.#receivedMs;
     const duration = (nowMs - receivedMs) * MICROS_PER_MS + HALF;
     const tokens = usage.promptTokens + usage.cachedTokens + usage.completionTokens;
-    const upstream = channel.upstreamOf(slot);
+    const upstream = channel.table.upstreamOf(slot);
     if (upstream === undefined || Math.max(duration, tokens) > ring.PLAIN_NUMBER_MAX) return false;
     const first64 = callRing.beginPlain(quotasLeft.others);
     if (first64 === -1) return true;
@@ -313,7 +313,7 @@ export class ChatExchange extends CallContext {
     callRing.amounts[first64 + ring.PLAIN_CHARGED] = settled.charged;
     floats[first64 + ring.PLAIN_BALANCE] = quotasLeft.balance;
     const first32 = first64 << 1;
-    const startMs = channel.triedMs(slot, receivedMs);
+    const startMs = channel.table.triedMs(slot, receivedMs);
     const responseMs = this.#responseMs;
     const stream = admission.call.stream;
     ints[first32 + ring.PLAIN_ACCOUNT] = caller.account;
@@ -328,7 +328,7 @@ export class ChatExchange extends CallContext {
       (this.cacheLine === '' ? 0 : ring.CACHE_MISS) |
       (DOOR_INDEX[this.door.name] << ring.DOOR_SHIFT) |
       (USAGE_SOURCES.indexOf(usage.source) << ring.SOURCE_SHIFT);
-    ints[first32 + ring.PLAIN_QUEUED_MS] = channel.queuedMsOf(slot);
+    ints[first32 + ring.PLAIN_QUEUED_MS] = channel.table.queuedMsOf(slot);
     ints[first32 + ring.PLAIN_PROMPT] = usage.promptTokens;
     ints[first32 + ring.PLAIN_CACHED] = usage.cachedTokens;
     ints[first32 + ring.PLAIN_COMPLETION] = usage.completionTokens;
@@ -371,7 +371,7 @@ export class ChatExchange extends CallContext {
       key: this.caller?.key,
       model: this.modelIndex,
       cache: this.hit !== undefined ? 'hit' : this.cacheLine !== '' ? 'miss' : undefined,
-      upstream: this.#slot === undefined ? undefined : channel.upstreamOf(this.#slot),
+      upstream: this.#slot === undefined ? undefined : channel.table.upstreamOf(this.#slot),
       queuedMs: this.#queuedMs,
       usage: settled === undefined ? undefined : usageOf(settled),
       firstTokenMs: stream && responseMs !== undefined ? responseMs - this.#receivedMs : undefined,

@@ -190,7 +190,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   /** The fallback that answers; undefined if the model does that the call named. Known at the first byte. */
   get #fallback(): ChosenModel | undefined {
     const { models } = this.#exchange;
-    const number = models.length === 1 ? 0 : this.#listener.channel.fallbackOf(this.#admission.slot);
+    const number = models.length === 1 ? 0 : this.#listener.channel.table.fallbackOf(this.#admission.slot);
     return number === 0 ? undefined : models[number];
   }
 

@@ -188,7 +188,7 @@ export class KeyedCall implements StorableCall {
     this.#state = 'kept';
     this.collect(last);
     const bytes = this.#pieces.take();
-    this.#channel.tell({ kind: 'keep', lock: this.#lock, stream, fallback, bytes, position });
+    this.#channel.send({ kind: 'keep', lock: this.#lock, stream, fallback, bytes, position });
   }
 
   publish(): void {
@@ -197,15 +197,15 @@ export class KeyedCall implements StorableCall {
 
   forget(position: number): void {
     invariant(this.#state === 'kept' && this.#lock !== undefined, 'what is forgotten was kept');
-    this.#channel.tell({ kind: 'forget', lock: this.#lock, position });
+    this.#channel.send({ kind: 'forget', lock: this.#lock, position });
   }
 
   giveUp(): void {
     if (this.#state === 'locked' && this.#lock !== undefined) {
-      this.#channel.tell({ kind: 'abandon', lock: this.#lock });
+      this.#channel.send({ kind: 'abandon', lock: this.#lock });
       this.#pieces.drop();
     } else if (this.#state === 'replaying') {
-      this.#channel.tell({ kind: 'replayed', bytes: this.#replayedBytes });
+      this.#channel.send({ kind: 'replayed', bytes: this.#replayedBytes });
     }
     if (this.#state !== 'kept') this.#state = 'given_up';
   }

@@ -131,13 +131,13 @@ export class ResponseCache {
   /** Keeps the response, and gives it to who waits for the flight. */
   publish(key: ResponseKey, response: CachedResponse, flight: Flight | undefined): void {
     this.#put(key, response);
-    this.#port.tell({ kind: 'keep', key, response });
+    this.#port.send({ kind: 'keep', key, response });
     if (flight !== undefined) this.#end(flight, { state: 'found', response });
   }
 
   /** The call of that flight has failed, or its response can't be kept: who waits makes the call alone. */
   abandon(flight: Flight): void {
-    this.#port.tell({ kind: 'abandon', key: flight.key });
+    this.#port.send({ kind: 'abandon', key: flight.key });
     this.#end(flight, ALONE);
   }
 

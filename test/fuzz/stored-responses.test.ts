@@ -135,7 +135,7 @@ async function ask(
   let found = 0;
   for (const key of keys) {
     const reply = await port.ask(key);
-    if (reply.state === 'lead') port.tell({ kind: 'abandon', key });
+    if (reply.state === 'lead') port.send({ kind: 'abandon', key });
     if (reply.state !== 'found') continue;
     found += 1;
     const { bytes, stream } = reply.response;
@@ -164,7 +164,7 @@ void t.test('damaged records', async (t) => {
         );
         kept.set(nameOfResponse(key), bytes);
         const endedMs = new StoppedClock().nowMs - round;
-        world.port.tell({ kind: 'keep', key, response: { stream: key.account === 1, endedMs, bytes } });
+        world.port.send({ kind: 'keep', key, response: { stream: key.account === 1, endedMs, bytes } });
       }
       // A reply comes after what was told before.
       await world.port.ask(keys[0]!);
