@@ -1,6 +1,6 @@
 /**
- * One call over HTTP/1.1: its handler, its deadlines, its pause and abort. The client makes it, the pool
- * gives it a connection, and the connection calls it back. Upstream worker.
+ * One call over HTTP/1.1: its handler, its deadlines, its pauses and its abort. Http1Client makes it, the
+ * pool gives it a connection, and the connection reports to it. Upstream worker.
  *
  * Must hold: handler methods are called in the order that http-client.ts says, and none after `abort`
  * (test/unit/http1/client.test.ts).
@@ -35,17 +35,17 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
   readonly #clock: Clock;
   /** All calls that run; the client checks their deadlines. */
   readonly #calls: SlotList<Http1Call>;
-  #place: number | undefined;
-  // Links of the pool's waiting line.
+  #slot: number | undefined;
+  // Links of the pool's queue.
   isWaiting = false;
-  ahead: Http1Call | undefined;
-  behind: Http1Call | undefined;
-  /** Counts only the upstream's time: each pause moves it back. */
+  previous: Http1Call | undefined;
+  next: Http1Call | undefined;
+  /** The caller's pauses do not count: each moves the deadline by its length. */
   #totalDeadlineMs: number;
-  /** Of the phase that `#waitsFor` names; while the call is paused it bounds the pause. */
+  /** When the call fails with the code `#waitsFor`. While the call is paused it bounds the pause. */
   #deadlineMs: number;
   #waitsFor: TimeoutCode = 'TIMEOUT_CONNECT';
-  /** Dropped when it is sent. */
+  /** Undefined once it is sent. */
   #request: Http1Request | undefined;
   #pool: Http1Pool | undefined;
   #connection: Http1Connection | undefined;
@@ -54,9 +54,9 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
   #resumedAtMs = 0;
   /** Sum of the pauses that are over. */
   #pausedMs = 0;
-  /** What still counts of the pauses: the time that the stream has run since is subtracted. */
+  /** The pauses, less the time for which the stream has run since: see HELD_UP_MS_MIN. */
   #heldUpMs = 0;
-  /** Ended, failed or aborted: the handler is called no more. */
+  /** The call has ended, failed or was aborted: its handler is not called any more. */
   #over = false;
   #started = false;
   #sent = false;
@@ -83,15 +83,15 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
   }
 
   dispatch(pool: Http1Pool, request: Http1Request): void {
-    this.#place = this.#calls.add(this);
+    this.#slot = this.#calls.add(this);
     this.#pool = pool;
     this.#request = request;
     pool.take(this);
   }
 
   /** Instead of `dispatch`: the call fails once `start` has returned. */
-  reject(fault: ConnectionError): void {
-    queueMicrotask(() => this.onFault(fault, false));
+  reject(error: ConnectionError): void {
+    queueMicrotask(() => this.onConnectionError(error, false));
   }
 
   pause(): void {
@@ -126,7 +126,7 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
     else if (nowMs >= this.#deadlineMs) this.#timeOut(this.#isQueued ? 'TIMEOUT_QUEUE' : this.#waitsFor);
   }
 
-  /** The pool has a connection for the call. */
+  /** The pool gives the call a connection. */
   sendOn(connection: Http1Connection): void {
     const { head, body, isAscii } = this.#request!;
     this.#request = undefined;
@@ -153,12 +153,12 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
     this.#handler.onEnd();
   }
 
-  /** `wasDead`: the other side had most likely closed the connection before it got the request. */
-  onFault({ code, message }: ConnectionError, wasDead: boolean): void {
+  /** `wasDead`: most likely the upstream had closed the connection before it got the request. */
+  onConnectionError({ code, message }: ConnectionError, wasDead: boolean): void {
     this.#fail({ code, message, repeatable: !this.#sent || wasDead });
   }
 
-  /** The pool has all its connections, and each carries another call, so this one was not even begun. */
+  /** Whether the call waits because the pool's connections all carry other calls. */
   get #isQueued(): boolean {
     return !this.#sent && this.#pool!.isFull;
   }
@@ -170,13 +170,13 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
     connection?.destroy();
   }
 
-  #fail(fault: HttpFault): void {
+  #fail(error: HttpFault): void {
     if (this.#over) return;
     this.#finish();
-    this.#handler.onError(fault);
+    this.#handler.onError(error);
   }
 
-  /** Returns the current time. */
+  /** Sets the deadline, and returns the current time. */
   #wait(code: TimeoutCode, ms: number): number {
     const nowMs = this.#clock.monotonicMs();
     this.#waitsFor = code;
@@ -185,8 +185,8 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
   }
 
   /**
-   * For a call that is not paused. The stream has run from the pause to its last byte. Silence after that
-   * proves nothing: a provider that gave up during the pause may never say so.
+   * For a call that is not paused. Only the time up to the last byte counts as running: a provider that gave
+   * up during the pause is silent too.
    */
   #heldUpMsLeft(): number {
     if (this.#heldUpMs === 0) return 0;
@@ -197,6 +197,6 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
   #finish(): void {
     this.#over = true;
     this.#request = undefined;
-    if (this.#place !== undefined) this.#calls.remove(this.#place);
+    if (this.#slot !== undefined) this.#calls.remove(this.#slot);
   }
 }

@@ -1,7 +1,11 @@
 /**
  * The HTTP/1.1 client of an upstream worker, with keep-alive pools. README.md says why it is not a library.
  * It has one pool for each origin and way of connecting, and no pipelining: one call on a connection at a
- * time. The worker's task owns the client, and attempts call it. Upstream worker.
+ * time. upstream/upstream-task.ts makes the client, attempts call it. Upstream worker.
+ *
+ * Must hold: nothing that ends a line gets into a head, or a caller could add a request of its own
+ * (test/unit/http1/connection.test.ts). Every call that started gets an end or an error, also at `close`
+ * (test/unit/http1/client.test.ts, client.retain.test.ts).
  */
 import { type Clock, onEachTick } from '../core/clock.js';
 import { SlotList } from '../core/slot-list.js';
@@ -12,11 +16,11 @@ import type { ConnectionError } from './connection.js';
 import { Http1Pool } from './pool.js';
 
 /**
- * How late a timeout may be noticed. A look at 10,000 calls takes 0.1 ms; without calls and connections no
+ * How late a timeout may be noticed. A sweep over 10,000 calls takes 0.1 ms; without calls and connections no
  * timer runs.
  */
 const SWEEP_PERIOD_MS = 50;
-/** The same while there are only idle connections: each look wakes an idle thread. */
+/** The same while there are only idle connections: each sweep wakes an idle thread. */
 const IDLE_SWEEP_PERIOD_MS = 1_000;
 
 const UNSENDABLE: ConnectionError = {
@@ -29,19 +33,22 @@ export interface Http1ClientOptions {
   readonly clock: Clock;
   /** Tollgate's version, for the User-Agent. */
   readonly version: string;
-  /** The upstream sent a response without a request; its connections are not kept for a while. */
+  /** Called if the upstream sent a response without a request. Its connections are not kept for a while. */
   readonly onUnsolicited?: (target: HttpTarget) => void;
 }
 
+/**
+ * A target's pool, and the parts of request heads that its calls share. A part is undefined if unsendable.
+ */
 interface Route {
   readonly pool: Http1Pool;
-  /** The lines that all heads share; undefined if they cannot be sent. */
+  /** The target's header lines. */
   readonly lines: string | undefined;
-  /** The same behind the target's own path. */
+  /** Request line and header lines, with the target's own path. */
   readonly begin: string | undefined;
-  /** The same behind the other path that was called last, which the next call mostly has too. */
+  /** The same with the last other path, which the next call mostly has too. */
   other: { readonly path: string; readonly begin: string | undefined };
-  /** The headers that the last call brought, if the same array comes again, and their lines. */
+  /** The further headers of the last call, and their lines, in case the same array comes again. */
   more: { readonly headers: readonly string[]; readonly lines: string | undefined };
 }
 
@@ -53,12 +60,12 @@ export class Http1Client implements HttpClient {
   readonly #onUnsolicited: (target: HttpTarget) => void;
   readonly #pools = new Map<string, Http1Pool>();
   readonly #routes = new Map<HttpTarget, Route>();
-  /** Pools of targets that were removed, until their last call has ended. */
+  /** Pools of removed targets, until their last call has ended. */
   readonly #retired = new Set<Http1Pool>();
   readonly #calls = new SlotList<Http1Call>();
   /** Stops the timer, which runs from the first call until the last connection has gone. */
   #stopSweeps: (() => void) | undefined;
-  /** Since when no look has found a call; undefined while there are calls. */
+  /** When a sweep first found no call; undefined while there are calls. */
   #idleSinceMs: MonotonicMs | undefined;
   #isIdle = false;
   #closed = false;
@@ -99,13 +106,13 @@ export class Http1Client implements HttpClient {
     this.#stopSweeps?.();
     const calls = [...this.#calls];
     for (const pool of [...this.#pools.values(), ...this.#retired]) pool.destroy();
-    for (const call of calls) call.onFault(CLIENT_CLOSED, false);
+    for (const call of calls) call.onConnectionError(CLIENT_CLOSED, false);
     return Promise.resolve();
   }
 
   /**
-   * Only these targets are called from now on. Connections to others are closed: idle ones at once, those in
-   * use when their calls have ended. A late call of another target opens a connection of its own.
+   * Closes connections to all other targets: idle ones at once, those in use when their calls have ended. A
+   * late call of another target still opens a connection.
    */
   retain(targets: readonly HttpTarget[]): void {
     const kept = new Set(targets);
@@ -177,18 +184,18 @@ function poolKeyOf({ connectTimeoutMs, connectionsMax, origin, ca }: HttpTarget)
   return `${connectTimeoutMs} ${connectionsMax} ${origin} ${ca ?? ''}`;
 }
 
-/** A line end in a value would begin another header, or another request. */
+// What may be in a head. A line end in a value would begin another header, or another request.
 const VALUE = /^[\t -~]*$/;
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const PATH = /^\/[!-~]*$/;
 
-/** The lines that the heads of all calls of an upstream share; undefined if they cannot be sent. */
+/** The target's header lines; undefined if one cannot be sent. */
 function linesOf(target: HttpTarget, userAgent: string): string | undefined {
   const headers = new Map<string, string>([
     ['host', new URL(target.origin).host],
     ['connection', 'keep-alive'],
     ['content-type', 'application/json'],
-    // Responses are relayed as they come; nothing here decompresses.
+    // Responses are relayed as they come: the gateway does not decompress.
     ['accept-encoding', 'identity'],
     ['user-agent', userAgent],
   ]);
@@ -200,7 +207,7 @@ function linesOf(target: HttpTarget, userAgent: string): string | undefined {
   return lines.join('');
 }
 
-/** A head as far as it is the same for all calls to the path; undefined if it cannot be sent. */
+/** The part of a head that all calls to `path` share; undefined if it cannot be sent. */
 function beginOf(path: string, lines: string | undefined): string | undefined {
   return lines !== undefined && PATH.test(path) ? `POST ${path} HTTP/1.1\r\n${lines}` : undefined;
 }
@@ -227,7 +234,7 @@ function textOf(headers: readonly string[]): string | undefined {
   return lines;
 }
 
-/** The whole head. Undefined if the id cannot be sent. */
+/** The whole head; undefined if the request's id cannot be sent. */
 function headOf(begin: string, requestId: string, more: string, lengthBytes: number): string | undefined {
   if (!VALUE.test(requestId)) return undefined;
   return `${begin}x-request-id: ${requestId}\r\ncontent-length: ${lengthBytes}\r\n${more}\r\n`;

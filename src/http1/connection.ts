@@ -5,7 +5,7 @@
  * caller gets the response of another (test/unit/http1/connection.test.ts).
  *
  * opening → busy ⇄ idle → gone. The connection is closed on any doubt: bytes without a request, a response
- * before the request was sent, a problem in the framing.
+ * before the request was sent, an error in the framing.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.js';
@@ -23,12 +23,12 @@ import { Http1Parser } from './parser.js';
  */
 const KEEP_ALIVE_PLAIN_MS = 4_000;
 const KEEP_ALIVE_TLS_MS = 30_000;
-/** If a server announces how long it keeps a connection, this is subtracted for the time on the wire. */
+/** Subtracted from the time that a server announces, for the time on the wire. */
 const KEEP_ALIVE_MARGIN_MS = 2_000;
-/** However long a server promises: a middlebox may close earlier. */
+/** A connection is kept idle no longer, whatever the server announces: a middlebox may close it earlier. */
 const KEEP_ALIVE_MS_MAX = 30_000;
 
-/** Errors of a connection that the other side had closed. */
+/** Errors that a write to a connection brings which the upstream had closed. */
 const DEAD_CODES: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'HTTP1_CLOSED']);
 
 export interface ConnectionError {
@@ -36,17 +36,14 @@ export interface ConnectionError {
   readonly message: string;
 }
 
-/**
- * Some servers send this on an idle connection right before they close it (RFC 9110, 15.5.9); HAProxy and AWS
- * do.
- */
+/** HAProxy and AWS send this on an idle connection right before they close it (RFC 9110, 15.5.9). */
 const REQUEST_TIMEOUT = 408;
 const REQUEST_TIMEOUT_LINE = /^HTTP\/1\.[01] 408 /;
 const STATUS_LINE_BYTES = 13;
 const CR = 0x0d;
 const LF = 0x0a;
 
-const UNASKED: ConnectionError = {
+const EARLY_RESPONSE: ConnectionError = {
   code: 'HTTP1_UNASKED',
   message: 'it answered before it had the whole request',
 };
@@ -54,11 +51,11 @@ const CLOSED: ConnectionError = { code: 'HTTP1_CLOSED', message: 'the other side
 
 /** The pool, as a connection sees it. */
 export interface ConnectionOwner {
-  /** It has opened, or its call's response is whole, and it can take a call. */
+  /** The connection has opened, or its call's response is whole: it can take a call. */
   onFree(connection: Http1Connection): void;
-  /** It takes no calls any more; `fault` if it never opened. */
-  onGone(connection: Http1Connection, fault: ConnectionError | undefined): void;
-  /** It brought a response without a request, and is being closed. */
+  /** The connection takes no calls any more. `error` is given if it never opened. */
+  onGone(connection: Http1Connection, error: ConnectionError | undefined): void;
+  /** The upstream sent a response without a request. The connection is being closed. */
   onUnsolicited(): void;
 }
 
@@ -71,7 +68,7 @@ export class Http1Connection implements SocketEvents {
   #state: 'opening' | 'busy' | 'idle' | 'gone' = 'opening';
   #call: Http1Call | undefined;
   #responses = 0;
-  /** While opening, when it is given up; while idle, when it is closed. */
+  /** While opening: when the pool gives up. While idle: when the pool closes the connection. */
   deadlineMs: number;
 
   constructor(dialer: Dialer, owner: ConnectionOwner, clock: Clock, connectTimeoutMs: number) {
@@ -90,7 +87,7 @@ export class Http1Connection implements SocketEvents {
     return nowMs >= this.deadlineMs;
   }
 
-  /** Sends a call's request; does not call the call before it has returned. */
+  /** Sends a call's request. Calls no method of the call before this returns. */
   send(call: Http1Call, head: string, body: string | Uint8Array, isAscii: boolean): void {
     invariant(this.#call === undefined && this.#state !== 'gone', 'a connection carries one call');
     this.#state = 'busy';
@@ -107,7 +104,7 @@ export class Http1Connection implements SocketEvents {
     this.#socket.uncork();
   }
 
-  /** Stops reading, so that the other side must wait. */
+  /** Stops reading, so that TCP stops the upstream. */
   pause(): void {
     this.#socket.pause();
   }
@@ -116,9 +113,9 @@ export class Http1Connection implements SocketEvents {
     this.#socket.resume();
   }
 
-  /** Closes at once. Its call is not called any more. */
+  /** Closes at once. Its call is not told. */
   destroy(): void {
-    this.#leave(undefined);
+    this.#close(undefined);
   }
 
   // Called by the socket.
@@ -131,7 +128,7 @@ export class Http1Connection implements SocketEvents {
     const call = this.#call;
     if (call === undefined) {
       this.#recordUnsolicited(bytes, 0, length);
-      this.#leave(undefined);
+      this.#close(undefined);
       return;
     }
     const parser = this.#parser;
@@ -145,7 +142,7 @@ export class Http1Connection implements SocketEvents {
     if (this.#call === call && parser.bodyEnd > parser.bodyStart)
       call.onBody(copyOf(bytes, parser.bodyStart, parser.bodyEnd));
     if (this.#call !== call) return;
-    if (parser.problem !== undefined) this.#fail({ code: 'HTTP1_INVALID', message: parser.problem });
+    if (parser.error !== undefined) this.#fail({ code: 'HTTP1_INVALID', message: parser.error });
     else if (parser.isOver) this.#finish(call, bytes, length);
   }
 
@@ -154,7 +151,7 @@ export class Http1Connection implements SocketEvents {
     if (call !== undefined) {
       this.#parser.close();
       if (this.#parser.isOver) {
-        this.#leave(undefined);
+        this.#close(undefined);
         call.onEnd();
         return;
       }
@@ -174,20 +171,20 @@ export class Http1Connection implements SocketEvents {
   #finish(call: Http1Call, bytes: Buffer, length: number): void {
     this.#call = undefined;
     this.#responses++;
-    const keepMs = this.#keepMs();
+    const keepAliveMs = this.#keepAliveMs();
     if (this.#parser.hasExcess) this.#recordUnsolicited(bytes, this.#parser.excessStart, length);
-    // Part of the request may be unsent if the server responded before its end.
-    if (keepMs <= 0 || this.#parser.hasExcess || this.#socket.writableLength > 0) {
-      this.#leave(undefined);
+    // If the server responded early, part of the request may be unsent.
+    if (keepAliveMs <= 0 || this.#parser.hasExcess || this.#socket.writableLength > 0) {
+      this.#close(undefined);
     } else {
-      this.deadlineMs = this.#clock.monotonicMs() + keepMs;
+      this.deadlineMs = this.#clock.monotonicMs() + keepAliveMs;
       this.#free();
     }
     call.onEnd();
   }
 
-  /** How long it may be kept idle; 0 if it may not. */
-  #keepMs(): number {
+  /** How long the connection may be kept idle; 0 or less if not at all. */
+  #keepAliveMs(): number {
     const head = this.#parser.head!;
     if (!head.keepsAlive) return 0;
     const seconds = head.keepAliveSeconds;
@@ -202,26 +199,26 @@ export class Http1Connection implements SocketEvents {
   }
 
   /**
-   * Whether the response to a request on a kept connection cannot belong to that request; then the call has
-   * failed. What the server sends after it has the request cannot be told from the response: see Http1Pool
-   * for the consequence.
+   * Whether a response on a kept connection is certainly not for the current request. Then the call has
+   * failed. A wrong response that comes after the server has the request looks like the right one: see
+   * Http1Pool.
    */
   #isOfAnother({ status, keepsAlive }: ResponseHead): boolean {
     const call = this.#call!;
     if (status === REQUEST_TIMEOUT && !keepsAlive) {
-      // The server sent it on the idle connection; the request came too late.
-      this.#leave(CLOSED);
-      call.onFault(CLOSED, true);
+      // The server sent the 408 while the connection was idle.
+      this.#close(CLOSED);
+      call.onConnectionError(CLOSED, true);
       return true;
     }
     if (status >= 300 || this.#socket.writableLength === 0) return false;
     this.#owner.onUnsolicited();
-    this.#leave(UNASKED);
-    call.onFault(UNASKED, true);
+    this.#close(EARLY_RESPONSE);
+    call.onConnectionError(EARLY_RESPONSE, true);
     return true;
   }
 
-  /** Line ends after a response, and the 408 of a server that closes, do not count as responses. */
+  /** Reports bytes without a request, unless they are line ends or the 408 of a server that closes. */
   #recordUnsolicited(bytes: Buffer, start: number, length: number): void {
     if (this.#state === 'gone') return;
     let at = start;
@@ -231,35 +228,34 @@ export class Http1Connection implements SocketEvents {
     if (!REQUEST_TIMEOUT_LINE.test(line)) this.#owner.onUnsolicited();
   }
 
-  /** Closes; its call, if it carries one, fails. */
-  #fail(fault: ConnectionError): void {
+  /** Closes. The call of the connection, if there is one, fails. */
+  #fail(error: ConnectionError): void {
     if (this.#state === 'gone') return;
     const call = this.#call;
-    // No byte of a response came, on a connection that had served before: most likely it was closed while
-    // idle.
-    const wasDead = this.#responses > 0 && !this.#parser.hasBegun && DEAD_CODES.has(fault.code);
-    this.#leave(fault);
-    call?.onFault(fault, wasDead);
+    // No byte came, on a connection that had served before: most likely the upstream closed it while idle.
+    const wasDead = this.#responses > 0 && !this.#parser.hasBegun && DEAD_CODES.has(error.code);
+    this.#close(error);
+    call?.onConnectionError(error, wasDead);
   }
 
-  #leave(fault: ConnectionError | undefined): void {
+  #close(error: ConnectionError | undefined): void {
     if (this.#state === 'gone') return;
     const wasOpening = this.#state === 'opening';
     this.#state = 'gone';
     this.#call = undefined;
     this.#socket.destroy();
-    this.#owner.onGone(this, wasOpening ? fault : undefined);
+    this.#owner.onGone(this, wasOpening ? error : undefined);
   }
 }
 
-/** The next read of any socket overwrites the read buffer. */
+/** Copies from the read buffer, which the next read of any socket overwrites. */
 function copyOf(bytes: Buffer, start: number, end: number): Buffer {
   const copy = Buffer.allocUnsafe(end - start);
   bytes.copy(copy, 0, start, end);
   return copy;
 }
 
-/** Each address of a name may have failed in its own way; the first one is reported. */
+/** If all addresses of a host failed, the first one's message. */
 function messageOf(error: Error): string {
   if (error.message !== '' || !(error instanceof AggregateError)) return error.message;
   const [first] = error.errors as unknown[];

@@ -1,9 +1,11 @@
 /**
  * Opens sockets to one origin, plain or TLS. Each pool has one dialer. Upstream worker.
  *
- * Must hold: all sockets of a thread read into one buffer, so a reader uses or copies the bytes before it
- * returns; otherwise the next read overwrites them. So no read allocates memory. (libuv asks for memory right
- * before it reads, on all systems but Windows.)
+ * All sockets of a thread read into one buffer, so that no read allocates memory. (libuv asks for memory
+ * right before it reads, on all systems but Windows.)
+ *
+ * Must hold: `onBytes` uses or copies the bytes before it returns, because the next read overwrites them
+ * (test/unit/http1/client.tls-flow.test.ts, test/fuzz/http1-answers.test.ts).
  */
 import { connect, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
 import type { HttpTarget } from './http-client.js';
@@ -18,7 +20,7 @@ import {
 const READ_BYTES_MAX = 64 * 1024;
 /** TCP keep-alive, against middleboxes that drop idle connections. */
 const TCP_KEEP_ALIVE_MS = 60_000;
-/** The next address of a name is tried after so long, as RFC 8305 recommends. */
+/** How long an address of a host is tried before the next one is tried too, as RFC 8305 recommends. */
 const NEXT_ADDRESS_MS = 250;
 
 const READ_BUFFER = Buffer.allocUnsafeSlow(READ_BYTES_MAX);
@@ -28,7 +30,7 @@ export interface SocketEvents {
   onOpen(): void;
   /** `bytes[0..length)` are valid until the call returns. */
   onBytes(bytes: Buffer, length: number): void;
-  /** The other side sends nothing more. */
+  /** The upstream sends nothing more. */
   onEnd(): void;
   onError(error: Error): void;
   onClose(): void;
@@ -39,7 +41,7 @@ export class Dialer {
   readonly #host: string;
   readonly #port: number;
   readonly #context: SecureContext | undefined;
-  /** The last TLS session that the other side gave: it saves half of the next handshake. */
+  /** The last TLS session that the server gave: it saves half of the next handshake. */
   #session: Buffer | undefined;
 
   constructor({ origin, ca }: HttpTarget) {
@@ -47,11 +49,11 @@ export class Dialer {
     this.isSecure = url.protocol === 'https:';
     this.#host = url.hostname.replace(/^\[(.*)\]$/, '$1');
     this.#port = Number(url.port) || (this.isSecure ? 443 : 80);
-    // Once, because reading a bundle of certificates takes milliseconds.
+    // Made once, because reading a bundle of certificates takes milliseconds.
     this.#context = this.isSecure ? createSecureContext(ca === undefined ? {} : { ca }) : undefined;
   }
 
-  /** Calls nothing of `events` before it has returned. */
+  /** Calls no method of `events` before this returns. */
   dial(events: SocketEvents): Socket {
     const options: TcpNetConnectOpts = {
       host: this.#host,

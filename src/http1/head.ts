@@ -1,27 +1,25 @@
 /**
  * Reads the head of an HTTP/1.1 response (RFC 9112): status, framing of the body, whether the connection may
- * be kept. The parser calls it. Pure; upstream worker.
+ * be kept. parser.ts calls it. Pure; upstream worker.
  *
- * Must hold: it is strict wherever leniency allows response smuggling: lines end in CRLF, no folding, no
- * control characters, one length or chunks and never both, no transfer coding but chunked
- * (test/unit/http1/head.test.ts).
+ * Must hold: a head that another reader could read differently is rejected (response smuggling): lines end in
+ * CRLF, no folding, no control characters, one length or chunks and never both, no transfer coding but
+ * chunked (test/unit/http1/head.test.ts).
  */
 
-/**
- * How the body ends: `empty` has no body; else after its length, with the last chunk, or with the connection.
- */
+/** How the body ends: there is none, after its length, with the last chunk, or with the connection. */
 type Framing = 'empty' | 'length' | 'chunked' | 'close';
 
 /** Header lines that are accepted. Providers send some 30. */
 const HEADERS_MAX = 256;
 /** The shortest header line: `a:` and CRLF. */
 const HEADER_BYTES_MIN = 4;
-/** 999 TB, still exact in a number. */
+/** At most 999 TB, which a number still holds exactly. */
 const LENGTH_PATTERN = /^\d{1,15}$/;
 const STATUS_LINE = /^HTTP\/1\.[01] [1-9]\d\d(?: [\t -~\x80-\xff]*)?\r\n/;
 /**
- * The whole head is matched, so a name that is found below is a header's. No two parts match the same bytes,
- * so it is linear.
+ * Matches the whole head, so that a name found in it later can only be that of a header. No two parts of the
+ * pattern match the same bytes, so the time is linear.
  */
 const HEAD =
   /^HTTP\/1\.[01] [1-9]\d\d(?: [\t -~\x80-\xff]*)?\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)*\r\n$/;
@@ -35,7 +33,7 @@ const SWITCHING = 101;
 const NO_CONTENT = 204;
 const NOT_MODIFIED = 304;
 
-/** What is wrong with a response, for the log. */
+/** Why a head is rejected, for the log. */
 export class HeadError {
   readonly message: string;
 
@@ -47,12 +45,12 @@ export class HeadError {
 export class ResponseHead {
   readonly status: number;
   readonly framing: Framing;
-  /** Of the body if `framing` is `length`, else 0. */
+  /** Length of the body if `framing` is `length`, else 0. */
   readonly lengthBytes: number;
   /** The server takes another request on this connection. */
   readonly keepsAlive: boolean;
   readonly #text: string;
-  /** The same in lower case, to find names; values are taken from `#text`. */
+  /** The same in lower case, to find names in it. Values are taken from `#text`. */
   readonly #lower: string;
 
   constructor(
@@ -89,7 +87,9 @@ export function parseHead(text: string): ResponseHead | HeadError {
   if (!HEAD.test(text)) return new HeadError(STATUS_LINE.test(text) ? 'bad header' : 'bad status line');
   const status = Number(text.slice(STATUS_START, STATUS_END));
   const lower = text.toLowerCase();
-  if (status < 200) return interimHead(text, lower, status);
+  if (status === SWITCHING) return new HeadError('an upgrade that nobody asked for');
+  // An informational head has no body, whatever it says; the final head follows.
+  if (status < 200) return new ResponseHead(text, lower, status, 'empty', 0, true);
   if (text.length > HEADERS_MAX * HEADER_BYTES_MIN && linesOf(text) > HEADERS_MAX + 2)
     return new HeadError(`more than ${HEADERS_MAX} headers`);
   const isOld = text.startsWith('HTTP/1.0');
@@ -112,20 +112,8 @@ export function parseHead(text: string): ResponseHead | HeadError {
   if (coding !== undefined) return new ResponseHead(text, lower, status, 'chunked', 0, keepsAlive);
   if (length === undefined) return new ResponseHead(text, lower, status, 'close', 0, false);
   const lengthBytes = Number(length.value);
-  return new ResponseHead(
-    text,
-    lower,
-    status,
-    lengthBytes === 0 ? 'empty' : 'length',
-    lengthBytes,
-    keepsAlive,
-  );
-}
-
-/** An informational head has no body, whatever it says; the final head follows. */
-function interimHead(text: string, lower: string, status: number): ResponseHead | HeadError {
-  if (status === SWITCHING) return new HeadError('an upgrade that nobody asked for');
-  return new ResponseHead(text, lower, status, 'empty', 0, true);
+  const framing = lengthBytes === 0 ? 'empty' : 'length';
+  return new ResponseHead(text, lower, status, framing, lengthBytes, keepsAlive);
 }
 
 function linesOf(text: string): number {
@@ -144,10 +132,7 @@ function saysClose(text: string, lower: string): boolean {
   return false;
 }
 
-/**
- * What precedes a header's value, by its name. Kept, because a search for a new string takes three times as
- * long.
- */
+/** `\nname:` by name. Kept, because V8 searches for a new string three times as long. */
 const STARTS = new Map<string, string>();
 
 function startOf(name: string): string {

@@ -1,7 +1,7 @@
 /**
- * The interface of an HTTP client that calls upstreams. Http1Client implements it over connections, the
- * built-in echo model (upstream/echo-client.ts) without any, ProviderClient as an adapter. Attempts use it.
- * Upstream worker.
+ * The interface of an HTTP client that calls upstreams. Http1Client implements it; so do the built-in echo
+ * model (upstream/echo-client.ts), without connections, and ProviderClient, which translates. Attempts
+ * (upstream/attempt.ts) use it. Upstream worker.
  *
  * Must hold: onStart is called once, then onData any number of times, then exactly one of onEnd and onError;
  * onError alone is possible. After abort() nothing is called (test/unit/http1/client.test.ts).
@@ -15,7 +15,7 @@ export interface HttpTarget {
   readonly origin: string;
   /** Path of the call: `/v1/chat/completions`. */
   readonly path: string;
-  /** Provider's key; undefined if the upstream wants none. */
+  /** The provider's key; undefined if the upstream needs none. */
   readonly key: string | undefined;
   readonly headers: Readonly<Record<string, string>>;
   readonly connectTimeoutMs: number;
@@ -28,24 +28,23 @@ export interface HttpTarget {
   readonly ca: string | undefined;
 }
 
-/**
- * Why there is no (whole) response. `code` is the client's own (`ECONNREFUSED`, `HTTP1_INVALID`), for the
- * log.
- */
+/** Why there is no whole response. `code` is for the log: `ECONNREFUSED`, `HTTP1_INVALID`. */
 export interface HttpFault {
   readonly code: string;
   readonly message: string;
   /**
-   * A second attempt on the same upstream repeats no work there: nothing was sent, or a kept connection was
-   * found dead.
+   * A second attempt on the same upstream does no work twice: nothing was sent, or the upstream had closed
+   * the kept connection.
    */
   readonly repeatable: boolean;
   /**
-   * An error that the upstream reported inside a response whose status was good: what its status would have
-   * been.
+   * Set if the upstream reported an error within a response whose status was good: the status that the error
+   * should have had.
    */
   readonly reported?: { readonly status: number; readonly retryAfterSeconds: number | undefined };
-  /** The member of a chat completion that cannot be said to the upstream; `message` begins with it. */
+  /**
+   * The member of a chat completion that the upstream's protocol cannot express; `message` begins with it.
+   */
   readonly field?: string;
 }
 
@@ -55,15 +54,15 @@ export interface HttpHandler {
   /** The bytes belong to the receiver. */
   onData(chunk: Uint8Array): void;
   /**
-   * In place of all onData: the whole body, which is JSON for certain, and its members as far as the client
-   * has them without parsing.
+   * Called in place of all onData: the whole body, which is valid JSON, and those of its members that the
+   * client has without parsing.
    */
   onWhole?(body: Buffer, members: Readonly<Record<string, unknown>>): void;
   onEnd(): void;
   onError(fault: HttpFault): void;
   /**
-   * The client keeps so many more bytes of the response before it hands them on; fewer, if negative. Returns
-   * false if there is no room: then the handler has ended the call.
+   * The client buffers `bytes` more of the response, or fewer if negative. Returns false if the memory budget
+   * is used up: then the handler has ended the call.
    */
   hold?(bytes: number): boolean;
 }
@@ -71,11 +70,11 @@ export interface HttpHandler {
 export interface HttpCall {
   /** Whether a byte of the call may have reached the upstream, so that it may cost something there. */
   readonly sent: boolean;
-  /** Whether the caller makes the upstream wait, or did until just now: see HELD_UP_MS_MIN. */
+  /** Whether the caller makes the upstream wait, or did so until just now: see HELD_UP_MS_MIN. */
   readonly isHeldUp: boolean;
   /**
-   * Holds onData back until resume(); a chunk that was already on its way may still come, with the end. Both
-   * are idempotent.
+   * Stops onData until resume(). A chunk that was already on its way may still come, and the end. Idempotent,
+   * as is resume().
    */
   pause(): void;
   resume(): void;
@@ -85,8 +84,8 @@ export interface HttpCall {
 
 export interface HttpClient {
   /**
-   * Calls nothing of the handler before it has returned. `moreHeaders` are name, value, name, value; `path`
-   * takes the place of the target's.
+   * Calls no method of the handler before this returns. `moreHeaders` are name, value, name, value; `path`
+   * replaces the target's.
    */
   start(
     target: HttpTarget,
@@ -100,7 +99,7 @@ export interface HttpClient {
   close(): Promise<void>;
 }
 
-/** A web page: no API is there. */
+/** Whether a response is a web page, which no API sends. */
 export function isHtml(contentType: string | undefined): boolean {
   return contentType !== undefined && /^\s*(?:text\/html|application\/xhtml)/i.test(contentType);
 }

@@ -1,52 +1,52 @@
 /**
- * An incremental parser of HTTP/1.1 responses, one for each connection. It calls nobody: after each piece the
- * connection reads from its fields what the piece brought, in the order head, body, problem or end. No I/O;
- * upstream worker.
+ * An incremental parser of HTTP/1.1 responses, one for each connection. It has no callbacks: after each
+ * `push` the connection reads from its fields what the bytes brought, in the order head, body, error or end.
+ * No I/O; upstream worker.
  *
  * Must hold: the result does not depend on how the bytes are cut into pieces
  * (test/unit/http1/parser.test.ts).
  */
 import { HeadError, parseHead, type ResponseHead } from './head.js';
 
-/** Of one head. Providers send about 2 KB. */
+/** Bytes of one head. Providers send about 2 KB. */
 const HEAD_BYTES_MAX = 64 * 1024;
 /** Informational responses (102, 103) before the final one; nobody needs 32. */
 const INTERIM_HEADS_MAX = 32;
 
 const HEAD_END = '\r\n\r\n';
-/** As bytes, because a string would be converted at each search. */
+/** Bytes, because `indexOf` converts a string at each search. */
 const HEAD_END_BYTES = Buffer.from(HEAD_END);
-/** A head with such a line would never end. */
+/** A line that ends so is rejected: its head would never end. */
 const LONE_LF = /(?:^|[^\r])\n/;
 
 export class Http1Parser {
-  /** Of the final response, once it has come. */
+  /** The head of the final response, once it has come. */
   head: ResponseHead | undefined;
-  /** What the last piece brought of the body, without its framing: `bytes[bodyStart..bodyEnd)`. */
+  /** What the last `push` brought of the body, without its framing: `bytes[bodyStart..bodyEnd)`. */
   bodyStart = 0;
   bodyEnd = 0;
   /** The response is whole. */
   isOver = false;
-  /** What is wrong; nothing is read any more. The body before it is good. */
-  problem: string | undefined;
-  /** Bytes came after the response; they belong to no request. */
+  /** What is wrong; then nothing more is read. The body before the error is good. */
+  error: string | undefined;
+  /** Bytes came after the response, which belong to no request. */
   hasExcess = false;
-  /** Where they begin in the last piece. */
+  /** Where they begin in the bytes of the last `push`. */
   excessStart = 0;
   /** A byte of the response, or of an informational one before it, has come. */
   hasBegun = false;
   readonly #chunks = new ChunkedBody();
-  /** The beginning of a head that was cut. */
+  /** The beginning of a head whose end has not come. */
   #held = '';
   #interimHeads = 0;
-  /** Of a body with a length. */
+  /** What is still to come of a body with a length. */
   #bytesLeft = 0;
 
   /** Begins another response. */
   begin(): void {
     this.head = undefined;
     this.isOver = false;
-    this.problem = undefined;
+    this.error = undefined;
     this.hasExcess = false;
     this.hasBegun = false;
     this.#held = '';
@@ -55,15 +55,15 @@ export class Http1Parser {
   }
 
   /**
-   * Reads `bytes[0..length)`; may move a chunk's payload within them. Must not be called after the end or a
-   * problem.
+   * Reads `bytes[0..length)`, and may move the payloads of chunks within them. Must not be called after the
+   * end or an error.
    */
   push(bytes: Buffer, length: number): void {
     this.hasBegun = true;
     this.bodyStart = 0;
     this.bodyEnd = 0;
     let at = 0;
-    while (this.head === undefined && this.problem === undefined && at < length)
+    while (this.head === undefined && this.error === undefined && at < length)
       at = this.#readHead(bytes, at, length);
     if (this.head === undefined) return;
     if (!this.isOver) at = this.#readBody(this.head, bytes, at, length);
@@ -71,14 +71,14 @@ export class Http1Parser {
     this.hasExcess = at < length;
   }
 
-  /** The server has closed: that ends a body framed by `close`, and is a problem for any other. */
+  /** The server has closed: that ends a body framed by `close`, and is an error for any other. */
   close(): void {
     if (this.head?.framing === 'close') this.isOver = true;
-    else this.problem = 'closed before its end';
+    else this.error = 'closed before its end';
   }
 
   #readHead(bytes: Buffer, at: number, length: number): number {
-    // The buffer may hold older bytes after `length`.
+    // The buffer may have older bytes after `length`.
     const found = this.#held === '' ? bytes.indexOf(HEAD_END_BYTES, at) : -1;
     if (found !== -1 && found + HEAD_END.length <= length) {
       const end = found + HEAD_END.length;
@@ -100,19 +100,19 @@ export class Http1Parser {
 
   #hold(text: string): void {
     this.#held = text;
-    if (text.length >= HEAD_BYTES_MAX) this.problem = `a head above ${HEAD_BYTES_MAX} bytes`;
-    else if (LONE_LF.test(text)) this.problem = 'a line that does not end in CRLF';
+    if (text.length >= HEAD_BYTES_MAX) this.error = `a head above ${HEAD_BYTES_MAX} bytes`;
+    else if (LONE_LF.test(text)) this.error = 'a line that does not end in CRLF';
   }
 
   #takeHead(text: string): void {
     if (text.length > HEAD_BYTES_MAX) {
-      this.problem = `a head above ${HEAD_BYTES_MAX} bytes`;
+      this.error = `a head above ${HEAD_BYTES_MAX} bytes`;
       return;
     }
     const head = parseHead(text);
-    if (head instanceof HeadError) this.problem = head.message;
+    if (head instanceof HeadError) this.error = head.message;
     else if (head.status >= 200) this.#begin(head);
-    else if (++this.#interimHeads > INTERIM_HEADS_MAX) this.problem = 'informational answers without end';
+    else if (++this.#interimHeads > INTERIM_HEADS_MAX) this.error = 'informational answers without end';
   }
 
   #begin(head: ResponseHead): void {
@@ -128,7 +128,7 @@ export class Http1Parser {
       const end = this.#chunks.decode(bytes, at, length);
       this.bodyStart = this.#chunks.payloadStart;
       this.bodyEnd = this.#chunks.payloadEnd;
-      this.problem = this.#chunks.problem;
+      this.error = this.#chunks.error;
       this.isOver = this.#chunks.isOver;
       return end;
     }
@@ -142,12 +142,12 @@ export class Http1Parser {
   }
 }
 
-/** Of all chunks of a body together: nobody uses extensions, and a server could send them for ever. */
+/** Bytes in all chunks of a body together. Nobody uses them, and a server could send them for ever. */
 const EXTENSIONS_BYTES_MAX = 16 * 1024;
 const TRAILERS_BYTES_MAX = 16 * 1024;
 /** Enough for any length that a number holds exactly, with leading zeros. */
 const SIZE_DIGITS_MAX = 16;
-/** Of a size that is read in one go; far below what a number holds. */
+/** A size of up to so many digits is read in one go. */
 const PLAIN_DIGITS_MAX = 8;
 
 const TAB = 9;
@@ -157,7 +157,7 @@ const SEMICOLON = 59;
 const COLON = 58;
 const DELETE = 127;
 
-/** What comes next. */
+/** What the next byte belongs to. */
 const SIZE = 0;
 const EXTENSION = 1;
 const SIZE_LF = 2;
@@ -180,17 +180,17 @@ const isTokenByte = Uint8Array.from({ length: 256 }, (_, byte) =>
  *
  *     1a;extension CRLF  <26 bytes> CRLF   …   0 CRLF   trailer: value CRLF   CRLF
  *
- * A piece that was read may hold many chunks, each an event of a stream. Their payloads are moved together
- * inside the piece, so that they go on as one: whatever follows then costs by the piece and not by the chunk.
+ * One read may bring many chunks, each an event of a stream. Their payloads are moved together within the
+ * read buffer, so that all later steps cost once a read and not once a chunk.
  */
 class ChunkedBody {
   /** The payload that the last call of `decode` found, `bytes[payloadStart..payloadEnd)`. */
   payloadStart = 0;
   payloadEnd = 0;
-  /** What is wrong; nothing is read any more. The payload before it is good. */
-  problem: string | undefined;
+  /** What is wrong; then nothing more is read. The payload before the error is good. */
+  error: string | undefined;
   #step = SIZE;
-  /** The chunk's size as far as its digits have come; then how much of it is still to come. */
+  /** While digits come: the chunk's size so far. After that: how much of the chunk is still to come. */
   #sizeBytes = 0;
   #digits = 0;
   #extensionsBytes = 0;
@@ -198,7 +198,7 @@ class ChunkedBody {
 
   /** Begins another body. */
   reset(): void {
-    this.problem = undefined;
+    this.error = undefined;
     this.#step = SIZE;
     this.#sizeBytes = 0;
     this.#digits = 0;
@@ -211,13 +211,12 @@ class ChunkedBody {
   }
 
   /**
-   * Reads `bytes[at..end)`, moving payloads within it, and returns how far it came: `end`, or where the body
-   * is over.
+   * Reads `bytes[at..end)`, and moves payloads within it. Returns `end`, or the position where the body ends.
    */
   decode(bytes: Uint8Array, at: number, end: number): number {
     this.payloadStart = at;
     this.payloadEnd = at;
-    while (at < end && this.#step !== OVER && this.problem === undefined) {
+    while (at < end && this.#step !== OVER && this.error === undefined) {
       if (this.#step === DATA) {
         const pieceEnd = Math.min(end, at + this.#sizeBytes);
         this.#take(bytes, at, pieceEnd);
@@ -235,8 +234,8 @@ class ChunkedBody {
   }
 
   /**
-   * Reads a whole size line if it is here and has no extension, as nearly always; else one byte. Returns the
-   * next position.
+   * Reads a whole size line if all of it has come and it has no extension, as nearly always; else one byte.
+   * Returns the next position.
    */
   #readSizeLine(bytes: Uint8Array, at: number, end: number): number {
     const digitsEnd = Math.min(end - 2, at + PLAIN_DIGITS_MAX);
@@ -256,7 +255,7 @@ class ChunkedBody {
     return at + 1;
   }
 
-  /** Reads the line end behind a chunk if it is here. Returns the next position. */
+  /** Reads the line end behind a chunk if it has come. Returns the next position. */
   #readDataEnd(bytes: Uint8Array, at: number, end: number): number {
     this.#digits = 0;
     const isHere = at + 1 < end && bytes[at] === CR && bytes[at + 1] === LF;
@@ -281,8 +280,8 @@ class ChunkedBody {
         return;
       case EXTENSION:
         if (byte === CR) this.#step = SIZE_LF;
-        else if (!isText(byte)) this.problem = 'bad chunk extension';
-        else if (++this.#extensionsBytes > EXTENSIONS_BYTES_MAX) this.problem = 'chunk extensions too long';
+        else if (!isText(byte)) this.error = 'bad chunk extension';
+        else if (++this.#extensionsBytes > EXTENSIONS_BYTES_MAX) this.error = 'chunk extensions too long';
         return;
       case SIZE_LF:
         this.#expect(byte, LF, this.#sizeBytes === 0 ? TRAILER_START : DATA);
@@ -306,33 +305,33 @@ class ChunkedBody {
     if (digit !== undefined) {
       this.#sizeBytes = this.#sizeBytes * 16 + digit;
       if (++this.#digits > SIZE_DIGITS_MAX || this.#sizeBytes > Number.MAX_SAFE_INTEGER)
-        this.problem = 'chunk size too long';
+        this.error = 'chunk size too long';
     } else if (this.#digits === 0) {
-      this.problem = 'bad chunk size';
+      this.error = 'bad chunk size';
     } else if (byte === CR) {
       this.#step = SIZE_LF;
     } else if (byte === SEMICOLON) {
       this.#step = EXTENSION;
     } else {
-      this.problem = 'bad chunk size';
+      this.error = 'bad chunk size';
     }
   }
 
   #readTrailer(byte: number): void {
-    if (++this.#trailersBytes > TRAILERS_BYTES_MAX) this.problem = 'trailers too long';
+    if (++this.#trailersBytes > TRAILERS_BYTES_MAX) this.error = 'trailers too long';
     else if (this.#step === TRAILER_LF) this.#expect(byte, LF, TRAILER_START);
     else if (this.#step === TRAILER_VALUE) {
       if (byte === CR) this.#step = TRAILER_LF;
-      else if (!isText(byte)) this.problem = 'bad trailer';
+      else if (!isText(byte)) this.error = 'bad trailer';
     } else if (this.#step === TRAILER_START && byte === CR) this.#step = LAST_LF;
     else if (this.#step === TRAILER_NAME && byte === COLON) this.#step = TRAILER_VALUE;
     else if (isTokenByte[byte] === 1) this.#step = TRAILER_NAME;
-    else this.problem = 'bad trailer';
+    else this.error = 'bad trailer';
   }
 
   #expect(byte: number, wanted: number, next: number): void {
     if (byte === wanted) this.#step = next;
-    else this.problem = 'bad end of a line or chunk';
+    else this.error = 'bad end of a line or chunk';
   }
 }
 

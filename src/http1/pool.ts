@@ -1,13 +1,16 @@
 /**
- * The connections to one origin; the client makes one pool for each. A call takes the connection that was
- * used last. If none is idle, one is opened for it, up to a bound; beyond that it waits in order, up to its
- * connect timeout. Upstream worker.
+ * The connections to one origin; client.ts makes one pool for each. A call gets the idle connection that was
+ * used last. If none is idle, the pool opens one, up to a bound; beyond that the call waits in order, up to
+ * its connect timeout. Upstream worker.
  *
- * An upstream may send a response without a request. If it comes before the next request, it is read first,
- * because an event-loop turn passes before each use of a kept connection, and the connection is closed. If it
+ * An upstream may send a response without a request. If it comes before the next request, the pool sees it
+ * and closes the connection, because an event-loop turn passes before each use of a kept connection. If it
  * comes while the next request is on its way, nothing in HTTP/1.1 tells it from the response. So an upstream
- * that was caught once gets only one call on each connection for a while: then no caller can get another's
- * response.
+ * that did this once gets only one call on each connection for a while.
+ *
+ * Must hold: a kept connection is used only after a whole turn of the event loop, and a distrusted upstream
+ * gets one call a connection; otherwise a caller gets another's response (test/hostile/upstreams.test.ts,
+ * test/unit/http1/connection.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { MonotonicMs } from '../core/units.js';
@@ -16,16 +19,10 @@ import { Http1Connection, type ConnectionError, type ConnectionOwner } from './c
 import { Dialer } from './dialer.js';
 import type { HttpTarget } from './http-client.js';
 
-/**
- * How late an idle connection may be closed, or leave the list after it was closed; KEEP_ALIVE margins are
- * larger.
- */
+/** How late an idle connection may be closed. The margins of KEEP_ALIVE in connection.ts are larger. */
 const IDLE_CHECK_MS = 500;
 
-/**
- * How long each connection carries one call only, after a response without a request. Callers' texts are at
- * stake.
- */
+/** How long each connection carries one call only, after a response without a request. */
 const DISTRUST_MS = 600_000;
 
 export class Http1Pool implements ConnectionOwner {
@@ -35,36 +32,35 @@ export class Http1Pool implements ConnectionOwner {
   readonly #connectionsMax: number;
   readonly #onUnsolicited: () => void;
   readonly #connections = new Set<Http1Connection>();
-  /** Oldest first, so the first one expires first. */
+  /** Oldest first: the first one expires first. */
   readonly #opening = new Set<Http1Connection>();
-  /** Last used last. Some may have closed meanwhile. */
+  /** The one used last is last. Some may have closed meanwhile. */
   #idle: Http1Connection[] = [];
-  /** Free, and idle only from the end of this turn on. */
-  #resting: Http1Connection[] = [];
+  /** Their responses have ended in this turn. They become idle at its end. */
+  #justFreed: Http1Connection[] = [];
   #isTurnAwaited = false;
-  /** How many of the waiting calls, from the first on, have waited since the last turn or longer. */
-  #ripe = 0;
   /**
-   * Resting connections get waiting calls at the end of the next turn: until then the loop reads all that has
-   * arrived.
+   * How many of the waiting calls, from the first on, have waited a whole turn and may use a kept connection.
    */
-  readonly #endTurn = (): void => {
+  #sendable = 0;
+  /** The event loop has read all that had arrived: waiting calls may use kept connections. */
+  readonly #onTurnEnd = (): void => {
     this.#isTurnAwaited = false;
-    this.#sendRipe();
-    for (const connection of this.#resting) if (connection.isIdle) this.#idle.push(connection);
-    this.#resting = [];
-    this.#ripe = this.#waiting.size;
-    if (this.#ripe === 0 && this.#retired) this.#destroyFree();
-    if (this.#ripe > 0 && this.#idle.length > 0) this.#awaitTurn();
-    this.#open();
+    this.#sendWaiting();
+    for (const connection of this.#justFreed) if (connection.isIdle) this.#idle.push(connection);
+    this.#justFreed = [];
+    this.#sendable = this.#waiting.size;
+    if (this.#sendable === 0 && this.#retired) this.#destroyFree();
+    if (this.#sendable > 0 && this.#idle.length > 0) this.#awaitTurn();
+    this.#openConnections();
   };
   /** Bounded by the calls in flight, and each wait by the connect timeout. */
-  readonly #waiting = new WaitingLine<Http1Call>();
+  readonly #waiting = new WaitQueue<Http1Call>();
   #idleCheckMs = 0;
   #distrustUntilMs = 0;
   #retired = false;
 
-  /** `onUnasked`: the upstream sent a response without a request. */
+  /** `onUnsolicited` is called if the upstream sends a response without a request. */
   constructor(target: HttpTarget, clock: Clock, onUnsolicited: () => void) {
     this.#onUnsolicited = onUnsolicited;
     this.#clock = clock;
@@ -73,7 +69,7 @@ export class Http1Pool implements ConnectionOwner {
     this.#connectionsMax = target.connectionsMax;
   }
 
-  /** The pool has all its connections, and each carries a call. */
+  /** Whether the pool has as many connections as it may, all of them open. */
   get isFull(): boolean {
     return this.#connections.size - this.#opening.size >= this.#connectionsMax;
   }
@@ -83,20 +79,17 @@ export class Http1Pool implements ConnectionOwner {
     return this.#connections.size === 0 && this.#waiting.size === 0;
   }
 
-  /**
-   * Sends the call after this event-loop turn, or when a connection is free; does not call it before it has
-   * returned.
-   */
+  /** Sends the call after this event-loop turn, or when a connection is free. */
   take(call: Http1Call): void {
     this.#waiting.add(call);
-    if (this.#idle.length > 0 || this.#resting.length > 0) this.#awaitTurn();
-    this.#open();
+    if (this.#idle.length > 0 || this.#justFreed.length > 0) this.#awaitTurn();
+    this.#openConnections();
   }
 
-  /** Takes the call out of the waiting line. Idempotent. */
+  /** Takes the call out of the queue. Idempotent. */
   forget(call: Http1Call): void {
     this.#waiting.remove(call);
-    this.#countOut();
+    this.#countOneLess();
   }
 
   /** Closes connections that did not open in time, and those that were idle for too long. */
@@ -107,14 +100,14 @@ export class Http1Pool implements ConnectionOwner {
     }
     if (nowMs < this.#idleCheckMs) return;
     this.#idleCheckMs = nowMs + IDLE_CHECK_MS;
-    for (const connection of [...this.#idle, ...this.#resting]) {
+    for (const connection of [...this.#idle, ...this.#justFreed]) {
       if (connection.isIdle && connection.isExpired(nowMs)) connection.destroy();
     }
     this.#idle = this.#idle.filter(({ isIdle }) => isIdle);
-    this.#resting = this.#resting.filter(({ isIdle }) => isIdle);
+    this.#justFreed = this.#justFreed.filter(({ isIdle }) => isIdle);
   }
 
-  /** Keeps no connection any more; calls that run or wait go on to their ends. */
+  /** Keeps no idle connection any more. Calls that run or wait go on to their ends. */
   retire(): void {
     this.#retired = true;
     this.#destroyFree();
@@ -122,26 +115,26 @@ export class Http1Pool implements ConnectionOwner {
 
   /** Ends all connections at once. */
   destroy(): void {
-    while (this.#next() !== undefined);
+    while (this.#dequeue() !== undefined);
     for (const connection of [...this.#connections]) connection.destroy();
   }
 
   /**
-   * Some servers close right after a response that did not announce it. A call that is sent into that is
-   * lost, or made twice. So the connection rests until the turn of the response has ended: an end or another
-   * response that came with it is seen then.
+   * Some servers close right after a response that did not announce it. A call that is sent then is lost, or
+   * made twice. So the connection is not used before the turn of the response has ended: by then an end, or
+   * another response that came with it, is seen.
    */
   onFree(connection: Http1Connection): void {
     if (this.#opening.delete(connection)) {
-      this.#hand(connection);
+      this.#assign(connection);
       return;
     }
     if (this.#isDistrusted || (this.#retired && this.#waiting.size === 0)) {
       connection.destroy();
       return;
     }
-    this.#resting.push(connection);
-    // Without a waiting call nobody needs the turn's end.
+    this.#justFreed.push(connection);
+    // Without a waiting call the connection need not become idle: `take` awaits the turn's end.
     if (this.#waiting.size > 0) this.#awaitTurn();
   }
 
@@ -151,17 +144,18 @@ export class Http1Pool implements ConnectionOwner {
     this.#onUnsolicited();
   }
 
-  onGone(connection: Http1Connection, fault: ConnectionError | undefined): void {
+  onGone(connection: Http1Connection, error: ConnectionError | undefined): void {
     this.#connections.delete(connection);
     this.#opening.delete(connection);
-    // Connections are opened for waiting calls: one of them has lost its own.
-    if (fault !== undefined && this.#waiting.size > this.#comingSoon) this.#next()!.onFault(fault, false);
-    this.#open();
+    // The connection was opened for a waiting call. Too few are left for all of them, so the first one fails.
+    if (error !== undefined && this.#waiting.size > this.#soonFree)
+      this.#dequeue()!.onConnectionError(error, false);
+    this.#openConnections();
   }
 
   /** Connections that will soon take a call. */
-  get #comingSoon(): number {
-    return this.#opening.size + this.#resting.length + this.#idle.length;
+  get #soonFree(): number {
+    return this.#opening.size + this.#justFreed.length + this.#idle.length;
   }
 
   get #isDistrusted(): boolean {
@@ -171,40 +165,38 @@ export class Http1Pool implements ConnectionOwner {
   #awaitTurn(): void {
     if (this.#isTurnAwaited) return;
     this.#isTurnAwaited = true;
-    setImmediate(this.#endTurn);
+    setImmediate(this.#onTurnEnd);
   }
 
   #destroyFree(): void {
-    const free = [...this.#idle, ...this.#resting];
+    const free = [...this.#idle, ...this.#justFreed];
     this.#idle = [];
-    this.#resting = [];
+    this.#justFreed = [];
     for (const connection of free) connection.destroy();
   }
 
-  #sendRipe(): void {
-    while (this.#ripe > 0) {
+  #sendWaiting(): void {
+    while (this.#sendable > 0) {
       const connection = this.#takeIdle();
       if (connection === undefined) return;
-      this.#next()!.sendOn(connection);
+      this.#dequeue()!.sendOn(connection);
     }
   }
 
-  /** Takes the longest waiting call out of the line. */
-  #next(): Http1Call | undefined {
-    this.#countOut();
+  /** Takes the longest waiting call out of the queue. */
+  #dequeue(): Http1Call | undefined {
+    this.#countOneLess();
     return this.#waiting.take();
   }
 
-  /**
-   * A call leaves the line. It counts as a ripe one wherever it was: at worst another waits one more turn.
-   */
-  #countOut(): void {
-    if (this.#ripe > 0) this.#ripe--;
+  /** A call leaves the queue. It counts as sendable wherever it was: at worst another waits one more turn. */
+  #countOneLess(): void {
+    if (this.#sendable > 0) this.#sendable--;
   }
 
   /** Gives the connection to the longest waiting call, if there is one. */
-  #hand(connection: Http1Connection): void {
-    const call = this.#next();
+  #assign(connection: Http1Connection): void {
+    const call = this.#dequeue();
     if (call !== undefined) call.sendOn(connection);
     else if (this.#retired) connection.destroy();
     else this.#idle.push(connection);
@@ -220,8 +212,8 @@ export class Http1Pool implements ConnectionOwner {
     }
   }
 
-  #open(): void {
-    while (this.#waiting.size > this.#comingSoon && this.#connections.size < this.#connectionsMax) {
+  #openConnections(): void {
+    while (this.#waiting.size > this.#soonFree && this.#connections.size < this.#connectionsMax) {
       const connection = new Http1Connection(this.#dialer, this, this.#clock, this.#connectTimeoutMs);
       this.#connections.add(connection);
       this.#opening.add(connection);
@@ -230,18 +222,18 @@ export class Http1Pool implements ConnectionOwner {
 }
 
 /**
- * A call in a waiting line. Its links are in the call itself, and cut when it leaves, so that dead calls keep
- * nobody alive.
+ * A call that can wait. The queue's links are in the call itself, and are cut when it leaves, so that an
+ * ended call keeps no other in memory.
  */
 export interface Waiter<T> {
   isWaiting: boolean;
-  /** Undefined while the call does not wait, or is the first. */
-  ahead: T | undefined;
-  behind: T | undefined;
+  /** Undefined if the call is the first, or does not wait. */
+  previous: T | undefined;
+  next: T | undefined;
 }
 
-/** Waiting calls in order; any of them may leave from anywhere. Not a Set: see core/slot-list. */
-export class WaitingLine<T extends Waiter<T>> {
+/** Waiting calls in order. Any of them may leave from anywhere. For why no Set, see core/slot-list.ts. */
+export class WaitQueue<T extends Waiter<T>> {
   #first: T | undefined;
   #last: T | undefined;
   #size = 0;
@@ -252,9 +244,9 @@ export class WaitingLine<T extends Waiter<T>> {
 
   add(waiter: T): void {
     waiter.isWaiting = true;
-    waiter.ahead = this.#last;
+    waiter.previous = this.#last;
     if (this.#last === undefined) this.#first = waiter;
-    else this.#last.behind = waiter;
+    else this.#last.next = waiter;
     this.#last = waiter;
     this.#size++;
   }
@@ -262,18 +254,18 @@ export class WaitingLine<T extends Waiter<T>> {
   /** Does nothing if the call does not wait. */
   remove(waiter: T): void {
     if (!waiter.isWaiting) return;
-    const { ahead, behind } = waiter;
-    if (ahead === undefined) this.#first = behind;
-    else ahead.behind = behind;
-    if (behind === undefined) this.#last = ahead;
-    else behind.ahead = ahead;
+    const { previous, next } = waiter;
+    if (previous === undefined) this.#first = next;
+    else previous.next = next;
+    if (next === undefined) this.#last = previous;
+    else next.previous = previous;
     waiter.isWaiting = false;
-    waiter.ahead = undefined;
-    waiter.behind = undefined;
+    waiter.previous = undefined;
+    waiter.next = undefined;
     this.#size--;
   }
 
-  /** Takes out the one that has waited longest. */
+  /** Takes out the call that has waited longest. */
   take(): T | undefined {
     const first = this.#first;
     if (first !== undefined) this.remove(first);

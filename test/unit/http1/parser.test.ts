@@ -15,7 +15,7 @@ function read(pieces: readonly Buffer[], closes = false, parser = new Http1Parse
   const body: Buffer[] = [];
   let excess = false;
   for (const piece of pieces) {
-    const isDone = parser.isOver || parser.problem !== undefined;
+    const isDone = parser.isOver || parser.error !== undefined;
     excess ||= parser.isOver;
     if (isDone) break;
     const buffer = Buffer.concat([piece, Buffer.from('0\r\n\r\nHTTP/1.1 200 OK\r\n\r\nolder')]);
@@ -23,11 +23,11 @@ function read(pieces: readonly Buffer[], closes = false, parser = new Http1Parse
     body.push(Buffer.from(buffer.subarray(parser.bodyStart, parser.bodyEnd)));
     excess ||= parser.isOver && parser.hasExcess;
   }
-  if (closes && !parser.isOver && parser.problem === undefined) parser.close();
+  if (closes && !parser.isOver && parser.error === undefined) parser.close();
   return {
     status: parser.head?.status,
     body: Buffer.concat(body).toString('latin1'),
-    end: parser.problem ?? (parser.isOver ? 'over' : 'open'),
+    end: parser.error ?? (parser.isOver ? 'over' : 'open'),
     excess,
   };
 }
