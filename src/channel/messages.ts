@@ -8,7 +8,7 @@
  *     worker → listener   Tried   an attempt that failed; more may follow
  *                         Data    bytes of the response: events of a stream, or a piece of a large response
  *                         End     the last bytes, and the usage to be billed
- *                         Cut     a stream stops half-way: the usage up to there; the client's connection ends
+ *                         Cut     a stream stops half-way: the usage up to there; its connection ends
  *                         Fail    the call is not billed; a stream that has begun ends with an error event
  *
  * Must hold: for each call a worker sends any number of Tried and Data and then exactly one End, Cut or Fail,
