@@ -1,6 +1,9 @@
 /**
- * What the pass over a request's body finds, whichever door the body came by. The scanners make it
- * (chat-scan.ts, doors/member-scan.ts), request-bytes.ts makes a ChatCall of it. Types; any thread.
+ * What a scanner finds in one pass over a request's body, whichever door the body came by. chat-scan.ts and
+ * doors/member-scan.ts are the scanners; request-bytes.ts makes a ChatCall of the result. Types; any thread.
+ *
+ * Must hold: spans are in bytes and exact, because request-bytes.ts and chat-call.ts splice there
+ * (test/unit/protocol/request-bytes.test.ts).
  */
 import type { RoutingMember } from '../core/routing-members.js';
 import type { OutputTokensField } from './chat-call.js';
@@ -12,7 +15,7 @@ export interface Span {
   readonly end: number;
 }
 
-/** The span of a member that was not given: no value is at the start of a body. */
+/** The span of a member that is not in the body. No value is at the start of a body. */
 export const NOWHERE: Span = { start: 0, end: 0 };
 
 export interface BodyScan {
@@ -23,7 +26,7 @@ export interface BodyScan {
   >;
   readonly routingMembers: readonly RoutingMember[];
   /**
-   * The span of that member's value, or NOWHERE. `maxTokens` is the span of the door's own output bound,
+   * The spans of the values of these members, or NOWHERE. `maxTokens` is that of the door's own output bound,
    * whatever its name is.
    */
   readonly model: Span;
@@ -37,7 +40,7 @@ export interface BodyScan {
   readonly end: number;
   /** The member that bounds the output. */
   readonly outputTokensName: OutputTokensField;
-  /** The least that it may be lowered to. */
+  /** The least bound to which the gateway may lower it. */
   readonly outputTokensMin: number;
   /** A stream reports its usage only if `stream_options` asks for it. */
   readonly asksForUsage: boolean;

@@ -1,10 +1,10 @@
 /**
- * A parsed chat-completion request (ChatCall), and the changes to its body on the way upstream.
- * request-bytes.ts makes it, the phases of request/ and the upstream workers use it. A ChatCall is a plain
- * record: for a large body it crosses from the counter pool to a listener. Pure; any thread.
+ * A parsed request of a call (ChatCall), and the changes to its body on the way upstream. request-bytes.ts
+ * makes it, the phases of request/ and the upstream workers use it. A ChatCall is a plain record, because
+ * counter threads send it to listeners. Pure; any thread.
  *
  * Must hold: the body is spliced and never encoded anew, so that all other members reach the upstream byte
- * for byte as the client sent them. And each splice moves the positions of all spans behind it: to search for
+ * for byte as the client sent them. Each splice moves the positions of all spans behind it: to search for
  * them again would cost a listener 10 to 60 ms for a body of 10 MB (test/unit/protocol/chat-call.test.ts).
  */
 import type { ErrorRecord } from '../core/errors.js';
@@ -21,32 +21,28 @@ export interface ChatCall {
   readonly includeUsage: boolean;
   /** `max_completion_tokens` or `max_tokens`, the larger if both were given; undefined if neither was. */
   readonly outputTokensMax: number | undefined;
-  /** The member that `outputTokensMax` is from; undefined if none was given. */
+  /** The member that gave `outputTokensMax`; undefined if none did. */
   readonly outputTokensField: OutputTokensField | undefined;
-  /** The member that is added if the call is to have a bound and has none. */
+  /** The member to add if the gateway bounds a call that has no bound. */
   readonly outputTokensName: OutputTokensField;
-  /** The least bound that a caller who can afford no more may get: upstreams refuse less. */
+  /** The least bound to which the gateway may lower the output: upstreams reject less. */
   readonly outputTokensMin: number;
   /** `n`, or 1. */
   readonly choices: number;
-  /**
-   * The members of STEERING_MEMBERS that the request has: they may send the call elsewhere at another price.
-   */
+  /** Members of the request by which an upstream may serve another call: see core/routing-members.ts. */
   readonly routingMembers: readonly RoutingMember[];
-  /** The client's body, except that a stream asks for usage. Upstream the model's name is replaced. */
+  /** The client's body, changed only in that a stream asks for its usage. */
   readonly body: string;
-  /** Each character of `body` is a byte of its UTF-8. */
+  /** All characters of the body are ASCII. */
   readonly bodyIsAscii: boolean;
-  /**
-   * For a body of some KB, in place of `body`, which is then empty: the UTF-8 bytes, in memory of their own.
-   */
+  /** A body above some KB is here, and `body` is empty: UTF-8 in memory of its own. */
   readonly largeBody: Uint8Array | undefined;
-  /** UTF-8 length of what the client sent: no tokenizer makes more tokens of a prompt than it has bytes. */
+  /** UTF-8 length of what the client sent. No tokenizer makes more tokens of a prompt than it has bytes. */
   readonly bodyBytes: number;
-  /** Positions of the value of `model`, with its quotes, in `body` or, in bytes, in `largeBody`. */
+  /** Where the value of `model` is, with its quotes: characters of `body`, or bytes of `largeBody`. */
   readonly modelStart: number;
   readonly modelEnd: number;
-  /** Spans of the values of the two fields, in the same units; NOWHERE (0 to 0) if a field was not given. */
+  /** Spans of the values of the two members, in the same units; NOWHERE if a member is not given. */
   readonly maxTokens: Span;
   readonly maxCompletionTokens: Span;
   /** Position of the brace that closes the body. */
@@ -75,7 +71,7 @@ export function withModelName(call: ModelBody, name: string): string {
   return call.body.slice(0, call.modelStart) + JSON.stringify(name) + call.body.slice(call.modelEnd);
 }
 
-/** A body, and all positions in it that a splice may move. */
+/** A body, and all positions in it that a splice moves. */
 export type SplicedBody = Pick<
   ChatCall,
   'body' | 'largeBody' | 'modelStart' | 'modelEnd' | 'maxTokens' | 'maxCompletionTokens' | 'bodyEnd'
@@ -88,16 +84,15 @@ export function withModelId<Body extends SplicedBody>(call: Body, id: string): B
 }
 
 /**
- * The call with at most `value` output tokens, an integer from 0, for an account that can afford no more.
- * Lowers the field that the client used (both, if it used both), or adds the door's. Costs a copy of the
- * body.
+ * The call with at most `value` output tokens, an integer from 0. Lowers the member that the client used, or
+ * both, or adds that of the door. Costs a copy of the body.
  */
 export function withOutputTokensMax<
   Body extends SplicedBody & Partial<Pick<ChatCall, 'outputTokensMax' | 'outputTokensName'>>,
 >(call: Body, value: number): Body & { outputTokensMax: number } {
   const text = String(value);
   const fields = [call.maxTokens, call.maxCompletionTokens].filter(({ end }) => end > 0);
-  // NaN stands for a field that is null.
+  // NaN if the member is null.
   const wanted = fields.map((span) => Number(textAt(call, span)));
   const outputTokensMax = Math.min(call.outputTokensMax ?? value, value);
   if (wanted.some((most) => !Number.isNaN(most))) {

@@ -3,14 +3,14 @@
  * chat-scan.ts calls it for a body that the compiled validator has rejected. Pure; any thread.
  *
  * Must hold: chat-schema.ts has the same rules, or `explain` throws for a body that only the validator
- * rejects (test/unit/protocol/validators.test.ts compares both). They are apart so that the threads that face
- * the network need not load TypeBox.
+ * rejects (test/unit/protocol/validators.test.ts compares both). The rules are here a second time so that a
+ * running gateway need not load TypeBox.
  */
 import { invariant } from '../core/errors.js';
 import { MESSAGES_MAX } from '../core/limits.js';
 import { clipped } from '../core/wrong-input.js';
 
-/** The specification shows three; tools use `tool` and `function`, newer models `developer`. */
+/** The specification shows three. Tools use `tool` and `function`, newer models `developer`. */
 export const CHAT_ROLES = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const;
 
 export const TEMPERATURE_MIN = 0;
@@ -27,7 +27,7 @@ export const CHOICES_MAX = 128;
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Characters of the sender's text that a message repeats: enough to recognize it, too few to fill a log. */
+/** Characters of the sender's text that a message repeats. */
 const GOT_CHARS_MAX = 40;
 const ROLES: readonly string[] = CHAT_ROLES;
 
@@ -110,7 +110,7 @@ export function explainMessage(message: unknown, index: number): string {
   return found;
 }
 
-/** The sentence for a number of messages that is 0 or above MESSAGES_MAX. */
+/** The sentence for a body without messages, or with more than MESSAGES_MAX. */
 export function messagesCountError(count: number): string {
   return count === 0
     ? 'messages must have at least 1 item, got 0'

@@ -1,11 +1,11 @@
 /**
- * A one-pass parser of a chat-completion request: it finds which call it is, the positions of the members
- * that may be changed, and whether every JSON decoder reads the body alike. It builds no tree: the values
- * that have rules go into a small stand-in of the request, for the compiled validator, and each message into
- * a stand-in that is reused for the next. Called by request-bytes.ts; pure, any thread.
+ * A one-pass parser of a chat-completion request. It finds the values that the gateway uses and where they
+ * stand, and rejects a body that JSON decoders read differently. It builds no tree: values that have rules go
+ * into a small object (StandIn) for the compiled validator, and each message into one object that is reused
+ * for the next. Called by request-bytes.ts; pure, any thread.
  *
- * Memory is some KB beside the bytes, 16 bytes for each part before a wrong one, and the unknown names of
- * one object (BODY_MEMBERS_MAX). The cost is the reader's (json-reader.ts) and some 20 ns for each name.
+ * It needs some KB beside the bytes, 16 bytes for each part before a wrong one, and the unknown names of one
+ * object (BODY_MEMBERS_MAX). It costs what the reader costs (json-reader.ts), and some 20 ns for each name.
  *
  * Must hold: a body that two decoders read differently (a member twice, odd case, a number that is not
  * written in plain digits) is rejected; otherwise a caller pays for one call and gets another
@@ -52,10 +52,10 @@ const INCLUDE_USAGE = STREAM_OPTIONS.indexOf('include_usage');
 const ROLE_BYTES = CHAT_ROLES.map((role) => Buffer.from(role));
 
 const ANY_PART = Object.freeze({ type: '' });
-/** Parts without a fault, however many. */
+/** Stands for any number of valid parts. */
 const VALID_PARTS: readonly unknown[] = Object.freeze([ANY_PART]);
 
-/** The request, as the validator sees it. `messages` are valid, or no array. */
+/** The request as the validator gets it. If `messages` is an array, it is VALID_MESSAGES. */
 class StandIn {
   model: unknown = undefined;
   messages: unknown = undefined;
@@ -68,7 +68,7 @@ class StandIn {
   stream_options: unknown = undefined;
 }
 
-/** One message, as the validator sees it: the only one of a request. */
+/** One message as the validator gets it, alone in the request ONE_MESSAGE. */
 const MESSAGE_STAND_IN: { role: unknown; content: unknown; tool_calls: unknown } = {
   role: undefined,
   content: undefined,
@@ -78,7 +78,7 @@ const ONE_MESSAGE: { model: string; messages: unknown[] } = { model: 'm', messag
 const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
 const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
 
-/** Each method finds the reader at its value (after `colon` or `item`), and leaves it behind that value. */
+/** Each private method starts with the reader at its value, and leaves the reader behind that value. */
 export class ChatScan implements BodyScan {
   readonly outputTokensName = 'max_tokens';
   readonly outputTokensMin = 1;
@@ -94,7 +94,7 @@ export class ChatScan implements BodyScan {
   /** Whether `stream_options` has members. */
   hasStreamOptions = false;
   routingMembers = NO_MEMBERS;
-  /** The valid request, of which `messages` are stand-ins. */
+  /** The valid request. Its `messages` are VALID_MESSAGES. */
   readonly request: ChatRequest;
   readonly #reader: ValueReader;
   readonly #isAscii: boolean;
@@ -167,7 +167,7 @@ export class ChatScan implements BodyScan {
     if (reader.stored.length > 0) this.routingMembers = [...this.routingMembers, ...reader.stored];
   }
 
-  /** Google's interface reads `google` in it; whoever merges the rest into the request gets another one. */
+  /** Google's interface reads the member `google`. Some upstreams merge other members into the request. */
   #extraBody(first: number): void {
     const reader = this.#reader;
     let isGoogle = false;
@@ -199,7 +199,7 @@ export class ChatScan implements BodyScan {
     if (hosted) this.routingMembers = [...this.routingMembers, 'hosted_tools'];
   }
 
-  /** Reads a tool. Without a type it is taken for a function. */
+  /** Reads a tool, and returns whether the provider runs it. A tool without a type is a function. */
   #isHostedTool(): boolean {
     const reader = this.#reader;
     let hosted = false;
@@ -215,12 +215,10 @@ export class ChatScan implements BodyScan {
     return hosted;
   }
 
-  /** The member's value, which begins at `start`, has been read. `null` and `false` ask for nothing. */
+  /** Called when the member's value, which begins at `start`, has been read. */
   #recordSteering(steering: Steering, start: number): void {
     const { bytes, at } = this.#reader;
-    const first = bytes[start];
-    // The `n` of null, the `f` of false.
-    if (first === 110 || first === 102) return;
+    if (isNothing(bytes[start])) return;
     if (steering.kind === 'output')
       throw new BodyError(`${steering.name} must not be given, use ${steering.instead}`);
     const { name } = steering;
@@ -247,7 +245,7 @@ export class ChatScan implements BodyScan {
     return VALID_MESSAGES;
   }
 
-  /** Returns the message's stand-in, valid until the next message is read. */
+  /** Returns MESSAGE_STAND_IN with the message's members. The next message replaces them. */
   #message(): unknown {
     const reader = this.#reader;
     if (reader.bytes[reader.at] !== BRACE) return reader.value();
@@ -314,7 +312,7 @@ export class ChatScan implements BodyScan {
       do {
         const index = reader.name(PART);
         const first = reader.colon();
-        // Which type a part has is no rule here: upstreams check it.
+        // Any type is valid here: upstreams check it.
         if (index !== PART_TYPE) reader.skipMember(PART, index);
         else if (first === QUOTE) {
           reader.skipPlain(QUOTE);

@@ -1,6 +1,6 @@
 /**
- * The TypeBox schema of a chat-completion request. It is loaded only at build time: doors/build-generated.ts
- * compiles it into a validator and puts it into the OpenAPI document.
+ * The TypeBox schema of a chat-completion request. Only the build loads it: doors/build-generated.ts compiles
+ * it into a validator, and puts it into the OpenAPI document.
  *
  * Members that are not named here pass unchecked. Optional members may be null, which means "not given":
  * common client libraries send null for what their caller left out, and providers accept it.
@@ -33,7 +33,7 @@ const SpokenMessage = Type.Object({
   content: Type.Union([Type.String(), Type.Array(ContentPart)]),
 });
 
-/** An assistant's message that calls tools. Its content is null; some clients leave it out. */
+/** An assistant's message that calls tools. Its content is null, or left out by some clients. */
 const ToolCallingMessage = Type.Object({
   role: Role,
   content: Type.Optional(Type.Null()),

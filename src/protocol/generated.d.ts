@@ -1,10 +1,13 @@
 /**
- * Types of the module that doors/build-generated.ts writes to dist/protocol/generated.js. Written by hand, so
- * that the sources compile before that has run: a new validator is added here, there and in validators.ts.
+ * Types of the module that doors/build-generated.ts writes to dist/protocol/generated.js. They are written by
+ * hand, because the sources compile before that module exists.
+ *
+ * Must hold: a new validator is added here, in build-generated.ts and in validators.ts
+ * (test/unit/protocol/validators.test.ts).
  */
 import type { ChatRequest } from './chat-schema.js';
 
-/** True if every validator of the module is code made by Code() of typebox/compile, and none interprets. */
+/** True if all validators are compiled code, so that none interprets a schema. */
 export const COMPILED: boolean;
 
 export function checkChatRequest(value: unknown): value is ChatRequest;

@@ -1,12 +1,12 @@
 /**
  * A pull parser of JSON over bytes. It is as strict as JSON.parse, but builds nothing: it finds where values
  * begin and end. It bounds nesting and the number of values, so that no body costs more memory than its own
- * bytes. MemberReader reads the bodies of requests with it, and the counter pool prompts. Pure; any thread.
+ * bytes. MemberReader extends it for the bodies of requests; upstream/prompt-text.ts reads prompts with it.
+ * Pure; any thread.
  *
- * Must hold: the bytes are valid UTF-8, which the caller checks; and what JSON.parse rejects is rejected here
- * (test/unit/protocol/json-reader.test.ts compares both). Beyond JSON.parse it rejects halves of surrogate
- * pairs that are written as escapes: some decoders reject such a body, some replace the character, some keep
- * it until an encoder fails on it.
+ * Must hold: the bytes are valid UTF-8, which the caller checks. What JSON.parse rejects is rejected here too
+ * (test/unit/protocol/json-reader.test.ts compares both), and so are escapes of half a surrogate pair: some
+ * decoders reject them, some replace the character, some keep it until an encoder fails on it.
  *
  * Costs 0.3 to 0.5 ms a megabyte of plain strings and at most 6 ms a megabyte of anything else.
  */
@@ -36,13 +36,13 @@ const LETTER_U = 117;
 const CASE_BIT = 32;
 const LETTER_E = 101;
 
-/** Shorter bodies are read byte by byte: to make a view of four bytes at a time costs more than it saves. */
+/** Shorter bodies are read byte by byte: to make the DataView costs more than it saves. */
 const VIEW_BYTES_MIN = 1024;
 
 /** 1 for a byte that may follow a backslash, except `u`. */
 const ESCAPES = new Uint8Array(256);
 for (const letter of '"\\/bfnrt') ESCAPES[letter.charCodeAt(0)] = 1;
-/** The value of a hexadecimal digit plus 1; else 0. */
+/** By byte: the value of a hexadecimal digit plus 1; 0 for all other bytes. */
 const HEX_DIGITS = new Uint8Array(256);
 for (let digit = 0; digit < 16; digit++) {
   HEX_DIGITS[digit.toString(16).charCodeAt(0)] = digit + 1;
@@ -54,8 +54,8 @@ const FALSE = Buffer.from('false');
 const NULL = Buffer.from('null');
 
 /**
- * The position is `at`. Methods that read a value expect its first byte there, leave `at` behind its last,
- * and throw a BodyError if the JSON is not valid.
+ * `at` is the position. A method that reads a value expects its first byte at `at`, leaves `at` behind its
+ * last byte, and throws a BodyError if the JSON is not valid.
  *
  *     if (reader.openObject())
  *       do { reader.skipString(); reader.colon(); reader.skipValue(); } while (reader.moreMembers());
@@ -64,9 +64,9 @@ export class JsonReader {
   at = 0;
   /** Open brackets and braces. */
   depth = 0;
-  /** Values that have begun, including those within others. */
+  /** Values that have begun, nested ones included. */
   values = 0;
-  /** Members of objects, likewise. */
+  /** Members that have begun, nested ones included. */
   members = 0;
   readonly bytes: Buffer;
   readonly end: number;
@@ -79,7 +79,7 @@ export class JsonReader {
     this.#view = length < VIEW_BYTES_MIN ? undefined : new DataView(buffer, byteOffset, length);
   }
 
-  /** Skips white space. Returns the byte at `at`, -1 at the end. */
+  /** Skips white space. Returns the next byte, or -1 at the end. */
   space(): number {
     const { bytes, end } = this;
     let at = this.at;
@@ -95,7 +95,9 @@ export class JsonReader {
     return -1;
   }
 
-  /** Enters an object. Returns true with `at` on the quote of its first name, false behind an empty one. */
+  /**
+   * Enters an object. Returns true with `at` on the quote of its first name, or false behind an empty object.
+   */
   openObject(): boolean {
     this.#enter();
     const byte = this.space();
@@ -104,7 +106,9 @@ export class JsonReader {
     throw this.unexpected();
   }
 
-  /** After a member. Returns true with `at` on the quote of the next name, false behind the object. */
+  /**
+   * Call it after a member. Returns true with `at` on the quote of the next name, or false behind the object.
+   */
   moreMembers(): boolean {
     const byte = this.space();
     if (byte === COMMA) {
@@ -114,13 +118,13 @@ export class JsonReader {
     throw this.unexpected();
   }
 
-  /** Enters an array. Returns true with `at` on its first item, false behind an empty one. */
+  /** Enters an array. Returns true with `at` on its first item, or false behind an empty array. */
   openArray(): boolean {
     this.#enter();
     return this.space() === BRACKET_END ? this.#leave() : true;
   }
 
-  /** After an item. Returns true with `at` on the next, false behind the array. */
+  /** Call it after an item. Returns true with `at` on the next item, or false behind the array. */
   moreItems(): boolean {
     const byte = this.space();
     if (byte === COMMA) {
@@ -132,7 +136,7 @@ export class JsonReader {
     throw this.unexpected();
   }
 
-  /** After a name. Goes to the value and returns its first byte. */
+  /** Call it after a name. Goes to the value, and returns its first byte. */
   colon(): number {
     if (this.space() !== COLON) throw this.unexpected();
     this.at++;
@@ -172,7 +176,7 @@ export class JsonReader {
     else this.#skipNumber(byte);
   }
 
-  /** Skips a name, or a string that was counted as a value. Returns whether it has escapes. */
+  /** Skips a name, or a string without counting it as a value. Returns whether it has escapes. */
   skipString(): boolean {
     const { bytes, end } = this;
     const view = this.#view;
@@ -181,8 +185,8 @@ export class JsonReader {
     for (;;) {
       if (view !== undefined) {
         // Skips four bytes at a time (SWAR) while none is a quote, a control character (both are below 33
-        // once bit 1 is flipped) or a backslash. The test may stop early, never late: the loop below looks at
-        // each byte.
+        // once bit 1 is flipped) or a backslash. The test may stop too early but never too late: the loop
+        // below looks at each byte.
         for (const last = end - 4; at <= last; at += 4) {
           const word = view.getInt32(at, true);
           const flipped = word ^ 0x02020202;

@@ -1,12 +1,12 @@
 /**
- * The known member names of a request, in a hash table for each kind of object: those that the gateway reads,
- * and those that change what a call costs or means. Used by MemberReader; pure, any thread.
+ * The member names of a request that the gateway knows, in a hash table for each kind of object (Level):
+ * names that it reads, and names that change what a call costs or means. MemberReader looks names up here.
+ * Pure; any thread.
  *
- * A name that differs from one of them only in case is rejected, because decoders that fold case (Go's
+ * A name that differs from a known one only in case is rejected, because decoders that fold case (Go's
  * encoding/json, and Java and .NET if so configured) take `Model` for `model`, and the last of the two wins.
- * Which values the members may have is in chat-schema.ts.
  *
- * Must hold: a member that the gateway or an upstream acts on is listed here; otherwise a second one, in
+ * Must hold: a member that the gateway or an upstream acts on is listed here; otherwise a second member, in
  * another case, goes to the upstream unseen (test/unit/protocol/known-members.test.ts,
  * known-members.steering.test.ts).
  */
@@ -15,7 +15,7 @@ import { STEERING_MEMBERS, type RoutingMember } from '../core/routing-members.js
 import type { StoredKind } from './stored-names.js';
 
 /**
- * `Level.find` returns UNKNOWN for an unknown name, `FOLDED - i` for one that differs from name `i` in case.
+ * What `Level.find` returns for an unknown name, and, less `i`, for one that differs from name `i` in case.
  */
 export const UNKNOWN = -1;
 export const FOLDED = -2;
@@ -28,7 +28,7 @@ const SLOTS = 128;
 const CASE_BIT = 32;
 const HASH_FACTOR = 31;
 
-/** Adds the next byte of a name to the hash so far. Both cases of a letter have the same hash. */
+/** Adds the next byte of a name to its hash. Both cases of a letter have the same hash. */
 export function hashWith(hash: number, byte: number): number {
   return (Math.imul(hash, HASH_FACTOR) + (byte | CASE_BIT)) | 0;
 }
@@ -43,9 +43,9 @@ function lowerByte(byte: number): number {
 }
 
 /**
- * The case-folded name: two names that some decoder takes for one have the same. It folds as Unicode's simple
- * case folding does, by which the Kelvin sign is a `k` and the long s an `s`, and takes the two Turkish
- * letters for an `i`, as some decoders do.
+ * The case-folded name, equal for names that any decoder takes for one. It folds as Unicode's simple case
+ * folding does, by which the Kelvin sign is a `k` and the long s an `s`, and takes the two Turkish letters
+ * for an `i`, as some decoders do.
  */
 export function foldedName(name: string): string {
   return name.replaceAll('\u0130', 'i').toUpperCase().toLowerCase();
@@ -54,12 +54,12 @@ export function foldedName(name: string): string {
 /** The known names of one kind of object. */
 export class Level {
   readonly names: readonly string[];
-  /** By the name's index: the level of the member's value, an object or an array of objects. */
+  /** By the name's index: the names within the member's value, if it is an object or an array of objects. */
   readonly inner: readonly (Level | undefined)[];
-  /** By the name's index: what the member may name of a provider's store. */
+  /** By the name's index: what the value may name that the provider stores. */
   readonly stored: readonly (StoredKind | undefined)[];
   readonly #bytes: readonly Uint8Array[];
-  /** Open addressing: index of a name plus 1 in the slot of its hash, or in the next free one; 0 is free. */
+  /** Open addressing: a name's index plus 1, in the slot of its hash or the next free slot; 0 is free. */
   readonly #slots = new Int8Array(SLOTS);
 
   /** The names must consist of lower-case letters, digits and `_`: `find` folds no other characters. */
@@ -113,7 +113,7 @@ export class Level {
   }
 }
 
-/** Google's `cachedContent`, as all names here in lower case. */
+/** Google's `cachedContent`, in lower case as all names here. */
 const CAMEL_CACHED_CONTENT = 'cachedcontent';
 
 /** How a known name is to be written. */
@@ -121,20 +121,20 @@ export function spellingOf(name: string): string {
   return name === CAMEL_CACHED_CONTENT ? 'cached_content' : name;
 }
 
-/** Members whose values are skipped without a check of the names within. */
+/** Members whose values are not checked for names within. */
 export function plain(...names: string[]): Record<string, undefined> {
   return Object.fromEntries(names.map((name) => [name, undefined]));
 }
 
 const CALLED = new Level(plain('name', 'arguments', 'input'));
 const TOOL_CALL = new Level({ ...plain('id', 'type', 'index'), function: CALLED, custom: CALLED });
-/** The value of a content part's member that is named by its type. */
+/** The value of the member of a content part that has the name of the part's type. */
 const SOURCE = new Level(
   plain('url', 'detail', 'data', 'format', 'file_id', 'file_data', 'filename', 'type', 'media_type'),
   { url: 'storage_url', data: 'storage_url', file_data: 'storage_url', file_id: 'file_id' },
 );
 const AUDIO = new Level(plain('id'), { id: 'audio_id' });
-/** As Google's OpenAI-compatible interface has it. Who takes camel case takes its `cachedContent`. */
+/** Extensions of Google's OpenAI-compatible interface, which also takes names in camel case. */
 const GOOGLE = new Level(plain('cached_content', CAMEL_CACHED_CONTENT), {
   cached_content: 'cached_content',
   [CAMEL_CACHED_CONTENT]: 'cached_content',
@@ -145,7 +145,7 @@ const CHOICE = new Level({ ...plain('type', 'mode'), function: new Level(plain('
 
 export const EXTRA_BODY = new Level({ google: GOOGLE });
 
-/** `file_id` and `document_url` are Mistral's, which takes texts for the other addresses too. */
+/** `file_id` and `document_url` are Mistral's, which takes strings for the other addresses too. */
 export const PART = new Level(
   {
     ...plain('type', 'text', 'refusal', 'cache_control', 'file_id', 'document_url'),
@@ -190,9 +190,9 @@ export const REQUEST = new Level({
 });
 
 /**
- * Members that make more output than the hold covers, with the member to use instead. llama.cpp takes
- * `n_predict` over `max_tokens` and `n_cmpl` over `n` (tools/server: `oaicompat_chat_params_parse` and its
- * task's parameters); `best_of` makes responses that no usage reports (vLLM up to 0.8).
+ * Members that make more output than the hold covers, with the member to use instead. llama.cpp prefers
+ * `n_predict` to `max_tokens` and `n_cmpl` to `n` (tools/server: `oaicompat_chat_params_parse` and its task's
+ * parameters). `best_of` makes responses that no usage reports (vLLM up to 0.8).
  */
 const OUTPUT_MEMBERS: Readonly<Record<string, string>> = {
   n_predict: 'max_tokens',
@@ -212,7 +212,7 @@ const STEERING_BY_FOLDED_NAME: ReadonlyMap<string, Steering> = new Map<string, S
   ),
 ]);
 
-/** What the member of that folded name does; undefined if it steers nothing. */
+/** What the member with that folded name does to a call; undefined if nothing. */
 export function steeringOf(folded: string): Steering | undefined {
   return STEERING_BY_FOLDED_NAME.get(folded);
 }

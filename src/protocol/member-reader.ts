@@ -1,9 +1,10 @@
 /**
- * A JsonReader that checks the member names of each object: a known name is written exactly so, and no name
- * is given twice, in whatever case. Used by ChatScan and the scans of the other doors; any thread.
+ * A JsonReader that checks the member names of each object: a known name has its exact spelling, and no name
+ * is given twice, in whatever case. chat-scan.ts and doors/member-scan.ts use it. Any thread.
  *
- * Must hold: a pass over a body is synchronous. The stack of open objects is kept in arrays of the module, by
- * depth, one set for the whole thread: two interleaved passes would mix their names.
+ * Must hold: of two members that some decoder takes for one, the body is rejected
+ * (test/unit/protocol/known-members.test.ts). A pass over a body is synchronous, because the stack of open
+ * objects is in arrays of the module: two interleaved passes would mix their names (no test shows this).
  */
 import { BODY_MEMBERS_MAX, BODY_NESTING_MAX, BODY_OTHER_NAMES_MAX } from '../core/limits.js';
 import { BodyError, BRACE, BRACKET, JsonReader, QUOTE } from './json-reader.js';
@@ -20,7 +21,7 @@ import {
 } from './known-members.js';
 import { storedIn, type StoredKind } from './stored-names.js';
 
-/** Characters of the sender's own text that a rejection repeats. */
+/** Characters of the sender's text that a rejection repeats. */
 export const NAME_CHARS_MAX = 40;
 
 /** By depth: the known names of the open object; undefined for an array. */
@@ -29,21 +30,21 @@ const LEVELS: (Level | undefined)[] = Array.from({ length: BODY_NESTING_MAX + 1 
 const POSITIONS = new Int32Array(BODY_NESTING_MAX + 1);
 /** By depth: a bit for each known name that was given. A level has at most 32 (known-members.ts). */
 const SEEN = new Int32Array(BODY_NESTING_MAX + 1);
-/** By depth: the unknown names that were given, folded. One name needs no Set, which is the common case. */
+/** By depth: the unknown names that were given, folded. A single name, the common case, needs no Set. */
 const OTHERS: (string | Set<string> | undefined)[] = LEVELS.map(() => undefined);
 
 const NOTHING_STORED: readonly RoutingMember[] = Object.freeze([]);
 
-/** Whether a value asks for nothing, by its first byte: the `n` of null, the `f` of false. */
+/** Whether a value is null or false, by its first byte. A member with it asks for nothing. */
 export const isNothing = (first: number | undefined): boolean => first === 110 || first === 102;
 
 export class MemberReader extends JsonReader {
   /**
-   * What a member of the request itself would do that no schema knows: it steers where the call goes, or what
-   * it costs. Set by `name`; valid right after it returned UNKNOWN at depth 1.
+   * Set by `name` when it returns UNKNOWN for a member of the request itself: how the member changes where
+   * the call goes or what it costs. Undefined if it does not.
    */
   steering: Steering | undefined = undefined;
-  /** Which things that the provider keeps (files, responses) the request names so far; each kind once. */
+  /** Kinds of stored things (files, audio, caches) that the request has named so far. */
   stored: readonly RoutingMember[] = NOTHING_STORED;
   /** Unknown names so far, in all objects. */
   #otherNames = 0;
@@ -77,7 +78,7 @@ export class MemberReader extends JsonReader {
     let byte = -1;
     while (at < end) {
       byte = bytes[at]!;
-      // The quote, a backslash, a control character, a byte beyond ASCII.
+      // Stops at the quote, a backslash, a control character, or a byte beyond ASCII.
       if (byte === QUOTE || byte === 92 || byte < 32 || byte > 127) break;
       hash = hashWith(hash, byte);
       at++;
@@ -140,7 +141,7 @@ export class MemberReader extends JsonReader {
     }
   }
 
-  /** Skips the value of a member that has no rule. Names within it are checked if `level` knows them. */
+  /** Skips the value of a member that has no rule. Checks the names within it if `level` knows them. */
   skipMember(level: Level, index: number): void {
     if (index < 0) {
       this.skipValue();
@@ -153,11 +154,11 @@ export class MemberReader extends JsonReader {
     this.recordStored(level.stored[index], start);
   }
 
-  /** A member's value, which begins at `start`, has been read, and may name something stored. */
+  /** Called when a member's value, which begins at `start`, has been read: it may name something stored. */
   recordStored(kind: StoredKind | undefined, start: number): void {
     if (kind === undefined) return;
     const first = this.bytes[start];
-    // Bytes of an image need no look.
+    // The data URL of an image is long, and names nothing.
     if (isNothing(first) || this.bytes.toString('latin1', start, start + 6) === '"data:') return;
     const found = storedIn(kind, first === QUOTE ? this.decoded(start, this.at) : undefined);
     if (found !== undefined && !this.stored.includes(found)) this.stored = [...this.stored, found];
@@ -212,7 +213,7 @@ export class MemberReader extends JsonReader {
     return path === '' ? '' : `${path}.`;
   }
 
-  /** The known name that was read last in the open object. Call it after one was read. */
+  /** The known name that was read last in the open object. */
   lastName(): string {
     return this.depth === 0 ? '' : (LEVELS[this.depth]?.names[POSITIONS[this.depth]!] ?? '');
   }

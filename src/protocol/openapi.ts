@@ -1,9 +1,9 @@
 /**
- * The OpenAPI document of the public interface, made from its schemas and the error catalogue.
- * doors/build-generated.ts writes it at build time; admin/openapi.ts and tests use parts of it.
+ * Makes the OpenAPI document of the public interface, from its schemas and the error catalogue.
+ * doors/build-generated.ts calls it in the build; admin/openapi.ts and tests use parts of it.
  *
- * Must hold: whatever a caller sends or gets is named here as it is on the wire (test/judges holds responses
- * of a gateway against the document).
+ * Must hold: the document names what callers send and get as it is on the wire: the tests in test/judges
+ * compare responses of a gateway with it.
  */
 import Type from 'typebox';
 import { ANTHROPIC_DOORS, DOOR_PATHS, SERVICES, statusByDoor, type DoorName } from '../core/door-names.js';
@@ -188,10 +188,10 @@ interface DoorOperation {
   /** Name of the request's schema among the components. */
   readonly name: string;
   readonly schema: object;
-  /** The member that each whole response has, and what it is. */
+  /** A member that each non-streamed response has, and its type. */
   readonly marker: string;
   readonly markerType: 'array' | 'integer';
-  /** What the events of a stream are; undefined if there are none. */
+  /** Describes the events of a stream; undefined if the door has no streams. */
   readonly events: string | undefined;
 }
 

@@ -1,11 +1,11 @@
 /**
- * Reads the bytes of a body into a ChatCall, or into the 400 that its sender gets. Called by Intake, and by
- * the counter pool for large bodies. Pure; any thread.
+ * Reads the bytes of a body into a ChatCall, or into the 400 that its sender gets. Each door calls it, in the
+ * listener for small bodies and in a counter thread for large ones. Pure.
  *
- * A body of some KB goes on as bytes, which threads transfer to each other without a copy: a string of 4 MB
- * costs each of them milliseconds.
+ * A body above some KB stays bytes, which threads transfer to each other without a copy: a string of 4 MB
+ * costs each thread milliseconds.
  *
- * Must hold: small or large, in one piece or in many, a body is judged by the same scanner, so that the same
+ * Must hold: small or large, in one piece or in many, a body is checked by the same scanner, so that the same
  * body gets the same response (test/unit/protocol/request-bytes.test.ts).
  */
 import { isAscii, isUtf8, transcode } from 'node:buffer';
@@ -23,9 +23,9 @@ import { ChatScan } from './chat-scan.js';
 import { BodyError, BRACE, JsonReader, QUOTE } from './json-reader.js';
 
 /**
- * A shorter body goes on as a string, which costs less than memory outside of the heap and travels as a
- * record of a ring (frame-codec.ts). With a bound of 24 KB a call with a body of 16 KB took 1.09 times the
- * CPU: a string is copied four times on its way, bytes are transferred.
+ * A shorter body becomes a string, which costs less than memory outside of the heap, and is sent as a record
+ * of a ring (frame-codec.ts). With a bound of 24 KB a call with a body of 16 KB took 1.09 times the CPU,
+ * because a string is copied four times on its way.
  */
 const BODY_AS_BYTES_MIN = 4 * 1024;
 
@@ -40,7 +40,7 @@ const INVALID_UTF8: ChatRequestResult = {
   },
 };
 
-/** The parser of one door's bodies; throws a BodyError. */
+/** The scanner of one door's bodies; throws a BodyError. */
 export type Scanner = (bytes: Uint8Array, isAscii: boolean) => BodyScan;
 
 const scanChat: Scanner = (bytes, isAscii) => new ChatScan(bytes, isAscii);
@@ -71,13 +71,12 @@ export function readBodyBytes(bytes: Uint8Array, scanner: Scanner): ChatRequestR
 }
 
 /**
- * As `readBodyBytes`, for a body in pieces, in the counter pool; the call has `largeBody`. Beside the pieces
- * it needs one copy of the body, which becomes the call's, and at most some MB (chat-scan.ts), whatever is in
- * the body.
+ * As `readBodyBytes`, for a large body in pieces, in a counter thread. Beside the pieces it needs one copy of
+ * the body, which becomes `largeBody` of the call, and at most some MB (chat-scan.ts).
  */
 export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scanner): ChatRequestResult {
   const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
-  // A buffer of its own: it may be transferred.
+  // Not of Node's pool, because it is transferred.
   const memory = Buffer.allocUnsafeSlow(length + SPLICE_BYTES_MAX);
   let filled = 0;
   for (const piece of pieces) {
@@ -98,14 +97,13 @@ export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scann
 }
 
 /**
- * The value of the top-level member `model` in `piece`, the first bytes of a large JSON body, possibly cut
- * anywhere; so a body whose model its caller may not use is rejected before it has come in full. Undefined if
- * the value has not come in full, or is not certain: no object, not JSON so far, no string or an empty one, a
- * name with an escape.
+ * The value of the top-level member `model` in `piece`, the first bytes of a large JSON body, which may be
+ * cut anywhere. With it a body whose model its caller may not use is rejected before all of it has come.
+ * Undefined if the value has not come in full, or is not certain: the piece is no object or no JSON so far,
+ * the value is no string or empty, a name has an escape.
  *
- * What it returns is certain: readLargeChatBytes either rejects the whole body or takes it with this model,
- * because it rejects a second `model`, in whatever case. Never throws. Costs at most some 6 µs a KB of the
- * piece, of which nothing is kept.
+ * A value that it returns is certain: readLargeChatBytes rejects the whole body or takes it with this model,
+ * because it rejects a second `model`, in whatever case. Never throws. Costs at most some 6 µs a KB.
  */
 export function modelInFirstPiece(piece: Uint8Array): string | undefined {
   const reader = new JsonReader(piece);
@@ -143,8 +141,8 @@ function scanOf(bytes: Uint8Array, bodyIsAscii: boolean, scanner: Scanner): Body
 }
 
 /**
- * The splice by which a stream reports its usage, in bytes; undefined if it reports it anyway, or is no
- * stream.
+ * The splice, in bytes, that makes a stream report its usage; undefined if it does so anyway, or the call is
+ * no stream.
  */
 function usageSplice(scan: BodyScan): Splice | undefined {
   const { request, streamOptions, includeUsage, end, asksForUsage } = scan;
@@ -161,12 +159,10 @@ function usageSplice(scan: BodyScan): Splice | undefined {
   return { start, end: start, text };
 }
 
-/** Positions in a body of what may be changed. */
+/** Where the members are that may be changed, and the end of the body. */
 type Positions = Pick<BodyScan, 'model' | 'maxTokens' | 'maxCompletionTokens' | 'end'>;
 
-/**
- * The call of a valid request. `positions` are those before `splice`, which lies within none of their spans.
- */
+/** The call of a valid request. `positions` are those before `splice`, which is outside of their spans. */
 function callOf(
   { request, routingMembers, outputTokensName, outputTokensMin }: BodyScan,
   bodyBytes: number,
@@ -200,7 +196,7 @@ function callOf(
   };
 }
 
-/** The larger if both are given: the hold must cover either, whichever the upstream obeys. */
+/** The larger of the two, if both are given: the hold must cover whichever the upstream obeys. */
 function outputTokensMaxOf(request: BodyScan['request']): number | undefined {
   const current = request.max_completion_tokens ?? undefined;
   const former = request.max_tokens ?? undefined;
@@ -238,28 +234,28 @@ function positionsInUnits(
   };
 }
 
-/** As `positionsInUnits`, for one span whose text is ASCII: both ends move by the same. */
+/** The span in UTF-16 units. Its text is ASCII, so both ends move by the same. */
 function asciiInUnits(bytes: Buffer, text: string, span: Span): Span {
   if (span.end === 0) return NOWHERE;
   const start = unitAt(bytes, text, span.start);
   return { start, end: start + span.end - span.start };
 }
 
-/** The splice replaces `null` or `false` or nothing, so its span is ASCII. */
+/** The splice in UTF-16 units. It replaces `null` or `false` or nothing, so its span is ASCII. */
 function spliceInUnits(bytes: Buffer, text: string, { start, end, text: added }: Splice): Splice {
   const unit = unitAt(bytes, text, start);
   return { start: unit, end: unit + end - start, text: added };
 }
 
 /**
- * Text that is not ASCII goes through UTF-16, which `transcode` makes with vector instructions: 64 KB of
- * Chinese in 33 µs, against 380 µs by V8's own decoder, which a TextDecoder uses too.
+ * Text that is not ASCII is converted by way of UTF-16, because `transcode` uses vector instructions: 64 KB
+ * of Chinese take 33 µs, and 380 µs by V8's own decoder, which a TextDecoder uses too.
  */
 function textOf(bytes: Buffer, isAscii: boolean): string {
   return isAscii ? bytes.toString('latin1') : transcode(bytes, 'utf8', 'utf16le').toString('utf16le');
 }
 
-/** The position in `text` of the character that begins at the byte `at`. Mostly near the start or the end. */
+/** The position in `text` of the character that begins at the byte `at`, mostly near the start or the end. */
 function unitAt(bytes: Buffer, text: string, at: number): number {
   if (text.length === bytes.length) return at;
   if (at <= bytes.length >> 1) return unitsBetween(bytes, 0, at);

@@ -2,14 +2,14 @@
  * The cache key of a request: SHA-256 of a canonical form of its body, and of what else decides on the
  * response. request/cached-call.ts calls it for models with a response cache. Pure; listener thread.
  *
- * Two bodies have one canonical form if they differ only in white space between values, in the order of the
- * members of the request itself, and in members that no upstream bases its response on (IGNORED). All values
- * stay byte for byte: models read the order of members in a tool's schema, and 1.0 is not written as 1. So
- * two requests of one digest are one request to every upstream.
+ * Two bodies have the same canonical form if they differ only in white space between values, in the order of
+ * the members of the request itself, and in members that no upstream bases its response on (IGNORED). All
+ * values stay byte for byte: models read the order of members in a tool's schema, and 1.0 is not written as
+ * 1.
  *
  * Must hold: a member is in IGNORED only if no upstream bases its response on it; otherwise a caller gets the
- * response to another request (test/unit/protocol/request-digest.test.ts). And the body has been read before
- * (request-bytes.ts), so it is valid JSON without two members of one name: this file checks nothing.
+ * response to another request (test/unit/protocol/request-digest.test.ts). request-bytes.ts has read the body
+ * before, so it is valid JSON without two members of one name: this file checks nothing.
  *
  * Costs about 2 µs for a body of some hundred bytes, 3 ms a megabyte at most.
  */
@@ -25,9 +25,8 @@ const BRACE = 123;
 const BRACE_END = 125;
 
 /**
- * Members that name the caller's user, steer the provider's own cache, or say whether a stream reports its
- * usage (which is in `facts`); and the model's name, whose id is in `facts`, because aliases mean the same
- * model.
+ * Members that name the caller's user, steer the provider's own cache, or are in `facts`: whether a stream
+ * reports its usage, and the model, by its id, because aliases mean the same model.
  */
 const IGNORED: ReadonlySet<string> = new Set([
   'model',
@@ -39,7 +38,7 @@ const IGNORED: ReadonlySet<string> = new Set([
 
 /** Bodies that are a string are shorter: below 4 KiB of characters, each of at most three bytes. */
 const SHORT_BYTES_MAX = 16 * 1024;
-/** Scratch buffers of the thread: one of each for all requests, because nothing of them is kept. */
+/** Scratch buffers, used by all requests of the thread in turn. */
 const SOURCE = Buffer.allocUnsafeSlow(SHORT_BYTES_MAX);
 const COMPACT = Buffer.allocUnsafeSlow(SHORT_BYTES_MAX);
 const HASHED = Buffer.allocUnsafeSlow(2 * SHORT_BYTES_MAX);
@@ -51,7 +50,7 @@ interface Member {
   readonly end: number;
 }
 
-/** Returns 64 hex digits. `facts` is what decides on the response besides the body, without a line break. */
+/** Returns 64 hex digits. `facts` says what decides on the response beside the body, without a line break. */
 export function requestDigestOf(
   { body, bodyIsAscii, largeBody }: Pick<ChatCall, 'body' | 'bodyIsAscii' | 'largeBody'>,
   facts: string,
@@ -60,8 +59,8 @@ export function requestDigestOf(
   const compact = bytes.length <= SHORT_BYTES_MAX ? COMPACT : Buffer.allocUnsafe(bytes.length);
   const members = compactMembers(bytes, compact);
   members.sort((left, right) => (left.name < right.name ? -1 : 1));
-  const room = bytes.length + members.length + 3 * facts.length + 1;
-  const hashed = room <= HASHED.length ? HASHED : Buffer.allocUnsafe(room);
+  const lengthMax = bytes.length + members.length + 3 * facts.length + 1;
+  const hashed = lengthMax <= HASHED.length ? HASHED : Buffer.allocUnsafe(lengthMax);
   let at = hashed.write(`${facts}\n`);
   for (const { start, end } of members) {
     at += compact.copy(hashed, at, start, end);

@@ -1,7 +1,6 @@
 /**
- * Server-sent events, both ways: the events that are written to a client, and an incremental splitter for
- * those that an upstream sends. The stream readers of upstream/ and providers/ have one splitter for each
- * stream. Pure; any thread.
+ * Server-sent events (SSE): writes events for clients, and splits the bytes that upstreams send into events.
+ * The stream readers of upstream/ and providers/ have one SseSplitter for each stream. Pure; any thread.
  *
  *     const events = splitter.push(chunk);            whole events; mostly the chunk itself, nothing copied
  *     if (events === undefined)                       an event exceeds its bound: give up
@@ -14,8 +13,8 @@
  * by one.
  *
  * Lines end in LF, CRLF or CR (https://html.spec.whatwg.org/multipage/server-sent-events.html). One case
- * can't be decided at the end of a chunk: the CR of a blank line after a LF. Its LF may still come, so that
- * event waits.
+ * cannot be decided at the end of a chunk: after a LF a CR may be a blank line, or the first half of a CRLF.
+ * That event waits.
  */
 import { errorBody, type ErrorRecord } from '../core/errors.js';
 import { SSE_EVENT_BYTES_MAX } from '../core/limits.js';
@@ -59,8 +58,7 @@ function asBuffer(bytes: Uint8Array): Buffer {
 
 /**
  * The end of the last whole event within `bytes[0..length)`, 0 if there is none. `bytes` starts at an event;
- * no event ends at or before `from`. Reads the bytes after that end, so it costs nothing if `bytes` ends with
- * an event.
+ * no event ends at or before `from`. Reads backwards, so it costs nothing if `bytes` ends with an event.
  */
 function lastEventEnd(bytes: Uint8Array, length: number, from: number): number {
   for (let end = length; end > from; end--) {
@@ -89,7 +87,7 @@ export class SseSplitter {
     this.#eventBytesMax = eventBytesMax;
   }
 
-  /** Memory for an event that has begun and not ended. */
+  /** Memory that is held for an event whose end has not come. */
   get heldBytes(): number {
     return this.#held.length;
   }
@@ -97,8 +95,7 @@ export class SseSplitter {
   /**
    * Returns the events that are whole with `chunk`, perhaps none; undefined if the part of an event that is
    * held back is longer than `eventBytesMax`. The result is a view of `chunk` or memory of its own, which
-   * later calls don't change. Free if the chunk ends with an event; else copies the bytes of the events that
-   * were cut.
+   * later calls do not change. Copies nothing if the chunk ends with an event, else the events that were cut.
    */
   push(chunk: Uint8Array): Buffer | undefined {
     if (this.#heldBytes > 0) return this.#pushAfterHeld(chunk);
@@ -110,7 +107,7 @@ export class SseSplitter {
   }
 
   /**
-   * Returns the event that was held back, closed with a blank line, or nothing. By the standard a client
+   * Returns the event that was held back, closed with a blank line, or no bytes. By the standard a client
    * drops an event that the end of the stream cut. But some providers leave out the last blank line, so the
    * caller must check the data.
    */
@@ -174,9 +171,9 @@ export class SseSplitter {
 }
 
 export interface StreamEvent {
-  /** Position of the next event. */
+  /** Where the next event starts. */
   readonly end: number;
-  /** Its data lines, joined with LF. Undefined if it has none, such as a comment or a lone `event:`. */
+  /** The data lines, joined with LF. Undefined if there are none, as in a comment or a lone `event:`. */
   readonly data: string | undefined;
 }
 
@@ -189,8 +186,8 @@ function eventFrom(events: Buffer, start: number): StreamEvent | undefined {
 }
 
 /**
- * As `eventFrom`, with the data as Latin-1, one character a byte. Pass `text`, the same events as Latin-1, if
- * it is there: then one line takes 0.1 µs.
+ * As `eventFrom`, with the data as Latin-1, one character a byte. `text` is the same events as Latin-1, if
+ * the caller has it: then one line takes 0.1 µs.
  */
 export function latin1EventFrom(
   events: Buffer,
@@ -208,7 +205,7 @@ function latin1Of(text: string): string {
   return Buffer.from(text).toString('latin1');
 }
 
-/** The event, if it is one data line that ends in LF. A line with its name may be before it. */
+/** The event, if it is one data line that ends in LF, perhaps after an `event:` line. */
 function oneLineEventIn(text: string, start: number): StreamEvent | undefined {
   let lineStart = start;
   let lineEnd = lineEndIn(text, start);

@@ -1,10 +1,10 @@
 /**
- * Tells whether a text of a request names something that the provider has stored, or reads with the rights of
- * its own key, so that one caller could read by it what belongs to another or to the operator. MemberReader
- * asks for the members that a Level marks. Pure; any thread.
+ * Tells whether a value of a request names something that the provider has stored, or reads with the rights
+ * of its own key: by that one caller could read what belongs to another, or to the operator. MemberReader
+ * asks about the members that a Level marks. Pure; any thread.
  *
- * Must hold: what cannot be told counts as stored, so that an odd spelling is no way round
- * (test/unit/protocol/known-members.stored.test.ts).
+ * Must hold: a value that is not certainly public counts as stored, so that no odd spelling gets around the
+ * rule (test/unit/protocol/known-members.stored.test.ts).
  */
 import type { RoutingMember } from '../core/routing-members.js';
 
@@ -13,12 +13,12 @@ export type StoredKind = Extract<RoutingMember, 'file_id' | 'storage_url' | 'aud
 
 /** Control characters and spaces before an address are ignored by most readers. */
 const SCHEME = /^[\0-\x20]*([a-z][a-z0-9+.-]*):/i;
-/** By these everybody reads the same, or the text is itself what it means. */
+/** Addresses by which everybody reads the same, and data itself. */
 const PUBLIC_SCHEMES: readonly string[] = ['http', 'https', 'data'];
 /** Files of Gemini: https://ai.google.dev/gemini-api/docs/files, read 2026-11. */
 const GOOGLE_FILES = /generativelanguage/i;
 
-/** What the value names by which a member of that kind is given; undefined if nothing that is stored. */
+/** What `value` names, for a member of that kind; undefined if it names nothing that is stored. */
 export function storedIn(kind: StoredKind, value: unknown): StoredKind | undefined {
   if (kind !== 'file_id' && kind !== 'storage_url') return kind;
   if (typeof value !== 'string') return kind === 'file_id' ? kind : undefined;
@@ -28,7 +28,7 @@ export function storedIn(kind: StoredKind, value: unknown): StoredKind | undefin
   return scheme !== 'data' && GOOGLE_FILES.test(hostOf(value)) ? 'storage_url' : undefined;
 }
 
-/** All of an address that is none to this reader: another may read it. */
+/** The whole text, if Node cannot parse the address: an upstream may. */
 function hostOf(address: string): string {
   return URL.canParse(address) ? new URL(address).hostname : address;
 }

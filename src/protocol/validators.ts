@@ -2,14 +2,14 @@
  * The compiled request validators, checked when they are loaded. chat-scan.ts and the scans of the other
  * doors call them, in listener threads and the counter pool.
  *
- * Must hold: no thread starts with anything but the generated module. TypeBox silently falls back to
- * interpreting schemas, which is many times slower (test/unit/protocol/validators.test.ts).
+ * Must hold: no thread starts without the compiled validators. TypeBox would silently interpret schemas,
+ * which is many times slower (test/unit/protocol/validators.test.ts).
  */
 import * as generated from './generated.js';
 
 const MESSAGES = [{ role: 'user', content: 'probe' }];
 
-/** For each validator a request that is valid, and one that is not. */
+/** For each validator a valid request and an invalid one. */
 const PROBES = {
   checkChatRequest: [
     { model: 'probe', messages: MESSAGES, temperature: 2 },

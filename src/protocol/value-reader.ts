@@ -1,29 +1,31 @@
 /**
- * Reads the values of a request that have rules, as the validator sees them: a string, a number, or the
- * stand-in of an object or array, whose contents are passed over. chat-scan.ts uses it; pure, any thread.
+ * Reads those values of a request that have rules, in the form in which the validator gets them: a string, a
+ * number, or an empty object or array in place of one with contents. chat-scan.ts uses it. Pure; any thread.
  *
- * Must hold: a number that decoders read differently is reported, though its value is valid
+ * Must hold: a number that decoders read differently is rejected, though its value is valid
  * (test/unit/protocol/request-bytes.chat-request.test.ts).
  */
 import { BodyError, BRACE, BRACKET, QUOTE } from './json-reader.js';
 import { MemberReader, NAME_CHARS_MAX } from './member-reader.js';
 
-/** Bytes of a string that a rejection may repeat: enough for the characters that `got` shows. */
+/**
+ * Bytes that are read of a string that a rejection may repeat: enough for the characters that `got` shows.
+ */
 const SHOWN_BYTES_MAX = 512;
 /** A double holds every integer of so many digits exactly. */
 const DIGITS_EXACT_MAX = 15;
 /** No number with a rule needs more characters. Decoders round a longer one differently, or take long. */
 const NUMBER_CHARS_MAX = 64;
 
-/** Stand-ins for values whose contents have no rule. */
+/** Stand for values whose contents have no rule. */
 export const ANY_OBJECT = Object.freeze({});
 export const ANY_ARRAY: readonly unknown[] = Object.freeze([]);
 
 export class ValueReader extends MemberReader {
-  /** The sentence for the first number whose value is valid, but which some decoders read differently. */
+  /** The message for the first number whose value is valid, but which some decoders read differently. */
   numberError: string | undefined;
 
-  /** Returns a string in full, and the stand-in of any other value. */
+  /** Returns a string in full, and any other value as `value` does. */
   whole(first: number, isAscii: boolean): unknown {
     const start = this.at;
     if (first !== QUOTE) return this.value();
@@ -31,7 +33,7 @@ export class ValueReader extends MemberReader {
     return this.bytes.toString(isAscii ? 'latin1' : 'utf8', start + 1, this.at - 1);
   }
 
-  /** Returns the value, or its stand-in: the beginning of a string, an empty object or array. */
+  /** Returns the value; of a long string its beginning, of an object or array an empty one. */
   value(): unknown {
     const start = this.at;
     const first = start < this.end ? this.bytes[start]! : -1;
@@ -51,7 +53,7 @@ export class ValueReader extends MemberReader {
       let at = start;
       for (; at < this.at; at++) {
         const digit = this.bytes[at]! - 48;
-        // A sign, a point or an exponent: the slow way below.
+        // A sign, a point or an exponent: Number() reads it, below.
         if (digit < 0 || digit > 9) break;
         value = value * 10 + digit;
       }
