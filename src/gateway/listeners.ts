@@ -136,7 +136,7 @@ export class Listeners implements WorkerClients {
     const listeners = [...this.#listeners];
     const taken = await Promise.all(
       listeners.map(([, { thread, taken }]) =>
-        taken.ask((turn) => thread.postMessage({ kind: 'settings', settings, turn } satisfies ToListener)),
+        taken.ask((id) => thread.postMessage({ kind: 'settings', settings, id } satisfies ToListener)),
       ),
     );
     return listeners.flatMap(([index], at) => (taken[at] ? [] : [index]));
@@ -255,7 +255,7 @@ export class Listeners implements WorkerClients {
             this.#recordDrained();
             return;
           case 'settings_taken':
-            taken.reply(message.turn, true);
+            taken.reply(message.id, true);
             return;
           case 'contents':
             this.#options.logs.appendContents(message.bytes, shape.index);

@@ -121,7 +121,7 @@ export class UpstreamWorkers {
     const controls = [...this.#controls];
     const taken = await Promise.all(
       controls.map(([, { port, taken }]) =>
-        taken.ask((turn) => port.postMessage({ kind: 'routes', routes, turn } satisfies ToUpstreamWorker)),
+        taken.ask((id) => port.postMessage({ kind: 'routes', routes, id } satisfies ToUpstreamWorker)),
       ),
     );
     return controls.flatMap(([index], at) => (taken[at] ? [] : [index]));
@@ -188,7 +188,7 @@ export class UpstreamWorkers {
     this.#controls.set(index, { port: control.port1, taken });
     const { calls, metrics, upstreams, credentials, state } = this.#options;
     control.port1.on('message', (message: FromUpstreamWorker) => {
-      if (message.kind === 'routes_taken') taken.reply(message.turn, true);
+      if (message.kind === 'routes_taken') taken.reply(message.id, true);
       else credentials.rejected(message.position, message.revision);
     });
     const spans = state.traces?.newOutlet();

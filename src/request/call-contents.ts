@@ -1,12 +1,10 @@
 /**
  * Gathers the contents of calls, if `call_log.contents` keeps any: the body of the request and the text of
- * the response as the caller got it, each up to a bound. Intake begins it with the body, Delivery and Replay
- * add to it, ChatExchange ends it. While nothing is kept, a call has no GatheredContents, and all of them
- * skip it. Listener thread.
+ * the response as the caller got it, each up to a bound. Intake adds the body, Delivery and Replay add the
+ * response, ChatExchange ends it. If nothing is to be kept, a call has no GatheredContents. Listener thread.
  *
- * Must hold: no header is gathered, so no key of a caller; no key of a provider is in a body or a response; a
- * call whose key is private leaves nothing, also if it became private during the call
- * (test/e2e/contents.test.ts).
+ * Must hold: no header is gathered, because headers have the callers' keys. A call whose key is private
+ * leaves nothing, also if the key became private during the call (test/e2e/contents.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { joinedBytes } from '../core/joined-bytes.js';
@@ -20,15 +18,15 @@ import {
 } from '../telemetry/contents-layout.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 
-/** A message to the main thread; one call's may be longer. */
+/** Contents that are sent to the main thread in one message, unless one call has more. */
 const BATCH_BYTES = 64 * 1024;
 const BATCH_WAIT_MS = 200;
-/** What a piece takes in memory beside its bytes. */
+/** Memory that a piece takes beside its bytes. */
 const PIECE_BYTES = 128;
 
 export interface ContentsSettings {
   readonly mode: ContentsMode;
-  /** Of a request, and of a response: what is longer is cut. */
+  /** A longer request or response is cut. */
   readonly bodyBytesMax: number;
 }
 
@@ -36,7 +34,7 @@ export interface ContentsGathererOptions {
   readonly budget: ContentsBudget;
   readonly keys: Pick<KeyTable, 'isPrivate'>;
   readonly clock: Clock;
-  /** The buffer of `bytes` goes to the main thread. */
+  /** Transfers `bytes` to the main thread. */
   readonly send: (bytes: Uint8Array<ArrayBuffer>) => void;
 }
 
@@ -59,13 +57,13 @@ export class GatheredContents {
     this.#bytesMax = bytesMax;
   }
 
-  /** Copies what fits of it. */
+  /** Copies the bytes, up to the bound. */
   addRequest(bytes: Uint8Array): void {
     this.#copy(this.#request, bytes, this.#requestBytes);
     this.#requestBytes += bytes.length;
   }
 
-  /** Copies what fits of it. */
+  /** Copies the bytes, up to the bound. */
   addResponse(bytes: Uint8Array): void {
     this.#copy(this.#response, bytes, this.#responseBytes);
     this.#responseBytes += bytes.length;
@@ -75,7 +73,7 @@ export class GatheredContents {
     return this.#responseBytes > 0;
   }
 
-  /** What was gathered; its memory stays counted until `drop`. */
+  /** Request and response so far. They count toward the memory budget until `drop`. */
   get texts(): { readonly request: ClippedText; readonly response: ClippedText } {
     return {
       request: textOf(this.#request, this.#requestBytes),
@@ -99,7 +97,7 @@ export class GatheredContents {
       return;
     }
     this.#held += length + PIECE_BYTES;
-    // Copied, because its memory is soon written to again.
+    // µWS, or the worker, soon writes to this memory again.
     pieces.push(new Uint8Array(bytes.subarray(0, length)));
   }
 }
@@ -131,13 +129,13 @@ export class ContentsGatherer {
     return this.#mode !== 'none';
   }
 
-  /** Returns undefined if nothing of a call of that key is kept. */
+  /** Returns undefined if the call's contents are not kept. */
   begin(key: KeyIndex): GatheredContents | undefined {
     if (!this.isOn || this.#options.keys.isPrivate(key)) return undefined;
     return new GatheredContents(key, this.#options.budget, this.#bodyBytesMax);
   }
 
-  /** Keeps them or not, by what the settings and the key say now. */
+  /** Sends the contents or drops them, by what the settings and the key say now. */
   end(contents: GatheredContents, requestId: string, outcome: Outcome): void {
     const { budget, keys, clock } = this.#options;
     const isRecorded = this.#mode === 'all' || (this.#mode === 'errors' && outcome !== 'ok');
@@ -151,7 +149,7 @@ export class ContentsGatherer {
     contents.drop();
   }
 
-  /** Sends what is here. To be called also before the thread ends. */
+  /** Sends the batch. Call it before the thread ends. */
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;

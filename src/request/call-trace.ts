@@ -3,10 +3,10 @@
  * upstream, ended as the span of the call. Intake begins it, ChatExchange ends it. Listener thread.
  *
  * Without an exporter the client's own `traceparent` is passed on as it is, so that its trace does not break
- * here. With one, every call of a known caller has a trace. Whether it is recorded is decided at once; if it
- * is not, and began here, no object is made for it.
+ * here. With one, every call of a known caller has a trace, and CallTracer decides at once whether it is
+ * recorded. All unrecorded traces that began here share one object.
  *
- * Must hold: nobody without a key writes to where traces are stored, so a trace begins after authentication
+ * Must hold: a trace begins after authentication, so that nobody without a key writes to the store of traces
  * (test/unit/request/call-trace.call-tracer.test.ts, test/e2e/traces.test.ts).
  */
 import type { HttpRequest } from 'uWebSockets.js';
@@ -47,7 +47,7 @@ export interface CallSpan {
 export interface CallEnd {
   readonly outcome: Outcome;
   readonly receivedMs: number;
-  /** The first piece of a response that came in pieces. */
+  /** When the first piece of a response that came in pieces was written. */
   readonly responseMs: number | undefined;
   readonly endedMs: number;
   /** See EndedCall. */
@@ -58,7 +58,7 @@ export interface CallEnd {
 const OK = 200;
 
 export class CallTrace {
-  /** What goes to the upstream: this call as the parent. */
+  /** The trace as the upstream gets it: this call is the parent. */
   readonly carried: CarriedTrace;
   readonly #span: CallSpan | undefined;
 
@@ -114,13 +114,13 @@ export class CallTrace {
   }
 }
 
-/** Null if no other model answered than the call named. */
+/** The fallback that answered; null if the model did that the call named. */
 function answeredOf({ modelIndex, models }: CallContext, settled: Settled | undefined): string | null {
   if (settled === undefined || settled.answered === modelIndex) return null;
   return models.find((one) => one.modelIndex === settled.answered)?.model.id ?? null;
 }
 
-/** Null if there was none. A response that has begun has 200, whatever became of it. */
+/** Null if no status was sent. A response that has begun has 200, however it ended. */
 function statusOf(door: DoorName, outcome: Outcome, begun: boolean): number | null {
   if (begun || outcome === 'ok') return OK;
   return outcome === 'client_gone' ? null : statusByDoor(door, outcome);
@@ -131,13 +131,14 @@ export interface Recording {
   readonly outbox: SpanOutbox;
 }
 
-interface Arrived {
+/** The client's trace headers. */
+interface IncomingTrace {
   readonly parent: TraceParent | undefined;
   readonly state: string;
 }
 
 const NOT_RECORDED = new CallTrace(UNRECORDED, undefined);
-const NOTHING: Arrived = { parent: undefined, state: '' };
+const NO_TRACE: IncomingTrace = { parent: undefined, state: '' };
 
 export class CallTracer {
   readonly #recording: Recording | undefined;
@@ -147,9 +148,9 @@ export class CallTracer {
     this.#recording = recording;
   }
 
-  /** `req` must be valid still. `text` is the header `traceparent`, or empty. */
+  /** `text` is the header `traceparent`, or empty. If it is not, `req` is read. */
   begin(req: HttpRequest, text: string, { account }: Caller): CallTrace | undefined {
-    const { parent, state } = text === '' ? NOTHING : arrivedIn(req);
+    const { parent, state } = text === '' ? NO_TRACE : incomingTraceOf(req);
     if (this.#recording === undefined) {
       return parent && new CallTrace([traceParentText(parent), state], undefined);
     }
@@ -168,8 +169,10 @@ export class CallTracer {
   }
 }
 
-/** Reads all headers, some 2 µs: two `traceparent` are none, and there may be several `tracestate`. */
-function arrivedIn(req: HttpRequest): Arrived {
+/**
+ * Reads all headers, in some 2 µs: a second `traceparent` voids both, and there may be several `tracestate`.
+ */
+function incomingTraceOf(req: HttpRequest): IncomingTrace {
   const parents: string[] = [];
   const states: string[] = [];
   req.forEach((name, value) => {
@@ -177,5 +180,5 @@ function arrivedIn(req: HttpRequest): Arrived {
     else if (name === 'tracestate') states.push(value);
   });
   const parent = parents.length === 1 ? parseTraceParent(parents[0]!) : undefined;
-  return parent === undefined ? NOTHING : { parent, state: checkedTraceState(states.join(',')) };
+  return parent === undefined ? NO_TRACE : { parent, state: checkedTraceState(states.join(',')) };
 }

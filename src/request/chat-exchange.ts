@@ -1,17 +1,16 @@
 /**
- * One call and its response: the record that Intake, Delivery and Replay share. It holds the µWS response,
- * the times of the call's phases, what the call was charged, and what must be given back at its end. Made by
- * ListenerServer, one a call; listener thread.
+ * One call and its response: the record that Intake, Delivery and Replay share. It has the response object of
+ * µWebSockets.js, the times of the call's phases, the charge, and what must be given back at the end.
+ * listener-server.ts makes one for each call. Listener thread.
  *
  *     Intake ───────────→ Delivery ──→ finish(outcome)
  *       │  └─→ Replay ───────────────────↗
  *       └── rejected, or the client left ↗
  *
- * Must hold: `finish` is called exactly once on every path. It gives the body's memory and the collected
- * response back, and counts and logs the call; a call that is not finished keeps a stopping gateway waiting
- * (test/unit/request/chat-exchange.test.ts).
- * Must hold: between the release of the call's slot and `finish`, which reads the upstream and the waits from
- * it, no other call is dispatched: delivery.ts does both at once. No test of its own.
+ * Must hold: `finish` is called exactly once on every path. It gives back the memory of body and response,
+ * and counts and logs the call; a call that is not finished keeps a stopping gateway waiting
+ * (test/unit/request/chat-exchange.test.ts). No other call is dispatched between the release of the call's
+ * slot and `finish`, which reads the slot's words: delivery.ts does both at once (no test of its own).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { DOOR_INDEX } from '../core/door-names.js';
@@ -34,7 +33,7 @@ import type { StorableCall, KeyedCall } from './idempotency.js';
 import type { KnownRequest } from './known-requests.js';
 import type { Settled } from './settle.js';
 
-/** Called about once a second while it is in `ExchangeContext.sweeps`. */
+/** `onSweep` is called about once a second while the object is in `ExchangeContext.sweeps`. */
 export interface Swept {
   onSweep(nowMs: MonotonicMs): void;
 }
@@ -48,9 +47,9 @@ export interface ExchangeContext extends Pick<ListenerContext, 'clock' | 'metric
   readonly connections: Pick<Connections, 'endsConnections' | 'onCallBegun' | 'onCallEnded'>;
 }
 
-/** Of an upstream whose response is relayed. */
+/** The status of an upstream whose response is relayed. */
 const RESPONDED = 200;
-/** `triedMs` is rounded, to 10 µs twice. */
+/** How much two readings of `triedMs` may differ: each is rounded to 10 µs. */
 const TRIED_MS = 0.02;
 /** Whole microseconds: what is stored is cut, and a half before that rounds it. */
 const MICROS_PER_MS = 1_000;
@@ -71,9 +70,9 @@ export class ChatExchange extends CallContext {
   /** The body's text, if the response cache may know it, and what it knows: see KnownRequests. */
   bodyText = '';
   known: KnownRequest | undefined = undefined;
-  /** Undefined unless its contents may be kept. */
+  /** Undefined if the contents of the call are not kept. */
   contents: GatheredContents | undefined = undefined;
-  /** Bytes of the body that are counted in the body budget. */
+  /** Bytes of the body that count toward the memory budget of bodies. */
   bodyBytes = 0;
   readonly #listener: ExchangeContext;
   /**
@@ -82,7 +81,7 @@ export class ChatExchange extends CallContext {
    */
   readonly isLast: boolean;
   #sweepSlot: number | undefined = undefined;
-  /** What the caller was told in place of a response, or of its rest. */
+  /** The error that the caller got in place of the response, or of its rest. */
   sentError: ErrorRecord | undefined = undefined;
   #attempts: EndedAttempt[] | undefined = undefined;
   /** The only attempt has served the call; most calls are plain then, and no object is made for it. */
@@ -93,7 +92,6 @@ export class ChatExchange extends CallContext {
   #upstreamWaitMs = 0;
   #settled: Settled | undefined = undefined;
 
-  /** The request's headers are here. */
   constructor(
     res: HttpResponse,
     requestId: string,
@@ -115,14 +113,14 @@ export class ChatExchange extends CallContext {
     return this.isLast || this.#listener.connections.endsConnections;
   }
 
-  /** Only after `authenticate`. */
+  /** Available after `authenticate`. */
   get account(): AccountIndex {
     const { caller } = this;
     invariant(caller !== undefined, 'a call is of a known caller');
     return caller.account;
   }
 
-  /** What collects the response to store it, if anything does. */
+  /** Collects the response, if it is to be stored or cached. */
   get storable(): StorableCall | undefined {
     return this.keyed ?? this.cached;
   }
@@ -131,7 +129,7 @@ export class ChatExchange extends CallContext {
     this.#bodyMs = this.#listener.clock.monotonicMs();
   }
 
-  /** The first piece of a response that comes in pieces. */
+  /** The first piece of a response that comes in pieces is being written. */
   responseBegun(): void {
     this.#responseMs = this.#listener.clock.monotonicMs();
   }
@@ -143,8 +141,8 @@ export class ChatExchange extends CallContext {
   }
 
   /**
-   * An attempt has failed. The status tells of it also if no log wants the call. At most CALL_ATTEMPTS_MAX
-   * are kept: the first ones and the last.
+   * An attempt has failed. The gateway's status shows it even if no log keeps the call. At most
+   * CALL_ATTEMPTS_MAX attempts are kept: the first ones and the last.
    */
   onTried({ upstream, fallback, startMs, durationMs, status, code, error }: TriedAttempt): void {
     const model = this.models[fallback]?.modelIndex;
@@ -154,8 +152,8 @@ export class ChatExchange extends CallContext {
   }
 
   /**
-   * The response, which was just charged, is whole, or its client has left. Adds its attempt, unless the
-   * worker has told of it as a failed one (`onTried`), as of a stream that broke.
+   * The response is whole, or its client has left, and it was charged. Adds its attempt, unless the worker has
+   * sent it as a failed one (`onTried`), as for a stream that broke.
    */
   onLastAttempt(): void {
     if (!this.#listener.callRing.stores) return;
@@ -195,7 +193,7 @@ export class ChatExchange extends CallContext {
     this.#settled = undefined;
   }
 
-  /** Nobody in the gateway holds the body any more. A second call does nothing. */
+  /** The gateway no longer holds the body. Idempotent. */
   giveBackBody(): void {
     if (this.bodyBytes === 0 || this.caller === undefined) return;
     this.#listener.bodies.giveBack(this.caller.account, this.bodyBytes);
@@ -212,7 +210,7 @@ export class ChatExchange extends CallContext {
     this.#sweepSlot = undefined;
   }
 
-  /** Called once, last. A response in one piece was written just before. */
+  /** Called once, last. */
   finish(outcome: Outcome): void {
     invariant(!this.isOver, 'an exchange ends once');
     this.isOver = true;
@@ -224,7 +222,7 @@ export class ChatExchange extends CallContext {
     this.#listener.connections.onCallEnded(this.requestNumber);
   }
 
-  /** Tells metrics, logs and trace. Some 100 ns, and three times as much again if the call is logged. */
+  /** Records the call in metrics, logs and trace. Some 100 ns, and 300 ns more if the call is logged. */
   report(outcome: Outcome): void {
     const { callRing, clock } = this.#listener;
     const nowMs = clock.monotonicMs();
@@ -272,16 +270,16 @@ export class ChatExchange extends CallContext {
     const isStream = this.admission?.call.stream === true;
     metrics.observeDuration(model, nowMs - this.#receivedMs);
     if (isStream) metrics.observeFirstToken(model, responseMs - this.#receivedMs);
-    // The wait was measured by another thread's clock, which may differ by microseconds.
+    // A worker measured the wait. Its clock may differ by microseconds.
     metrics.observeOverhead(isStream, Math.max(0, responseMs - this.#bodyMs - this.#upstreamWaitMs));
   }
 
-  /** For how long the call waited for an upstream with room in its limits. */
+  /** How long the call waited because its upstreams were at their limits. */
   get #queuedMs(): number {
     return this.#slot === undefined ? 0 : this.#listener.channel.table.queuedMsOf(this.#slot);
   }
 
-  /** The slot of a call that a worker has got. A hit has given it back. */
+  /** The slot of a call that went to a worker. A hit has given its slot back. */
   get #slot(): CallSlot | undefined {
     return this.hit === undefined ? this.admission?.slot : undefined;
   }

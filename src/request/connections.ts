@@ -8,23 +8,23 @@
  *              → closing    `close` was called, now or in any state before; every connection is cut
  *              → settled    the calls that were cut are settled
  *
- * A connection whose response said `connection: close` ends with that response. One that has no response to
- * say it in is kept while the drain goes on: its client may send the next request at any moment, and would
- * lose it if the connection were closed. That request is served, and its response says `connection: close`.
- * So on each connection that a client keeps open, at most one more call comes here, and none is lost.
+ * A connection whose response said `connection: close` ends with that response. An idle connection is kept
+ * while the drain goes on: its client may send a request at any moment, and would lose it if the connection
+ * were closed. That request is served, and its response says `connection: close`. So each idle connection
+ * brings at most one more call, and none is lost.
  *
- * What follows from how µWS and Linux work:
+ * Facts of µWebSockets.js (µWS) and Linux that this file is built around:
  *
  * - A µWS app has one certificate for life, and open connections stay with the app that accepted them. So a
- *   new certificate needs a new app, which listens beside the old one (SO_REUSEPORT) before that one stops.
+ * new certificate needs a new app, which listens beside the old one (SO_REUSEPORT) before that one stops.
  * - With SO_REUSEPORT each listening socket has a queue of its own. Closing the socket resets the connections
- *   in it, which the kernel has made and µWS has not accepted yet.
+ * in it, which the kernel has made and µWS has not accepted yet.
  * - µWS accepts the whole queue each time it polls its sockets. So only connections made between the last
- *   poll and the close are lost: those of some microseconds, if the close follows an idle tick. To lose none,
- *   let the kernel hand them to another listener: `net.ipv4.tcp_migrate_req=1`, Linux 5.14 and later.
+ * poll and the close are lost: those of some microseconds, if the close follows an idle tick. To lose none,
+ * let the kernel hand them to another listener: `net.ipv4.tcp_migrate_req=1`, Linux 5.14 and later.
  *
- * Must hold: no connection is cut while it has a call, except by `close`; and before the thread ends every
- * socket is closed, or libuv aborts the process (test/hostile/draining.test.ts, test/e2e/tls.test.ts).
+ * Must hold: only `close` cuts a connection that has a call. Before the thread ends every socket is closed,
+ * or libuv aborts the process (test/hostile/draining.test.ts, test/e2e/tls.test.ts).
  */
 import uWS, { type TemplatedApp, type us_listen_socket } from 'uWebSockets.js';
 import { DescriptorGuard } from './descriptor-guard.js';
@@ -32,32 +32,32 @@ import { ReadTurns } from './read-turns.js';
 
 /**
  * A drain without `keepsIdle` (a stop, not a replacement) ends after so long without a call, although
- * connections are open. A client that calls again as soon as it has its response has done so by then, also
+ * connections are open. By then a client that calls again as soon as it has its response has done so, even
  * over an ocean (some 200 ms there and back) or on a busy machine.
  */
-const REST_MS = 400;
+const NO_CALL_MS = 400;
 /** A turn of the event loop up to this long is idle: without work it takes 10 µs, with a request some 100. */
 const IDLE_MS_MAX = 0.05;
 /**
- * After so many turns none of which was idle, the wait for one ends: some 100 ms with a request in each turn,
- * longer if turns are longer.
+ * The wait for an idle tick ends after so many turns: some 100 ms with a request in each turn, longer if
+ * turns are longer.
  */
 const TURNS_MAX = 1_000;
 /**
- * Apps at a time: the one that accepts, and those of former certificates, for their connections. With a ninth
- * the oldest is closed and its connections are cut; a certificate lasts for weeks, so few are left by then.
- * µWS keeps the memory of an app's routes until its thread ends.
+ * Apps at a time: the one that accepts, and those of former certificates, which keep their connections. A
+ * ninth app closes the oldest and cuts its connections; a certificate lasts for weeks, so few are left by
+ * then. µWS keeps the memory of an app's routes until its thread ends.
  */
 const APPS_MAX = 8;
 /**
- * The cipher suites of TLS 1.2 that have forward secrecy: without it, whoever steals the private key can read
- * connections that were recorded before. Those of TLS 1.3 all have it, and are not restricted by this.
+ * The cipher suites of TLS 1.2 that have forward secrecy: without it a stolen private key opens connections
+ * that were recorded before. All suites of TLS 1.3 have it, and this list does not restrict them.
  */
 const CIPHERS = 'ECDHE+AESGCM:ECDHE+CHACHA20';
 
 /**
- * New connections that are read in a turn. A first request with a large body takes some 0.5 ms, or 1 ms while
- * others want the cores: 64 KiB and more of its body come with it.
+ * New connections that are read in a turn. A first request with a large body takes some 0.5 ms, or 1 ms on
+ * busy cores: 64 KiB and more of its body come with it.
  */
 const ARRIVALS_A_TURN = 4;
 
@@ -66,7 +66,7 @@ export interface TlsFiles {
   readonly certFile: string;
   readonly keyFile: string;
   readonly passphrase: string | undefined;
-  /** Of the contents of both files: a new certificate at the same paths has another. */
+  /** Digest of both files: a new certificate at the same paths has another. */
   readonly digest: string;
 }
 
@@ -92,7 +92,7 @@ export class Connections {
     });
   }
 
-  /** Whether responses say `connection: close` from now on: in a drain, or while descriptors are short. */
+  /** Whether responses must say `connection: close`: in a drain, or while descriptors are short. */
   get endsConnections(): boolean {
     return this.#draining.hasBegun || this.#descriptors.isShort;
   }
@@ -107,30 +107,30 @@ export class Connections {
     return this.#isClosing;
   }
 
-  /** Checks now whether descriptors are short. Called if a call failed, perhaps for want of one. */
+  /** Checks now whether descriptors are short. Called if a call may have failed for want of one. */
   checkDescriptors(): void {
-    this.#descriptors.look();
+    this.#descriptors.check();
   }
 
-  /** The headers of a call are here, and it has its request number. */
+  /** The headers of a call have come. */
   onCallBegun(): void {
     this.#draining.onCallBegun();
   }
 
-  /** The call of that number is over; nothing of it is left to settle. */
+  /** The call of that number is over and settled. */
   onCallEnded(requestNumber: number): void {
     this.#draining.onCallEnded(requestNumber);
   }
 
-  /** Listens, on a port that other listener threads share. False if port or certificate can't be used. */
+  /** Listens, on a port that the listener threads share. False if the port or certificate cannot be used. */
   listen(host: string, port: number, tls: TlsFiles | undefined): boolean {
     this.#address = { host, port };
     return this.#apps.listen(host, port, tls);
   }
 
   /**
-   * Serves new connections with this certificate, or without TLS if undefined. False if it can't be used:
-   * then nothing changes. A listener that stops ignores it and returns true.
+   * Serves new connections with this certificate, or without TLS if undefined. False, without a change, if
+   * the certificate cannot be used. A listener that stops ignores it and returns true.
    */
   replaceTls(tls: TlsFiles | undefined): boolean {
     if (this.#stopping || this.#apps.serves(tls)) return true;
@@ -143,23 +143,23 @@ export class Connections {
    *
    * - with `keepsIdle`, when every connection has ended: by its client, or by µWS after 10 s without a
    *   request
-   * - without, also when there was no call for REST_MS; the open connections have been cut then
-   * - after `drainLate`, when the calls that began during the drain have ended. Earlier ones may be in flight
-   *   still: then no connection is cut before `close`
+   * - without, also when there was no call for NO_CALL_MS; the open connections have been cut then
+   * - after `drainLate`, when the calls that began during the drain have ended. Earlier calls may still be in
+   *   flight: then no connection is cut before `close`
    *
    * If `close` comes first, `onDrained` may never be called.
    */
   drain(lastRequest: () => number, keepsIdle: boolean, onDrained: () => void): void {
     if (this.#stopping) return;
     this.#stopping = true;
-    // Responses say `connection: close` only when the socket is closed: before, a client whose connection
-    // ended would open its next one here.
+    // Responses say `connection: close` only once the listening socket is closed: before that, a client whose
+    // connection ended would open its next one here.
     this.#apps.stop(() => this.#draining.begin(lastRequest(), keepsIdle, onDrained));
   }
 
   /**
-   * The drain's time is over. From now on it waits only for calls that began during the drain: the others
-   * have had all of that time, and the caller gives these as much again.
+   * The drain's time is over. From now on it waits only for calls that began during the drain: they get as
+   * much time again, and earlier calls have had theirs.
    */
   drainLate(): void {
     this.#draining.beginLate();
@@ -175,23 +175,23 @@ export class Connections {
   }
 }
 
-/** Counts connections and calls, and finds out when a drain has ended and when a close has. */
+/** Counts connections and calls, and calls back when a drain or a close has ended. */
 class Draining {
-  /** Cuts every connection. Called while none of them has a call. */
+  /** Cuts every connection. Called while no call is in flight. */
   readonly #cutConnections: () => void;
   /** Calls in flight. */
   #calls = 0;
-  /** Open connections, those without a request too. */
+  /** Open connections, idle ones too. */
   #connections = 0;
   #hasBegun = false;
-  /** Number of the last request before the drain. Requests of all routes are numbered, calls among them. */
+  /** Number of the last request before the drain. Requests of all routes are numbered. */
   #lastRequestBefore = Infinity;
   /** Calls in flight that began during the drain. */
   #lateCalls = 0;
   #keepsIdle = false;
-  /** Only late calls are still waited for. */
+  /** The drain waits only for late calls. */
   #isLate = false;
-  #restTimer: NodeJS.Timeout | undefined;
+  #noCallTimer: NodeJS.Timeout | undefined;
   #onDrained: (() => void) | undefined;
   #onSettled: (() => void) | undefined;
 
@@ -237,7 +237,7 @@ class Draining {
 
   /** Every connection was cut; `onSettled` is called when no call is in flight. */
   close(onSettled: () => void): void {
-    clearTimeout(this.#restTimer);
+    clearTimeout(this.#noCallTimer);
     this.#onDrained = undefined;
     this.#onSettled = onSettled;
     this.#callBackIfNoCall();
@@ -246,27 +246,27 @@ class Draining {
   /** Calls back, after `close`, if no call is in flight. */
   #callBackIfNoCall(): void {
     if (this.#onSettled === undefined || this.#calls > 0) return;
-    // In a turn of its own: this may run while the last frame of a call is being handled.
+    // In a later turn: this may run while the last frame of a call is being handled.
     setImmediate(this.#onSettled);
     this.#onSettled = undefined;
   }
 
-  /** Called after each change: ends the drain if what it waits for has ended, or sets the REST_MS timer. */
+  /** Called after each change: ends the drain if nothing is left to wait for, or sets the timer. */
   #checkDrained(): void {
-    clearTimeout(this.#restTimer);
+    clearTimeout(this.#noCallTimer);
     if (this.#onDrained === undefined) return;
     if (this.#isLate) {
       if (this.#lateCalls === 0) this.#end();
     } else if (this.#connections === 0) {
       this.#end();
     } else if (!this.#keepsIdle && this.#calls === 0) {
-      // After an idle tick, when µWS has just read its sockets: a request that the kernel has received and
-      // nobody has read would be lost with its connection.
-      this.#restTimer = setTimeout(() => onIdleTick(() => this.#endAtRest()), REST_MS);
+      // After an idle tick µWS has just read its sockets. Before it, a request that the kernel has received
+      // and µWS has not read would be lost with its connection.
+      this.#noCallTimer = setTimeout(() => onIdleTick(() => this.#endIfNoCall()), NO_CALL_MS);
     }
   }
 
-  #endAtRest(): void {
+  #endIfNoCall(): void {
     if (this.#calls === 0) this.#end();
   }
 
@@ -274,11 +274,11 @@ class Draining {
     const onDrained = this.#onDrained;
     this.#onDrained = undefined;
     if (onDrained === undefined) return;
-    // In a turn of its own: this may run within a callback of µWS about a connection that is cut here. Cut
-    // and call back in the same turn, so that no call begins in between.
+    // In a later turn: this may run within a callback of µWS about a connection that is cut here. Cut and
+    // call back in the same turn, so that no call begins in between.
     setImmediate(() => {
       if (this.#calls > 0 && this.#connections > 0 && !this.#isLate && this.#onSettled === undefined) {
-        // A call began meanwhile, and has the rest of the drain's time.
+        // A call began meanwhile: the drain goes on.
         this.#onDrained = onDrained;
         this.#checkDrained();
         return;
@@ -289,10 +289,10 @@ class Draining {
   }
 }
 
-/** The µWS app that accepts connections, and former ones, whose connections go on. */
+/** The µWS app that accepts connections, and former apps, whose connections go on. */
 class ListenApps {
   readonly #route: (app: TemplatedApp) => void;
-  /** Oldest first; the last one accepts. */
+  /** Oldest first. The last one accepts. */
   readonly #apps: TemplatedApp[] = [];
   #socket: us_listen_socket | undefined;
   /** Listening sockets that are closed at the next idle tick. */
@@ -308,7 +308,7 @@ class ListenApps {
     return this.#socket !== undefined && this.#digest === tls?.digest;
   }
 
-  /** Accepts by a new app with `tls` from now on. False if that failed, and then nothing has changed. */
+  /** Accepts by a new app with `tls` from now on. False, without a change, if that fails. */
   listen(host: string, port: number, tls: TlsFiles | undefined): boolean {
     const app = appOf(tls);
     if (app === undefined) return false;
@@ -364,7 +364,7 @@ function appOf(tls: TlsFiles | undefined): TemplatedApp | undefined {
       key_file_name: keyFile,
       ...(passphrase === undefined ? {} : { passphrase }),
       ssl_ciphers: CIPHERS,
-      // There are many connections and most are idle: OpenSSL frees their buffers between messages.
+      // Most of many connections are idle: OpenSSL frees their buffers between messages.
       ssl_prefer_low_memory_usage: true,
     });
   } catch {
@@ -373,8 +373,8 @@ function appOf(tls: TlsFiles | undefined): TemplatedApp | undefined {
 }
 
 /**
- * Calls back once, right after an idle tick, or after TURNS_MAX turns. That is in the check phase of the
- * event loop, which follows its poll: µWS has just accepted and read what the kernel had.
+ * Calls back once, right after an idle tick, or after TURNS_MAX turns. It does so in the check phase of the
+ * event loop, which follows the poll: µWS has just accepted and read what the kernel had.
  */
 function onIdleTick(then: () => void): void {
   let turns = 0;

@@ -1,10 +1,11 @@
 /**
  * The two contexts that every phase gets: what is known of one request (CallContext), and what the listener
- * has for all of its requests (ListenerContext; IntakeContext adds what only Intake uses). ListenerServer
+ * has for all of its requests (ListenerContext; IntakeContext adds what only Intake uses). listener-server.ts
  * makes the first, listener.thread.ts the second. Listener thread.
  *
  * Must hold: a field of CallContext is set by one phase, which its comment names, and read by later ones. It
- * may be undefined on every path that ended before.
+ * is undefined on every path that ended before that phase (no test of its own; the compiler asks for a
+ * check).
  */
 import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
 import type { LeaseChannel } from '../channel/lease-channel.js';
@@ -36,17 +37,17 @@ import type { BodyTurns } from './read-turns.js';
 import type { ResponseCache } from './response-cache.js';
 import type { PendingCommits } from './settle.js';
 
-/** Who asks. Set by `authenticate`. */
+/** The key, account and plan of the request. Set by `authenticate`. */
 export interface Caller {
   readonly key: KeyIndex;
   readonly account: AccountIndex;
   readonly planIndex: number;
   readonly plan: PlanEntry;
-  /** Whether the key has limits of its own. */
+  /** The key has limits of its own. */
   readonly isLimited: boolean;
 }
 
-/** What the `X-RateLimit-*` headers say. Set by the rate-limit phase. */
+/** The values of the `X-RateLimit-*` headers. Set by the rate-limit phase. */
 export interface RateLimitState {
   readonly limit: number;
   readonly remaining: number;
@@ -54,11 +55,11 @@ export interface RateLimitState {
   readonly resetSeconds: number;
 }
 
-/** What the `x-ratelimit-*-tokens` headers say. */
+/** The values of the `x-ratelimit-*-tokens` headers. */
 export interface TokenLimitState {
   readonly limit: number;
   readonly remaining: number;
-  /** Until tokens that are used now are available again. */
+  /** Milliseconds until tokens that are used now are available again. */
   readonly resetMs: number;
 }
 
@@ -78,39 +79,41 @@ export interface Admission extends ChosenModel {
 /** One request. The phases fill the fields in order. A chat request has a ChatExchange, which adds to it. */
 export class CallContext {
   readonly requestId: string;
-  /** The count in `requestId`. */
+  /** The number at the end of `requestId`. */
   readonly requestNumber: number;
   /** CORS lines for the response's head; may be empty. */
   readonly corsLines: string;
-  /** By which the call came; that of chat completions for routes that take no calls. */
+  /** The door by which the call came. For routes that take no calls it is that of chat completions. */
   readonly door: Door;
   caller: Caller | undefined = undefined;
   /** Set once the caller is known, if the call belongs to a trace. */
   trace: CallTrace | undefined = undefined;
   rateLimit: RateLimitState | undefined = undefined;
   /**
-   * What several limits of the minute left, as QuotasLeft.others. Set by the rate-limit phase, if calls are
-   * stored and there are several.
+   * What is left of each limit of the minute, in the form of QuotasLeft.others. Set by the rate-limit phase
+   * if several scopes limit the minute and the call log stores calls.
    */
   minutesLeft: number[] | undefined = undefined;
-  /** Set by `admit`, if calls are stored. */
+  /** Set by `admit` if the call log stores calls. */
   quotasLeft: QuotasLeft | undefined = undefined;
   /** Undefined if no scope has `tokens_per_minute`. Set when the call is admitted, rejected or replayed. */
   tokenLimit: TokenLimitState | undefined = undefined;
-  /** Set by a rejection of a limit: those who share it may have some left. */
+  /**
+   * A limit has rejected the request, and the coordinator may have some of it left. Set with the rejection.
+   */
   asksLease = false;
-  /** What a quota of spending refused at last. Set with `asksLease`. */
+  /** What the call needs of a quota of spending that rejected it. Set with `asksLease`. */
   lacking: CallNeeds | undefined = undefined;
-  /** Limits are shared, and the whole hold is known not to be available. Set by AdmissionAsk. */
+  /** Limits are shared, and the coordinator does not have the whole hold. Set by AdmissionAsk. */
   mayClamp = false;
   /** Set by `admit` once the model is known to be on the plan. */
   modelIndex: number | undefined = undefined;
-  /** That model, then what may answer in its place if it fails, in this order. Set with `modelIndex`. */
+  /** That model, then its fallbacks for this call, in order. Set with `modelIndex`. */
   models: readonly ChosenModel[] = [];
   admission: Admission | undefined = undefined;
-  /** Set if the response cache has the response. Then nothing but its price is held. */
+  /** Set if the response cache has the response. Then only the price of a hit is held. */
   hit: EarlierResponse | undefined = undefined;
-  /** What the head of a 200 says of the response cache; empty if it was not asked. */
+  /** The header lines about the response cache; empty if the cache was not asked. */
   cacheLine = '';
   /** The output was lowered to what the account can pay. Set by `admit`. */
   isClamped = false;
@@ -124,8 +127,8 @@ export class CallContext {
 }
 
 /**
- * What the phases work with: one object a listener thread. A reload replaces its settings in place, so a
- * request that has begun is admitted by the new ones. An index of a model or a plan means the same in both.
+ * What the phases work with: one object for each listener thread. A reload replaces its settings in place, so
+ * a request that has begun is admitted by the new ones. Indices of models and plans mean the same in both.
  */
 export interface ListenerContext {
   readonly clock: Clock;
@@ -145,7 +148,7 @@ export interface ListenerContext {
   readonly access: ModelAccess;
   /** Setting: what happens if a balance covers the prompt but not the worst case. */
   readonly lowBalance: 'refuse' | 'clamp';
-  /** Setting: whether a call holds the most tokens that it may use, or none. */
+  /** Setting: whether a call holds the most tokens that it may use, or only counts those that it has used. */
   readonly tokenQuota: 'reserve' | 'settle';
   /** Setting: whether cached prompt tokens count toward quotas of tokens. */
   readonly cachedInput: 'count' | 'free';
@@ -160,7 +163,7 @@ export interface ParseAsk {
 
 export type BodyParser = AskPort<ParseAsk, ChatRequestResult>;
 
-/** What Intake uses of its listener: all of it. */
+/** The whole context, as Intake gets it. */
 export interface IntakeContext extends ListenerContext, ExchangeContext {
   readonly limits: ListenerLimits;
   readonly locks: IdempotencyChannel;

@@ -1,40 +1,34 @@
 /**
- * Notices that the process has no file descriptor left, and keeps reserve descriptors for that case.
- * µWebSockets.js (µWS) can't accept a connection without one: the client would wait in the kernel's queue and
- * hear nothing. So spare descriptors are kept open on /dev/null and given up during a shortage: clients are
- * accepted with them, get a 503 and are disconnected, one after the other, until calls have ended and the
- * spare ones can be opened again. Made by Connections; each listener thread has SPARES of its own.
+ * Notices that the process has no file descriptor left, and keeps spare ones for that case. µWebSockets.js
+ * cannot accept a connection without a descriptor: the client would wait in the kernel's queue without a
+ * response. So the guard holds spare descriptors on /dev/null and closes them in a shortage. With these,
+ * clients are accepted, get a 503 and are disconnected, one after the other, until the guard can open its
+ * spares again. connections.ts makes one for each listener thread.
  *
- * Must hold: as long as `isShort`, no call is admitted and each response ends its connection; otherwise the
- * spare descriptors go to calls and nobody gets a 503 (test/e2e/overload.test.ts).
+ * Must hold: while `isShort`, no call is admitted and each response ends its connection; otherwise calls use
+ * the spare descriptors up, and no client gets a 503 (test/e2e/overload.test.ts).
  */
 import { closeSync, openSync } from 'node:fs';
 import { msToNextTick } from '../core/clock.js';
 
 /** Connections that are rejected at a time; each is gone after a millisecond. */
 const SPARES = 8;
-/**
- * So many descriptors besides must be free before the shortage is over, or the next call would cause it
- * again.
- */
+/** A shortage is over once so many more descriptors are free, or the next call would cause it again. */
 const MARGIN = 8;
-/** How late a shortage may be noticed. A look costs some 10 µs, and wakes an idle thread. */
-const LOOK_PERIOD_MS = 100;
-/** The same while, as far as the lowest free one shows, nobody in the process opens or closes any. */
-const IDLE_LOOK_PERIOD_MS = 1_000;
+/** How late a shortage may be noticed. A check costs some 10 µs, and wakes an idle thread. */
+const CHECK_PERIOD_MS = 100;
+/** The same while the lowest free descriptor stays the same: the process opens and closes hardly any. */
+const IDLE_CHECK_PERIOD_MS = 1_000;
 
 export class DescriptorGuard {
   #spares: number[] = [];
   #isShort = false;
-  /**
-   * At the last look. The system gives the lowest first: no change means that hardly any was opened or
-   * closed.
-   */
+  /** The lowest free descriptor at the last check. The system gives the lowest first. */
   #lowestFree = -1;
   #timer: NodeJS.Timeout | undefined;
 
   constructor() {
-    this.#lookRegularly();
+    this.#checkRegularly();
   }
 
   /** While true no call is admitted, and responses end their connections. */
@@ -42,21 +36,19 @@ export class DescriptorGuard {
     return this.#isShort;
   }
 
-  #lookRegularly(): void {
+  #checkRegularly(): void {
     const before = this.#lowestFree;
-    this.look();
-    const isAtRest = !this.#isShort && this.#lowestFree === before;
+    this.check();
+    const isIdle = !this.#isShort && this.#lowestFree === before;
     this.#timer = setTimeout(
-      () => this.#lookRegularly(),
-      isAtRest ? msToNextTick(performance.now(), IDLE_LOOK_PERIOD_MS) : LOOK_PERIOD_MS,
+      () => this.#checkRegularly(),
+      isIdle ? msToNextTick(performance.now(), IDLE_CHECK_PERIOD_MS) : CHECK_PERIOD_MS,
     );
   }
 
-  /**
-   * Also called by Connections, at once, if a file or a socket could not be opened for want of a descriptor.
-   */
-  look(): void {
-    // The one beyond the spares shows whether any is left, and which is the lowest.
+  /** Connections also calls it, if a socket may not have been opened for want of a descriptor. */
+  check(): void {
+    // One more than the spares shows whether any is left, and which is the lowest.
     const wanted = SPARES - this.#spares.length + (this.#isShort ? MARGIN : 1);
     const opened = openUpTo(wanted);
     this.#isShort = opened.length < wanted;

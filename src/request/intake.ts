@@ -1,6 +1,6 @@
 /**
- * Takes in a call: authenticate, rate-limit, read-body, admit, dispatch to a worker. ListenerServer makes one
- * for each request. Listener thread.
+ * Takes in a call: authenticate, rate-limit, read-body, admit, dispatch to a worker. listener-server.ts makes
+ * one for each call. Listener thread.
  *
  *     reading ──→ asking ──→ handed over to Delivery, or to Replay
  *        └───────────┴─────→ over: rejected, or the client left
@@ -8,9 +8,9 @@
  *     reading   the body is on its way
  *     asking    waits for another thread: a large body is parsed, an idempotency lock taken, a lease granted
  *
- * Must hold: `exchange.finish` is called exactly once on every path, or what the call holds is lost. Nothing
- * is read of a body, and nothing said of it, before its caller has a permit. After each `await` the client
- * may be gone (test/unit/request/chat-exchange.test.ts, test/e2e/leaving-clients.test.ts).
+ * Must hold: `exchange.finish` is called exactly once on every path, or what the call holds is lost. No body
+ * is read, and no error about it sent, before its caller has a permit. After each `await` the client may be
+ * gone (test/unit/request/chat-exchange.test.ts, test/e2e/leaving-clients.test.ts).
  */
 import type { HttpRequest } from 'uWebSockets.js';
 import { type PendingQuestion, orRejected } from '../core/ask-port.js';
@@ -61,8 +61,8 @@ import type { RequestHead } from './request-head.js';
 import { writeError } from './response.js';
 import { TOUCH_MS } from './response-writer.js';
 
-/** What other threads said: the call is to be made, is rejected, or was made before. */
-type Arrival =
+/** How a wait for another thread ended: the call is to be made, is rejected, or was made before. */
+type AskResult =
   | { readonly kind: 'call'; readonly call: ChatCall }
   | { readonly kind: 'rejection'; readonly rejection: ErrorRecord }
   | { readonly kind: 'replay'; readonly earlier: EarlierResponse };
@@ -71,9 +71,9 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   readonly #exchange: ChatExchange;
   readonly #listener: IntakeContext;
   #phase: 'reading' | 'asking' | 'dispatched' = 'reading';
-  /** What the request was handed over to. */
+  /** Who responds, once the call is over for Intake. */
   #responder: Delivery | Replay | undefined;
-  /** While a large body is parsed. */
+  /** Set while a counter thread parses the body. */
   #parse: PendingQuestion<ChatRequestResult> | undefined;
   #leaseAsk: AdmissionAsk | undefined;
   /** The header Cache-Control. */
@@ -81,7 +81,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   #hasLookedUp = false;
   /** Bytes of the body have come since the last sweep. */
   #bodyMoves = false;
-  /** Times of sweeps: the first that saw the body, the last that saw it move; 0 before. */
+  /** When a sweep first saw the body, and when one last saw bytes come; 0 before. */
   #bodyBegunMs = 0;
   #bodyMovedMs = 0;
   #touchedMs = 0;
@@ -92,7 +92,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     exchange.res.onAborted(() => this.#onClientGone());
   }
 
-  /** The phases before the body; then it is read. `head` and `req` are valid during the call. */
+  /** Runs the phases before the body, then reads it. `head` and `req` are valid until this returns. */
   begin(req: HttpRequest, head: RequestHead, tracer: CallTracer): void {
     const exchange = this.#exchange;
     const listener = this.#listener;
@@ -105,7 +105,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     invariant(caller !== undefined, 'authenticate sets the caller or rejects');
     exchange.betas = head.betas;
     this.#cacheControl = head.cacheControl;
-    // Not before: nobody without a key shall write to where traces are stored.
+    // After authentication: nobody without a key may write to the store of traces.
     exchange.trace = tracer.begin(req, head.traceParent, caller);
     const compressed = compressedBody(head.contentEncoding);
     const receiver = passMinute(this, exchange, head.idempotencyKey, compressed, listener);
@@ -128,7 +128,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     return this.#exchange.isOver;
   }
 
-  /** `key` is the header Idempotency-Key. Returns a rejection if it can't be a key. */
+  /** `key` is the header Idempotency-Key. Returns a rejection if it is malformed. */
   takeKey(key: string | undefined): ErrorRecord | undefined {
     if (key === undefined) return undefined;
     this.#exchange.keyed = new KeyedCall(key, this.#listener.locks);
@@ -206,7 +206,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     if (contents !== undefined) for (const piece of pieces) contents.addRequest(piece);
   }
 
-  /** Rejects before the body is whole, of which about `bytes` are to come. */
+  /** Rejects before all of the body has come. About `bytes` of it are still to come. */
   #rejectEarly(error: ErrorRecord, bytes: number): false {
     const { connections, discards, bodyTurns } = this.#listener;
     const reject = (): void => this.reject(error, connections.endsConnections || !discards.take(bytes));
@@ -233,7 +233,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     exchange.storable?.giveUp();
     if (!exchange.clientGone) {
       exchange.sentError = error;
-      // An unknown caller has no limits, and `admit` has set what rejected the call.
+      // An unknown caller has no limits. If a limit rejected the call, `admit` has set the header.
       if (exchange.rateLimit !== undefined && exchange.tokenLimit === undefined)
         setTokenLimit(exchange, this.#listener);
       this.#listener.metrics.countRejection(error.detail ?? error.code);
@@ -242,19 +242,19 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     exchange.finish(exchange.clientGone ? 'client_gone' : error.code);
   }
 
-  /** Goes on with what other threads say. */
-  async #await(question: Promise<Arrival>): Promise<void> {
+  /** Waits for another thread, then continues the call. */
+  async #await(question: Promise<AskResult>): Promise<void> {
     this.#phase = 'asking';
-    const arrival = await orRejected(question, rejectionOf);
+    const result = await orRejected(question, rejectionOf);
     this.#parse = undefined;
     if (this.#exchange.clientGone) this.#exchange.finish('client_gone');
-    else if (arrival.kind === 'rejection') this.reject(arrival.rejection);
-    else if (arrival.kind === 'replay') this.#replay(arrival.earlier);
-    else this.#admit(arrival.call);
+    else if (result.kind === 'rejection') this.reject(result.rejection);
+    else if (result.kind === 'replay') this.#replay(result.earlier);
+    else this.#admit(result.call);
   }
 
-  /** The buffers of `pieces` go to the counter pool. Rejects with AskRejected if it is full or too slow. */
-  async #parseLarge(pieces: Uint8Array[]): Promise<Arrival> {
+  /** Transfers the buffers of `pieces`. Rejects with AskRejected if the counter pool is full or too slow. */
+  async #parseLarge(pieces: Uint8Array[]): Promise<AskResult> {
     const { keyed, account, door } = this.#exchange;
     const { parser, limits } = this.#listener;
     const bodyDigest = keyed === undefined ? '' : await bodyDigestOfPieces(pieces);
@@ -270,7 +270,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     return keyed === undefined ? { kind: 'call', call: read.call } : this.#lock(keyed, bodyDigest, read.call);
   }
 
-  async #lock(keyed: KeyedCall, bodyDigest: string, call: ChatCall): Promise<Arrival> {
+  async #lock(keyed: KeyedCall, bodyDigest: string, call: ChatCall): Promise<AskResult> {
     const { account, door } = this.#exchange;
     const { rejection, earlier } = await keyed.lock(account, digestAtDoor(bodyDigest, door.path));
     if (rejection !== undefined) return { kind: 'rejection', rejection };
@@ -278,10 +278,10 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 
   /**
-   * For models with a cache, once a request. Returns undefined if the call is to be made, or was charged as a
-   * hit before; else how it goes on.
+   * Looks the response up in the cache, once a request. Undefined if the call is to be made; a promise if
+   * another thread or call must be waited for.
    */
-  #lookUp(call: ChatCall): EarlierResponse | Promise<Arrival> | undefined {
+  #lookUp(call: ChatCall): EarlierResponse | Promise<AskResult> | undefined {
     if (this.#hasLookedUp) return undefined;
     this.#hasLookedUp = true;
     const found = lookUp(this.#exchange, call, this.#cacheControl, this.#listener);
@@ -299,7 +299,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     return chosen.model.price.cachedResponsePicoUnits === 0n;
   }
 
-  /** A hit whose price was admitted. */
+  /** Charges a hit that has a price, and then replays it. */
   #chargeHit(hit: EarlierResponse, admission: Admission): void {
     this.#phase = 'asking';
     new ChargedHit(this.#exchange, admission, this.#listener, (rejection) => {
@@ -343,8 +343,8 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     else void this.#await(question);
   }
 
-  /** If limits are shared: asks for a lease, and then the call arrives again. Undefined if it may not ask. */
-  #askLease(call: ChatCall): Promise<Arrival> | undefined {
+  /** Asks for a lease, after which the call is admitted anew. Undefined if it may not ask. */
+  #askLease(call: ChatCall): Promise<AskResult> | undefined {
     const { leases } = this.#listener;
     if (leases === undefined) return undefined;
     this.#leaseAsk ??= new AdmissionAsk(this.#exchange, this.#listener, leases);
@@ -369,8 +369,8 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
 
   /**
    * About once a second while the body is read. µWS cuts a connection that brings less than 16 KB a second of
-   * a body for 8 to 12 s. `pause` and `resume`, one right after the other, start that time anew. So it is the
-   * gateway that cuts a slow sender, and tells it so.
+   * a body for 8 to 12 s. `pause` and `resume`, one right after the other, start that time anew, so that the
+   * gateway cuts slow senders itself, with an error response.
    */
   onSweep(nowMs: MonotonicMs): void {
     const { limits } = this.#listener;
@@ -397,4 +397,4 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 }
 
-const rejectionOf = (rejection: ErrorRecord): Arrival => ({ kind: 'rejection', rejection });
+const rejectionOf = (rejection: ErrorRecord): AskResult => ({ kind: 'rejection', rejection });

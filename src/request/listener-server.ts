@@ -1,12 +1,12 @@
 /**
- * The routes of one listener. It gives each request its context and hands calls to Intake. Made by
- * listener.thread.ts; listener thread. The phases of a call, each in a file of this folder:
+ * The routes of one listener. It makes the context of each request, and starts an Intake for each call. Made
+ * by listener.thread.ts; listener thread. The phases of a call, each in a file of this folder:
  *
  *     intake     authenticate → rate-limit → read-body → admit (and idempotency) → dispatch to a worker
  *     delivery   relay of the worker's frames (response-writer, response) → settle
  *
- * Must hold: a request whose head can be read in two ways is rejected here, and its connection ends, before
- * anything is looked up (test/hostile/framing.test.ts).
+ * Must hold: a request with an ambiguous head is rejected here, and its connection ends, before its key is
+ * looked up (test/hostile/framing.test.ts).
  */
 import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
 import { onEachTick } from '../core/clock.js';
@@ -24,7 +24,7 @@ import { CHUNKED_BODY, NOTHING_HERE } from './rejections.js';
 import { RequestHead } from './request-head.js';
 import { Cors, DOCUMENT_PATH, rejectLast, writeDocument, writeError, type CorsSettings } from './response.js';
 
-/** How often slow bodies and responses are looked at. */
+/** How often slow bodies and responses are checked. */
 const SWEEP_MS = 1_000;
 
 export class ListenerServer {
@@ -55,7 +55,7 @@ export class ListenerServer {
     });
   }
 
-  /** The settings in the context were replaced by a reload. Admitted calls keep plan, model and price. */
+  /** A reload has replaced the settings in the context. Admitted calls keep their plan, model and price. */
   onSettings(cors: CorsSettings | undefined): void {
     this.#models = new ModelRoutes(this.#listener);
     this.#cors = cors && new Cors(cors);
@@ -118,7 +118,7 @@ export class ListenerServer {
   ): void {
     app.any(path, (res, req) => {
       this.#head.read(req);
-      const error = this.#head.problem() ?? (this.#head.isChunked ? CHUNKED_BODY : undefined);
+      const error = this.#head.rejection() ?? (this.#head.isChunked ? CHUNKED_BODY : undefined);
       if (error !== undefined) this.#rejectLast(res, req, route, error);
       else if (this.#cors !== undefined && this.#isPreflight(req)) this.#allow(res, this.#cors);
       else serve(res, req);
@@ -128,7 +128,7 @@ export class ListenerServer {
   #call(res: HttpResponse, req: HttpRequest, door: Door): void {
     const head = this.#head;
     head.read(req);
-    const error = head.problem();
+    const error = head.rejection();
     if (error !== undefined) {
       this.#rejectLast(res, req, door.path, error, door);
       return;
@@ -162,7 +162,7 @@ export class ListenerServer {
     return this.#cors === undefined ? '' : this.#cors.linesFor(this.#head.origin);
   }
 
-  /** A browser asks before a script's call. Without both headers OPTIONS is a method that no path has. */
+  /** Whether a browser asks before a script's call. Any other OPTIONS is a method that no path has. */
   #isPreflight(req: HttpRequest): boolean {
     return (
       req.getMethod() === 'options' &&

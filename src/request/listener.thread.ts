@@ -3,9 +3,8 @@
  * request work with (IntakeContext, one for the thread), listens on the common port, and follows the main
  * thread's orders (ToListener).
  *
- * Must hold: if an exception is not caught, the thread must not end while µWS holds a socket, or libuv aborts
- * the process. So the connections are closed first; then the thread exits and the main thread starts another
- * (test/e2e/thread-failure.test.ts).
+ * Must hold: after an uncaught exception the thread closes all connections before it exits, or libuv aborts
+ * the process. Then the main thread starts another (test/e2e/thread-failure.test.ts).
  */
 import { parentPort, workerData } from 'node:worker_threads';
 import { SystemClock } from '../core/clock.js';
@@ -76,7 +75,7 @@ contents.applySettings(init.settings.contents);
 
 const connections = new Connections((app) => server.route(app));
 const { catalog, lowBalance, tokenQuota, cachedInput, durability, limits } = init.settings;
-/** `takeSettings` replaces some of its members at a reload, so phases read them anew for each call. */
+/** At a reload `takeSettings` replaces some of its members, so phases read them anew for each call. */
 const listener = {
   clock,
   ledger,
@@ -125,7 +124,7 @@ function takeSettings(settings: ListenerSettings): void {
     log.error('the certificate cannot be used; the one before stays in force');
 }
 
-/** Clients that were cut pay for what was relayed; the main thread and the workers wait for that. */
+/** Cuts all calls, and waits until they are charged for what was relayed. */
 function close(): void {
   setTimeout(() => end(0), CUT_CALLS_WAIT_MS_MAX);
   server.close(() => end(0));
@@ -159,7 +158,7 @@ main.on('message', (message: ToListener) => {
       return;
     case 'settings':
       takeSettings(message.settings);
-      send({ kind: 'settings_taken', turn: message.turn });
+      send({ kind: 'settings_taken', id: message.id });
       return;
     case 'cache_cleared':
       cache.clear(message.modelId);

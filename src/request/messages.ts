@@ -1,6 +1,6 @@
 /**
- * The messages between the main thread (gateway/listeners.ts) and a listener thread (listener.thread.ts), and
- * the listener's `workerData`. Types.
+ * Types of the messages between the main thread (gateway/listeners.ts) and a listener thread
+ * (listener.thread.ts), and of the listener's `workerData`. The compiler checks both ends; no test is needed.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { JournalBuffer } from '../ledger/journal-layout.js';
@@ -28,7 +28,7 @@ export interface ListenerLimits {
   readonly parseInlineBytesMax: number;
   /** A large body that is not parsed after so long is rejected. */
   readonly parseWaitMs: number;
-  /** A client that takes nothing for so long is cut. */
+  /** A client that sends or takes nothing for so long is cut. */
   readonly clientIdleTimeoutMs: number;
 }
 
@@ -44,13 +44,13 @@ export interface ListenerSettings {
   readonly cachedInput: 'count' | 'free';
   /** Memory of the listener's part of the response cache. */
   readonly cacheBytesMax: number;
-  /** Which calls leave the contents of request and response. */
+  /** Of which calls the contents are kept. */
   readonly contents: ContentsSettings;
   /** Whether the end of a response waits until its charge is on disk. */
   readonly durability: 'interval' | 'commit';
   /** Undefined for plain HTTP. */
   readonly tls: TlsFiles | undefined;
-  /** Undefined if scripts of other origins may not call. */
+  /** Undefined if scripts of web pages may not call. */
   readonly cors: CorsSettings | undefined;
 }
 
@@ -66,7 +66,7 @@ export interface ListenerInit {
   /** Shared with the other listeners. */
   readonly port: number;
   readonly slots: SlotRange;
-  /** Request identifiers are this and a count. Another for each start of the thread. */
+  /** Request identifiers begin with it. Each start of the thread gets another one. */
   readonly requestPrefix: string;
   readonly ledger: LedgerBuffers;
   readonly journal: JournalBuffer;
@@ -77,7 +77,7 @@ export interface ListenerInit {
   readonly calls: CallTableBuffer;
   readonly bodies: BodyBudgetBuffer;
   readonly metrics: MetricsBuffers;
-  /** Index of its stripe in `metrics`. */
+  /** Index of the thread's stripe in `metrics`. */
   readonly thread: number;
   readonly settings: ListenerSettings;
   /** A longer response is not stored for replays. */
@@ -98,15 +98,17 @@ export type ToListener =
   /** A worker serves this channel, in place of an earlier one of the same index. */
   | { readonly kind: 'worker'; readonly index: number; readonly channel: FrameChannel }
   | { readonly kind: 'worker_lost'; readonly index: number }
-  /** Reply to `commit`: what was in the journal is on disk now; `ok` is false if the store fails. */
+  /** Replies to `commit`: the journal's records are on disk now; `ok` is false if the store fails. */
   | { readonly kind: 'committed'; readonly ok: boolean }
-  /** The settings were reloaded; `settings_taken` replies. */
-  | { readonly kind: 'settings'; readonly settings: ListenerSettings; readonly turn: number }
+  /** The settings were reloaded. The reply is `settings_taken` with the same `id`. */
+  | { readonly kind: 'settings'; readonly settings: ListenerSettings; readonly id: number }
   /** Forget the cached responses of that model, or all. */
   | { readonly kind: 'cache_cleared'; readonly modelId: string | undefined }
-  /** Stop accepting; `drained` follows when all connections are at rest, or have ended (`keepsIdle`). */
+  /**
+   * Stop accepting. `drained` follows when no call is in flight, or all connections have ended (`keepsIdle`).
+   */
   | { readonly kind: 'drain'; readonly keepsIdle: boolean }
-  /** The time for that is over: wait only for calls that have begun since; `drained` follows. */
+  /** The drain's time is over: wait only for calls that have begun in it. `drained` follows. */
   | { readonly kind: 'drain_late' }
   /** Cut all connections and end. */
   | { readonly kind: 'close' };
@@ -115,10 +117,10 @@ export type FromListener =
   | { readonly kind: 'listening' }
   | { readonly kind: 'listen_failed' }
   | { readonly kind: 'drained' }
-  | { readonly kind: 'settings_taken'; readonly turn: number }
-  /** Responses wait for their charges; `committed` replies. */
+  | { readonly kind: 'settings_taken'; readonly id: number }
+  /** Responses wait until their charges are on disk. The reply is `committed`. */
   | { readonly kind: 'commit' }
-  /** Contents of calls, one behind the other. */
+  /** Contents of one call or several, joined. */
   | { readonly kind: 'contents'; readonly bytes: Uint8Array<ArrayBuffer> }
-  /** Take the records out, before the journal is full. */
+  /** The main thread should drain the journal before it is full. */
   | { readonly kind: 'journal_half_full' };

@@ -3,8 +3,8 @@
  * what is left of it and when to come back. The rate-limit phase and `admit` return them. Pure; listener
  * thread.
  *
- * Must hold: whoever waits for the seconds that a rejection names is admitted, unless somebody else was
- * faster (test/unit/request/quota-rejections.test.ts, admit.test.ts).
+ * Must hold: a caller that waits for the seconds that a rejection names is admitted, unless another caller
+ * was faster (test/unit/request/quota-rejections.test.ts, admit.test.ts).
  */
 import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
@@ -12,14 +12,16 @@ import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asGroupIndex } from '../core/units.js';
 import type { GroupNames } from '../registry/group-names.js';
 
-/** Who has the quota. An account's quotas are its plan's; `model` is a rule of the plan for one model. */
+/**
+ * The scope that has the quota. An account's quotas are its plan's; `model` is a plan's rule for one model.
+ */
 export type QuotaOwner =
   | { readonly kind: 'key' }
   | { readonly kind: 'account'; readonly plan: string }
   | { readonly kind: 'group'; readonly name: string }
   | { readonly kind: 'model'; readonly plan: string; readonly model: string };
 
-/** `index` is a group's; `model` is given if the quota is of a rule for it. */
+/** `index` is used for a group only, `model` for a rule only. */
 export function ownerOf(
   kind: QuotaOwner['kind'],
   index: number,
@@ -44,7 +46,7 @@ interface Quota {
   readonly owner: QuotaOwner;
   readonly quota: QuotaName;
   readonly limit: bigint;
-  /** What the call needs of it; 0 if it is admitted while anything is left. */
+  /** How much the call needs; 0 if it is admitted while anything is left. */
   readonly need: bigint;
 }
 
@@ -65,7 +67,7 @@ const CODES: Readonly<Record<QuotaName, ErrorCode>> = {
   spend_per_month: 'budget_exceeded',
 };
 
-/** The quota cannot give what the call needs before so many seconds have passed. */
+/** The rejection of a call that may be made again after `retryAfterSeconds`. */
 export function quotaUsedUp({ owner, quota, limit, left, need, retryAfterSeconds }: UsedUp): ErrorRecord {
   const { unit, per } = QUOTA_KINDS[quota];
   const rest =
@@ -86,8 +88,8 @@ export function quotaUsedUp({ owner, quota, limit, left, need, retryAfterSeconds
 }
 
 /**
- * The call needs more than the quota ever gives. `outputTokensMax` is the largest value of `field` that would
- * fit; undefined or less than 1 if none would.
+ * The rejection of a call that needs more than the whole quota. `outputTokensMax` is the largest value of
+ * `field` that would fit; undefined or less than 1 if none would.
  */
 export function neverFits(
   { owner, quota, limit, need }: Quota,

@@ -1,22 +1,22 @@
 /**
- * Bounds what large bodies and new connections take of one turn of a listener's event loop. µWS reads up to
- * half a megabyte of each connection that has bytes, and the first request of each new one, however many
- * they are. With 200 bodies of 10 MB at once turns took 60 to 130 ms, and each small call waits for four of
- * them. Beyond its share of a turn a connection is paused until it is its turn again. Connections has one
- * for new connections, Intake those of BodyTurns; listener thread.
+ * Bounds how much of one turn of a listener's event loop large bodies and new connections may use. µWS reads
+ * up to half a megabyte of each connection that has bytes, and the first request of each new one, however
+ * many they are. With 200 bodies of 10 MB at once turns took 60 to 130 ms, and each small call waits for four
+ * turns. Beyond the bound connections are paused, and resumed in later turns. connections.ts has ReadTurns
+ * for new connections, listener.thread.ts has BodyTurns for large bodies; listener thread.
  *
- * Must hold: whoever was paused is resumed, first come, first served, unless its client has left. Who
- * has left is not touched: µWS has freed it (test/unit/request/read-turns.test.ts, connections.test.ts).
+ * Must hold: a paused connection is resumed, first come, first served, unless its client has left. After that
+ * nothing of it is called: µWS has freed it (test/unit/request/read-turns.test.ts, connections.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 
-/** Bytes of large bodies that a turn may bring: some 2 ms, with the copies. A sender alone stays below it. */
+/** Bytes of large bodies that a turn may bring: some 2 ms, with the copies. One sender alone brings less. */
 const BODY_BYTES_A_TURN = 2 * 1024 * 1024;
-/** As many as may bring that: µWS reads up to half a megabyte of each. */
+/** Bodies that bring as much in a turn: µWS reads up to half a megabyte of each. */
 const BODIES_RESUMED_A_TURN = 4;
 /**
- * Large bodies that are rejected in a turn before they have come. That takes some 0.4 ms, as much again as
- * to read what has come of them: most of it to reset the connection, if it ends.
+ * Large bodies that are rejected in a turn before all of them has come. A rejection takes some 0.4 ms, most
+ * of it to reset the connection.
  */
 const REJECTIONS_A_TURN = 4;
 
@@ -25,21 +25,21 @@ type Readable = Pick<HttpResponse, 'pause' | 'resume'>;
 export class ReadTurns {
   readonly #amountMax: number;
   readonly #resumedMax: number;
-  /** Paused, the first one first, with what is to be done when it is its turn. */
+  /** Paused connections, the first one first, with what to call when they are resumed. */
   readonly #waiting = new Map<Readable, (() => void) | undefined>();
-  /** What this turn has brought. */
+  /** How much this turn has brought. */
   #amount = 0;
   #awaitsEnd = false;
 
-  /** A turn may bring `amountMax`, as may `resumedMax` connections, which are resumed at its end. */
+  /** A turn may bring `amountMax`. At its end at most `resumedMax` connections are resumed. */
   constructor(amountMax: number, resumedMax: number) {
     this.#amountMax = amountMax;
     this.#resumedMax = resumedMax;
   }
 
   /**
-   * The connection has brought `amount`, and more is to come. True if it was paused; `then` is called when it
-   * has been resumed.
+   * The connection has brought `amount`, and more is to come. Returns whether it was paused; then `then` is
+   * called when it is resumed.
    */
   take(res: Readable, amount: number, then?: () => void): boolean {
     this.#amount += amount;
@@ -50,12 +50,12 @@ export class ReadTurns {
     return true;
   }
 
-  /** The connection waits for nothing more. It is read on, unless its client has left. */
+  /** Resumes the connection if it is paused, unless its client has left. */
   leave(res: Readable, clientGone: boolean): void {
     if (this.#waiting.size > 0 && this.#waiting.delete(res) && !clientGone) res.resume();
   }
 
-  /** µWS has read its sockets when it runs. The next time it finds those that are resumed here. */
+  /** The turn ends in `setImmediate`, after µWS has read its sockets. */
   #awaitEnd(): void {
     this.#awaitsEnd = true;
     setImmediate(() => {
@@ -78,7 +78,7 @@ export class BodyTurns {
   readonly #reads = new ReadTurns(BODY_BYTES_A_TURN, BODIES_RESUMED_A_TURN);
   readonly #rejections = new ReadTurns(REJECTIONS_A_TURN, REJECTIONS_A_TURN);
 
-  /** So many bytes of a body have come, and more are to come. */
+  /** `bytes` of a body have come, and more are to come. */
   onBytes(res: Readable, bytes: number): void {
     this.#reads.take(res, bytes);
   }
@@ -89,7 +89,7 @@ export class BodyTurns {
     if (!this.#rejections.take(res, 1, reject)) reject();
   }
 
-  /** Before a response, and when the client has left. The rest of a rejected body is discarded. */
+  /** Call it before a response, and when the client has left. */
   leave(res: Readable, clientGone: boolean): void {
     this.#reads.leave(res, clientGone);
     this.#rejections.leave(res, clientGone);

@@ -3,10 +3,8 @@
  * written from. Each phase (authenticate, rate-limit, read-body, admit, delivery) returns one of them or
  * undefined. Those of quotas are in quota-rejections.ts. Pure; listener thread.
  *
- * Must hold: a message says what is wrong and what to do, and repeats of a request only what is clipped
- * (`shown`, MODEL_CHARS_SHOWN).
- * `detail` is for the metrics alone and never reaches a caller (core/errors.ts;
- * test/e2e/error-table.test.ts).
+ * Must hold: a message says what is wrong and what to do, and clips what it repeats of a request (`shown`,
+ * MODEL_CHARS_SHOWN). `detail` is for the metrics, and never reaches a caller (test/e2e/error-table.test.ts).
  */
 import type { LeaseEnd } from '../channel/lease-channel.js';
 import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
@@ -79,7 +77,7 @@ export const ACCOUNT_WITHOUT_PLAN: ErrorRecord = {
 
 // The body and its Idempotency-Key.
 
-/** Nobody reads it. */
+/** For the metrics: the client that would get it has left. */
 export const CLIENT_GONE = rejection('internal_error', 'the client left before its body was read');
 
 export const BODIES_FULL = overloaded(
@@ -121,7 +119,7 @@ export const WRONG_IDEMPOTENCY_KEY = rejection(
   `the header Idempotency-Key must be 1 to ${IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters`,
 );
 
-/** Why the main thread did not give the idempotency lock, by the state that it replies with. */
+/** The rejections if the main thread does not grant the idempotency lock, by the state of its reply. */
 export const LOCK_REJECTIONS = {
   in_progress: {
     code: 'request_in_progress',
@@ -171,8 +169,8 @@ export const LEASE_LATE = overloaded(
 const MS_PER_SECOND = 1_000;
 
 /**
- * The rejection where no coordinator could decide; undefined if one did: 'try' asks again, and 'refused' is
- * for quota-rejections.ts.
+ * The rejection if no coordinator could decide; undefined if one did. For 'refused' quota-rejections.ts has
+ * the rejection.
  */
 export function coordinatorLost(end: LeaseEnd): ErrorRecord | undefined {
   if (end === 'lost') return COORDINATOR_LOST;
@@ -193,7 +191,7 @@ export const unknownModel = (model: string): ErrorRecord =>
     'model_not_found',
     `The model ${JSON.stringify(model.slice(0, MODEL_CHARS_SHOWN))} does not exist or is not on your plan. GET /v1/models lists those that are.`,
   );
-/** The door leads to another service than the model has. */
+/** The rejection of a call at a door whose service the model does not have. */
 export function notServed({ id, serves }: Pick<ModelEntry, 'id' | 'serves'>, service: Service): ErrorRecord {
   const paths = DOOR_NAMES.filter((name) => serves.includes(SERVICE_OF[name])).map(
     (name) => `POST ${DOOR_PATHS[name]}`,
@@ -203,7 +201,7 @@ export function notServed({ id, serves }: Pick<ModelEntry, 'id' | 'serves'>, ser
     `The model ${id} does not serve ${service}. It serves ${serves.join(', ')}: use ${paths.join(' or ')}.`,
   );
 }
-/** Where to find those that are nested in the request. */
+/** Where in the request these members are, or what is wrong with them. */
 const MEMBERS_WITHIN: Partial<Record<RoutingMember, string>> = {
   file_id: ' (a file that the provider stores)',
   storage_url:
@@ -220,7 +218,7 @@ export const routingMember = (member: RoutingMember): ErrorRecord =>
     'invalid_parameters',
     `${member}${MEMBERS_WITHIN[member] ?? ''} must not be given: by it an upstream may serve another call than the one that is priced, serve it before those of others, bill more than its tokens, or use what it stores for others. Who runs the gateway can let it through with pass_members of the model.`,
   );
-/** Names the bound of the output, if the door has one (`outputTokensMax` is 0 otherwise). */
+/** Advises to lower the bound of the output, if the door has one (`outputTokensMax` is 0 otherwise). */
 export const callTooCostly = (
   hold: PicoUnits,
   balance: PicoUnits,

@@ -1,15 +1,15 @@
 /**
  * Reads a request's headers in one pass, and rejects a head that another HTTP parser would read differently
- * (request smuggling). ListenerServer owns the one of its thread, Intake reads it; listener thread.
+ * (request smuggling). listener-server.ts has one RequestHead, which intake.ts reads. Listener thread.
  *
- * µWS takes the first of several headers of one name, and any `Transfer-Encoding` for `chunked`. A proxy in
- * front that takes the last, or knows the coding, would see the body end elsewhere, and one caller's body
- * would become another's request. `getHeader` can't tell a second header, nor an empty one from none;
- * `forEach` can. One pass costs 0.4 µs for four headers and 1.4 µs for the sixteen of an SDK; the four calls
+ * µWebSockets.js (µWS) takes the first of several headers of one name, and any `Transfer-Encoding` for
+ * `chunked`. A proxy in front that takes the last one, or knows the coding, would see the body end elsewhere,
+ * and one caller's body would become another's request. `getHeader` shows no second header, and no empty one;
+ * `forEach` shows both. It costs 0.4 µs for four headers and 1.4 µs for the sixteen of an SDK; the four calls
  * of `getHeader` that it replaces cost 0.1 to 0.3 µs.
  *
- * Must hold: all fields are set anew by each `read`, or one caller's header becomes another's; and nothing
- * may keep the object beyond the callback (test/hostile/framing.test.ts, test/e2e/long-heads.test.ts).
+ * Must hold: each `read` sets all fields, or one caller's header becomes another's; and nobody keeps the
+ * object beyond the callback of µWS (test/hostile/framing.test.ts, test/e2e/long-heads.test.ts).
  */
 import { randomBytes } from 'node:crypto';
 import type { HttpRequest } from 'uWebSockets.js';
@@ -18,7 +18,7 @@ import type { ErrorRecord } from '../core/errors.js';
 const DIGITS = /^[0-9]+$/;
 /** A longer length is not an exact number. */
 const LENGTH_DIGITS_MAX = 15;
-/** Of `anthropic-beta`. */
+/** Bound of all `anthropic-beta` headers together. */
 const BETAS_CHARS_MAX = 1024;
 const PRINTABLE = /^[ -~]*$/;
 /** How much of a wrong value a message repeats. */
@@ -26,9 +26,9 @@ const SHOWN_CHARS_MAX = 60;
 
 /** One object a listener, filled anew for each request: its fields are valid until the next. */
 export class RequestHead {
-  /** Without one: `Bearer` and the key of `x-api-key`, which Anthropic's clients send. */
+  /** If it is missing: `Bearer` and the value of `x-api-key`, which Anthropic's clients send. */
   authorization = '';
-  /** Undefined if the header is missing, as are all below that may be. */
+  // The fields that may be undefined are so if the header is missing.
   idempotencyKey: string | undefined;
   contentEncoding: string | undefined;
   cacheControl: string | undefined;
@@ -40,7 +40,7 @@ export class RequestHead {
   transferEncoding: string | undefined;
   #apiKey = '';
   #hosts = 0;
-  /** Headers of one name have different values, or one is wrong in itself. */
+  /** Set if headers of one name have different values, or one is malformed. */
   #error: string | undefined;
   readonly #visit = (name: string, value: string): void => this.#take(name, value);
 
@@ -58,13 +58,13 @@ export class RequestHead {
     return this.transferEncoding !== undefined;
   }
 
-  /** A rejection if the head is wrong, or can be read in two ways. The connection must end with it. */
-  problem(): ErrorRecord | undefined {
-    const text = this.#problem();
-    return text === undefined ? undefined : { code: 'invalid_parameters', message: text };
+  /** The rejection if the head is malformed or ambiguous. The connection must end with it. */
+  rejection(): ErrorRecord | undefined {
+    const message = this.#errorText();
+    return message === undefined ? undefined : { code: 'invalid_parameters', message };
   }
 
-  /** By length first, so that most names are not compared at all. */
+  /** Compares lengths first, so that most names are not compared at all. */
   #take(name: string, value: string): void {
     switch (name.length) {
       case 4:
@@ -98,14 +98,14 @@ export class RequestHead {
     }
   }
 
-  /** A credential: of two, another parser may take the other. No message repeats one. */
+  /** For credentials: of two, another parser may take the other one. The message repeats neither. */
   #once(name: string, before: string, value: string): string {
     if (before !== '' && value !== '' && before !== value)
       this.#error = `${name} must be sent once, got two different values.`;
     return before || value;
   }
 
-  /** Sent on as it is, so a longer list is a rejection. */
+  /** The list goes to the upstream, so its length is bounded. */
   #takeBetas(value: string): void {
     this.betas = this.betas === '' ? value : joined(this.betas, value);
     if (this.betas.length > BETAS_CHARS_MAX || !PRINTABLE.test(this.betas))
@@ -118,7 +118,7 @@ export class RequestHead {
     this.contentLength = value;
   }
 
-  #problem(): string | undefined {
+  #errorText(): string | undefined {
     if (this.#error !== undefined) return this.#error;
     if (this.#hosts > 1) return 'Host must be sent once.';
     const { contentLength: length, transferEncoding: coding } = this;
@@ -144,7 +144,7 @@ export function shown(value: string): string {
 /** 72 random bits: no two threads of a fleet have the same in a lifetime. */
 const PREFIX_BYTES = 9;
 
-/** Of the request identifiers of one listener thread: unique over threads, processes and restarts. */
+/** The prefix of one listener's request identifiers: unique over threads, processes and restarts. */
 export function createRequestPrefix(): string {
   return `req_${randomBytes(PREFIX_BYTES).toString('base64url')}-`;
 }

@@ -1,15 +1,16 @@
 /**
- * The response cache of one listener: responses in memory, the oldest out first (FIFO; if a model has a share
- * of its own, the model's oldest), and single flight: the requests that wait for an equal call in flight.
- * What the listener does not have it asks the main thread for (gateway/cache-service.ts), which has the
- * responses on disk. Used by Intake through CachedCall; listener thread.
+ * The response cache of one listener: responses in memory, of which the oldest is evicted first (FIFO; if a
+ * model has a share of its own, the model's oldest), and single flight: requests that wait for an equal call
+ * in flight. For a response that is not here the listener asks the main thread (gateway/cache-service.ts),
+ * which has more on disk. Used by cached-call.ts; listener thread.
  *
  *     find: in memory → a response
  *     request: nowhere → `lead`: the caller makes the call, then `publish` or `abandon`
  *              on disk, or in flight, here or at another listener → the response, or `alone`
  *
- * Must hold: each flight ends, by `publish`, `abandon`, `clear` or the time of those that wait; otherwise
- * they wait for ever. Memory and those that wait are bounded (test/unit/request/response-cache.test.ts).
+ * Must hold: each flight ends, by `publish`, `abandon` or `clear`, or WAIT_MS_MAX ends the waits for it;
+ * otherwise requests wait for ever. Memory and waiting requests are bounded
+ * (test/unit/request/response-cache.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-channel.js';
@@ -28,38 +29,40 @@ import { KnownRequests } from './known-requests.js';
 
 /** A longer response is not kept. */
 export const CACHED_BYTES_MAX = 1024 * 1024;
-/** How long a request waits for an equal one. Then it is sent upstream itself, as beyond the next bounds. */
+/**
+ * How long a request waits for an equal call. Then it makes its own call, as it does beyond the next bounds.
+ */
 const WAIT_MS_MAX = 60_000;
 /** Requests that were hits may take that part of the memory of responses, beside it. */
 const KNOWN_DIVISOR = 16;
-/** Requests that wait, and bytes of their bodies. */
+/** Bounds of the requests that wait, and of the bytes of their bodies. */
 const WAITING_MAX = 1_000;
 const WAITING_BYTES_MAX = 64 * 1024 * 1024;
 
 const ALONE: CacheReply = { state: 'alone' };
-/** Nobody reads it. */
+/** Becomes ALONE: no caller gets it. */
 const LATE: ErrorRecord = { code: 'internal_error', message: 'an equal call took too long' };
 
 /** A call in flight, here or at another listener, and the requests that wait for it. */
 export interface Flight {
   readonly key: ResponseKey;
-  /** Undefined while nobody does. */
+  /** The requests that wait for the call; undefined while there are none. */
   waiting: PendingReplies<CacheReply> | undefined;
 }
 
-/** What a request is told; `flight` is to be ended by a caller that leads. */
+/** What `request` returns. A caller that gets `lead` must end the `flight`. */
 export type Requested =
   { readonly state: 'lead'; readonly flight: Flight } | Exclude<CacheReply, { readonly state: 'lead' }>;
 
 interface Entry extends CachedResponse {
   readonly name: string;
-  /** The count of entries that came before. */
+  /** Grows with each entry, over all models. */
   readonly number: number;
 }
 
 /** The responses of one model. */
 interface ModelEntries {
-  /** By name, the first that came first. */
+  /** By name, oldest first. */
   readonly entries: Map<string, Entry>;
   bytes: number;
 }
@@ -68,7 +71,7 @@ export class ResponseCache {
   readonly #port: AskPort<ResponseKey, CacheReply, CacheMessage>;
   readonly #clock: Clock;
   readonly #metrics: Pick<ListenerMetrics, 'setCache' | 'countCacheEviction'>;
-  /** By the id of the model; none is empty. */
+  /** By the id of the model. Models without an entry are left out. */
   readonly #models = new Map<string, ModelEntries>();
   #count = 0;
   #nextNumber = 0;
@@ -80,7 +83,7 @@ export class ResponseCache {
   /** By the id of each model with a cache. */
   #rules: ReadonlyMap<string, CacheRule> = new Map();
   readonly known = new KnownRequests();
-  /** A call that began in another epoch is not kept: responses were cleared since. */
+  /** Grows with each `clear`. The response of a call that began in an earlier epoch is not kept. */
   epoch = 0;
   /** Whether any model has a cache. */
   isOn = false;
@@ -122,20 +125,20 @@ export class ResponseCache {
     return undefined;
   }
 
-  /** To be called when `find` has nothing. Never rejects. `bodyBytes` are held while the request waits. */
+  /** Call it if `find` returns nothing. Never rejects. `bodyBytes` are held while the request waits. */
   request(key: ResponseKey, bodyBytes: number): Promise<Requested> {
     const flight = this.#flights.get(nameOfResponse(key));
     return flight === undefined ? this.#ask(key) : this.#join(flight, bodyBytes);
   }
 
-  /** Keeps the response, and gives it to who waits for the flight. */
+  /** Keeps the response, and gives it to the requests that wait for the flight. */
   publish(key: ResponseKey, response: CachedResponse, flight: Flight | undefined): void {
     this.#put(key, response);
     this.#port.send({ kind: 'keep', key, response });
     if (flight !== undefined) this.#end(flight, { state: 'found', response });
   }
 
-  /** The call of that flight has failed, or its response can't be kept: who waits makes the call alone. */
+  /** The call of that flight has failed, or its response cannot be kept: waiting requests make their own. */
   abandon(flight: Flight): void {
     this.#port.send({ kind: 'abandon', key: flight.key });
     this.#end(flight, ALONE);
@@ -199,7 +202,7 @@ export class ResponseCache {
     this.#report();
   }
 
-  /** The oldest of a model that has more than its share. */
+  /** Evicts a model's oldest entries while it has more than its share. */
   #evictOf(id: string, model: ModelEntries): void {
     const { memoryShare = 1 } = this.#rules.get(id) ?? {};
     for (const entry of model.entries.values()) {
@@ -209,7 +212,7 @@ export class ResponseCache {
     }
   }
 
-  /** The oldest of all: of each model the first is its oldest. */
+  /** Evicts the oldest entries of all models: the first entry of each model is its oldest. */
   #evict(): void {
     while (this.#bytes > this.#bytesMax) {
       let oldest: { readonly id: string; readonly model: ModelEntries; readonly entry: Entry } | undefined;
@@ -237,7 +240,7 @@ export class ResponseCache {
   }
 }
 
-/** Short responses are bounded in number by what they count for beside their bytes. */
+/** Each entry counts CACHED_ROW_BYTES beside its bytes, which bounds the number of short ones. */
 function bytesOf({ bytes }: CachedResponse): number {
   return bytes.length + CACHED_ROW_BYTES;
 }

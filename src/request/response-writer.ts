@@ -2,55 +2,57 @@
  * Writes a response that comes in pieces to a client that may read slower than they come (back-pressure).
  * Made by Delivery and Replay; listener thread.
  *
- *     open ⇄ blocked (pieces wait, the worker gets no credit) → ended (the rest is leaving) → left
+ *     open ⇄ blocked (pieces wait, the worker gets no credit) → ended (the rest is being written) → left
  *
- * Facts of µWS 20.41 that this file is built around, all of them tried:
+ * Facts of µWebSockets.js (µWS) 20.41 that this file is built around, all of them tried:
  *
- * - `write` returns false if the socket takes no more; what it did not take, µWS keeps. A small write inside
- *   of a cork returns true even if the flush after it fails, so only the next write tells.
- * - What µWS keeps leaves with a further write or an empty cork, not by itself while an `onWritable` handler
- *   is set.
+ * - `write` returns false if the socket takes no more, and µWS keeps the rest. A small write inside of a cork
+ * returns true even if the flush after it fails: only the next write shows that.
+ * - While an `onWritable` handler is set, µWS writes what it keeps only with a further write or an empty
+ * cork.
  * - `onWritable` is called when a third of the kernel's buffer is free: minutes apart for a slow client,
- *   since that buffer grows to megabytes. The kernel takes bytes earlier, so a blocked response is tried at
- *   every sweep.
+ * since that buffer grows to megabytes. The kernel takes bytes earlier, so every sweep tries to write to a
+ * blocked response.
  * - A failed flush sets a timer that cuts the connection after 8 to 12 s; only the next `onWritable` ends it.
- *   `pause` and `resume`, one right after the other, restart it, also if nothing failed. (`pause` alone would
- *   also stop the notice that the client has gone.) So a long response is touched every few seconds, and this
- *   file cuts clients.
+ * `pause` and `resume`, one right after the other, restart it, also if nothing failed. (`pause` alone would
+ * also stop the notice that the client has gone.) So this file restarts the timer every few seconds, and cuts
+ * clients itself.
  * - One cork holds 16 KiB. A write for which the rest of the cork is too small sends what is corked, at least
- *   the line with the chunk's size, and then the bytes. If the socket does not take the first of the two, µWS
- *   keeps that, **loses the bytes** and returns false as ever (`uncork` in AsyncSocket.h;
- *   https://github.com/uNetworking/uWebSockets.js/issues/1249), and the client reads the next chunk as the
- *   lost one's body. The socket must be full just then: seen once in some 10 GB that pausing clients read on
- *   loopback. So no cork here holds more than fits.
+ * the line with the chunk's size, and then the bytes. If the socket does not take the first of the two, µWS
+ * keeps that, **loses the bytes** and returns false as ever (`uncork` in AsyncSocket.h;
+ * https://github.com/uNetworking/uWebSockets.js/issues/1249), and the client reads the next chunk as the lost
+ * one's body. The socket must be full just then: seen once in some 10 GB that pausing clients read on
+ * loopback. So no cork here holds more than fits.
  *
  * Must hold: a client that reads at any speed, with pauses of any length, gets every byte once and in order,
- * and credits are given for what the socket has taken alone (test/unit/request/response-writer.test.ts,
- * answer-framing.test.ts, test/e2e/slow-readers.test.ts).
+ * and the worker gets credits only for bytes that the socket has taken
+ * (test/unit/request/response-writer.test.ts, answer-framing.test.ts, test/e2e/slow-readers.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
 import { SSE_KEEP_ALIVE } from '../protocol/sse.js';
 import { writeLastChunk } from './response.js';
 
-/** A stream that was silent for so long gets a comment, before proxies on the way take it for dead. */
+/** A stream that was silent for so long gets a comment, so that proxies on the way keep it open. */
 const KEEP_ALIVE_MS = 15_000;
-/** µWS cuts after 8 s at the earliest; a sweep may be late. */
+/** How often the timer of µWS is restarted. It cuts after 8 s at the earliest, and a sweep may be late. */
 export const TOUCH_MS = 4_000;
-/** Written at once. The rest of the 16 KiB is for the head, some 500 bytes, and the chunk's own lines. */
+/**
+ * Bytes of one write. The rest of the cork's 16 KiB is for the head, some 500 bytes, and the chunk's lines.
+ */
 const WRITE_BYTES_MAX = 15 * 1024;
-/** The same for a client that has been slow: µWS keeps two at most, so progress is seen soon. */
+/** The same for a client that has been slow: µWS keeps at most two, so progress is seen soon. */
 const SLOW_WRITE_BYTES_MAX = 8 * 1024;
-/** Frames that came at once are joined up to this size; a longer one is worth a system call of its own. */
+/** Frames that came at once are joined up to this size; a longer frame is worth a system call of its own. */
 const JOINED_BYTES_MAX = 8 * 1024;
-/** Written along with the end. Small: what the socket does not take is left to µWS and its timer. */
+/** Bytes that are written along with the end. Few: µWS and its timer have what the socket does not take. */
 const LAST_BYTES_MAX = 1024;
-/** Written to try a blocked socket. Small, because µWS keeps it if the socket takes nothing. */
+/** Bytes that are written to try a blocked socket. Few: µWS keeps them if the socket takes nothing. */
 const PROBE_BYTES = 64;
 const NOTHING = new Uint8Array(0);
 /**
- * Where frames are joined. One for all responses, since its content is written or copied before the next use.
- * Memory of its own for each response took 1 µs.
+ * Where frames are joined. All responses use it, because its content is written or copied before the next
+ * use. Memory for each response took 1 µs.
  */
 const JOINED = new Uint8Array(2 * JOINED_BYTES_MAX);
 
@@ -61,7 +63,7 @@ export interface ResponseOwner {
   writeHead(sendsClose: boolean): void;
   /** `bytes` of the response have left: the worker may get credits for them. */
   onTaken(bytes: number): void;
-  /** The response was ended. The kernel has all of it, except what one small write may leave with µWS. */
+  /** The response has ended, and the kernel has it, except what one small write may leave with µWS. */
   onLeft(): void;
 }
 
@@ -71,9 +73,9 @@ export class ResponseWriter {
   readonly #owner: ResponseOwner;
   /** What the socket did not take, oldest first. Credits bound it to one window. */
   readonly #queue: Uint8Array[] = [];
-  /** Once the response was ended: what comes after the queue. */
+  /** Set once the response has ended: the bytes after the queue. */
   #last: Uint8Array | undefined;
-  /** Frames that wait for the one that follows at once, to leave with one system call. */
+  /** Frames that wait for the next one, which follows at once, to be written with one system call. */
   #joined: Uint8Array[] = [];
   #joinedBytes = 0;
   #begun = false;
@@ -83,9 +85,9 @@ export class ResponseWriter {
   /** The head said `connection: close`. */
   #sentClose = false;
   #gone = false;
-  /** The connection is cut at the end, which tells that the response is not whole. */
+  /** The connection is cut at the end: by that the client sees that the response is not whole. */
   #cuts = false;
-  /** Bytes that µWS keeps because the socket was full. They have left when a later write succeeds. */
+  /** Bytes that µWS may keep because the socket was full. They have left once a later write succeeds. */
   #storedBytes = 0;
   /** When the socket last took something. */
   #progressMs: number;
@@ -104,7 +106,10 @@ export class ResponseWriter {
     return this.#blocked;
   }
 
-  /** Writes a frame, of a stream whole events. With `more` a `write`, `end` or `flush` follows at once. */
+  /**
+   * Writes a frame; frames of a stream are whole events. With `more` another write or the end follows at
+   * once.
+   */
   write(bytes: Uint8Array, more = false): void {
     if (more && !this.#blocked && this.#joinedBytes + bytes.length <= JOINED_BYTES_MAX) {
       this.#joined.push(bytes);
@@ -114,7 +119,7 @@ export class ResponseWriter {
     }
   }
 
-  /** Writes what waits for a frame that was to follow at once. */
+  /** Writes the frames that wait for another one. */
   flush(): void {
     if (this.#joined.length > 0) this.#write(this.#join(NOTHING));
   }
@@ -137,14 +142,14 @@ export class ResponseWriter {
       this.#send(start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end), end - start);
       start = end;
     }
-    // Copied: a frame is a view of all that came with it, also for other calls.
+    // Copied: the frame is a view of shared memory.
     if (start < bytes.length) this.#queue.push(bytes.slice(start));
   }
 
   /** Writes the last bytes. `onLeft` follows, at once unless the client is slow. */
   end(bytes: Uint8Array): void {
     const all = this.#join(bytes);
-    // If nothing of the response is out yet, the socket is empty: the client has read what came before.
+    // If nothing of the response was written yet, the socket is empty.
     const lastBytesMax = this.#begun ? LAST_BYTES_MAX : WRITE_BYTES_MAX;
     const lastStart = Math.max(0, all.length - lastBytesMax);
     if (lastStart > 0) this.#write(all.subarray(0, lastStart));
@@ -153,7 +158,7 @@ export class ResponseWriter {
     this.#pump();
   }
 
-  /** In place of `end`, after a `write`: closes the connection once the client has what was written. */
+  /** In place of `end`: closes the connection once the client has what was written. */
   cut(): void {
     this.#cuts = true;
     this.end(NOTHING);
@@ -192,8 +197,8 @@ export class ResponseWriter {
 
   /** Tries whether the socket has taken what µWS keeps. */
   #probe(): void {
-    // A comment may come only between events, so not if pieces are queued. A whole response has no comments:
-    // with nothing queued, more of it is on its way, and that is the next try.
+    // A comment may stand only between events, so not while pieces are queued. A non-streamed response has no
+    // comments: if nothing of it is queued, the next piece is the next try.
     if (this.#queue.length > 0) this.#sendHead(PROBE_BYTES);
     else if (this.#owner.isStream) this.#send(SSE_KEEP_ALIVE, 0);
     else this.#res.cork(() => undefined);
@@ -224,7 +229,7 @@ export class ResponseWriter {
     }
   }
 
-  /** A method, because the response may have left within a write just before. */
+  /** A method, because a write just before may have set it. */
   #hasLeft(): boolean {
     return this.#left;
   }
@@ -233,7 +238,7 @@ export class ResponseWriter {
     this.#left = true;
     this.#owner.onLeft();
     if (!this.#sentClose && !this.#cuts) return;
-    // Later, because µWS goes on with the connection after its callback.
+    // Later, because µWS uses the connection after its callback.
     setImmediate(() => {
       if (!this.#gone) this.#res.close();
     });
@@ -252,7 +257,7 @@ export class ResponseWriter {
     this.#send(bytes, bytes.length);
   }
 
-  /** The worker gets credit for `creditBytes` of `bytes`. */
+  /** Once the socket has taken them, the worker gets credits for `creditBytes`. */
   #send(bytes: Uint8Array | string, creditBytes: number): void {
     this.#res.cork(() => {
       this.#begin();

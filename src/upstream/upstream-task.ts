@@ -114,7 +114,7 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
           http.retain(routes.targets);
           task.controlPort.postMessage({
             kind: 'routes_taken',
-            turn: message.turn,
+            id: message.id,
           } satisfies FromUpstreamWorker);
           return;
         case 'reset':

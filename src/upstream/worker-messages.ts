@@ -42,7 +42,7 @@ export type ToUpstreamWorker =
   /** A listener uses this channel, in place of an earlier one of the same index. */
   | { readonly kind: 'listener'; readonly index: number; readonly channel: FrameChannel }
   /** Calls go here from now on; indices keep their meaning. The reply is `routes_taken`. */
-  | { readonly kind: 'routes'; readonly routes: readonly ModelRoute[]; readonly turn: number }
+  | { readonly kind: 'routes'; readonly routes: readonly ModelRoute[]; readonly id: number }
   /** Closes the breakers of that model's upstreams, or of all if none is named. */
   | { readonly kind: 'reset'; readonly model: string | undefined }
   /** In place of earlier ones of the same positions. */
@@ -52,8 +52,8 @@ export type ToUpstreamWorker =
 
 /** Over `controlPort`, back. */
 export type FromUpstreamWorker =
-  /** `turn` is the id of the order. */
-  | { readonly kind: 'routes_taken'; readonly turn: number }
+  /** `id` is that of `routes`. */
+  | { readonly kind: 'routes_taken'; readonly id: number }
   /** A provider does not accept that credential. Sent once for each revision. */
   | { readonly kind: 'credential_rejected'; readonly position: number; readonly revision: number };
 

@@ -26,7 +26,7 @@ void t.test('of two credentials nobody knows which one counts', (t) => {
     [[A, KEY, OTHER_KEY], 'x-api-key'],
   ] as const) {
     head.read(requestWith(...headers));
-    const problem = head.problem();
+    const problem = head.rejection();
     t.match(problem, { code: 'invalid_parameters', message: new RegExp(`^${name} must be sent once`) });
     t.notMatch(problem?.message, /secret/);
   }
@@ -43,12 +43,12 @@ void t.test('one credential, however often it is sent, is taken', (t) => {
     [A, KEY],
   ] as const) {
     head.read(requestWith(...headers));
-    t.equal(head.problem(), undefined);
+    t.equal(head.rejection(), undefined);
     t.equal(head.authorization, A[1]);
   }
   head.read(requestWith(KEY, KEY));
   t.equal(head.authorization, A[1], 'as Anthropic clients send it');
-  t.equal(head.problem(), undefined);
+  t.equal(head.rejection(), undefined);
   head.read(requestWith());
   t.equal(head.authorization, '', 'nothing is left of the one before');
   t.end();
