@@ -1,9 +1,9 @@
 /**
- * What a rejected call asks of the coordinator, if limits are shared with other processes: a lease for the
- * quota that it lacks, and then it tries again. Made by Intake, at most one a call. Listener thread.
+ * If limits are shared with other processes, a rejected call asks the coordinator for a lease of the quota
+ * that it lacks, and then tries again. Made by Intake, at most one for each call. Listener thread.
  *
- * Must hold: a call asks for LEASE_TRIES_MS_MAX at most, and as long again once if its output may be lowered;
- * its caller and its body wait meanwhile (test/e2e/shared-quotas.test.ts).
+ * Must hold: a call asks for at most LEASE_TRIES_MS_MAX, and once more for as long if its output may be
+ * lowered, because its caller and its body wait meanwhile (test/e2e/shared-quotas.test.ts).
  */
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
@@ -17,8 +17,8 @@ import { askLease, LEASE_TRIES_MIN, LEASE_TRIES_MS_MAX } from './rate-limit.js';
 import { coordinatorLost, LEASE_LATE } from './rejections.js';
 
 /**
- * The leases that one call asks for, if limits are shared. If `low_balance` is `clamp`, its output is lowered
- * only once the whole hold is known not to be available; then it asks for what the account has.
+ * The leases that one call asks for. If `low_balance` is `clamp`, its output is lowered only once the
+ * coordinator does not have the whole hold; then the call asks for what the account has.
  *
  *     whole ──→ rest ──→ over
  *       └─ refuse ───────↗
@@ -77,20 +77,20 @@ export class AdmissionAsk {
   #onRejected(): void {
     const clamps = lowersOutput(this.#context, this.#listener) && this.#stage === 'whole';
     this.#stage = clamps ? 'rest' : 'over';
-    // Asking for the whole hold used the time up, and money that others hold may come back only now.
+    // Asking for the whole hold used the time up, and others may give money back only now.
     if (clamps) this.#endMs = this.#listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
     this.#context.mayClamp = true;
   }
 
-  /** What `admit` has just failed to hold. */
+  /** The hold that `admit` has just failed to take. */
   #whole(caller: Caller, call: ChatCall): CallNeeds {
     const models = this.#models();
     return needOf(this.#context, models, boundedCall(call, caller.plan, models), this.#listener.tokenQuota);
   }
 
   /**
-   * If spending was refused, what the lowered call needs. Otherwise of money all that the account is known to
-   * have, and at least what one token of each choice needs.
+   * If a quota of spending rejected the call, what the lowered call needs. Otherwise all money that the
+   * account is known to have, and at least what one token of each choice costs.
    */
   #rest(caller: Caller, call: ChatCall): CallNeeds {
     const { lacking } = this.#context;

@@ -1,12 +1,12 @@
 /**
- * The admission phase (admission control): the call is within its plan, its model is on the plan, each quota
- * of its key, account, groups and model has what it needs, and the balance covers the worst case. Called by
- * Intake, and by cached-call.ts for the choice of the model. Listener thread. If limits are shared with other
- * processes, admission-lease.ts decides whether a rejected call may try again.
+ * The admission phase (admission control). It checks that the call is within its plan, that its model is on
+ * the plan, that each quota of key, account, groups and model has what the call needs, and that the balance
+ * covers the worst case. Intake calls it, and cached-call.ts for the choice of the model. Listener thread. If
+ * limits are shared with other processes, admission-lease.ts decides whether a rejected call may try again.
  *
- * Must hold: a call that is rejected has taken nothing, and one that is admitted is settled or released
- * exactly once; otherwise money and slots stay held for ever. The hold covers the dearest model that may
- * answer, fallbacks included, or a call costs more than its account has (test/unit/request/admit.test.ts,
+ * Must hold: a rejected call has taken nothing, and an admitted one is settled or released exactly once;
+ * otherwise money and slots stay held for ever. The hold covers the dearest model that may answer, fallbacks
+ * included, or a call costs more than its account has (test/unit/request/admit.test.ts,
  * admit.quotas.test.ts).
  */
 import { type ErrorRecord, invariant } from '../core/errors.js';
@@ -35,7 +35,10 @@ import {
 
 const MS_PER_SECOND = 1_000;
 const FREE: CallNeeds = { hold: asPicoUnits(0n), tokens: 0, isFree: true };
-/** The balance, and the spending of a day and a month of key, account, model and four groups. */
+/**
+ * How often the output can be lowered: by the balance, and by two spendings of key, account, model and
+ * groups.
+ */
 const CLAMPS_MAX = 1 + 2 * 7;
 
 /** The rejection of a call that asks for more output than the plan allows. */
@@ -51,22 +54,22 @@ function beyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefined {
 }
 
 /**
- * The call as it goes upstream: if it does not bound its output, it gets the plan's bound, if that is below
- * that of a model that may answer. That costs a copy of the body; otherwise nothing.
+ * The call as it goes upstream. If it does not bound its output and the plan's bound is below that of a model
+ * that may answer, it gets the plan's bound, which costs a copy of the body.
  */
 export function boundedCall(call: ChatCall, plan: PlanEntry, models: Models): ChatCall {
   const bound = planBoundOf(call, plan, models);
   return bound === undefined ? call : withOutputTokensMax(call, bound);
 }
 
-/** The plan's bound of the output, if the call has none and the plan's is lower than a model's. */
+/** The plan's bound of the output, if the call has no bound and a model's is higher. */
 function planBoundOf(call: ChatCall, plan: PlanEntry, models: Models): number | undefined {
   const { outputTokensMax: allowed } = plan;
   if (call.outputTokensMax !== undefined || allowed === undefined) return undefined;
   return models.some(({ model }) => allowed < model.outputTokensMax) ? allowed : undefined;
 }
 
-/** See CallContext. */
+/** As `CallContext.models`. */
 export type Models = readonly ChosenModel[];
 
 /** The model that a call gets, before anything is taken for it. */
@@ -119,7 +122,7 @@ export function admit(
   if (budget !== 'room') return budget === 'full' ? JOURNAL_FULL : JOURNAL_CLOSED;
   const slot = channel.acquire();
   if (slot === undefined) return CALLS_FULL;
-  // The worker may have other settings by the time it gets the call, which may lack the alias. The id stays.
+  // By the time the worker gets the call its settings may lack the alias. The id stays.
   const named = call.model === model.id || context.hit !== undefined ? call : withModelId(call, model.id);
   const bounded =
     outputTokensMax === undefined || context.hit !== undefined
@@ -144,20 +147,20 @@ export function admit(
   return undefined;
 }
 
-/** A member of the request by which an upstream may serve another call, and which the model does not pass. */
+/** The first routing member of the request that the settings of the model do not pass. */
 function unpassed({ routingMembers }: ChatCall, { passMembers }: ModelEntry): RoutingMember | undefined {
   return routingMembers.find((name) => !passMembers.includes(name));
 }
 
 /**
- * Journal records that may follow beside the first of a new call. With `commit` a charge may be taken back by
- * a second record; a call whose end is pending has appended its first.
+ * Journal records that the calls in flight may still append. With `durability: commit` a charge may be taken
+ * back by a second record; a call whose end is pending has appended its first.
  */
 function recordsPending({ durability, channel, pendingCommits }: ListenerContext): number {
   return durability === 'commit' ? 2 * channel.inFlight + 1 - pendingCommits.size : channel.inFlight;
 }
 
-/** What a call may cost and use at most, whichever model answers. It holds that until it is settled. */
+/** What the call may cost and use at most, whichever model answers. It holds that until it is settled. */
 export function needOf(
   { hit, door }: CallContext,
   models: Models,
@@ -210,7 +213,7 @@ function reserve(
       return wanted;
     }
     const isSpending = rejection.quota === 'spend_per_day' || rejection.quota === 'spend_per_month';
-    // What never fits is worth asking for only if it may be lowered.
+    // A call that never fits asks only if its output may be lowered.
     context.asksLease = rejection.asks && (!rejection.never || (isSpending && lowers));
     context.lacking = isSpending ? need : undefined;
     const clamped =
@@ -220,7 +223,7 @@ function reserve(
   }
 }
 
-/** What the call that was just admitted left of its quotas. */
+/** What is left of the call's quotas, right after its admission. */
 function leftAfter(
   { minutesLeft, rateLimit }: CallContext,
   account: AccountIndex,
@@ -230,14 +233,14 @@ function leftAfter(
   return ledger.quotasLeft(account, minute, minutesLeft);
 }
 
-/** Whether a call that the balance does not cover is made with less output. A hit has none to lower. */
+/** Whether the output of a call is lowered if the balance does not cover it. A hit has no output to lower. */
 export function lowersOutput({ hit }: CallContext, { lowBalance }: ListenerContext): boolean {
   return lowBalance === 'clamp' && hit === undefined;
 }
 
 /**
- * The call with its output lowered to what the balance, or a budget, affords; undefined if that is nothing,
- * or if it was not money that the ledger refused: tokens come back within the minute or the day.
+ * The call with its output lowered to what the balance, or a quota of spending, affords. Undefined if that is
+ * nothing, or if it was no money that the call lacked: tokens come back within the minute or the day.
  */
 function clampedCall(
   { quota, left }: QuotaRejection,
@@ -270,7 +273,7 @@ function affordedBy(amount: bigint, models: Models, call: ChatCall): bigint | un
   return most;
 }
 
-/** What a caller is told of a refusal of the ledger. */
+/** The rejection that the caller gets if the ledger did not admit the call. */
 function rejectionOf(
   { kind, index, quota, limit, left, resetsMs, never }: QuotaRejection,
   { hold, tokens }: CallNeeds,
@@ -312,21 +315,21 @@ function rejectionOf(
   return quotaUsedUp({ owner, quota, limit, need, left, retryAfterSeconds });
 }
 
-/** The most output tokens of each choice with which the call would fit a quota of which nothing is used. */
+/** The most output tokens of each choice with which the call would fit an unused quota. */
 function fittingOutput(quota: QuotaName, limit: bigint, models: Models, call: ChatCall): number {
   if (QUOTA_KINDS[quota].unit === 'money') return Number(affordedBy(limit, models, call) ?? 0n);
   return Number((limit - BigInt(call.bodyBytes)) / BigInt(call.choices));
 }
 
-/** The model's bound also limits what a client may write, such as 10^12, before it multiplies a price. */
+/** The model's bound limits numbers such as 10^12 that a client may write, before they multiply a price. */
 function completionTokensMaxOf(model: ModelEntry, call: ChatCall): number {
   return Math.min(call.outputTokensMax ?? model.outputTokensMax, model.outputTokensMax) * call.choices;
 }
 
 /**
- * The rejection of a large body before it is whole: its caller can't pay for `bodyBytes` on any model of the
- * plan, however little output the call asks for. Such a body is neither kept nor parsed. If limits are shared
- * nothing is certain, because money may be held by others.
+ * The rejection of a large body before all of it has come, if its caller cannot pay for `bodyBytes` on any
+ * model of the plan, however little output the call asks for. Undefined if limits are shared, because other
+ * processes may give money back.
  */
 export function beyondBalance(
   caller: Caller,

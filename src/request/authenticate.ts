@@ -1,9 +1,9 @@
 /**
- * The authenticate phase: finds the caller, from the `Authorization` header alone. Called by Intake and by
+ * The authenticate phase: finds the caller by the `Authorization` header. Called by Intake and by
  * ModelRoutes. Listener thread; some 2 µs, most of it for the digest.
  *
- * Must hold: keys, accounts and their status are read from shared memory at each request, so that a key that
- * is disabled is rejected from the next request on, in all threads (test/unit/request/authenticate.test.ts).
+ * Must hold: the status of key and account is read from shared memory at each request, so that a disabled key
+ * is rejected from the next request on, in all threads (test/unit/request/authenticate.test.ts).
  */
 import type { ErrorRecord } from '../core/errors.js';
 import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
@@ -26,7 +26,7 @@ const MS_PER_SECOND = 1_000;
 const BEARER = /^bearer(?: |$)/i;
 const BEARER_CHARS = 'Bearer '.length;
 
-/** Sets `context.caller`, or returns why the key can't be used. */
+/** Sets `context.caller`, or returns why the key cannot be used. */
 export function authenticate(
   context: CallContext,
   authorization: string,
@@ -53,7 +53,7 @@ export function authenticate(
   return undefined;
 }
 
-/** Which of the header's parts is wrong. A known key is not checked for its form: it has it. */
+/** The rejection for a header that has no known key. */
 function notFound(authorization: string, text: string): ErrorRecord {
   if (authorization === '') return MISSING_KEY;
   if (authorization.length > AUTHORIZATION_CHARS_MAX || !BEARER.test(authorization)) return MALFORMED_KEY;

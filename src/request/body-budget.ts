@@ -21,9 +21,9 @@ const WORD_BYTES = Int32Array.BYTES_PER_ELEMENT;
 const TOTAL = 0;
 const FIRST_ACCOUNT = 1;
 
-/** The most that one account may take, so that it can't have everybody's large calls rejected. */
+/** The most that one account may take, so that it cannot have the large calls of all others rejected. */
 const ACCOUNT_SHARE = 1 / 2;
-/** The most that large bodies may take together. The rest is for those that a listener parses. */
+/** The most that large bodies may take together. The rest is for bodies that a listener parses. */
 const LARGE_SHARE = 3 / 4;
 
 export interface BodyBudgetBuffer {
@@ -42,13 +42,13 @@ export function createBodyBudget(listeners: number, accountsMax: number): BodyBu
 /** The bounds. A reload may change them while bodies are held. */
 export interface BodyBounds {
   readonly bytesMax: number;
-  /** The longest body that is accepted: one alone is always taken, even if a share is less. */
+  /** The longest body that is accepted. A body alone is always taken, even if a share is less. */
   readonly bodyBytesMax: number;
   /** Bodies longer than this are large. */
   readonly parseInlineBytesMax: number;
 }
 
-/** What a body of `bytes` costs at its peak: its pieces, and what is made of them for the upstream. */
+/** The memory that a body of `bytes` takes: its pieces, and what is made of them for the upstream. */
 export function memoryOfBody(bytes: number): number {
   return ceilDiv(bytes * BODY_MEMORY_FACTOR, BYTES_PER_KIB) * BYTES_PER_KIB;
 }
@@ -58,7 +58,7 @@ export class BodyBudget {
   readonly #stripeWords: number;
   readonly #own: number;
 
-  /** For the listener of that index. What one that died had taken is given back. */
+  /** Clears the stripe, in case an earlier listener of that index has died. */
   constructor(buffer: BodyBudgetBuffer, listenerIndex: number) {
     this.#words = new Int32Array(buffer.shared);
     this.#stripeWords = FIRST_ACCOUNT + buffer.accountsMax;
@@ -68,7 +68,7 @@ export class BodyBudget {
     }
   }
 
-  /** Takes `bytes` for a body, of which it has `heldBytes` already. If not 'taken', nothing has changed. */
+  /** Raises what a body holds from `heldBytes` to `bytes`. If not 'taken', nothing has changed. */
   take(
     account: AccountIndex,
     heldBytes: number,
@@ -93,7 +93,7 @@ export class BodyBudget {
     return isFull ? 'full' : 'account_full';
   }
 
-  /** Called once, with what the body has at its end. */
+  /** Called once, with all that the body holds. */
   giveBack(account: AccountIndex, heldBytes: number): void {
     const kib = kibOf(heldBytes);
     Atomics.sub(this.#words, this.#own + TOTAL, kib);

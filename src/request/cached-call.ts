@@ -1,14 +1,14 @@
 /**
- * A call of a model with a response cache: whether its response is in the cache, what a hit is charged, and
- * the collection of its response if it is not. Used by Intake and Delivery; listener thread.
+ * A call of a model with a response cache: looks its response up, charges a hit, and collects the response of
+ * a miss. Used by Intake and Delivery; listener thread.
  *
  *     lookUp → hit: the response goes out as a Replay, charged before by ChargedHit if hits have a price
  *            → miss: CachedCall collects the response, and publishes or abandons it
  *
- * Must hold: not kept are an error, a response that was cut, that of a fallback (it would outlive the
+ * Must hold: these responses are not kept: an error, a cut response, that of a fallback (it would outlive the
  * outage), that of a call whose output was lowered to what its account can pay, one that is too long, and
  * with `durability: commit` one whose charge is not on disk. A call that leads a single flight ends it
- * exactly once, or equal calls wait until their time is over; nobody waits for another's client to read
+ * exactly once, or equal calls wait until their time is over. No call waits for another call's client to read
  * (test/e2e/cache.test.ts).
  */
 import type { CachedResponse } from '../channel/cache-channel.js';
@@ -32,23 +32,23 @@ import { reverse, settleHit, type PendingCommit, type Settled } from './settle.j
 const MISS_LINE = '\r\nx-tollgate-cache: miss';
 const MS_PER_SECOND = 1_000;
 
-/** What a look-up uses of its listener. */
+/** The listener, as `lookUp` needs it. */
 export interface CacheContext extends ListenerContext {
   readonly cache: ResponseCache;
   readonly locks: IdempotencyChannel;
   readonly limits: Pick<ListenerLimits, 'parseInlineBytesMax'>;
 }
 
-/** What decides on the response beside the body: part of the cache key. */
+/** What decides on the response beside the body. It is part of the cache key. */
 interface RequestFacts {
   readonly door: string;
   readonly modelId: string;
-  /** Of the model's upstreams and cache: see CacheRule. */
+  /** Changes with the model's upstreams and cache settings: see CacheRule. */
   readonly revision: string;
   /** The plan's bound of the output, if the call has none. */
   readonly outputTokensMax: number | undefined;
   readonly includeUsage: boolean;
-  /** Features in trial that an upstream is asked for. */
+  /** The header `anthropic-beta`. */
   readonly betas: string;
 }
 
@@ -58,7 +58,7 @@ function textOf({ door, modelId, revision, outputTokensMax, includeUsage, betas 
 
 /**
  * Returns the response of an equal request; undefined if the call is to be made, or if `admit` will reject
- * it. A promise if another thread or call must be waited for. `cacheControl`: the header's value.
+ * it; a promise if another thread or call must be waited for. `cacheControl` is the header's value.
  */
 export function lookUp(
   exchange: ChatExchange,
@@ -67,7 +67,8 @@ export function lookUp(
   listener: CacheContext,
 ): EarlierResponse | Promise<EarlierResponse | undefined> | undefined {
   const { cache, clock, metrics, limits } = listener;
-  // A key promises the response of its own first call. A body that is parsed elsewhere is not scanned here.
+  // An Idempotency-Key promises the response of its own first call. Large bodies are not digested here,
+  // because that would hold up the listener's other calls.
   if (exchange.keyed !== undefined || call.bodyBytes > limits.parseInlineBytesMax) return undefined;
   const chosen = choose(exchange, call, listener);
   if ('code' in chosen) return undefined;
@@ -111,7 +112,7 @@ export function lookUp(
   });
 }
 
-/** Whether the header Cache-Control has that directive. */
+/** Whether the header Cache-Control has `directive`. */
 function saysDirective(cacheControl: string | undefined, directive: string): boolean {
   const given = cacheControl?.toLowerCase().split(',') ?? [];
   return given.some((one) => one.trim() === directive);
@@ -123,7 +124,7 @@ export class CachedCall implements StorableCall {
   readonly #clock: Clock;
   readonly #epoch: number;
   readonly #pieces: CollectedPieces;
-  /** Others may wait for the call; undefined once it has ended, and if it was made besides another one. */
+  /** Equal calls may wait for this one. Undefined once that has ended, or if another call leads. */
   #flight: Flight | undefined;
   /** From `keep` to `publish`. */
   #kept: { readonly stream: boolean; readonly bytes: Uint8Array } | undefined;
@@ -149,8 +150,8 @@ export class CachedCall implements StorableCall {
   }
 
   /**
-   * Who waits makes the call alone: because the response is too long to be kept, or because the client does
-   * not take it, and nobody is to wait for another's client. It is still kept if it comes to its end.
+   * Calls that wait for this one are made alone, because the response is too long to be kept, or because the
+   * client does not read it. It is still kept if it comes to its end.
    */
   letOthersGo(): void {
     const flight = this.#flight;
@@ -192,7 +193,7 @@ type ChargeContext = Pick<
 >;
 
 /**
- * Charges an admitted hit. With `durability: commit` nothing of the response goes out before that is safe.
+ * Charges an admitted hit. With `durability: commit` nothing is sent before the charge is on disk.
  */
 export class ChargedHit implements PendingCommit {
   readonly #exchange: ChatExchange;

@@ -152,8 +152,8 @@ export class ChatExchange extends CallContext {
   }
 
   /**
-   * The response is whole, or its client has left, and it was charged. Adds its attempt, unless the worker has
-   * sent it as a failed one (`onTried`), as for a stream that broke.
+   * The response is whole, or its client has left, and it was charged. Adds its attempt, unless the worker
+   * has sent it as a failed one (`onTried`), as for a stream that broke.
    */
   onLastAttempt(): void {
     if (!this.#listener.callRing.stores) return;

@@ -11,7 +11,7 @@
  *     responding   a response that comes in pieces is being relayed
  *     committing   `durability: commit` only: the last bytes wait until the charge is on disk
  *     leaving      the call is settled and the client has not taken all bytes yet
- *     withdrawn    the gateway stops and the client has had nothing: the call is not charged
+ *     withdrawn    the gateway stops before the client has a byte: the call is not charged
  *
  * Back-pressure: bytes that the client's socket does not take wait in the ResponseWriter, and the worker gets
  * no credit for them, so both sides together hold at most one window.
@@ -37,7 +37,7 @@ import { release, reverse, settle, type PendingCommit, type Settled } from './se
 
 type Phase = 'waiting' | 'withdrawn' | 'responding' | 'committing' | 'leaving' | 'over';
 
-/** What a delivery uses of its listener. */
+/** The listener, as Delivery needs it. */
 export interface DeliveryContext extends Pick<
   ListenerContext,
   'clock' | 'ledger' | 'journal' | 'channel' | 'metrics' | 'pendingCommits' | 'durability' | 'cachedInput'
@@ -54,13 +54,13 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   #phase: Phase = 'waiting';
   /** Undefined until the first piece, and again when the client has left. */
   #writer: ResponseWriter | undefined;
-  /** While `committing`. */
+  /** Set while `committing`: the last bytes. */
   #held: { readonly settled: Settled; readonly bytes: Uint8Array } | undefined;
-  /** Of the stream's next event, if the door numbers them. */
+  /** The number of the stream's next event, if the door numbers events. */
   #eventNumber: number | undefined;
-  /** While `leaving`. */
+  /** How the call has ended, while the phase is `leaving`. */
   #outcome: Outcome = 'ok';
-  /** The worker's last frame came before the client had everything: the slot is given back with the end. */
+  /** The worker's last frame came before the client had everything: `#finish` gives the slot back. */
   #keepsSlot = false;
 
   constructor(exchange: ChatExchange, admission: Admission, listener: DeliveryContext) {
@@ -94,7 +94,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     if (this.#phase === 'withdrawn') return this.onFail(STOPPED);
     const exchange = this.#exchange;
     const { journal, durability, pendingCommits } = this.#listener;
-    // The worker is done with the body, and a slow client may take long over the response.
+    // The worker no longer needs the body, and a slow client may read the response for a long time.
     exchange.giveBackBody();
     if (!exchange.clientGone)
       exchange.storable?.keep(bytes, this.isStream, journal.nextPosition, this.#fallback?.model.id);
@@ -113,7 +113,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     return this.#isSlotFree();
   }
 
-  /** The client pays for what came so far, as if it had left then. It sees a cut connection, not an error. */
+  /** The client pays for what came so far, as if it had left. Its connection is cut, without an error. */
   onCut(usage: Usage, upstreamWaitMs: number): boolean {
     if (this.#phase === 'withdrawn') return this.onFail(STOPPED);
     this.#exchange.storable?.giveUp();
@@ -132,7 +132,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   onFail(error: ErrorRecord): boolean {
     const { connections, metrics } = this.#listener;
     this.#exchange.giveBackBody();
-    // Perhaps a worker got no descriptor for its connection: then responses must end theirs from now on.
+    // Perhaps the worker got no file descriptor for its connection.
     if (error.code === 'overloaded') connections.checkDescriptors();
     this.#exchange.storable?.giveUp();
     release(this.#exchange, error, this.#listener);
@@ -146,7 +146,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     this.#end(this.#held.bytes);
   }
 
-  /** A client that has left pays for what was relayed: that charge stays in memory like any other. */
+  /** If the client has left, the charge stays: the client has had the response. */
   onUncommitted(): void {
     invariant(this.#held !== undefined, 'an uncommitted response was held');
     if (!this.#exchange.clientGone) {
@@ -171,7 +171,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     if (this.#phase === 'leaving') {
       this.#finish('client_gone');
     } else if (this.#phase === 'waiting' || this.#phase === 'responding') {
-      // The gateway itself cut the connection before the client had anything: the client pays nothing.
+      // The gateway cut the connection before the client had a byte: the client pays nothing.
       if (this.#phase === 'waiting' && connections.isClosing) this.#phase = 'withdrawn';
       channel.cancel(this.#admission.slot);
     }
@@ -187,7 +187,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     writeChatHead(exchange.res, exchange, this.isStream, sendsClose, closes, this.#fallback?.model.id);
   }
 
-  /** The fallback that answers; undefined if the model does that the call named. Known at the first byte. */
+  /** The fallback that answers; undefined if the named model does. Known at the first byte. */
   get #fallback(): ChosenModel | undefined {
     const { models } = this.#exchange;
     const number = models.length === 1 ? 0 : this.#listener.channel.table.fallbackOf(this.#admission.slot);
@@ -239,13 +239,13 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       exchange.contents?.addResponse(event);
       this.#leave(this.#writer, event, error.code);
     } else {
-      // Half of a response of unknown length is out: only a cut connection tells that it is not whole.
+      // Half of a response of unknown length was sent: only a cut connection shows that it is not whole.
       exchange.res.close();
       this.#finish(error.code);
     }
   }
 
-  /** Writes the last bytes. If the client is slow, they leave later. */
+  /** Writes the last bytes. If the client is slow, `onLeft` follows later. */
   #leave(writer: ResponseWriter, bytes: Uint8Array, outcome: Outcome): void {
     this.#outcome = outcome;
     writer.end(bytes);

@@ -1,6 +1,5 @@
 /**
- * The dispatch phase: sends an admitted call to an upstream worker, as the request that the channel carries.
- * Called by Intake; listener thread.
+ * The dispatch phase: sends an admitted call to an upstream worker. intake.ts calls it; listener thread.
  *
  * Must hold: if no worker takes the call, its admission is undone here, hold and slot, before it is rejected
  * (test/e2e/thread-failure.test.ts).
@@ -13,7 +12,9 @@ import type { Admission, ListenerContext } from './context.js';
 import { NO_WORKER } from './rejections.js';
 import { release } from './settle.js';
 
-/** `receiver` gets the worker's frames. Returns false if no worker takes the call: nothing is held then. */
+/**
+ * `receiver` gets the worker's frames. Returns false if there is no worker: then nothing is held any more.
+ */
 export function dispatch(
   exchange: ChatExchange,
   { slot, modelIndex, call }: Admission,

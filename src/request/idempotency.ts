@@ -1,14 +1,14 @@
 /**
- * A call with an `Idempotency-Key`: it takes the lock of its key, collects its response, and hands it over to
- * be stored. A replay gets the stored response of an earlier call. Used by Intake and Delivery; listener
- * thread. gateway/idempotency-service.ts has the locks, on the main thread.
+ * A call with an `Idempotency-Key`: KeyedCall takes the lock of the key, collects the response, and sends it
+ * to the main thread to be stored. Replay sends the stored response of an earlier call. Used by Intake and
+ * Delivery; listener thread. gateway/idempotency-service.ts has the locks, on the main thread.
  *
  *     new → locked → kept            the response is whole and charged
- *       │          → given up        rejected, failed, or the client left: a replay is then a new call
+ *       │          → given up        rejected, failed, or the client left: the key may be used again
  *       → replaying → given up       the response of an earlier call is on its way to the client
  *
- * Must hold: whoever has the lock ends it, by `keep` or `giveUp`; otherwise each replay is told that the call
- * still runs. What is kept was charged, or is taken back by `forget` together with its charge
+ * Must hold: a call that has the lock ends it, by `keep` or `giveUp`; otherwise each replay is rejected,
+ * because the call seems to run. A stored response is charged, or `forget` takes it back with its charge
  * (test/unit/request/idempotency.test.ts).
  */
 import { createHash, hash } from 'node:crypto';
@@ -34,9 +34,9 @@ const HASH_STEP_BYTES = 1024 * 1024;
 export interface EarlierResponse {
   readonly stream: boolean;
   readonly bytes: Uint8Array;
-  /** The id of the model that answered, if it was another than the call named. */
+  /** The id of the model that answered, if it was a fallback. */
   readonly fallback?: string | undefined;
-  /** Of a response of the cache: how old it is, in milliseconds. */
+  /** Set for a response of the cache: its age. */
   readonly ageMs?: number;
 }
 
@@ -46,7 +46,7 @@ export interface LockResult {
   readonly earlier?: EarlierResponse;
 }
 
-/** A rejection if the header's text can't be a key. */
+/** The rejection if the header's text is no valid key. */
 export function checkIdempotencyKey(key: string): ErrorRecord | undefined {
   const isKey = key.length <= IDEMPOTENCY_KEY_CHARS_MAX && PRINTABLE.test(key);
   return isKey ? undefined : WRONG_IDEMPOTENCY_KEY;
@@ -57,7 +57,7 @@ export function bodyDigestOf(bytes: Uint8Array): string {
   return hash('sha256', bytes, 'hex');
 }
 
-/** The same of the joined pieces, in steps between which the listener serves other calls. */
+/** As bodyDigestOf, of the joined pieces, in steps between which the listener serves other calls. */
 export async function bodyDigestOfPieces(pieces: readonly Uint8Array[]): Promise<string> {
   const digest = createHash('sha256');
   let stepBytes = 0;
@@ -72,35 +72,35 @@ export async function bodyDigestOfPieces(pieces: readonly Uint8Array[]): Promise
 }
 
 /**
- * The same body at another door is another request. Chat completions keep the plain digest, by which stored
- * responses have always been found.
+ * The same body at another door is another request. Chat completions keep the plain digest, by which their
+ * stored responses are found on disk.
  */
 export function digestAtDoor(bodyDigest: string, path: string): string {
   return path === DOOR_PATHS.chat ? bodyDigest : bodyDigestOf(Buffer.from(path + bodyDigest));
 }
 
-/** A call whose response is collected, to be handed over once it is whole. Delivery tells how it goes. */
+/** A call whose response is collected, to be stored once it is whole. Delivery calls the methods. */
 export interface StorableCall {
   /** A piece of the response, valid during the call only. */
   collect(bytes: Uint8Array): void;
   /**
    * `last` completes the response. Its charge is appended to the journal after this call, at `position`.
-   * `fallback` is the id of the model that answered, if it was another than the call named.
+   * `fallback` is the id of the model that answered, if it was a fallback.
    */
   keep(last: Uint8Array, stream: boolean, position: number, fallback?: string): void;
-  /** The client may have all of what was kept: its charge is as safe as `durability` wants it. */
+  /** The response is charged, as safely as `durability` demands, and goes to the client. */
   publish(): void;
-  /** No replay may get what was kept: its charge is then taken back, at `position` of the journal. */
+  /** The response must not be replayed: its charge is taken back, by the journal's record at `position`. */
   forget(position: number): void;
-  /** Gives back what the call holds; what was kept stays. May be called again. */
+  /** Gives back what the call holds. A response that was kept stays. Idempotent. */
   giveUp(): void;
 }
 
-/** The pieces of a response, in memory that all calls of a listener share. */
+/** The pieces of a response. They count toward a bound for all calls of the listener. */
 export class CollectedPieces {
   readonly #budget: Pick<IdempotencyChannel, 'take' | 'giveBack'>;
   readonly #bytesMax: number;
-  /** Undefined once they are dropped: too long, no memory left, or taken. */
+  /** Undefined once they were dropped or taken. */
   #pieces: Uint8Array[] | undefined = [];
   #bytes = 0;
 
@@ -110,7 +110,7 @@ export class CollectedPieces {
     this.#bytesMax = bytesMax;
   }
 
-  /** Copies the piece, because its memory is soon written to again. */
+  /** Copies the piece, because the worker soon writes to its memory again. */
   add(bytes: Uint8Array): void {
     if (this.#pieces === undefined) return;
     if (this.#bytes + bytes.length > this.#bytesMax || !this.#budget.take(bytes.length)) {
@@ -146,7 +146,7 @@ export class KeyedCall implements StorableCall {
   #state: 'new' | 'locked' | 'kept' | 'replaying' | 'given_up' = 'new';
   #lock: LockRequest | undefined;
   readonly #pieces: CollectedPieces;
-  /** Of the stored response that is on its way to the client. */
+  /** Length of the stored response, while it is on its way to the client. */
   #replayedBytes = 0;
 
   /** `key` is used only if `checkIdempotencyKey` accepts it. */
@@ -157,8 +157,8 @@ export class KeyedCall implements StorableCall {
   }
 
   /**
-   * Called once. Rejects with AskRejected if the store can't be read. If the call ended meanwhile, give it up
-   * again: the lock came after the first time.
+   * Called once. Rejects with AskRejected if the store cannot be read. If the call has ended meanwhile, call
+   * `giveUp` again, because the lock was granted after the first time.
    */
   async lock(account: AccountIndex, bodyDigest: string): Promise<LockResult> {
     this.#lock = { account, key: this.#key, bodyDigest };
@@ -192,7 +192,7 @@ export class KeyedCall implements StorableCall {
   }
 
   publish(): void {
-    // The main thread knows by the journal when the charge is safe.
+    // The main thread sees in the journal when the charge is safe.
   }
 
   forget(position: number): void {
@@ -211,14 +211,14 @@ export class KeyedCall implements StorableCall {
   }
 }
 
-/** What a replay uses of its listener. */
+/** The listener, as Replay needs it. */
 interface ReplayContext extends Pick<ListenerContext, 'clock'> {
   readonly limits: Pick<ListenerLimits, 'clientIdleTimeoutMs'>;
 }
 
 /**
- * Sends a stored response as its first client got it: a stream as a stream, a whole response as one. A long
- * one goes through a ResponseWriter, as live responses do.
+ * Sends a stored response as its first client got it: a stream as a stream. A long one is written by a
+ * ResponseWriter, as live responses are.
  */
 export class Replay implements ResponseOwner, Swept {
   readonly isStream: boolean;
@@ -241,7 +241,7 @@ export class Replay implements ResponseOwner, Swept {
   start(): void {
     const exchange = this.#exchange;
     exchange.contents?.addResponse(this.#bytes);
-    // As a live response that comes in one frame: with its length, in one write.
+    // As a live response that comes in one frame: with a length, in one write.
     if (!this.isStream && this.#bytes.length <= FRAME_BYTES_MAX) {
       exchange.res.cork(() => {
         this.writeHead(false);

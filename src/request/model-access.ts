@@ -1,5 +1,5 @@
 /**
- * Which models a plan may use, and the least that a call on a plan costs. The listener makes a ModelAccess of
+ * Which models a plan may use, and the least that a call on a plan costs. listener.thread.ts makes one for
  * each catalogue; admission and the routes of models ask it. Listener thread.
  *
  * Must hold: a model that is not on the plan looks like one that does not exist
@@ -8,21 +8,21 @@
 import { type Catalog, isListed, type ModelEntry } from '../registry/catalog.js';
 import type { ChosenModel } from './context.js';
 
-/** The least that a token of the prompt and one of the output cost when calls are held; less than a call. */
+/** Lower bounds of what a token of the prompt and one of the output cost. */
 interface LeastPrice {
   readonly inputPicoUnits: bigint;
   readonly outputPicoUnits: bigint;
 }
 
-/** Which models a plan may use, as one look-up. Made for a catalogue and never changed. */
+/** Made for a catalogue and never changed. */
 export class ModelAccess {
   readonly #indices = new Map<string, number>();
   readonly #catalog: Catalog;
-  /** Of each model, what a call gets that names it, if it has no fallbacks. */
+  /** By model: the list of that model alone, for calls without fallbacks. */
   readonly #alone: readonly (readonly ChosenModel[])[];
-  /** By plan. Made when the plan is first asked for: all at once would be a million entries. */
+  /** By plan: the indices of its models. Made when first needed: all at once would be a million entries. */
   readonly #allowed: (ReadonlySet<number> | undefined)[];
-  /** The same. */
+  /** By plan. Made when first needed. */
   readonly #leastPrices: (LeastPrice | undefined)[];
 
   constructor(catalog: Catalog) {
@@ -36,7 +36,7 @@ export class ModelAccess {
     this.#leastPrices = catalog.plans.map(() => undefined);
   }
 
-  /** The model's index. Undefined if there is none or it is not on the plan: callers are told the same. */
+  /** The model's index. Undefined if there is no such model or it is not on the plan. */
   indexOf(idOrAlias: string, planIndex: number): number | undefined {
     const index = this.#indices.get(idOrAlias);
     return index !== undefined && this.#allowedOn(planIndex).has(index) ? index : undefined;
@@ -53,7 +53,7 @@ export class ModelAccess {
     return [...alone, ...listed.flatMap((index) => this.#alone[index]!)];
   }
 
-  /** No call on the plan costs less a token. It need not be the price of any one model. */
+  /** No call on the plan costs less a token. It need not be the price of a single model. */
   leastPriceOf(planIndex: number): LeastPrice {
     return (this.#leastPrices[planIndex] ??= leastPrice(this.modelsOf(planIndex)));
   }

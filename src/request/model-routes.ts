@@ -1,7 +1,9 @@
 /**
  * GET /v1/models and GET /v1/models/{id}: the models of the caller's plan, encoded once for each plan of a
- * catalogue. Made by ListenerServer, anew with each reload. Listener thread
- * (test/unit/request/model-routes.test.ts).
+ * catalogue. listener-server.ts makes one, and another with each reload. Listener thread.
+ *
+ * Must hold: a caller sees the models of its own plan only (test/unit/request/model-access.test.ts,
+ * model-routes.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
@@ -19,7 +21,7 @@ const MODELS_PREFIX = '/v1/models/';
 /** JSON texts for the models of one plan. */
 interface ModelBodies {
   readonly list: string;
-  /** By the model's id and by its aliases. A name that is missing is unknown to the plan. */
+  /** By the model's id and by its aliases. */
   readonly byName: ReadonlyMap<string, string>;
 }
 
@@ -36,14 +38,14 @@ export function encodeModels(
   return { list: `{"object":"list","data":[${bodies.join(',')}]}`, byName };
 }
 
-/** What the routes use of their listener. */
+/** The listener, as the routes need it. */
 interface ModelRoutesContext extends ListenerContext {
   readonly connections: Pick<Connections, 'endsConnections'>;
 }
 
 export class ModelRoutes {
   readonly #listener: ModelRoutesContext;
-  /** Made when a caller of the plan first asks: all at once would hold up the thread's other calls. */
+  /** By plan. Made when a caller first asks: all at once would hold up the thread's other calls. */
   readonly #plans: (ModelBodies | undefined)[];
 
   constructor(listener: ModelRoutesContext) {
@@ -63,7 +65,7 @@ export class ModelRoutes {
     if (models === undefined) return;
     const name = decodePath(url.slice(MODELS_PREFIX.length));
     const body = models.byName.get(name);
-    // The specification's 400 is for a model in a body. A path that names nothing is a 404 (docs/errors.md).
+    // The specification's 400 is for a model in a body. For a path docs/errors.md has 404.
     if (name === '') this.#reject(res, context, route, MODEL_NAME_MISSING, isHead);
     else if (body === undefined)
       this.#reject(res, context, route, { ...unknownModel(name), status: 404 }, isHead);
@@ -106,7 +108,7 @@ export class ModelRoutes {
   }
 }
 
-/** A path with a broken escape is looked up as it stands. */
+/** Decodes a path. One with a broken escape stays as it is. */
 function decodePath(text: string): string {
   try {
     return decodeURIComponent(text);

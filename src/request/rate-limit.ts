@@ -1,13 +1,12 @@
 /**
- * The rate-limit phase: the requests per minute of the key, of the plan, and of the groups that the account
- * is in. Called by Intake before the body is read. If limits are shared with other processes and the
- * coordinator must be asked, the body is read meanwhile. Listener thread; about 0.2 µs, 0.5 µs if the key or
- * a group has a limit of its own.
+ * The rate-limit phase: takes a permit of the requests per minute of the key, of the plan, and of the groups
+ * that the account is in. Called by Intake before the body is read. If limits are shared with other processes
+ * and the coordinator must be asked, the body is read meanwhile. Listener thread; about 0.2 µs, 0.5 µs if the
+ * key or a group has a limit of its own.
  *
  * Must hold: no limit is ever exceeded, whatever other threads take at the same time. Every request that
- * passed authentication takes a permit of each scope, whatever becomes of it later; a rejection by one of
- * these limits takes none (test/unit/request/rate-limit.key-rate-limit.test.ts,
- * rate-limit.group-rate-limit.test.ts).
+ * passed authentication takes a permit of each scope, however it ends; a rejection by one of these limits
+ * takes none (test/unit/request/rate-limit.key-rate-limit.test.ts, rate-limit.group-rate-limit.test.ts).
  */
 import type { LeaseChannel, LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
@@ -21,8 +20,8 @@ import { ownerOf, quotaUsedUp } from './quota-rejections.js';
 import { coordinatorLost, LEASE_LATE } from './rejections.js';
 
 /**
- * For so long a request asks again, if after a grant another request of the scope was faster, and so many
- * times if the machine is slow. Then it is told that it came too late, and not that a quota is used up.
+ * How long, and at least how often, a request asks again, if another request of the scope took what was
+ * granted. Then it is told that its lease came too late, and not that a quota is used up.
  */
 export const LEASE_TRIES_MS_MAX = 1_500;
 export const LEASE_TRIES_MIN = 3;
@@ -36,28 +35,28 @@ export interface ScopeMinute {
   readonly limit: number;
 }
 
-/** The one of the limits that a caller has to be told. */
+/** The limit that the headers of the response name. */
 export interface TightMinute extends MinuteTake {
   readonly scope: ScopeMinute;
 }
 
 /**
- * Takes a permit of each scope, or none, without a lock. Returns, if admitted, the limit with least
- * remaining; if not, the limit that rejects, and if several do, the one that does so for longest, so that a
- * client that waits until its reset is admitted. `left` gets what each limit leaves, as QuotasLeft.others.
+ * Takes a permit of each scope, or none, without a lock. If the request is admitted, returns the limit with
+ * the fewest permits left. Otherwise returns the limit that rejects it for longest, so that a client that
+ * waits until its reset is admitted. `left` gets what each limit leaves, as QuotasLeft.others.
  *
- * `scopes` are in order, the one that the fewest share first: key, account, its group, the group above that.
- * All but the first are checked, and nothing is taken from them; then permits are taken in order. Each take
- * is exact by itself, so no limit is ever exceeded. But another thread may take the last permit of a scope
- * between the check and the take. Then the request is rejected, and the permits that were taken before are
- * lost for a minute, because a window's count can't be lowered once its tick may have ended. So the error is
- * one permit too few, and only for a request that meets a shared limit within those 0.2 µs.
+ * `scopes` are in the order key, account, its group, the group above that: each is shared by more callers
+ * than the one before. All but the first are checked, and nothing is taken from them; then permits are taken
+ * in order. Each take is exact by itself, so no limit is ever exceeded. But another thread may take the last
+ * permit of a scope between the check and the take. Then the request is rejected, and the permits that were
+ * taken before are lost for a minute, because a window's count cannot be lowered once its tick may have
+ * ended.
  */
 export function takeMinutes(scopes: readonly ScopeMinute[], ledger: Ledger, left?: number[]): TightMinute {
   let rejecting: TightMinute | undefined;
   for (let at = 1; at <= scopes.length; at++) {
     const isFirst = at === scopes.length;
-    // If none of the others rejects, the first need not be checked: nothing was taken before it.
+    // If no other scope rejects, the first need not be checked, because nothing is taken before it.
     if (isFirst && rejecting === undefined) break;
     const checked = minuteOf(scopes[isFirst ? 0 : at]!, 'checkMinute', ledger);
     if (!checked.admitted && !(rejecting !== undefined && checked.resetWallMs <= rejecting.resetWallMs))
@@ -87,7 +86,7 @@ function minuteOf(scope: ScopeMinute, method: 'takeMinute' | 'checkMinute', ledg
   return { scope, admitted, remaining, resetWallMs, asks };
 }
 
-/** The scopes of a caller that have a limit, in the order of `takeMinutes`; undefined: the account alone. */
+/** The caller's scopes with a limit, in the order of `takeMinutes`; undefined if only the account has one. */
 function scopesOf({ key, account, isLimited, plan }: Caller, ledger: Ledger): ScopeMinute[] | undefined {
   const ofAccount = (): ScopeMinute => ({ kind: 'account', index: account, limit: plan.requestsPerMinute });
   let scopes: ScopeMinute[] | undefined;
@@ -118,8 +117,8 @@ export function limitRate(context: CallContext, listener: ListenerContext): Erro
 }
 
 /**
- * Sets `context.tokenLimit`, for the headers of the response, to that of the caller's scopes with the fewest
- * tokens of the minute left. Once for each request: when it is admitted, is rejected or is replayed.
+ * Sets `context.tokenLimit`, for the headers of the response, to the limit with the fewest tokens of the
+ * minute left. Called once for each request: when it is admitted, rejected or replayed.
  */
 export function setTokenLimit(context: CallContext, { ledger }: ListenerContext): void {
   const { account, plan, key, isLimited } = context.caller!;
@@ -151,7 +150,9 @@ function outcomeOf(
   });
 }
 
-/** Whole seconds until `wallMs`, at least one: a client that waits so long is not early. */
+/**
+ * Whole seconds until `wallMs`, at least one, rounded up so that a client that waits so long is not early.
+ */
 export function secondsUntil(wallMs: number, listener: ListenerContext): number {
   return Math.max(1, ceilDiv(wallMs - listener.clock.wallMs(), MS_PER_SECOND));
 }
@@ -172,7 +173,7 @@ export function askLease(
   return leases.ask(scopes, need);
 }
 
-/** After `limitRate` has set `context.asksLease`: resolves with the final rejection, or undefined. */
+/** Called if `limitRate` has set `context.asksLease`. Resolves with the final rejection, or undefined. */
 async function limitRateByLease(
   context: CallContext,
   listener: ListenerContext,
@@ -192,7 +193,7 @@ async function limitRateByLease(
   }
 }
 
-/** The intake of a request, as this phase sees it. */
+/** Intake, as this phase needs it. */
 interface RateLimited extends BodyReceiver {
   readonly isOver: boolean;
   takeKey(key: string | undefined): ErrorRecord | undefined;
@@ -200,8 +201,8 @@ interface RateLimited extends BodyReceiver {
 }
 
 /**
- * Returns who gets the body, or undefined if the request was rejected. `key` is the header Idempotency-Key,
- * `wrongBody` what is known to be wrong with the body before it is read.
+ * Returns the receiver of the body, or undefined if the request was rejected. `key` is the header
+ * Idempotency-Key. `wrongBody` is the rejection of the body, if the headers already show that it is wrong.
  */
 export function passMinute(
   intake: RateLimited,

@@ -12,8 +12,8 @@ import { BODY_BYTES_UNCOUNTED } from '../core/limits.js';
 import type { MonotonicMs } from '../core/units.js';
 
 /**
- * Bytes of a body that is too long that are read and discarded. A client that still writes when its
- * connection ends never sees the response, so the response waits for the end of the body, within this bound.
+ * How many bytes of a body that is too long are read and discarded. A client that still writes when its
+ * connection ends never sees the response. So the response waits for the end of the body, within this bound.
  */
 export const DISCARDED_BYTES_MAX = 64 * 1024 * 1024;
 
@@ -22,9 +22,11 @@ const PIECE_BYTES_MIN = 64 * 1024;
 /** A body of unknown length is counted in steps of this size, before its bytes are kept. */
 const COUNTED_STEP_BYTES = 64 * 1024;
 
-/** Who gets the body. Exactly one of the methods is called, once, unless the client leaves first. */
+/** Gets the body. Exactly one of the methods is called, once, unless the client leaves first. */
 export interface BodyReceiver {
-  /** The whole body, valid during the call only: if it came in one chunk, as nearly all, it is not copied. */
+  /**
+   * The whole body, valid during the call only. A body that came in one chunk, as nearly all, is not copied.
+   */
   onBody(bytes: Uint8Array): void;
   /** The whole body, if it is longer than `onePieceBytesMax`. The receiver owns the pieces. */
   onLargeBody(pieces: Uint8Array[]): void;
@@ -32,13 +34,15 @@ export interface BodyReceiver {
   onTooLarge(more: boolean): void;
 }
 
-/** Accounts for a body's memory. If it returns false, the request was rejected and nobody is called again. */
+/**
+ * Accounts for a body's memory. If a method returns false, the request was rejected: no other call follows.
+ */
 export interface BodyHold {
-  /** The body will be `bytes` long before this is called again, and is at least `certainBytes` long. */
+  /** The body will take up to `bytes` before the next call, and is at least `certainBytes` long. */
   takeBody(bytes: number, certainBytes: number): boolean;
   /** The first bytes of a large body, valid during the call only. */
   takeFirstPiece(piece: Uint8Array): boolean;
-  /** So many bytes have come, and more are to come. */
+  /** `bytes` have come, and more are to come. */
   onBodyProgress(bytes: number): void;
 }
 
@@ -67,7 +71,7 @@ export function readBody(
       if (isDone) receiver.onTooLarge(!isLast);
       return;
     }
-    // It will be too long.
+    // Content-Length says that the body will be too long.
     if (length > bodyBytesMax) return;
     if (isLast && buffered === undefined && bytesSeen <= onePieceBytesMax) {
       isDone = true;
@@ -90,7 +94,7 @@ export function readBody(
   });
 }
 
-/** What has come of a body that did not come in one chunk. */
+/** The bytes so far of a body that does not come in one chunk. */
 class BufferedBody {
   pieces: Uint8Array[] = [];
   readonly #length: number;
@@ -110,7 +114,8 @@ class BufferedBody {
     this.#onePieceBytesMax = onePieceBytesMax;
     this.#hold = hold;
     this.#countedBytes = Math.max(length, BODY_BYTES_UNCOUNTED);
-    // Memory of its own, because it is handed to other threads. Pages that are never written to cost nothing.
+    // Memory of its own, because it is transferred to other threads. Pages that are never written cost
+    // nothing.
     if (length > 0) this.pieces.push(Buffer.allocUnsafeSlow(length));
   }
 
@@ -146,7 +151,7 @@ class BufferedBody {
   }
 }
 
-/** Hands a body on later. */
+/** Gives a body to its receiver later. */
 export class DeferredBody implements BodyReceiver {
   readonly #receiver: BodyReceiver;
   readonly #defer: (go: () => void, close?: boolean) => void;
@@ -173,8 +178,8 @@ export class DeferredBody implements BodyReceiver {
 }
 
 /**
- * Hands a body in chunks on outside of the callback of µWS that brought its end. Nothing may be read from the
- * connection after such a body, because what µWS takes for its end may be in its middle.
+ * Gives a body in chunks to its receiver outside of the callback of µWS that brought its end. Nothing may be
+ * read from the connection after such a body, because µWS may have taken its middle for its end.
  *
  * A response that is ended within a callback of µWS lets it read the rest of the packet as further requests,
  * even if the response ends its connection. While a response is outstanding, µWS closes the connection as
@@ -201,8 +206,8 @@ const MS_PER_SECOND = 1_000;
 /**
  * How many bytes of rejected bodies a listener reads to discard them. A client that still writes its body
  * when its connection ends may never see its response, so the body of a rejected call is read to its end. But
- * µWS reads half a megabyte of each connection before it looks at the next: 200 bodies at once kept a
- * listener's other calls waiting for 0.7 s. Beyond the budget a rejection ends its connection.
+ * µWS reads half a megabyte of each connection before the next one: 200 bodies at once kept a listener's
+ * other calls waiting for 0.7 s. Beyond the budget a rejection ends its connection.
  */
 export class DiscardBudget {
   readonly #clock: Clock;
@@ -220,7 +225,7 @@ export class DiscardBudget {
     const filled = this.#bytes + ((nowMs - this.#filledMs) * DISCARDED_BYTES_PER_SECOND) / MS_PER_SECOND;
     this.#bytes = Math.min(DISCARDED_BYTES_AT_ONCE, filled);
     this.#filledMs = nowMs;
-    // One alone is read, however long it is.
+    // With a full budget a body is read, however long it is.
     if (bytes > this.#bytes && this.#bytes < DISCARDED_BYTES_AT_ONCE) return false;
     this.#bytes -= bytes;
     return true;

@@ -1,10 +1,10 @@
 /**
- * The responses as they are written: status lines, headers, CORS lines, error bodies. Every phase that
- * responds calls it. Listener thread.
+ * Writes responses: status lines, headers, CORS lines, error bodies. Every phase that responds calls it.
+ * Listener thread.
  *
- * Must hold: every function runs inside a corked callback of µWS, so that a response is one write. Nothing of
- * a request may be written into a head, or a caller could add headers of its own (test/e2e/head.test.ts,
- * test/e2e/cors.test.ts).
+ * Must hold: every function runs inside a cork of µWebSockets.js (µWS), so that a response is one write.
+ * Nothing of a request may be written into a head, or a caller could add headers of its own
+ * (test/e2e/head.test.ts, test/e2e/cors.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
@@ -32,7 +32,7 @@ const STATUS_LINES: Readonly<Record<number, string>> = {
 export const JSON_TYPE = 'application/json';
 const EVENT_STREAM_TYPE = 'text/event-stream; charset=utf-8';
 const CLOSE_LINE = '\r\nconnection: close';
-/** µWS ends a connection after 8 to 12 s of rest. A second is left for the next request to arrive. */
+/** µWS ends an idle connection after 8 to 12 s. A second is left for the next request to arrive. */
 const KEPT_LINE = '\r\nkeep-alive: timeout=7';
 /** Proxies on the way must not store or buffer a stream. */
 const STREAM_LINES = '\r\ncache-control: no-cache\r\nx-accel-buffering: no';
@@ -41,9 +41,9 @@ export const DOCUMENT_PATH = '/openapi.json';
 const DOCUMENT = Buffer.from(PUBLIC_DOCUMENT);
 
 /**
- * Writes the status and the headers that every response has; those of the rate limit once it is known. In one
- * call, because each call of µWS costs the copies of its strings, and µWS writes what follows the status as
- * it is. `closes`: the connection ends with the response. `moreLines` are headers, each after its line break.
+ * Writes the status and the headers that every response has, and those of the rate limit once it is known.
+ * All are written with the status, which µWS writes as it is, because each call of µWS copies its strings.
+ * `closes`: the connection ends with the response. `moreLines` are headers, each after its line break.
  */
 export function writeHead(
   res: HttpResponse,
@@ -66,14 +66,14 @@ export function writeHead(
   );
 }
 
-/** The headers for tokens have OpenAI's names and form, which clients read. */
+/** These headers have OpenAI's names and form, because clients read them. */
 function tokenLinesOf({ limit, remaining, resetMs }: TokenLimitState): string {
   return `\r\nx-ratelimit-limit-tokens: ${limit}\r\nx-ratelimit-remaining-tokens: ${remaining}\r\nx-ratelimit-reset-tokens: ${durationOf(resetMs)}`;
 }
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
-/** Of seconds, by milliseconds: to write a fraction as text takes V8 0.2 µs. */
+/** Fractions of a second as text, by milliseconds: V8 takes 0.2 µs to make one. */
 const FRACTIONS = Array.from({ length: SECOND_MS }, (_, ms) => String(ms / SECOND_MS).slice(1));
 
 /** A duration as OpenAI writes it: `0s`, `120ms`, `12.5s`, `1m0s`. Rounded up to whole milliseconds. */
@@ -85,9 +85,9 @@ export function durationOf(ms: number): string {
 }
 
 /**
- * The head of a chat response. `sendsClose` writes `connection: close`, for a response that comes in pieces;
- * if a response has a length, µWS writes that line itself when it is told to end the connection.
- * `fallback` is the id of the model that answers, if it is another than the call named.
+ * The head of a call's response. `sendsClose` writes `connection: close`, for a response that comes in
+ * pieces; if a response has a length, µWS writes that line itself when it is told to end the connection.
+ * `fallback` is the id of the model that answers, if it is a fallback.
  */
 export function writeChatHead(
   res: HttpResponse,
@@ -106,9 +106,9 @@ export function writeChatHead(
 
 /**
  * Ends a response that came in pieces and whose head said `connection: close`, inside the cork of its last
- * piece; then the caller closes the connection. `end(…, true)` is for responses with a length: here µWS would
- * write its header `Connection: close` into the body. So the last chunk is written as a header, which µWS
- * sends as it stands. What µWS appends makes a trailer field, which readers skip.
+ * piece; then its writer closes the connection. `end(…, true)` would write the header `Connection: close`
+ * into the body, because it is for responses with a length. So the last chunk is written as a header, which
+ * µWS sends as it stands. What µWS appends makes a trailer field, which clients skip.
  */
 export function writeLastChunk(res: HttpResponse): void {
   res.writeHeader('\r\n0\r\nx-connection', 'close\r\n');
@@ -117,7 +117,7 @@ export function writeLastChunk(res: HttpResponse): void {
 export interface ErrorOptions {
   /** The methods of the path, for a 405. */
   readonly allow?: string;
-  /** Ends the connection: what follows on it would not be read, or the gateway is stopping. */
+  /** Ends the connection, because nothing more is read from it, or because the gateway is stopping. */
   readonly close?: boolean;
   /** The request is a HEAD: no body. */
   readonly head?: boolean;
@@ -137,8 +137,8 @@ export function writeError(
 }
 
 /**
- * The rejection of a request after which nothing may be read from the connection, because its framing is
- * wrong. Written outside of the callback of µWS: see outsideOfCallbacks in read-body.ts.
+ * Rejects a request with wrong framing, after which nothing may be read from the connection. Written outside
+ * of the callback of µWS: see outsideOfCallbacks in read-body.ts.
  */
 export function rejectLast(
   res: HttpResponse,
@@ -166,17 +166,17 @@ export function endWithBody(
     res.end(body, close);
     return;
   }
-  // µWS 20.41 has an argument for this length, but then leaves the response open and aborts the process.
+  // µWS 20.41 has an argument for the length, but with it leaves the response open and aborts the process.
   res.writeHeader('content-length', String(Buffer.byteLength(body)));
   if (close) closeAfterHead(res);
   else res.endWithoutBody();
 }
 
-/** Ends a response without a body and its connection, which `endWithoutBody` can't if it has a length. */
+/** Ends a response without a body, and its connection. `endWithoutBody` cannot do so if there is a length. */
 function closeAfterHead(res: HttpResponse): void {
   let gone = false;
   res.onAborted(() => (gone = true));
-  // With the empty line that ends the head.
+  // The value has the empty line that ends the head.
   res.writeHeader('connection', 'close\r\n');
   setImmediate(() => {
     if (!gone) res.close();
@@ -202,13 +202,13 @@ export interface CorsSettings {
 
 const EXPOSED =
   'x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, retry-after, idempotent-replayed, x-tollgate-model, x-tollgate-cache, age';
-/** `*` stands for all but authorization. The names are for browsers that take `*` for a name. */
+/** `*` allows all headers but authorization. The other names are for browsers that take `*` for a name. */
 const ALLOWED_HEADERS = 'authorization, content-type, idempotency-key, traceparent, x-request-id, *';
 const VARY_LINE = '\r\nvary: origin';
 
 /**
- * CORS: what browsers are told about scripts of other origins, as lines of response heads, made once for each
- * set of settings. An origin in a response is the one of the settings, not the request's.
+ * The CORS lines of response heads, which tell browsers which scripts may call. Made once for each set of
+ * settings. An origin in a response is that of the settings, never the request's.
  */
 export class Cors {
   readonly #linesByOrigin: ReadonlyMap<string, string>;
@@ -218,7 +218,7 @@ export class Cors {
 
   constructor({ origins, maxAgeSeconds }: CorsSettings) {
     const everybody = origins.includes('*');
-    // If all get the same lines, a cache need not tell them apart.
+    // If all origins get the same lines, caches need no `vary`.
     this.#otherLines = everybody ? allowing('*') : VARY_LINE;
     this.#linesByOrigin = new Map(
       everybody ? [] : origins.map((origin) => [origin, VARY_LINE + allowing(origin)]),
@@ -235,7 +235,7 @@ export class Cors {
 
   /**
    * Responds to a preflight with 204 in any case. If the origin is not allowed, the lines that allow it are
-   * missing, which the browser tells its developer. `close` ends the connection.
+   * missing, and the browser reports that. `close` ends the connection.
    */
   writePreflight(res: HttpResponse, corsLines: string, requestId: string, close: boolean): void {
     const allowed = corsLines === VARY_LINE ? '' : this.#preflightLines;

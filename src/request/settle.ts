@@ -5,7 +5,7 @@
  * no worker takes the call. Listener thread.
  *
  * Must hold: ledger and journal change together, one record for each change, because the store is written
- * from the journal and the limits from the ledger (test/unit/request/admit.test.ts,
+ * from the journal and limits are checked in the ledger (test/unit/request/admit.test.ts,
  * test/unit/request/settle.pending-commits.test.ts, test/e2e/books.test.ts).
  */
 import type { Clock } from '../core/clock.js';
@@ -26,23 +26,23 @@ const NOTHING = asPicoUnits(0n);
 const NO_USAGE = usageOfWhole(0, 0, 'reported');
 const NO_CHARGE: Settlement = { charged: NOTHING, uncovered: NOTHING };
 
-/** What is needed to wait until a settled call is on disk, and to take its charge back. */
+/** A settled call: what is needed to wait until its charge is on disk, and to take it back. */
 export interface Settled extends Settlement {
   /** Position of the call's record in the journal. */
   readonly position: number;
-  /** When it was settled, by both clocks: a reading takes 40 ns, and the record of the call needs both. */
+  /** When it was settled, by both clocks, because the call log needs both and a reading takes 40 ns. */
   readonly settledMs: MonotonicMs;
   readonly settledWallMs: WallMs;
   readonly usage: Usage;
   /** Index of the model that answered, whose price was charged. */
   readonly answered: number;
-  /** Undefined if the charge is never taken back: only `durability: commit` does. */
+  /** What the call had taken of its quotas. Set with `durability: commit`, which may take the charge back. */
   readonly taken: Taken | undefined;
 }
 
 /**
- * The call was served, whole or up to where its client left: it is charged for `usage`, at the price of the
- * model that answered, which is `fallback` if that is given.
+ * Charges a call that was served, whole or up to where its client left, for `usage`, at the price of the
+ * model that answered: `fallback`, or the model that the call names.
  */
 export function settle(
   context: CallContext,
@@ -57,7 +57,7 @@ export function settle(
   return charge(context, cost, usage, answered, listener);
 }
 
-/** The call gets the response of the cache: it is charged the price of that, and has no tokens. */
+/** Charges the price of a hit. A hit has no tokens. */
 export function settleHit(context: CallContext, listener: SettleContext): Settled {
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is settled');
@@ -86,7 +86,7 @@ function charge(
   return { position, settledMs, settledWallMs, usage, answered, taken, charged, uncovered };
 }
 
-/** What a call counts toward quotas of tokens. */
+/** The tokens that the call counts toward quotas. */
 function tokensOf(
   { promptTokens, cachedTokens, completionTokens }: Usage,
   cachedInput: ListenerContext['cachedInput'],
@@ -95,8 +95,8 @@ function tokensOf(
 }
 
 /**
- * The call failed: nothing is charged, and all that it took of quotas is given back. Only if a provider
- * rejected the parameters the calls of the day and the month are used up: that was a response.
+ * Gives back all that a failed call took, without a charge. If a provider rejected its parameters, the call
+ * still counts toward the day and the month, because that was a response.
  */
 export function release(context: CallContext, error: ErrorRecord, listener: SettleContext): void {
   const { admission } = context;
@@ -106,7 +106,9 @@ export function release(context: CallContext, error: ErrorRecord, listener: Sett
   append(context, error.code, NO_USAGE, admission.modelIndex, NO_CHARGE, listener);
 }
 
-/** The response of a settled call can't be finished: takes its charge back, by a record of its own. */
+/**
+ * Takes the charge of a settled call back, by a journal record of its own: its response cannot be finished.
+ */
 export function reverse(context: CallContext, settled: Settled, listener: SettleContext): void {
   const { usage, answered, taken, charged, uncovered } = settled;
   invariant(taken !== undefined, 'what is reversed was settled with durability: commit');
@@ -156,37 +158,37 @@ function append(
   });
 }
 
-/** Reported usage times a price may exceed 64 bits. Nothing is recorded beyond this bound. */
+/** Bounds the uncovered charge, because reported usage times a price may exceed 64 bits. */
 function bounded(uncovered: PicoUnits): PicoUnits {
   return uncovered < CREDITED_PICO_UNITS_MAX ? uncovered : CREDITED_PICO_UNITS_MAX;
 }
 
-/** A response whose end waits for its charge. One of the two is called, once. */
+/** A response whose end waits until its charge is on disk. One of the two methods is called, once. */
 export interface PendingCommit {
   onCommitted(): void;
-  /** The store fails, or is too slow: the charge is not known to be on disk. */
+  /** The store fails or is too slow: the charge may not be on disk. */
   onUncommitted(): void;
 }
 
-interface Held {
+interface PendingEnd {
   readonly position: number;
   readonly sinceMs: number;
   readonly end: PendingCommit;
 }
 
 /**
- * The ends of responses that wait. The main thread is asked once for all of them, and again if more have come
- * by the time it replies: the next group gathers while it waits for the disk. Charges reach the disk in the
- * order of the journal, and the ends are let go in that order.
+ * The ends of responses that wait (group commit). The main thread is asked once for all of them, and again if
+ * more have come by the time it replies: the next group gathers while the disk writes. Charges reach the disk
+ * in the order of the journal, and responses end in that order.
  */
 export class PendingCommits {
   readonly #journal: JournalWriter;
   readonly #clock: Clock;
   readonly #askCommit: () => void;
-  #held: Held[] = [];
+  #pending: PendingEnd[] = [];
   #asked = false;
 
-  /** `askCommit` is replied to by a call of `onCommit`. */
+  /** `askCommit` asks the main thread for a commit. `onCommit` is called with the reply. */
   constructor(journal: JournalWriter, clock: Clock, askCommit: () => void) {
     this.#journal = journal;
     this.#clock = clock;
@@ -194,43 +196,43 @@ export class PendingCommits {
   }
 
   get size(): number {
-    return this.#held.length;
+    return this.#pending.length;
   }
 
   /** Holds `end` until the record at `position` of the journal is on disk. */
   hold(position: number, end: PendingCommit): void {
-    this.#held.push({ position, sinceMs: this.#clock.monotonicMs(), end });
+    this.#pending.push({ position, sinceMs: this.#clock.monotonicMs(), end });
     if (this.#asked) return;
     this.#asked = true;
     // One message for all ends of this event-loop turn.
     setImmediate(this.#askCommit);
   }
 
-  /** The main thread has replied. `ok` is false if the store fails, and then nothing is held any longer. */
+  /** The main thread has replied. If `ok` is false, the store fails, and all pending ends are given up. */
   onCommit(ok: boolean): void {
     this.#asked = false;
-    this.#letGo();
-    if (!ok) this.#giveUp(this.#held.length);
-    if (this.#held.length === 0) return;
+    this.#endCommitted();
+    if (!ok) this.#giveUp(this.#pending.length);
+    if (this.#pending.length === 0) return;
     this.#asked = true;
     this.#askCommit();
   }
 
-  /** Called about once a second: gives up what has been held for too long. */
+  /** Called about once a second: gives up the ends that have waited for too long. */
   onSweep(): void {
-    this.#letGo();
+    this.#endCommitted();
     const oldestMs = this.#clock.monotonicMs() - COMMIT_WAIT_MS_MAX;
-    const young = this.#held.findIndex(({ sinceMs }) => sinceMs > oldestMs);
-    this.#giveUp(young < 0 ? this.#held.length : young);
+    const young = this.#pending.findIndex(({ sinceMs }) => sinceMs > oldestMs);
+    this.#giveUp(young < 0 ? this.#pending.length : young);
   }
 
-  #letGo(): void {
-    const waiting = this.#held.findIndex(({ position }) => !this.#journal.isCommitted(position));
-    const committed = this.#held.splice(0, waiting < 0 ? this.#held.length : waiting);
+  #endCommitted(): void {
+    const waiting = this.#pending.findIndex(({ position }) => !this.#journal.isCommitted(position));
+    const committed = this.#pending.splice(0, waiting < 0 ? this.#pending.length : waiting);
     for (const { end } of committed) end.onCommitted();
   }
 
   #giveUp(count: number): void {
-    for (const { end } of this.#held.splice(0, count)) end.onUncommitted();
+    for (const { end } of this.#pending.splice(0, count)) end.onUncommitted();
   }
 }
