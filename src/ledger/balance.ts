@@ -1,20 +1,22 @@
 /**
- * The money of an account: credited = available + held + spent. Any thread, unless a method says main thread.
+ * The money of an account: credited = available + held + spent. `Calls` (calls.ts) holds and settles by it;
+ * the main thread credits, collects uncovered charges and reads it. Any thread, unless a method says main
+ * thread.
  *
  * Three words are stored, and `held` is what is missing between them. So a thread that stops half-way cannot
  * break the law. Money leaves `available` only by a compare-exchange that saw enough of it, so `available`
  * never goes below zero.
  *
- * Why no word can overflow: `credited` never exceeds CREDITED_PICO_UNITS_MAX = 3 x BALANCE_PICO_UNITS_MAX = 9
- * x 10^18, which is below 2^63. Available, held and spent are parts of it. `uncovered` stops growing at the
- * same bound. Amounts that come in are bigints of any size and are compared before they are stored.
+ * No word overflows: `credited` never exceeds CREDITED_PICO_UNITS_MAX, 9 x 10^18, which is below 2^63.
+ * Available, held and spent are parts of it, and `uncovered` stops growing at the same bound. Arguments are
+ * bigints of any size and are compared before they are stored.
  *
- * The order of writes: money may be seen in `held` for a moment too long, but is never missing. To hold, take
+ * The order of writes: money may show as `held` for a moment too long, but is never missing. To hold, take
  * from `available`. To settle, give the rest back to `available`, then add to `spent`. A reader therefore
  * reads `spent` before `available`.
  *
- * Must hold: credited = available + held + spent, and available is never below zero (also threads/ledger-
- * money).
+ * Must hold: the law and that order of writes, at every step of every thread. Tests: unit/ledger/balance (a
+ * thread, or a reader, stopped at any step), threads/ledger-money.
  */
 import { invariant } from '../core/errors.js';
 import { BALANCE_PICO_UNITS_MAX } from '../core/money.js';
@@ -23,6 +25,7 @@ import {
   AVAILABLE,
   COUNTED_WORDS64,
   CREDITED,
+  EXCHANGES_MAX,
   type LedgerViews,
   LOW_MONEY,
   MONEY_HELD_BY_OTHERS,
@@ -32,9 +35,6 @@ import {
 
 export const CREDITED_PICO_UNITS_MAX = asPicoUnits(3n * BALANCE_PICO_UNITS_MAX);
 invariant(CREDITED_PICO_UNITS_MAX < 1n << 63n, 'all the money of an account fits a signed word');
-
-/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
-const TRIES_MAX = 100_000;
 
 /** What a settled call cost its account. */
 export interface Settlement {
@@ -143,7 +143,7 @@ export class Balance {
     if (uncovered > 0n) this.#addUncovered(account, asPicoUnits(0n - uncovered));
   }
 
-  /** Makes the money of a reversed charge available again. */
+  /** Makes the money of a reversed charge available again; LeasedBalance does not. */
   protected regain(account: AccountIndex, charged: PicoUnits): void {
     this.giveBack(account, charged);
   }
@@ -198,10 +198,10 @@ export class Balance {
   }
 
   /**
-   * A reversal between the two loads would count in both. It shows by a `spent` that has shrunk: read again.
+   * If a call is reversed between the two loads, its money is in both. `spent` has then shrunk: read again.
    */
   #readSpentAndAvailable(first: number): { spent: bigint; available: bigint } {
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
+    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const spent = Atomics.load(this.#words64, first + SPENT);
       const available = Atomics.load(this.#words64, first + AVAILABLE);
       if (Atomics.load(this.#words64, first + SPENT) >= spent) return { spent, available };
@@ -212,7 +212,7 @@ export class Balance {
   /** Takes at most `most` of what is available, or nothing if that is less than `least`; returns how much. */
   #takeAvailable(account: AccountIndex, least: PicoUnits, most: PicoUnits): PicoUnits {
     const index = account * COUNTED_WORDS64 + AVAILABLE;
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
+    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const available = Atomics.load(this.#words64, index);
       if (available < least) return asPicoUnits(0n);
       const taken = available < most ? available : most;
@@ -225,7 +225,7 @@ export class Balance {
 
   #addUncovered(account: AccountIndex, amount: PicoUnits): void {
     const index = account * COUNTED_WORDS64 + UNCOVERED;
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
+    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const before = Atomics.load(this.#words64, index);
       const after = uncoveredAfter(before, amount);
       if (Atomics.compareExchange(this.#words64, index, before, after) === before) return;
@@ -235,12 +235,11 @@ export class Balance {
 }
 
 /**
- * The money of an account if it is shared with other processes: threads take from what the coordinator
- * granted to this process. counters.ts chooses it; the lease manager puts the grants in, by leases.ts. Any
- * thread, unless a method says main thread.
+ * The money of an account if limits are shared with other processes: threads take from what the coordinator
+ * granted to this process. counters.ts chooses the class; the lease manager puts grants in, by leases.ts.
  *
- * `credited` is what was granted less what was given back. So the law of Balance holds of this process
- * alone, and what it was granted and has not spent is credited - spent.
+ * `credited` is what was granted less what was given back. So the law of Balance holds for this process
+ * alone, and credited - spent is what it was granted and has not spent.
  */
 export class LeasedBalance extends Balance {
   readonly #records64: BigInt64Array;
@@ -267,16 +266,15 @@ export class LeasedBalance extends Balance {
   }
 
   /**
-   * Does nothing. When the store no longer has the charge, the coordinator may grant the money to any
-   * process. Until that flush it counts as held; then `Leases.forgetMoney` takes it out.
+   * Does nothing: the money counts as held until a flush has removed the charge from the store. Then
+   * `Leases.forgetMoney` takes it out of this process, and the coordinator may grant it to any.
    */
   protected override regain(): void {
     return;
   }
 
   /**
-   * Sets all to nothing granted: the coordinator counts what the store knows. Main thread, before the account
-   * is first used.
+   * Nothing is granted yet: the coordinator counts what the store knows. Main thread, before the first use.
    */
   override set(account: AccountIndex): void {
     const nothing = asPicoUnits(0n);

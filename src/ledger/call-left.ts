@@ -1,10 +1,10 @@
 /**
- * What is left of each quota that a call takes of, right after it took. `Calls` fills it while it admits a
- * call. The listener then reads it for the record of the call (`QuotasLeft`) and for the response headers
- * that tell a caller how many tokens are left. `Calls` has one for each thread. Any thread.
+ * What is left of each quota that a call takes of, right after it took. `Calls` (calls.ts) fills it while it
+ * admits a call. The listener then reads it for the record of the call (`QuotasLeft`) and for the response
+ * headers that tell a caller how many tokens are left. Each thread's `Calls` has one.
  *
- * Nothing is cleared between calls: an entry is valid only if `taken` says that this call took of that quota.
- * Tests: e2e/upstream-headers and e2e/quotas see it from outside.
+ * Must hold: an entry is read only if `taken` says that this call took of that quota, because nothing is
+ * cleared between calls. No unit test; e2e/quotas and e2e/upstream-headers see the numbers that callers get.
  */
 import { QUOTA_NAMES, QUOTA_NUMBERS, quotaCode, type QuotasLeft } from '../core/quotas.js';
 import type { AccountIndex } from '../core/units.js';
@@ -17,7 +17,7 @@ import type { ScopeChain } from './scope-chain.js';
 const CALLS_PER_DAY = QUOTA_NAMES.indexOf('calls_per_day');
 const REQUESTS_PER_MINUTE = QUOTA_NAMES.indexOf('requests_per_minute');
 const NAME_OF_EXTENDED = EXTENDED_QUOTAS.map((name) => QUOTA_NAMES.indexOf(name));
-/** In place of the number of an extended quota. */
+/** Calls a day, after the numbers of the extended quotas. */
 const DAY = EXTENDED_QUOTAS.length;
 const QUOTAS = DAY + 1;
 
@@ -27,14 +27,16 @@ export class CallLeft {
   perDay = 0;
   /** Requests left of the minute of the plan's rule for the model; undefined if there is no rule. */
   modelMinute: number | undefined = undefined;
-  /** Of its scopes with a limit of tokens a minute, the one with the fewest left. A limit of 0: none. */
+  /**
+   * The scope of the call with the fewest tokens of the minute left; limit 0 if no scope has such a limit.
+   */
   readonly tokenMinute = { limit: 0, left: 0, record: 0 };
   readonly #balance: Balance;
   readonly #chain: ScopeChain;
   readonly #taken: Taken;
-  /** By scope and quota. Valid where `taken` says that the call took of it. */
+  /** By scope and quota. */
   readonly #left = new Float64Array(SCOPES_MAX * QUOTAS);
-  /** Where `others` are put together. Fractions, so that V8 keeps it as an array of floats. */
+  /** Scratch for `others`. Filled with fractions, so that V8 keeps an array of floats. */
   readonly #others = new Array<number>(QUOTA_NUMBERS * SCOPES_MAX * (QUOTAS + 1)).fill(0.5);
 
   /** `chain` and `taken` are of the call that is being admitted. */
@@ -48,7 +50,7 @@ export class CallLeft {
     this.#left[scope * QUOTAS + quota] = left;
   }
 
-  /** The call took tokens of a minute of which `left` are left of `limit`. The scope with fewest is kept. */
+  /** The call took tokens of a scope's minute, which leaves `left`. Keeps the scope with the fewest. */
   tighten(limit: number, left: number, record: number): void {
     const tight = this.tokenMinute;
     if (tight.limit !== 0 && left >= tight.left) return;
@@ -63,8 +65,8 @@ export class CallLeft {
   }
 
   /**
-   * Returns what the call that was admitted last left. Requests left of the minute come from the rate-limit
-   * phase: `minute` if only the account has a limit; else `minutes`, in triples as `others` (core/quotas.ts).
+   * Returns what the last admitted call left. The rate-limit phase knows the requests left of the minute:
+   * `minute` if only the account has a limit, else `minutes`, in triples as `others` (core/quotas.ts).
    */
   read(
     account: AccountIndex,

@@ -1,15 +1,16 @@
 /**
  * What calls take from their scopes (scope-chain.ts), and give back: calls in flight, calls of the day,
- * tokens, spending, holds. Ledger extends it, for listeners that admit and settle, and for the main thread
- * that releases the calls of a dead listener. Any thread. Each admitted call is settled or released once.
+ * tokens, spending, holds. Ledger extends this class; listeners admit and settle by it, and the main thread
+ * releases the calls of a dead listener. Any thread.
  *
  *     admit ──> settle ──> (reverse)      charged, and in rare cases reversed
  *          └──> release                   given back
  *
- * A call whose scopes have no quotas but the plan's for the day and calls in flight pays for nothing else.
+ * Most calls belong to scopes with no quotas but the plan's calls a day and calls in flight. Such a call
+ * takes `#takeDay`, the short way, and touches no quota record.
  *
- * Must hold: a rejected call has taken nothing, and what an admitted one took is settled or given back to
- * the period it was taken of (unit/ledger/quotas, threads/ledger-hammer).
+ * Must hold: a rejected call has taken nothing. An admitted call is settled or released once, and gives back
+ * to the day and month that it took of. Tests: unit/ledger/quotas, unit/ledger/ledger, threads/ledger-hammer.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -66,9 +67,11 @@ export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
 }
 
 const NO_MASKS = new Uint8Array(0);
-/** Each try is of a later day or month than the one before. More is a bug. */
-const TRIES_MAX = 1_000;
+/** Each try is of a later day or month than the one before. More tries are a bug. */
+const PERIODS_MAX = 1_000;
+/** `Taken.dayNumber` before any call of a day is taken: `Math.min` replaces it by the first. */
 const AFTER_ALL_DAYS = 2 ** 30 - 1;
+/** `Taken.dayNumber` of a free call, which takes no call of a day. */
 const NO_DAY = -1;
 
 export class Calls {
@@ -83,11 +86,11 @@ export class Calls {
   readonly #chain: ScopeChain;
   readonly #taken = createTaken();
   readonly #rejections: QuotaRejections;
-  /** Of the call that was admitted last. */
+  /** What the last admitted call left. */
   readonly #left: CallLeft;
   readonly #held = createAmounts(1);
   readonly #used = createAmounts(0);
-  /** When the call that is being admitted began to take, by both clocks: a reading takes 40 ns. */
+  /** When the current admission began, by both clocks. Kept, because reading a clock takes 40 ns. */
   #nowMs: MonotonicMs = asMonotonicMs(0);
   #wallMs: WallMs = asWallMs(0);
 
@@ -115,8 +118,8 @@ export class Calls {
    * Takes all that the call needs, or nothing, in this order: calls in flight, tokens of the minute, calls of
    * the day, the other quotas of days and months, the hold, and a request of the model's minute; of each
    * quota in the order of the chain. A rejection gives back what was taken before it. Until then another
-   * thread may be rejected although a moment later it would not be, but no thread ever gets one too many.
-   * Returns undefined if the call is admitted. `nowMs` may be a little before. Owner of the free slot.
+   * thread's call may be rejected that would pass a moment later, but no limit is ever exceeded. Returns
+   * undefined if the call is admitted. `nowMs` may be a little old. Only the owner of the slot may call it.
    */
   admit(
     slot: CallSlot,
@@ -162,7 +165,9 @@ export class Calls {
     return this.#left.read(account, minute, minutes);
   }
 
-  /** As `tokenMinuteOf`, of the call that `admit` has just admitted: from what it took, without a look. */
+  /**
+   * As `Ledger.tokenMinuteOf`, for the call just admitted: from what it took, without reading shared words.
+   */
   tokenMinuteLeft(): TokenMinute | undefined {
     const { limit, left, record } = this.#left.tokenMinute;
     if (limit === 0) return undefined;
@@ -192,15 +197,15 @@ export class Calls {
     return settlement;
   }
 
-  /** What `reverse` needs of the call in `slot`, which is held. Owner of the slot. */
+  /** A copy of what the call in `slot` has taken, for `reverse`. Owner of the slot, before it settles. */
   takenOf(slot: CallSlot): Taken {
     const taken = this.#reservations.read(slot, this.#taken);
     return { ...taken, masks: taken.scopes === 0 ? NO_MASKS : taken.masks.slice() };
   }
 
   /**
-   * Reverses `settle`: the response could not be delivered after all. Gives back all but the tokens of the
-   * minute. Any thread.
+   * Reverses `settle` if the response could not be delivered. Gives back all but the tokens of the minute.
+   * Any thread.
    */
   reverse(taken: Taken, { charged, uncovered }: Settlement, tokens = 0): void {
     const { account } = taken;
@@ -273,9 +278,9 @@ export class Calls {
   }
 
   /**
-   * All that a call takes of its scopes but the hold and the account's calls in flight, of one day and month:
-   * if midnight comes meanwhile, or a scope is a day ahead because the calendar was set back, it begins again
-   * with the later day. Else what one scope holds in a day would be given back to the next.
+   * Takes all but the hold and the account's calls in flight, from every scope of the same day and month. If
+   * midnight comes meanwhile, or a scope is a day ahead because the calendar was set back, it starts again
+   * with the later day: a record has room for one day, to which everything is given back.
    */
   #takeAll(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const taken = this.#taken;
@@ -285,7 +290,7 @@ export class Calls {
     this.quotas.readPeriods(taken, this.#wallMs);
     let all = 0;
     for (let scope = 0; scope < taken.scopes; scope++) all |= this.#chain.links[scope]!.mask;
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
+    for (let tries = 0; tries < PERIODS_MAX; tries++) {
       const { day, month } = taken;
       const rejection = this.#takeEach(all, scopes, needs);
       if (rejection !== undefined || (taken.day === day && taken.month === month)) return rejection;
@@ -293,7 +298,7 @@ export class Calls {
     throw new Error('invariant broken: a call takes of one day and one month in bounded tries');
   }
 
-  /** As `#takeAll`; takes nothing if it sets a later day or month. */
+  /** One try of `#takeAll`. If it finds a later day or month, it sets that in `#taken` and takes nothing. */
   #takeEach(all: number, scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const taken = this.#taken;
     const { day, month } = taken;
@@ -353,7 +358,7 @@ export class Calls {
     return true;
   }
 
-  /** Comes last, because a request of a minute cannot be given back. */
+  /** Must be the last step of `admit`, because a request of a minute cannot be given back. */
   #takeModelMinute({ account, model }: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const take = this.#options.models.takeMinute(this.#taken.model!, model!.limits.requestsPerMinute!);
     this.#left.modelMinute = take.remaining;
@@ -364,8 +369,7 @@ export class Calls {
   }
 
   /**
-   * Gives back all that is in `taken`, of amounts `#held` and scopes in the links of the chain, but the
-   * account's hold and calls in flight.
+   * Gives back the amounts `#held` to the scopes in `taken`; not the hold and the account's call in flight.
    */
   #giveBack(taken: Taken): void {
     this.#giveBackDays(taken);
@@ -389,7 +393,7 @@ export class Calls {
     }
   }
 
-  /** Accounts are marked by those who call this. */
+  /** Marks a scope dirty. The public methods mark the account. */
   #mark(scope: number): void {
     if (scope !== ACCOUNT_SCOPE) this.#chain.limitedAt(scope).mark(this.#chain.links[scope]!.index);
   }

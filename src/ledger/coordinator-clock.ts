@@ -1,7 +1,8 @@
 /**
- * The clock of all that counts days: the host's clocks, but with the coordinator's calendar if limits are
- * shared. So days and resets are the same on all hosts, whatever their own calendars show. Listeners and the
- * main thread read it; the main thread alone sets the difference, after each exchange with the coordinator.
+ * A clock for days and resets: the host's clock, or the coordinator's calendar if limits are shared. So a day
+ * ends at the same moment on all hosts, whatever their own calendars show. Listeners and the main thread read
+ * it. After each exchange with the coordinator the main thread (gateway/shared-accounting.ts) sets the
+ * difference.
  *
  * Must hold: the monotonic time stays the host's own. Minutes are counted by it, so the coordinator's
  * calendar must not move it. Test: e2e/sharing-hosts (the calendar of a host is off).

@@ -1,9 +1,10 @@
 /**
- * Chooses how a ledger counts: all that this process admits or, if limits are shared with other processes,
- * what the coordinator granted to it. Ledger calls it once. Any thread.
+ * Chooses how a ledger counts: everything that this process admits or, if limits are shared with other
+ * processes, what the coordinator granted to this process. Each Ledger calls `countersOf` once. Any thread.
  *
- * Must hold: the choice is the same for a whole process, so that each call site sees one class (monomorphic:
- * V8 inlines the call); so do not choose by account (test/unit/ledger/ledger.test.ts).
+ * Must hold: the choice is made for the whole process, not by account. So each call site sees one class, and
+ * V8 inlines the call. Tests: unit/ledger/ledger and unit/ledger/leases test both choices; only the benches
+ * would show a site with two classes.
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, GroupIndex, KeyIndex, ModelScopeIndex } from '../core/units.js';
@@ -30,7 +31,7 @@ export interface Counters {
   readonly flights: Stocks;
 }
 
-/** If limits are shared, it is called on the request's path, once each time a lease runs low. */
+/** Called on the request's path, once each time a lease runs low; never if limits are not shared. */
 export type OnLowLease = (kind: Scope['kind'], index: number) => void;
 
 export function countersOf(

@@ -1,9 +1,10 @@
 /**
- * Calls a day, from 00:00 UTC+8 to the next, of accounts, keys, groups and rules for models. Ledger and
- * LimitedScopes use it; stocks.ts says how a stock is counted when the day changes or the clock is set back.
- * Any thread.
+ * Calls a day, from 00:00 UTC+8 to the next, of accounts, keys, groups and rules for models. Ledger, `Calls`
+ * and LimitedScopes use it; stocks.ts says how a stock is counted when the day changes or the clock is set
+ * back. Any thread.
  *
- * Must hold: a day begins at zero once, at 00:00 UTC+8 (also unit/ledger/day.leased-day).
+ * Must hold: a day begins at zero once, at 00:00 UTC+8; a call is given back to its own day alone. Tests:
+ * unit/ledger/day (a thread stopped at any step), unit/ledger/day.leased-day.
  */
 import type { Clock } from '../core/clock.js';
 import { asWallMs, type WallMs } from '../core/units.js';
@@ -25,27 +26,22 @@ export function endOfDay(dayNumber: number): WallMs {
 }
 
 /**
- * When a scope with no call left, which last called on `dayNumber`, is admitted again: at the end of today,
- * or of `dayNumber` if the clock was set back over midnight.
+ * When a scope with no call left, which was last used on `dayNumber`, is admitted again: at the end of today,
+ * or of `dayNumber` if the clock was set back over midnight. A day further ahead was a mistake of the clock.
  */
 export function resetOfDay(dayNumber: number, wallMs: WallMs): WallMs {
   const today = dayNumberOf(wallMs);
-  return endOfDay(isMistaken(dayNumber, today) ? today : Math.max(dayNumber, today));
+  return endOfDay(dayNumber > today + 1 ? today : Math.max(dayNumber, today));
 }
 
-/** Whether the clock has been set back by days since it showed this day. */
-function isMistaken(dayNumber: number, today: number): boolean {
-  return dayNumber > today + 1;
-}
-
-/** The days of accounts, or of keys, groups or rules for models: stocks of calls that are used once taken. */
+/** The days of one kind of scope. `counted` is the index of an account, key, group or rule. */
 export class DayCounter {
   readonly #stocks: Stocks;
   readonly #clock: Clock;
   readonly #onLow: (counted: number) => void;
   readonly #today = (): number => dayNumberOf(this.#clock.wallMs());
 
-  /** If limits are shared, `stocks` are leased, and `onLow` is called by the thread whose call leaves few. */
+  /** If limits are shared, `stocks` are leased, and the thread whose call leaves few calls `onLow`. */
   constructor(
     views: CountedViews,
     clock: Clock,
@@ -57,7 +53,7 @@ export class DayCounter {
     this.#onLow = onLow;
   }
 
-  /** What the last call that `take` took left of its day, as far as this process knows. */
+  /** How many calls the last `take` left of its day, as far as this process knows. */
   get left(): number {
     return this.#stocks.left;
   }
@@ -96,7 +92,7 @@ export class DayCounter {
   set(counted: number, dayNumber: number, dayCalls: number): void {
     const today = this.#today();
     this.#stocks.clear(dayAt(counted));
-    // A day that long ago would be taken for a later one. One that far ahead was a mistake.
+    // Day numbers wrap: one from too long ago would look like a later day. One too far ahead was a mistake.
     if (today - dayNumber < PERIODS_KNOWN)
       this.#stocks.set(dayAt(counted), dayNumber - today < PERIODS_KNOWN ? dayNumber : today, dayCalls);
   }

@@ -1,19 +1,20 @@
 /**
  * The dirty set: one bit for each account whose money, day count or minute has changed since the store last
- * took it; another set is for keys. Any thread marks; the main thread drains, to flush what changed.
+ * took it. Keys, groups and rules for models have a set each. Any thread marks, after it changed the account;
+ * the main thread drains (store/flush.ts, store/quota-uses.ts).
  *
- * A writer changes the account, then marks it. The drain takes the bits, then reads the account. So a change
- * that the drain did not read was marked after the drain took the bits, and comes with the next drain. That
- * also holds for a writer that finds the bit set and leaves it: the drain that takes this bit reads the
- * account later.
+ * A drain takes the bits, then reads the accounts. So a change that the drain did not read was marked after
+ * the drain took the bits, and comes with the next drain. That also holds for a writer that finds the bit set
+ * and leaves it: the drain that takes this bit reads the account later.
  *
- * Must hold: each change is seen by a drain after it, and no account starves.
+ * Must hold: each change is seen by a drain after it, and no account starves. Test: unit/ledger/dirty-set (a
+ * change that races with a drain; a bounded drain).
  */
 import { invariant } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
 import { DIRTY_BITS_PER_WORD, type CountedViews } from './layout.js';
 
-/** Words that are compared with zeros at once: one page of memory. */
+/** How many words are compared with zeros at once: one page of memory. */
 const PAGE_WORDS = 1_024;
 const BYTES_PER_WORD = Int32Array.BYTES_PER_ELEMENT;
 const CLEAN_PAGE = Buffer.alloc(PAGE_WORDS * BYTES_PER_WORD);

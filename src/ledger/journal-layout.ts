@@ -5,7 +5,7 @@
  *     byte 0   appended   listener      records ever written, modulo 2^32
  *         64   drained    main thread   records ever taken into the memory of the accounting, modulo 2^32
  *        128   committed  main thread   records that are on disk, modulo 2^32
- *        132   refusing   main thread   1 while the store cannot be written and no new call is admitted
+ *        132   rejecting  main thread   1 while the store cannot be written and no new call is admitted
  *        192   records    listener      `capacity` times 112 bytes:
  *
  *     byte  bits  field
@@ -27,9 +27,9 @@
  *      100    32  durationMs
  *      104    64  -
  *
- * Must hold: the constants below follow this table. A record is written whole before `appended` rises, and
- * each counter has one writer. The ring is in memory alone, so a new version may change it; but
- * JOURNAL_OUTCOMES may only grow up to the 8 bits of its index (test/unit/ledger/journal.test.ts).
+ * Must hold: the constants below follow this table, and an index into JOURNAL_OUTCOMES fits 8 bits. The ring
+ * is in memory alone, so a new version may change it. Test: unit/ledger/journal (every field comes out as it
+ * went in).
  */
 import { ERROR_CODES, invariant, type ErrorCode } from '../core/errors.js';
 import { CALLS_IN_FLIGHT_MAX, JOURNAL_RECORDS_MIN } from '../core/limits.js';

@@ -1,7 +1,7 @@
 /**
- * The journal: it carries the cost of each call that ended after its admission from its listener to the main
- * thread, which keeps the books. Each listener has a ring in a shared buffer. The listener appends when it
- * settles a call. The main thread drains the ring at each flush (store/flush.ts).
+ * The journal carries the cost of each ended call from its listener to the main thread, which keeps the
+ * books. Each listener has a ring in a shared buffer (journal-layout.ts). The listener appends when it
+ * settles a call (request/settle.ts). The main thread drains the ring at each flush (store/flush.ts).
  *
  * The listener first writes a record, then counts it in `appended` by an atomic store. The main thread loads
  * that word first, so it sees a record whole or not at all. It counts the record in `drained` when it no
@@ -9,8 +9,8 @@
  * thread drains what a dead listener has appended, and the next listener continues after it.
  *
  * Must hold: a record is whole before `appended` counts it, and each word has one writer, so nothing is ever
- * retried. Who admits a call asks `roomFor` for it and for all in flight: else a charge finds no place.
- * Test: unit/ledger/journal (a writer stopped at any atomic step).
+ * retried. `roomFor` is asked before a call is admitted, with the calls in flight, so that every charge finds
+ * room. Test: unit/ledger/journal (a writer stopped at any atomic step; calls find room).
  */
 import { invariant } from '../core/errors.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
@@ -70,17 +70,17 @@ class Ring {
 }
 
 /**
- * Whether a new call may be admitted. `full`: the main thread does not drain fast enough. `refusing`: the
- * main thread has set a flag in the ring because the store cannot be written.
+ * Whether a new call may be admitted. `full`: the main thread does not drain fast enough. `refusing`: it has
+ * set the flag `rejecting` in the ring, because the store cannot be written.
  */
 export type JournalCapacity = 'room' | 'full' | 'refusing';
 
 /** The listener's end. */
 export class JournalWriter extends Ring {
   #appended: number;
-  /** The value last read; the true one is the same or further on. */
+  /** The value last read; the word in the ring is the same or further on. */
   #drained: number;
-  #asked = false;
+  #wasHalfFull = false;
   readonly #onHalfFull: () => void;
 
   /**
@@ -107,7 +107,7 @@ export class JournalWriter extends Ring {
    * the call, so the record fits.
    */
   append(record: JournalRecord): number {
-    if (this.#used() * 2 >= this.capacity) this.#recordHalfFull();
+    if (this.#used() * 2 >= this.capacity) this.#checkHalfFull();
     const position = this.#appended;
     const slot = this.slotOf(position);
     const first64 = HEAD_WORDS64 + slot * RECORD_WORDS64;
@@ -135,9 +135,8 @@ export class JournalWriter extends Ring {
   }
 
   /**
-   * The position of the next record: a count of records modulo 2^32, not of bytes. What belongs to a charge,
-   * such as the stored response, is sent to the main thread with this position, before the charge is
-   * appended.
+   * The position of the next record: a count of records modulo 2^32, not of bytes. A listener that stores a
+   * response sends it to the main thread with this position, before it appends the charge.
    */
   get nextPosition(): number {
     return this.#appended;
@@ -154,13 +153,13 @@ export class JournalWriter extends Ring {
     return Ring.between(this.#drained, this.#appended);
   }
 
-  #recordHalfFull(): void {
+  #checkHalfFull(): void {
     this.#drained = Atomics.load(this.words32, DRAINED);
     const used = this.#used();
     invariant(used < this.capacity, 'a record is appended where room was seen when its call was admitted');
     const halfFull = used * 2 >= this.capacity;
-    if (halfFull && !this.#asked) this.#onHalfFull();
-    this.#asked = halfFull;
+    if (halfFull && !this.#wasHalfFull) this.#onHalfFull();
+    this.#wasHalfFull = halfFull;
   }
 }
 
@@ -202,9 +201,7 @@ export class JournalReader extends Ring {
     return count;
   }
 
-  /**
-   * Whether the record at `position` has been visited. Positions compare as for `JournalWriter.isCommitted`.
-   */
+  /** Whether the record at `position` has been visited; compares as `JournalWriter.isCommitted`. */
   hasDrained(position: number): boolean {
     return ((Atomics.load(this.words32, DRAINED) - position) | 0) > 0;
   }

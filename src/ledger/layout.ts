@@ -3,8 +3,8 @@
  * and no other file has an offset. The buffers are in memory alone, so a new version may change them. Any
  * thread.
  *
- * Must hold: no two fields share a byte, and the constants follow the tables. Test: unit/ledger/layout (not
- * of quota records: unit/ledger/stocks, token-window).
+ * Must hold: no two fields share a byte, and the constants follow the tables. Test: unit/ledger/layout (for
+ * quota records unit/ledger/stocks and token-window).
  *
  * The buffers are made once, at full capacity. The kernel provides a page when it is first touched, so a
  * million accounts cost nothing until they exist, and no thread has to learn of a new segment.
@@ -21,11 +21,11 @@
  *       48    32  status     main thread                index of the plan << 1 | 1 if it is active
  *       52  51×32 marks      any thread (CAS)           count at the start of each of the last 51 ticks
  *
- * One reservation (a call in flight), 72 bytes; its owner is the listener that has the call slot, and writes
- * all but the state while it is not held. A call that took of no scope but its account leaves all from `key`
- * on as it was, but for `scopes`:
+ * One reservation (a call in flight), 72 bytes. Its owner, the listener that has the call slot, writes all
+ * but the state while the record is not held. A call that took of no scope but its account does not write
+ * the fields from `tokens` on:
  *
- *        0    32  state      owner, main thread (CAS)   free, held or settling: calls.ts
+ *        0    32  state      owner, main thread (CAS)   free, held or settling: reservations.ts
  *        4    32  account                               whose money it is
  *        8    32  day                                   number of the day whose call it took, in UTC+8
  *       12    32  scopes                                how many scopes have bits in `taken`; 0: none
@@ -34,7 +34,7 @@
  *       32    32  key, model, group                     index + 1 of the key; of the record of the model's
  *                                                       rule; of the account's own group; or 0
  *       44  2×32  day, month                            of the operator's calendar, of which it took
- *       52   7×8  taken                                 one byte a scope, one bit a quota: calls.ts
+ *       52   7×8  taken                                 one byte a scope, one bit a quota: reservations.ts
  *
  * Of each account, 16 bytes beside its record: 64 bits for its calls in flight, a stock (stocks.ts; any
  * thread, CAS), and the index + 1 of its group and of its quota record, or 0 (32 bits each).
@@ -78,7 +78,7 @@
  *       88    64  rejected      main thread             monotonic ms before which asking for it is no use
  *       96    32  low permits   main thread             as low money
  *      100    32  others' min.  main thread             permits left at the coordinator, as reported
- *      104    32  refused limit main thread             the limit that `rejected` is of
+ *      104    32  rejected limit main thread            the limit that `rejected` is of
  *      112  5×64  day lease     main thread             of the calls of the day: leased-stocks.ts
  *      152  5×64  flight lease  main thread             of an account's calls in flight
  */
@@ -99,6 +99,12 @@ import {
   QUOTA_SCOPES_MAX,
 } from '../core/limits.js';
 import { type QuotaName, SPECIFIED_TIMEZONE } from '../core/quotas.js';
+
+/**
+ * How often a compare-exchange is tried. To lose once means that another thread made progress; so often: a
+ * bug.
+ */
+export const EXCHANGES_MAX = 100_000;
 
 /** Bytes of the record of an account or of a key. */
 const COUNTED_BYTES = 256;
@@ -170,7 +176,7 @@ export type ExtendedQuota = (typeof EXTENDED_QUOTAS)[number];
 export const QUOTA_WORDS64 = QUOTA_BYTES / 8;
 export const LIMITS = 0;
 export const STOCKS = 8;
-/** Of one stock; its words. */
+/** Length and second word of one stock. */
 export const STOCK_WORDS = 2;
 export const STOCK_SETTLED = 1;
 export const TOKENS_OF_MINUTE = STOCKS + EXTENDED_QUOTAS.indexOf('tokens_per_minute') * STOCK_WORDS;
@@ -232,7 +238,7 @@ export interface LedgerBuffers {
   readonly quotas: SharedArrayBuffer;
   /** One 32-bit word: how many quota records are in use. */
   readonly quotasUsed: SharedArrayBuffer;
-  /** Of the days and months of all quotas but calls a day. */
+  /** In which days and months begin, for all quotas but calls a day. */
   readonly timezone: string;
   /**
    * Milliseconds by which the coordinator's calendar is ahead of the host's; undefined if limits are not

@@ -1,18 +1,18 @@
 /**
  * Stocks that are shared with other processes: calls take of what the coordinator granted to this process.
- * Tokens of the minute are counted in the same way then, in period 0: the coordinator has the window.
- * counters.ts chooses LeasedStocks; the lease manager grants and takes back through `leaseOf`.
+ * Tokens of the minute are then a stock too, of period 0, because the coordinator has the window. counters.ts
+ * chooses LeasedStocks; the lease manager (sharing/stock-leases.ts) grants and takes back by `leaseOf`.
  *
  * `granted` has the form of `taken` (stocks.ts): a period, and what was granted in it, less what was given
  * back. So `granted` - `taken` is what calls may take.
  *
  * Only the main thread changes `granted`. To take back it takes like a call, then lowers `granted`, then
- * gives back what it took. A thread looks at `granted` again after its exchange: either it has been counted
- * before, or it sees that `granted` was lowered, and gives its amount back. So never more is taken than
- * granted, but for what a provider reports beyond what a call held.
+ * gives back what it took. A thread reads `granted` again after its exchange. Either the main thread has seen
+ * the amount as taken, or the thread sees the lower `granted` and gives its amount back.
  *
- * Must hold: never more is taken than granted, while the main thread takes back (unit/ledger/leases,
- * unit/sharing/lease-stock).
+ * Must hold: never more is taken than granted, also while the main thread takes back; only a provider may
+ * report more than a call held. Tests: unit/ledger/stocks (at whatever step a lease is taken back),
+ * unit/ledger/leases, unit/sharing/lease-stock.
  */
 import type { Clock } from '../core/clock.js';
 import {
@@ -20,6 +20,7 @@ import {
   COUNTED_WORDS64,
   DAY,
   DAY_LEASE,
+  EXCHANGES_MAX,
   EXTENDED_QUOTAS,
   FLIGHT,
   FLIGHT_LEASE,
@@ -32,15 +33,12 @@ import {
 import { type Halves, PackedWords } from './packed-words.js';
 import { amountIn, periodsSince, setStock, type StockLeft, Stocks } from './stocks.js';
 
-/** Fields of a lease. LOW: a take that leaves so much or less sets `ranLow`; 0: none does. */
+/** Fields of a lease. A take that leaves LOW or less sets `ranLow`; a LOW of 0 disables that. */
 const GRANTED = 0;
 const PERIOD = 1;
 const LOW = 2;
 const HELD_BY_OTHERS = 3;
 const FREE_MS = 4;
-
-/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
-const TRIES_MAX = 100_000;
 
 /** Where the leases of stocks lie. */
 export interface LeaseTable {
@@ -51,18 +49,18 @@ export interface LeaseTable {
   readonly isUsedAtOnce: (stock: number) => boolean;
 }
 
-/** Of the calls of the day: in the record of the account, key, group or rule. */
+/** Calls of the day: the lease is in the record of the account, key, group or rule. */
 export function dayLeases(words: BigInt64Array): LeaseTable {
   return { words, at: (stock) => stock - DAY + DAY_LEASE, isUsedAtOnce: () => true };
 }
 
-/** Of an account's calls in flight: in its record; the stock is beside that. */
+/** An account's calls in flight: the lease is in its record, the stock beside that. */
 export function flightLeases(words: BigInt64Array): LeaseTable {
   const at = (stock: number): number => ((stock - FLIGHT) / BESIDE_WORDS64) * COUNTED_WORDS64 + FLIGHT_LEASE;
   return { words, at, isUsedAtOnce: () => false };
 }
 
-/** Of all other quotas: in the quota record. */
+/** All other quotas: the lease is in the quota record. */
 function quotaLeases(words: BigInt64Array): LeaseTable {
   const quotaOf = (stock: number): number => ((stock % QUOTA_WORDS64) - STOCKS) / STOCK_WORDS;
   return {
@@ -80,7 +78,7 @@ export class LeasedStocks extends Stocks {
   readonly #before: Halves = { low: 0, high: 0 };
   readonly #after: Halves = { low: 0, high: 0 };
 
-  /** `leases`: of stocks that are not in quota records; these have no `settled`. */
+  /** `leases` is given for stocks outside of quota records; these have no word `settled`. */
   constructor(words: BigInt64Array, clock: Clock, leases?: LeaseTable) {
     super(words, leases === undefined);
     this.#clock = clock;
@@ -93,7 +91,7 @@ export class LeasedStocks extends Stocks {
     const [before, after] = [this.#before, this.#after];
     const leases = this.#leases.words;
     const lease = this.#leases.at(stock);
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
+    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       this.#granted.load(lease + GRANTED, before);
       const since = periodsSince(before, period);
       if (since > 0) return undefined;
@@ -153,7 +151,7 @@ export class LeasedStocks extends Stocks {
       read: () => this.#held(stock),
       add: (period, amount, low) => this.#grant(stock, period, amount, low),
       takeBack: (most) => this.#takeBack(stock, most),
-      tell: (remaining, freeInMs) => this.#tell(stock, remaining, freeInMs),
+      publish: (remaining, freeInMs) => this.#publish(stock, remaining, freeInMs),
     };
   }
 
@@ -171,7 +169,7 @@ export class LeasedStocks extends Stocks {
     };
   }
 
-  /** Without `low` that stays. */
+  /** Leaves LOW as it is if `low` is undefined. */
   #grant(stock: number, period: number, amount: bigint, low?: bigint): void {
     const { words, at } = this.#leases;
     const lease = at(stock);
@@ -184,7 +182,7 @@ export class LeasedStocks extends Stocks {
   }
 
   #takeBack(stock: number, most: bigint): bigint {
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
+    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const { period, available } = this.#held(stock);
       const amount = available < most ? available : most;
       if (amount <= 0n) return 0n;
@@ -197,7 +195,7 @@ export class LeasedStocks extends Stocks {
     throw new Error('invariant broken: a stock is taken back in bounded tries');
   }
 
-  #tell(stock: number, remaining: bigint, freeInMs: number): void {
+  #publish(stock: number, remaining: bigint, freeInMs: number): void {
     const { words, at } = this.#leases;
     const freeMs = Math.ceil(this.#clock.monotonicMs() + freeInMs);
     Atomics.store(words, at(stock) + HELD_BY_OTHERS, remaining);
@@ -219,12 +217,12 @@ export interface StockHeld {
 export interface LeaseWords {
   read(): StockHeld;
   /**
-   * Adds what was granted; what is left of another period is dropped. `low`: the thread that leaves so little
-   * tells the lease manager; 0 if none should.
+   * Adds what was granted, and drops what is left of another period. A thread whose take leaves `low` or less
+   * asks the lease manager for more; 0 disables that.
    */
   add(period: number, amount: bigint, low: bigint): void;
   /** Takes at most `most` of what is available out of what was granted; returns how much. */
   takeBack(most: bigint): bigint;
-  /** Tells listeners what the coordinator could still grant, and when what was asked for will be free. */
-  tell(remaining: bigint, freeInMs: number): void;
+  /** Shows listeners what the coordinator could still grant, and when what was asked for will be free. */
+  publish(remaining: bigint, freeInMs: number): void;
 }

@@ -1,17 +1,17 @@
 /**
  * Requests a minute if the limit is shared with other processes: threads take permits of what the coordinator
- * granted to this process, until it is used up or has expired. counters.ts chooses this class; the lease
- * manager puts the grants in, by leases.ts. Any thread.
+ * granted to this process, until the grant is used up or has expired. counters.ts chooses this class; the
+ * lease manager puts grants in, by leases.ts. Any thread.
  *
  * One 64-bit word holds the grant: the monotonic millisecond of its expiry (44 bits) and the permits left (20
- * bits). To take one is one compare-exchange. As in window.ts the clock is read again after it: if the thread
- * stalled until the grant had expired, or for TAKE_MS_MAX, its permit is abandoned. The lease manager tells
- * the coordinator which permits were taken, so they must be used soon after that.
+ * bits). A thread takes a permit by one compare-exchange and then reads the clock again, as in window.ts. If
+ * the grant has expired meanwhile, or more than TAKE_MS_MAX passed, the thread abandons its permit: the lease
+ * manager has told the coordinator that it was taken, so it must be used soon after that.
  *
- * If nothing is left here, `asks` says whether the coordinator may have more.
+ * If no permit is left here, `MinuteTake.asks` says whether the coordinator may have more.
  *
- * Must hold: no permit is used after its expiry, nor later than TAKE_MS_MAX after it was taken (also
- * threads/leases).
+ * Must hold: no permit is used after its expiry, nor later than TAKE_MS_MAX after it was taken. Tests:
+ * unit/ledger/leased-window (a thread that stands still), threads/leases.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -20,6 +20,7 @@ import { asWallMs, type AccountIndex } from '../core/units.js';
 import {
   COUNTED_WORDS32,
   COUNTED_WORDS64,
+  EXCHANGES_MAX,
   LOW_MINUTE,
   MINUTE_HELD_BY_OTHERS,
   MINUTE_FREE_MS,
@@ -34,19 +35,14 @@ const COUNT_BITS = 20n;
 export const PERMITS_MAX = (1 << Number(COUNT_BITS)) - 1;
 invariant(REQUESTS_PER_MINUTE_MAX <= PERMITS_MAX, 'a minute of permits fits the count');
 
-/**
- * How long after its expiry a permit may weigh at the coordinator: a minute and the tick it is counted in.
- */
+/** How long after its expiry the coordinator may count a permit: a minute, and the permit's tick. */
 const WEIGHING_MS = 60_600;
 
 /**
- * A permit is used so soon after it was taken, or not at all. Less than a tick of the coordinator, which
- * lets a permit that is named as used weigh for a minute from the end of the next tick on.
+ * Within so many ms after it was taken a permit is used, or not at all. Less than a tick of the coordinator,
+ * which counts a permit that is reported as used for a minute from the end of the next tick on.
  */
 const TAKE_MS_MAX = 500;
-
-/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
-const TRIES_MAX = 100_000;
 
 /** The word of a grant. `expiresMs` is monotonic, and is rounded down. */
 export function grantOf(expiresMs: number, permits: number): bigint {
@@ -73,7 +69,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     asks: false,
   };
 
-  /** `onLow` is called by the thread whose permit leaves only LOW_MINUTE. */
+  /** The thread whose permit leaves only LOW_MINUTE calls `onLow`. */
   constructor(views: CountedViews, clock: Clock, onLow: (counted: Index) => void) {
     this.#words64 = views.records64;
     this.#words32 = views.records32;
@@ -82,8 +78,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
   }
 
   /**
-   * Takes one of the granted permits, or nothing; the coordinator applies the limit. Returns one object that
-   * the next call overwrites.
+   * Takes a granted permit, or nothing; the coordinator applies the limit. The next call reuses the object.
    */
   take(counted: Index, limit = 0): MinuteTake {
     return this.#decide(counted, limit, true);
@@ -93,7 +88,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     return this.#decide(counted, limit, false);
   }
 
-  /** Always 0: only the coordinator knows, see `Coordinator.look`. */
+  /** Always 0: only the coordinator knows what all processes use (`Coordinator.look`). */
   usedOf(): number {
     return 0;
   }
@@ -103,17 +98,14 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     return;
   }
 
-  /**
-   * Drops what was granted; the coordinator counts it until it has expired. Main thread, before the account
-   * is first used.
-   */
+  /** Drops the grant, which the coordinator counts until it expires. Main thread, before the first use. */
   clear(counted: Index): void {
     Atomics.store(this.#words64, counted * COUNTED_WORDS64 + WINDOW, 0n);
   }
 
   #decide(counted: Index, limit: number, takes: boolean): MinuteTake {
     const word = counted * COUNTED_WORDS64 + WINDOW;
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
+    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const grant = Atomics.load(this.#words64, word);
       const left = permitsOf(grant);
       const expiresMs = expiryMsOf(grant);

@@ -1,11 +1,13 @@
 /**
  * Puts what the coordinator granted to this process into the shared words, and takes it out again: for
- * accounts, and for keys with limits of their own. The lease manager calls it (sharing/). Main thread.
+ * accounts, keys, groups and rules for models. The lease manager calls it (sharing/minute-lease.ts,
+ * stock-leases.ts, leased-scope.ts). Main thread.
  *
  * Other threads take from the same words meanwhile. So each word that they take from is changed by an atomic
  * operation, and what is read as left may be taken the next moment.
  *
- * Must hold: what is put in is taken by calls or taken out again, never both (also threads/leases).
+ * Must hold: what is put in is taken by calls or taken out again, never both. Tests: unit/ledger/leases (held
+ * or taken back), threads/leases.
  */
 import type { Clock } from '../core/clock.js';
 import {
@@ -24,6 +26,7 @@ import {
   AVAILABLE,
   CREDITED,
   DAY,
+  EXCHANGES_MAX,
   FLIGHT,
   LOW_MINUTE,
   LOW_MONEY,
@@ -46,9 +49,6 @@ import {
 import { dayLeases, flightLeases, LeasedStocks, type LeaseWords } from './leased-stocks.js';
 import { expiryMsOf, grantOf, PERMITS_MAX, permitsOf } from './leased-window.js';
 
-/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
-const TRIES_MAX = 100_000;
-
 /** Grants of minutes and days, to accounts, keys, groups or rules for models. */
 export class CountedLeases<Index extends number> {
   readonly #words64: BigInt64Array;
@@ -67,9 +67,8 @@ export class CountedLeases<Index extends number> {
 
   /**
    * Adds `permits` that are valid until `expiresMs`. If the earlier grant is valid for at least half as long,
-   * it joins both, and all are valid until the earlier expiry. Otherwise it replaces the earlier grant, and
-   * returns the permits that were left of it. `low`: `onLow` of LeasedWindow is called when so many
-   * are left.
+   * both are joined, and all permits are valid until the earlier expiry. Otherwise the new grant replaces the
+   * earlier one, and the permits left of that are returned. LeasedWindow calls `onLow` when `low` are left.
    */
   addMinute(
     counted: Index,
@@ -80,7 +79,7 @@ export class CountedLeases<Index extends number> {
   ): 'joined' | number {
     const index = counted * COUNTED_WORDS64 + WINDOW;
     Atomics.store(this.#words32, counted * COUNTED_WORDS32 + LOW_MINUTE, low);
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
+    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const grant = Atomics.load(this.#words64, index);
       const left = permitsOf(grant);
       const earlierMs = Math.min(expiryMsOf(grant), expiresMs);
@@ -103,9 +102,9 @@ export class CountedLeases<Index extends number> {
   }
 
   /**
-   * Stores what the coordinator reported of the minute: `remaining` and `freeMs` are for the headers of
-   * responses. Until `refusedUntilMs` no listener asks again, while the limit is `limit`. Both times are
-   * monotonic.
+   * Stores what the coordinator reported of the minute. `remaining` and `freeMs` are for response headers.
+   * Until `rejectedUntilMs` no listener asks again, unless the limit is another one than `limit`. Both times
+   * are monotonic.
    */
   publishMinute(counted: Index, remaining: number, freeMs: number, rejectedUntilMs: number, limit = 0): void {
     const first64 = counted * COUNTED_WORDS64;
@@ -175,7 +174,7 @@ export class Leases {
     return asPicoUnits(Atomics.load(this.#words64, account * COUNTED_WORDS64 + AVAILABLE));
   }
 
-  /** Adds money. `low`: `onLow` of LeasedBalance is called when less than that is left. */
+  /** Adds money. LeasedBalance calls `onLow` when less than `low` is left. */
   addMoney(account: AccountIndex, amount: PicoUnits, low: PicoUnits): void {
     const first = account * COUNTED_WORDS64;
     Atomics.store(this.#words64, first + LOW_MONEY, low);
@@ -183,15 +182,12 @@ export class Leases {
     Atomics.add(this.#words64, first + AVAILABLE, amount);
   }
 
-  /**
-   * Takes out money of a charge that was reversed. The store no longer has the charge, so the coordinator has
-   * the money back. The flush calls it.
-   */
+  /** Takes out the money of a reversed charge, once a flush has removed the charge from the store. */
   forgetMoney(account: AccountIndex, amount: PicoUnits): void {
     Atomics.sub(this.#words64, account * COUNTED_WORDS64 + CREDITED, amount);
   }
 
-  /** Stores how much of the account's money the coordinator reported to have left. */
+  /** Stores how much of the account's money is left at the coordinator. */
   publishMoney(account: AccountIndex, remaining: PicoUnits): void {
     Atomics.store(this.#words64, account * COUNTED_WORDS64 + MONEY_HELD_BY_OTHERS, remaining);
   }
@@ -199,7 +195,7 @@ export class Leases {
   /** Takes out at most `amount` of what is available; returns how much. */
   takeBackMoney(account: AccountIndex, amount: PicoUnits): PicoUnits {
     const first = account * COUNTED_WORDS64;
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
+    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const available = Atomics.load(this.#words64, first + AVAILABLE);
       const taken = available < amount ? available : amount;
       if (taken <= 0n) return asPicoUnits(0n);

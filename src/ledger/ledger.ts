@@ -4,8 +4,10 @@
  * accounts, credits them and drains what has changed. Nothing here waits, and nothing on a request's path
  * allocates but the bigints themselves.
  *
- * Must hold: whatever threads do at once, no limit is exceeded and no money is lost (threads/ledger-*).
- * Objects that `takeMinute` and `settle` return are overwritten by the next call on the same Ledger.
+ * Must hold: whatever threads do at once, no limit is exceeded and no money is lost. An object that
+ * `takeMinute` or `settle` returns is overwritten by the next call on the same Ledger, so nobody keeps it.
+ * Tests: unit/ledger/ledger (a small world, exhaustively), threads/ledger-hammer, ledger-model and
+ * ledger-money.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -77,12 +79,12 @@ export class Ledger extends Calls {
   readonly #accountsMax: number;
   readonly #status: Int32Array;
   readonly #window: MinuteCounter<AccountIndex>;
-  /** For `tokenMinuteOf`. A limit of 0: none was found. */
+  /** Scratch for `tokenMinuteOf`: the scope with the fewest tokens left so far; limit 0 if there is none. */
   readonly #tight = { limit: 0, taken: 0, record: undefined as number | undefined };
 
   /**
-   * If `buffers` has a `calendar`, limits are shared: all counts are of what this process was granted
-   * (leases.ts), and `clock` must be `clockOf` the buffers. `low` is called if a lease runs low.
+   * If `buffers` has a `calendar`, limits are shared: calls take from what this process was granted
+   * (leases.ts), and `clock` must be `clockOf(buffers, …)`. `low` is called if a lease runs low.
    */
   constructor(buffers: LedgerBuffers, clock: Clock, low: OnLowLease = () => undefined) {
     const views = openLedgerViews(buffers);
@@ -119,14 +121,14 @@ export class Ledger extends Calls {
     return taken;
   }
 
-  /** What a hold could take now. Any thread. */
+  /** The most that a hold could take now. Any thread. */
   available(account: AccountIndex): PicoUnits {
     return this.balance.available(account);
   }
 
   /**
-   * What the account could spend as far as this process knows. If limits are shared, that is more than a hold
-   * could take now. Any thread.
+   * What the account could spend, as far as this process knows. If limits are shared, it includes what is
+   * left at the coordinator, which a hold cannot take yet. Any thread.
    */
   balanceOf(account: AccountIndex): PicoUnits {
     return this.balance.balance(account);
@@ -204,7 +206,7 @@ export class Ledger extends Calls {
     return this.day.read(account);
   }
 
-  /** All that is known of an account now. Main thread. */
+  /** Money and counts of an account now. Main thread. */
   snapshot(account: AccountIndex): AccountSnapshot {
     return {
       ...this.balance.read(account),
@@ -246,14 +248,14 @@ export class Ledger extends Calls {
     return group === 0 ? undefined : asGroupIndex(group - 1);
   }
 
-  /** What is in flight stays on the groups that it was taken of. Main thread. */
+  /** Calls in flight stay counted in the former group until they end. Main thread. */
   setGroup(account: AccountIndex, group: GroupIndex | undefined): void {
     Atomics.store(this.#views.besides, account * BESIDE_WORDS32 + GROUP, group === undefined ? 0 : group + 1);
   }
 
   /**
-   * Of the call's scopes that have a limit of tokens a minute, the one with the fewest left; undefined if
-   * none has. `plan` is the limits of the account; `key` is given if it has limits of its own. Any thread.
+   * The tokens of the minute of the scope that has the fewest left; undefined if no scope of the call has
+   * such a limit. `plan`: the limits of the account. `key`: given if it has limits of its own. Any thread.
    */
   tokenMinuteOf(
     account: AccountIndex,
@@ -278,7 +280,7 @@ export class Ledger extends Calls {
     return { limit, remaining: Math.max(0, limit - taken), resetMs };
   }
 
-  /** Sets `#tight` to the scope with that record, if it has a limit of tokens a minute and fewer left. */
+  /** Puts the scope with that record into `#tight`, if it has a limit of tokens a minute and fewer left. */
   #tighten(
     record: number | undefined,
     nowMs: MonotonicMs,
@@ -294,8 +296,8 @@ export class Ledger extends Calls {
   }
 
   /**
-   * What is used of a scope's quotas, besides requests a minute and calls a day. `plan`: the limits of an
-   * account, whose calls in flight are not among them. Any thread.
+   * What is used of a scope's quotas, besides requests a minute and calls a day. `plan` is given for an
+   * account: its limits; the result then leaves out its calls in flight. Any thread.
    */
   useOf(scope: Scope, plan?: QuotaLimits): QuotaUse[] {
     const record = recordOf(this.#views, scope);
@@ -309,13 +311,13 @@ export class Ledger extends Calls {
     );
   }
 
-  /** What the store keeps of a scope's quotas; undefined if it has none. Main thread. */
+  /** The use of a scope's quotas, for the store; undefined if the scope has none. Main thread. */
   settledOf(scope: Scope): SettledQuotas | undefined {
     const record = recordOf(this.#views, scope);
     return record === undefined ? undefined : this.quotas.settledOf(record);
   }
 
-  /** After the scope was opened: counts what it used `ageMs` ago. Main thread. */
+  /** Counts what the scope had used `ageMs` ago. Main thread, after the scope was opened. */
   restoreSettled(scope: Scope, settled: SettledQuotas, ageMs: number): void {
     const record =
       scope.kind === 'account'

@@ -1,13 +1,14 @@
 /**
- * Limits of single keys, of groups, or of an account's rules for models, besides those of the account itself.
- * A minute and a day are counted by the same code as an account's, in records of their own. Further quotas
- * are in quota records (scope-quotas.ts). Each thread's Ledger has one LimitedScopes for each of the three
- * kinds, over the same buffers. Any thread, unless a method says main thread.
+ * Limits and counts of keys, of groups, or of rules for models, besides those of the account. A minute and a
+ * day are counted by the same code as an account's, in records of their own; further quotas in quota records
+ * (scope-quotas.ts). Each thread's Ledger has three LimitedScopes, one for each kind, over the same buffers.
+ * `Calls` takes by them, the registry sets limits (registry/live-buffers.ts). Any thread, unless a method
+ * says main thread.
  *
- * No caller asks about a key without limits, so its record is never touched and takes no memory.
+ * A key without limits has a record too, but nobody asks for it, so it takes no memory.
  *
- * Must hold: what takes or gives back also marks the scope dirty; else a restart forgets the use. Test:
- * unit/ledger/limited-scopes (keys whose counts have changed are dirty once).
+ * Must hold: each take and each giving back marks the scope dirty, because a restart forgets what is not
+ * flushed. Test: unit/ledger/limited-scopes (keys whose counts have changed are dirty once).
  */
 import { invariant } from '../core/errors.js';
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
@@ -26,7 +27,7 @@ import { NO_RECORD_LEFT } from './quota-records.js';
 import type { ScopeQuotas } from './scope-quotas.js';
 import type { MinuteCounter, MinuteTake } from './window.js';
 
-/** In shared memory. A limit of 0 cannot be set, so 0 is free to mean none. */
+/** In place of a limit in shared memory: nobody can set a limit of 0. */
 const NO_LIMIT = 0;
 
 /** What a scope with limits has used. */
@@ -60,7 +61,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     this.#dirty = new DirtySet(views);
   }
 
-  /** The limits of a scope that was opened. Spending comes back in whole nano-units. Allocates. */
+  /** The limits of a scope that was opened; money is rounded to whole nano-units. Allocates. */
   limitsOf(index: Index): QuotaLimits {
     const record = this.recordOf(index);
     return {
@@ -97,7 +98,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     return dayNumber;
   }
 
-  /** What the last call that `takeDay` took left. */
+  /** How many calls of the day the last `takeDay` left. */
   get dayLeft(): number {
     return this.#day.left;
   }
@@ -129,7 +130,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     return record <= 0 ? undefined : record - 1;
   }
 
-  /** Whether the scope has quotas and no record, because all are in use. Then its calls are rejected. */
+  /** Whether the scope has quotas but no record, because all are in use. Its calls are then rejected. */
   isUncounted(index: Index): boolean {
     return this.#word(index, RECORD) === NO_RECORD_LEFT;
   }
@@ -151,8 +152,8 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   }
 
   /**
-   * Sets the limits of a scope that no thread knows yet, and what it has used: nothing, or `used`, counted
-   * `ageMs` ago. `parent` is for groups. Main thread.
+   * Sets the limits of a scope that no thread knows yet, and its use: none, or `used`, counted `ageMs` ago.
+   * `parent` is for groups. Main thread.
    */
   open(
     index: Index,
@@ -178,8 +179,8 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   }
 
   /**
-   * No atomic load, which takes ten times as long, and of which a call would do a dozen: the word changes
-   * when an operator changes the scope, and is then seen with the next call.
+   * Not an atomic load, which takes ten times as long; a call would do a dozen. The word changes only when an
+   * operator changes the scope, and the next call sees that.
    */
   #word(index: Index, field: number): number {
     return this.#words32[index * COUNTED_WORDS32 + field]!;

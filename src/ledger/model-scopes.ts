@@ -1,8 +1,8 @@
 /**
- * Which slot counts an account's calls of a model for which the account's plan has a rule. It is a hash table
- * with open addressing (a taken slot sends the search to the next one) in shared memory. `ScopeChain` looks a
- * pair of account and model up for each such call. Its first call takes a slot, which the pair keeps until
- * the process ends. Each thread has an object of its own over the same buffer. Any thread.
+ * Finds the slot of an account and a model, if the account's plan has a rule for the model. It is a hash
+ * table with open addressing (a taken slot sends the search to the next one) in shared memory. ScopeChain
+ * looks a pair up for each such call. The pair's first call takes a slot, which the pair keeps until the
+ * process ends. Each thread has an object of its own over the same buffer. Any thread.
  *
  * Must hold: one pair has one slot on all threads, else its limit is given twice. So a slot is taken by a
  * compare-exchange, and never given back. Test: unit/ledger/quotas (a rule for a model holds for each account
@@ -10,7 +10,7 @@
  */
 import { type AccountIndex, asAccountIndex } from '../core/units.js';
 
-/** Slots looked at for one pair. Bounds the time in a full table; the call is then rejected. */
+/** How many slots are tried for one pair. If none is free, the call is rejected. */
 const PROBES_MAX = 64;
 /** 2^14 models are more than CATALOG_ENTRIES_MAX, so a pair fits one word. */
 const MODEL_BITS = 14n;

@@ -1,16 +1,16 @@
 /**
  * Which scope has which quota record (layout.ts), and the limits of scopes and plans. A quota record counts
- * what requests a minute and calls a day do not: calls in flight, tokens, months, spending. `ScopeQuotas`
- * extends this class by what is used. Any thread, unless a method says main thread.
+ * calls in flight, tokens, months and spending. `ScopeQuotas` extends this class and counts the use;
+ * ScopeChain reads the limits of each call's scopes. Any thread, unless a method says main thread.
  *
- * Must hold: a scope has one record on all threads, and a record one scope. So a record is taken by a
+ * Must hold: a scope has one record on all threads, and a record one scope. So a thread takes a record by a
  * compare-exchange of the scope's word; a thread that loses keeps its record for the next scope. If all are
  * in use, the scope's calls are rejected, never admitted uncounted. Test: unit/ledger/quotas (a scope whose
  * quotas cannot be counted refuses); no test races two threads for a record.
  */
 import { PICO_PER_NANO } from '../core/money.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
-import type { PicoUnits } from '../core/units.js';
+
 import { EXTENDED_QUOTAS, LIMITS, MASK, QUOTA_WORDS32, QUOTA_WORDS64, type QuotaViews } from './layout.js';
 
 /** A scope's word in place of record + 1: the scope has quotas, and all records are in use. */
@@ -18,10 +18,6 @@ export const NO_RECORD_LEFT = -1;
 const COUNT = EXTENDED_QUOTAS.length;
 /** Unit and period of each quota, by its number in EXTENDED_QUOTAS. */
 export const KINDS = EXTENDED_QUOTAS.map((name) => QUOTA_KINDS[name]);
-
-function limitOf(limit: number | PicoUnits): number {
-  return typeof limit === 'bigint' ? Number(limit / PICO_PER_NANO) : limit;
-}
 
 /** The limits of a plan, as calls take them: money in nano-units. */
 export interface PlanQuotas {
@@ -34,16 +30,14 @@ export interface PlanQuotas {
 export class QuotaRecords {
   readonly #views: QuotaViews;
   readonly #plans = new WeakMap<QuotaLimits, PlanQuotas>();
-  /**
-   * A record that this thread took for a scope which another thread gave one first. The next scope gets it.
-   */
+  /** A record left over because another thread gave the scope one first. The next scope gets it. */
   #spare: number | undefined;
 
   constructor(views: QuotaViews) {
     this.#views = views;
   }
 
-  /** The quotas of a plan; made once for each object. */
+  /** The quotas of a plan, computed once for each object. */
   planOf(quotas: QuotaLimits): PlanQuotas {
     let plan = this.#plans.get(quotas);
     if (plan === undefined) {
@@ -67,7 +61,7 @@ export class QuotaRecords {
     return this.#views.floats;
   }
 
-  /** Where those of a record begin. */
+  /** The index in `limits` of a record's first limit. */
   firstLimitOf(record: number): number {
     return record * QUOTA_WORDS64 + LIMITS;
   }
@@ -88,8 +82,8 @@ export class QuotaRecords {
   }
 
   /**
-   * Sets the limits of the scope whose quota record is named by `words[at]`. It gets one if it needs one; if
-   * all are in use, its calls are rejected. Main thread.
+   * Sets the limits of the scope whose quota record `words[at]` names. The scope gets a record if it needs
+   * one; if all are in use, its calls are rejected. Main thread.
    */
   setLimits(words: Int32Array, at: number, limits: Partial<QuotaLimits>): void {
     const wanted = new Float64Array(COUNT);
@@ -138,12 +132,13 @@ export class QuotaRecords {
   }
 }
 
+/** Writes the limits into `into`, money in nano-units; returns the mask of those that are set. */
 function fill(into: Float64Array, limits: Partial<QuotaLimits>): number {
   let mask = 0;
   for (const [quota, name] of EXTENDED_QUOTAS.entries()) {
     const limit = limits[QUOTA_FIELDS[name]];
     if (limit === undefined) continue;
-    into[quota] = limitOf(limit);
+    into[quota] = typeof limit === 'bigint' ? Number(limit / PICO_PER_NANO) : limit;
     mask |= 1 << quota;
   }
   return mask;

@@ -1,7 +1,7 @@
 /**
  * Why a call was not admitted: which quota of which scope, how much is left, and when a call may come again.
- * `Calls` makes one for each thread and asks it when a take fails; request/quota-rejections.ts makes the
- * words for the caller. Only rejected calls come here, so it allocates. Any thread.
+ * `Calls` makes one for each thread and asks it when a take fails; request/quota-rejections.ts turns the
+ * result into the caller's error. Only rejected calls come here, so it allocates. Any thread.
  *
  * Must hold: a call that can never fit a limit is told so, whatever else is used up, because waiting would
  * not help it. Test: unit/ledger/quotas (a call that can never fit is told so).
@@ -18,26 +18,24 @@ import type { CallScopes, ScopeChain } from './scope-chain.js';
 import { createAmounts, nanoUnitsOf, type ScopeQuotas, setAmounts } from './scope-quotas.js';
 import type { MinuteTake } from './window.js';
 
-/** What a call asks of its scopes when it is admitted. */
+/** What a call needs of its scopes. */
 export interface CallNeeds {
   /** What the call may cost at worst. */
   readonly hold: PicoUnits;
-  /** Tokens that it may use at most. 0: it is admitted as long as any are left, and counts when it ends. */
+  /** The most tokens that it may use. 0: it is admitted while any are left, and counts when it ends. */
   readonly tokens: number;
   /** The call costs nothing (door.isFree): it takes of calls in flight and the model's minute alone. */
   readonly isFree?: true;
 }
 
-/**
- * Why a call was not admitted. Limits and what is left: in requests, calls or tokens, money in pico-units.
- */
+/** Why a call was not admitted. `limit` and `left` are requests, calls, tokens or pico-units. */
 export interface QuotaRejection {
   readonly kind: 'key' | 'account' | 'group' | 'model';
   /** The slot of the key, the account or the group; of a model's rule, the model's index in the catalogue. */
   readonly index: number;
   /** `scopes`: all quota records are in use, so this scope's quotas cannot be counted. */
   readonly quota: QuotaName | 'balance' | 'scopes';
-  /** Of the quota; if the balance was too small, what the call would have held. */
+  /** The limit of the quota; if the balance was too small, what the call would have held. */
   readonly limit: bigint;
   readonly left: bigint;
   /** When a call may be admitted again, as far as that is known. */
@@ -48,19 +46,19 @@ export interface QuotaRejection {
   readonly never: boolean;
 }
 
-/** In place of the number of an extended quota. */
+/** Stands for calls a day beside the numbers of the extended quotas. */
 export const CALLS_PER_DAY = -1;
 export const FLIGHT = EXTENDED_QUOTAS.indexOf('calls_in_flight');
 export const TOKENS_PER_MINUTE = EXTENDED_QUOTAS.indexOf('tokens_per_minute');
-/** In this order admission takes them: extended quotas by number, and calls of the day. */
+/** The order in which admission takes: extended quotas by number, calls a day after tokens a minute. */
 export const QUOTA_ORDER = EXTENDED_QUOTAS.flatMap((_, quota) =>
   quota === TOKENS_PER_MINUTE ? [quota, CALLS_PER_DAY] : [quota],
 );
 const QUOTA_COUNT = EXTENDED_QUOTAS.length;
-/** Of the scopes of a call that are no groups. */
+/** The first scopes of a chain; the rest are groups. */
 const KINDS = ['key', 'account', 'model'] as const;
 
-/** `scope`: its position in the chain of the call. */
+/** The kind of the scope at that position of the chain. */
 export const kindOf = (scope: number): QuotaRejection['kind'] => KINDS[scope] ?? 'group';
 
 export interface QuotaRejectionsOptions {
@@ -86,8 +84,8 @@ export class QuotaRejections {
   }
 
   /**
-   * The rejection of a call that could not take `quota` of the scope with number `scope` in its chain. A need
-   * that exceeds a limit is named first, whatever could not be taken.
+   * The rejection of a call that could not take `quota` of the scope at position `scope` of its chain. If the
+   * call can never fit some limit, that limit is named instead.
    */
   of(scope: number, quota: number | 'balance', scopes: CallScopes, needs: CallNeeds): QuotaRejection {
     return this.#neverFits(scopes, needs) ?? this.#rejectionOf(scope, quota, scopes, needs);
@@ -151,7 +149,7 @@ export class QuotaRejections {
     return { kind, index: this.#chain.links[scope]!.index };
   }
 
-  /** A request of the model's minute was not admitted. */
+  /** The rejection of a call that found no request of the model's minute. */
   ofModelMinute(
     { limits, modelIndex }: NonNullable<CallScopes['model']>,
     { resetWallMs, asks }: MinuteTake,

@@ -4,12 +4,13 @@
  *
  *     free ──open──> held ──claim──> settling ──close──> free
  *
- * A slot belongs to one listener, which alone opens it. Claiming is a compare-exchange: if a listener settles
- * a call while the main thread releases it, because it takes the listener for dead, one of them gets the
- * record. The other words are written before the state becomes held, and only who has claimed the record, or
- * owns the slot, reads them.
+ * A slot belongs to one listener, which alone opens it. If a listener settles a call while the main thread
+ * releases it, because it takes the listener for dead, the compare-exchange of `claim` gives the record to
+ * one of them. The other words are written before the state becomes held. Only the thread that has claimed
+ * the record, or owns the slot, reads them.
  *
- * Must hold: a call is settled or released once, whoever claims it (also threads/ledger-hammer).
+ * Must hold: a call is settled or released once, whoever claims it. Tests: unit/ledger/reservations,
+ * unit/ledger/ledger (who settles and who releases), threads/ledger-hammer.
  */
 import type { GroupIndex, KeyIndex, ModelScopeIndex } from '../core/units.js';
 import {
@@ -41,19 +42,21 @@ const STATE_FREE = 0;
 const STATE_HELD = 1;
 const STATE_SETTLING = 2;
 
-/** The scopes of a call, in the order of `Taken.masks`: up to four groups come last. */
+/** Positions in the scope chain of a call, and in `Taken.masks`; the last four are groups. */
 export const KEY_SCOPE = 0;
 export const ACCOUNT_SCOPE = 1;
 export const MODEL_SCOPE = 2;
 export const GROUP_SCOPE = 3;
 export const SCOPES_MAX = 7;
 
-/** What a call took, besides its money, of the day of its account and of other scopes. */
+/** What a call took of its scopes, besides the hold. */
 export interface Taken {
   account: AccountIndex;
-  /** The day of which it took a call, in days since 1970-01-01 UTC+8. */
+  /** The day from which it took a call, in days since 1970-01-01 UTC+8. */
   dayNumber: number;
-  /** How many of `masks` count; 0 if it took of nothing else, and what follows is undefined. */
+  /**
+   * How many of `masks` are valid; 0 if the call took of nothing else. Then the fields below are not valid.
+   */
   scopes: number;
   key: KeyIndex | undefined;
   /** The account's rule for the model. */

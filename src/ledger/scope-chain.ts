@@ -1,12 +1,11 @@
 /**
- * The scope chain of a call: the scopes that it counts toward besides its account's day, in one order: key,
- * account, the account's rule for a model, and the groups from the account's own upward. `Calls` (calls.ts)
- * owns one, sets it to each call that it admits, and asks it from which records an ended call took. Any
- * thread.
+ * The scope chain of a call: the scopes that it counts toward, in one order: key, account, the account's rule
+ * for the model, and the groups from the account's own upward. Each `Calls` (calls.ts) has one, sets it to
+ * each call that it admits, and asks it from which records an ended call took. Any thread.
  *
- * Must hold: the order of scopes is that of the bits in `Taken.masks`, which outlive the chain: a call that
- * has ended is given back by them. `links` are reused for each call, so nothing may keep one; and `set`
- * allocates nothing, since it runs for each call (test/unit/ledger/quotas.test.ts, reservations.test.ts).
+ * Must hold: the order of scopes is that of `Taken.masks`, by which an ended call is given back. `links` are
+ * reused for each call, so nobody keeps one. `set` allocates nothing, because it runs for each call. Tests:
+ * unit/ledger/quotas (trees of scopes at random), unit/ledger/reservations; no unit test sees an allocation.
  */
 import type { QuotaLimits } from '../core/quotas.js';
 import type { AccountIndex, GroupIndex, KeyIndex, ModelScopeIndex } from '../core/units.js';
@@ -39,7 +38,7 @@ export interface CallScopes {
   /** The limits of the account. */
   readonly plan: {
     readonly callsPerDay: number;
-    /** The lower of the plan's and the gateway's. */
+    /** The lower of the plan's limit and the gateway's. */
     readonly callsInFlightMax: number;
     readonly quotas: QuotaLimits;
   };
@@ -63,7 +62,7 @@ export interface Link {
   index: number;
   /** Its quota record; -1 if none. */
   record: number;
-  /** Which quotas it has: bits as in Taken.masks. */
+  /** Which quotas it has; bits as in `Taken.masks`. */
   mask: number;
   callsPerDay: number;
   /** The limit of quota n is `limits[first + n]`. */
@@ -93,8 +92,8 @@ export class ScopeChain {
   }
 
   /**
-   * Sets `links` to the scopes of a call, and `taken` to have taken nothing of them. `taken.scopes` is 0 if
-   * none has quotas. False if there is no room to count one of them.
+   * Sets `links` to the scopes of a call, and `taken` to nothing taken. `taken.scopes` is 0 if no scope has
+   * quotas. Returns false if no record is free to count one of them.
    */
   set({ account, plan, key, model }: CallScopes, taken: Taken): boolean {
     taken.account = account;
@@ -132,15 +131,13 @@ export class ScopeChain {
     return true;
   }
 
-  /** The table of a scope that is not an account. */
+  /** The table of the scope at that position, which is not the account's. */
   limitedAt(scope: number): LimitedScopes<number> {
     const { keys, groups, models } = this.#tables;
-    const limited: LimitedScopes<number> =
-      scope === KEY_SCOPE ? keys : scope === MODEL_SCOPE ? models : groups;
-    return limited;
+    return scope === KEY_SCOPE ? keys : scope === MODEL_SCOPE ? models : groups;
   }
 
-  /** Sets index and record of those `links` of which an ended call took. */
+  /** Sets `index` and `record` of the links that an ended call took from. */
   recall({ scopes, masks, account, key, model, group }: Taken): void {
     if (masks[KEY_SCOPE] !== 0) this.#recall(KEY_SCOPE, key!);
     if (masks[ACCOUNT_SCOPE] !== 0) {

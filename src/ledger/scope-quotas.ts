@@ -1,7 +1,8 @@
 /**
  * The quotas of a scope besides requests a minute and calls a day: calls in flight, tokens, months and
  * spending. `Calls` takes and settles through it, one quota of one scope at a time; `LimitedScopes` sets
- * limits. Each thread has one over the same buffers. Any thread, unless a method says main thread.
+ * limits; store/quota-uses.ts stores and restores the use. Each thread has one over the same buffers. Any
+ * thread, unless a method says main thread.
  *
  * A scope that has such quotas has a quota record (layout.ts); every other scope has none and takes no
  * memory. Money is counted in nano-units, so that it fits a stock. What a call holds and costs is rounded up.
@@ -32,24 +33,23 @@ const [
   SPEND_PER_DAY,
   SPEND_PER_MONTH,
 ] = EXTENDED_QUOTAS.keys() as Iterable<number> as [number, number, number, number, number, number, number];
-const isOf =
-  (period: string) =>
-  (bits: number, { per }: (typeof KINDS)[number], quota: number) =>
-    per === period ? bits | (1 << quota) : bits;
-const OF_DAY = KINDS.reduce(isOf('day'), 0);
-const OF_MONTH = KINDS.reduce(isOf('month'), 0);
+/** Bit n: the calendar refills the quota n each `period`. */
+const maskOf = (period: 'day' | 'month'): number =>
+  KINDS.reduce((bits, { per }, quota) => (per === period ? bits | (1 << quota) : bits), 0);
+const OF_DAY = maskOf('day');
+const OF_MONTH = maskOf('month');
 
-/** Nano-units, rounded up, of a hold or a cost. More than any limit is as good as any more. */
+/** A hold or a cost in nano-units, rounded up; at most MAX_SAFE_INTEGER, which exceeds any limit. */
 export function nanoUnitsOf(amount: PicoUnits): number {
   if (amount > EXACT_PICO_MAX)
     return Math.min(Number((amount + PICO_PER_NANO - 1n) / PICO_PER_NANO), Number.MAX_SAFE_INTEGER);
-  // A tenth of the time. The quotient may be rounded to the next whole number; the product is exact.
+  // Takes a tenth of the time. The division may round up to a whole number; the product is exact.
   const pico = numberOf(amount);
   const nano = Math.floor(pico / 1_000);
   return nano * 1_000 < pico ? nano + 1 : nano;
 }
 
-/** What a call takes of each quota of a scope, or used of it, by EXTENDED_QUOTAS. Money is in nano-units. */
+/** What a call takes or used of each quota, in the order of EXTENDED_QUOTAS. Money is in nano-units. */
 export type Amounts = Float64Array;
 
 /** Amounts with `calls` calls. */
@@ -62,13 +62,13 @@ export function setAmounts(amounts: Amounts, tokens: number, nanoUnits: number):
   amounts[SPEND_PER_DAY] = amounts[SPEND_PER_MONTH] = nanoUnits;
 }
 
-/** The numbers of the day and the month of which a call takes, since 1970-01 of the quotas' calendar. */
+/** The day and the month that a call takes from, numbered from 1970-01 in the quotas' timezone. */
 export interface Periods {
   day: number;
   month: number;
 }
 
-/** A quota of a scope and what of it is used. Money is in pico-units. */
+/** A quota of a scope and its use. Money is in pico-units. */
 export interface QuotaUse {
   readonly quota: QuotaName;
   readonly limit: bigint;
@@ -78,7 +78,7 @@ export interface QuotaUse {
   readonly held: bigint;
   /** Granted to processes and not yet taken by calls, if limits are shared. */
   readonly leased?: bigint;
-  /** When the calendar refills it; undefined for what no calendar refills. */
+  /** When the calendar refills it; undefined for calls in flight and tokens a minute. */
   readonly resetsMs: WallMs | undefined;
 }
 
@@ -86,13 +86,13 @@ export interface QuotaUse {
 export interface TokenMinute {
   readonly limit: number;
   readonly remaining: number;
-  /** Until all of them are free again, if calls in flight end now and use all that they hold. */
+  /** Milliseconds until all of them are free again, if calls in flight end now and use all that they hold. */
   readonly resetMs: number;
 }
 
 /** What the store keeps of a quota record. Money is in nano-units. */
 export interface SettledQuotas {
-  /** Days and months since 1970-01 of the calendar of quotas. */
+  /** Numbered as in `Periods`. */
   readonly dayNumber: number;
   readonly monthNumber: number;
   readonly minuteTokens: number;
@@ -107,10 +107,10 @@ export interface SettledQuotas {
 const NOTHING_USED = createAmounts(0);
 
 export class ScopeQuotas extends QuotaRecords {
-  /** What the last `take` that succeeded left; if limits are shared, here and at the coordinator. */
+  /** What the last successful `take` left; if limits are shared, here and at the coordinator. */
   left = 0;
   readonly #stocks: Stocks;
-  /** Undefined if limits are shared: then the coordinator has the window, and a process its lease. */
+  /** Undefined if limits are shared: the coordinator has the window, and this process a lease. */
   readonly #window: TokenWindow | undefined;
   readonly #clock: Clock;
   readonly #calendar: Calendar;
@@ -130,7 +130,7 @@ export class ScopeQuotas extends QuotaRecords {
     this.#calendar = new Calendar(timezone);
   }
 
-  /** Whether a lease ran low since the last look. */
+  /** Whether a lease ran low since the last call of this method. */
   ranLow(): boolean {
     if (!this.#stocks.ranLow) return false;
     this.#stocks.ranLow = false;
@@ -144,9 +144,9 @@ export class ScopeQuotas extends QuotaRecords {
   }
 
   /**
-   * Takes what a call needs of one quota. Returns false and takes nothing if less than that is left, or if
-   * nothing is left at all (also for an amount of 0). If the call counts toward a later period than
-   * `periods`, `periods` is set to that. `nowMs`: when the call began to take.
+   * Takes what a call needs of one quota. Returns false and takes nothing if less than that is left, or
+   * nothing at all (also if the call needs 0). If the call counts toward a later period, sets `periods` to
+   * that. `nowMs`: when the call began to take.
    */
   take(
     record: number,
@@ -210,7 +210,7 @@ export class ScopeQuotas extends QuotaRecords {
     }
   }
 
-  /** Takes back what a settled call used of days and months in `mask`. Its tokens stay in the minute. */
+  /** Undoes what a settled call used of days and months in `mask`. Its tokens stay in the minute. */
   reverse(record: number, mask: number, used: Amounts, periods: Periods): void {
     for (let bits = mask & (OF_DAY | OF_MONTH); bits !== 0; bits &= bits - 1) {
       const quota = lowestOf(bits);
@@ -240,7 +240,7 @@ export class ScopeQuotas extends QuotaRecords {
   }
 
   /**
-   * Tokens of the minute that are taken; if limits are shared, by all processes, as last heard.
+   * Tokens taken of the minute; if limits are shared, by all processes, as the coordinator last reported.
    * `record` is undefined for an account that has not called yet.
    */
   minuteTokensOf(record: number | undefined, limit: number, nowMs: MonotonicMs): number {
@@ -256,7 +256,7 @@ export class ScopeQuotas extends QuotaRecords {
     return this.#window === undefined ? MINUTE_MS : this.#window.msUntilFree(record, nowMs);
   }
 
-  /** Those quotas of a record that have limits, and what of them is used. */
+  /** The use of the quotas in `mask`. */
   useOf(record: number | undefined, mask: number, limitOf: (quota: number) => number): QuotaUse[] {
     const uses: QuotaUse[] = [];
     for (const [quota, name] of EXTENDED_QUOTAS.entries()) {
@@ -296,7 +296,7 @@ export class ScopeQuotas extends QuotaRecords {
     };
   }
 
-  /** Counts what was used `ageMs` ago. Main thread, before the scope is first used. */
+  /** Counts what had been used `ageMs` ago. Main thread, before the scope is first used. */
   restore(record: number, settled: SettledQuotas, ageMs: number): void {
     const { dayNumber, monthNumber, minuteTokens } = settled;
     const set = (name: (typeof EXTENDED_QUOTAS)[number], period: number, amount: number): void =>
@@ -309,7 +309,7 @@ export class ScopeQuotas extends QuotaRecords {
     this.#window?.set(record, minuteTokens, ageMs);
   }
 
-  /** Forgets what was used of a record, whose slot had another scope before. Main thread. */
+  /** Forgets the use of a record whose slot belonged to another scope. Main thread. */
   clear(record: number): void {
     for (let quota = 0; quota < COUNT; quota++) this.#stocks.clear(stockOf(record, quota));
     this.#window?.set(record, 0, 0);
@@ -343,7 +343,7 @@ function lowestOf(bits: number): number {
   return 31 - Math.clz32(bits & -bits);
 }
 
-/** The number of the day or the month that the quota is counted in; 0 for what no calendar refills. */
+/** The day or the month that the quota is counted in; NO_PERIOD if no calendar refills it. */
 function periodOf(quota: number, { day, month }: Periods): number {
   if ((OF_MONTH & (1 << quota)) !== 0) return month;
   return (OF_DAY & (1 << quota)) !== 0 ? day : NO_PERIOD;

@@ -1,6 +1,7 @@
 /**
  * Stocks: amounts that calls take and give back, and that a calendar refills. Calls, tokens and money of a
- * day or a month are stocks, and so are calls in flight, which no calendar refills (period 0). Any thread.
+ * day or a month are stocks, and so are calls in flight, which no calendar refills (period 0). ScopeQuotas,
+ * DayCounter, `Calls` and UpstreamCounters count by them. Any thread, each with an object of its own.
  *
  * A stock is two 64-bit words, `taken` (what settled calls used, and what calls in flight hold) and
  * `settled`. Each word holds
@@ -12,42 +13,36 @@
  * - Check and add are one compare-exchange of `taken`, so the sum of what is taken in a period never passes
  *   the limit that the check saw.
  * - A period and its amount share a word. So the exchange that first writes a new period also starts its
- *   amount: each period begins at zero once. What a call gives back or settles after its period is over
- *   changes nothing.
+ *   amount: each period begins at zero once. A call that ends after its period changes nothing.
  * - A period never goes back. If the calendar is set back over a midnight, calls count toward the later
  *   period until the calendar has caught up, so that no limit is given twice. If it is set back by more, the
  *   later period was a mistake that would reject calls for as long: what was counted then counts for now.
- *   A thread decides that by a look at the clock after it read the word, not by the one before: it may have
- *   been stopped between the two, on a machine that slept for days.
+ *   To decide that, a thread reads the clock again after it read the word: the machine may have slept for
+ *   days since the thread last read the clock.
  * - A call settles by adding what it used to `settled`, then giving back the rest of what it held. So `taken`
  *   is never less than `settled`, and a thread that dies between the two leaves its own call held.
  * - The store keeps `settled` alone: calls that a crash cut hold nothing afterwards. Calls of a day and an
  *   account's calls in flight have no word `settled`.
  * - A scope that rested for 1,024 to 2,048 days finds its last day's use counted for the day of its return.
  *
- * If limits are shared, the limit is what the coordinator granted to this process; the main thread changes it
- * in `granted`. It takes back by taking like a call, and lowers `granted` before it gives back what it took.
- * So a thread that looks at `granted` again after its exchange has either been counted, or sees that it was
- * lowered.
+ * If limits are shared, the limit is what the coordinator granted to this process: leased-stocks.ts.
  *
- * Must hold: of no period more is taken than its limit, by whatever threads, also over midnight and with a
- * calendar that is set back (unit/ledger/stocks, unit/ledger/quotas, threads/ledger-tokens).
+ * Must hold: in no period more is taken than its limit, whatever threads do, also over midnight and if the
+ * calendar is set back. Tests: unit/ledger/stocks (at whatever step another thread takes),
+ * unit/ledger/quotas, threads/ledger-tokens.
  */
 import { invariant } from '../core/errors.js';
-import { STOCK_SETTLED } from './layout.js';
+import { EXCHANGES_MAX, STOCK_SETTLED } from './layout.js';
 import { amountOf, type Halves, headsSince, pack, PackedWords } from './packed-words.js';
 
 const PERIOD_BITS = 11;
-/** An amount that a provider's report would take beyond stays there. */
+/** An amount stays at this bound if a provider's report would exceed it. */
 const AMOUNT_MAX = 2 ** (63 - PERIOD_BITS) - 1;
-/** A period that is so many before now, or more, may be taken for a later one. */
+/** A period so many before now, or more, cannot be told from a later one: numbers wrap. */
 export const PERIODS_KNOWN = 1 << (PERIOD_BITS - 1);
 
-/** Of stocks that no calendar refills. */
+/** The period of stocks that no calendar refills. */
 export const NO_PERIOD = 0;
-
-/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
-const TRIES_MAX = 100_000;
 
 /** Periods by which `period` is after that of the word; negative if it is before. */
 export function periodsSince(word: Halves, period: number): number {
@@ -72,7 +67,7 @@ export interface StockUse {
   readonly settled: number;
 }
 
-/** What a refused call is told. */
+/** What is left of a stock, for a rejected call. */
 export interface StockLeft {
   readonly left: number;
   /** How long until more may be left; 0 if that is not known. */
@@ -82,19 +77,19 @@ export interface StockLeft {
 }
 
 export class Stocks {
-  /** The last take left so little of a lease that more is to be asked for. Its caller clears it. */
+  /** The last take left so little of a lease that the process should ask for more. The caller clears it. */
   ranLow = false;
-  /** What the last take that succeeded left of the limit. */
+  /** What the last successful take left of the limit. */
   left = 0;
   protected readonly words: PackedWords;
-  /** A word that was read, and one to be written. */
+  /** Scratch: the word that was read, and the one to be written. */
   protected readonly seen: Halves = { low: 0, high: 0 };
   protected readonly next: Halves = { low: 0, high: 0 };
   readonly #hasSettled: boolean;
 
   /**
-   * `words`: where the stocks lie. A stock is named by the index of its first word. `hasSettled`: the second
-   * one is `settled`; otherwise it is not the stock's.
+   * `words`: where the stocks lie. A stock is named by the index of its first word. `hasSettled`: the next
+   * word is its `settled`; otherwise that word is not the stock's.
    */
   constructor(words: BigInt64Array, hasSettled = true) {
     this.words = new PackedWords(words);
@@ -104,7 +99,7 @@ export class Stocks {
   /**
    * Takes `amount` (not negative) of a period that has a limit. Returns the period that it counts toward,
    * `period` or a later one; undefined, and takes nothing, if less than `amount` is left, or nothing. `now`
-   * returns the period that it is: it is asked if the word is of a period that `period` cannot explain.
+   * returns the current period; it is called if the word is two or more periods ahead of `period`.
    */
   take(
     stock: number,
@@ -116,7 +111,7 @@ export class Stocks {
     const { words, seen, next } = this;
     let current = period;
     words.glance(stock, seen);
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
+    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const since = periodsSince(seen, current);
       const taken = since > 0 ? 0 : amountIn(seen);
       const counted = since < 0 ? current + 1 : current;
@@ -135,14 +130,14 @@ export class Stocks {
     throw new Error('invariant broken: a stock is taken or refused in bounded tries');
   }
 
-  /** Replaces `held` by `used` for a call that took of `period`. Nothing if that is over. */
+  /** Replaces `held` by `used` for a call that took of `period`; does nothing if that is over. */
   settle(stock: number, period: number, held: number, used: number): void {
     if (used > held) this.#add(stock, period, used - held);
     if (used !== 0) this.#add(stock + STOCK_SETTLED, period, used, true);
     if (used < held) this.#add(stock, period, used - held);
   }
 
-  /** Takes back what `settle` counted as used. */
+  /** Undoes what `settle` counted as used. */
   reverse(stock: number, period: number, used: number): void {
     this.#add(stock + STOCK_SETTLED, period, -used);
     this.#add(stock, period, -used);
@@ -154,7 +149,7 @@ export class Stocks {
     return { taken: Math.max(settled, this.#amountIn(stock, period)), settled };
   }
 
-  /** The last period of which was taken, and what was; `period` is about now. */
+  /** The last period that calls took from, and how much they took. `period`: the current one. */
   last(stock: number, period: number): { readonly period: number; readonly taken: number } {
     this.words.load(stock, this.seen);
     return this.seen.low === 0 && this.seen.high === 0
@@ -162,7 +157,7 @@ export class Stocks {
       : { period: period - periodsSince(this.seen, period), taken: amountIn(this.seen) };
   }
 
-  /** Sets what was used in `period`; nothing is held. Main thread, before the scope is first used. */
+  /** Sets the use in `period`; nothing is held. Main thread, before the scope is first used. */
   set(stock: number, period: number, settled: number): void {
     invariant(settled >= 0 && settled <= AMOUNT_MAX, 'an amount fits its word');
     setStock(this.next, period, settled);
@@ -187,7 +182,7 @@ export class Stocks {
   #add(at: number, period: number, amount: number, starts = false): void {
     const { words, seen, next } = this;
     words.glance(at, seen);
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
+    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const since = periodsSince(seen, period);
       if (since === 0 || (since > 0 && starts)) {
         const sum = (since > 0 ? 0 : amountIn(seen)) + amount;
@@ -205,10 +200,10 @@ export class Stocks {
   }
 
   /**
-   * Returns the period that it is now. The stock's word, which is in `seen`, is two periods or more ahead of
-   * what the caller saw. If it is still ahead of the clock as that is after the word was read, the clock was
-   * set back, and the word's period was a mistake: what was counted then counts for now. Otherwise the caller
-   * was stopped after its own look at the clock, for days, and the word is right.
+   * Returns the current period, for a caller that found the stock's word (`seen`) two or more periods ahead.
+   * If the word is still ahead of the clock, which is read only now, the clock was set back: the word's
+   * period was a mistake, and what was counted in it counts for now. Otherwise the caller had been stopped
+   * for days after it read the clock, and the word is right.
    */
   #current(stock: number, now: () => number): number {
     const { words, seen, next } = this;
@@ -229,7 +224,7 @@ export class Stocks {
   }
 }
 
-/** Of stocks that no calendar refills: their words are never ahead. */
+/** `now` of stocks that no calendar refills: their words are never ahead. */
 function noCalendar(): number {
   throw new Error('invariant broken: a stock without a calendar is of a later period');
 }

@@ -1,7 +1,7 @@
 /**
- * Tokens per minute: in any span of 60 seconds, the tokens of the calls that are in flight and of those that
- * ended in it are at most the limit, at whichever moment between admission and end one counts each call.
- * ScopeQuotas calls it unless limits are shared. Any thread, each with an object of its own.
+ * Tokens per minute: in any span of 60 seconds, the tokens of the calls in flight and of those that ended in
+ * it are at most the limit, whether a call is counted at its admission, its end, or between. ScopeQuotas
+ * calls it unless limits are shared; UpstreamCounters always. Any thread, each with an object of its own.
  *
  * Two 64-bit words count up; `taken` also falls, by what calls give back:
  *
@@ -9,10 +9,10 @@
  *     settled   what all calls since the start used
  *
  * Time is cut into the ticks of window.ts, 1.2 s each. A mark is 64 bits: tick (22 bits, modulo 2^22), and
- * `settled` as that tick began (42 bits, modulo 2^42). Marks are in 51 places, by tick % 51. `last` is the
- * last tick that has a mark; a tick in which no call ended may have none. What weighs in tick T is taken -
- * mark(T - 50): all that is in flight, and all that ended in this tick or the 50 before it, which is more
- * than 60 seconds.
+ * `settled` as that tick began (42 bits, modulo 2^42). There are 51 marks; a tick's is number tick % 51.
+ * `last` is the last tick that has a mark; a tick in which no call ended may have none. What weighs in tick T
+ * is taken - mark(T - 50): all that is in flight, and all that ended in this tick or the 50 before it, which
+ * is more than 60 seconds.
  *
  * A call holds R from its admission. When it has used U, its thread writes the mark of the tick, adds U to
  * `settled`, then takes R - U from `taken`. So the call weighs R until its end and U for a minute after it.
@@ -21,28 +21,28 @@
  * - Check and add are one compare-exchange of `taken`. The mark that the check used never changes while its
  *   tick weighs, and a mark of an earlier tick is no greater. So a thread that stalls between check and
  *   exchange has counted too much rather than too little.
- * - A mark never includes a call that ended in its tick or later. A thread loads the mark's place, then
- *   `settled`, then `last`, and then exchanges the place. Who ends a call in tick T writes mark(T), raises
- *   `last` to T, and then adds. So if `settled` includes a call of a later tick, `last` shows it, and the
- *   thread takes that tick for the time; if it includes one of the same tick, that tick's mark was there, and
- *   the exchange fails.
+ * - A mark never includes a call that ended in its tick or later. The thread that writes it loads the mark's
+ *   word, then `settled`, then `last`, and then exchanges the word. A thread that ends a call in tick T
+ *   writes mark(T), raises `last` to T, and then adds. So if `settled` includes a call of a later tick,
+ *   `last` shows that tick, and the writer goes on with it. If it includes a call of the same tick, that
+ *   tick's mark was there before, and the exchange fails.
  * - A tick without a mark began with the `settled` of the next tick that has one: nothing ended in between.
- *   If there is none, it is `settled` itself, read before `last` is.
- *   Who looks for it writes it as the mark of the tick that had none, unless its place has that of a later
- *   tick or changes meanwhile.
+ *   If no later tick has one, it began with `settled` itself, read before `last`. The thread that looked for
+ *   it writes it as the missing mark, unless the word has a later tick's mark or changes meanwhile.
  * - Nothing is awaited. A thread that dies after it added U leaves what its own call held, R - U at most.
- * - Marks are compared modulo 2^42, half of which is more than two limits, and a place sees the same tick
- *   again after eight years.
+ * - Amounts are compared modulo 2^42, half of which is more than two limits. The same word has a mark of the
+ *   same tick number again after eight years.
  *
- * Must hold: in no 60 seconds more tokens than the limit, at whichever moment between its admission and its
- * end a call is counted; what a call used beyond what it held is counted, and not prevented (also
- * threads/ledger-tokens).
+ * Must hold: in no 60 seconds more tokens than the limit, however a call is counted. What a call used beyond
+ * its hold is counted, and not prevented. Tests: unit/ledger/token-window (at whatever step another thread
+ * takes), threads/ledger-tokens.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { QUOTA_TOKENS_MAX } from '../core/quotas.js';
 import type { MonotonicMs } from '../core/units.js';
 import {
+  EXCHANGES_MAX,
   LAST_MARKED,
   type QuotaViews,
   QUOTA_WORDS32,
@@ -58,11 +58,8 @@ import { TICK_MS, TICKS_PER_MINUTE } from './window.js';
 const TICK_BITS = 22;
 const AMOUNT_BITS = 64 - TICK_BITS;
 const AMOUNT_HALF = 2 ** (AMOUNT_BITS - 1);
-/** A report of more tokens counts as so many. */
+/** If a provider reports more tokens of one call, so many are counted. */
 const USED_MAX = QUOTA_TOKENS_MAX;
-
-/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
-const TRIES_MAX = 100_000;
 
 invariant(TOKEN_MARK_COUNT === TICKS_PER_MINUTE + 1, 'one mark for each tick that weighs');
 invariant(2 * QUOTA_TOKENS_MAX < AMOUNT_HALF, 'a minute of tokens, and a call beyond it, fit a mark');
@@ -72,15 +69,12 @@ export class TokenWindow {
   readonly #words32: Int32Array;
   readonly #clock: Clock;
 
-  /** What the last take that succeeded left of the limit. */
+  /** What the last successful take left of the limit. */
   left = 0;
-  /** Of the last look at the marks: the first tick that has one; undefined if none has. */
+  /** Set by `#weightOf`: the first tick from `from` on that has a mark; undefined if none has. */
   #marked: number | undefined;
 
-  /**
-   * Words as they were read. `#next` is to be written, and holds a mark that was found while it is looked
-   * for.
-   */
+  /** Scratch: words as they were read. `#next` is the one to be written; `#weightOf` reads marks into it. */
   readonly #taken: Halves = { low: 0, high: 0 };
   readonly #settled: Halves = { low: 0, high: 0 };
   readonly #seen: Halves = { low: 0, high: 0 };
@@ -93,14 +87,14 @@ export class TokenWindow {
   }
 
   /**
-   * Takes `amount` (not negative). Returns false and takes nothing if less is left, or nothing at all (for an
-   * amount of 0 too). `record` is the place of the scope's words in QuotaViews. `nowMs` may be from
-   * before: then more weighs, not less.
+   * Takes `amount` (not negative). Returns false and takes nothing if less is left, or nothing at all (also
+   * for an amount of 0). `record` is the scope's quota record. `nowMs` may be a little old: then more weighs,
+   * not less.
    */
   take(record: number, amount: number, limit: number, nowMs = this.#clock.monotonicMs()): boolean {
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
-      // Before the look at the marks: what weighs by them was counted in this word or in a later one. A
-      // glance will do for a first try that takes: the exchange fails if it saw two moments.
+    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
+      // `taken` is read before the marks, so that it includes nothing newer. In the first try a glance will
+      // do if an exchange follows: that fails if the glance saw halves of two moments.
       if (tries === 0 && amount > 0) this.#words.glance(takenAt(record), this.#taken);
       else this.#words.load(takenAt(record), this.#taken);
       const used = this.#weightOf(record, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
@@ -116,7 +110,7 @@ export class TokenWindow {
     throw new Error('invariant broken: tokens are taken or refused in bounded tries');
   }
 
-  /** Replaces `held` by `used`, which weighs for a minute from `nowMs`: then the call had ended. */
+  /** Replaces `held` by `used`, which weighs for a minute from `nowMs`, when the call ended. */
   settle(record: number, held: number, used: number, nowMs = this.#clock.monotonicMs()): void {
     const counted = Math.min(used, USED_MAX);
     if (counted > held) this.#words.add(takenAt(record), counted - held);
@@ -164,7 +158,7 @@ export class TokenWindow {
     return Math.max(0, (from + TICKS_PER_MINUTE + 1) * TICK_MS - nowMs);
   }
 
-  /** Counts `used` tokens of calls that ended `ageMs` ago. Main thread, before the scope is first used. */
+  /** Counts `used` tokens that ended `ageMs` ago. Main thread, before the scope is first used. */
   set(record: number, used: number, ageMs: number): void {
     const nowMs = this.#clock.monotonicMs();
     const tick = Math.max(0, Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS));
@@ -186,15 +180,15 @@ export class TokenWindow {
     return differenceOf(this.#taken, this.#settled);
   }
 
-  /** The tick it is, or that of another thread whose clock is ahead. */
+  /** The current tick, or that of another thread whose clock is ahead. */
   #tick(record: number, nowMs: MonotonicMs): number {
     return Math.max(Math.floor(nowMs / TICK_MS), Atomics.load(this.#words32, lastAt(record)));
   }
 
   /**
-   * What of `#taken` has not ended before tick `from`; `#taken` must have been loaded. If `from` has no mark,
-   * it gets the one that was found for it, so that the next look finds it at once. `headsSince` tells by how
-   * many ticks a mark is older than a tick; below 0: it is of a later tick.
+   * The part of `#taken` that had not ended before tick `from`; the caller has loaded `#taken`. If `from` has
+   * no mark, this writes it, so that the next search is short. `headsSince` is by how many ticks a mark is
+   * older than a tick; negative if the mark is of a later tick.
    */
   #weightOf(record: number, from: number): number {
     const first = Math.max(0, from);
@@ -214,15 +208,15 @@ export class TokenWindow {
       break;
     }
     const weight = differenceOf(this.#taken, found);
-    // A thread that is ahead may have marked a later tick there.
+    // Otherwise a thread whose clock is ahead has put the mark of a later tick there.
     if (headsSince(this.#seen, TICK_BITS, first) > 0) this.#writeMark(place, first, found);
     return weight;
   }
 
-  /** Writes the mark of the tick it is, unless it is there: it is if `last` is that tick or a later one. */
+  /** Writes the mark of the current tick, unless it is there; it is if `last` is that tick or a later one. */
   #mark(record: number, nowMs: MonotonicMs): void {
     if (Atomics.load(this.#words32, lastAt(record)) >= Math.floor(nowMs / TICK_MS)) return;
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
+    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const tick = this.#tick(record, nowMs);
       const at = marksAt(record) + (tick % TOKEN_MARK_COUNT);
       this.#words.load(at, this.#seen);
@@ -253,8 +247,8 @@ export class TokenWindow {
 }
 
 /**
- * `taken` less a mark, or less `settled`, modulo 2^42. It would be below zero if another thread has taken and
- * settled since `taken` was read: an exchange of `taken` then fails.
+ * `taken` less a mark or less `settled`, modulo 2^42. It is below zero if another thread has taken and
+ * settled since `taken` was read, and then counts as 0: the exchange of `taken` will fail.
  */
 function differenceOf(taken: Halves, settled: Halves): number {
   const difference = amountOf(taken, TICK_BITS) - amountOf(settled, TICK_BITS);

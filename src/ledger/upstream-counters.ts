@@ -1,18 +1,18 @@
 /**
  * Counts what calls use of the limits of their upstreams, over all workers of the process: requests and
- * tokens of the minute, calls in flight. A scope is a provider's key (UpstreamScopeIndex) and has the records
- * that a group has, in buffers of its own. Upstream workers take and give back; the main thread reads, and
- * settles what a dead worker held.
+ * tokens of the minute, calls in flight. A scope is a provider's key (UpstreamScopeIndex). It has the records
+ * that a group has, in buffers of its own. Upstream workers (upstream/upstream-quotas.ts) take and give back;
+ * the main thread reads, and settles what a dead worker held.
  *
- * If limits are shared with other processes, workers take from what the coordinator granted to this process,
- * which the main thread puts in by UpstreamLeases. What this process uses is then counted a second time, for
+ * If limits are shared with other processes, workers take from what the coordinator granted to this process;
+ * the main thread puts grants in by UpstreamLeases. What this process uses is then counted a second time, for
  * operators alone: `seen`.
  *
  * Beside the records each worker has a stripe that it alone writes: for each scope its calls in flight, and
  * the tokens that they hold.
  *
  * Must hold: of a provider's key never more is taken than its limits, and a dead worker's calls are given
- * back (also e2e/upstream-quotas).
+ * back. Tests: unit/ledger/upstream-counters (two workers; a dead worker), e2e/upstream-quotas.
  */
 import type { Clock } from '../core/clock.js';
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
@@ -23,24 +23,15 @@ import {
   type UpstreamQuotaName,
 } from '../core/quotas.js';
 import { asUpstreamScopeIndex, type UpstreamScopeIndex } from '../core/units.js';
-import {
-  createScopeBuffers,
-  EXTENDED_QUOTAS,
-  openScopeViews,
-  QUOTA_WORDS64,
-  STOCK_WORDS,
-  STOCKS,
-  type ScopeBuffers,
-} from './layout.js';
+import { createScopeBuffers, EXTENDED_QUOTAS, openScopeViews, type ScopeBuffers } from './layout.js';
 import { LeasedStocks, type LeaseWords } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
 import { CountedLeases } from './leases.js';
-import { Stocks } from './stocks.js';
+import { stockOf } from './scope-quotas.js';
+import { NO_PERIOD, Stocks } from './stocks.js';
 import { TokenWindow } from './token-window.js';
 import { type MinuteCounter, Window } from './window.js';
 
-/** Calls in flight, and tokens that are leased, are not refilled: they are all of one period. */
-const NO_PERIOD = 0;
 const FLIGHT = EXTENDED_QUOTAS.indexOf('calls_in_flight');
 const TOKENS = EXTENDED_QUOTAS.indexOf('tokens_per_minute');
 
@@ -89,7 +80,7 @@ export function createUpstreamBuffers(workers: number, shared = false): Upstream
 
 export class UpstreamCounters {
   readonly #minute: MinuteCounter<UpstreamScopeIndex>;
-  /** Of this process alone, if limits are shared; else what is counted. */
+  /** The use of this process alone if limits are shared, otherwise what `take` counts by. */
   readonly #seenMinute: Window<UpstreamScopeIndex>;
   readonly #seenTokens: TokenWindow;
   readonly #stocks: Stocks;
@@ -100,8 +91,8 @@ export class UpstreamCounters {
   readonly #onLow: (scope: UpstreamScopeIndex) => void;
 
   /**
-   * `worker`: whose stripe to write; the main thread writes none. `onLow`: called if limits are shared, once
-   * each time what was granted runs low.
+   * `worker`: whose stripe to write; the main thread writes none. `onLow`: called once each time a lease runs
+   * low; never if limits are not shared.
    */
   constructor(
     buffers: UpstreamBuffers,
@@ -122,7 +113,7 @@ export class UpstreamCounters {
     this.#onLow = onLow;
   }
 
-  /** Takes of each limit that there is, or nothing: then it returns what is short. Worker. */
+  /** Takes of each quota that has a limit, or takes nothing and returns what is short. Worker. */
   take(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage | undefined {
     const { callsInFlight, tokensPerMinute, requestsPerMinute } = limits;
     // A permit cannot be given back, so it is taken last, and looked for first.
@@ -144,19 +135,22 @@ export class UpstreamCounters {
     return this.shortageOf(scope, limits, tokens);
   }
 
-  /** The call that `take` has taken is over at its upstream. Only if calls in flight were limited. Worker. */
+  /**
+   * Gives back the call slot when the upstream is done, if `take` took one: calls in flight are limited.
+   * Worker.
+   */
   giveBackCall(scope: UpstreamScopeIndex): void {
-    this.#stocks.settle(stockAt(scope, FLIGHT), NO_PERIOD, 1, 0);
+    this.#stocks.settle(stockOf(scope, FLIGHT), NO_PERIOD, 1, 0);
     this.#hold(scope, HELD_CALLS, -1);
   }
 
-  /** Replaces the tokens that `take` has taken by what was used. Only if tokens were limited. Worker. */
+  /** Replaces the tokens that `take` took by those used. Call it only if tokens were limited. Worker. */
   settle(scope: UpstreamScopeIndex, held: number, used: number): void {
     this.#settleTokens(scope, held, used);
     this.#hold(scope, HELD_TOKENS, -held);
   }
 
-  /** What `take` finds short now; if there is room, the quota that is next to be short, with 0 to wait. */
+  /** The quota that `take` would find short now; with a wait of 0 if there is room. */
   shortageOf(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage {
     const { callsInFlight, tokensPerMinute = Infinity, requestsPerMinute } = limits;
     if (tokens > tokensPerMinute) return { quota: 'tokens_per_minute', freeInMs: Infinity, asks: false };
@@ -177,7 +171,7 @@ export class UpstreamCounters {
     return { quota, freeInMs, asks: asks && this.#isShared };
   }
 
-  /** What this process uses of each limit, with what its calls hold. Any thread. */
+  /** What this process uses of each limit, including what its calls hold. Any thread. */
   useOf(scope: UpstreamScopeIndex, limits: UpstreamLimits): QuotaUse[] {
     return UPSTREAM_QUOTA_NAMES.flatMap((quota) => {
       const limit = limits[QUOTA_FIELDS[quota]];
@@ -186,8 +180,8 @@ export class UpstreamCounters {
   }
 
   /**
-   * A worker has died: its calls are over, and the tokens that they held count as used, because its upstreams
-   * may have worked on. Main thread, before the worker's successor starts.
+   * Ends the calls of a dead worker. The tokens that they held count as used, because the upstreams may have
+   * worked on. Main thread, before the worker's successor starts.
    */
   releaseWorker(worker: number): void {
     for (let index = 0; index < UPSTREAM_SCOPES_MAX; index++) {
@@ -196,7 +190,7 @@ export class UpstreamCounters {
       const tokens = this.#held[at + HELD_TOKENS]!;
       if (calls === 0 && tokens === 0) continue;
       const scope = asUpstreamScopeIndex(index);
-      if (calls > 0) this.#stocks.settle(stockAt(scope, FLIGHT), NO_PERIOD, calls, 0);
+      if (calls > 0) this.#stocks.settle(stockOf(scope, FLIGHT), NO_PERIOD, calls, 0);
       this.#settleTokens(scope, tokens, tokens);
       this.#held[at + HELD_CALLS] = 0;
       this.#held[at + HELD_TOKENS] = 0;
@@ -220,7 +214,7 @@ export class UpstreamCounters {
 
   #takeStock(scope: UpstreamScopeIndex, quota: number, amount: number, limit: number): boolean {
     const stocks = this.#stocks;
-    if (stocks.take(stockAt(scope, quota), NO_PERIOD, amount, limit) === undefined) return false;
+    if (stocks.take(stockOf(scope, quota), NO_PERIOD, amount, limit) === undefined) return false;
     if (stocks.ranLow) {
       stocks.ranLow = false;
       this.#onLow(scope);
@@ -229,14 +223,14 @@ export class UpstreamCounters {
   }
 
   #settleTokens(scope: UpstreamScopeIndex, held: number, used: number): void {
-    if (this.#isShared) this.#stocks.settle(stockAt(scope, TOKENS), NO_PERIOD, held, used);
+    if (this.#isShared) this.#stocks.settle(stockOf(scope, TOKENS), NO_PERIOD, held, used);
     this.#seenTokens.settle(scope, held, used);
   }
 
   /** Milliseconds until the tokens are free; 0 if they are. */
   #msUntilTokens(scope: UpstreamScopeIndex, tokens: number, limit: number): number {
     if (!this.#isShared) return this.#seenTokens.msUntil(scope, tokens, limit);
-    const { left, waitMs } = this.#stocks.leftOf(stockAt(scope, TOKENS), NO_PERIOD, limit);
+    const { left, waitMs } = this.#stocks.leftOf(stockOf(scope, TOKENS), NO_PERIOD, limit);
     return left >= tokens && left > 0 ? 0 : Math.max(1, waitMs);
   }
 
@@ -247,7 +241,7 @@ export class UpstreamCounters {
       case 'tokens_per_minute':
         return this.#seenTokens.read(scope).taken;
       case 'calls_in_flight':
-        return this.#stocks.read(stockAt(scope, FLIGHT), NO_PERIOD).taken;
+        return this.#stocks.read(stockOf(scope, FLIGHT), NO_PERIOD).taken;
     }
   }
 
@@ -256,7 +250,7 @@ export class UpstreamCounters {
   }
 }
 
-/** The grants of scopes, if limits are shared; the lease manager puts them in. Main thread. */
+/** The leases of upstreams if limits are shared; the lease manager puts grants in. Main thread. */
 export class UpstreamLeases {
   readonly minute: CountedLeases<UpstreamScopeIndex>;
   readonly #stocks: LeasedStocks;
@@ -268,11 +262,6 @@ export class UpstreamLeases {
   }
 
   stockOf(scope: UpstreamScopeIndex, quota: 'tokens_per_minute' | 'calls_in_flight'): LeaseWords {
-    return this.#stocks.leaseOf(stockAt(scope, EXTENDED_QUOTAS.indexOf(quota)));
+    return this.#stocks.leaseOf(stockOf(scope, EXTENDED_QUOTAS.indexOf(quota)));
   }
-}
-
-/** Where a stock of the scope lies. */
-function stockAt(scope: UpstreamScopeIndex, quota: number): number {
-  return scope * QUOTA_WORDS64 + STOCKS + quota * STOCK_WORDS;
 }

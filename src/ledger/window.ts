@@ -1,7 +1,7 @@
 /**
- * Requests per minute, of accounts, keys, groups or upstreams. The rate-limit phase takes from it, through
- * the ledger; LeasedWindow takes its place if limits are shared. Any thread. "The account" is whatever is
- * counted.
+ * Requests per minute, of accounts, keys, groups or upstreams; "the account" below is whichever is counted.
+ * The rate-limit phase takes permits, through the ledger. LeasedWindow replaces this class if limits are
+ * shared. Any thread.
  *
  * Must hold: in any span of 60 seconds at most the limit is admitted, whatever the threads do, and a permit
  * is free after 61.3 s at most. Tests: unit/ledger/window (threads stopped inside each other),
@@ -25,53 +25,54 @@
  *   held.
  * - Rolling from tick T to T' first writes count into the marks T+1..T', then exchanges the head. Each mark
  *   is written by load, check that the head is still the one read, compare-exchange. Within a tick the count
- *   only grows, so whoever wins the head's exchange had its count in every mark; a thread that lags behind
- *   fails at its check of the head, or at its exchange of the mark. Nothing is awaited: a thread that stops
- *   anywhere holds up nobody.
+ *   only grows, so the thread that wins the head's exchange had its count in every mark. A thread that lags
+ *   behind fails at its check of the head, or at its exchange of the mark. Nothing is awaited: a thread that
+ *   stops anywhere delays no other.
  * - The mark for T+1 replaces the one for T-50, which tick T still needs. A reader that finds another turn
  *   there knows that some thread's clock is past T, and helps to roll instead.
  * - After 51 ticks without a call everything has expired: the head goes to count 0, age 0, and marks at or
- *   before that tick count as 0 unread. So what is left in them after an idle gap, of any length, is never
- *   believed.
- * - A thread may stall between reading the clock and its exchange, and record its permit into a tick that is
- *   long over and expires early. So it reads the clock again after the exchange. If the tick has ended, it
- *   abandons that permit and starts anew. It stays counted, so a call may be rejected for its own abandoned
- *   permit: an error on the safe side, for one call in ten million.
+ *   before that tick count as 0 and are not read. So old marks do no harm after an idle gap of any length.
+ * - A thread may stall between reading the clock and its exchange. It would then record its permit in a tick
+ *   that is long over, and the permit would expire early. So it reads the clock again after the exchange. If
+ *   the tick has ended, it abandons that permit, which stays counted, and starts anew. A call may thus be
+ *   rejected because of its own abandoned permit: one call in ten million, and on the safe side.
  * - Counts are compared modulo 2^20, which is more than any limit. A turn repeats after 69 hours; a thread
  *   would have to sleep for exactly that between two instructions, and would then cause a roll one tick
  *   early.
  * - Each thread measures its own offset to the host's clock, so their times differ by microseconds
- *   (core/clock.ts). A thread whose time lags takes the head's tick for the time, and a tick is longer than a
- *   50th of a minute by enough to cover 1.5 ms of difference.
+ *   (core/clock.ts). A thread whose clock lags uses the head's tick instead. A tick is longer than a 50th of
+ *   a minute by enough to cover 1.5 ms of difference.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
 import { type AccountIndex, asWallMs, type WallMs } from '../core/units.js';
 import { DirtySet } from './dirty-set.js';
-import { COUNTED_WORDS32, COUNTED_WORDS64, type CountedViews, MARK_COUNT, MARKS, WINDOW } from './layout.js';
+import {
+  COUNTED_WORDS32,
+  COUNTED_WORDS64,
+  type CountedViews,
+  EXCHANGES_MAX,
+  MARK_COUNT,
+  MARKS,
+  WINDOW,
+} from './layout.js';
 
-/** The outcome of one request. Its times are those at the moment of the call. */
+/** Whether a request is admitted, as of the moment of the call. */
 export interface MinuteTake {
   readonly admitted: boolean;
   /** Permits left now. */
   readonly remaining: number;
   /**
-   * If admitted: when all that is used now will have expired. If rejected: when the next request is admitted,
-   * provided no other takes the permit. Rounded up to a whole millisecond.
+   * If admitted: when all permits used now will have expired. If rejected: when the next permit is free, if
+   * no other request takes it. Rounded up to a whole millisecond.
    */
   readonly resetWallMs: WallMs;
-  /**
-   * Rejected, but the coordinator, which was not asked, may have permits. Always false if limits are not
-   * shared.
-   */
+  /** Rejected, but the coordinator may have permits, so ask it. Always false if limits are not shared. */
   readonly asks: boolean;
 }
 
-/**
- * Counts requests of the minute: all that this process admits (Window), or those it was granted
- * (LeasedWindow).
- */
+/** Counts requests a minute: Window those that this process admits, LeasedWindow those it was granted. */
 export interface MinuteCounter<Index extends number> {
   take(counted: Index, limit: number): MinuteTake;
   check(counted: Index, limit: number): MinuteTake;
@@ -81,10 +82,7 @@ export interface MinuteCounter<Index extends number> {
 }
 
 export const TICKS_PER_MINUTE = 50;
-/**
- * 1/32 ms more than a 50th of a minute, which makes 1.5 ms a minute for clocks that differ. It is a binary
- * fraction, so that edges are exact.
- */
+/** 1/32 ms (exact in binary) more than a 50th of a minute: 1.5 ms a minute for clocks that differ. */
 export const TICK_MS = 60_000 / TICKS_PER_MINUTE + 1 / 32;
 
 const COUNT_BITS = 20;
@@ -92,9 +90,6 @@ const COUNT_MASK = (1 << COUNT_BITS) - 1;
 const AGE_MASK = 63;
 const HEAD_TICK_SHIFT = 26n;
 const TURN_MASK = 0xfff;
-
-/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
-const TRIES_MAX = 100_000;
 
 invariant(MARK_COUNT === TICKS_PER_MINUTE + 1, 'one mark for each tick that weighs');
 invariant(REQUESTS_PER_MINUTE_MAX < 1 << COUNT_BITS, 'a minute of permits fits the count');
@@ -147,7 +142,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
   #decide(counted: Index, limit: number, takes: boolean): MinuteTake {
     const word = counted * COUNTED_WORDS64 + WINDOW;
     let tickMin = 0;
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
+    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const nowMs = this.#clock.monotonicMs();
       const nowTick = Math.max(tickMin, Math.floor(nowMs / TICK_MS));
       const head = Atomics.load(this.#words64, word);
@@ -171,23 +166,23 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
           tickMin = tick + 1;
           continue;
         }
-        return this.#answer(false, 0, nowMs, freeTick);
+        return this.#result(false, 0, nowMs, freeTick);
       }
-      if (!takes) return this.#answer(true, limit - used, nowMs, tick + MARK_COUNT);
+      if (!takes) return this.#result(true, limit - used, nowMs, tick + MARK_COUNT);
       // The count wraps inside its field; a carry must not reach the age.
       const next = count === COUNT_MASK ? head - BigInt(COUNT_MASK) : head + 1n;
       if (Atomics.compareExchange(this.#words64, word, head, next) !== head) continue;
       // Before the clock is read, so that a stall in it is noticed below.
       this.#dirty.mark(counted);
       if (Math.floor(this.#clock.monotonicMs() / TICK_MS) > tick) continue;
-      return this.#answer(true, limit - used - 1, nowMs, tick + MARK_COUNT);
+      return this.#result(true, limit - used - 1, nowMs, tick + MARK_COUNT);
     }
     throw new Error('invariant broken: a permit is taken or refused in bounded tries');
   }
 
   /** Permits of the last minute that weigh now; changes nothing. Any thread. */
   usedOf(counted: Index): number {
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
+    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const head = Atomics.load(this.#words64, counted * COUNTED_WORDS64 + WINDOW);
       const headTick = Number(head >> HEAD_TICK_SHIFT);
       const tick = Math.max(headTick, Math.floor(this.#clock.monotonicMs() / TICK_MS));
@@ -279,7 +274,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     Atomics.compareExchange(this.#words64, word, head, headOf(nowTick, age, count));
   }
 
-  #answer(admitted: boolean, remaining: number, nowMs: number, resetTick: number): MinuteTake {
+  #result(admitted: boolean, remaining: number, nowMs: number, resetTick: number): MinuteTake {
     const take = this.#take;
     take.admitted = admitted;
     take.remaining = remaining;

@@ -55,7 +55,7 @@ export function balanceWords(leases: Leases, account: AccountIndex, accounting: 
     }),
     add: (_, amount, low) => leases.addMoney(account, asPicoUnits(amount), asPicoUnits(low)),
     takeBack: (most) => leases.takeBackMoney(account, asPicoUnits(most)),
-    tell: (remaining) => leases.publishMoney(account, asPicoUnits(remaining)),
+    publish: (remaining) => leases.publishMoney(account, asPicoUnits(remaining)),
     collect: (most) => accounting.collect?.(account, asPicoUnits(most)) ?? 0n,
   };
 }
@@ -200,7 +200,7 @@ export class StockLease {
     this.#reported = { period, amount: this.#outstandingOf(said.used, unused), used: said.used };
     this.#repliedMs = nowMs;
     this.#isPlentiful = isPlentiful(unused, remaining);
-    this.#words.tell(remaining, freeInMs);
+    this.#words.publish(remaining, freeInMs);
     if (granted === 0n) return;
     // If the coordinator has no more, running low is not worth an ask.
     this.#net += granted;
