@@ -198,10 +198,10 @@ void t.test('tokens of the minute that are left: here, and at the coordinator', 
   t.match(left(), { limit: 500, remaining: 500 }, 'nobody was asked');
   const lease = leases.stockOf({ kind: 'key', index: KEY }, 'tokens_per_minute', clock)!;
   lease.add(0, 100n, 0n);
-  lease.tell(300n, 0);
+  lease.publish(300n, 0);
   t.match(left(), { limit: 500, remaining: 400 }, 'others have 100');
   lease.takeBack(100n);
-  lease.tell(0n, 0);
+  lease.publish(0n, 0);
   t.match(left(), { limit: 500, remaining: 0 });
   t.end();
 });

@@ -99,7 +99,7 @@ void t.test('what was used of a day is reported soon after it was, though nothin
       read: () => ({ period: TODAY, granted: given, used, available: given - used }),
       add: (_, amount) => void (given += amount),
       takeBack: () => 0n,
-      tell: () => undefined,
+      publish: () => undefined,
     },
     0,
   );
