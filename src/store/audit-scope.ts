@@ -10,7 +10,7 @@ import { decimalOf } from '../core/money.js';
 import { StoreError } from './store-file.js';
 import type { StoreSnapshot, TableKeys, TableName } from './store-snapshot.js';
 
-/** Differences that are listed. Beyond so many they have one cause, so the rest is only counted. */
+/** How many differences are listed. Beyond so many they have one cause, so the rest is only counted. */
 const DIFFERENCES_MAX = 1_000;
 
 export interface Difference {

@@ -7,9 +7,8 @@
  * uncovered = the sums of its usage. And references hold both ways: slots, names, keys, accounts, stored
  * responses.
  *
- * Must hold: every table of StoreSnapshot is read by a check here or in audit-groups.ts. A table that no
- * check reads can be damaged and the audit says that all is well (test/unit/store/audit.test.ts damages
- * each).
+ * Must hold: a check here or in audit-groups.ts reads each table of StoreSnapshot; otherwise the audit misses
+ * damage in that table. Test: test/unit/store/audit.test.ts (each damage is told).
  */
 import { asAccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
 import { CREDITED_PICO_UNITS_MAX, uncoveredAfter } from '../ledger/balance.js';
@@ -226,15 +225,15 @@ type Age = [endedMs: number, account: number, key: string];
 function auditStoredResponses(scope: AuditScope): void {
   const { snapshot } = scope;
   let responseCount = 0;
-  for (const { key: place, value } of snapshot.rows('answers')) {
+  for (const { key: responseKey, value } of snapshot.rows('answers')) {
     responseCount++;
-    const [account, key] = place;
+    const [account, key] = responseKey;
     const owner = scope.accountIdOf(account) ?? null;
     const read = (stored: unknown, named: string) =>
       readResponse(stored, { account: asAccountIndex(account), key }, named);
-    const record = scope.read(read, 'answers', place, value, owner);
+    const record = scope.read(read, 'answers', responseKey, value, owner);
     if (record === undefined) continue;
-    const subject: AuditSubject = { account: owner, location: snapshot.locationOf('answers', place) };
+    const subject: AuditSubject = { account: owner, location: snapshot.locationOf('answers', responseKey) };
     if (owner === null)
       scope.differs(subject, `the owner of account slot ${account}`, undefined, 'an account');
     const bytes = snapshot.get('answer_ages', [record.endedMs, account, key]);

@@ -3,8 +3,8 @@
  * is made from the rows that the transaction wrote. operator-changes.ts calls it inside that transaction.
  * Pure.
  *
- * Must hold: a field has the name that the admin interface gives it, because operators read the description
- * there; and a secret appears only as a fingerprint, the first characters of its SHA-256
+ * Must hold: a field has the name that it has in the admin interface, where operators read the description.
+ * A secret appears only as a fingerprint, the first characters of its SHA-256
  * (test/unit/store/operator-changes.test.ts).
  */
 import { decimalOf } from '../core/money.js';
@@ -109,9 +109,8 @@ interface ChangedRecord {
 }
 
 /**
- * Returns undefined if the rows change nothing that operators are shown. `nameOfGroup` gives the name of a
- * group by its id. The target is a record that existed before, if there is one: of a rotated key, the former
- * key.
+ * Returns undefined if the rows change nothing that operators see. `nameOfGroup` returns the name of a group
+ * by its id. The target is a record that existed before, if there is one: for a rotation the former key.
  */
 export function describeChange(
   rows: readonly WrittenRow[],

@@ -7,8 +7,8 @@
  *     changes  number of the change, from 1 without gaps  → slots of the groups, accounts, keys touched
  *     meta     'changes'                                   → number of the newest
  *
- * Must hold: numbers have no gaps, because `since` takes a gap for changes that are no longer kept; and a
- * change is appended in the transaction of its rows, or other processes go on with a disabled key
+ * Must hold: numbers have no gaps, because `since` takes a gap for changes that are no longer kept. A change
+ * is appended in the transaction of its rows; otherwise other processes would go on with a disabled key
  * (test/unit/store/change-feed.shared-changes.test.ts).
  */
 import {
@@ -28,8 +28,8 @@ import type { Tables } from './tables.js';
 const NEWEST_CHANGE = 'changes';
 
 /**
- * Changes that are kept. Each change costs a disk flush, so a process that is this far behind was stopped for
- * some seconds. That process reads all accounts and keys anew.
+ * How many changes are kept. Each costs a disk flush, so a process that is this far behind was stopped for
+ * some seconds; it then reads all accounts and keys anew.
  */
 const CHANGES_KEPT = 4_096;
 
@@ -53,8 +53,7 @@ export class ChangeFeed {
 
   /** Number of the newest change that any process has committed, 0 for none. 2 µs. */
   newest(): number {
-    // lmdb reads in one transaction for each event-loop turn: without this the read is of the turn's first
-    // read.
+    // lmdb reads in one transaction for each event-loop turn, which may be older than this call.
     this.#tables.environment.refresh();
     return this.#newest();
   }
@@ -153,7 +152,7 @@ export class SharedChanges {
   }
 
   /**
-   * Writes rows that all hosts have agreed on. Unlike `commit` it leaves the store a copy of what they share.
+   * Writes rows that all hosts have agreed on. Unlike `commit` it does not detach the store from them.
    */
   take(work: () => void): void {
     this.#commit(work, () => undefined);

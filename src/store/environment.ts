@@ -10,12 +10,12 @@
  *
  * Must hold: nobody calls lmdb's `open` or a writing method of an opened file but through this class. A
  * process takes the gate to open the file and to write it, so that neither happens while another process
- * writes.
+ * writes. Tests: unit/store/environment (opened and killed beside writers), unit/tree (who may import lmdb).
  *
  * The gate is the writers' lock of a second LMDB file, `<path>-gate`. Opening that file needs no gate: no
  * transaction ever commits to it, so nothing can be lost. If a process dies, the lock is free for the next
- * one; telemetry/main-watch.ts wakes those whom such a death leaves waiting. The gate can be removed when a
- * release of lmdb has the fix; test/unit/store/environment.test.ts must then pass without it.
+ * one; telemetry/main-watch.ts wakes processes that such a death leaves waiting. The gate can be removed when
+ * a release of lmdb has the fix; test/unit/store/environment.test.ts must then pass without it.
  */
 import { existsSync, linkSync, rmSync } from 'node:fs';
 import { ABORT, open, type RootDatabase, type RootDatabaseOptions } from 'lmdb';
@@ -33,8 +33,7 @@ export class Environment {
   readonly root: RootDatabase;
   readonly #gate: RootDatabase | undefined;
   /**
-   * Whether this object has the gate. A `write` within a `write` must not take it again: it would block for
-   * ever.
+   * Whether this object has the gate. A `write` within a `write` would block for ever if it took it again.
    */
   #hasGate = false;
 

@@ -35,7 +35,7 @@ const StoredFlush = Type.Object(
 
 const isFlush = schemaCheck('StoredFlush', StoredFlush);
 
-/** Throws StoreError `damaged`; `place` names the record in the message. */
+/** Throws StoreError `damaged`; `location` names the record in the message. */
 export function readFlush(stored: unknown, location: string): Static<typeof StoredFlush> {
   if (!isFlush(stored)) throw damaged(location);
   return stored;
@@ -75,7 +75,7 @@ export class FlushMark {
   }
 
   /**
-   * Call before the transaction: else a flush that fails at its begin is taken for the flush before, on disk.
+   * Call before the transaction; otherwise a flush whose transaction never began is mistaken for the last.
    */
   begin(): void {
     this.#sequence += 1;

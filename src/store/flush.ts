@@ -104,7 +104,7 @@ export interface LedgerFlushOptions {
    */
   readonly totals: SpendingTotals;
   readonly usage: UsageBook;
-  /** Absent if nobody asks when keys were used. */
+  /** Absent only in tests that do not look at the use of keys. */
   readonly keyUses?: KeyUses;
   /** QuotaUses or SharedQuotaUses. Absent if no scope has quotas besides those of a minute and a day. */
   readonly quotaUses?: QuotaUses;

@@ -42,7 +42,7 @@ function packGroup({ limits, parentId, ...rest }: GroupRecord): StoredGroup {
   return { format: FORMAT, ...rest, ...(parentId === undefined ? {} : { parentId }), ...packLimits(limits) };
 }
 
-/** Throws StoreError `damaged`; `place` names the record in the message. */
+/** Throws StoreError `damaged`; `location` names the record in the message. */
 export function readGroup(stored: unknown, location: string): GroupRecord {
   if (!isGroup(stored)) throw damaged(location);
   return {

@@ -98,7 +98,7 @@ export function packKey(record: KeyRecord): StoredKey {
   };
 }
 
-/** Throws StoreError `damaged`; `place` names the record in the message. */
+/** Throws StoreError `damaged`; `location` names the record in the message. */
 export function readKey(stored: unknown, location: string): KeyRecord {
   if (!isKey(stored)) throw damaged(location);
   return {

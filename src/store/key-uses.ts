@@ -6,8 +6,9 @@
  * A listener marks a key as dirty once a second while it is used, and at each call if the key has limits of
  * its own. However often a key is marked, a flush writes one row.
  *
- * Must hold: `rows` is called in the transaction that writes them, and `noteWritten` only when that is on
- * disk; otherwise calls of a shared day are counted twice (test/unit/store/recovery.test.ts).
+ * Must hold: `rows` is called in the transaction that writes them, and `recordWritten` only when that is on
+ * disk; otherwise calls of a shared day are counted twice (test/unit/store/recovery.test.ts,
+ * shared-books.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { KeyIndex } from '../core/units.js';

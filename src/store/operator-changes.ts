@@ -7,9 +7,9 @@
  *     meta              'operator_changes_head'      → number and hash of the newest row
  *                       'operator_changes_before'    → the same of the row before the oldest that is kept
  *
- * Processes of a host append in turn, under the lock of the writers. Hosts append in the order of the log
- * that they share: a row is made of the copy's head, and made again if another host was quicker
- * (sharing/registry-log.ts). So both have one chain.
+ * Processes of a host append one after the other, because LMDB has one writer. Hosts append in the order of
+ * the log that they share: a row continues the head of this host's copy, and is made again if another host
+ * was quicker (sharing/registry-log.ts). So all have one chain.
  *
  * Must hold: the hash is taken of the stored text, byte for byte. A row is never encoded again, or every
  * chain ever written breaks (test/unit/store/operator-changes.test.ts).
@@ -63,7 +63,7 @@ const isHashedChange = schemaCheck(
 const StoredLink = Type.Object({ number: Count, hash: Type.String({ pattern: '^([0-9a-f]{64})?$' }) });
 const isLink = schemaCheck('StoredLink', StoredLink);
 
-/** Throws StoreError `damaged`; `place` names the record in the message. */
+/** Throws StoreError `damaged`; `location` names the record in the message. */
 export function readChange(stored: unknown, location: string): OperatorChange {
   const change = decoded(stored);
   if (change === undefined) throw damaged(location);

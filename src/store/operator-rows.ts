@@ -1,6 +1,9 @@
 /**
  * The store's table of operators. Its key is the digest of an operator's token, by which a request is looked
  * up. registry/operators.ts uses it, and bounds the rows to OPERATORS_MAX. Main thread.
+ *
+ * Must hold: whoever changes the digest of a record removes the row of the former digest, or the old token
+ * stays valid. Test: unit/registry/operators (an operator from its creation to its end).
  */
 import { type Static, Type } from 'typebox';
 import { ROLES } from '../core/roles.js';
@@ -32,7 +35,7 @@ const isOperator = schemaCheck('StoredOperator', StoredOperator);
 const OPERATOR_USES = 'operator_uses';
 const isUses = schemaCheck('OperatorUses', Type.Record(Type.String(), Count));
 
-/** Throws StoreError `damaged`; `place` names the record in the message. */
+/** Throws StoreError `damaged`; `location` names the record in the message. */
 export function readOperator(stored: unknown, location: string): OperatorRecord {
   if (!isOperator(stored)) throw damaged(location);
   const { id, name, role, digest, active, createdMs, expiresSeconds } = stored;

@@ -1,7 +1,7 @@
 /**
- * The identity of a process: its pid, its start time and the boot it runs in, as Linux's `/proc` shows them.
- * The pid alone is reused. The hold on the store, leases and idempotency locks are rows that are void once
- * their process has ended, and name it so. Main thread, or a command.
+ * The identity of a process: its pid, its start time and the boot it runs in, as Linux's `/proc` shows them,
+ * because a pid alone is reused. The hold on the store, leases and idempotency locks are rows that name the
+ * identity of their process, and are void once that has ended. Main thread, or a command.
  *
  * Must hold: an identity begins with the pid and a space, because `isRunning` and store-hold.ts read the pid
  * from it (test/unit/store/store-hold.test.ts).
@@ -9,8 +9,7 @@
 import { readFileSync } from 'node:fs';
 
 /**
- * Text that no other process of this host ever has. Undefined if no such process runs, or if it has ended and
- * waits for its parent.
+ * A text that no other process of this host ever has. Undefined if no such process runs, or it is a zombie.
  */
 export function identityOf(pid: number): string | undefined {
   try {
@@ -28,7 +27,7 @@ export function identityOf(pid: number): string | undefined {
   }
 }
 
-/** Text that no other boot of any machine has. Undefined if the system does not tell. */
+/** A text that no other boot of any machine has. Undefined if `/proc` does not have it. */
 export function bootId(): string | undefined {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();

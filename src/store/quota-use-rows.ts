@@ -2,6 +2,9 @@
  * The store's table of quota use: how much each scope has used of its quotas. The flush writes its rows in
  * the transaction of the charges of the same calls; recovery, coordinators and the audit read them. Main
  * thread.
+ *
+ * Must hold: names and meanings of fields are on disk for ever, as in record-codec.ts. Tests:
+ * unit/store/quota-uses (after a start each scope has used what had ended), audit-groups.
  */
 import { type Static, Type } from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
@@ -57,7 +60,7 @@ function packQuotaUse(record: QuotaUseRecord): StoredQuotaUse {
   };
 }
 
-/** Throws StoreError `damaged`; `place` names the record in the message. */
+/** Throws StoreError `damaged`; `location` names the record in the message. */
 export function readQuotaUse(stored: unknown, location: string): QuotaUseRecord {
   if (!isQuotaUse(stored)) throw damaged(location);
   return {

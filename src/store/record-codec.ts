@@ -141,7 +141,7 @@ const StoredResponse = Type.Object(
     endedMs: Moment,
     stream: Type.Boolean(),
     fallback: Type.Optional(Type.String()),
-    /** Of all that is above, of whose it is, and of the bytes. Formats before 5 had none. */
+    /** SHA-256 of the fields above, the account and key, and the bytes. Formats before 5 had none. */
     digest: Type.Optional(Digest),
     // Bytes, or null if they were too many to be kept. TypeBox has no type for them.
     bytes: Type.Unknown(),
@@ -169,7 +169,7 @@ export function packAccount(record: AccountRecord): StoredAccount {
   return { format: FORMAT, ...rest, ...group, creditedPicoUnits: credited.toString() };
 }
 
-/** Throws StoreError `damaged`, as all readers here do; `place` names the record in the message. */
+/** Throws StoreError `damaged`, as all readers here do; `location` names the record in the message. */
 export function readAccount(stored: unknown, location: string): AccountRecord {
   if (!isAccount(stored)) throw damaged(location);
   return {

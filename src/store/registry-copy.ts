@@ -43,7 +43,7 @@ const isPosition = schemaCheck('Position', Position);
 /** Two copies at the same position have the same rows. */
 export type RegistryPosition = Readonly<Static<typeof Position>>;
 
-/** As hosts send it to each other, as JSON. */
+/** A row as hosts send it to each other, as JSON. */
 export interface RegistryRow {
   readonly table: RecordedTable;
   readonly key: number | string | readonly (number | string)[];
@@ -77,8 +77,7 @@ export class RegistryCopy {
    * since.
    */
   position(): RegistryPosition | undefined {
-    // lmdb reads in one transaction for each event-loop turn: without this the read is of the turn's first
-    // read.
+    // lmdb reads in one transaction for each event-loop turn, which may be older than this call.
     this.#tables.environment.refresh();
     const stored = this.#tables.meta.get(REGISTRY_POSITION);
     if (stored === undefined) return undefined;

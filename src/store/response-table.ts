@@ -13,13 +13,13 @@ import { packResponse, readResponse } from './record-codec.js';
 import { StoreError } from './store-file.js';
 import type { Tables } from './tables.js';
 
-/** What a row costs besides its bytes, roughly. It bounds the number of short responses too. */
+/** About how many bytes a row takes besides its body; counted, so that short responses are bounded too. */
 const ROW_BYTES = 512;
 
-/** Expired rows that one transaction removes. They block the main thread for some 10 ms. */
+/** How many expired rows one transaction removes, in some 10 ms of the main thread. */
 const EXPIRED_MAX = 1_000;
 
-/** Oldest rows that are read together. */
+/** How many of the oldest rows are read at once. */
 const BATCH = 64;
 
 export interface ResponseChanges {
@@ -33,7 +33,7 @@ export interface ResponseBounds {
   readonly expiredMs: number;
   /** Bound of the bytes of all responses together. */
   readonly bytesMax: number;
-  /** Bounds of the bytes of single models, by id. Of the response cache. */
+  /** For the response cache: bounds of the bytes of single models, by id. */
   readonly modelBytesMax?: ReadonlyMap<string, number>;
 }
 
@@ -111,7 +111,7 @@ export class ResponseTable {
     const { meta, sum } = this.#tables;
     const sums = this.#modelSums();
     let { bytes } = this;
-    // The bound is lower than it was, or the sum is damaged: it must not evict what fits.
+    // Either the bound was lowered or the sum is damaged; a damaged sum must not evict what fits.
     if (bytes > bounds.bytesMax) bytes = this.#countAnew();
     for (const key of forgotten) bytes -= this.#remove(key, sums);
     for (const record of kept) bytes += this.#put(record, sums);
@@ -121,8 +121,7 @@ export class ResponseTable {
   }
 
   /**
-   * Without sums, as in a store of a former version, it is not known of which models the responses are: they
-   * are removed.
+   * A store of a former version has no sums, so the models of its responses are unknown: they are removed.
    */
   #modelSums(): ModelSums | undefined {
     const { meta, modelAges } = this.#tables;
@@ -179,8 +178,8 @@ export class ResponseTable {
   }
 
   /**
-   * Returns the bytes that the removed response counted for; 0 if there was none. Of a damaged one the age is
-   * not known: its row there stays, and counts, until it is evicted.
+   * Returns the bytes that the removed response counted for; 0 if there was none. The age of a damaged
+   * response is unknown, so its row of ages stays, and counts, until it is evicted.
    */
   #remove(key: ResponseKey, sums: ModelSums | undefined): number {
     let record: ResponseRecord | undefined;
@@ -235,7 +234,7 @@ export class ResponseTable {
     let left = bytes;
     let expired = 0;
     for (;;) {
-      // Read first and then removed: a range must not be changed while it is walked.
+      // Read before they are removed: a range must not change while it is iterated.
       const oldest = Array.from(this.#tables.answerAges.getRange({ limit: BATCH }));
       for (const { key: age, value } of oldest) {
         const isExpired = age[0] <= expiredMs && expired < EXPIRED_MAX;
@@ -243,7 +242,7 @@ export class ResponseTable {
         if (isExpired) expired++;
         left -= this.#removeRow(age, value, sums);
       }
-      // Nothing is left, whatever a damaged sum says.
+      // No row is left, even if a damaged sum says otherwise.
       if (oldest.length < BATCH) return 0;
     }
   }
@@ -257,11 +256,13 @@ function isModelSum(value: unknown): value is [string, number] {
   return Array.isArray(value) && typeof value[0] === 'string' && Number.isSafeInteger(value[1]);
 }
 
-/** What a row of ages counts for. A damaged one must not stop the flush; too much then counts as kept. */
+/**
+ * The bytes that a row of ages counts for. A damaged row counts as ROW_BYTES, and must not stop the flush.
+ */
 const countedBytesOf = (value: unknown): number =>
   typeof value === 'number' && Number.isSafeInteger(value) && value >= ROW_BYTES ? value : ROW_BYTES;
 
-/** Returns what `read` does, or UNDECODABLE, which no record is, if its bytes are damaged. */
+/** Returns what `read` returns, or UNDECODABLE, which no schema accepts, if the row's bytes are damaged. */
 function unlessUndecodable(read: () => unknown): unknown {
   try {
     return read();

@@ -17,9 +17,9 @@ import { Encoder, RESERVE_START_SPACE, type Options } from 'msgpackr';
  */
 export const UNREADABLE = Symbol('unreadable row');
 
-/** Longest array whose length takes one byte. */
+/** The most values of an array whose length msgpack writes as one byte. */
 const VALUES_MAX = 15;
-/** Longest encoded names that msgpackr can leave room for. */
+/** The most bytes of encoded names for which msgpackr can leave room. */
 const HEAD_BYTES_MAX = 256;
 
 type Encode = Encoder['encode'];

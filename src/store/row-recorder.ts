@@ -3,7 +3,8 @@
  * and the operators' change log are made from the rows, and hosts send them to each other. Main thread.
  *
  * Must hold: each table that an operator's change writes is watched, except indexes (names, slots), which
- * follow from the others. Rows of a table that is not watched never reach other processes and hosts.
+ * follow from the others. Rows of a table that is not watched never reach other processes and hosts. Tests:
+ * unit/store/change-feed.shared-changes, unit/sharing/registry-log (random changes end the same on all).
  */
 import type { Database, Key } from 'lmdb';
 
@@ -60,7 +61,7 @@ export class RowRecorder {
   }
 
   /**
-   * Returns the table. From now on its writes are recorded; if `keysKept` is given, only those of these keys.
+   * Returns the table, whose writes are recorded from now on: all, or those of `recordedKeys`.
    */
   watch<TableKey extends Key>(
     name: RecordedTable,

@@ -1,7 +1,7 @@
 /**
  * What each account has spent according to the journals: the amounts that go to disk. The flush adds to them
- * on the main thread. SpentTotals if this gateway alone writes the rows, SharedTotals if several gateways add
- * to them. 16 bytes an account (40 if shared); memory pages that are never touched cost nothing.
+ * on the main thread: SpentTotals if this gateway alone writes the rows, SharedTotals if several gateways add
+ * to them. 16 bytes an account (24 if shared); memory pages that are never touched cost nothing.
  *
  * Must hold: amounts come from the journals and not from the ledger's words. Those words are ahead by what is
  * still in the journals, so money on disk would not agree with usage on disk (test/unit/store/audit.test.ts,

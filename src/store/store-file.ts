@@ -112,7 +112,7 @@ export function foreign(path: string, reason: string): StoreError {
 const REMEDY =
   'Move the file away, restore it from a backup, or point `data` (TOLLGATE_DATA) at another folder.';
 
-/** Returns the heads of the two meta pages; undefined for an empty file. */
+/** Returns the first bytes of the two meta pages; undefined for an empty file. */
 function readPages(path: string): Buffer[] | undefined {
   try {
     const file = openSync(path, 'r');

@@ -14,6 +14,9 @@
  *
  * The row has an LMDB file of its own, `hold.lmdb`, because a start that rejects the store must leave its
  * file as it is, to the byte.
+ *
+ * Must hold: of two processes that are not of one group, one at most has the hold, and a process that has
+ * ended has none. Test: unit/store/store-hold (between processes, and after one was killed).
  */
 import { join } from 'node:path';
 import { Type, type Static } from 'typebox';
@@ -29,7 +32,7 @@ const HOLDER = 'holder';
 
 const HolderRow = Type.Object({
   kind: Type.Union([Type.Literal('gateway'), Type.Literal('command')]),
-  /** Identity of one member. An older Tollgate, which has no groups, checks this one alone. */
+  /** Identity of one member. An older Tollgate, which knows no groups, checks this one alone. */
   identity: Type.String(),
   group: Type.Optional(Type.String()),
   members: Type.Optional(Type.Array(Type.String())),

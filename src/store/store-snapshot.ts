@@ -5,8 +5,8 @@
  * All reads are of one transaction, so they agree with each other however long they take. LMDB does not reuse
  * pages that a gateway frees meanwhile before `close`, so the file grows as long as a snapshot is open.
  *
- * Must hold: TableKeys names each table that the audit checks, with the types of keys of tables.ts. A table
- * that is missing here cannot be audited.
+ * Must hold: TableKeys names each table that the audit checks, with the types of keys of tables.ts; the audit
+ * cannot read any other. Test: unit/store/audit; no test compares the list with tables.ts.
  */
 import type { Database, Key, RootDatabase, Transaction } from 'lmdb';
 import { Environment } from './environment.js';
@@ -131,7 +131,7 @@ export class StoreSnapshot {
     for (const { key, value } of range) yield { key: key as TableKeys[Name], value };
   }
 
-  /** Names a row for whoever has to look at it. */
+  /** Names a row in a message. */
   locationOf(name: TableName, key: Key): string {
     return `record ${Array.isArray(key) ? key.join('/') : String(key)} of table ${name}`;
   }

@@ -12,10 +12,7 @@ import type { FlushedResponses } from './flush.js';
 import type { ResponseBounds, ResponseChanges } from './response-table.js';
 import type { Store } from './store.js';
 
-/**
- * Memory budget of responses that wait for the disk: seconds of a busy gateway. Beyond it responses are kept
- * without their bytes.
- */
+/** Memory budget of responses that wait for the disk: seconds of a busy gateway. Others lose their bytes. */
 const WAITING_BYTES_MAX = 128 * 1024 * 1024;
 
 /** Responses that may wait, with or without bytes. Beyond that number a response is not kept at all. */
@@ -26,7 +23,7 @@ const ROOM_BYTES_MIN = 1024 * 1024;
 
 const HOUR_MS = 3_600_000;
 
-/** Where the charge of a call is: a record in the journal of its listener. */
+/** The record of a call's charge: its position in the journal of its listener. */
 export interface ChargePosition {
   readonly listener: number;
   readonly position: number;

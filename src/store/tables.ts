@@ -3,7 +3,8 @@
  * process or in a command.
  *
  * Must hold: names, keys and order of keys are on disk for ever. A change of them needs a new FORMAT
- * (record-codec.ts) and a reader of the old one; a new table is added to store-snapshot.ts and to the audit.
+ * (record-codec.ts) and a reader of the old one. A new table is added to store-snapshot.ts and to the audit.
+ * Test: unit/store/key-rows.key-codec (a store of format 1 opens, works, and is of this format from then on).
  *
  *     meta               'format'                  → FORMAT
  *                        'key_slots_used'          → number of key slots ever used
@@ -44,7 +45,7 @@
  *     meta               'cached_model_bytes'      → sums of these by model id, as JSON
  *     changes            number                    → accounts and keys touched; see change-feed.ts
  *     history            [seconds of a span, position in its ring]  → stats of the span as JSON
- *     notices            what operators were told of quotas; see notice-rows.ts
+ *     notices            notices of quotas, and webhooks that wait; see notice-rows.ts
  */
 import type { RootDatabase } from 'lmdb';
 import { Environment, makeEnvironmentFile } from './environment.js';

@@ -4,7 +4,7 @@
  * gateway alone writes the rows (gateway/accounting.ts), SharedUsageBook if several gateways add to them
  * (gateway/shared-accounting.ts).
  *
- * Must hold: `noteCommitted` is called only when the rows are on disk; otherwise usage and money differ on
+ * Must hold: `recordCommitted` is called only when the rows are on disk; otherwise usage and money differ on
  * disk (test/unit/store/flush.test.ts, shared-books.test.ts).
  */
 import { CATALOG_ENTRIES_MAX, USAGE_ROWS_HOT_MAX } from '../core/limits.js';
@@ -95,7 +95,7 @@ export class UsageBook {
     this.#changed.add(row);
   }
 
-  /** Rows that changed since the last `noteCommitted`. */
+  /** Rows that changed since the last `recordCommitted`. */
   get waiting(): ReadonlySet<UsageRecord> {
     return this.#changed;
   }
