@@ -1,27 +1,28 @@
 /**
- * Names, plans, groups and status of all accounts, in memory. A search so reads only the records it found:
- * looking through 100,000 accounts takes some milliseconds, where reading their records would take half a
- * second. About 60 bytes an account. Accounts uses it on the main thread.
+ * Names, plans, groups and status of all accounts, in memory, for searches. It spares a search from reading
+ * every record: 100,000 accounts take some milliseconds instead of half a second. About 60 bytes an account.
+ * StoreOnly and OwnBuffers (registry-context.ts), the ChangeApplier and recovery fill it; accounts.ts
+ * searches it. Main thread.
  *
  * A slot is never reused and a name never changes, so the lists only grow.
  *
  * Must hold: it has every account of the store, whatever made or changed it. Test:
- * unit/registry/account-directory ("the registry keeps it, with or without a gateway").
+ * unit/registry/account-directory (the registry keeps it, with or without a gateway).
  */
 import { asAccountIndex, type AccountIndex } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';
 
-/** Every account has what is not given. */
+/** A field that is undefined does not restrict the search. */
 export interface AccountFilter {
-  /** `text`: part of the name, in any case. `ids`: accounts whose id was found to begin with it. */
+  /** `text`: part of the name, in any case. `ids`: accounts whose id begins with that text. */
   readonly search?: { readonly text: string; readonly ids: ReadonlySet<AccountIndex> } | undefined;
   readonly planId?: string | undefined;
   readonly active?: boolean | undefined;
-  /** Ids of groups; the account is in one of them. */
+  /** The account is in one of these groups. */
   readonly groupIds?: ReadonlySet<string> | undefined;
 }
 
-/** Slots that one search looks at: some 30 ms. The page is then short, and its cursor continues. */
+/** How many slots one search reads, in some 30 ms. A search that ends there returns a short page. */
 const SLOTS_PER_SEARCH_MAX = 500_000;
 
 export class AccountDirectory {
@@ -29,7 +30,7 @@ export class AccountDirectory {
   readonly #planIds: string[] = [];
   readonly #active: boolean[] = [];
   readonly #groupIds: (string | undefined)[] = [];
-  /** One string for each plan and group, however many records it was read from. */
+  /** One string object for each plan and group, so that equal texts do not take memory twice. */
   readonly #texts = new Map<string, string>();
   /** Accounts by the group that they are in. */
   readonly #counts = new Map<string, number>();
@@ -51,10 +52,7 @@ export class AccountDirectory {
     return this.#counts.get(groupId) ?? 0;
   }
 
-  /**
-   * Returns at most `limit` accounts from slot `from` on. `next` is the cursor that continues, also if none
-   * was found yet.
-   */
+  /** Returns at most `limit` accounts from slot `from` on. `next` continues, even if none was found yet. */
   find(
     filter: AccountFilter,
     from: number,

@@ -1,10 +1,10 @@
 /**
- * What is kept of an account: the record that an operator changes, the journal of its credits, and the totals
- * that the flush writes. And what is kept of a group. Plain records of the registry and the store; main
- * thread.
+ * The records of accounts and groups: what an operator changes, the journal of credits, and the totals that
+ * the flush writes. Plain records of the registry and the store; main thread.
  *
  * Must hold: rows of these records are on disk (store/record-codec.ts), so a field keeps its meaning, and a
- * new one is optional. Test: unit/store/store.
+ * new one is optional. Tests: unit/store/store (what was committed is there after opening), recovery; no test
+ * reads an account's row of an earlier format.
  */
 import type { QuotaLimits } from '../core/quotas.js';
 import type { AccountIndex, GroupIndex, PicoUnits, WallMs } from '../core/units.js';

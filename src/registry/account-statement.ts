@@ -14,7 +14,7 @@ import type { QuotaUse } from './quota-use.js';
 
 const MINUTE_MS = 60_000;
 
-/** What processes were granted of an account in advance, and have not reported as used. */
+/** What processes were granted of an account and have not reported as used. */
 interface LeasedAhead {
   readonly minute: number;
   readonly dayCalls: number;
@@ -26,37 +26,37 @@ interface LeasedAhead {
 export interface QuotaCount {
   /** The day or month of the counts; 0 if the quota has none. */
   readonly period: number;
-  /** Never more than was used: of other hosts, what they have reported. */
+  /** What was certainly used: for other hosts, what they have reported. */
   readonly used: bigint;
-  /** By calls of this host that are in flight. */
+  /** Held by calls in flight on this host. */
   readonly held: bigint;
-  /** Granted, and neither: other hosts may have used it since they last reported. */
+  /** Granted, but neither used nor held as far as known: other hosts may have used it since their report. */
   readonly leased: bigint;
-  /** What of that this host does not have. */
+  /** The part of `leased` that other hosts have. */
   readonly leasedElsewhere: bigint;
 }
 
-/** Those that the coordinator was ever asked for. */
+/** Has the quotas that the coordinator was ever asked for. */
 export type QuotaCounts = ReadonlyMap<QuotaName, QuotaCount>;
 
 /** What all processes that share an account, a key or a group use of it. */
 export interface AccountUse {
   /** Held by calls of this host, or charged by them and not in the store yet. */
   readonly held: PicoUnits;
-  /** By all hosts. */
+  /** Spent by all hosts. */
   readonly spent: PicoUnits;
   /** Permits of the current minute. */
   readonly minute: QuotaCount;
   readonly dayNumber: number;
   readonly dayCalls: number;
-  /** Of this host. */
+  /** On this host. */
   readonly callsInFlight: number;
-  /** To all hosts; of other hosts it includes what their calls use. */
+  /** Leased to all hosts; for other hosts it includes what their calls use. */
   readonly leased: LeasedAhead;
   readonly quotas: QuotaCounts;
 }
 
-/** By the id of an account, a key or a group. */
+/** Keyed by the id of an account, a key or a group. */
 export type KnownUses = ReadonlyMap<string, AccountUse>;
 
 /** The group that an account is in. */
@@ -87,10 +87,10 @@ export interface AccountStatement {
   readonly leased?: LeasedAhead;
 }
 
-/** What is known of an account without its plan and its group. */
+/** The part of a statement that needs neither the plan nor the group. */
 export type AccountCounts = Omit<AccountStatement, 'planMissing' | 'group' | 'quotas'>;
 
-/** From the ledger of the only gateway. */
+/** The statement of a gateway that is alone on its store, from its ledger. */
 export function liveStatement(
   record: AccountRecord,
   snapshot: AccountSnapshot,
@@ -108,7 +108,7 @@ export function liveStatement(
   };
 }
 
-/** From the last flush, with nothing held. `spending` is undefined if there was none. */
+/** The statement as of the last flush, with nothing held. `spending` is undefined if there was no flush. */
 export function flushedStatement(
   record: AccountRecord,
   spending: SpendingRecord | undefined,
@@ -129,10 +129,10 @@ export function flushedStatement(
 }
 
 /**
- * For processes that share the account: money from the store, and what their calls use now. `use` is
- * undefined if it could not be had. A charge that is being written may be counted as held and as spent for a
- * moment, so `held` is computed by the law. Leased money is as of a moment before, so it may exceed what is
- * available and is capped.
+ * The statement of processes that share the account: money from the store, and what their calls use now.
+ * `use` is undefined if the coordinator could not be asked. A charge that is being written may be counted as
+ * held and as spent for a moment, so `held` is computed by the law of the balance. Leased money is a little
+ * older, so it may exceed what is available and is capped.
  */
 export function sharedStatement(
   flushed: AccountCounts,

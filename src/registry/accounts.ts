@@ -26,7 +26,7 @@ export interface NewAccount {
   readonly group?: string | undefined;
 }
 
-/** Selects accounts that match all that is given. */
+/** Selects the accounts that match every field that is given. */
 export interface AccountSearch {
   /** Part of the name, in any case, or the beginning of the id. */
   readonly text?: string | undefined;
@@ -56,15 +56,15 @@ export class Accounts {
     return this.statementOf(record);
   }
 
-  /** From slot `from` on, in the order of creation. */
+  /** Returns accounts from slot `from` on, in the order of creation. */
   list(from: number, limit: number): Page<AccountStatement> {
     const { items, next } = this.#context.store.listAccounts(from, limit);
     return { items: items.map((record) => this.statementOf(record)), next };
   }
 
   /**
-   * In the order of creation. A page may be short or empty and still have a cursor, because one search looks
-   * at a bounded number of accounts. Costs 5 ms for 100,000 accounts, and 15 µs for each that is found.
+   * Returns accounts in the order of creation. A page may be short or empty and still have a cursor, because
+   * one search reads a bounded number of slots. Costs 5 ms for 100,000 accounts, and 15 µs for each result.
    */
   search(
     { text, planId, active, group }: AccountSearch,
@@ -88,7 +88,7 @@ export class Accounts {
     return this.#change(idOrName, (account) => ({ ...account, planId }));
   }
 
-  /** In no group if `group` is undefined. Calls in flight stay on the groups on which they were admitted. */
+  /** Puts the account in `group`, or in none. Calls in flight stay counted in their former group. */
   setGroup(idOrName: string, group: string | undefined): AccountStatement {
     return this.#change(idOrName, (account) => ({
       ...account,

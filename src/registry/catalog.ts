@@ -1,11 +1,11 @@
 /**
  * Models, prices and plans as the data plane sees them: plain frozen records without secrets. The main thread
- * makes them from the settings and sends them to every thread; a reload merges the new ones into those that
- * run. Any thread.
+ * makes them from the settings and sends them to every thread; a reload (gateway/reload.ts) merges the new
+ * ones into those that run. Any thread.
  *
- * Must hold: over reloads a model keeps its index, because calls in flight, metrics and slots name it by
- * that; and the cost of a call is never above what was held for it. Tests:
- * unit/registry/catalog.catalog-merge, catalog.cost.
+ * Must hold: a model keeps its index over reloads, because calls in flight, metrics and slots name the model
+ * by it. The cost of a call is never above what was held for it. Tests: unit/registry/catalog.catalog-merge,
+ * catalog.cost.
  */
 import type { Service } from '../core/door-names.js';
 import type { RoutingMember } from '../core/routing-members.js';
@@ -13,7 +13,7 @@ import type { QuotaLimits } from '../core/quotas.js';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { TokenCounts } from '../core/token-counts.js';
 
-/** Prices of one token: of the parts of `TokenCounts`, and of the rest of prompt and completion. */
+/** Prices of one token, for each part of `TokenCounts` and for the rest of prompt and completion. */
 interface PartPrices {
   readonly inputPicoUnits: PicoUnits;
   readonly cachedInputPicoUnits: PicoUnits;
@@ -24,9 +24,9 @@ interface PartPrices {
 }
 
 export interface TokenPrice extends PartPrices {
-  /** Of the call itself, beside its tokens. */
+  /** Price of the call itself, besides its tokens. */
   readonly callPicoUnits: PicoUnits;
-  /** All that a response of the cache costs. */
+  /** Price of a whole response from the cache. */
   readonly cachedResponsePicoUnits: PicoUnits;
   /** The dearest that a token of the prompt, or of the completion, can be. */
   readonly inputPicoUnitsMax: PicoUnits;
@@ -34,8 +34,8 @@ export interface TokenPrice extends PartPrices {
 }
 
 /**
- * A cached, or written, token of the prompt costs what the rest costs if it has no price of its own, one that
- * is kept for an hour what another written one costs, a token of reasoning what other output costs.
+ * Fills in prices that are not set. Cached and written prompt tokens cost as much as other input, tokens
+ * written for an hour as much as other written ones, and reasoning tokens as much as other output.
  */
 export function tokenPriceOf(
   prices: Pick<PartPrices, 'inputPicoUnits' | 'outputPicoUnits'> & {
@@ -76,15 +76,15 @@ export interface ModelEntry {
   readonly createdSeconds: number;
   readonly price: TokenPrice;
   readonly outputTokensMax: number;
-  /** What it serves: a door leads to one of them. */
+  /** The services that it offers; each door needs one of them. */
   readonly serves: readonly Service[];
   /** Members of a request that choose where the call goes and are passed on. */
   readonly passMembers: readonly RoutingMember[];
-  /** Indices of the models that answer if this one fails, in their order. */
+  /** Indices of the models to try, in order, if this one fails. */
   readonly fallbacks: readonly number[];
   /** Undefined if responses are not cached. */
   readonly cache?: CacheRule | undefined;
-  /** A reload removed it: it is listed nowhere and on no plan. Calls in flight end as they were admitted. */
+  /** A reload removed it. It is on no list and no plan; calls in flight end as they were admitted. */
   readonly retired?: true;
 }
 
@@ -98,7 +98,7 @@ export interface CacheRule {
   readonly bytesMax?: number | undefined;
   /** The part of the cache's memory that they may take at most: more than 0, at most 1. */
   readonly memoryShare?: number | undefined;
-  /** Another one after each change of the model's upstreams or cache, so that no older response is found. */
+  /** Changes with the model's upstreams and cache settings, so that no older response is found. */
   readonly revision: string;
 }
 
@@ -108,12 +108,12 @@ export interface PlanEntry {
   readonly callsPerDay: number;
   /** The most output tokens that a call may ask for; undefined if only the model's own limit counts. */
   readonly outputTokensMax: number | undefined;
-  /** Of one account; the lower of the plan's and the gateway's own limit, as is the next. */
+  /** For one account. This and the next are the lower of the plan's limit and the gateway's. */
   readonly callsInFlightMax: number;
   readonly bodyBytesMax: number;
   /**
-   * Of one account. Three of them are the fields above, which each call reads; `callsInFlight` is without the
-   * gateway's own limit.
+   * Limits of one account. Three of them are also fields above, which each call reads; `callsInFlight` here
+   * ignores the gateway's own limit.
    */
   readonly quotas: QuotaLimits;
   /** Quotas of single models for one account, by the model's index; undefined if no model has any. */
@@ -124,10 +124,7 @@ export interface PlanEntry {
   readonly retired?: true;
 }
 
-/**
- * The plan of an account whose plan is not in the catalogue. The account is disabled, so nobody looks the
- * plan up.
- */
+/** Stands for a plan that is not in the catalogue. The account is disabled, so nobody looks the plan up. */
 export const NO_PLAN_INDEX = 2 ** 30 - 1;
 
 /**
@@ -139,12 +136,12 @@ export interface Catalog {
   readonly plans: readonly PlanEntry[];
 }
 
-/** Whether it is in the settings that run. */
+/** Whether the entry is in the settings in force. */
 export function isListed({ retired }: ModelEntry | PlanEntry): boolean {
   return retired === undefined;
 }
 
-/** Returns the exact cost of a call. Most calls have no parts, so those are added only if there. */
+/** Returns the exact cost of a call. Parts are rare, so their multiplications are skipped if they are 0. */
 export function costOf(price: TokenPrice, tokens: TokenCounts): PicoUnits {
   const { inputPicoUnits: input, outputPicoUnits: output } = price;
   const { cachedTokens, cacheWriteTokens, cacheWrite1hTokens, reasoningTokens } = tokens;
@@ -179,14 +176,14 @@ interface Entry {
 
 /**
  * Returns `next` with the indices of `current`, because calls in flight, journals and accounts name models
- * and plans by index. An entry takes the place of the one with its id, new ones follow, and what `next` does
- * not have stays as it was, retired. Indices into `next`'s models are translated.
+ * and plans by index. An entry replaces the one with its id, new ones follow, and entries that `next` lacks
+ * stay, retired. Indices into `next`'s models are translated.
  */
 export function mergeCatalogs(current: Catalog, next: Catalog): Catalog {
   const merged = mergeById(current.models, next.models);
   const indexOf = new Map(merged.map(({ id }, index) => [id, index]));
   const indexAfter = (index: number): number => indexOf.get(next.models[index]!.id)!;
-  // Retired models are `current`'s, and so are their indices.
+  // A retired model comes from `current`, so its indices are right already.
   const models = merged.map((model) =>
     isListed(model) && model.fallbacks.length > 0
       ? { ...model, fallbacks: model.fallbacks.map(indexAfter) }
@@ -200,10 +197,7 @@ export function mergeCatalogs(current: Catalog, next: Catalog): Catalog {
   return { models, plans: mergeById(current.plans, plans) };
 }
 
-/**
- * Returns `current` with the plans retired that `next` does not have, so that no account can be put on one of
- * them.
- */
+/** Returns `current` with the plans retired that `next` lacks, so that no account can be put on them. */
 export function retireMissingPlans(current: Catalog, next: Catalog): Catalog {
   const listed = new Set(next.plans.filter(isListed).map(({ id }) => id));
   const plans = current.plans.map((plan) =>

@@ -1,10 +1,10 @@
 /**
- * Credits and debits: lines of an account's journal, and the money in the ledger. A part of the registry:
- * main thread of a gateway process, or a command.
+ * Credits and debits: lines of an account's journal, and the money in the ledger. A part of the registry
+ * (registry.ts), used on the main thread of a gateway process, or in a command.
  *
- * Must hold: a debit takes from the ledger before the disk, and gives back only what the disk has not taken; a
- * credit gives after the disk; and a repetition with the same idempotency key changes nothing. Otherwise a
- * call spends money that is gone, or money is given twice. Tests: unit/registry/registry-money, credits-once.
+ * Must hold: a debit takes from the ledger before it is on disk, and gives back only what the disk has not
+ * taken; a credit is on disk before the ledger has it. Otherwise a call spends money that is gone. A request
+ * repeated with its idempotency key changes nothing. Tests: unit/registry/registry-money, credits-once.
  */
 import type { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
@@ -32,8 +32,8 @@ export interface TransferOnce extends Transfer {
 }
 
 /**
- * What else happens in a transfer's transaction. A throw undoes the transfer. `before` only reads: it is also
- * called without a transaction, for a debit that is not covered.
+ * Steps within a transfer's transaction; a throw undoes the transfer. `before` only reads: for a debit that
+ * the ledger does not cover it is called without a transaction.
  */
 interface TransferHooks {
   readonly before: (account: AccountRecord) => void;
@@ -60,9 +60,9 @@ export class Credits {
   }
 
   /**
-   * As `add`, but once for each key of an account. Asked again, also at the same time or after a restart, it
-   * changes nothing and returns the first response, which `responseOf` made from the statement. Throws
-   * `invalid_parameters` if the key came with another amount or note before.
+   * As `add`, but once for each idempotency key of an account. A repeated request, also at the same time or
+   * after a restart, changes nothing and gets the first response, which `responseOf` made from the statement.
+   * Throws `invalid_parameters` if the key was used before with another amount or note.
    */
   addOnce(request: TransferOnce, responseOf: (statement: AccountStatement) => string): string {
     const { store } = this.#context;
@@ -78,14 +78,13 @@ export class Credits {
       throw new Replayed();
     };
     try {
-      // Before anything is rejected: a repeated request that took the whole balance must not be told that
-      // nothing is left.
+      // Before the balance is checked: the first request may have taken all of it.
       assertFirst();
       let first = '';
       this.#transfer(request, {
         before: (account) => {
           index = account.index;
-          // Again, because another process may have made the same request meanwhile.
+          // Checked again, because another process may have made the same request meanwhile.
           assertFirst();
         },
         after: (statement) => {
@@ -117,7 +116,7 @@ export class Credits {
     const statement = store.commit(() => {
       const record = this.#put(transfer, hooks);
       const { held, spent, ...rest } = this.#accounts.statementOf(record);
-      // By the law of the account, because a ledger gets the money only when the disk has it.
+      // Computed by the law of the balance, because the ledger gets the money only after the disk.
       const after = { ...rest, held, spent, available: asPicoUnits(record.credited - held - spent) };
       hooks.after(after);
       return after;
@@ -127,10 +126,10 @@ export class Credits {
   }
 
   /**
-   * The other way round than a credit: a ledger gives the money up before the disk does, so that no call can
-   * spend it in between. Charges that are not flushed yet make the ledger's balance the lower one, so what it
-   * covers the disk covers too. Without a ledger the disk decides, inside the transaction, so that two
-   * commands cannot take the same money.
+   * Takes the money from the ledger first, so that no call can spend it before the disk has the debit. The
+   * ledger's balance is the lower one, by the charges that are not flushed yet, so what it covers the disk
+   * covers too. Without a ledger the disk decides, inside the transaction, so that two commands cannot take
+   * the same money.
    */
   #debit(transfer: Transfer, hooks: TransferHooks): AccountStatement {
     const { store, live } = this.#context;
@@ -144,8 +143,7 @@ export class Credits {
     try {
       return store.commit(() => {
         const statement = this.#accounts.statementOf(this.#put(transfer, hooks));
-        // Not `available`: other processes may give back what they hold, and whoever takes the money asks for
-        // that.
+        // Not `available`: DebitService has made other processes give back what they held of the money.
         const unspent = asPicoUnits(statement.record.credited - statement.spent);
         if (unspent < 0n) throw notCovered(asPicoUnits(unspent - transfer.amount));
         hooks.after(statement);
@@ -191,7 +189,7 @@ export class Credits {
   }
 }
 
-/** Undoes a transaction that an earlier one made needless. */
+/** Rolls back the transaction of a repeated request; never leaves `addOnce`. */
 class Replayed extends Error {}
 
 function otherContent(idempotencyKey: string): ProxyError {

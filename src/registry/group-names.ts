@@ -1,10 +1,10 @@
 /**
- * The names of groups, in shared memory: a listener that rejects a call names the group whose quota is used
- * up. Any thread reads.
+ * The names of groups, in shared memory. A listener that rejects a call names the group whose quota is used
+ * up (request/quota-rejections.ts). Any thread reads; the main thread writes (live-buffers.ts).
  *
  * Must hold: the main thread writes a name before the ledger gets the group, and changes none while accounts
- * are in the group. So the ledger's atomics make it visible to a thread that sees the group. (No test sees
- * that order; unit/registry/group-names tests the bytes.)
+ * are in the group. So the ledger's atomics make the name visible to a thread that sees the group. (No test
+ * sees that order; unit/registry/group-names tests the bytes.)
  *
  * One group, 404 bytes; pages that no group has touched take no memory:
  *
@@ -40,7 +40,7 @@ export class GroupNames {
     this.#bytes.writeUInt32LE(this.#bytes.write(name, first + LENGTH_BYTES), first);
   }
 
-  /** Whether there is room for the group, and it has this name. Main thread. */
+  /** Whether the group is within the buffer and has this name. Main thread. */
   has(group: GroupIndex, name: string): boolean {
     return (group + 1) * RECORD_BYTES <= this.#bytes.length && this.of(group) === name;
   }

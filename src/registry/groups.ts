@@ -1,9 +1,10 @@
 /**
  * Groups of accounts: created, found, listed, limited, deleted. A change is on disk first and then in the
- * live state. A part of the registry: main thread of a gateway process, or a command.
+ * live state. A part of the registry (registry.ts), used on the main thread of a gateway process, or in a
+ * command.
  *
- * Must hold: the tree is never deeper than allowed and has no cycle, and a group with accounts or groups in
- * it is not deleted. Test: unit/registry/groups.
+ * Must hold: the tree is never deeper than GROUP_DEPTH_MAX and has no cycle, and a group with accounts or
+ * groups in it is not deleted. Test: unit/registry/groups (random trees; what is refused).
  */
 import { editDistance, nearestName } from '../config/nearest-name.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
@@ -18,12 +19,12 @@ import { assertRoom, recordMomentMs, type RegistryContext, SLOT_REST_MS } from '
 
 export interface NewGroup {
   readonly name: string;
-  /** Id or name of the group that it is to be in; it never leaves it. */
+  /** Id or name of the parent group, which never changes. */
   readonly parent?: string | undefined;
   readonly limits?: Partial<QuotaLimits> | undefined;
 }
 
-/** A group with what is used of its quotas, as an operator reads it. */
+/** A group with the use of its quotas, as an operator reads it. */
 export interface GroupStatement {
   readonly record: GroupRecord;
   /** Names from the group at the top to this one. */
@@ -34,7 +35,7 @@ export interface GroupStatement {
   readonly quotas: readonly QuotaUse[];
 }
 
-/** Groups among which the one that a wrong name most likely meant is searched. */
+/** Among how many groups the nearest name is searched for the message about a wrong one. */
 const NEAREST_LOOKS_MAX = 1_000;
 
 export interface GroupMembers {
@@ -57,7 +58,7 @@ export class Groups {
     return this.statementOf(record);
   }
 
-  /** From slot `from` on; those that are in `parent` itself if it is given. */
+  /** Returns groups from slot `from` on: all, or the direct children of `parent`. */
   list(parent: string | undefined, from: number, limit: number): Page<GroupStatement> {
     const { groups } = this.#context.store;
     if (parent === undefined) {
@@ -74,8 +75,8 @@ export class Groups {
   }
 
   /**
-   * The tree below `root`, which comes first, or the whole forest: each group before those in it, siblings by
-   * name. `from` is a position in that order. Reads all groups, 3 µs each.
+   * Returns the tree from `root` down, or the whole forest: each group before its children, siblings by name.
+   * `from` is a position in that order. Reads all groups, 3 µs each.
    */
   tree(root: string | undefined, from: number, limit: number): Page<GroupStatement> {
     const { groups } = this.#context.store;
@@ -137,8 +138,8 @@ export class Groups {
   }
 
   /**
-   * `field`: what names the group in the request, if not the path. Throws `not_found`, or
-   * `invalid_parameters` if an API key was given.
+   * `field`: the field of the request that names the group; undefined if the path does. Throws `not_found`,
+   * or `invalid_parameters` if an API key was given.
    */
   recordOf(idOrName: string, field?: 'group' | 'parent' | 'root'): GroupRecord {
     const { groups } = this.#context.store;
@@ -157,7 +158,7 @@ export class Groups {
     return isNear ? `, the nearest known one is ${nearest}` : ': see the list of groups';
   }
 
-  /** Returns the group and all that it is in, the group itself last. */
+  /** Returns the group and its ancestors, from the top down. */
   pathOf(record: GroupRecord): GroupRecord[] {
     const path = [record];
     for (let at = record; at.parentId !== undefined && path.length < GROUP_DEPTH_MAX; path.unshift(at)) {
@@ -168,7 +169,7 @@ export class Groups {
     return path;
   }
 
-  /** Returns where an account of that group is. */
+  /** Returns the group as an account's statement shows it. */
   placeOf(id: string): GroupPlace {
     const record = this.recordOf(id);
     return { id, name: record.name, path: this.#namesTo(record) };
@@ -177,14 +178,14 @@ export class Groups {
   /** Returns the ids of the group and of all groups below it. */
   idsBelow(record: GroupRecord): Set<string> {
     const ids = new Set([record.id]);
-    // What is added is gone through too.
+    // The loop also visits the ids that it adds.
     for (const id of ids) for (const child of this.#context.store.groups.childrenOf(id)) ids.add(child.id);
     return ids;
   }
 
   /**
-   * Whether accounts are in the group or in one below it, by their ids. `ids` are all of them if they are at
-   * most `limit`. Asking costs some 5 µs the first time for each account, if there are more.
+   * The accounts in the group and in those below it. `ids` has all of them if they are at most `limit`;
+   * otherwise `has` reads the store, some 5 µs the first time for each account.
    */
   membersOf(idOrName: string, limit: number): GroupMembers {
     const { store } = this.#context;

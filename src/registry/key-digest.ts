@@ -1,24 +1,19 @@
 /**
- * API keys: their form, their making, and the digest by which they are known. The key itself is kept nowhere.
- * Any thread.
+ * API keys: their form, their making, and the SHA-256 digest by which they are known. The key itself is kept
+ * nowhere. Listeners check and hash keys (request/authenticate.ts), on any thread; the registry makes keys,
+ * ids and tokens on the main thread.
  *
  * Must hold: no byte of the random source is used twice. Test: unit/registry/key-digest.random-bytes.
  */
 import { hash, randomBytes } from 'node:crypto';
 import { invariant } from '../core/errors.js';
 
-/*
- * Bytes drawn from the operating system at once, enough for some hundred ids and keys. Asking for 16 bytes
- * alone takes 3.5 µs, nearly all of it for the asking.
- */
-
+/** Drawn from the system at once, for some hundred ids and keys: a request of 16 bytes takes 3.5 µs. */
 const BLOCK_BYTES = 4_096;
 
 let block = Buffer.alloc(0);
 
-/**
- * Returns `count` random bytes, at most a block, that nobody else gets. They stay as they are. Main thread.
- */
+/** Returns `count` random bytes, at most a block, that no other caller gets. Main thread. */
 export function takeRandomBytes(count: number): Buffer {
   invariant(count <= BLOCK_BYTES, 'a block has the bytes that are asked for');
   if (block.length < count) block = randomBytes(BLOCK_BYTES);
@@ -46,11 +41,8 @@ export function generateKey(): string {
   return KEY_PREFIX + takeRandomBytes(KEY_BYTES).toString('base64url');
 }
 
-/**
- * Returns the SHA-256 of the key's text, 32 bytes. No salt and no stretching: there are 256 random bits to
- * guess. About 1 µs.
- */
+/** Returns the SHA-256 of the key's text, in 1 µs. It needs no salt: a key has 256 random bits. */
 export function digestOf(key: string): Buffer {
-  // By way of a string of bytes: asked for a buffer, `hash` takes nearly twice as long.
+  // `hash` takes nearly twice as long if it makes the buffer itself.
   return Buffer.from(hash('sha256', key, 'binary'), 'binary');
 }

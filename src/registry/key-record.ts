@@ -1,10 +1,10 @@
 /**
- * What is kept of a key: its digest and never the key, and, apart from it, the use that was made of it. With
- * the rules of expiry and of what a rotated key inherits. Plain records and pure functions of the registry
- * and the store; main thread.
+ * The records of a key: its digest (never the key itself), and its last use and counts. Also the rules of
+ * expiry, and of the use that a rotated key passes on. Plain records and pure functions of the registry and
+ * the store; main thread.
  *
- * Must hold: a key that is rotated passes on what was used of its limits, also if it was never used itself.
- * Test: unit/registry/key-record.inherited-use.
+ * Must hold: a rotated key passes on what was used of its limits, even if it was never used itself. Test:
+ * unit/registry/key-record.inherited-use.
  */
 import { hasQuotas, type QuotaLimits } from '../core/quotas.js';
 import { type AccountIndex, ceilDiv, type KeyIndex, type WallMs } from '../core/units.js';
@@ -20,13 +20,13 @@ export interface KeyRecord {
   readonly accountIndex: AccountIndex;
   readonly accountId: string;
   /**
-   * For people. Keys of several accounts may share one. Within an account only keys that were rotated do, and
-   * such as were made before names had to be unique.
+   * Unique in its account, but for keys that were rotated, and keys from before names had to be unique. Keys
+   * of other accounts may have the same name.
    */
   readonly name: string;
   /** SHA-256 of the key, 32 bytes. */
   readonly digest: Buffer;
-  /** The key's beginning, by which its owner recognizes it: `sk-` and four of its 43 characters. */
+  /** The beginning of the key, by which its owner recognizes it: `sk-` and four of 43 characters. */
   readonly prefix: string;
   readonly active: boolean;
   readonly createdMs: WallMs;
@@ -34,15 +34,15 @@ export interface KeyRecord {
   readonly expiresSeconds: number | undefined;
   /** Own limits, within those of its account. */
   readonly limits: QuotaLimits;
-  /** True if no contents of its calls may be kept, whatever `call_log.contents` says. */
+  /** True if the contents of its calls must not be kept, whatever `call_log.contents` says. */
   readonly isPrivate?: boolean;
   /** Id of the key that rotation put in its place. */
   readonly replacedById: string | undefined;
-  /** Present if limits are shared: what the key that it replaces had used of its own limits. */
+  /** Present if limits are shared: the use of the key that this one replaces. */
   readonly inherited?: InheritedUse | undefined;
 }
 
-/** Counts of a key with limits of its own, at a moment. */
+/** Counts of a key with limits of its own, at one moment. */
 export interface InheritedUse extends Pick<
   KeyUseRecord,
   'minuteUsed' | 'dayNumber' | 'dayCalls' | 'takenMs'
@@ -51,7 +51,7 @@ export interface InheritedUse extends Pick<
   readonly quotas?: SettledQuotas;
 }
 
-/** Absolute numbers as of the last flush. The counts are 0 unless the key has limits of its own. */
+/** Totals as of the last flush. The counts are 0 unless the key has limits of its own. */
 export interface KeyUseRecord {
   /** Undefined for a key that has only its predecessor's counts. */
   readonly lastUsedSeconds: number | undefined;
@@ -74,7 +74,7 @@ export function prefixOf(key: string): string {
   return key.slice(0, PREFIX_CHARS);
 }
 
-/** How long permits weigh. */
+/** How long a permit counts. */
 const WINDOW_MS = 60_000;
 
 export function inheritedOf(use: KeyUseRecord | undefined): InheritedUse | undefined {
@@ -83,10 +83,7 @@ export function inheritedOf(use: KeyUseRecord | undefined): InheritedUse | undef
   return { minuteUsed, dayNumber, dayCalls, takenMs };
 }
 
-/**
- * Returns `now`, plus what was inherited `before` and nobody has counted yet because the key was not used
- * since.
- */
+/** Returns `now` plus the use inherited `before`, which no process counts until the key is first used. */
 export function laterUse(now: InheritedUse, before: InheritedUse | undefined): InheritedUse {
   if (before === undefined) return now;
   const weighs = now.takenMs - before.takenMs < WINDOW_MS;
@@ -104,7 +101,7 @@ export function laterUse(now: InheritedUse, before: InheritedUse | undefined): I
 
 const MS_PER_SECOND = 1_000;
 
-/** Keys, and tokens of operators, expire at whole seconds, as the key table keeps them. */
+/** Keys and operators' tokens expire at whole seconds, because the key table stores seconds. */
 export function isExpired({ expiresSeconds }: Pick<KeyRecord, 'expiresSeconds'>, nowMs: WallMs): boolean {
   return expiresSeconds !== undefined && expiresSeconds <= Math.floor(nowMs / MS_PER_SECOND);
 }
@@ -130,14 +127,12 @@ export function expiryOf(
   );
 }
 
-/**
- * Returns when a key that is rotated now expires: at once without a grace period, else not before it is over.
- */
+/** Returns when a key that is rotated now expires: at once, or when the grace period is over. */
 export function endOfGrace(nowMs: WallMs, graceSeconds: number): number {
   return graceSeconds === 0 ? Math.floor(nowMs / MS_PER_SECOND) : afterSeconds(nowMs, graceSeconds);
 }
 
-/** Throws `conflict` or `invalid_parameters` if no new key may take this one's place. */
+/** Throws `conflict` or `invalid_parameters` if the key cannot be rotated. */
 export function assertRotatable(record: KeyRecord, nowMs: WallMs): void {
   const { id, name, replacedById } = record;
   if (replacedById !== undefined) {

@@ -1,6 +1,7 @@
 /**
- * The key table: from the digest of a key to its account, in shared buffers. The main thread writes, every
- * thread reads, nobody locks. A million keys so cost one copy and not one for each thread.
+ * The key table: from the digest of a key to its account, in shared buffers. The main thread writes
+ * (live-buffers.ts), every thread reads (request/authenticate.ts), nobody locks. So a million keys cost one
+ * copy, not one for each thread.
  *
  * `slots` is an open-addressing table of 32-bit words, a power of two and at least twice the keys. A word is
  * empty, or the index of a key plus one. `records` has 48 bytes a key; with 8 to 16 bytes of slots that is at
@@ -13,22 +14,23 @@
  *       40    32  expires   at any time: Unix seconds from which on it is rejected, 0 for never
  *
  *                           written by any thread
- *       44    32  used      Unix seconds of its last use, 0 for none; written only if the second
- *                           is another one, so that threads do not fight for the cache line of a busy key
+ *       44    32  used      Unix seconds of its last use, 0 for none; written once a second at most,
+ *                           so that threads do not fight for the cache line of a busy key
  *
  * The first slot of a key is the first word of its digest, and the search goes on from slot to slot. No
  * stronger hash is needed: digests are SHA-256 and keys are made here, so nobody can choose where keys
  * collide.
  *
- * Removal closes the gap: keys behind it that may be nearer to their first slot move up. No slot is left
- * marked as removed, so the search for an unknown key stays short however many keys have come and gone.
+ * Removal closes the gap: keys behind it that may be nearer to their first slot move up. No slot stays marked
+ * as removed, so the search for an unknown key stays short however many keys have come and gone.
  *
- * Readers: a slot is published after its record is whole. A key that moves is in both slots, then `moves` is
- * counted up, then it leaves the old one. So a search that found nothing is right if `moves` did not change
- * meanwhile; otherwise it is repeated.
+ * The order of writes: a slot is published after its record is whole. A key that moves is in both slots, then
+ * `moves` is counted up, then the key leaves the old slot. So a search that found nothing is right if `moves`
+ * did not change meanwhile; otherwise it is repeated.
  *
  * Must hold: a reader between any two writes sees all of a key or nothing of it, and finds a key that was
- * there all the time. Test: unit/registry/key-table, exhaustively over a small table.
+ * there all the time. Tests: unit/registry/key-table (a reader between any two writes; a small world,
+ * exhaustively), threads/key-table-race.
  */
 import { invariant } from '../core/errors.js';
 import { KEYS_MAX } from '../core/limits.js';
@@ -58,7 +60,7 @@ export const KEY_EXPIRES_SECONDS_MAX = 2 ** 32 - 1;
 const SLOT_EMPTY = 0;
 const SLOT_FIRST_KEY = 1;
 
-/** A search is repeated only if a removal overtook it. That many in a row is a bug. */
+/** A search is repeated only if a key moved meanwhile. To be overtaken so often is a bug. */
 const SEARCHES_MAX = 10_000;
 
 export type KeyState = 'active' | 'disabled';
@@ -66,13 +68,13 @@ export type KeyState = 'active' | 'disabled';
 export interface KeyTraits {
   /** Unix seconds from which on the key is rejected. */
   readonly expiresSeconds?: number | undefined;
-  /** Whether `KeyLimits` has limits of it. */
+  /** Whether the ledger has limits of this key (ledger/limited-scopes.ts). */
   readonly limited?: boolean;
   /** Whether no contents of its calls may be kept. */
   readonly isPrivate?: boolean;
 }
 
-/** A plain record, to be passed to a thread in its `workerData`. */
+/** A plain record: hand it to a thread in its `workerData`. */
 export interface KeyTableBuffers {
   readonly keysMax: number;
   readonly slots: SharedArrayBuffer;
@@ -168,9 +170,9 @@ export class KeyTable {
   }
 
   /**
-   * Adds a key. Its index must be vacant and its digest not in the table. An index may be reused one second
-   * after its removal and not before, because a request that found the former key might still ask for its
-   * account. The limits of a limited key must be opened before. Main thread.
+   * Adds a key. Its index must be vacant and its digest not in the table. Reuse an index only a second or
+   * more after its removal, because a request that found the former key may still ask for its account. The
+   * ledger must have the limits of a limited key before. Main thread.
    */
   insert(
     key: KeyIndex,
@@ -195,7 +197,7 @@ export class KeyTable {
     Atomics.store(this.#slots, position, key + SLOT_FIRST_KEY);
   }
 
-  /** In force on every thread with the next request. Main thread. */
+  /** Takes effect on every thread with the next request. Main thread. */
   setActive(key: KeyIndex, active: boolean): void {
     const state = key * RECORD_WORDS + STATE;
     const before = Atomics.load(this.#records, state);
@@ -203,7 +205,7 @@ export class KeyTable {
     Atomics.store(this.#records, state, (active ? STATE_ACTIVE : STATE_DISABLED) | (before & ~STATE_MASK));
   }
 
-  /** In force on every thread for calls that end from now on. Main thread. */
+  /** Takes effect on every thread, for calls that end from now on. Main thread. */
   setPrivate(key: KeyIndex, isPrivate: boolean): void {
     invariant(this.has(key), `key ${key} is in the table`);
     const state = key * RECORD_WORDS + STATE;
@@ -211,13 +213,13 @@ export class KeyTable {
     else Atomics.and(this.#records, state, ~PRIVATE);
   }
 
-  /** The key has limits of its own from now on, which were opened before. Main thread. */
+  /** Marks the key as having limits of its own, which the ledger has already. Main thread. */
   setLimited(key: KeyIndex): void {
     invariant(this.has(key), `key ${key} is in the table`);
     Atomics.or(this.#records, key * RECORD_WORDS + STATE, LIMITED);
   }
 
-  /** In force on every thread with the next request; at once if the time has passed. Main thread. */
+  /** Takes effect on every thread with the next request. Main thread. */
   setExpiry(key: KeyIndex, expiresSeconds: number): void {
     invariant(this.has(key), `key ${key} is in the table`);
     Atomics.store(this.#records, key * RECORD_WORDS + EXPIRES, expiresSeconds);
@@ -235,7 +237,7 @@ export class KeyTable {
       const slot = Atomics.load(this.#slots, position);
       if (slot === SLOT_EMPTY) break;
       const first = Atomics.load(this.#records, (slot - SLOT_FIRST_KEY) * RECORD_WORDS);
-      // A search for it begins at its first slot: if that lies behind the gap, it would not be found there.
+      // A key whose first slot lies behind the gap stays: no search for it would pass the gap.
       if (((position - first) & this.#slotMask) < ((position - gap) & this.#slotMask)) continue;
       Atomics.store(this.#slots, gap, slot);
       Atomics.add(this.#moves, 0, 1);

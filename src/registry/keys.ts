@@ -1,9 +1,9 @@
 /**
  * Keys: created, listed, disabled, rotated, deleted. A change is on disk first and then in the live state. A
- * part of the registry: main thread of a gateway process, or a command.
+ * part of the registry (registry.ts), used on the main thread of a gateway process, or in a command.
  *
- * Must hold: a key is in force from its making to its deletion, on disk and in the key table alike, and what
- * cannot be a key leaves no trace. Test: unit/registry/registry-keys.
+ * Must hold: from its creation to its deletion a key is both on disk and in the key table; a rejected request
+ * leaves no trace. Test: unit/registry/registry-keys.
  */
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
 import { asWallMs, type KeyIndex } from '../core/units.js';
@@ -25,10 +25,10 @@ import { assertName, assertReference, createId, invalid, isId, notFound } from '
 import type { Page } from './record-store.js';
 import { assertRoom, recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
 
-/** A key with the use that was made of it, as an operator reads it. */
+/** A key with its use, as an operator reads it. */
 export interface KeyStatement {
   readonly record: KeyRecord;
-  /** The name of its account; the id if the account is not there. */
+  /** The name of its account; the id if there is no such account. */
   readonly accountName: string;
   readonly expired: boolean;
   /** Unix seconds; undefined if it was never used. */
@@ -37,7 +37,7 @@ export interface KeyStatement {
   readonly quotas: readonly QuotaUse[];
 }
 
-/** A key to be created, with what it may do less than its account. */
+/** A key to be created. */
 export interface NewKey {
   readonly name: string;
   /** When it expires: Unix seconds, or seconds from now. It never does if neither is given. */
@@ -49,7 +49,7 @@ export interface NewKey {
   readonly isPrivate?: boolean | undefined;
 }
 
-/** A new key. `key` is known here alone and can never be read again. */
+/** A new key. `key` is the only copy of its text, and can never be read again. */
 export interface CreatedKey {
   readonly record: KeyRecord;
   readonly accountName: string;
@@ -61,12 +61,11 @@ export interface RotatedKey extends CreatedKey {
   readonly replaced: KeyStatement;
 }
 
-/** A key's are in its other row. */
+/** For a key's row of quota use: its minute and day are in its row of key use. */
 const NO_PLAIN_COUNTS = { minuteRequests: 0, callDayNumber: 0, callsPerDay: 0 };
 
 /**
- * Keys of one name that are searched for the one that was not replaced. A key can be rotated that often under
- * one name.
+ * How many keys of one name are searched for the one that was not replaced: so often can a key be rotated.
  */
 const KEYS_OF_NAME_MAX = 100;
 
@@ -91,7 +90,7 @@ export class Keys {
     this.#accounts = accounts;
   }
 
-  /** Durable when it returns, and known to every thread. Throws `invalid_parameters` and `not_found`. */
+  /** The key is on disk and known to every thread on return. Throws `invalid_parameters` and `not_found`. */
   create(request: NewKey & { readonly account: string }): CreatedKey {
     const created = this.#context.store.commit(() =>
       this.put(this.#accounts.recordOf(request.account), request),
@@ -100,7 +99,7 @@ export class Keys {
     return created;
   }
 
-  /** From key slot `from` on; of all accounts if none is given. */
+  /** Returns keys from slot `from` on: those of `account`, or of all accounts. */
   list(account: string | undefined, from: number, limit: number): Page<KeyStatement> {
     const index = account === undefined ? undefined : this.#accounts.recordOf(account).index;
     const { items, next } = this.#context.store.keys.list(index, from, limit);
@@ -111,7 +110,7 @@ export class Keys {
     return this.#statementOf(this.#recordOf(idOrName));
   }
 
-  /** In force on every thread when it returns, as are the changes below. */
+  /** In force on every thread on return, as are the changes below. */
   setActive(idOrName: string, active: boolean): KeyStatement {
     return this.#change(idOrName, (key) => ({ ...key, active }));
   }
@@ -121,16 +120,16 @@ export class Keys {
     return this.#change(idOrName, (key) => ({ ...key, limits: { ...key.limits, ...change } }));
   }
 
-  /** What was kept of earlier calls stays for its hours. */
+  /** Contents of earlier calls stay until they expire. */
   setPrivate(idOrName: string, isPrivate: boolean): KeyStatement {
     return this.#change(idOrName, (key) => ({ ...key, isPrivate }));
   }
 
   /**
-   * Replaces a key by a new one of the same account, name, limits, privacy and expiry, which has used what
-   * the other has used of its own limits, so that rotation renews none. The other expires after
-   * `graceSeconds`, 0 being at once, or earlier if it would have anyway. One transaction: after a crash both
-   * changes are there or none. Throws `conflict`, `invalid_parameters` and `not_found`.
+   * Replaces a key by a new one of the same account, name, limits, privacy and expiry. The new key starts
+   * with the old one's use, so that rotation renews no limit. The old key expires after `graceSeconds` (0: at
+   * once), or earlier if it would have anyway. One transaction: after a crash both changes are there or none.
+   * Throws `conflict`, `invalid_parameters` and `not_found`.
    */
   rotate(idOrName: string, graceSeconds: number): RotatedKey {
     const { store, live, clock } = this.#context;
@@ -173,13 +172,13 @@ export class Keys {
     return record;
   }
 
-  /** Returns slots for that many new keys, inside the commit that puts them. */
+  /** Takes slots for `count` new keys. Call it in the commit that puts them. */
   takeSlots(count: number): KeyIndex[] {
     const { store, clock } = this.#context;
     return store.keys.takeIndexes(count, asWallMs(recordMomentMs(clock) - SLOT_REST_MS));
   }
 
-  /** Makes a key in the slot and puts its record, inside a commit. `insert` follows when that is on disk. */
+  /** Makes a key and puts its record. Call it in a commit, and `insert` after the commit. */
   put(account: AccountRecord, request: NewKey, index = this.takeSlots(1)[0]!): CreatedKey {
     assertName('name', request.name);
     assertUnique(request.name, this.#context.store.keys.findOfAccount(account.index, request.name));
@@ -219,7 +218,7 @@ export class Keys {
     return { record, accountName: account.name, key };
   }
 
-  /** Makes the live state know a key that has just been put. */
+  /** Makes a key that `put` has written known to the live state. */
   insert(record: KeyRecord): void {
     this.#context.live.putKey(record);
   }

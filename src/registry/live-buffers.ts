@@ -1,10 +1,11 @@
 /**
- * From records of accounts, groups and keys to the shared buffers, where every thread of the process sees
- * them. Main thread. Recovery calls it at start; later the registry of a gateway that is alone on its store,
- * or the ChangeApplier of one that is not.
+ * Copies records of accounts, groups and keys from the store to the shared buffers, where every thread of the
+ * process sees them. Main thread. Recovery calls it at start. Later the registry of a gateway that is alone
+ * on its store does (OwnBuffers in registry-context.ts), or the ChangeApplier of a gateway that shares its
+ * store.
  *
- * Must hold: an account is active only if its record is and its plan is there. Test:
- * unit/registry/live-buffers.account-state.
+ * Must hold: an account is active only if its record is, its plan is in the catalogue and its group in the
+ * buffers. Tests: unit/registry/live-buffers.account-state (the plan), unit/store/recovery.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { NO_QUOTAS } from '../core/quotas.js';
@@ -45,9 +46,8 @@ export function findPlanIndex(catalog: Catalog, planId: string): number | undefi
 }
 
 /**
- * Returns what the ledger is to know of an account. `spending` is undefined for an account that was never
- * flushed. An account whose plan is not in the catalogue has no limits to hold it to, so it is disabled until
- * it has a plan again.
+ * Returns the account's state for the ledger. `spending` is undefined if the account was never flushed. An
+ * account whose plan is not in the catalogue has no limits, so it is disabled until it has a plan again.
  */
 export function accountStateOf(
   record: AccountRecord,
@@ -67,8 +67,8 @@ export function accountStateOf(
 }
 
 /**
- * Applies the plan, the group and the status of an account; its money and counts stay as they are. An account
- * whose group is not in the buffers is disabled, because nothing holds it to the group's limits.
+ * Applies the plan, the group and the status of an account; money and counts stay as they are. An account
+ * whose group is not in the buffers is disabled, because the group's limits could not be applied.
  */
 export function applyAccount(
   record: AccountRecord,
@@ -81,14 +81,14 @@ export function applyAccount(
   const group = groupIndexOf(record, live, store);
   const hasGroup = record.groupId === undefined || group !== undefined;
   const active = record.active && planIndex !== undefined && hasGroup;
-  // In this order no thread looks up a plan that is not there.
+  // Disabled first, enabled last: no thread looks up a plan that is not there.
   if (!active) ledger.setActive(record.index, false);
   ledger.setGroup(record.index, group);
   ledger.setPlan(record.index, planIndex ?? NO_PLAN_INDEX);
   ledger.setActive(record.index, active);
 }
 
-/** A RecordStore, as far as groups are found in it. */
+/** The part of a RecordStore that finds groups. */
 export interface GroupFinder {
   readonly groups: Pick<GroupStore, 'find'>;
 }
@@ -104,8 +104,8 @@ export function groupIndexOf(
 }
 
 /**
- * Opens the group, and first those that it is in; or applies its limits if it is open. Its name tells: it
- * never changes, and a slot that another group gets has rested for a day.
+ * Opens the group after its ancestors, or applies its limits if it is open. It is open if the slot has its
+ * name: a name never changes, and a slot rests for a day before another group gets it.
  */
 export function applyGroup(record: GroupRecord, live: LiveBuffers, store: GroupFinder): void {
   const { index, name, limits, parentId } = record;
@@ -120,15 +120,13 @@ export function applyGroup(record: GroupRecord, live: LiveBuffers, store: GroupF
   ledger.groups.open(index, limits, { parent: parent?.index });
 }
 
-/** No account is in the group any more. Calls in flight of it still give back to its slot. */
+/** Call it when no account is in the group. Calls in flight still give back to the group's slot. */
 export function removeGroup(index: GroupIndex, { ledger, groupNames }: LiveBuffers): void {
   ledger.groups.setLimits(index, NO_QUOTAS);
   groupNames.set(index, '');
 }
 
-/**
- * Counts what was used of a scope's quotas before any thread counts it; nothing if it is not in the buffers.
- */
+/** Restores a scope's use before any thread counts it; does nothing if the scope is not in the buffers. */
 export function restoreQuotaUse(
   scope: UsedScope,
   use: QuotaUseRecord,
@@ -152,7 +150,7 @@ export function restoreQuotaUse(
   }
 }
 
-/** The same for a plan's rule for the model of that index, of one account. */
+/** Restores an account's use of a plan's rule for a model, before any thread counts it. */
 export function restoreModelUse(
   account: AccountIndex,
   modelIndex: number,
@@ -165,7 +163,7 @@ export function restoreModelUse(
   const index = asModelScopeIndex(slot);
   const ageMs = nowMs - use.takenMs;
   ledger.models.open(index, {}, { used: countsIn(use), ageMs });
-  // Which limits the rule has is seen by the next call. What it used is counted whether it has them or not.
+  // The next call brings the limits of the rule. Its use is restored whichever it has.
   if (ledger.models.recordOrNew(index) === undefined) return;
   ledger.restoreSettled({ kind: 'model', index }, use, ageMs);
 }
@@ -180,7 +178,7 @@ export function applyKey(record: KeyRecord, live: LiveBuffers): void {
     keyTable.insert(index, digest, accountIndex, active, { expiresSeconds, limited, isPrivate });
     return;
   }
-  // A key that has no limits any more is still counted, so that new limits do not begin at nothing.
+  // A key whose limits were removed is still counted, so that later limits do not start at 0.
   if (keyTable.isLimited(index)) ledger.keys.setLimits(index, record.limits);
   else if (limited) {
     ledger.keys.open(index, record.limits);
@@ -204,9 +202,7 @@ export function keyUseOf(key: KeyIndex, live: LiveBuffers, nowMs: WallMs): KeyUs
   return { lastUsedSeconds, minuteUsed, dayNumber, dayCalls, takenMs: asWallMs(Math.floor(nowMs)) };
 }
 
-/**
- * Restores what a key was used for before any thread counts it; does nothing if the key is not in the table.
- */
+/** Restores a key's use before any thread counts it; does nothing if the key is not in the table. */
 export function restoreKeyUse(
   key: KeyIndex,
   use: KeyUseRecord,
@@ -219,13 +215,12 @@ export function restoreKeyUse(
     ledger.keys.open(key, ledger.keys.limitsOf(key), { used: use, ageMs: nowMs - use.takenMs });
 }
 
-/** Accounts read in one turn of the event loop: 10 ms. */
+/** How many accounts are read in one turn of the event loop, in 10 ms. */
 const PAGE_ITEMS = 1_000;
 
 /**
- * After a reload: enables accounts that were disabled because their plan was not in the settings and is there
- * now. Resolves with how many. Reads every account, 10 µs each, so it is called only if there are such
- * accounts.
+ * Enables accounts that were disabled because their plan was missing, if a reload brought the plan back.
+ * Resolves with how many. Reads every account, 10 µs each, so call it only if there are such accounts.
  */
 export async function reopenPlanless(
   store: RecordStore,
@@ -264,8 +259,8 @@ export interface ChangeApplierOptions {
 }
 
 /**
- * Brings what the store has of an account or a key to the buffers and the directory of a process that shares
- * its registry. It makes no difference who changed the record, or how often. Money and counts stay: the
+ * Copies a changed record from the store to the buffers and the directory of a process that shares its
+ * registry, whichever process changed it (sharing/change-follower.ts calls it). Money and counts stay: the
  * process holds leases of them.
  */
 export class ChangeApplier {
@@ -304,8 +299,7 @@ export class ChangeApplier {
       return;
     }
     if (!this.#fits(index, keysMax, 'keys')) return;
-    // A slot rests for a day before it is used again, so only a process that was stopped for a day finds a
-    // former key here.
+    // A slot rests for a day, so only a process that was stopped for a day finds a former key here.
     const isOther = keyTable.has(index) && keyTable.find(record.digest) !== index;
     if (isOther) keyTable.remove(index);
     applyKey(record, live);

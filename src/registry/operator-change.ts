@@ -1,7 +1,7 @@
 /**
- * What is recorded of each change that an operator makes: who, from where, what, and the values before and
- * after. The rows are chained by hash (store/operator-changes.ts), so that a row that was altered, removed or
- * inserted is found. The registry and the admin interface use it. Main thread.
+ * The row that is recorded of each change that an operator makes: who, from where, what, and the values
+ * before and after. The rows are chained by hash (store/operator-changes.ts), which shows if a row was
+ * altered, removed or inserted. The registry and the admin interface use it. Main thread.
  *
  * Must hold: HASHED_CHANGE keeps its members and their order, since the hashes of all rows on disk are made
  * of them. Test: unit/store/operator-changes (the hash is that of the hash before and the JSON of the row).
@@ -17,7 +17,7 @@ export interface Actor extends Operator {
   readonly from: string;
 }
 
-/** Who else changes something: the start, a signal to the supervisor, a watched file. See core/roles.ts. */
+/** Actors that are no operators: the start, a signal to the supervisor, a watched file. See core/roles.ts. */
 export const START: Actor = { who: 'start', role: 'admin', from: 'gateway' };
 export const SIGNAL: Actor = { who: 'signal', role: 'admin', from: 'supervisor' };
 export const WATCH: Actor = { who: 'watch', role: 'admin', from: 'supervisor' };
@@ -50,7 +50,7 @@ const ChangeTarget = Type.Object(
   CLOSED,
 );
 
-/** What is hashed, as JSON without spaces and with its members in this order. */
+/** The members that are hashed, as JSON without spaces and in this order. */
 export const HASHED_CHANGE = {
   number: Type.Integer({ minimum: 1, description: 'from 1, without gaps' }),
   at_ms: Type.Integer({ description: 'Unix milliseconds' }),
@@ -85,7 +85,7 @@ export interface ChangeNote {
   readonly changes: readonly FieldChange[];
 }
 
-/** What is undefined does not restrict the list. */
+/** A field that is undefined does not restrict the list. */
 export interface ChangeFilter {
   readonly who?: string | undefined;
   /** The whole action, or its first word: `keys`. */
@@ -121,11 +121,11 @@ export interface ChainReport {
   readonly before: ChainLink;
   /** The newest row. */
   readonly head: ChainLink;
-  /** The first of them; none if the chain is whole. */
+  /** The first problems found; empty if the chain is whole. */
   readonly problems: readonly ChainProblem[];
 }
 
-/** What a change returned, and its row; none if nothing was written. */
+/** The result of a change, and its row; undefined if nothing was written. */
 export interface Recorded<Result> {
   readonly result: Result;
   readonly change: OperatorChange | undefined;
@@ -137,14 +137,14 @@ export interface ChangeStore {
    * as the change of `cause`.
    */
   during<Result>(cause: Cause & { readonly atMs: WallMs }, work: () => Result): Recorded<Result>;
-  /** Records what is no row of the registry. Called within `during`, inside a transaction. */
+  /** Records a change that writes no row of the registry. Call it within `during`, inside a transaction. */
   note(note: ChangeNote): void;
   /**
-   * Returns at most `limit` rows before the number `before`, or the newest. Looks at some thousand rows at
-   * most, some 10 ms: a page may be empty though `next` says that there is more. Leaves out what cannot be
-   * read, which `verify` names.
+   * Returns at most `limit` rows before the number `before`, or the newest. Reads some thousand rows at most,
+   * in 10 ms, so a page may be empty although `next` is set. Skips rows that cannot be read; `verify` names
+   * them.
    */
   page(filter: ChangeFilter, before: number | undefined, limit: number): ChangePage;
-  /** Reads the whole chain, in slices of some 10 ms. A million rows took some seconds. */
+  /** Reads the whole chain, in slices of some 10 ms. A million rows take some seconds. */
   verify(): Promise<ChainReport>;
 }

@@ -1,11 +1,11 @@
 /**
- * Operators: those who have a token of their own for the admin interface, with a role. Created, found,
- * listed, changed, deleted; and found by their token at each request. A part of the registry: main thread of
- * a gateway process, or a command.
+ * Operators: people and programs with a token of their own for the admin interface, and a role. Created,
+ * found, listed, changed, deleted; admin/authentication.ts looks each request's token up. A part of the
+ * registry (registry.ts), used on the main thread of a gateway process, or in a command.
  *
- * Must hold: a token is kept nowhere, only its digest; and each request reads the store, so that a disabled
- * operator is rejected at the next request, in every process of the host, and on other hosts as soon as their
- * copy has the change. Test: unit/registry/operators.
+ * Must hold: only the digest of a token is kept. Each request reads the store, so a disabled operator is
+ * rejected at the next request in every process of the host, and on other hosts as soon as their copy has the
+ * change. Test: unit/registry/operators.
  */
 import { hash } from 'node:crypto';
 import { type Operator, type Role } from '../core/roles.js';
@@ -19,7 +19,7 @@ export interface OperatorRecord {
   readonly id: string;
   readonly name: string;
   readonly role: Role;
-  /** SHA-256 of the token, in hex. The token itself is kept nowhere. */
+  /** SHA-256 of the token, in hex. */
   readonly digest: string;
   /** False while it is disabled. */
   readonly active: boolean;
@@ -54,23 +54,23 @@ export interface OperatorStatement {
   readonly lastUsedSeconds: number | undefined;
 }
 
-/** `token` is known here alone and can never be read again. */
+/** `token` is the only copy of its text, and can never be read again. */
 export interface CreatedOperator extends OperatorStatement {
   readonly token: string;
 }
 
-/** How often last uses go to the disk, by one flush: what a crash takes of them. */
+/** How often last uses are written, by one disk flush. A crash loses so much of them. */
 const USES_PERIOD_MS = 600_000;
 
-/** Names are searched among all of them, 3 µs each. */
+/** A bound, because finding one by its name reads all of them, 3 µs each. */
 const OPERATORS_MAX = 1_000;
 
 const TOKEN_BYTES = 32;
 const ID = /^op_[0-9a-hjkmnp-tv-z]{16}$/;
-/** Who else stands in the log of changes; see core/roles.ts. */
+/** Names that the log of changes uses for other actors; see core/roles.ts. */
 const OTHERS = '(?:bootstrap|command|signal|start|watch)$';
 const NAME_CHARS_MAX = 64;
-/** As it stands in logs and tables: no text that could be taken for another, or for a formula. */
+/** Names appear in logs and tables, so none may look like another actor, an id, a token or a formula. */
 const NAME = new RegExp(
   `^(?!${OTHERS})(?!${ID.source.slice(1)})(?!${OPERATOR_TOKEN.source.slice(1)})[A-Za-z0-9][A-Za-z0-9._@+-]{0,${NAME_CHARS_MAX - 1}}$`,
 );
@@ -96,7 +96,7 @@ export class Operators {
     this.#context = context;
   }
 
-  /** Durable when it returns, as are the changes below. Throws `invalid_parameters`. */
+  /** The operator is on disk on return, as are the changes below. Throws `invalid_parameters`. */
   create({ name, role, ...expiry }: NewOperator): CreatedOperator {
     const { store, clock } = this.#context;
     const nowMs = recordMomentMs(clock);
@@ -119,7 +119,7 @@ export class Operators {
     return { ...this.#statementOf(record), token };
   }
 
-  /** By name. */
+  /** Ordered by name. */
   list(): OperatorStatement[] {
     const records = this.#context.store.operators.all();
     return records
@@ -141,8 +141,8 @@ export class Operators {
   }
 
   /**
-   * Puts a new token in the place of the former one, which is refused from then on, as are the sessions that
-   * it opened. It expires when the former one would have, unless another moment is given.
+   * Replaces the operator's token. From then on the former token and the sessions that it opened are
+   * rejected. The new token expires when the former one would have, unless another moment is given.
    */
   rotate(
     idOrName: string,
@@ -173,7 +173,9 @@ export class Operators {
     return record;
   }
 
-  /** Who has the token with that digest; undefined if nobody has, or may not any more. 5 µs. */
+  /**
+   * The operator whose token has that digest; undefined if there is none, or it is disabled or expired. 5 µs.
+   */
   identityOf(digest: string): Operator | undefined {
     const { store, clock } = this.#context;
     const record = store.operators.find(digest);
@@ -195,7 +197,7 @@ export class Operators {
     try {
       store.commit(() => store.operators.putLastUses(uses));
     } catch {
-      // The disk takes nothing, which the flush of the books logs. Nobody is locked out for that.
+      // The disk takes nothing, which the flush logs. The request goes on all the same.
     }
   }
 

@@ -1,11 +1,11 @@
 /**
- * What a scope has used of its quotas, as operators read it: from the ledger's memory, or from the last flush
- * brought up to now. The statements of accounts, keys and groups, the notices and the store use it. Pure;
- * main thread of a gateway process, or a command.
+ * The use of a scope's quotas, as operators read it: from the ledger's memory, or from the last flush brought
+ * up to now. The statements of accounts, keys and groups, the notices and the store use it. Pure; main thread
+ * of a gateway process, or a command.
  *
- * Must hold: what was counted of a day, a month or a minute that is over is shown as 0. No unit test turns
- * red for that yet; unit/sharing/shared-registry and unit/registry/registry-keys run this code.
+ * Must hold: a count of a day, a month or a minute that is over is shown as 0. Test: unit/registry/quota-use.
  */
+import { PICO_PER_NANO } from '../core/money.js';
 import {
   type Calendar,
   QUOTA_FIELDS,
@@ -22,7 +22,6 @@ import type { QuotaCount, QuotaCounts } from './account-statement.js';
 export type { QuotaUse };
 
 const MINUTE_MS = 60_000;
-const PICO_PER_NANO = 1_000n;
 
 /** A scope with quotas, as the registry names it. */
 export interface LimitedScope {
@@ -35,7 +34,7 @@ export interface LimitedScope {
 /** Counts of a scope as of the last flush. */
 type FlushedCounts = PlainCounts & { readonly takenMs: WallMs };
 
-/** The counts of a group's minute and day, which accounts and keys have in records of their own. */
+/** The counts of a group's minute and day. (Those of accounts and keys are in other rows.) */
 export function countsIn(record: QuotaUseRecord): FlushedCounts {
   const { minuteRequests: minuteUsed, callDayNumber: dayNumber, callsPerDay: dayCalls, takenMs } = record;
   return { minuteUsed, dayNumber, dayCalls, takenMs };
@@ -49,14 +48,14 @@ export function settledIn(record: QuotaUseRecord): SettledQuotas {
   return { minuteTokens, ...days, monthNumber, callsPerMonth, tokensPerMonth, spendPerMonth };
 }
 
-/** `flushed` as it is now: the minute may be over. */
+/** `flushed` brought up to now: the minute may be over. */
 export function countsAt(flushed: FlushedCounts | undefined, nowMs: WallMs): PlainCounts {
   if (flushed === undefined) return { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
   const { minuteUsed, dayNumber, dayCalls, takenMs } = flushed;
   return { minuteUsed: nowMs - takenMs < MINUTE_MS ? minuteUsed : 0, dayNumber, dayCalls };
 }
 
-/** What is known of requests of the minute, calls of the day and calls in flight. */
+/** Counts of requests of the minute, calls of the day and calls in flight. */
 export interface PlainCounts {
   readonly minuteUsed: number;
   /** Counted from 1970-01-01 in UTC+8. */
@@ -66,8 +65,8 @@ export interface PlainCounts {
 }
 
 /**
- * Returns what is used of each quota that has a limit, in the order of QUOTA_NAMES. `counts` are those that
- * are counted apart, `uses` all others.
+ * Returns the use of each quota that has a limit, in the order of QUOTA_NAMES. `counts` has the minute, the
+ * day and calls in flight, `uses` all others.
  */
 export function quotasIn(
   limits: QuotaLimits,
@@ -91,7 +90,7 @@ export function quotasIn(
   });
 }
 
-/** As of the last flush; `record` is undefined if there was none. Nothing is held. */
+/** The use as of the last flush, with nothing held. `record` is undefined if there was no flush. */
 export function flushedUses(
   record: QuotaUseRecord | undefined,
   calendar: Calendar,
@@ -118,7 +117,7 @@ export function flushedUses(
 
 const NO_COUNT: QuotaCount = { period: 0, used: 0n, held: 0n, leased: 0n, leasedElsewhere: 0n };
 
-/** Of today and of this month: a count of another period is of one that is over. */
+/** The count of a quota in the current period; nothing if the count is of a period that is over. */
 function countNow(quota: QuotaName, counts: QuotaCounts, calendar: Calendar, nowMs: WallMs): QuotaCount {
   const count = counts.get(quota) ?? NO_COUNT;
   const { per } = QUOTA_KINDS[quota];
@@ -127,7 +126,7 @@ function countNow(quota: QuotaName, counts: QuotaCounts, calendar: Calendar, now
   return now === undefined || now.number === count.period ? count : NO_COUNT;
 }
 
-/** Adds to what the last flushes say, `flushed`, what all processes use of those quotas now. */
+/** Adds what all processes use now to the use as of the last flushes, `flushed`. */
 export function sharedQuotas(
   flushed: readonly QuotaUse[],
   counts: QuotaCounts,
@@ -149,7 +148,7 @@ export function sharedQuotas(
   });
 }
 
-/** What a rotated key has used, for its successor. What others were granted of it they may still use. */
+/** The use of a rotated key, for its successor. Includes leases of other hosts, which may still use them. */
 export function settledOf(counts: QuotaCounts, calendar: Calendar, nowMs: WallMs): SettledQuotas {
   const uses = new Map(
     Array.from(counts.keys(), (quota) => {
@@ -172,14 +171,14 @@ export function settledOf(counts: QuotaCounts, calendar: Calendar, nowMs: WallMs
   };
 }
 
-/** Whose use a row has. A model's is that of one account, by the model's id. */
+/** The scope whose use a row has. `model` is an account's use of one model. */
 export type UsedScope =
   | { readonly kind: 'account' | 'key' | 'group'; readonly index: number }
   | { readonly kind: 'model'; readonly index: AccountIndex; readonly modelId: string };
 
 /**
- * What calls that have ended have used of a scope's quotas, as of the last flush. Absolute: writing it twice
- * changes nothing. The first three are 0 of accounts and keys, which have them in other records.
+ * The use of a scope's quotas by ended calls, as of the last flush. These are totals, so writing them twice
+ * changes nothing. The first three are 0 for accounts and keys, which have them in other rows.
  */
 export interface QuotaUseRecord extends SettledQuotas {
   readonly minuteRequests: number;

@@ -2,8 +2,8 @@
  * Identifiers and names of accounts, groups and keys: how ids are made, the rules of names, and the
  * rejections of what breaks them. The registry and the admin interface use them on the main thread.
  *
- * Must hold: no name has the form of an id, so that one path segment can hold either; and a key or a token in
- * place of a name is refused and never repeated in a message. Test: unit/registry/record-id.
+ * Must hold: no name has the form of an id, so that one path segment can hold either. A key or a token given
+ * as a name is rejected and never repeated in a message. Test: unit/registry/record-id.
  */
 import { ProxyError } from '../core/errors.js';
 import { isWellFormedKey, takeRandomBytes, WELL_FORMED } from './key-digest.js';
@@ -70,7 +70,7 @@ export function assertName(field: string, name: string): void {
   if (name === '.' || name === '..') throw invalid(`${field} must not be . or ..`);
 }
 
-/** Bounds the store's index keys. A UUID or a document's number has less. */
+/** 100 characters are more than a UUID or a document's number has, and bound the store's index keys. */
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,100}$/;
 export const IDEMPOTENCY_KEY_RULE = {
   minLength: 1,
@@ -78,7 +78,7 @@ export const IDEMPOTENCY_KEY_RULE = {
   pattern: `^${NOT_A_KEY}${IDEMPOTENCY_KEY.source.slice(1)}`,
 };
 
-/** Throws `invalid_parameters` if no request can be kept under `key`. */
+/** Throws `invalid_parameters` if `key` breaks the rule. */
 export function assertIdempotencyKey(key: string): void {
   if (!IDEMPOTENCY_KEY.test(key)) {
     throw invalid('idempotency_key must have 1 to 100 printable ASCII characters without spaces');

@@ -1,8 +1,9 @@
 /**
- * What the registry needs of a store (store/store.ts is the one there is). It is an interface because `store`
- * may import `registry` but not the other way round. Main thread. Test: unit/store/store.
+ * What the registry needs of a store; store/store.ts is the only implementation. It is an interface because
+ * `store` may import `registry` but not the other way round. Main thread.
  *
- * Reads and writes are synchronous. Writes are made only inside `commit`.
+ * Must hold: reads and writes are synchronous, and writes are made only inside `commit`, so that a throw
+ * undoes all of a change. Test: unit/store/store (a throw undoes the whole commit).
  */
 import type { AccountIndex, GroupIndex, KeyIndex, WallMs } from '../core/units.js';
 import type {
@@ -65,7 +66,7 @@ export interface RecordStore {
   readonly operators: OperatorStore;
   readonly changes: ChangeStore;
   readonly quotaUses: {
-    /** Undefined of a scope without such quotas, and of one that was not flushed since it has some. */
+    /** Undefined for a scope without such quotas, or one that was not flushed since it got some. */
     find(scope: UsedScope): QuotaUseRecord | undefined;
     put(scope: UsedScope, record: QuotaUseRecord): void;
   };
@@ -80,7 +81,7 @@ export interface GroupStore {
   list(from: number, limit: number): Page<GroupRecord>;
   /** In no particular order. */
   all(): Iterable<GroupRecord>;
-  /** Groups whose parent it is, by slot. */
+  /** Groups whose parent is `id`, by slot. */
   childrenOf(id: string): GroupRecord[];
   /** Whether any account is in the group itself. */
   hasAccounts(id: string): boolean;
@@ -114,6 +115,6 @@ export interface KeyStore {
    */
   takeIndexes(count: number, restedMs: WallMs): KeyIndex[];
   put(record: KeyRecord): void;
-  /** Removes the key, and the use that was made of it. */
+  /** Removes the key and its use. */
   remove(record: KeyRecord, nowMs: WallMs): void;
 }

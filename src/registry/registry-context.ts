@@ -1,7 +1,7 @@
 /**
  * What accounts.ts, credits.ts, groups.ts and keys.ts work on: the store, the catalogue, and the live state,
- * which is what the threads of a gateway know beside the store. Whoever makes the registry (registry.ts)
- * chooses once which live state it has:
+ * which is what the threads of a gateway know beside the store. The creator of the registry
+ * (gateway/accounting.ts, gateway/shared-accounting.ts, cli/store-client.ts) chooses the live state:
  *
  *     StoreOnly    a command, while no gateway runs: there are no threads, so its methods do nothing or read
  *                  the store
@@ -16,9 +16,8 @@
  * a crash takes back. The one exception is a debit: the ledger gives the money up first, and gets it back if
  * the transaction fails (credits.ts). Tests: unit/registry/registry, registry-money.
  *
- * Must hold: a method that is added to StoreOnly and changes something is overridden in OwnBuffers, which the
- * compiler does not ask for. Tests: unit/registry/registry, registry-keys, by what the
- * shared buffers have.
+ * Must hold: each method of StoreOnly that changes something is overridden in OwnBuffers; the compiler does
+ * not ask for it. Tests: unit/registry/registry, registry-keys (they read the shared buffers).
  */
 import {
   asWallMs,
@@ -85,16 +84,13 @@ export interface RegistryContext {
 }
 
 /**
- * How long the slot of a deleted key or group stays unused: longer than any call runs and than usage stays in
- * memory. A call that began with the deleted key names its slot when it ends; and in memory the usage of an
- * hour is found by the slot of its key. keys.ts and groups.ts look for slots that have rested so long.
+ * How long the slot of a deleted key or group stays unused: longer than any call runs, because a call names
+ * its key by the slot when it ends; and longer than an hour, because usage in memory is found by hour and
+ * slot (store/usage-book.ts). keys.ts and groups.ts take slots that have rested so long.
  */
 export const SLOT_REST_MS = 24 * 3_600_000;
 
-/**
- * Not in the list of quotas of a key's use: the minute and the day have fields there, and what is in flight
- * is not handed on.
- */
+/** Quotas that are not in `InheritedUse.quotas`: it has fields for two; calls in flight are not inherited. */
 const COUNTED_APART: readonly QuotaName[] = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
 
 type CountedScope = Pick<LimitedScope, 'kind' | 'index' | 'limits'>;
@@ -118,18 +114,17 @@ export function recordMomentMs(clock: Clock): WallMs {
   return asWallMs(Math.floor(clock.wallMs()));
 }
 
-/** All three have the methods of StoreOnly. */
 type LiveState = StoreOnly | OwnBuffers | SharedUses;
 
 /**
- * Nothing but the store: statements show the last flush, and a change takes effect when a gateway starts.
- * Methods that change something are called after the transaction (`credit` with a negative amount before it);
- * those that read may be called inside it.
+ * The live state of a command: there is only the store. Statements show the last flush, and a change takes
+ * effect when a gateway starts. Methods that change something are called after the transaction (`credit` with
+ * a negative amount before it); those that read may be called inside it.
  */
 export class StoreOnly {
   /**
-   * Whether a rotation writes what the old key has used into the record of the new one. Other processes read
-   * that record; a process alone restores the use in its own buffers.
+   * Whether a rotation writes the old key's use into the record of the new key, where other processes read
+   * it. A process that is alone restores the use in its own buffers instead.
    */
   readonly inheritsByRecord: boolean = false;
   protected readonly store: RecordStore;
@@ -159,9 +154,7 @@ export class StoreOnly {
     this.#directory?.set(record);
   }
 
-  /**
-   * Whether the ledger has room to count a key or a group with these limits. A start finds out for itself.
-   */
+  /** Whether the ledger has room to count a key or a group with these limits. Here the next start decides. */
   hasRoom(_scope: CountedScope): boolean {
     return true;
   }
@@ -176,8 +169,8 @@ export class StoreOnly {
   }
 
   /**
-   * Raises the balance that calls are admitted against, or lowers it if negative. False, and nothing is
-   * changed, if the balance less what calls hold is too small.
+   * Adds `amount`, which may be negative, to the balance that calls are admitted against. False, and nothing
+   * is changed, if the balance less what calls hold is too small.
    */
   credit(_account: AccountIndex, _amount: PicoUnits): boolean {
     return true;
@@ -196,7 +189,7 @@ export class StoreOnly {
     // The store has it.
   }
 
-  /** What is used of the quotas that the scope has. */
+  /** The use of the quotas that the scope has. */
   quotasOf({ kind, index, limits }: LimitedScope, nowMs: WallMs): QuotaUse[] {
     const record = this.store.quotaUses.find({ kind, index });
     const counts =
@@ -221,7 +214,7 @@ export class StoreOnly {
     // The store has it.
   }
 
-  /** What a key has used of its own limits, for the key that rotation puts in its place. */
+  /** The use of a key's own limits, for the key that replaces it. */
   countsOf({ index }: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
     const counts = inheritedOf(this.keyUseOf(index, nowMs));
     const quotas = this.settledOf(index);
@@ -235,8 +228,8 @@ export class StoreOnly {
 }
 
 /**
- * The buffers of the only gateway: a change is in force on all its threads when the method returns. Its
- * `calendar` has the default time zone and is not used, because the ledger knows the periods of its quotas.
+ * The live state of a gateway that is alone on its store: its shared buffers. A change is in force on all
+ * threads when the method returns. `calendar` is not used, because the ledger knows the periods of quotas.
  */
 export class OwnBuffers extends StoreOnly {
   readonly #live: LiveBuffers;
@@ -319,10 +312,10 @@ export class OwnBuffers extends StoreOnly {
 }
 
 /**
- * What all processes together use of accounts and of keys and groups with quotas. The coordinator knows it
- * and replies to a question, for which a transaction cannot wait: the caller asks beforehand, runs the work
- * with `show`, and does both again if the work wanted what it had not asked for. What was not asked for is
- * shown as this host flushed it last.
+ * The live state of a process that shares its registry: what all processes use of accounts, keys and groups.
+ * The coordinator knows it, but a transaction cannot wait for its reply. So sharing/shared-registry.ts asks
+ * beforehand, runs the work with `show`, and does both again if the work needed more. The use of other scopes
+ * is shown as this host flushed it last.
  */
 export class SharedUses extends StoreOnly {
   override readonly inheritsByRecord = true;
@@ -330,15 +323,15 @@ export class SharedUses extends StoreOnly {
   #known: KnownUses | undefined;
   #missed: Set<string> | undefined;
 
-  /** `ledger`: in which this process counts; limits that it cannot count are refused. */
+  /** `ledger` counts the calls of this process; limits that it cannot count are rejected. */
   constructor(store: RecordStore, directory: AccountDirectory, timezone?: string, ledger?: Ledger) {
     super(store, directory, timezone);
     this.#ledger = ledger;
   }
 
   /**
-   * Runs `work`, which must not wait, with what is known. `missed` are the ids whose use it wanted beyond
-   * that. Not nested.
+   * Runs `work`, which must not wait, with the uses in `known`. Returns the ids whose use it looked for and
+   * did not find, `missed`. Not nested.
    */
   show<Result>(
     known: KnownUses,
@@ -374,7 +367,7 @@ export class SharedUses extends StoreOnly {
   override countsOf(record: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
     const use = this.#find(record.id);
     if (use === undefined) return super.countsOf(record, nowMs);
-    // What others were granted they may still use under the former key.
+    // Other hosts may still use their leases, under the former key.
     const elsewhereOf = (quota: QuotaName): number => Number(use.quotas.get(quota)?.leasedElsewhere ?? 0n);
     const minuteUsed = Number(use.minute.used) + elsewhereOf('requests_per_minute');
     const dayCalls = use.dayCalls + elsewhereOf('calls_per_day');

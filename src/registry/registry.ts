@@ -5,8 +5,8 @@
  *
  * Expected failures are `invalid_parameters` (naming the field and the rule), `not_found` and `conflict`.
  *
- * Must hold: a change that the disk does not take leaves the live state as it was, and a bulk creation is
- * whole or nothing. Tests: unit/registry/registry-money (a disk that fails rolls the words back),
+ * Must hold: a change that does not get to disk leaves the live state as it was; a bulk creation makes all
+ * accounts or none. Tests: unit/registry/registry-money (a disk that fails rolls the words back),
  * registry.bulk-creation.
  */
 import { DEMO_PLAN } from '../config/examples.js';
@@ -25,7 +25,7 @@ import type { RecordStore } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
 import { reportUsage, type UsageLine, type UsageQuestion, type UsageRecord } from './usage-report.js';
 
-/** What is undefined does not restrict the report. Accounts and keys by id or name. */
+/** A field that is undefined does not restrict the report. Accounts and keys are named by id or name. */
 export interface UsageRequest extends Pick<UsageQuestion, 'fromHour' | 'toHour' | 'by'> {
   readonly account: string | undefined;
   readonly key: string | undefined;
@@ -56,7 +56,7 @@ export interface UsageRowsPage {
   readonly next: UsageCursor | undefined;
 }
 
-/** Of one page of usage rows: some 10 ms without a call. */
+/** How many accounts one page of usage rows reads: some 10 ms if they have no calls. */
 const ACCOUNTS_READ_MAX = 1_000;
 
 export interface NewAccountWithKeys extends NewAccount {
@@ -96,40 +96,36 @@ export class Registry {
     return this.#context.catalog;
   }
 
-  /** Indices must mean what they meant before (mergeCatalogs), and every listener must know the new ones. */
+  /** Make it by `mergeCatalogs`, so that indices stay, and set it when every listener has it. */
   set catalog(catalog: Catalog) {
     this.#context.catalog = catalog;
   }
 
-  /** Who changed what. */
+  /** The log of operators' changes. */
   get changes(): Pick<ChangeStore, 'page' | 'verify'> {
     return this.#store.changes;
   }
 
-  /**
-   * Runs `work`, and has what it changes recorded as the change of `cause`. Returns the row too, if anything
-   * was changed.
-   */
+  /** Runs `work` and records what it changes, as the change of `cause`. Returns its row if there is one. */
   during<Result>(cause: Cause, work: () => Result): Recorded<Result> {
     const atMs = recordMomentMs(this.#context.clock);
     return this.#store.changes.during({ ...cause, atMs }, work);
   }
 
-  /** Records a change of what is not in the registry, as the only change within `during`. */
+  /** Records a change of something outside of the registry, as the only change within `during`. */
   note(note: ChangeNote): void {
     this.#store.commit(() => this.#store.changes.note(note));
   }
 
   /**
-   * Many accounts with their keys in one transaction, for moving in from elsewhere: all of them or none.
-   * Durable when it returns, in the order of `items`. Throws `invalid_parameters` that names the wrong item.
-   * Costs one disk flush, and 100 µs an account with two keys, during which the main thread does nothing
-   * else.
+   * Creates many accounts with their keys in one transaction, all of them or none, in the order of `items`.
+   * They are on disk on return. Throws `invalid_parameters` that names the wrong item. Costs one disk flush,
+   * and 100 µs of the main thread for an account with two keys.
    */
   createInBulk(items: readonly NewAccountWithKeys[]): CreatedAccount[] {
     const { accounts, keys } = this;
     const made = this.#store.commit(() => {
-      // Free slots are looked up once: that takes longer than to put a record.
+      // Free slots are looked up once for all, because that takes longer than to put a record.
       const freeAccount = this.#store.freeAccountIndex();
       const freeKeys = keys.takeSlots(items.reduce((count, item) => count + item.keys.length, 0)).values();
       return items.map((item, at) => {
@@ -148,8 +144,8 @@ export class Registry {
   }
 
   /**
-   * Reports what is on disk; a running gateway is ahead of it by one flush. The usage of a deleted key is
-   * found by its id, no longer by its name. Throws `invalid_parameters` and `not_found`.
+   * Reports the usage on disk, which is one flush behind a running gateway. The usage of a deleted key is
+   * found by its id only. Throws `invalid_parameters` and `not_found`.
    */
   reportUsage({ account, key, model, ...rest }: UsageRequest): UsageLine[] {
     const store = this.#store;
@@ -168,8 +164,8 @@ export class Registry {
   }
 
   /**
-   * Returns the stored rows of those hours, by account, about `limit` of them: all of an account's hour come
-   * together. `next` goes on; a page that looked through many accounts without calls may be empty.
+   * Returns the stored rows of those hours, by account: about `limit`, because the rows of an account's hour
+   * stay together. `next` continues; a page that read many accounts without calls may be empty.
    */
   usageRows({ fromHour, toHour }: UsageHours, from: UsageCursor, limit: number): UsageRowsPage {
     const rows: UsageRow[] = [];
@@ -186,7 +182,7 @@ export class Registry {
     return { rows, next: next === undefined ? undefined : { slot: next, hour: 0 } };
   }
 
-  /** Returns the names of an account or a key that a report names by its id. No name if it is deleted. */
+  /** Returns the names for the id of an account or a key in a report; undefined for what was deleted. */
   namesOf(id: string): UsageNames {
     const key = this.#store.keys.find(id);
     return { account: this.#store.findAccount(key?.accountId ?? id)?.name, key: key?.name };
@@ -221,17 +217,17 @@ function named<Result>(item: string, work: () => Result): Result {
 }
 
 /**
- * How the admin interface reaches the registry: directly, or by way of the processes that share it
- * (sharing/shared-registry.ts). `work` is synchronous. If the registry is shared, it may be run several
- * times, and what it wrote is undone before.
+ * How the admin interface reaches the registry: directly, or together with the processes that share it
+ * (sharing/shared-registry.ts). `work` is synchronous. If the registry is shared, `work` may be run several
+ * times; each run is undone before the next.
  */
 export interface RegistryService {
-  /** Returns what `work` reads, of accounts with what all processes use of them now. */
+  /** Returns what `work` reads; statements show what all processes use now. */
   read<Result>(work: (registry: Registry) => Result): Result | Promise<Result>;
   /**
-   * Changes the registry in one transaction, and records it as a change of `cause` in the same one. It is
-   * durable, and in force in every process of this host, when the result is there. If some processes did not
-   * apply it in time, `onBehind` gets their number; they do as soon as they can.
+   * Changes the registry, and records that as a change of `cause`, in one transaction. On return it is on
+   * disk, and in force in every process of this host. If some processes did not apply it in time, `onBehind`
+   * gets their number; they apply it as soon as they can.
    */
   change<Result>(
     cause: Cause,
@@ -240,7 +236,7 @@ export interface RegistryService {
   ): Result | Promise<Result>;
 }
 
-/** The service of the only process. `onChange` is told of each change once it is durable. */
+/** The service of a process that is alone. `onChange` gets each change once it is on disk. */
 export function ownRegistryService(
   registry: Registry,
   onChange: (change: OperatorChange) => void = () => undefined,

@@ -1,9 +1,8 @@
 /**
- * What is kept of a call that came with an `Idempotency-Key`, so that its replay gets the same response; and
- * the keys under which the response cache has responses. Plain records of the idempotency service, the cache
- * service and the store; any thread.
+ * The stored response of a call with an `Idempotency-Key`, and the keys under which the response cache has
+ * responses. Plain records of the idempotency service, the cache service and the store; any thread.
  *
- * Must hold: a response is found only by the account that called, unless the settings share it. Tests:
+ * Must hold: only the account that called finds a response, unless the settings share it. Tests:
  * unit/gateway/idempotency-service, unit/request/response-cache.
  */
 import { asAccountIndex, type AccountIndex, type WallMs } from '../core/units.js';
@@ -16,28 +15,26 @@ export interface ResponseKey {
 }
 
 export interface ResponseRecord extends ResponseKey {
-  /** SHA-256 of the request's body in hex. The same key with another body is a mistake. */
+  /** SHA-256 of the request's body in hex: a request with the same key and another body is rejected. */
   readonly bodyDigest: string;
   /** When the call ended. */
   readonly endedMs: WallMs;
   readonly stream: boolean;
   /** The id of the model that answered; undefined if it was the one that the call named. */
   readonly fallback?: string | undefined;
-  /**
-   * The response's body; undefined if it could not be kept because it was too long or the disk took nothing.
-   */
+  /** The response's body; undefined if it was too long to be stored, or the disk took nothing. */
   readonly bytes: Uint8Array | undefined;
 }
 
-/** One text for both parts of a key, for maps. */
+/** Joins both parts of a key, for maps. */
 export function nameOfResponse({ account, key }: ResponseKey): string {
   return `${account}/${key}`;
 }
 
-/** In place of the account in the key of a cached response that all accounts may get. No account has it. */
+/** Stands for the account in the key of a cached response that all accounts may get. */
 export const ALL_ACCOUNTS = asAccountIndex(2 ** 32 - 1);
 
-/** Bytes that a response in the cache takes beside its own, about. */
+/** About how many bytes a cached response takes besides its body. */
 export const CACHED_ROW_BYTES = 512;
 
 /** The key under which the response cache has a response; `digest` is 64 hex digits (request-digest.ts). */

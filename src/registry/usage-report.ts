@@ -1,15 +1,16 @@
 /**
- * Usage rows, and their sums for an operator. A row has the totals of the calls of one account, key, model
- * and hour. The registry makes reports of the store's rows on the main thread. Pure.
+ * Usage rows, and the reports that sum them for an operator. A row has the totals of the calls of one
+ * account, key, model and hour. The registry makes reports from the store's rows on the main thread. Pure.
  *
- * Must hold: a report reads a bounded number of rows. Test: unit/registry/usage-report.
+ * Must hold: a report reads at most ROWS_READ_MAX rows. Test: unit/registry/usage-report (rows that are read
+ * have a bound).
  */
 import { type AccountIndex, asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { invalid } from './record-id.js';
 
 const HOUR_MS = 3_600_000;
 
-/** Key and model are named by id, because slots and indices mean other things later. */
+/** Key and model are named by id, because slots and indices are reused later. */
 export interface UsageKey {
   readonly account: AccountIndex;
   /** Hours since 1970-01-01T00:00Z: the hour in which the calls ended. */
@@ -19,18 +20,17 @@ export interface UsageKey {
 }
 
 /**
- * Absolute totals: writing one twice changes nothing. The law of the accounting: after every commit, the
- * costs of all rows of an account add up to the `spent` of its spending record, and the uncovered ones to its
- * `uncovered`.
+ * Totals, so writing a row twice changes nothing. The law of the accounting: after every commit the `cost` of
+ * all rows of an account adds up to the `spent` of its spending record, and likewise `uncovered`.
  */
 export interface UsageTotals {
   /** Admitted calls that ended, served or not. */
   readonly calls: number;
-  /** Of them those that ended in an error; they cost nothing. */
+  /** Calls that ended in an error; they cost nothing. */
   readonly failedCalls: number;
-  /** Of them those whose tokens were estimated from lengths, for example when a client left mid-stream. */
+  /** Calls whose tokens were estimated from lengths, for example because the client left mid-stream. */
   readonly estimatedCalls: number;
-  /** Of them those that named another model, for which this one answered. */
+  /** Calls that named another model, and were answered by this one as a fallback. */
   readonly fallbackCalls: number;
   readonly promptTokens: number;
   /** Parts: see `TokenCounts`. */
@@ -82,7 +82,7 @@ export function secondsOfHour(hour: number): number {
 export const USAGE_GROUPS = ['account', 'key', 'model', 'day', 'hour'] as const;
 export type UsageGroup = (typeof USAGE_GROUPS)[number];
 
-/** What is undefined does not restrict the report. */
+/** A field that is undefined does not restrict the report. */
 export interface UsageQuestion {
   readonly account: AccountIndex | undefined;
   readonly keyId: string | undefined;
@@ -101,7 +101,7 @@ export interface UsageLine extends UsageTotals {
   readonly name: string;
 }
 
-/** Rows that a report may read. They cost the main thread 5 µs each. */
+/** How many rows a report may read, at 5 µs of the main thread each. */
 const ROWS_READ_MAX = 100_000;
 
 /** Returns lines ordered by name. Throws `invalid_parameters` if too many rows would have to be read. */
@@ -111,7 +111,7 @@ export function reportUsage(
   accountIdOf: (account: AccountIndex) => string,
 ): UsageLine[] {
   const { account, keyId, modelId, fromHour, toHour, by } = question;
-  // Without an account the rows of all hours are read, so those that are not wanted count too.
+  // Without an account the rows of all hours are read, so all of them count toward the bound.
   const range =
     account === undefined
       ? { account, fromHour: 0, toHour: Number.MAX_SAFE_INTEGER - 1 }
