@@ -1,9 +1,9 @@
 /**
- * Applies what other processes of this host change in the registry. Main thread of a gateway process that
- * shares its registry.
+ * Applies to this process's shared buffers what other processes of this host change in the registry.
+ * gateway/shared-accounting.ts starts one on the main thread of a gateway process that shares its registry.
  *
- * It reads the newest number of the change feed every 25 ms, at some µs each. What a change touched is then
- * read as it is now, so changes of one record that came together are applied once.
+ * It reads the newest number of the change feed every 25 ms, in some µs. It then reads the records that the
+ * changes touched as they are now, so several changes of one record are applied once.
  *
  * Must hold: a disabled key is rejected by every thread of every process within 100 ms. Test:
  * unit/sharing/change-follower, which accepts 2 s, because machines of tests may be slow.
@@ -14,16 +14,13 @@ import type { ChangeApplier } from '../registry/live-buffers.js';
 import type { ChangeFeed, Touched } from '../store/change-feed.js';
 import type { Log } from '../telemetry/log.js';
 
-/**
- * Every thread of every process must reject a disabled key within 100 ms: time for two looks and a busy main
- * thread.
- */
+/** A disabled key must be rejected within 100 ms: time for two looks, even if the main thread is busy. */
 const LOOK_PERIOD_MS = 25;
 
-/** Records that are read anew in one event-loop turn: some 10 ms. */
+/** How many records are read anew in one event-loop turn, in some 10 ms. */
 const PAGE_RECORDS = 500;
 
-/** How often the log repeats that the store cannot be read. */
+/** After how many failed looks the log repeats that the store cannot be read: 10 s. */
 const LOG_PERIOD_LOOKS = 400;
 
 export interface ChangeFollowerOptions {
@@ -49,7 +46,7 @@ export class ChangeFollower {
     this.#appliedTo = options.appliedTo;
   }
 
-  /** Looks from now on, every 25 ms. A look that fails is logged and tried again at the next. */
+  /** Looks every 25 ms from now on. A failed look is logged, and the next one tries again. */
   start(): void {
     this.#timer = setInterval(() => this.look(), LOOK_PERIOD_MS);
   }
@@ -60,16 +57,14 @@ export class ChangeFollower {
   }
 
   /**
-   * Number of the newest change that every thread of this process sees; 0 while it catches up with more than
-   * the feed keeps.
+   * Number of the newest change that every thread of this process sees; 0 while the process reads everything
+   * anew, because the feed no longer has all changes that it lacks.
    */
   get appliedTo(): number {
     return this.#readsAll ? 0 : this.#appliedTo;
   }
 
-  /**
-   * Applies what any process has committed until now. Every thread of this process sees it when this returns.
-   */
+  /** Applies all changes that any process has committed. Every thread of this process sees them on return. */
   look(): void {
     try {
       this.#follow();
@@ -100,8 +95,8 @@ export class ChangeFollower {
   }
 
   /**
-   * Called if this process was stopped for longer than the feed keeps changes. Changes that come meanwhile
-   * are applied as ever.
+   * Reads all records, if this process was stopped for longer than the feed keeps changes. Later changes are
+   * applied meanwhile as usual.
    */
   async #applyAll(): Promise<void> {
     const { groupsMax, accountsMax, keysMax, log } = this.#options;

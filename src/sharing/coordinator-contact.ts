@@ -2,8 +2,8 @@
  * Whether the coordinator answers, and when to try again after it did not. `LeaseManager` and `EqualShare`
  * have one each. Main thread.
  *
- * Must hold: a lost coordinator is tried again after half a second at most, or two in a quarantine
- * (unit/sharing/lease-manager).
+ * Must hold: the pause before the next try is 0.75 s at most, or 3 s in a quarantine. Test:
+ * unit/sharing/lease-manager (a start without the authority), which does not measure the pause.
  */
 import { emptyHistogram, type HistogramSnapshot } from '../telemetry/histogram.js';
 import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-snapshot.js';
@@ -13,9 +13,9 @@ import { CoordinatorLost, type LossReason } from './coordinator.js';
 const RETRY_MS_MIN = 100;
 /** A thousand hosts then ask 4,000 times a second, while the coordinator has nothing else to do. */
 const RETRY_MS_MAX = 500;
-/** It waits for a minute and more. */
+/** A quarantine takes a minute or more, so frequent tries are no use. */
 const RETRY_MS_QUARANTINE = 2_000;
-/** So long a loss may be a failover. Requests wait for its end, if they find nothing leased. */
+/** A loss shorter than this may be a failover: requests that find nothing leased wait for its end. */
 const BRIEF_MS = 2_000;
 
 /** For status and metrics. */
@@ -63,7 +63,7 @@ export class CoordinatorContact {
     return this.#lost !== undefined;
   }
 
-  /** It was lost so long ago, or for so long, that requests need not wait for its end. */
+  /** Whether the loss is no brief failover, so that requests need not wait for its end. */
   isLostForLong(nowMs: number): boolean {
     if (this.#lost === undefined) return false;
     return this.#lost.reason === 'quarantine' || nowMs - this.#lost.sinceMs >= BRIEF_MS;
@@ -90,7 +90,7 @@ export class CoordinatorContact {
     const untilMs = waitMs === undefined ? undefined : nowMs + waitMs;
     this.#lost = { reason, message: String(error), sinceMs: this.#lost?.sinceMs ?? nowMs, untilMs };
     this.#losses += 1;
-    // A check ends as soon as the last node has asked.
+    // The server ends a check when the last node has asked, so the pauses start again from the shortest.
     if (reason === 'checking') this.#failures = 0;
     const longestMs = reason === 'quarantine' ? RETRY_MS_QUARANTINE : RETRY_MS_MAX;
     const pauseMs = Math.min(longestMs, RETRY_MS_MIN * 2 ** this.#failures);

@@ -1,7 +1,7 @@
 /**
  * What a host remembers of the sharing server over its own restarts: the last epoch, and which nodes there
- * were. An empty server is new only for hosts that remember nothing; for others it has lost its data. Main
- * thread.
+ * were. `ValkeyCoordinator` reads and sets it. An empty server is new only for hosts that remember nothing;
+ * for others it has lost its data. Main thread.
  *
  * It is the file `sharing.json` in the data directory, which all processes of the host share. It is written
  * whole when it changes: at a join, and when nodes come or go.
@@ -17,7 +17,7 @@ import { schemaCheck } from '../core/schema-check.js';
 import type { PromisedTerm, Remembered } from './valkey-partition.js';
 
 const FILE_NAME = 'sharing.json';
-/** Each process writes one of its own: a promise must not be undone by another one's older copy. */
+/** Each process has a file of its own, so that no other process overwrites its promise by an older copy. */
 const promisesName = (place: string): string => `sharing-${place.slice(place.lastIndexOf(':') + 1)}.json`;
 const NOTHING: Remembered = { epoch: '', places: [] };
 
@@ -28,7 +28,7 @@ const Memory = Type.Object({
 });
 const isMemory = schemaCheck('SharingMemory', Memory);
 
-/** By partition; null where nothing was promised. */
+/** By partition; null if nothing was promised. */
 const Promises = Type.Array(
   Type.Union([Type.Null(), Type.Object({ term: Type.Integer({ minimum: 0 }), server: Type.String() })]),
 );
@@ -41,8 +41,8 @@ export class CoordinatorMemory {
   #memory: Static<typeof Memory>;
 
   /**
-   * Reads the file synchronously. Throws with the path if it is damaged or of another namespace, because it
-   * would not be safe to forget it.
+   * Reads the file synchronously. Throws, with the path, if the file is damaged or of another namespace:
+   * ignoring it would not be safe.
    */
   constructor(dataFolder: string, namespace: string) {
     this.#folder = dataFolder;
@@ -68,7 +68,7 @@ export class CoordinatorMemory {
     write(this.#path, this.#memory);
   }
 
-  /** What this life or an earlier one of the place has promised. Reads the file; throws if it is damaged. */
+  /** What this life of the node, or an earlier one, has promised. Reads the file; throws if it is damaged. */
   promisedBy(place: string, partition: number): PromisedTerm {
     return this.#promises(place)[partition] ?? NO_PROMISE;
   }

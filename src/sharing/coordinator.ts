@@ -1,10 +1,11 @@
 /**
- * The protocol between nodes and their coordinator, which knows the limits and the money of all and grants
- * them in leases. The implementations are `LmdbCoordinator` (processes of one host) and `ValkeyCoordinator`
- * (hosts); tests have a reference, test/support/memory-coordinator.ts. Main thread of a gateway process.
+ * The protocol between nodes and their coordinator, which knows all limits and all money and grants them in
+ * leases. The implementations are `LmdbCoordinator` (processes of one host) and `ValkeyCoordinator` (hosts);
+ * `EqualShare` wraps the latter. Tests have a reference, test/support/memory-coordinator.ts. `LeaseManager`
+ * and `DebitService` call it. Main thread of a gateway process.
  *
- * A node is one life of a gateway process. It counts by itself what it uses of its grants; what it does not
- * use it gives back, or it expires. A permit counts as used from the moment it is granted, so all nodes
+ * A node is one life of a gateway process. It counts by itself what it uses of its grants. It gives back what
+ * it does not use, or that expires. A permit counts as used from the moment it is granted, so all nodes
  * together never exceed a limit.
  *
  * There are two kinds of resources:
@@ -17,8 +18,10 @@
  *   lost grant.
  *
  * A node makes one exchange at a time and numbers them. A coordinator ignores an exchange that is not newer
- * than the last one of that node, so a delayed duplicate does no harm. Tests: both coordinators pass
- * test/support/authority-conformance.ts; unit/sharing/lease-laws holds all nodes to the limits.
+ * than the last one of that node, so a delayed duplicate does no harm.
+ *
+ * Must hold: all nodes together never exceed a limit, whatever messages are lost or come twice. Tests: both
+ * coordinators pass test/support/authority-conformance.ts; unit/sharing/lease-laws (three windows).
  */
 import type { QuotaName } from '../core/quotas.js';
 import type { PicoUnits, WallMs } from '../core/units.js';
@@ -65,7 +68,7 @@ export const STOCK_NAMES = Object.keys(STOCK_KINDS) as StockName[];
 /** Spending is leased in whole nano-units, so that sums of it are exact as numbers. */
 export const SPEND_UNIT = 1_000n;
 
-/** By name. A stock that is left out is neither read nor answered. */
+/** Keyed by name. A stock that is left out is not part of the ask or the reply. */
 export type Stocks<Of> = Readonly<Partial<Record<StockName, Of>>>;
 
 /** The entries of `stocks` that are there. */
@@ -81,8 +84,8 @@ export interface ReturnedPermits {
 }
 
 /**
- * The order of a node's asks for one scope's minute. The node has not heard, nor will, of a grant to an ask
- * after `heardNumber`; what such an ask returned, or named as used, this one says again.
+ * The order of a node's asks for one scope's minute. The node did not get, and will not use, a grant to an
+ * ask after `heardNumber`. This ask repeats what those asks returned or named as used.
  */
 export interface AskOrder {
   /** Grows from ask to ask. */
@@ -121,7 +124,7 @@ export interface HostSpent {
   readonly version: number;
 }
 
-/** Amounts are calls, tokens, SPEND_UNIT, or pico-units of the balance. */
+/** Amounts are calls, tokens, multiples of SPEND_UNIT or, for the balance, pico-units. */
 export interface StockAsk extends Wanted<bigint> {
   /** The limit in force at the node that asks. Of the balance it is 0: what was credited counts. */
   readonly limit: bigint;

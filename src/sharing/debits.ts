@@ -3,7 +3,7 @@
  * coordinator first, then the registry says that less was credited, then the lease is given back. In between
  * the money counts twice, so nobody can spend it. `SharedRegistry` calls it. Main thread.
  *
- * It is a node of its own at the coordinator, so whatever becomes of it, the calls keep their leases.
+ * The service is a node of its own at the coordinator, so the calls keep their leases if it fails.
  *
  * Must hold: the money of a debit is leased here until the change is written, so at no moment can calls spend
  * it, too. Test: unit/sharing/shared-registry (while a debit is committed nobody else is lent the money).
@@ -23,7 +23,7 @@ export interface Debit {
 const WAIT_FOR_OTHERS_MS = 1_500;
 const TRY_AGAIN_MS = 100;
 
-/** Expected: the money is not there. */
+/** An expected error: the balance does not cover the debit. */
 export class DebitNotCovered extends Error {
   /** What could have been taken. */
   readonly available: PicoUnits;
@@ -50,8 +50,8 @@ export class DebitService {
   }
 
   /**
-   * Runs `work` while the money is leased, one `work` at a time; at once if there are no debits. Rejects with
-   * DebitNotCovered or CoordinatorLost before `work` has begun.
+   * Leases the money, runs `work`, gives the money back; one `work` at a time. Without debits it just runs
+   * `work`. Rejects with DebitNotCovered or CoordinatorLost before `work` has begun.
    */
   during<Result>(debits: readonly Debit[], work: () => Promise<Result>): Promise<Result> {
     if (debits.length === 0) return work();

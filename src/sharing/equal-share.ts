@@ -1,14 +1,14 @@
 /**
- * A node of the coordinator of hosts that shows that it lives, and what the node does when it is cut off. It
- * wraps `ValkeyCoordinator` for the calls of a process and for an operator's debits. Main thread.
+ * A coordinator that sends heartbeats for its node, and that grants by itself while the node is cut off from
+ * the server. It wraps `ValkeyCoordinator`, once for the calls of a process, once for an operator's debits,
+ * once for fallback quotas (open-hosts.ts). Main thread.
  *
  * A node sends something every few seconds even if it holds nothing: after a loss of data the server waits
  * for every node.
  *
  * With `on_authority_loss: equal_share`, calls of a node that is cut off are granted from their fallback
- * quota (fallback-coordinator.ts). When it is used up, there is no more of any stock until the server is
- * back. Of the minute there is: a node that has been cut off for long gives itself an equal share of each
- * limit.
+ * quota (fallback-coordinator.ts). When that is used up, no stock has more until the server is back. Requests
+ * of the minute do: a node that has been cut off for long gives itself an equal share of each limit.
  *
  * Why the limit holds while some nodes are cut off: the server holds the share of a node back once it has not
  * heard the node for SILENT_MS, until the node expires or has been back for a window. Grants from before
@@ -18,8 +18,9 @@
  * last moment after which the server surely heard it: a message without a reply begins the silence anew, and
  * postpones no expiry. If the server is gone, all nodes use their shares, which are the limit together.
  *
- * A node that has not joined in its life has no share: its earlier life may have used it. Test:
- * unit/sharing/equal-share (random cuts and random use).
+ * A node that has not joined in its life has no share: its earlier life may have used it.
+ *
+ * Must hold: all of that. Test: unit/sharing/equal-share (random cuts and random use).
  */
 import type { Clock } from '../core/clock.js';
 import { CoordinatorContact } from './coordinator-contact.js';
@@ -53,7 +54,7 @@ import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
 export const SHARE_BEGINS_MS = 2 * SILENT_MS + QUARANTINE_MS;
 /** An idle node sends so often that its share is not held back. */
 const HEARTBEAT_MS = SILENT_MS / 4;
-/** How often it is looked whether to try again after a loss: others wait until every node was heard. */
+/** How often a node checks whether to try again after a loss: others wait until every node was heard. */
 const DISTURBED_MS = 100;
 
 /**
@@ -89,13 +90,13 @@ export class EqualShare implements Coordinator {
   readonly #fallback: FallbackCoordinator | undefined;
   readonly #unreported = new UnreportedAsks();
   readonly #contact: CoordinatorContact;
-  /** When the server may last have heard the node: its share begins later. */
+  /** The last moment at which the server may have heard the node: its share begins later. */
   #heardMs = Infinity;
-  /** The last moment after which it surely has: the server holds the share back for an expiry from there. */
+  /** The server surely heard the node after this: it holds the share back for an expiry from there. */
   #surelyHeardMs = -Infinity;
   #alone = false;
   #beating = false;
-  /** A connection broke, or another node of the process lost the server, since it last answered. */
+  /** Since the last reply a connection broke, or another node of the process lost the server. */
   #disturbed = false;
   #last: Promise<unknown> = Promise.resolve();
   #stopHeartbeat: (() => void) | undefined;
@@ -118,7 +119,7 @@ export class EqualShare implements Coordinator {
     return this.#alone;
   }
 
-  /** The server may be another one by now: asks it soon, because others may be waiting for that. */
+  /** Sends a heartbeat soon: the server may be another one by now, and other nodes may wait for this one. */
   disturbed(): void {
     if (this.#disturbed || this.#left || this.#stopHeartbeat === undefined) return;
     this.#disturbed = true;
@@ -212,7 +213,7 @@ export class EqualShare implements Coordinator {
     return { wallMs: this.#options.clock.wallMs(), answers: replies, isAlone: true };
   }
 
-  /** Before any other ask: tells the coordinator what the node holds now and was granted without it. */
+  /** Reports what the node was granted while it was cut off. Call it before any other ask. */
   async #reportUnreported(): Promise<void> {
     while (this.#unreported.size > 0) {
       const page = this.#unreported.page();
@@ -238,7 +239,9 @@ export class EqualShare implements Coordinator {
     this.#options.onLost?.();
   }
 
-  /** Joins again if the server has lost its data: others wait for that, so not only at the next request. */
+  /**
+   * Sends a heartbeat. If the server has lost its data, joins again at once, because other nodes wait for it.
+   */
   async #beat(): Promise<void> {
     const { coordinator, clock } = this.#options;
     this.#beating = true;
@@ -256,7 +259,7 @@ export class EqualShare implements Coordinator {
       });
       this.#answered(sentMs);
     } catch (error) {
-      // The next exchange that is asked for meets the failure as well.
+      // Not thrown: the next exchange of a caller will meet the same failure.
       if (!(error instanceof CoordinatorLost)) throw error;
       this.#lost(error);
     } finally {
@@ -270,7 +273,9 @@ export class EqualShare implements Coordinator {
     this.#setAlone(undefined);
   }
 
-  /** Calls the coordinator once at a time, as it wants; records when the server has or may have heard it. */
+  /**
+   * Makes one call to the coordinator at a time; records when the server has heard, or may have heard, it.
+   */
   #inTurn<Result>(call: () => Promise<Result>): Promise<Result> {
     const { clock } = this.#options;
     const made = this.#last.then(async () => {
@@ -290,7 +295,7 @@ export class EqualShare implements Coordinator {
     return made;
   }
 
-  /** Grants of the own share, which takes back those of its permits that the ask returns. */
+  /** Grants permits of this node's equal share, after taking back those of them that the ask returns. */
   #grantOwn({ scope, minute }: LeaseAsk): LeaseReply {
     if (minute === undefined) return {};
     const { clock, node, shares } = this.#options;
@@ -316,9 +321,9 @@ function withoutOwnPermits(ask: LeaseAsk): LeaseAsk {
 }
 
 /**
- * What a node that is cut off replies to its own calls: nothing is left, and others may hold some. Permits
- * come from the own share if there is one, else from the fallback quota. If that is too little, the reply
- * says that it is unknown whether there is more: only the server knows.
+ * The reply of a node that is cut off to its own calls. Permits come from its equal share if it has one, else
+ * from the fallback quota. The reply says that nothing remains and that others may hold some. If too little
+ * was granted, `isUnknown` says that only the server knows whether there is more.
  */
 function replyAlone(
   ask: LeaseAsk,
@@ -351,9 +356,8 @@ function minuteAlone(
 }
 
 /**
- * What a node holds of stocks while it is cut off, to be reported to the coordinator before
- * anything else: the newest ask of each scope, with what was granted since. Bounded by the accounts and keys
- * of the ledger.
+ * What a node holds of stocks while it is cut off, to be reported to the coordinator before anything else:
+ * the newest ask of each scope, with what was granted since. Bounded by the scopes of the ledger.
  */
 class UnreportedAsks {
   readonly #asks = new Map<string, LeaseAsk>();

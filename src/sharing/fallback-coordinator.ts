@@ -1,14 +1,15 @@
 /**
- * Sets a fallback quota aside for each scope that this process served lately, so that the process
- * can go on when the coordinator cannot be reached. `EqualShare` reports what was served, and grants calls
- * from here once the coordinator is lost. Main thread.
+ * Sets a fallback quota aside for each scope that this process served lately, so that the process can go on
+ * when the coordinator cannot be reached. `EqualShare` reports what was served, and grants calls from here
+ * once the coordinator is lost. Main thread.
  *
- * It is a node of its own at the coordinator. What it holds is therefore no part of the calls' leases: calls
- * are served from their leases first, and what the coordinator has nothing left for goes back to it from
- * here. Once the coordinator is lost this node is silent until the calls' node has reported what it was
- * granted from here. So each amount is counted all the time, at one of the two nodes or for a moment at both.
+ * It is a node of its own at the coordinator, so what it holds is no part of the calls' leases. If calls are
+ * denied an amount, it gives back what it holds of that. Once the coordinator is lost, this node is silent
+ * until the calls' node has reported what it was granted from here.
  *
- * At most SCOPES_MAX scopes have a quota; each costs one ask a second. A scope beyond them has none. Test:
+ * At most SCOPES_MAX scopes have a quota; each costs one ask a second. A scope beyond them has none.
+ *
+ * Must hold: each amount is counted all the time, at one of the two nodes or for a moment at both. Test:
  * unit/sharing/fallback-coordinator (random cuts, random use).
  */
 import type { Clock } from '../core/clock.js';
@@ -16,9 +17,9 @@ import { CoordinatorLost, type Coordinator, type LeaseReply, type LeaseAsk } fro
 import type { LeaseTimers } from './lease-terms.js';
 import { FallbackQuota, type FallbackGrant } from './fallback-quota.js';
 
-/** How often the quotas are reported: how old the coordinator's record of them can be. */
+/** How often the quotas are reported, and so how old the coordinator's record of them can be. */
 const REPORT_MS = 1_000;
-/** The quota of a scope that was not served for so long is given back. */
+/** A scope that was not served for so long gives its quota back. */
 const SERVED_MS_MAX = 120_000;
 /** An ask costs the server some 50 µs, so twenty hosts take half of its time at the most. */
 const SCOPES_MAX = 500;
@@ -48,12 +49,12 @@ export class FallbackCoordinator {
     this.#options = options;
   }
 
-  /** Begins to join, and tries again while that fails. */
+  /** Starts to join, and tries again while that fails. */
   start(): void {
     this.#reportAfter(0);
   }
 
-  /** The coordinator has replied to an ask of calls. */
+  /** Call it when the coordinator has replied to an ask of calls. */
   served(ask: LeaseAsk, reply: LeaseReply): void {
     const nowMs = this.#nowMs;
     let quota = this.#quotas.get(ask.scope);
@@ -74,7 +75,7 @@ export class FallbackCoordinator {
     return false;
   }
 
-  /** Grants to the calls' node, which has to report it to the coordinator; undefined if there is nothing. */
+  /** Grants to the calls' node, which must report that to the coordinator; undefined if there is nothing. */
   grant(ask: LeaseAsk): FallbackGrant | undefined {
     if (this.#isExpired) return undefined;
     return this.#quotas.get(ask.scope)?.grant(ask, this.#nowMs);
@@ -99,7 +100,7 @@ export class FallbackCoordinator {
     return this.#options.clock.monotonicMs();
   }
 
-  /** Silent for so long that the coordinator has ended this life: others may have what it held. */
+  /** Whether the coordinator has ended this silent life, so that others may have what it held. */
   get #isExpired(): boolean {
     return this.#nowMs - this.#reportedMs > this.#options.nodeExpiryMs;
   }
@@ -126,7 +127,7 @@ export class FallbackCoordinator {
       this.#reportAfter(REPORT_MS);
   }
 
-  /** Reports and asks for all, and a second time for those whose reply calls for it. Does not reject. */
+  /** Reports and asks for all quotas, and again for those that need a second ask. Does not reject. */
   async #report(): Promise<void> {
     const { coordinator, mayReport } = this.#options;
     if (!mayReport()) return;

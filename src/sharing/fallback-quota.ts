@@ -3,9 +3,9 @@
  * coordinator cannot be reached. `FallbackCoordinator` keeps one for each scope that was served lately, sends
  * its asks, and grants calls from it. Main thread.
  *
- * Must hold: the coordinator counts it as held by a node of its own, and that record is never less than what
- * is held here; else the same amount is granted twice. What calls lack is given back to them. Tests:
- * unit/sharing/fallback-quota, fallback-coordinator (random cuts, random use).
+ * Must hold: the coordinator's record is never less than what is held here; otherwise an amount is granted
+ * twice. If calls are denied an amount, the quota of it is given back. Tests: unit/sharing/fallback-quota,
+ * fallback-coordinator (random cuts, random use).
  */
 import { ceilDiv } from '../core/units.js';
 import {
@@ -22,7 +22,7 @@ import {
 import { LONG_TICKS, SHARE, TICK_MS } from './grant-policy.js';
 import { VALIDITY_MARGIN_MS } from './minute-lease.js';
 
-/** What was given back because calls lacked it is theirs for so long. */
+/** After giving an amount back because calls were denied it, nothing of it is set aside for so long. */
 const RELEASED_MS = 2_000;
 /** Permits are renewed so long before they expire: longer than an exchange can take. */
 const RENEW_MS = 8_000;
@@ -54,9 +54,9 @@ class StockQuota {
   #need: StockAsk;
   #period = 0;
   #held = 0n;
-  /** What the coordinator could still grant to anybody when it last said so. */
+  /** What the coordinator could still grant to anybody, as of its last reply. */
   left = 0n;
-  /** Calls lacked it, so none of it is set aside until then. */
+  /** Until then none of it is set aside, because calls were denied it. */
   #releasedUntilMs = 0;
 
   constructor(name: StockName, parts: number, need: StockAsk) {
@@ -69,9 +69,9 @@ class StockQuota {
     return this.#held > 0n;
   }
 
-  /** Takes note of what the coordinator replied to calls; returns whether they lack what is here. */
+  /** Takes in the coordinator's reply to calls; returns whether calls are denied something that is here. */
   serve(ask: StockAsk, reply: StockGrant | undefined, nowMs: number): boolean {
-    // An ask that only reports says nothing of what calls need at once.
+    // An ask that only reports does not show how much calls need at once.
     const { least, most } = ask.most > 0n ? ask : this.#need;
     this.#need = { ...ask, least, most };
     const wasDenied = ask.most > 0n && (reply?.granted ?? 0n) <= 0n;
@@ -138,12 +138,12 @@ export class FallbackQuota {
   /** The last ask of calls for permits. */
   #minute: MinuteAsk | undefined;
   #permits: Permits | undefined;
-  /** Permits that newer ones replace; the next ask returns them. */
+  /** Permits that newer ones have replaced; the next ask returns them. */
   #replaced: Permits[] = [];
   #minuteLeft = 0;
   /** The most that calls need, by their asks. */
   #minuteMost = PERMITS_LEAST;
-  /** Calls lacked permits, so none is set aside until then. */
+  /** Until then no permits are set aside, because calls were denied some. */
   #minuteReleasedUntilMs = 0;
   readonly #stocks = new Map<StockName, StockQuota>();
   #askedForNothing = false;
@@ -157,8 +157,8 @@ export class FallbackQuota {
   }
 
   /**
-   * Takes note of what the coordinator replied to calls. What they lack is given back with the next ask;
-   * returns true if there is some of it here. A resource that the ask leaves out is as it was.
+   * Takes in the coordinator's reply to calls. The next ask gives back what they were denied; returns true if
+   * some of it is here. A resource that the ask leaves out stays as it was.
    */
   serve({ minute, stocks = {} }: LeaseAsk, reply: LeaseReply, nowMs: number): boolean {
     this.servedMs = nowMs;
@@ -182,7 +182,7 @@ export class FallbackQuota {
     return this.#hasPermits(nowMs) || this.#holdsStock;
   }
 
-  /** The coordinator has nothing of it on record, or soon will have nothing. */
+  /** Nothing is held here, so the coordinator has nothing on record, or soon will. */
   get isEmpty(): boolean {
     return !this.#holdsStock && this.#permits === undefined;
   }
@@ -205,7 +205,7 @@ export class FallbackQuota {
     };
   }
 
-  /** Takes over the reply to the ask that left at `sentMs`; returns whether more should be asked for now. */
+  /** Takes in the reply to the ask sent at `sentMs`; returns whether to ask for more at once. */
   take({ minute, stocks = {} }: LeaseReply, sentMs: number): boolean {
     if (minute !== undefined) {
       this.#minuteLeft = minute.remaining;
@@ -221,7 +221,7 @@ export class FallbackQuota {
     return this.#askedForNothing && this.isEmpty && isLeft;
   }
 
-  /** Nothing is set aside any more, whatever the coordinator has on record. */
+  /** Drops all that is set aside: the coordinator may have granted it to others. */
   drop(): void {
     this.#permits = undefined;
     this.#replaced = [];

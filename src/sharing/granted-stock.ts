@@ -3,8 +3,8 @@
  * `ScopeGrants` has one for each stock that was asked for, and `LmdbCoordinator` keeps its state in the lease
  * file. Main thread.
  *
- * Must hold: it does the same arithmetic as `answer_stock` in valkey-lua.ts, since hosts and processes must
- * get the same grants; `state` may only grow at its end, since a file of a former version is read. Test:
+ * Must hold: the arithmetic is that of `answer_stock` in valkey-lua.ts, so that hosts and processes get the
+ * same grants. `state` only grows at its end, because files of a former version are read. Test:
  * unit/sharing/valkey-coordinator (random asks are answered as the reference does).
  */
 import {
@@ -22,7 +22,7 @@ interface Held {
   readonly unused: bigint;
 }
 
-/** Short, because each ask reads and writes it. An amount comes back from the lease file as either type. */
+/** A tuple, because each ask reads and writes it. The lease file returns an amount as number or bigint. */
 export type StockState = readonly [
   name: StockName,
   period: number,
@@ -36,12 +36,12 @@ export type StockState = readonly [
 export class GrantedStock {
   readonly name: StockName;
   #period = 0;
-  /** Of the period, by nodes whose life has ended. */
+  /** Used in the period by lives that have ended. */
   #usedBefore = 0n;
-  /** Granted to those, which have not reported whether they have used it. It counts as if they had. */
+  /** Granted to ended lives, which did not report whether they used it. It counts as used. */
   #unknownBefore = 0n;
   readonly #nodes = new Map<string, Held>();
-  /** Of a window: what was used, by the tick in which the coordinator heard of it. */
+  /** For a window: the use, by the tick in which the coordinator heard of it. */
   readonly #window = new Map<number, bigint>();
 
   constructor(name: StockName, period = 0, usedBefore = 0n, unknownBefore = 0n) {
@@ -60,7 +60,7 @@ export class GrantedStock {
     return stock;
   }
 
-  /** What was used up to `atMs`, before anything was granted. */
+  /** A stock of which `used` was used up to `atMs`, and nothing granted yet. */
   static after(name: StockName, period: number, used: bigint, atMs: number): GrantedStock {
     if (STOCK_KINDS[name] !== 'window') return new GrantedStock(name, period, used);
     const stock = new GrantedStock(name);
@@ -88,7 +88,7 @@ export class GrantedStock {
     }
     const { used, unused } = ask.period === this.#period ? ask : { used: 0n, unused: 0n };
     const known = this.#nodes.get(node);
-    // Of a node without a record all use was reported before: it had nothing left to use.
+    // A node without a record had nothing left to use, so it has reported all its use before.
     if (known !== undefined) this.#weigh(used - known.used, nowMs);
     this.#nodes.set(node, { used, unused });
     const left = limit - this.#outstanding(nowMs);

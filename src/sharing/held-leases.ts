@@ -1,12 +1,13 @@
 /**
  * The most that a node can have used and hold of stocks. `ValkeyCoordinator` records each ask and reply here,
- * so that a server that has lost its data can be told. Between two asks the node can only hold less. Main
- * thread.
+ * and `ValkeyPartition` reports it to a server that has lost its data. Between two asks the node can only
+ * hold less. Main thread.
  *
  * An entry takes some 200 bytes and lasts while something is held, or was used in a period that goes on. So
  * accounts, keys and groups bound the entries.
  *
- * Must hold: never less than the node can have used and hold.
+ * Must hold: it is never less than the node can have used and hold. Test: unit/sharing/held-leases (grants
+ * are added to what was said, and lost ones are not).
  */
 import {
   entriesOf,
@@ -30,10 +31,10 @@ export type HeldScope = Stocks<HeldStock>;
 
 export class HeldLeases {
   readonly #held = new Map<string, HeldScope>();
-  /** The newest of each stock; what was held of older ones is dropped when it changes. */
+  /** The newest period of each stock; what was held of older periods is dropped. */
   readonly #periods = new Map<StockName, number>();
 
-  /** How many scopes something is held of. */
+  /** Number of scopes of which something is held. */
   get size(): number {
     return this.#held.size;
   }
@@ -62,7 +63,7 @@ export class HeldLeases {
     for (const [scope, held] of this.#held) if (held[name] !== undefined) this.#keep(scope, held);
   }
 
-  /** Without what is of an earlier period, and what is nothing. */
+  /** Stores `held` without stocks of an earlier period and without empty ones. */
   #keep(scope: string, held: HeldScope): void {
     const kept = entriesOf(held).filter(
       ([name, { period, used, unused }]) =>

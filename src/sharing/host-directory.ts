@@ -6,8 +6,8 @@
  * Forgetting a host frees what it was granted. What it charged and did not report is then counted by nobody,
  * unless it does come back.
  *
- * Must hold: a host that is alive, or may still come back after a loss of data, is not forgotten: others
- * would be granted what it still uses. Test: unit/sharing/host-directory.
+ * Must hold: a host that is alive, or may still come back after a loss of data, is not forgotten; otherwise
+ * others would be granted what it still uses. Test: unit/sharing/host-directory.
  */
 import { randomUUID } from 'node:crypto';
 import { ProxyError } from '../core/errors.js';
@@ -68,9 +68,7 @@ export interface HostStatement {
   /** Whether it is the host that was asked. */
   readonly isSelf: boolean;
   readonly state: HostState;
-  /**
-   * When the server last heard it, by the server's calendar; undefined if it has not since it lost its data.
-   */
+  /** When the server last heard the host, by its calendar; undefined if it has not since a loss of data. */
   readonly heardMs: number | undefined;
 }
 
@@ -173,7 +171,7 @@ export class HostDirectory {
       latestMs = Math.max(latestMs, nowMs);
       for (const [place, seenMs] of seen) {
         const found = known(place);
-        // 0 if its forgetting stopped half-way.
+        // 0 if forgetting the place stopped half-way.
         if (seenMs > 0) found.heardMs = Math.max(found.heardMs ?? 0, seenMs);
       }
       for (const place of awaited) known(place).isAwaited = true;

@@ -4,13 +4,14 @@
  *
  *     nodes      host:slot → the life that is known: its number, and the identity of its process
  *     subjects   id of an account or key → ScopeState
- *     claims     [account slot, idempotency key] → the number of the life that makes the call, and the digest
- *                of its body
+ *     claims     [account slot, idempotency key] → the identity of the process that makes the call, and the
+ *                digest of its body (shared-locks.ts)
  *     meta       'lives' → how many lives there ever were
  *
- * Commits skip fsync: the page cache survives a process crash, and a reboot voids every lease anyway. The
- * file therefore belongs to one boot of the machine, and the first gateway of a later boot removes it. Test:
- * unit/sharing/lmdb-coordinator (leases outlive all processes, and not the sharing of limits).
+ * Commits skip fsync: the page cache survives a process crash, and a reboot voids every lease anyway.
+ *
+ * Must hold: the file belongs to one boot of the machine, and the first gateway of a later boot removes it.
+ * Test: unit/sharing/lmdb-coordinator (leases outlive all processes, and not the sharing of limits).
  */
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -39,7 +40,7 @@ function leasePath(dataPath: string): string {
   return join(dataPath, `leases.${boot}.lmdb`);
 }
 
-/** Throws `StoreFault` if the file cannot be opened. */
+/** Throws StoreError if the file cannot be opened. */
 export function openLeaseFile(dataPath: string): LeaseFile {
   const path = leasePath(dataPath);
   try {
@@ -63,9 +64,9 @@ export function openLeaseFile(dataPath: string): LeaseFile {
 }
 
 /**
- * Removes files of an earlier boot, and damaged ones; all files if limits are not `shared` from now on. The
- * file of this boot stays, because what was used of minute and day stays used. Call it while nobody works on
- * the folder, nor can begin to.
+ * Removes files of earlier boots, and damaged ones; all files if limits are not `shared` from now on. The
+ * file of this boot stays, because what was used of minute and day stays used. Call it while no process works
+ * on the folder or can start to, as by `onAlone` of `StoreHold.take`.
  */
 export function clearLeaseFiles(dataPath: string, shared: boolean): void {
   const kept = leasePath(dataPath);

@@ -6,7 +6,8 @@
  * busy process therefore grow and do not multiply. No timer runs while nothing is held, unless the
  * coordinator is lost: an idle gateway sends nothing.
  *
- * Must hold: one exchange at a time, every wait ends, and an idle gateway sends nothing.
+ * Must hold: one exchange at a time, every wait ends, and an idle gateway sends nothing. Tests:
+ * unit/sharing/lease-manager, lease-laws.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { LeaseEnd, LeaseMessages, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
@@ -39,7 +40,7 @@ import type { CallsUse } from './sharing-stats.js';
 const RETRY_MS = 60;
 /** How often leases are checked for what lies idle. */
 const LOOK_MS = 250;
-/** A process that holds something shows after so long a silence that it lives. */
+/** A process that holds something sends a heartbeat after so long a silence. */
 const HEARTBEAT_MS = 5_000;
 /** After so long without the coordinator tokens of the minute are not taken: see `drop_silent`. */
 const CUT_OFF_MS = 30_000;
@@ -50,7 +51,7 @@ export interface LeaseManagerOptions {
   readonly addressOf: AddressOf;
   /** The groups that the account is in, from the leaf up. */
   readonly groupsOf?: (account: number) => readonly number[];
-  /** Of the days and months that the specification does not fix. */
+  /** For all days and months but those of calls a day, whose time zone is fixed. */
   readonly calendar: Calendar;
   readonly coordinator: Coordinator;
   readonly clock: Clock;
@@ -67,7 +68,7 @@ export class LeaseManager {
   readonly #options: LeaseManagerOptions;
   readonly #contact: CoordinatorContact;
   readonly #scopes: LeasedScopes;
-  /** To be in the next exchange. */
+  /** Scopes for the next exchange. */
   readonly #due = new Set<LeasedScope>();
   readonly #waits: LeaseWaits;
   /** How many exchanges were begun. */
@@ -134,7 +135,7 @@ export class LeaseManager {
     return end;
   }
 
-  /** Threads have used most of what is leased of these. */
+  /** Call it when threads have used most of what is leased of these scopes. */
   low(scopes: readonly LeaseScope[]): void {
     for (const of of scopes) {
       const scope = this.#scopes.open(of, this.#nowMs);
@@ -150,12 +151,12 @@ export class LeaseManager {
     const leased = this.#scopes.find(of);
     const address = leased?.address ?? this.#options.addressOf(of);
     if (address === undefined) return undefined;
-    // Of a scope that is at rest nothing is unused, and no ask is under way.
+    // A scope without leases has nothing unused, and no ask under way.
     const { unused = 0, heardNumber = this.#exchanges } = leased?.minute ?? {};
     return { scope: address.scope, minute: { unused, heardNumber }, stocks: stocksIn(address) };
   }
 
-  /** Gives back at once the account's money that no call holds: an operator takes it out. */
+  /** Gives back at once the account's money that no call holds, because an operator debits the account. */
   recallMoney(account: AccountIndex): void {
     const scope = this.#scopes.find({ kind: 'account', index: account });
     if (scope === undefined) return;

@@ -2,19 +2,21 @@
  * How long and how much a process holds: the constants and the two estimators that minute-lease.ts and
  * stock-leases.ts share, and their timers. Main thread.
  *
- * The constants trade round trips for idle money and permits; no limit depends on them. Tests:
- * unit/sharing/stock-leases, lease-manager.
+ * The constants trade round trips for idle money and permits; no limit depends on them.
+ *
+ * Must hold: an idle amount is given back within the wait of a request (lease-waits.ts). Tests:
+ * unit/sharing/stock-leases (what was held when somebody looked is given back), lease-manager.
  */
 
-/** An amount that nobody used for so long is given back, if others may need it. */
+/** If the coordinator has little left, an amount that was not used for so long is given back. */
 export const IDLE_MS_SCARCE = 500;
-/** If plenty is left it stays longer: a slow account then costs an exchange every 16 s, not one a request. */
+/**
+ * If it has plenty, the amount stays longer: a slow account costs an exchange every 16 s, not one a request.
+ */
 export const IDLE_MS_PLENTIFUL = 16_000;
 /** Plenty is left if the coordinator has at least this many times what is held here. */
 const PLENTIFUL_TIMES = 8;
-/**
- * What a first ask wants in addition to the calls that wait: most accounts that make one call make another.
- */
+/** A first ask wants so many times what one call needs: most accounts that make one call make another. */
 export const FIRST_BATCH = 4;
 /** How far ahead the need is covered; what others may lack is not hoarded. */
 const COVERED_MS_SCARCE = 2_000;
@@ -28,8 +30,8 @@ const LOW_LEAST = 4;
 export const NEVER_LOW = -1;
 
 /**
- * The low-water mark: a listener wakes the main thread when so much is left of `held`. Never if there is no
- * more.
+ * The low-water mark: a listener wakes the main thread when so much is left of `held`. NEVER_LOW if the
+ * coordinator has no more.
  */
 export function lowOf(held: number, remaining: number): number {
   return held < LOW_LEAST || remaining <= 0 ? NEVER_LOW : Math.floor(held / LOW_PART);
@@ -44,9 +46,9 @@ export function isPlentiful(held: number | bigint, remaining: number | bigint): 
   return Number(remaining) >= Number(held) * PLENTIFUL_TIMES;
 }
 
-/** What the coordinator last said of a resource that was wanted and not granted. */
+/** The coordinator's last reply about a resource that was wanted and not granted. */
 export interface Denial {
-  /** When the ask left: a request that came later has not been denied anything. */
+  /** When the ask was sent: a request that came later has not been denied anything. */
   readonly sentMs: number;
   /** Others hold some that they may give back. */
   readonly heldByOthers: boolean;
@@ -123,9 +125,9 @@ export class UseRate {
 
 /** All timers of the sharing code, so that tests and the simulation can control the time. */
 export interface LeaseTimers {
-  /** After the present turn of the event loop: what came up in that turn leaves together. */
+  /** Runs `act` after the present turn of the event loop, so that all asks of that turn are sent together. */
   soon(act: () => void): void;
-  /** Once, after `ms`. Returns what cancels it. */
+  /** Runs `act` once, after `ms`. Returns a function that cancels it. */
   after(ms: number, act: () => void): () => void;
 }
 

@@ -2,9 +2,9 @@
  * The requests of this process that wait for leases, and when each has waited for long enough. `LeaseManager`
  * adds them and says when the coordinator has replied. Main thread.
  *
- * Must hold: each wait ends, by its deadline or LATE_MS_MAX later; else a client waits for ever. It ends with
- * 'refused' only if the coordinator has denied what it needs: a thread that was stopped for so long knows of
- * no quota that is used up. (A request that was promised what another has taken just asks again.)
+ * Must hold: each wait ends, by its deadline or LATE_MS_MAX later; otherwise a client waits for ever. It ends
+ * with 'refused' only if the coordinator has denied what it needs: a thread that was stopped for so long knows
+ * of no quota that is used up. (If another request takes what one was promised, that one just asks again.)
  * Tests: unit/sharing/lease-manager, e2e/late-leases.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
@@ -14,9 +14,9 @@ import { type Lack, type LeasedScope, type PeriodOf, worse } from './leased-scop
 export interface Wait {
   readonly need: LeaseNeed;
   readonly sinceMs: number;
-  /** All from which it takes. */
+  /** All scopes from which the request takes. */
   readonly scopes: readonly LeasedScope[];
-  /** It is refused then, whatever others may give back; if nothing was denied it waits for one reply more. */
+  /** The request is rejected then, whatever others may give back; if nothing was denied it waits for one reply. */
   deadlineMs: number;
   isOverdue: boolean;
   readonly end: (end: LeaseEnd) => void;
@@ -24,18 +24,20 @@ export interface Wait {
 
 /** How long a request waits for what others may give back: they do after 750 ms, see IDLE_MS_SCARCE. */
 const WAIT_MS_MAX = 1_500;
-/** So long a request waits after that for the coordinator's first reply about what it needs. */
+/** How long a request waits after that for the coordinator's first reply about what it needs. */
 const LATE_MS_MAX = 1_000;
-/** So many requests may wait in this process, in about 1 MB; more are told that the coordinator is lost. */
+/** How many requests may wait in this process, in about 1 MB; others end as if the coordinator were lost. */
 const WAITS_MAX = 20_000;
-/** So many may wait for what others give back of one scope: an account far beyond its limit needs no more. */
+/**
+ * How many may wait for what others give back of one scope: an account far beyond its limit needs no more.
+ */
 const DENIED_WAITS_MAX = 64;
 
 export interface LeaseWaitsOptions {
   readonly nowMs: () => number;
   /** By the coordinator's calendar. */
   readonly periodOf: PeriodOf;
-  /** Whether the coordinator is lost: for a moment, as it seems, or for long. */
+  /** Whether the coordinator is lost, and whether that may be a brief failover. */
   readonly loss: () => 'none' | 'brief' | 'long';
   /** How long nothing will be granted; undefined if that is not known. */
   readonly lostForMs: () => number | undefined;
@@ -46,7 +48,7 @@ export interface LeaseWaitsOptions {
 export class LeaseWaits {
   readonly #options: LeaseWaitsOptions;
   readonly #waits = new Set<Wait>();
-  /** Grows with each reply. Within a round, what is here is promised to one request at a time. */
+  /** Grows with each reply. Within a round, each amount that is here is promised to one request only. */
   #round = 0;
 
   constructor(options: LeaseWaitsOptions) {
@@ -70,26 +72,26 @@ export class LeaseWaits {
     });
   }
 
-  /** The coordinator has replied for these. */
+  /** Call it when the coordinator has replied for these scopes. */
   answered(scopes: readonly LeasedScope[]): void {
     this.#round += 1;
     const denied = new Map<LeasedScope, number>();
     for (const scope of scopes) for (const wait of scope.waits) this.#reply(wait, denied);
   }
 
-  /** The coordinator has not replied. */
+  /** Call it when an exchange has failed. */
   lost(): void {
     this.#round += 1;
     for (const wait of this.#waits) this.#reply(wait, new Map());
   }
 
-  /** Ends those whose deadline is over, and asks again for the others. */
+  /** Ends the waits whose deadline is over, and asks again for the others. */
   onTime(): void {
     const nowMs = this.#options.nowMs();
     this.#round += 1;
     for (const wait of this.#waits) {
       if (nowMs < wait.deadlineMs) for (const scope of wait.scopes) this.#options.ask(scope);
-      // What would be denied by now is not known.
+      // Nobody knows whether the coordinator would have more by now, so this is no rejection.
       else if (this.#options.loss() !== 'none') this.#lose(wait);
       else this.#endOverdue(wait, nowMs);
     }

@@ -3,8 +3,8 @@
  * for each stock that was needed. `LeaseManager` sends the asks of all scopes in one exchange and hands the
  * replies back; lease-waits.ts asks what a request lacks. Main thread.
  *
- * Must hold: a reply is taken over for the ask that was sent, and only once; a scope is forgotten only if
- * nothing is held of it and nobody waits. Tests: unit/sharing/lease-manager, lease-laws.
+ * Must hold: a reply is applied to the ask that was sent, and only once. A scope is forgotten only if nothing
+ * is held of it and no request waits. Tests: unit/sharing/lease-manager, lease-laws.
  */
 import type { LeaseNeed, LeaseScope, ScopeKind } from '../channel/lease-channel.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
@@ -25,7 +25,10 @@ import { MinuteLease } from './minute-lease.js';
 import type { CallsUse } from './sharing-stats.js';
 import { StockLease, type StockWords } from './stock-leases.js';
 
-/** A refusal holds for so long: a client that hammers a refused account costs four exchanges a second. */
+/**
+ * After a denial, requests are rejected for so long without an ask, so a busy client costs four asks a
+ * second.
+ */
 const DENIED_MS = 250;
 /** An account that was not used for so long counts as resting. */
 const RESTING_MS = 2_000;
@@ -37,7 +40,7 @@ const LACKS = [
   'unasked',
   /** The coordinator has none left, and others may give some back. */
   'denied',
-  /** Nobody is known who could give some back either. */
+  /** Nobody is known to hold some that could be given back. */
   'refused',
 ] as const;
 export type Lack = (typeof LACKS)[number];
@@ -49,14 +52,16 @@ export function worse(one: Lack, other: Lack): Lack {
 
 /** Which scope it is, and where its leases lie in shared memory. */
 export interface ScopeAddress extends LeaseScope {
-  /** By which the coordinator knows it. */
+  /** The name by which the coordinator knows it. */
   readonly scope: string;
   readonly minute: CountedLeases<number>;
-  /** In `minute`. */
+  /** Its index in `minute`. */
   readonly minuteIndex: number;
-  /** Undefined if it has none. The balance has no limit; another stock is leased if `limits` has it. */
+  /**
+   * Undefined if the scope has no such stock. A stock but the balance is leased if `limits` has its limit.
+   */
   readonly wordsOf: (name: StockName) => StockWords | undefined;
-  /** The limits in force now. 0 is no limit, too. */
+  /** The limits in force now. 0 means no limit. */
   readonly limits: () => Partial<QuotaLimits>;
 }
 
@@ -67,13 +72,15 @@ export type PeriodOf = (name: StockName) => number;
 export interface Asking {
   readonly nowMs: number;
   readonly periodOf: PeriodOf;
-  /** Say also what the coordinator knows, because it may have forgotten. */
+  /** Report also what the coordinator has on record, because it may have lost it. */
   readonly all: boolean;
   /** Grows from exchange to exchange. */
   readonly number: number;
 }
 
-/** What may still be promised in a round: what waits take of it is unknown until they have tried. */
+/**
+ * What may still be promised to waits in a round; the shared words change only when the requests try again.
+ */
 interface Budget {
   round: number;
   minute: number;
@@ -88,7 +95,7 @@ export class LeasedScope {
   /** The coordinator could not be asked for what was last wanted and not granted. */
   isUnknown = false;
   readonly #minute: MinuteLease<number>;
-  /** Those that have been needed. */
+  /** Leases of the stocks that have been needed. */
   readonly #stocks = new Map<StockName, StockLease>();
   readonly #budget: Budget = { round: -1, minute: 0, stocks: new Map() };
   #sent: LeaseAsk | undefined;
@@ -98,7 +105,7 @@ export class LeasedScope {
     this.#minute = new MinuteLease(address.minute, address.minuteIndex, nowMs);
   }
 
-  /** The ask for the next exchange; undefined if there is nothing to say. */
+  /** The ask for the next exchange; undefined if there is nothing to ask or report. */
   ask({ nowMs, periodOf, all, number }: Asking): LeaseAsk | undefined {
     const { scope } = this.address;
     const limits = this.address.limits();
@@ -128,7 +135,7 @@ export class LeasedScope {
     return this.#sent;
   }
 
-  /** Takes over the reply to the last ask, which left at `sentMs`. */
+  /** Applies the reply to the last ask, which was sent at `sentMs`. */
   take({ minute, stocks = {}, isUnknown = false }: LeaseReply, sentMs: number, nowMs: number): void {
     const sent = this.#sent;
     if (sent === undefined) return;
@@ -163,7 +170,7 @@ export class LeasedScope {
         const here = budget.stocks.get(name) ?? 0n;
         const lease = this.#stocks.get(name);
         if (here >= amount) continue;
-        // If the denial was about a larger need, or a limit that has changed, this was not asked for yet.
+        // A denial of a larger amount, or under another limit, does not answer this need.
         const isAsked =
           lease?.deniedLimit === limit && amount + lease.left(periodOf(name)) - here >= lease.denied;
         lack = worse(lack, isAsked ? lackOf(lease, sinceMs, nowMs) : 'unasked');
@@ -175,12 +182,14 @@ export class LeasedScope {
     return 'nothing';
   }
 
-  /** The minute of a rule for a model is taken at admission, since the model is not known before. */
+  /** Admission takes the minute of a rule for a model, because the model is not known before. */
   #takesPermit({ kind }: LeaseNeed): boolean {
     return kind !== 'admission' || this.address.kind === 'model';
   }
 
-  /** A wait was refused: its like is refused for a moment, and stocks that were too little are given back. */
+  /**
+   * After a rejection: similar requests are rejected for a moment, and stocks of too little are given back.
+   */
   reject(need: LeaseNeed, nowMs: number): void {
     const untilMs = nowMs + DENIED_MS;
     if (this.#takesPermit(need) && this.#minute.denial !== undefined) this.#minute.reject(untilMs);
@@ -210,12 +219,12 @@ export class LeasedScope {
     this.#leaseOf('balance', nowMs)?.setUncovered(amount);
   }
 
-  /** Gives back the money that no call holds: somebody else wants it. */
+  /** Gives back the money that no call holds. */
   giveBackMoney(): void {
     this.#stocks.get('balance')?.giveBack();
   }
 
-  /** The coordinator was not reached for so long that others may count the tokens of the minute as used. */
+  /** Gives up the tokens of the minute: after a long silence others may be granted them (`drop_silent`). */
   dropWindow(): void {
     this.#stocks.get('tokens_per_minute')?.giveBack();
   }
@@ -231,7 +240,7 @@ export class LeasedScope {
     return this.#minute;
   }
 
-  /** Nothing is held, nothing has to be said, and nobody waits: the scope can be forgotten. */
+  /** Whether the scope can be forgotten: nothing is held or to be reported, and no request waits. */
   get isEmpty(): boolean {
     if (this.waits.size > 0 || this.#sent !== undefined || !this.#minute.isEmpty) return false;
     for (const stock of this.#stocks.values()) if (!stock.isEmpty) return false;
@@ -267,7 +276,7 @@ function limitOf(limits: Partial<QuotaLimits>, name: StockName): bigint | undefi
   return typeof limit === 'bigint' ? limit / SPEND_UNIT : BigInt(limit);
 }
 
-/** What a call takes of the stock. A request that waits for its permit needs its admission next. */
+/** How much a call takes of the stock. */
 function needOf(name: StockName, need: LeaseNeed): bigint {
   const { hold = 0n, tokens = 0 } = need.kind === 'minute' ? {} : need;
   if (name === 'balance') return hold;
@@ -291,7 +300,7 @@ function lackOf(
   return denial.heldByOthers ? 'denied' : 'refused';
 }
 
-/** What shared memory tells of the stocks of a scope, whether anything is leased or not. */
+/** The stocks of a scope as the shared memory has them, whether anything is leased or not. */
 export function stocksIn({ wordsOf }: ScopeAddress): CallsUse['stocks'] {
   const stocks = STOCK_NAMES.flatMap((name) => {
     const held = wordsOf(name)?.read();

@@ -37,7 +37,7 @@ import { usedBefore, type UseStore } from './used-before.js';
 
 const LIVES = 'lives';
 
-/** To look at a process costs some 20 µs; the leases of a dead one are free so long after its end. */
+/** How often a coordinator checks which processes run, at 20 µs each. Leases of a dead one are free then. */
 const LOOK_PERIOD_MS = 200;
 
 const NodeRow = Type.Object({
@@ -56,7 +56,7 @@ type NodeRow = Readonly<Static<typeof NodeRow>>;
  */
 export class LeaseNodes {
   readonly #file: Pick<LeaseFile, 'nodes' | 'meta'>;
-  /** The lives that are known, as of the last `look`. */
+  /** The lives that ran at the last `look`. */
   readonly #living = new Set<string>();
   #processesLookedAtMs = -Infinity;
 
@@ -93,7 +93,7 @@ export class LeaseNodes {
     return isNode(row) ? row : undefined;
   }
 
-  /** Reads who lives, now and then without those whose process has ended. Call it in a transaction. */
+  /** Reads the known lives; each LOOK_PERIOD_MS ends those of dead processes. Call it in a transaction. */
   look(nowMs: number): void {
     const looksAtProcesses = nowMs - this.#processesLookedAtMs >= LOOK_PERIOD_MS;
     if (looksAtProcesses) this.#processesLookedAtMs = nowMs;
@@ -147,7 +147,7 @@ export class LmdbCoordinator implements Coordinator {
     return this.#inTransaction(() => {
       const { clock } = this.#options;
       const life = this.#known();
-      // The first read in this transaction: what others have flushed by now is on disk.
+      // Before any other read, so that all reads see what other processes have flushed.
       this.#options.store.refresh();
       const nowMs = clock.monotonicMs();
       this.#nodes.look(nowMs);
@@ -198,7 +198,7 @@ export class LmdbCoordinator implements Coordinator {
   #leasesOf(scope: string, nowMs: number): ScopeGrants {
     const { file, store, clock } = this.#options;
     const state = file.subjects.get(scope);
-    // Rows are not checked: this program wrote them since the machine was started.
+    // No schema check: only this program has written the file, since the machine was started.
     if (state === undefined) return ScopeGrants.after(usedBefore(store, scope, clock.wallMs()), nowMs);
     const leases = ScopeGrants.of(state as ScopeState);
     leases.keepOnly((life) => this.#nodes.isAlive(life), nowMs);

@@ -2,8 +2,8 @@
  * The lease of a scope's requests of the minute: what to ask for, and what to give back. `LeasedScope` owns
  * it. Main thread.
  *
- * Permits are alike. What is returned may therefore be named as part of those grants that weigh longest: each
- * used permit was used before any of the joined grants expired.
+ * Permits are alike, and each used permit was used before any of the joined grants expired. So returned
+ * permits may be named as part of the grants that would weigh longest.
  *
  * Must hold: no permit is both used and returned, and none is named as used that may still be used
  * (unit/sharing/lease-laws, simulation).
@@ -40,7 +40,7 @@ export class MinuteLease<Index extends number> {
   #grants: { tick: number; count: number }[] = [];
   #returned: ReturnedPermits[] = [];
   #returnedMs = 0;
-  /** The ask whose reply has not come, or not yet. */
+  /** The ask whose reply has not come. */
   #unheard: ({ readonly number: number } & Pick<MinuteAsk, 'returned' | 'used'>) | undefined;
   #heardNumber: number | undefined;
   #expiresMs = 0;
@@ -74,8 +74,8 @@ export class MinuteLease<Index extends number> {
   }
 
   /**
-   * What to say for `waiting` requests, or ahead of need if the lease runs low; undefined if there is nothing
-   * to say. `number` grows from exchange to exchange.
+   * The ask for `waiting` requests, or ahead of need if the lease runs low; undefined if there is nothing to
+   * ask or report. `number` grows from exchange to exchange.
    */
   ask(waiting: number, limit: number, low: boolean, nowMs: number, number: number): MinuteAsk | undefined {
     this.#read(nowMs);
@@ -95,7 +95,7 @@ export class MinuteLease<Index extends number> {
     return { least: 1, most: Math.max(waiting, need, FIRST_BATCH), forMs: VALID_MS_MAX, ...report };
   }
 
-  /** Takes over the reply to an ask that left at `sentMs`. */
+  /** Applies the reply to an ask that was sent at `sentMs`. */
   take(grant: MinuteGrant, { limit, most }: MinuteAsk, sentMs: number, nowMs: number): void {
     this.#heardNumber = this.#unheard?.number;
     this.#unheard = undefined;
@@ -138,7 +138,7 @@ export class MinuteLease<Index extends number> {
     this.#grants = [];
   }
 
-  /** Since a permit was last used. */
+  /** Milliseconds since a permit was last used. */
   idleMs(nowMs: number): number {
     return nowMs - this.#usedMs;
   }
@@ -199,8 +199,8 @@ export class MinuteLease<Index extends number> {
   }
 
   /**
-   * What was used of grants that are valid for long, of those that are valid longest: it would weigh from
-   * their expiry on, although it was used before. What is left may be used until then.
+   * Names the permits used of long grants, as part of those valid longest: otherwise they would weigh from
+   * the expiry of the grant on, although they were used before.
    */
   #takeUsed(nowMs: number): ReturnedPermits[] {
     const used: ReturnedPermits[] = [];

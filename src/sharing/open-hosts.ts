@@ -32,7 +32,7 @@ import type { HostAccounting } from './valkey-partition.js';
 const EXCHANGE_DEADLINE_MS = 1_000;
 /** The slots of debit nodes count from here; as on one host, see lmdb-coordinator.ts. */
 const DEBIT_SLOTS_FROM = 1_000_000;
-/** What is set aside for a time without the server is leased by a third one. */
+/** The slots of the nodes that lease fallback quotas count from here. */
 const FALLBACK_SLOTS_FROM = 2_000_000;
 
 export interface HostCoordinatorOptions {
@@ -128,7 +128,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
   return { calls: open(slot, { shares, openFallback, onAlone }), debits: open(DEBIT_SLOTS_FROM + slot) };
 }
 
-/** An operator waits for it. Calls that send more have deadlines of their own. */
+/** For commands that an operator waits for. Those that send more have deadlines of their own. */
 const REGISTRY_DEADLINE_MS = 2_000;
 
 export interface HostsOptions {
@@ -219,8 +219,7 @@ function hostAccounting(
   >,
 ): HostAccounting {
   const spentBy = (account: AccountRecord | undefined): HostSpent | undefined => {
-    // Read before the amount: if the amount is newer than its version, the next report is accepted all the
-    // same.
+    // Read before the amount: an amount newer than its version does not block the next report.
     const version = store.shared.booksVersion();
     const spending = account === undefined ? undefined : store.findSpending(account.index);
     return spending === undefined ? undefined : { totalPicoUnits: spending.spent, version };

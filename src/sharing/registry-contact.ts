@@ -29,7 +29,7 @@ export class RegistryDiverged extends Error {
   }
 }
 
-/** What was begun is of a state that the store, or the shared registry, has left meanwhile. */
+/** The store, or the shared registry, has changed since the work began: look at both again. */
 export class Superseded extends Error {}
 
 /** How often the log repeats that something keeps this host from following. */

@@ -13,8 +13,10 @@
  * appends it only if that is the log's end.
  *
  * Without the server nothing can be changed, and calls go on by the copy. A server that has lost its memory
- * gets the newest copy: see registry-reseed.ts. Test: unit/sharing/registry-log (random changes on four hosts
- * at once end the same on all; what was acknowledged outlives kill -9).
+ * gets the newest copy: see registry-reseed.ts.
+ *
+ * Must hold: all hosts apply the same changes in the same order, and what was acknowledged is not lost. Test:
+ * unit/sharing/registry-log (random changes on four hosts at once; what was acknowledged outlives kill -9).
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -34,10 +36,7 @@ import type { ServerChange, ServerRegistry } from './registry-server.js';
 import type { CommitChange } from './shared-registry.js';
 import { ValkeyError } from './valkey-client.js';
 
-/**
- * Each try means that another change came first, so a storm of them ends. A change that loses this often
- * meets a bug.
- */
+/** How often a change is tried. Each failed try means that another change came first; so many mean a bug. */
 const APPENDS_MAX = 200;
 /** Pause after some lost races, so that the next one is not lost to the same host. */
 const BACKOFF_MS_MAX = 20;

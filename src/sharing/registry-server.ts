@@ -29,18 +29,18 @@ export function argumentsOf({ table, key, value }: RegistryRow): RowArguments {
   return [JSON.stringify([table, key]), value === null ? false : JSON.stringify(value)];
 }
 
-/** Whoever takes the row checks its contents: see store/registry-copy.ts. */
-export function rowOf([place, value]: RowArguments): RegistryRow {
-  const [table, key] = JSON.parse(place) as [RegistryRow['table'], RegistryRow['key']];
+/** The contents are not checked here: store/registry-copy.ts does that when it takes the row. */
+export function rowOf([name, value]: RowArguments): RegistryRow {
+  const [table, key] = JSON.parse(name) as [RegistryRow['table'], RegistryRow['key']];
   return { table, key, value: value === false ? null : (JSON.parse(value) as unknown) };
 }
 
 /** Parses `[ 'version-0', ['id', id, 'after', id, 'rows', rows] ]`. */
 export function changeOf(entry: ValkeyReply): ServerChange {
-  const [place, fields] = listOf(entry);
+  const [entryId, fields] = listOf(entry);
   const [, id, , after, , rows] = listOf(fields).map(textOf);
   return {
-    version: Number(textOf(place).split('-', 1)[0]),
+    version: Number(textOf(entryId).split('-', 1)[0]),
     id: id ?? '',
     after: after ?? '',
     rows: (JSON.parse(rows ?? '[]') as RowArguments[]).map(rowOf),
@@ -262,12 +262,12 @@ export class RegistryServer {
       [host, rank, String(CLAIMS_KEPT_MS), seeds ? '1' : '0', String(SEED_BATCH_MS_MAX)],
     );
     const [nowMs, may, all] = listOf(reply);
-    const words = listOf(all).map(textOf);
+    const fields = listOf(all).map(textOf);
     return {
       may: may === 'yes',
-      claims: words.flatMap((name, at) => {
+      claims: fields.flatMap((name, at) => {
         if (at % 2 === 1) return [];
-        const [claimed = '', atMs = '0'] = words[at + 1]!.split(' ');
+        const [claimed = '', atMs = '0'] = fields[at + 1]!.split(' ');
         return [{ host: name, rank: claimed, ageMs: Number(nowMs) - Number(atMs) }];
       }),
     };
@@ -276,11 +276,11 @@ export class RegistryServer {
   /** Puts rows of an epoch that does not count yet. Returns false if the host may not seed, or no longer. */
   async putRows(host: string, epoch: string, rows: readonly RegistryRow[]): Promise<boolean> {
     const { seeder, rowsOf } = this.#keys;
-    const words = rows.map(argumentsOf).flatMap(([row, value]) => [row, String(value)]);
+    const fields = rows.map(argumentsOf).flatMap(([row, value]) => [row, String(value)]);
     const reply = await this.#client.run(
       PUT_ROWS,
       [seeder, rowsOf(epoch)],
-      [host, String(SEED_BATCH_MS_MAX), ...words],
+      [host, String(SEED_BATCH_MS_MAX), ...fields],
       { deadlineMs: APPEND_DEADLINE_MS },
     );
     return reply === 'done';
@@ -330,8 +330,8 @@ export class RegistryServer {
         deadlineMs: PULL_DEADLINE_MS,
       });
       const [next, found] = listOf(reply);
-      const words = listOf(found).map(textOf);
-      yield words.flatMap((row, at) => (at % 2 === 0 ? [rowOf([row, words[at + 1]!])] : []));
+      const fields = listOf(found).map(textOf);
+      yield fields.flatMap((row, at) => (at % 2 === 0 ? [rowOf([row, fields[at + 1]!])] : []));
       cursor = textOf(next);
     } while (cursor !== '0');
   }

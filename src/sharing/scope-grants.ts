@@ -3,8 +3,8 @@
  * from the scope's row and writes it back; `EqualShare` keeps one for each scope. The Lua scripts do the same
  * arithmetic on hashes of the server. Main thread.
  *
- * Must hold: what is granted and weighs is never above the limit, whatever messages are lost or come twice
- * (also unit/sharing/lease-laws).
+ * Must hold: what is granted and weighs is never above the limit, whatever messages are lost or come twice.
+ * Tests: unit/sharing/scope-grants, lease-laws.
  */
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import {
@@ -95,7 +95,7 @@ class MinuteBuckets {
     } else {
       for (const permits of ask.returned) this.#takeBack(node, permits);
       for (const permits of ask.used ?? []) {
-        // As if they were valid for no longer than a permit of a busy account that is granted now.
+        // They weigh as if they had been granted now, to a busy account: with the shortest validity.
         const usedTick = nowTick + SHORT_TICKS;
         if (permits.tick > usedTick) this.#put(node, usedTick, this.#takeBack(node, permits));
       }
@@ -186,7 +186,7 @@ interface FormerState {
 
 export class ScopeGrants {
   credited = asPicoUnits(0n);
-  /** Spent by stores whose total is not in the asks. */
+  /** What the host's store has as spent, if that is not in the asks (LmdbCoordinator). */
   spent = asPicoUnits(0n);
   readonly #minute = new MinuteBuckets();
   readonly #stocks = new Map<StockName, GrantedStock>();
@@ -244,7 +244,7 @@ export class ScopeGrants {
     };
   }
 
-  /** `processes`: the nodes that are told apart, with their slots. */
+  /** `processes`: the nodes to show one by one, with their slots. */
   view(scope: string, processes: Iterable<readonly [slot: number, node: string]>, nowMs: number): ScopeView {
     const stocks = Array.from(this.#stocks.values(), (stock) => [stock.name, stock.view(nowMs)]);
     return {

@@ -3,8 +3,7 @@
  * `Idempotency-Key` in progress. It is there from the lock until the response is on disk, where all find it,
  * or until the lock is abandoned. The idempotency service uses it on the main thread of a gateway process.
  *
- * The row of a process that has ended is void. One that could not be removed is tried again, and is void with
- * its process.
+ * The row of a process that has ended is void. If a row could not be removed, the next release tries again.
  *
  * Must hold: of two processes one has the lock, until its response is on disk or the process has ended; else
  * a call with one key is made and charged twice. Test: unit/sharing/shared-locks.

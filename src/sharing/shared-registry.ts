@@ -1,13 +1,14 @@
 /**
  * The registry of a process that shares it with other processes, as the admin interface uses it. Main thread
- * of a gateway process. Statements show what all processes use, debits take money back from where it is
- * granted, and a change is in force in this process when it is acknowledged, and in all others soon.
+ * of a gateway process. Statements show what all processes use, debits first lease the money from all, and a
+ * change is in force in this process when it is acknowledged, and in all others soon.
  *
- * A change is one transaction, which cannot wait for other processes. So it is run first without preparation:
- * a change that shows the use of an account, or takes money out of one, stops before it is written. What it
- * lacked is asked for, and it is run again. A change that lacks nothing, such as disabling a key, runs once.
+ * A change is one transaction, which cannot wait for other processes. So it first runs without preparation.
+ * If it shows the use of an account, or takes money out of one, it stops before it is written; this class
+ * asks for what it lacked, and runs it again. A change that lacks nothing, such as disabling a key, runs
+ * once.
  *
- * Must hold: nothing of a run that lacks something is written, and a debit takes only what nobody else holds.
+ * Must hold: nothing is written by a run that lacks something, and a debit takes only what nobody else holds.
  * Test: unit/sharing/shared-registry.
  */
 import { ProxyError } from '../core/errors.js';
@@ -26,10 +27,7 @@ import { byScope, useOf, type CallsUse } from './sharing-stats.js';
 import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
 import { DebitNotCovered, areSameDebits, debitsOf, type Debit, type DebitService } from './debits.js';
 
-/**
- * A change is prepared again if another process has changed the same meanwhile. Twenty times in a row is no
- * chance.
- */
+/** How often a change is prepared: again if another process changed the same meanwhile. */
 const TRIES_MAX = 20;
 
 const IDLE_SECONDS_MAX = IDLE_MS_PLENTIFUL / 1_000;

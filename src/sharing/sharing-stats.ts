@@ -1,7 +1,6 @@
 /**
- * What operators are shown of shared limits: the status of the coordinator and of the registry, and what
- * calls use of an account beside what processes were granted of it in advance. Status page, metrics and the
- * admin interface read it. Pure; main thread.
+ * The stats of shared limits for operators: the status of the coordinator and of the registry, and how much
+ * of what was granted calls use. Status page, metrics and the admin interface read it. Pure; main thread.
  *
  * Must hold: what a process has reported as used is never shown as unused, whenever the two were read. Tests:
  * unit/sharing/sharing-stats, sharing-stats.calls-use.
@@ -79,12 +78,11 @@ export function byScope(uses: readonly CallsUse[]): Map<string, CallsUse[]> {
 const UNKNOWN: StockView = { period: 0, used: 0n, unused: 0n };
 
 /**
- * Parts what the coordinator counts of a stock into what calls use and what is leased. `calls` is what the
+ * Divides what the coordinator counts of a stock into what calls use and what is leased. `calls` is what the
  * processes of this host know, read before `view`.
  *
- * What is told as used was used. A process may be granted more, and report more as used, between the two
- * readings. So its own count takes the place of what the coordinator has on record of it, if that is more,
- * and what was granted counts as leased unless somebody says that it was used.
+ * Between the two readings a process may be granted more and report more as used. So its own count replaces
+ * the coordinator's record of it if it is higher. A grant counts as leased unless it was reported as used.
  */
 export function stockUseOf(name: StockName, view: ScopeView, calls: readonly CallsUse[] = []): QuotaCount {
   const { period, used: reported, unused } = view.stocks[name] ?? UNKNOWN;
@@ -96,7 +94,7 @@ export function stockUseOf(name: StockName, view: ScopeView, calls: readonly Cal
     const inUse = notBelow0(own.granted - own.used - own.available);
     held += inUse;
     leasedHere += notBelow0(own.granted - own.used - inUse);
-    // Without a record the coordinator counts it already, as of a life that has ended.
+    // Without a record the coordinator counts this life as ended, and its use already.
     const before = recorded.get(slot);
     if (before !== undefined) used += notBelow0(own.used - before);
   }
@@ -132,7 +130,7 @@ function notBelow0(amount: bigint): bigint {
   return amount < 0n ? 0n : amount;
 }
 
-/** For an account: what other hosts' calls use of slots and money is leased. */
+/** The use of an account. What calls of other hosts hold of slots and money shows as leased. */
 export function useOf(view: ScopeView, calls: readonly CallsUse[] = []): AccountUse {
   const minute = minuteUseOf(view, calls);
   const uses = new Map(entriesOf(view.stocks).map(([name]) => [name, stockUseOf(name, view, calls)]));

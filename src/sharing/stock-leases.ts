@@ -1,10 +1,10 @@
 /**
  * `StockLease` is what this process leases of one stock of one scope. Every ask reports how much was used and
- * how much is held, and the coordinator adds what it grants. `LeasedScope` owns it and puts together its
- * asks, and `LeaseManager` sends them. Main thread.
+ * how much is held, and the coordinator adds what it grants. `LeasedScope` owns it and collects its asks, and
+ * `LeaseManager` sends them. Main thread.
  *
- * Must hold: what the coordinator has on record of this node is never less than what is outstanding here. So
- * the coordinator cannot grant an amount twice. It hears with a later ask of what was given back here. Tests:
+ * Must hold: the coordinator's record of this node is never less than what is outstanding here, so that it
+ * cannot grant an amount twice. A later ask reports what was given back here. Tests:
  * unit/sharing/stock-leases, lease-stock (random use over several nodes).
  */
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
@@ -24,7 +24,10 @@ import {
 
 /** A leased stock in shared memory. */
 export interface StockWords extends LeaseWords {
-  /** Charges uncovered charges to what is available, at most `most`; returns how much. Of the balance. */
+  /**
+   * Only for the balance: collects uncovered charges from what is available, at most `most`; returns how
+   * much.
+   */
   collect?(most: bigint): bigint;
 }
 
@@ -66,7 +69,7 @@ const FIRST_SLOTS = 8;
 const IDLE_MS_SLOTS = 8_000;
 /** What was used of a window weighs from when the coordinator hears of it, so it hears soon. */
 const IDLE_MS_WINDOW = 4_000;
-/** A thread tells that a stock runs low when a quarter of it is left. */
+/** A thread reports that a stock runs low when a quarter of it is left. */
 const LOW_PART = 4n;
 
 const NO_WAITS: readonly bigint[] = [];
@@ -85,7 +88,7 @@ export class StockLease {
   deniedUntilMs = 0;
   /** What the last denial was about, with what was left here: smaller amounts may still be granted. */
   denied = 0n;
-  /** The limit then: under another one more may be granted. */
+  /** The limit at that denial: under another limit more may be granted. */
   deniedLimit = 0n;
   /** The coordinator has plenty left, so idle amounts may stay here for longer. */
   #isPlentiful = false;
@@ -183,7 +186,7 @@ export class StockLease {
     };
   }
 
-  /** Takes over the reply to `ask`, which left at `sentMs`. */
+  /** Applies the reply to `ask`, which was sent at `sentMs`. */
   take(grant: StockGrant, ask: StockAsk, sentMs: number, nowMs: number): void {
     const { granted, remaining, heldByOthers, period, freeInMs } = grant;
     // The coordinator counts a new period from 0: nothing of the one before is on its record of this one.
@@ -250,7 +253,7 @@ export class StockLease {
     return STOCK_KINDS[this.name] === 'window' ? IDLE_MS_WINDOW : IDLE_MS_PLENTIFUL;
   }
 
-  /** So much is left of `unused` when a listener says that it runs low. */
+  /** The low-water mark: a listener wakes the main thread when so much is left of `unused`. */
   #lowOf(unused: bigint): bigint {
     const low = unused / LOW_PART;
     if (!this.#isPlentiful) return low;

@@ -14,7 +14,9 @@ import { asPicoUnits, type AccountIndex, type PicoUnits } from '../core/units.js
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import { IDLE_MS_PLENTIFUL, type LeaseTimers } from './lease-terms.js';
 
-/** Entries at a time, of some 200 bytes. More come only if upstreams report nonsense: not collected. */
+/**
+ * How many entries, of some 200 bytes. Only upstreams that report nonsense cause more; those stay uncovered.
+ */
 const ENTRIES_MAX = 10_000;
 /** If responses wait until their charge is on disk, a charge may be taken back, but not after so long. */
 export const COLLECT_HELD_AFTER_MS = 2 * COMMIT_WAIT_MS_MAX;
@@ -48,7 +50,7 @@ export class UncoveredCharges {
     this.#options = options;
   }
 
-  /** Takes in the record of a call that left something uncovered, or that takes such a charge back. */
+  /** Takes in the record of a call that left something uncovered, or that reverses such a charge. */
   record(journal: number, record: JournalRecord): void {
     if (record.outcome === 'collected') return;
     if (record.outcome === 'reversed') this.#forgetCall(journal, record);

@@ -1,6 +1,9 @@
 /**
- * What the store says was used of a scope of which nothing is granted yet: by gateways that shared nothing,
- * or before the machine was started again. `LmdbCoordinator` begins a scope with it. Main thread. Test:
+ * The use of a scope according to the store, for a scope of which nothing is granted yet: by gateways that
+ * shared nothing, or before the machine was started again. `LmdbCoordinator` starts a scope with it. Main
+ * thread.
+ *
+ * Must hold: what was used of a minute, a day or a month stays used when limits begin to be shared. Test:
  * unit/sharing/lmdb-coordinator (what was used before there were leases counts).
  */
 import type { WallMs } from '../core/units.js';
@@ -17,7 +20,7 @@ export interface UsedBefore {
 
 export type UseStore = Pick<Store, 'findAccount' | 'findSpending' | 'keys' | 'groups' | 'quotaUses'>;
 
-/** Throws `StoreFault`. Three reads at most, some microseconds. */
+/** Throws StoreError. Three reads at most, some microseconds. */
 export function usedBefore(store: UseStore, scope: string, nowMs: WallMs): UsedBefore {
   const found = find(store, scope);
   if (found === undefined) return { minuteUsed: 0, ageMs: 0, stocks: {} };

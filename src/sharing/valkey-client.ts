@@ -7,8 +7,8 @@
  * the caller makes that harmless, by a growing sequence number or a version to compare. Only the caller sends
  * anything twice, with one exception: a script that the server does not know, and therefore has not run.
  *
- * Must hold: a call that the server may have carried out is never reported as `refused` or `offline`. Test:
- * unit/sharing/valkey-client.
+ * Must hold: a call that the server may have carried out is never reported as `refused` or `offline`. Tests:
+ * unit/sharing/valkey-client, registry-contact.registry-append (what becomes of a change).
  */
 import { createHash } from 'node:crypto';
 import { CoordinatorLost } from './coordinator.js';
@@ -25,7 +25,7 @@ export type { ValkeyArgument, ValkeyReply } from './valkey-connection.js';
 
 /** Connecting takes one to three round trips; a server that needs longer counts as unreachable. */
 const CONNECT_TIMEOUT_MS = 2_000;
-/** Calls under way: the coordinator has one for each partition, the registry some; more would be a bug. */
+/** Bound of calls under way: the coordinator has one for each partition, the registry some. */
 const COMMANDS_MAX = 1_024;
 /**
  * Pauses between tries grow from the first to the longest, and a random part of up to a half is taken off. A
@@ -243,7 +243,7 @@ export function asLoss(error: unknown): unknown {
   return new CoordinatorLost(REASONS[error.code], `the sharing server: ${error.message}`, { cause: error });
 }
 
-/** Whether the server cannot have heard of the failed call, nor will. */
+/** Whether the failed call was never sent, so that the server cannot carry it out. */
 export function wasNotSent(error: unknown): boolean {
   return (
     error instanceof CoordinatorLost && error.cause instanceof ValkeyError && error.cause.code === 'offline'

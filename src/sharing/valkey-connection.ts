@@ -58,7 +58,7 @@ const SENTINEL_SCAN_MS = 2_000;
 /** Finds a lost route in seconds; without keep-alive it could take hours. */
 const KEEP_ALIVE_MS = 5_000;
 
-/** Whether the server itself replied with an error, whose text begins with a code: nothing was done. */
+/** Whether the server replied with an error, whose text begins with a code. It has not done anything then. */
 export function isServersNo(error: unknown): boolean {
   return error instanceof ErrorReply;
 }

@@ -7,7 +7,8 @@
  * weigh, and until every known node has reported what it holds and every host what it has spent. What a
  * silent host holds stays held, because nobody else knows how much it spent.
  *
- * The server must be Redis 7 or Valkey 7.2 or newer, and must not evict keys. Tests:
+ * Must hold: no server that may have lost data grants anything, until nobody can exceed a limit by it. The
+ * server must be Redis 7 or Valkey 7.2 or newer, and must not evict keys. Tests:
  * unit/sharing/valkey-coordinator, valkey-loss, valkey-blink.
  */
 import type { Clock } from '../core/clock.js';
@@ -31,7 +32,7 @@ import type { ValkeyClient } from './valkey-client.js';
 import { partitionOf } from './valkey-codec.js';
 import { ValkeyPartition, type HostAccounting, type PartitionReply } from './valkey-partition.js';
 
-/** Clocks drift apart by up to half a thousandth; of two, each may. */
+/** Two clocks may drift apart by so much: each by half a thousandth. */
 const CLOCK_DRIFT = 0.001;
 /** Older estimates of the server's clock are not used: a server that is away for longer is not checked. */
 const CLOCK_ESTIMATE_MS_MAX = 600_000;

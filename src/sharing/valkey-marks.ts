@@ -29,7 +29,8 @@
  * says what the former clock showed at least, and the smallest difference becomes the skew of this server's
  * clock.
  *
- * Must hold: a server that lacks anything a node has heard grants nothing for a window.
+ * Must hold: a server that lacks anything a node has heard grants nothing for a window. Tests:
+ * unit/sharing/valkey-marks (without any one rule two nodes hold a permit), valkey-blink.
  */
 export const MARKS_LUA = `
 -- A server whose clock differs by more is not checked.

@@ -27,7 +27,7 @@ import { DISTRUST_SCRIPT, ENTER_SCRIPT, LEAVE_SCRIPT, REPORTED_SCRIPT } from './
 import { EXCHANGE_SCRIPT, LOOK_SCRIPT, PAGE_SCOPES, REPORT_SCRIPT } from './valkey-scripts.js';
 import { ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
 
-/** A server wants one promise; a second one if it was overtaken meanwhile. */
+/** A server asks for one promise, and for a second one if another server took over meanwhile. */
 const PROMISES_MAX = 4;
 
 /** What the host's store knows; the reads are synchronous. */

@@ -2,7 +2,8 @@
  * Runs scripts at the server of sharing, in the name of a place (host:slot) in one partition, and frees what
  * ended lives of that place hold. `ValkeyPartition` and the host directory use it. Main thread.
  *
- * Must hold: all scripts of valkey-scripts.ts have their KEYS and ARGV in the order of `run`.
+ * Must hold: all scripts of valkey-scripts.ts have their KEYS and ARGV in the order of `run`. Test:
+ * unit/sharing/valkey-coordinator (conformance).
  */
 import { CoordinatorLost, type HostSpent } from './coordinator.js';
 import { asLoss, type ValkeyClient, type ValkeyScript } from './valkey-client.js';
