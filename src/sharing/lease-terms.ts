@@ -4,8 +4,8 @@
  *
  * The constants trade round trips for idle money and permits; no limit depends on them.
  *
- * Must hold: an idle amount is given back within the wait of a request (lease-waits.ts). Tests:
- * unit/sharing/stock-leases (what was held when somebody looked is given back), lease-manager.
+ * Must hold: if little is left, an idle amount is given back within the wait of a request (lease-waits.ts).
+ * Tests: unit/sharing/stock-leases (what was held when somebody looked is given back), lease-manager.
  */
 
 /** If the coordinator has little left, an amount that was not used for so long is given back. */
