@@ -1,9 +1,9 @@
 /**
  * `/admin/v1/accounts`: accounts, their credits and their recent calls; and `/admin/v1/bulk`, many accounts
- * with their keys at once. routes.ts puts them among the others, api.ts calls them. Main thread.
+ * with their keys at once. routes.ts lists these routes with the others, api.ts calls them. Main thread.
  *
- * Must hold: what changes something runs inside `service.change`, in one transaction with the row that says
- * who did it (test/unit/admin/api.test.ts, openapi.test.ts).
+ * Must hold: each change runs inside `service.change`, in one transaction with the row that says who made it
+ * (test/unit/admin/api.test.ts, test/unit/admin/openapi.test.ts).
  */
 import { Type } from 'typebox';
 import { jsonText } from '../core/json.js';
@@ -83,7 +83,7 @@ function viewOfCredit({ amount, note, createdMs }: CreditRecord): CreditView {
 }
 
 /**
- * A charge may be taken back in a later span than it was made in. A sum below zero is shown as zero.
+ * Shows a sum below zero as zero: a charge may be taken back in a later span than the one it was made in.
  */
 function viewOfStats(stats: Readonly<AccountStats>): AccountStatsView {
   return {
@@ -267,7 +267,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
         const course = courseOf(accountSpans(range), accounts.find(id).record.id);
         return historyOf(
           range,
-          course.map(({ start, figures: stats }) => ({ start, ...viewOfStats(stats) })),
+          course.map(({ start, stats }) => ({ start, ...viewOfStats(stats) })),
         );
       }),
   }),

@@ -76,7 +76,7 @@ export function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessSt
       keys: settings.limits.keys,
     },
     outcomes: outcomesOf(models),
-    refusals: Object.fromEntries([...reader.refusals()].filter(([, count]) => count > 0)),
+    refusals: Object.fromEntries([...reader.rejections()].filter(([, count]) => count > 0)),
     tokens: {
       prompt: total(({ inputTokens }) => inputTokens.sum),
       cached: total(({ cachedTokens }) => cachedTokens),

@@ -3,8 +3,8 @@
  * process reports its own spans (top-accounts.ts). The process with the admin interface adds them up on its
  * main thread, once all processes have had time to report.
  *
- * Must hold: each process's part of a span is added once, and a span is final only after all processes could
- * report. Test: unit/telemetry/account-history (processes add up, each once).
+ * Must hold: each process's part of a span is added once, and a span is complete only after all processes
+ * have had time to report it (test/unit/telemetry/account-history.test.ts).
  */
 import {
   HISTORY_PERIOD_SECONDS,
@@ -26,7 +26,7 @@ export interface AccountStats {
   costPicoUnits: number;
 }
 
-/** Of each account that called, by its id. */
+/** The sums of each account that called, by its id. */
 type AccountsStats = Readonly<Record<string, Readonly<AccountStats>>>;
 
 export interface AccountSpan extends Span {
@@ -36,8 +36,8 @@ export interface AccountSpan extends Span {
 export type AccountSpanOfRing = SpanOfRing<AccountSpan>;
 
 /**
- * Accounts of one span: more than fit a table that a person reads. A full span has 5 KB, and all rings
- * together 6 MB in memory and 5 on disk. The hourly usage on disk has the others.
+ * How many accounts a span names: more than a person reads in a table. A full span has 5 KB, and all rings
+ * together 6 MB in memory and 5 on disk. The hourly usage on disk has the other accounts.
  */
 export const ACCOUNTS_OF_SPAN_MAX = 50;
 
@@ -82,7 +82,7 @@ export function busiestOf<Account>(
   return busiest;
 }
 
-/** From a span's end until it is summed up: two readings, so that every process has seen its end. */
+/** The time from a span's end to its sum: two reads, so that every process has reported the whole span. */
 const REPORTING_SECONDS = 2 * HISTORY_PERIOD_SECONDS;
 
 export class AccountHistory extends Rings<AccountSpan, AccountRing> {
@@ -99,7 +99,8 @@ export class AccountHistory extends Rings<AccountSpan, AccountRing> {
   }
 
   /**
-   * Complete spans of the time that the ring covers until now, oldest first. A span without a call is absent.
+   * Returns the complete spans of the time that the ring covers, oldest first. Spans without calls are
+   * absent.
    */
   spans(ring: RingName, nowSeconds: number): readonly AccountSpan[] {
     const { shape, spans } = this.ring(ring);
@@ -109,7 +110,7 @@ export class AccountHistory extends Rings<AccountSpan, AccountRing> {
 }
 
 class AccountRing extends SpanRing<AccountSpan> {
-  /** Reports by the span's start, then by process. Only those of the last seconds. */
+  /** Reports by the span's start, then by process, until the span is complete. */
   readonly #reported = new Map<number, Map<string, AccountsStats>>();
 
   /** A process repeats its report of a span until it has a later one. */
@@ -143,10 +144,10 @@ export function busiestAccounts(spans: readonly AccountSpan[]): [string, Account
   return Object.entries(sumOf(spans.map(({ accounts }) => accounts)));
 }
 
-/** Returns what one account called in each of the spans. */
+/** Returns the sums of one account in each of the spans. */
 export function courseOf(
   spans: readonly AccountSpan[],
   id: string,
-): { readonly start: number; readonly figures: Readonly<AccountStats> }[] {
-  return spans.map(({ start, accounts }) => ({ start, figures: accounts[id] ?? noStats() }));
+): { readonly start: number; readonly stats: Readonly<AccountStats> }[] {
+  return spans.map(({ start, accounts }) => ({ start, stats: accounts[id] ?? noStats() }));
 }

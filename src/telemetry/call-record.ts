@@ -1,7 +1,7 @@
 /**
- * What is known of a call when it has ended, in texts: account and key by id, model and upstream by name. The
- * gateway makes it of what a listener has left (gateway/call-lines.ts) and gives it to the access log and to
- * the store of calls; the admin interface, the commands and exports show it as the JSON of `callJson`:
+ * The record of an ended call, with account and key by id, model and upstream by name. gateway/call-lines.ts
+ * makes it of the listener's record, for the access log and the call log; the admin interface, the commands
+ * and exports show it as the JSON of `callJson`:
  *
  *     {"time":"2025-01-31T12:00:00.000Z","request_id":"req_3fQx0aZcW8Lk-1c",
  *      "route":"/v1/chat/completions","account":"acct_…","key":"key_…","model":"gpt-4o-mini",
@@ -17,15 +17,15 @@
  * came. A member is null if it is unknown (account and key of an invalid key, a model on no plan) or if there
  * was none (tokens and cost of a replay or of a call that was not charged, `admitted_ms` of a rejected call,
  * `status` if the caller left before its response began, and `code` is then `client_gone`). `upstream` is the
- * one that was tried last, `queued_ms` the time of waiting for room in the limits of upstreams, `cache` is
+ * last one that was tried. `queued_ms` is how long the call waited for its upstreams' limits. `cache` is
  * `hit`, `miss`, or null if the response cache was not asked. `error` is the message that the caller got.
- * `quotas` has what was left of each at admission, after the call took its part.
+ * `quotas` has what was left of each quota after admission.
  *
- * The text is put together by templates: that takes a third of JSON.stringify's time (measured: 1.0 and 2.9
- * µs for the members that the access log has). Pure; any thread.
+ * The text is made by templates, in a third of JSON.stringify's time (1.0 and 2.9 µs for the members that the
+ * access log has). Pure; any thread.
  *
- * Must hold: no member is renamed or removed, since logs, exports and the admin interface show them; the text
- * is one line of ASCII. Test: unit/telemetry/call-record (every member is there, in ASCII).
+ * Must hold: no member is renamed or removed, because logs, exports and the admin interface show them; the
+ * text is one line of ASCII (test/unit/telemetry/call-record.test.ts).
  */
 import { jsonText } from '../core/json.js';
 import { decimalOf, PICO_PER_NANO } from '../core/money.js';
@@ -33,9 +33,9 @@ import type { QuotaName, QuotaScope } from '../core/quotas.js';
 import type { TokenCounts } from '../core/token-counts.js';
 import type { PicoUnits, WallMs } from '../core/units.js';
 
-/** Attempts of one record; of a call with more, the first ones and the last. */
+/** How many attempts a record has: of a call with more, the first ones and the last. */
 export const CALL_ATTEMPTS_MAX = 8;
-/** Of the error that the caller was told. */
+/** How many characters of the error message are kept. */
 export const CALL_ERROR_CHARS_MAX = 300;
 
 const MS_PER_SECOND = 1_000;
@@ -44,7 +44,7 @@ const NO_CHARGE =
   '"completion_tokens":null,"reasoning_tokens":null,"source":null,"cost":null';
 
 export interface CallRecord {
-  /** Such as `req_3fQx0aZcW8Lk-`: of the listener's run. */
+  /** What ids of the listener's run begin with, such as `req_3fQx0aZcW8Lk-`. */
   readonly requestPrefix: string;
   /** The listener's count. The request's id is the prefix and this number in base 36. */
   readonly request: number;
@@ -94,7 +94,7 @@ export interface CallAttempt {
 
 export interface QuotaLeft {
   readonly scope: QuotaScope;
-  /** Of the account, the key or the group; the model's name if the quota is of a rule for it. */
+  /** The id of the account, key or group, or the name of the model that has the quota. */
   readonly id: string | null;
   readonly quota: QuotaName | 'balance';
   /** Pico-units if it is an amount of money. */
@@ -102,20 +102,20 @@ export interface QuotaLeft {
 }
 
 /**
- * Returns the pico-units that a float stands for. Above 2^53 it is no exact amount, and what is below a
- * nano-unit is left out.
+ * Returns a float of pico-units as an integer. Above 2^53 the float is not exact, so the part below a
+ * nano-unit is dropped.
  */
 export function moneyOf(amount: number): bigint {
   if (Number.isSafeInteger(amount)) return BigInt(amount);
   return BigInt(Math.floor(amount / 1_000)) * PICO_PER_NANO;
 }
 
-/** Takes each ended call, on the main thread of a gateway process. */
+/** Gets each ended call, on the main thread of a gateway process. */
 export interface CallSink {
   append(call: CallRecord): void;
 }
 
-/** What `callJson` says, parsed. */
+/** The JSON of `callJson`, parsed. */
 export interface CallView {
   readonly time: string;
   readonly request_id: string;
@@ -212,7 +212,7 @@ function quotaJson({ scope, id, quota, left }: QuotaLeft): string {
   return `{"scope":"${scope}","id":${name},"quota":"${quota}","left":${amount}}`;
 }
 
-/** The members of what a call used and was charged. */
+/** Returns the members for a call's tokens and charge. */
 export function chargeText(tokens: TokenCounts, source: string | null, charged: bigint): string {
   return (
     `"prompt_tokens":${tokens.promptTokens},"cached_tokens":${tokens.cachedTokens},` +
@@ -225,7 +225,7 @@ export function chargeText(tokens: TokenCounts, source: string | null, charged: 
 let second = NaN;
 let secondText = '';
 
-/** Formats as Date.toISOString does, but asks it once a second: it takes as long as all else in a line. */
+/** As Date.toISOString, which is called once a second only: it takes as long as the rest of a line. */
 export function timeText(ms: number): string {
   const now = Math.floor(ms / MS_PER_SECOND);
   if (now !== second) {
@@ -244,7 +244,7 @@ function roundedMs(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
 }
 
-/** More than settings and the records of the last days name. */
+/** How many names are cached: more than the settings and the records of some days have. */
 const JSON_NAMES_MAX = 20_000;
 const jsonNames = new Map<string, string>();
 
@@ -260,7 +260,7 @@ function jsonName(name: string | null): string {
   return text;
 }
 
-/** Ids that the registry creates, and words of ours, need no escapes. */
+/** For ids that the registry creates and for constants of the gateway, which need no escapes. */
 export function quoted(text: string | null): string {
   return text === null ? 'null' : `"${text}"`;
 }

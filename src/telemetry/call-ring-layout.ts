@@ -1,10 +1,10 @@
 /**
- * Ended calls on their way to the access log and the store of calls: a listener appends each call that is
- * wanted (chat-exchange.ts), the main thread takes them out (gateway-logs.ts). One ring a listener.
+ * The layout of the call ring, by which ended calls get to the access log and the call log: a listener
+ * appends each call that one of them wants (call-ring.ts), the main thread reads them (call-ring-reader.ts).
+ * Each listener has a ring. It is in memory only, so a new version may change it. A full ring drops and
+ * counts records, and never delays a call. Charges go through the journal, which loses none.
  *
- * A full ring drops calls and counts them; it never holds up a call. Calls are charged by way of the
- * journal, which loses none. The ring is in memory alone, so a new version may change it. Must hold: writer
- * and reader follow this table. Test: unit/telemetry/call-ring (records come out as they went in).
+ * Must hold: writer and reader follow these tables (test/unit/telemetry/call-ring.test.ts).
  *
  *     byte  bits  field of a record, behind the head that spsc-ring.ts gives it
  *        0    64  request      number of the request in its listener (float)
@@ -15,7 +15,7 @@
  *       40    64  charged      pico-units, signed
  *       48    64  firstTokenMs milliseconds (float); NOTHING if no stream has begun
  *       56    64  durationMs   milliseconds (float)
- *       64    64  admittedMs   milliseconds (float); NOTHING if it was not
+ *       64    64  admittedMs   milliseconds (float); NOTHING if the call was not admitted
  *       72    64  balance      pico-units that were left then (float)
  *       80    32  account      slot; NOTHING if the caller is not known, as in the next four
  *       84    32  key          slot
@@ -25,24 +25,24 @@
  *      100    32  outcome      index into OUTCOMES
  *      104    32  source       index into USAGE_SOURCES; NOTHING if nothing was charged
  *      108    32  flags        see STREAM; from bit DOOR_SHIFT on, the position of the door in DOOR_NAMES
- *      112    32  queuedMs     milliseconds of waiting for room in the limits of upstreams
+ *      112    32  queuedMs     milliseconds of waiting for the limits of upstreams
  *      116    32  cacheWrite   tokens, as the two that follow: no report that is believed has 2^31
  *      120    32  cacheWrite1h
  *      124    32  reasoning
- *      128    32  minute       requests of the minute that were left at admission; NOTHING if see `quotas`
+ *      128    32  minute       requests of the minute left at admission; NOTHING if they are among `quotas`
  *      132    32  inFlight     calls in flight that were left then
  *      136    32  perDay       calls of the day that were left then
  *      140    32  attempts     how many
  *      144    32  quotas       how many others
- *      148    32  error        bytes of the text that the caller was told
+ *      148    32  error        bytes of the error message that the caller got
  *      152        the attempts, 40 bytes each: start, duration (floats); upstream, model, status, code, bytes
  *                 of its text (32 bits each), 0
  *                 the quotas, 16 bytes each: code, slot (32 bits each), left (float)
  *                 the texts of the attempts, then that of the error
  *
- * A plain call is one that only the store wants and that has nothing to tell that most calls have not: it
- * went well at its only attempt, was charged, and has no text. It has a record of its own, with its head two
- * cache lines long. Times are whole microseconds, as the store keeps them.
+ * A plain call is one that only the call log wants and that succeeded at its only attempt, was charged, and
+ * has no text. Most calls are plain, so they have a shorter record, with its head two cache lines long. Times
+ * are whole microseconds, as in the call log.
  *
  *     byte  bits  field of a plain call
  *        0    64  request      as above, and so all that is not explained
@@ -66,11 +66,11 @@ export const RECORD_BYTES = FIELDS_AT + 152;
 export const ATTEMPT_BYTES = 40;
 export const QUOTA_BYTES = 16;
 export const PLAIN_BYTES = FIELDS_AT + 120;
-/** Of the text of an attempt; a caller may be told more. */
+/** How many characters of an attempt's error are kept. */
 export const ATTEMPT_ERROR_CHARS_MAX = 200;
 /**
- * The main thread looks ten times a second under load: 100,000 calls a second fit, more than a listener can
- * take. Pages that were never used cost no memory.
+ * The main thread drains ten times a second under load: 100,000 calls a second fit, more than a listener can
+ * serve. Pages that were never used cost no memory.
  */
 const RING_BYTES = 2 * 1024 * 1024;
 export const NOTHING = -1;
@@ -120,7 +120,7 @@ export const STREAM = 1;
 export const BEGUN = 2;
 export const CACHE_HIT = 4;
 export const CACHE_MISS = 8;
-/** It is for the access log, for the store of calls, or for both. */
+/** The record is for the access log, for the call log, or for both. */
 export const LOGGED = 16;
 export const STORED = 32;
 export const DOOR_SHIFT = 8;

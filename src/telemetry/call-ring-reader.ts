@@ -1,6 +1,8 @@
 /**
- * The main thread's end of the ring of ended calls; see call-ring-layout.ts. gateway-logs.ts has one for each
- * listener, whose end is call-ring.ts. Test: unit/telemetry/call-ring.
+ * The main thread's side of the call ring, which carries ended calls from a listener (call-ring-layout.ts).
+ * gateway/gateway-logs.ts has a reader for each listener, whose side is call-ring.ts.
+ *
+ * Must hold: records are read as they were written, oldest first (test/unit/telemetry/call-ring.test.ts).
  */
 import type { QuotasLeft } from '../core/quotas.js';
 import { FIELDS_AT, SpscReader } from '../core/spsc-ring.js';
@@ -9,14 +11,14 @@ import * as layout from './call-ring-layout.js';
 import { ATTEMPT_CODES, type EndedAttempt, type EndedCall, type Wanted } from './ended-call.js';
 import { OUTCOMES } from './metrics-layout.js';
 
-const RESPONDED = 200;
+const HTTP_OK = 200;
 const MICROS_PER_MS = 1_000;
-/** The writer gets the room of so many plain calls back at once. A power of two. */
+/** The reader frees the memory of this many plain calls at once. A power of two. */
 const GIVE_BACK_CALLS = 64;
 
 /**
- * A plain call in the ring, of which no object is made. `first64` is where its fields begin among those of 64
- * bits (call-ring-layout.ts); its other quotas are behind them. Valid during the visit.
+ * A view of a plain call in the ring. `first64` is the index of its first field among the 64-bit words
+ * (call-ring-layout.ts); its other quotas follow its fields. Valid during the visit.
  */
 export interface PlainCall {
   readonly ints: Int32Array;
@@ -42,8 +44,8 @@ export class CallRingReader {
   }
 
   /**
-   * Visits the records that were appended before the call, oldest first. If `plain` is given, it gets those
-   * that are plain, and `visit` the others: making an object of a record takes most of a visit's time.
+   * Visits all records that have been appended, oldest first. If `plain` is given, it gets the plain ones
+   * instead of `visit`, because making an object of a record takes most of the time.
    */
   drain(visit: (record: EndedCall, wanted: Wanted) => void, plain?: (call: PlainCall) => void): void {
     const bytes = this.#ring.published();
@@ -118,7 +120,7 @@ export class CallRingReader {
         {
           upstream,
           model: answered,
-          status: RESPONDED,
+          status: HTTP_OK,
           code: undefined,
           startMs: ints[first32 + layout.PLAIN_START]! / MICROS_PER_MS,
           durationMs: ints[first32 + layout.PLAIN_ATTEMPT]! / MICROS_PER_MS,
@@ -212,7 +214,7 @@ export class CallRingReader {
     return attempts;
   }
 
-  /** Its text is behind those of the attempts. */
+  /** The error's text follows the texts of the attempts. */
   #errorAt(at: number): string {
     const { ints, bytes } = this.#ring;
     const first32 = (at + FIELDS_AT) >> 2;

@@ -1,10 +1,10 @@
 /**
- * The listener's end of the ring that takes ended calls to the main thread, for the access log and the store
- * of calls (call-ring-layout.ts). The listener writes when a call ends (chat-exchange.ts); the main thread's
- * end is call-ring-reader.ts.
+ * The listener's side of the call ring, which carries ended calls to the main thread for the access log and
+ * the call log (call-ring-layout.ts). A listener writes a record when a call ends (request/chat-exchange.ts);
+ * call-ring-reader.ts is the main thread's side.
  *
- * Must hold: a full ring drops the record and counts it, and holds up no call; a text that is too long is
- * cut, and the records behind it stay whole. Test: unit/telemetry/call-ring.
+ * Must hold: a full ring drops and counts the record and delays no call; a text that is too long is cut, and
+ * the records behind it stay whole (test/unit/telemetry/call-ring.test.ts).
  */
 import { QUOTA_NUMBERS } from '../core/quotas.js';
 import { FIELDS_AT, SpscWriter } from '../core/spsc-ring.js';
@@ -16,8 +16,8 @@ import { OUTCOMES, type Outcome } from './metrics-layout.js';
 
 const UTF8_BYTES_MAX = 3;
 /**
- * Calls a second that a listener wants stored although they were rejected, of callers without a valid key and
- * of others. A flood would push the calls that matter out of the store.
+ * How many rejected calls a second a listener stores, of callers without a valid key and of others. Else a
+ * flood of them would push other calls out of the call log.
  */
 const UNKNOWN_STORED_MAX = 100;
 const REJECTED_STORED_MAX = 1_000;
@@ -31,14 +31,14 @@ export class CallRingWriter {
   readonly #ring: SpscWriter;
   readonly #dropped: Int32Array;
   readonly #control: LogSwitch;
-  /** Percents of a line that successful calls have gathered. */
+  /** Percents that successful calls have added since the last one that was logged: 100 make a line. */
   #share = 0;
   /** The second that `#unknown` and `#rejected` count. */
   #second = 0;
   #unknown = 0;
   #rejected = 0;
 
-  /** Goes on where an earlier listener of this ring has stopped. */
+  /** Continues where an earlier listener of this ring has stopped. */
   constructor({ ring, dropped }: layout.CallRingBuffer, control: LogSwitch) {
     this.#ring = new SpscWriter(ring);
     this.ints = this.#ring.ints;
@@ -48,12 +48,12 @@ export class CallRingWriter {
     this.#control = control;
   }
 
-  /** Whether calls are stored, so that it is worth while to gather what only the store has. */
+  /** Whether calls are stored. If not, the listener need not collect what only the call log has. */
   get stores(): boolean {
     return this.#control.store;
   }
 
-  /** Returns whether the access log has a call that ends so. To be asked once a call. */
+  /** Returns whether the access log gets a call with this outcome. To be called once a call. */
   isLogged(outcome: Outcome): boolean {
     if (!this.#control.access) return false;
     if (outcome !== 'ok') return true;
@@ -64,18 +64,18 @@ export class CallRingWriter {
   }
 
   /**
-   * Returns whether the store has a call that ends at `nowMs`. To be asked once a call. `standing`: whether
-   * it was admitted, rejected, or rejected because its caller is not known.
+   * Returns whether the call log gets a call that ends at `nowMs`. To be called once a call. `status`:
+   * whether it was admitted, rejected, or rejected because its caller is unknown.
    */
-  isStored(standing: 'admitted' | 'rejected' | 'unknown', nowMs: number): boolean {
+  isStored(status: 'admitted' | 'rejected' | 'unknown', nowMs: number): boolean {
     if (!this.#control.store) return false;
-    if (standing === 'admitted') return true;
+    if (status === 'admitted') return true;
     const second = Math.floor(nowMs / MS_PER_SECOND);
     if (second !== this.#second) {
       this.#second = second;
       this.#unknown = this.#rejected = 0;
     }
-    return standing === 'unknown'
+    return status === 'unknown'
       ? this.#unknown++ < UNKNOWN_STORED_MAX
       : this.#rejected++ < REJECTED_STORED_MAX;
   }
@@ -105,12 +105,12 @@ export class CallRingWriter {
   append(record: EndedCall, wanted: Wanted): void {
     const { usage, attempts, quotas, error } = record;
     const others = quotas?.others;
-    const lastAttempt = Math.min(attempts.length, CALL_ATTEMPTS_MAX);
+    const attemptCount = Math.min(attempts.length, CALL_ATTEMPTS_MAX);
     const otherCount = others === undefined ? 0 : others.length / QUOTA_NUMBERS;
-    let bytes = layout.RECORD_BYTES + lastAttempt * layout.ATTEMPT_BYTES + otherCount * layout.QUOTA_BYTES;
+    let bytes = layout.RECORD_BYTES + attemptCount * layout.ATTEMPT_BYTES + otherCount * layout.QUOTA_BYTES;
     const textsAt = bytes;
-    // Most have no texts. A character of UTF-16 has at most three bytes of UTF-8.
-    for (let n = 0; n < lastAttempt; n++) {
+    // The longest that texts can be: a character of UTF-16 has at most three bytes of UTF-8.
+    for (let n = 0; n < attemptCount; n++) {
       bytes += Math.min(attempts[n]!.error.length, layout.ATTEMPT_ERROR_CHARS_MAX) * UTF8_BYTES_MAX;
     }
     bytes += Math.min(error.length, CALL_ERROR_CHARS_MAX) * UTF8_BYTES_MAX;
@@ -145,7 +145,7 @@ export class CallRingWriter {
     ints[first32 + layout.SOURCE] = usage?.source ?? layout.NOTHING;
     ints[first32 + layout.FLAGS] = flagsOf(record, wanted);
     ints[first32 + layout.QUEUED_MS] = record.queuedMs;
-    ints[first32 + layout.ATTEMPTS] = lastAttempt;
+    ints[first32 + layout.ATTEMPTS] = attemptCount;
     ints[first32 + layout.QUOTAS] = otherCount;
     ints[first32 + layout.IN_FLIGHT] = quotas?.inFlight ?? layout.NOTHING;
     if (quotas !== undefined) {
@@ -155,7 +155,7 @@ export class CallRingWriter {
     }
     let next = at + layout.RECORD_BYTES;
     let textAt = at + textsAt;
-    for (let n = 0; n < lastAttempt; n++, next += layout.ATTEMPT_BYTES) {
+    for (let n = 0; n < attemptCount; n++, next += layout.ATTEMPT_BYTES) {
       textAt += this.#writeAttempt(next, attempts[n]!, textAt);
     }
     if (others !== undefined) this.#writeQuotas(next, others);
@@ -172,7 +172,7 @@ export class CallRingWriter {
     }
   }
 
-  /** Returns how many bytes its text has. */
+  /** Returns how many bytes the attempt's text has. */
   #writeAttempt(at: number, attempt: EndedAttempt, textAt: number): number {
     const { floats, ints } = this.#ring;
     floats[at >> 3] = attempt.startMs;

@@ -1,37 +1,45 @@
 /**
- * Contents of calls on their way to the disk, if `call_log.contents` keeps any: a listener gathers the body
- * of a request and the text of its response (request/call-contents.ts), the main thread writes them
- * (call-log/contents-writer.ts). Here are the bytes of one call, the same in messages and in files, and the
- * words that bound their memory. Any thread.
+ * The layout of a call's contents, the same in messages between threads and in files, and the memory budget
+ * for contents that are not written yet. A listener packs them (request/call-contents.ts) if
+ * `call_log.contents` keeps any, the main thread writes them (call-log/contents-writer.ts). Any thread.
  *
- * Must hold: the table stays, since files of former versions are read. Test: unit/call-log/contents-writer.
+ * Must hold: the table stays, because files of earlier versions are read
+ * (test/unit/call-log/contents-writer.test.ts).
  *
  *     byte  bits  field
- *        0    32  bytes of all of it
+ *        0    32  bytes in all
  *        4    32  bytes of the request id
  *        8    64  endedMs, wall clock (float)
- *       16    32  bytes of the request that are here; of all that there were
- *       24    32  the same of the response
+ *       16    32  bytes of the request that are kept
+ *       20    32  bytes that the request had
+ *       24    32  bytes of the response that are kept
+ *       28    32  bytes that the response had
  *       32        the request id, the request, the response
  */
 import { asWallMs, type WallMs } from '../core/units.js';
 
+const ID_BYTES_AT = 4;
+const ENDED_MS_AT = 8;
+const REQUEST_BYTES_AT = 16;
+const REQUEST_BYTES_IN_ALL_AT = 20;
+const RESPONSE_BYTES_AT = 24;
+const RESPONSE_BYTES_IN_ALL_AT = 28;
 export const CONTENTS_HEAD_BYTES = 32;
 const COUNT_MAX = 2 ** 32 - 1;
 /** Words: see ContentsBudget. */
 const HELD = 0;
 const DROPPED = 1;
 const WORDS = 2;
-/** Of one listener: 250 calls of the longest texts by default, or 16,000 of 2 KB. */
+/** The budget of one listener: 250 calls of the longest texts by default, or 16,000 of 2 KB. */
 const CONTENTS_HELD_BYTES_MAX = 32 * 1024 * 1024;
 
-/** Which calls leave their contents: none, those that did not go well, or all. */
+/** Which calls have their contents kept: none, those that failed, or all. */
 export type ContentsMode = 'none' | 'errors' | 'all';
 
 /** A text that may be cut at the bound of `call_log.contents_body_bytes`. */
 export interface ClippedText {
   readonly bytes: Uint8Array;
-  /** Of the whole text. */
+  /** How long the whole text was. */
   readonly bytesInAll: number;
 }
 
@@ -47,12 +55,12 @@ export function packContents({ requestId, endedMs, request, response }: CallCont
   const bytes = CONTENTS_HEAD_BYTES + id.length + request.bytes.length + response.bytes.length;
   const packed = Buffer.allocUnsafeSlow(bytes);
   packed.writeUInt32LE(bytes, 0);
-  packed.writeUInt32LE(id.length, 4);
-  packed.writeDoubleLE(endedMs, 8);
-  packed.writeUInt32LE(request.bytes.length, 16);
-  packed.writeUInt32LE(Math.min(request.bytesInAll, COUNT_MAX), 20);
-  packed.writeUInt32LE(response.bytes.length, 24);
-  packed.writeUInt32LE(Math.min(response.bytesInAll, COUNT_MAX), 28);
+  packed.writeUInt32LE(id.length, ID_BYTES_AT);
+  packed.writeDoubleLE(endedMs, ENDED_MS_AT);
+  packed.writeUInt32LE(request.bytes.length, REQUEST_BYTES_AT);
+  packed.writeUInt32LE(Math.min(request.bytesInAll, COUNT_MAX), REQUEST_BYTES_IN_ALL_AT);
+  packed.writeUInt32LE(response.bytes.length, RESPONSE_BYTES_AT);
+  packed.writeUInt32LE(Math.min(response.bytesInAll, COUNT_MAX), RESPONSE_BYTES_IN_ALL_AT);
   packed.set(id, CONTENTS_HEAD_BYTES);
   packed.set(request.bytes, CONTENTS_HEAD_BYTES + id.length);
   packed.set(response.bytes, bytes - response.bytes.length);
@@ -63,33 +71,35 @@ export function packContents({ requestId, endedMs, request, response }: CallCont
 export function contentsBytesAt(data: Buffer, at: number): number | undefined {
   if (at + CONTENTS_HEAD_BYTES > data.length) return undefined;
   const bytes = data.readUInt32LE(at);
-  const parts = data.readUInt32LE(at + 4) + data.readUInt32LE(at + 16) + data.readUInt32LE(at + 24);
-  return bytes === CONTENTS_HEAD_BYTES + parts && at + bytes <= data.length ? bytes : undefined;
+  const end = textBoundsAt(data, at)[2];
+  return at + bytes === end && end <= data.length ? bytes : undefined;
 }
 
-/** Of contents that are whole. */
+/** The contents at `at` must be whole, as for all functions below. */
 export function requestIdAt(data: Buffer, at: number): string {
   const from = at + CONTENTS_HEAD_BYTES;
-  return data.toString('utf8', from, from + data.readUInt32LE(at + 4));
+  return data.toString('utf8', from, from + data.readUInt32LE(at + ID_BYTES_AT));
 }
 
-/** Where the request begins, where the response does, and where that ends. Of contents that are whole. */
+/** Returns the positions at which the request begins, the response begins, and the response ends. */
 export function textBoundsAt(data: Buffer, at: number): [requestAt: number, responseAt: number, end: number] {
-  const requestAt = at + CONTENTS_HEAD_BYTES + data.readUInt32LE(at + 4);
-  const responseAt = requestAt + data.readUInt32LE(at + 16);
-  return [requestAt, responseAt, responseAt + data.readUInt32LE(at + 24)];
+  const requestAt = at + CONTENTS_HEAD_BYTES + data.readUInt32LE(at + ID_BYTES_AT);
+  const responseAt = requestAt + data.readUInt32LE(at + REQUEST_BYTES_AT);
+  return [requestAt, responseAt, responseAt + data.readUInt32LE(at + RESPONSE_BYTES_AT)];
 }
 
-/** Of contents that are whole. */
 export function contentsAt(data: Buffer, at: number): CallContents {
   const [requestAt, responseAt, end] = textBoundsAt(data, at);
   return {
     requestId: requestIdAt(data, at),
-    endedMs: asWallMs(data.readDoubleLE(at + 8)),
-    request: { bytes: data.subarray(requestAt, responseAt), bytesInAll: data.readUInt32LE(at + 20) },
+    endedMs: asWallMs(data.readDoubleLE(at + ENDED_MS_AT)),
+    request: {
+      bytes: data.subarray(requestAt, responseAt),
+      bytesInAll: data.readUInt32LE(at + REQUEST_BYTES_IN_ALL_AT),
+    },
     response: {
       bytes: data.subarray(responseAt, end),
-      bytesInAll: data.readUInt32LE(at + 28),
+      bytesInAll: data.readUInt32LE(at + RESPONSE_BYTES_IN_ALL_AT),
     },
   };
 }
@@ -102,9 +112,9 @@ export function createContentsBudget(): ContentsBudgetBuffer {
 }
 
 /**
- * The words about the contents of one listener's calls.
+ * The memory budget for contents of one listener's calls.
  *
- *     word 0  held     bytes in memory; the listener adds, the main thread subtracts what it has taken
+ *     word 0  held     bytes in memory; the listener adds, the main thread subtracts what it has written
  *     word 1  dropped  calls whose contents were not kept because too much was held, modulo 2^32
  */
 export class ContentsBudget {
@@ -124,7 +134,7 @@ export class ContentsBudget {
     Atomics.sub(this.#words, HELD, bytes);
   }
 
-  /** The listener has died, and all that it sent was taken. */
+  /** To be called when the listener has died and all that it sent was written. */
   giveBackAll(): void {
     Atomics.store(this.#words, HELD, 0);
   }

@@ -3,8 +3,10 @@
  * name. request/chat-exchange.ts makes one for each call that is logged or stored, call-ring.ts carries it to
  * the main thread, and gateway/call-lines.ts makes the `CallRecord` of it, with names. Any thread.
  *
- * It lives only in the memory of one process, so its form may change freely; a new field goes into both ends
- * of call-ring.ts and into call-ring-layout.ts. test/unit/telemetry/call-ring.test.ts compares both ends.
+ * It is only in the memory of one process, so its form may change.
+ *
+ * Must hold: a new field goes into writer and reader of call-ring.ts and into call-ring-layout.ts
+ * (test/unit/telemetry/call-ring.test.ts compares what goes in and comes out).
  */
 import type { QuotasLeft } from '../core/quotas.js';
 import type { TokenCounts } from '../core/token-counts.js';
@@ -43,7 +45,7 @@ export interface EndedCall {
   readonly door: number;
   readonly endedMs: WallMs;
   readonly outcome: Outcome;
-  /** Whether the caller had been sent a part of the response. */
+  /** Whether a part of the response had been sent to the caller. */
   readonly begun: boolean;
   readonly stream: boolean;
   /** Undefined if the response cache was not asked. */
@@ -64,9 +66,9 @@ export interface EndedCall {
   readonly admittedMs: number | undefined;
   /** Undefined if it was not admitted, or is not stored. */
   readonly quotas: QuotasLeft | undefined;
-  /** All of them. The ring carries the first CALL_ATTEMPTS_MAX alone (call-ring-layout.ts). */
+  /** At most CALL_ATTEMPTS_MAX (call-record.ts); the ring carries no more. */
   readonly attempts: readonly EndedAttempt[];
-  /** What the caller was told in place of a response; empty if nothing. */
+  /** The error message that the caller got; empty if none. */
   readonly error: string;
 }
 

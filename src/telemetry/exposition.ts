@@ -1,11 +1,12 @@
 /**
- * The text of `/metrics`: every metric family, read from shared memory at the scrape and written in the
- * format the scraper asks for, Prometheus' own text (0.0.4) or OpenMetrics 1.0.0. Main thread.
+ * The text of `/metrics`: reads every metric family from shared memory at the scrape and writes it in the
+ * format that the scraper asks for, Prometheus' own text (0.0.4) or OpenMetrics 1.0.0.
+ * gateway/gateway-metrics.ts calls it, on the main thread.
  *
  * https://prometheus.io/docs/instrumenting/exposition_formats/
  *
- * Must hold: both formats are valid, and every family is declared as its samples are. Test:
- * unit/telemetry/exposition (promtool has nothing to say; every family is declared as it is shown).
+ * Must hold: both formats are valid (promtool reads them), and the samples of a family have the type and the
+ * labels that it declares (test/unit/telemetry/exposition.test.ts).
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { GATEWAY_FAMILIES, SHARING_FAMILIES } from './gateway-families.js';
@@ -35,7 +36,7 @@ const CONTENT_TYPES: Readonly<Record<MetricsFormat, string>> = {
 export type FamilySamples = (family: MetricFamily) => readonly Sample[];
 
 /**
- * Reads all samples of this process, for the page that another process writes. Takes some microseconds a
+ * Reads all samples of this process, for a page that another process writes. Takes some microseconds a
  * sample, with a turn of the event loop between two families.
  */
 export async function readMetrics(source: MetricsSource): Promise<MetricsSnapshot> {
@@ -81,7 +82,7 @@ export class Exposition {
   }
 }
 
-/** OpenMetrics names a counter without the suffix `_total` of its samples. */
+/** OpenMetrics declares a counter without the suffix `_total` that its samples have. */
 function familyText(
   { name, type, help }: MetricFamily,
   samples: readonly Sample[],
@@ -116,7 +117,7 @@ function escaped(text: string): string {
   return text.replace(/\\/g, '\\\\').replace(/\n/g, '\\n');
 }
 
-/** JavaScript's text of a number is one that Go's ParseFloat reads, but for the infinities. */
+/** Go's ParseFloat, which Prometheus uses, reads JavaScript's text of a number except of the infinities. */
 function valueText(value: number): string {
   if (value === Infinity) return '+Inf';
   return value === -Infinity ? '-Inf' : String(value);
@@ -131,7 +132,7 @@ export function formatOf(accept: string): MetricsFormat {
     : 'prometheus';
 }
 
-/** The highest weight (RFC 9110, 12.4.2) that the header gives the type, 0 if it does not name it. */
+/** Returns the highest weight (RFC 9110, 12.4.2) that the header gives the type, 0 if it does not name it. */
 function weightOf(accept: string, type: string): number {
   const weights = accept
     .split(',')

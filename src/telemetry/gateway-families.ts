@@ -1,10 +1,10 @@
 /**
- * Metrics of all but the requests (request-families.ts) and the upstreams (upstream-families.ts): accounting,
- * spans, threads, the process, single accounts, and what is shared with other processes or hosts.
- * exposition.ts reads them at a scrape. Main thread.
+ * Metrics of accounting, spans, threads, the process, single accounts, and sharing. Those of requests are in
+ * request-families.ts, those of upstreams in upstream-families.ts. exposition.ts reads them at a scrape, on
+ * the main thread.
  *
- * Must hold: names and labels stay, for dashboards use them; and no label has a value that a caller can
- * choose. Test: unit/telemetry/exposition (not of the names).
+ * Must hold: names and labels stay, because dashboards use them (no test), and no label has a value that a
+ * caller can choose. test/unit/telemetry/exposition.test.ts compares samples with what is declared.
  */
 import type { ThreadSnapshot } from './metrics-reader.js';
 import { REGISTRY_STATES, SHARING_STATES, type SharingSnapshot } from './metrics-snapshot.js';
@@ -28,7 +28,7 @@ function accountSamples(source: MetricsSource, value: (account: AccountSample) =
   }));
 }
 
-/** Without samples unless `metrics.account_labels` is on. */
+/** These have samples only if `metrics.account_labels` is on. */
 const ACCOUNT_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_account_balance',
@@ -171,7 +171,7 @@ const THREAD_FAMILIES: readonly MetricFamily[] = [
   },
 ];
 
-/** Without samples unless spans are exported. */
+/** It has samples only if spans are exported. */
 const SPANS_FAMILY: MetricFamily = {
   name: 'tollgate_spans_total',
   type: 'counter',
@@ -181,7 +181,7 @@ const SPANS_FAMILY: MetricFamily = {
     Object.entries(spans() ?? {}).map(([state, value]) => ({ value: Number(value), labels: { state } })),
 };
 
-/** Without samples unless records of calls are exported. */
+/** It has samples only if records of calls are exported. */
 const LOG_RECORDS_FAMILY: MetricFamily = {
   name: 'tollgate_log_records_total',
   type: 'counter',
@@ -213,7 +213,7 @@ const GROUP_QUOTA_FAMILY: MetricFamily = {
     })),
 };
 
-/** Without samples unless `notify.url` is set. */
+/** These have samples only if `notify.url` is set. */
 const WEBHOOK_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_webhooks_total',
@@ -266,7 +266,7 @@ function stateSamples(states: readonly string[], state: string | undefined) {
   return states.map((name) => ({ value: name === state ? 1 : 0, labels: { state: name } }));
 }
 
-/** Without samples if limits are not shared. */
+/** These have samples only if limits are shared. */
 export const SHARING_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_sharing_processes',

@@ -1,13 +1,13 @@
 /**
  * Histograms: in words of the shared metrics (metrics-layout.ts), where one thread counts and the main thread
- * adds up, and as a snapshot. Also the flush's own histogram. Any thread.
+ * adds up, and as a snapshot. Also the histogram of flushes. Any thread.
  *
  *     word 0 … n-1   values ≤ bounds[i] and above the bound before it
  *          n         values above the last bound
  *          n+1       sum of all values
  *
- * Must hold: all who add up one histogram use the same bounds, since buckets are added by their position.
- * Test: unit/telemetry/histogram.
+ * Must hold: writers and readers of one histogram use the same bounds, because buckets are added by their
+ * position (test/unit/telemetry/histogram.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 
@@ -29,7 +29,7 @@ export function histogramWords(bounds: HistogramBounds): number {
 }
 
 /**
- * Counts `value` in the histogram that begins at word `at`. One thread alone may do so. 5 ns, no allocation.
+ * Counts `value` in the histogram that begins at word `at`. Only one thread may do so. 5 ns, no allocation.
  */
 export function observe(words: Float64Array, at: number, bounds: HistogramBounds, value: number): void {
   let bucket = 0;
@@ -65,18 +65,17 @@ export interface FlushSnapshot {
 }
 
 /**
- * Measures the flushes of the ledger (store/flush.ts): how long, how far behind, how many failed. Main
- * thread.
+ * Measures the flushes of the ledger (store/flush.ts): durations, lag and failures. Main thread.
  */
 export class FlushMeter {
   readonly #clock: Clock;
   readonly #durations = emptyHistogram(FLUSH_BOUNDS_MS);
   #errors = 0;
-  #wholeAtMs: number;
+  #writtenAtMs: number;
 
   constructor(clock: Clock) {
     this.#clock = clock;
-    this.#wholeAtMs = clock.monotonicMs();
+    this.#writtenAtMs = clock.monotonicMs();
   }
 
   /** Runs `flush`, which returns whether everything was written, and returns the same. */
@@ -87,8 +86,8 @@ export class FlushMeter {
     const bucket = FLUSH_BOUNDS_MS.findIndex((bound) => durationMs <= bound);
     this.#durations.counts[bucket < 0 ? FLUSH_BOUNDS_MS.length : bucket]! += 1;
     this.#durations.sum += durationMs;
-    // Calls that were settled while it ran wait for the next.
-    if (written) this.#wholeAtMs = beganMs;
+    // The lag counts from the flush's begin: calls that were settled while it ran wait for the next one.
+    if (written) this.#writtenAtMs = beganMs;
     else this.#errors += 1;
     return written;
   }
@@ -97,7 +96,7 @@ export class FlushMeter {
     return {
       durations: this.#durations,
       errors: this.#errors,
-      lagMs: this.#clock.monotonicMs() - this.#wholeAtMs,
+      lagMs: this.#clock.monotonicMs() - this.#writtenAtMs,
     };
   }
 }

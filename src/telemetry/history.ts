@@ -1,6 +1,7 @@
 /**
- * How the stats changed over the last 24 hours, in rings of spans. The finest ring covers the last minutes,
- * the coarsest the whole day. The gateway process with the admin interface keeps them on its main thread.
+ * How the stats changed over the last 24 hours, in rings of spans, for the charts of the console. The finest
+ * ring covers the last minutes, the coarsest the whole day. gateway/history-recorder.ts fills them in the
+ * process with the admin interface, on the main thread.
  *
  *     ring    span     covers
  *     5m      2 s      5 minutes    in memory alone
@@ -11,8 +12,8 @@
  * A span without a call is 34 bytes of JSON, one with ten busy models 4 KB, one with twenty, the most, 8 KB.
  * All rings together take 10 MB at worst.
  *
- * Must hold: growth is never negative, though a process began anew. Test: unit/telemetry/history (sums that
- * begin anew, a clock that is set back).
+ * Must hold: growth is never negative, also if sums begin at 0 again after a restart
+ * (test/unit/telemetry/history.test.ts).
  */
 import type { CallStats, StatusDocument } from './status-document.js';
 
@@ -46,7 +47,7 @@ export interface SpanOfRing<Held extends Span> {
   readonly span: Held;
 }
 
-/** Ended spans of one ring, oldest first. A time in which no gateway ran has none. */
+/** Ended spans of one ring, oldest first. There is none for a time in which no gateway ran. */
 export class SpanRing<Held extends Span> {
   readonly name: RingName;
   readonly shape: RingShape;
@@ -73,7 +74,7 @@ export class SpanRing<Held extends Span> {
   }
 }
 
-/** One ring of each length, and what becomes of the ring's running span. */
+/** One ring of each length. */
 export abstract class Rings<Held extends Span, Ring extends SpanRing<Held>> {
   readonly #rings: ReadonlyMap<RingName, Ring>;
 
@@ -82,8 +83,8 @@ export abstract class Rings<Held extends Span, Ring extends SpanRing<Held>> {
   }
 
   /**
-   * Takes over spans of an earlier run of the gateway, oldest first. Those that are too old or out of order
-   * are dropped.
+   * Adds spans that an earlier run of the gateway has stored, oldest first. Drops those that are too old or
+   * out of order.
    */
   restore(ring: RingName, spans: readonly Held[], nowSeconds: number): void {
     const into = this.ring(ring);
@@ -105,7 +106,7 @@ export abstract class Rings<Held extends Span, Ring extends SpanRing<Held>> {
 /** The part of the status that is kept: sums since the start of the gateway. */
 export type StatusStats = CallStats & Pick<StatusDocument, 'calls_in_flight' | 'refusals' | 'models'>;
 
-/** By how much `CallStats` grew. What did not grow is left out, so that a quiet span is a small row. */
+/** By how much `CallStats` grew. Members that did not grow are left out, so that a quiet span is small. */
 export interface CallGrowth {
   outcomes?: Record<string, number>;
   /** Prompt, cached and completion tokens. */
@@ -134,7 +135,7 @@ export class History extends Rings<HistorySpan, StatusRing> {
     super((name) => new StatusRing(name));
   }
 
-  /** Takes a reading of the status; returns the spans that ended with it. 0.1 ms, 0.2 with twenty models. */
+  /** Adds the status of now; returns the spans that ended with it. 0.1 ms, 0.2 with twenty models. */
   add(stats: StatusStats, nowSeconds: number): EndedSpan[] {
     return this.each((ring) => ring.add(stats, nowSeconds));
   }
@@ -145,7 +146,7 @@ export class History extends Rings<HistorySpan, StatusRing> {
 }
 
 class StatusRing extends SpanRing<HistorySpan> {
-  /** The reading with which the running span began. */
+  /** The status with which the running span began. */
   #first: { readonly start: number; readonly stats: StatusStats } | undefined;
   #inFlight = 0;
 
@@ -155,7 +156,7 @@ class StatusRing extends SpanRing<HistorySpan> {
     this.#inFlight = Math.max(this.#inFlight, stats.calls_in_flight);
     if (first?.start === start) return [];
     this.#first = { start, stats };
-    // If the clock was set back, no later span can hold what was counted meanwhile.
+    // If the clock was set back, what was counted meanwhile belongs to no span.
     if (first === undefined || first.start > start) return [];
     const span = { start: first.start, in_flight: this.#inFlight, ...growthOf(first.stats, stats) };
     this.#inFlight = stats.calls_in_flight;
@@ -166,10 +167,10 @@ class StatusRing extends SpanRing<HistorySpan> {
   }
 }
 
-/** Models that one span names: those with most calls. */
+/** How many models a span names: those with most calls. */
 const MODELS_MAX = 20;
 
-/** Returns by how much each sum grew. A sum that fell began anew, so all of it is growth. */
+/** Returns by how much each sum grew. A sum that fell has begun at 0 again, so all of it is growth. */
 function growthOf(before: StatusStats, after: StatusStats): StatusGrowth {
   const known = new Map(before.models.map((model) => [model.id, model]));
   // Ranked by calls before they are compared in full: of a thousand models only twenty are compared.
@@ -212,7 +213,7 @@ function named<Name extends string, Value>(
 
 type Counts = Readonly<Record<string, number>> | readonly number[];
 
-/** Undefined if nothing grew. */
+/** Returns undefined if nothing grew. */
 export function countsGrowth(before: Counts | undefined, after: Counts): Record<string, number> | undefined {
   const known = new Map(Object.entries(before ?? {}));
   const grown = Object.entries(after)

@@ -2,14 +2,14 @@
  * A file of JSON lines that is rotated by size: the usage log or the access log. gateway-logs.ts writes both,
  * on the main thread of a gateway process.
  *
- * It is for reading, not for billing: a line is written after what it reports, and lines that cannot be
- * written wait in memory up to a bound and are then dropped, oldest first. A file holds whole lines: what was
- * written of a batch when the disk became full is cut off again, and a line that a crash cut is ended before
- * the next one.
+ * The file is for reading, not for billing: lines that cannot be written wait in memory up to a bound, and
+ * are then dropped, oldest first.
  *
- * No library does this with fewer lines: rotating-file-stream 3.2 (tried) goes on in a file that was moved
- * away, appends to a cut line, writes beyond the size, and its first error loses all that waited. Test:
- * unit/telemetry/line-file.
+ * Must hold: a file has whole lines only. If the disk becomes full within a batch, the batch is cut off
+ * again; a line that a crash has cut is ended before the next one (test/unit/telemetry/line-file.test.ts).
+ *
+ * No library does this with fewer lines: rotating-file-stream 3.2 (tried) continues in a file that was moved
+ * away, appends to a cut line, writes beyond the size, and loses all waiting lines at its first error.
  */
 import {
   closeSync,
@@ -24,18 +24,18 @@ import {
 } from 'node:fs';
 import type { Log } from './log.js';
 
-/** What waits while nothing can be written: at 250 bytes a line some 130,000 calls. */
+/** How many bytes may wait while nothing can be written: at 250 bytes a line some 130,000 calls. */
 const PENDING_BYTES_MAX = 32 * 1024 * 1024;
 const NEWLINE = 0x0a;
 
 export interface LineFileOptions {
-  /** For messages. */
+  /** The name in messages of the log. */
   readonly name: 'usage log' | 'access log';
-  /** Path of the current file. The older ones are `path.1`, the youngest of them, to `path.<keep>`. */
+  /** Path of the current file. Older files are `path.1`, the youngest of them, to `path.<keep>`. */
   readonly path: string;
   /** A file does not grow beyond this, unless a single line is longer. */
   readonly rotateBytes: number;
-  /** Older files that are kept, at least 1. */
+  /** How many older files are kept, at least 1. */
   readonly keep: number;
   readonly log: Log;
   /** Default 32 MiB. */
@@ -51,14 +51,14 @@ export class LineFile {
   readonly #pendingBytesMax: number;
   #file: number | undefined;
   #fileBytes = 0;
-  /** Not written yet, oldest first: whole lines, each with its newline, up to some thousand in a piece. */
+  /** Lines that wait, oldest first. A piece has up to some thousand whole lines, each with its newline. */
   #pending: Buffer[] = [];
   #pendingBytes = 0;
   #failing = false;
   #droppedLines = 0;
 
   /**
-   * Opens nothing yet: a path that cannot be written is reported with the first lines, and stops no start.
+   * Opens nothing yet: a path that cannot be written is reported at the first lines, and stops no start.
    */
   constructor(options: LineFileOptions) {
     this.#name = options.name;
@@ -69,19 +69,18 @@ export class LineFile {
     this.#pendingBytesMax = options.pendingBytesMax ?? PENDING_BYTES_MAX;
   }
 
-  /** Lines that were dropped since the start. */
+  /** How many lines were dropped since the start. */
   get droppedLines(): number {
     return this.#droppedLines;
   }
 
   /**
-   * Writes what waited and `lines`, which have no newlines in them, in one write a file. Never throws: it
-   * logs a failure, and the lines wait for the next call. Costs some microseconds and a copy to the page
-   * cache, no fsync.
+   * Writes the waiting lines and `lines`, which have no newlines in them, in one write a file. Never throws:
+   * logs a failure, and the lines wait for the next call. Costs some microseconds, no fsync.
    */
   append(lines: readonly string[]): void {
     if (lines.length > 0) {
-      // One text and one buffer: a buffer a line costs more than writing them.
+      // One buffer for all: a buffer for each line costs more than the write.
       const piece = Buffer.from(`${lines.join('\n')}\n`);
       this.#pending.push(piece);
       this.#pendingBytes += piece.length;
@@ -123,7 +122,7 @@ export class LineFile {
     this.#pendingBytes -= bytes;
   }
 
-  /** Writes all of it or nothing. */
+  /** Writes all bytes or none. */
   #write(bytes: Buffer): void {
     const file = this.#file!;
     let written = 0;
@@ -136,7 +135,7 @@ export class LineFile {
     this.#fileBytes += written;
   }
 
-  /** Whoever collects the file may have moved or removed it: then a new one is begun. */
+  /** Opens a new file if a log collector has moved or removed the current one. */
   #reopen(): void {
     if (this.#file !== undefined) {
       const now = statSync(this.#path, { throwIfNoEntry: false });
@@ -192,7 +191,7 @@ export class LineFile {
     });
   }
 
-  /** Drops lines until no more than the bound wait; returns how many. */
+  /** Drops waiting lines beyond the bound; returns how many. */
   #dropOldest(): number {
     let dropped = 0;
     while (this.#pendingBytes > this.#pendingBytesMax) {

@@ -1,12 +1,12 @@
 /**
- * The log of events: one JSON line an event on standard error, or a coloured line if that is a terminal. Any
- * thread.
+ * The log of events: one JSON line for each event on standard error, or a coloured line if that is a
+ * terminal. Each process and thread opens its own. Any thread.
  *
  * Levels mean: error = a request or data was lost, warn = something failed and was recovered, info = start
  * and stop. Calls have logs of their own (gateway/gateway-logs.ts).
  *
- * Must hold: no secrets, no contents of messages; and a reader of standard error that stops holds no thread
- * up. Tests: e2e/secrets, unit/telemetry/log.
+ * Must hold: lines have no secrets and no contents of messages (test/e2e/secrets.test.ts), and no thread
+ * waits for a reader of standard error that has stopped (test/unit/telemetry/log.test.ts).
  *
  * `createLog` opens standard error for the first line. The threads of a gateway use `openLog`, because
  * nothing can be opened when file descriptors have run out, which is a moment to log.
@@ -19,7 +19,7 @@ import { standardError } from './standard-error.js';
 export const LOG_LEVELS = ['error', 'warn', 'info'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-/** What a running gateway logs, in the words of the admin interface. */
+/** What a running gateway logs, with the names of the admin interface. */
 export interface LogView {
   level: LogLevel;
   /** Whether a line is written for each chat call. */
@@ -28,7 +28,7 @@ export interface LogView {
   sample_percent: number;
 }
 
-/** What is left out stays. */
+/** Members that are left out stay as they are. */
 export type LogChange = Partial<LogView>;
 
 /** Words: see LogSwitch. */
@@ -48,7 +48,7 @@ export function createLogSwitch(): LogSwitchBuffer {
 }
 
 /**
- * What is logged at the moment. The main thread of a gateway writes these words, all its threads read them.
+ * What is logged now. The main thread of a gateway writes these words, all its threads read them.
  *
  *     word 0  rank of the least level that is written, an index into LOG_LEVELS
  *     word 1  1 while the access log is on
@@ -75,7 +75,7 @@ export class LogSwitch {
     return LOG_LEVELS.indexOf(level) <= Atomics.load(this.#words, RANK);
   }
 
-  // What each call asks is read as it is: 32 bits are never read in halves, and Atomics.load takes 13 ns.
+  // These are read for each call, so without Atomics.load (13 ns): a 32-bit word is never read in halves.
 
   get access(): boolean {
     return this.#words[ACCESS] === 1;
@@ -122,8 +122,8 @@ const require = createRequire(import.meta.url);
 type Logger = (level: LogLevel, message: string, fields: LogFields) => void;
 
 /**
- * Returns a log whose lines have `thread`, such as `listener-0`, and the process. `control` says what is
- * written and may change at any time; without it all levels are. Never throws, never waits
+ * Returns a log whose lines name `thread`, such as `listener-0`, and the process. `control` decides which
+ * levels are written and may change at any time; without it all are. Never throws, never waits
  * (standard-error.ts).
  */
 export function createLog(thread: string, control = new LogSwitch(createLogSwitch())): Log {
@@ -131,7 +131,7 @@ export function createLog(thread: string, control = new LogSwitch(createLogSwitc
   return logTo((level, message, fields) => (logger ??= open(thread))(level, message, fields), control);
 }
 
-/** As `createLog`, but opens what a line needs at once. */
+/** As `createLog`, but opens standard error at once. */
 export function openLog(thread: string, control: LogSwitch): Log {
   return logTo(open(thread), control);
 }
@@ -164,7 +164,7 @@ function open(thread: string): Logger {
 }
 
 /**
- * Returns a function from a JSON line with its newline to what is written: on a terminal, a line for people.
+ * Returns the function that formats a JSON line with its newline: on a terminal, to a line for people.
  */
 export function lineFormat(): (line: string) => string {
   return isPretty() ? prettyFormat() : (line) => line;

@@ -1,33 +1,33 @@
 /**
- * Frees a main thread that waits for a lock of LMDB which is free. Each listener thread has one MainWatch,
- * which its ThreadHealth asks once a second or more often; the main thread of whoever opens an LMDB file
- * calls `takeInterrupts` (store/environment.ts).
+ * Frees a main thread that waits for a lock of LMDB although the lock is free. Each listener thread has one
+ * MainWatch, which its ThreadHealth calls once a second or more often. store/environment.ts calls
+ * `takeInterrupts` on the main thread of a process that opens LMDB.
  *
  * LMDB's lock between processes is a robust mutex, and such a mutex of Linux can lose a wake-up. Its owner
- * frees it, which wakes the first that waits, and takes it again at once. If that first one is killed before
- * it looks at the mutex, then the owner has not noted that others wait, and wakes nobody from then on. They
- * wait until two other threads happen to want the mutex at once, which may never be. Seen once in some 200
- * kills of processes that all wrote without a pause.
+ * frees it, which wakes the first waiting thread, and takes it again at once. If that thread is killed before
+ * it marks the mutex as contended, the owner wakes nobody at the next unlock. The others wait until two more
+ * threads happen to want the mutex at once, which may never be. Seen once in some 200 kills of processes that
+ * all wrote without a pause.
  *
- * A signal ends this: the system call is begun anew, finds another owner than before, or none, and the
- * waiting thread looks at the mutex again. Nothing else is interrupted, because libuv's handlers ask for
- * system calls to be begun anew. A command has no listener thread: it must be ended with Ctrl-C in that case.
+ * A signal ends this: the system call restarts, finds another owner than before, or none, and the waiting
+ * thread tries the mutex again. Nothing else is interrupted, because libuv's handlers ask for system calls to
+ * restart (SA_RESTART). A command has no listener thread: in that case it must be ended with Ctrl-C.
  *
- * Must hold: a main thread that waits for a free lock goes on within 5 s. Test: e2e/main-watch.
+ * Must hold: a main thread that waits for a free lock continues within 5 s (test/e2e/main-watch.test.ts).
  */
 import { isMainThread } from 'node:worker_threads';
 import { openStripe, THREAD_LOOKS, THREAD_STRIPE_WORDS, type MetricsBuffers } from './metrics-layout.js';
 
 /**
- * Nobody else sends it, and a process that does not take it ignores it. Go's runtime interrupts its threads
- * by it for the same reasons (runtime/signal_unix.go, sigPreempt).
+ * Nobody else sends it, and a process without a handler ignores it. Go's runtime interrupts its threads by it
+ * for the same reasons (runtime/signal_unix.go, sigPreempt).
  */
 const SIGNAL = 'SIGURG';
-/** A main thread at rest looks once a second. */
+/** Longer than an idle main thread leaves its counter THREAD_LOOKS alone: it adds to it once a second. */
 const STUCK_MS = 2_500;
 const MAIN_THREAD = 0;
 
-/** From now on the signal interrupts the main thread. Else it is ignored. */
+/** Installs a handler, because without one the signal is ignored and interrupts nothing. */
 export function takeInterrupts(): void {
   if (isMainThread && process.listenerCount(SIGNAL) === 0) process.on(SIGNAL, () => undefined);
 }
@@ -44,7 +44,7 @@ export class MainWatch {
     this.#interrupt = interrupt;
   }
 
-  /** Sends the signal if the main thread has not looked for STUCK_MS, and again as long as it does not. */
+  /** Sends the signal if the main thread's counter has stood still for STUCK_MS, and again every STUCK_MS. */
   look(nowMs: number): void {
     const looks = this.#words[THREAD_LOOKS]!;
     if (looks !== this.#looks) {

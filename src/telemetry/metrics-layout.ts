@@ -2,10 +2,10 @@
  * The layout of the metrics in shared memory. The writers (metrics-writers.ts, thread-health.ts) and the
  * reader (metrics-reader.ts) open it through this file. Any thread.
  *
- * There are three buffers of 64-bit floats, each cut into stripes, and one thread alone writes a stripe. With
+ * There are three buffers of 64-bit floats, each cut into stripes, and only one thread writes a stripe. With
  * one writer and aligned words no atomics are needed: a reader sees the old value or the new one. A float
- * counts exactly to 2^53, 28,000 years at 10,000 a second. A thread that replaces one that died goes on in
- * its stripe. Pages that were never used cost no memory.
+ * counts exactly to 2^53, 28,000 years at 10,000 a second. A dead thread's successor continues in its stripe.
+ * Pages that were never used cost no memory.
  *
  *     buffer      one stripe for   words
  *     listeners   a listener       calls in flight
@@ -18,8 +18,8 @@
  *     upstreams   a worker         a block for each upstream   see UPSTREAM_*
  *     threads     a thread         see THREAD_*
  *
- * Must hold: no two counters share a word, and one thread alone writes a stripe. Test:
- * unit/telemetry/metrics-layout.
+ * Must hold: no two counters share a word, and only one thread writes a stripe
+ * (test/unit/telemetry/metrics-layout.test.ts).
  */
 import {
   ERROR_CODES,
@@ -61,7 +61,7 @@ export const FAILURE_KINDS = [
   'rate_limited',
   /** Status 401, 402 or 403: the provider rejects the gateway's key or account. */
   'credentials',
-  /** Any other status that is no success and does not put the blame on the request. */
+  /** Any other status that is neither a success nor the request's fault. */
   'status',
   /** The response breaks HTTP or the protocol of chat completions. */
   'invalid_answer',
@@ -91,7 +91,7 @@ export const DISBELIEF_REASONS = [
 ] as const;
 export type DisbeliefReason = (typeof DISBELIEF_REASONS)[number];
 
-/** `closed` first: a word that was never written is 0. The others go from less severe to more. */
+/** `closed` is first because a word that was never written is 0. The others ascend in severity. */
 export const BREAKER_STATES = ['closed', 'half_open', 'open'] as const;
 export type BreakerState = (typeof BREAKER_STATES)[number];
 
@@ -107,10 +107,12 @@ export const FIRST_TOKEN_BOUNDS_MS = [
 export const TOKENS_BOUNDS = [
   1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864,
 ];
-/** From a call on an idle machine, 0.3 ms, to one that was delayed by a garbage collection or a queue. */
+/** From a call on an idle machine (0.3 ms) to one that was delayed by a garbage collection or a queue. */
 export const OVERHEAD_BOUNDS_MS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000];
 
-/** Blocks of an upstream stripe, for the upstreams of all models together. Those beyond share the last. */
+/**
+ * Blocks of an upstream stripe, for the upstreams of all models together. Further upstreams share the last.
+ */
 export const UPSTREAM_SLOTS_MAX = 4_096;
 
 const FLOAT_BYTES = Float64Array.BYTES_PER_ELEMENT;
@@ -122,7 +124,7 @@ const wholeLines = (words: number): number => Math.ceil(words / LINE_WORDS) * LI
 export const IN_FLIGHT = 0;
 export const ROUTES = IN_FLIGHT + 1;
 export const REJECTIONS = ROUTES + OTHER_ROUTES.length * OUTCOMES.length;
-/** The listener's part of the response cache: responses, their bytes, and those that made room for others. */
+/** The response cache in the listener's memory: responses, their bytes, and evictions. */
 export const CACHE_ENTRIES = REJECTIONS + REJECTION_REASONS.length;
 export const CACHE_BYTES = CACHE_ENTRIES + 1;
 export const CACHE_EVICTIONS = CACHE_BYTES + 1;
@@ -137,9 +139,9 @@ export const OTHER_MODEL = 1;
 const FIRST_MODEL = 2;
 const MODEL_SLOTS = FIRST_MODEL + CATALOG_ENTRIES_MAX;
 
-/** A model's block. Chat calls by outcome, one word each, without the broken ones. */
+/** A model's block begins with chat calls by outcome, one word each, without broken ones. */
 const MODEL_OUTCOMES = 0;
-/** The same of broken calls, whose response had begun with 200 before they failed. */
+/** Then broken calls by outcome: their response had begun with 200 before they failed. */
 const MODEL_BROKEN = MODEL_OUTCOMES + OUTCOMES.length;
 export const MODEL_CACHED_TOKENS = MODEL_BROKEN + OUTCOMES.length;
 export const MODEL_CACHE_WRITE_TOKENS = MODEL_CACHED_TOKENS + 1;
@@ -147,10 +149,10 @@ export const MODEL_REASONING_TOKENS = MODEL_CACHE_WRITE_TOKENS + 1;
 /** Calls that named this model and were answered by another, and those that named another, likewise. */
 export const MODEL_FALLEN_BACK = MODEL_REASONING_TOKENS + 1;
 export const MODEL_STOOD_IN = MODEL_FALLEN_BACK + 1;
-/** Requests that got a response of the cache, and those that asked for one in vain. */
+/** Requests for which the cache had a response, and those for which it had none. */
 export const MODEL_CACHE_HITS = MODEL_STOOD_IN + 1;
 export const MODEL_CACHE_MISSES = MODEL_CACHE_HITS + 1;
-/** In COST_PART pico-units, and what is over of each charge in pico-units: their sum is exact. */
+/** Charges in whole COST_PART pico-units, and the remainders in pico-units: so the sum is exact. */
 export const MODEL_COST = MODEL_CACHE_MISSES + 1;
 export const MODEL_COST_REST = MODEL_COST + 1;
 export const COST_PART = 1_000_000n;
@@ -183,9 +185,9 @@ export const UPSTREAM_DISBELIEVED = UPSTREAM_FAILURES + FAILURE_KINDS.length;
  */
 export const UPSTREAM_FAILED_AT = UPSTREAM_DISBELIEVED + DISBELIEF_REASONS.length;
 export const UPSTREAM_FAILED_KIND = UPSTREAM_FAILED_AT + 1;
-/** Calls that wait for room in the limits of their upstreams; each counts at one of these. */
+/** Calls that wait for the limits of their upstreams; each is counted at one of these upstreams. */
 export const UPSTREAM_WAITING = UPSTREAM_FAILED_KIND + 1;
-/** Waits that have ended, those that ended in vain, and milliseconds of all. */
+/** Waits that have ended, those that ended in a rejection, and the milliseconds of all. */
 export const UPSTREAM_WAITS = UPSTREAM_WAITING + 1;
 export const UPSTREAM_WAITS_REJECTED = UPSTREAM_WAITS + 1;
 export const UPSTREAM_WAITED_MS = UPSTREAM_WAITS_REJECTED + 1;
@@ -193,15 +195,15 @@ const UPSTREAM_WORDS = wholeLines(UPSTREAM_WAITED_MS + 1);
 export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
 
 /**
- * A thread's stripe, which the thread rewrites every 5 s. THREAD_HEAP_BYTES is 0 before the thread has
- * started, and after a counter thread has ended: a reader leaves out such a stripe.
+ * A thread's stripe, which the thread writes every 5 s. THREAD_HEAP_BYTES is 0 before the thread has started
+ * and after a counter thread has ended: a reader leaves such a stripe out.
  */
 export const THREAD_DELAY_P99_MS = 0;
 export const THREAD_DELAY_MAX_MS = 1;
 export const THREAD_HEAP_BYTES = 2;
 /** Grows at least once a second as long as the thread's event loop runs (main-watch.ts). */
 export const THREAD_LOOKS = 3;
-/** Which counter thread has the stripe: a 32-bit integer, for Atomics (thread-health.ts). Else unused. */
+/** The id of the counter thread that has the stripe, a 32-bit integer for Atomics (thread-health.ts). */
 export const THREAD_HOLDER = 4;
 export const THREAD_STRIPE_WORDS = wholeLines(THREAD_HOLDER + 1);
 
@@ -234,13 +236,13 @@ export interface MetricsBuffers {
   readonly listeners: SharedArrayBuffer;
   readonly upstreams: SharedArrayBuffer;
   readonly threads: SharedArrayBuffer;
-  /** The present log level, and what the access log takes. Not a metric, but every thread needs it too. */
+  /** What is logged. Not a metric, but every thread needs it too. */
   readonly log: LogSwitchBuffer;
 }
 
 /**
- * Returns the names of the threads in the order of their stripes: `traces` is the thread that exports spans,
- * `counter` one that counts tokens and parses large bodies. Those two kinds have stripes also if none runs.
+ * Returns the names of the threads in the order of their stripes. `traces` is the thread that exports spans,
+ * `counter` a counter thread. Both kinds have stripes also if none runs.
  */
 export function threadNames(listeners: number, workers: number): string[] {
   const numbered = (name: string, count: number) => Array.from({ length: count }, (_, i) => `${name}-${i}`);

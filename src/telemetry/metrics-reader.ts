@@ -1,8 +1,8 @@
 /**
  * Sums over the stripes of all threads (metrics-layout.ts), for `/metrics` and for the status. Main thread.
- * The sums are not of one moment: a call that ends meanwhile may be in one and not in another.
+ * The sums are not of one moment: a call that ends meanwhile may be in one sum and not in another.
  *
- * Test: unit/telemetry/metrics-layout (listeners and workers add up under the names that were counted).
+ * Must hold: the sums are read where metrics-writers.ts counts (test/unit/telemetry/metrics-layout.test.ts).
  */
 import { DOOR_NAMES, type DoorName } from '../core/door-names.js';
 import { addHistogram, emptyHistogram, type HistogramBounds, type HistogramSnapshot } from './histogram.js';
@@ -72,7 +72,7 @@ import {
 
 interface DoorOutcomes {
   readonly door: DoorName;
-  /** Outcomes of calls, but for those in `broken`. */
+  /** Outcomes of calls, without those in `broken`. */
   readonly outcomes: ReadonlyMap<Outcome, number>;
   /** Errors of calls whose response had begun with 200. */
   readonly broken: ReadonlyMap<Outcome, number>;
@@ -87,7 +87,7 @@ export interface ModelSnapshot {
   readonly fallenBack: number;
   /** Calls that named another model and were answered by this one. */
   readonly stoodIn: number;
-  /** Requests that got a response of the cache, and those that asked for one in vain. */
+  /** Requests for which the cache had a response, and those for which it had none. */
   readonly cacheHits: number;
   readonly cacheMisses: number;
   readonly costPicoUnits: bigint;
@@ -106,7 +106,7 @@ export interface UpstreamSnapshot {
   readonly lastFailure: { readonly kind: FailureKind; readonly atMs: number } | undefined;
   /** Reports of usage that were not believed. */
   readonly disbelieved: ReadonlyMap<DisbeliefReason, number>;
-  /** Calls that wait for room in the limits of upstreams, and their waits that have ended. */
+  /** Calls that wait for the limits of upstreams now, and waits that have ended. */
   readonly waits: {
     readonly now: number;
     readonly ended: number;
@@ -144,7 +144,7 @@ export class MetricsReader {
     return row(this.#listeners, ROUTES + OTHER_ROUTES.indexOf(route) * OUTCOMES.length, OUTCOMES);
   }
 
-  refusals(): ReadonlyMap<RejectionReason, number> {
+  rejections(): ReadonlyMap<RejectionReason, number> {
     return row(this.#listeners, REJECTIONS, REJECTION_REASONS);
   }
 

@@ -1,20 +1,19 @@
 /**
  * Samples of all metrics of one process at one moment, and their sum over the processes of a group: the
- * process that writes a page merges the snapshots, the supervisor keeps those of processes that ended. Also
- * the types of the sharing status.
+ * process that writes a page merges the snapshots, the supervisor keeps those of ended processes. Also the
+ * types of the sharing status. Pure.
  *
- * Counters and histograms add up, with those of ended processes, so that no sum ever falls. Gauges are of the
- * processes that run.
+ * Counters and histograms are sums that include ended processes. Gauges are of running processes only.
  *
- * Must hold: no sum falls when a process ends, else Prometheus takes it for a restart and counts twice. Test:
- * unit/telemetry/metrics-snapshot (what goes on when processes end).
+ * Must hold: no sum falls when a process ends, else Prometheus takes it for a restart and counts twice
+ * (test/unit/telemetry/metrics-snapshot.test.ts).
  */
 import type { HistogramSnapshot } from './histogram.js';
 import type { MetricFamily, Sample } from './metrics-source.js';
 
 /**
- * Plain data, for the channel between processes. The rules of a family travel with it: the supervisor knows
- * none.
+ * Plain data, for the channel between processes. It carries the rules for merging, because the supervisor
+ * does not load the families.
  */
 export interface FamilySnapshot extends Pick<MetricFamily, 'name' | 'type' | 'across'> {
   readonly samples: readonly Sample[];
@@ -31,8 +30,8 @@ export interface MemberSnapshot {
 }
 
 /**
- * Returns what still counts when the process has ended: what only grows, and grows in each process for
- * itself.
+ * Returns the families that still count when the process has ended: those that only grow, and in each process
+ * by themselves.
  */
 export function endedSnapshot(families: MetricsSnapshot): MetricsSnapshot {
   return families.filter(({ type, across }) => type !== 'gauge' && across === undefined);
@@ -104,9 +103,9 @@ function combine(samples: readonly Sample[], merge: (left: number, right: number
 }
 
 /**
- * State of a gateway's contact with the coordinator, from the best to the worst. `alone`: this process lives
- * on its equal share. `quarantine`: the coordinator has lost its data and grants nothing until its former
- * leases have ended. `lost`: the coordinator cannot be asked.
+ * State of a gateway's contact with the coordinator, from the best to the worst. `alone`: this process uses
+ * its equal share. `quarantine`: the coordinator has lost its data and grants nothing until its former leases
+ * have ended. `lost`: the coordinator cannot be reached.
  */
 export const SHARING_STATES = ['connected', 'alone', 'quarantine', 'lost'] as const;
 export type SharingState = (typeof SHARING_STATES)[number];
@@ -121,9 +120,9 @@ export const EXCHANGE_BOUNDS_MS = [0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 5
 export interface SharingSnapshot {
   readonly with: 'processes' | 'hosts';
   readonly state: SharingState;
-  /** Undefined while it is connected. */
+  /** Undefined while the state is `connected`. */
   readonly reason: string | undefined;
-  /** Time since it was connected; 0 while it is. */
+  /** Time since the state was last `connected`; 0 while it is. */
   readonly lostMs: number;
   /** Durations of exchanges with the coordinator that were answered, in milliseconds. */
   readonly exchanges: HistogramSnapshot;

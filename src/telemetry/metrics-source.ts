@@ -1,9 +1,9 @@
 /**
- * What a scrape reads (gateway/gateway-metrics.ts gives it), the shape of families and samples, and the names
- * of upstreams in labels. Main thread.
+ * What a scrape reads (gateway/gateway-metrics.ts provides it), the types of families and samples, and the
+ * names of upstreams in labels. Main thread.
  *
- * Must hold: an upstream keeps its slot over reloads, and slots are bounded: the last one is shared. Test:
- * unit/telemetry/metrics-source.upstream-names.
+ * Must hold: an upstream keeps its slot over reloads, and slots are bounded: the last one is shared
+ * (test/unit/telemetry/metrics-source.upstream-names.test.ts).
  */
 import type { UpstreamLimits, UpstreamQuotaName } from '../core/quotas.js';
 import type { UpstreamScopeIndex } from '../core/units.js';
@@ -34,7 +34,7 @@ export interface GroupQuotaSample {
   /** Empty unless `metrics.account_labels` is on. */
   readonly name: string;
   readonly quota: string;
-  /** Of the limit; 1 is all of it. */
+  /** Use divided by the limit. */
   readonly ratio: number;
 }
 
@@ -78,28 +78,28 @@ export interface MetricsSource {
   readonly credentials: () => readonly CredentialStatus[];
   /** Undefined if limits are not shared. */
   readonly sharing: () => SharingSnapshot | undefined;
-  /** Of the groups that are nearest to a limit; bounded by the caller. */
   /** Bytes of cached responses on disk. */
   readonly cacheStoredBytes: () => number;
+  /** The groups that are nearest to a limit; bounded by the caller. */
   readonly groupQuotas: () => readonly GroupQuotaSample[];
   /** Empty if account labels are off; bounded by the caller. */
   readonly accounts: () => readonly AccountSample[];
 }
 
-/** Calls that are missing in the call log. */
+/** How many calls, or their contents, the call log lacks. */
 export interface DroppedCalls {
   readonly records: number;
   readonly contents: number;
 }
 
 /**
- * One line of the page. Samples with the same `sharedLabels` object share its text; those labels stand last.
+ * One line of the page. Samples with the same `sharedLabels` object share its text; those labels come last.
  */
 export interface Sample {
   readonly value: number;
   readonly labels: Readonly<Record<string, string>>;
   readonly sharedLabels?: Readonly<Record<string, string>>;
-  /** Set if it differs from the family's name: the parts of a histogram. */
+  /** Present if it differs from the family's name, for the parts of a histogram. */
   readonly metricName?: string;
 }
 
@@ -162,7 +162,7 @@ interface UpstreamScopeLimits {
 interface UpstreamQuotaUse {
   readonly quota: UpstreamQuotaName;
   readonly limit: number;
-  /** With what calls hold. */
+  /** Includes what calls hold. */
   readonly used: number;
 }
 
@@ -182,9 +182,9 @@ export class UpstreamNames {
   #current: readonly NamedUpstream[] = [];
 
   /**
-   * Takes all upstreams of new settings and returns them with their slots, in the order given. Upstreams of
-   * one model with the same name get `#2`, `#3`, … after it. When all slots are taken, further ones share the
-   * last.
+   * Returns all upstreams of new settings with their slots, in the order given. If a model has several
+   * upstreams of one name, the second is named `name#2` and so on. When all slots are taken, further
+   * upstreams share the last.
    */
   assign(settings: readonly UpstreamSetting[]): readonly NamedUpstream[] {
     const seen = new Map<string, number>();

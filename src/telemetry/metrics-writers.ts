@@ -1,10 +1,10 @@
 /**
- * What the threads that serve calls count, each in its own stripe of the shared metrics (metrics-layout.ts):
- * a listener by ListenerMetrics, an upstream worker by UpstreamMetrics. Plain stores without allocation; the
- * main thread reads them (metrics-reader.ts).
+ * Counters of the threads that serve calls, each in its own stripe of the shared metrics (metrics-layout.ts):
+ * ListenerMetrics for a listener, UpstreamMetrics for an upstream worker. Plain stores without allocation;
+ * the main thread reads them (metrics-reader.ts).
  *
- * Must hold: only the thread that owns a stripe writes it: nothing here is atomic. Test:
- * unit/telemetry/metrics-layout (no two counters of a listener share a word).
+ * Must hold: only the thread that owns a stripe writes it, because nothing here is atomic, and no two
+ * counters share a word (test/unit/telemetry/metrics-layout.test.ts).
  */
 import type { WallMs } from '../core/units.js';
 import { DOOR_NAMES, DOOR_PATHS, type DoorPath } from '../core/door-names.js';
@@ -76,7 +76,7 @@ import {
 export class ListenerMetrics {
   readonly #words: Float64Array;
 
-  /** Begins with no call in flight: those of a listener that had this index before and died are gone. */
+  /** Begins with no call in flight: the calls of a dead listener with this index have ended. */
   constructor(buffers: MetricsBuffers, listenerIndex: number) {
     this.#words = openStripe(buffers.listeners, listenerIndex, LISTENER_STRIPE_WORDS);
     this.#words[IN_FLIGHT] = 0;
@@ -88,7 +88,7 @@ export class ListenerMetrics {
     this.#words[IN_FLIGHT]! += 1;
   }
 
-  /** Its worker has sent its last frame. */
+  /** The call's worker has sent its last frame. */
   callEnded(): void {
     this.#words[IN_FLIGHT]! -= 1;
   }
@@ -113,7 +113,7 @@ export class ListenerMetrics {
     this.#words[REJECTIONS + REJECTION_REASONS.indexOf(reason)]! += 1;
   }
 
-  /** Counts what a call was charged for, and how much. */
+  /** Counts the tokens of a call and its charge. */
   countUsage(modelSlot: number, tokens: TokenCounts, chargedPicoUnits: bigint): void {
     const words = this.#words;
     const model = modelAt(modelSlot);
@@ -137,12 +137,12 @@ export class ListenerMetrics {
     this.#words[modelAt(modelSlot) + (isHit ? MODEL_CACHE_HITS : MODEL_CACHE_MISSES)]! += 1;
   }
 
-  /** A cached response made room for another. */
+  /** Counts a cached response that was removed to free memory for another. */
   countCacheEviction(): void {
     this.#words[CACHE_EVICTIONS]! += 1;
   }
 
-  /** Cached responses in the listener's memory. */
+  /** Sets how many cached responses the listener's memory has. */
   setCache(entries: number, bytes: number): void {
     this.#words[CACHE_ENTRIES] = entries;
     this.#words[CACHE_BYTES] = bytes;
@@ -164,16 +164,16 @@ export class ListenerMetrics {
 /** By position in DOOR_NAMES. */
 const DOOR_ROUTES = DOOR_NAMES.map((name) => DOOR_PATHS[name]);
 
-/** All methods take the slot that the main thread gave the upstream (UpstreamNames). */
+/** `slot` is the one that the main thread gave the upstream (UpstreamNames). */
 export class UpstreamMetrics {
   readonly #words: Float64Array;
 
-  /** Begins with no attempt in flight: those of a worker that had this index before and died are gone. */
+  /** Begins with no attempt in flight: the attempts of a dead worker with this index have ended. */
   constructor(buffers: MetricsBuffers, workerIndex: number) {
     this.#words = openStripe(buffers.upstreams, workerIndex, UPSTREAM_STRIPE_WORDS);
     for (let slot = 0; slot < UPSTREAM_SLOTS_MAX; slot += 1) {
       const at = upstreamAt(slot);
-      // Storing a zero into each block would make the kernel give it a page.
+      // Only where it is needed: a store, even of 0, makes the kernel allocate the page.
       if (this.#words[at + UPSTREAM_ATTEMPTS] !== 0) this.#words[at + UPSTREAM_IN_FLIGHT] = 0;
       if (this.#words[at + UPSTREAM_WAITING] !== 0) this.#words[at + UPSTREAM_WAITING] = 0;
     }
@@ -195,17 +195,17 @@ export class UpstreamMetrics {
     const at = upstreamAt(slot);
     const kindIndex = FAILURE_KINDS.indexOf(kind);
     this.#words[at + UPSTREAM_FAILURES + kindIndex]! += 1;
-    // A reader between the two stores takes this failure's kind for that of the one before.
+    // A reader between these two stores shows this failure's kind with the time of the one before.
     this.#words[at + UPSTREAM_FAILED_KIND] = kindIndex;
     this.#words[at + UPSTREAM_FAILED_AT] = nowMs;
   }
 
-  /** A call waits for room in the limits of upstreams; `slot` is one of them. */
+  /** A call begins to wait for the limits of its upstreams; `slot` is one of them. */
   waitBegun(slot: number): void {
     this.#words[upstreamAt(slot) + UPSTREAM_WAITING]! += 1;
   }
 
-  /** `refused`: no room came in time. */
+  /** `rejected`: no upstream had capacity in time. */
   waitEnded(slot: number, waitedMs: number, rejected: boolean): void {
     const at = upstreamAt(slot);
     this.#words[at + UPSTREAM_WAITING]! -= 1;

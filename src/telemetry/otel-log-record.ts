@@ -1,17 +1,17 @@
 /**
- * Turns the record of a call into a log record as the OpenTelemetry SDK exports it. Names are those of its
- * GenAI and HTTP conventions and of the spans (otel-span.ts), and `tollgate.*` for what they do not name.
- * Never contents, never keys. Called by span-export.thread.ts.
+ * Converts the record of a call to a log record as the OpenTelemetry SDK exports it. Attributes are those of
+ * its GenAI and HTTP conventions and of the spans (otel-span.ts), and `tollgate.*` for what they lack.
+ * span-export.thread.ts calls it.
  *
- * Test: e2e/log-records (every ended call is a log record).
+ * Must hold: no contents of a call and no key is in a record; every ended call has one
+ * (test/e2e/log-records.test.ts).
  */
-import type { HrTime } from '@opentelemetry/api';
 import { SeverityNumber } from '@opentelemetry/api-logs';
 import type { Resource } from '@opentelemetry/resources';
 import type { ReadableLogRecord } from '@opentelemetry/sdk-logs';
 import { DOOR_NAMES, DOOR_PATHS } from '../core/door-names.js';
 import type { CallView } from './call-record.js';
-import { CLIENT_ERROR, operationOf, SERVER_ERROR } from './otel-span.js';
+import { CLIENT_ERROR, hrTimeOf, operationOf, SERVER_ERROR } from './otel-span.js';
 
 type LogAttributes = ReadableLogRecord['attributes'];
 
@@ -20,16 +20,16 @@ const INFO = { severityNumber: SeverityNumber.INFO, severityText: 'INFO' } as co
 const WARN = { severityNumber: SeverityNumber.WARN, severityText: 'WARN' } as const;
 const ERROR = { severityNumber: SeverityNumber.ERROR, severityText: 'ERROR' } as const;
 
-export interface LogRecordSurroundings {
+export interface LogRecordEnvironment {
   readonly resource: Resource;
-  /** One object for all records: the SDK groups by it. */
+  /** One object for all records, because the SDK groups records by it. */
   readonly scope: { readonly name: string; readonly version: string };
   readonly observedMs: number;
 }
 
 export function otelLogRecordOf(
   call: CallView,
-  { resource, scope, observedMs }: LogRecordSurroundings,
+  { resource, scope, observedMs }: LogRecordEnvironment,
 ): ReadableLogRecord {
   return {
     hrTime: hrTimeOf(Date.parse(call.time)),
@@ -84,8 +84,4 @@ function attributesOf(call: CallView): LogAttributes {
     'tollgate.quotas': quotas.length === 0 ? null : quotas.map((quota) => ({ ...quota })),
   };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null));
-}
-
-function hrTimeOf(ms: number): HrTime {
-  return [Math.floor(ms / 1_000), Math.round(ms % 1_000) * 1e6];
 }

@@ -1,9 +1,9 @@
 /**
- * Turns a span record into a span as the OpenTelemetry SDK exports it. Names are those of its GenAI and HTTP
- * conventions, and `tollgate.*` for what they do not name. Never contents of messages, never keys. Called by
- * span-export.thread.ts.
+ * Converts a span record to a span as the OpenTelemetry SDK exports it. Attributes are those of its GenAI and
+ * HTTP conventions, and `tollgate.*` for what they lack. span-export.thread.ts calls it.
  *
- * Must hold: nothing of a message and no key is in a span. Tests: unit/telemetry/otel-span, e2e/traces.
+ * Must hold: no content of a message and no key is in a span (test/unit/telemetry/otel-span.test.ts,
+ * test/e2e/traces.test.ts).
  */
 import { SpanKind, SpanStatusCode, type Attributes, type HrTime, type SpanContext } from '@opentelemetry/api';
 import type { Resource } from '@opentelemetry/resources';
@@ -13,16 +13,16 @@ import type { AccountIndex } from '../core/units.js';
 import { currencyOf } from './metrics-source.js';
 import { SPAN_OF_CALL, type AttemptSpanRecord, type CallSpanRecord, type SpanRecord } from './span-record.js';
 
-export interface SpanSurroundings {
+export interface SpanEnvironment {
   readonly resource: Resource;
   readonly version: string;
-  /** To be added to the threads' monotonic clock for Unix time. */
+  /** The monotonic clock of the threads plus this is Unix time. */
   readonly offsetMs: number;
   readonly accountIdOf: (account: AccountIndex) => string | undefined;
 }
 
 export const SCOPE = 'tollgate';
-/** The names that the conventions have, and our own for what they do not name. */
+/** Names of the conventions, and own ones for operations that they lack. */
 const OPERATIONS: Readonly<Record<Service, string>> = {
   chat: 'chat',
   embeddings: 'embeddings',
@@ -30,7 +30,7 @@ const OPERATIONS: Readonly<Record<Service, string>> = {
   moderations: 'moderation',
   rerank: 'rerank',
 };
-/** Statuses from these on. */
+/** The first HTTP status of each class. */
 export const SERVER_ERROR = 500;
 export const CLIENT_ERROR = 400;
 const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443 };
@@ -38,9 +38,9 @@ const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'http:': 80, 'https:':
 export const operationOf = (door: DoorName): string => OPERATIONS[SERVICE_OF[door]];
 
 /** The span of a call has the kind server, that of an attempt the kind client. */
-export function otelSpanOf(record: SpanRecord, around: SpanSurroundings): ReadableSpan {
+export function otelSpanOf(record: SpanRecord, environment: SpanEnvironment): ReadableSpan {
   const { parentSpanId, startMs, endMs } = record;
-  const { resource, version, offsetMs } = around;
+  const { resource, version, offsetMs } = environment;
   const isCall = record.kind === SPAN_OF_CALL;
   const context = contextOf(record, record.spanId);
   const firstMs = isCall ? record.firstTokenMs : record.firstByteMs;
@@ -56,7 +56,7 @@ export function otelSpanOf(record: SpanRecord, around: SpanSurroundings): Readab
     duration: hrTimeOf(Math.max(0, endMs - startMs)),
     status: { code: hasFailed(record) ? SpanStatusCode.ERROR : SpanStatusCode.UNSET },
     attributes: isCall
-      ? callAttributes(record, around.accountIdOf(record.account))
+      ? callAttributes(record, environment.accountIdOf(record.account))
       : attemptAttributes(record),
     events:
       firstMs === null
@@ -138,7 +138,7 @@ function attemptAttributes(record: AttemptSpanRecord): Attributes {
   };
 }
 
-/** By origin; there are as many as upstreams. Parsing an address takes as long as all else in a span. */
+/** Cached by origin, as many as upstreams: parsing an address takes as long as the rest of a span. */
 const servers = new Map<string, Attributes>();
 
 function serverAttributes(origin: string): Attributes {
@@ -158,8 +158,8 @@ function serverAttributesOf(origin: string): Attributes {
   return { 'server.address': hostname, ...(number === undefined ? {} : { 'server.port': number }) };
 }
 
-function hrTimeOf(ms: number): HrTime {
+export function hrTimeOf(ms: number): HrTime {
   const seconds = Math.floor(ms / 1_000);
-  // Rounding could come to a whole second more.
+  // Rounding could give 10^9 nanoseconds, which is not allowed.
   return [seconds, Math.floor((ms - seconds * 1_000) * 1e6)];
 }

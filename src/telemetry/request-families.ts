@@ -1,11 +1,10 @@
 /**
- * Metrics of requests: outcomes, rejections, latencies, tokens, cost. exposition.ts reads them at a scrape.
- * Main thread.
+ * Metrics of requests: outcomes, rejections, latencies, tokens, cost. exposition.ts reads them at a scrape,
+ * on the main thread. A model has samples once it has had a call.
  *
- * A model has samples once it has had a call. The settings bound the number of models.
- *
- * Must hold: names and labels stay, for dashboards use them; and no label has a value that a caller can
- * choose, so that the number of time series is bounded.
+ * Must hold: names and labels stay, because dashboards use them (no test), and no label has a value that a
+ * caller can choose, so that the number of time series is bounded. test/unit/telemetry/exposition.test.ts
+ * compares samples with what is declared.
  */
 import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
 import { ERROR_KINDS } from '../core/errors.js';
@@ -58,7 +57,7 @@ function statusOf(route: Route, outcome: Outcome, broken: boolean): string {
   if (outcome === 'client_gone') return 'none';
   const door = DOOR_NAMES.find((name) => DOOR_PATHS[name] === route);
   if (door !== undefined) return String(statusByDoor(door, outcome));
-  // Here the model is named in the path, so that 404 is right.
+  // The other routes have the model in the path, so an unknown model is a 404.
   return outcome === 'model_not_found' ? '404' : String(ERROR_KINDS[outcome].status);
 }
 
@@ -128,7 +127,8 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     type: 'counter',
     help: 'Calls that were refused before they were sent to an upstream, by reason: the code of the error, or the limit that was reached.',
     labels: ['reason'],
-    collect: ({ reader }) => [...reader.refusals()].map(([reason, value]) => ({ value, labels: { reason } })),
+    collect: ({ reader }) =>
+      [...reader.rejections()].map(([reason, value]) => ({ value, labels: { reason } })),
   },
   {
     name: 'tollgate_calls_in_flight',
@@ -293,7 +293,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
   },
 ];
 
-/** Returns the models with a charged call, even of no charge: each counts its input tokens once. */
+/** Returns the models with a charged call, also if it cost nothing: each charged call counts input tokens. */
 function charged(source: MetricsSource): [NamedModel, ModelSnapshot][] {
   return readModels(source, modelsOf(source)).filter(([, { inputTokens }]) => countOf(inputTokens) > 0);
 }

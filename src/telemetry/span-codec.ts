@@ -1,8 +1,7 @@
 /**
- * Spans as bytes, from listeners and upstream workers to the exporting thread. Threads that leave no spans do
- * not load this file: msgpackr takes 25 ms, and a megabyte of each of them.
- *
- * Tests: unit/telemetry/spans; unit/gateway/loaded-packages (who loads it).
+ * Packs spans for the way from listeners and upstream workers to the exporting thread. A thread loads this
+ * file only if spans are exported, because msgpackr takes 25 ms and a megabyte in each thread.
+ * Test: test/unit/telemetry/spans.test.ts.
  */
 import { Packr } from 'msgpackr';
 import type { SpanRecord } from './span-record.js';

@@ -1,10 +1,9 @@
 /**
  * Entry of the thread that exports spans, and the records of calls as log records. gateway/traces.ts starts
- * it if an OTLP endpoint is set; no other thread loads OpenTelemetry. No call waits for it: what it has no
- * time or memory for is dropped and counted.
+ * it if an OTLP endpoint is set; no other thread loads OpenTelemetry.
  *
- * Must hold: a collector that fails or hangs holds no call up. Tests: e2e/traces, e2e/log-records (a
- * collector that fails, hangs or goes holds nothing up).
+ * Must hold: no call waits for a collector that fails or hangs. What the thread has no time or memory for is
+ * dropped and counted (test/e2e/traces.test.ts, test/e2e/log-records.test.ts).
  */
 import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads';
 import {
@@ -25,9 +24,9 @@ import type { FromSpanExport, SpanExportInit, ToSpanExport } from './span-record
 import { ExportBudget } from './span-outbox.js';
 import { ThreadHealth } from './thread-health.js';
 
-/** Some seconds after an account was deleted, another may have its slot. */
+/** Ids are looked up anew after this time, because another account may get a deleted one's slot. */
 const IDS_KEPT_MS = 10_000;
-/** How long ids are waited for at the end, when the main thread has little else to do. */
+/** How long the end waits for ids. The main thread has little else to do then. */
 const IDS_WAIT_MS = 500;
 
 const { spans, logRecords, version, metrics, thread } = workerData as SpanExportInit;
@@ -54,15 +53,15 @@ setInterval(() => accountIds.forget(), IDS_KEPT_MS).unref();
 const accountIds: AccountIds = new AccountIds(
   (accounts) => main.postMessage({ kind: 'accounts', accounts } satisfies FromSpanExport),
   (records) => {
-    // Only now: spans that wait for ids count as on their way.
+    // Only now, because spans that wait for ids still count as on their way.
     spanBudget?.giveBack(records.length);
-    const around = {
+    const environment = {
       resource,
       version,
       offsetMs: clock.wallMs() - clock.monotonicMs(),
       accountIdOf: (account: Parameters<AccountIds['idOf']>[0]) => accountIds.idOf(account),
     };
-    for (const record of records) spanExport?.offer(otelSpanOf(record, around));
+    for (const record of records) spanExport?.offer(otelSpanOf(record, environment));
   },
 );
 
@@ -73,7 +72,7 @@ function addSource(port: MessagePort): void {
 }
 
 /**
- * Reads what the sources sent before they ended: it may still be in their ports when the main thread says
+ * Reads what the sources sent before they ended. It may still be in their ports when the main thread sends
  * `close`.
  */
 function drainSources(): void {
@@ -88,9 +87,9 @@ function drainSources(): void {
 
 function exportCalls(count: number, lines: string): void {
   logBudget?.giveBack(count);
-  const around = { resource, scope, observedMs: clock.wallMs() };
+  const environment = { resource, scope, observedMs: clock.wallMs() };
   for (const line of lines.split('\n'))
-    logExport?.offer(otelLogRecordOf(JSON.parse(line) as CallView, around));
+    logExport?.offer(otelLogRecordOf(JSON.parse(line) as CallView, environment));
 }
 
 async function close(): Promise<void> {

@@ -1,11 +1,10 @@
 /**
  * The two stages of the exporting thread (span-export.thread.ts): AccountIds holds batches of spans until the
  * ids of their accounts are known, and BatchedExport gives spans, or log records, to the OpenTelemetry SDK's
- * batch processor and OTLP/HTTP exporter. Each is counted as exported, failed or dropped, but for those that
- * are still here when the gateway stops and its wait for `close` is over.
+ * batch processor and OTLP/HTTP exporter. Each item is counted as exported, failed or dropped, except those
+ * that are still here when the gateway ends this thread.
  *
- * Must hold: memory is bounded though the collector does not answer. Test: unit/telemetry/spans (20,000 spans
- * for a collector that does not answer).
+ * Must hold: memory is bounded also if the collector does not respond (test/unit/telemetry/spans.test.ts).
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ExportResult, ExportResultCode } from '@opentelemetry/core';
@@ -22,14 +21,14 @@ import type { Log } from './log.js';
 import type { ExportBudget } from './span-outbox.js';
 import { SPAN_OF_CALL, type SpanRecord } from './span-record.js';
 
-/** What waits for the exporter: SPANS_ON_THEIR_WAY_MAX, so that one burst fits. Some 2 KB each. */
+/** How many items may wait for the exporter, some 2 KB each: as SPANS_ON_THEIR_WAY_MAX, so a burst fits. */
 export const QUEUE_SPANS_MAX = 16_384;
-/** Of one request to the collector, the SDK's default; about 0.5 MB of JSON. */
+/** Items of one request to the collector: the SDK's default, about 0.5 MB of JSON. */
 const BATCH_SPANS = 512;
-/** One waits so long for others before an incomplete batch is sent. */
+/** An incomplete batch is sent after this time. */
 const BATCH_DELAY_MS = 1_000;
 /**
- * After so long the processor stops waiting for a batch and sends the next. Longer than the exporter's own
+ * After this time the processor stops waiting for a batch and sends the next. Longer than the exporter's own
  * timeout, OTEL_EXPORTER_OTLP_TIMEOUT (default 10 s), which covers its retries.
  */
 const EXPORT_TIMEOUT_MS = 30_000;
@@ -43,26 +42,26 @@ const BATCHING = {
   exportTimeoutMillis: EXPORT_TIMEOUT_MS,
 };
 
-/** What the SDK's exporters of spans and of log records have in common. */
+/** The members that the SDK's exporters of spans and of log records have in common. */
 interface Exporter<Item> {
   export(items: Item[], done: (result: ExportResult) => void): void;
   shutdown(): Promise<void>;
 }
 
-/** What its batch processors have in common. */
+/** The members that this file needs of the SDK's batch processors. */
 interface Processor<Item> {
   take(item: Item): void;
   shutdown(): Promise<void>;
 }
 
-/** Hands batches to the exporter, and counts what is in each as exported or failed. */
+/** Gives batches to the exporter, and counts their items as exported or failed. */
 class CountedExporter<Item> implements Exporter<Item> {
   readonly #what: string;
   readonly #exporter: Exporter<Item>;
   readonly #budget: ExportBudget;
   readonly #log: Log;
   #reportedAtMs = -Infinity;
-  /** What the processor has passed on since the start: it is no longer in its queue. */
+  /** How many items have left the processor's queue since the start. */
   handedOver = 0;
 
   constructor(what: string, exporter: Exporter<Item>, budget: ExportBudget, log: Log) {
@@ -85,7 +84,7 @@ class CountedExporter<Item> implements Exporter<Item> {
     return this.#exporter.shutdown();
   }
 
-  /** The exporters have nothing of their own to flush: each batch is a request. */
+  /** The exporters have no queue to flush: each batch is a request. */
   forceFlush(): Promise<void> {
     return Promise.resolve();
   }
@@ -108,7 +107,7 @@ class BatchedExport<Item> {
   readonly #budget: ExportBudget;
   readonly #exporter: CountedExporter<Item>;
   readonly #processor: Processor<Item>;
-  /** What was given to the processor since the start. */
+  /** How many items were given to the processor since the start. */
   #offered = 0;
 
   constructor(
@@ -132,8 +131,8 @@ class BatchedExport<Item> {
   }
 
   /**
-   * Sends what is queued; resolves when it was sent or has failed. How long that takes is not bounded here:
-   * the main thread ends this thread after 3 s (gateway/traces.ts), and what is not sent then is not counted.
+   * Sends the queued items; resolves when all were sent or have failed. The main thread bounds the time: it
+   * ends this thread after 3 s (gateway/traces.ts), and items that are not sent by then are not counted.
    */
   async close(): Promise<void> {
     await this.#processor.shutdown().catch(() => undefined);
@@ -150,12 +149,12 @@ export class SpanExport extends BatchedExport<ReadableSpan> {
   }
 }
 
-/** Of log records; see otel-log-record.ts. */
+/** Exports log records: see otel-log-record.ts. */
 export class LogRecordExport extends BatchedExport<ReadableLogRecord> {
   constructor(budget: ExportBudget, log: Log, exporter: LogRecordExporter = new OTLPLogExporter()) {
     super(budget, new CountedExporter('log records', exporter, budget, log), (counted) => {
       const processor = new BatchLogRecordProcessor({ exporter: counted, ...BATCHING });
-      // The processor only reads it.
+      // The cast is safe because the processor only reads the record.
       return {
         take: (record) => processor.onEmit(record as Parameters<typeof processor.onEmit>[0]),
         shutdown: () => processor.shutdown(),
@@ -164,21 +163,21 @@ export class LogRecordExport extends BatchedExport<ReadableLogRecord> {
   }
 }
 
-/** Ids that are kept. If there would be more, all are forgotten, and asked for again. */
+/** How many ids are cached. Beyond that the cache is emptied. */
 const IDS_MAX = 100_000;
 
 /**
- * Spans name accounts by index, and only the main thread can look up the id of one: a batch waits until the
- * ids it needs are known.
+ * Spans name accounts by index, and only the main thread can look up an account's id. So a batch waits here
+ * until its ids are known.
  */
 export class AccountIds {
   readonly #ask: (accounts: readonly AccountIndex[]) => void;
   readonly #ready: (records: readonly SpanRecord[]) => void;
   /** Null if the main thread could not read the account's id. */
   readonly #ids = new Map<AccountIndex, string | null>();
-  /** One request is under way; no other is made until its ids have come. */
+  /** Whether a request for ids runs. There is one at a time. */
   #isAsking = false;
-  /** Batches in the order in which they came. SPANS_ON_THEIR_WAY_MAX bounds their spans. */
+  /** Batches in the order of arrival. SPANS_ON_THEIR_WAY_MAX bounds their spans. */
   readonly #waiting: (readonly SpanRecord[])[] = [];
   #onNoneWaiting: () => void = () => undefined;
 
@@ -191,18 +190,18 @@ export class AccountIds {
     this.#ready = ready;
   }
 
-  /** Returns undefined if there is no such account any more, or its id did not come in time. */
+  /** Returns undefined if the account was deleted, or its id did not come in time. */
   idOf(account: AccountIndex): string | undefined {
     return this.#ids.get(account) ?? undefined;
   }
 
-  /** Takes a batch: on to `ready` if the ids are known, and no batch waits before it. */
+  /** Adds a batch. It goes to `ready` at once if its ids are known and no batch waits before it. */
   add(records: readonly SpanRecord[]): void {
     this.#waiting.push(records);
     this.#release();
   }
 
-  /** Takes the reply to `ask`; the id is null if it cannot be read, as of a deleted account. */
+  /** To be called with the reply to `ask`. An id is null if it cannot be read, as of a deleted account. */
   onIds(ids: readonly (readonly [AccountIndex, string | null])[]): void {
     if (this.#ids.size + ids.length > IDS_MAX) this.#ids.clear();
     for (const [account, id] of ids) this.#ids.set(account, id);
@@ -210,14 +209,12 @@ export class AccountIds {
     this.#release();
   }
 
-  /**
-   * Called every 10 s: some seconds after an account was deleted, another may be given its index.
-   */
+  /** To be called every 10 s, because another account may get the index of a deleted one. */
   forget(): void {
     this.#ids.clear();
   }
 
-  /** Resolves when no batch waits, or after `timeoutMs`: then those that wait go to `ready` without ids. */
+  /** Resolves when no batch waits, or after `timeoutMs`: then the waiting ones go to `ready` without ids. */
   async finish(timeoutMs: number): Promise<void> {
     const empty = new Promise<void>((resolve) => (this.#onNoneWaiting = resolve));
     this.#release();

@@ -1,9 +1,9 @@
 /**
- * Where a listener or upstream worker leaves its spans. They go to the exporting thread some hundred at a
- * time, and what bounds them is shared by all threads: ports have no back-pressure.
+ * Sends the spans of a listener or upstream worker to the exporting thread, some hundred in a message. All
+ * threads share one budget of spans on their way, because ports have no back-pressure.
  *
- * Must hold: each span that `take` counted is given back once; else the threads stop sending, or send without
- * bound. Test: unit/telemetry/spans (20,000 spans that nobody reads).
+ * Must hold: each span that `take` counted is given back once, else the threads stop sending, or send without
+ * bound (test/unit/telemetry/spans.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { packSpans } from './span-codec.js';
@@ -19,7 +19,7 @@ const WORDS = 4;
 /** Half a second of 16,000 calls a second and their attempts; some 5 MB. */
 export const SPANS_ON_THEIR_WAY_MAX = 16_384;
 
-/** What became of spans, or of log records, since the gateway started. Dropped: a bound was reached. */
+/** Counts of spans, or of log records, since the gateway started. Dropped: a bound was reached. */
 export interface ExportCounts {
   readonly exported: number;
   readonly failed: number;
@@ -31,11 +31,11 @@ export function createExportBudget(): SharedArrayBuffer {
 }
 
 /**
- * The words about spans, or about log records, that all threads share.
+ * The budget and counts of spans, or of log records, in words that all threads share.
  *
  *     32-bit word 0   on their way   not yet read; the sender adds, the exporting thread subtracts
- *     64-bit word 1   exported       the collector has taken them; the exporting thread adds
- *     64-bit word 2   failed         the collector has not; the exporting thread adds
+ *     64-bit word 1   exported       the collector accepted them; the exporting thread adds
+ *     64-bit word 2   failed         the collector did not; the exporting thread adds
  *     64-bit word 3   dropped        a bound was reached, here or in the exporting thread; any thread adds
  */
 export class ExportBudget {
@@ -55,7 +55,7 @@ export class ExportBudget {
     return false;
   }
 
-  /** So many spans that `take` counted are no longer on their way: the exporting thread has read them. */
+  /** To be called when the exporting thread has read that many spans. */
   giveBack(spans: number): void {
     Atomics.sub(this.#way, ON_THEIR_WAY, spans);
   }
@@ -85,13 +85,13 @@ export interface SpanOutlet {
 }
 
 /**
- * A message costs 3 µs whatever it carries; to pack so many spans takes 0.2 ms, which delays no call much.
+ * A message costs 3 µs whatever it carries. Packing this many spans takes 0.2 ms, a short delay for calls.
  */
 const BATCH_SPANS = 128;
-/** A span that is not followed by others waits so long; nobody looks at a trace sooner. */
+/** An incomplete batch is sent after this time. Nobody reads a trace sooner. */
 const BATCH_WAIT_MS = 200;
 
-/** Loads the packing of spans (25 ms) while a thread starts; threads that leave no spans never load it. */
+/** Loads span-codec.ts (25 ms) while a thread starts; a thread that exports no spans never loads it. */
 export async function openSpanOutbox(outlet: SpanOutlet): Promise<SpanOutbox> {
   const { packSpans } = await import('./span-codec.js');
   return new SpanOutbox(outlet, packSpans);
@@ -104,14 +104,14 @@ export class SpanOutbox {
   #spans: SpanRecord[] = [];
   #timer: NodeJS.Timeout | undefined;
 
-  constructor({ port, budget: room }: SpanOutlet, pack: typeof packSpans) {
+  constructor({ port, budget }: SpanOutlet, pack: typeof packSpans) {
     this.#pack = pack;
     this.#port = port;
-    this.#budget = new ExportBudget(room);
+    this.#budget = new ExportBudget(budget);
     port.unref();
   }
 
-  /** Takes the span, or drops and counts it if too many are on their way. */
+  /** Adds the span, or drops and counts it if too many are on their way. */
   push(span: SpanRecord): void {
     if (!this.#budget.take()) return;
     this.#spans.push(span);
@@ -119,7 +119,7 @@ export class SpanOutbox {
     else this.#timer ??= setTimeout(() => this.flush(), BATCH_WAIT_MS).unref();
   }
 
-  /** Sends what is here to the exporting thread. Call it also before the thread ends: the rest is lost. */
+  /** Sends the batch to the exporting thread. To be called also before this thread ends, else it is lost. */
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;

@@ -1,11 +1,9 @@
 /**
- * What goes between the threads about spans: records of spans, which listeners and upstream workers pack and
- * the exporting thread unpacks (span-codec.ts), and the messages between the main thread and the exporting
- * thread.
+ * Types of what threads send each other about spans: records of spans, which listeners and upstream workers
+ * pack and the exporting thread unpacks (span-codec.ts), and the messages between the main thread and the
+ * exporting thread. Times are milliseconds of the monotonic clock that all threads share.
  *
- * Times are milliseconds of the monotonic clock that all threads share. Null means that there is none.
- *
- * Tests: unit/telemetry/spans, otel-span.
+ * Tests: test/unit/telemetry/spans.test.ts, test/unit/telemetry/otel-span.test.ts.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { DoorName } from '../core/door-names.js';
@@ -45,7 +43,7 @@ export interface CallSpanRecord {
   /** Not in the spans of attempts: a sum of tokens over spans would count them twice. */
   readonly tokens: SpanTokens | null;
   readonly costPicoUnits: bigint | null;
-  /** Time of waiting for room in the limits of upstreams. */
+  /** How long the call waited for the limits of its upstreams. */
   readonly queuedMs: number;
 }
 
@@ -60,7 +58,7 @@ export interface AttemptSpanRecord {
   readonly startMs: number;
   readonly endMs: number;
   readonly firstByteMs: number | null;
-  /** Kind of a failure, or `cancelled`. */
+  /** Kind of a failure, or `cancelled`; null if the attempt succeeded. */
   readonly error: string | null;
   /** HTTP status; null if none came. */
   readonly status: number | null;
@@ -69,7 +67,7 @@ export interface AttemptSpanRecord {
   /** Origin of the upstream. */
   readonly origin: string;
   readonly model: string;
-  /** The name in the response. */
+  /** The model that the response names. */
   readonly responseModel: string | null;
   readonly provider: string;
   /** Attempts of the call before this one. */
@@ -81,13 +79,13 @@ export type SpanRecord = CallSpanRecord | AttemptSpanRecord;
 
 /** `workerData` of the exporting thread. */
 export interface SpanExportInit {
-  /** Of spans; undefined if none are exported. */
+  /** The budget of spans (ExportBudget); undefined if none are exported. */
   readonly spans: SharedArrayBuffer | undefined;
-  /** Of log records, likewise. */
+  /** The budget of log records, likewise. */
   readonly logRecords: SharedArrayBuffer | undefined;
   readonly version: string;
   readonly metrics: MetricsBuffers;
-  /** Its stripe among those of the threads in the metrics. */
+  /** The thread's stripe in the metrics. */
   readonly thread: number;
 }
 
@@ -96,12 +94,12 @@ export type ToSpanExport =
   | { readonly kind: 'source'; readonly port: MessagePort }
   /** Calls that ended, each a line of JSON (telemetry/call-record.ts). */
   | { readonly kind: 'calls'; readonly count: number; readonly lines: string }
-  /** Answers `accounts` with an id for each index, null if there is no such account any more. */
+  /** Reply to `accounts`: an id for each index, null if the account was deleted. */
   | { readonly kind: 'ids'; readonly ids: readonly (readonly [AccountIndex, string | null])[] }
-  /** The sources have ended: export what is there, then end. */
+  /** The sources have ended: export what they sent, then end. */
   | { readonly kind: 'close' };
 
-/** Asks for the ids of these accounts; `ids` answers. */
+/** Asks for the ids of these accounts. The reply is `ids`. */
 export interface FromSpanExport {
   readonly kind: 'accounts';
   readonly accounts: readonly AccountIndex[];

@@ -1,17 +1,19 @@
 /**
- * Standard error as an output that never blocks: writes to a reader that has stopped or gone fail at once,
- * what does not fit waits up to a bound, and is then dropped and counted. log.ts and the access log
- * (gateway-logs.ts) write here. Any thread; each has one of its own, all on the same open file.
+ * Standard error as an output that never blocks. What a slow reader does not take waits up to a bound, and is
+ * then dropped and counted. log.ts and the access log (gateway/gateway-logs.ts) write here. Any thread; each
+ * thread has its own, all on the same open file.
  *
- * A write to a full pipe blocks its thread, and with it every call, until somebody reads. Node has no call
- * that changes that for an open descriptor, so a pipe or a terminal is opened anew, non-blocking, beside the
- * one that other processes hold. A socket (systemd gives one) cannot be opened anew, and a pipe of another
- * user may not be: there Node's own stream makes the descriptor non-blocking, for everybody who shares it.
+ * Must hold: `write` never waits or throws, also on a full pipe or after the reader has gone, and what waits
+ * is bounded (test/unit/telemetry/log.test.ts).
  *
- * sonic-boom, which pino-pretty brings, was tried (4.2.1) and is not used. Its `flushSync`, which the end of
- * a process needs, never returns if the reader has gone, and in its asynchronous mode not even if the reader
- * just does not read. Its synchronous mode does not try again by itself. It also needs the descriptor opened
- * as here. Test: unit/telemetry/log (on a pipe; a reader that has gone; what waits keeps its bound).
+ * A write to a full pipe blocks its thread, and with it every call, until somebody reads. Node cannot make an
+ * open descriptor non-blocking, so a pipe or a terminal is opened a second time, with O_NONBLOCK. A socket
+ * (from systemd) cannot be opened again, and another user's pipe may not be: then Node's own stream makes the
+ * descriptor non-blocking, for every process that shares it.
+ *
+ * sonic-boom 4.2.1, which pino-pretty brings, was tried and is not used. Its `flushSync`, which the end of a
+ * process needs, never returns if the reader has gone, and in its asynchronous mode also if the reader does
+ * not read. Its synchronous mode does not retry by itself.
  */
 import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import { Socket } from 'node:net';
@@ -29,18 +31,18 @@ const STANDARD_ERROR = Number(process.env[LOG_DESCRIPTOR_VARIABLE] ?? 2);
  * mix.
  */
 export const WHOLE_BYTES_MAX = 4_096;
-/** What waits for a slow reader in each thread: some 1,000 lines, four times what a pipe holds. */
+/** How many bytes may wait in each thread: some 1,000 lines, four times what a pipe holds. */
 const PENDING_BYTES_MAX = 256 * 1024;
 const RETRY_MS = 50;
 
 export class StandardError {
   readonly #descriptor: number;
-  /** Not written yet, oldest first. */
+  /** What waits, oldest first. */
   #pending: Buffer[] = [];
   #pendingBytes = 0;
   #dropped = 0;
   #retry: NodeJS.Timeout | undefined;
-  /** Called with the lines that were dropped, once what waited is written. */
+  /** Called with the number of dropped lines, once all that waited is written. */
   onResumed: (droppedLines: number) => void = () => undefined;
 
   constructor(descriptor: number) {
@@ -48,21 +50,21 @@ export class StandardError {
   }
 
   /**
-   * Writes `bytes`, which are `lines` whole lines; others' lines may get between bytes beyond
-   * WHOLE_BYTES_MAX. Never throws, never waits.
+   * Writes `bytes`, which are `lines` whole lines. If they are longer than WHOLE_BYTES_MAX, lines of other
+   * threads may get between them.
    */
   write(bytes: Buffer, lines = 1): void {
     if (this.#pending.length === 0) {
       const rest = this.#try(bytes);
-      if (rest.length > 0) this.#keep(rest);
+      if (rest.length > 0) this.#queue(rest);
     } else if (this.#pendingBytes + bytes.length <= PENDING_BYTES_MAX) {
-      this.#keep(bytes);
+      this.#queue(bytes);
     } else {
       this.#dropped += lines;
     }
   }
 
-  /** Tries once to write what waits: by timer, and at the end of the process. */
+  /** Tries once to write what waits. Called by a timer, and at the end of the process. */
   flush(): void {
     while (this.#pending.length > 0) {
       const [first] = this.#pending as [Buffer];
@@ -81,14 +83,15 @@ export class StandardError {
     if (dropped > 0) this.onResumed(dropped);
   }
 
-  #keep(bytes: Buffer): void {
+  #queue(bytes: Buffer): void {
     this.#pending.push(bytes);
     this.#pendingBytes += bytes.length;
     this.#retry ??= setInterval(() => this.flush(), RETRY_MS).unref();
   }
 
   /**
-   * Returns what is left of `bytes`: nothing if the reader has gone for good, since nobody will ever take it.
+   * Returns the part of `bytes` that was not written; none if the reader has gone, because nobody will read
+   * it.
    */
   #try(bytes: Buffer): Buffer {
     try {
@@ -100,10 +103,10 @@ export class StandardError {
 }
 
 let shared: StandardError | undefined;
-/** Kept because a collected socket closes its descriptor. */
+/** Kept, because a socket that is garbage-collected closes its descriptor. */
 let held: Socket | undefined;
 
-/** Returns the one of this thread, opened at the first call. */
+/** Returns this thread's standard error, opened at the first call. */
 export function standardError(): StandardError {
   if (shared === undefined) {
     const opened = new StandardError(openStandardError());

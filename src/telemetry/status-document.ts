@@ -5,8 +5,8 @@
  * Numbers are sums since the start: for rates and percentiles a reader takes the difference of two responses.
  * Money is decimal text.
  *
- * Must hold: no field is renamed or removed, since callers of the admin interface read them; a new one of a
- * process is added up in gateway/group-status.ts. Test: unit/gateway/group-status.
+ * Must hold: no field is renamed or removed, because operators' programs read them (no test), and a new field
+ * of a process is added up in gateway/group-status.ts (test/unit/gateway/group-status.test.ts).
  */
 import type { BreakerState } from './metrics-layout.js';
 import type { RegistryState, SharingState } from './metrics-snapshot.js';
@@ -65,17 +65,17 @@ export interface UpstreamStatus {
   readonly last_errors: readonly UpstreamError[];
   /** What this host uses of its limits; empty if it has none. */
   readonly quotas: readonly { readonly quota: string; readonly limit: number; readonly used: number }[];
-  /** Calls that wait for room; a call that may go to several upstreams counts at one. */
+  /** Calls that wait for its limits; a call that may go to several upstreams is counted at one. */
   readonly waiting_calls: number;
 }
 
 /** A credential of upstreams that expires and that the gateway renews. Each process has its own. */
 export interface CredentialStatus {
   /**
-   * Its source, and what tells it from others of that source: `google:/etc/sa.json`, `aws:bills`, `entra`.
+   * The source, with the file or profile if it has one: `google:/etc/sa.json`, `aws:bills`, `entra`.
    */
   readonly name: string;
-  /** Whether calls have one; over several processes, whether those of all have. */
+  /** Whether there is a valid one; over several processes, whether all have one. */
   readonly ok: boolean;
   /** Unix seconds, the earliest; null if there is none, or if it is not known. */
   readonly expires_at: number | null;
@@ -111,7 +111,7 @@ export interface SharingStatus {
   readonly registry: { readonly state: RegistryState; readonly reason: string | null } | null;
 }
 
-/** A gateway process apart from its calls. */
+/** What runs in a gateway process, without its call counts. */
 export interface RunStatus {
   readonly version: string;
   readonly node: string;
@@ -138,7 +138,7 @@ export interface RunStatus {
   readonly sharing: SharingStatus | null;
 }
 
-/** All processes together; `process`, `pid` and the like are those of the one that answers. */
+/** All processes together; `process`, `pid` and the like are of the process that replies. */
 export interface StatusDocument extends RunStatus, CallStats {
   readonly models: readonly ModelStats[];
   readonly processes: readonly Pick<

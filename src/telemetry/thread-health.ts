@@ -1,20 +1,19 @@
 /**
- * What a thread writes about itself into its stripe (metrics-layout.ts): how late its event loop runs, and
- * the size of its heap. metrics-reader.ts reads it for `/metrics` and the console. Every thread with a
- * JavaScript event loop makes one ThreadHealth at its start. Counter threads, which count tokens
- * (counter-pool.ts), come and go, so each of them first takes a stripe that is free; without one it is not
- * shown.
+ * Measures a thread's event-loop delay and heap, and writes both into its stripe (metrics-layout.ts).
+ * metrics-reader.ts reads them for `/metrics` and the console. Every thread with a JavaScript event loop
+ * creates one ThreadHealth at its start. Counter threads start and end at any time, so each takes a free
+ * stripe first; without one it is not measured.
  *
- * A timer measures the delay: it runs as much later than it was due as the event loop was blocked. Each run
- * wakes the thread and costs up to 0.1 ms of CPU, so a thread that does nothing looks once a second and a
- * thread that works every 20 ms. A block of 1.5 s in a thread at rest may be shown as 0.5 s, because the
- * timer was not due for the first second of it.
+ * A timer measures the delay: it fires as much later than it was due as the event loop was blocked. Each
+ * firing costs up to 0.1 ms of CPU, so an idle thread measures once a second and a busy one every 20 ms. A
+ * block of 1.5 s in an idle thread may be shown as 0.5 s, because the timer was not due for its first second.
  *
  * Node's `monitorEventLoopDelay` is not used: its timer always runs at the fine resolution, and its `reset`
- * forgets the delay that is under way, so a thread that blocked just after a reset was shown as never late.
+ * drops the running delay, so that a thread that blocks just after a reset is shown as never late.
  *
- * Must hold: the stripes of counter threads are the last ones, and THREAD_HOLDER is behind what a holder
- * writes (metrics-layout.ts). Tests: unit/telemetry/thread-health, thread-health.counter-stripe.
+ * Must hold: the stripes of counter threads are the last ones, and THREAD_HOLDER comes after the words that
+ * the holder writes (metrics-layout.ts). Tests: test/unit/telemetry/thread-health.test.ts and
+ * test/unit/telemetry/thread-health.counter-stripe.test.ts.
  */
 import { performance } from 'node:perf_hooks';
 import { getHeapStatistics } from 'node:v8';
@@ -36,21 +35,21 @@ import {
 const LOOK_BUSY_MS = 20;
 const LOOK_IDLE_MS = 1_000;
 /**
- * A thread works if its event loop was active for this share of the time since the last look. Below it no
- * turn of the loop can have taken 50 ms between two looks at rest. Fine looks alone take up to 1.5 % of the
- * time of a slow machine, and must not keep themselves up.
+ * A thread is busy if its event loop was active for this share of the time since the last measurement. Below
+ * it no turn of the loop can have taken 50 ms between two measurements a second apart. The share is above the
+ * 1.5 % that frequent measurements take on a slow machine, so that these do not make a thread busy.
  */
 const BUSY_SHARE = 0.05;
 /** Below the usual scrape intervals of 10 s and more, so that every scrape sees another period. */
 const PERIOD_MS = 5_000;
 
-/** What ThreadHealth needs of the event loop; tests have their own. */
+/** What ThreadHealth needs of the event loop. Tests replace it. */
 export interface EventLoop {
   /** Monotonic clock. */
   nowMs(): number;
   /** Share of the time since the last call in which the loop was not waiting for events, 0 to 1. */
   activeShare(): number;
-  /** Calls `act` after `delayMs`; returns what stops it. Does not keep the process alive. */
+  /** Calls `act` after `delayMs`; returns a function that cancels it. Does not keep the process alive. */
   later(delayMs: number, act: () => void): () => void;
 }
 
@@ -74,7 +73,7 @@ export class ThreadHealth {
   readonly #words: Float64Array;
   readonly #loop: EventLoop;
   readonly #watch: MainWatch | undefined;
-  /** Delays seen in this period, `#looks` of them. */
+  /** Delays measured in this period, `#looks` of them. */
   readonly #delaysMs = new Float64Array(Math.ceil(PERIOD_MS / LOOK_BUSY_MS) + 1);
   #looks = 0;
   #periodEndMs: number;
@@ -82,7 +81,7 @@ export class ThreadHealth {
   #dueMs = 0;
   #stop: () => void = () => undefined;
 
-  /** Begins to measure; `thread` is the index in `threadNames`. Each look is also one of `watch`. */
+  /** Begins to measure; `thread` is the index in `threadNames`. Each measurement also calls `watch.look`. */
   constructor(
     buffers: MetricsBuffers,
     thread: number,
@@ -112,11 +111,11 @@ export class ThreadHealth {
     this.#words[THREAD_LOOKS]! += 1;
     this.#watch?.look(nowMs);
     this.#delaysMs[this.#looks++] = delayMs;
-    // At once, so that a long block can be read before the end of the period.
+    // Written at once, so that a long block can be read before the end of the period.
     this.#words[THREAD_DELAY_MAX_MS] = Math.max(this.#words[THREAD_DELAY_MAX_MS]!, delayMs);
     const isPeriodOver = nowMs >= this.#periodEndMs;
     if (isPeriodOver) this.#publish(nowMs);
-    // A thread that works goes on at the fine resolution for the rest of the period.
+    // A busy thread stays at the fine resolution for the rest of the period.
     if (isPeriodOver || this.#lookMs === LOOK_IDLE_MS)
       this.#lookMs = this.#loop.activeShare() > BUSY_SHARE ? LOOK_BUSY_MS : LOOK_IDLE_MS;
     this.#lookLater(nowMs);
@@ -132,16 +131,15 @@ export class ThreadHealth {
   }
 }
 
-/** Holder word of a free counter stripe. Of a taken one it is Node's id of the thread. */
-const NOBODY = 0;
+/** The holder's word of a free counter stripe. In a taken stripe it is Node's id of the thread. */
+const NO_HOLDER = 0;
 
 /**
- * Takes a free stripe for this counter thread and returns its index; undefined while threads that have not
- * ended hold them all.
+ * Takes a free stripe for this counter thread and returns its index, or undefined if other threads hold all.
  */
 export function takeCounterStripe(buffers: MetricsBuffers, threadId: number): number | undefined {
   return counterStripes(buffers).find(
-    (stripe) => Atomics.compareExchange(holderOf(buffers, stripe), 0, NOBODY, threadId) === NOBODY,
+    (stripe) => Atomics.compareExchange(holderOf(buffers, stripe), 0, NO_HOLDER, threadId) === NO_HOLDER,
   );
 }
 
@@ -151,9 +149,9 @@ export function giveBackCounterStripe(buffers: MetricsBuffers, threadId: number)
     (candidate) => Atomics.load(holderOf(buffers, candidate), 0) === threadId,
   );
   if (stripe === undefined) return;
-  // The holder's word is freed after the others are cleared: from then on another thread may write them.
+  // The holder's word comes last, because another thread may write the stripe from then on.
   openStripe(buffers.threads, stripe, THREAD_STRIPE_WORDS).fill(0, 0, THREAD_HOLDER);
-  Atomics.store(holderOf(buffers, stripe), 0, NOBODY);
+  Atomics.store(holderOf(buffers, stripe), 0, NO_HOLDER);
 }
 
 function counterStripes({ threads }: MetricsBuffers): number[] {

@@ -1,13 +1,14 @@
 /**
- * Counts what each account called lately in this process. The flush adds every call once, to the current
- * finest span; a span that ended is added to the next coarser one. The report has the busiest accounts of the
- * last ended span of each length; account-history.ts adds up the reports of all processes. Main thread.
+ * The top-accounts counter: calls, tokens and cost by account in this process. The flush (store/flush.ts)
+ * adds every call once, to the current finest span; an ended span is added to the next coarser one. The
+ * report has the busiest accounts of the last ended span of each length; account-history.ts adds up the
+ * reports of all processes. Main thread.
  *
  *     note → 2 s → 10 s → 1 min → 5 min       the lengths of the history's rings
  *             ↓      ↓       ↓       ↓
  *            the busiest 50 of each, once it has ended
  *
- * Must hold: a call is in one span of each length. Test: unit/telemetry/account-history.
+ * Must hold: a call is in one span of each length (test/unit/telemetry/account-history.test.ts).
  */
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
@@ -21,7 +22,7 @@ import {
 } from './account-history.js';
 import { HISTORY_RINGS, RING_NAMES, type RingName } from './history.js';
 
-/** Accounts counted in one span, 3 MB for the longest. Accounts that come after them are not in it. */
+/** How many accounts a span counts, 3 MB for the longest. Further accounts are left out. */
 const ACCOUNTS_COUNTED_MAX = 20_000;
 const MS_PER_SECOND = 1_000;
 
@@ -36,7 +37,7 @@ export interface CountedCall {
 }
 
 /**
- * One process's report: plain data, for the channel between processes. The same report twice changes nothing.
+ * One process's report: plain data, for the channel between processes. It may be added twice without effect.
  */
 export interface AccountReport {
   /** Random text that names the process. */
@@ -94,8 +95,8 @@ export class TopAccounts {
       if (start === span.start) return;
       if (span.sums.size > 0) {
         const coarser = this.#spans[index + 1];
-        if (coarser !== undefined) hand(span.sums, coarser.sums);
-        span.ended = this.#pictureOf(span);
+        if (coarser !== undefined) addSums(span.sums, coarser.sums);
+        span.ended = this.#snapshotOf(span);
         span.sums = new Map();
       }
       span.start = start;
@@ -103,11 +104,11 @@ export class TopAccounts {
     return { source: this.#source, spans: this.#reported(({ ended }) => ended) };
   }
 
-  /** Returns also the current spans, as far as they have come; for the end of the process. */
+  /** As `read`, and with the current spans as they are. For the end of the process. */
   readLast(): AccountReport {
     const { source, spans } = this.read();
-    this.#spans.slice(0, -1).forEach(({ sums }, index) => hand(sums, this.#spans[index + 1]!.sums));
-    return { source, spans: [...spans, ...this.#reported((span) => this.#pictureOf(span))] };
+    this.#spans.slice(0, -1).forEach(({ sums }, index) => addSums(sums, this.#spans[index + 1]!.sums));
+    return { source, spans: [...spans, ...this.#reported((span) => this.#snapshotOf(span))] };
   }
 
   #reported(pick: (span: RunningSpan) => AccountSpan | undefined): AccountSpanOfRing[] {
@@ -117,7 +118,7 @@ export class TopAccounts {
     });
   }
 
-  #pictureOf({ start, sums }: RunningSpan): AccountSpan {
+  #snapshotOf({ start, sums }: RunningSpan): AccountSpan {
     const known = busiestOf(sums).flatMap(([account, stats]) => {
       const id = this.#idOf(account);
       return id === null ? [] : [[id, { ...stats }] as const];
@@ -131,7 +132,7 @@ export class TopAccounts {
   }
 }
 
-function hand(from: ReadonlyMap<AccountIndex, AccountStats>, to: Map<AccountIndex, AccountStats>): void {
+function addSums(from: ReadonlyMap<AccountIndex, AccountStats>, to: Map<AccountIndex, AccountStats>): void {
   for (const [account, stats] of from) {
     if (to.size < ACCOUNTS_COUNTED_MAX || to.has(account)) addTo(to, account, stats);
   }

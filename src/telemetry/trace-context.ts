@@ -1,11 +1,11 @@
 /**
- * W3C Trace Context: reads the headers `traceparent` and `tracestate` strictly (an invalid one counts as not
- * sent), makes ids of traces and spans, and decides which traces are recorded. Listeners and upstream workers
- * call it.
+ * W3C Trace Context (https://www.w3.org/TR/trace-context/): reads the headers `traceparent` and `tracestate`,
+ * makes ids of traces and spans, and decides which traces are recorded. Listeners and upstream workers call
+ * it. The samplers are those of OTEL_TRACES_SAMPLER, but not the SDK's classes, because a listener decides
+ * and does not load the SDK.
  *
- * https://www.w3.org/TR/trace-context/. The samplers are those that OpenTelemetry names in
- * OTEL_TRACES_SAMPLER. They are not the SDK's classes because the decision is the listener's, where the SDK
- * is not loaded. Tests: unit/telemetry/trace-context, trace-context.trace-sampling (compares the two).
+ * Must hold: an invalid header counts as not sent (test/unit/telemetry/trace-context.test.ts), and the
+ * decisions are the SDK's (test/unit/telemetry/trace-context.trace-sampling.test.ts).
  */
 import { randomFillSync } from 'node:crypto';
 
@@ -36,7 +36,7 @@ function take(bytes: number): string {
   return block.toString('hex', used - bytes, used);
 }
 
-/** What a `traceparent` says: the span that is the parent of the work. */
+/** The values of a `traceparent`: the span that is the call's parent. */
 export interface TraceParent {
   /** 32 digits, lower-case hexadecimal, not all zero. */
   readonly traceId: string;
@@ -46,8 +46,8 @@ export interface TraceParent {
 }
 
 /**
- * A trace that began here and is not recorded. The upstream is told only that; the worker makes the ids for
- * it, so that no text goes from listener to worker.
+ * A trace that begins here and is not recorded. The worker makes the ids for the upstream's headers, so that
+ * no text goes from listener to worker.
  */
 export const UNRECORDED = 0;
 
@@ -55,7 +55,7 @@ export const UNRECORDED = 0;
 export type CarriedTrace = readonly [traceParent: string, traceState: string] | typeof UNRECORDED;
 
 export const FLAG_SAMPLED = 1;
-/** Level 2: the trace's id is random. Other flags are not passed on. */
+/** A flag of level 2 of the standard: the trace's id is random. Other flags are not passed on. */
 const FLAG_RANDOM = 2;
 export const FLAGS_OF_NEW = FLAG_RANDOM;
 
@@ -66,7 +66,7 @@ const TRACE_PARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})
 const NO_TRACE_ID = '0'.repeat(32);
 const NO_SPAN_ID = '0'.repeat(16);
 
-/** The standard wants at least so much carried; a longer state is dropped whole. */
+/** The standard asks to carry at least this much; a longer state is dropped whole. */
 const TRACE_STATE_CHARS_MAX = 512;
 const TRACE_STATE_MEMBERS_MAX = 32;
 const TRACE_STATE_MEMBER =
@@ -89,12 +89,12 @@ export function traceParentText({ traceId, spanId, flags }: TraceParent): string
   return `00-${traceId}-${spanId}-0${flags}`;
 }
 
-/** Whether a text of `traceParentText` says that the trace is sampled; reads one character. */
+/** Returns whether a text of `traceParentText` has the sampled flag; reads one character. */
 export function isSampledText(text: string): boolean {
   return (text.charCodeAt(text.length - 1) & FLAG_SAMPLED) !== 0;
 }
 
-/** Returns the headers that carry it: name, value, name, value. */
+/** Returns the headers that carry the trace: name, value, name, value. */
 export function traceHeadersOf(carried: CarriedTrace): readonly string[] {
   if (carried === UNRECORDED) {
     const unrecorded = { traceId: newTraceId(), spanId: newSpanId(), flags: FLAGS_OF_NEW };
@@ -124,17 +124,17 @@ export function checkedTraceState(text: string): string {
 
 /** Which traces are recorded. */
 export interface Sampling {
-  /** If the caller sent a decision, it stands. */
+  /** Whether a decision that the caller sent is kept. */
   readonly parentBased: boolean;
   /** Share of the other traces that is recorded, 0 to 1. */
   readonly ratio: number;
 }
 
-/** 32-bit numbers, and the largest. */
+/** How many 32-bit numbers there are, and the largest. */
 const WORDS = 0x1_0000_0000;
 const WORD_MAX = 0xffff_ffff;
 
-/** Returns whether to record a call: with the same ratio the same for a trace everywhere. Takes 0.1 µs. */
+/** Returns whether to record a call. Every service with the same ratio decides alike. Takes 0.1 µs. */
 export function isSampled(
   { parentBased, ratio }: Sampling,
   traceId: string,
@@ -157,8 +157,8 @@ function foldedWord(traceId: string): number {
 }
 
 /**
- * Returns the sampling that the environment asks for. As the OpenTelemetry specification has it, an unknown
- * name is `parentbased_always_on` and an invalid ratio is 1; `problem` then says so.
+ * Returns the sampling that the environment asks for. As in the OpenTelemetry specification, an unknown name
+ * is `parentbased_always_on` and an invalid ratio is 1; `problem` is then the message for the operator.
  */
 export function samplingOf(env: NodeJS.ProcessEnv): {
   readonly sampling: Sampling;

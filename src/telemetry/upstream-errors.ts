@@ -1,25 +1,28 @@
 /**
- * The last errors of each upstream, for operators: of attempts that failed, also of calls that another
- * upstream answered. gateway-metrics.ts adds each ended call, and the status shows them. Main thread of a
- * gateway process. What it keeps is bounded for each upstream. Test: unit/telemetry/upstream-errors.
+ * The last errors of each upstream, for operators: of failed attempts, also if another upstream then served
+ * the call. gateway/gateway-logs.ts adds each ended call, and the status shows the errors. Main thread of a
+ * gateway process.
+ *
+ * Must hold: what is kept is bounded, for each upstream and in all
+ * (test/unit/telemetry/upstream-errors.test.ts).
  */
 import { requestIdOf, type CallRecord, type CallSink } from './call-record.js';
 import type { UpstreamError } from './status-document.js';
 
-/** Of one upstream. */
+/** How many errors are kept of each upstream. */
 export const ERRORS_KEPT = 5;
 /**
- * Upstreams with errors that are kept: more than the settings name, so that renaming them fills no memory.
+ * How many upstreams may have errors: more than the settings name, so that renaming fills no memory.
  */
 const UPSTREAMS_MAX = 4_096;
 
 const keyOf = (model: string, upstream: string): string => `${model} ${upstream}`;
 
 export class UpstreamErrors implements CallSink {
-  /** Newest first. */
+  /** By model and upstream, newest first. */
   readonly #errors = new Map<string, readonly UpstreamError[]>();
 
-  /** Takes what failed in a call; a call that went well at once costs nothing. */
+  /** Adds the failed attempts of a call. */
   append(call: CallRecord): void {
     for (const { upstream, model, status, code, startMs, durationMs, error } of call.attempts) {
       if (code === null || upstream === null || model === null) continue;
@@ -28,7 +31,7 @@ export class UpstreamErrors implements CallSink {
       const request = requestIdOf(call.requestPrefix, call.request);
       const added = { at, kind: code, status, error, request_id: request };
       const former = this.#errors.get(key) ?? [];
-      // The one that failed last is dropped last.
+      // Set anew, so that the upstream that failed last is the last to be dropped.
       this.#errors.delete(key);
       this.#errors.set(key, newestErrors([added], former));
       if (this.#errors.size > UPSTREAMS_MAX) this.#errors.delete(this.#errors.keys().next().value!);

@@ -1,9 +1,9 @@
 /**
  * Metrics of upstreams: attempts, failures, breakers, and their limits. exposition.ts reads them at a scrape,
- * among those of gateway-families.ts. Main thread.
+ * with those of gateway-families.ts, on the main thread.
  *
- * Must hold: names and labels stay, for dashboards use them. Test: unit/telemetry/exposition (not of the
- * names).
+ * Must hold: names and labels stay, because dashboards use them (no test).
+ * test/unit/telemetry/exposition.test.ts compares samples with what is declared.
  */
 import type { UpstreamSnapshot } from './metrics-reader.js';
 import {
@@ -41,7 +41,7 @@ function upstreamRows(
 const MODEL_LABELS = ['model'];
 const CREDENTIAL_LABELS = ['credential'];
 
-/** Waits are for any upstream of a model; `value` is summed over them. */
+/** A call waits for any upstream of its model, so `value` is summed over them. */
 function waitSamples(source: MetricsSource, value: (waits: UpstreamSnapshot['waits']) => number): Sample[] {
   const sums = new Map<string, number>();
   for (const { model, slot } of source.knownUpstreams())

@@ -1,24 +1,24 @@
 /**
  * Sends one webhook as Standard Webhooks 1.0.0 says (github.com/standard-webhooks/standard-webhooks): a POST
  * of JSON with an id that stays the same over all attempts, the time of the attempt, and an HMAC-SHA256 of
- * both and the body. gateway/webhook-outbox.ts calls it on the main thread. It never follows a redirect: the
- * body would go where no operator has said.
+ * both and the body. gateway/webhook-outbox.ts calls it on the main thread.
  *
- * Must hold: whatever a receiver answers, the attempt ends in time, else no webhook is ever sent again; and
- * the signature is the standard's. Test: unit/telemetry/webhook.
+ * Must hold: whatever a receiver responds, the attempt ends in time, else no webhook is ever sent again. The
+ * signature is the standard's, and redirects are not followed, because no operator has named their address
+ * (test/unit/telemetry/webhook.test.ts).
  */
 import { createHmac } from 'node:crypto';
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { packageVersion } from '../core/version.js';
 
-/** A receiver may ask for a pause; one that asks for more than an hour is asked again after an hour. */
+/** The longest pause that a receiver may ask for. */
 const PAUSE_MS_MAX = 3_600_000;
 const GONE = 410;
 const USER_AGENT = `tollgate/${packageVersion()}`;
-/** An answer is short. One that goes on is cut. */
-const ANSWER_BYTES_MAX = 65_536;
-const LATE = 'no answer within notify.timeout_ms';
+/** How much of a response is read: responses to webhooks are short. */
+const RESPONSE_BYTES_MAX = 65_536;
+const TIMEOUT_REASON = 'no answer within notify.timeout_ms';
 
 export interface WebhookReceiver {
   readonly url: string;
@@ -28,7 +28,7 @@ export interface WebhookReceiver {
 }
 
 export interface Webhook {
-  /** Without a full stop: it is part of what is signed. */
+  /** Has no full stop, because full stops separate the parts of the signed text. */
   readonly id: string;
   /** JSON. */
   readonly body: string;
@@ -36,11 +36,11 @@ export interface Webhook {
 
 export interface Delivery {
   readonly sent: boolean;
-  /** Why not; no part of the address but host and port, no secret. */
+  /** Why it was not sent. Has no secret, and of the address only host and port. */
   readonly reason?: string;
-  /** For how long the receiver wants no attempt. */
+  /** The pause that the receiver asks for (Retry-After). */
   readonly pauseMs?: number;
-  /** Whether it will never be taken. */
+  /** Whether further attempts are of no use. */
   readonly rejectedForGood?: boolean;
 }
 
@@ -55,8 +55,8 @@ export function signedHeaders({ id, body }: Webhook, key: Buffer, seconds: numbe
 }
 
 /**
- * Makes one attempt; `nowMs` is the time of the calendar. Resolves within `timeoutMs`, and at once if `stop`
- * is aborted; never rejects. What the receiver answers beyond its status and Retry-After is dropped.
+ * Makes one attempt; `nowMs` is wall-clock time. Resolves within `timeoutMs`, and at once if `stop` is
+ * aborted; never rejects. Only status and Retry-After of the response are used.
  */
 export function sendWebhook(
   webhook: Webhook,
@@ -80,7 +80,7 @@ export function sendWebhook(
       },
     });
     const timer = setTimeout(() => {
-      resolve({ sent: false, reason: LATE });
+      resolve({ sent: false, reason: TIMEOUT_REASON });
       request.destroy();
     }, timeoutMs);
     request.on('close', () => {
@@ -90,12 +90,12 @@ export function sendWebhook(
     });
     request.on('response', (response) => {
       resolve(deliveryOf(response.statusCode!, response.headers['retry-after'], nowMs));
-      // The rest is read to let the receiver end as it likes. Nobody minds if it breaks off.
+      // The body is read so that the receiver can finish it. An error in it does not matter.
       let bytes = 0;
       response.on('error', () => undefined);
       response.on('data', ({ length }: Buffer) => {
         bytes += length;
-        if (bytes > ANSWER_BYTES_MAX) request.destroy();
+        if (bytes > RESPONSE_BYTES_MAX) request.destroy();
       });
     });
     request.on('error', (error: NodeJS.ErrnoException) =>
@@ -113,12 +113,12 @@ function deliveryOf(status: number, retryAfter: string | undefined, nowMs: numbe
     sent: false,
     reason: isRedirect ? `status ${status}: redirects are not followed` : `status ${status}`,
     ...(pauseMs !== undefined && { pauseMs }),
-    // The specification: a receiver that is gone wants no more.
+    // The specification: a receiver that responds with 410 wants no more webhooks.
     ...(status === GONE && { rejectedForGood: true }),
   };
 }
 
-/** Seconds, or a date. */
+/** Reads seconds, or a date. */
 function pauseMsOf(retryAfter: string, nowMs: number): number | undefined {
   const ms = /^\d{1,9}$/.test(retryAfter) ? Number(retryAfter) * 1_000 : Date.parse(retryAfter) - nowMs;
   return Number.isFinite(ms) ? Math.min(Math.max(0, ms), PAUSE_MS_MAX) : undefined;

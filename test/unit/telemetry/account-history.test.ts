@@ -130,8 +130,8 @@ void t.test('processes add up, each once, and after all could tell', (t) => {
   );
   t.same(busiestAccounts(spans)[0], ['acct_1', figures(9)]);
   t.same(courseOf(spans, 'acct_4'), [
-    { start: START, figures: figures(4) },
-    { start: START + 8, figures: figures(0) },
+    { start: START, stats: figures(4) },
+    { start: START + 8, stats: figures(0) },
   ]);
   const after = (seconds: number): number[] =>
     history.spans('5m', START + seconds).map(({ start }) => start - START);

@@ -200,7 +200,7 @@ void t.test(
     new ListenerMetrics(buffers, 0).countRejection('overloaded');
     new UpstreamMetrics(buffers, 0).countFailure(7, 'timeout', NOW);
     t.equal(reader.callsInFlight(), 0);
-    t.equal(reader.refusals().get('overloaded'), 2);
+    t.equal(reader.rejections().get('overloaded'), 2);
     const upstream = reader.upstream(7);
     t.match(upstream, { attempts: 1, callsInFlight: 0 });
     t.equal(upstream.failures.get('timeout'), 1);
