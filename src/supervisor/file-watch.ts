@@ -1,7 +1,9 @@
 /**
- * Sees that the settings' files have changed, for a reload (`watch`). supervisor.ts has one, in its process.
+ * Watches the settings' files and reports changes, for a reload (`watch`). supervisor.ts creates it, in the
+ * supervisor process.
  *
- * Must hold: a change is reported once, when its writer has finished. Test: unit/supervisor/file-watch.
+ * Must hold: a change is reported once, when its writer has finished
+ * (test/unit/supervisor/file-watch.test.ts).
  */
 import { statSync } from 'node:fs';
 
@@ -26,8 +28,8 @@ export class FileWatch {
   readonly #options: FileWatchOptions;
   #timer: NodeJS.Timeout | undefined;
   /** The state of the files at the last reported change, and at the last poll. */
-  #taken = '';
-  #seen = '';
+  #reported = '';
+  #polled = '';
 
   constructor(options: FileWatchOptions) {
     this.#options = options;
@@ -39,18 +41,18 @@ export class FileWatch {
     clearInterval(this.#timer);
     this.#timer = undefined;
     if (!on) return;
-    this.#taken = this.#seen = this.#fingerprint();
-    this.#timer = setInterval(() => this.#look(), this.#options.periodMs);
+    this.#reported = this.#polled = this.#fingerprint();
+    this.#timer = setInterval(() => this.#poll(), this.#options.periodMs);
     this.#timer.unref();
   }
 
-  /** Reports a change when two polls in a row see the same state: the writer has then finished. */
-  #look(): void {
-    const now = this.#fingerprint();
-    const isSettled = now === this.#seen;
-    this.#seen = now;
-    if (!isSettled || now === this.#taken) return;
-    this.#taken = now;
+  /** Reports a change when two polls in a row find the same state: the writer has then finished. */
+  #poll(): void {
+    const state = this.#fingerprint();
+    const isSettled = state === this.#polled;
+    this.#polled = state;
+    if (!isSettled || state === this.#reported) return;
+    this.#reported = state;
     this.#options.onChange();
   }
 

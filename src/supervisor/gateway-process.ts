@@ -6,8 +6,8 @@
  * After the gateway has ended, a message is dropped and a request resolves by its timeout. No promise
  * rejects.
  *
- * Must hold: what a gateway prints beside its log is one bounded entry. Test:
- * unit/supervisor/gateway-process.stray-output.
+ * Must hold: what a gateway prints beside its log becomes bounded entries of the log, one for each burst
+ * (test/unit/supervisor/gateway-process.stray-output.test.ts).
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -282,7 +282,7 @@ export class GatewayProcess {
   }
 }
 
-/** A stack trace arrives in several writes. What follows within this time belongs to the same burst. */
+/** A stack trace arrives in several writes. Text within this time of the first belongs to the same burst. */
 const BURST_MS = 100;
 /** Characters kept of a burst. A stack trace has some 2 KB. */
 const TEXT_CHARS_MAX = 8 * 1024;
@@ -299,7 +299,7 @@ export function logStrayOutput(stream: Readable, pid: number, log: Log): void {
   let dropped = 0;
   let timer: NodeJS.Timeout | undefined;
   let sentAtMs = -Infinity;
-  const tell = (): void => {
+  const flush = (): void => {
     clearTimeout(timer);
     timer = undefined;
     if (text === '') return;
@@ -314,9 +314,9 @@ export function logStrayOutput(stream: Readable, pid: number, log: Log): void {
     const head = piece.slice(0, TEXT_CHARS_MAX - text.length);
     text += head;
     dropped += piece.length - head.length;
-    timer ??= setTimeout(tell, Math.max(BURST_MS, sentAtMs + PAUSE_MS - performance.now()));
+    timer ??= setTimeout(flush, Math.max(BURST_MS, sentAtMs + PAUSE_MS - performance.now()));
   });
-  stream.once('end', tell);
+  stream.once('end', flush);
   // A killed process breaks its pipe. Its exit is reported elsewhere.
-  stream.on('error', tell);
+  stream.on('error', flush);
 }

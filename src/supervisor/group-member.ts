@@ -3,8 +3,8 @@
  * ProcessGroup drives the members, in the supervisor process. Its options and callbacks are declared here
  * too.
  *
- * Must hold: the pauses between starts that fail double up to a longest one, and a healthy life begins them
- * anew. Test: unit/supervisor/group-member.restart-policy.
+ * Must hold: the pauses between failed starts double up to a longest one, and begin again at the first after
+ * a healthy life (test/unit/supervisor/group-member.restart-policy.test.ts).
  */
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
@@ -75,7 +75,7 @@ export interface MemberOwner {
   /** Returns the message that starts the member's next process. */
   startOf(member: GroupMember): StartGateway;
   onReady(member: GroupMember, ready: GatewayReady): void;
-  /** The process that the member had has ended. Must not throw, nor start it at once (`startLater` may). */
+  /** The member's process has ended. Must not throw, nor start a process at once (`startLater` may). */
   onExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void;
   onLeads(member: GroupMember): void;
   onLastReading(member: GroupMember, snapshot: Snapshot): void;
@@ -88,9 +88,11 @@ export interface MemberOwner {
 
 export class GroupMember implements PrimaryCandidate {
   readonly slot: number;
-  /** The settings of its next process. The running process may differ in what needs a restart. */
+  /** The settings of the member's next process. The running one may differ in those that need a restart. */
   settings: Settings;
-  /** Whether it replaces another member and does not serve yet. Its exit then is no failure of the group. */
+  /**
+   * Whether the member replaces another one and does not serve yet. Its exit is then no failure of the group.
+   */
   isTrial: boolean;
   readonly #options: MemberOptions;
   readonly #owner: MemberOwner;
@@ -123,13 +125,13 @@ export class GroupMember implements PrimaryCandidate {
     return this.#serves && !this.#retiring;
   }
 
-  /** Whether another member replaces it. */
+  /** Whether another member replaces this one. */
   get isRetiring(): boolean {
     return this.#retiring;
   }
 
   /**
-   * Starts a process; none runs. Resolves with undefined when it serves, or with the reason if it ended
+   * Starts a process. None may run. Resolves with undefined when it serves, or with the reason if it ended
    * before.
    */
   start(): Promise<string | undefined> {
@@ -172,15 +174,15 @@ export class GroupMember implements PrimaryCandidate {
     return this.#process!.reload(settings, check);
   }
 
-  /** Asks its process to finish its calls and end. The group must not start it again. */
+  /** Asks the member's process to finish its calls and end. The group must not start it again. */
   drain(): void {
     clearTimeout(this.#restart);
     this.#process?.drain(false);
   }
 
   /**
-   * As `drain`, because another member serves in its place. Resolves when the process has ended, which is
-   * killed after `waitMsMax` milliseconds.
+   * Asks the process to finish its calls and end, because another member serves in its place. Kills it after
+   * `waitMsMax` milliseconds. Resolves when it has ended.
    */
   async retire(waitMsMax: number): Promise<void> {
     this.#retiring = true;

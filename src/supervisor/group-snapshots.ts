@@ -3,11 +3,11 @@
  * counters of processes that have ended, so that no sum falls when a process ends. ProcessGroup owns it. Runs
  * in the supervisor process.
  *
- * A process that drains sends a last snapshot. For one that is killed the last collected snapshot counts:
- * nobody has seen higher numbers.
+ * A process that drains sends a last snapshot. For a killed one the last collected snapshot counts, because
+ * no operator has seen higher numbers.
  *
- * Must hold: no sum falls, and a process that ends while it is asked is counted once. Test:
- * unit/supervisor/group-snapshots.
+ * Must hold: no sum falls, and a process that ends while it is asked is counted once
+ * (test/unit/supervisor/group-snapshots.test.ts).
  */
 import { addStatus, endedStatus } from '../gateway/group-status.js';
 import { GROUP_REQUESTS, type GroupSnapshot, type Snapshot, type SnapshotKind } from '../gateway/messages.js';
@@ -21,7 +21,7 @@ export interface ReadableProcess {
 
 interface Entry {
   readonly slot: number;
-  /** The latest snapshots that it sent, without replies to requests of the group. */
+  /** The latest snapshots that the process sent, without replies to GROUP_REQUESTS. */
   last: Snapshot;
 }
 
@@ -29,10 +29,10 @@ export class GroupSnapshots {
   readonly #entries = new Map<ReadableProcess, Entry>();
   /** The summed counters of all processes that have ended. */
   #ended: Snapshot = {};
-  /** Collections in progress. Whoever asks meanwhile shares the result: two operators cost as much as one. */
+  /** Collections in progress. Requests that come meanwhile share the result. */
   readonly #underWay = new Map<SnapshotKind, Promise<GroupSnapshot>>();
   /**
-   * Requests of the group that start when the current one has ended. Whoever asks meanwhile shares the next
+   * GROUP_REQUESTS that start when the current one has ended. Requests that come meanwhile share the next
    * one, because the current one may have begun before the change in question.
    */
   readonly #next = new Map<SnapshotKind, Promise<GroupSnapshot>>();
@@ -56,8 +56,8 @@ export class GroupSnapshots {
   }
 
   /**
-   * Asks every process and waits for the slowest, at most as long as one may take. A process that does not
-   * reply in time counts with its latest snapshot; for a request or `calls` its part is empty.
+   * Asks every process and waits for the slowest, at most for the time limit of one. A process that does not
+   * reply in time counts with its latest snapshot; for GROUP_REQUESTS and `calls` its part is empty.
    */
   collect(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     if (accounts !== undefined) return this.#ask(what, accounts);
@@ -83,8 +83,8 @@ export class GroupSnapshots {
   }
 
   /**
-   * Asks every process and stores nothing: an old reply to a request says nothing about now. Leaves out a
-   * process that has ended meanwhile.
+   * Asks every process and stores nothing, because an old reply is no reply to a later request. Leaves out
+   * processes that have ended meanwhile.
    */
   async #ask(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     const replies = await Promise.all(

@@ -3,21 +3,21 @@
  * supervisor process. Gateways of a group share the port, and the next one opens its socket before the former
  * closes its own: the interface stays reachable, unless the process that had it was killed.
  *
- * Must hold: the former gateway closes its interface when the next one has opened its own, not before. Test:
- * unit/supervisor/primary.
+ * Must hold: the former gateway closes its interface when the next one has opened its own, not before
+ * (test/unit/supervisor/primary.test.ts).
  */
 export interface PrimaryCandidate {
-  /** Whether it can have the admin interface: it serves and is not about to end. */
+  /** Whether the gateway can have the admin interface: it serves and is not about to end. */
   readonly isFit: boolean;
-  /** Asks it to open the interface. Its owner calls `onLeads` when it has. */
+  /** Asks the gateway to open the interface. Its owner calls `onLeads` when the interface is open. */
   lead(): void;
-  /** Tells it that another has the interface. */
+  /** Tells the gateway that another one has the interface. */
   follow(): void;
 }
 
 export class Primary<Candidate extends PrimaryCandidate> {
   #current: Candidate | undefined;
-  /** Keeps the interface until `#current` has opened it. */
+  /** The gateway that keeps the interface until `#current` has opened its own. */
   #former: Candidate | undefined;
   #onSettled: () => void = () => undefined;
 
@@ -47,8 +47,8 @@ export class Primary<Candidate extends PrimaryCandidate> {
   }
 
   /**
-   * To be called when `candidate` has ended. The interface then stays with the former one that still has it,
-   * or goes to a fit one of `others`, or to the next candidate that `onFit` names.
+   * To be called when `candidate` has ended. The interface then stays with the former gateway if that still
+   * has it, or goes to a fit one of `others`, or to the next candidate that `onFit` names.
    */
   onEnd(candidate: Candidate, others: readonly Candidate[]): void {
     if (candidate === this.#former) this.#former = undefined;

@@ -6,8 +6,8 @@
  * same way, and an operator is watching. Once it serves, its ports are kept for every later start, so port 0
  * stays the same port for the life of the supervisor.
  *
- * Must hold: a replacement that does not serve leaves those that do alone, and a drain in the middle of
- * replacements ends all of them. Test: unit/supervisor/process-group.
+ * Must hold: if a replacement does not serve, the gateways that serve stay, and a drain in the middle of
+ * replacements ends all gateways (test/unit/supervisor/process-group.test.ts).
  */
 import { adoptLive, adoptReplaced } from '../config/settings-in-force.js';
 import type { Settings } from '../config/schema.js';
@@ -28,11 +28,14 @@ interface ReplaceSteps<Member> {
   members(): readonly Member[];
   /** Adds a member that is not started yet. */
   add(): Member;
-  /** Resolves with undefined when it serves, or with the reason if it ended before; it is then removed. */
+  /**
+   * Resolves with undefined when the member serves. If it ends before, resolves with the reason; it is
+   * removed.
+   */
   start(member: Member): Promise<string | undefined>;
-  /** Passes on what one member does for the whole group (the admin interface). */
+  /** Passes the admin interface on, if `from` has it. */
   handOver(from: Member, to: Member): Promise<void>;
-  /** Resolves when its calls and its process have ended. */
+  /** Resolves when the member's calls and process have ended. */
   retire(member: Member): Promise<void>;
   isStopping(): boolean;
 }
@@ -90,26 +93,26 @@ export class ProcessGroup {
     return this.#ended;
   }
 
-  /** The settings that a gateway started now would get. */
+  /** The settings that the next gateway to be started gets. */
   get settings(): Settings {
     return this.#settings;
   }
 
   /**
-   * Hands the settings that apply at a reload to every gateway, also to those started later, if all say that
-   * they can take them; with `dryRun` only asks. Resolves with the reasons against them, and the settings are
-   * then as before. One reload at a time: Reloads runs them in sequence.
+   * Sends the settings that apply at a reload to every gateway, also to those started later, if all gateways
+   * can apply them; with `dryRun` only asks. Resolves with the reasons against them; if there are any, the
+   * settings stay as before. One reload at a time: Reloads runs them in sequence.
    */
   async reload(next: Settings, dryRun: boolean): Promise<readonly string[]> {
     if (!this.#served) return ['the gateway is still starting; reload again when it serves'];
     if (this.#stopping) return ['the gateway is stopping'];
-    const errors = await this.#tellAll(next, true);
+    const errors = await this.#reloadAll(next, true);
     if (errors.length > 0 || dryRun) return errors;
     if (this.#isStopping()) return ['the gateway is stopping'];
-    // All gateways can take the settings. From here on a gateway that restarts gets them.
+    // All gateways can apply the settings. From here on a gateway that restarts gets them.
     const before = this.#settings;
     this.#adopt(next);
-    const failures = await this.#tellAll(next, false);
+    const failures = await this.#reloadAll(next, false);
     if (failures.length > 0) this.#adopt(before);
     return failures;
   }
@@ -120,7 +123,7 @@ export class ProcessGroup {
     for (const member of this.#members) member.process?.showInForce(inForce);
   }
 
-  /** Has the reload recorded among the changes, by the gateway that has the admin interface. */
+  /** Asks the gateway with the admin interface to record the reload among the changes of operators. */
   recordReload(reload: Omit<RecordReload, 'kind'>): void {
     this.#primary.current?.process?.recordReload(reload);
   }
@@ -136,7 +139,7 @@ export class ProcessGroup {
     return undefined;
   }
 
-  /** Begins to replace the gateways one by one, by ones with `next` and the program that is on disk now. */
+  /** Begins to replace the gateways one by one. The new ones run with `next` and the program on disk now. */
   replace(next: Settings): Replacement {
     this.#replacing = adoptReplaced(this.#settings, next);
     const count = this.#members.length;
@@ -246,7 +249,7 @@ export class ProcessGroup {
   }
 
   /** Sends the settings to the gateways that are not being replaced. Returns the reasons against them. */
-  async #tellAll(next: Settings, check: boolean): Promise<readonly string[]> {
+  async #reloadAll(next: Settings, check: boolean): Promise<readonly string[]> {
     const replies = this.#members
       .filter(({ isRetiring }) => !isRetiring)
       .map((member) => member.reload(adoptLive(member.settings, next), check));

@@ -2,12 +2,12 @@
  * Reloads the settings, one reload after the other. supervisor.ts calls it for a signal, an operator or a
  * changed file, in the supervisor process.
  *
- * A reload reads and checks the whole file, then hands what applies at a reload to the gateways; if there is
- * any problem it changes nothing and returns the problems. With `restart` the gateways are then replaced one
- * by one.
+ * A reload reads and checks the whole file, then sends the gateways the settings that apply at a reload. If
+ * there is any problem it changes nothing and returns the problems. With `restart` the gateways are then
+ * replaced one by one.
  *
- * Must hold: a file with a mistake changes nothing at all, and reloads never overlap. Test:
- * unit/supervisor/reloads.
+ * Must hold: a file with a mistake changes nothing at all, and reloads never overlap
+ * (test/unit/supervisor/reloads.test.ts).
  */
 import { ConfigError } from '../config/config-error.js';
 import type { Settings } from '../config/schema.js';
@@ -29,7 +29,7 @@ export interface ReloadsOptions {
   readonly settings: Settings;
   /** Reads the file, the environment and the files that they name. Rejects with ConfigError. */
   readonly load: () => Promise<Settings>;
-  /** Hands settings to the gateways. Resolves with the problems with them; never rejects. */
+  /** Sends settings to the gateways. Resolves with the reasons against them; never rejects. */
   readonly apply: (next: Settings, dryRun: boolean) => Promise<readonly string[]>;
   /** Why the gateways cannot be replaced now; undefined if they can. */
   readonly replaceProblem: () => string | undefined;
@@ -39,7 +39,7 @@ export interface ReloadsOptions {
 }
 
 interface Waiting {
-  /** Who has asked. */
+  /** The `origin` of each request that was joined. */
   readonly origins: Set<string>;
   readonly outcome: Promise<ReloadOutcome>;
 }
@@ -56,7 +56,7 @@ export class Reloads {
   /** The last reload of the queue. */
   #last: Promise<unknown> = Promise.resolve();
   /**
-   * Reloads that have not read the file yet, by kind. A further request of a kind joins the one that waits.
+   * Reloads that have not read the file yet, by kind. A further request of a kind joins the waiting one.
    */
   readonly #waiting = new Map<string, Waiting>();
 
@@ -71,8 +71,8 @@ export class Reloads {
 
   /**
    * Reads and applies the file after all earlier reloads, so the last content wins. Equal requests are
-   * joined. With `dryRun` it only reports what would change. `origin` names who asks, for the log, which
-   * names all who were joined. Never rejects.
+   * joined. With `dryRun` it only reports what would change. `origin` says in the log where the request comes
+   * from. Never rejects.
    */
   reload(origin: string, request: ReloadRequest): Promise<ReloadOutcome> {
     const kind = JSON.stringify([request.dryRun, request.restart]);
@@ -108,7 +108,7 @@ export class Reloads {
     const { applied, restartNeeded } = difference;
     const paths = dryRun ? [...applied, ...restartNeeded] : applied;
     const changes = changesOf(declarationOnDisk(), this.#settings, next, paths);
-    // Also if nothing differs: a thread may have missed an earlier reload.
+    // Also if nothing differs, because a thread may have missed an earlier reload.
     const problems = await apply(next, dryRun);
     if (problems.length > 0) return this.#reject(origin, request, problems);
     if (dryRun) return { ...difference, changes, problems, replacing: 0 };
@@ -127,7 +127,7 @@ export class Reloads {
         log.error('gateways are not all replaced; the others serve on as they are', { error: failure });
         return;
       }
-      // The new gateways also have what was reloaded during the replacement.
+      // The new gateways also have the settings of reloads during the replacement.
       this.#settings = adoptLive(adoptReplaced(this.#settings, next), this.#settings);
       log.info('gateways are replaced', { origin, count });
     });

@@ -3,8 +3,8 @@
  * shutdown, and waits for the end. The command `serve` calls it, in the supervisor process. It imports no
  * code that serves calls, so that it stays small while it waits.
  *
- * Must hold: it ends when its gateways have ended, whatever they do: one that ignores the drain or hangs at
- * its start is killed after its time. Test: unit/supervisor/supervisor.
+ * Must hold: after a signal to stop, the supervisor ends whatever its gateways do: it kills a gateway that
+ * ignores the drain or hangs at its start (test/unit/supervisor/supervisor.test.ts).
  */
 import { SystemClock } from '../core/clock.js';
 import { EXIT_GRACE_MS } from '../core/limits.js';
@@ -84,12 +84,12 @@ export async function supervise(
   const { settings, load, source, watchPeriodMs, onSettings, log } = options;
   onSettings(settings);
   let { inForce } = options;
-  let read = inForce;
+  let loadedInForce = inForce;
   const reloads: Reloads = new Reloads({
     settings,
     load: async () => {
       const loaded = await load();
-      read = loaded.inForce;
+      loadedInForce = loaded.inForce;
       return loaded.settings;
     },
     apply: async (next, dryRun) => {
@@ -97,7 +97,7 @@ export async function supervise(
       if (!dryRun && errors.length === 0) {
         watch.isOn = next.watch && !stopping;
         onSettings(next);
-        inForce = adoptInForce(inForce, read);
+        inForce = adoptInForce(inForce, loadedInForce);
         group.showInForce(inForce);
       }
       return errors;
@@ -105,12 +105,12 @@ export async function supervise(
     replaceProblem: () => group.replaceProblem,
     replace: (next) => {
       const replacement = group.replace(next);
-      const taken = read;
+      const replaced = loadedInForce;
       void replacement.done.then((failure) => {
         if (failure !== undefined) return;
         inForce = adoptInForce(
           inForce,
-          taken,
+          replaced,
           ({ setting, live }) => !live && isReplaceable(setting.split('.')),
         );
         group.showInForce(inForce);
@@ -119,7 +119,7 @@ export async function supervise(
     },
     log,
   });
-  /** For what no operator of a gateway asks for: there nobody else records it. */
+  /** Also records the reload. If an operator asks for one, the operator's gateway records it. */
   const reload = async (origin: string, by: RecordReload['by'], request: ReloadRequest): Promise<void> => {
     const { problems, changes, replacing } = await reloads.reload(origin, request);
     if (problems.length === 0) group.recordReload({ by, changes, replacing });
