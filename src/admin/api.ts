@@ -1,11 +1,10 @@
 /**
  * The admin interface without its sockets: takes method, path, query and body as strings, and returns the
- * response as a record whose body is a string. server.ts hands it what comes over HTTP. While no gateway
+ * response as a record whose body is a string. server.ts calls it for requests over HTTP. While no gateway
  * runs, commands such as `accounts`, `keys` and `usage` call it directly (cli/store-client.ts). Main thread.
  *
- * Must hold: `handle` never throws and its promise never rejects; and a route that changes something leaves a
- * row of who did it, or a warning in the response (test/unit/admin/api.test.ts,
- * test/e2e/operator-roles.test.ts).
+ * Must hold: `handle` never throws and its promise never rejects; a change leaves a row of who made it, or a
+ * warning in the response (test/unit/admin/api.test.ts, test/e2e/operator-roles.test.ts).
  */
 import { invariant, ProxyError } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
@@ -37,9 +36,8 @@ export interface AdminApiOptions extends AdminParts {
 export interface RoutedRequest {
   readonly bodyBytesMax: number;
   /**
-   * `query`: still percent-encoded, without its question mark. Both may be empty. Never throws, and its
-   * promise never rejects: an expected failure becomes an error response. A bug is logged, and the response
-   * is `internal_error`.
+   * `query`: still percent-encoded, without its question mark. Both may be empty. An expected failure becomes
+   * an error response. A bug is logged, and the response is `internal_error`.
    */
   handle(query: string, body: string): AdminResponse | Promise<AdminResponse>;
 }
@@ -57,8 +55,8 @@ export class AdminApi {
   }
 
   /**
-   * `path`: still percent-encoded. Finds the route. If no route has the path, `handle` returns a 404; if none
-   * of that path has the method, a 405; if the requester's role may not use it, a 403, whatever the body is.
+   * Finds the route. `path`: still percent-encoded. If no route has the path, `handle` returns a 404; if no
+   * route of that path has the method, a 405; if the requester's role may not use the route, a 403.
    */
   find(method: string, path: string, requester: Requester): RoutedRequest {
     const segments = segmentsOf(path);
@@ -90,7 +88,7 @@ export class AdminApi {
   ): Promise<AdminResponse> {
     // The body of a GET means nothing (RFC 9110 §9.3.1).
     const input = { ...sent, body: route.method === 'GET' ? {} : parseBody(sent.body) };
-    // Set while the route works: some processes did not confirm its change in time, or nothing recorded it.
+    // Set if some processes did not confirm the change in time, or if it could not be recorded.
     let warning: string | undefined;
     const { service } = this.#parts;
     const onBehind = (unconfirmed: number): void => void (warning = warningText(unconfirmed));
@@ -115,7 +113,7 @@ export class AdminApi {
     return { ...responseOfView(view), warning };
   }
 
-  /** Returns the warning of the response. What was done stays done, and the log alone knows who did it. */
+  /** Logs who made the change, which stays made, and returns the warning for the response. */
   #notRecorded({ actor, action }: Cause, { target, changes }: ChangeNote, error: unknown): string {
     const reason = error instanceof Error ? error.message : String(error);
     this.#log.error('a change was made, and could not be recorded', {
@@ -141,7 +139,7 @@ export class AdminApi {
         path,
         error: diskError,
       });
-      // No code is for the disk alone. `overloaded` is a 503 with `Retry-After`: the client may ask again.
+      // There is no code for a full disk. `overloaded` is a 503 with `Retry-After`, so the client may retry.
       return responseOfError({
         code: 'overloaded',
         message: `The books cannot be written: look at the disk of the data folder, ${diskError}. Nothing was changed. Retry after ${DISK_RETRY_SECONDS} seconds.`,
@@ -160,7 +158,7 @@ export class AdminApi {
   }
 }
 
-/** A route that says that it changes nothing gets none. */
+/** The returned function fails for a route that declares that it changes nothing. */
 function causeOf({ method, path, action }: Route, { operator, from }: Requester): () => Cause {
   return () => {
     invariant(action !== undefined, `${method} ${path} changes something, and has an action`);
@@ -168,7 +166,7 @@ function causeOf({ method, path, action }: Route, { operator, from }: Requester)
   };
 }
 
-/** The 403 for that role; undefined if it may. Of routes outside the table too. */
+/** Returns a 403, or undefined if the role may use the route, which may be outside ADMIN_ROUTES. */
 export function roleRejectionOf(
   role: Role,
   { method, roles }: Pick<Route, 'method' | 'roles'>,
@@ -198,7 +196,7 @@ function matches(path: readonly string[], segments: readonly string[]): boolean 
 }
 
 /**
- * Empty if the path is not below the root or cannot be decoded. No route is empty, so that gives a 404.
+ * Returns no segments if the path is not below ROOT or cannot be decoded. No route has that, so it is a 404.
  */
 function segmentsOf(path: string): string[] {
   if (!path.startsWith(`${ROOT}/`)) return [];

@@ -1,16 +1,16 @@
 /**
- * Who uses the admin interface: whoever has the admin token, the token of an operator, or a session that was
- * opened with one. server.ts asks before it serves a request, and gets the operator. Main thread of the
+ * Admin authentication: finds the operator of a request, by the admin token, the token of an operator, or a
+ * session that was opened with one. server.ts calls it before it serves a request. Main thread of the
  * gateway.
  *
  * A browser sends a session's cookie by itself, so another site could make it do so (CSRF). Three defences,
  * each sufficient alone: the cookie is SameSite=Strict; a request that names its origin must name this one;
  * and a request that changes something must have a header that a page of another origin cannot set without a
- * CORS preflight. AllowedHosts keeps out pages that have their own name resolve to this port (DNS rebinding).
+ * CORS preflight. AllowedHosts rejects pages that have their own name resolve to this port (DNS rebinding).
  *
- * Must hold: nobody without a token or a session learns anything but that the process lives
- * (test/unit/admin/authentication.session.test.ts, authentication.allowed-hosts.test.ts,
- * authentication.wrong-tokens.test.ts).
+ * Must hold: without a token or a session a client learns only that the process lives. Tests in
+ * test/unit/admin: authentication.session.test.ts, authentication.allowed-hosts.test.ts,
+ * authentication.wrong-tokens.test.ts.
  */
 import { isIP, isIPv6 } from 'node:net';
 import type { HttpResponse } from 'uWebSockets.js';
@@ -23,10 +23,10 @@ import { type NewSession, type OpenSession, SESSION_SECONDS, Sessions } from './
 import { digestOfToken, isOperatorToken, type Operators } from '../registry/operators.js';
 import { TokenCheck } from './token.js';
 
-/** Wrong tokens of one address in any second that get 401. Further ones get 429. */
+/** How many wrong tokens of one address in any second get 401. Further ones get 429. */
 const WRONG_PER_SECOND_MAX = 5;
 const SECOND_MS = 1_000;
-/** Addresses that are remembered, about 200 bytes each. The one that began longest ago is forgotten first. */
+/** How many addresses are kept, about 200 bytes each. The oldest is dropped first. */
 const ADDRESSES_MAX = 4_096;
 
 const IPV4_BYTES = 4;
@@ -35,21 +35,21 @@ const IPV6_NETWORK_BYTES = 8;
 const IPV4_IN_IPV6 = '00000000000000000000ffff';
 
 /**
- * Rate limit of wrong tokens by remote address (a sliding log). The right token is always accepted, whatever
- * the address: an operator must be able to work beside a broken script on the same host. So this does not
- * make guessing harder, which the length of the token does; it keeps a flood of wrong tokens out of the logs,
- * and tells the sender to stop.
+ * Rate limit of wrong tokens by remote address (a sliding log). A right token is accepted from any address:
+ * an operator must be able to work beside a broken script on the same host. So this does not protect against
+ * guessing, which the length of the token does. It keeps a flood of wrong tokens out of the logs, and asks
+ * the sender to stop.
  */
 export class WrongTokens {
   readonly #clock: Clock;
-  /** Moments of the last wrong tokens by sender, oldest first. */
+  /** Times of the last wrong tokens by sender, oldest first. */
   readonly #momentsMs = new Map<string, number[]>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** Counts one and returns true; or false, without counting it, if its sender has to wait. */
+  /** Counts a wrong token and returns true; or false, without counting it, if its sender must wait. */
   record(address: ArrayBuffer): boolean {
     const sender = senderOf(address);
     const nowMs = this.#clock.monotonicMs();
@@ -87,10 +87,10 @@ const ANY = '*';
 const BELOW = '*.';
 
 /**
- * The names under which the admin port answers a request without a token.
+ * The values of Host with which a request needs no token.
  *
  * A page of another site can have its own name resolve to the address of this port (DNS rebinding). A browser
- * then takes both for one origin and lets the page read what is told without a token. The attack needs a
+ * then takes both for one origin and lets the page read responses that need no token. The attack needs a
  * name, and the browser sends that name as Host.
  */
 export class AllowedHosts {
@@ -99,12 +99,15 @@ export class AllowedHosts {
   readonly #endings: readonly string[];
   readonly #any: boolean;
   readonly #alsoNamed: () => string | undefined;
-  /** Whether any address is: behind a wildcard nobody can list the host's own, and rebinding needs a name. */
+  /**
+   * Whether any IP address is allowed: nobody can list all those of a host that listens on a wildcard, and
+   * rebinding needs a name.
+   */
   readonly #addresses: boolean;
 
   /**
-   * `bound`: what the port listens on. `listed`: the setting `admin.hosts`. `alsoNamed`: a host that another
-   * setting names at the moment.
+   * `bound`: the host that the port listens on. `listed`: the setting `admin.hosts`. `alsoNamed`: returns a
+   * host that another setting names now.
    */
   constructor(
     bound: string,
@@ -121,7 +124,7 @@ export class AllowedHosts {
     this.#addresses = !LOOPBACK.includes(canonical(bound)) && !bound.startsWith('127.');
   }
 
-  /** `header`: Host as it was sent, empty if it was not. */
+  /** `header`: the header Host; empty if the request has none. */
   allows(header: string): boolean {
     if (this.#any) return true;
     const host = hostIn(header);
@@ -132,14 +135,16 @@ export class AllowedHosts {
   }
 }
 
-/** The host that a header names, as it is compared; undefined if the header names none. */
+/** Returns the host that a header names, in canonical form; undefined if the header is not valid. */
 function hostIn(header: string): string | undefined {
   const [, address, name] = AUTHORITY.exec(header) ?? [];
   if (address !== undefined) return isIPv6(address) ? canonical(address) : undefined;
   return name === undefined ? undefined : canonical(name);
 }
 
-/** In small letters, without a dot at the end, and with one spelling of each IPv6 address. */
+/**
+ * Returns the host in small letters, without a dot at the end, and with one spelling of each IPv6 address.
+ */
 function canonical(host: string): string {
   if (isIPv6(host) && URL.canParse(`http://[${host}]`)) {
     return new URL(`http://[${host}]`).hostname.slice(1, -1);
@@ -148,7 +153,7 @@ function canonical(host: string): string {
 }
 
 const WAIT_SECONDS = 1;
-/** The longest name there is. */
+/** The longest name that DNS has. */
 const HOST_CHARS_SHOWN = 255;
 const TOO_MANY_WRONG = responseOfError({
   code: 'rate_limit_exceeded',
@@ -180,13 +185,13 @@ export class AdminAuthentication {
   readonly #wrongTokens: WrongTokens;
   readonly #sessions: Sessions;
   /**
-   * Has the port in it: browsers send cookies to all ports of a host, and two gateways must not share one.
+   * Contains the port: browsers send cookies to all ports of a host, and two gateways must not share one.
    */
   readonly #cookieName: () => string;
   readonly #hosts: AllowedHosts;
   readonly #operators: Pick<Operators, 'identityOf'>;
 
-  /** `port`: of the admin interface, asked for when it is open. */
+  /** `port`: returns the port of the admin interface; called only once it is open. */
   constructor(
     token: string,
     operators: Pick<Operators, 'identityOf'>,
@@ -203,8 +208,8 @@ export class AdminAuthentication {
   }
 
   /**
-   * The response to a request under a Host that is not allowed and without the token, which a page that had
-   * its name rebound does not know. Undefined if it may go on.
+   * Returns the rejection of a request that has neither an allowed Host nor a token, which a page with a
+   * rebound name does not know. Undefined if the request may go on.
    */
   hostRejectionOf(head: RequestHead): AdminResponse | undefined {
     if (this.#hosts.allows(head.host) || this.#operatorOf(head) !== undefined) return undefined;
@@ -215,7 +220,7 @@ export class AdminAuthentication {
     });
   }
 
-  /** Whose request it is, or the response to one without a valid token or session. */
+  /** Returns the request's operator, or the rejection of a request without a valid token or session. */
   identify(response: HttpResponse, head: RequestHead): Operator | { readonly rejection: AdminResponse } {
     const secret = this.#secretOf(head);
     if (head.authorization === '' && secret !== undefined) {
@@ -229,14 +234,14 @@ export class AdminAuthentication {
     return { rejection: bearerOf(head) === undefined ? NO_TOKEN : this.#wrong(response) };
   }
 
-  /** The operator whose token the request has. */
+  /** Returns the operator whose token the request has. */
   #operatorOf(head: RequestHead): Operator | undefined {
     const sent = bearerOf(head);
     if (sent === undefined || head.authorization.length > AUTHORIZATION_CHARS_MAX) return undefined;
     return this.#identityOf(sent)?.();
   }
 
-  /** Undefined if it can be nobody's token. */
+  /** Returns undefined if the text is neither the admin token nor has the form of an operator's. */
   #identityOf(token: string): Identify | undefined {
     if (this.#token.accepts(token)) return () => BOOTSTRAP;
     if (!isOperatorToken(token)) return undefined;
@@ -245,26 +250,26 @@ export class AdminAuthentication {
       try {
         return this.#operators.identityOf(digest);
       } catch {
-        // A damaged row admits nobody. The list of operators says what is wrong with it.
+        // A damaged row admits nobody. The list of operators reports the damage.
         return undefined;
       }
     };
   }
 
-  /** Whether a request that was admitted still would be: a stream may outlast its session or its token. */
+  /** Returns whether an admitted request still would be: a stream may outlast its session or its token. */
   stillAdmits(head: RequestHead): boolean {
     return (this.#sessionIn(head)?.operator ?? this.#operatorOf(head)) !== undefined;
   }
 
-  /** The session of a request that brings no token. */
+  /** Returns the session of a request without a token. */
   #sessionIn(head: RequestHead): OpenSession | undefined {
     const secret = this.#secretOf(head);
     return head.authorization !== '' || secret === undefined ? undefined : this.#sessions.find(secret);
   }
 
   /**
-   * `GET /admin/session`: whether the caller is signed in, as whom, and for how long; and where to sign in
-   * beside here. Anybody may ask.
+   * `GET /admin/session`: whether the client is signed in, as whom, and for how long; and `oidc`, another way
+   * to sign in. Needs no token.
    */
   sessionOf(head: RequestHead, oidc?: OidcView): AdminResponse {
     const secret = this.#secretOf(head);
@@ -290,14 +295,16 @@ export class AdminAuthentication {
   }
 
   /**
-   * Opens a session and returns its `set-cookie`. `secure`: whether browsers are known to use HTTPS, also if
-   * no proxy says so.
+   * Opens a session and returns its `set-cookie`. `secure`: whether browsers use HTTPS according to the
+   * settings, also if no proxy sends `x-forwarded-proto`.
    */
   openSession(head: RequestHead, session: NewSession, secure = false): string {
     return this.#cookie(head, this.#sessions.open(session), SESSION_SECONDS, secure);
   }
 
-  /** `DELETE /admin/session`: ends the caller's session. Tells where to sign out of the provider too. */
+  /**
+   * `DELETE /admin/session`: ends the client's session. The response says where to sign out of the provider.
+   */
   signOut(head: RequestHead): AdminResponse {
     if (isForeign(head) || !head.fromConsole) return FOREIGN;
     const secret = this.#secretOf(head);
@@ -325,7 +332,7 @@ export class AdminAuthentication {
   }
 }
 
-/** What the console is told; it shows what the role may do. */
+/** The console shows what the role may do. */
 function viewOfSession(session: OpenSession | undefined): object {
   if (session === undefined) return { signed_in: false, seconds_left: 0, who: null, role: null };
   return { signed_in: true, seconds_left: session.secondsLeft, ...session.operator };
@@ -335,7 +342,7 @@ function bearerOf({ authorization }: RequestHead): string | undefined {
   return /^Bearer +(\S.*)$/i.exec(authorization)?.[1]?.trim();
 }
 
-/** Whether a browser says that another site caused the request. Other programs do not say. */
+/** Returns whether the headers of a browser say that another site caused the request. */
 function isForeign({ origin, host, fetchSite }: RequestHead): boolean {
   if (fetchSite !== '' && fetchSite !== 'same-origin' && fetchSite !== 'none') return true;
   return origin !== '' && origin.replace(/^https?:\/\//, '') !== host;

@@ -1,7 +1,7 @@
 /**
- * `/admin/v1/calls`: the calls that this host has kept, by what they were, newer than a cursor, or by request
- * id. routes.ts puts them among the others, api.ts calls them. Main thread
- * (test/unit/admin/call-routes.test.ts).
+ * `/admin/v1/calls`: the calls in the call log of this host, by a filter, newer than a cursor, or by request
+ * id; and their contents. routes.ts lists these routes with the others, api.ts calls them. Main thread.
+ * Test: test/unit/admin/call-routes.test.ts.
  */
 import { Type, type Static } from 'typebox';
 import type { CallFilter } from '../call-log/call-filter.js';
@@ -17,7 +17,7 @@ import { CLOSED, Money, orNull } from './views.js';
 
 const PAGE_CALLS_MAX = 1_000;
 const PAGE_CALLS_DEFAULT = 100;
-/** Accounts of a group that are looked for in the indexes; of more the calls are looked through. */
+/** A group with more accounts is searched for by reading all calls, not by the segments' indexes. */
 const ACCOUNTS_SOUGHT_MAX = 256;
 const DAY_MS = 86_400_000;
 
@@ -49,7 +49,7 @@ const QuotaLeftSchema = Type.Object(
   CLOSED,
 );
 
-/** See telemetry/call-record.ts for what is null when. */
+/** telemetry/call-record.ts says when members are null. */
 export const CallView = Type.Object(
   {
     time: Type.String({ description: 'when the call ended; it came duration_ms before' }),
@@ -95,7 +95,7 @@ const ContentsText = Type.Object(
   CLOSED,
 );
 
-/** What a caller sent and got. Keys of callers in it are unreadable. */
+/** What a caller sent and got, with callers' keys masked. */
 export const ContentsView = Type.Object(
   {
     request_id: Type.String(),
@@ -236,7 +236,7 @@ const decoder = new TextDecoder();
 function contentsText({ bytes, bytesInAll }: ClippedText): Static<typeof ContentsText> {
   const cut = bytesInAll > bytes.length;
   const text = decoder.decode(bytes);
-  // The cut may be within a character.
+  // The text may be cut within a character.
   return { text: cut ? text.replace(/\ufffd$/, '') : text, bytes: bytesInAll, cut };
 }
 
@@ -252,11 +252,11 @@ function viewOf(call: CallRecord, registry: Registry): CallView {
   };
 }
 
-/** Throws `invalid_parameters`, and `not_found` of a name that no account, group or key has. */
+/** Throws `invalid_parameters`, and `not_found` if no account, group or key has a name. */
 function filterOf(query: CallsQuery, registry: Registry): CallFilter {
   const { account, group, key, model, upstream, status, code, failed, from, to } = query;
   return {
-    // Those of deleted ones are found by id.
+    // An id is not looked up, so that calls of a deleted account or key are found by it.
     account: account === undefined || isId(account) ? account : registry.accounts.find(account).record.id,
     accounts: group === undefined ? undefined : registry.groups.membersOf(group, ACCOUNTS_SOUGHT_MAX),
     key: key === undefined || isId(key) ? key : registry.keys.find(key).record.id,

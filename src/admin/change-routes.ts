@@ -1,6 +1,6 @@
 /**
- * `/admin/v1/changes`: who changed what, and whether the record of it is whole. routes.ts puts them among the
- * others, api.ts calls them. Main thread (test/e2e/changes.test.ts).
+ * `/admin/v1/changes`: who changed what, and whether the chain of changes is intact. routes.ts lists these
+ * routes with the others, api.ts calls them. Main thread. Test: test/e2e/changes.test.ts.
  */
 import { Type } from 'typebox';
 import { OperatorChange } from '../registry/operator-change.js';

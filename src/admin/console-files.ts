@@ -1,8 +1,8 @@
 /**
- * The console's page and what it loads, from the package. server.ts asks this before it asks for a token.
- * Main thread of the gateway.
+ * Serves the console's page and the files that it loads, from the package. server.ts calls it before it asks
+ * for a token. Main thread of the gateway.
  *
- * Must hold: nothing is served that is not in the package, because nobody need have a token for it
+ * Must hold: only files of the package are served, because they need no token
  * (test/unit/admin/console-files.test.ts).
  */
 import { readFileSync, readdirSync } from 'node:fs';
@@ -11,7 +11,7 @@ import type { HttpResponse } from 'uWebSockets.js';
 import { endWith, type RequestHead } from './http.js';
 
 const FOLDER = fileURLToPath(new URL('../console/', import.meta.url));
-/** Where everything but the page itself is. The build puts a digest of the content in each name. */
+/** The path of all files but the page itself. The build puts a digest of the content in each name. */
 const ASSETS = '/console/';
 const PAGE = 'index.html';
 
@@ -23,8 +23,8 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 
 /**
- * The page runs, loads and calls nothing but the gateway's own. A name that somebody chose could do nothing
- * even if it came into the page as markup.
+ * The page runs, loads and calls only what the gateway serves. So a name that somebody chose can do nothing,
+ * even if it gets into the page as markup.
  */
 const POLICY = [
   "default-src 'none'",
@@ -71,7 +71,7 @@ export class ConsoleFiles {
     }
   }
 
-  /** Returns whether there is such a file, and has answered if so. */
+  /** Sends the file if there is one at that path. Returns whether it has. */
   serve(response: HttpResponse, { method, head, path, acceptEncoding }: RequestHead): boolean {
     const file = method === 'GET' ? this.#files.get(path) : undefined;
     if (file === undefined) return false;

@@ -1,9 +1,9 @@
 /**
- * What the requests of several routes have in common: names, amounts, pages. The route files call it. Pure;
- * main thread.
+ * Fields that the requests of several routes have in common: names, amounts, pages. The route files use it.
+ * Pure; main thread.
  *
- * Must hold: a rule that the registry checks (`x-rule`) is shown in the OpenAPI document and not applied by
- * the reader, so that a caller is told by one sentence, the registry's (test/unit/admin/openapi.test.ts).
+ * Must hold: a rule that the registry checks (`x-rule`) is shown in the OpenAPI document but not applied by
+ * the reader, so that there is one error message, the registry's (test/unit/admin/openapi.test.ts).
  */
 import { Type, type Static } from 'typebox';
 import { IDENTIFIER_PATTERN } from '../config/annotations.js';
@@ -32,7 +32,7 @@ export interface TextRule {
   readonly pattern?: string;
 }
 
-/** The schema with the rules as keywords of JSON Schema. */
+/** Returns the schema with each `x-rule` as keywords of JSON Schema. */
 export function withRules(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(withRules);
   if (typeof schema !== 'object' || schema === null) return schema;
@@ -78,7 +78,7 @@ export function listOf<View>(data: View[], next: number | undefined): ListView<V
   return { data, next: next === undefined ? null : String(next) };
 }
 
-/** Lets a minus through: the registry decides which amounts may be negative. Throws `invalid_parameters`. */
+/** Accepts a minus: the registry decides which amounts may be negative. Throws `invalid_parameters`. */
 export function amountOf(field: string, text: Static<typeof Amount>): PicoUnits {
   const negative = text.startsWith('-');
   const amount = picoUnitsOf(negative ? text.slice(1) : text);

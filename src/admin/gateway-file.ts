@@ -5,8 +5,8 @@
  * The file is validated by hand: TypeBox takes 0.2 s of CPU to load, and `tollgate health` runs every few
  * seconds.
  *
- * Must hold: the file appears whole, only its writer removes it, and a command believes it only if the
- * process that wrote it still answers: a killed gateway leaves its file
+ * Must hold: no reader sees half a file, only its writer removes it, and a command trusts it only if the
+ * process that wrote it still responds, because a killed gateway leaves its file
  * (test/unit/admin/gateway-file.test.ts).
  */
 import { readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
@@ -21,7 +21,7 @@ export interface GatewayAddress {
 
 /** On one host a response takes a millisecond. A gateway that is silent this long counts as dead. */
 const PROBE_TIMEOUT_MS = 2_000;
-/** While the interface passes from one gateway of a group to the next, both answer for some milliseconds. */
+/** While the interface passes from one gateway of a group to the next, both respond for some milliseconds. */
 const TRIES_MAX = 3;
 const TRY_PAUSE_MS = 100;
 
@@ -42,7 +42,7 @@ export function removeGatewayFile(dataPath: string, pid: number): void {
   if (readGatewayFile(dataPath)?.pid === pid) unlinkSync(gatewayFilePath(dataPath));
 }
 
-/** Undefined if there is none, or its content is not valid. */
+/** Returns undefined if there is no file, or its content is not valid. */
 export function readGatewayFile(dataPath: string): GatewayAddress | undefined {
   try {
     const value: unknown = JSON.parse(readFileSync(gatewayFilePath(dataPath), 'utf8'));
@@ -53,7 +53,7 @@ export function readGatewayFile(dataPath: string): GatewayAddress | undefined {
 }
 
 /**
- * Returns the gateway that runs on this data directory: the one that the file names, if it answers at its
+ * Returns the gateway that runs on this data directory: the one that the file names, if it responds at its
  * address. Undefined if nobody listens there, or another program does. Takes at most two seconds a try.
  */
 export async function findGateway(dataPath: string): Promise<GatewayAddress | undefined> {
@@ -65,7 +65,9 @@ export async function findGateway(dataPath: string): Promise<GatewayAddress | un
   }
 }
 
-/** `another` if a different gateway answers than the one in the file: one of its group may be taking over. */
+/**
+ * `another` if a different gateway responds than the one in the file: one of its group may be taking over.
+ */
 async function tryToFind(dataPath: string): Promise<GatewayAddress | 'another' | undefined> {
   const address = readGatewayFile(dataPath);
   if (address === undefined) return undefined;
@@ -82,7 +84,7 @@ async function tryToFind(dataPath: string): Promise<GatewayAddress | 'another' |
   }
 }
 
-/** Where a command on the same host reaches it: on loopback if the gateway listens on all addresses. */
+/** Returns the origin for commands on the same host: loopback if the gateway listens on all addresses. */
 export function adminOrigin({ adminHost, adminPort }: GatewayAddress): string {
   const host = adminHost === '0.0.0.0' ? '127.0.0.1' : adminHost === '::' ? '::1' : adminHost;
   return `http://${host.includes(':') ? `[${host}]` : host}:${adminPort}`;
@@ -100,7 +102,7 @@ function isWhole(value: unknown, maximum: number): boolean {
   return Number.isInteger(value) && (value as number) >= 1 && (value as number) <= maximum;
 }
 
-/** What `/healthz` answers. */
+/** Returns whether the value is a response of `/healthz`. */
 function isHealth(value: unknown): value is { readonly pid: number } {
   if (typeof value !== 'object' || value === null) return false;
   const { status, pid } = value as { readonly status?: unknown; readonly pid?: unknown };

@@ -1,10 +1,10 @@
 /**
- * Schemas of what the admin interface responds with about the gateway itself: its settings, a reload, hosts,
- * and what was reset or cleared. (views.ts has those of accounts, keys, usage and the catalogue.) routes.ts
+ * Schemas of the admin interface's responses about the gateway itself: its settings, a reload, hosts, and
+ * what was reset or cleared. (views.ts has those of accounts, keys, usage and the catalogue.) routes.ts
  * builds the responses, openapi.ts publishes schemas and descriptions, the console reads them.
  *
  * Must hold: nothing of Node is imported, because the console compiles this file for the browser (`tsc -p
- * src/console`, which `npm run lint` runs). Test of the published schemas: unit/admin/openapi.
+ * src/console`, which `npm run lint` runs). Test of the published schemas: test/unit/admin/openapi.test.ts.
  */
 import { Type, type Static } from 'typebox';
 import { CLOSED, orNull } from './views.js';

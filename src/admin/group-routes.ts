@@ -1,7 +1,7 @@
 /**
  * `/admin/v1/groups` and `/admin/v1/group-tree`: groups of accounts, and what is used of their quotas.
- * routes.ts puts them among the others, api.ts calls them. Main thread
- * (test/unit/admin/group-routes.test.ts).
+ * routes.ts lists these routes with the others, api.ts calls them. Main thread. Test:
+ * test/unit/admin/group-routes.test.ts.
  */
 import { Type } from 'typebox';
 import { ADMIN_ONLY } from '../core/roles.js';

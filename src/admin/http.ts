@@ -1,10 +1,10 @@
 /**
- * Requests and responses of the admin interface, as they are read from and written to µWebSockets. server.ts
- * and the parts that it hands a socket to (live-feed.ts, playground.ts, console-files.ts) call this. Main
- * thread of the gateway.
+ * Reads requests of the admin interface from µWebSockets (µWS) and writes responses to it. server.ts calls
+ * it, and live-feed.ts, playground.ts and console-files.ts, which write to a socket themselves. Main thread
+ * of the gateway.
  *
- * Must hold: a body is read up to its bound and no further, and a response that comes later is written only
- * if its socket is still there: µWS throws otherwise (test/unit/admin/server.test.ts).
+ * Must hold: a body is read up to its bound and no further, and a late response is written only if its socket
+ * is still open, because µWS throws otherwise (test/unit/admin/server.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { STATUS_CODES } from 'node:http';
@@ -12,7 +12,7 @@ import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { errorBody, type ErrorRecord, statusOf } from '../core/errors.js';
 import { JSON_TYPE } from './route.js';
 
-/** What is read of a request before its body. */
+/** The part of a request before its body. */
 export interface RequestHead {
   /** `GET` for a HEAD too. */
   readonly method: string;
@@ -22,7 +22,7 @@ export interface RequestHead {
   readonly path: string;
   /** Without its question mark; may be empty. */
   readonly query: string;
-  /** Each of the following is empty if the header is not there. */
+  /** Each of the following is empty if the request lacks the header. */
   readonly authorization: string;
   readonly cookie: string;
   readonly host: string;
@@ -34,7 +34,7 @@ export interface RequestHead {
   readonly acceptEncoding: string;
 }
 
-/** Reads everything at once: the request is gone when its callback returns. */
+/** Reads everything at once, because µWS invalidates the request when its callback returns. */
 export function readHead(request: HttpRequest): RequestHead {
   const sentMethod = request.getCaseSensitiveMethod();
   const head = sentMethod === 'HEAD';
@@ -59,8 +59,8 @@ export function readHead(request: HttpRequest): RequestHead {
 const NOT_UTF8 = responseOfError({ code: 'invalid_parameters', message: 'the body must be UTF-8' });
 
 /**
- * Calls `use` once with the whole body. Answers itself if the body is longer than `bytesMax`, as soon as it
- * is, or is not UTF-8. Does neither if the client leaves.
+ * Calls `use` once with the whole body. Sends an error instead if the body is not UTF-8, or as soon as it is
+ * longer than `bytesMax`. Does neither if the client leaves.
  */
 export function withBody(
   response: HttpResponse,
@@ -87,7 +87,7 @@ export function withBody(
     chunks.push(Buffer.copyBytesFrom(new Uint8Array(chunk)));
     if (!isLast) return;
     const whole = Buffer.concat(chunks);
-    // From here on `use` notices that the client has left, by `respond` or its own onAborted.
+    // From here on `use` must notice if the client leaves, by `respond` or its own onAborted.
     if (isUtf8(whole)) use(whole.toString('utf8'));
     else send(response, NOT_UTF8, head, false);
   });
@@ -101,7 +101,7 @@ export interface AdminResponse {
   readonly allow?: string | undefined;
   readonly retryAfterSeconds?: number | undefined;
   /**
-   * Text of a header `warning`, without quotes: some processes have not taken the change over yet.
+   * Text of a header `warning`, without quotes: some processes have not applied the change yet.
    */
   readonly warning?: string | undefined;
   /** A whole `set-cookie` header. */
@@ -126,8 +126,8 @@ export function ok(view: object): AdminResponse {
 }
 
 /**
- * Sends the response when it is there, unless the client has left by then. Most are there at once. `given`
- * never rejects.
+ * Sends the response once it is ready, unless the client has left by then. Most are ready at once. `given`
+ * must not reject.
  */
 export function respond(
   response: HttpResponse,
@@ -147,7 +147,7 @@ export function respond(
   });
 }
 
-/** `head`: the headers alone. `closeConnection`: for a request whose body was not read. */
+/** `head`: sends only the headers. `closeConnection`: for a request whose body was not read. */
 export function send(
   response: HttpResponse,
   given: AdminResponse,
@@ -157,7 +157,7 @@ export function send(
   response.cork(() => {
     response.writeStatus(`${given.status} ${STATUS_CODES[given.status] ?? ''}`);
     response.writeHeader('content-type', given.contentType);
-    // A response may hold a new key.
+    // A response may contain a new key.
     response.writeHeader('cache-control', 'no-store');
     response.writeHeader('x-content-type-options', 'nosniff');
     if (given.allow !== undefined) response.writeHeader('allow', given.allow);
@@ -173,8 +173,8 @@ export function send(
 }
 
 /**
- * Ends a response whose headers are written. Call it within `cork`. After a HEAD the connection stays: what
- * may come of its body is ignored.
+ * Ends a response whose headers are written. Call it within `cork`. After a HEAD the connection stays open;
+ * a body of the request is ignored.
  */
 export function endWith(response: HttpResponse, body: Buffer, head: boolean, closeConnection = false): void {
   if (!head) {

@@ -1,10 +1,10 @@
 /**
- * Reads bodies and query parameters of the admin interface by their schemas, and says what is wrong with
- * them. route.ts has a reader of each for each route.
+ * Checks bodies and query parameters of the admin interface by their schemas, and explains errors. route.ts
+ * creates a reader for the body and one for the query of each route.
  *
  * Must hold: no code is made from text, which the main thread disallows (test/unit/admin/openapi.test.ts).
- * So TypeBox interprets the schemas here; it is loaded by the first request that has input. It takes some
- * 30 µs for an account of `POST /bulk`, so it gets no list that is too long, nor names that no schema has
+ * So TypeBox interprets the schemas here; the first request with input loads it. It takes some 30 µs for an
+ * account of `POST /bulk`, so lists that are too long and unknown names are rejected before it sees them
  * (test/unit/admin/input-reader.test.ts).
  */
 import type { Static, TObject, TSchema } from 'typebox';
@@ -15,9 +15,9 @@ import { editDistance, nearestName, synonymOf } from '../config/nearest-name.js'
 import { clipped, formatInputPath, type ValueSchema, wantedBy } from '../core/wrong-input.js';
 import { invalid, UNPRINTABLE } from '../registry/record-id.js';
 
-/** Of a wrong value in a message: enough to know it again, where a whole body may be 64 KiB and more. */
+/** How much of a wrong value a message shows: enough to recognise it. A whole body may be 64 KiB and more. */
 const SHOWN_CHARS_MAX = 100;
-/** Of unknown names: more have no room in a message. */
+/** How many unknown names are collected: more do not fit a message. */
 const NAMES_SHOWN_MAX = SHOWN_CHARS_MAX;
 
 export type InputNoun = 'field' | 'query parameter';
@@ -72,7 +72,7 @@ function unknownError(names: readonly string[], path: string, schema: TSchema, n
   return `unknown ${noun} ${clipped(fields.join(', '), SHOWN_CHARS_MAX)}${nearest}`;
 }
 
-/** What was given, cut to a length that a message can hold. */
+/** Returns the value as a message shows it: as JSON, cut to SHOWN_CHARS_MAX. */
 export function shown(value: unknown): string {
   return clipped(value === undefined ? 'nothing' : jsonOf(value), SHOWN_CHARS_MAX);
 }
@@ -81,12 +81,12 @@ function jsonOf(value: unknown): string {
   try {
     return JSON.stringify(value);
   } catch {
-    // Text can be nested deeper than the stack on which it would be written again.
+    // JSON.stringify overflows the stack on values that JSON.parse could still read.
     return 'what is nested too deeply';
   }
 }
 
-/** Unknown names first, for a misspelt field is also a missing one. */
+/** Reports unknown names first, because a misspelt field is also a missing one. */
 function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, value: unknown): string {
   for (const fault of errors) {
     if (fault.keyword === 'additionalProperties') {
@@ -104,12 +104,12 @@ function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, val
   invariant(first !== undefined, 'what is refused has a fault');
   if (first.instancePath === '') return `the body must be a JSON object, got ${shown(value)}`;
   const wanted = wantedBy(schemaAt(schema, first.schemaPath));
-  // The whole rule: a message of the validator says half of it, such as one of two bounds.
+  // The whole rule, because the validator's message has only a part of it, such as one of two bounds.
   const rule = wanted === undefined ? first.message : `must be ${wanted}`;
   return `${fieldOf(first.instancePath)} ${rule}, got ${shown(valueAt(value, first.instancePath))}`;
 }
 
-/** The end of the message; empty if no name of the schema is near. */
+/** Returns the end of the message; empty if no name of the schema is near. */
 function nearestTo(name: string, { properties = {} }: Partial<TObject>): string {
   const known = Object.keys(properties);
   const synonym = synonymOf(name);
@@ -120,7 +120,7 @@ function nearestTo(name: string, { properties = {} }: Partial<TObject>): string 
   return isNear ? `, the nearest known one is ${nearest}` : '';
 }
 
-/** From `/accounts/3/name` to `accounts[3].name`. */
+/** Converts `/accounts/3/name` to `accounts[3].name`. */
 function fieldOf(pointer: string): string {
   const parts = namesOf(pointer).map((name) => (/^(?:0|[1-9]\d{0,14})$/.test(name) ? Number(name) : name));
   return formatInputPath(parts);
@@ -130,7 +130,7 @@ function schemaAt(schema: TSchema, path: string): ValueSchema {
   return valueAt(schema, path.slice('#'.length)) as ValueSchema;
 }
 
-/** A name that is not there, as in a schema of another kind, gives an empty record. */
+/** Returns undefined if the path leads nowhere, as in a schema of another kind. */
 function valueAt(value: unknown, path: string): unknown {
   let found = value;
   for (const name of namesOf(path)) found = (found as Record<string, unknown> | undefined)?.[name];
@@ -144,17 +144,17 @@ function namesOf(path: string): string[] {
     .map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'));
 }
 
-/** More digits are no count of anything here, and a number would lose the last of them. */
+/** More digits do not fit a JavaScript number exactly. */
 const WHOLE_NUMBER = /^-?\d{1,15}$/;
 
-/** Names and ids, and cursors, of which the longest is that of the newest calls of 64 processes. */
+/** The longest values are cursors: `newest` of the calls of 64 processes. */
 const VALUE_CHARS_MAX = 1_500;
 
 /**
- * Returns a query string's parameters by name, ready for the schema's reader. A value that the schema wants
- * as a number, true or false is converted if it has that form; else it stays text, which the reader rejects.
- * Throws `invalid_parameters` if a parameter comes twice, is not percent-encoded UTF-8, or has an unprintable
- * character.
+ * Returns a query string's parameters by name, ready for the schema's reader. A value that the schema
+ * declares as an integer or a boolean is converted if it has that form; else it stays text, which the reader
+ * rejects. Throws `invalid_parameters` if a parameter comes twice, is not percent-encoded UTF-8, or has an
+ * unprintable character.
  */
 export function parseQuery(query: string, schema: TObject): Record<string, unknown> {
   const values = new Map<string, unknown>();

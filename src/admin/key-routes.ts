@@ -1,7 +1,8 @@
 /**
- * `/admin/v1/keys`. routes.ts puts them among the others, api.ts calls them. Main thread.
+ * `/admin/v1/keys`: callers' keys. routes.ts lists these routes with the others, api.ts calls them. Main
+ * thread.
  *
- * Must hold: a key is shown once, in the response that creates it; its digest never
+ * Must hold: a key is shown only in the response that creates it, and its digest never
  * (test/unit/admin/key-routes.key-view.test.ts).
  */
 import { Type, type Static } from 'typebox';
@@ -36,7 +37,7 @@ export function viewOfKey(statement: KeyStatement): KeyView {
   };
 }
 
-/** `keys` tells what is used of limits: a key that rotation has made begins with what the other had used. */
+/** The quotas are read from `keys`, because a key that rotation has made begins with the old key's use. */
 export function viewOfCreatedKey(created: CreatedKey, keys: Pick<Keys, 'find'>): CreatedKeyView {
   const { record, accountName, key } = created;
   const quotas = isLimited(record) ? keys.find(record.id).quotas : [];
@@ -47,7 +48,7 @@ export function viewOfRotatedKey(rotated: RotatedKey, keys: Pick<Keys, 'find'>):
   return { ...viewOfCreatedKey(rotated, keys), replaces: viewOfKey(rotated.replaced) };
 }
 
-/** A year. Whoever needs longer keeps two keys. */
+/** A year. For longer an operator keeps two keys. */
 const GRACE_SECONDS_MAX = 31_536_000;
 /** Long enough to put the new key into a running service, short enough to be remembered. */
 const GRACE_SECONDS_DEFAULT = 3_600;
@@ -175,7 +176,7 @@ export const KEY_ROUTES: readonly Route[] = [
   }),
 ];
 
-/** `prefix` stands before the names of fields in messages: `accounts[3].keys[0].`. */
+/** Messages have `prefix` before the names of fields, such as `accounts[3].keys[0].`. */
 export function newKeyOf(terms: Static<typeof KeyTerms>, prefix = ''): RegistryNewKey {
   return {
     name: terms.name,

@@ -8,8 +8,9 @@
  *
  * All subscribers get the same bytes, made once. Nothing is made while there is no subscriber.
  *
- * Must hold: a subscriber misses no span: one that reads too slowly is cut, and comes back for all of them. A
- * stream ends with the session or the token that began it (test/unit/admin/live-feed.test.ts).
+ * Must hold: a subscriber misses no span: the connection of one that reads too slowly is closed, and the page
+ * reconnects and gets all spans. A stream ends with the session or the token that began it
+ * (test/unit/admin/live-feed.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { type ErrorRecord, ProxyError } from '../core/errors.js';
@@ -22,14 +23,14 @@ import { responseOfError, send } from './http.js';
 
 const readQuery = createReader(RangeQuery, 'query parameter');
 
-/** Pages that are open at a time. The CPU of a gateway with sixty could not be told from one with none. */
+/** How many pages may be open. Sixty of them took no measurable CPU. */
 const SUBSCRIBERS_MAX = 64;
 
 /** Where the stats come from: gateway/history-recorder.ts. */
 export interface LiveSource {
   readonly history: History;
   readonly accounts: AccountHistory;
-  /** Calls back every two seconds with the status and the spans that ended. Returns how to stop that. */
+  /** Calls back every two seconds with the status and the ended spans. Returns a function that stops this. */
   watch(watcher: (status: object, ended: readonly EndedSpan[]) => void): () => void;
 }
 
@@ -37,7 +38,7 @@ interface Subscriber {
   readonly response: HttpResponse;
   readonly ring: RingName;
   readonly stillAdmitted: () => boolean;
-  /** Its socket has not taken all that was written. */
+  /** Whether the socket has not sent all that was written. */
   full: boolean;
 }
 
@@ -50,7 +51,7 @@ export class LiveFeed {
     this.#source = source;
   }
 
-  /** Starts the stream, or rejects the request. Asks `stillAdmitted` before each event. */
+  /** Starts the stream, or rejects the request. Calls `stillAdmitted` before each event. */
   async subscribe(response: HttpResponse, query: string, stillAdmitted: () => boolean): Promise<void> {
     const watched = { isGone: false };
     response.onAborted(() => {
@@ -96,8 +97,7 @@ export class LiveFeed {
         response.cork(() => response.end());
         continue;
       }
-      // A slow reader misses some `now` events. It must not miss a span, so it is cut off, and comes back for
-      // all of them.
+      // A slow reader may miss `now` events, but no span: so its connection is closed, and it reconnects.
       if (subscriber.full && span !== undefined) response.close();
       else if (!subscriber.full) response.cork(() => (subscriber.full = !response.write(now + (span ?? ''))));
     }

@@ -1,9 +1,9 @@
 /**
- * What the claims of an OpenID Connect provider say of a person: a name, and values that may have a role.
- * oidc.ts asks when somebody signs in. Pure. Main thread of the gateway.
+ * Reads the claims of an OpenID Connect provider about a person: a name, and the values that map to a role.
+ * oidc.ts calls it when somebody signs in. Pure. Main thread of the gateway.
  *
- * Must hold: claims are untrusted text: a name is one line, is no claim that people choose for themselves,
- * and what a session keeps is bounded (test/unit/admin/oidc-claims.test.ts).
+ * Must hold: claims are untrusted text, so a name is one line and not from a claim that people choose for
+ * themselves, and what a session keeps is bounded (test/unit/admin/oidc-claims.test.ts).
  */
 import { ROLES, type Role } from '../core/roles.js';
 import type { Settings } from '../config/schema.js';
@@ -14,22 +14,22 @@ export type Claims = Readonly<Record<string, unknown>>;
 export interface Person {
   /** One line of at most NAME_CHARS_MAX characters. */
   readonly name: string;
-  /** What the provider knows the person by, also after a change of name. */
+  /** The provider's id of the person, which stays after a change of name. */
   readonly sub: string;
-  /** Of the role claim: only such as a map of roles can name. */
+  /** The values of the role claim, without those that the setting `roles` cannot name. */
   readonly values: readonly string[];
   /** Whether the provider has left groups out, because there are too many for a token. */
   readonly overflown: boolean;
 }
 
 const NAME_CHARS_MAX = 200;
-/** The setting `roles` has no longer names; a session keeps so many values, 256 KB at most. */
+/** The setting `roles` has no longer names. A session keeps at most VALUES_MAX values, 256 KB. */
 const VALUE_CHARS_MAX = 256;
 const VALUES_MAX = 1_000;
-/** Neither control characters nor those that turn the direction of what follows: names stand in logs. */
+/** Names are logged, so they have no control characters and none that change the direction of text. */
 const ONE_LINE = /^[^\p{C}\p{Zl}\p{Zp}]+$/u;
 
-/** `claims` of a token that was validated: `sub` is a text. */
+/** `claims` must be of a validated token. */
 export function personOf(claims: Claims, settings: OidcSettings): Person {
   const sub = String(claims.sub);
   const found = claimAt(claims, settings.role_claim);
@@ -45,7 +45,7 @@ export function personOf(claims: Claims, settings: OidcSettings): Person {
   };
 }
 
-/** The role with the most rights of those that `values` have; else the one of everybody, if there is one. */
+/** Returns the role with the most rights that `values` map to, else the default role, if there is one. */
 export function roleOf(
   values: readonly string[],
   { roles, default_role: others }: OidcSettings,
@@ -55,10 +55,10 @@ export function roleOf(
 }
 
 /**
- * The claim at a path with dots; undefined if there is none. Names of claims may have dots themselves, as
- * addresses do, so each dot may lead into a map or be a part of a name; the whole path comes first. An email
- * that the provider calls unverified is none: people choose it themselves. Some providers write the truth
- * value as a text; what is neither counts as unverified.
+ * Returns the claim at a path with dots; undefined if there is none. Names of claims may have dots
+ * themselves, as URLs do, so each dot may lead into an object or be a part of a name; the whole path is tried
+ * first. An unverified email counts as missing, because people choose it themselves. Some providers write
+ * `email_verified` as text; anything but true counts as unverified.
  */
 export function claimAt(claims: Claims, path: string): unknown {
   const { email_verified: verified = true } = claims;

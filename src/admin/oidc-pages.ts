@@ -1,8 +1,9 @@
 /**
- * The error page of a failed sign-in at an OpenID Connect provider: the cause, and who can fix it. The sign-
- * in (oidc.ts, oidc-provider.ts) throws SignInError, its route sends the page. Main thread of the gateway.
+ * The error page of a failed sign-in at an OpenID Connect provider: the cause, and who can fix it. oidc.ts
+ * and oidc-provider.ts throw SignInError; oidc.ts responds with the page. Main thread of the gateway.
  *
- * Must hold: no text has a token, a code or a secret in it, so whoever throws passes none in `detail`.
+ * Must hold: the page has no token, code or secret, so code that throws passes none in `detail`
+ * (test/unit/admin/oidc.test.ts).
  */
 import { OIDC_START_PATH } from '../config/oidc-schema.js';
 import { clipped } from '../core/wrong-input.js';
@@ -85,7 +86,7 @@ const FAILURES = {
 export type SignInFailure = keyof typeof FAILURES;
 
 const WAIT_SECONDS = 5;
-/** A provider's own words may be long. */
+/** A provider's own message may be long. */
 const DETAIL_CHARS_MAX = 300;
 
 /** Why a sign-in failed. `message` is a detail for the page and the log, without a secret. */

@@ -1,10 +1,10 @@
 /**
- * One OpenID Connect provider: its document, its keys, and the exchange of a code for claims. oidc.ts loads
- * this file when the first operator signs in there, because the client library takes memory. Main thread of
- * the gateway.
+ * The client of one OpenID Connect provider: reads its document and keys, and exchanges a code for claims.
+ * oidc.ts loads this file when the first operator signs in there, because the client library takes memory.
+ * Main thread of the gateway.
  *
- * Must hold: nothing is fetched but the issuer's document and what it names: token, keys, userinfo. No
- * redirect is followed. Signatures are always checked, though the specification would let TLS do
+ * Must hold: only the issuer's document and the addresses in it (token, keys, userinfo) are fetched, and no
+ * redirect is followed. Signatures are always checked, although the specification accepts TLS instead
  * (test/unit/admin/oidc.test.ts, test/hostile/oidc.test.ts).
  */
 import * as client from 'openid-client';
@@ -12,22 +12,22 @@ import type { Clock } from '../core/clock.js';
 import { type Claims, claimAt, type OidcSettings } from './oidc-claims.js';
 import { type SignInFailure, SignInError } from './oidc-pages.js';
 
-/** Of any document. Keys and tokens have some kilobytes, a token with a thousand groups a hundred. */
+/** The longest response. Keys and tokens have some kilobytes, a token with a thousand groups a hundred. */
 const BODY_BYTES_MAX = 1024 * 1024;
-/** After so long the document is read again. The library renews keys by itself. */
+/** How long the document is used. The library renews keys by itself. */
 const DOCUMENT_MS = 3_600_000;
 /** Servers take request lines of 8 KiB. Each session keeps an address. */
 const LOGOUT_URL_CHARS_MAX = 6_000;
 
-/** What a sign-in began with, and is finished with. */
+/** The secrets that tie the end of a sign-in to its beginning. */
 export interface Proofs {
   readonly state: string;
   readonly nonce: string;
-  /** PKCE's. */
+  /** The code verifier of PKCE. */
   readonly verifier: string;
 }
 
-/** What a sign-in at the provider has come to. */
+/** The result of a sign-in at the provider. */
 export interface SignInResult {
   readonly claims: Claims;
   /** Where to sign out of the provider; undefined if it has no such address. */
@@ -45,7 +45,7 @@ export class OidcProvider {
     this.#clock = clock;
   }
 
-  /** Where to send the browser. Rejects with a SignInError if the provider's document cannot be had. */
+  /** Resolves with the address for the browser. Rejects with a SignInError if the document cannot be read. */
   async addressFor({ state, nonce, verifier }: Proofs): Promise<string> {
     const configuration = await this.#configured();
     const challenge = await client.calculatePKCECodeChallenge(verifier);
@@ -64,8 +64,8 @@ export class OidcProvider {
   }
 
   /**
-   * Who it is that the provider sent back with `query`: claims of the id token, and of userinfo if the token
-   * lacks the role or the name. Rejects with a SignInError.
+   * Exchanges the code in `query`, with which the provider sent the browser back, for the claims of the id
+   * token, and of userinfo if the token lacks the role or the name. Rejects with a SignInError.
    */
   async resultFrom(query: string, { state, nonce, verifier }: Proofs): Promise<SignInResult> {
     const configuration = await this.#configured();
@@ -93,8 +93,8 @@ export class OidcProvider {
   }
 
   /**
-   * RP-initiated logout. With the id token the provider need not ask who signs out; some want it. One that is
-   * too long for an address is left out.
+   * Returns the address of RP-initiated logout. Some providers require the id token in it. One that is too
+   * long for an address is left out; the provider may then ask the person.
    */
   #logoutUrl(configuration: client.Configuration, idToken: string): string | undefined {
     if (configuration.serverMetadata().end_session_endpoint === undefined) return undefined;
@@ -104,7 +104,7 @@ export class OidcProvider {
       const { href } = client.buildEndSessionUrl(configuration, hinted);
       return href.length <= LOGOUT_URL_CHARS_MAX ? href : client.buildEndSessionUrl(configuration, back).href;
     } catch {
-      // An address that is none, or not HTTPS. It stops no sign-in.
+      // The provider's address is invalid or not HTTPS. The sign-in goes on without it.
       return undefined;
     }
   }
@@ -114,7 +114,7 @@ export class OidcProvider {
     if (this.#configuration !== undefined && nowMs < this.#endMs) return this.#configuration;
     this.#endMs = nowMs + DOCUMENT_MS;
     const reading = this.#discover().catch((error: unknown) => {
-      // The next one to sign in tries again.
+      // The next sign-in tries again.
       if (this.#configuration === reading) this.#configuration = undefined;
       throw strangerOf(error) ?? failureOf(error);
     });
@@ -134,20 +134,20 @@ export class OidcProvider {
         [client.customFetch]: boundedFetch,
         execute: [
           client.enableNonRepudiationChecks,
-          // The settings allow it on loopback alone. Deprecated as a mark of caution.
+          // The settings allow it on loopback only. The library marks it deprecated as a warning.
           // eslint-disable-next-line @typescript-eslint/no-deprecated
           ...(issuer.startsWith('http:') ? [client.allowInsecureRequests] : []),
         ],
       },
     );
     const named = configuration.serverMetadata().issuer;
-    // The library lets an issuer of Entra ID pass that stands for every tenant.
+    // The library accepts Entra ID's issuer that stands for every tenant, so it is compared here too.
     if (URL.canParse(named) && new URL(named).href === new URL(issuer).href) return configuration;
     throw new SignInError('wrong_provider', namesIssuer(named));
   }
 }
 
-/** As a header, which each provider must take, unless the provider's document leaves it out. */
+/** Sends the secret as a header, which is the default, or in the body if the document lists only that. */
 function authenticationWith(secret: string): client.ClientAuth {
   const basic = client.ClientSecretBasic(secret);
   const post = client.ClientSecretPost(secret);
@@ -157,7 +157,7 @@ function authenticationWith(secret: string): client.ClientAuth {
   };
 }
 
-/** The library gives the signal of its timeout, which holds for the body too. */
+/** The library's `options` have the signal of its timeout, which applies to the body too. */
 async function boundedFetch(url: string, options: client.CustomFetchOptions): Promise<Response> {
   const response = await fetch(url, { ...options, redirect: 'manual' } as RequestInit);
   const chunks: Uint8Array[] = [];
@@ -175,14 +175,14 @@ async function boundedFetch(url: string, options: client.CustomFetchOptions): Pr
 
 const namesIssuer = (issuer: unknown): string => `its document names the issuer ${JSON.stringify(issuer)}`;
 
-/** The library's refusal of a document that names another issuer. */
+/** Returns an error if the library has rejected a document because it names another issuer. */
 function strangerOf(error: unknown): SignInError | undefined {
   if (!(error instanceof client.ClientError)) return undefined;
   const { body, attribute } = (error.cause ?? {}) as { attribute?: string; body?: { issuer?: unknown } };
   return attribute === 'issuer' ? new SignInError('wrong_provider', namesIssuer(body?.issuer)) : undefined;
 }
 
-/** By the codes of openid-client. All others are answers that are not what they should be. */
+/** By the codes of openid-client. All other codes are invalid responses. */
 const FAILURES: Readonly<Record<string, SignInFailure>> = {
   OAUTH_TIMEOUT: 'unreachable',
   OAUTH_ABORT: 'unreachable',
@@ -192,7 +192,7 @@ const FAILURES: Readonly<Record<string, SignInFailure>> = {
   OAUTH_UNSUPPORTED_OPERATION: 'wrong_token',
 };
 
-/** The library's own words are fixed texts: no token is in them. */
+/** The library's own messages are fixed texts without tokens. */
 function failureOf(error: unknown): SignInError {
   const known = causesOf(error).find((cause) => cause instanceof SignInError);
   if (known !== undefined) return known;
@@ -207,12 +207,12 @@ function failureOf(error: unknown): SignInError {
     return new SignInError('wrong_client', `it answered with status ${error.status}`);
   }
   const causes = causesOf(error);
-  // What cannot be parsed is quoted by the one who tried, and may be a token.
+  // Left out, because a SyntaxError quotes the text that it could not parse, which may be a token.
   const words = causes
     .filter((cause) => !(cause instanceof SyntaxError))
     .map(textOf)
     .join(': ');
-  // How fetch says that there is no connection, or that it broke.
+  // This is how fetch reports that there is no connection, or that it broke.
   if (causes.some((cause) => cause instanceof TypeError && cause.cause !== undefined)) {
     return new SignInError('unreachable', words);
   }
@@ -220,7 +220,7 @@ function failureOf(error: unknown): SignInError {
   return new SignInError(FAILURES[code ?? ''] ?? 'bad_answer', words);
 }
 
-/** An error and those behind it; a library may hang other things there. */
+/** Returns an error and the errors in its chain of causes. */
 function causesOf(error: unknown): Error[] {
   return error instanceof Error ? [error, ...causesOf(error.cause)] : [];
 }

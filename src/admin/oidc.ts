@@ -1,14 +1,14 @@
 /**
- * Signing in to the console at an OpenID Connect provider: authorization code flow with PKCE, state and
- * nonce. server.ts calls it for two addresses: one sends the browser to the provider, to the other the
- * provider sends it back. Main thread of the gateway.
+ * Signs operators in to the console at an OpenID Connect provider: authorization code flow with PKCE, state
+ * and nonce. server.ts calls it for two paths: one redirects the browser to the provider, to the other the
+ * provider redirects it back. Main thread of the gateway.
  *
- * A sign-in that is under way takes no memory here, so nobody can fill it. The browser keeps a random cookie;
- * state, nonce and PKCE's verifier are derived from it with a key that only this process knows.
+ * A pending sign-in takes no memory here, so nobody can exhaust it. The browser keeps a random cookie; state,
+ * nonce and PKCE's verifier are derived from it with a key that only this process knows. So the end of the
+ * process ends all pending sign-ins.
  *
- * Must hold: the browser that brings a code must be the one that began, and in time: so the time in the
- * cookie is signed with it. The end of a process ends all sign-ins that are under way
- * (test/unit/admin/oidc.test.ts).
+ * Must hold: a code is accepted only from the browser that began the sign-in, and in time. So the time in the
+ * cookie is part of what the proofs are derived from (test/unit/admin/oidc.test.ts).
  */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
@@ -24,24 +24,24 @@ import type { NewSession } from './sessions.js';
 
 const KEY_BYTES = 32;
 const NONCE_BYTES = 32;
-/** Long enough for a second factor that is looked for. */
+/** Long enough to find a second factor. */
 const PENDING_SECONDS = 600;
 const MS_PER_SECOND = 1_000;
-/** Exchanges with the provider at a time; each may have documents of 1 MiB in memory. */
+/** How many exchanges with the provider run at a time; each may have documents of 1 MiB in memory. */
 const EXCHANGES_MAX = 16;
 /**
- * States that have been used and whose cookies are still young, some 150 bytes each. Beyond it the oldest is
- * forgotten: its code is refused by the provider, which has given it out once.
+ * How many used states are kept while their cookies are valid, some 150 bytes each. Beyond that the oldest is
+ * dropped: the provider then rejects its code, which is valid once.
  */
 const USED_MAX = 10_000;
 const VALUES_SHOWN_MAX = 20;
 
 export interface OidcOptions {
-  /** Of the moment: a reload may change them. Undefined while there is no such sign-in. */
+  /** Returns the settings of now, because a reload may change them; undefined without this sign-in. */
   readonly settings: () => OidcSettings | undefined;
   /** Opens a session and returns its `set-cookie`. */
   readonly openSession: (head: RequestHead, session: NewSession, secure: boolean) => string;
-  /** Of the admin interface: part of the cookie's name, because ports of a host share cookies. */
+  /** The admin port: part of the cookie's name, because the ports of a host share cookies. */
   readonly port: () => number;
   readonly clock: Clock;
   readonly log: Log;
@@ -57,7 +57,7 @@ export interface OidcView {
 export class OidcSignIn {
   readonly #options: OidcOptions;
   readonly #key = randomBytes(KEY_BYTES);
-  /** When each used state may be forgotten, in the order of use. */
+  /** When each used state may be dropped, in the order of use. */
   readonly #usedEndMs = new Map<string, number>();
   readonly #failures: WrongTokens;
   #exchanges = 0;
@@ -68,11 +68,11 @@ export class OidcSignIn {
     this.#failures = new WrongTokens(options.clock);
   }
 
-  /** What the console's sign-in page shows; undefined without such a sign-in. */
+  /** For the console's sign-in page; undefined without this sign-in. */
   view(): OidcView | undefined {
     const settings = this.#options.settings();
     if (settings === undefined) return undefined;
-    // The address that browsers are sent back to, so that the cookie is of the same host.
+    // On the host that browsers are redirected back to, so that the cookie is sent there.
     return {
       issuer: new URL(settings.issuer).host,
       url: new URL(OIDC_START_PATH, settings.redirect_url).href,
@@ -80,8 +80,8 @@ export class OidcSignIn {
   }
 
   /**
-   * Answers a request for one of the two addresses: with a redirect, or with a page that says what went
-   * wrong. `address` and `from`: of the browser, in bytes and as text. Never rejects.
+   * Responds to a request for one of the two paths: with a redirect, or with an error page. `address` and
+   * `from`: the browser's address, in bytes and as text. Never rejects.
    */
   async serve(head: RequestHead, address: ArrayBuffer, from: string): Promise<AdminResponse> {
     const settings = this.#options.settings();
@@ -126,15 +126,15 @@ export class OidcSignIn {
       from,
     });
     const secure = settings.redirect_url.startsWith('https:');
-    // The page at / needs no cookie. Its own requests come from this site, so they have the session's, though
-    // a browser that comes from the provider's would not send a SameSite=Strict cookie to / itself.
+    // A browser that comes from the provider's site sends no SameSite=Strict cookie to / itself. The page at
+    // / needs none, and its own requests have the session's cookie.
     return redirectTo('/', [
       this.#options.openSession(head, { identify, logoutUrl }, secure),
       this.#cookie(settings, '', 0),
     ]);
   }
 
-  /** A session follows the settings of the moment: a role that is taken from a group is gone at once. */
+  /** A session follows the settings of now: if a reload takes a role from a group, it is gone at once. */
   #identifyOf(
     { name, values }: Person,
     { issuer, client_id: clientId, role_claim: claim }: OidcSettings,
@@ -147,14 +147,14 @@ export class OidcSignIn {
     };
   }
 
-  /** Loads the client library when it is first wanted. */
+  /** Loads the client library at its first use. */
   #providerOf(settings: OidcSettings): Promise<OidcProvider> {
     if (this.#provider?.settings === settings) return this.#provider.opened;
     const opened = import('./oidc-provider.js').then(
       ({ OidcProvider }) => new OidcProvider(settings, this.#options.clock),
     );
     this.#provider = { settings, opened };
-    // Nothing can be loaded while file descriptors have run out. The next one to sign in tries again.
+    // Loading fails while file descriptors have run out. The next sign-in tries again.
     opened.catch(() => {
       if (this.#provider?.opened === opened) this.#provider = undefined;
     });
@@ -165,7 +165,7 @@ export class OidcSignIn {
     return Math.floor(this.#options.clock.monotonicMs() / MS_PER_SECOND);
   }
 
-  /** The cookie of a sign-in that is under way. Who changes the time in it changes the state too. */
+  /** Returns the cookie of a pending sign-in. With another time in it, another state would be derived. */
   #pendingIn(head: RequestHead): string {
     const start = `${this.#cookieName()}=`;
     const pair = head.cookie.split(/; */).find((part) => part.startsWith(start));
@@ -176,7 +176,9 @@ export class OidcSignIn {
     return cookie;
   }
 
-  /** Of the issuer too: what began at one provider is not finished at another that a reload has named. */
+  /**
+   * Derived from the issuer too: a sign-in cannot begin at one provider and end at another after a reload.
+   */
   #proofsOf(cookie: string, { issuer, client_id: clientId }: OidcSettings): Proofs {
     const proofOf = (use: string): string =>
       createHmac('sha256', this.#key)
@@ -198,7 +200,7 @@ export class OidcSignIn {
 
   #failed(error: unknown, address: ArrayBuffer, from: string): AdminResponse {
     const known = error instanceof SignInError ? error : new SignInError('bad_answer', String(error));
-    // A flood is neither logged nor told why.
+    // A flood is not logged, and its responses do not say why.
     if (known.failure === 'too_many') return pageOf(known);
     if (!this.#failures.record(address)) return pageOf(new SignInError('too_many'));
     const { failure, message: detail } = known;

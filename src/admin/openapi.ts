@@ -1,9 +1,9 @@
 /**
- * The OpenAPI document of the admin interface, made from its routes when `/admin/v1/openapi.json` is first
- * asked for; `npm run docs` uses it too. Pure; main thread.
+ * Builds the OpenAPI document of the admin interface from its routes. routes.ts calls it at the first request
+ * for `/admin/v1/openapi.json`; `npm run docs` uses it too. Pure; main thread.
  *
- * Must hold: each route is in the document and responds as it says (test/unit/admin/openapi.test.ts calls
- * all).
+ * Must hold: each route is in the document and responds as the document says
+ * (test/unit/admin/openapi.test.ts calls all routes).
  */
 import type { TObject } from 'typebox';
 import type { ErrorCode } from '../core/errors.js';
@@ -15,7 +15,7 @@ import { LIVE_ROUTE } from './other-routes.js';
 import { RangeQuery, withRules } from './fields.js';
 import { isVariable, JSON_TYPE, ROOT, type Route } from './route.js';
 
-/** JSON-ready. */
+/** Returns a value that can be written as JSON. */
 export function adminDocument(routes: readonly Route[]): object {
   const paths: Record<string, Record<string, object>> = {};
   for (const route of routes) {
@@ -89,7 +89,7 @@ function codesOf(method: Route['method'], route: Route): ErrorCode[] {
     )
       ? (['not_found'] as const)
       : []),
-    // Without sharing there are no hosts, a key is rotated once, and only an empty group is deleted.
+    // The conflicts: hosts without sharing, a second rotation of a key, and a group that is not empty.
     ...(['hosts', 'rotate'].some((word) => route.segments.includes(word)) || route.path === '/groups/{group}'
       ? (['conflict'] as const)
       : []),
@@ -101,7 +101,7 @@ function codesOf(method: Route['method'], route: Route): ErrorCode[] {
 }
 
 /**
- * `postAccountsCredit` of `POST /accounts/{account}/credit`, `getAccountsOne` of `GET /accounts/{account}`.
+ * `postAccountsCredit` for `POST /accounts/{account}/credit`, `getAccountsOne` for `GET /accounts/{account}`.
  */
 function operationIdOf({ method, segments }: Route): string {
   const words = segments.filter((segment) => !isVariable(segment)).map(camelCased);
@@ -141,7 +141,7 @@ function requiredOf(schema: TObject): readonly string[] {
   return Array.isArray(schema.required) ? schema.required : [];
 }
 
-/** Server-sent events have no end, so live-feed.ts serves them, and not a route. */
+/** Server-sent events have no end, so live-feed.ts serves them instead of a route. */
 const LIVE_OPERATION = {
   operationId: 'getLive',
   summary: 'Stream the status every two seconds, and the course of its figures.',

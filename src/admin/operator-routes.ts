@@ -1,9 +1,9 @@
 /**
- * `/admin/v1/operators`: who has a token for this interface, and with which role. For the role `admin` alone.
- * routes.ts puts them among the others, api.ts calls them. Main thread.
+ * `/admin/v1/operators`: who has a token for this interface, and with which role. Only the role `admin` may
+ * use these routes. routes.ts lists them with the others, api.ts calls them. Main thread.
  *
- * Must hold: a token is shown once, in the response that creates it; it ends with its operator, and so do the
- * sessions that were opened with it (test/unit/admin/operator-routes.test.ts).
+ * Must hold: a token is shown only in the response that creates it; when its operator is disabled or deleted,
+ * it is rejected and its sessions end (test/unit/admin/operator-routes.test.ts).
  */
 import { Type, type Static } from 'typebox';
 import { ADMIN_ONLY, ROLES } from '../core/roles.js';
@@ -15,7 +15,7 @@ import { CLOSED, listSchema, Moment, orNull } from './views.js';
 
 const RoleName = Type.Enum([...ROLES], { description: 'what the operator may do: docs/roles.md' });
 
-/** Neither the token nor its digest is shown; the token only in the response to its creation. */
+/** Has neither the token nor its digest. CreatedOperatorView has the token. */
 export const OperatorView = Type.Object(
   {
     id: Type.String(),

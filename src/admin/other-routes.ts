@@ -1,7 +1,7 @@
 /**
- * Routes of the admin port outside the table of routes.ts, with the roles that may use each: streams, and
- * what the console and probes ask for. server.ts serves them; openapi.ts and the page of roles list them.
- * Pure (test/unit/admin/roles.test.ts).
+ * Routes of the admin port that are not in ADMIN_ROUTES (routes.ts), with the roles that may use each:
+ * streams, and routes for the console and for probes. server.ts serves them; openapi.ts and docs/roles.md
+ * list them. Pure. Test: test/unit/admin/roles.test.ts.
  */
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
 import { ALL_ROLES, RIGHTS, type Roles } from '../core/roles.js';
@@ -18,7 +18,7 @@ export const SESSION_PATH = '/admin/session';
 
 export const LIVE_ROUTE = { method: 'GET', path: `${ROOT}/live`, roles: ALL_ROLES } as const;
 
-/** The call is made with a key that the operator gives; but who only reads makes none here. */
+/** The operator gives the key for the call. A role that may only read makes no calls here all the same. */
 export const PLAYGROUND_ROUTE = {
   method: 'POST',
   path: '/admin/playground',

@@ -1,26 +1,26 @@
 /**
- * `POST /admin/playground`: the console's chat calls. server.ts calls this; it calls the gateway's own public
- * port and passes the response on as it arrives (a reverse proxy). Main thread of the gateway.
+ * `POST /admin/playground`: the console's chat calls. server.ts calls it; it sends each call to the gateway's
+ * own public port and relays the response as it arrives (a reverse proxy). Main thread of the gateway.
  *
  * The page cannot call the public port itself: that is another origin, which the page's policy forbids and
  * the listener does not allow.
  *
- * Must hold: the call has the key that the operator gave and no other right, and ends upstream when the page
- * leaves (test/unit/admin/playground.test.ts).
+ * Must hold: the call has only the rights of the key that the operator gave, and is cancelled when the page
+ * disconnects (test/unit/admin/playground.test.ts).
  */
 import { STATUS_CODES, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { HttpResponse } from 'uWebSockets.js';
 import { type AdminResponse, ok, responseOfError, send } from './http.js';
 
-/** A long conversation. */
+/** Enough for a long conversation. */
 export const PLAYGROUND_BODY_BYTES_MAX = 1024 * 1024;
-/** At a time: more than operators who each have a window or two open. */
+/** How many calls run at a time: a few for each operator with a window open. */
 const CALLS_MAX = 16;
-/** Keys have 46 characters; a header line may have many more than 500. */
+/** Keys have 46 characters. The bound keeps the header line short. */
 const KEY_PATTERN = /^[\x21-\x7e]{1,500}$/;
 
-/** Headers of the response that the page gets. */
+/** The headers of the response that are relayed to the page. */
 const HEADERS_SHOWN = /^(?:content-type|retry-after|x-request-id|x-ratelimit-.*)$/;
 
 /** Where the listeners serve callers. */
@@ -95,7 +95,7 @@ export class Playground {
         'content-type': 'application/json',
         'content-length': Buffer.byteLength(body),
       },
-      // This process is at the other end. Its certificate names the service, not this address.
+      // The other end is this process, whose certificate names the service and not this address.
       rejectUnauthorized: false,
     });
     outgoing.end(body);
@@ -103,7 +103,7 @@ export class Playground {
   }
 }
 
-/** Passes the response on, with back-pressure: reads from the gateway only as fast as the page reads. */
+/** Relays the response with back-pressure: reads from the gateway only as fast as the page reads. */
 function relay(response: HttpResponse, incoming: IncomingMessage, end: () => void): void {
   let open = true;
   const finish = (): boolean => {
@@ -137,7 +137,7 @@ function relay(response: HttpResponse, incoming: IncomingMessage, end: () => voi
   incoming.once('end', () => {
     if (finish()) response.cork(() => response.end());
   });
-  // The response broke off, so the page's must not look complete.
+  // The listener's response broke off, so the page's response must not look complete.
   incoming.once('error', () => {
     if (finish()) response.close();
   });

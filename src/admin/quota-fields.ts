@@ -1,7 +1,7 @@
 /**
  * Quotas in requests and responses of the admin interface: the fields that give a scope its limits, and the
- * view of what is used of each. Called by the routes of accounts, keys, groups and plans. Pure; main thread
- * (test/unit/admin/group-routes.test.ts).
+ * view of how much of each is used. The routes of accounts, keys, groups and plans use it. Pure; main thread.
+ * Test: test/unit/admin/group-routes.test.ts.
  */
 import { Type, type TSchema } from 'typebox';
 import { decimalOf } from '../core/money.js';
@@ -19,7 +19,7 @@ import { invalid } from '../registry/record-id.js';
 import { amountOf, ruled, secondsOf } from './fields.js';
 import { type LimitsView, orNull, type QuotasView, type QuotaUseView } from './views.js';
 
-/** Limits as a body has them. Null takes the limit away, if the route allows it. */
+/** Limits as a body has them. Null removes the limit, if the route's schema allows it. */
 type LimitFields = Readonly<Partial<Record<QuotaName, number | string | null>>>;
 
 const Spend = ruled(
@@ -40,12 +40,12 @@ function fieldsOf(schemaOf: (name: QuotaName) => TSchema) {
 /** Fields of a body that makes a group or a key. Spread them into its schema; `limitsOf` reads them. */
 export const LIMIT_FIELDS = fieldsOf(limitSchema);
 
-/** Fields of a body that changes limits: what is not named stays, and null takes a limit away. */
+/** Fields of a body that changes limits: limits that it does not name stay, and null removes a limit. */
 export const LIMIT_CHANGE_FIELDS = fieldsOf((name) => orNull(limitSchema(name)));
 
 /**
- * The limits that a body names, undefined for null; fields that it does not name are absent. `place` is
- * before the names of fields in messages. Throws `invalid_parameters`.
+ * Returns the limits that a body names, undefined for null, without those that it does not name. Messages
+ * have `prefix` before the names of fields. Throws `invalid_parameters`.
  */
 export function limitsOf(body: object, place = ''): Partial<QuotaLimits> {
   const given = body as LimitFields;
@@ -65,7 +65,7 @@ function spendOf(field: string, text: string): bigint {
   throw invalid(`${field} must be at least ${decimalOf(QUOTA_SPEND_MIN)}, got ${decimalOf(amount)}`);
 }
 
-/** What is used of each quota that has a limit. */
+/** Shows the use of each quota that has a limit. */
 export function viewOfQuotas(uses: readonly QuotaUse[]): QuotasView {
   return Object.fromEntries(uses.map((use) => [use.quota, viewOfUse(use)]));
 }
@@ -84,7 +84,7 @@ function viewOfUse({ quota, limit, used, held, leased, resetsMs }: QuotaUse): Qu
   } as QuotaUseView;
 }
 
-/** The limits that are set. */
+/** Shows the limits that are set. */
 export function viewOfLimits(limits: QuotaLimits): LimitsView {
   return Object.fromEntries(
     QUOTA_NAMES.flatMap((name) => {

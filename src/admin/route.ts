@@ -1,9 +1,9 @@
 /**
- * A route of the admin interface: one record, from which api.ts answers requests and reads their input, and
- * openapi.ts describes it. The route files define theirs with `defineRoute`. Main thread.
+ * The type of a route of the admin interface: one record, by which api.ts serves requests and openapi.ts
+ * describes the route. The route files create theirs with `defineRoute`. Main thread.
  *
- * Must hold: the roles that may use a route are declared with it, and so is the action under which a route
- * that changes something records its changes (test/unit/admin/roles.test.ts, openapi.test.ts).
+ * Must hold: each route declares the roles that may use it, and the action as which its changes are recorded
+ * (test/unit/admin/roles.test.ts, test/unit/admin/openapi.test.ts).
  */
 import { Type, type Static, type TObject, type TSchema } from 'typebox';
 import type { SettingChange, SettingInForce } from '../config/settings-in-force.js';
@@ -19,7 +19,7 @@ import { createReader, parseQuery } from './input-reader.js';
 import { type HostView } from './gateway-views.js';
 import { CLOSED } from './views.js';
 
-/** All routes are below it. */
+/** All paths of routes are below it. */
 export const ROOT = '/admin/v1';
 
 /** A body is a handful of fields; the longest is a note of 500 characters. */
@@ -27,58 +27,60 @@ export const ADMIN_BODY_BYTES_MAX = 64 * 1024;
 
 export const JSON_TYPE = 'application/json';
 
-/** Who asks, and from where. */
+/** Who sends a request, and from where. */
 export interface Requester {
   readonly operator: Operator;
-  /** The address of the client, as text; of a command without a gateway the user of the system. */
+  /** The client's address as text, or the system's user of a command that works without a gateway. */
   readonly from: string;
 }
 
-/** The registry for one request: what it changes is recorded as a change of the requester. */
+/** The registry for one request. Its changes are recorded as changes of the requester. */
 export interface RequestService extends Pick<RegistryService, 'read'> {
   change<Result>(work: (registry: Registry) => Result): Result | Promise<Result>;
   /**
-   * Records a change of what is not in the registry, after it was made. If it cannot be recorded, the log and
-   * the response say so.
+   * Records a change outside the registry, after it was made. If it cannot be recorded, the log and the
+   * response say so.
    */
   note(note: ChangeNote): Promise<void>;
 }
 
-/** What routes work with, and for whom. */
+/** What a route's `answer` gets: the gateway's parts, and the requester. */
 export interface AdminContext extends Omit<AdminParts, 'service'>, Requester {
   readonly service: RequestService;
   readonly log: Log;
 }
 
-/** The gateway's parts. A command that has no gateway gives stand-ins (cli/store-client.ts). */
+/**
+ * The parts of the gateway that routes use. Without a gateway a command replaces them (cli/store-client.ts).
+ */
 export interface AdminParts {
-  /** For what belongs to no account and changes nothing. */
+  /** For reads that need no counts of other processes. */
   readonly registry: Registry;
   readonly service: RegistryService;
   /** Resolves when all charges settled so far are in the store. False if some are not. */
   readonly flushBooks: () => Promise<boolean>;
   /** Writes the records and contents of this process's calls that have ended, so that a read finds them. */
   readonly flushCalls: () => void;
-  /** What `/admin/v1/status` shows; JSON-ready. */
+  /** Returns the document of `/admin/v1/status`. */
   readonly status: () => object | Promise<object>;
-  /** Reads the settings again. `dryRun` only says what would change; `restart` replaces the gateways too. */
+  /** Reads the settings again. `dryRun` only reports what would change; `restart` also replaces gateways. */
   readonly reload: (request: {
     readonly dryRun: boolean;
     readonly restart: boolean;
   }) => Promise<ReloadResult>;
-  /** Changes what it names, and returns what is logged then. */
+  /** Changes what is logged by the members that are there, and returns what is logged then. */
   readonly changeLog: (change: LogChange) => LogView;
-  /** Upstreams of that model, or of all, are called again at once. Resolves when all processes know. */
+  /** Resets the breakers of that model's upstreams, or of all. Resolves when all processes have done so. */
   readonly resetUpstreams: (model: string | undefined) => Promise<void>;
-  /** Forgets the cached responses of that model, or of all. Resolves when all processes have. */
+  /** Removes the cached responses of that model, or of all. Resolves when all processes have done so. */
   readonly clearCache: (model: string | undefined) => Promise<void>;
-  /** Who has called most, in the last spans. */
+  /** Returns the busiest accounts of the last spans. */
   readonly accountSpans: (ring: RingName) => readonly AccountSpan[];
-  /** Every setting in force. */
+  /** Returns every setting in force. */
   readonly settings: () => readonly SettingInForce[];
-  /** What is kept of calls; nothing if `call_log` was never on. */
+  /** Reads the call log; it finds nothing if `call_log` was never on. */
   readonly calls: CallReader;
-  /** What is kept of their contents; nothing if `call_log.contents` was never on. */
+  /** Reads contents of calls; it finds nothing if `call_log.contents` was never on. */
   readonly contents: ContentsReader;
   /** Undefined if nothing is shared with other hosts. */
   readonly hosts: SharedHosts | undefined;
@@ -96,10 +98,12 @@ export interface ReloadResult {
   readonly replacing: number;
 }
 
-/** What the routes need of the hosts that share. */
+/** What the routes need of the host directory. */
 export interface SharedHosts {
   list(): Promise<readonly SharedHost[]>;
-  /** Rejects with `ProxyError` if the host is alive or not known, or nobody can be asked. */
+  /**
+   * Rejects with `ProxyError` if the host is alive or unknown, or the server of sharing cannot be reached.
+   */
   forget(id: string): Promise<void>;
 }
 
@@ -119,7 +123,7 @@ export interface RouteInput<Query, Body> {
   readonly body: Body;
 }
 
-/** As it came: the query still encoded, the body parsed. */
+/** The input before it is checked: the query still encoded, the body parsed. */
 type RawInput = RouteInput<string, unknown>;
 
 /** A response that is not made by serialising a view. */
@@ -133,13 +137,13 @@ export class TextResponse {
   }
 }
 
-/** Everyone may read, unless the route says otherwise. A route that changes something says who may. */
+/** All roles may use a GET unless it declares others. Every other route must declare its roles. */
 type Permission =
   | { readonly method: 'GET'; readonly roles?: Roles; readonly action?: null }
   | {
       readonly method: Exclude<RouteMethod, 'GET'>;
       readonly roles: Roles;
-      /** What its changes are recorded as; null if it makes none. By default of its path. */
+      /** The name of its changes in the record; null if it makes none. By default made from the path. */
       readonly action?: string | null;
     };
 
@@ -161,7 +165,7 @@ interface RouteTerms<Query extends TObject, Body extends TObject, Response exten
   readonly bodyBytesMax?: number;
   /** The JSON of a response with status 200. */
   readonly responseSchema: Response;
-  /** Types of other responses, one of which the query may ask for. */
+  /** Content types of other responses, which the query may ask for. */
   readonly otherTypes?: readonly string[];
   readonly answer: (
     input: RouteInput<Static<Query>, Static<Body>>,
@@ -171,9 +175,9 @@ interface RouteTerms<Query extends TObject, Body extends TObject, Response exten
 
 export interface Route {
   readonly method: RouteMethod;
-  /** Others get a 403 (api.ts). */
+  /** Other roles get a 403 (api.ts). */
   readonly roles: Roles;
-  /** As what its changes are recorded; undefined if it makes none. */
+  /** The name of its changes in the record; undefined if it makes none. */
   readonly action: string | undefined;
   readonly path: string;
   readonly segments: readonly string[];
@@ -183,7 +187,9 @@ export interface Route {
   readonly bodyBytesMax: number;
   readonly responseSchema: TSchema;
   readonly otherTypes: readonly string[];
-  /** Checks the input, does the work; resolves with a view or a TextResponse. Rejects with `ProxyError`. */
+  /**
+   * Checks the input and does the work. Resolves with a view or a TextResponse; rejects with `ProxyError`.
+   */
   readonly answer: (input: RawInput, context: AdminContext) => Promise<unknown>;
 }
 
@@ -195,7 +201,7 @@ export function defineRoute<
   Body extends TObject = typeof NOTHING,
 >(declaration: RouteDeclaration<Query, Body, Response>): Route {
   const { path } = declaration;
-  // The types default as the values do.
+  // The casts are safe because the type parameters have the same defaults.
   const query = declaration.query ?? (NOTHING as unknown as Query);
   const body = declaration.body ?? (NOTHING as unknown as Body);
   const readQuery = createReader(query, 'query parameter');
@@ -245,7 +251,7 @@ function actionOf({
   return (words.length > 1 ? words : [...words, verb]).join('.');
 }
 
-/** Whether a segment of a route's path stands for any text. */
+/** Returns whether a segment of a route's path matches any text. */
 export function isVariable(segment: string): boolean {
   return segment.startsWith('{');
 }

@@ -1,7 +1,7 @@
 /**
- * All routes of the admin interface. Those of accounts, keys, groups, calls, changes, operators and usage
- * have files of their own; here are the routes of the gateway itself. Main thread; api.ts answers by them
- * (test/unit/admin/openapi.test.ts calls each).
+ * The list of all routes of the admin interface, by which api.ts serves requests. Routes of accounts, keys,
+ * groups, calls, changes, operators and usage have their own files; those of the gateway itself are here.
+ * Main thread. Test: test/unit/admin/openapi.test.ts calls each.
  */
 import { Type } from 'typebox';
 import { ProxyError } from '../core/errors.js';
@@ -36,7 +36,7 @@ import { CLOSED, listSchema, ModelView, PlanView } from './views.js';
 
 const TOKENS_PER_PRICE = 1_000_000n;
 
-/** Prices as the settings give them: per million tokens, and per call. */
+/** Prices are shown as in the settings: per million tokens, and per call. */
 export function viewOfModel(model: ModelEntry, models: Catalog['models']): ModelView {
   const { price } = model;
   const perMillion = (picoUnits: bigint): string => decimalOf(picoUnits * TOKENS_PER_PRICE);
@@ -116,7 +116,7 @@ const STATUS_ROUTE = defineRoute({
   method: 'GET',
   path: '/status',
   summary: 'Show threads, calls in flight, outcomes and the state of the books.',
-  // Empty if a command answers from the store, without a gateway.
+  // Empty if a command reads the store without a gateway.
   responseSchema: Type.Object({}, { additionalProperties: true }),
   answer: (_, { status }) => status(),
 });
@@ -172,7 +172,7 @@ const SETTINGS_ROUTE = defineRoute({
     ),
 });
 
-/** Also of a reload that no operator of the interface asks for (gateway/gateway.ts). */
+/** gateway/gateway.ts uses it too, for reloads by a signal or a changed file. */
 export function noteOfReload({
   changes = [],
   replacing,
@@ -286,7 +286,9 @@ const UPSTREAM_RESET_ROUTE = defineRoute({
   },
 });
 
-/** The id of the model with that name, or of all. Throws ProxyError if there is none. */
+/**
+ * Returns the id of the model with that id or alias, or the ids of all. Throws ProxyError if there is none.
+ */
 function idsOf(catalog: Catalog, name: string | undefined): string[] {
   const listed = catalog.models.filter(isListed);
   if (name === undefined) return listed.map(({ id }) => id);
@@ -315,7 +317,7 @@ const CACHE_CLEAR_ROUTE = defineRoute({
   },
 });
 
-/** For whoever reads the data directory directly. */
+/** For programs that read the data directory directly. */
 const FLUSH_ROUTE = defineRoute({
   method: 'POST',
   path: '/flush',
@@ -333,7 +335,7 @@ const FLUSH_ROUTE = defineRoute({
   answer: async (_, { flushBooks }) => ({ flushed: await flushBooks() }),
 });
 
-/** Made when it is first asked for. */
+/** Made at the first request. */
 let documentText: string | undefined;
 
 const DOCUMENT_ROUTE = defineRoute({

@@ -1,13 +1,13 @@
 /**
- * The listener of the admin interface: a µWebSockets App of its own on a port of its own.
+ * The HTTP server of the admin interface: a µWebSockets App of its own on a port of its own.
  * gateway/admin-service.ts starts it. Main thread of the gateway.
  *
- * Most requests are answered synchronously, in the callback that has the whole request. What is answered
- * later checks whether its socket is still there.
+ * Most responses are sent synchronously, in the callback that has the whole request. A later response is sent
+ * only if its socket is still open.
  *
- * Must hold: no token is needed for `/healthz` (the process lives), `/readyz` (it takes calls), `/metrics`,
- * the console's files, and `/admin/session` and below, where the console signs in; for all else there is. All
- * but the first two need a Host that is allowed (test/unit/admin/server.test.ts).
+ * Must hold: only `/healthz` (the process lives), `/readyz` (it accepts calls), `/metrics`, the console's
+ * files, and `/admin/session` and below, where the console signs in, need no token. All but the first two
+ * need an allowed Host (test/unit/admin/server.test.ts).
  */
 import uWS, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
@@ -35,18 +35,18 @@ import { ADMIN_BODY_BYTES_MAX } from './route.js';
 
 export interface AdminOptions extends Omit<AdminApiOptions, 'accountSpans'> {
   readonly host: string;
-  /** 0 for any free one. */
+  /** 0 for any free port. */
   readonly port: number;
-  /** Names that may stand in Host, beside the loopback ones and `host`. */
+  /** Names that Host may have, besides `host` and those of loopback. */
   readonly allowedHosts: readonly string[];
   readonly token: string;
-  /** The setting `admin.oidc` as it is at the moment. */
+  /** Returns the setting `admin.oidc` of now. */
   readonly oidc: () => OidcSettings | undefined;
   /** False while the gateway starts or drains. */
   readonly readiness: () => boolean;
-  /** What the console's charts show. */
+  /** The source of the console's charts. */
   readonly live: LiveSource;
-  /** Where the playground calls. */
+  /** Returns where the playground sends its calls. */
   readonly publicAddress: () => PublicAddress;
   /** Makes the page of `/metrics`. */
   readonly metrics: (format: MetricsFormat) => Promise<MetricsPage>;
@@ -56,16 +56,16 @@ export interface AdminOptions extends Omit<AdminApiOptions, 'accountSpans'> {
 export interface AdminServer {
   /** The port it listens on. */
   readonly port: number;
-  /** Accepts no more connections; the open ones are served on. Idempotent. */
+  /** Accepts no more connections; open ones stay. Idempotent. */
   stop(): void;
   /** Closes the port and every connection; idempotent. */
   close(): void;
 }
 
 /**
- * Resolves when the port is open; rejects if it cannot be had. The caller has checked that nobody else
- * listens there: µWebSockets would share the port, and its exclusive mode fails while the kernel remembers
- * connections of a gateway that died.
+ * Resolves when the port is open; rejects if it cannot be opened. The caller must have checked that nobody
+ * else listens there: µWebSockets would share the port, and its exclusive mode fails while the kernel still
+ * has connections of a gateway that died.
  */
 export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   const { host, port, live, clock } = options;
@@ -190,7 +190,7 @@ function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): v
     return;
   }
   if (path === OIDC_START_PATH || path === OIDC_CALLBACK_PATH) {
-    // A HEAD would use up what a GET is for.
+    // No HEAD, because it would use up the sign-in.
     if (method !== 'GET' || head.head) send(response, methodNotAllowed(method, ['GET']), head.head, true);
     else {
       const address = response.getRemoteAddress().slice(0);
@@ -244,7 +244,7 @@ function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): v
 const remoteTextOf = (response: HttpResponse): string =>
   Buffer.from(response.getRemoteAddressAsText()).toString();
 
-/** Probes send the address of a pod, so these answer under any Host. Returns whether it has answered. */
+/** Responds under any Host, because probes send the address of a pod. Returns whether it has responded. */
 function serveHealth(response: HttpResponse, head: RequestHead, readiness: () => boolean): boolean {
   switch (head.path) {
     case '/healthz':

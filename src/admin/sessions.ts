@@ -1,11 +1,11 @@
 /**
- * The operators who are signed in to the console. A session is a random secret in a cookie. authentication.ts
- * asks at each request, and opens one for whoever signs in. Main thread of the gateway, which forgets all
- * sessions when it ends.
+ * The sessions of operators who are signed in to the console. A session is a random secret in a cookie.
+ * authentication.ts opens one at a sign-in and looks it up at each request. Main thread of the gateway; all
+ * sessions end with it.
  *
- * Must hold: only the digest of a secret is kept, so that what leaks from memory opens no session. At the
- * bound nobody signs the others out (test/unit/admin/authentication.session.test.ts,
- * operator-routes.test.ts).
+ * Must hold: only the digest of a secret is kept, so that a leak of memory opens no session, and an operator
+ * with many sessions cannot push out those of others (test/unit/admin/authentication.session.test.ts,
+ * test/unit/admin/operator-routes.test.ts).
  */
 import { createHash, randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
@@ -16,27 +16,27 @@ const SECRET_BITS = 256;
 /** A working day and some hours: an operator signs in again the next morning. */
 export const SESSION_SECONDS = 12 * 3_600;
 /**
- * More than the operators of one gateway have browsers. Beyond it the oldest session of whoever has most
- * ends, so that nobody signs the others out.
+ * More than the operators of one gateway have browsers. Beyond it the oldest session of the operator with the
+ * most sessions ends.
  */
 const SESSIONS_MAX = 200;
 const MS_PER_SECOND = 1_000;
 
-/** Whose session it is. */
+/** A session to be opened. */
 export interface NewSession {
   readonly identify: Identify;
-  /** Where its operator can sign out of the provider too; undefined if the session came without one. */
+  /** Where its operator can sign out of the OpenID Connect provider; undefined without one. */
   readonly logoutUrl?: string | undefined;
 }
 
 interface Session extends NewSession {
   readonly endMs: number;
-  /** Who opened it. */
+  /** The name of the operator who opened it. */
   readonly who: string | undefined;
 }
 
 export interface OpenSession {
-  /** As it is now: the role may have changed since the session was opened. */
+  /** The operator as of now: the role may have changed since the session was opened. */
   readonly operator: Operator;
   /** Whole seconds that it still lasts, at least 1. */
   readonly secondsLeft: number;
@@ -44,7 +44,7 @@ export interface OpenSession {
 
 export class Sessions {
   readonly #clock: Clock;
-  /** By digest, in the order of signing in. */
+  /** By digest, oldest first. */
   readonly #sessions = new Map<string, Session>();
 
   constructor(clock: Clock) {
@@ -53,7 +53,7 @@ export class Sessions {
 
   /**
    * Opens a session and returns its secret, 43 characters of base64url. It ends after `seconds`, or at the
-   * first request for which `identify` knows nobody.
+   * first request at which `identify` returns undefined.
    */
   open(session: NewSession, seconds = SESSION_SECONDS): string {
     if (this.#sessions.size >= SESSIONS_MAX) this.#endOne();
@@ -71,7 +71,7 @@ export class Sessions {
     if (oldest !== undefined) this.#sessions.delete(oldest[0]);
   }
 
-  /** Undefined if no session has that secret, or it has ended. */
+  /** Returns undefined if no session has that secret, or it has ended. */
   find(secret: string): OpenSession | undefined {
     const digest = digestOf(secret);
     const session = this.#sessions.get(digest);
@@ -83,7 +83,7 @@ export class Sessions {
     return undefined;
   }
 
-  /** Returns where to sign out of the provider too. */
+  /** Ends the session and returns its `logoutUrl`. */
   end(secret: string): string | undefined {
     const digest = digestOf(secret);
     const logoutUrl = this.#sessions.get(digest)?.logoutUrl;

@@ -1,8 +1,8 @@
 /**
- * The admin token. The gateway makes and checks it, on its main thread; commands read it.
+ * The admin token. The gateway creates and checks it, on its main thread; commands read it.
  *
- * Must hold: the file is its owner's alone and is made once, also if two processes start together; the
- * comparison takes the same time wherever a wrong token differs (test/unit/admin/token.test.ts).
+ * Must hold: only the owner may read the file, and it is created once, also if two processes start together;
+ * the comparison takes the same time wherever a wrong token differs (test/unit/admin/token.test.ts).
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { makeDataFolder } from '../store/store-file.js';
 
 /** As many as an API key has. */
 const TOKEN_BITS = 256;
-/** What an operator chooses must be hard to guess, and fit a header. */
+/** A token that an operator chooses must be hard to guess, and fit a header. */
 const TOKEN = /^[\x21-\x7e]{16,256}$/;
 const TOKEN_RULE = 'wanted are 16 to 256 printable ASCII characters without spaces';
 
@@ -20,8 +20,8 @@ export function tokenPath(dataPath: string): string {
 }
 
 /**
- * Returns `TOLLGATE_ADMIN_TOKEN` if it is set and not empty, else what the token's file holds, else a new
- * token, written to that file for its owner alone. Throws an Error if the token breaks TOKEN_RULE.
+ * Returns `TOLLGATE_ADMIN_TOKEN` if it is set and not empty, else the content of the token's file, else a new
+ * token, which it writes to that file. Throws an Error if the token breaks TOKEN_RULE.
  */
 export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEnv): string {
   const known = findAdminToken(dataPath, environment);
@@ -32,7 +32,7 @@ export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEn
   const token = randomBytes(TOKEN_BITS / 8).toString('base64url');
   writeFileSync(temporary, `${token}\n`, { mode: 0o600, flag: 'w', flush: true });
   try {
-    // A link appears whole or not at all, and fails if another process was first.
+    // link() is atomic, and fails if another process was first.
     linkSync(temporary, path);
     return token;
   } catch (error) {
@@ -43,7 +43,7 @@ export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEn
   }
 }
 
-/** As `obtainAdminToken`, but makes none. Without a folder it reads only the environment. */
+/** As `obtainAdminToken`, but creates none. Without a folder it reads only the environment. */
 export function findAdminToken(
   dataPath: string | undefined,
   environment: NodeJS.ProcessEnv,
@@ -62,7 +62,7 @@ export function findAdminToken(
   }
 }
 
-/** Compares what a caller sent with the token, in a time that does not depend on where they differ. */
+/** Compares a sent token with the admin token, in a time that does not depend on where they differ. */
 export class TokenCheck {
   readonly #digest: Buffer;
 
@@ -71,7 +71,7 @@ export class TokenCheck {
   }
 
   accepts(sent: string): boolean {
-    // Digests: the comparison needs equal lengths, and the token's own must not show.
+    // Digests, because the comparison needs equal lengths, and must not reveal the token's length.
     return timingSafeEqual(digestOf(sent), this.#digest);
   }
 }

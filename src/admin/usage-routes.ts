@@ -1,8 +1,8 @@
 /**
- * `/admin/v1/usage`: calls, tokens and cost, summed up, as JSON or as CSV (RFC 4180). routes.ts puts it among
- * the others, api.ts calls it. Main thread.
+ * `/admin/v1/usage`: sums of calls, tokens and cost, as JSON or as CSV (RFC 4180). routes.ts lists these
+ * routes with the others, api.ts calls them. Main thread.
  *
- * Must hold: the CSV is safe to open in a spreadsheet: no cell that a name can begin is a formula
+ * Must hold: the CSV is safe to open in a spreadsheet, because no name becomes a formula
  * (test/unit/core/csv.test.ts).
  */
 import { Type } from 'typebox';
@@ -158,7 +158,9 @@ function statsOf(line: UsageTotals): Pick<UsageRowView, keyof typeof USAGE_STATS
   };
 }
 
-/** The cursor names the last line, so lines that appear between two pages are neither lost nor doubled. */
+/**
+ * The cursor is the last line's name, so no line is skipped or repeated if lines appear between two pages.
+ */
 function pageOfLines<View>(
   lines: readonly UsageLine[],
   viewOf: (line: UsageLine) => View,
@@ -187,14 +189,14 @@ export function isDay(text: string): boolean {
   return /^\d{4}-\d{2}-\d{2}$/.test(text);
 }
 
-/** Milliseconds. Throws `invalid_parameters`, which names `field`. */
+/** Returns Unix milliseconds. Throws `invalid_parameters`, which names `field`. */
 export function momentOf(field: string, text: string): number {
   const moment = isDay(text) ? Date.parse(text) : /^\d{1,11}$/.test(text) ? Number(text) * 1_000 : NaN;
   if (!Number.isNaN(moment)) return moment;
   throw invalid(`${field} must be Unix seconds or a day such as 2025-01-31, got ${shown(text)}`);
 }
 
-/** Money has all of its decimals. */
+/** Money is exact, with all decimals. */
 function csvOfUsage(lines: readonly UsageLine[], by: UsageGroup): string {
   const names = [by, ...Object.keys(USAGE_STATS)] as (keyof UsageView)[];
   const rows = lines.map((line) => {

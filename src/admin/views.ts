@@ -1,17 +1,18 @@
 /**
- * What the admin interface responds with: one schema a view, and its type. The routes respond with them,
- * the OpenAPI document shows them, and the commands, the console and the tests read their types. Pure, as
- * all that it imports: the console compiles this file for the browser.
+ * The schemas and types of the admin interface's responses about accounts, keys, groups, usage and the
+ * catalogue (gateway-views.ts has those about the gateway). The routes respond with them, the OpenAPI
+ * document shows them, and the commands, the console and the tests use their types. Pure.
  *
- * Must hold: callers of the admin interface rely on what is here, so a field may be added, and none is
- * renamed or removed.
+ * Must hold: fields may be added, but none is renamed or removed, because operators' programs read them (no
+ * test; test/unit/admin/openapi.test.ts compares responses with the schemas). Nothing of Node is imported,
+ * because the console compiles this file for the browser.
  */
 import { Type, type Static, type TObject, type TSchema } from 'typebox';
 import { SERVICES } from '../core/door-names.js';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import { HISTORY_RINGS, RING_NAMES, type RingName } from '../telemetry/history.js';
 
-/** Objects have the fields that they name and no others. */
+/** Spread into a schema: its objects have only the fields that it names. */
 export const CLOSED = { additionalProperties: false };
 
 export const Money = Type.String({ pattern: '^-?\\d+\\.\\d{2,12}$', description: 'exact decimal text' });
@@ -225,7 +226,7 @@ export function historyOf<Line>(range: RingName, data: Line[]): HistoryView<Line
 }
 
 /**
- * The numbers of a usage line, in the order of the columns of the CSV of `GET /usage`: new ones come last.
+ * The numbers of a usage line, in the order of the CSV's columns in `GET /usage`. New ones must come last.
  */
 export const USAGE_STATS = {
   calls: Count,
@@ -245,7 +246,7 @@ export const USAGE_STATS = {
 const NameOf = (what: string) =>
   Type.Union([Type.String(), Type.Null()], { description: `name of the ${what}; null where it was deleted` });
 
-/** One of the first five is there: what the lines are by. If that is an id, its names are there too. */
+/** Has one of the first five, by which lines are grouped. If that is an id, the names are there too. */
 export const UsageView = Type.Object(
   {
     account: Type.Optional(Type.String({ description: 'id of the account' })),
@@ -261,7 +262,7 @@ export const UsageView = Type.Object(
 );
 export type UsageView = Readonly<Static<typeof UsageView>>;
 
-/** One row of the books: the calls of a key on a model that ended in an hour. */
+/** One row of the accounting: the calls of a key to a model that ended in one hour. */
 export const UsageRowView = Type.Object(
   {
     hour: Type.String({ description: 'when it began, such as 2025-01-31T12:00:00Z' }),
@@ -303,7 +304,7 @@ export const ModelView = Type.Object(
 );
 export type ModelView = Readonly<Static<typeof ModelView>>;
 
-/** Limits alone, by the quota's name; those that are not set are left out. */
+/** The limits that are set, by the quota's name. */
 export type LimitsView = Readonly<Partial<Record<QuotaName, number | string>>>;
 
 const LIMITS = Object.fromEntries(
