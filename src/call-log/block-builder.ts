@@ -1,9 +1,9 @@
 /**
- * Encodes calls into blocks: see call-block.ts for the bytes. The call writer has one, on a gateway's main
- * thread.
+ * Encodes calls into blocks: see call-block.ts for the bytes. call-writer.ts owns a BlockBuilder, on a
+ * gateway's main thread.
  *
- * Must hold: what is read of a block is what was put in, whatever the numbers and texts; a block has at most
- * some 64 KiB (test/unit/call-log/call-log.test.ts, plain-calls.test.ts).
+ * Must hold: a block is read as it was written, whatever the numbers and texts, and has at most some 64 KiB
+ * (test/unit/call-log/call-log.test.ts, test/unit/call-log/plain-calls.test.ts).
  */
 import { crc32 } from 'node:zlib';
 import {
@@ -40,13 +40,13 @@ import {
   type CallRecord,
 } from '../telemetry/call-record.js';
 
-/** What a single call may add to a full block: its texts, attempts and quotas are cut. */
+/** The most that a single call adds to a full block: its texts, attempts and quotas are cut. */
 const CALL_BYTES_MAX = 64 * 1024;
 const QUOTAS_MAX = 64;
-/** Names are counted in 16 bits. A call has at most 9 + 3 × 8 + 3 × 64. */
+/** Positions of names have 16 bits. A call has at most 9 + 3 × 8 + 3 × 64 names. */
 const NAMES_MAX = 60_000;
 
-/** Kinds of names, for their last ones: accounts are ids of quotas too; then the quotas, by their order. */
+/** Kinds of names for `lastOr`. IDS: accounts and ids of quotas; after it come the quotas, by their order. */
 const IDS = 10;
 const KINDS = IDS + 9;
 
@@ -59,9 +59,9 @@ const [ACCOUNT, KEY, MODEL] = (['account', 'key', 'model'] as const).map((scope)
 const IS_MONEY = QUOTA_NAMES.map((name) => QUOTA_KINDS[name].unit === 'money');
 const PICO_IN_NANO = Number(PICO_PER_NANO);
 const TWO_32 = 2 ** 32;
-const RESPONDED = 200;
+const HTTP_OK = 200;
 
-/** Puts calls into a block. One a writer, filled again and again. */
+/** Adds calls to a block. Each writer has one, and fills it again after `take`. */
 export class BlockBuilder {
   readonly #fixed = new ArrayBuffer(BLOCK_BYTES + FIXED_BYTES);
   readonly #floats = new Float64Array(this.#fixed);
@@ -83,10 +83,10 @@ export class BlockBuilder {
   readonly #sources: SlotPositions;
   readonly #routes: SlotPositions;
   readonly #groups: SlotPositions;
-  /** Of WORDS: positions + 1; 0 if they have none yet. An array, because a call has dozens. */
+  /** By index in WORDS: position + 1; 0 if the word has none yet. An array, because a call has dozens. */
   readonly #quotaWords = new Int32Array(WORDS.length);
 
-  /** `names`: of what plain calls have; without it only `add` can be used. */
+  /** `names`: looks up the names of plain calls; without it only `add` can be used. */
   constructor(names?: SlotNames) {
     const of = (nameOf: (slot: number) => string | null): SlotPositions =>
       new SlotPositions((slot) => this.#names.positionOf(nameOf(slot)));
@@ -106,7 +106,7 @@ export class BlockBuilder {
     return this.#count;
   }
 
-  /** Whether the block is to be taken before another call is added. */
+  /** Whether the block must be taken before another call is added. */
   get isFull(): boolean {
     const bytes = this.#count * FIXED_BYTES + this.#at + this.#names.bytes;
     return bytes >= BLOCK_BYTES - FIXED_BYTES || this.#names.size >= NAMES_MAX;
@@ -158,7 +158,7 @@ export class BlockBuilder {
     this.#details(call);
   }
 
-  /** As `add` of the record that the gateway would make of it, without making one. */
+  /** As `add`, but reads the call in the ring and makes no record of it. */
   addPlain(call: PlainCall, listener: number): void {
     const { ints, floats, amounts, first64 } = call;
     const first32 = first64 << 1;
@@ -180,7 +180,7 @@ export class BlockBuilder {
     shorts[at16 + NAMED.code] = NONE;
     shorts[at16 + NAMED.source] = this.#sources.at(flags >> ring.SOURCE_SHIFT);
     shorts[at16 + NAMED.route] = this.#routes.at((flags >> ring.DOOR_SHIFT) & ring.BYTE_MASK);
-    shorts[at16 + STATUS] = RESPONDED;
+    shorts[at16 + STATUS] = HTTP_OK;
     shorts[at16 + FLAGS] =
       PLAIN |
       ATTEMPTS |
@@ -192,7 +192,7 @@ export class BlockBuilder {
     this.#count += 1;
     const bytes = this.#variable;
     let at = putNumber(bytes, this.#at, ints[first32 + ring.PLAIN_DURATION]!);
-    // NOTHING is -1, and 0 here.
+    // NOTHING is -1 in the ring, and 0 in the block.
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_FIRST_TOKEN]! + 1);
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_ADMITTED]! + 1);
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_PROMPT]!);
@@ -206,7 +206,7 @@ export class BlockBuilder {
     this.#at = this.#plainQuotas(call, account, at);
   }
 
-  /** Writes at `start`, and returns where it ends. */
+  /** Writes at `start` and returns the position after it. */
   #plainQuotas({ ints, floats, first64 }: PlainCall, account: number, start: number): number {
     const first32 = first64 << 1;
     const minute = ints[first32 + ring.PLAIN_MINUTE]!;
@@ -237,7 +237,7 @@ export class BlockBuilder {
     return at;
   }
 
-  /** Writes at `start`, and returns where it ends, as the functions do that follow. */
+  /** This and the following functions write at `start` and return the position after it. */
   #quota(start: number, scope: number, owner: number, name: number): number {
     const bytes = this.#variable;
     const at = putNumber(bytes, start, this.#quotaWord(scope));
@@ -303,26 +303,26 @@ export class BlockBuilder {
     this.#text(error);
   }
 
-  /** 0: none. */
+  /** Writes 0 for null. */
   #name(text: string | null, kind: number): void {
     this.#at = putPosition(this.#variable, this.#at, this.#names.lastOr(text, kind));
   }
 
-  /** Pico-units that a float holds, as `moneyOf` reads them. */
+  /** Writes a float of pico-units as `moneyOf` converts it. */
   #money(at: number, amount: number): number {
     if (amount < 0) {
       this.#view.setBigInt64(at, moneyOf(amount), true);
       return at + 8;
     }
     if (!Number.isSafeInteger(amount)) return this.#nanos(at, Math.floor(amount / PICO_IN_NANO));
-    // A BigInt would have to be made. The remainder of a float is a call of a C function.
+    // Without a BigInt, which is an allocation, and without %, which calls a C function for floats.
     const high = Math.floor(amount / TWO_32);
     this.#view.setUint32(at, amount - high * TWO_32, true);
     this.#view.setUint32(at + 4, high, true);
     return at + 8;
   }
 
-  /** The product may be beyond 2^53, so each half is multiplied for itself: a BigInt costs some 70 ns. */
+  /** The product may exceed 2^53, so each half is multiplied by itself: a BigInt costs some 70 ns. */
   #nanos(at: number, nanos: number): number {
     const high = Math.floor(nanos / TWO_32);
     const low = (nanos - high * TWO_32) * PICO_IN_NANO;
@@ -349,7 +349,7 @@ export class BlockBuilder {
     this.#at = putNumber(this.#variable, this.#at, value);
   }
 
-  /** 0: none. */
+  /** Writes 0 for null. */
   #text(text: string | null): void {
     if (text === null) {
       this.#number(0);
@@ -364,7 +364,7 @@ export class BlockBuilder {
   }
 }
 
-// What follows writes at `at` and returns where it ends.
+// The following functions write at `at` and return the position after it.
 
 function putPosition(bytes: Uint8Array, at: number, position: number): number {
   return putNumber(bytes, at, position === NONE ? 0 : position + 1);

@@ -1,9 +1,9 @@
 /**
- * The names in a block that is being filled: each is written once, and calls have its position. BlockBuilder
- * has one. Main thread.
+ * The names in a block that is being filled: each is written once, and calls refer to its position.
+ * block-builder.ts uses it. Main thread.
  *
- * Must hold: a name has one position in its block, and a slot the position of its name until the slots may
- * have new names (test/unit/call-log/call-log.test.ts, plain-calls.test.ts).
+ * Must hold: a name has one position in its block. A slot has the position of its name until `clear`, because
+ * slots may get new names (test/unit/call-log/call-log.test.ts, test/unit/call-log/plain-calls.test.ts).
  */
 import type { AccountIndex, GroupIndex, KeyIndex } from '../core/units.js';
 import { NONE } from './call-block.js';
@@ -15,7 +15,7 @@ export class BlockNames {
   readonly #lastPositions: Int32Array;
   #bytes = 0;
 
-  /** `kinds`: how many kinds `lastOr` is told. */
+  /** `kinds`: how many values the argument `kind` of `lastOr` has. */
   constructor(kinds: number) {
     this.#lastNames = new Array<string | undefined>(kinds).fill(undefined);
     this.#lastPositions = new Int32Array(kinds);
@@ -25,12 +25,12 @@ export class BlockNames {
     return this.#positions.size;
   }
 
-  /** What the names take in the block, about. */
+  /** About how many bytes the names take in the block. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** In the order of their positions. */
+  /** Returns the names in the order of their positions. */
   list(): string[] {
     return [...this.#positions.keys()];
   }
@@ -41,7 +41,7 @@ export class BlockNames {
     this.#bytes = 0;
   }
 
-  /** The position of a name; NONE for null. */
+  /** Returns the position of a name; NONE for null. */
   positionOf(text: string | null): number {
     if (text === null) return NONE;
     const known = this.#positions.get(text);
@@ -52,7 +52,7 @@ export class BlockNames {
     return position;
   }
 
-  /** As `positionOf`. Most names are those of the call before: comparing takes a quarter of looking up. */
+  /** As `positionOf`, but quicker, because most names are the same as in the call before. */
   lastOr(text: string | null, kind: number): number {
     if (text === null) return NONE;
     if (this.#lastNames[kind] === text) return this.#lastPositions[kind]!;
@@ -63,7 +63,7 @@ export class BlockNames {
   }
 }
 
-/** Names of what a plain call has by slot or index; null if there is none any more. */
+/** Looks up the names of a plain call's slots and indices; null if a slot has none any more. */
 export interface SlotNames {
   readonly requestPrefixOf: (listener: number) => string;
   readonly accountIdOf: (account: AccountIndex) => string | null;
@@ -74,13 +74,13 @@ export interface SlotNames {
   readonly sourceOf: (source: number) => string;
 }
 
-/** Slots whose positions are known at once. A block has some 500 calls, of fewer accounts in most cases. */
+/** How many slots are cached, a power of two. A block has some 500 calls, mostly of fewer accounts. */
 const SLOTS = 1_024;
 const NO_SLOT = -1;
 
 /**
- * Positions of names by the slot that has the name: of the slots with the same rest modulo SLOTS the last one
- * is known. Each call asks eight of these.
+ * A direct-mapped cache from a slot to the position of its name: slots that are equal modulo SLOTS replace
+ * each other. Each call looks into eight of these.
  */
 export class SlotPositions {
   readonly #slots = new Int32Array(SLOTS).fill(NO_SLOT);

@@ -1,38 +1,38 @@
 /**
- * The call log keeps what is known of each call that ended for a while, to be found by its id, or by who,
- * what and how. A table of LMDB was considered (an index by id and by each filter costs microseconds a call,
- * and there is one writer's lock for all processes) and so were logging libraries (they do not find): what is
- * written once, in order, and forgotten from the oldest on needs neither.
+ * The bytes of the call log on disk. The call log keeps the records of ended calls for a while, to be found
+ * by request id, caller, model, status and so on. An LMDB table was considered (indexes cost microseconds a
+ * call, and all processes share one write lock), and logging libraries too (they do not search): records that
+ * are written once, in order, and removed oldest first need neither.
  *
- * This file is the bytes on disk. A segment file is SEGMENT_START and then blocks; each block can be read
- * alone, so that a crash, a flipped bit or an unlinked neighbour costs no more than its own calls.
+ * A segment file is SEGMENT_START and then blocks. Each block can be read alone, so that a crash or a flipped
+ * bit loses only the calls of one block.
  *
  *     byte  block (begins and ends on a multiple of 8)
  *        0  MAGIC, bytes of the block, CRC-32 of all that follows this word, count of calls (32 bits each)
  *       16  bytes of the variable parts, bytes of the names (32 bits each)
  *       24  calls, FIXED_BYTES each; then their variable parts; then the names, a JSON array of texts
  *
- *     byte  bits  a call's fixed part: what filters look at
+ *     byte  bits  a call's fixed part: what filters read
  *        0    64  endedMs   wall clock (float)
  *        8    64  request   number of the request in its listener (float)
  *       16    64  charged   pico-units, signed
  *       24    16  × 9       positions in the block's names, NONE if there is none: see NAMED
  *       42    16  status    0 if the caller left before there was one
  *       44    16  flags     see STREAM
- *       48    32  variable  where the call's variable part begins, from the first one of the block
+ *       48    32  variable  offset of the call's variable part from the first one of the block
  *       52    32  queuedMs
  *
  * The variable part has numbers of 7 bits a byte (times in microseconds): duration, time to the first token
- * and to admission (0: none, else one more), tokens, then the attempts, the quotas and the error text. That
- * of a plain call (PLAIN) has no words that are the same for all of them: start and duration of its attempt,
- * balance (64 bits), calls in flight and of the day, requests of the minute (0: none, else one more), and the
- * number of other quotas before those.
+ * and to admission (0: none, else one more), tokens, then the attempts, the quotas and the error text. A
+ * plain call (PLAIN) omits values that are the same for all plain calls. It has start and duration of its
+ * attempt, balance (64 bits), calls in flight and of the day, requests of the minute (0: none, else one
+ * more), and the number of other quotas before those.
  *
- * block-builder.ts writes them, on the main thread of a gateway process; call-reader.ts reads them, there and
- * in commands.
+ * block-builder.ts writes blocks, on the main thread of a gateway process; call-reader.ts reads them, there
+ * and in commands.
  *
- * Must hold: the bytes are a format on disk, which later versions meet: whoever changes them changes MAGIC. A
- * damaged block is left out whole, by its CRC-32 (test/unit/call-log/call-log.test.ts).
+ * Must hold: later versions read these files, so a change of the bytes needs another MAGIC, and a damaged
+ * block is left out whole, by its CRC-32 (test/unit/call-log/call-log.test.ts).
  */
 import { crc32 } from 'node:zlib';
 import { asPicoUnits, asWallMs } from '../core/units.js';
@@ -40,11 +40,11 @@ import type { CallAttempt, CallRecord, QuotaLeft } from '../telemetry/call-recor
 
 export const SEGMENT_START = Buffer.from('tgcalls1');
 export const MAGIC = 0x32434754;
-/** Of blocks without plain calls, which are read as ever: nothing else is different. */
+/** The magic of earlier versions, whose blocks differ only in that they have no plain calls. */
 const MAGIC_BEFORE = 0x31434754;
 export const HEAD_BYTES = 24;
 export const FIXED_BYTES = 56;
-/** A block is written when it has so many bytes, or a second after its first call. */
+/** A block is written when it has this many bytes, or a second after its first call. */
 export const BLOCK_BYTES = 64 * 1024;
 export const BLOCK_BYTES_MAX = 1024 * 1024;
 export const NONE = 0xffff;
@@ -70,12 +70,12 @@ export const QUEUED_MS = 13;
 export const STREAM = 1;
 export const CACHE_HIT = 2;
 export const CACHE_MISS = 4;
-/** The variable part has attempts beyond the one that the fixed part tells of. */
+/** The call has attempts, in its variable part. */
 export const ATTEMPTS = 8;
-/** Its variable part is that of a plain call. */
+/** The call's variable part is that of a plain call. */
 export const PLAIN = 16;
 
-/** A block among the bytes of a file. The arrays span all bytes that were read: add `at…` of a call. */
+/** A view of a block in the bytes of a file. `floats` and `shorts` span all bytes: index them by `at64`. */
 export class Block {
   readonly count: number;
   readonly bytes: number;
@@ -102,8 +102,8 @@ export class Block {
   }
 
   /**
-   * Returns undefined if no whole and undamaged block is there. `data` begins and ends at a multiple of 8 in
-   * its memory, and `at` is one.
+   * Returns the block at `at`, or undefined if none is there that is whole and undamaged. `data` must begin
+   * and end at a multiple of 8 in its memory, and `at` must be one.
    */
   static at(data: Buffer, at: number): Block | undefined {
     if (at + HEAD_BYTES > data.length) return undefined;
@@ -118,12 +118,12 @@ export class Block {
     return new Block(data, at, words);
   }
 
-  /** The block that was just made of these bytes. */
+  /** Returns the block of these bytes without a check, because block-builder.ts has just made them. */
   static of(bytes: Buffer): Block {
     return new Block(bytes, 0, new Uint32Array(bytes.buffer, 0, HEAD_BYTES / 4));
   }
 
-  /** All of its bytes, if it was made here. */
+  /** All bytes of a block that `of` returned. */
   get data(): Buffer {
     return this.#data;
   }
@@ -134,7 +134,7 @@ export class Block {
     ) as string[]);
   }
 
-  /** Position of the name, or NONE; quick if the block has not got it. */
+  /** Returns the position of the name, or undefined; quick if the block does not have it. */
   positionOf(name: string): number | undefined {
     const text = JSON.stringify(name);
     const names = this.#data.subarray(this.#namesAt, this.#namesAt + this.#namesBytes);
@@ -143,12 +143,12 @@ export class Block {
     return position === -1 ? undefined : position;
   }
 
-  /** Where the call begins in `floats`, and times 4 in `shorts`. */
+  /** Returns the index of the call's first word in `floats`; times 4 it is that in `shorts`. */
   at64(call: number): number {
     return (this.#at + HEAD_BYTES + call * FIXED_BYTES) >> 3;
   }
 
-  /** The whole call. */
+  /** Decodes the whole call. */
   call(index: number): CallRecord {
     const at64 = this.at64(index);
     const at16 = at64 << 2;
@@ -259,7 +259,7 @@ class VariableReader {
     }));
   }
 
-  /** That of a plain call went well. */
+  /** The attempt of a plain call always succeeded. */
   plainAttempt(upstream: string | null, model: string | null): CallAttempt {
     return {
       upstream,

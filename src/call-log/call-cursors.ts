@@ -1,14 +1,14 @@
 /**
- * Where pages of calls and looks for newer ones go on: texts that a caller hands back. call-reader.ts makes
- * and reads them. Pure.
+ * Cursors of the call log: texts by which a client continues a list of calls, or asks for newer ones.
+ * call-reader.ts makes and parses them. Pure.
  *
- * Must hold: a text that is none is told apart, and what is read of one is what was put in
- * (test/unit/call-log/call-log.test.ts, by pages that miss and repeat nothing).
+ * Must hold: a cursor is parsed as it was made, and other text is rejected, so that pages neither skip nor
+ * repeat a call (test/unit/call-log/call-log.test.ts).
  */
-/** More processes than there can be, and what some killed ones have left. */
+/** How many segments a cursor names: more than there are processes, with some that killed ones have left. */
 const SEEN_SEGMENTS_MAX = 100;
 
-/** A place in the order of ends. */
+/** The position of a call in the order of ends. */
 export interface Place {
   readonly endedMs: number;
   readonly segment: number;
@@ -25,16 +25,17 @@ export function newestFirst(left: Place, right: Place): number {
   );
 }
 
+/** How far a client has read: the cursor for newer calls. */
 export interface Seen {
-  /** The newest segment of that moment: those with a higher number are new. */
+  /** The newest segment at that time: segments with a higher number are new. */
   last: number;
-  /** Where to go on, in those that were not read to their end or still grew. */
+  /** Where to continue in segments that were still growing or not read to their end. */
   readonly segments: Map<number, Position>;
 }
 
 export interface Position {
   readonly at: number;
-  /** Calls of the block that were given. */
+  /** How many calls of the block were returned. */
   readonly call: number;
 }
 
@@ -50,7 +51,7 @@ export function placeOf(cursor: string): Place | undefined {
   return { endedMs, segment, at, call };
 }
 
-/** Some 12 characters a process: a cursor goes into an address. */
+/** Some 12 characters a process, because a cursor is a part of a URL. */
 export function cursorOfSeen({ last, segments }: Seen): string {
   const positions = [...segments].slice(-SEEN_SEGMENTS_MAX).map(([number, { at, call }]) => {
     return [last - number, at / 8, call].map((part) => part.toString(36)).join('.');

@@ -1,40 +1,40 @@
 /**
- * What one looks for in the call log: as keys of an index's Bloom filter, and as a test of each call of a
- * block. call-reader.ts uses both. Pure.
+ * A filter of calls, in two forms: as keys of an index's Bloom filter, and as a test of each call of a block.
+ * call-reader.ts uses both. Pure.
  *
- * Must hold: a call that passes the test has all the keys, or a search misses it
+ * Must hold: a call that passes the test has all the keys in the index, else a search misses it
  * (test/unit/call-log/call-log.test.ts).
  */
 import { ATTEMPTS, type Block, NAMED, NONE, PLAIN, STATUS } from './call-block.js';
 import { type Extent, FAILED_KEY, hashOf, mayHave, pairHash, statusKeys } from './segment-index.js';
 
-/** Accounts by id; `ids` are all of them, if they are few enough to be looked for in the indexes. */
+/** Accounts by id. `ids` has all of them if they are few enough to be looked up in the indexes. */
 export interface AccountSet {
   readonly ids: readonly string[] | undefined;
   readonly has: (accountId: string) => boolean;
 }
 
-/** All that is given must hold. */
+/** A call passes if all members that are given match. */
 export interface CallFilter {
   readonly account?: string | undefined;
-  /** That the account is one of these. */
+  /** The account is one of these. */
   readonly accounts?: AccountSet | undefined;
   readonly key?: string | undefined;
-  /** That the caller named, or that answered. */
+  /** The model that the caller named, or that answered. */
   readonly model?: string | undefined;
-  /** That one attempt was on. */
+  /** An upstream of one of the attempts. */
   readonly upstream?: string | undefined;
   readonly code?: string | undefined;
-  /** From 100 on, or its first digit for a class: 5 is 5xx. */
+  /** A status, or the first digit of its class: 5 is 5xx. */
   readonly status?: number | undefined;
-  /** Whether the call did not go well, so that it has a code. */
+  /** Whether the call failed, so that it has a code. */
   readonly failed?: boolean | undefined;
-  /** When the call ended: from, and before. */
+  /** The call ended at `fromMs` or later, and before `toMs`. */
   readonly fromMs?: number | undefined;
   readonly toMs?: number | undefined;
 }
 
-/** Statuses from here on, and their classes, are in pairs (segment-index.ts). */
+/** Statuses and classes from these on are in the index's pairs (segment-index.ts). */
 const FAILED_STATUS = 400;
 const FAILED_CLASS = 4;
 
@@ -44,14 +44,14 @@ function keysOfStatus(status: number | undefined): string[] {
   return status < 10 ? keys.slice(1) : keys;
 }
 
-/** How a call failed, as far as the filter says. */
+/** Returns the hashes of how a call failed, as far as the filter says. */
 function failuresOf({ code, status = 0, failed }: CallFilter): number[] {
   const keys = [...(code === undefined ? [] : [code]), ...(failed === true ? [FAILED_KEY] : [])];
   const isFailed = status >= FAILED_STATUS || (status >= FAILED_CLASS && status < 10);
   return [...keys, ...(isFailed ? keysOfStatus(status) : [])].map(hashOf);
 }
 
-/** Returns a test of extents: false if no call in it can pass. */
+/** Returns a test of extents that is false if no call of the extent can pass. */
 export function extentTestOf(filter: CallFilter): (extent: Extent) => boolean {
   const { account, key, model, upstream, code, status, failed } = filter;
   const names = [account, key, model, upstream, code].filter((name) => name !== undefined);
@@ -95,7 +95,7 @@ export function testOf(filter: CallFilter, block: Block): ((call: number) => boo
       return false;
     }
     if (upstreamAt < 0 || shorts[at16 + NAMED.upstream] === upstreamAt) return true;
-    // The one attempt of a plain call is the one that was compared.
+    // A plain call has only the attempt on the upstream that was compared.
     if ((block.flags(call) & (ATTEMPTS | PLAIN)) !== ATTEMPTS) return false;
     return block.call(call).attempts.some((attempt) => attempt.upstream === upstream);
   };

@@ -1,12 +1,12 @@
 /**
- * Finds calls in the segments of all gateway processes of a data directory. The admin interface of a gateway
- * has a reader, and so has a command that finds no gateway. A search reads the extents that the indexes
- * cannot rule out, at most 1 MiB at a time and asynchronously, so that the thread has other turns in between,
- * and looks at the clock after each MiB.
+ * Finds calls in the segments of all gateway processes of a data directory. A gateway's admin interface uses
+ * it, and so does a command that finds no gateway. A search reads the extents that the indexes cannot rule
+ * out, asynchronously and at most 1 MiB at a time, so that the thread can do other work in between, and
+ * checks the time after each MiB.
  *
- * Must hold: a search ends within its time and says how far it came, which is farther than the page before;
- * and pages that go on at a cursor miss no call and repeat none, also while processes write
- * (test/unit/call-log/call-log.test.ts, search-time.test.ts).
+ * Must hold: a search ends within its time and returns how far it came, which is farther than the page before
+ * (test/unit/call-log/search-time.test.ts); pages that continue at a cursor neither skip nor repeat a call,
+ * also while processes write (test/unit/call-log/call-log.test.ts).
  */
 import { join } from 'node:path';
 import type { CallRecord } from '../telemetry/call-record.js';
@@ -27,19 +27,19 @@ import { CALLS_FOLDER, segmentFiles } from './segment-files.js';
 import { type Extent, hashOf, mayHave, mayHaveRequest, requestHash } from './segment-index.js';
 import { type BlockAt, Segment } from './segment.js';
 
-/** Indexes that are kept between searches: those of some 2 GiB of calls. */
+/** Memory for indexes that are kept between searches: those of some 2 GiB of calls. */
 const INDEX_BYTES_MAX = 48 * 1024 * 1024;
-/** A search that has taken so long gives what it has: a page takes at most 100 ms, with its text. */
+/** After this time a search returns what it has found: with its text, a page takes at most 100 ms. */
 const SEARCH_MS = 70;
-/** Extents of some 64 KiB that are read at once: one at first, then twice as many each time. */
+/** Extents (some 64 KiB) of a batch: one at first, then twice as many each time up to this. */
 const BATCH_EXTENTS_MAX = 32;
-/** If accounts have to be looked up: thousands of lookups in one turn would hold up the thread. */
+/** The same if accounts must be looked up: thousands of lookups in one turn would delay other work. */
 const BATCH_OF_ACCOUNTS_MAX = 8;
-/** Extents that follow each other are read at once, and so many such runs by threads of the pool. */
+/** Extents that follow each other are read as one run, and several runs at once by the thread pool. */
 const RUN_EXTENTS_MAX = 8;
 const RUNS_AT_ONCE = 4;
 const EXTENTS_AT_ONCE = 16;
-/** What one look for newer calls reads. */
+/** How many extents one request for newer calls reads. */
 const NEWER_EXTENTS_MAX = 64;
 
 interface Found extends Place {
@@ -59,16 +59,16 @@ interface Run {
 
 export interface CallPage {
   readonly calls: readonly CallRecord[];
-  /** The cursor that goes on with older calls; null if there are none. */
+  /** The cursor that continues with older calls; null if there are none. */
   readonly next: string | null;
-  /** The calls that ended later than this were searched; null if all were, or `limit` was reached. */
+  /** Only calls that ended later than this were searched; null if all were, or `limit` was reached. */
   readonly searchedToMs: number | null;
-  /** The cursor for `after`: what comes to the disk later than this page. */
+  /** The cursor with which `after` returns the calls that are written later than this page. */
   readonly newest: string;
 }
 
 export interface CallReaderOptions {
-  /** The segment of a writer in this thread. */
+  /** Returns the segment that a writer in this thread appends to. */
   readonly written?: (() => GrowingSegment | undefined) | undefined;
   /** How long a search may take. */
   readonly searchMs?: number;
@@ -86,12 +86,12 @@ export class CallReader {
     this.#written = written;
   }
 
-  /** Reads what every search needs, so that the first one does not. */
+  /** Reads the summaries in advance, so that the first search need not. */
   async begin(): Promise<void> {
     await this.#begun();
   }
 
-  /** Returns the call of that request id, if it is kept. A call is there a second after its end. */
+  /** Returns the call of that request id, if it is kept. A call can be found a second after its end. */
   async find(requestId: string): Promise<CallRecord | undefined> {
     const [, prefix, number] = /^(.*-)([0-9a-z]{1,11})$/.exec(requestId) ?? [];
     if (prefix === undefined) return undefined;
@@ -112,9 +112,9 @@ export class CallReader {
   }
 
   /**
-   * Returns calls that pass the filter, by their ends, newest first. `cursor` is `next` of the page before:
-   * pages do not overlap, and miss nothing that was on disk, also while calls are added and the oldest go.
-   * Returns undefined if the cursor is none.
+   * Returns the calls that pass the filter, those that ended last first. `cursor` is `next` of the page
+   * before: pages neither overlap nor skip a call that was on disk, also while calls are added and the oldest
+   * removed. Returns undefined if the cursor is invalid.
    */
   async page(filter: CallFilter, limit: number, cursor?: string): Promise<CallPage | undefined> {
     const before = cursor === undefined ? undefined : placeOf(cursor);
@@ -133,7 +133,7 @@ export class CallReader {
     let found: Found[] = [];
     const startMs = Math.min(toMs, unread[0]?.lastMs ?? toMs);
     for (let batch = 1; ; batch = Math.min(batch * 2, batchMax)) {
-      // The next candidates are the newest of all when no segment that is left has newer calls.
+      // The first candidates are the newest of all only if no unread segment has newer calls.
       while (
         unread.length > 0 &&
         (candidates.length < batch || unread[0]!.lastMs >= candidates[0]!.extent.lastMs)
@@ -162,7 +162,8 @@ export class CallReader {
         const next = found.length > limit ? cursorOf(found[limit - 1]!) : null;
         return { calls, next, searchedToMs: null, newest };
       }
-      // Calls as late as the rest may still follow those that were found. Each page comes some way.
+      // Found calls older than `restMs` are left for the next page, because newer ones may be unread. But
+      // a page ends only after some progress.
       if (performance.now() > endMs && restMs < startMs) {
         const sure = found.filter(({ endedMs }) => endedMs > restMs).slice(0, limit);
         const isFull = sure.length === limit;
@@ -178,8 +179,8 @@ export class CallReader {
   }
 
   /**
-   * Returns calls that came to the disk after `newest` of a page, or after the last look, in the order of
-   * each process, and the cursor of the next look. Undefined if the cursor is none.
+   * Returns the calls that were written after `newest` of a page or of the last `after`, in the order of each
+   * process, and the next cursor. Returns undefined if the cursor is invalid.
    */
   async after(cursor: string, filter: CallFilter, limit: number): Promise<CallPage | undefined> {
     const seen = seenOf(cursor);
@@ -210,7 +211,7 @@ export class CallReader {
     return { calls, next: null, searchedToMs: null, newest: cursorOfSeen(seen) };
   }
 
-  /** Searches some of the batch at least, the newest first. `left`: what it did not come to, newest first. */
+  /** Searches at least one run of the batch, newest first. `left`: extents it did not read, newest first. */
   async #search(
     batch: readonly Candidate[],
     filter: CallFilter,
@@ -241,7 +242,7 @@ export class CallReader {
     };
   }
 
-  /** All segments, oldest first, with the times of their calls. */
+  /** Returns all segments, oldest first, after the times of their calls were read. */
   async #begun(): Promise<Segment[]> {
     const segments = new Map<number, Segment>();
     for (const { number, path } of segmentFiles(this.#folder, 'calls')) {
@@ -273,7 +274,7 @@ export class CallReader {
   }
 }
 
-/** Returns a reader of what is kept in that data directory. */
+/** Returns a reader of the call log of that data directory. */
 export function callReaderOf(dataPath: string, options?: CallReaderOptions): CallReader {
   return new CallReader(join(dataPath, CALLS_FOLDER), options);
 }
@@ -299,7 +300,7 @@ async function callIn(
   return undefined;
 }
 
-/** Adds the calls from `place` on that pass. Returns the place behind the last one that was looked at. */
+/** Adds the calls from `place` on that pass the filter. Returns the position after the last one it tested. */
 function newer(
   blocks: readonly BlockAt[],
   place: Position,
@@ -320,7 +321,7 @@ function newer(
   return last;
 }
 
-/** The runs of the batch, those with the newest calls first. */
+/** Returns the runs of the batch, those with the newest calls first. */
 function runsOf(batch: readonly Candidate[]): Run[] {
   const ordered = [...batch].sort(
     (left, right) => left.segment.number - right.segment.number || left.extent.at - right.extent.at,
@@ -340,7 +341,7 @@ function lastMsOf({ extents }: Run): number {
   return extents.reduce((last, { lastMs }) => Math.max(last, lastMs), -Infinity);
 }
 
-/** Takes the first of them, as many as are read between two looks at the clock. */
+/** Removes and returns the first runs, as many as are read between two checks of the time. */
 function runsToRead(runs: Run[]): Run[] {
   let count = 0;
   for (let extents = 0; count < runs.length && count < RUNS_AT_ONCE; count++) {
@@ -350,7 +351,7 @@ function runsToRead(runs: Run[]): Run[] {
   return runs.splice(0, count);
 }
 
-/** Where calls of the block are that pass, and that come after `before`. */
+/** Returns the positions of the block's calls that pass the filter and come after `before`. */
 function placesIn(
   { at, block }: BlockAt,
   segment: number,

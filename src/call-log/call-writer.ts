@@ -1,6 +1,8 @@
 /**
- * Appends the records of calls to segments. gateway/gateway-logs.ts owns one, on the main thread of a gateway
- * process. A call is on disk a second after its end, so a killed process loses that second
+ * Appends the records of calls to segments. gateway/gateway-logs.ts owns a CallWriter, on the main thread of
+ * a gateway process.
+ *
+ * Must hold: a call is on disk a second after its end, so a killed process loses only that second
  * (test/unit/call-log/call-log.test.ts, test/durability/call-log.test.ts).
  */
 import type { Clock } from '../core/clock.js';
@@ -23,10 +25,10 @@ export interface CallWriterOptions {
   readonly log: Log;
 }
 
-/** A segment as its writer has it. */
+/** The segment that a writer appends to. */
 export interface GrowingSegment {
   readonly number: number;
-  /** What is written of it, all of which is in the index. */
+  /** How many bytes are written. All their calls are in the index. */
   readonly bytes: number;
   readonly index: SegmentIndex;
 }
@@ -40,7 +42,7 @@ interface CallBlock {
 
 export class CallWriter implements CallSink {
   readonly #builder: BlockBuilder;
-  /** Of the segment that was begun last. */
+  /** The index of the segment that was begun last. */
   #index = new SegmentIndex();
   readonly #segments: SegmentWriter<CallBlock>;
 
@@ -64,12 +66,12 @@ export class CallWriter implements CallSink {
     });
   }
 
-  /** Calls that could not be kept, since the start. */
+  /** How many calls could not be written since the start. */
   get dropped(): number {
     return this.#segments.dropped;
   }
 
-  /** The segment that is being written; undefined if none is. A reader in this thread need not index it. */
+  /** The segment that is being written, if any. A reader in this thread uses its index. */
   get growing(): GrowingSegment | undefined {
     const { open } = this.#segments;
     return open && { ...open, index: this.#index };
@@ -85,12 +87,12 @@ export class CallWriter implements CallSink {
     this.#segments.flushLater();
   }
 
-  /** To be called before plain calls are taken out of their rings: slots may have new names since. */
+  /** To be called before plain calls are taken out of their rings, because slots may have new names. */
   forgetSlots(): void {
     this.#builder.forgetSlots();
   }
 
-  /** As `append`, of a call of the listener of that index. */
+  /** As `append`, for a plain call of the listener of that index. */
   appendPlain(call: PlainCall, listener: number): void {
     if (this.#builder.isFull) this.flush();
     this.#builder.addPlain(call, listener);

@@ -1,14 +1,15 @@
 /**
- * Contents of calls on disk, in segments of a folder of their own: written on the main thread of a gateway
- * process in batches (ContentsWriter), found by request id by the main thread or a command.
+ * Contents of calls on disk, in segments of their own folder. gateway/gateway-logs.ts owns a ContentsWriter,
+ * which writes in batches, on the main thread of a gateway process. The admin interface and commands find
+ * contents by request id (ContentsReader).
  *
- * A segment is CONTENTS_START, contents one behind the other (telemetry/contents-layout.ts), and at its end,
- * once it is whole, an index: for each of them the hash of its request id and where it begins (32 bits each),
- * then how many there are, and INDEX_MAGIC. Of a segment that has none, because it still grows or its writer
- * was killed, all is read: some 16 MiB at most.
+ * A segment is CONTENTS_START, contents one behind the other (telemetry/contents-layout.ts), and an index at
+ * its end: for each call the hash of its request id and its offset (32 bits each), then their number, and
+ * INDEX_MAGIC. A segment has no index while it grows or if its writer was killed; then all of it is read, at
+ * most some 16 MiB.
  *
- * Must hold: bounds of bytes and hours are kept, the oldest go first, and a secret in a text is unreadable on
- * disk (test/unit/call-log/contents-writer.test.ts).
+ * Must hold: bounds of bytes and hours are kept, the oldest are removed first, and secrets in a text are
+ * masked on disk (test/unit/call-log/contents-writer.test.ts).
  */
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -30,14 +31,14 @@ export const CONTENTS_START = Buffer.from('tgconts1');
 const INDEX_MAGIC = 0x58434754;
 const ENTRY_BYTES = 8;
 const TAIL_BYTES = 8;
-/** Written at once. */
+/** A batch of this size is written at once. */
 export const CONTENTS_BATCH_BYTES = 256 * 1024;
 
 interface ContentsWriterOptions {
   /** The data directory. */
   readonly dataPath: string;
   readonly retention: CallRetention;
-  /** What is made unreadable besides keys of callers and tokens of operators: see secret-mask.ts. */
+  /** Returns texts to mask besides keys of callers and tokens of operators: see secret-mask.ts. */
   readonly secrets?: () => readonly string[];
   readonly clock: Clock;
   readonly log: Log;
@@ -66,7 +67,7 @@ export class ContentsWriter {
     });
   }
 
-  /** Calls whose contents could not be kept, since the start. */
+  /** How many calls' contents could not be written since the start. */
   get dropped(): number {
     return this.#segments.dropped;
   }
@@ -75,7 +76,7 @@ export class ContentsWriter {
     this.#segments.apply(retention);
   }
 
-  /** Takes the contents of calls, one behind the other. Secrets in them are made unreadable. */
+  /** Appends the contents of calls, one behind the other, after it has masked secrets in them. */
   append(bytes: Uint8Array): void {
     const data = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
     this.#mask.renew(this.#clock.monotonicMs());
@@ -152,7 +153,7 @@ async function findIn(path: string, requestId: string): Promise<CallContents | u
   try {
     file = await open(path, 'r');
   } catch (error) {
-    // The oldest are removed at any time.
+    // The oldest segments are removed at any time.
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;
   }
@@ -188,7 +189,7 @@ async function findIn(path: string, requestId: string): Promise<CallContents | u
   }
 }
 
-/** Where contents begin, up to the first that are not whole. */
+/** Returns the offsets of contents, up to the first that are not whole. */
 function* placesOf(data: Buffer, from: number): Generator<number> {
   for (let at = from; ;) {
     const bytes = contentsBytesAt(data, at);

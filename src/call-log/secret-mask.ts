@@ -1,60 +1,62 @@
 /**
- * Overwrites secrets in the contents of calls before they go to the disk: those that the gateway knows, and
- * whatever has the form of a caller's key or an operator's token, of which it keeps digests alone.
- * contents-writer.ts makes one. Main thread of a gateway process.
+ * Overwrites secrets in the contents of calls before they are written to disk: those that the gateway knows,
+ * and all text in the form of a caller's key or an operator's token, of which the gateway has only digests.
+ * contents-writer.ts creates it. Main thread of a gateway process.
  *
- * A secret is found plainly, escaped for JSON (once, or twice as in the arguments of a tool) and for a URL,
- * in base64 of either alphabet and any alignment, and where a text is cut within it. All forms are looked for
- * in one pass, so many secrets cost little more than few.
+ * A secret is found as plain text, escaped for JSON (once, or twice as in the arguments of a tool) or for a
+ * URL, in base64 of either alphabet and any alignment, and if the text is cut within it. All forms are
+ * searched for in one pass, so many secrets cost little more than few.
  *
  * Must hold: no byte outside of the given range is read as text or changed
  * (test/unit/call-log/secret-mask.test.ts).
  */
 
-/** A shorter one, as a server that wants no key gets, would be found in words. */
+/**
+ * Shorter secrets, such as dummy keys for servers without authentication, would be found in ordinary words.
+ */
 const SECRET_BYTES_MIN = 8;
-/** For so long a replaced secret is still masked: calls that began with it may still end. */
+/** How long a replaced secret is still masked: calls that began with it may still end. */
 const FORMER_MS = 600_000;
-/** Replaced secrets that are kept, of 2 KB at most each. Beyond it the oldest are forgotten. */
+/** How many replaced secrets are kept, of at most 2 KB each. Beyond it the oldest are dropped. */
 const FORMER_MAX = 1_000;
-/** What keys of callers and tokens of operators begin with, and how many characters follow. */
+/** The prefixes of callers' keys and operators' tokens, and how many characters follow. */
 const TOKEN_MARKS = ['sk-', 'tgop_'];
 const TOKEN_CHARS = 43;
 const TOKEN_RUN = /^[\w-]*/;
 const BASE64_RUN = /^[\w+/-]*/;
 const BITS_OF_BASE64 = 6;
 /**
- * Base64 writes three bytes as four characters. By how many bytes of its group are before a secret (0, 1, 2):
- * how many characters of the group say something of those bytes, and so are not looked for.
+ * Base64 writes a group of three bytes as four characters. By the number of bytes in the group before a
+ * secret (0, 1, 2): how many characters depend on those bytes, and so are not compared.
  */
 const ALIGNMENTS = [0, 2, 3] as const;
 const STAR = 0x2a;
 
-/** Something to look for, of 3 bytes or more. */
+/** A text to search for, of 3 bytes or more. */
 interface Needle {
   readonly bytes: Buffer;
-  /** Where it ends if it is at `at` of a text that ends at `to`; undefined if it is not. */
+  /** Returns the end of the match at `at` in a text that ends at `to`; undefined if there is none. */
   readonly endAt: (text: Buffer, at: number, to: number) => number | undefined;
-  /** How many of its first bytes are not overwritten: the mark of a token stays. */
+  /** How many of its first bytes are not overwritten: the prefix of a token stays. */
   readonly shown: number;
 }
 
 export class SecretMask {
   readonly #secrets: () => readonly string[];
-  /** By `monotonicMs`: when each former secret is forgotten. */
+  /** The monotonic time at which each former secret is dropped. */
   readonly #former = new Map<string, number>();
   #known: readonly string[] = [];
   /** By the first two bytes of needles, as one number: position in `#lists`; 0 is the empty list. */
   readonly #begins = new Uint16Array(0x1_0000);
   #lists: Needle[][] = [];
 
-  /** `secrets` returns those that are in use now. */
+  /** `secrets` returns the secrets of now. */
   constructor(secrets: () => readonly string[]) {
     this.#secrets = secrets;
     this.#build([]);
   }
 
-  /** To be called before a batch: looks whether there are other secrets now. */
+  /** To be called before each batch: adopts changed secrets. */
   renew(nowMs: number): void {
     const now = this.#secrets();
     const before = this.#known;
@@ -68,8 +70,8 @@ export class SecretMask {
   }
 
   /**
-   * Overwrites what it finds in one text with stars, as many as there were bytes. 3 ms per MB with 10
-   * secrets, 40 with 1,000.
+   * Overwrites the secrets in one text with as many stars as they have bytes. 3 ms per MB with 10 secrets, 40
+   * with 1,000.
    */
   hide(data: Buffer, from: number, to: number): void {
     const begins = this.#begins;
@@ -82,7 +84,7 @@ export class SecretMask {
         if (data[at + 2] !== bytes[2] || (bytes.length > 3 && data[at + 3] !== bytes[3])) continue;
         const found = endAt(data, at, to);
         if (found === undefined || found <= end) continue;
-        // What is found is overwritten later: another secret may begin within it.
+        // A match is overwritten later, because another secret may begin within it.
         if (at + shown > end) {
           data.fill(STAR, start, end);
           start = at + shown;
@@ -106,7 +108,7 @@ export class SecretMask {
   }
 }
 
-/** Each spelling, in latin1. */
+/** Returns each form of the secret, in latin1. */
 function formsOf(secret: string): string[] {
   const bytes = Buffer.from(secret);
   if (bytes.length < SECRET_BYTES_MIN) return [];
@@ -130,7 +132,7 @@ function formsOf(secret: string): string[] {
 
 const inJson = (text: string): string => JSON.stringify(text).slice(1, -1);
 
-/** The characters of base64 that depend on these bytes alone, with `before` others before them. */
+/** Returns the base64 characters that depend only on these bytes, with `before` others before them. */
 function base64Within(bytes: Buffer, before: number): string {
   const text = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64');
   return text.slice(ALIGNMENTS[before], Math.floor(((before + bytes.length) * 8) / BITS_OF_BASE64));
@@ -146,7 +148,7 @@ function literalOf(form: string): Needle {
   return { bytes, endAt, shown: 0 };
 }
 
-/** Finds tokens that begin with `mark`, plainly and in base64. */
+/** Returns needles for tokens that begin with `mark`, as plain text and in base64. */
 function tokensOf(mark: string): Needle[] {
   const chars = mark.length + TOKEN_CHARS;
   const plain: Needle = {
@@ -165,7 +167,7 @@ function tokensOf(mark: string): Needle[] {
       const start = at - skipped;
       if (start < 0 || text.compare(bytes, 0, bytes.length, at, Math.min(to, at + bytes.length)) !== 0)
         return undefined;
-      // One more, which the last byte of the token ends in.
+      // One character more, because the token's last byte ends in it.
       const [run] = BASE64_RUN.exec(text.toString('latin1', start, Math.min(to, start + base64Chars + 1)))!;
       const decoded = Buffer.from(run, 'base64').toString('latin1', before);
       const length = tokenChars(decoded.slice(0, chars), mark, start + run.length === to);
@@ -177,8 +179,8 @@ function tokensOf(mark: string): Needle[] {
 }
 
 /**
- * How many characters the token has that `text` begins with; 0 if there is none. `isCut`: the text was cut
- * where `text` ends, so a token may be shorter.
+ * Returns the length of the token at the start of `text`; 0 if there is none. `isCut`: the text was cut at
+ * the end of `text`, so a token may be shorter.
  */
 function tokenChars(text: string, mark: string, isCut: boolean): number {
   if (!text.startsWith(mark)) return 0;

@@ -1,19 +1,19 @@
 /**
- * The index of a segment: for each extent of blocks, some 64 KiB, where it is, from when to when its calls
- * ended, and a Bloom filter of what is in it. segment-writer.ts makes it block by block and puts it at the
- * segment's end; of a segment that has none, because it still grows or its writer was killed, segment.ts
- * makes it in the same way.
+ * The index of a segment: for each extent of blocks, some 64 KiB, its offset, the times between which its
+ * calls ended, and a Bloom filter of their keys. segment-writer.ts builds it block by block and writes it at
+ * the segment's end. If a segment has none, because it still grows or its writer was killed, segment.ts
+ * builds it in the same way.
  *
- * In the filter are the request ids, all names, and the texts that `statusKeys` makes. With 16 bits and 7
- * probes a key, one extent of 1,500 is read in vain: several of the 16,000 of 1 GiB. For a request id most of
- * those are ruled out by the lowest and the highest request number in the extent, since numbers rise with
- * time. Of calls that failed it also has who and how in one key, since most extents have each account that is
- * looked for, and some call that failed. It takes 3 to 6 percent of the calls' bytes.
+ * Keys are the request ids, all names, and the texts of `statusKeys`. With 16 bits and 7 probes a key, one
+ * extent of 1,500 is a false positive: several of the 16,000 of 1 GiB. For a request id the lowest and the
+ * highest request number of the extent rule out most of those, because numbers rise with time. For failed
+ * calls there are also keys of account and failure together, because most extents have each account, and some
+ * failed call. The index takes 3 to 6 percent of the calls' bytes.
  *
- * Behind the extents a summary (segment-summary.ts) says which calls the whole segment may have.
+ * After the extents a summary (segment-summary.ts) tells which calls the whole segment may have.
  *
- * Must hold: a filter and a range may say yes in vain and never no in vain, or a search misses calls
- * (test/unit/call-log/call-log.test.ts, segment-index.test.ts).
+ * Must hold: filters and ranges may give false positives but never false negatives, else a search misses
+ * calls (test/unit/call-log/call-log.test.ts, test/unit/call-log/segment-index.test.ts).
  */
 import { crc32 } from 'node:zlib';
 import { BLOCK_BYTES, NAMED, NONE, STATUS, type Block } from './call-block.js';
@@ -23,10 +23,10 @@ export interface Extent {
   readonly at: number;
   readonly bytes: number;
   readonly count: number;
-  /** Of calls' ends. */
+  /** When its first and last call ended. */
   readonly firstMs: number;
   readonly lastMs: number;
-  /** Request numbers, of all listeners; 0 and Infinity if an earlier version wrote the index. */
+  /** Lowest and highest request number of all listeners; 0 and Infinity in an earlier version's index. */
   readonly firstRequest: number;
   readonly lastRequest: number;
   /** Whether the filter has the keys of `pairHash`. */
@@ -38,22 +38,22 @@ export interface Extent {
 const MAGIC = 0x58494754;
 const HEAD_BYTES = 16;
 const EXTENT_BYTES = 40;
-/** 32 bits each; the second is one more than the last number, and 0 if that is not known or has more bits. */
+/** Offsets of 32-bit words. The second has the last number + 1, or 0 if that is unknown or has more bits. */
 const FIRST_REQUEST = 32;
 const LAST_REQUEST = 36;
 const WORD_MAX = 2 ** 32 - 1;
-/** In the word of the count: see `hasPairs`. Earlier versions do not read the count. */
+/** The bit of `hasPairs` in the word of the count, which earlier versions do not read. */
 const PAIRS_BIT = 2 ** 31;
-/** Of one extent. One with more failures has none of them, so that an outage makes no index too long. */
+/** The most pairs of an extent. With more it has none, so that an outage makes no index too long. */
 const PAIRS_MAX = 1_024;
 /** Statuses from here on are those of calls that failed. */
 const FAILED_STATUS = 400;
 export const TAIL_BYTES = 8;
 const KEY_BITS = 16;
 const PROBES = 7;
-/** Of an extent, at first. */
+/** The initial capacity for keys of an extent. */
 const KEYS_FIRST = 4_096;
-/** That of a call that did not go well. No name begins with `=`. */
+/** The key of failed calls. No name begins with `=`. */
 export const FAILED_KEY = '=failed';
 
 type OpenExtent = { -readonly [Field in keyof Extent]: Extent[Field] };
@@ -61,15 +61,15 @@ type OpenExtent = { -readonly [Field in keyof Extent]: Extent[Field] };
 export class SegmentIndex {
   readonly extents: Extent[] = [];
   #open: OpenExtent | undefined;
-  /** Of the open extent, some of them twice. */
+  /** The keys of the open extent, some of them twice. */
   #keys = new Int32Array(KEYS_FIRST);
   #keyCount = 0;
   readonly #statuses = new Set<number>();
-  /** Of the open extent. */
+  /** The pair keys of the open extent. */
   readonly #pairs = new Set<number>();
   readonly #summary = new SegmentSummary();
 
-  /** What extents take in memory. */
+  /** Returns how many bytes extents take in memory. */
   static bytesOf(extents: readonly Extent[]): number {
     return extents.reduce((sum, { filter }) => sum + 100 + (filter?.length ?? 0) * 4, 0);
   }
@@ -112,7 +112,7 @@ export class SegmentIndex {
     if (open.bytes >= BLOCK_BYTES) this.seal();
   }
 
-  /** Ends the open extent: what follows is in another one. */
+  /** Ends the open extent; further blocks are in another one. */
   seal(): void {
     if (this.#open === undefined) return;
     this.#open.hasPairs = this.#pairs.size <= PAIRS_MAX;
@@ -123,7 +123,7 @@ export class SegmentIndex {
     this.#open = undefined;
   }
 
-  /** What is written at `at`, the end of a segment. */
+  /** Returns the bytes of the index, to be written at `at`, the end of the segment. */
   toBytes(at: number): Buffer {
     this.seal();
     const summary = this.#summary.toBytes();
@@ -156,7 +156,7 @@ export class SegmentIndex {
     return result;
   }
 
-  /** `who` and `code` are hashes of names, undefined if there are none. */
+  /** `who` and `code` are hashes of names; undefined if the call has none. */
   #addPairs(who: number | undefined, code: number | undefined, status: number): void {
     if (who === undefined || this.#pairs.size > PAIRS_MAX) return;
     if (code !== undefined) this.#pairs.add(pairHash(who, FAILED_HASH)).add(pairHash(who, code));
@@ -189,7 +189,7 @@ export class SegmentIndex {
   }
 }
 
-/** Where the index begins, by the last TAIL_BYTES of a segment; undefined if it has none. */
+/** Returns the index's offset, from the last TAIL_BYTES of a segment; undefined if it has no index. */
 export function indexStart(tail: Buffer): number | undefined {
   return tail.length === TAIL_BYTES && tail.readUInt32LE(4) === MAGIC ? tail.readUInt32LE(0) : undefined;
 }
@@ -249,12 +249,12 @@ function extentAt(bytes: Buffer, place: number): Extent & { readonly filter: Int
   };
 }
 
-/** Whether the number may be that of a call in the extent, whichever listener had it. */
+/** Returns whether the extent may have a call with that request number, of any listener. */
 export function mayHaveRequest({ firstRequest, lastRequest }: Extent, request: number): boolean {
   return request >= firstRequest && request <= lastRequest;
 }
 
-/** Whether all keys may be in the extent: surely so if it is open. */
+/** Returns whether all keys may be in the extent; always true if it is open. */
 export function mayHave({ filter }: Extent, hashes: readonly number[]): boolean {
   if (filter === undefined) return true;
   const scale = scaleOf(filter);
@@ -281,7 +281,7 @@ function filterOf(keys: Int32Array): Int32Array {
   return filter;
 }
 
-/** Keys of a status: itself, and its class such as `5xx`. */
+/** Returns the keys of a status: itself, and its class such as `5xx`. */
 export function statusKeys(status: number): string[] {
   return [`=${status}`, `=${Math.floor(status / 100)}xx`];
 }
@@ -294,7 +294,7 @@ function statusHashes(status: number): readonly number[] {
   return hashes;
 }
 
-/** FNV-1a over the characters, and mixed. */
+/** FNV-1a over the characters, then mixed. */
 export function hashOf(text: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
@@ -305,7 +305,7 @@ export function requestHash(prefixHash: number, request: number): number {
   return mixed(prefixHash ^ Math.imul(request | 0, 0x9e3779b1));
 }
 
-/** The key of a call that has both: an account or a key, and a code, a status, a class or FAILED_KEY. */
+/** Returns the key of calls with both: an account or key, and a code, status, class or FAILED_KEY. */
 export function pairHash(who: number, how: number): number {
   return mixed(who ^ Math.imul(how, 0x85ebca77));
 }
@@ -324,7 +324,7 @@ function stepOf(hash: number): number {
   return Math.imul(hash, 0x9e3779b1) | 1;
 }
 
-/** Takes 32 bits to a bit of the filter, without a division: that took four times as long. */
+/** The factor from a 32-bit hash to a bit of the filter. A remainder took four times as long. */
 function scaleOf(filter: Int32Array): number {
   return (filter.length * 32) / 2 ** 32;
 }

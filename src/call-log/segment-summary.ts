@@ -1,20 +1,20 @@
 /**
- * What a whole segment may have: from when to when its calls ended, and of each run of a listener the lowest
- * and the highest request number. It stands at the end of a segment's index (segment-index.ts), so that a
- * reader that begins knows from one short read a file which indexes it needs: those of 1 GiB take 150 ms.
+ * The summary of a whole segment: the times between which its calls ended, and the lowest and highest request
+ * number of each run of a listener. It is at the end of a segment's index (segment-index.ts), so that a new
+ * reader learns by one short read of each file which indexes it needs: those of 1 GiB take 150 ms.
  *
  *     the JSON [firstMs, lastMs, [[prefix, first, last] …] or null]
  *     MAGIC, bytes of the JSON, its CRC-32, 0 (32 bits each); then the index's tail
  *
  * Must hold: a segment without a summary, which an earlier version wrote, may have any call
- * (test/unit/call-log/segment-index.test.ts, search-time.test.ts).
+ * (test/unit/call-log/segment-index.test.ts, test/unit/call-log/search-time.test.ts).
  */
 import { crc32 } from 'node:zlib';
 
 const MAGIC = 0x53494754;
 const FOOT_BYTES = 16;
 const JSON_BYTES_MAX = 4_000;
-/** The last bytes of a segment among which its summary is, with what follows it. */
+/** The summary, with what follows it, is within this many last bytes of a segment. */
 export const SUMMARY_BYTES_MAX = 4_096;
 
 interface Range {
@@ -31,14 +31,14 @@ type Written = [
 export class SegmentSummary {
   firstMs = Infinity;
   lastMs = -Infinity;
-  /** By the prefix of the listener's run; undefined: there may be any. */
+  /** By the prefix of the listener's run; undefined if the segment may have any. */
   #runs: Map<string, Range> | undefined = new Map();
-  /** Of the block that is being added: the last call's, and where its prefix is among the names. */
+  /** The names of the block that is being added, the position of the last call's prefix, and its range. */
   #names: readonly string[] = [];
   #lastAt = -1;
   #last: Range = { first: 0, last: 0 };
 
-  /** The calls that follow are of a block with these names. */
+  /** To be called before the calls of a block with these names. */
   begin(names: readonly string[]): void {
     this.#names = names;
     this.#lastAt = -1;
@@ -60,7 +60,7 @@ export class SegmentSummary {
     return run !== undefined && request >= run.first && request <= run.last;
   }
 
-  /** Its length is a multiple of 8. */
+  /** Returns bytes whose number is a multiple of 8. */
   toBytes(): Buffer {
     const runs = [...this.#runs!].map(([prefix, { first, last }]) => [prefix, first, last] as const);
     const text = [runs, null]
@@ -76,7 +76,7 @@ export class SegmentSummary {
     return bytes;
   }
 
-  /** `bytes` end where the index's tail begins. Undefined if there is no whole summary. */
+  /** `bytes` must end where the index's tail begins. Returns undefined if they have no whole summary. */
   static of(bytes: Buffer): SegmentSummary | undefined {
     const foot = bytes.length - FOOT_BYTES;
     if (foot < 0 || bytes.readUInt32LE(foot) !== MAGIC) return undefined;

@@ -1,9 +1,9 @@
 /**
- * Appends blocks to a segment of its own: one a gateway process, on its main thread. CallWriter owns one.
- * Written to the page cache without fsync: a power cut loses some seconds.
+ * Appends blocks to segments that only this process writes. call-writer.ts and contents-writer.ts use it, on
+ * the main thread of a gateway process. It writes without fsync: a power cut loses some seconds.
  *
- * Must hold: a disk that takes nothing stops records, not calls: blocks wait up to a bound, and are then
- * dropped and counted, oldest first (test/unit/call-log/call-log.test.ts).
+ * Must hold: a full disk stops records, not calls: blocks wait up to a bound, and are then dropped and
+ * counted, oldest first (test/unit/call-log/call-log.test.ts).
  */
 import { closeSync, fstatSync, ftruncateSync, writeSync } from 'node:fs';
 import type { Clock } from '../core/clock.js';
@@ -19,35 +19,35 @@ import {
 } from './segment-files.js';
 
 const WRITE_PERIOD_MS = 1_000;
-/** Some 60,000 records, or the contents of 30 of the longest calls by default. */
+/** How many bytes may wait: some 60,000 records, or the contents of 30 of the longest calls by default. */
 const WAITING_BYTES_MAX = 4 * 1024 * 1024;
 const LOG_PERIOD_MS = 10_000;
 
 export interface WrittenBlock {
   readonly data: Buffer;
-  /** Of calls. */
+  /** How many calls it has. */
   readonly count: number;
 }
 
-/** What is written at a segment's end, so that it can be searched. */
+/** The index that is written at a segment's end. */
 export interface WrittenIndex<B extends WrittenBlock> {
-  /** The block that begins at `at` in the file. */
+  /** Adds the block that begins at `at` in the file. */
   add(at: number, block: B): void;
-  /** `at` is the end of the segment. */
+  /** Returns the index's bytes. `at` is the end of the segment's blocks. */
   toBytes(at: number): Buffer;
 }
 
 export interface SegmentWriterOptions<B extends WrittenBlock> {
-  /** Made when there is something to write. */
+  /** Created at the first write. */
   readonly folder: string;
   readonly kind: SegmentKind;
-  /** How each segment begins. */
+  /** The first bytes of each segment. */
   readonly start: Buffer;
   readonly newIndex: () => WrittenIndex<B>;
   readonly retention: CallRetention;
   readonly clock: Clock;
   readonly log: Log;
-  /** Gives the block of what was appended since, if there is any. */
+  /** Returns the block of all that was appended since the last call, if anything was. */
   readonly take: () => B | undefined;
 }
 
@@ -78,12 +78,12 @@ export class SegmentWriter<B extends WrittenBlock> {
     this.#removing = setInterval(() => this.#remove(), REMOVE_PERIOD_MS).unref();
   }
 
-  /** Calls that could not be kept, since the start. */
+  /** How many calls could not be written since the start. */
   get dropped(): number {
     return this.#dropped;
   }
 
-  /** The number of the segment that is being written, and how many bytes of it are; undefined if none is. */
+  /** Number and written bytes of the segment that is being written; undefined if there is none. */
   get open(): { readonly number: number; readonly bytes: number } | undefined {
     return this.#segment;
   }
@@ -93,7 +93,7 @@ export class SegmentWriter<B extends WrittenBlock> {
     this.#remove();
   }
 
-  /** Something was appended. */
+  /** To be called when something was appended: writes it within a second. */
   flushLater(): void {
     this.#timer ??= setTimeout(() => this.flush(), WRITE_PERIOD_MS).unref();
   }
@@ -132,7 +132,7 @@ export class SegmentWriter<B extends WrittenBlock> {
   }
 
   #write(block: B): void {
-    // Whoever needed the disk may have removed it.
+    // An operator who needed the disk may have removed the file.
     if (this.#segment !== undefined && fstatSync(this.#segment.file).nlink === 0) this.#close();
     const segment = (this.#segment ??= this.#begin());
     writeWhole(segment.file, block.data, segment.bytes);
@@ -154,7 +154,7 @@ export class SegmentWriter<B extends WrittenBlock> {
     return { file, number, index: newIndex(), begunMs: clock.monotonicMs(), bytes: start.length };
   }
 
-  /** Readers make the index again if the disk has no room for it. */
+  /** If the disk is full, the segment has no index, and readers build it themselves. */
   #end(): void {
     const segment = this.#segment;
     if (segment === undefined) return;
@@ -206,7 +206,7 @@ export class SegmentWriter<B extends WrittenBlock> {
   }
 }
 
-/** Writes all of it or nothing. */
+/** Writes all bytes or none. */
 function writeWhole(file: number, bytes: Buffer, at: number): void {
   let written = 0;
   try {

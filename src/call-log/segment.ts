@@ -1,9 +1,9 @@
 /**
- * A segment as readers see it, also while its writer appends: its summary, its index, and the blocks of an
- * extent. call-reader.ts opens one for each file. Reads are asynchronous and of at most 2 MiB; files are
- * opened at once, which takes some 5 µs where a turn of the thread pool takes 50.
+ * A segment for readers, also while its writer appends: its summary, its index, and the blocks of an extent.
+ * call-reader.ts creates one for each file. Reads are asynchronous and of at most 2 MiB; files are opened
+ * synchronously, which takes some 5 µs, where the thread pool takes 50.
  *
- * Must hold: what a crash cut or a fault damaged is left out, and nothing else
+ * Must hold: only blocks that are cut by a crash or damaged are left out
  * (test/unit/call-log/call-log.test.ts).
  */
 import { closeSync, fstatSync, openSync, read } from 'node:fs';
@@ -20,14 +20,14 @@ import {
 } from './segment-index.js';
 import { SegmentSummary, SUMMARY_BYTES_MAX } from './segment-summary.js';
 
-/** A block that begins in the first half is whole. */
+/** Twice the longest block, so that a block that begins in the first half is whole. */
 const CHUNK_BYTES = 2 * BLOCK_BYTES_MAX;
 const readPiece = promisify(read);
 /** An index of this size and less is read into memory that is used again: new memory takes longer to get. */
 const SCRATCH_BYTES = 1024 * 1024;
 
 export interface BlockAt {
-  /** In the file. */
+  /** The block's offset in the file. */
   readonly at: number;
   readonly block: Block;
 }
@@ -35,9 +35,9 @@ export interface BlockAt {
 export class Segment {
   readonly number: number;
   readonly path: string;
-  /** Undefined before `refresh`, and after `forget`. */
+  /** Undefined before `extents`, and after `forget`. */
   #extents: Extent[] | undefined;
-  /** While it grows, or if its index is damaged. */
+  /** Built here while the segment grows, or if its index is damaged. */
   #growing: SegmentIndex | undefined;
   #reading: Promise<void> | undefined;
   #summary: SegmentSummary | undefined;
@@ -46,7 +46,7 @@ export class Segment {
   #indexAt = 0;
   #end = SEGMENT_START.length;
   #indexBytes = 0;
-  /** What its writer has, if that is in this thread and not done with it. */
+  /** Returns the state of the segment's writer, if that is in this thread and still appends. */
   readonly #written: () => GrowingSegment | undefined;
   #wasWritten = false;
   firstMs = Infinity;
@@ -58,35 +58,35 @@ export class Segment {
     this.#written = written;
   }
 
-  /** Whether its writer may append more. */
+  /** Whether the segment's writer may append more. */
   get isGrowing(): boolean {
     return this.#growing !== undefined;
   }
 
-  /** Where the last whole block ends. */
+  /** The end of the last whole block. */
   get end(): number {
     return this.#end;
   }
 
-  /** What it keeps in memory. */
+  /** How many bytes the extents take in memory. */
   get indexBytes(): number {
     return this.#extents === undefined ? 0 : this.#indexBytes;
   }
 
-  /** Forgets what can be read again. */
+  /** Frees the extents if they can be read again. */
   forget(): void {
     if (!this.isGrowing) this.#extents = undefined;
   }
 
   /**
-   * Whether it may have a call of that number of the listener's run with that prefix. Surely so before
-   * `begin` or `extents`.
+   * Returns whether the segment may have a call with that number of the listener's run with that prefix.
+   * Always true before `begin` or `extents`.
    */
   mayHaveRequest(prefix: string, request: number): boolean {
     return this.#summary?.mayHaveRequest(prefix, request) ?? true;
   }
 
-  /** Makes `firstMs` and `lastMs` those of what is there now: by the summary, if it is whole and has one. */
+  /** Updates `firstMs` and `lastMs`, from the summary if the segment is complete and has one. */
   async begin(): Promise<void> {
     if (this.#isWritten()) return;
     if (!this.isGrowing) {
@@ -101,11 +101,11 @@ export class Segment {
   }
 
   /**
-   * Returns the extents, oldest first. They do not change while the caller has them. None if the file is
-   * gone.
+   * Returns the extents, oldest first; none if the file was removed. They do not change while the caller has
+   * them.
    */
   async extents(): Promise<readonly Extent[]> {
-    // One read at a time, whoever searches.
+    // Concurrent searches share one read.
     if (!this.#isWritten() && (this.#extents === undefined || this.isGrowing)) {
       await (this.#reading ??= this.#read().finally(() => (this.#reading = undefined)));
     }
@@ -132,7 +132,7 @@ export class Segment {
     });
   }
 
-  /** Takes over what the writer in this thread has. Returns whether there is one. */
+  /** Adopts the state of the writer, if it is in this thread. Returns whether it is. */
   #isWritten(): boolean {
     const written = this.#written();
     if (written === undefined && !this.#wasWritten) return false;
@@ -140,7 +140,7 @@ export class Segment {
     this.#growing = written?.index;
     this.#end = written?.bytes ?? SEGMENT_START.length;
     if (written === undefined) {
-      // It has an index on the disk now.
+      // The writer has ended the segment, so its index is on disk now.
       this.#extents = undefined;
       this.lastMs = -Infinity;
       return false;
@@ -210,12 +210,12 @@ export class Segment {
       this.#end = at + block.bytes;
     }
     if (bytes.length < CHUNK_BYTES) return false;
-    // Nothing in so many bytes: a block may begin in them, but all before it is damaged.
+    // No whole block: the first half is damaged, but a block may begin in the second half.
     if (this.#end === from) this.#end += CHUNK_BYTES / 2;
     return true;
   }
 
-  /** Returns `none` if the file is gone: the oldest are removed at any time. */
+  /** Returns `none` if the file was removed, as the oldest are at any time. */
   async #withFile<T>(none: T, use: (file: number, size: number) => Promise<T>): Promise<T> {
     let file: number;
     try {
@@ -235,7 +235,7 @@ export class Segment {
 const scratch: Buffer[] = [];
 
 /**
- * The whole blocks among bytes that begin at `from` in a file, and there with a block or what is left of one.
+ * Returns the whole blocks in bytes of a file that begin at offset `from`, with a block or the rest of one.
  */
 export function* blocksIn(bytes: Buffer, from: number): Generator<BlockAt> {
   for (let at = 0; at < bytes.length;) {
@@ -245,7 +245,7 @@ export function* blocksIn(bytes: Buffer, from: number): Generator<BlockAt> {
   }
 }
 
-/** Memory that begins and ends at a multiple of 8, as Block wants it: fewer bytes if the file ends before. */
+/** Returns bytes aligned to 8 in memory, as Block needs; fewer than `length` if the file ends before. */
 async function bytesOf(file: number, at: number, length: number): Promise<Buffer> {
   return readInto(Buffer.allocUnsafeSlow(length), file, at);
 }

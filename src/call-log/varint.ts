@@ -1,12 +1,12 @@
 /**
- * Writes numbers as the records of calls have them: 7 bits a byte, the low ones first. BlockBuilder uses it;
- * call-block.ts reads them. Pure.
+ * Writes the variable-length numbers of the call log (varints): 7 bits a byte, low ones first.
+ * block-builder.ts calls it; call-block.ts reads them. Pure.
  *
- * Must hold: what is read is what was written, up to 2^53 (test/unit/call-log/plain-calls.test.ts).
+ * Must hold: numbers are read as they were written, up to 2^53 (test/unit/call-log/plain-calls.test.ts).
  */
 const TWO_28 = 2 ** 28;
 
-/** Writes at `start` and returns where the number ends. */
+/** Writes at `start` and returns the position after the number. */
 export function putNumber(bytes: Uint8Array, start: number, value: number): number {
   let rest = value | 0;
   if (rest !== value || rest < 0) return putOther(bytes, start, value);
@@ -16,7 +16,7 @@ export function putNumber(bytes: Uint8Array, start: number, value: number): numb
   return at;
 }
 
-/** Beyond 31 bits, or a fraction, whose whole part is kept. A negative one, which is a fault, becomes 0. */
+/** Writes a number beyond 31 bits, or the whole part of a fraction. A negative number, a bug, becomes 0. */
 function putOther(bytes: Uint8Array, start: number, value: number): number {
   const whole = value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0;
   if (whole < TWO_28) return putNumber(bytes, start, whole);
