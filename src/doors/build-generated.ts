@@ -1,6 +1,6 @@
 /**
  * A build step: `npm run build` runs it after tsc as `node dist/doors/build-generated.js`. It writes
- * protocol/generated.js: the compiled validators of requests, and the OpenAPI document. So no thread that
+ * protocol/generated.js, the compiled validators of requests and the OpenAPI document, so that no thread that
  * faces the network loads TypeBox (10 MB a thread) or makes code from strings.
  *
  * Must hold: the module that it writes imports nothing (test/unit/protocol/validators.test.ts).

@@ -6,11 +6,15 @@
  *
  *     messages[3].content[0].image_url.url  →  input[2].content[0].image_url
  *
- * Test: test/unit/doors/callers-path.test.ts.
+ * Must hold: a path is the caller's own, or the door's name of the member
+ * (test/unit/doors/callers-path.test.ts).
  */
 import { isRecord } from '../core/json.js';
 
-/** For messages, parts, calls and tools of chat completions: the path in the request that they come from. */
+/**
+ * For messages, parts, calls and tools of chat completions: the path in the caller's request that each comes
+ * from.
+ */
 const ORIGINS = new WeakMap<object, string>();
 
 /** Records that `value`, a part of the chat completion, comes from `path`. Returns `value`. */
@@ -46,6 +50,7 @@ export function callersPath(chat: unknown, path: string, names: Readonly<Record<
   return named.startsWith('[') ? origin + named : `${origin}.${named}`;
 }
 
+/** Replaces the longest start of `path` that is in `names`. */
 function renamed(path: string, names: Readonly<Record<string, string>>): string {
   for (
     let end = path.length;

@@ -1,8 +1,8 @@
 /**
  * The table of dialects, the half of a door that upstream workers load: all doors but chat, which needs none.
- * A new door is added here and in doors.ts. upstream/ looks a dialect up by index or name.
+ * A new door is added here and in doors.ts. Files of upstream/ look a dialect up by index or name.
  *
- * Test: test/unit/doors/simple/simple-doors.test.ts.
+ * Must hold: each simple door has its dialect (test/unit/doors/simple/simple-doors.test.ts).
  */
 import { DOOR_INDEX, DOOR_NAMES, type DoorName } from '../core/door-names.js';
 import { isRecord } from '../core/json.js';
@@ -10,12 +10,14 @@ import type { Dialect } from './door.js';
 import { COUNT_TOKENS_DIALECT, MESSAGES_DIALECT } from './messages/messages-dialect.js';
 import { RESPONSES_DIALECT } from './responses/responses-dialect.js';
 
-/** A text that is one token to each tokenizer of this gateway, and four bytes to an estimate by length. */
+/**
+ * One token to each tokenizer of the gateway, and four bytes, so an estimate by length counts one token too.
+ */
 const ONE_TOKEN = ' the';
 
 /**
- * Of a door whose calls are never translated (simple-doors.ts). A stream of completions has the events of a
- * chat completion, with `text` in place of `delta`.
+ * The dialect of a door whose calls are never translated (simple-doors.ts). It needs no judge: a stream of
+ * legacy completions has the events of a chat completion, with `text` in place of `delta`.
  */
 function simpleDialect(
   name: Dialect['name'],
@@ -26,8 +28,8 @@ function simpleDialect(
 }
 
 /**
- * The texts of an input: a text, tokens, or a list of either. Tokens become a text with as many tokens,
- * because only their number matters here: the texts are counted.
+ * The texts of an input: a text, tokens, or a list of either. Tokens become a text of as many tokens, because
+ * the texts are only counted.
  */
 export function inputTexts(input: unknown): string[] {
   if (typeof input === 'string') return [input];

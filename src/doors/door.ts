@@ -9,7 +9,8 @@
  *                                             │    and EventJudge finds the usage and the end
  *                                             └─ it does not: toChat ─→ upstream ─→ fromChat, openStream
  *
- * Must hold: a door keeps no state between calls; `read` and `readPieces` judge the same body alike.
+ * Must hold: a door keeps no state between calls; `read` and `readPieces` accept the same bodies
+ * (test/unit/protocol/request-bytes.test.ts).
  */
 import type { DoorName, DoorPath } from '../core/door-names.js';
 import type { ErrorRecord } from '../core/errors.js';
@@ -62,7 +63,7 @@ export interface Door {
 /** A call as its dialect sees it. */
 export interface DoorCall {
   readonly requestId: string;
-  /** The id of the model that answers. */
+  /** The id of the model that serves the call. */
   readonly model: string;
   readonly stream: boolean;
   /** The body of the request, parsed. */
@@ -71,9 +72,8 @@ export interface DoorCall {
 }
 
 /**
- * What the gateway has to know of one event of a stream. Make it of SAYS_NOTHING: on Node 20 a spread that
- * adds a member takes 0.6 µs and one that replaces a member 0.03, and members that are always there are read
- * faster. A reader takes 13 to 14 µs for a stream of 20 texts so, and took 18.
+ * What the gateway has to know of one event of a stream. Make one by a spread of SAYS_NOTHING, which has all
+ * members: on Node 20 a spread that adds a member takes 0.6 µs, one that replaces a member 0.03.
  */
 export interface EventMeaning {
   /** A report of usage, in any form that upstream/usage-shapes.ts reads. */
@@ -84,9 +84,9 @@ export interface EventMeaning {
   readonly isText: boolean;
   /** Whether the stream is complete with this event. */
   readonly isEnd: boolean;
-  /** Whether all of the text has come with this event, though more events follow. */
+  /** Whether no text follows this event, though other events do. */
   readonly isTextOver: boolean;
-  /** Why the stream has failed: an error of the upstream, or no event of this protocol. */
+  /** Why the stream has failed: the event is an error of the upstream, or none of this protocol. */
   readonly garbage: string | undefined;
 }
 
@@ -101,11 +101,11 @@ export const SAYS_NOTHING: EventMeaning = {
 
 /** Reads the events of one stream in the door's own protocol. `event` was parsed from JSON. */
 export interface EventJudge {
-  /** The event that ends a stream. Undefined if no event before it says that the text is over. */
+  /** The event that ends a stream; undefined if no event has `isTextOver`. */
   readonly lastEvent?: string;
   /**
-   * A fast path: what `judge` would return for the event with this data, which is Latin-1 and not parsed;
-   * undefined if that takes a parse. It halves the cost of a stream.
+   * A fast path, which halves the cost of a stream: what `judge` would return for the event with this data,
+   * which is Latin-1 and not parsed; undefined if the data must be parsed.
    */
   known?(data: string): EventMeaning | undefined;
   judge(event: Readonly<Record<string, unknown>>): EventMeaning;
@@ -129,7 +129,7 @@ export interface Translator {
   toChat(body: Readonly<Record<string, unknown>>, extras?: boolean): Record<string, unknown>;
   /** The door's names of members of the chat completion: the parameter `names` of `callersPath`. */
   readonly names: Readonly<Record<string, string>>;
-  /** Returns the response of a call that is not streamed, as JSON text. `answer`: the chat completion. */
+  /** Returns the response of a call that is not streamed, as JSON text. `response`: the chat completion. */
   fromChat(response: Readonly<Record<string, unknown>>, call: DoorCall): string;
   openStream(call: DoorCall): DoorStream;
 }
@@ -139,11 +139,11 @@ export interface Dialect {
   readonly name: DoorName;
   /** The member by which a response in this protocol is recognised: an array, or with `isCount` a number. */
   readonly marker: string;
-  /** Why a response that has the marker is an error all the same; undefined if it is none. */
+  /** Why a response that has the marker is an error nevertheless; undefined if it is a success. */
   readonly faultIn?: (members: Readonly<Record<string, unknown>>) => string | undefined;
   /**
-   * A call of the door counts the tokens of its prompt, and is free. It passes to upstreams that speak the
-   * protocol; the gateway counts itself if no upstream can.
+   * A call of the door only counts the tokens of its prompt, and is free. It passes to upstreams that speak
+   * the protocol; if none can count, the gateway does.
    */
   readonly isCount?: true;
   /** Undefined if streams of the door have the form of chat completions, or if there are none. */

@@ -2,7 +2,7 @@
  * The table of doors, the half that listeners and the counter pool load. A new door is a folder, a line here,
  * a line in dialects.ts, and a name at the end of DOOR_NAMES.
  *
- * Test: test/unit/core/door-names.test.ts.
+ * Must hold: paths and statuses are those of core/door-names.ts (test/unit/core/door-names.test.ts).
  */
 import type { DoorName } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
@@ -12,10 +12,10 @@ import { COUNT_TOKENS, MESSAGES } from './messages/messages-door.js';
 import { RESPONSES } from './responses/responses-door.js';
 import { SIMPLE_DOORS } from './simple/simple-doors.js';
 
-/** In the order of DOOR_NAMES, as far as they are built. */
+/** In the order of DOOR_NAMES. */
 export const DOORS: readonly Door[] = [CHAT, MESSAGES, RESPONSES, ...SIMPLE_DOORS, COUNT_TOKENS];
 
-/** Throws if there is no such door, which is a fault of the gateway. */
+/** Throws if the table lacks the door, which is a bug. */
 export function doorOf(name: DoorName): Door {
   const door = DOORS.find((one) => one.name === name);
   invariant(door !== undefined, `the door ${name} is in the table`);

@@ -1,7 +1,7 @@
 /**
- * Reads a body as far as a door's validator looks: the members that its levels name, and of long strings only
- * that they are there. member-scan.ts uses it in place of JSON.parse, which makes a tree of all that is in
- * the body and takes 1 µs more for a short one. Pure; listener thread and counter pool.
+ * Reads as much of a body as a door's validator needs: the members that its levels name, with a stand-in for
+ * long strings. member-scan.ts calls it in place of JSON.parse, which builds the whole tree and takes 1 µs
+ * more for a short body. Pure; listener thread and counter pool.
  *
  * Must hold: a validator that reads named members alone judges these values as it does those of JSON.parse
  * (test/unit/doors/messages/messages-door.test.ts).
@@ -11,11 +11,11 @@ import { BodyError, BRACE, BRACKET, QUOTE } from '../protocol/json-reader.js';
 import type { Level } from '../protocol/known-members.js';
 import type { MemberReader } from '../protocol/member-reader.js';
 
-/** With its quotes: longer than each word that a rule compares with, a role or the type of a tool. */
+/** A string of so many bytes, quotes included, is read. Every word that a rule compares with is shorter. */
 export const SHORT_BYTES_MAX = 64;
-/** Is no such word, and matches no pattern of one. */
+/** Stands for a longer string. It is no word of a rule, and matches no pattern of one. */
 const LONG_TEXT = '\u2026';
-/** A double holds every integer of so many digits exactly. */
+/** A JavaScript number holds every integer of so many digits exactly. */
 export const DIGITS_EXACT_MAX = 15;
 const DIGIT_0 = 48;
 
@@ -29,8 +29,9 @@ const ANY_ARRAY: readonly unknown[] = Object.freeze([]);
 type Members = Record<string, unknown>;
 
 /**
- * Reads the value of a member past, and checks the names within it (as `MemberReader.skipMember` does).
- * Returns the value if `level` names the member, else undefined.
+ * Moves `reader` past the value of a member, and checks the names within it, as `MemberReader.skipMember`
+ * does. Returns the value if `level` names the member, else undefined. `index`: of the member in `level`, or
+ * -1.
  */
 export function knownValue(reader: MemberReader, level: Level, index: number): unknown {
   if (index < 0) {
@@ -44,7 +45,7 @@ export function knownValue(reader: MemberReader, level: Level, index: number): u
   return value;
 }
 
-/** Of an object, or an array of objects, whose names are those of `level`. */
+/** Reads an object, or an array of objects, whose known names are those of `level`. */
 function valueOf(reader: MemberReader, level: Level): unknown {
   const first = reader.bytes[reader.at];
   if (first === BRACE) return objectOf(reader, level);
@@ -71,12 +72,15 @@ function objectOf(reader: MemberReader, level: Level): Members {
   return members;
 }
 
-/** Members become objects, which take more memory than their bytes. */
+/** The error for too many members: as parsed objects they take more memory than their bytes. */
 export function tooManyMembers(): BodyError {
   return new BodyError(`the request body must have at most ${BODY_TREE_MEMBERS_MAX} members in all`);
 }
 
-/** Of a value in which no names are known. */
+/**
+ * Reads a value in which no names are known. Only strings, numbers and lists of the request itself are
+ * parsed.
+ */
 function plainValue(reader: MemberReader): unknown {
   const { bytes, at: start } = reader;
   const first = bytes[start];
@@ -93,7 +97,7 @@ function plainValue(reader: MemberReader): unknown {
   return JSON.parse(bytes.toString('utf8', start, reader.at));
 }
 
-/** The text of a short string, byte by byte; of a long one LONG_TEXT. */
+/** The text of a short string, one character for each byte; LONG_TEXT for a long string. */
 function textOf(reader: MemberReader): string {
   const start = reader.at;
   const hasEscapes = reader.skipText();
@@ -103,7 +107,7 @@ function textOf(reader: MemberReader): string {
     : reader.bytes.toString('latin1', start + 1, reader.at - 1);
 }
 
-/** Mostly a few digits; of them this takes a tenth of the time of Number(). */
+/** Most numbers are a few digits, for which this takes a tenth of the time of Number(). */
 function numberOf(bytes: Buffer, start: number, end: number): number {
   let value = 0;
   for (let at = start; at < end; at++) {

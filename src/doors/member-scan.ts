@@ -1,13 +1,15 @@
 /**
- * The parser of bodies at all doors but chat. One pass finds the members that may be changed and checks that
- * every JSON decoder reads the body alike; then the body is parsed and validated by the door's compiled
- * schema. The doors make their readers with `readersOf`. Pure; listener thread and counter pool.
+ * The parser of bodies at all doors but chat. One pass finds the members that the gateway may change, and
+ * checks that every JSON decoder reads the body alike; then the body is parsed, and validated by the door's
+ * compiled schema. The doors make their readers with `readersOf`. Pure; listener thread, and the counter pool
+ * for large bodies, because parsing takes some 5 ms a megabyte.
  *
- * The tree costs some 5 ms a megabyte, and the counter pool reads large bodies. A door whose rules read named
- * members alone makes do with their values, which the pass takes along (known-values.ts).
+ * For a door with `readsNamedAlone` the pass itself reads the values of named members (known-values.ts), and
+ * the body is not parsed.
  *
  * Must hold: each member that the gateway or an upstream acts on is in the door's `level`, or a second one in
- * another case reaches the upstream unseen (tests of each door).
+ * another case reaches the upstream unseen (test/unit/doors/messages/messages-door.test.ts and those of the
+ * other doors).
  */
 import { BODY_TREE_MEMBERS_MAX } from '../core/limits.js';
 import { USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
@@ -39,7 +41,7 @@ export interface BodyForm {
   readonly outputTokensMin?: (body: Members) => number;
   /** How many responses a call generates, each of them bounded by `outputTokens`. */
   readonly choices: (body: Members) => number;
-  /** Further members that lead a call elsewhere, or make it dearer. `body` is valid. */
+  /** Further members by which the provider routes a call elsewhere, or bills it higher. `body` is valid. */
   readonly routing?: (body: Members) => readonly RoutingMember[];
   /** A stream reports its usage only if `stream_options` asks for it. */
   readonly asksForUsage: boolean;
@@ -65,7 +67,7 @@ function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyS
   if (reader.bytes[0] === 0xef && reader.bytes[1] === 0xbb && reader.bytes[2] === 0xbf)
     throw new BodyError('the request body must not start with a byte-order mark');
   const found = new Found();
-  if (first === BRACE) readTop(reader, form, found);
+  if (first === BRACE) readMembers(reader, form, found);
   else reader.skipValue();
   const end = reader.at - 1;
   if (reader.space() !== -1) throw reader.unexpected();
@@ -76,27 +78,27 @@ function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyS
     throw new BodyError(form.explain(isNamed ? JSON.parse(reader.bytes.toString()) : body));
   const more = form.routing?.(body as Members) ?? NO_MEMBERS;
   if (more.length + reader.stored.length > 0) found.routing = [...found.routing, ...reader.stored, ...more];
-  // Of a long or foreign name `named` has a stand-in.
+  // For a long or non-ASCII name of a model, `named` has a stand-in.
   const { start, end: modelEnd } = found.model;
   if (isNamed && !(isAscii && modelEnd - start <= SHORT_BYTES_MAX))
     found.named.model = reader.decoded(start, modelEnd);
   return scanOf(reader.bytes, body as Members, form, found, end);
 }
 
-/** What the pass over a body finds. */
+/** What the pass over a body finds. The spans are those of values. */
 class Found {
   model: Span = NOWHERE;
-  /** Of the member that bounds the output. */
+  /** The member that bounds the output. */
   bound: Span = NOWHERE;
   streamOptions: Span = NOWHERE;
-  /** The members that lead a call elsewhere. */
+  /** Members by which the provider routes a call elsewhere, or bills it higher. */
   routing = NO_MEMBERS;
-  /** What the rules read, if they read named members alone. */
+  /** The values of named members, if the form has `readsNamedAlone`. */
   readonly named: Record<string, unknown> = {};
 }
 
-/** Reads the request itself into `found`. */
-function readTop(
+/** Reads the members of the request itself into `found`. */
+function readMembers(
   reader: MemberReader,
   { level, outputTokens, readsNamedAlone }: BodyForm,
   found: Found,
@@ -127,7 +129,7 @@ function readTop(
   } while (reader.moreMembers());
 }
 
-/** The end of a sentence that names the member to use instead, by the door's name of it. */
+/** The end of a sentence, which names the member to use instead as the door calls it. */
 function insteadOf(name: string, outputTokens: string | undefined): string {
   const own = name === 'max_tokens' ? outputTokens : name;
   return own === undefined ? '' : `, use ${own}`;
@@ -170,7 +172,7 @@ function scanOf(
   };
 }
 
-/** Checks that the bound of the output is the same number to every decoder: digits alone. */
+/** Checks that the bound of the output is only digits, so that every decoder reads the same number. */
 function checkPlain(bytes: Buffer, name: string, { start, end }: Span): void {
   let at = start;
   while (at < end && bytes[at]! >= 48 && bytes[at]! <= 57) at++;

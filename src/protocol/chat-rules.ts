@@ -49,8 +49,20 @@ export function got(value: unknown): string {
   return typeof value === 'number' ? String(value) : JSON.stringify(value);
 }
 
-function broken(field: string, rule: string, value: unknown): string {
+/** The sentence for a field that breaks a rule: `temperature must be a number, got "warm"`. */
+export function broken(field: string, rule: string, value: unknown): string {
   return `${field} must ${rule}, got ${got(value)}`;
+}
+
+/** The sentence for a member that may be absent or null; undefined if `isGood` accepts its value. */
+export function optionalError(
+  body: Fields,
+  name: string,
+  rule: string,
+  isGood: (value: unknown) => boolean,
+): string | undefined {
+  const value = body[name];
+  return !isGiven(value) || isGood(value) ? undefined : broken(name, rule, value);
 }
 
 function numberError(field: string, value: unknown, min: number, max: number): string | undefined {

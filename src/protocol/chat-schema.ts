@@ -21,7 +21,8 @@ import {
   TOP_P_MIN,
 } from './chat-rules.js';
 
-function optional<Schema extends TSchema>(schema: Schema) {
+/** A member that may be absent or null: SDKs send null for what their caller left out. */
+export function optional<Schema extends TSchema>(schema: Schema) {
   return Type.Optional(Type.Union([schema, Type.Null()]));
 }
 

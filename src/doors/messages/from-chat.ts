@@ -19,7 +19,7 @@ const STOPS: ReadonlyMap<unknown, string> = new Map([
   ['content_filter', 'refusal'],
 ]);
 
-/** `hasCalls` decides if the reason is `stop`: some servers end a message that calls tools so. */
+/** For `stop`, `hasCalls` decides, because some servers end a message with tool calls by `stop`. */
 export function stopReasonOf(finish: unknown, hasCalls: boolean): string {
   return STOPS.get(finish) ?? (hasCalls ? 'tool_use' : 'end_turn');
 }
@@ -31,12 +31,12 @@ export function usageOf(usage: unknown): Record<string, unknown> {
   const completion = isRecord(report.completion_tokens_details) ? report.completion_tokens_details : {};
   const read = countOf(prompt.cached_tokens ?? report.prompt_cache_hit_tokens);
   const written = countOf(prompt.cache_write_tokens);
-  const hour = Math.min(written, countOf(prompt.cache_write_1h_tokens));
+  const written1h = Math.min(written, countOf(prompt.cache_write_1h_tokens));
   return {
     input_tokens: Math.max(0, countOf(report.prompt_tokens) - read - written),
     cache_creation_input_tokens: written,
     cache_read_input_tokens: read,
-    cache_creation: { ephemeral_5m_input_tokens: written - hour, ephemeral_1h_input_tokens: hour },
+    cache_creation: { ephemeral_5m_input_tokens: written - written1h, ephemeral_1h_input_tokens: written1h },
     output_tokens: countOf(report.completion_tokens),
     output_tokens_details: { thinking_tokens: countOf(completion.reasoning_tokens) },
   };

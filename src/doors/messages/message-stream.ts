@@ -5,9 +5,9 @@
  *     message_start, ping → (content_block_start → content_block_delta … → content_block_stop) …
  *       → message_delta → message_stop
  *
- * Must hold: one block is open at a time, and blocks are numbered without gaps: clients of Anthropic assume
- * both (test/unit/doors/messages/messages-dialect.test.ts). `message_start` has the usage of the first chunk,
- * which Gemini and some servers report, else zeros; `message_delta` has the whole usage.
+ * Must hold: one block is open at a time, and blocks are numbered without gaps, because clients of Anthropic
+ * rely on both; `message_start` has the usage of the first chunk, if the upstream reports it there, else
+ * zeros; `message_delta` has the whole usage (test/unit/doors/messages/messages-dialect.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import { ProviderError } from '../../providers/provider.js';
@@ -83,7 +83,7 @@ export class MessageWriter implements DoorStream {
 
   #delta(delta: Members): void {
     const thoughts = thoughtsIn(delta);
-    if (thoughts !== '') this.#thought(thoughts);
+    if (thoughts !== '') this.#writeThinking(thoughts);
     for (const block of thinkingBlocksIn(delta)) this.#thinkingBlock(block);
     const text = textIn(delta.content) || (typeof delta.refusal === 'string' ? delta.refusal : '');
     if (text !== '') {
@@ -94,13 +94,13 @@ export class MessageWriter implements DoorStream {
       for (const call of delta.tool_calls as unknown[]) if (isRecord(call)) this.#toolCall(call);
   }
 
-  #thought(thinking: string): void {
+  #writeThinking(thinking: string): void {
     if (this.#open !== 'thinking') this.#start('thinking', { type: 'thinking', thinking: '', signature: '' });
     this.#piece({ type: 'thinking_delta', thinking });
   }
 
   /**
-   * Writes a thinking block. A signature ends it; its text has mostly come before, as `reasoning_content`.
+   * Writes a thinking block, whose text has mostly come before, as `reasoning_content`. A signature ends it.
    */
   #thinkingBlock({ type, thinking, signature, data }: Members): void {
     if (type === 'redacted_thinking') {
@@ -108,7 +108,7 @@ export class MessageWriter implements DoorStream {
       this.#close();
       return;
     }
-    if (this.#open !== 'thinking') this.#thought(typeof thinking === 'string' ? thinking : '');
+    if (this.#open !== 'thinking') this.#writeThinking(typeof thinking === 'string' ? thinking : '');
     if (typeof signature !== 'string' || signature === '') return;
     this.#piece({ type: 'signature_delta', signature });
     this.#close();

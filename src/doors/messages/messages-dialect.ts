@@ -1,6 +1,8 @@
 /**
  * The Messages door's half for upstream workers: its Dialect, and that of the door that counts tokens.
- * dialects.ts has both in its table.
+ * dialects.ts has both in its table; messages-door.ts is the other half.
+ *
+ * Must hold: `known` returns what `judge` would (test/unit/doors/messages/messages-dialect.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import { SAYS_NOTHING, type Dialect, type EventJudge, type EventMeaning, type Translator } from '../door.js';
@@ -23,7 +25,7 @@ export const MESSAGES_DIALECT: Dialect = {
   promptTexts: undefined,
 };
 
-/** Counts of tokens. Its translator serves the gateway's own count, if no upstream can count. */
+/** The translator makes the text that the gateway itself counts if no upstream can. */
 export const COUNT_TOKENS_DIALECT: Dialect = {
   ...MESSAGES_DIALECT,
   name: 'count_tokens',
@@ -36,7 +38,7 @@ type Members = Readonly<Record<string, unknown>>;
 const TEXT: EventMeaning = { ...SAYS_NOTHING, isText: true };
 const END: EventMeaning = { ...SAYS_NOTHING, isEnd: true };
 
-/** Events as Anthropic writes them, some with spaces before the end: see `EventJudge.known`. */
+/** Events as Anthropic writes them, for `known`; some have padding before the end. */
 const TEXT_DELTA =
   /^\{"type":"content_block_delta","index":(?:0|[1-9]\d{0,5}),"delta":\{"type":"text_delta","text":"(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt])+"\} {0,32}\}$/;
 const SILENT =
@@ -73,7 +75,7 @@ class MessageJudge implements EventJudge {
         this.#add(message.usage);
         return { ...SAYS_NOTHING, model: message.model };
       case 'message_delta': {
-        // It has the reason of the end, so no block follows.
+        // After the stop reason no block follows.
         const isTextOver = isRecord(delta) && typeof delta.stop_reason === 'string';
         if (!isRecord(event.usage)) return { ...SAYS_NOTHING, isTextOver };
         this.#add(event.usage);

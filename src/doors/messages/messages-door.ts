@@ -3,8 +3,8 @@
  * for workers, is messages-dialect.ts). doors.ts has both in its table. Listener thread; large bodies in the
  * counter pool.
  *
- * Must hold: a body is checked only for what costs, routes or bounds; all else reaches the upstream as it
- * came (test/unit/doors/messages/messages-door.test.ts).
+ * Must hold: the door checks only members that cost, route or bound a call; all others reach the upstream as
+ * they came (test/unit/doors/messages/messages-door.test.ts).
  */
 import { SystemClock } from '../../core/clock.js';
 import { ERROR_KINDS, type ErrorRecord, statusOf } from '../../core/errors.js';
@@ -13,7 +13,7 @@ import { Level, plain } from '../../protocol/known-members.js';
 import { checkCountRequest, checkMessagesRequest } from '../../protocol/validators.js';
 import type { Door, ErrorShape, ResponseFacts } from '../door.js';
 import { readersOf } from '../member-scan.js';
-import { explainCount, explainMessages, dearMembersIn, outputTokensMin } from './messages-rules.js';
+import { explainCount, explainMessages, costlyMembersIn, outputTokensMin } from './messages-rules.js';
 
 const OVERLOADED = 529;
 const CLOCK = new SystemClock();
@@ -48,15 +48,15 @@ const MESSAGES_ERRORS: ErrorShape = {
   event: (error, requestId) => `event: error\ndata: ${body(error, requestId)}\n\n`,
 };
 
-/** Cache of the last text: most resets that are written in a second are at the same second. */
-let written = { seconds: -1, text: '' };
+/** The last time that was formatted: most resets that are lastTime within a second are at the same second. */
+let lastTime = { seconds: -1, text: '' };
 
 /** The time in RFC 3339, in whole seconds, rounded up. */
 function timeOf(ms: number): string {
   const seconds = Math.ceil(ms / 1_000);
-  if (written.seconds !== seconds)
-    written = { seconds, text: new Date(seconds * 1_000).toISOString().replace('.000', '') };
-  return written.text;
+  if (lastTime.seconds !== seconds)
+    lastTime = { seconds, text: new Date(seconds * 1_000).toISOString().replace('.000', '') };
+  return lastTime.text;
 }
 
 function limitLines(name: string, limit: number, remaining: number, resetAtMs: number): string {
@@ -65,8 +65,8 @@ function limitLines(name: string, limit: number, remaining: number, resetAtMs: n
 }
 
 /**
- * The headers that only this door has, each after its line break: the request's id, and what is left of the
- * limits. Follows platform.claude.com, page "Rate limits", as of November 2026.
+ * The headers that only this door has, each after its line break: the request's id, and the limits. Follows
+ * platform.claude.com, page "Rate limits", as of November 2026. `nowMs`: the present time, for tests.
  */
 export function messagesHeaderLines(
   { requestId, rateLimit, tokenLimit }: ResponseFacts,
@@ -116,10 +116,10 @@ const TOOL = new Level({
  * The known member names of a request, as protocol/known-members.ts has those of a chat completion: at each
  * level at which a name in another case would change what a call costs or does.
  *
- * Must hold: members that make a call dearer than its tokens (`service_tier`, `container`) are not here but
- * in core/routing-members.ts, because names that are here are not checked for routing; and a member that
- * Anthropic adds is unknown here until it is added: it passes, in any case of letters
- * (test/unit/doors/messages/messages-door.test.ts).
+ * Must hold: members for which Anthropic bills more than tokens (`service_tier`, `container`) are not here
+ * but in core/routing-members.ts, because names that are here are not checked for routing
+ * (test/unit/doors/messages/messages-door.test.ts). A member that Anthropic adds passes until it is added
+ * here.
  */
 const MESSAGES_REQUEST = new Level({
   ...plain('model', 'max_tokens', 'stream', 'stop_sequences', 'temperature', 'top_p', 'top_k'),
@@ -148,7 +148,7 @@ export const MESSAGES: Door = {
   errors: MESSAGES_ERRORS,
   ...readersOf({
     ...COMMON,
-    routing: dearMembersIn,
+    routing: costlyMembersIn,
     check: checkMessagesRequest,
     explain: explainMessages,
     outputTokens: 'max_tokens',
@@ -158,7 +158,7 @@ export const MESSAGES: Door = {
 };
 
 /**
- * Counts the tokens of a prompt. Hosted tools are no reason to reject: nothing runs, and nothing is billed.
+ * The door that counts the tokens of a prompt. It accepts hosted tools, because nothing runs or is billed.
  */
 export const COUNT_TOKENS: Door = {
   ...MESSAGES,

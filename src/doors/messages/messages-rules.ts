@@ -3,14 +3,14 @@
  * messages-door.ts calls it for a body that the compiled validator has rejected. Pure; any thread.
  *
  * Must hold: messages-schema.ts has the same rules, or `explainMessages` throws for a body that only the
- * validator rejects (test/unit/doors/messages/messages-door.test.ts tries each rule). They are apart so that
- * the threads that face the network need not load TypeBox.
+ * validator rejects (test/unit/doors/messages/messages-door.test.ts tries each rule). The rules are not in
+ * that file so that the threads that face the network need not load TypeBox.
  */
 import { invariant } from '../../core/errors.js';
 import { isRecord } from '../../core/json.js';
 import { MESSAGES_MAX } from '../../core/limits.js';
 import type { RoutingMember } from '../../core/routing-members.js';
-import { got, messagesCountError } from '../../protocol/chat-rules.js';
+import { broken, messagesCountError, optionalError } from '../../protocol/chat-rules.js';
 
 /** Newer models of Claude accept `system` within a conversation. */
 export const MESSAGE_ROLES = ['user', 'assistant', 'system'] as const;
@@ -24,16 +24,6 @@ export const UNIT_INTERVAL_MIN = 0;
 export const UNIT_INTERVAL_MAX = 1;
 
 type Fields = Readonly<Record<string, unknown>>;
-
-function broken(field: string, rule: string, value: unknown): string {
-  return `${field} must ${rule}, got ${got(value)}`;
-}
-
-/** The rule of a member that may be absent or null. */
-function optionalError(body: Fields, name: string, rule: string, isGood: (value: unknown) => boolean) {
-  const value = body[name] ?? undefined;
-  return value === undefined || isGood(value) ? undefined : broken(name, rule, value);
-}
 
 function isInUnitInterval(value: unknown): boolean {
   return typeof value === 'number' && value >= UNIT_INTERVAL_MIN && value <= UNIT_INTERVAL_MAX;
@@ -168,7 +158,7 @@ export function outputTokensMin({ thinking }: Fields): number {
 const CALLERS_TOOL = /^(?:custom$|(?:bash|text_editor|computer|memory|browser_toolset)_\d)/;
 
 /**
- * The edit of a conversation that does more than clear it, by its place in `context_management`; -1 if none
+ * The position, in `context_management`, of the first edit that does more than clear old parts; -1 if none
  * does.
  */
 export function summarisingEditIn(management: unknown): number {
@@ -179,13 +169,13 @@ export function summarisingEditIn(management: unknown): number {
   );
 }
 
-/** Members by which Anthropic bills more than the tokens of the response. `body` is valid. */
-export function dearMembersIn(body: Fields): RoutingMember[] {
+/** Members for which Anthropic bills more than the tokens of the response. `body` is valid. */
+export function costlyMembersIn(body: Fields): RoutingMember[] {
   const edits = summarisingEditIn(body.context_management) >= 0 ? (['context_management'] as const) : [];
   return [...hostedToolsIn(body), ...edits];
 }
 
-/** Whether the body has tools that Anthropic runs, some of which are billed apart from tokens. */
+/** `hosted_tools` if Anthropic runs some of the tools, which may be billed apart from tokens. */
 function hostedToolsIn(body: Fields): readonly ['hosted_tools'] | readonly [] {
   const tools = (body.tools ?? []) as readonly Fields[];
   const isHosted = ({ type = 'custom' }: Fields): boolean =>

@@ -4,13 +4,13 @@
  * page "Messages", as of November 2026.
  *
  * The schemas check what the gateway reads or bills by. Other members, and the insides of content blocks and
- * tools, pass unchecked: the upstream or the translation checks them. Optional members may be null, because
- * SDKs send null for what their caller left out.
+ * tools, pass unchecked: the upstream or the translation checks them.
  *
  * Must hold: messages-rules.ts explains each rule (test/unit/doors/messages/messages-door.test.ts).
  */
-import Type, { type TSchema } from 'typebox';
+import Type from 'typebox';
 import { MESSAGES_MAX } from '../../core/limits.js';
+import { optional } from '../../protocol/chat-schema.js';
 import {
   MESSAGE_ROLES,
   OUTPUT_TOKENS_MIN,
@@ -18,10 +18,6 @@ import {
   UNIT_INTERVAL_MIN,
   TOOL_CHOICES,
 } from './messages-rules.js';
-
-function optional<Schema extends TSchema>(schema: Schema) {
-  return Type.Optional(Type.Union([schema, Type.Null()]));
-}
 
 const ContentBlocks = Type.Array(Type.Object({ type: Type.String() }));
 const UnitInterval = Type.Number({ minimum: UNIT_INTERVAL_MIN, maximum: UNIT_INTERVAL_MAX });

@@ -34,7 +34,7 @@ export function messagesOf(messages: readonly Members[], extras: boolean): Part[
   return written;
 }
 
-/** Content that may be text only, as a text or parts. */
+/** Content that may only be text, as a string or as parts. */
 export function textPartsOf(content: unknown, path: string, extras: boolean): string | Part[] {
   if (typeof content === 'string') return content;
   const parts = blocksIn(content, path).map((block, index) =>
@@ -109,7 +109,9 @@ function assistantOf(content: unknown, path: string, extras: boolean): Part {
   };
 }
 
-/** The schema does not look into tool results, so this does. Absent and null are no blocks. */
+/**
+ * The blocks of a content, none for an absent one. They are checked, because the schema skips tool results.
+ */
 function blocksIn(content: unknown, path: string): readonly Members[] {
   if (content === undefined || content === null) return [];
   if (!Array.isArray(content)) throw new FieldError(path, 'must be a string or an array of blocks');

@@ -24,7 +24,7 @@ const KNOWN: ReadonlySet<string> = new Set([
   ...['service_tier', 'diagnostics', 'context_management'],
 ]);
 
-/** The least thinking budgets that become a `medium` and a `high` effort. */
+/** The least thinking budgets that become the efforts `medium` and `high`. */
 const MEDIUM_BUDGET_MIN = 2_048;
 const HIGH_BUDGET_MIN = 4_096;
 
@@ -47,7 +47,7 @@ export const NAMES: Readonly<Record<string, string>> = {
   'file.file_data': 'source',
 };
 
-/** @throws FieldError */
+/** Throws a FieldError. */
 export function toChat(body: Members, extras: boolean): Record<string, unknown> {
   for (const name in body)
     if (!KNOWN.has(name) && body[name] !== null && body[name] !== false)
@@ -75,9 +75,7 @@ export function toChat(body: Members, extras: boolean): Record<string, unknown> 
   return chat;
 }
 
-/**
- * Refuses context edits, except those that only leave out old parts: without them the model just reads more.
- */
+/** Refuses context edits, except those that only clear old parts: without these the model just reads more. */
 function checkContextEdits(management: unknown): void {
   const index = summarisingEditIn(management);
   if (index >= 0)

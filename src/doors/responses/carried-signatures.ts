@@ -3,12 +3,12 @@
  * thinking blocks of Anthropic and Bedrock, signatures of Gemini's calls. response-stream.ts writes it into
  * reasoning items, request-items.ts reads it from the next request. Pure; upstream worker.
  *
- * The content is base64 of JSON behind a prefix. Content without the prefix is another service's and is left
- * out: no upstream here could read it. It is not encrypted: it came from the caller's own model, and the
+ * The content is a prefix, and JSON in base64. Content without the prefix is another service's, and is left
+ * out because no upstream here could read it. It is not encrypted: the caller's own model wrote it, and the
  * provider checks its signatures.
  *
- * Must hold: clients store the content, so the form behind a prefix never changes; another form gets another
- * prefix.
+ * Must hold: clients store the content, so the form after this prefix never changes; another form gets
+ * another prefix (test/unit/doors/responses/carried-signatures.test.ts).
  */
 import { isRecord, parsedJson } from '../../core/json.js';
 

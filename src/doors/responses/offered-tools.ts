@@ -3,8 +3,8 @@
  * tool of a namespace is offered as `namespace__name`, and a call of it gets both names back. to-chat.ts
  * calls it for the request, response-stream.ts for the calls. Pure; upstream worker.
  *
- * Must hold: two tools with one flat name are rejected, because a call of the name could not be told apart.
- * Test: test/unit/doors/responses/offered-tools.test.ts.
+ * Must hold: two tools with one flat name are rejected, because nobody could know which of them a call means
+ * (test/unit/doors/responses/offered-tools.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
@@ -23,15 +23,15 @@ interface Named {
 }
 
 /**
- * Hosted tools whose type begins so are offered by coding agents by default. A chat upstream cannot run them,
- * so they are left out if there are other tools and the model need not call one. Else to-chat.ts rejects
- * them.
+ * The start of the type of hosted tools that coding agents offer by default. An upstream of chat completions
+ * cannot run them, so they are left out if there are other tools and the model need not call one; else
+ * to-chat.ts rejects them.
  */
 const SEARCH = 'web_search';
 
 /**
- * `mayChoose`: the model is free not to call a tool. Throws a FieldError for an item that is no object, and
- * for a tool in a namespace that has the flat name of another.
+ * `mayChoose`: the model need not call a tool. Throws a FieldError for an item that is no object, and for two
+ * tools with one flat name.
  */
 export function offeredTools(tools: readonly unknown[], mayChoose: boolean): OfferedTool[] {
   const offered = tools.flatMap((tool, index): OfferedTool[] => {
@@ -45,7 +45,6 @@ export function offeredTools(tools: readonly unknown[], mayChoose: boolean): Off
       return { tool: { ...one, name: flatName(one.name, name) }, path: at };
     });
   });
-  // The call of a tool names it alone: of two with one flat name nobody knows which was meant.
   const names = new Set<unknown>();
   for (const { tool, path } of namespacesIn(tools).size === 0 ? [] : offered) {
     if (typeof tool.name !== 'string') continue;
@@ -53,8 +52,10 @@ export function offeredTools(tools: readonly unknown[], mayChoose: boolean): Off
       throw new FieldError(`${path}.name`, `another tool has the name ${tool.name} too`);
     names.add(tool.name);
   }
-  const rest = offered.filter(({ tool: { type } }) => !(typeof type === 'string' && type.startsWith(SEARCH)));
-  return mayChoose && rest.length > 0 ? rest : offered;
+  const others = offered.filter(
+    ({ tool: { type } }) => !(typeof type === 'string' && type.startsWith(SEARCH)),
+  );
+  return mayChoose && others.length > 0 ? others : offered;
 }
 
 /** The name under which a chat completion has the tool. */

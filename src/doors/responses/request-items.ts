@@ -3,8 +3,8 @@
  * I/O; upstream worker.
  *
  *     message                    a message of its role; a lone text as a string
- *     reasoning                  its signed blocks (carried-signatures.ts) go to the assistant message that
- *                                follows; reasoning without signatures is left out
+ *     reasoning                  its signed blocks (carried-signatures.ts) go into the next assistant
+ *                                message; reasoning without signatures is left out
  *     function_call,             `tool_calls` of the assistant message before it, if no other item came
  *       custom_tool_call           between
  *     function_call_output,      a message of the role `tool`
@@ -105,13 +105,13 @@ class MessageWriter {
       this.#push({ role, content }, path);
       return;
     }
-    const open = this.#assistant;
-    // Two assistant messages in a row stay two, unless the first has tool calls, whose results must come
+    const last = this.#assistant;
+    // Two assistant messages in a row stay two, unless the first has tool calls: their results must come
     // next.
     const message =
-      open === undefined || (open.content !== null && open.tool_calls === undefined)
+      last === undefined || (last.content !== null && last.tool_calls === undefined)
         ? this.#newAssistant(path)
-        : open;
+        : last;
     if (message.content === null) message.content = content;
     else message.content = appended(partsOf(message.content), partsOf(content));
   }
@@ -127,8 +127,8 @@ class MessageWriter {
     const { blocks, extra } = carriedIn(item.encrypted_content) ?? {};
     this.#extra = extra;
     if (blocks === undefined) return;
-    const open = this.#assistant;
-    const message = open?.content === null && open.tool_calls === undefined ? open : this.#newAssistant(path);
+    const last = this.#assistant;
+    const message = last?.content === null && last.tool_calls === undefined ? last : this.#newAssistant(path);
     message.thinking_blocks = appended(message.thinking_blocks ?? [], blocks);
   }
 

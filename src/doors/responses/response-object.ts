@@ -3,7 +3,8 @@
  * the request. response-stream.ts calls it, for events and for a response that is not streamed. Pure;
  * upstream worker.
  *
- * Test: test/unit/doors/responses/response-stream.test.ts.
+ * Must hold: the object has every member of OpenAI's reference, because clients validate it
+ * (test/unit/doors/responses/response-stream.test.ts, 'a response in full').
  */
 import { isRecord } from '../../core/json.js';
 import type { DoorCall } from '../door.js';

@@ -1,5 +1,5 @@
 /**
- * A chat completion, translated into the events of the Responses API, chunk by chunk, and into the `response`
+ * Translates a chat completion into the events of the Responses API, chunk by chunk, and into the `response`
  * object at the end. responses-dialect.ts makes one for each stream, and for each response that is not
  * streamed, whose message counts as one large chunk. Upstream worker.
  *
@@ -21,7 +21,7 @@ import { headOf, responseObject, type ResponseHead, type ResponseState } from '.
 type Members = Readonly<Record<string, unknown>>;
 type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
 
-/** An item that is being written. */
+/** An output item that is being written. */
 interface OpenItem {
   readonly index: number;
   readonly item: Record<string, unknown> & { readonly id: string; readonly type: string };
@@ -85,7 +85,7 @@ export class ResponseStream implements DoorStream {
     if (!isRecord(choice)) return events;
     this.#finish = choice.finish_reason ?? this.#finish;
     const delta = choice.delta ?? choice.message;
-    return isRecord(delta) ? events + this.#take(delta, choice.logprobs) : events;
+    return isRecord(delta) ? events + this.#translate(delta, choice.logprobs) : events;
   }
 
   end(): string {
@@ -127,27 +127,28 @@ export class ResponseStream implements DoorStream {
     };
   }
 
-  #take(delta: Members, logprobs: unknown): string {
+  /** Events for a delta, or for a whole message. */
+  #translate(delta: Members, logprobs: unknown): string {
     let events = '';
     const thought = delta.reasoning_content ?? delta.reasoning;
-    if (typeof thought === 'string' && thought !== '') events += this.#think(thought);
+    if (typeof thought === 'string' && thought !== '') events += this.#writeReasoning(thought);
     if (Array.isArray(delta.thinking_blocks))
-      for (const block of delta.thinking_blocks as unknown[]) events += this.#sign(block);
+      for (const block of delta.thinking_blocks as unknown[]) events += this.#addSignedBlock(block);
     const text = textOf(delta.content);
     const tokens =
       isRecord(logprobs) && Array.isArray(logprobs.content) ? (logprobs.content as unknown[]) : [];
-    if (text !== '') events += this.#say('output_text', text, tokens);
+    if (text !== '') events += this.#writeText('output_text', text, tokens);
     if (typeof delta.refusal === 'string' && delta.refusal !== '')
-      events += this.#say('refusal', delta.refusal, []);
+      events += this.#writeText('refusal', delta.refusal, []);
     if (Array.isArray(delta.tool_calls))
       (delta.tool_calls as unknown[]).forEach((piece, position) => {
-        if (isRecord(piece)) events += this.#callTool(piece, piece.index ?? position);
+        if (isRecord(piece)) events += this.#writeCall(piece, piece.index ?? position);
       });
     return events;
   }
 
-  /** Events of a piece of reasoning. */
-  #think(text: string): string {
+  /** Events for a piece of reasoning. */
+  #writeReasoning(text: string): string {
     let events = this.#openReasoning();
     const open = this.#reasoning!;
     const at = { item_id: open.item.id, output_index: open.index, summary_index: 0 };
@@ -160,8 +161,8 @@ export class ResponseStream implements DoorStream {
     return events + this.#event('response.reasoning_summary_text.delta', { ...at, delta: text });
   }
 
-  /** Events of a block that the provider has signed. In a stream its text has come before. */
-  #sign(block: unknown): string {
+  /** Keeps a block that the provider has signed. In a stream its text has come before. */
+  #addSignedBlock(block: unknown): string {
     if (!isRecord(block)) return '';
     const events = this.#openReasoning();
     const open = this.#reasoning!;
@@ -174,7 +175,7 @@ export class ResponseStream implements DoorStream {
   #openReasoning(): string {
     if (this.#reasoning !== undefined) return '';
     const closed = this.#closeAll('completed');
-    const [base, added] = this.#added('rs', { type: 'reasoning', summary: [] });
+    const [base, added] = this.#addItem('rs', { type: 'reasoning', summary: [] });
     const open: OpenReasoning = {
       ...base,
       text: '',
@@ -196,8 +197,8 @@ export class ResponseStream implements DoorStream {
     return closed + added;
   }
 
-  /** Events of a piece of the message. */
-  #say(type: OpenPart['type'], text: string, logprobs: readonly unknown[]): string {
+  /** Events for a piece of the message. */
+  #writeText(type: OpenPart['type'], text: string, logprobs: readonly unknown[]): string {
     let events = this.#openMessage();
     const open = this.#message!;
     if (open.part?.type !== type) {
@@ -218,7 +219,7 @@ export class ResponseStream implements DoorStream {
     const closed = this.#closeAll('completed');
     const content: object[] = [];
     const item = { type: 'message', status: 'in_progress', role: 'assistant', content: [] };
-    const [base, added] = this.#added('msg', item);
+    const [base, added] = this.#addItem('msg', item);
     const open: OpenMessage = {
       ...base,
       content,
@@ -248,12 +249,12 @@ export class ResponseStream implements DoorStream {
     );
   }
 
-  /** Events of a tool call, or of a piece of its arguments. */
-  #callTool(piece: Members, position: unknown): string {
+  /** Events for a tool call, or for a piece of its arguments. */
+  #writeCall(piece: Members, position: unknown): string {
     const called = isRecord(piece.function) ? piece.function : isRecord(piece.custom) ? piece.custom : {};
     let open = this.#calls.get(position);
     let events = '';
-    // Some servers give every tool call the same position: another id begins another call.
+    // Some servers give every tool call the same position. Another id then begins another call.
     const isOther =
       typeof piece.id === 'string' && typeof called.name === 'string' && piece.id !== open?.callId;
     if (open === undefined || isOther) {
@@ -274,17 +275,17 @@ export class ResponseStream implements DoorStream {
     const extra = piece.extra_content;
     if (isRecord(extra)) {
       const content = encryptedContent({ extra });
-      const [signed, added] = this.#added('rs', {
+      const [signed, added] = this.#addItem('rs', {
         type: 'reasoning',
         summary: [],
         encrypted_content: content,
       });
-      events += added + this.#done(signed);
+      events += added + this.#itemDone(signed);
     }
     const isCustom = isRecord(piece.custom);
     const textName = isCustom ? 'input' : 'arguments';
     const callId = typeof piece.id === 'string' ? piece.id : `call_${this.#output.length}`;
-    const [base, added] = this.#added(isCustom ? 'ctc' : 'fc', {
+    const [base, added] = this.#addItem(isCustom ? 'ctc' : 'fc', {
       type: isCustom ? 'custom_tool_call' : 'function_call',
       status: 'in_progress',
       call_id: callId,
@@ -316,12 +317,13 @@ export class ResponseStream implements DoorStream {
     this.#calls.clear();
     let events = '';
     open.forEach((item, position) => {
-      events += item.close(position === open.length - 1 ? status : 'completed') + this.#done(item);
+      events += item.close(position === open.length - 1 ? status : 'completed') + this.#itemDone(item);
     });
     return events;
   }
 
-  #added(
+  /** Begins an output item. Returns it, and the event for it. */
+  #addItem(
     prefix: string,
     members: Members & { readonly type: string },
   ): [Pick<OpenItem, 'index' | 'item'>, string] {
@@ -331,7 +333,7 @@ export class ResponseStream implements DoorStream {
     return [{ index, item }, this.#event('response.output_item.added', { output_index: index, item })];
   }
 
-  #done({ index, item }: Pick<OpenItem, 'index' | 'item'>): string {
+  #itemDone({ index, item }: Pick<OpenItem, 'index' | 'item'>): string {
     return this.#event('response.output_item.done', { output_index: index, item });
   }
 

@@ -3,8 +3,8 @@
  * Responses are read, and the translation for the others. dialects.ts has it in its table; responses-door.ts
  * is the other half.
  *
- * Must hold: only response.completed and response.incomplete end a stream well. One without either was cut
- * off.
+ * Must hold: only response.completed and response.incomplete end a stream well; a stream without either was
+ * cut off (test/unit/doors/responses/response-stream.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import {
@@ -22,7 +22,7 @@ const TRANSLATOR: Translator = {
   toChat,
   names: NAMES,
   fromChat(response, call: DoorCall) {
-    // Not as a stream: its events are not wanted, only the response that they come to.
+    // `false`: no events, only the response that they would amount to.
     const writer = new ResponseStream(call, false);
     writer.push(response);
     writer.end();
@@ -33,12 +33,12 @@ const TRANSLATOR: Translator = {
 
 export const RESPONSES_DIALECT: Dialect = {
   name: 'responses',
-  // In every response of the protocol, and in no other body of status 200 (door.ts).
+  // Every response of this protocol has it, and no other body of status 200.
   marker: 'output',
   faultIn,
   openJudge: () => new ResponsesJudge(),
   translator: TRANSLATOR,
-  // The texts of the prompt are found as in a chat completion.
+  // The texts of the prompt are those of the translated chat completion.
   promptTexts: undefined,
 };
 
@@ -50,19 +50,15 @@ type Members = Readonly<Record<string, unknown>>;
  */
 const ENDED: ReadonlySet<unknown> = new Set(['completed', 'incomplete', undefined, null]);
 
-/**
- * What is wrong with a body of status 200, in words for the log; undefined if nothing is. The attempt then
- * fails.
- */
+/** Why a body of status 200 makes the attempt fail, for the log; undefined if it is a success. */
 function faultIn({ status, error }: Members): string | undefined {
   if (isRecord(error)) return 'an error';
   return ENDED.has(status) ? undefined : 'a response that did not end well';
 }
 
 /**
- * Finds usage, text and end in a stream that passes from an upstream that speaks Responses. It has no state;
- * judges of other doors have, so each stream gets one. Follows the reference of OpenAI, "Streaming events",
- * as of November 2026.
+ * Finds usage, text and end in a stream that passes from an upstream that speaks Responses. Follows the
+ * reference of OpenAI, "Streaming events", as of November 2026.
  */
 class ResponsesJudge implements EventJudge {
   judge(event: Members): EventMeaning {
@@ -82,7 +78,7 @@ class ResponsesJudge implements EventJudge {
         return fault === undefined ? { ...SAYS_NOTHING, usage, model, isEnd: true } : wrong(fault);
       }
       default:
-        // Deltas of reasoning and of a tool's arguments too: any of them is output that the caller pays.
+        // Deltas of reasoning and of a tool's arguments count as text too, because the caller pays for them.
         return { ...SAYS_NOTHING, model, isText: type.endsWith('.delta') };
     }
   }

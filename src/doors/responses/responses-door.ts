@@ -1,7 +1,10 @@
 /**
  * The door of OpenAI's Responses API, the half for listeners: its route, how its bodies are read, and its
  * errors. doors.ts has it in its table; responses-dialect.ts is the other half. Listener thread and counter
- * pool. Test: test/unit/doors/responses/responses-door.test.ts.
+ * pool.
+ *
+ * Must hold: an error event goes on with the numbers of the stream, and OpenAI's client raises it
+ * (test/unit/doors/responses/responses-door.test.ts).
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { ERROR_KINDS, type ErrorRecord } from '../../core/errors.js';
@@ -62,21 +65,21 @@ const RESPONSES_REQUEST = new Level({
  */
 const OUTPUT_TOKENS_MIN_AT_OPENAI = 16;
 
-const NUMBER = '"sequence_number":';
+const NUMBER_NAME = '"sequence_number":';
 /** The value of `sequence_number`: digits, and the character that ends them. */
-const VALUE = /^\s*(\d{1,15})\s*[,}]/;
+const NUMBER_VALUE = /^\s*(\d{1,15})\s*[,}]/;
 const VALUE_BYTES_MAX = 32;
 
 /**
- * Returns the `sequence_number` of an event; undefined if it has none. Text of the model cannot match NUMBER:
- * within it the quotes have backslashes.
+ * Returns the last `sequence_number` in a frame; undefined if it has none. Text of the model cannot match
+ * NUMBER_NAME, because quotes in it have backslashes.
  */
 function numberIn(frame: Uint8Array): number | undefined {
   const bytes = Buffer.from(frame.buffer, frame.byteOffset, frame.length);
-  const at = bytes.lastIndexOf(NUMBER);
+  const at = bytes.lastIndexOf(NUMBER_NAME);
   if (at < 0) return undefined;
-  const start = at + NUMBER.length;
-  const found = VALUE.exec(bytes.toString('latin1', start, start + VALUE_BYTES_MAX));
+  const start = at + NUMBER_NAME.length;
+  const found = NUMBER_VALUE.exec(bytes.toString('latin1', start, start + VALUE_BYTES_MAX));
   return found === null ? undefined : Number(found[1]);
 }
 

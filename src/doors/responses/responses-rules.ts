@@ -4,15 +4,15 @@
  * counter pool.
  *
  * Must hold: responses-schema.ts has the same rules, or `explainResponsesRequest` throws for a body that only
- * the validator rejects (test/unit/doors/responses/responses-rules.test.ts compares both). They are apart so
- * that the threads that face the network need not load TypeBox.
+ * the validator rejects (test/unit/doors/responses/responses-rules.test.ts compares both). The rules are not
+ * in that file so that the threads that face the network need not load TypeBox.
  */
 import { invariant } from '../../core/errors.js';
 import { isRecord } from '../../core/json.js';
 import { MESSAGES_MAX } from '../../core/limits.js';
 import type { RoutingMember } from '../../core/routing-members.js';
 import {
-  got,
+  broken,
   OUTPUT_TOKENS_MIN,
   TEMPERATURE_MAX,
   TEMPERATURE_MIN,
@@ -20,9 +20,11 @@ import {
   TOP_P_MIN,
 } from '../../protocol/chat-rules.js';
 
+/** Members by which OpenAI reads what it has stored. */
 const STORED = ['previous_response_id', 'conversation', 'prompt'] as const;
 
 interface Rule {
+  /** The end of the sentence "MEMBER must …". */
   readonly must: string;
   readonly keeps: (value: unknown) => boolean;
 }
@@ -58,11 +60,7 @@ const RULES: Readonly<Record<string, Rule>> = {
   reasoning: OBJECT,
 };
 
-function broken(field: string, must: string, value: unknown): string {
-  return `${field} must ${must}, got ${got(value)}`;
-}
-
-/** The error of the first item that breaks a rule; undefined if none does. */
+/** The sentence for the first item that breaks a rule; undefined if none does. */
 function itemsError(input: unknown): string | undefined {
   if (!Array.isArray(input)) return undefined;
   if (input.length === 0) return 'input must have at least 1 item, got 0';
@@ -81,7 +79,7 @@ function toolsError(tools: unknown): string | undefined {
   return undefined;
 }
 
-/** Types of tools whose calls the caller runs, and is billed for by tokens alone. */
+/** Types of tools whose calls the caller runs, so that OpenAI bills only tokens for them. */
 const CALLERS_TOOLS: readonly unknown[] = [
   ...['function', 'custom', 'local_shell', 'apply_patch', 'computer', 'computer_use_preview'],
 ];
@@ -108,7 +106,7 @@ export function routingIn(body: Readonly<Record<string, unknown>>): readonly Rou
 
 type Item = Readonly<Record<string, unknown>>;
 
-/** As the gateway numbers items of reasoning that it has translated; those of OpenAI have no second `_`. */
+/** The id that response-stream.ts gives an item of reasoning. Those of OpenAI have no second `_`. */
 const TRANSLATED_REASONING = /^rs_.+_\d+$/;
 
 /**

@@ -4,7 +4,7 @@
  *
  * Must hold: responses-rules.ts explains each rule (test/unit/doors/responses/responses-rules.test.ts).
  */
-import Type, { type TSchema } from 'typebox';
+import Type from 'typebox';
 import { MESSAGES_MAX } from '../../core/limits.js';
 import {
   OUTPUT_TOKENS_MIN,
@@ -13,11 +13,7 @@ import {
   TOP_P_MAX,
   TOP_P_MIN,
 } from '../../protocol/chat-rules.js';
-
-/** Null means "not given", as in chat completions. */
-function optional<Schema extends TSchema>(schema: Schema) {
-  return Type.Optional(Type.Union([schema, Type.Null()]));
-}
+import { optional } from '../../protocol/chat-schema.js';
 
 export const ResponsesRequestSchema = Type.Object({
   model: Type.String({ minLength: 1 }),

@@ -2,8 +2,8 @@
  * A request to POST /v1/responses as a chat completion, for upstreams that do not speak Responses.
  * responses-dialect.ts has it in its translator. No I/O; upstream worker.
  *
- * Must hold: every member is translated, dropped because it does not change the response, or refused. The
- * table is in docs/responses.md, the test test/unit/doors/responses/to-chat.test.ts.
+ * Must hold: every member is translated, dropped because it does not change the response, or refused, as
+ * docs/responses.md says (test/unit/doors/responses/to-chat.test.ts).
  *
  * Follows the reference of OpenAI, "Create a model response", as of November 2026.
  */
@@ -27,13 +27,14 @@ const SAME = [
   'prompt_cache_retention',
   'service_tier',
 ] as const;
-/** Members that do not change the response, or concern features that are refused anyway. */
+/** Members that do not change the response, or belong to features that are refused anyway. */
 const DROPPED = ['max_tool_calls', 'truncation', 'prompt_cache_options', 'client_metadata'] as const;
+/** Values of `include` that are accepted. */
 const INCLUDED: readonly unknown[] = [
   'reasoning.encrypted_content',
   'message.output_text.logprobs',
   'message.input_image.image_url',
-  // These concern hosted tools, of which a chat completion has no calls.
+  // Members of hosted tools' calls, which a chat completion never has.
   'file_search_call.results',
   'web_search_call.results',
   'web_search_call.action.sources',
@@ -157,7 +158,7 @@ function addText(text: Members | undefined, chat: Record<string, unknown>): void
     throw new FieldError('text.format.type', 'must be text, json_object or json_schema');
 }
 
-/** Translates the effort. `summary` is ignored: callers get whatever thinking the upstream returns. */
+/** Translates the effort. `summary` is ignored: callers get all the thinking that the upstream returns. */
 function addReasoning(reasoning: Members | undefined, chat: Record<string, unknown>): void {
   const { effort, mode } = reasoning ?? {};
   if (typeof effort === 'string') chat.reasoning_effort = effort;

@@ -3,7 +3,8 @@
  * upstreams have OpenAI's paths. doors.ts has them in its table; dialects.ts is the half for upstream
  * workers. Listener thread and counter pool.
  *
- * Test: test/unit/doors/simple/simple-doors.test.ts.
+ * Must hold: `choices` counts all generated texts, or a call holds too little money
+ * (test/unit/doors/simple/simple-doors.test.ts).
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { CHOICES_MAX } from '../../protocol/chat-rules.js';

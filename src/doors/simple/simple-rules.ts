@@ -4,11 +4,17 @@
  * rejected. Pure; any thread.
  *
  * Must hold: simple-schema.ts has the same rules, or an `explain` throws for a body that only the validator
- * rejects (test/unit/doors/simple/simple-doors.test.ts tries each rule).
+ * rejects (test/unit/doors/simple/simple-doors.test.ts compares both).
  */
 import { invariant } from '../../core/errors.js';
 import { isRecord } from '../../core/json.js';
-import { CHOICES_MAX, CHOICES_MIN, got, OUTPUT_TOKENS_MIN } from '../../protocol/chat-rules.js';
+import {
+  broken,
+  CHOICES_MAX,
+  CHOICES_MIN,
+  optionalError,
+  OUTPUT_TOKENS_MIN,
+} from '../../protocol/chat-rules.js';
 
 /** Texts of a request for embeddings or moderations: OpenAI's bound. */
 export const INPUTS_MAX = 2_048;
@@ -19,32 +25,22 @@ export const ENCODINGS = ['float', 'base64'] as const;
 type Fields = Readonly<Record<string, unknown>>;
 type Explain = (body: Fields) => string | undefined;
 
-function broken(field: string, rule: string, value: unknown): string {
-  return `${field} must ${rule}, got ${got(value)}`;
-}
-
-/** The rule of a member that may be absent or null. */
-function optionalError(body: Fields, name: string, rule: string, isGood: (value: unknown) => boolean) {
-  const value = body[name] ?? undefined;
-  return value === undefined || isGood(value) ? undefined : broken(name, rule, value);
-}
-
 const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
 
-function isIntegerFrom(least: number, most = Infinity) {
+function isIntegerFrom(min: number, max = Infinity) {
   return (value: unknown): boolean =>
-    Number.isInteger(value) && (value as number) >= least && (value as number) <= most;
+    Number.isInteger(value) && (value as number) >= min && (value as number) <= max;
 }
 
-function countError(name: string, what: string, { length }: readonly unknown[], most: number) {
-  if (length === 0) return `${name} must have at least 1 ${what}, got 0`;
-  return length > most ? `${name} must have at most ${most} ${what}s, got ${length}` : undefined;
+function countError(name: string, { length }: readonly unknown[], max: number) {
+  if (length === 0) return `${name} must have at least 1 item, got 0`;
+  return length > max ? `${name} must have at most ${max} items, got ${length}` : undefined;
 }
 
 const isToken = isIntegerFrom(0);
 
-/** The error of an input that is no text, no tokens, and no list of either. */
-function inputError(name: string, value: unknown, most: number): string | undefined {
+/** The sentence for an input that is no text, no tokens, and no list of either. */
+function inputError(name: string, value: unknown, max: number): string | undefined {
   if (typeof value === 'string') return undefined;
   if (!Array.isArray(value)) return broken(name, 'be a string, an array of strings, or tokens', value);
   const items = value as readonly unknown[];
@@ -58,7 +54,7 @@ function inputError(name: string, value: unknown, most: number): string | undefi
         : isToken;
   const wrong = items.findIndex((item) => !isOfKind(item));
   if (wrong >= 0) return broken(`${name}[${wrong}]`, rule, items[wrong]);
-  return countError(name, 'item', items, isToken(first) ? Infinity : most);
+  return countError(name, items, isToken(first) ? Infinity : max);
 }
 
 function moderatedError(value: unknown): string | undefined {
@@ -70,9 +66,7 @@ function moderatedError(value: unknown): string | undefined {
     isText ? typeof item !== 'string' : !isRecord(item) || typeof item.type !== 'string',
   );
   const rule = isText ? 'be a string as the first is' : 'be a part with a type';
-  return wrong < 0
-    ? countError('input', 'item', items, INPUTS_MAX)
-    : broken(`input[${wrong}]`, rule, items[wrong]);
+  return wrong < 0 ? countError('input', items, INPUTS_MAX) : broken(`input[${wrong}]`, rule, items[wrong]);
 }
 
 function documentsError(value: unknown): string | undefined {
@@ -80,7 +74,7 @@ function documentsError(value: unknown): string | undefined {
   const items = value as readonly unknown[];
   const wrong = items.findIndex((item) => typeof item !== 'string' && !isRecord(item));
   return wrong < 0
-    ? countError('documents', 'item', items, DOCUMENTS_MAX)
+    ? countError('documents', items, DOCUMENTS_MAX)
     : broken(`documents[${wrong}]`, 'be a string or an object', items[wrong]);
 }
 
@@ -96,7 +90,9 @@ function streamOptionsError(body: Fields): string | undefined {
   return error === undefined ? undefined : `stream_options.${error}`;
 }
 
-/** Makes the `explain` of a BodyForm, which throws if `body` breaks no rule: a bug of this file. */
+/**
+ * Makes the `explain` of a BodyForm (member-scan.ts). It throws if `body` breaks no rule: a bug of this file.
+ */
 function explainer(explain: Explain): (body: unknown) => string {
   return (body) => {
     if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);

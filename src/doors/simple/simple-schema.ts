@@ -1,30 +1,25 @@
 /**
  * The TypeBox schemas of requests for embeddings, legacy completions, moderations and reranks. Loaded only at
  * build time: ../build-generated.ts compiles them; after a change run `npm run build`. They check what the
- * gateway reads or bills by. Other members pass unchecked, and optional ones may be null.
+ * gateway reads or bills by; other members pass unchecked.
  *
  * Must hold: simple-rules.ts explains each rule (test/unit/doors/simple/simple-doors.test.ts).
  */
-import Type, { type TSchema } from 'typebox';
+import Type from 'typebox';
 import { CHOICES_MAX, CHOICES_MIN, OUTPUT_TOKENS_MIN } from '../../protocol/chat-rules.js';
+import { optional } from '../../protocol/chat-schema.js';
 import { DOCUMENTS_MAX, ENCODINGS, INPUTS_MAX } from './simple-rules.js';
 
-function optional<Schema extends TSchema>(schema: Schema) {
-  return Type.Optional(Type.Union([schema, Type.Null()]));
-}
-
 const Tokens = Type.Array(Type.Integer({ minimum: 0 }), { minItems: 1 });
-const inputs = (most: number) =>
+const inputs = (max: number) =>
   Type.Union([
     Type.String(),
-    Type.Array(Type.String(), { minItems: 1, maxItems: most }),
+    Type.Array(Type.String(), { minItems: 1, maxItems: max }),
     Tokens,
-    Type.Array(Tokens, { minItems: 1, maxItems: most }),
+    Type.Array(Tokens, { minItems: 1, maxItems: max }),
   ]);
 
-const MEMBERS = {
-  model: Type.String({ minLength: 1 }),
-};
+const MEMBERS = { model: Type.String({ minLength: 1 }) };
 const NO_STREAM = { stream: optional(Type.Literal(false)) };
 
 export const EmbeddingsRequestSchema = Type.Object({

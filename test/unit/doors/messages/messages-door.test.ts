@@ -1,7 +1,7 @@
 /** The Messages API as listeners see it: what is read, what is refused and how, headers. */
 import t from 'tap';
 import { MESSAGES, messagesHeaderLines } from '#src/doors/messages/messages-door.js';
-import { explainMessages, dearMembersIn, outputTokensMin } from '#src/doors/messages/messages-rules.js';
+import { explainMessages, costlyMembersIn, outputTokensMin } from '#src/doors/messages/messages-rules.js';
 import { checkMessagesRequest } from '#src/protocol/validators.js';
 
 const VALID = { model: 'm', max_tokens: 7, messages: [{ role: 'user', content: 'hello' }] };
@@ -126,7 +126,7 @@ void t.test('the door judges each value in each place as the validator judges th
         model === members.model &&
         stream === (members.stream ?? false) &&
         least === outputTokensMin(members) &&
-        routingMembers.length === (isLong ? 1 : dearMembersIn(members).length);
+        routingMembers.length === (isLong ? 1 : costlyMembersIn(members).length);
       if (!isSame) wrong.push(text);
       taken++;
     }
