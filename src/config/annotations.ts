@@ -1,15 +1,15 @@
 /**
- * What a setting's declaration says beyond the words of JSON Schema, and helpers for the schema files. The
- * settings reader reads the `x-` words; `tollgate config schema` prints them, and tools ignore them. Main
- * threads and commands.
+ * The annotations of settings, which are keywords beyond those of JSON Schema, and helpers for the schema
+ * files. settings-reader.ts reads them; `tollgate config schema` prints them, and JSON Schema tools ignore
+ * them. Main threads and commands.
  *
- * Must hold: a setting whose value is a secret has `x-secret`, or operators, logs and commands show it.
- * Tests: test/unit/config/settings-in-force.changes.test.ts, test/e2e/secrets.test.ts.
+ * Must hold: a setting whose value is a secret has `x-secret`, or operators, logs and commands show it
+ * (test/unit/config/settings-in-force.changes.test.ts, test/e2e/secrets.test.ts).
  */
 import { Type } from 'typebox';
 import { QUOTA_FIELDS, QUOTA_LIMITS_MAX, type QuotaName } from '../core/quotas.js';
 
-/** A request's body is in memory until it is checked: a few callers times this. */
+/** A body is in memory until it is checked, so a few callers take a few times this. */
 export const BODY_BYTES_MAX = 256 * 1024 * 1024;
 /** A lower bound would refuse a question of a few sentences. */
 export const BODY_BYTES_MIN = 1_024;
@@ -40,11 +40,14 @@ export interface Annotations {
   readonly 'x-names'?: string;
   readonly 'x-names-refused'?: string;
   readonly 'x-names-secret'?: string;
-  /** Holds for all settings below. On the way from the root to a setting, exactly one declaration has it. */
+  /**
+   * When a change applies, for all settings below. Between the root and a setting, exactly one declaration
+   * has it.
+   */
   readonly 'x-applies'?: Applies;
 }
 
-/** A declaration as the settings reader sees it: words of JSON Schema, and the `x-` words. */
+/** A declaration as settings-reader.ts sees it: keywords of JSON Schema, and annotations. */
 export interface Declaration extends Partial<Annotations> {
   readonly type?: 'object' | 'array' | 'string' | 'integer' | 'boolean';
   readonly enum?: readonly string[];
@@ -62,7 +65,7 @@ export interface Declaration extends Partial<Annotations> {
   readonly pattern?: string;
   readonly minLength?: number;
   readonly maxLength?: number;
-  /** What `Type.Refine` adds. TypeBox keeps it out of the printed schema. */
+  /** Added by `Type.Refine`. TypeBox keeps it out of the printed schema. */
   readonly '~refine'?: readonly { check(value: unknown): boolean }[];
 }
 
@@ -80,7 +83,7 @@ export const identifier = (description: string) =>
 export const limit = (minimum: number, maximum: number, unit: string, description: string) =>
   Type.Integer({ minimum, maximum, description, 'x-unit': unit } satisfies Annotations);
 
-/** The limit of a quota that is no money. */
+/** The limit of a quota other than money. */
 export const quota = (
   name: Exclude<QuotaName, 'spend_per_day' | 'spend_per_month'>,
   unit: string,
@@ -105,14 +108,19 @@ export const whole = (
     ...(applies && { 'x-applies': applies }),
   } satisfies Annotations);
 
-/** Options of a map of settings that may be left out. */
-export const section = (description: string, applies?: Applies) =>
+/** Options of a map of settings. */
+export const settingsMap = (description: string, applies?: Applies) =>
   ({
-    default: {},
     description,
     'x-want': 'a map of settings',
     ...(applies && { 'x-applies': applies }),
   }) satisfies Annotations;
+
+/** Options of a map of settings that may be left out of the file: then its settings have their defaults. */
+export const section = (description: string, applies?: Applies) => ({
+  default: {},
+  ...settingsMap(description, applies),
+});
 
 /** A path of a file. load.ts makes it absolute. */
 export const filePath = (description: string) =>

@@ -1,16 +1,17 @@
 /**
- * Declares the settings of the response cache, for all models and for one. No listener or worker imports it.
+ * Declares the settings of the response cache: `cache` for all models, which schema.ts has, and `cache` of
+ * one model, which catalog-schema.ts has. Main threads and commands.
  *
- * Test: test/e2e/cache.test.ts.
+ * Must hold: a model's settings take precedence (test/e2e/cache.test.ts).
  */
 import { Type } from 'typebox';
-import { section, whole, type Annotations } from './annotations.js';
+import { section, settingsMap, whole, type Annotations } from './annotations.js';
 
 /** 30 days. */
 const TTL_SECONDS_MAX = 2_592_000;
 const BYTES_MIN = 1024 * 1024;
 const MEMORY_BYTES_MAX = 8 * 1024 ** 3;
-/** A quarter of what the store's file may grow to. */
+/** A quarter of the largest store. */
 const BYTES_MAX = 4 * 1024 ** 3;
 
 const SCOPES = ['account', 'all'] as const;
@@ -75,8 +76,5 @@ export const modelCacheSchema = Type.Object(
       } satisfies Annotations),
     ),
   },
-  {
-    description: 'The response cache of this model, if it differs from that of the others.',
-    'x-want': 'a map of settings',
-  } satisfies Annotations,
+  settingsMap('The response cache of this model, if it differs from that of the others.'),
 );

@@ -1,17 +1,25 @@
 /**
- * Declares the settings of models and plans. schema.ts has it as part of all settings; main threads and
- * commands import it, and no listener or worker, because TypeBox takes memory. What no declaration can say
- * is checked in cross-checks.ts.
+ * Declares the settings of models and plans. schema.ts has them as part of all settings. Main threads and
+ * commands; no listener or worker imports it, because TypeBox takes memory. cross-checks.ts checks what no
+ * declaration can say.
  *
- * Tests: test/unit/config/schema.test.ts (each setting has a description and bounds),
- * test/unit/config/settings-reader.errors.test.ts (each wrong value has its message).
+ * Must hold: each setting has a description and bounds (test/unit/config/schema.test.ts), and each wrong
+ * value its message (test/unit/config/settings-reader.errors.test.ts).
  */
 import { Type } from 'typebox';
 import { SERVICES } from '../core/door-names.js';
 import { picoUnitsOf, picoUnitsPerCall, picoUnitsPerToken } from '../core/money.js';
 import { QUOTA_SPEND_MIN } from '../core/quotas.js';
 import { ROUTING_MEMBERS } from '../core/routing-members.js';
-import { BODY_BYTES_MAX, BODY_BYTES_MIN, identifier, limit, quota, type Annotations } from './annotations.js';
+import {
+  BODY_BYTES_MAX,
+  BODY_BYTES_MIN,
+  identifier,
+  limit,
+  quota,
+  settingsMap,
+  type Annotations,
+} from './annotations.js';
 import { modelCacheSchema } from './cache-schema.js';
 import { upstreamSchema } from './upstream-schema.js';
 
@@ -19,38 +27,51 @@ import { upstreamSchema } from './upstream-schema.js';
 export const MODELS_MAX = 1_000;
 /** Every listener has all aliases in memory. */
 export const ALIASES_MAX = 64;
-/** A worker looks at each upstream of a model for every call. */
+/** For every call a worker looks at each upstream of the model. */
 export const UPSTREAMS_MAX = 64;
-/** Each is asked in turn while the caller waits, and the hold covers the dearest. */
+/** The caller waits while one after another is tried, and the hold covers the dearest. */
 export const FALLBACKS_MAX = 8;
-/** An account's call looks for the first rule of its model. */
+/** For every call a listener looks through the rules for the first of the model. */
 const MODELS_LIMITS_MAX = 100;
 /** Far above what providers document. The highest price times this fits the 64-bit words of the ledger. */
 export const OUTPUT_TOKENS_MAX = 10_000_000;
 /** A model's id, or a pattern. */
 const MODEL_PATTERN = '^[!-~]{1,128}$';
 
-const price = (description: string) =>
-  Type.Refine(
-    Type.String({
-      description,
-      'x-unit': 'currency per million tokens',
-      'x-want': 'a decimal string such as "0.15"',
-      'x-hint': 'at most six decimals, up to 10000, and in quotes: YAML would round a bare number',
-    } satisfies Annotations),
-    (text) => picoUnitsPerToken(text) !== undefined,
-  );
+/**
+ * Makes declarations of money in one unit, as decimal strings. `want`: the kind of string, `bounds`: for a
+ * hint.
+ */
+const money =
+  (unit: string, want: string, bounds: string, isValid: (text: string) => boolean) => (description: string) =>
+    Type.Refine(
+      Type.String({
+        description,
+        'x-unit': unit,
+        'x-want': `a decimal string ${want}`,
+        'x-hint': `${bounds}, and in quotes: YAML would round a bare number`,
+      } satisfies Annotations),
+      isValid,
+    );
 
-const callPrice = (description: string) =>
-  Type.Refine(
-    Type.String({
-      description,
-      'x-unit': 'currency per call',
-      'x-want': 'a decimal string such as "0.002"',
-      'x-hint': 'at most twelve decimals, up to 10000, and in quotes: YAML would round a bare number',
-    } satisfies Annotations),
-    (text) => picoUnitsPerCall(text) !== undefined,
-  );
+const price = money(
+  'currency per million tokens',
+  'such as "0.15"',
+  'at most six decimals, up to 10000',
+  (text) => picoUnitsPerToken(text) !== undefined,
+);
+const callPrice = money(
+  'currency per call',
+  'such as "0.002"',
+  'at most twelve decimals, up to 10000',
+  (text) => picoUnitsPerCall(text) !== undefined,
+);
+const budget = money(
+  'currency',
+  'of at least 0.000000001 such as "50.00"',
+  'at most twelve decimals, up to 3000000',
+  (text) => (picoUnitsOf(text) ?? 0n) >= QUOTA_SPEND_MIN,
+);
 
 export const modelSchema = Type.Object(
   {
@@ -175,21 +196,13 @@ export const modelSchema = Type.Object(
       'x-want': 'a list of at least one upstream',
     } satisfies Annotations),
   },
-  { description: 'One model.', 'x-want': 'a map of settings' } satisfies Annotations,
+  settingsMap('One model.'),
 );
 
-const budget = (description: string) =>
-  Type.Refine(
-    Type.String({
-      description,
-      'x-unit': 'currency',
-      'x-want': 'a decimal string of at least 0.000000001 such as "50.00"',
-      'x-hint': 'at most twelve decimals, up to 3000000, and in quotes: YAML would round a bare number',
-    } satisfies Annotations),
-    (text) => (picoUnitsOf(text) ?? 0n) >= QUOTA_SPEND_MIN,
-  );
-
-/** Quotas that a plan may leave out, and a rule for a model too. `who`: an account; `what`: calls. */
+/**
+ * Quotas that a plan, and a rule for a model, may leave out. `who`: the part of a sentence that names the
+ * user.
+ */
 const optionalQuotas = (who: string) => ({
   tokens_per_minute: Type.Optional(
     quota(
@@ -238,7 +251,7 @@ const modelLimitsSchema = Type.Object(
     ),
     ...optionalQuotas('an account may use of the model'),
   },
-  { description: 'The quotas of one model or several.', 'x-want': 'a map of settings' } satisfies Annotations,
+  settingsMap('The quotas of one model or several.'),
 );
 
 export const planSchema = Type.Object(
@@ -300,5 +313,5 @@ export const planSchema = Type.Object(
       ),
     ),
   },
-  { description: 'One plan.', 'x-want': 'a map of settings' } satisfies Annotations,
+  settingsMap('One plan.'),
 );

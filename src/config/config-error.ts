@@ -1,9 +1,9 @@
 /**
- * What is wrong with a configuration: all errors at once, each with its path. The files of config/ throw it;
- * the supervisor and commands print it. Any thread.
+ * The error for a wrong configuration: all its problems at once, each with its path. The files of config/
+ * throw it; the supervisor and commands print it. Any thread.
  *
- * Must hold: no problem contains the value of a secret, because problems are printed and logged. Test:
- * test/unit/config/settings-reader.errors.test.ts.
+ * Must hold: no problem contains the value of a secret, because problems are printed and logged
+ * (test/unit/config/settings-reader.errors.test.ts).
  */
 import { clipped, formatInputPath, type InputPath } from '../core/wrong-input.js';
 
@@ -28,7 +28,7 @@ export class ConfigError extends Error {
 
 const SHOWN_CHARS_MAX = 80;
 
-/** How a sentence shows a value: clipped, on one line, and `withType` if its type may be what is wrong. */
+/** A value as a sentence shows it: clipped, on one line. `withType`: its type too, which may be wrong. */
 export function describe(value: unknown, withType: boolean): string {
   if (value === null || value === undefined) return 'nothing';
   if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : 'a list';

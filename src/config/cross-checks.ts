@@ -1,17 +1,19 @@
 /**
  * Checks what a single declaration cannot say: names that must be unique or must exist, and settings that
- * exclude or need each other. Works on settings with errors too: what was refused is undefined. Pure; load.ts
- * calls it.
+ * exclude or need each other. load.ts calls it, also for settings with errors, whose values are undefined.
+ * Pure.
  *
- * Must hold: the pattern of a plan matches exactly the ids that it names. Test:
- * unit/config/cross-checks.model-pattern, over all short patterns and ids.
+ * Must hold: a pattern matches exactly the ids that it describes
+ * (test/unit/config/cross-checks.model-pattern.test.ts tries all short patterns and ids).
  */
 import type { Service } from '../core/door-names.js';
 import type { SettingPath } from './config-error.js';
 import { nearestName } from './nearest-name.js';
 import type { SettingsDraft } from './schema.js';
 
-/** Whether `pattern` matches the model's id. `*` stands for any characters. Linear in both; no regexp. */
+/**
+ * Whether `pattern` matches the model's id. `*` stands for any characters. Takes time linear in both lengths.
+ */
 export function matchesModel(pattern: string, id: string): boolean {
   const [head = '', ...rest] = pattern.split('*');
   const tail = rest.pop();
@@ -28,6 +30,10 @@ export function matchesModel(pattern: string, id: string): boolean {
 }
 
 type Report = (path: SettingPath, text: string) => void;
+
+function idsOf(models: SettingsDraft['models']): string[] {
+  return (models ?? []).flatMap((model) => model?.id ?? []);
+}
 
 /** Reports every error between settings. */
 export function crossCheck(draft: SettingsDraft, report: Report): void {
@@ -63,7 +69,7 @@ function checkModelNames(models: SettingsDraft['models'], report: Report): void 
 }
 
 function checkFallbacks(models: SettingsDraft['models'], report: Report): void {
-  const ids = (models ?? []).flatMap((model) => (model?.id === undefined ? [] : [model.id]));
+  const ids = idsOf(models);
   models?.forEach((model, modelIndex) => {
     model?.fallbacks?.forEach((id, index) => {
       const path = ['models', modelIndex, 'fallbacks', index];
@@ -77,12 +83,11 @@ function checkFallbacks(models: SettingsDraft['models'], report: Report): void {
   });
 }
 
-/** What Azure has no deployments of. */
+/** Services that Azure does not have. */
 const NOT_AT_AZURE: readonly Service[] = ['moderations', 'rerank'];
 
 /**
- * All services but chat, and `speaks`, are for upstreams with OpenAI's paths. A fallback serves all
- * that its model does.
+ * Services other than chat, and `speaks`, need OpenAI's paths. A fallback must serve all that its model does.
  */
 function checkServices(models: SettingsDraft['models'], report: Report): void {
   models?.forEach((model, modelIndex) => {
@@ -115,7 +120,7 @@ function checkServices(models: SettingsDraft['models'], report: Report): void {
   });
 }
 
-/** For a text that is the id of no model. */
+/** The sentence for a text that is the id of no model. */
 function unknownModel(
   text: string,
   models: NonNullable<SettingsDraft['models']>,
@@ -139,7 +144,7 @@ function checkPlanNames(plans: SettingsDraft['plans'], report: Report): void {
 
 function checkPlanModels(draft: SettingsDraft, report: Report): void {
   const models = draft.models;
-  const ids = (models ?? []).flatMap((model) => (model?.id === undefined ? [] : [model.id]));
+  const ids = idsOf(models);
   // If a model's id was rejected, the plan that names it may be right.
   if (models === undefined || ids.length < models.length) return;
   const check = (pattern: string | undefined, path: SettingPath): void => {
@@ -154,9 +159,9 @@ function checkPlanModels(draft: SettingsDraft, report: Report): void {
   });
 }
 
-/** A rule without a quota, and one behind a rule that has all its models already, would do nothing. */
+/** Reports rules without effect: one without a quota, and one whose models earlier rules match already. */
 function checkModelLimits(draft: SettingsDraft, report: Report): void {
-  const ids = (draft.models ?? []).flatMap((model) => (model?.id === undefined ? [] : [model.id]));
+  const ids = idsOf(draft.models);
   draft.plans?.forEach((plan, planIndex) => {
     const ruled = new Set<string>();
     plan?.models_limits?.forEach((rule, index) => {
@@ -203,7 +208,10 @@ function checkOidc(oidc: NonNullable<SettingsDraft['admin']>['oidc'], report: Re
     );
 }
 
-/** Listeners share their port: both sockets would open, and callers would meet either by chance. */
+/**
+ * Listeners open their port to be shared, so an equal admin port would open too, and each would get some
+ * calls.
+ */
 function checkPorts(draft: SettingsDraft, report: Report): void {
   const port = draft.admin?.port;
   if (port === undefined || port === 0 || port !== draft.listen?.port) return;

@@ -1,13 +1,15 @@
 /**
- * Settings to begin with: the demo that `tollgate serve` runs, and the file of `tollgate config example`.
- * load.ts and commands use them. Tests: test/unit/config/schema.test.ts, test/e2e/first-start.test.ts.
+ * Settings to begin with: the demo that `tollgate serve` runs without a file, and the file that `tollgate
+ * config example` prints. load.ts and commands use them.
+ *
+ * Must hold: both are valid settings (test/unit/config/schema.test.ts, test/e2e/first-start.test.ts).
  */
 import { CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
 
 export const DEMO_MODEL = 'echo';
 export const DEMO_PLAN = 'demo';
 
-/** What `tollgate serve` runs without a configuration file. The settings reader completes it. */
+/** The settings without a configuration file. settings-reader.ts fills in the defaults. */
 export const DEMO_SETTINGS = {
   models: [
     {

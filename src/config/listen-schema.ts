@@ -1,12 +1,12 @@
 /**
- * Declares the sections `listen` and `admin`: addresses, TLS, and pages of browsers that may call (CORS).
+ * Declares the sections `listen` and `admin`: addresses, TLS, and web pages whose scripts may call (CORS).
  * schema.ts has them as part of all settings. Main threads and commands.
  *
- * Tests: test/unit/config/listen-schema.cors.test.ts, test/unit/config/load.tls.test.ts.
+ * Must hold: an origin is written as browsers send it (test/unit/config/listen-schema.cors.test.ts).
  */
 import { Type } from 'typebox';
 import { LISTENERS_MAX } from '../core/limits.js';
-import { filePath, section, whole, type Annotations } from './annotations.js';
+import { filePath, section, settingsMap, whole, type Annotations } from './annotations.js';
 import { oidcSchema } from './oidc-schema.js';
 
 const host = (environment: string, description: string) =>
@@ -74,12 +74,10 @@ const corsSchema = Type.Object(
       'How long a browser may keep the answer to a preflight.',
     ),
   },
-  {
-    description:
-      'Lets scripts in browsers call the gateway (CORS); left out, browsers refuse them the answers.',
-    'x-want': 'a map of settings',
-    'x-applies': 'reload',
-  } satisfies Annotations,
+  settingsMap(
+    'Lets scripts in browsers call the gateway (CORS); left out, browsers refuse them the answers.',
+    'reload',
+  ),
 );
 
 export interface TlsSettings {
@@ -107,11 +105,10 @@ const tlsSchema = Type.Unsafe<TlsSettings>(
         } satisfies Annotations),
       ),
     },
-    {
-      description: 'Serves HTTPS (TLS 1.2 and 1.3) in place of HTTP. The files are read again by a reload.',
-      'x-want': 'a map of settings',
-      'x-applies': 'reload',
-    } satisfies Annotations,
+    settingsMap(
+      'Serves HTTPS (TLS 1.2 and 1.3) in place of HTTP. The files are read again by a reload.',
+      'reload',
+    ),
   ),
 );
 
@@ -133,7 +130,7 @@ export const listenSchema = Type.Object(
   section('Where callers are served.'),
 );
 
-/** Names that one admin port has. */
+/** More names than any admin port has. */
 const ADMIN_HOSTS_MAX = 100;
 
 export const adminSchema = Type.Object(

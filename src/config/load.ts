@@ -3,7 +3,7 @@
  * precedence, with the keys and certificates that the file names. Supervisor and commands, at start and at
  * reloads; it reads files synchronously.
  *
- * Must hold: the order of precedence, and the settings are frozen. Test: unit/config/load.
+ * Must hold: the order of precedence; the settings are frozen (test/unit/config/load.test.ts).
  */
 import { createHash, createPrivateKey, X509Certificate } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -40,7 +40,7 @@ export interface LoadOptions {
   readonly secrets?: boolean | undefined;
 }
 
-/** The process's surroundings; tests pass their own. */
+/** What the process gets from outside; tests pass their own. */
 export interface Surroundings {
   readonly environment: Environment;
   readonly workingDirectory: string;
@@ -96,7 +96,7 @@ export function loadSettings(
     if (file?.path !== undefined) file.path = resolve(folder, file.path);
   }
   readKeyFiles(draft, folder, secrets, report);
-  // A secret that was rejected is reported already.
+  // If the secret itself was rejected, it only seems to be missing.
   if (secrets && draft.notify?.url !== undefined && draft.notify.secret === undefined)
     if (!errors.some(({ text }) => text.includes('notify.secret')))
       report(['notify', 'url'], `needs secret or secret_file: ${WANTED_SECRET}`);
@@ -108,7 +108,7 @@ export function loadSettings(
     errors.sort((left, right) => left.line - right.line);
     throw new ConfigError(errors.map(({ text }) => text));
   }
-  // Without an error nothing is missing: the reader has filled in every declared setting.
+  // Without an error the reader has filled in every declared setting.
   const settings = freezeDeep(draft) as Settings;
   const originOf = (path: SettingPath): string => {
     const override = reader.overrideAt(path);

@@ -1,9 +1,11 @@
 /**
  * Declares the sections `log`, `access_log`, `call_log` and `usage_log`. schema.ts has them as part of all
- * settings. Main threads and commands. Test: test/unit/config/log-schema.test.ts.
+ * settings. Main threads and commands.
+ *
+ * Must hold: their defaults (test/unit/config/log-schema.test.ts).
  */
 import { Type } from 'typebox';
-import { filePath, whole, type Annotations } from './annotations.js';
+import { filePath, section, settingsMap, whole, type Annotations } from './annotations.js';
 
 /** A busy gateway would rotate a smaller file several times a second. */
 const FILE_BYTES_MIN = 1024 * 1024;
@@ -30,12 +32,7 @@ export const logSchema = Type.Object(
         'Least severe lines that are written: requests or data lost (error), what failed and was recovered (warn), starts and stops (info).',
     } satisfies Annotations),
   },
-  {
-    default: {},
-    description: 'The log, on standard error.',
-    'x-want': 'a map of settings',
-    'x-applies': 'reload',
-  } satisfies Annotations,
+  section('The log, on standard error.', 'reload'),
 );
 
 export const accessLogSchema = Type.Object(
@@ -59,12 +56,7 @@ export const accessLogSchema = Type.Object(
     ),
     ...rotation,
   },
-  {
-    default: {},
-    description: 'A line for each chat call: who, model, upstream, outcome, tokens, cost, times.',
-    'x-want': 'a map of settings',
-    'x-applies': 'reload',
-  } satisfies Annotations,
+  section('A line for each chat call: who, model, upstream, outcome, tokens, cost, times.', 'reload'),
 );
 
 /** 64 processes with a few blocks each. */
@@ -111,12 +103,7 @@ export const callLogSchema = Type.Object(
       'Longest request, and longest response, that is kept whole; of a longer one the beginning is.',
     ),
   },
-  {
-    default: {},
-    description: 'Records of calls, for `tollgate calls`, the admin interface and the console.',
-    'x-want': 'a map of settings',
-    'x-applies': 'reload',
-  } satisfies Annotations,
+  section('Records of calls, for `tollgate calls`, the admin interface and the console.', 'reload'),
 );
 
 export const usageLogSchema = Type.Object(
@@ -126,10 +113,8 @@ export const usageLogSchema = Type.Object(
     ),
     ...rotation,
   },
-  {
-    description:
-      'Where to log every charge, as one line of JSON: who, model, outcome, tokens, cost. Without it there is no such file.',
-    'x-want': 'a map of settings',
-    'x-applies': 'replacement',
-  } satisfies Annotations,
+  settingsMap(
+    'Where to log every charge, as one line of JSON: who, model, outcome, tokens, cost. Without it there is no such file.',
+    'replacement',
+  ),
 );

@@ -1,9 +1,11 @@
 /**
- * Finds the known name that a mistyped one most likely meant, for the messages about settings and admin
- * requests. Pure; main thread and commands. Test: test/unit/config/nearest-name.test.ts.
+ * Finds the known name that an operator most likely meant by a mistyped one, for the messages about settings
+ * and admin requests. settings-reader.ts and cross-checks.ts call it. Pure; main thread and commands.
+ *
+ * Must hold: the edit distance is exact (test/unit/config/nearest-name.test.ts).
  */
 
-/** Names are short. A longer text is compared by its beginning. */
+/** Of a longer text only the beginning is compared, which bounds the work. Known names are shorter. */
 const NAME_CHARS_MAX = 64;
 
 /** The Levenshtein distance: insertions, deletions and replacements. At most 64² steps. */
@@ -22,7 +24,7 @@ export function editDistance(left: string, right: string): number {
   return above[b.length]!;
 }
 
-/** Names of other gateways for settings of this one. They are too different to be found by distance. */
+/** Other gateways' names for settings of this one, which are too different to be found by their distance. */
 const SYNONYMS: Readonly<Record<string, string>> = {
   rpm: 'requests_per_minute',
   rpm_limit: 'requests_per_minute',

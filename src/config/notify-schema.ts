@@ -1,19 +1,22 @@
 /**
- * Declares the section `notify`: whom to tell that a quota is nearly used up or a balance is low. Main
- * threads and commands. Test: test/unit/config/notify-schema.test.ts.
+ * Declares the section `notify`: the receiver of notices that a quota is nearly used up or a balance is low.
+ * schema.ts has it as part of all settings. Main threads and commands.
+ *
+ * Must hold: a secret is what Standard Webhooks allows (test/unit/config/notify-schema.test.ts).
  */
 import { Type } from 'typebox';
 import { picoUnitsOf } from '../core/money.js';
-import { filePath, whole, type Annotations } from './annotations.js';
+import { filePath, settingsMap, whole, type Annotations } from './annotations.js';
+import { isHttpUrl } from './upstream-schema.js';
 
-/** More thresholds would be noise: each is a message for each quota and period. */
+/** Each threshold is a notice for each quota and period; more would be noise. */
 const THRESHOLDS_MAX = 10;
-/** Bytes of a key for HMAC-SHA256 that the specification of Standard Webhooks allows. */
+/** Bytes of a signing key, as Standard Webhooks allows. */
 const SECRET_BYTES_MIN = 24;
 const SECRET_BYTES_MAX = 64;
 const SECRET = /^whsec_([A-Za-z0-9+/]+={0,2})$/;
 
-/** Returns the bytes of a secret such as `whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw`, undefined of none. */
+/** The bytes of a secret such as `whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw`; undefined for any other text. */
 export function webhookKeyOf(secret: string): Buffer | undefined {
   const encoded = SECRET.exec(secret)?.[1];
   if (encoded === undefined) return undefined;
@@ -23,13 +26,6 @@ export function webhookKeyOf(secret: string): Buffer | undefined {
 }
 
 export const WANTED_SECRET = 'whsec_ and the base64 of 24 to 64 random bytes';
-
-/** A user and a password in the address would be a secret that operators are shown. */
-function isWebhookUrl(text: string): boolean {
-  if (!URL.canParse(text)) return false;
-  const { protocol, username, password, hash } = new URL(text);
-  return (protocol === 'http:' || protocol === 'https:') && username === '' && password === '' && hash === '';
-}
 
 export const notifySchema = Type.Object(
   {
@@ -41,7 +37,7 @@ export const notifySchema = Type.Object(
             'Where each notice is sent by POST, signed as Standard Webhooks are; without it notices are lines in the log alone. Redirects are not followed.',
           'x-want': 'an http:// or https:// address without user and password',
         } satisfies Annotations),
-        isWebhookUrl,
+        isHttpUrl,
       ),
     ),
     secret: Type.Optional(
@@ -92,10 +88,8 @@ export const notifySchema = Type.Object(
       'Longest wait for the receiver to answer one attempt.',
     ),
   },
-  {
-    description:
-      'Whom to tell that a quota of a day or a month is nearly used up, or that a balance is low. With notify: {} it is a line in the log; without the section nobody is told.',
-    'x-want': 'a map of settings',
-    'x-applies': 'reload',
-  } satisfies Annotations,
+  settingsMap(
+    'Whom to tell that a quota of a day or a month is nearly used up, or that a balance is low. With notify: {} it is a line in the log; without the section nobody is told.',
+    'reload',
+  ),
 );

@@ -1,27 +1,30 @@
 /**
- * Declares the section `admin.oidc`: signing in to the console at an OpenID Connect provider. Main threads
- * and commands. Test: test/unit/config/oidc-schema.test.ts.
+ * Declares the section `admin.oidc`: signing in to the console at an OpenID Connect provider.
+ * listen-schema.ts has it as part of `admin`. Main threads and commands.
+ *
+ * Must hold: secrets are only exchanged over HTTPS, or within this machine
+ * (test/unit/config/oidc-schema.test.ts).
  */
 import { Type } from 'typebox';
 import { ROLES } from '../core/roles.js';
-import { filePath, whole, type Annotations } from './annotations.js';
+import { filePath, settingsMap, whole, type Annotations } from './annotations.js';
 
-/** On the admin port: where a browser begins, and where the provider sends it back to. */
+/** Paths on the admin port: where a browser begins to sign in, and where the provider sends it back to. */
 export const OIDC_START_PATH = '/admin/session/oidc';
 export const OIDC_CALLBACK_PATH = '/admin/session/oidc/callback';
 
 const LOOPBACK = ['localhost', '127.0.0.1', '[::1]'];
-/** Scopes are sent in an address; no provider wants more. */
+/** The scopes go into one URL. No provider has so many. */
 const SCOPES_MAX = 30;
-/** Groups that have a role. A gateway has some; more would be names of people. */
+/** Values of the claim that have a role. More would be people, who belong into groups at the provider. */
 const ROLE_VALUES_MAX = 1_000;
-/** Clocks further apart are wrong clocks. */
+/** If clocks are further apart, one of them is wrong. */
 const CLOCK_TOLERANCE_SECONDS_MAX = 300;
-/** A scope as RFC 6749 has it. */
+/** A scope by RFC 6749. */
 const SCOPE = '^[\\x21\\x23-\\x5b\\x5d-\\x7e]{1,128}$';
 const CLAIM = '^[\\x20-\\x7e]{1,256}$';
 
-/** Whether a text is an address that is safe to exchange secrets with: HTTPS, or HTTP within this machine. */
+/** Whether a text is a URL that secrets may be sent to: HTTPS, or HTTP within this machine. */
 function isSafeUrl(text: string): boolean {
   if (!URL.canParse(text)) return false;
   const { protocol, hostname, username, password, hash } = new URL(text);
@@ -29,12 +32,12 @@ function isSafeUrl(text: string): boolean {
   return protocol === 'https:' || (protocol === 'http:' && LOOPBACK.includes(hostname));
 }
 
-/** Whether a text names an issuer: it has no query, and is an issuer's own and not its document's address. */
+/** Whether a text names an issuer: it has no query, and is not the address of the issuer's document. */
 export function isIssuer(text: string): boolean {
   return isSafeUrl(text) && !text.includes('?') && !text.includes('/.well-known/');
 }
 
-/** Whether a text is an address to which the provider may send a browser back. */
+/** Whether a text is a URL to which the provider may send a browser back. */
 export function isRedirectUrl(text: string): boolean {
   return isSafeUrl(text) && !text.includes('?') && new URL(text).pathname === OIDC_CALLBACK_PATH;
 }
@@ -131,10 +134,8 @@ export const oidcSchema = Type.Object(
     ),
     timeout_seconds: whole(1, 60, 10, 'seconds', 'Longest wait for one answer of the provider.'),
   },
-  {
-    description:
-      'Signs operators in to the console at an OpenID Connect provider, beside the admin token. See docs/sign-in.md.',
-    'x-want': 'a map of settings',
-    'x-applies': 'reload',
-  } satisfies Annotations,
+  settingsMap(
+    'Signs operators in to the console at an OpenID Connect provider, beside the admin token. See docs/sign-in.md.',
+    'reload',
+  ),
 );

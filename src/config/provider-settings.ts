@@ -1,17 +1,20 @@
 /**
- * What each provider wants of an upstream's settings: its address and version if none is given, the settings
- * that it needs, and those that mean nothing to it. load.ts calls the check; gateway/snapshot.ts and the
- * scopes of limits ask for the address. Pure.
+ * The rules of each provider for an upstream's settings: its default address and version, the settings that
+ * it needs, and those that mean nothing to it. load.ts calls the check; gateway/snapshot.ts and
+ * upstream-scopes.ts look up the address. Pure.
  *
- * Must hold: a setting that means nothing to the provider is an error and not ignored. Test:
- * unit/config/provider-settings.
+ * Must hold: a setting that means nothing to the provider is an error, and not ignored
+ * (test/unit/config/provider-settings.test.ts).
  */
 import type { ProviderName } from '../core/provider-names.js';
 import type { SettingPath } from './config-error.js';
 import type { Settings, SettingsDraft } from './schema.js';
 
 type UpstreamSettings = Settings['models'][number]['upstreams'][number];
-type UpstreamDraft = { readonly [Name in keyof UpstreamSettings]?: UpstreamSettings[Name] | undefined };
+/** The settings of an upstream while they are being read. */
+export type UpstreamDraft = {
+  readonly [Name in keyof UpstreamSettings]?: UpstreamSettings[Name] | undefined;
+};
 
 /** Settings that only some providers know. */
 const SPECIAL = [
@@ -27,22 +30,26 @@ const SPECIAL = [
 type Special = (typeof SPECIAL)[number];
 
 interface Rules {
-  /** Undefined if each customer has an address of its own. */
+  /** The provider's address; undefined if each customer has another. */
   readonly url: ((region: string) => string) | undefined;
   readonly apiVersion: string;
   readonly uses: readonly Special[];
   readonly needs: readonly ('url' | 'region' | 'project')[];
-  /** The part of the path that the gateway adds itself, so that `url` must not end with it. */
+  /** The end of the path that the gateway adds itself, so that `url` must not have it. */
   readonly adds: RegExp | undefined;
-  /** Headers that the gateway writes itself, with what sets them; another would be sent beside. */
+  /**
+   * Headers that the gateway writes itself, so that `headers` must not have them, and what sets them instead.
+   */
   readonly writes: readonly (readonly [name: RegExp, instead: string])[];
 }
 
 const VERSION: Rules['writes'][number] = [/^anthropic-version$/i, 'set api_version'];
 const BETAS: Rules['writes'][number] = [/^anthropic-beta$/i, 'set betas'];
-/** A signature covers them, and AWS takes none that it does not cover. */
+/** AWS rejects a header of this kind that the signature does not cover. */
 const SIGNED: Rules['writes'][number] = [/^x-amz-/i, 'calls are signed here, which writes them'];
-/** Headers that authorise a call. Besides a key there would be two, and nobody knows which counts. */
+/**
+ * Headers that authorise a call. Beside a key there would be two credentials, and nobody knows which counts.
+ */
 export const AUTHORISING_HEADER = /^(?:(?:x-)?api-key|x-goog-api-key|authorization)$/i;
 
 const RULES: Readonly<Record<ProviderName, Rules>> = {
@@ -100,7 +107,7 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
 };
 
 /**
- * The address of the upstream: `url`, or the provider's own. Empty if that needs a setting that is missing.
+ * The address of the upstream: `url`, or the provider's own. Empty if `url` or `region` is missing for it.
  */
 export function urlOf({ provider = 'openai', url, region }: UpstreamDraft): string {
   const { url: preset, needs } = RULES[provider];
@@ -114,8 +121,8 @@ export function apiVersionOf({ provider, api_version: given }: UpstreamSettings)
 }
 
 /**
- * Reports what an upstream's provider needs or does not know. `isRefused`: whether an error of that setting
- * was reported already, so that it only seems to be missing.
+ * Reports settings that an upstream's provider needs or does not know. `isRejected`: whether an error of that
+ * setting was reported already, so that it only seems to be missing.
  */
 export function checkProviders(
   { models }: SettingsDraft,
@@ -151,9 +158,8 @@ function checkProvider(
   for (const name of ['key', 'key_file'] as const)
     if (provider === 'vertex' && upstream[name] !== undefined)
       report(name, 'means nothing to the provider vertex, which takes credentials_file');
-  if (upstream.key !== undefined || upstream.key_file !== undefined)
-    for (const name of ['profile'] as const)
-      if (upstream[name] !== undefined) report(name, 'given besides a key, want one of the two');
+  const hasKey = upstream.key !== undefined || upstream.key_file !== undefined;
+  if (hasKey && upstream.profile !== undefined) report('profile', 'given besides a key, want one of the two');
   for (const name of ['max_tokens', 'max_completion_tokens'])
     if (upstream.member_names?.[name] === '')
       report(
@@ -173,7 +179,9 @@ function checkProvider(
     report('url', `ends with a path that is added to it, want ${origin}${base.replace(adds, '')}`);
 }
 
-/** An OpenAI-compatible upstream may have an `authorization` of its own in place of its key's. */
+/**
+ * Headers of an OpenAI-compatible upstream are not checked: it may want another `authorization` than its key.
+ */
 function checkHeaders(
   { provider, headers = {}, ...upstream }: UpstreamDraft & { readonly provider: ProviderName },
   report: (name: string, text: string) => void,

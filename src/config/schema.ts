@@ -4,8 +4,8 @@
  * reload adopts are derived from it. Main threads and commands; listeners and workers get plain records that
  * gateway/snapshot.ts makes of the settings.
  *
- * Must hold: every setting has a description, every number bounds, every text a rule in words. Test:
- * unit/config/schema.
+ * Must hold: every setting has a description, every number bounds, every text a rule in words
+ * (test/unit/config/schema.test.ts).
  */
 import { Type, type Static } from 'typebox';
 import {
@@ -22,6 +22,7 @@ import {
   BODY_BYTES_MAX,
   BODY_BYTES_MIN,
   section,
+  settingsMap,
   whole,
   type Annotations,
   type Declaration,
@@ -35,9 +36,9 @@ import { sharingSchema } from './sharing-schema.js';
 
 /** Every listener and worker has a copy of all plans in memory. */
 const PLANS_MAX = 1_000;
-/** A supervisor can watch so many processes. */
+/** More processes than hosts have cores for. */
 const PROCESSES_MAX = 64;
-/** A listener parses bodies up to this itself. Above 1 MiB its other calls would wait for milliseconds. */
+/** A listener itself parses bodies up to this. Above 1 MiB its other calls would wait for milliseconds. */
 const PARSE_INLINE_BYTES_MAX = 1024 * 1024;
 /** Memory for each stream with a slow reader. */
 const STREAM_BUFFER_BYTES_MAX = 16 * 1024 * 1024;
@@ -45,7 +46,7 @@ const STREAM_BUFFER_BYTES_MAX = 16 * 1024 * 1024;
 const BODIES_IN_WORK_BYTES_MAX = 2 ** 40;
 /** A month. A repeat after a month is no retry. */
 const KEEP_HOURS_MAX = 744;
-/** From room for the longest response, to half of what the store's file may grow to. */
+/** Stored responses: from room for two of the longest, to half of the largest store. */
 const STORE_BYTES_MIN = 2 * UPSTREAM_RESPONSE_BYTES_MAX;
 const STORE_BYTES_MAX = 8 * 1024 ** 3;
 const RESPONSE_BYTES_MIN = 1_024;
@@ -74,12 +75,7 @@ const idempotencySchema = Type.Object(
       'Longest answer that is kept; a repeat of a longer one is refused with 400, and not charged again.',
     ),
   },
-  {
-    default: {},
-    description: 'Answers that are kept for repeats with the same Idempotency-Key.',
-    'x-want': 'a map of settings',
-    'x-applies': 'replacement',
-  } satisfies Annotations,
+  section('Answers that are kept for repeats with the same Idempotency-Key.', 'replacement'),
 );
 
 export const settingsSchema = Type.Object(
@@ -297,10 +293,10 @@ export const settingsSchema = Type.Object(
       'reload',
     ),
   },
-  { description: 'Settings of Tollgate.', 'x-want': 'a map of settings' } satisfies Annotations,
+  settingsMap('Settings of Tollgate.'),
 );
 
-/** The schema as data. TypeBox's types do not show the words of JSON Schema that its values have. */
+/** The schema as data: TypeBox's types hide the JSON Schema keywords that its values have. */
 export const settingsDeclaration = settingsSchema as unknown as Declaration;
 
 export type DeepReadonly<T> = T extends object ? { readonly [K in keyof T]: DeepReadonly<T[K]> } : T;
@@ -308,7 +304,7 @@ export type DeepReadonly<T> = T extends object ? { readonly [K in keyof T]: Deep
 /** The settings with the names of the file, complete and frozen. `upstreams[].key` and others are secrets. */
 export type Settings = DeepReadonly<Static<typeof settingsSchema>>;
 
-/** Settings that are being read: what was refused is undefined. */
+/** Settings that are being read. A value with an error is undefined. */
 export type Draft<T> = T extends object
   ? T extends readonly (infer Item)[]
     ? (Draft<Item> | undefined)[]

@@ -1,13 +1,14 @@
 /**
- * What runs and what a reload would change, as operators see it: every setting as text, the paths that differ
- * between two files, their values before and after, and when each change takes effect. Pure; the supervisor
- * calls it and hands the texts to the gateway processes. No text contains a secret.
+ * The settings in force, and what a reload would change, as operators see it: every setting as text, the
+ * paths that differ between two files, their values before and after, and when each change takes effect.
+ * load.ts and the supervisor call it; the supervisor sends the texts to the gateway processes.
  *
- * Must hold: no text contains a secret, and each setting has one declaration that says when it applies.
- * Tests: unit/config/settings-in-force, settings-in-force.difference.
+ * Must hold: no text contains a secret (test/unit/config/settings-in-force.changes.test.ts); each setting has
+ * one declaration that says when it applies (test/unit/config/settings-in-force.test.ts).
  */
 import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
+import { isRecord } from '../core/json.js';
 import { clipped } from '../core/wrong-input.js';
 import type { Applies, Declaration } from './annotations.js';
 import { formatPath, type SettingPath } from './config-error.js';
@@ -16,8 +17,8 @@ import type { Settings } from './schema.js';
 let declared: Declaration | undefined;
 
 /**
- * The declarations of all settings, from the file that the build writes: the supervisor, which works with
- * them at a reload, does not load what makes them.
+ * The declarations of all settings, from the file that the build writes, so that the supervisor, which needs
+ * them at a reload, does not load TypeBox.
  */
 export function declarationOnDisk(): Declaration {
   const file = new URL('../tollgate.schema.json', import.meta.url);
@@ -80,7 +81,7 @@ export interface SettingInForce {
 }
 
 const SECRET = '(secret)';
-/** A list of model patterns or an address is shorter. An operator can look up a longer value in the file. */
+/** Lists of model patterns and addresses are shorter. Operators can look up a longer value in the file. */
 const VALUE_CHARS_MAX = 300;
 
 /**
@@ -103,12 +104,12 @@ export function settingsInForce(
     } else if (declared.patternProperties !== undefined) {
       const [values] = Object.values(declared.patternProperties);
       for (const [own, inner] of Object.entries(value as Fields)) {
-        // Headers: any of them may contain a variable from the environment, whatever its name.
+        // A header of any name may contain a variable of the environment, and so a secret.
         const shown = values?.enum === undefined ? SECRET : textOf(inner);
         add([...position, own], [...name, own], shown);
       }
     } else if (declared.type === 'object') {
-      // Members that are not declared were derived from files: contents and digests.
+      // Members that are not declared are not shown: contents and digests of files.
       for (const [member, inner] of Object.entries(declared.properties ?? {})) {
         walk(inner, (value as Fields)[member], [...position, member], [...name, member]);
       }
@@ -200,7 +201,7 @@ function compare(path: SettingPath, current: unknown, next: unknown): Change[] {
     if (current.length === next.length)
       return current.flatMap((entry, index) => compare([...path, index], entry, next[index]));
   }
-  if (isMap(current) && isMap(next) && !WHOLE_MAPS.has(String(path.at(-1)))) {
+  if (isRecord(current) && isRecord(next) && !WHOLE_MAPS.has(String(path.at(-1)))) {
     const names = new Set([...Object.keys(current), ...Object.keys(next)]);
     return [...names].flatMap((name) => compare([...path, name], current[name], next[name]));
   }
@@ -226,12 +227,8 @@ function change(path: SettingPath, what = ''): Change {
   return { path, text: formatPath(path) + what };
 }
 
-function isMap(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 function isMapList(value: unknown): value is readonly object[] {
-  return Array.isArray(value) && value.every(isMap);
+  return Array.isArray(value) && value.every(isRecord);
 }
 
 function hasIds(list: readonly object[]): list is readonly Entry[] {

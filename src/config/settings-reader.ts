@@ -3,15 +3,16 @@
  * and reports each value that does not fit. It goes on after an error, so that one run reports all. load.ts
  * calls it.
  *
- * Must hold: all errors are told at once, each with its path and what is wanted. Test:
- * unit/config/settings-reader.errors.
+ * Must hold: all errors are reported at once, each with its path and what is wanted, and no error has the
+ * value of a secret (test/unit/config/settings-reader.errors.test.ts).
  */
+import { isRecord } from '../core/json.js';
 import { wantedBy } from '../core/wrong-input.js';
 import type { Declaration } from './annotations.js';
 import { describe, formatPath, type SettingPath } from './config-error.js';
 import { nearestName, synonymOf } from './nearest-name.js';
 
-/** `$${` is a plain `${`. A variable's name is what a shell accepts. */
+/** `${NAME}` stands for a variable with a name that a shell accepts, `$${` for a plain `${`. */
 const REFERENCE = /\$(\$?)\{([^}]*)\}/g;
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
@@ -123,7 +124,7 @@ export class SettingsReader {
   }
 
   #readMap(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
-    if (!isMap(raw)) return this.#reject(declaration, raw, path);
+    if (!isRecord(raw)) return this.#reject(declaration, raw, path);
     const properties = declaration.properties ?? {};
     for (const name of Object.keys(raw)) {
       if (!Object.hasOwn(properties, name)) {
@@ -152,7 +153,7 @@ export class SettingsReader {
       return undefined;
     }
     const items = declaration.items ?? {};
-    // Null, because undefined means that the setting was left out.
+    // An empty entry is null here, because undefined means that a setting was left out.
     return raw.map((item: unknown, index) => this.#read(items, item ?? null, [...path, index]));
   }
 
@@ -172,7 +173,7 @@ export class SettingsReader {
 
   /** Reads a map whose names the operator chooses, such as headers. */
   #readNamedValues(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
-    if (!isMap(raw)) return this.#reject(declaration, raw, path);
+    if (!isRecord(raw)) return this.#reject(declaration, raw, path);
     const [values = {}] = Object.values(declaration.patternProperties ?? {});
     const names = Object.keys(raw);
     if (names.length > (declaration.maxProperties ?? Infinity)) {
@@ -204,27 +205,28 @@ export class SettingsReader {
 
   /** Reads a text of the file: replaces its variables, and refuses a secret without one. */
   #readText(declaration: Declaration, raw: string, path: SettingPath, secret: boolean): unknown {
-    const put = interpolate(raw, this.#options.environment);
-    if (secret && put.references === 0) {
+    const interpolated = interpolate(raw, this.#options.environment);
+    if (secret && interpolated.references === 0) {
       const want = declaration['x-secret'] === true ? wantOf(declaration) : 'a reference such as "${NAME}"';
       this.#options.report(path, `got a secret written inline, want ${want}`);
       return undefined;
     }
-    if (secret && put.unset.length > 0 && !this.#options.secrets) return undefined;
-    if (!this.#reportVariables(put, path)) return undefined;
-    if (put.references === 0) return this.#readLeaf(declaration, put.text, path);
-    if (fits(declaration, put.text)) return put.text;
+    if (secret && interpolated.unset.length > 0 && !this.#options.secrets) return undefined;
+    if (!this.#reportVariables(interpolated, path)) return undefined;
+    if (interpolated.references === 0) return this.#readLeaf(declaration, interpolated.text, path);
+    if (fits(declaration, interpolated.text)) return interpolated.text;
     this.#options.report(path, `got a value from the environment (not shown), want ${wantOf(declaration)}`);
     return undefined;
   }
 
-  #reportVariables(put: Interpolation, path: SettingPath): boolean {
-    for (const name of put.unset) this.#options.report(path, `the environment variable ${name} is not set`);
-    for (const name of put.malformed) {
+  #reportVariables(interpolated: Interpolation, path: SettingPath): boolean {
+    for (const name of interpolated.unset)
+      this.#options.report(path, `the environment variable ${name} is not set`);
+    for (const name of interpolated.malformed) {
       const got = describe(`\${${name}}`, false);
       this.#options.report(path, `got ${got}, want the name of a variable in it, or $\${ for a plain \${`);
     }
-    return put.unset.length === 0 && put.malformed.length === 0;
+    return interpolated.unset.length === 0 && interpolated.malformed.length === 0;
   }
 
   #readLeaf(declaration: Declaration, value: unknown, path: SettingPath, origin?: string): unknown {
@@ -252,7 +254,7 @@ export class SettingsReader {
     const synonym = synonymOf(name);
     const meant = siblings.find((sibling) => sibling.name === synonym);
     if (meant !== undefined) return meant.path;
-    // Siblings come first: a setting of another section must be nearer to be named.
+    // Siblings come first, so that of two equally near names the sibling is named.
     const known = [...siblings, ...this.#knownNames];
     return nearestName(name, known, (candidate) => candidate.name)?.path ?? 'none';
   }
@@ -267,11 +269,7 @@ export class SettingsReader {
   }
 }
 
-function isMap(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-/** Whether a value without children fits its declaration. */
+/** Whether a value other than a map or a list fits its declaration. */
 function fits(declaration: Declaration, value: unknown): boolean {
   if (declaration.enum !== undefined) return typeof value === 'string' && declaration.enum.includes(value);
   if (declaration.type === 'integer') {

@@ -1,13 +1,14 @@
 /**
  * Declares the section `sharing`, for gateways on several hosts that share limits and accounts through a
- * Valkey or Redis, and parses its address. Main threads and commands.
+ * Valkey or Redis, and parses its address. schema.ts has it as part of all settings. Main threads and
+ * commands.
  *
- * Test: test/unit/config/sharing-schema.test.ts.
+ * Must hold: the three forms of the address (test/unit/config/sharing-schema.test.ts).
  */
 import { Type } from 'typebox';
-import { whole, type Annotations } from './annotations.js';
+import { settingsMap, whole, type Annotations } from './annotations.js';
 
-/** The coordinator looks at every host to know whether all have reported. */
+/** The coordinator looks at every host to see whether all have reported. */
 const SHARING_HOSTS_MAX = 1_000;
 /** Each partition costs a script call. More partitions than servers of a Cluster gain nothing. */
 const PARTITIONS_MAX = 64;
@@ -53,13 +54,13 @@ export function parseSharingUrl(text: string): SharingAddress | undefined {
   if (form === undefined) return undefined;
   const kind = form.kind === 'sentinel' || form.kind === 'cluster' ? form.kind : 'server';
   const servers = form.servers!.split(',').map((server) => serverOf(server, kind));
-  const sound = servers.filter((server) => server !== undefined);
+  const valid = servers.filter((server) => server !== undefined);
   const database = Number(form.database ?? 0);
-  if (sound.length < servers.length || servers.length > SERVERS_MAX) return undefined;
+  if (valid.length < servers.length || servers.length > SERVERS_MAX) return undefined;
   if (kind === 'server' && servers.length > 1) return undefined;
   if (kind === 'cluster' && database !== 0) return undefined;
   if ((kind === 'sentinel') !== (form.master !== undefined)) return undefined;
-  return { kind, tls: form.tls === 's', servers: sound, database, master: form.master ?? '' };
+  return { kind, tls: form.tls === 's', servers: valid, database, master: form.master ?? '' };
 }
 
 function serverOf(text: string, kind: SharingAddress['kind']): ServerAddress | undefined {
@@ -132,10 +133,8 @@ export const sharingSchema = Type.Object(
       'Parts that accounts are spread over: 1 for one server, some for each server of a Cluster. The same on all hosts.',
     ),
   },
-  {
-    description:
-      'Hosts that share limits, accounts and keys through Valkey or Redis; without it there is one host.',
-    'x-want': 'a map of settings',
-    'x-applies': 'restart',
-  } satisfies Annotations,
+  settingsMap(
+    'Hosts that share limits, accounts and keys through Valkey or Redis; without it there is one host.',
+    'restart',
+  ),
 );

@@ -1,42 +1,41 @@
 /**
- * Declares the settings of one upstream of a model. catalog-schema.ts has it as part of a model; main threads
- * and commands import it, and no listener or worker.
+ * Declares the settings of one upstream of a model. catalog-schema.ts has it as part of a model. Main threads
+ * and commands; no listener or worker imports it.
  *
- * Must hold: no header that a configuration may set frames a message (HEADER_NAMES_REJECTED); else two calls
- * of one connection could be mixed up (test/unit/config/settings-reader.errors.test.ts).
+ * Must hold: no header that a configuration may set frames a message (HEADER_NAMES_REJECTED), or responses of
+ * one connection could reach wrong callers (test/unit/config/settings-reader.errors.test.ts).
  */
 import { X509Certificate } from 'node:crypto';
 import { Type } from 'typebox';
 import { PROVIDER_NAMES } from '../core/provider-names.js';
-import { filePath, identifier, quota, type Annotations } from './annotations.js';
+import { filePath, identifier, quota, settingsMap, type Annotations } from './annotations.js';
 
-/** Names of features in trial. Each costs bytes in every call. */
+/** Each beta feature, and each header, costs bytes in every call. */
 const BETAS_MAX = 16;
-/** Each header costs bytes in every call. */
 const HEADERS_MAX = 64;
 const MEMBER_NAMES_MAX = 32;
-/** Not a member that the gateway reads itself. */
+/** A member's name, but none that the gateway itself reads; or empty. */
 const MEMBER_NAME_OR_NONE = '^(?!(?:model|messages|stream|n)$)(?:[A-Za-z][A-Za-z0-9_.-]{0,63})?$';
 /** A day. */
 export const TIMEOUT_MS_MAX = 86_400_000;
 
-/** Connections of a worker to one origin. A process has no ports for more. */
+/** A host has no ports for more connections to one origin. */
 const CONNECTIONS_MAX = 60_000;
 /** A breaker that waits for more failures would protect nobody. */
 const BREAKER_FAILURES_MAX = 10_000;
-/** A minute: no upstream may hold back calls for longer. */
+/** One upstream may hold calls back for a minute at most. */
 const PARK_MS_MAX = 60_000;
-/** A minute: then every window has room again. */
+/** After a minute every window of a limit has ended. */
 const QUEUE_MS_MAX = 60_000;
 /** The certificate bundles of operating systems have some 220 KB. */
 export const CA_BYTES_MAX = 1024 * 1024;
 
-/** Patterns of header names, case-insensitive. What is a name: */
+/** A header's name. This pattern and the next two are used without regard to case. */
 export const HEADER_NAMES = "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$";
 /**
- * Names that a configuration cannot set. The HTTP client sets those that frame the message, and a second one
- * would desynchronise the connection. The gateway cannot read encoded responses, and it sets the request's id
- * itself.
+ * Names that a configuration cannot set. The HTTP client itself sets the headers that frame a message; a
+ * second one would desynchronise the connection. The gateway cannot read encoded responses, and it sets the
+ * request's id.
  */
 export const HEADER_NAMES_REJECTED =
   '^(host|connection|content-(length|type|encoding)|transfer-encoding|keep-alive|upgrade|te|trailer|expect|proxy-.*|http2-settings|accept-encoding|x-request-id)$';
@@ -55,17 +54,16 @@ const timeout = (presetMs: number, description: string) =>
 const word = (pattern: string, description: string, want: string) =>
   Type.String({ pattern, description, 'x-want': want } satisfies Annotations);
 
-/** `echo:` is the built-in model. A user and a password in the URL would be a secret written inline. */
+/** `echo:` is the built-in model. */
 export function isUpstreamUrl(text: string): boolean {
-  if (text === 'echo:') return true;
+  return text === 'echo:' || isHttpUrl(text);
+}
+
+/** Whether a text is an address without user and password, which would be a secret written inline. */
+export function isHttpUrl(text: string): boolean {
   if (!URL.canParse(text)) return false;
-  const url = new URL(text);
-  return (
-    (url.protocol === 'http:' || url.protocol === 'https:') &&
-    url.username === '' &&
-    url.password === '' &&
-    url.hash === ''
-  );
+  const { protocol, username, password, hash } = new URL(text);
+  return (protocol === 'http:' || protocol === 'https:') && username === '' && password === '' && hash === '';
 }
 
 /** Whether the text begins with a certificate that can be read. */
@@ -286,8 +284,5 @@ export const upstreamSchema = Type.Object(
       filePath('A file that holds such certificates; relative to the configuration file.'),
     ),
   },
-  {
-    description: 'One place where the model is served.',
-    'x-want': 'a map of settings',
-  } satisfies Annotations,
+  settingsMap('One place where the model is served.'),
 );

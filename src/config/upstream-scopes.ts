@@ -1,20 +1,17 @@
 /**
- * Which upstreams share their limits: those with one url and one key, because a provider limits what a key
- * may use. Several models may name the same key, so limits that differ are an error. load.ts calls the check;
- * gateway/snapshot.ts gives each scope its counters. Pure.
+ * Groups the upstreams that share their limits into scopes: those with one url and one key, because a
+ * provider limits what a key may use. Several models may name the same key, so limits that differ are an
+ * error. load.ts calls the check; gateway/snapshot.ts gives each scope its counters. Pure.
  *
- * Must hold: upstreams of one url and key have one scope, however the key is given. Test:
- * unit/config/upstream-scopes.
+ * Must hold: upstreams of one url and key have one scope, however the key is given
+ * (test/unit/config/upstream-scopes.test.ts).
  */
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
 import { UPSTREAM_QUOTA_NAMES, type UpstreamQuotaName } from '../core/quotas.js';
 import { HEADER_NAMES_SECRET } from './upstream-schema.js';
-import { urlOf } from './provider-settings.js';
+import { urlOf, type UpstreamDraft } from './provider-settings.js';
 import { formatPath, type SettingPath } from './config-error.js';
 import type { Settings, SettingsDraft } from './schema.js';
-
-type UpstreamSettings = Settings['models'][number]['upstreams'][number];
-type UpstreamDraft = { readonly [Name in keyof UpstreamSettings]?: UpstreamSettings[Name] | undefined };
 
 /** The limits that upstreams of one scope declare. A limit that only one of them declares holds for all. */
 export type DeclaredLimits = Partial<Record<UpstreamQuotaName, number>>;
@@ -22,8 +19,8 @@ export type DeclaredLimits = Partial<Record<UpstreamQuotaName, number>>;
 const SECRET_NAME = new RegExp(HEADER_NAMES_SECRET, 'i');
 
 /**
- * A text that is the same for upstreams that share their limits. It has the key in it: never show or store
- * it. Some providers take the key in a header or in the url's query.
+ * A text that is the same for upstreams that share their limits. It contains the key, so it must not be shown
+ * or stored. Some providers take the key in a header or in the url's query.
  */
 export function scopeTextOf(upstream: UpstreamDraft, modelId: string | undefined): string {
   const { provider = 'openai', key, headers = {}, model, quota_scope: by } = upstream;
@@ -34,7 +31,8 @@ export function scopeTextOf(upstream: UpstreamDraft, modelId: string | undefined
     .sort(([one], [other]) => (one! < other! ? -1 : 1));
   const address = [origin, pathname.replace(/\/$/, ''), search];
   const { region = '', project = '', profile = '' } = upstream;
-  // Without a key these say whose limits they are. Hosts share limits by this text: that of `openai` stays.
+  // Without a key these tell the account. For `openai` the text must stay as it is, because hosts with
+  // another version of the gateway share limits by it.
   const account = provider === 'openai' ? [] : [provider, region, project, profile];
   const name = by === 'model' ? (model ?? modelId) : null;
   return JSON.stringify([...address, key ?? null, secrets, name, ...account]);

@@ -1,10 +1,10 @@
 /**
  * Parses YAML into plain values, and finds the line of each setting, for error messages. load.ts reads the
- * settings with it, and litellm/import.ts the file that it imports; both at start, at reloads and in
- * commands. test/unit/config/yaml-source.test.ts holds what is accepted.
+ * settings with it, and litellm/import.ts the file that it imports. Supervisor and commands.
  *
- * Must hold: the file is bounded before it is parsed (readBounded), and so is what its aliases expand to. A
- * warning of the parser is an error here, because what it warns of would be read as something else.
+ * Must hold: files are bounded before they are parsed (readBounded), and so is the expansion of aliases; a
+ * warning of the parser is an error, because it reads such a text differently than the operator meant it
+ * (test/unit/config/yaml-source.test.ts).
  */
 import { closeSync, openSync, readSync } from 'node:fs';
 import {
@@ -20,7 +20,7 @@ import {
 } from 'yaml';
 import { ConfigError, type SettingPath } from './config-error.js';
 
-/** For readBounded, of a file of settings: a thousand models with comments are some 500 KB. */
+/** Longest file of settings. A thousand models with comments are some 500 KB. */
 export const CONFIG_BYTES_MAX = 1024 * 1024;
 /**
  * YAML aliases that may be expanded: enough to share a block among upstreams, too few for a billion-laughs
@@ -73,7 +73,7 @@ export function parseYaml(text: string, name: string, { merge = false }: YamlOpt
     uniqueKeys: true,
     intAsBigInt: false,
     keepSourceTokens: false,
-    // Our messages have the line already.
+    // The messages below name the line themselves.
     prettyErrors: false,
     // 'silent' would hide the error of a second document too.
     logLevel: 'error',
@@ -101,7 +101,9 @@ export function parseYaml(text: string, name: string, { merge = false }: YamlOpt
   };
 }
 
-/** The offset of the setting's name or list entry, or of the nearest one above it; and its value, if any. */
+/**
+ * The offset of the setting's name or list entry, or of the nearest one above it, and the setting's value.
+ */
 function positionOf(
   document: Document.Parsed,
   path: SettingPath,

@@ -1,10 +1,9 @@
 /**
  * Converts an entry of LiteLLM's `model_list` to an upstream of Tollgate, with its prices. import.ts calls
- * it, for `tollgate config import-litellm`, in the process of that command. What is not carried over is told
- * by a remark (see the glossary).
+ * it, in the process of `tollgate config import-litellm`. What is not carried over gets a remark.
  *
- * Must hold: a price is never below LiteLLM's cost: what has too many decimals is rounded up
- * (test/unit/config/litellm/deployment.price.test.ts). A secret of the file is never written
+ * Must hold: a price is never below LiteLLM's cost, so one with too many decimals is rounded up
+ * (test/unit/config/litellm/deployment.price.test.ts); no secret of the file is written
  * (test/unit/config/litellm/import.test.ts).
  */
 import type { Service } from '../../core/door-names.js';
@@ -73,7 +72,7 @@ export interface Deployment {
   readonly service: Service;
   /** The provider's name, which is before the model's. */
   readonly provider: string;
-  /** As in the file. model.ts makes weights and priorities of them, by comparing the entries of a model. */
+  /** The file's values. model.ts compares those of a model's entries to make weights and priorities. */
   readonly weight: number | undefined;
   readonly rpm: number | undefined;
   readonly tpm: number | undefined;
@@ -92,7 +91,7 @@ export interface DeploymentContext {
   readonly dropsParameters: boolean;
 }
 
-/** Why these parameters are not carried over. All others have no counterpart. */
+/** Why some parameters are not carried over. The remark for all others is "has no counterpart". */
 const PARAMETER_REASONS: Readonly<Record<string, string>> = {
   max_parallel_requests: 'no bound for one upstream; limits.calls_in_flight bounds all calls',
   stream_timeout: 'first_byte_timeout_ms and idle_timeout_ms hold for whole answers and streams alike',
@@ -157,7 +156,7 @@ export function importDeployment(
   if (provider.note !== undefined) own.remark('model', provider.note);
   const drops = dropsParameters === true && speaks !== undefined && speaks !== 'azure';
 
-  // LiteLLM's HTTP client takes it for the longest silence: before the first byte, and after each.
+  // To LiteLLM's HTTP client a timeout is the longest silence, before the first byte and after each.
   const timeoutMs = millisecondsOf(own, context.timeoutSeconds);
   const deployment: Deployment = {
     entry,
@@ -179,8 +178,8 @@ export function importDeployment(
     prices: pricesOf(own, info),
     outputTokensMax: outputTokensOf(info),
   };
-  for (const rest of own.rest) own.remark(rest, PARAMETER_REASONS[rest] ?? 'has no counterpart');
-  const notes = info.rest;
+  for (const name of own.unread) own.remark(name, PARAMETER_REASONS[name] ?? 'has no counterpart');
+  const notes = info.unread;
   if (notes.length > 0) {
     entry.remark('model_info', `${notes.join(', ')}: a description that Tollgate has no place for`);
   }
@@ -235,7 +234,7 @@ function headersOf(own: ImportMap, model: string, context: DeploymentContext): R
   }
   const extra = own.map('extra_headers');
   const is = (pattern: string, name: string): boolean => new RegExp(pattern, 'i').test(name);
-  for (const name of extra.rest) {
+  for (const name of extra.unread) {
     const value = extra.text(name);
     if (value === undefined) continue;
     if (!is(HEADER_NAMES, name) || is(HEADER_NAMES_REJECTED, name)) {
@@ -264,13 +263,13 @@ function pricesOf(own: ImportMap, info: ImportMap): Partial<Record<PriceName, Im
   const prices: Partial<Record<PriceName, ImportedPrice>> = {};
   for (const name of PRICE_NAMES) {
     const cost = COSTS[name];
-    const ownFigure = own.figure(cost);
-    const infoFigure = info.figure(cost);
-    const figure = ownFigure ?? infoFigure;
-    if (figure === undefined) continue;
-    const owner = ownFigure === undefined ? info : own;
+    const ownCost = own.costText(cost);
+    const infoCost = info.costText(cost);
+    const costText = ownCost ?? infoCost;
+    if (costText === undefined) continue;
+    const owner = ownCost === undefined ? info : own;
     const kind = name === 'call' ? PER_CALL : PER_TOKEN;
-    const price = importPrice(figure, kind);
+    const price = importPrice(costText, kind);
     if (price === undefined) {
       owner.remark(cost, kind.rule);
       continue;
@@ -306,7 +305,7 @@ const EXPONENT_MAX = 40;
 
 /** How a cost becomes a price. */
 interface PriceKind {
-  /** The most that the price has. */
+  /** The most decimals of the price. */
   readonly decimals: number;
   /** The cost is multiplied by 10 to this power. */
   readonly power: number;
@@ -350,7 +349,7 @@ export function importPrice(cost: string, kind: PriceKind = PER_TOKEN): Imported
   return kind.picoUnits(text) === undefined ? undefined : { text, exact };
 }
 
-/** Of two prices of one kind. */
+/** The higher of two prices of one kind. */
 export function higherPrice(left: ImportedPrice, right: ImportedPrice): ImportedPrice {
   // Both kinds are below the bound of a call, and have no more decimals.
   return picoUnitsPerCall(left.text)! >= picoUnitsPerCall(right.text)! ? left : right;

@@ -2,8 +2,8 @@
  * Converts LiteLLM's `config.yaml` (docs.litellm.ai/docs/proxy/configs) to a `tollgate.yaml`: models with
  * their upstreams, and remarks on what could not be carried over. `tollgate config import-litellm` calls it.
  *
- * Must hold: every setting of the file is carried over or has a remark with its line. Test:
- * unit/config/litellm/import.
+ * Must hold: every setting of the file is carried over or has a remark with its line
+ * (test/unit/config/litellm/import.test.ts).
  */
 import { Document, isMap, isSeq, type Node } from 'yaml';
 import { ConfigError } from '../config-error.js';
@@ -40,7 +40,7 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
   const source = parseYaml(text, fileName, { merge: true });
   const remarks = new Remarks(source);
   const file = new ImportMap(source.value, [], remarks);
-  const entries = entriesOf(file, remarks);
+  const entries = listOf(file, 'model_list', remarks);
   const router = file.map('router_settings');
   const litellm = file.map('litellm_settings');
   const context: DeploymentContext = {
@@ -77,11 +77,7 @@ function listOf(file: ImportMap, name: string, remarks: Remarks): ImportMap[] {
   return list.map((item: unknown, index) => new ImportMap(item, [name, index], remarks));
 }
 
-function entriesOf(file: ImportMap, remarks: Remarks): ImportMap[] {
-  return listOf(file, 'model_list', remarks);
-}
-
-/** The variables that LiteLLM reads for entries without a key: those of their providers. */
+/** The variables from which LiteLLM takes the keys of entries that name none. */
 function impliedVariables(entries: readonly ImportMap[]): string[] {
   return entries.flatMap((entry) => {
     const own = entry.map('litellm_params');
@@ -118,7 +114,7 @@ function modelsOf(
       continue;
     }
     const deployment = importDeployment(entry, name, context);
-    for (const rest of entry.rest) entry.remark(rest, 'has no counterpart');
+    for (const unread of entry.unread) entry.remark(unread, 'has no counterpart');
     const group = groups.get(name);
     if (deployment === undefined) {
       leftOut.push(entry);

@@ -2,8 +2,8 @@
  * Makes one model of Tollgate with several upstreams from the entries of LiteLLM's file that have the same
  * `model_name`: its price, its upstreams' weights and priorities, its aliases. import.ts calls it.
  *
- * Must hold: the price is the highest of its upstreams, so that no call is sold below cost. Test:
- * test/unit/config/litellm/import.test.ts.
+ * Must hold: the price is the highest of its upstreams, so that no call is sold below cost
+ * (test/unit/config/litellm/import.test.ts).
  */
 import type { Service } from '../../core/door-names.js';
 import { IDENTIFIER_PATTERN } from '../annotations.js';
@@ -182,7 +182,7 @@ export const MODEL_NAME_RULE = 'want a name of 1 to 128 visible ASCII characters
 export function importAliases(router: ImportMap, modelIds: readonly string[]): Map<string, string[]> {
   const aliases = new Map<string, string[]>();
   const section = router.map('model_group_alias');
-  for (const alias of section.rest) {
+  for (const alias of section.unread) {
     const value = section.take(alias);
     const target = typeof value === 'string' ? value : section.map(alias).text('model');
     if (!MODEL_NAME.test(alias)) {
@@ -205,7 +205,7 @@ const FALLBACK_SECTIONS: readonly [name: string, reason: FallbackReason][] = [
   ['context_window_fallbacks', 'context_length'],
 ];
 
-/** Reads `fallbacks` and `context_window_fallbacks`: lists of maps of a model to others. */
+/** Adds the fallbacks of `fallbacks` and `context_window_fallbacks`, lists of maps from a model to others. */
 export function withFallbacks(
   models: readonly ImportedModel[],
   sections: readonly ImportMap[],

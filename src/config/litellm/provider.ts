@@ -1,10 +1,10 @@
 /**
- * LiteLLM's providers: which protocol each speaks here, at which address, and which variable has the key.
- * Names, addresses and variables are those of LiteLLM's get_llm_provider (github.com/BerriAI/litellm, MIT).
- * import.ts, deployment.ts and model.ts use it, in the process of a command. Pure.
+ * The table of LiteLLM's providers: which protocol each speaks here, at which address, and which variable has
+ * the key. Names, addresses and variables are those of LiteLLM's get_llm_provider
+ * (github.com/BerriAI/litellm, MIT). import.ts and deployment.ts use it, in the process of a command. Pure.
  *
- * Must hold: a secret that the file has inline is never printed; a reference to a variable takes its place.
- * Test: test/unit/config/litellm/import.test.ts.
+ * Must hold: a secret that the file has inline is never printed; a reference to a variable takes its place
+ * (test/unit/config/litellm/import.test.ts).
  */
 import type { ProviderName } from '../../core/provider-names.js';
 import { isUpstreamUrl } from '../upstream-schema.js';
@@ -17,11 +17,11 @@ export interface Provider {
   readonly url: string | undefined;
   /** The variable from which LiteLLM reads the key; undefined if calls need no key. */
   readonly variable: string | undefined;
-  /** What the provider has before a short model name. */
+  /** The provider's prefix for a model's name without a slash. */
   readonly modelPrefix?: string;
   /** The path, for a file whose `api_base` has only the origin. */
   readonly path?: string;
-  /** Its names for members of a chat completion: the setting `member_names`. */
+  /** The setting `member_names`. */
   readonly memberNames?: Readonly<Record<string, string>>;
   /** A remark on what LiteLLM does differently. */
   readonly note?: string;
@@ -119,8 +119,8 @@ const NO_KEY = /^(?:none|null|empty|no-?key)$/i;
 export class Variables {
   /** The variable of each inline secret. */
   readonly #inline = new Map<string, string>();
-  /** Variables that have a meaning already: no inline secret gets one of them. */
-  readonly #meant: ReadonlySet<string>;
+  /** Variables that are in use already: no inline secret gets one of them. */
+  readonly #used: ReadonlySet<string>;
 
   /** `implied`: the variables that LiteLLM reads if an entry names no key. */
   constructor(fileText: string, implied: Iterable<string>) {
@@ -128,7 +128,7 @@ export class Variables {
       fileText.matchAll(/os\.environ\/([A-Za-z_][A-Za-z0-9_]*)/g),
       ([, name]) => name!,
     );
-    this.#meant = new Set([...named, ...implied]);
+    this.#used = new Set([...named, ...implied]);
   }
 
   /** Rewrites a value that is no secret: `${NAME}` for a reference, else the plain text. */
@@ -151,7 +151,7 @@ export class Variables {
   }
 
   #freeName(wanted: string): string {
-    const taken = new Set([...this.#meant, ...this.#inline.values()]);
+    const taken = new Set([...this.#used, ...this.#inline.values()]);
     let name = wanted;
     for (let number = 2; taken.has(name); number++) name = `${wanted}_${number}`;
     return name;
@@ -191,7 +191,7 @@ export function openaiAddress(
   return checkedUrl(own, full);
 }
 
-/** What a provider with a protocol of its own wants beside the model. */
+/** The settings of an upstream with a protocol of its own, besides the model. */
 export interface NativeSettings {
   readonly provider: ProviderName;
   readonly url?: string;
@@ -202,7 +202,7 @@ export interface NativeSettings {
   readonly profile?: string;
 }
 
-/** LiteLLM's own default of a region, which it shares with Google's and AWS's examples. */
+/** LiteLLM's default regions. */
 const REGIONS: Readonly<Partial<Record<ProviderName, string>>> = {
   vertex: 'us-central1',
   bedrock: 'us-west-2',
@@ -211,8 +211,8 @@ const REGIONS: Readonly<Partial<Record<ProviderName, string>>> = {
 const ADDED_PATH = /\/(?:openai|v1|v1beta|v1alpha|v1beta1|model)(?:\/.*)?$/;
 
 /**
- * The settings of an upstream that speaks the provider's protocol. Undefined, with a remark, if they cannot
- * be.
+ * The settings of an upstream that speaks the provider's protocol. Undefined, with a remark, if one is
+ * missing.
  */
 export function nativeSettings(
   own: ImportMap,
@@ -274,7 +274,7 @@ function regionOf(own: ImportMap, region: string | undefined, speaks: ProviderNa
   return preset;
 }
 
-/** LiteLLM's words for Azure's versions; an address below `/openai/v1` has one by itself. */
+/** The version for LiteLLM's `api_version`. An address below `/openai/v1` has its version by itself. */
 function azureVersion(
   own: ImportMap,
   address: string,

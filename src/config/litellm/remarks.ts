@@ -4,9 +4,10 @@
  * `tollgate config import`. Pure.
  *
  * Must hold: no name of the file is lost without a remark, and no remark has a value that may be secret
- * (test/unit/config/litellm/import.test.ts). The reasons say what Tollgate does today: whoever adds a
- * capability that LiteLLM has too changes its line here.
+ * (test/unit/config/litellm/import.test.ts). A new feature of Tollgate that LiteLLM has too changes its
+ * reason here.
  */
+import { isRecord } from '../../core/json.js';
 import { formatPath, type SettingPath } from '../config-error.js';
 import type { YamlSource } from '../yaml-source.js';
 
@@ -44,24 +45,24 @@ export class Remarks {
   }
 }
 
-/** One map of the file. `rest` has the names that were not read. */
+/** One map of the file. `unread` has the names that were not read. */
 export class ImportMap {
   readonly path: SettingPath;
   readonly remarks: Remarks;
   readonly #values: Readonly<Record<string, unknown>>;
-  readonly #asked = new Set<string>();
+  readonly #read = new Set<string>();
 
   /** Anything but a map is read as an empty map, with a remark. */
   constructor(value: unknown, path: SettingPath, remarks: Remarks) {
     this.path = path;
     this.remarks = remarks;
-    const isMap = typeof value === 'object' && value !== null && !Array.isArray(value);
+    const isMap = isRecord(value);
     if (!isMap && value !== null && value !== undefined) remarks.add(path, 'is no map of settings');
-    this.#values = isMap ? (value as Record<string, unknown>) : {};
+    this.#values = isMap ? value : {};
   }
 
   take(name: string): unknown {
-    this.#asked.add(name);
+    this.#read.add(name);
     return Object.hasOwn(this.#values, name) ? (this.#values[name] ?? undefined) : undefined;
   }
 
@@ -90,7 +91,7 @@ export class ImportMap {
   }
 
   /** Reads a number as the file writes it, so that no digit is lost to binary fractions. */
-  figure(name: string): string | undefined {
+  costText(name: string): string | undefined {
     const value = this.text(name);
     return value === undefined ? undefined : (this.remarks.sourceTextAt([...this.path, name]) ?? value);
   }
@@ -99,12 +100,12 @@ export class ImportMap {
     this.remarks.add([...this.path, name], text);
   }
 
-  get rest(): string[] {
-    return Object.keys(this.#values).filter((name) => !this.#asked.has(name));
+  get unread(): string[] {
+    return Object.keys(this.#values).filter((name) => !this.#read.has(name));
   }
 }
 
-/** By a name of LiteLLM: where Tollgate has the same, or why it has not. Operators read the text. */
+/** By LiteLLM's name of a setting: which setting replaces it, or why none does. Operators read the text. */
 type Reasons = Readonly<Record<string, string>>;
 
 const FALLBACKS_FOR_ALL = 'name them in fallbacks of each model';
@@ -155,12 +156,12 @@ const FILE_REASONS: Reasons = {
 /** Adds a remark for each setting of LiteLLM's other sections that was not read. */
 export function remarkSections(sections: { file: ImportMap; router: ImportMap; litellm: ImportMap }): void {
   const { file, router, litellm } = sections;
-  remarkRest(router, ROUTER_REASONS);
-  remarkRest(litellm, LITELLM_REASONS);
-  remarkRest(file.map('general_settings'), GENERAL_REASONS);
-  remarkRest(file, FILE_REASONS);
+  remarkUnread(router, ROUTER_REASONS);
+  remarkUnread(litellm, LITELLM_REASONS);
+  remarkUnread(file.map('general_settings'), GENERAL_REASONS);
+  remarkUnread(file, FILE_REASONS);
 }
 
-function remarkRest(section: ImportMap, reasons: Reasons): void {
-  for (const name of section.rest) section.remark(name, reasons[name] ?? 'has no counterpart');
+function remarkUnread(section: ImportMap, reasons: Reasons): void {
+  for (const name of section.unread) section.remark(name, reasons[name] ?? 'has no counterpart');
 }
