@@ -2,7 +2,7 @@
  * `tollgate accounts …`: accounts and their plans, balances and quotas. program.ts adds the commands; they
  * call the admin interface. Commands that move money are in credit-commands.ts.
  *
- * Test: test/unit/cli/account-commands.test.ts.
+ * Must hold: names of commands and options are public (test/unit/cli/account-commands.test.ts).
  */
 import type { Command } from 'commander';
 import type { AccountView } from '../admin/views.js';
@@ -137,7 +137,7 @@ const GROUP_COLUMN: Column<AccountView> = {
   cut: true,
 };
 
-/** Operators without groups do not read of them. */
+/** The groups of an account; no line at all for operators without groups. */
 function columnsOf(accounts: readonly AccountView[]): readonly Column<AccountView>[] {
   if (accounts.every(({ group }) => group === null)) return COLUMNS;
   return [...COLUMNS.slice(0, 3), GROUP_COLUMN, ...COLUMNS.slice(3)];
@@ -201,7 +201,7 @@ function fieldsOf(account: AccountView): (readonly [string, string])[] {
   ];
 }
 
-/** Every plan has these, and lines of their own tell how many are used. */
+/** Quotas that every plan has, and that have lines of their own. */
 const TOLD_APART = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
 
 function quotasShownOf({ quotas }: AccountView): AccountView['quotas'] {

@@ -1,17 +1,16 @@
 /**
- * How commands reach accounts and keys: over HTTP at the admin interface of the gateway that runs on the data
- * directory, or through store-client.ts if none runs. Both clients take the same requests and give the same
- * responses.
+ * The commands' client of the admin interface: over HTTP if a gateway runs on the data directory, else
+ * through store-client.ts. Both take the same requests and return the same responses.
  *
- * Must hold: the file that says where the gateway runs is believed only of a process that lives, and the
- * token goes nowhere else. Test: unit/cli/admin-client.
+ * Must hold: the file with the gateway's address is believed only if its process lives, and the token is sent
+ * nowhere else (test/unit/cli/admin-client.test.ts).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Settings } from '../config/schema.js';
 import { ADMIN_URL_RULE, adminOriginOf, type DataOptions } from './options.js';
 import { CommandError, Misuse } from './output.js';
 
-/** The most items that the interface gives at once. */
+/** The most items of a page. */
 const PAGE_ITEMS = 1_000;
 
 type AdminCallMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
@@ -40,7 +39,7 @@ export async function withAdminClient(
   }
 }
 
-/** The same for commands that only a running gateway can do. Throws CommandError if none runs. */
+/** As the function above, for commands that need a running gateway. Throws CommandError if none runs. */
 export async function withGateway(
   options: DataOptions,
   use: (client: AdminClient) => Promise<void>,
@@ -82,9 +81,8 @@ const HELD_WAIT_MS_MAX = 60_000;
 const HELD_POLL_MS = 20;
 
 /**
- * Opens a client of the gateway, or of the store if none runs. A gateway that starts or stops, or another
- * command, holds the store without responding: then this waits for it. Throws CommandError after
- * HELD_WAIT_MS_MAX.
+ * Opens a client of the gateway, or of the store if none runs. Waits while a gateway that starts or stops, or
+ * another command, holds the store without responding. Throws CommandError after HELD_WAIT_MS_MAX.
  */
 async function openNearest(settings: Settings): Promise<AdminClient> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');

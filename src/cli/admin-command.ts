@@ -1,7 +1,6 @@
 /**
- * What most commands over the admin interface are made of: one request, whose response they print. The files
- * of cli/ that add commands use it. Tests: those of the commands, such as
- * test/unit/cli/account-commands.test.ts.
+ * Helpers for commands that make one request to the admin interface and print its response. The files of cli/
+ * that add commands call it. The commands have the tests, such as test/unit/cli/account-commands.test.ts.
  */
 import type { Command } from 'commander';
 import { type AdminClient, listAll, withAdminClient } from './admin-client.js';
@@ -44,7 +43,7 @@ export function showView(
   });
 }
 
-/** The same of a list, with all of its pages. */
+/** Prints a list, with all of its pages. */
 export function showList(
   options: DataOptions,
   path: string,

@@ -2,7 +2,7 @@
  * `tollgate audit`: reads the books on disk and checks that they balance, also while a gateway runs.
  * program.ts adds the command; it reads the store in its own process.
  *
- * Must hold: a difference ends with the exit code EXIT_DIFFERS, because schedulers look at nothing else
+ * Must hold: a difference ends with the exit code EXIT_DIFFERS, because schedulers read only the exit code
  * (test/unit/cli/audit-command.test.ts).
  */
 import { Option, type Command } from 'commander';
@@ -30,7 +30,7 @@ export function addAuditCommand(program: Command): void {
     .description(
       'Check that the books on disk balance: credits, charges, usage, names. Exits with 1 where anything differs.',
     )
-    // People ask for it often enough that it deserves a response.
+    // Many people try this option, so the command explains why there is none.
     .addOption(new Option('--repair').hideHelp());
   addStoreOptions(command)
     .option('--json', 'print JSON')

@@ -1,7 +1,8 @@
 /**
- * What `tollgate serve` prints once it serves. serve.ts prints it, in the supervisor process.
+ * The banner that `tollgate serve` prints once it serves. serve.ts prints it, in the supervisor process.
  *
- * Tests: test/unit/cli/banner.test.ts, test/e2e/first-start.test.ts (the printed lines work as they are).
+ * Must hold: the printed commands work as they are (test/unit/cli/banner.test.ts,
+ * test/e2e/first-start.test.ts).
  */
 import { basename, dirname, relative } from 'node:path';
 import type { Settings } from '../config/schema.js';

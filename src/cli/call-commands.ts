@@ -1,9 +1,10 @@
 /**
  * `tollgate calls …`: lists, follows and shows the calls that a host has kept in its call log. program.ts
- * adds the commands; they read from the admin interface, page by page. export-command.ts uses `eachCall`
+ * adds the commands; they read from the admin interface, page by page. export-command.ts calls `eachCall`
  * too.
  *
- * Tests: test/e2e/call-record.test.ts, test/e2e/contents.test.ts, test/e2e/export.test.ts.
+ * Must hold: memory holds one page of calls at a time; names and order of the CSV's columns are public
+ * (test/e2e/call-record.test.ts, test/e2e/contents.test.ts, test/e2e/export.test.ts).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';

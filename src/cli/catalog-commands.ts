@@ -3,8 +3,7 @@
  * serves it. program.ts adds the commands. All call the admin interface but `upstreams test`, which reads
  * the settings and calls the upstreams from its own process.
  *
- * Tests: test/unit/cli/catalog-commands.plans.test.ts, test/e2e/upstream-test.test.ts,
- * test/e2e/upstream-reset.test.ts, test/e2e/cache.test.ts.
+ * Must hold: no key of an upstream is printed (test/e2e/upstream-test.test.ts, test/e2e/secrets.test.ts).
  */
 import type { Command } from 'commander';
 import type { CacheClearView, UpstreamResetView } from '../admin/gateway-views.js';
@@ -53,7 +52,7 @@ const PLAN_COLUMNS: readonly Column<PlanView>[] = [
   { title: 'MODELS', text: ({ models }) => models.join(', '), align: 'left', cut: true },
 ];
 
-/** Those that have no column, then those of single models. */
+/** The quotas of a plan that have no column, then those of single models. */
 function quotasText(plan: PlanView): string {
   const { models_limits: rules } = plan;
   const texts = [

@@ -1,6 +1,8 @@
 /**
- * `tollgate changes …`: who changed what, and whether the record of it is whole. program.ts adds the
- * commands; they call the admin interface. Test: test/e2e/changes.test.ts.
+ * `tollgate changes …`: the operators' changes, and a check that their chain is whole. program.ts adds the
+ * commands; they call the admin interface.
+ *
+ * Must hold: a broken chain ends with an exit code other than 0 (test/e2e/changes.test.ts).
  */
 import type { Command } from 'commander';
 import type { ChainView } from '../admin/change-routes.js';

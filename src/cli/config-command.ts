@@ -2,8 +2,8 @@
  * `tollgate config check | schema | example | import-litellm`. program.ts adds the commands; they need no
  * gateway and change nothing: `example` and `import-litellm` print a file on standard output.
  *
- * Tests: test/unit/cli/config-command.import-command.test.ts, test/e2e/user-path.test.ts,
- * test/e2e/upstream-test.test.ts (`--probe`).
+ * Must hold: an import without some models ends with an exit code other than 0
+ * (test/unit/cli/config-command.import-command.test.ts).
  */
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -13,7 +13,7 @@ import type { ProbeView } from '../gateway/upstream-probe.js';
 import { addConfigOption, exampleText, nonEmpty } from './options.js';
 import { CommandError, printJson } from './output.js';
 
-/** The printed settings lack models of the file. */
+/** Exit code: the printed settings lack models of the file. */
 const EXIT_LEFT_OUT = 2;
 
 function addImportCommand(config: Command): void {
@@ -45,7 +45,7 @@ async function importFile(file: string, options: { readonly json?: boolean }): P
   }
   if (text === undefined) throw new CommandError(`${file}: longer than ${CONFIG_BYTES_MAX} bytes`);
   const { yaml, remarks, variables, leftOut } = importLitellm(text, file);
-  // A script must not go on: the gateway would serve fewer models than before.
+  // The exit code stops a script: the gateway would serve fewer models than before.
   if (leftOut > 0) process.exitCode = EXIT_LEFT_OUT;
   if (options.json === true) {
     printJson({ yaml, remarks, variables, leftOut });

@@ -2,8 +2,8 @@
  * `tollgate accounts credit | debit | credits`: the money of an account. account-commands.ts adds the
  * commands; they call the admin interface.
  *
- * Must hold: a command that is repeated with its `--idempotency-key` books once, or an account gets money
- * twice (test/e2e/credit-commands.test.ts).
+ * Must hold: a command that is repeated with its `--idempotency-key` is recorded once, or an account gets
+ * money twice (test/e2e/credit-commands.test.ts).
  */
 import { InvalidArgumentError, type Command } from 'commander';
 import { addAdminCommand, showList } from './admin-command.js';
@@ -82,7 +82,7 @@ function credit(account: string, amount: string, options: CreditOptions): Promis
   return showAccount(options, 'POST', `${accountPath(account)}/credit`, body);
 }
 
-/** A debit of a negative amount would be a credit. */
+/** Parses an amount above 0: a debit of a negative amount would be a credit. */
 function positive(text: string): string {
   if (text.startsWith('-')) throw new InvalidArgumentError('Want an amount without its minus.');
   return nonEmpty(text);

@@ -1,7 +1,9 @@
 /**
- * `tollgate export`: calls or usage of one day, for other programs, as lines or Parquet: docs/exports.md.
- * program.ts adds it. If the gateway fails halfway the output is cut off, and the exit status is not 0.
- * Test: test/e2e/export.test.ts.
+ * `tollgate export`: calls or usage of one day, for other programs, as lines or Parquet (docs/exports.md).
+ * program.ts adds the command; it calls the admin interface.
+ *
+ * Must hold: if the gateway fails halfway, the output is cut off and the exit code is not 0
+ * (test/e2e/export.test.ts).
  */
 import { once } from 'node:events';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
@@ -107,7 +109,7 @@ async function outputOf<Row extends object>(
   lists: readonly string[] = [],
 ): Promise<Output<Row>> {
   if (format === 'parquet') {
-    // Loaded only if it is wanted, so that other commands start fast.
+    // Imported only if needed, so that other commands start fast.
     const { ParquetFile } = await import('./parquet.js');
     const kinds = [...names, ...lists].map((name) => [name, KINDS[name] ?? 'text'] as const);
     const file = new ParquetFile<Row>(process.stdout, Object.fromEntries(kinds));
@@ -132,7 +134,7 @@ async function outputOf<Row extends object>(
 const CALL_LISTS = ['attempts', 'quotas'] as const satisfies readonly (keyof CallView)[];
 
 /**
- * What is no text in a Parquet file, of calls and of usage. Must hold: each such column is named here, or it
+ * The types of Parquet columns other than text, of calls and of usage. A column that is not named here
  * becomes text.
  */
 const KINDS: Readonly<Record<string, ParquetKind>> = {

@@ -1,11 +1,9 @@
 /**
- * Commands for a gateway that runs: `tollgate reload`, `log`, `health` and `hosts …`. All but `health` call
- * its admin interface; `health` asks the address in its data directory whether it is ready, for the health
- * checks of containers.
+ * Commands for a running gateway: `tollgate reload`, `log`, `health` and `hosts …`. program.ts adds them. All
+ * but `health` call its admin interface; `health`, which containers use as their check, asks /readyz.
  *
- * Must hold: `health` ends with another code than 0 if the gateway takes no calls; a container would stay in
- * service (test/unit/cli/gateway-commands.health.test.ts). Tests of the others: test/e2e/reload.test.ts,
- * test/e2e/hosts-command.test.ts.
+ * Must hold: `health` ends with an exit code other than 0 if the gateway takes no calls, or its container
+ * would stay in service (test/unit/cli/gateway-commands.health.test.ts).
  */
 import { Option, type Command } from 'commander';
 import type { HostView, ReloadView } from '../admin/gateway-views.js';
@@ -127,7 +125,7 @@ async function printLog(view: LogView): Promise<void> {
   ]);
 }
 
-/** A response takes a millisecond. Health checks are repeated, and hanging ones must not pile up. */
+/** A response takes a millisecond. Health checks are repeated, so hanging ones must not pile up. */
 const HEALTH_TIMEOUT_MS = 3_000;
 
 export function addHealthCommand(program: Command): void {

@@ -1,6 +1,8 @@
 /**
  * `tollgate groups …`: groups of accounts and their quotas. program.ts adds the commands; they call the admin
- * interface. Test: test/unit/cli/group-commands.test.ts.
+ * interface.
+ *
+ * Must hold: each group follows the one that it is in (test/unit/cli/group-commands.test.ts).
  */
 import type { Command } from 'commander';
 import type { GroupView } from '../admin/views.js';
@@ -135,7 +137,7 @@ const TREE_COLUMNS: readonly Column<GroupRow>[] = [NAME_COLUMN, ...USE_COLUMNS];
 
 const NO_QUOTA: QuotaLine = { quota: 'none', used: '', held: '', leased: '', resets: '' };
 
-/** `below`: what stands under the name in the rows after the first. */
+/** `below`: the text under the name, in the rows after the first. */
 function rowsOf(group: GroupView, name: string, below: string): GroupRow[] {
   const lines = quotaLines(group.quotas);
   return (lines.length > 0 ? lines : [NO_QUOTA]).map((line, at) =>

@@ -3,7 +3,7 @@
  * admin interface. program.ts adds the commands. Names of commands and options are public, and so is what
  * `--json` prints: the responses of the admin interface (admin/views.ts), unchanged.
  *
- * Must hold: both, whether a gateway runs or not. Test: unit/cli/key-commands.
+ * Must hold: both are the same whether a gateway runs or not (test/unit/cli/key-commands.test.ts).
  */
 import { Argument, type Command } from 'commander';
 import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/views.js';

@@ -1,8 +1,7 @@
 #!/usr/bin/env node
 /**
  * The entry of the command line, `tollgate`. It imports the commands only if this Node can run them, and not
- * for `serve`, whose process stays (serve.ts).
- * Test: test/unit/cli/runtime-support.test.ts.
+ * for `serve`, whose process would keep them in memory (serve.ts; test/unit/bundle.test.ts).
  */
 import { isSettingsProcess, unsupportedNode } from './runtime-support.js';
 

@@ -1,6 +1,7 @@
 /**
  * `tollgate mock-upstream`: serves a scripted upstream (mock/) for trials, tests and benches, in the process
- * of the command, until a signal. program.ts adds it. Test: test/unit/mock/mock-upstream.test.ts.
+ * of the command, until a signal. program.ts adds it. The flags come from mock/mock-options.ts, with its
+ * test.
  */
 import { Option, type Command } from 'commander';
 import { PROVIDER_NAMES, type ProviderName } from '../core/provider-names.js';

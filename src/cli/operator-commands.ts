@@ -1,8 +1,8 @@
 /**
  * `tollgate operators …`: who has a token for the admin interface, and with which role. program.ts adds the
- * commands; they call the admin interface. A new token is printed once; nothing stores it.
+ * commands; they call the admin interface.
  *
- * Test: test/e2e/operator-roles.test.ts.
+ * Must hold: a new token is printed once, and nothing stores it (test/e2e/operator-roles.test.ts).
  */
 import { type Command, Option } from 'commander';
 import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
@@ -133,7 +133,7 @@ function show(options: DataOptions, method: 'GET' | 'POST', path: string, body?:
   return showView(options, method, path, body, (operator: OperatorView) => printOperator(operator, []));
 }
 
-/** The same of a response with a new token. */
+/** Prints a response with a new token. */
 function printToken(options: DataOptions, path: string, body: object): Promise<void> {
   return showView(options, 'POST', path, body, async (created: CreatedOperatorView) => {
     await printOperator(created, [['token', created.token]]);

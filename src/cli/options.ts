@@ -1,7 +1,9 @@
 /**
- * What commands are given: options that several of them have, parsers of arguments, and the question before a
- * dangerous change. A parser throws InvalidArgumentError, which Commander prints with the option's name. All
- * commands use it. Test: test/unit/cli/options.test.ts.
+ * Options that several commands have, parsers of arguments, and the question before a dangerous change. All
+ * commands use it.
+ *
+ * Must hold: a parser throws only InvalidArgumentError, which Commander prints with the option's name
+ * (test/unit/cli/options.test.ts).
  */
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
@@ -60,7 +62,7 @@ export function adminOriginOf(text: string): string | undefined {
   return isPlain && (protocol === 'http:' || protocol === 'https:') ? origin : undefined;
 }
 
-/** Refuses an empty argument: a shell makes one of a variable that is not set. */
+/** Refuses an empty argument, which a shell passes for a variable that is not set. */
 export function nonEmpty(text: string): string {
   if (text === '') throw new InvalidArgumentError('It is empty.');
   return text;
@@ -101,7 +103,7 @@ export function wholeNumber(text: string): number {
   throw new InvalidArgumentError('A whole number is wanted.');
 }
 
-/** The last lines of a command's help. */
+/** The examples at the end of a command's help. */
 export function exampleText(...lines: readonly string[]): string {
   return `\nExample:\n${lines.map((line) => `  tollgate ${line}`).join('\n')}`;
 }
@@ -127,7 +129,7 @@ export async function confirm(question: string, { yes }: ConfirmationOptions): P
   // Standard error, because a script may capture standard output.
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    // Ctrl-D rejects the question. If the input ends otherwise it never settles, so the end is awaited too.
+    // Ctrl-D rejects the question. Any other end of the input leaves it pending, so the end is awaited too.
     const response = await Promise.race([
       terminal.question(`${question} [y/N] `).catch(() => ''),
       once(terminal, 'close').then(() => ''),

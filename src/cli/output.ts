@@ -1,8 +1,9 @@
 /**
- * What commands print, and the two errors they throw: program.ts prints the message and sets the exit code.
+ * Prints the results of commands, and declares the two errors that they throw: program.ts prints their
+ * message and sets the exit code.
  *
- * table.ts is imported when a table is printed. It takes 0.05 s to load, which `serve` and `health` would
- * waste. Test: test/unit/cli/output.test.ts.
+ * Must hold: table.ts is imported only when a table is printed: it takes 0.05 s to load. Results go to
+ * standard output, notes to standard error (test/unit/cli/output.test.ts).
  */
 import type { Column } from './table.js';
 
@@ -11,7 +12,7 @@ export class CommandError extends Error {
   readonly code = 'refused';
 }
 
-/** The command was called in a wrong way. Exit code 2. */
+/** The command line is wrong. Exit code 2. */
 export class Misuse extends Error {
   readonly code = 'misused';
 }

@@ -3,8 +3,8 @@
  * those of hyparquet-writer; this file says what type each column has, and when a row group goes out. Main
  * thread of a command.
  *
- * Must hold: money is decimal(38,12), never a float: readers add up whole columns exactly, which a text would
- * not allow. At most one row group is in memory. test/exports/recipes.test.ts has other programs read files.
+ * Must hold: money is decimal(38,12), so that readers can add up columns exactly; at most one row group is in
+ * memory (test/exports/recipes.test.ts, in which other programs read the files).
  */
 import { once } from 'node:events';
 import type { Writable } from 'node:stream';
@@ -12,12 +12,12 @@ import type { SchemaElement } from 'hyparquet-writer';
 import { ByteWriter, ParquetWriter } from 'hyparquet-writer';
 import { amountOf } from '../core/money.js';
 
-/** `json`: a list, as a text of JSON, since its members differ from row to row. */
+/** `json`: a list as JSON text, because its members differ from row to row. */
 export type ParquetKind = 'text' | 'time' | 'integer' | 'float' | 'boolean' | 'money' | 'json';
 
 /** Some 40 MB of a busy day's calls. Readers want row groups of tens of thousands of rows. */
 const GROUP_ROWS_MAX = 50_000;
-/** Of the texts of a row group: rows with long errors and many attempts come to 3 KB each. */
+/** Bytes of the texts in a row group: rows with long errors and many attempts have 3 KB each. */
 const GROUP_CHARS_MAX = 32 * 1024 * 1024;
 
 const DECIMAL = {

@@ -1,10 +1,10 @@
 /**
- * All commands, and the end of the process: exit code 0 if the command is done, 1 if it was refused, 2 if it
- * was called in a wrong way, 141 if nobody reads its output. Each command's action imports what it needs, so
- * that `--help` is quick.
+ * All commands, and the end of the process: exit code 0 if the command is done, 1 if it failed, 2 if the
+ * command line is wrong, 141 if nobody reads its output. main.ts calls it. Each command's action imports what
+ * it needs, so that `--help` is quick.
  *
- * Must hold: the exit codes, and nothing is said if nobody reads the output. Tests: unit/cli/program,
- * account-commands.
+ * Must hold: the exit codes, and silence if nobody reads the output (test/unit/cli/program.test.ts,
+ * test/unit/cli/account-commands.test.ts).
  */
 import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../core/version.js';
@@ -32,7 +32,7 @@ export function createProgram(): Command {
     .description('Self-hosted gateway for chat-completion models.')
     .version(packageVersion())
     .showHelpAfterError('(--help shows what can be given)')
-    // Before the commands are added, because each copies it.
+    // It must come before the commands are added, because each copies it.
     .exitOverride();
   addServeCommand(program);
   addConfigCommands(program);
@@ -59,9 +59,9 @@ export function createProgram(): Command {
 
 const EXIT_REJECTED = 1;
 const EXIT_USAGE = 2;
-/** What a shell reports of a program that SIGPIPE has ended, as `head` ends its writers. */
+/** The exit code that a shell reports for a program that SIGPIPE has ended, as `head` ends its writers. */
 const EXIT_PIPE = 141;
-/** Goes on if nobody reads what it printed at its start. */
+/** The command that goes on if nobody reads its output: it has only printed its banner. */
 const SERVER = 'mock-upstream';
 
 /** Runs the command that the process's arguments name, and sets the exit code. */

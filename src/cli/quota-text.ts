@@ -1,6 +1,9 @@
 /**
  * Quotas in commands: the options that give limits, and the text of what is used of each quota. Commands of
- * groups, keys and accounts use it. Test: test/unit/cli/quota-text.test.ts.
+ * groups, keys and accounts call it.
+ *
+ * Must hold: percentages are rounded down, so that 100 % means that nothing is left
+ * (test/unit/cli/quota-text.test.ts).
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import type { QuotasView, QuotaUseView } from '../admin/views.js';
@@ -23,7 +26,7 @@ const MEANINGS: Readonly<Record<QuotaName, string>> = {
   spend_per_month: 'money in a month, such as 250.00',
 };
 
-/** Adds an option for each quota. `change`: the word none is taken too. */
+/** Adds an option for each quota. `change`: its value may also be `none`. */
 export function addLimitOptions(command: Command, change: 'set' | 'change'): Command {
   for (const name of QUOTA_NAMES) {
     const isMoney = QUOTA_KINDS[name].unit === 'money';
@@ -90,7 +93,7 @@ function lineOf(name: QuotaName, use: QuotaUseView): QuotaLine {
   };
 }
 
-/** Lines of `printFields`. */
+/** The quotas as fields of `printFields` (output.ts). */
 export function quotaFields(quotas: QuotasView): (readonly [string, string])[] {
   return quotaLines(quotas).map(({ quota, used, held, leased, resets }) => {
     const more = [

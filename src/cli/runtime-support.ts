@@ -1,6 +1,6 @@
 /**
- * Says whether Tollgate can serve on this Node and this system, and if not, what to do. main.ts and `serve`
- * call it first.
+ * Checks whether Tollgate can serve on this Node and this system, and tells what to do if not. main.ts and
+ * `serve` call it first.
  *
  * Must hold: it imports only modules of Node, so that its sentence comes before a dependency fails with a
  * stack trace (test/unit/cli/runtime-support.test.ts).
@@ -15,7 +15,7 @@ const NODE_MIN = [20, 18] as const;
 /** Node's releases by the number of their native interface, `process.versions.modules`. */
 const NODE_OF_ABI: Readonly<Record<string, number>> = { 115: 20, 127: 22, 137: 24 };
 
-/** Names a process to itself: a `serve` with this variable sends its settings and does not serve. */
+/** The variable by which a `serve` knows that it only has to send its settings. */
 export const SETTINGS_PROCESS_VARIABLE = 'TOLLGATE_SETTINGS_PROCESS';
 
 /** Whether `settings-process.ts` has forked this process. */

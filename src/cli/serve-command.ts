@@ -2,7 +2,7 @@
  * The command `tollgate serve`. main.ts does not run it in the process that was started: serve.ts forks this
  * one, which reads the command line and the settings, sends them, and ends. program.ts adds the command.
  *
- * Test: test/e2e/refused-start.test.ts.
+ * Must hold: wrong settings end the start with all their errors (test/e2e/refused-start.test.ts).
  */
 import type { Command } from 'commander';
 import type { LoadOptions } from '../config/load.js';

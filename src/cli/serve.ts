@@ -1,9 +1,9 @@
 /**
  * `tollgate serve` in the process that was started: becomes the supervisor process and prints a banner.
- * main.ts calls it. It imports neither Commander nor what reads settings, because all of it would stay in
- * memory as long as the gateway serves: settings-process.ts.
+ * main.ts calls it.
  *
- * Tests: test/e2e/first-start.test.ts, test/e2e/refused-start.test.ts.
+ * Must hold: it imports neither Commander nor the reader of settings, which would stay in memory as long as
+ * the gateway serves: settings-process.ts reads them (test/unit/bundle.test.ts).
  */
 import { ConfigError } from '../config/config-error.js';
 import type { LoadedSettings } from '../config/load.js';
@@ -16,7 +16,7 @@ import { readSettings, SettingsUnread } from './settings-process.js';
 /** Runs until the gateways have ended, and sets the exit code. */
 export async function serve(): Promise<void> {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    // Whoever read the banner may go.
+    // The reader of the banner may close the pipe.
     if (error.code !== 'EPIPE') throw error;
   });
   let loaded: LoadedSettings;

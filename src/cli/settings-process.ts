@@ -3,7 +3,8 @@
  * supervisor never loads what that takes (Commander, YAML, TypeBox: 20 MB resident), neither at its start nor
  * at a reload. serve.ts calls it, in the supervisor process.
  *
- * Tests: test/e2e/refused-start.test.ts, test/e2e/reload.test.ts, test/unit/bundle.test.ts (what is loaded).
+ * Must hold: that process ends, or is ended after a time limit (test/e2e/refused-start.test.ts,
+ * test/e2e/reload.test.ts).
  */
 import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';

@@ -1,7 +1,6 @@
 /**
- * `tollgate status`: prints what the gateway does, once or repeatedly. program.ts adds the command; it calls
- * the admin interface, and status-text.ts makes the text. Tests: test/unit/cli/status-text.test.ts (the
- * text), test/e2e/user-path.test.ts.
+ * `tollgate status`: prints the gateway's status, once or repeatedly. program.ts adds the command; it calls
+ * the admin interface, and status-text.ts makes the text, with test/unit/cli/status-text.test.ts.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Option, type Command } from 'commander';
@@ -12,7 +11,7 @@ import { type DataOptions, wholeNumberFrom } from './options.js';
 import { CommandError, printJson, printLine } from './output.js';
 import type { StatusSample, StatusView } from './status-text.js';
 
-/** Of so many groups the fullest are shown. */
+/** So many groups are fetched, of which the fullest are shown. */
 const GROUPS_PATH = '/group-tree?limit=1000';
 /** Rates are taken over at least this long. */
 const SAMPLE_MS = 1_000;
@@ -39,7 +38,7 @@ export function addStatusCommand(program: Command): void {
       `print again every so many seconds, ${WATCH_SECONDS} by default, until Ctrl-C`,
       wholeNumberFrom(1, WATCH_SECONDS_MAX),
     )
-    // The command prints once anyway. Scripts may have the option from when a terminal got a live screen.
+    // It has no effect. Scripts of earlier versions, in which terminals got a live screen, may have it.
     .addOption(new Option('--once').hideHelp())
     .action((options: StatusOptions) =>
       withGateway(options, async (client) => {
@@ -51,7 +50,7 @@ export function addStatusCommand(program: Command): void {
     );
 }
 
-/** Runs until a signal ends the process. A gateway that restarts is silent for a while: then it says so. */
+/** Prints until a signal ends the process, also while the gateway does not respond, such as at a restart. */
 async function printEvery(client: AdminClient, seconds: number): Promise<never> {
   let former: StatusSample | undefined;
   for (let separator = ''; ; separator = process.stdout.isTTY ? CLEAR_TERMINAL : '\n') {

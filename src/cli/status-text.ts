@@ -2,9 +2,8 @@
  * The document of `GET /admin/v1/status`, and groups, as the text that `tollgate status` prints: totals,
  * rates and percentiles between two responses, then tables that fit the terminal. status-command.ts calls it.
  *
- * Every field may be missing, because the gateway that responds may be of another version.
- *
- * Must hold: no line is wider than the terminal. Test: unit/cli/status-text.
+ * Must hold: any field may be missing, because the gateway may have another version; no line is wider than
+ * the terminal (test/unit/cli/status-text.test.ts).
  */
 import type { GroupView } from '../admin/views.js';
 import type {
@@ -104,7 +103,7 @@ function percentilesOf(former: HistogramView | undefined, latest: HistogramView 
   );
 }
 
-/** The value at this rank, if the values of a bucket are spread evenly over it. */
+/** The value at this rank, as if the values of a bucket were spread evenly over it. */
 function percentileOf(bounds: readonly number[], counts: readonly number[], rank: number): Percentile {
   let below = 0;
   for (const [bucket, upper] of bounds.entries()) {
@@ -126,7 +125,7 @@ const UNKNOWN = '–';
 
 const grouped = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
-/** From this count on, the order of magnitude says more than the digits. */
+/** From this count on, the text is shortened: its order of magnitude says more than its digits. */
 const SHORT_FROM = 10_000_000;
 
 /** `1,234,567`, and `12.3M` from ten million on. */

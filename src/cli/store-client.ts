@@ -3,7 +3,7 @@
  * opens it for a command if no gateway runs on the data directory.
  *
  * Must hold: it holds the store while it works, so that no gateway starts meanwhile and misses the change
- * (test/e2e/start-race.test.ts). Other tests: test/unit/cli/admin-client.test.ts.
+ * (test/e2e/start-race.test.ts).
  */
 import { userInfo } from 'node:os';
 import { AdminApi } from '../admin/api.js';
@@ -20,7 +20,7 @@ import { createLog } from '../telemetry/log.js';
 import { type AdminClient, textOfResponse } from './admin-client.js';
 import { CommandError } from './output.js';
 
-/** Whoever may open the data directory may do everything. */
+/** The operator: a person who may open the data directory may do everything. */
 const REQUESTER = { operator: { who: 'command', role: 'admin' }, from: userName() } as const;
 
 /** The system's user; a container may run as one that has no name. */
@@ -34,7 +34,7 @@ function userName(): string {
 
 const NO_GATEWAY = 'No gateway runs on this data directory: it reads the settings when it starts.';
 
-/** A change here would be a change of this host's copy alone. */
+/** Why shared accounts cannot be changed here: only this host's copy would change. */
 const SHARED =
   'No gateway runs on this data directory, and its accounts and keys are shared with other hosts: start it, or give ' +
   '--admin-url of one that runs.';

@@ -1,9 +1,9 @@
 /**
  * Formats tables as lines of text. Widths are counted in terminal cells: a letter takes one, a Chinese
- * character or an emoji two. The printing functions of commands (output.ts) and `tollgate status` use it. No
- * state, no input or output.
+ * character or an emoji two. The printing functions of commands (output.ts) and `tollgate status` use it.
+ * Pure.
  *
- * Must hold: no name can steer the terminal (control characters, escapes). Test: unit/cli/table.
+ * Must hold: no name can control the terminal by escape sequences (test/unit/cli/table.test.ts).
  */
 import stringWidth from 'string-width';
 
@@ -54,8 +54,7 @@ export function tableText<Row>(
   return {
     lines: lines.map((line) => {
       const cells = line.map((cell, at) => pad(cutTo(cell, widths[at]!), widths[at]!, columns[at]!.align));
-      // A terminal wraps a longer line, so that the columns are no longer below each other. This cuts what is
-      // at the end of the line, whatever it is.
+      // A terminal would wrap a longer line, and the columns would no longer be aligned. So its end is cut.
       return cutTo(cells.join(GAP).trimEnd(), widthMax);
     }),
     narrowed: totalOf(fullWidths) > widthMax,

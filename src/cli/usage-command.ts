@@ -1,6 +1,6 @@
 /**
  * `tollgate usage`: sums of calls, tokens and cost. program.ts adds the command; it calls the admin
- * interface. Test: test/e2e/user-path.test.ts.
+ * interface, which computes the sums (test/e2e/user-path.test.ts).
  */
 import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/views.js';

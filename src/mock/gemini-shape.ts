@@ -1,11 +1,11 @@
 /**
- * The members of a request to Gemini, and what Google says of one that it does not know. mock-gemini.ts uses
+ * The members of a request to Gemini, and Google's error for one that it does not know. mock-gemini.ts calls
  * it. Pure.
  *
- * From https://ai.google.dev/api/generate-content and /api/caching (v1beta), read 2026-11; Vertex' v1 knows
- * the same of them.
+ * Follows https://ai.google.dev/api/generate-content and /api/caching (v1beta), read 2026-11; the v1 of
+ * Vertex has the same members.
  *
- * Test: test/unit/mock/mock-gemini.test.ts.
+ * Must hold: a member that Google does not know is refused (test/unit/mock/mock-gemini.test.ts).
  */
 import { isRecord } from './mock-protocol.js';
 

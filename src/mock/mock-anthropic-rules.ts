@@ -1,12 +1,12 @@
 /**
- * What Anthropic's API refuses of a request, for the mock: unknown members, wrong values, tool results out of
- * place, empty texts. mock-anthropic.ts calls it. Pure.
+ * Anthropic's rules for requests, for the mock: it refuses unknown members, wrong values, misplaced tool
+ * results, empty texts. mock-anthropic.ts calls it. Pure.
  *
  * Follows the types of @anthropic-ai/sdk 1.12, and platform.claude.com, pages "Errors", "Versions", "Handle
- * tool calls" and "Mid-conversation system messages", as of November 2026. Messages are near to Anthropic's.
+ * tool calls" and "Mid-conversation system messages", as of November 2026. Messages resemble Anthropic's.
  *
- * Must hold: a request that Anthropic refuses is refused here, or tests of the translation prove nothing.
- * Test: test/unit/mock/mock-anthropic.test.ts.
+ * Must hold: a request that Anthropic refuses is refused here, or tests of the translation prove nothing
+ * (test/unit/mock/mock-anthropic.test.ts).
  */
 import { isRecord } from './mock-protocol.js';
 
@@ -67,7 +67,7 @@ const TOOL_NAME = /^[\w-]{1,128}$/;
 const TOOL_ID = /^[\w-]+$/;
 const MARKS_MAX = 4;
 
-/** Thrown inside. */
+/** Thrown at the first broken rule, and caught within this file. */
 class Problem extends Error {}
 
 function must(isTrue: boolean, message: string): asserts isTrue {
@@ -231,7 +231,7 @@ function checkMessages(messages: readonly unknown[]): void {
   });
 }
 
-/** Each call of the message before has its result, and in front of all else. */
+/** Checks that each tool call of the message before has its result, before all other blocks. */
 function checkResults(
   blocks: readonly Fields[],
   calls: ReadonlySet<unknown>,

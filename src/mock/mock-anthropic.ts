@@ -1,12 +1,11 @@
 /**
- * The mock's Anthropic protocol: POST /v1/messages, whole and streamed, and
- * /v1/messages/count_tokens. mock-upstream.ts has it by its name;
- * mock-anthropic-rules.ts says what is wrong with a request. Pure.
+ * The mock's Anthropic protocol: POST /v1/messages, whole and streamed, and /v1/messages/count_tokens.
+ * mock-upstream.ts has it in its table; mock-anthropic-rules.ts checks requests. Pure.
  *
  * Follows platform.claude.com, pages "Messages", "Streaming messages" and "Errors", and the types of
  * @anthropic-ai/sdk 1.12, as of November 2026.
  *
- * Test: test/unit/mock/mock-anthropic.test.ts.
+ * Must hold: Anthropic's own SDK reads the responses (test/unit/mock/mock-anthropic.test.ts).
  */
 import { anthropicProblem, blocksIn, versionProblem, type Fields } from './mock-anthropic-rules.js';
 import {
@@ -25,7 +24,7 @@ import {
 
 const ID = 'msg_mock';
 const REQUEST_ID = 'req_mock';
-/** What a block of thinking is signed with. */
+/** The signature of thinking blocks. */
 const SIGNATURE = 'bW9jayBzaWduYXR1cmU=';
 
 const ERROR_TYPES: Readonly<Record<number, string>> = {

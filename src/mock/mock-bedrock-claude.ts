@@ -15,14 +15,14 @@ export type ClaudeOperation = (typeof CLAUDE_OPERATIONS)[number];
 
 const VERSION = 'bedrock-2023-05-31';
 const BETA = /^(?:computer-use|context-1m|interleaved-thinking|token-efficient-tools)-\d{4}-\d\d-\d\d$/;
-/** What Messages wants beside the body; Bedrock has its own version and authorisation. */
+/** Headers that the check of Messages wants; Bedrock has its own version and authorisation. */
 const HEADERS = {
   'anthropic-version': '2023-06-01',
   'content-type': 'application/json',
   'x-api-key': 'bedrock',
 };
 
-/** What the call asks, or why Bedrock refuses it. */
+/** The call as the mock reads it, or Bedrock's error. */
 export function readClaude(operation: ClaudeOperation, model: string, body: string): MockRequest | string {
   const given = jsonOf(body);
   if (!isRecord(given)) return 'The request body is not valid JSON';

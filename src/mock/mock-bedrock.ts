@@ -1,10 +1,11 @@
 /**
- * The mock's Bedrock: Converse and ConverseStream, and Claude's own protocol (mock-bedrock-claude.ts).
- * Requests are checked as the reference says, so that an unknown member gets what Bedrock answers (Amazon
- * Bedrock API Reference, "Converse" and the types it names, November 2026). A signature's form is checked,
- * not the signature: the mock knows no secret.
+ * The mock's Bedrock protocol: Converse and ConverseStream, and Claude's own protocol
+ * (mock-bedrock-claude.ts). mock-upstream.ts has it in its table. Requests are checked by the reference
+ * (Amazon Bedrock API Reference, "Converse" and the types it names, November 2026). Of a signature only the
+ * form is checked, because the mock knows no secret.
  *
- * Test: test/unit/mock/mock-bedrock.test.ts.
+ * Must hold: a member that Bedrock does not know is refused, and AWS's own SDK reads the responses
+ * (test/unit/mock/mock-bedrock.test.ts).
  */
 import { EventStreamCodec } from '@smithy/eventstream-codec';
 import { CLAUDE_OPERATIONS, eventsOfClaude, readClaude, wholeOfClaude } from './mock-bedrock-claude.js';
@@ -24,7 +25,7 @@ const PATH = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-res
 const SIGNATURE =
   /^AWS4-HMAC-SHA256 Credential=\w+\/(\d{8})\/[a-z0-9-]+\/bedrock\/aws4_request, SignedHeaders=([a-z0-9;-]+), Signature=[0-9a-f]{64}$/;
 
-/** Members by the type that has them. Types that are not here are not looked into. */
+/** Members by the type that has them. Types that are not here are not checked. */
 const MEMBERS = {
   request:
     'messages system inferenceConfig toolConfig guardrailConfig additionalModelRequestFields promptVariables additionalModelResponseFieldPaths requestMetadata performanceConfig serviceTier outputConfig',
@@ -190,7 +191,7 @@ function unauthorized({ authorization = '', ...headers }: MockCall['headers']): 
   return missing.length === 0 ? undefined : `'${missing.join(', ')}' must be a 'SignedHeader'`;
 }
 
-/** By the status of a response; a stream's exceptions have the same names, beginning small. */
+/** Exceptions by the status of a response. In a stream their names begin with a small letter. */
 const EXCEPTIONS: Readonly<Record<number, string>> = {
   400: 'ValidationException',
   403: 'AccessDeniedException',

@@ -1,11 +1,11 @@
 /**
- * What the mock answers: what the response says, in which pieces it is sent, and how it fails. A MockProtocol
- * writes it. The same request and options give the same bytes. mock-upstream.ts calls it; pure.
+ * The mock's response: its contents, the pieces in which it is sent, and its faults. mock-upstream.ts calls
+ * it; a MockProtocol (mock-protocol.ts) writes it. Pure.
  *
- * The text of a response is made of numbered words, one for each chunk (`w0 xxx`, `w1 xxx`, …). They show a
- * reader loss, repetition and a wrong order: see `wordNumbers`.
+ * The text of a response is made of numbered words, one for each chunk (`w0 xxx`, `w1 xxx`, …). So a reader
+ * notices loss, repetition and a wrong order: see `wordNumbers`.
  *
- * Test: test/unit/mock/mock-completion.test.ts.
+ * Must hold: the same request and options give the same bytes (test/unit/mock/mock-completion.test.ts).
  */
 import type { MockOptions } from './mock-options.js';
 import { OPENAI_MOCK } from './mock-openai.js';

@@ -1,9 +1,9 @@
 /**
  * Sends one response of the mock with its pauses, back-pressure and ending, and counts it. mock-upstream.ts
- * makes one a request. What is written without a pause is corked, so a non-streamed response and a fast
- * stream are one system call each.
+ * makes one for each request. Writes without a pause between them are corked, so a non-streamed response and
+ * a fast stream are one system call each.
  *
- * Test: test/unit/mock/mock-upstream.test.ts.
+ * Must hold: each request is counted as finished or aborted, once (test/unit/mock/mock-upstream.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Response } from './mock-completion.js';
@@ -121,7 +121,7 @@ export class Delivery {
       this.#finished();
       this.#response.end();
     } else if (response.ending === 'reset') {
-      // Later, because closing now would lose what is corked.
+      // Closing at once would lose the corked bytes.
       setImmediate(() => {
         if (this.#over) return;
         this.#finished();

@@ -1,9 +1,9 @@
 /**
- * The mock's Gemini protocol; mock-vertex.ts has it at other paths. Requests are checked as the reference
- * says: https://ai.google.dev/api/generate-content (v1beta), docs/function-calling and
+ * The mock's Gemini protocol. mock-upstream.ts has it in its table; mock-vertex.ts has it at other paths.
+ * Requests are checked by https://ai.google.dev/api/generate-content (v1beta), docs/function-calling and
  * docs/thought-signatures, read 2026-11. Pure.
  *
- * Test: test/unit/mock/mock-gemini.test.ts.
+ * Must hold: a request that Google refuses is refused (test/unit/mock/mock-gemini.test.ts).
  */
 import { wrongShape } from './gemini-shape.js';
 import {

@@ -1,10 +1,10 @@
 /**
- * What the mock's OpenAI protocol has besides chat completions: embeddings, completions by the former
- * interface, moderations and reranks. The same request gives the same bytes, and what a response says follows
- * from its inputs, so that tests can check each of them. Imports nothing of src/doors: it is a second reading
- * of the references (OpenAI's, Cohere's and Jina's for reranks). Pure.
+ * The mock's OpenAI protocol besides chat completions: embeddings, legacy completions, moderations and
+ * reranks. mock-openai.ts calls it. It is a second reading of the references (OpenAI's, Cohere's and Jina's
+ * for reranks), and imports nothing of src/doors. Pure.
  *
- * Test: test/e2e/embeddings.test.ts.
+ * Must hold: a response follows from its inputs, so that tests can check each of them
+ * (test/e2e/embeddings.test.ts).
  */
 import {
   BYTES_PER_TOKEN,

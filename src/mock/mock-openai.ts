@@ -1,9 +1,10 @@
 /**
  * The mock's OpenAI protocol, and Azure's, which is the same at another path and with another header. OpenAI
  * requests are read leniently, because every compatible server is mocked by it; Azure's are checked as the
- * reference says ("Azure OpenAI REST API reference", learn.microsoft.com, November 2026).
+ * reference says ("Azure OpenAI REST API reference", learn.microsoft.com, November 2026). mock-upstream.ts
+ * has both in its table.
  *
- * Test: test/unit/mock/mock-openai.test.ts.
+ * Must hold: OpenAI's own SDK reads the responses (test/unit/mock/mock-openai-sdk.test.ts).
  */
 import { doorFrames, doorWhole, readDoorRequest } from './mock-openai-doors.js';
 import {

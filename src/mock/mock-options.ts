@@ -3,7 +3,8 @@
  * (cli/mock-upstream-command.ts) and its name in the overrides of a single call, a query string such as
  * `status=429&retry_after=2` (mock-upstream.ts). Pure.
  *
- * Names are public: users, tests and load scripts write them. test/unit/mock/mock-options.test.ts holds them.
+ * Must hold: names are public, because users, tests and load scripts write them
+ * (test/unit/mock/mock-options.test.ts).
  */
 import { FINISHES } from './mock-protocol.js';
 

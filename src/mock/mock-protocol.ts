@@ -1,11 +1,10 @@
 /**
- * What the mock reads of a request and writes as a response, apart from any provider's protocol.
+ * The interface of the mock's protocols: requests and responses apart from any provider's form.
  * mock-completion.ts decides what a response says and how it fails; each implementation (mock-openai.ts and
- * the others beside it) writes it in one provider's protocol. They import nothing of src/providers: each is
- * a second reading of the provider's reference. Pure.
+ * the others beside it) reads and writes one provider's protocol. Pure.
  *
- * Must hold: nothing here or beside it imports src/providers; one misreading of a reference would then pass
- * its own test (test/unit/tree.test.ts checks the imports).
+ * Must hold: no file of this folder imports src/providers. Each is a second reading of the provider's
+ * reference; with shared code one misreading would pass its own test (test/unit/tree.test.ts).
  */
 import type { MockDoorRequest } from './mock-openai-doors.js';
 

@@ -1,9 +1,9 @@
 /**
  * The mock's Responses API of OpenAI, POST /v1/responses, whole and streamed. mock-upstream.ts serves it
  * beside chat completions. A second reading of the reference ("Create a model response", "Streaming events",
- * November 2026): nothing of src/doors is used. Pure.
+ * November 2026): it imports nothing of src/doors. Pure.
  *
- * Test: test/e2e/responses.test.ts.
+ * Must hold: the events that OpenAI's SDK expects, in their order (test/e2e/responses.test.ts).
  */
 import {
   BYTES_PER_TOKEN,

@@ -13,8 +13,8 @@
  *     GET  /mock/stats            MockStats as JSON
  *     POST /mock/reset-stats
  *
- * Must hold: the key of an encoded response names all of the request that the response depends on, or a test
- * gets the response to another request. No test looks for it: who adds a member to MockRequest must.
+ * Must hold: the cache key of an encoded response has every member of MockRequest that the response depends
+ * on, or a test gets the response to another request. No test checks it.
  */
 import uws from 'uWebSockets.js';
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';

@@ -3,9 +3,9 @@
  * Anthropic's for Claude, with the model in the path and the version in the body. Pure.
  *
  * Follows https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference (v1) and
- * docs/partner-models/claude/use-claude, read 2026-11.
+ * docs/partner-models/claude/use-claude, read 2026-11. mock-upstream.ts has it in its table.
  *
- * Test: test/unit/mock/mock-vertex.test.ts.
+ * Must hold: a request without the project's path or a token is refused (test/unit/mock/mock-vertex.test.ts).
  */
 import { ANTHROPIC_MOCK } from './mock-anthropic.js';
 import { GEMINI_MOCK, isStreamCall, readBody, refusal } from './mock-gemini.js';
@@ -22,7 +22,7 @@ import {
 const PATH =
   /^\/v1\/(projects\/[\w-]+\/locations\/[\w-]+)\/(?:publishers\/(google|anthropic)\/models\/([\w.@-]+)|endpoints\/(\d+)):(\w+)$/;
 const CLAUDE_VERSION = 'vertex-2023-10-16';
-/** What Messages wants beside the body; Vertex has its own version and authorisation. */
+/** Headers that the check of Messages wants; Vertex has its own version and authorisation. */
 const MESSAGES_HEADERS = {
   'anthropic-version': '2023-06-01',
   'content-type': 'application/json',
