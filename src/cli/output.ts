@@ -2,8 +2,8 @@
  * Prints the results of commands, and declares the two errors that they throw: program.ts prints their
  * message and sets the exit code.
  *
- * Must hold: table.ts is imported only when a table is printed: it takes 0.05 s to load. Results go to
- * standard output, notes to standard error (test/unit/cli/output.test.ts).
+ * Must hold: table.ts, which takes 0.05 s to load, is imported only when a table is printed; to a pipe
+ * nothing of a table is cut (test/unit/cli/output.test.ts).
  */
 import type { Column } from './table.js';
 

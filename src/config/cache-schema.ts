@@ -2,7 +2,7 @@
  * Declares the settings of the response cache: `cache` for all models, which schema.ts has, and `cache` of
  * one model, which catalog-schema.ts has. Main threads and commands.
  *
- * Must hold: a model's settings take precedence (test/e2e/cache.test.ts).
+ * Must hold: by default an account gets only its own responses (test/e2e/cache.test.ts).
  */
 import { Type } from 'typebox';
 import { section, settingsMap, whole, type Annotations } from './annotations.js';

@@ -2,7 +2,8 @@
  * Declares the sections `log`, `access_log`, `call_log` and `usage_log`. schema.ts has them as part of all
  * settings. Main threads and commands.
  *
- * Must hold: their defaults (test/unit/config/log-schema.test.ts).
+ * Must hold: no call is logged to a file unless the settings ask for it
+ * (test/unit/config/log-schema.test.ts).
  */
 import { Type } from 'typebox';
 import { filePath, section, settingsMap, whole, type Annotations } from './annotations.js';

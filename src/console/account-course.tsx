@@ -1,6 +1,7 @@
 /**
  * The recent calls of accounts, from the last five minutes to the last day: one account's in charts
- * (accounts-page.tsx), and a table of the busiest (overview-page.tsx). Browser.
+ * (accounts-page.tsx), and a table of the busiest (overview-page.tsx). Browser
+ * (test/e2e/account-history.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type {
@@ -19,18 +20,20 @@ import { roughMoney, short } from './format.js';
 import { type Range, rangeSeconds } from './live.js';
 import { Table } from './table.js';
 
-/** The shortest range has a new span every two seconds, the next every ten. Nobody waits for longer ones. */
+/**
+ * A new span comes every two seconds in the shortest range, and every ten in the next. Longer ones are rare.
+ */
 const refreshMs = (range: Range): number => (range === '5m' ? 2_000 : 10_000);
 
 /** `path`: `/history/accounts`, or that of one account. */
 function useAccountHistory<Line>(path: string, range: Range) {
   const { view, error } = useView<HistoryView<Line>>(`${path}?range=${range}`, refreshMs(range));
-  // The view of the former range is not shown as that of this one.
+  // Until the view of this range comes, that of the former range must not be shown as if it were.
   return { history: view?.range === range ? view : undefined, error };
 }
 
 const SECONDS_PER_HOUR = 3_600;
-/** The gateway sums a span up so long after its end. */
+/** The gateway has the sums of a span only so long after its end. */
 const SUMMED_AFTER_SECONDS = 6;
 
 export function AccountCourse({ account }: { readonly account: string }) {
@@ -53,7 +56,7 @@ export function AccountCourse({ account }: { readonly account: string }) {
 }
 
 interface CourseProps {
-  /** Has only the spans in which there were calls. */
+  /** Only the spans in which there were calls. */
   readonly history: HistoryView<AccountSpanView>;
   readonly seconds: number;
 }
@@ -112,7 +115,7 @@ export function AccountHours({ account }: { readonly account: string }) {
   );
 }
 
-/** The gateway lists fifty; the others have their own pages. */
+/** The gateway lists fifty accounts. Charts of all others are in their own panels. */
 const BUSY_ROWS_MAX = 10;
 
 export function BusyAccounts({ range }: { readonly range: Range }) {

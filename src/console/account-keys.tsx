@@ -1,7 +1,8 @@
 /**
- * The keys of an account, and what can be done with each. accounts-page.tsx shows it. Browser.
+ * The keys of an account, and the actions on each. accounts-page.tsx shows it. Browser.
  *
- * Must hold: what changes a key asks first, and is offered only to who may do it (test/e2e/console.test.ts).
+ * Must hold: an action that changes a key asks first, and is offered only to operators whose role allows it
+ * (test/e2e/console.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, CreatedKeyView, KeyView, ListView } from '../admin/views.js';
@@ -21,9 +22,9 @@ import { KeyLimitsDialog } from './quota-dialogs.js';
 import { QuotaLine } from './quotas.js';
 import { Table } from './table.js';
 
-/** Last uses are written with each flush, and another operator may make a key. */
+/** Period of a new request, because last uses change, and other operators may make keys. */
 const REFRESH_MS = 5_000;
-/** No account has more in practice; the command reaches further ones. */
+/** Accounts in use have fewer keys. `tollgate keys list` lists further ones. */
 const KEYS_SHOWN_MAX = 1_000;
 
 type Question =

@@ -12,22 +12,22 @@ import { addressOf } from './browser.js';
 import { Money, Name, StatusBadge } from './controls.js';
 import { short } from './format.js';
 
-/** As in pages.css. */
+/** The height of a row in style/pages.css, in pixels. */
 const ROW_PX = 52;
-/** Drawn beyond the edges, so that scrolling shows no gap. */
+/** Rows that are drawn beyond the edges, so that scrolling shows no gap. */
 const MARGIN_ROWS = 8;
-/** Browsers draw no box higher than some 17 million pixels. An operator who has more accounts searches. */
+/** Browsers draw no box higher than some 17 million pixels. Operators with more accounts have to search. */
 const ROWS_MAX = 300_000;
 
 interface AccountListProps {
   readonly rows: AccountRows;
-  /** Id of the account that is open. */
+  /** Id of the account whose panel is open. */
   readonly open: string;
   readonly order: AccountOrder | undefined;
   readonly onOrder: (order: AccountOrder | undefined) => void;
 }
 
-/** The heads of the columns, what a click on each sorts by, and its class. */
+/** The heads of the columns, the order that a click on each sorts by, and its class. */
 const COLUMNS: readonly (readonly [text: string, sort: SortedBy, className: string])[] = [
   ['Name', 'name', ''],
   ['Plan', 'plan', 'row-plan'],
@@ -37,7 +37,8 @@ const COLUMNS: readonly (readonly [text: string, sort: SortedBy, className: stri
 ];
 
 /**
- * The first click begins with A or with the largest number, the second turns that round, the third undoes it.
+ * The first click sorts from A or from the largest number, the second the other way round; the third undoes
+ * it.
  */
 function nextOrder(order: AccountOrder | undefined, by: SortedBy): AccountOrder | undefined {
   const first = by !== 'name' && by !== 'plan';
@@ -103,7 +104,7 @@ export function AccountList({ rows, open, order, onOrder }: AccountListProps) {
     const element = box.current!;
     if (next * ROW_PX < element.scrollTop) element.scrollTop = next * ROW_PX;
     if ((next + 1) * ROW_PX > element.scrollTop + height) element.scrollTop = (next + 1) * ROW_PX - height;
-    // If nothing scrolls, nothing is drawn again.
+    // Without scrolling no event would draw the row, so it is drawn here.
     focusWanted();
     setTop(element.scrollTop);
   };
@@ -130,7 +131,7 @@ export function AccountList({ rows, open, order, onOrder }: AccountListProps) {
   );
 }
 
-/** From the row with the focus to the one that gets it. */
+/** The row that gets the focus by a key, from the row that has it. */
 const STEPS: Readonly<Record<string, (row: number, page: number, count: number) => number>> = {
   ArrowDown: (row) => row + 1,
   ArrowUp: (row) => row - 1,

@@ -10,7 +10,7 @@ import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { AccountView, ListView } from '../admin/views.js';
 import { get, queryOf, textOf, useRefresh, useView } from './api.js';
 
-/** A page costs the gateway 1 ms. */
+/** Rows of a page, which costs the gateway 1 ms. */
 const PAGE_ROWS = 100;
 /** How often the rows in sight are fetched again, for their counters. */
 const REFRESH_MS = 3_000;
@@ -18,7 +18,7 @@ const REFRESH_MS = 3_000;
 export interface AccountFilter {
   readonly search: string;
   readonly plan: string;
-  /** Id; accounts in groups below it are found too. */
+  /** Id of a group; accounts in groups below it are found too. */
   readonly group: string;
   /** Empty, `true` or `false`. */
   readonly active: string;
@@ -33,12 +33,12 @@ export interface AccountOrder {
 }
 
 export interface AccountRows {
-  /** How many there are, as far as is known. */
+  /** How many rows there are, as far as is known. */
   readonly count: number;
-  /** Whether there may be more. */
+  /** Whether there may be more rows. */
   readonly more: boolean;
   readonly at: (row: number) => AccountView | undefined;
-  /** Says which rows are in sight now. */
+  /** Call when other rows come into sight: it fetches them. */
   readonly look: (first: number, last: number) => void;
   readonly refresh: () => void;
   readonly error: string | undefined;
@@ -173,7 +173,7 @@ export function useSortedAccounts(
   };
 }
 
-/** Equal ones stay in the order of their creation. */
+/** Equal accounts stay in the order of their creation. */
 function compare(left: AccountView, right: AccountView, by: SortedBy): number {
   if (by === 'name' || by === 'plan') return names.compare(left[by], right[by]);
   return Number(left[by]) - Number(right[by]);

@@ -3,14 +3,14 @@
  * pages use it. The session is in a cookie that this code cannot read. Browser.
  *
  * Must hold: each request that changes something has CONSOLE_HEADER, which a page of another site cannot set,
- * or the gateway rejects it. A view that comes late, for a path that is no longer open, is dropped
- * (test/e2e/console.test.ts, test/unit/admin/authentication.session.test.ts).
+ * or the gateway rejects it (test/unit/admin/authentication.session.test.ts); a response for a path that is
+ * no longer open is dropped (test/e2e/console.test.ts).
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView } from '../admin/views.js';
 import { RIGHTS, type Role } from '../core/roles.js';
 
-/** A response that is an error, in the gateway's own words. */
+/** An error response, with the gateway's message. */
 export class ApiError extends Error {
   /** 0 if there was no response. */
   readonly status: number;
@@ -67,7 +67,7 @@ export async function json<View>(method: string, path: string, body?: object): P
   return (await (await send(method, path, body)).json()) as View;
 }
 
-/** These take paths below `/admin/v1`. */
+/** Requests to paths below `/admin/v1`. */
 export const get = <View>(path: string): Promise<View> => json<View>('GET', ROOT + path);
 export const post = <View>(path: string, body: object = {}): Promise<View> =>
   json<View>('POST', ROOT + path, body);
@@ -86,7 +86,7 @@ export interface Part<Row> {
   readonly more: boolean;
 }
 
-/** What one file of a table may have; a spreadsheet still handles it. */
+/** The most rows of a CSV file: spreadsheets still open it. */
 export const ROWS_OF_CSV_MAX = 10_000;
 const PAGE_ROWS_MAX = 1_000;
 
@@ -109,7 +109,7 @@ export async function allOf<Row>(
 
 /** A provider where operators sign in or out, and where the browser goes for it. */
 export interface OidcView {
-  /** Its host. */
+  /** The provider's host. */
   readonly issuer: string;
   readonly url: string;
 }
@@ -119,7 +119,7 @@ interface SessionView {
   readonly who: string | null;
   readonly role: Role | null;
   readonly oidc?: OidcView;
-  /** Of a response to signing out. */
+  /** In a response to signing out. */
   readonly sign_out?: OidcView;
 }
 
@@ -153,18 +153,18 @@ export function textOf(error: unknown): string {
 }
 
 export interface Viewed<View> {
-  /** The last that came; after a change of the path the former view, until that of the new path is there. */
+  /** The last view; after a change of the path that of the former path, until the new one has come. */
   readonly view: View | undefined;
   /** Why the last request failed. */
   readonly error: string | undefined;
   readonly reload: () => void;
-  /** For a component that got a newer view as the response to a change. */
+  /** Call with a newer view that came as the response to a change. */
   readonly setView: (view: View) => void;
 }
 
 /**
- * Gets what is at a path below `/admin/v1`; with `refreshMs` again and again while the page is in sight. An
- * undefined path gets nothing.
+ * Requests a path below `/admin/v1`, with `refreshMs` again and again while the page is in sight. An
+ * undefined path requests nothing.
  */
 export function useView<View>(path: string | undefined, refreshMs?: number): Viewed<View> {
   const [view, setView] = useState<View>();
@@ -207,7 +207,7 @@ export interface Action<Args extends readonly unknown[]> {
   readonly run: (...args: Args) => void;
 }
 
-/** What a button or a form does: it shows that it is busy, and in words why it failed. */
+/** The action of a button or a form, with its state: whether it runs, and why it has failed. */
 export function useAction<Args extends readonly unknown[]>(
   act: (...args: Args) => Promise<void>,
 ): Action<Args> {
@@ -235,9 +235,8 @@ function setSignedIn(by: SignedIn | undefined): void {
 }
 
 /**
- * Returns whether the one who is signed in may do it; false while nobody is. Must hold: this hides what would
- * be rejected and protects nothing: the gateway judges each request again, by the declarations of its routes
- * (test/e2e/operator-roles.test.ts).
+ * Returns whether the operator's role allows the action; false while nobody is signed in. It only hides what
+ * would be rejected: the gateway itself checks each request (test/e2e/operator-roles.test.ts).
  */
 export function may(right: keyof typeof RIGHTS): boolean {
   const allowed: readonly Role[] = RIGHTS[right];

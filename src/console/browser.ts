@@ -1,20 +1,18 @@
 /**
- * What the console keeps in the browser: the page that is open, in the address (hash routing), so that going
- * back works and a page can be linked to; and the colours that the operator chose. Pages and charts use it.
- * Browser.
+ * The console's state in the browser: the open page, in the address (hash routing), so that going back and
+ * links work; and the colours that the operator chose. Pages and charts use it. Browser.
  *
- * Must hold: an address that somebody typed or was sent leads nowhere outside of the console
- * (test/e2e/console-oidc.test.ts).
+ * Must hold: no address, from whomever it comes, leads out of the console (test/e2e/console-oidc.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
 
 /** Texts by name; empty for none. */
 export type Filters = Readonly<Record<string, string>>;
 
-/** From an address such as `#/accounts/acct_…` or `#/calls?model=m`. */
+/** The parts of an address such as `#/accounts/acct_…` or `#/calls?model=m`. */
 export interface PageAddress {
   readonly page: string;
-  /** What is open in the page; empty if nothing is. */
+  /** The item that is open in the page; empty if none is. */
   readonly item: string;
   readonly filters: Filters;
 }
@@ -87,7 +85,7 @@ export function saveText(name: string, type: string, text: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), SAVED_MS);
 }
 
-/** Chromium has begun to save long before. */
+/** Long enough: Chromium has begun to save by then. */
 const SAVED_MS = 10_000;
 
 export const THEMES = ['system', 'light', 'dark'] as const;

@@ -40,7 +40,7 @@ interface Shown {
 }
 
 export function CallsPage({ filters }: { readonly filters: Filters }) {
-  // What the gateway does not know it says.
+  // The gateway itself rejects filters that it does not know.
   const query = queryOf(Object.fromEntries(CALL_FILTERS.map((name) => [name, filters[name]?.trim()])));
   const [shown, setShown] = useState<Shown>();
   const [error, setError] = useState<string>();
@@ -170,7 +170,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
   );
 }
 
-/** A caller who complains has the id of the request. */
+/** The search for one call by its id, which a caller who complains has. */
 function FindCall() {
   const id = useInput();
   return (

@@ -29,7 +29,7 @@ export interface TimeAxis {
 
 export interface ChartContent {
   readonly title: string;
-  /** Of the upright axis: `per second`. */
+  /** Unit of the vertical axis: `per second`. */
   readonly unit: string;
   readonly series: readonly Series[];
   readonly format: (value: number) => string;

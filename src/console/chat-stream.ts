@@ -19,7 +19,7 @@ export interface ChatRequest {
   readonly stream_options?: { readonly include_usage: boolean };
 }
 
-/** What is known of a call so far. */
+/** The progress of a call. */
 export interface Outcome {
   readonly text: string;
   readonly status?: number;
@@ -40,9 +40,7 @@ interface Chunk {
   readonly error?: { readonly message?: string };
 }
 
-/**
- * Calls `tell` whenever more is known. Resolves when the response is complete or has failed; never rejects.
- */
+/** Calls `tell` at each progress. Resolves when the response is complete or has failed; never rejects. */
 export async function chat(
   key: string,
   request: ChatRequest,

@@ -70,7 +70,7 @@ client = OpenAI(
 ${rest}`;
 }
 
-/** JSON but for its three words. A JSON string is a Python string too. */
+/** A Python literal: JSON with other words for null, true and false. */
 function pythonLiteral(value: unknown, depth: number): string {
   const indent = '    '.repeat(depth + 1);
   const end = '    '.repeat(depth);

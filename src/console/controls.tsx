@@ -1,5 +1,6 @@
 /**
- * Small parts that every page uses: icons, fields, choices, badges, notices. Browser.
+ * Small components that every page uses: icons, fields, choices, badges, notices. Browser
+ * (test/e2e/console.test.ts).
  */
 import type { ComponentChildren, JSX } from 'preact';
 import { useId, useState } from 'preact/hooks';
@@ -37,7 +38,7 @@ export function Icon({ name }: { readonly name: IconName }) {
   );
 }
 
-/** The value of a control, and what takes a new one. */
+/** The value of a control, and the function that sets it. */
 export interface Input<Value extends string = string> {
   readonly value: Value;
   readonly onValue: (value: Value) => void;
@@ -143,7 +144,7 @@ interface SegmentsProps<Value extends string> extends Input<Value> {
   readonly textOf?: (value: Value) => string;
 }
 
-/** A choice of which all options are in sight. */
+/** A choice that shows all of its options. */
 export function Segments<Value extends string>(props: SegmentsProps<Value>) {
   const { label, value, onValue, options, textOf = String } = props;
   return (
@@ -176,7 +177,7 @@ export function Badge({ tone, children }: { readonly tone: Tone; readonly childr
 
 type AccountState = Pick<AccountView, 'active' | 'plan_missing'>;
 
-/** Whether the keys of an account are taken. */
+/** A badge: whether the keys of an account are accepted. */
 export function statusOf({ active, plan_missing: planMissing }: AccountState): readonly [Tone, string] {
   if (!active) return ['bad', 'Disabled'];
   return planMissing === true ? ['bad', 'Plan missing'] : ['good', 'Active'];
@@ -198,7 +199,7 @@ export function TimeField({ label, value, onValue }: TimeFieldProps) {
   return <TextField label={label} type="datetime-local" value={shown} onValue={take} />;
 }
 
-/** What went wrong, in words. Screen readers read it at once. */
+/** An error message, which screen readers read at once. */
 export function ErrorText({ text }: { readonly text: string | undefined }) {
   return text === undefined ? null : (
     <p class="notice bad" role="alert">
@@ -250,7 +251,7 @@ export function Name({ text }: { readonly text: string }) {
   );
 }
 
-/** As `Money`, where room is short: decimals that do not fit are cut, and `…` stands in their place. */
+/** As `Money`, for narrow places: `…` replaces the decimals that do not fit. */
 export function CutMoney({ amount }: { readonly amount: string }) {
   const [whole, decimals] = money(amount).split('.');
   return (

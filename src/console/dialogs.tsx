@@ -49,11 +49,11 @@ function Dialog({ title, onClose, children }: DialogProps) {
 }
 
 interface QuestionProps extends DialogProps {
-  /** On the button that does it; the title if absent. */
+  /** Text of the button; the title if absent. */
   readonly verb?: string;
   /** Whether it takes something away. */
   readonly harmful?: boolean;
-  /** Does it. The caller closes the dialog then; if it rejects, the dialog says why. */
+  /** The action. If it resolves, the caller closes the dialog; if it rejects, the dialog shows why. */
   readonly act: () => Promise<void>;
 }
 
@@ -339,7 +339,7 @@ export function PrivateKeyDialog({ item, onClose, onChanged }: DeleteKeyProps) {
 
 interface ShownSecretProps extends Closable {
   readonly title: string;
-  /** What it is, for who copies it without seeing. */
+  /** Name of the text, for screen readers. */
   readonly what: string;
   readonly secret: string;
 }

@@ -2,8 +2,8 @@
  * The stream of stats from the gateway (`/admin/v1/live`), one for the whole console, and the rates, shares
  * and percentiles that pages show of it. main.tsx opens it and gives it to the pages. Browser.
  *
- * Must hold: a stream that is silent for SILENCE_MS is shown as broken; a session that has ended leads to the
- * form to sign in (test/unit/admin/live-feed.test.ts, test/e2e/console.test.ts).
+ * Must hold: a stream that is silent for SILENCE_MS is shown as broken; after the end of a session the form
+ * to sign in is shown (test/unit/admin/live-feed.test.ts, test/e2e/console.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
 import {
@@ -29,7 +29,7 @@ export type Span = Readonly<HistorySpan>;
 
 /** Rates are taken over so many snapshots: 10 seconds, so that a number does not flicker. */
 const SNAPSHOTS_KEPT = 6;
-/** The stream counts as broken after this silence: two events that did not come. */
+/** The stream counts as broken after this silence, in which two events should have come. */
 const SILENCE_MS = 6_000;
 
 /** The status, and when it came, in seconds of the browser's clock. */
@@ -104,14 +104,17 @@ function recent(spans: readonly Span[], range: Range): Span[] {
   return spans.filter(({ start }) => start > oldest);
 }
 
-/** Outcomes for which the gateway or an upstream is to blame. All others but two reject what a caller did. */
+/**
+ * Outcomes that the gateway or an upstream caused. All others, but two, are rejections that the caller
+ * caused.
+ */
 const FAILURES: ReadonlySet<string> = new Set(['provider_unavailable', 'internal_error', 'overloaded']);
 
 export function sumOf(counts: Readonly<Record<string, number>> = {}): number {
   return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }
 
-/** Calls by what became of them. */
+/** Calls by outcome. */
 export function sharesOf(outcomes: Readonly<Record<string, number>> = {}) {
   const shares = { answered: 0, rejected: 0, failed: 0, left: 0 };
   for (const [outcome, count] of Object.entries(outcomes)) {

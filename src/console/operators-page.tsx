@@ -13,7 +13,7 @@ import { type Closable, LongName, Question, ShownSecretDialog } from './dialogs.
 import { moment } from './format.js';
 import { Table } from './table.js';
 
-/** When a token was used last. */
+/** The time of a token's last use. */
 const REFRESH_MS = 10_000;
 
 type Asked =

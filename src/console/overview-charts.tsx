@@ -1,6 +1,6 @@
 /**
- * The charts of overview-page.tsx: one point for each span of the history, that is what happened in 2 seconds
- * to 5 minutes, depending on the range shown (telemetry/history.ts). Browser.
+ * The charts of overview-page.tsx: one point for each span of the history (telemetry/history.ts), 2 seconds
+ * to 5 minutes by the range shown. Browser (test/e2e/console.test.ts).
  */
 import { useMemo } from 'preact/hooks';
 import { chart, type ChartContent, Charts, type Series } from './chart.js';

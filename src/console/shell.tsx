@@ -1,7 +1,8 @@
 /**
- * The frame of every page, which main.tsx puts around it: the links to the others, how the gateway is, the
- * colours, signing out; and the form to sign in with. Browser (test/e2e/console.test.ts,
- * console-oidc.test.ts).
+ * The frame that main.tsx puts around every page: links to the others, the gateway's state, the colours,
+ * signing out; and the form to sign in. Browser.
+ *
+ * Must hold: the admin token is sent once and kept nowhere (test/e2e/console.test.ts, console-oidc.test.ts).
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
@@ -24,7 +25,7 @@ const PAGES: readonly IconName[] = [
   'operators',
 ];
 
-/** Pages that are of no use to a role are not offered to it. */
+/** Pages that a role cannot use are not offered to it. */
 const offered = (name: IconName): boolean =>
   name === 'playground' ? may('playground') : name !== 'operators' || may('everything');
 
@@ -158,7 +159,6 @@ interface SignInProps {
   readonly onSignedIn: () => void;
 }
 
-/** The admin token is sent once and kept nowhere. */
 export function SignIn({ left, onSignedIn }: SignInProps) {
   const token = useInput();
   const [oidc, setOidc] = useState<OidcView>();

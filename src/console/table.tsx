@@ -44,13 +44,13 @@ interface MoneyColumn<Row> extends ColumnHead, Leading<Row> {
 /** Unix seconds. Shown is how long ago that was; the CSV has ISO 8601. */
 interface AgeColumn<Row> extends ColumnHead, Leading<Row> {
   readonly at: (row: Row) => number | null;
-  /** What null is shown as. */
+  /** The text that is shown for null. */
   readonly none?: string;
 }
 
 interface OtherColumn<Row> extends ColumnHead {
   readonly cell: (row: Row, index: number) => ComponentChildren;
-  /** What the CSV has. A column without it is not in the CSV. */
+  /** The value in the CSV. A column without it is not in the CSV. */
   readonly value?: (row: Row) => CsvCell;
   /** `figure` for a column of numbers, which stand below each other. */
   readonly class?: string;
@@ -91,7 +91,7 @@ function classOf<Row>(column: Column<Row>): string | undefined {
   return 'figure' in column || 'money' in column ? 'figure' : undefined;
 }
 
-/** Returns what the CSV has, exact and without a unit; undefined if the column is not in it. */
+/** The value in the CSV, exact and without a unit; undefined if the column is not in it. */
 function valueOf<Row>(column: Column<Row>): ((row: Row) => CsvCell) | undefined {
   if ('cell' in column) return column.value;
   if ('money' in column) return column.money;

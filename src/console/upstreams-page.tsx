@@ -63,7 +63,7 @@ interface ResetProps {
   readonly model?: string | undefined;
 }
 
-/** For who has mended an upstream: it is called again at once, whatever its breaker says. */
+/** The button for an operator who has mended an upstream: calls go to it again, whatever its breaker says. */
 export function ResetButton({ model }: ResetProps) {
   const [done, setDone] = useState(false);
   const { error, busy, run } = useAction(async () => {
@@ -127,7 +127,7 @@ interface UpstreamRow {
   readonly failures: number;
 }
 
-/** What the breaker says; if it lets calls through, how those of the last seconds went. */
+/** The state of the breaker; if it lets calls through, how those of the last seconds ended. */
 function stateOf({ now, attempts, failures }: UpstreamRow, seconds: number): readonly [Tone, string] {
   if (now.breaker !== 'closed' || failures <= 0) return STATES[now.breaker];
   const tone = 2 * failures >= attempts ? 'bad' : 'warn';

@@ -29,7 +29,7 @@ interface Question {
   readonly key: string;
 }
 
-/** The rows of the question that they answer. */
+/** The rows of one request. */
 interface Shown {
   readonly question: Question;
   readonly rows: readonly UsageView[];
@@ -49,7 +49,7 @@ export function UsagePage() {
   const models = useView<ListView<ModelView>>('/models');
   const [shown, setShown] = useState<Shown>();
   const [error, setError] = useState<string>();
-  /** Replies to an earlier question are dropped. */
+  /** Number of the last request; responses to earlier ones are dropped. */
   const latest = useRef(question);
   latest.current = question;
   const inputOf = (name: Exclude<keyof Question, 'by'>) => ({
@@ -108,7 +108,7 @@ export function UsagePage() {
 }
 
 interface ShownUsageProps extends Shown {
-  /** Undefined while another question waits for its rows. */
+  /** Undefined while a new request waits for its rows. */
   readonly onMore: ((cursor: string) => void) | undefined;
 }
 
@@ -128,7 +128,7 @@ function ShownUsage({ question, rows, next, onMore }: ShownUsageProps) {
   );
 }
 
-/** As it is asked: names are typed with spaces around them. */
+/** The filter as it is sent: without spaces around typed names. */
 function trimmed({ account, key, ...others }: Question): Question {
   return { ...others, account: account.trim(), key: key.trim() };
 }

@@ -3,7 +3,7 @@
  * makes one for each request. Writes without a pause between them are corked, so a non-streamed response and
  * a fast stream are one system call each.
  *
- * Must hold: each request is counted as finished or aborted, once (test/unit/mock/mock-upstream.test.ts).
+ * Must hold: `aborted` counts only clients that left (test/unit/mock/mock-upstream.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Response } from './mock-completion.js';
