@@ -69,7 +69,7 @@ function Shown({ call }: { readonly call: CallView }) {
   );
 }
 
-/** What the caller sent and got, asked for when somebody wants to see it: the log has who did. */
+/** The contents of the call. They are requested only when an operator opens them, because that is logged. */
 function Contents({ id }: { readonly id: string }) {
   const [wanted, setWanted] = useState(false);
   const path = wanted ? `/calls/${encodeURIComponent(id)}/contents` : undefined;
@@ -113,10 +113,10 @@ function ContentsText({ title, shown }: { readonly title: string; readonly shown
   );
 }
 
-/** Of `client_gone`, which is no error. */
+/** The explanation of `client_gone`, which is not in the catalogue of errors. */
 const NO_MEANING = { when: undefined, operator: null };
 
-/** What the operator does about an error, from the catalogue of errors. */
+/** What an operator can do about an error, from the catalogue of errors. */
 function Advice({ code }: { readonly code: string | null }) {
   const meanings: Readonly<Record<string, ErrorMeaning>> = ERROR_MEANINGS;
   const known = code !== null && Object.hasOwn(meanings, code);

@@ -20,9 +20,9 @@ import { counted, exactMoment, money, number, recentMoment, roughMoney, words } 
 import { type Column, Table } from './table.js';
 
 const PAGE_CALLS = 100;
-/** Searches one after the other, some 70 ms each, before somebody has to ask for more. */
+/** So many searches, some 70 ms each, run one after the other; then the operator has to ask for more. */
 const PAGES_AT_ONCE = 50;
-/** The live tail keeps so many in the document. */
+/** The live tail keeps so many calls in the document. */
 const CALLS_SHOWN_MAX = 500;
 const TAIL_MS = 1_000;
 /** How long the page waits for the next keystroke before it asks. */
@@ -45,7 +45,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
   const [shown, setShown] = useState<Shown>();
   const [error, setError] = useState<string>();
   const [live, setLive] = useState(true);
-  /** What the next look of the tail asks for; undefined until there is a page. */
+  /** The cursor of the tail's next request; undefined until the first page has come. */
   const newest = useRef<string | undefined>(undefined);
   const wanted = useRef(query);
   wanted.current = query;
@@ -108,7 +108,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
   const tail = useCallback((): void => {
     const after = newest.current;
     if (after === undefined) return;
-    // The next look waits for this one.
+    // The next request of the tail waits for this one.
     newest.current = undefined;
     void ask({ after, limit: PAGE_CALLS }, ({ data, newest: last }) => {
       newest.current = last;

@@ -13,13 +13,13 @@ import { AddAccountDialog, DeleteGroupDialog, GroupLimitsDialog, NewGroupDialog 
 import { PlanTable, QuotaBars, QuotaLine } from './quotas.js';
 import { Table } from './table.js';
 
-/** How often the tree and the open group are fetched again, for what is used. */
+/** How often the tree and the open group are fetched again, for their counters. */
 const REFRESH_MS = 5_000;
 /** Rows of the tree, and accounts of a group. */
 const GROUPS_SHOWN_MAX = 1_000;
 const ACCOUNTS_SHOWN_MAX = 100;
 
-/** `item`: id or name of the group that is open; empty if none is. */
+/** `item`: id or name of the group whose panel is open; empty if none is. */
 export function GroupsPage({ item }: { readonly item: string }) {
   const path = `/group-tree${queryOf({ limit: GROUPS_SHOWN_MAX })}`;
   const { view, error, reload } = useView<ListView<GroupView>>(path, REFRESH_MS);

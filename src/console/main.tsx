@@ -39,7 +39,7 @@ function App() {
     setSignedIn(true);
   };
   if (!signedIn) return <SignIn left={left} onSignedIn={onSignedIn} />;
-  // If the gateway cannot be asked, the session lives on, and so does the page.
+  // If the gateway cannot be reached, the session may still be valid, so the page stays.
   const onLeave = async (): Promise<void> => {
     setLeft(await signOut());
     onSignedOut();

@@ -40,7 +40,7 @@ function usesOf(quotas: QuotasView): Use[] {
   });
 }
 
-/** As `notify.at` has it by default. */
+/** The thresholds of the setting `notify.at`, by default. */
 const NEARLY_USED_PERCENT = 80;
 
 const toneOf = ({ used, held }: Use): string =>
@@ -125,7 +125,7 @@ export function QuotaBars({ quotas, owner, label }: QuotaBarsProps) {
   );
 }
 
-/** The same where there is little room: name, bar, percent. */
+/** A quota in a narrow place: name, bar, percent. */
 export function QuotaLine({ quotas }: { readonly quotas: QuotasView }) {
   return (
     <span class="quota-line">

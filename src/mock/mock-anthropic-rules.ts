@@ -50,7 +50,7 @@ const MEMBERS: Readonly<Record<string, readonly string[]>> = {
   tool_use: ['type', 'id', 'name', 'input', 'caller', MARK],
   tool_result: ['type', 'tool_use_id', 'content', 'is_error', MARK],
 };
-/** Which blocks a message of that role may have. */
+/** The types of blocks that a message of that role may have. */
 const BLOCKS: Readonly<Record<string, readonly string[]>> = {
   user: ['text', 'image', 'document', 'tool_result'],
   assistant: ['text', 'thinking', 'redacted_thinking', 'tool_use'],

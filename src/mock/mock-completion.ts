@@ -25,7 +25,7 @@ export interface Response {
   readonly retryAfter: string | undefined;
   /** Name, value, name, value. */
   readonly moreHeaders: readonly string[];
-  /** False if not even a status is sent. */
+  /** Whether a status and headers are sent at all. */
   readonly headers: boolean;
   /** Content-Length; undefined for a stream, which is sent in chunks. */
   readonly lengthBytes: number | undefined;
@@ -191,7 +191,7 @@ export function responseTo(
 ): Response {
   const { fault } = options;
   if (fault === 'reset-before' || fault === 'stall-before') return responseOf(options, { headers: false });
-  // The length is never reached, so the reader knows that something is missing.
+  // The body is shorter than its Content-Length, so the reader notices that something is missing.
   if (fault === 'reset-headers') {
     // With one byte: newer versions of µWS take an empty piece for a whole response.
     return responseOf(options, { lengthBytes: Math.max(2, options.bytes), pieces: [Buffer.from('{')] });

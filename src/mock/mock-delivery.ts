@@ -10,13 +10,13 @@ import type { Response } from './mock-completion.js';
 
 /** What the mock saw, for assertions: counters since the start or the last reset. */
 export interface MockStats {
-  /** Chat requests, counted when their headers came. */
+  /** Chat requests, counted when their headers come. */
   requests: number;
   /** Chat requests that are not finished. */
   open: number;
   /** Chat requests whose client left before the response was through. */
   aborted: number;
-  /** When that last happened, in milliseconds since 1970; null before the first. */
+  /** When a client last left early, in milliseconds since 1970; null if none did. */
   lastAbortMs: number | null;
   /** Bytes of responses handed to the socket. */
   sentBytes: number;

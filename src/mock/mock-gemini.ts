@@ -56,7 +56,7 @@ const partsOf = (content: unknown): readonly Json[] => (isRecord(content) ? list
 const counted = (parts: readonly Json[], name: string): number =>
   parts.filter((part) => part[name] !== undefined).length;
 
-/** What Google says of a request whose members are known, but do not go together. */
+/** Google's message about members that are known but do not go together. */
 function wrongMeaning(request: Json, model: string): string | undefined {
   const contents = list(request.contents);
   if (contents.length === 0) return '* GenerateContentRequest.contents: contents is not specified';
@@ -101,7 +101,7 @@ function wrongConfig({ generationConfig, toolConfig }: Json): string | undefined
     : undefined;
 }
 
-/** What a body asks of that model, or why Google would refuse it. */
+/** The request as the mock reads it, or Google's error. */
 export function readBody(body: string, model: string, stream: boolean): MockRequest | MockError {
   const request = jsonOf(body);
   if (!isRecord(request)) return refusal(400, 'Invalid JSON payload received.');

@@ -17,7 +17,7 @@ import {
 
 const KINDS = ['embeddings', 'completions', 'moderations', 'rerank'] as const;
 
-/** What such a request asks for. */
+/** A request to one of these paths. */
 export interface MockDoorRequest {
   readonly kind: (typeof KINDS)[number];
   /** One for each embedding, prompt, moderation or document; tokens joined by blanks. */

@@ -38,12 +38,12 @@ export interface MockOptions {
   /** Pause after each write of a stream: after each chunk, unless `split` cuts the stream elsewhere. */
   readonly chunkMs: number;
   readonly status: number;
-  /** Sent as it is in place of the response. */
+  /** Text that is sent, as it is, in place of the response. */
   readonly body: string | undefined;
   readonly retryAfter: string | undefined;
   readonly fault: Fault | undefined;
   readonly usage: UsageMode;
-  /** Reported numbers; if undefined, one token for every 4 bytes of text, rounded up. */
+  /** The reported token counts; if undefined, one token for every 4 bytes of text, rounded up. */
   readonly promptTokens: number | undefined;
   readonly completionTokens: number | undefined;
   readonly cachedTokens: number;
@@ -54,9 +54,9 @@ export interface MockOptions {
    */
   readonly cacheWriteTokens: number;
   readonly cacheWriteHourTokens: number;
-  /** Calls of the request's tools; none if its last message is a tool's result. */
+  /** Number of calls of the request's tools; none if its last message is a tool's result. */
   readonly toolCalls: number;
-  /** UTF-8 length of the text of thinking, which comes first. */
+  /** UTF-8 length of the thinking, which comes before the text. */
   readonly thinkingBytes: number;
   /** Why the text ends; if undefined, `tool_calls` if there are any, else `stop`. */
   readonly finish: (typeof FINISHES)[number] | undefined;
@@ -70,7 +70,7 @@ export interface MockOptions {
   readonly echo: boolean;
 }
 
-/** A wrong option. The message is for the person who set it. */
+/** A wrong option. Its message names the option and what is wanted. */
 export class MockOptionError extends Error {}
 
 interface OptionKind<Value> {

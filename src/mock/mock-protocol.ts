@@ -11,7 +11,7 @@ import type { MockDoorRequest } from './mock-openai-doors.js';
 /** A request as it came. Header names are in lower case. */
 export interface MockCall {
   readonly path: string;
-  /** Without `?`. */
+  /** The query string, without `?`. */
   readonly query: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
@@ -21,9 +21,9 @@ export interface MockCall {
 export interface MockRequest {
   readonly model: string;
   readonly stream: boolean;
-  /** For protocols in which a stream reports usage only if it was asked for; else true. */
+  /** Whether a stream reports usage: true for protocols in which it always does. */
   readonly includeUsage: boolean;
-  /** One for every 4 bytes of the messages' texts, rounded up. */
+  /** One token for every 4 bytes of the messages' texts, rounded up. */
   readonly promptTokens: number;
   /**
    * The query string after `x-mock:` in the first line of the last user message: a gateway in between passes
@@ -32,17 +32,17 @@ export interface MockRequest {
   readonly steering: string | undefined;
   /** Names of the tools that may be called. */
   readonly toolNames: readonly string[];
-  /** The last message is a tool's result, so no tool is called again. */
+  /** The last message is a tool's result, so the response calls no tool. */
   readonly callsTools: boolean;
-  /** It asks for `promptTokens` alone. */
+  /** The request only asks for the number of its tokens. */
   readonly isCount?: true;
-  /** Of Bedrock: in the protocol of the model's maker. */
+  /** A call of Bedrock in Claude's own protocol. */
   readonly isNative?: true;
-  /** Of another of OpenAI's paths; undefined for a chat completion. */
+  /** A request to another of OpenAI's paths; undefined for a chat completion. */
   readonly door?: MockDoorRequest;
 }
 
-/** A response with an error's status, in the provider's words. */
+/** An error response in the provider's form. */
 export interface MockError {
   readonly status: number;
   readonly error: string;
@@ -73,7 +73,7 @@ export interface MockToolCall {
   readonly pieces: readonly string[];
 }
 
-/** What a response says. Empty lists: nothing of that kind. */
+/** The contents of a response. An empty list: nothing of that kind. */
 export interface MockCompletion {
   readonly request: MockRequest;
   /** In pieces: one for each chunk of a stream. */
@@ -81,7 +81,7 @@ export interface MockCompletion {
   readonly texts: readonly string[];
   readonly tools: readonly MockToolCall[];
   readonly finish: (typeof FINISHES)[number];
-  /** Undefined if none is reported. */
+  /** Undefined if the response reports no usage. */
   readonly usage: MockUsage | undefined;
   /** A stream's usage comes after its end, if the protocol allows for that. */
   readonly isUsageLate: boolean;
