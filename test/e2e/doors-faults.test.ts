@@ -296,7 +296,7 @@ async function checkCell(t: Test, gateway: Gateway, server: FaultServer, cell: C
   t.equal(picoUnitsOf(account.credited), picoUnitsOf(account.balance)! + spent, `${name}: the law`);
 }
 
-void t.test('faults by each door', { timeout: 180_000 }, async (t) => {
+void t.test('faults by each door', { timeout: 600_000 }, async (t) => {
   const server = new FaultServer(t);
   const dead = await closedOrigin();
   const asking = WAYS.filter(({ kind }) => kind !== 'counted');
