@@ -1,9 +1,9 @@
 /**
- * The trace span of one attempt: the headers that it adds, and how the attempt ended. Exists only if the
- * trace is recorded. chat-session.ts makes it for each attempt, attempt.ts ends it; upstream worker.
+ * The trace span of one attempt: the headers that it adds to the request, and how the attempt ended. It
+ * exists only if the trace is recorded. chat-session.ts makes it, attempt.ts ends it. Upstream worker.
  *
- * Must hold: a span ends once, with the outcome that came first: an attempt that has failed is aborted as
- * well (test/e2e/traces.test.ts).
+ * Must hold: a span ends once, with its first outcome, because a failed attempt is aborted afterwards
+ * (test/e2e/traces.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import {
@@ -23,7 +23,7 @@ import type { ProviderName } from '../core/provider-names.js';
 import type { UpstreamTarget } from './target.js';
 
 /**
- * `gen_ai.provider.name` by OpenTelemetry's conventions. With `openai`, the model's `owned_by` tells more.
+ * `gen_ai.provider.name` by OpenTelemetry's conventions.
  */
 export const SPAN_NAMES: Readonly<Record<ProviderName, string>> = {
   openai: 'openai',
@@ -38,7 +38,7 @@ export const SPAN_NAMES: Readonly<Record<ProviderName, string>> = {
 export interface AttemptBegin {
   readonly request: UpstreamRequest;
   readonly target: UpstreamTarget;
-  /** The model's id here; the upstream knows it by this name unless the target has another. */
+  /** The model's id in the catalogue. */
   readonly modelId: string;
   readonly provider: string;
   /** Attempts of the call before this one. */
@@ -55,7 +55,7 @@ interface AttemptEnd {
 }
 
 export class AttemptSpan {
-  /** Name, value, name, value. They make this span the parent of the upstream's. */
+  /** Name, value, name, value. By these headers the upstream's span becomes a child of this one. */
   readonly headers: readonly string[];
   readonly #begin: AttemptBegin;
   readonly #outbox: SpanOutbox;
@@ -73,7 +73,7 @@ export class AttemptSpan {
     this.headers = traceHeadersOf([traceParentText({ ...parent, spanId: this.#spanId }), traceState]);
   }
 
-  /** Undefined if the trace is not recorded: its headers are passed on as they came, which costs nothing. */
+  /** Undefined if the trace is not recorded. Then its headers are passed on as they came. */
   static of(begin: () => AttemptBegin, carried: CarriedTrace, outbox: SpanOutbox | undefined) {
     if (outbox === undefined || carried === UNRECORDED) return undefined;
     const [text, traceState] = carried;
@@ -87,7 +87,7 @@ export class AttemptSpan {
     this.#firstByteMs = nowMs;
   }
 
-  /** Only the first call counts: an attempt that has failed is aborted as well. */
+  /** Only the first call counts. */
   end({ error, status, responseModel: answerModel, nowMs }: AttemptEnd): void {
     if (this.#ended) return;
     this.#ended = true;

@@ -1,11 +1,11 @@
 /**
- * One attempt of a call on one upstream: judges the status and gives the body to a reader, which writes to
- * the session's sink. chat-session.ts makes one for each try; upstream worker.
+ * One attempt of a call on one upstream: it looks at the status and gives the body to a reader, which writes
+ * to the session. chat-session.ts makes one for each try. Upstream worker.
  *
- * Must hold: the session gets exactly one complete, reject or cut, and nothing after it. What the attempt has
- * taken of its upstream is released on every path, and a failure that says nothing about the upstream does
- * not count against its breaker. An exception of ours never reaches the HTTP client, which would take it for
- * the upstream's (test/unit/upstream/chat-session-failover.test.ts, chat-session-cancel.test.ts).
+ * Must hold: the session gets exactly one complete, reject or cut, and nothing after it. The attempt releases
+ * its TakenTarget on every path, and a failure that is not the upstream's does not count against its breaker.
+ * No exception of the gateway reaches the HTTP client, which would take it for the upstream's
+ * (test/unit/upstream/chat-session-failover.test.ts, chat-session-cancel.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { CHAT_DOOR } from '../core/door-names.js';
@@ -42,33 +42,30 @@ import type { TakenTarget } from './target-choice.js';
 import { bodyFor, chatBodyFor } from './upstream-body.js';
 import { UsageMeter } from './usage-meter.js';
 
-/**
- * Of an error's body, as much as a message can need; of a body that nobody reads, as much as keeping the
- * connection is worth.
- */
+/** Bytes that are read of the body of an error, or of a body that is dropped to keep the connection. */
 const UNUSED_BODY_BYTES_MAX = 64 * 1024;
 
-/** Our setting cuts a generation that still goes on. */
+/** The code of a generation that `total_timeout_ms` cuts. */
 const TOTAL_TIMEOUT = 'TIMEOUT_TOTAL';
 
 /** The session, as its attempts and their readers see it. */
 export interface AttemptOwner extends ResponseSink {
-  /** Memory for the response, if it is not a stream. */
+  /** The memory budget of the response, if it is not a stream. */
   readonly budget: ResponseBudget;
   /** The response is whole and valid; `rest` are its last bytes. */
   complete(rest: Uint8Array): void;
   /** The attempt failed. */
   reject(failure: AttemptFailure): void;
   /**
-   * In place of `reject`, for a stream that has begun: a bound of ours or its client cut it, so what was
-   * relayed is charged. `isHeldUp`: the client did, by not reading.
+   * In place of `reject`, for a stream that has begun and was cut by a bound of the gateway or by its client:
+   * what was relayed is charged. `isHeldUp`: the client cut it, by not reading.
    */
   cut(failure: AttemptFailure, isHeldUp: boolean): void;
-  /** An exception, which is a bug of ours. */
+  /** An exception, which is a bug of the gateway. */
   crash(error: unknown): void;
 }
 
-/** HttpClient as attempts use it. */
+/** HttpClient, as attempts use it. */
 export interface AttemptClient {
   start(
     target: UpstreamTarget,
@@ -92,12 +89,12 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   readonly #clock: Clock;
   readonly #span: AttemptSpan | undefined;
   readonly #call: HttpCall;
-  /** Undefined for a chat completion. */
+  /** Undefined if the call came by the door of chat completions. */
   readonly #door: DoorAttempt | undefined;
   #phase: Phase = 'unanswered';
   #reader: ResponseBodyReader | undefined;
   #status = 0;
-  /** The client has some of the response. */
+  /** The client has a part of the response. */
   #begun = false;
   #contentType: string | undefined;
   #unusedChunks: Uint8Array[] = [];
@@ -148,7 +145,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
           );
   }
 
-  /** 0 if none came. */
+  /** HTTP status; 0 if none came. */
   get status(): number {
     return this.#status;
   }
@@ -165,7 +162,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#call.resume();
   }
 
-  /** Closes the connection at once; the owner hears nothing more. */
+  /** Closes the connection at once. The owner is not called any more. */
   abort(): void {
     this.#phase = 'drained';
     this.#endSpan('cancelled');
@@ -173,7 +170,8 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#call.abort();
   }
 
-  // An exception below is a bug of ours; the HTTP client must not take it for a failure of the upstream.
+  // An exception below is a bug of the gateway. The HTTP client must not take it for a failure of the
+  // upstream.
 
   onStart(status: number, header: (name: string) => string | undefined): void {
     try {
@@ -240,11 +238,11 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#owner.complete(rest);
   }
 
-  /** The connection of a response that breaks the protocol is closed. */
+  /** Gives the response up, and closes its connection. */
   reject(failure: AttemptFailure): void {
     if (this.#phase === 'drained') return;
     const { isHeldUp } = this.#call;
-    // A bound of ours that its caller can reach is no way to get the text before it for nothing.
+    // A caller can cause these failures, so the text before them is charged.
     if (this.#begun && (isHeldUp || failure.ours)) {
       this.#cut(failure, isHeldUp);
       return;
@@ -294,7 +292,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   }
 
   #error(fault: HttpFault): void {
-    // Only the end is missing.
+    // The client has all but the end of the response.
     if (this.#reader?.isWhole === true) {
       this.#reader.onEnd();
       return;
@@ -311,13 +309,13 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#owner.reject(failure);
   }
 
-  /** That an upstream cannot count says nothing about its health. */
+  /** An upstream that cannot count tokens may be healthy. */
   #releaseFailed(failure: AttemptFailure): void {
     if (this.#door?.isCount === true) this.taken.release();
     else this.taken.releaseFailed(failure);
   }
 
-  /** A cut says nothing about the upstream's health. */
+  /** Ends a stream that is not at fault of the upstream. */
   #cut(failure: AttemptFailure, isHeldUp: boolean): void {
     this.#endSpan(failure.kind);
     this.taken.release();
@@ -325,7 +323,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#owner.cut(failure, isHeldUp);
   }
 
-  /** The upstream rejected the request; its message is read as far as it came. */
+  /** The upstream rejected the request. Its message is used as far as it came. */
   #reject(): void {
     if (this.#phase !== 'refused') return;
     const body = Buffer.concat(this.#unusedChunks).toString('utf8');
@@ -347,7 +345,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     });
   }
 
-  /** The outcome is known. The rest of the body is dropped, so that the connection can be used again. */
+  /** The outcome is known. Reads and drops the rest of the body, so that the connection can be used again. */
   #settle(): void {
     this.#phase = 'drained';
     this.taken.release();
@@ -355,7 +353,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   }
 }
 
-/** What the upstream is asked, or why it cannot be. */
+/** The door's part of the attempt, or the error if the upstream cannot serve the request. */
 function doorOrFault(
   request: UpstreamRequest,
   target: UpstreamTarget,
@@ -378,9 +376,9 @@ function isPlain(contentEncoding: string | undefined): boolean {
   return contentEncoding === undefined || contentEncoding.trim().toLowerCase() === 'identity';
 }
 
-/** A non-streamed response without a content type is accepted: it is checked as JSON anyway. */
+/** A non-streamed response without a content type is accepted, because it is checked as JSON anyway. */
 function isOfType(contentType: string | undefined, stream: boolean): boolean {
-  // Nearly all responses, without a parse.
+  // Nearly all responses.
   if (contentType === (stream ? 'text/event-stream' : 'application/json')) return true;
   const type = contentType?.split(';', 1)[0]!.trim().toLowerCase();
   if (stream) return type === 'text/event-stream';

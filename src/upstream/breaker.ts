@@ -1,48 +1,47 @@
 /**
- * A circuit breaker: keeps calls from an upstream that keeps failing. Each target of a model in each worker
- * has one (target-choice.ts). It judges by the calls of its worker alone: no shared word is touched for a
- * call, and each worker finds out for itself. Upstream worker.
+ * A circuit breaker: keeps calls from an upstream that keeps failing. target-choice.ts has one for each
+ * target of a model. It counts the calls of its own worker only, so that a call touches no shared memory.
+ * Upstream worker.
  *
  *     closed ──(failures)──► open ──(cooldown is over)──► one call probes ──(response begins)──► closed
  *                             ▲                                │
  *                             └──(it fails: twice the cooldown)┘
  *
  * It opens after `failuresMax` failures in a row, or after as many within the window if they are half of its
- * calls or more. The cooldown assumes that other upstreams do the work; if none is left, `loneRestMs` is
+ * calls or more. The cooldown assumes that other upstreams serve the calls; if none is left, `loneWaitMs` is
  * shorter.
  *
- * If all of these failures were calls of one account, it is open for that account alone: its requests may be
- * the reason, since some upstreams answer 500 to a request that they cannot read. Calls of others go on and
- * are counted anew, so one more failure opens it for everybody, unless a call of another went well before.
+ * If all of these failures were calls of one account, it opens for that account only, because its requests
+ * may be the reason: some upstreams send 500 for a request that they cannot read. Calls of other accounts go
+ * on and are counted anew: one failure of them opens it for all, unless one of their calls went well before.
  *
  * Must hold: one call at a time probes, and outcomes of calls that began in an earlier state change nothing
  * (test/unit/upstream/breaker.test.ts).
  */
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
 
-/** The window is two halves; the older one is dropped as a whole. */
+/** The window consists of two halves. The older one is dropped as a whole. */
 const WINDOW_HALF_MS = 5_000;
 /**
- * First cooldown: a process that was restarted is back by then. A probe costs at most one caller a failed
- * attempt.
+ * The first cooldown: a process that was restarted is back by then.
  */
 const COOLDOWN_MS_MIN = 2_000;
-/** An upstream that was down for hours serves again within a minute after it is back. */
+/** The longest: an upstream that was down for hours gets calls again within a minute after it is back. */
 const COOLDOWN_MS_MAX = 60_000;
 
-/** If no other upstream is left, each refused call is lost: so long at most after the upstream is back. */
+/** The longest cooldown while no other upstream is left, because each call fails meanwhile. */
 const LONE_COOLDOWN_MS_MAX = 5_000;
 
-/** What happened; the cooldown that follows is passed with it. */
+/** What happened to the breaker. The cooldown that follows is passed with it. */
 export type BreakerChange = 'opened' | 'reopened' | 'closed';
 
 /**
  * Identifies the state in which a call began: outcomes of calls of an earlier state are ignored. Negative for
- * a call of an account that the open breaker does not hold back.
+ * a call of an account for which the open breaker is closed.
  */
 export type BreakerPass = number;
 
-/** Whose calls failed: of one account, or of several; undefined if none did. */
+/** The accounts whose calls failed: one, or several; undefined if none did. */
 type Accounts = AccountIndex | 'several' | undefined;
 
 interface Half {
@@ -62,14 +61,14 @@ export class Breaker {
   #failedInARow: Accounts;
   #half = newHalf();
   #olderHalf = newHalf();
-  /** For whom it is open. */
+  /** The accounts for which it is open. */
   #heldBack: Accounts;
   #halfEndMs = 0;
   /** 0 while closed. */
   #cooldownMs = 0;
   #probeAtMs = 0;
-  /** When it opened, or when its last probe began. */
-  #restedAtMs = 0;
+  /** When it opened, or its last probe began. */
+  #openedAtMs = 0;
   /** Counts state changes and probes. */
   #pass: BreakerPass = 0;
 
@@ -84,15 +83,15 @@ export class Breaker {
     return this.#cooldownMs > 0;
   }
 
-  /** Milliseconds until it lets a call of that account through; 0 is now. */
-  restMs(nowMs: MonotonicMs, account: AccountIndex): number {
+  /** Milliseconds until a call of that account may begin; 0 is now. */
+  waitMs(nowMs: MonotonicMs, account: AccountIndex): number {
     return this.#holdsBack(account) ? Math.max(0, this.#probeAtMs - nowMs) : 0;
   }
 
-  /** As `restMs`, if no other upstream is left. */
-  loneRestMs(nowMs: MonotonicMs, account: AccountIndex): number {
+  /** As `waitMs`, if no other upstream is left. */
+  loneWaitMs(nowMs: MonotonicMs, account: AccountIndex): number {
     if (!this.#holdsBack(account)) return 0;
-    return Math.max(0, Math.min(this.#probeAtMs, this.#restedAtMs + LONE_COOLDOWN_MS_MAX) - nowMs);
+    return Math.max(0, Math.min(this.#probeAtMs, this.#openedAtMs + LONE_COOLDOWN_MS_MAX) - nowMs);
   }
 
   /** Closes it at an operator's order; outcomes of running calls are ignored. */
@@ -101,20 +100,22 @@ export class Breaker {
   }
 
   /**
-   * A call begins that `restMs` or `loneRestMs` allowed. While open for its account, the call is the probe;
-   * if its response does not come, another probe follows after a cooldown.
+   * A call begins that `waitMs` or `loneWaitMs` allowed. If the breaker is open for its account, the call is
+   * the probe; if its response does not come, another probe follows after a cooldown.
    */
   begin(nowMs: MonotonicMs, account: AccountIndex): BreakerPass {
     if (this.isOpen && !this.#holdsBack(account)) return -this.#pass;
     if (this.isOpen) {
       this.#pass++;
-      this.#restedAtMs = nowMs;
+      this.#openedAtMs = nowMs;
       this.#probeAtMs = nowMs + this.#cooldownMs;
     }
     return this.#pass;
   }
 
-  /** A good response has begun. That is enough for a probe, which may be a stream of minutes. */
+  /**
+   * A good response has begun. A probe, which may be a stream of minutes, need not end to close the breaker.
+   */
   answered(pass: BreakerPass): void {
     if (pass === this.#pass && this.isOpen) this.#close();
   }
@@ -143,7 +144,7 @@ export class Breaker {
     this.#countAnew(this.#failuresMax - 1);
   }
 
-  /** The call ended and says nothing about the upstream; after a probe the next call probes. */
+  /** The call ended and says nothing about the upstream. If it was the probe, the next call probes. */
   ended(pass: BreakerPass, nowMs: MonotonicMs): void {
     if (pass === this.#pass && this.isOpen) this.#probeAtMs = nowMs;
   }
@@ -154,7 +155,7 @@ export class Breaker {
 
   #open(nowMs: MonotonicMs, cooldownMs: number, change: BreakerChange): void {
     this.#cooldownMs = cooldownMs;
-    this.#restedAtMs = nowMs;
+    this.#openedAtMs = nowMs;
     this.#probeAtMs = nowMs + cooldownMs;
     this.#pass++;
     this.#onChange(change, cooldownMs);
@@ -175,7 +176,7 @@ export class Breaker {
     this.#olderHalf = newHalf();
   }
 
-  /** `failed`: whose call it was, if it failed. */
+  /** `failed`: the account of the call, if it failed. */
   #count(nowMs: MonotonicMs, failed: AccountIndex | undefined): void {
     if (nowMs >= this.#halfEndMs) {
       const isNext = nowMs < this.#halfEndMs + WINDOW_HALF_MS;

@@ -1,11 +1,11 @@
 /**
- * The model that serves a call now: the one that its caller named, then its fallbacks, each when the one
- * before has failed and the client has had nothing. Knows the request as that model's upstreams get it, and
- * the attempts on them. One for a session; upstream worker.
+ * The model that serves a call now: the model that its caller named, then its fallbacks, each if the model
+ * before has failed and the client has no byte. It has the request as that model's upstreams get it, and the
+ * attempts on them. chat-session.ts makes one for each session. Upstream worker.
  *
- * Must hold: if all fail, the caller gets the error of the model that it named, since it knows no other; and
- * a bound of the output is lowered for a fallback and never added, or its provider would reject the call
- * (test/unit/upstream/call-models.test.ts).
+ * Must hold: if all models fail, the caller gets the error of the model that it named, because it knows no
+ * other. A bound of the output is lowered for a fallback and never added, or its provider would reject the
+ * call (test/unit/upstream/call-models.test.ts).
  */
 import type { FallbackModels, UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
@@ -23,10 +23,10 @@ export class CallModels {
   readonly #clock: Clock;
   /** Why the named model failed. */
   #error: ErrorRecord | undefined = undefined;
-  /** Of the models before. */
+  /** Time and attempts of the models before. */
   #earlierMs = 0;
   #earlierTries = 0;
-  /** As the model's upstreams get it. */
+  /** The request as the model's upstreams get it. */
   request: UpstreamRequest;
   /** The attempts on the model's upstreams. */
   plan: RetryPlan;
@@ -52,8 +52,9 @@ export class CallModels {
   }
 
   /**
-   * Whether another model would get the call if this one fails now. `why` is undefined if the provider
-   * rejected the request. What a fallback rejects is no mistake of its caller, who named another model.
+   * Whether another model gets the call if this one fails now. `why` is undefined if the provider rejected
+   * the request. A rejection by a fallback is not the caller's mistake, because the caller named another
+   * model.
    */
   hasNext(why: FallbackReason | undefined): boolean {
     const { fallbacks, modelIndex } = this.#original;
@@ -64,8 +65,8 @@ export class CallModels {
   }
 
   /**
-   * The model has failed with `error`. Returns undefined if the next one gets the call, else the error for
-   * the caller: that of the model that it named.
+   * The model has failed with `error`. Returns undefined if the next model gets the call, else the error for
+   * the caller.
    */
   next(error: ErrorRecord, why: FallbackReason | undefined): ErrorRecord | undefined {
     this.#error ??= error;

@@ -1,10 +1,10 @@
 /**
- * The usage that a call is billed for: what its upstream reported if that can be true, else what is counted
- * here. chat-session.ts asks once, when an attempt is over. Upstream worker.
+ * The usage that a call is billed for: the upstream's report if it can be true, else a count by the gateway.
+ * chat-session.ts calls it once, when an attempt is over. Upstream worker.
  *
- * Must hold: a report that is not believed is never billed, counts in the metrics and leaves a line; what is
- * billed in its place stays within the call's hold (test/unit/upstream/usage-shapes.usage-bounds.test.ts,
- * test/hostile/billing.test.ts).
+ * Must hold: a report that is not believed is never billed, counts in the metrics and is logged. The count
+ * that is billed in its place stays within the call's hold
+ * (test/unit/upstream/usage-shapes.usage-bounds.test.ts, test/hostile/billing.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import { dialectAt } from '../doors/dialects.js';
@@ -24,10 +24,10 @@ interface UsageDeps {
   readonly errors: ErrorLog;
 }
 
-/** Of a call that is free. */
+/** The usage of a call that is free. */
 export const NO_USAGE = usageOfWhole(0, 0, 'reported');
 
-/** At once if the report is believed; a promise if tokens are to be counted. */
+/** Returns a promise if tokens must be counted. */
 export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageDeps): Usage | Promise<Usage> {
   if (dialectAt(request.door)?.isCount === true) return NO_USAGE;
   const { meter } = attempt;
@@ -63,7 +63,7 @@ function doubtAbout(
 }
 
 /**
- * For a report that came before the last of the text. A count of the text does not include hidden reasoning.
+ * The larger of both, for a report that came before the last text. A count does not include hidden reasoning.
  */
 function atLeast(reported: Usage, counted: Usage): Usage {
   return {

@@ -1,11 +1,10 @@
 /**
- * One call in an upstream worker, from its first attempt to its one end, cut or fail: failover before the
- * first byte, back-pressure, cancelling, usage. The worker's channel starts a session for each Call frame.
- * Upstream worker.
+ * One call in an upstream worker, from its first attempt to its end: failover before the first byte,
+ * back-pressure, cancelling, usage. channel/worker-channel.ts starts a session for each Call frame.
  *
- * Must hold: exactly one of end, cut and fail goes down, last. After the first byte for the client no other
- * upstream is asked. A client that leaves pays for what was relayed to it, and for nothing if nothing was
- * sent upstream (test/unit/upstream/chat-session.test.ts, chat-session-cancel.test.ts,
+ * Must hold: the listener gets exactly one of end, cut and fail, last. After the first byte for the client no
+ * other upstream is tried. A client that leaves pays for what was relayed to it, and nothing if no request
+ * was sent (test/unit/upstream/chat-session.test.ts, chat-session-cancel.test.ts,
  * chat-session-failover.test.ts).
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
@@ -69,18 +68,20 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #state: State = 'calling';
   #attempt: Attempt | undefined;
   #pause: NodeJS.Timeout | undefined;
-  /** Exists if the call has waited for room. */
+  /** Set if the call has waited because its upstreams were at their limits. */
   #wait: QuotaWait | undefined;
   #relayed = false;
   #upstreamWaitMs = 0;
   /** The client has gone. */
   #cancelled = false;
-  /** Cut by a bound of ours, or its client did not read: it ends as if the client had gone. */
+  /**
+   * A bound of the gateway has cut the stream, or its client did not read: it ends as if the client had gone.
+   */
   #cut = false;
   #retryAfterSeconds: number | undefined;
   /** Why the last attempt failed, for the caller. */
   #reason: string | undefined;
-  /** An upstream has no word for what the request asks; others may. */
+  /** The error if an upstream's protocol cannot express the request. Other upstreams' may. */
   #unsupported: ErrorRecord | undefined;
   #rest: Uint8Array = EMPTY;
   #usage: Usage | undefined;
@@ -108,7 +109,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   onCancel(): void {
     if (this.#cancelled || this.#state === 'ended') return;
     this.#cancelled = true;
-    // The whole response had come: it is charged, whether the client reads it or not.
+    // The whole response has come: it is charged, whether the client reads it or not.
     if (this.#state === 'delivering') {
       this.#end();
       return;
@@ -170,7 +171,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else this.#failResting();
   }
 
-  /** The upstreams of the model have failed. A fallback gets the call, if the client has had nothing. */
+  /** The upstreams of the model have failed. A fallback gets the call, if the client has no byte. */
   #giveUp(error: ErrorRecord, why: FallbackReason | undefined): void {
     const last = this.#relayed ? error : this.#models.next(error, why);
     if (last === undefined) this.#tryAfter(0);
@@ -202,7 +203,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     if (this.#state !== 'ended') this.#fail(CRASHED);
   }
 
-  /** Tells the listener how the attempt has ended that did not go well. */
+  /** Sends the listener how an attempt failed. */
   #report({ taken, status }: Attempt, code: AttemptCode, error: string): void {
     const { number: fallback, plan } = this.#models;
     const startMs = plan.triedMs;
@@ -222,12 +223,12 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const again = (): void => {
       if (this.#state === 'calling') this.start();
     };
-    // Never inside the HTTP client's callback, which may be in the middle of its parser.
+    // Never within a callback of the HTTP client, which may be in the middle of its parser.
     if (pauseMs === 0) queueMicrotask(again);
     else this.#pause = setTimeout(again, pauseMs);
   }
 
-  /** `queued`: the call has waited, and it is its turn. Returns false if it goes on waiting. */
+  /** `queued`: the call has waited, and it is its turn. Returns false if it must go on waiting. */
   #try(queued = false): boolean {
     const { request, plan, number } = this.#models;
     const taken = plan.take(queued);
@@ -264,7 +265,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     return true;
   }
 
-  /** Waits for room; if the call may not wait any longer, or the queue is full, it fails now. */
+  /**
+   * Waits until an upstream is below its limits. If the call may wait no longer, or the queue is full, it
+   * fails.
+   */
   #queue(noRoom: NoRoom): void {
     const { quotas, clock, metrics } = this.#shared;
     const { account } = this.#models.request;
@@ -313,7 +317,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     return AttemptSpan.of(begin, trace, spans);
   }
 
-  /** No upstream takes the call now. It fails at once, so that calls do not pile up. */
+  /** All upstreams cool down. The call fails at once, so that calls do not pile up. */
   #failResting(): void {
     const { routes, errors } = this.#shared;
     const { restMs, reason } = this.#models.plan.rest();
@@ -326,8 +330,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   /**
-   * At the end of the event-loop turn: if many clients leave together, each upstream call is aborted before
-   * the first one is counted.
+   * Settles at the end of the event-loop turn: if many clients leave together, all upstream calls are aborted
+   * before the first one is counted.
    */
   #settleSoon(): void {
     setImmediate(() => {
@@ -356,7 +360,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else this.#deliver();
   }
 
-  /** A large non-streamed response is sent in pieces, as credits come. */
+  /** Sends the rest, a large non-streamed response in pieces, as credits allow. */
   #deliver(): void {
     while (this.#rest.length > FRAME_BYTES_MAX) {
       const piece = this.#rest.subarray(0, FRAME_BYTES_MAX);

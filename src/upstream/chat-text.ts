@@ -1,9 +1,9 @@
 /**
- * The texts in chat messages and responses that become tokens; prompt-text.ts reads requests. Used by counter
- * threads, and by upstream workers for estimates. Pure.
+ * Finds the texts in messages and responses that become tokens; prompt-text.ts does so for requests.
+ * token-count.ts uses it in counter threads and, for estimates, in upstream workers. Pure.
  *
- * Must hold: input is untrusted, so what does not have the expected form is skipped and nothing throws
- * (test/unit/upstream/chat-text.test.ts, chat-text.transcript.test.ts).
+ * Must hold: no input makes it throw, because input is untrusted: a value without the expected form is
+ * skipped (test/unit/upstream/chat-text.test.ts, chat-text.transcript.test.ts).
  */
 import { isRecord, parsedJson } from '../core/json.js';
 import { TRANSCRIPT_CHARS_MAX, TRANSCRIPT_EVENTS_BYTES_MAX } from '../core/limits.js';
@@ -33,9 +33,9 @@ export const THOUGHT_FIELDS = [
   'thinking_blocks',
 ] as const;
 export const PART_FIELDS = ['text', 'refusal', 'thinking', 'summary'] as const;
-/** Of an item of a response of the Responses API. */
+/** Where texts are in an item of the Responses API. */
 const ITEM_FIELDS = ['summary', 'content', 'name', 'arguments', 'input'] as const;
-/** A list of parts, a part, its list of parts, a part of that. */
+/** Levels that are read: a list of parts, a part, its list of parts, a part of that. */
 export const PARTS_DEPTH_MAX = 4;
 
 /** The texts of a non-streamed response, one for each field of each choice, or of each item of the output. */
@@ -60,7 +60,7 @@ function collectItem(item: Record<string, unknown>, visit: Visit): void {
  */
 export type StreamTexts = Map<string, string>;
 
-/** How much of a stream's events was taken. */
+/** How much of a stream's events was read. */
 interface TakenTexts {
   readonly chars: number;
   /** UTF-8 length of the events whose text was taken. */
@@ -96,7 +96,7 @@ export function addStreamTexts(texts: StreamTexts, events: Buffer, charsMax: num
   return { chars, bytes };
 }
 
-/** Events and whole responses of the Messages API count as choices: one for each block. */
+/** Reads events and non-streamed responses of the Messages API as choices: one for each block. */
 function messageChoicesOf(value: Record<string, unknown>): [string, Record<string, unknown>][] {
   if (value.type === 'message' && Array.isArray(value.content))
     return (value.content as unknown[])
@@ -107,7 +107,7 @@ function messageChoicesOf(value: Record<string, unknown>): [string, Record<strin
   return isBlock && isRecord(block) ? [[String(value.index), { message: messageOf(block) }]] : [];
 }
 
-/** A block, or a piece of one, as a message of a chat completion. */
+/** A block, or a delta of one, as a message of a chat completion. */
 function messageOf({ text, thinking, name, input, partial_json: json }: Record<string, unknown>): object {
   // A stream's block begins with an empty input.
   const isEmpty = isRecord(input) && Object.keys(input).length === 0;
@@ -124,7 +124,7 @@ function choicesOf(value: unknown): [string, Record<string, unknown>][] {
 
 type Visit = (key: string, text: string) => void;
 
-/** Whose texts have come, so that items that are done do not count twice. */
+/** The items whose texts have come, so that an item that is done does not count twice. */
 class KnownItems {
   hasDelta = false;
   readonly #ids = new Set<string>();
@@ -180,7 +180,7 @@ function collectChoice(choice: Record<string, unknown>, message: unknown, visit:
   visitText('text', choice.text, visit);
 }
 
-/** The same for a message or a delta. */
+/** As collectChoice, for a message or a delta alone. */
 export function collectWritten(message: Record<string, unknown>, visit: Visit): void {
   for (const field of TEXT_FIELDS) visitText(field, message[field], visit);
   visitThoughts(message, visit);
@@ -228,8 +228,8 @@ export function textsIn(value: unknown, depth = PARTS_DEPTH_MAX): string[] {
 }
 
 /**
- * The part of a stream that went to the client, kept in case the upstream reports no usage. Upstream worker;
- * one for a stream.
+ * The part of a stream that the client got, kept in case the upstream reports no usage. usage-meter.ts has
+ * one for each stream. Upstream worker.
  *
  * An event is about 280 bytes around a word of 5. So the latest events are kept as they came, which costs
  * nothing, and only the text of earlier ones. A stream that ends with a report within
@@ -260,7 +260,7 @@ export class Transcript {
     return this.#textEventBytes + this.#eventBytes;
   }
 
-  /** Adds whole events. Keeps them for a while, so they must not change any more. */
+  /** Adds whole events. They are kept, so the caller must not change them. */
   add(events: Uint8Array): void {
     if (this.#isFull) return;
     this.#events.push(events);

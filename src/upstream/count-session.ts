@@ -1,10 +1,10 @@
 /**
- * A call that asks how many tokens its prompt has. An upstream that speaks the door's protocol is asked, as
- * for any call; if none does, or none can tell, the gateway counts the texts of the prompt itself. The
- * worker's session starter (chat-session.ts) makes one for each such call. Upstream worker.
+ * A call that asks how many tokens its prompt has. It goes to an upstream that speaks the door's protocol, as
+ * any call does. If there is none, or none can count, the gateway counts the texts of the prompt itself.
+ * chat-session.ts makes one for each such call. Upstream worker.
  *
- * Must hold: the call is free, and its failures open no breaker: that an upstream cannot count says nothing
- * about its health (test/e2e/messages.test.ts).
+ * Must hold: the call is free, and its failures open no breaker, because an upstream that cannot count may be
+ * healthy (test/e2e/messages.test.ts).
  */
 import type {
   DownstreamHandle,
@@ -22,7 +22,7 @@ import type { RouteTable } from './route-table.js';
 import { countOrEstimate, type CountTokens } from './token-count.js';
 import { UsageMeter } from './usage-meter.js';
 
-/** The upstreams cannot tell. Other errors are the caller's. */
+/** Errors after which the gateway counts itself. Other errors are the caller's. */
 const UNREPORTED: readonly ErrorCode[] = ['provider_unavailable', 'overloaded'];
 
 interface CountDeps {
@@ -32,7 +32,7 @@ interface CountDeps {
   readonly clock: Clock;
 }
 
-/** `ask` starts the call at the upstreams. */
+/** `ask` starts a session that calls the upstreams. */
 export function startCountSession(
   deps: CountDeps,
   request: UpstreamRequest,
@@ -51,7 +51,7 @@ class CountSession implements UpstreamSession {
   readonly #deps: CountDeps;
   readonly #request: UpstreamRequest;
   readonly #downstream: DownstreamHandle;
-  /** While an upstream is asked. */
+  /** Set if an upstream was asked. */
   #counting: UpstreamSession | undefined;
   #isCancelled = false;
 
@@ -61,7 +61,7 @@ class CountSession implements UpstreamSession {
     this.#downstream = downstream;
   }
 
-  /** Another model's count would be of no use, so fallbacks are not asked. */
+  /** Asks the upstreams of the model, but no fallback: its tokens differ. */
   ask(ask: StartSession): void {
     const downstream = this.#downstream;
     this.#counting = ask(
@@ -81,7 +81,7 @@ class CountSession implements UpstreamSession {
     );
   }
 
-  /** Its cost is that of a count, about 0.1 s of a counter thread for a megabyte. */
+  /** Counts here, in about 0.1 s of a counter thread for a megabyte. */
   count(): void {
     const { routes, count, errors, clock } = this.#deps;
     const { modelIndex, account, door, body, largeBody } = this.#request;
@@ -103,7 +103,7 @@ class CountSession implements UpstreamSession {
     this.#counting?.onCredit();
   }
 
-  /** A count goes on, and its end is the call's. */
+  /** A count by a counter thread goes on, and its end is that of the call. */
   onCancel(): void {
     this.#isCancelled = true;
     this.#counting?.onCancel();

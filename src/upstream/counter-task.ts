@@ -1,9 +1,9 @@
 /**
- * The work of a counter thread in one turn: parse or translate a large body, or count the tokens of a call
- * until the turn is over. A body takes one go, because its bytes bound the cost. The pool of
+ * The work of a counter thread in one turn: it parses or translates a large body, or counts the tokens of a
+ * call until the turn is over. A body takes one turn, because its length bounds the cost.
  * gateway/counter-pool.ts calls it through Piscina. Counter thread.
  *
- * Must hold: a count gives its thread up after COUNTER_TURN_MS, so that a long one does not keep others
+ * Must hold: a count gives its thread up after COUNTER_TURN_MS, so that a long count does not keep other jobs
  * waiting (test/unit/gateway/counter-pool.test.ts).
  */
 import { setPriority } from 'node:os';
@@ -17,16 +17,14 @@ import { TokenCount } from './token-count.js';
 import type { CounterInit, CounterTask, CounterTurn } from './worker-messages.js';
 
 /**
- * A third of the weight of the threads that serve: if cores are short, a long count takes longer and streams
- * go on.
+ * A third of the weight of listeners and workers: on busy cores counts take longer, and streams go on.
  */
 const NICENESS = 5;
-/** Linux has priorities for threads; 0 is the calling one. */
+/** Linux has priorities for threads. 0 is the calling thread. */
 const THIS_THREAD = 0;
 
 /**
- * Lowers the priority of the calling thread for good. If a sandbox forbids it, the system shares its cores
- * evenly.
+ * Lowers the priority of the calling thread for good. If a sandbox forbids that, all threads have the same.
  */
 function giveWay(): void {
   try {
@@ -70,7 +68,7 @@ function handOver(turn: CounterTurn, buffers: readonly ArrayBufferLike[]): Count
   } as never) as unknown as CounterTurn;
 }
 
-/** Usually with the first task; later if the thread that this one replaces had not quite ended. */
+/** Takes a stripe of the metrics: with the first task, or later if the thread before had not ended yet. */
 function beginHealth(): void {
   if (stripe !== undefined) return;
   stripe = takeCounterStripe(metrics, threadId);

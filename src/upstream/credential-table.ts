@@ -1,10 +1,10 @@
 /**
- * The credentials that a worker authorises calls with, as the main thread renews them. upstream-task.ts makes
- * one for its worker; ProviderClient asks it. Upstream worker.
+ * The credentials of a worker's upstreams, which the main thread renews. upstream-task.ts makes one for its
+ * worker; ProviderClient reads it. Upstream worker.
  *
- * Must hold: a token lives here and in the calls that use it; no listener, no log and no caller gets it, also
- * not in a provider's message. Each revision that a provider rejects is reported once, and not for calls that
- * began before it (test/unit/upstream/credential-table.test.ts).
+ * Must hold: no listener, no log and no caller gets a token, not even in a provider's message. Each revision
+ * that a provider rejects is reported once, and not for calls that began before it
+ * (test/unit/upstream/credential-table.test.ts).
  */
 import type { CredentialRecord } from '../providers/credentials/credential-spec.js';
 import type { Credentials } from '../providers/provider.js';
@@ -12,11 +12,11 @@ import type { Credential } from '../providers/provider.js';
 import { secretsOfCredential } from '../providers/credentials/credential-spec.js';
 import { SecretTraces } from './secret-traces.js';
 
-/** What a caller reads in place of a text that repeats a token in another spelling. */
+/** Replaces a provider's message that repeats a token in another spelling. */
 const HIDDEN = 'the message of the provider is not shown: it repeats a credential';
 
 export class CredentialTable implements Credentials {
-  /** By position. */
+  /** By the credential's position in the settings. */
   readonly #records = new Map<number, CredentialRecord>();
   /** By position: the last revision that a provider has rejected. */
   readonly #rejected = new Map<number, number>();
@@ -24,7 +24,7 @@ export class CredentialTable implements Credentials {
   readonly #traces = new WeakMap<Credential, SecretTraces>();
   readonly #onRejected: (position: number, revision: number) => void;
 
-  /** `onRejected` hears of each revision once. */
+  /** `onRejected` is called once for each revision that a provider rejects. */
   constructor(
     records: readonly CredentialRecord[],
     onRejected: (position: number, revision: number) => void,
@@ -50,7 +50,7 @@ export class CredentialTable implements Credentials {
 
   rejected(position: number, credential: Credential): void {
     const record = this.#records.get(position);
-    // A call that began before a renewal says nothing about the new one.
+    // The call began before the credential was renewed.
     if (record?.credential !== credential || this.#rejected.get(position) === record.revision) return;
     this.#rejected.set(position, record.revision);
     this.#onRejected(position, record.revision);

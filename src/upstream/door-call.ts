@@ -1,9 +1,11 @@
 /**
- * One attempt of a call that came by another door than chat: which body goes to the upstream and who reads
- * what it sends. If the upstream speaks the door's protocol, bytes pass; else an adapter translates: the call
- * goes out as a chat completion, and its response comes back in the door's protocol. attempt.ts makes one,
- * count-session.ts and call-usage.ts take the counted body. Upstream worker (test/e2e/messages.test.ts,
- * responses.test.ts).
+ * One attempt of a call that came by another door than chat: which body the upstream gets, and which reader
+ * its response. If the upstream speaks the door's protocol, the bytes pass. Otherwise they are translated:
+ * the call goes out as a chat completion, and its response comes back in the door's protocol. attempt.ts
+ * makes one for each such attempt. Upstream worker.
+ *
+ * Must hold: a passed body reaches the upstream byte for byte but for the model's name, and a translated
+ * response is valid in the door's protocol (test/e2e/messages.test.ts, responses.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
@@ -30,7 +32,7 @@ import { StreamReader } from './stream-reader.js';
 import type { UpstreamTarget } from './target.js';
 import type { UsageMeter } from './usage-meter.js';
 
-/** The attempt and its session, as a reader sees them. */
+/** What a reader needs of its attempt and session. */
 export interface DoorReaderOwner {
   readonly sink: ResponseSink;
   readonly outcome: ResponseOutcome;
@@ -39,23 +41,23 @@ export interface DoorReaderOwner {
 }
 
 export interface DoorAttempt {
-  /** Undefined: the body of the call, with the upstream's name of the model. */
+  /** Undefined if the upstream gets the body of the call, with its own name of the model. */
   readonly body: string | undefined;
-  /** The body was translated by another thread; it had these members, beside the conversation. */
+  /** Called if another thread has translated the body. `callers` are its members but the conversation. */
   readonly written?: (callers: Readonly<Record<string, unknown>>) => void;
-  /** Undefined: that of the upstream. */
+  /** Undefined for the upstream's usual path. */
   readonly path: string | undefined;
-  /** Defined if the bytes pass. */
+  /** Set if the bytes pass. */
   readonly passed: PassedCall | undefined;
   readonly isCount?: true | undefined;
   openReader(owner: DoorReaderOwner): ResponseBodyReader;
-  /** The fault as the caller is told it: with the names of the door. */
+  /** The fault as the caller gets it: with the member names of the door. */
   named(fault: HttpFault): HttpFault;
 }
 
 /**
- * Throws a FieldError if the upstream cannot be asked for what the call wants. `isLarge`: another thread
- * translates the body, and `written` follows.
+ * Throws a FieldError if the upstream's protocol cannot express the call. `isLarge`: another thread
+ * translates the body, and then `written` is called.
  */
 export function doorAttemptOf(
   request: UpstreamRequest,
@@ -151,7 +153,7 @@ class TranslatedAttempt implements DoorAttempt {
   }
 }
 
-/** Of a refusal of the member `field` of `chat`, with which `message` begins. */
+/** `message`, which begins with the member `field` of `chat`, with the caller's name of that member. */
 export function inCallersWords(
   translator: Translator,
   chat: unknown,
@@ -170,7 +172,7 @@ function modelIn({ model }: Readonly<Record<string, unknown>>): string {
   return typeof model === 'string' ? model : '';
 }
 
-/** Stands between the reader of a whole chat completion and the attempt. */
+/** Translates a non-streamed chat completion, between its reader and the attempt. */
 class WholeTranslation implements ResponseOutcome {
   readonly #outcome: ResponseOutcome;
   readonly #budget: ResponseBudget;
@@ -204,7 +206,7 @@ class WholeTranslation implements ResponseOutcome {
   }
 }
 
-/** Stands between the reader of a streamed chat completion and the session. */
+/** Translates a streamed chat completion, between its reader and the session. */
 class StreamTranslation implements ResponseSink, ResponseOutcome {
   readonly #sink: ResponseSink;
   readonly #outcome: ResponseOutcome;
@@ -229,7 +231,7 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
     this.#outcome.begun();
   }
 
-  /** In place of `[DONE]`. */
+  /** Sends the door's last events in place of `[DONE]`. */
   complete(): void {
     this.#outcome.complete(Buffer.from(this.#stream.end()));
   }
@@ -239,7 +241,7 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
   }
 }
 
-/** The body, which was checked when it came. */
+/** The parsed body. The listener has checked it. */
 function bodyOf({ body, largeBody }: UpstreamRequest): Readonly<Record<string, unknown>> {
   const parsed = parsedJson(largeBody === undefined ? body : Buffer.from(largeBody).toString());
   invariant(isRecord(parsed), 'a body is a JSON object');

@@ -1,6 +1,6 @@
 /**
- * The built-in echo model as an HTTP client, so that a gateway without a provider has responses. Sessions use
- * it like the real one. Upstream worker.
+ * The built-in echo model as an HTTP client, so that a gateway without a provider can respond.
+ * chat-session.ts uses it in place of Http1Client for upstreams with the origin ECHO_ORIGIN. Upstream worker.
  *
  * Must hold: it runs in the event loop of the worker, so its work in a turn is bounded, and it does none
  * while paused (test/unit/upstream/echo-client.test.ts).
@@ -182,7 +182,7 @@ export class EchoClient implements HttpClient {
 
 class EchoCall implements HttpCall {
   readonly sent = true;
-  /** Nothing that a caller does makes it fail. */
+  /** The echo model does not fail if its caller reads slowly. */
   readonly isHeldUp = false;
   readonly #response: EchoResponse | undefined;
   readonly #stream: boolean;

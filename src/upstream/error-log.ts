@@ -1,16 +1,17 @@
 /**
- * Rate-limited log lines of upstream failures: an upstream that is down fails every call, and a line for each
- * would be a second outage. One for an upstream worker's sessions; upstream worker.
+ * Writes rate-limited log lines about upstream failures: an upstream that is down fails every call, and a
+ * line for each would fill the log. Sessions and upstream-task.ts use it. Upstream worker.
  *
  * Must hold: level, subject and message are few and fixed texts, because they are the keys of a map that
- * never shrinks; only `cause` varies (test/unit/upstream/error-log.test.ts).
+ * never shrinks; only `cause` varies. Lines that are left out are counted
+ * (test/unit/upstream/error-log.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { Log } from '../telemetry/log.js';
 import type { AttemptFailure } from './error-mapping.js';
 import { addressOf, type UpstreamTarget } from './target.js';
 
-/** One line for each upstream and message in this time; the next line says how many were left out. */
+/** At most one line for each upstream and message in this time. The next line says how many were left out. */
 const LINE_PERIOD_MS = 10_000;
 
 interface Kind {
@@ -21,7 +22,7 @@ interface Kind {
 export class ErrorLog {
   readonly #log: Log;
   readonly #clock: Clock;
-  /** By level, subject and message, which are few and fixed, so the map does not grow. */
+  /** By level, subject and message. */
   readonly #kinds = new Map<string, Kind>();
 
   constructor(log: Log, clock: Clock) {
@@ -29,7 +30,7 @@ export class ErrorLog {
     this.#clock = clock;
   }
 
-  /** Why an attempt failed; `again`: the call is tried once more. */
+  /** Writes why an attempt failed. `again`: another attempt follows. */
   writeFailure(target: UpstreamTarget, failure: AttemptFailure, again: boolean): void {
     const { name } = target;
     if (failure.wrongAddress)

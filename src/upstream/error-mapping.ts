@@ -1,6 +1,7 @@
 /**
- * What an upstream's failure means to the caller, and whether another upstream may do better. attempt.ts and
- * chat-session.ts ask, in upstream workers; the upstream test of the gateway asks too. Pure.
+ * Says what a failure of an upstream means to the caller, and whether another upstream may do better.
+ * attempt.ts, chat-session.ts and the readers call it in upstream workers, and gateway/probe-diagnosis.ts in
+ * the main thread. Pure.
  *
  * Must hold: no text made here contains a provider's key or address
  * (test/unit/upstream/error-mapping.test.ts, secret-traces.test.ts).
@@ -17,36 +18,36 @@ import type { SecretTraces } from './secret-traces.js';
 /** Why an attempt failed. */
 export interface AttemptFailure {
   /**
-   * The error for the caller if no other upstream would do better, because the request or this process is at
-   * fault; else undefined.
+   * Set if no other upstream would do better, because the request or this process is at fault: the error for
+   * the caller.
    */
   readonly callerError: ErrorRecord | undefined;
   /**
-   * The request cannot be said in the protocol of this upstream: the error for the caller if no upstream of
-   * the model takes it.
+   * Set if the protocol of this upstream cannot express the request: the error for the caller if no upstream
+   * of the model takes it.
    */
   readonly unsupported: ErrorRecord | undefined;
-  /** For the caller: what was wrong, without an address. */
+  /** What was wrong, in words for the caller, without an address. */
   readonly reason: string;
-  /** The wait that the upstream asked for. */
+  /** The upstream's Retry-After. */
   readonly retryAfterSeconds: number | undefined;
-  /** The same upstream may be tried again without repeating work there. */
+  /** Another attempt on the same upstream does no work twice. */
   readonly repeatable: boolean;
-  /** The request is longer than this model can read. */
+  /** The request is longer than the model can read. */
   readonly contextLength: boolean;
-  /** For the log: status or fault code. */
+  /** Status or code, for the log. */
   readonly cause: string;
-  /** For the metrics. `credentials`: the provider refuses our key or account; an operator has to act. */
+  /** For the metrics. `credentials`: the provider rejects the operator's key or account. */
   readonly kind: FailureKind;
-  /** The failure says nothing about the upstream's health. */
+  /** The failure is not the upstream's: it does not count against the breaker. */
   readonly ours: boolean;
-  /** The settings name a wrong address or model: an operator has to act. */
+  /** The settings may name a wrong address or model. */
   readonly wrongAddress: boolean;
 }
 
 /**
- * Statuses that may mean that the request is wrong; their bodies tell. 401, 402 and 403 are about our account
- * there, 405 and redirects about the configured address, all others about the state of the upstream.
+ * Statuses by which an upstream may reject the request; their bodies say more. 401, 402 and 403 are about the
+ * operator's account, 405 and redirects about the configured address, all others about the upstream's state.
  */
 const REJECTION_STATUSES: ReadonlySet<number> = new Set([400, 404, 409, 413, 422]);
 const NOT_FOUND = 404;
@@ -54,7 +55,7 @@ const TOO_LARGE = 413;
 const MISPLACED_STATUSES: ReadonlySet<number> = new Set([301, 302, 303, 305, 307, 308, 405, 410]);
 /**
  * Codes by which APIs say that they do not know a model. The gateway knows the caller's model, so the
- * upstream's name for it is configured wrongly.
+ * settings have a wrong name for it.
  */
 export const UNKNOWN_MODEL_CODES: ReadonlySet<unknown> = new Set([
   'model_not_found',
@@ -62,19 +63,19 @@ export const UNKNOWN_MODEL_CODES: ReadonlySet<unknown> = new Set([
   'unknown_model',
   'DeploymentNotFound',
 ]);
-/** How OpenAI and those that follow it, and llama.cpp, say that a prompt is too long for the model. */
+/** Codes of OpenAI, compatible servers and llama.cpp for a prompt that is too long for the model. */
 const CONTEXT_LENGTH_CODES: ReadonlySet<unknown> = new Set([
   'context_length_exceeded',
   'exceed_context_size_error',
 ]);
-/** vLLM, SGLang and Anthropic have no code for it, nor has a server that passes on what such a one says. */
+/** vLLM, SGLang and Anthropic have no code for it. */
 const CONTEXT_LENGTH_MESSAGE = /\bcontext (?:length|window|limit)\b|\b(?:prompt|input) is too long\b/i;
-/** Other codes are not logged. */
+/** The codes that may be logged. */
 const CODE = /^[\w.-]{1,64}$/;
 const CREDENTIAL_STATUSES: ReadonlySet<number> = new Set([401, 402, 403]);
 const RETRY_AFTER_STATUSES: ReadonlySet<number> = new Set([429, 503]);
 
-/** No single response makes a caller wait longer than an hour. */
+/** The longest Retry-After that callers get. */
 const RETRY_AFTER_SECONDS_MAX = 3_600;
 
 /** Control characters, line separators, and half a surrogate pair, which cutting a long message may leave. */
@@ -93,14 +94,14 @@ const UNAVAILABLE = {
 const SET_UP_WRONGLY = 'its address or the model is set up wrongly here';
 const REJECTED = 'the provider of this model refused the request; check its parameters';
 
-/** The call waited in vain for one of our bounded number of connections. */
+/** All connections to the upstream that the settings allow stayed in use. */
 const CONNECTIONS_BUSY = 'TIMEOUT_QUEUE';
-/** The provider has no word for a member of the request. */
+/** The provider's protocol cannot express a member of the request. */
 const FIELD_UNSUPPORTED = 'FIELD_UNSUPPORTED';
-/** Faults that say nothing about the upstream. */
+/** Codes of errors that are not the upstream's. */
 const OWN_ERRORS: ReadonlySet<string> = new Set([CONNECTIONS_BUSY, FIELD_UNSUPPORTED, 'REQUEST_UNWRITTEN']);
 
-/** The process or the system has no file descriptor left for a connection. */
+/** Codes if the process or the system has no file descriptor left. */
 const NO_DESCRIPTOR_ERRORS: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE']);
 
 /** Reasons without an address, by the error codes of the HTTP clients. */
@@ -138,7 +139,7 @@ const NO_BUDGET: ErrorRecord = {
 };
 
 const NOT_TRANSLATED = 'NOT_TRANSLATED';
-/** The counter pool takes no more. */
+/** The counter pool is full. */
 export const COUNTER_BUSY: ErrorRecord = {
   code: 'overloaded',
   detail: 'large_bodies',
@@ -146,7 +147,7 @@ export const COUNTER_BUSY: ErrorRecord = {
   retryAfterSeconds: 5,
 };
 
-/** `refused`: the body says what was wrong, see `rejectionFailure`. */
+/** `refused`: the body says what was wrong; see `rejectionFailure`. */
 type StatusMeaning = 'answer' | 'refused' | 'unavailable';
 
 export function meaningOf(status: number): StatusMeaning {
@@ -166,7 +167,9 @@ export function statusFailure(status: number, retryAfter: string | undefined, no
   };
 }
 
-/** For a response that did not come, or not whole; or a request that cannot be said to that upstream. */
+/**
+ * For a response that did not come, or not whole, or a request that the upstream's protocol cannot express.
+ */
 export function connectionFailure(fault: HttpFault): AttemptFailure {
   const { reported } = fault;
   if (reported !== undefined) return reportedFailure(reported.status, reported.retryAfterSeconds);
@@ -189,7 +192,7 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
   };
 }
 
-/** For an error that came inside of a response; its words are for nobody. */
+/** For an error within a response. Its message is dropped. */
 function reportedFailure(status: number, retryAfterSeconds: number | undefined): AttemptFailure {
   return {
     ...UNAVAILABLE,
@@ -228,14 +231,14 @@ export function garbageFailure(what: string): AttemptFailure {
 }
 
 /**
- * For a response that is longer than the gateway takes. Callers bring that about (many choices, logarithms of
- * probabilities, a long request that the response repeats), so it says nothing about the upstream.
+ * For a response that is longer than the gateway takes. Callers can cause it (many choices, logarithms of
+ * probabilities, a long request that the response repeats), so it is not the upstream's failure.
  */
 export function tooLongFailure(what: string): AttemptFailure {
   return { ...garbageFailure(what), reason: 'its answer was too long', ours: true };
 }
 
-/** There is no memory for the response: see ResponseBudget. */
+/** For a response for which the memory budget is used up: see ResponseBudget. */
 export function budgetFailure(): AttemptFailure {
   return {
     ...UNAVAILABLE,
@@ -253,9 +256,9 @@ export function pageFailure(): AttemptFailure {
 }
 
 /**
- * For a 4xx of the upstream. It is the caller's mistake, with the upstream's own message cleaned of `traces`
- * of our credentials; or the operator's, if the upstream does not know the path or the model, or is not an
- * API. The caller's model was accepted here, so an unknown model is never the caller's fault.
+ * For a 4xx of the upstream. It is the caller's mistake, and the caller gets the upstream's message, cleaned
+ * of `traces` of credentials. If the upstream does not know the path or the model, or is no API, it is the
+ * operator's: the gateway has accepted the caller's model.
  */
 export function rejectionFailure(
   status: number,
@@ -268,7 +271,7 @@ export function rejectionFailure(
   const error = isRecord(value) ? value.error : undefined;
   const code = isRecord(error) ? error.code : undefined;
   const isUnknownModel = UNKNOWN_MODEL_CODES.has(code);
-  // The size is the caller's fault, whichever hop found it too large.
+  // The size is the caller's mistake, even if a proxy rejects it.
   if (status !== NOT_FOUND && !isUnknownModel && (!isPage || status === TOO_LARGE))
     return callerFailure(status, error, traces);
   const isCode = typeof code === 'string' && CODE.test(code) && traces.cleaned(code) === code;
@@ -277,8 +280,8 @@ export function rejectionFailure(
     reason: SET_UP_WRONGLY,
     kind: 'status',
     cause: `status ${status}, ${isPage ? 'HTML' : isCode ? code : 'no error code'}`,
-    // If an API says what it did not find, one caller's request may be the reason; the same goes for a page
-    // with status 400.
+    // If an API says what it did not find, one caller's request may be the reason. So may it be if a page has
+    // status 400.
     ours: status !== NOT_FOUND || error !== undefined,
     wrongAddress: true,
   };
@@ -318,7 +321,7 @@ export function unavailableError(reason: string, seconds: number | undefined): E
   };
 }
 
-/** No upstream has room in its limits, nor had for as long as the call could wait. */
+/** All upstreams were at their limits for as long as the call could wait. */
 export function noRoomError(quota: UpstreamQuotaName | undefined, seconds: number): ErrorRecord {
   const what = quota === undefined ? '' : ` (${quota})`;
   return {
@@ -336,7 +339,7 @@ export function beyondQuota(tokens: number, tokensMax: number): ErrorRecord {
   };
 }
 
-/** Whether the upstream has done no work that its limits count. */
+/** Failures before the upstream has done any work that its limits count. */
 const UNWORKED: ReadonlySet<FailureKind> = new Set([
   'connect',
   'no_connection_free',
@@ -346,7 +349,7 @@ const UNWORKED: ReadonlySet<FailureKind> = new Set([
   'rejected',
 ]);
 
-/** Tokens that a failed attempt used; undefined if nobody knows, so that all count that it may have used. */
+/** Tokens that a failed attempt used; undefined if unknown: then all that it may have used count. */
 export function tokensUsedBy({ kind, repeatable }: AttemptFailure, sent: boolean): 0 | undefined {
   return !sent || repeatable || UNWORKED.has(kind) ? 0 : undefined;
 }

@@ -1,7 +1,7 @@
 /**
  * Proves that events of a stream are JSON without parsing them, by comparing them with an event that was
- * parsed. The reader of each stream has one EventForms, which keeps the forms of that stream. No I/O;
- * upstream worker.
+ * parsed. stream-reader.ts and passed-stream-reader.ts have one EventForms for each stream. No I/O; upstream
+ * worker.
  *
  * Most events of a stream differ only in the texts that they bring. So of a parsed event that brings text,
  * ends no choice and reports no usage, the bytes around its texts are kept as literals:
@@ -9,15 +9,14 @@
  *     data: {"id":"x","choices":[{"index":0,"delta":{"content":"│ a text │"},"finish_reason":null}]}\n\n
  *     └──────────────────── literal ───────────────────────────┘          └────────── literal ─────────┘
  *
- * An event with the same literals, and a valid JSON string body in place of each text, is JSON with the same
- * members, and like the first one it does not end a choice or report usage. Nothing is guessed: an event that
- * differs anywhere else is parsed. Texts are read as Latin-1, so invalid UTF-8 is not noticed here; the
- * reader checks it.
+ * An event with the same literals, and the valid content of a JSON string in place of each text, is JSON with
+ * the same members, and ends no choice and reports no usage either. An event that differs anywhere else is
+ * parsed. Texts are read as Latin-1, so invalid UTF-8 is not noticed here: the reader checks it.
  *
  * For an event of 300 bytes the comparison takes 0.2 µs. JSON.parse takes 1.0 µs, and a search for the
  * members that matter 0.3 µs.
  *
- * Must hold: whatever is taken without a parse is JSON with the members of the event that was learned
+ * Must hold: an event that is skipped without a parse is JSON with the members of the event that was learned
  * (test/unit/upstream/event-form.test.ts tries every byte pair and random mutations).
  */
 import { jsonStringEnd } from '../core/json.js';
@@ -30,7 +29,7 @@ import { jsonStringEnd } from '../core/json.js';
 const TEXT_START =
   /"(?:content|reasoning_content|reasoning|arguments|refusal|thinking|obfuscation|text|partial_json)"[ \t]*:[ \t]*"/g;
 
-/** Longer events are parsed: they are few, and what is kept of one is kept as long as the stream. */
+/** Longer events are parsed: they are few, and a form is kept as long as the stream. */
 const EVENT_CHARS_MAX = 2 * 1024;
 /** A model alternates between reasoning and text, and two choices alternate. `learn` needs exactly two. */
 const FORMS_MAX = 2;
@@ -50,7 +49,7 @@ interface Form {
   readonly between: readonly string[];
   /** Ends with its blank line. */
   readonly last: string;
-  /** Usually the next event has the same form; then one comparison does for both ends. */
+  /** For one comparison in place of two if the next event has the same form, as mostly. */
   readonly lastAndFirst: string;
 }
 
@@ -71,7 +70,7 @@ export class EventForms {
     const form = formOf(event);
     if (form === undefined) return;
     this.#vainLearning++;
-    // If two are kept, replaces the other one: it has not matched for longer.
+    // If two are kept, replaces the one that has not matched for longer.
     this.#recent = this.#forms.length < FORMS_MAX ? this.#forms.length : 1 - this.#recent;
     this.#forms[this.#recent] = form;
   }
@@ -90,7 +89,7 @@ export class EventForms {
     }
   }
 
-  /** The same for events of one form. The form that matched last is tried first. */
+  /** As endFrom, for events of one form. The form that matched last is tried first. */
   #runFrom(text: string, from: number): number {
     const forms = this.#forms;
     for (let tried = 0; tried < forms.length; tried++) {

@@ -1,7 +1,10 @@
 /**
  * The request of an attempt whose large body a counter thread translates before it is sent
- * (large-translation.ts). To the attempt it is a call like others, of which nothing was sent yet. attempt.ts
- * starts it. Upstream worker.
+ * (large-translation.ts). To the attempt it is an HttpCall of which nothing was sent yet. attempt.ts starts
+ * it. Upstream worker.
+ *
+ * Must hold: the body is copied, because a further attempt may need it; and after `abort` nothing is sent and
+ * the handler is not called (test/unit/upstream/large-call.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import { AskRejected, type PendingQuestion } from '../core/ask-port.js';
@@ -16,10 +19,12 @@ import { PROVIDERS } from '../providers/providers.js';
 import type { LargeBody, LargeTranslated } from './large-translation.js';
 import type { UpstreamTarget } from './target.js';
 
-/** Asks the counter pool; the body's memory is transferred. The reply rejects with AskRejected. */
+/**
+ * Asks the counter pool, to which the body's memory is transferred. The reply may reject with AskRejected.
+ */
 export type TranslateLarge = (large: LargeBody, account: AccountIndex) => PendingQuestion<LargeTranslated>;
 
-/** What a large body needs, for all calls of a worker. */
+/** What the large calls of a worker need. */
 export interface LargeDeps {
   readonly translate: TranslateLarge;
   readonly http: HttpClient;
@@ -29,11 +34,11 @@ export interface LargeDeps {
 
 type Written = Extract<LargeTranslated, { isWritten: true }>;
 
-/** Codes of faults; error-mapping.ts has their meanings. */
+/** Codes of errors. error-mapping.ts has their meanings. */
 const NOT_TRANSLATED = 'NOT_TRANSLATED';
 const UNWRITTEN = 'REQUEST_UNWRITTEN';
 
-/** The caller leaves before the body is translated. */
+/** The caller left before the body was translated. */
 const LEFT: ErrorRecord = { code: 'internal_error', message: 'the call was aborted' };
 
 /** Whether the request is large and goes to an upstream that does not speak the door's protocol as it is. */
@@ -49,7 +54,7 @@ export function isTranslated({ provider }: UpstreamTarget): boolean {
   return provider !== undefined && PROVIDERS[provider.name] !== undefined;
 }
 
-/** `onWritten`: the request goes out now, with these members of the caller's body. */
+/** `onWritten` is called right before the request is sent, with members of the caller's body. */
 export function startLargeCall(
   deps: LargeDeps,
   target: UpstreamTarget,
@@ -61,7 +66,7 @@ export function startLargeCall(
   const { requestId, door, stream, largeBody, account } = request;
   const large: LargeBody = {
     ...{ door, stream, requestId },
-    // A copy: another attempt may need it.
+    // Copied, because another attempt may need it.
     body: new Uint8Array(largeBody!),
     model: target.model,
     provider: target.provider,

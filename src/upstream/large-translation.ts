@@ -1,8 +1,9 @@
 /**
- * Translates a large body into the protocol of its upstream. A worker could serve no other call meanwhile, so
- * large-call.ts asks the counter pool for it. Pure; counter thread.
+ * Translates a large body into the protocol of its upstream. Because a worker would serve no other call
+ * meanwhile, large-call.ts has counter-task.ts do it. Pure; counter thread.
  *
- * Must hold: no credential comes here. The worker adds the headers and signs (provider.ts).
+ * Must hold: no credential comes here. The worker adds headers and signatures (test/e2e/secrets.test.ts). The
+ * request is the same as for a small body (test/unit/upstream/large-call.test.ts).
  *
  *     body of the door ─ toChat ─→ chat completion ─ write ─→ body of the provider
  *                     (unless chat)               (unless the upstream speaks OpenAI's protocol)
@@ -17,13 +18,13 @@ import { inNamesOf, type MemberNames } from './upstream-body.js';
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** A plain record. */
+/** What a translation needs: a plain record, which is sent to another thread. */
 export interface LargeBody {
   /** Position in DOOR_NAMES. */
   readonly door: number;
-  /** In memory of its own, which is transferred. */
+  /** Its memory is transferred. */
   readonly body: Uint8Array;
-  /** The upstream's name of the model; undefined if it is that of the body. */
+  /** The upstream's name of the model; undefined if it is the name in the body. */
   readonly model: string | undefined;
   readonly stream: boolean;
   /** Undefined if the upstream speaks OpenAI's protocol. */
@@ -41,18 +42,18 @@ export type LargeTranslated =
       readonly path: string | undefined;
       /** SHA-256 in hexadecimal, if the provider signs it. */
       readonly bodyHash: string | undefined;
-      /** What responses are made of: the members of the caller's body but the conversation. */
+      /** The members of the caller's body but the conversation, from which the response is made. */
       readonly callers: Members;
-      /** The same of the chat completion. */
+      /** The members of the chat completion but the conversation. */
       readonly chat: Members;
     }
-  /** `message` begins with the caller's path of a member which the upstream has no word for, if `isField`. */
+  /** `isField`: the upstream's protocol cannot express a member, with whose path `message` begins. */
   | { readonly isWritten: false; readonly isField: boolean; readonly message: string };
 
 /** Members that hold a conversation. No response repeats them. */
 const CONVERSATION: readonly string[] = ['messages', 'input', 'system'];
 
-/** In one go: the body's bytes bound it. Never throws. */
+/** Never throws. */
 export function translateLarge(large: LargeBody): LargeTranslated {
   const { door, body, model, stream, provider, memberNames, requestId, nowMs } = large;
   const callers = parsedJson(Buffer.from(body.buffer, body.byteOffset, body.length).toString());
@@ -93,7 +94,7 @@ export function translateLarge(large: LargeBody): LargeTranslated {
   }
 }
 
-/** In memory of its own, to be transferred. */
+/** UTF-8 in memory of its own, because it is transferred. */
 function bytesOf(text: string): Uint8Array {
   const bytes = Buffer.allocUnsafeSlow(Buffer.byteLength(text));
   bytes.write(text);

@@ -1,11 +1,11 @@
 /**
  * Reads a stream that an upstream sends in the protocol of the call's door, and relays its events as they
- * are. The door's EventJudge finds the usage, the end, and what is no event of the protocol. door-call.ts
+ * are. The door's EventJudge recognises the usage, the end, and events that break the protocol. door-call.ts
  * makes one for each such stream. Upstream worker.
  *
- * Must hold: as with chat completions (stream-reader.ts) only UTF-8 and JSON objects are relayed, what has no
- * data (a comment, a web page) is dropped, and while the client has nothing another upstream may still be
- * asked (test/e2e/doors-streams.test.ts, doors-faults.test.ts).
+ * Must hold: only events in UTF-8 whose data is a JSON object are relayed, and events without data (comments)
+ * are dropped. While the client has no byte, another upstream may still be tried
+ * (test/e2e/doors-streams.test.ts, doors-faults.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { isRecord, parsedJson } from '../core/json.js';
@@ -18,7 +18,7 @@ import type { ResponseBodyReader, ResponseBudget, ResponseOutcome, ResponseSink 
 import type { UsageMeter } from './usage-meter.js';
 
 const NOTHING = new Uint8Array(0);
-/** A long match of an expression costs memory for each character. */
+/** A longer event is parsed: a regular expression needs memory for each character that it matches. */
 const KNOWN_EVENT_CHARS_MAX = 4_096;
 
 export class PassedStreamReader implements ResponseBodyReader {
@@ -29,9 +29,11 @@ export class PassedStreamReader implements ResponseBodyReader {
   readonly #budget: ResponseBudget;
   /** The last event of the Responses door repeats all that the others brought, and much of the request. */
   readonly #splitter = new SseSplitter(UPSTREAM_RESPONSE_BYTES_MAX);
-  /** Counted of the longest event, up to the call's end: once relayed it may wait for a slow client. */
+  /**
+   * Bytes of the longest event, which count until the call's end: once relayed it may wait for a slow client.
+   */
   #eventBytes = 0;
-  /** Of events that bring text and say nothing else. */
+  /** Forms of events that bring text and nothing else. */
   readonly #forms = new EventForms();
   #relayed = false;
   /** The event that ends the stream has come. */
@@ -74,7 +76,7 @@ export class PassedStreamReader implements ResponseBodyReader {
     else this.#reject(garbageFailure('the stream ended before its end'));
   }
 
-  /** For the event that is held. Short ones are bounded by the calls in flight. */
+  /** Counts the event that is held. Short events are not counted: the calls in flight bound them. */
   #hasRoom(): boolean {
     const { heldBytes } = this.#splitter;
     const more = heldBytes > SSE_EVENT_BYTES_MAX ? heldBytes - this.#eventBytes : 0;
@@ -109,14 +111,14 @@ export class PassedStreamReader implements ResponseBodyReader {
     if (this.#ended && !this.#isOver()) this.#complete();
   }
 
-  /** Skips events whose form is known to bring text alone. Returns where the next one begins. */
+  /** Skips events whose known form brings text alone. Returns where the next event begins. */
   #textEnd(text: string | undefined, from: number): number {
     const end = text === undefined ? from : this.#forms.endFrom(text, from);
     if (end > from) this.#textCame();
     return end;
   }
 
-  /** `data` is Latin-1. `text`: relay the event; it brings text and says nothing else. */
+  /** `data` is Latin-1. `text`: relay the event, which brings text and nothing else. */
   #judged(data: string | undefined): 'relay' | 'text' | 'drop' | { readonly garbage: string } {
     if (data === undefined || data === '') return 'drop';
     const known = data.length <= KNOWN_EVENT_CHARS_MAX ? this.#judge.known?.(data) : undefined;
@@ -150,7 +152,7 @@ export class PassedStreamReader implements ResponseBodyReader {
     this.#outcome.complete(this.#ended || lastEvent === undefined ? NOTHING : Buffer.from(lastEvent));
   }
 
-  /** After the end of the text nothing is a reason to give it up. */
+  /** Gives the response up, unless the client has all of the text. */
   #reject(failure: AttemptFailure): void {
     if (this.isWhole) {
       this.#complete();

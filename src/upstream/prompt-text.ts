@@ -5,8 +5,8 @@
  * It builds no tree of the request: for 6 MB of objects with unique names JSON.parse took 0.8 s and 110 MB
  * more.
  *
- * Must hold: it finds the texts that a walk over the parsed tree would find. Input is untrusted: what does
- * not have the expected form is skipped (test/unit/upstream/prompt-text.test.ts).
+ * Must hold: it finds the texts that a walk over the parsed tree would find. Input is untrusted: values
+ * without the expected form are skipped (test/unit/upstream/prompt-text.test.ts).
  */
 import { BodyError, BRACE, BRACKET, JsonReader, QUOTE } from '../protocol/json-reader.js';
 import {
@@ -59,8 +59,8 @@ export function promptOf(body: string | Uint8Array): Prompt {
   try {
     const reader = new PromptReader(bytes);
     if (reader.readRequest()) return reader;
-  } catch (fault) {
-    if (!(fault instanceof BodyError)) throw fault;
+  } catch (error) {
+    if (!(error instanceof BodyError)) throw error;
   }
   const whole = typeof body === 'string' ? body : Buffer.from(body).toString();
   return { messages: 0, names: 0, texts: [whole], beyondText: false };
@@ -101,7 +101,7 @@ class PromptReader implements Prompt {
   }
 
   #takeMessage(): void {
-    // The body was bounded when it came; what was inserted since is not counted.
+    // The listener has bounded the values of the body, so they are not bounded again.
     this.#reader.values = 0;
     this.messages++;
     const message: Record<string, unknown> = {};
@@ -124,7 +124,7 @@ class PromptReader implements Prompt {
     collectWritten(message, (_key, text) => this.texts.push(text));
   }
 
-  /** If arguments are an object, its JSON counts. */
+  /** A called function. If its arguments are an object, their JSON counts. */
   #called(): unknown {
     const { bytes } = this.#reader;
     return this.#record(CALLED_NAMES, CALLED, (index) =>
@@ -257,7 +257,7 @@ class PromptReader implements Prompt {
         while (NUMBER_ENDS[bytes[at]!] === 0) at++;
         const written = bytes.toString('latin1', from, at);
         const usual = PLAIN_NUMBER.test(written) ? written : JSON.stringify(Number(written));
-        // 1e20 stays as it is: its 21 digits might not fit.
+        // 1e20 stays as it is: its 21 digits may not fit.
         if (usual.length <= written.length && usual !== written) replace(from, at, usual);
       } else at++;
     }

@@ -1,12 +1,12 @@
 /**
- * The queue of a worker's calls that wait for room in the limits of their upstreams: fair queueing by account
- * (core/fair-queue.ts), so that one with many calls delays only itself. Sessions enter it, upstream-quotas.ts
- * owns it. Upstream worker.
+ * The queue of a worker's calls that wait because their upstreams are at their limits. It is fair by account
+ * (core/fair-queue.ts), so that an account with many calls delays only itself. Sessions enter it,
+ * upstream-quotas.ts owns it. Upstream worker.
  *
- * Room also comes from other threads, processes and hosts, and by time alone. So while anybody waits, the
+ * Limits also get room by other threads, processes and hosts, and by time alone. So while calls wait, the
  * queue looks again every LOOK_MS, and at once when this worker gives something back.
  *
- * Must hold: a call that comes later does not overtake: newcomers pass over what somebody waits for
+ * Must hold: a later call does not overtake: new calls do not take of a scope that a call waits for
  * (`isAwaited`). Each call leaves by `tryNow`, `giveUp` or `remove`; number and bytes are bounded
  * (test/unit/upstream/quota-queue.test.ts).
  */
@@ -15,13 +15,13 @@ import { FairQueue } from '../core/fair-queue.js';
 import { UPSTREAM_QUEUE_BYTES_MAX, UPSTREAM_QUEUE_CALL_BYTES } from '../core/limits.js';
 import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';
 
-/** A look walks over all calls that wait, and again for each that it serves. */
+/** A look visits all calls that wait, and again for each call that it serves. */
 const LOOK_MS = 20;
 
-/** A call that waits. Once `tryNow` has returned true or `giveUp` was called, it is not here any more. */
+/** A call that waits. Once `tryNow` has returned true or `giveUp` was called, it has left the queue. */
 export interface WaitingCall {
   readonly account: AccountIndex;
-  /** Of its body. */
+  /** Length of its body. */
   readonly bytes: number;
   /** Whether it has waited for as long as it may. */
   isLate(nowMs: number): boolean;
@@ -29,9 +29,7 @@ export interface WaitingCall {
   waitsFor(): readonly UpstreamScopeIndex[];
   /** Takes an upstream. False if none has room. Like `giveUp`, it must not change the queue. */
   tryNow(): boolean;
-  /**
-   * Its time is over, the queue has no place for it, or an account with less in the queue needs its place.
-   */
+  /** Its time is over, or the queue is full and other accounts have less in it. */
   giveUp(): void;
 }
 
@@ -41,7 +39,7 @@ export class QuotaQueue {
     weightMax: UPSTREAM_QUEUE_BYTES_MAX,
     ownerWeightMax: UPSTREAM_QUEUE_BYTES_MAX,
   });
-  /** What calls wait for; until the next look perhaps more, when a call has left. */
+  /** The scopes that calls wait for. When a call has left, perhaps more, until the next look. */
   readonly #awaited = new Set<UpstreamScopeIndex>();
   #timer: NodeJS.Timeout | undefined;
   #lookIsDue = false;
@@ -59,7 +57,7 @@ export class QuotaQueue {
     return this.#awaited.has(scope);
   }
 
-  /** The call waits from now on. If the queue has no place for it, it is given up before the return. */
+  /** The call waits from now on. If the queue is full, `giveUp` may be called before this returns. */
   add(call: WaitingCall): void {
     const dropped = this.#calls.offer(call.account, call, weightOf(call));
     for (const scope of call.waitsFor()) this.#awaited.add(scope);
@@ -85,8 +83,8 @@ export class QuotaQueue {
   }
 
   /**
-   * Gives the calls whose time is over a last try, and gives them up; then serves those whose turn it is, as
-   * far as there is room.
+   * Gives calls whose time is over a last try, and gives them up. Then serves the other calls in turn, as far
+   * as the limits allow.
    */
   look(): void {
     this.#giveUpLate();
@@ -97,7 +95,7 @@ export class QuotaQueue {
     if (this.#calls.size > 0) this.#keepTime();
   }
 
-  /** A call without room keeps those behind it from what it waits for. */
+  /** Serves the first call that can be. Calls behind one that cannot do not take of its scopes. */
   #serveOne(): boolean {
     const blocked = new Set<UpstreamScopeIndex>();
     for (const [account, call] of this.#calls.inTurn()) {

@@ -1,9 +1,9 @@
 /**
- * The time that one call spends in the queue for an upstream with room, and what the metrics get of it. Made
- * by chat-session.ts when a call first waits. Upstream worker.
+ * The time that one call spends in the queue (quota-queue.ts), and its metrics. chat-session.ts makes one
+ * when a call first waits. Upstream worker.
  *
- * Must hold: a call may wait several times, if upstreams fail in between, but its time in all is bounded by
- * `queueMs` (test/unit/upstream/chat-session-quotas.test.ts).
+ * Must hold: a call may wait several times, if upstreams fail in between, but `queueMs` bounds the sum
+ * (test/unit/upstream/chat-session-quotas.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';
@@ -12,15 +12,15 @@ import type { QuotaQueue, WaitingCall } from './quota-queue.js';
 import type { NoRoom } from './target-choice.js';
 
 /**
- * If limits are shared with other processes, a call that may not wait for room still waits for the reply of
- * the coordinator, which may grant some: for some milliseconds, and at most so long.
+ * If limits are shared with other processes, a call that may not wait still waits for the coordinator's
+ * reply, which takes milliseconds: at most so long.
  */
 const ASK_MS = 1_000;
 
-/** The session, as its wait sees it. */
+/** The session, as QuotaWait needs it. */
 export interface WaitOwner extends Pick<WaitingCall, 'account' | 'bytes' | 'waitsFor' | 'tryNow' | 'giveUp'> {
   recordQueued(queuedMs: number): void;
-  /** The coordinator has not replied yet whether it has room. */
+  /** The coordinator has not replied yet. */
   isAsking(): boolean;
 }
 
@@ -33,9 +33,9 @@ export class QuotaWait implements WaitingCall {
   readonly #owner: WaitOwner;
   #endMs = 0;
   #askEndMs = 0;
-  /** In all waits that have ended. */
+  /** Sum of the waits that have ended. */
   #waitedMs = 0;
-  /** Undefined while it does not wait. */
+  /** Undefined while the call does not wait. */
   #since: { readonly ms: number; readonly slot: number } | undefined;
 
   constructor(queue: QuotaQueue, clock: Clock, metrics: UpstreamMetrics, owner: WaitOwner) {
@@ -75,7 +75,7 @@ export class QuotaWait implements WaitingCall {
     this.#owner.giveUp();
   }
 
-  /** It is not in the queue any more: an upstream took the call, or none would even if it had room. */
+  /** The call has left the queue: an upstream took it, or none would even below its limits. */
   ended(served: boolean): void {
     this.#end(served ? 'served' : 'left');
   }

@@ -1,10 +1,9 @@
 /**
- * Reads a non-streamed response: buffers it, validates it, and hands it on unchanged. attempt.ts and
- * door-call.ts make a reader for each response. Here are also the interfaces that all readers have in common.
- * Upstream worker.
+ * Reads a non-streamed response: buffers it, validates it, and passes it on unchanged. attempt.ts and
+ * door-call.ts make a reader for each response. The interfaces of all readers are here too. Upstream worker.
  *
  * Must hold: nothing is sent before the response is whole and valid, so that another upstream may still be
- * asked; and its bytes are counted before they are kept (test/unit/upstream/response-reader.test.ts).
+ * tried; and its bytes are counted before they are kept (test/unit/upstream/response-reader.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { invariant } from '../core/errors.js';
@@ -15,22 +14,22 @@ import { type AttemptFailure, garbageFailure, budgetFailure, tooLongFailure } fr
 import type { UsageMeter } from './usage-meter.js';
 import { reportIn } from './usage-shapes.js';
 
-/** The session: takes bytes that the client may have now. */
+/** The session, as readers see it: it sends bytes to the client. */
 export interface ResponseSink {
   relay(bytes: Uint8Array): void;
 }
 
-/** The attempt: learns what becomes of the response. Exactly one of complete and reject is called, last. */
+/** The attempt, as readers see it. Exactly one of complete and reject is called, last. */
 export interface ResponseOutcome {
   /** Called once, before the first `relay` to the sink. */
   begun(): void;
   /** The response is whole and valid; `rest` are its last bytes. */
   complete(rest: Uint8Array): void;
-  /** The response cannot be used (any further). */
+  /** The response, or the rest of it, cannot be used. */
   reject(failure: AttemptFailure): void;
 }
 
-/** Reads the body of one response. After complete() or reject() it may be given more, and ignores it. */
+/** Reads the body of one response. After complete() or reject() it ignores what it gets. */
 export interface ResponseBodyReader {
   /** The client has all of the response but its end: a failure of the upstream no longer matters. */
   readonly isWhole: boolean;
@@ -241,17 +240,17 @@ function joinedOf(chunks: readonly Uint8Array[], bytes: number): Buffer {
 }
 
 /**
- * Bounds the memory of all non-streamed responses of a worker. Such a response is buffered from its first
- * byte, because nothing of it is sent until it is validated, until its client has taken it, and a slow client
- * may take hours. A response that finds no room is given up: the call is refused with 503 and not billed.
- * Waiting for room would be a queue behind the slowest reader.
+ * Bounds the memory of all non-streamed responses of a worker. Such a response is buffered in full: nothing
+ * is sent until it is validated, and it stays buffered until the client has read it, which may take hours.
+ * Beyond the bound a response is given up, and its call gets a 503 and is not billed: to wait would be a
+ * queue behind the slowest reader.
  */
 export class ResponseBudgetBuffer {
   readonly #bytesMax: number;
   readonly #bytesUncounted: number;
   #heldBytes = 0;
 
-  /** Responses up to `bytesUncounted` always find room: the bound on calls in flight bounds them. */
+  /** Responses up to `bytesUncounted` are not counted: the bound on calls in flight bounds them. */
   constructor(bytesMax: number, bytesUncounted: number) {
     this.#bytesMax = bytesMax;
     this.#bytesUncounted = bytesUncounted;
@@ -262,8 +261,7 @@ export class ResponseBudgetBuffer {
   }
 
   /**
-   * Changes what a response holds from `fromBytes` to `toBytes`. False, without a change, if there is no
-   * room.
+   * Changes what a response holds from `fromBytes` to `toBytes`. False, without a change, beyond the bound.
    */
   change(fromBytes: number, toBytes: number): boolean {
     const held = this.#heldBytes - this.#counted(fromBytes) + this.#counted(toBytes);
@@ -287,14 +285,14 @@ export class ResponseBudget {
     this.#budget = budget;
   }
 
-  /** Takes room for `bytes` more; false if there is none. */
+  /** Counts `bytes` more; false beyond the bound. */
   grow(bytes: number): boolean {
     if (!this.#budget.change(this.#bytes, this.#bytes + bytes)) return false;
     this.#bytes += bytes;
     return true;
   }
 
-  /** Gives all of it back. Idempotent. */
+  /** Gives all bytes back. Idempotent. */
   clear(): void {
     this.#budget.change(this.#bytes, 0);
     this.#bytes = 0;

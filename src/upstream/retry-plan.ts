@@ -1,9 +1,9 @@
 /**
- * The attempts of one call on the upstreams of its model: each upstream once. If a model has only one
- * upstream, it is tried again after a pause, if that repeats no work there (retry with backoff and jitter).
- * Each session has one for the model that serves it. Upstream worker.
+ * The attempts of one call on the upstreams of its model: each upstream once. An only upstream is tried again
+ * after a pause, if that does no work twice (retry with backoff and jitter). call-models.ts makes one for
+ * each model of a call. Upstream worker.
  *
- * Must hold: its caller makes no further attempt once a byte was sent to the client
+ * Must hold: the session makes no further attempt once a byte was sent to the client
  * (test/unit/upstream/target-choice.retry-plan.test.ts, chat-session-failover.test.ts).
  */
 import type { Clock } from '../core/clock.js';
@@ -41,28 +41,28 @@ export class RetryPlan {
     this.#startMs = this.#triedMs = clock.monotonicMs();
   }
 
-  /** Takes the next upstream; undefined if all were tried, cool down or have no room. */
+  /** Takes the next upstream; undefined if all were tried, cool down or are at their limits. */
   take(queued = false): TakenTarget | undefined {
     const taken = this.#choice.take(this.#tried, this.#account, this.#tries > 0, this.tokens, queued);
     if (taken === undefined) return undefined;
-    // The first follows at once.
+    // The first attempt follows at once.
     this.#triedMs = queued || this.#tries > 0 ? this.#clock.monotonicMs() : this.#startMs;
     this.#tried.push(taken.index);
     this.#tries++;
     return taken;
   }
 
-  /** After `take` gave nothing: undefined if it is not for want of room. */
+  /** Call it after `take` returned nothing: undefined if that was not because of limits. */
   noRoom(): NoRoom | undefined {
     return this.#choice.noRoom(this.#tried, this.#account, this.tokens);
   }
 
-  /** What the call may use at most; 0 if no upstream limits tokens. */
+  /** The most tokens that the call may use; 0 if no upstream limits tokens. */
   get tokens(): number {
     return (this.#tokens ??= this.#choice.limitsTokens ? this.#tokensOf() : undefined) ?? 0;
   }
 
-  /** The most tokens that a call may use here, if this one may use more; else undefined. */
+  /** The most tokens that any upstream allows a call, if this call may use more; else undefined. */
   get tokensBeyond(): number | undefined {
     const { tokensMax } = this.#choice;
     return this.tokens > tokensMax ? tokensMax : undefined;
@@ -78,7 +78,7 @@ export class RetryPlan {
     return this.#triedMs;
   }
 
-  /** No upstream of the model is left that this call has not asked. */
+  /** Whether the call has tried all upstreams of the model. */
   get hasTriedAll(): boolean {
     return this.#tried.length >= this.#choice.targets;
   }
@@ -104,9 +104,9 @@ export class RetryPlan {
     if (this.#repeats === REPEATS_MAX) return undefined;
     this.#tried.length = 0;
     this.#repeats++;
-    // That a kept connection was closed says nothing about the upstream.
+    // The upstream had closed the kept connection: no pause is needed.
     if (sent && this.#repeats === 1) return 0;
-    // Random, so that calls that failed together do not come again together.
+    // Random, so that calls that failed together do not return together.
     return PAUSE_MS * this.#repeats * (0.5 + Math.random() / 2);
   }
 }

@@ -1,9 +1,9 @@
 /**
- * The upstreams of each model with their state (breakers, calls in flight). upstream-task.ts owns it,
- * sessions ask it. Upstream worker.
+ * The upstreams of each model with their state (breakers, calls in flight). upstream-task.ts makes one for
+ * its worker, sessions read it. Upstream worker.
  *
- * Must hold: a reload replaces the routes while calls run, so an index of a model never changes its meaning,
- * and upstreams that did not change keep their state (test/unit/upstream/route-table.test.ts).
+ * Must hold: a reload replaces the routes while calls run, so an index always means the same model, and
+ * upstreams that did not change keep their state (test/unit/upstream/route-table.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { Log } from '../telemetry/log.js';
@@ -58,13 +58,13 @@ export class RouteTable {
     }
   }
 
-  /** Calls the upstreams of that model, or of all, again at once, whatever their state. */
+  /** Closes the breakers of that model's upstreams, or of all, so that they get calls again at once. */
   reset(modelId: string | undefined): void {
     for (const [index, { id }] of this.#routes.entries())
       if (modelId === undefined || modelId === id) this.#choices[index]!.reset(undefined);
   }
 
-  /** Calls the upstreams that use one of these credentials again at once. */
+  /** Closes the breakers of upstreams that use one of these credentials. */
   resetCredentials(positions: readonly number[]): void {
     if (positions.length === 0) return;
     for (const [index, { targets }] of this.#routes.entries())
@@ -72,7 +72,7 @@ export class RouteTable {
         if (positions.includes(provider?.credential ?? -1)) this.#choices[index]!.reset(slot);
   }
 
-  /** Targets that may get calls: those of removed models are left out. */
+  /** The targets of all models that were not removed. */
   get targets(): UpstreamTarget[] {
     return this.#routes.flatMap(({ retired, targets }) => (retired === undefined ? targets : []));
   }

@@ -1,25 +1,25 @@
 /**
- * Finds parts of our credentials in a provider's text, also under another spelling, so that callers and
- * logs never get them. error-mapping.ts, credential-table.ts and the test of an upstream
- * (gateway/probe-diagnosis.ts) use it. Pure, but for the traces of each target, which a thread keeps.
+ * Finds parts of the operator's credentials in a provider's text, also in another spelling, so that callers
+ * and logs never get them. error-mapping.ts, credential-table.ts and gateway/probe-diagnosis.ts use it. Any
+ * thread; it keeps the traces of each target.
  *
- * Must hold: a part that stands there plainly, in upper or lower case, or backwards, is cut out. An encoded
- * one cannot be cut out with certainty, so such a text is not passed on at all. Parts below TRACE_CHARS
- * stay, so that a masked key (`sk-ab***yz`) can still be read. The time is bounded for any text
+ * Must hold: a part in plain text, in upper or lower case, or backwards, is cut out. An encoded part cannot
+ * be cut out with certainty, so such a text is dropped as a whole. Parts below TRACE_CHARS stay, so that a
+ * masked key (`sk-ab***yz`) can be read. The time is bounded for any text
  * (test/unit/upstream/secret-traces.test.ts).
  */
 import { secretsOf, type UpstreamTarget } from './target.js';
 
-/** So many characters in a row give a key away; with fewer enough is left to guess. */
+/** Length of a trace: so many characters in a row give a key away. */
 const TRACE_CHARS = 8;
-/** An encoding of an encoding; more layers do not happen by accident. */
+/** Encodings of encodings that are undone. More do not happen by accident. */
 const LAYERS_MAX = 2;
 const MASK = '***';
 
 const BASE64_RUN = /[A-Za-z0-9+/_-]{10,}/g;
 const HEX_RUN = /[0-9a-f]{16,}/gi;
 const BETWEEN_HEX = /0x|\\x|[\s:;,._-]/gi;
-/** The same, except a zero that is a digit and has an x behind it by accident. */
+/** The same, without the `0x` whose zero is a digit. */
 const BETWEEN_WHOLE_HEX = /(?<![0-9a-f])0x|\\x|[\s:;,._-]/gi;
 /** A letter as a decimal code. */
 const CODES = /\d{2,3}/g;
@@ -29,8 +29,8 @@ const ESCAPE = /[%=]([0-9a-f]{2})|\\x([0-9a-f]{2})|\\u00([0-9a-f]{2})|&#x0*([0-9
 /** Looks for the same secrets in many texts. */
 export class SecretTraces {
   /**
-   * Secrets that are shorter than a trace, in lower case. They are cut out where they stand whole and
-   * plainly; to look for so few characters encoded or backwards would reject harmless texts.
+   * Secrets that are shorter than a trace, in lower case. They are cut out only in plain text: to look for so
+   * few characters encoded or backwards would reject harmless texts.
    */
   readonly #short: readonly string[];
   readonly #plain: Windows;
@@ -45,7 +45,7 @@ export class SecretTraces {
     this.#bare = new Windows(lower.map(bareOf));
   }
 
-  /** The text without traces; undefined if it holds one that cannot be cut out. */
+  /** The text without traces; undefined if it has one that cannot be cut out. */
   cleaned(text: string): string | undefined {
     const open = this.#cut(text);
     return this.#isIn(open, LAYERS_MAX) ? undefined : open;
@@ -78,7 +78,7 @@ export class SecretTraces {
 
 const TRACES = new WeakMap<UpstreamTarget, SecretTraces>();
 
-/** For the upstream's credentials; made at first use. */
+/** The traces of the upstream's credentials, made at first use. */
 export function tracesOf(target: UpstreamTarget): SecretTraces {
   let traces = TRACES.get(target);
   if (traces === undefined) {

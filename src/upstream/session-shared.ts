@@ -1,5 +1,9 @@
 /**
- * What all sessions of an upstream worker work with. upstream-task.ts makes it once. Upstream worker.
+ * What all sessions of an upstream worker share. upstream-task.ts makes the SessionDeps, chat-session.ts
+ * calls `sharedOf`. Upstream worker.
+ *
+ * Must hold: `sharedOf` is called once a worker, or its bound of buffered responses is not one bound (no test
+ * shows this).
  */
 import type { Clock } from '../core/clock.js';
 import { WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED } from '../core/limits.js';
@@ -20,7 +24,7 @@ export interface SessionDeps {
   readonly quotas: UpstreamQuotas;
   readonly http: HttpClient;
   readonly echo: HttpClient;
-  /** Of upstreams that do not speak OpenAI's protocol. */
+  /** The client for upstreams that do not speak OpenAI's protocol. */
   readonly providers: ProviderClient;
   readonly count: CountTokens;
   readonly translate: TranslateLarge;
@@ -31,7 +35,7 @@ export interface SessionDeps {
   readonly spans: SpanOutbox | undefined;
 }
 
-/** What `sharedOf` makes of them. */
+/** The SessionDeps, and what `sharedOf` makes for all sessions. */
 export interface SessionShared extends Omit<SessionDeps, 'log'> {
   readonly errors: ErrorLog;
   readonly wholeResponses: ResponseBudgetBuffer;

@@ -3,14 +3,13 @@
  * client did not ask for it, and `[DONE]`, which is sent last, when the usage is known. attempt.ts and
  * door-call.ts make a reader for each stream. Upstream worker.
  *
- * Must hold: only valid events are relayed: all bytes are UTF-8, and the data is a JSON object, by parsing it
- * or by EventForms. Nothing is sampled. Members of an object are checked only as far as needed to recognise a
- * chat- completion stream, its usage, its error and its end. If an object has a member twice, that is JSON;
- * the last one is read.
+ * Must hold: only valid events are relayed: all bytes are UTF-8, and the data is a JSON object, which is
+ * parsed or proved by EventForms. Its members are checked only as far as needed to recognise a
+ * chat-completion stream, its usage, its error and its end.
  *
- * And what happens to an event depends on the events before it alone, not on how the bytes were cut, with one
- * exception: while the client has nothing yet, good events that come together with a bad one are held back
- * with it, unless the text is whole (test/unit/upstream/stream-reader.test.ts, hostile-answers.test.ts,
+ * Must hold: an event is relayed or not by the events before it, however the bytes were cut, with one
+ * exception: while the client has no byte, good events that come together with a bad one are held back with
+ * it, unless the text is whole (test/unit/upstream/stream-reader.test.ts, hostile-answers.test.ts,
  * stream-ends.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
@@ -31,12 +30,12 @@ const LATE_USAGE_MS_MAX = 100;
 
 const DONE_BYTES = Buffer.from(SSE_DONE);
 
-/** Some upstreams send an empty text instead of null. */
+/** Whether a choice has ended. Some upstreams send an empty text instead of null. */
 function isFinished(choice: unknown): boolean {
   return isRecord(choice) && typeof choice.finish_reason === 'string' && choice.finish_reason !== '';
 }
 
-/** Whether an event has more than the role and the reason of the end. */
+/** Whether an event brings more than a role and the reason of the end. */
 function hasText(choices: readonly unknown[]): boolean {
   for (const choice of choices) {
     if (!isRecord(choice)) continue;
@@ -176,7 +175,7 @@ export class StreamReader implements ResponseBodyReader {
     relayRun(events.length, events.length);
   }
 
-  /** `data` is Latin-1. `text`: relay the event; it has text and nothing else of interest. */
+  /** `data` is Latin-1. `text`: relay the event, which has text and nothing else of interest. */
   #judge(data: string | undefined): 'relay' | 'text' | 'drop' | Garbage {
     // Comments keep a connection alive; the listener sends its own.
     if (data === undefined || data === '') return 'drop';

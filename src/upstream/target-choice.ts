@@ -1,11 +1,11 @@
 /**
- * The load balancer of a model: chooses the upstream of a call. The best priority that was not tried, is not
- * cooling down and has room in its limits; within it, the one with the least calls in flight for its weight
- * (weighted least connections). Sessions use it through a RetryPlan (retry-plan.ts). Upstream worker; one
- * choice a model, which counts the calls of its worker alone, but for the limits.
+ * The load balancer of a model. It takes the upstream with the best priority among those that the call has
+ * not tried, that do not cool down and are below their limits; of equals the one with the least calls in
+ * flight for its weight (weighted least connections). retry-plan.ts uses it. Upstream worker; one for each
+ * model. It counts the calls of its worker only; the limits are shared.
  *
- * Must hold: what `take` gave is released exactly once, with an outcome; and if no other upstream is left,
- * one that cools down is asked again within seconds, however long it was down
+ * Must hold: each TakenTarget is released exactly once, with an outcome. If no other upstream is left, one
+ * that cools down is tried again within seconds, however long it was down
  * (test/unit/upstream/target-choice.test.ts).
  */
 import type { Clock } from '../core/clock.js';
@@ -20,44 +20,44 @@ import { isSameUpstream, type UpstreamTarget } from './target.js';
 import type { QuotaHold, UpstreamQuotas } from './upstream-quotas.js';
 
 /**
- * While others take its calls, an upstream's Retry-After is respected for so long; then it is asked again,
- * because it may have said an hour or a day. It may also have meant only the caller whose call it refused. So
- * if no other upstream is left, a single call asks again after the upstream's `parkMsMax`, and all calls
- * follow once that one gets a response.
+ * How long an upstream's Retry-After is obeyed while others serve the calls; it may have said a day. It may
+ * also have meant one caller only. So if no other upstream is left, a single call tries again after
+ * `parkMsMax`, and all calls follow once that one gets a response.
  */
 const PARK_MS_MAX = 60_000;
 
 /** The state of one upstream. */
 interface TargetState {
-  /** Unique among all that the choice ever had; a call remembers by it what it has tried. */
+  /** Never given to another target. A call remembers by it what it has tried. */
   readonly index: number;
   target: UpstreamTarget;
   readonly breaker: Breaker;
   inFlight: number;
+  /** Until when its Retry-After is obeyed. */
   parkedUntilMs: number;
-  /** While parked: when one call may ask again, if no other upstream is left. */
+  /** While parked: when one call may try again, if no other upstream is left. */
   parkProbeAtMs: number;
 }
 
 /** Why no upstream takes a call, and for how long. */
 export interface Cooldown {
   readonly restMs: number;
-  /** For the caller. */
+  /** In words for the caller. */
   readonly reason: string;
 }
 
-/** Upstreams would take a call, but none has room in its limits. */
+/** Why a call must wait: all upstreams that could serve it are at their limits. */
 export interface NoRoom {
-  /** Of the upstream that has room first. */
+  /** The limit that the first upstream to have room again has reached. */
   readonly quota: UpstreamQuotaName | undefined;
-  /** Its slot among the metrics. */
+  /** That upstream's slot in the metrics. */
   readonly slot: number;
-  /** Until one has room, if nobody else takes it; 0 if that is now, or not known. */
+  /** Milliseconds until it has room, unless another call takes it; 0 if that is now, or not known. */
   readonly freeInMs: number;
   /** How long a call may wait for it. */
   readonly queueMs: number;
   readonly scopes: readonly UpstreamScopeIndex[];
-  /** The coordinator, which was not asked, may have room for one of `scopes`. */
+  /** The coordinator may grant more of one of `scopes`, and has not replied yet. */
   readonly asks: boolean;
 }
 
@@ -136,9 +136,9 @@ export class TargetChoice {
   }
 
   /**
-   * Takes the best target whose index is not in `tried`; undefined if all were tried, cool down, or have no
-   * room in their limits. `retry`: an earlier attempt of the call has failed. `tokens`: what the call may use
-   * at most. `queued`: it has waited, so what others wait for is not closed to it. O(targets).
+   * Takes the best target whose index is not in `tried`; undefined if all were tried, cool down, or are at
+   * their limits. `retry`: an earlier attempt of the call has failed. `tokens`: the most that the call may
+   * use. `queued`: the call has waited, so it may take of scopes that others wait for. O(targets).
    */
   take(
     tried: readonly number[],
@@ -163,7 +163,9 @@ export class TargetChoice {
     }
   }
 
-  /** After `take` gave nothing: undefined if no target would take the call even if it had room. */
+  /**
+   * Call it after `take` returned nothing: undefined if no target could serve the call even below its limits.
+   */
   noRoom(tried: readonly number[], account: AccountIndex, tokens: number): NoRoom | undefined {
     const nowMs = this.#clock.monotonicMs();
     let first: { quota: UpstreamQuotaName | undefined; slot: number; freeInMs: number } | undefined;
@@ -188,7 +190,7 @@ export class TargetChoice {
     return first && { ...first, queueMs, scopes, asks };
   }
 
-  /** The most tokens that a call may use to find room at some target; Infinity if one sets no such limit. */
+  /** The most tokens that any target allows a call; Infinity if one has no such limit. */
   get tokensMax(): number {
     return Math.max(...this.#states.map(({ target }) => target.quotas?.limits.tokensPerMinute ?? Infinity));
   }
@@ -203,7 +205,7 @@ export class TargetChoice {
     return coolsDown.reduce((least, cooldown) => (cooldown.restMs < least.restMs ? cooldown : least));
   }
 
-  /** Closes the breakers of that slot, or of all slots, and forgets their Retry-After. */
+  /** Closes the breakers of the targets with that slot, or of all, and forgets their Retry-After. */
   reset(slot: number | undefined): void {
     for (const state of this.#states) {
       if (slot !== undefined && state.target.slot !== slot) continue;
@@ -226,7 +228,7 @@ export class TargetChoice {
     return isAnyAwake ? best : this.#bestOfCoolingDown(tried, nowMs, account);
   }
 
-  /** All cool down, and nobody serves the calls: then the shorter waits count. */
+  /** All targets cool down: then the shorter cooldowns count. */
   #bestOfCoolingDown(
     tried: readonly number[],
     nowMs: MonotonicMs,
@@ -238,7 +240,7 @@ export class TargetChoice {
   }
 }
 
-/** One attempt on a target. It ends once, with its outcome; what it used of the tokens is settled apart. */
+/** A target that was taken for one attempt. It is released once, and its tokens are settled apart. */
 export class TakenTarget {
   readonly target: UpstreamTarget;
   readonly index: number;
@@ -247,7 +249,7 @@ export class TakenTarget {
   readonly #clock: Clock;
   readonly #metrics: UpstreamMetrics;
   readonly #pass: BreakerPass;
-  /** The call finds out whether a parked target must still be left alone. */
+  /** The attempt finds out whether a parked target can be called again. */
   readonly #isParkProbe: boolean;
   readonly #hold: QuotaHold | undefined;
   #released = false;
@@ -279,7 +281,7 @@ export class TakenTarget {
     if (this.#isParkProbe) this.#state.parkedUntilMs = 0;
   }
 
-  /** The target responded, if only that the caller was wrong. */
+  /** The target responded, perhaps with a rejection of the request. */
   releaseGood(): void {
     if (!this.#give()) return;
     this.#state.breaker.succeeded(this.#pass, this.#clock.monotonicMs());
@@ -297,20 +299,20 @@ export class TakenTarget {
     else breaker.failed(this.#pass, nowMs, this.#account);
   }
 
-  /** Nothing was learned about the target. Idempotent, as the other releases are. */
+  /** The attempt says nothing about the target. Idempotent, as the other releases are. */
   release(): void {
     if (this.#give()) this.#endUnheard(this.#clock.monotonicMs());
   }
 
   /**
-   * Says how many tokens the attempt used; undefined: perhaps all that the call may use. The first call
-   * counts; each attempt needs one.
+   * Settles the tokens that the attempt used; undefined: perhaps all that the call may use. The first call
+   * counts, and each attempt needs one.
    */
   settle(tokens?: number): void {
     this.#hold?.settle(tokens);
   }
 
-  /** A call that began earlier does not shorten the wait that a later one was told. */
+  /** Obeys a Retry-After. The longest counts. */
   #park(ms: number, nowMs: MonotonicMs): void {
     const state = this.#state;
     const { parkMsMax } = state.target;
@@ -335,7 +337,7 @@ export class TakenTarget {
   }
 }
 
-/** Including the new call, so that of two idle targets the heavier one is taken. */
+/** The load with the new call, so that of two idle targets the heavier one is taken. */
 function loadWithOneMore(state: TargetState): number {
   return (state.inFlight + 1) / state.target.weight;
 }
@@ -345,7 +347,7 @@ function cooldownMsOf(
   nowMs: MonotonicMs,
   account: AccountIndex,
 ): number {
-  return Math.max(parkedUntilMs - nowMs, breaker.restMs(nowMs, account));
+  return Math.max(parkedUntilMs - nowMs, breaker.waitMs(nowMs, account));
 }
 
 function loneCooldownMsOf(
@@ -353,7 +355,7 @@ function loneCooldownMsOf(
   nowMs: MonotonicMs,
   account: AccountIndex,
 ): number {
-  return Math.max(Math.min(parkedUntilMs, parkProbeAtMs) - nowMs, breaker.loneRestMs(nowMs, account), 0);
+  return Math.max(Math.min(parkedUntilMs, parkProbeAtMs) - nowMs, breaker.loneWaitMs(nowMs, account), 0);
 }
 
 /** Changes are as rare as cooldowns are long: no line is left out. */

@@ -1,9 +1,9 @@
 /**
- * The upstreams of a model, as upstream workers see them. gateway/snapshot.ts makes them of the settings.
+ * The upstreams of a model, as upstream workers have them. gateway/snapshot.ts makes them of the settings.
  *
- * Must hold: they hold the providers' keys, so they are given to upstream workers alone, never to a listener,
- * a log or a response (test/e2e/secrets.test.ts). What decides on an upstream's state after a reload is in
- * `isSameUpstream`: a new field that makes it another service belongs there.
+ * Must hold: a target has the provider's key, so only upstream workers get it, never a listener, a log or a
+ * response (test/e2e/secrets.test.ts). A new field by which a target is another service belongs into
+ * `isSameUpstream`, or a reload keeps the state of the old one (test/unit/upstream/route-table.test.ts).
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { DoorName } from '../core/door-names.js';
@@ -17,12 +17,12 @@ import type { MemberNames } from './upstream-body.js';
 export interface TargetQuotas {
   readonly scope: UpstreamScopeIndex;
   readonly limits: UpstreamLimits;
-  /** How long a call may wait for room in them, in milliseconds. */
+  /** How long a call may wait while the upstream is at its limits. */
   readonly queueMs: number;
 }
 
 export interface UpstreamTarget extends HttpTarget {
-  /** Of its counters in the metrics. */
+  /** Slot of its counters in the metrics. */
   readonly slot: number;
   /** The upstream's name of the model; undefined if it is the model's id. */
   readonly model: string | undefined;
@@ -30,7 +30,7 @@ export interface UpstreamTarget extends HttpTarget {
   readonly priority: number;
   /** Failures that open its breaker; with 0 it never opens. */
   readonly breakerFailuresMax: number;
-  /** How long its Retry-After is respected if no other upstream is left; 0: it is never respected. */
+  /** How long its Retry-After is obeyed if no other upstream is left; 0: it is never obeyed. */
   readonly parkMsMax: number;
   /** Undefined if it has no limits. */
   readonly quotas: TargetQuotas | undefined;
@@ -39,9 +39,9 @@ export interface UpstreamTarget extends HttpTarget {
    * makes the path.
    */
   readonly doors: Readonly<Partial<Record<DoorName, string>>>;
-  /** Undefined if it speaks OpenAI's protocol, which is passed on byte for byte. */
+  /** Undefined if it speaks OpenAI's protocol, so that bodies pass byte for byte. */
   readonly provider: ProviderSettings | undefined;
-  /** Only of one that speaks OpenAI's protocol. */
+  /** Only for an upstream that speaks OpenAI's protocol. */
   readonly memberNames?: MemberNames | undefined;
 }
 
@@ -51,7 +51,7 @@ export const ECHO_ORIGIN = 'echo:';
 export const TOKENIZERS = ['o200k_base', 'cl100k_base', 'none'] as const;
 export type Tokenizer = (typeof TOKENIZERS)[number];
 
-/** What another model stands in for. `unavailable`: no upstream of the model could serve the call. */
+/** When a fallback gets a call. `unavailable`: no upstream of the model could serve it. */
 export const FALLBACK_REASONS = ['unavailable', 'context_length'] as const;
 export type FallbackReason = (typeof FALLBACK_REASONS)[number];
 
@@ -61,7 +61,7 @@ export interface ModelRoute {
   /** The maker of the model. */
   readonly ownedBy: string;
   readonly tokenizer: Tokenizer;
-  /** The longest possible choice. */
+  /** The most tokens of one choice. */
   readonly outputTokensMax: number;
   /** When the model's fallbacks are asked. */
   readonly fallbackOn: readonly FallbackReason[];
@@ -74,7 +74,7 @@ export interface ModelRoute {
   readonly retired?: true;
 }
 
-/** Whether the state of one upstream holds for the other: same service, same credentials. */
+/** Whether the state of one target holds for the other: same service, same credentials. */
 export function isSameUpstream(one: UpstreamTarget, other: UpstreamTarget): boolean {
   return (
     one.origin === other.origin &&
@@ -88,7 +88,7 @@ export function isSameUpstream(one: UpstreamTarget, other: UpstreamTarget): bool
   );
 }
 
-/** Its address for an operator: without the query, which may contain a key. */
+/** The target's address for operators, without the query, which may contain a key. */
 export function addressOf({ origin, path }: HttpTarget): string {
   return origin === ECHO_ORIGIN ? ECHO_ORIGIN : `${origin}${path.replace(/\?.*$/, '')}`;
 }
@@ -97,7 +97,7 @@ export function addressOf({ origin, path }: HttpTarget): string {
 const SECRET_CHARS_MIN = 8;
 
 /**
- * What an upstream could repeat of its credentials: its key, each word of its headers' values, and the
+ * The secrets of a target that its upstream could repeat: the key, each word of its headers' values, and the
  * project or resource that is billed. Long ones first.
  */
 export function secretsOf({ key, headers, provider }: UpstreamTarget): string[] {

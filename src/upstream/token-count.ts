@@ -3,7 +3,7 @@
  * becomes a CountRest, from which any counter thread goes on. Upstream workers ask for counts (call-usage.ts,
  * count-session.ts), and the main thread passes them to counter threads, where TokenCount runs. Pure.
  *
- * Must hold: a caller is never kept from its response by a count: if none comes, an estimate takes its place
+ * Must hold: no caller loses its response because of a count: if no count comes, an estimate takes its place
  * and is marked as one (test/unit/upstream/token-count.test.ts, token-count.count-wait.test.ts).
  */
 import { CHAT_DOOR } from '../core/door-names.js';
@@ -25,12 +25,12 @@ type CompletionForm = 'stream' | 'answer' | 'none';
 
 export interface CountRequest {
   readonly tokenizer: Tokenizer;
-  /** By which the call came, as its position in DOOR_NAMES; that of chat if it is left out. */
+  /** The call's door, as its position in DOOR_NAMES; that of chat if it is left out. */
   readonly door?: number;
   /** The request's JSON, in the protocol of that door. */
   readonly body: string | Uint8Array;
   readonly completionForm: CompletionForm;
-  /** Of a stream: texts of the events before `completion`. */
+  /** For a stream: texts of the events before `completion`. */
   readonly texts: StreamTexts;
   /** The response, or the latest events that were kept. */
   readonly completion: string;
@@ -47,8 +47,8 @@ export type CountTokens = (request: CountRequest, account: AccountIndex) => Prom
 export interface CountRest {
   readonly tokenizer: Tokenizer;
   /**
-   * The texts that are not counted yet, joined, as UTF-16. They are counted one by one, because a token ends
-   * with its text.
+   * The texts that are not counted yet, joined, as UTF-16. They are counted one by one, because no token
+   * spans two texts.
    */
   readonly chars: Uint8Array;
   readonly lengths: Uint32Array;
@@ -301,7 +301,7 @@ function countedBodyOf(door: number, body: string | Uint8Array): string | Uint8A
     return JSON.stringify(dialect.translator?.toChat(members) ?? members);
   } catch (error) {
     if (!(error instanceof FieldError)) throw error;
-    // What a chat completion cannot say: promptOf reads what it finds of one in the body as it is.
+    // A chat completion cannot express the body: promptOf finds texts in the body as it is.
     return text;
   }
 }

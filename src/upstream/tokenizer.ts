@@ -3,8 +3,9 @@
  * s to load, so it is loaded at first use and only in counter threads, never where streams run.
  * estimateTextTokens alone may be called anywhere.
  *
- * The tokenizer's own expression cuts a text into words, blanks and signs, and BytePairs merges each piece.
- * Both are our own, because each package that was tried can be made to work for minutes (bench/README.md).
+ * The tokenizer's regular expression cuts a text into words, blanks and signs, and BytePairs merges each
+ * piece. Both are written here, because each package that was tried can be kept busy for minutes
+ * (bench/README.md).
  *
  * Must hold: no text costs more than about 0.4 s a megabyte, and none makes the next one slower; counts equal
  * those of tiktoken (test/unit/upstream/token-count.test.ts, tiktoken.test.ts).

@@ -3,9 +3,9 @@
  * own names of members (the setting `member_names`). attempt.ts, door-call.ts and, for large bodies,
  * large-translation.ts call it. Pure.
  *
- * Must hold: the bound of the output that a call's hold rests on still goes out, and a body that has none of
- * those members goes out byte for byte but for the model (test/unit/upstream/upstream-body.test.ts,
- * e2e/member-names.test.ts).
+ * Must hold: the bound of the output, on which the call's hold is based, is still sent. A body that has none
+ * of the renamed members is sent byte for byte but for the model (test/unit/upstream/upstream-body.test.ts,
+ * test/e2e/member-names.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import { withModelName } from '../protocol/chat-call.js';
@@ -22,7 +22,7 @@ interface Names {
 type Body = Pick<UpstreamRequest, 'body' | 'largeBody' | 'modelStart' | 'modelEnd'>;
 type Members = Readonly<Record<string, unknown>>;
 
-/** With the upstream's name of the model. */
+/** The body with the upstream's name of the model. */
 export function bodyFor({ model }: Names, request: Body): string | Uint8Array {
   const { largeBody } = request;
   if (model === undefined) return largeBody ?? request.body;
@@ -34,7 +34,7 @@ export function bodyFor({ model }: Names, request: Body): string | Uint8Array {
   ]);
 }
 
-/** As `bodyFor`, of a chat completion, whose members are renamed if it is small (some 10 µs a KB). */
+/** As `bodyFor`, for a chat completion. Renames its members if it is small (some 10 µs a KB). */
 export function chatBodyFor(names: Names, request: Body): string | Uint8Array {
   const body = bodyFor(names, request);
   if (names.memberNames === undefined || typeof body !== 'string') return body;

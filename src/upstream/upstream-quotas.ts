@@ -1,12 +1,11 @@
 /**
  * The limits of upstreams, as a worker's calls take from them: requests and tokens of the minute, calls in
- * flight, by scope (a provider's key). The counters are shared by all workers (ledger/upstream-counters.ts);
- * the calls that wait for room are this worker's. TargetChoice takes, the session settles the tokens.
- * Upstream worker.
+ * flight, by scope (a provider's key). All workers share the counters (ledger/upstream-counters.ts); each has
+ * a queue of its own. target-choice.ts takes, the session settles the tokens. Upstream worker.
  *
- * Must hold: each part of a QuotaHold is given back once; and of a scope one question is under way at a time,
- * because its grant covers what all calls of the worker lack (test/unit/upstream/upstream-quotas.test.ts).
- * LeaseChannel.ask never rejects: after a rejection a scope would not be asked for again.
+ * Must hold: each part of a QuotaHold is given back once. One question a scope is asked at a time, because
+ * its grant covers what all calls of the worker lack (test/unit/upstream/upstream-quotas.test.ts).
+ * LeaseChannel.ask never rejects, or the scope would never be asked for again.
  */
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
@@ -16,8 +15,8 @@ import { QuotaQueue } from './quota-queue.js';
 import type { TargetQuotas } from './target.js';
 
 /**
- * If the coordinator has none left, it is asked again for the calls that wait after so long. Others give back
- * what lies idle after 750 ms.
+ * If the coordinator has nothing left, it is asked again after so long for the calls that wait. Other
+ * processes give idle leases back after 750 ms.
  */
 const ASK_AGAIN_MS = 250;
 
@@ -29,7 +28,7 @@ export class UpstreamQuotas {
   readonly #counters: UpstreamCounters;
   readonly #clock: Clock;
   readonly #leases: AskLease | undefined;
-  /** Until when a scope is not asked for: Infinity while its reply is awaited. */
+  /** By scope: until when the coordinator is not asked; Infinity until its reply. */
   readonly #askedUntilMs = new Map<UpstreamScopeIndex, number>();
 
   /** `leases`: undefined if limits are not shared. */
@@ -41,8 +40,8 @@ export class UpstreamQuotas {
   }
 
   /**
-   * Takes of each of its limits, or nothing: undefined if there is no room, or if others wait for it and the
-   * call is not `queued`. `tokens`: what the call may use at most.
+   * Takes of each limit, or of none: undefined if one is reached, or if other calls wait for the scope and
+   * this one is not `queued`. `tokens`: the most that the call may use.
    */
   take(quotas: TargetQuotas, tokens: number, queued: boolean): QuotaHold | undefined {
     const { scope, limits } = quotas;
@@ -64,7 +63,7 @@ export class UpstreamQuotas {
     return { ...short, asks: untilMs === Infinity };
   }
 
-  /** One call of a scope asks for all of the worker: the grant covers what has lately been used too. */
+  /** Asks the coordinator, for all calls of the worker. */
   #ask(scope: UpstreamScopeIndex, tokens: number): void {
     if (this.#leases === undefined) return;
     if ((this.#askedUntilMs.get(scope) ?? 0) > this.#clock.monotonicMs()) return;
@@ -77,7 +76,7 @@ export class UpstreamQuotas {
   }
 }
 
-/** What one attempt has taken. Each part is given back once. */
+/** What one attempt has taken of an upstream's limits. */
 export class QuotaHold {
   readonly #counters: UpstreamCounters;
   readonly #queue: QuotaQueue;

@@ -1,6 +1,6 @@
 /**
- * Gives each scope of upstreams with limits a slot among the counters, and an id under which hosts share it.
- * gateway/snapshot.ts assigns them with each settings. Main thread of a gateway process.
+ * Gives each scope of upstreams with limits a slot in the counters, and an id by which hosts share it.
+ * gateway/snapshot.ts calls it for each state of the settings. Main thread of a gateway process.
  *
  * Must hold: a scope keeps its slot for the life of the process, also over reloads, and has the same id at
  * every host (test/unit/upstream/upstream-scopes.test.ts).
@@ -12,7 +12,7 @@ import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
 import type { UpstreamLimits } from '../core/quotas.js';
 import { asUpstreamScopeIndex, type UpstreamScopeIndex } from '../core/units.js';
 
-/** Twice as many bits as keep a million keys apart. The text that is hashed has a provider's key in it. */
+/** 80 bits, which keep a million scopes apart. The hash also hides the provider's key. */
 const ID_HEX_CHARS = 20;
 
 /** A scope of the settings. */

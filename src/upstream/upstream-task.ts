@@ -34,7 +34,7 @@ import type { CounterAsk, FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } f
 
 /** For the log alone: the call is billed by an estimate. */
 const COUNT_LATE: ErrorRecord = { code: 'overloaded', message: `no count within ${COUNT_WAIT_MS_MAX} ms` };
-/** Nobody reads it: see `connectionFailure`. */
+/** Not for callers: see `connectionFailure`. */
 const TRANSLATION_LATE: ErrorRecord = {
   code: 'overloaded',
   message: 'a large body was not translated in time',

@@ -3,8 +3,8 @@
  * relayed text needs. attempt.ts makes one for each attempt, readers fill it, call-usage.ts reads it.
  * Upstream worker.
  *
- * Must hold: an impossible report does not replace a possible one, and text that came after the last report
- * is known to be missing from it (test/unit/upstream/usage-meter.test.ts).
+ * Must hold: an impossible report does not replace a possible one. Text after the last report marks that
+ * report as old (test/unit/upstream/usage-meter.test.ts).
  */
 import { CHAT_DOOR } from '../core/door-names.js';
 import type { Usage } from '../core/token-counts.js';
@@ -13,7 +13,7 @@ import type { Tokenizer } from './target.js';
 import type { CountRequest } from './token-count.js';
 import { tokensOfReport, type ReportError } from './usage-shapes.js';
 
-/** Names have about ten characters; longer ones are not kept for a trace. */
+/** A longer name is not kept for the trace. */
 const MODEL_CHARS_MAX = 256;
 
 export class UsageMeter {
@@ -45,7 +45,7 @@ export class UsageMeter {
     return texts.size > 0;
   }
 
-  /** Text came after the report, which may not include it: some providers report with every event. */
+  /** Text came after the report, which may lack it: some providers report with every event. */
   get isReportOld(): boolean {
     return this.#isReportOld;
   }
@@ -58,8 +58,8 @@ export class UsageMeter {
   }
 
   /**
-   * Takes a report, wherever it was, and the `model` beside it, as Latin-1. An impossible report does not
-   * replace a possible one; then it returns false.
+   * Takes a report and the `model` beside it, as Latin-1. Returns false for an impossible report, which does
+   * not replace a possible one.
    */
   report(value: unknown, model?: unknown): boolean {
     if (typeof model === 'string' && model.length <= MODEL_CHARS_MAX) this.#responseModel = model;
@@ -76,13 +76,13 @@ export class UsageMeter {
     this.#isReportOld = true;
   }
 
-  /** Events that went to the client. Keeps them, so they must not change any more. */
+  /** The client gets these events. They are kept, so the caller must not change them. */
   relayed(events: Uint8Array): void {
     this.#relayedBytes += events.length;
     this.#transcript.add(events);
   }
 
-  /** The non-streamed response that the client gets. Keeps it. */
+  /** The client gets this non-streamed response, which is kept. */
   answered(response: Buffer): void {
     this.#response = response;
   }

@@ -1,6 +1,7 @@
 /**
- * Usage as providers report it: where it is in a response or an event, what its numbers mean, and whether
- * they can be true of a call. Readers and sessions use it. Pure; upstream worker.
+ * Reads usage as providers report it: where it is in a response or an event, what its numbers mean, and
+ * whether they can be true of a call. usage-meter.ts, call-usage.ts and the readers use it. Pure; upstream
+ * worker.
  *
  * One table for all providers, because a shape is recognised by its members and not by the sender: compatible
  * servers relay for each other.
@@ -65,7 +66,7 @@ import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 /** Why a report is impossible in itself. */
 export type ReportError = 'malformed' | 'contradictory';
 
-/** No call comes near this. A report above is garbage; below, a price times tokens fits 64 bits. */
+/** A report above is malformed: no call has as many. Below, a price times tokens fits 64 bits. */
 const REPORTED_TOKENS_MAX = 1_000_000_000;
 
 /** The report in a response or an event, wherever it is; undefined if there is none. */

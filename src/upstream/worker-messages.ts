@@ -1,6 +1,7 @@
 /**
- * Messages between the main thread (gateway/pools.ts) and upstream workers (upstream-task.ts), and between
- * the main thread (gateway/counter-pool.ts) and counter threads (counter-task.ts). Types.
+ * Types of the messages between the main thread (gateway/pools.ts) and upstream workers (upstream-task.ts),
+ * and between the main thread (gateway/counter-pool.ts) and counter threads (counter-task.ts). The compiler
+ * checks both ends; no test is needed.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { DoorName } from '../core/door-names.js';
@@ -37,7 +38,7 @@ export interface UpstreamTask {
   readonly spans: SpanOutlet | undefined;
 }
 
-/** Orders over `controlPort`. */
+/** Messages to a worker over `controlPort`. */
 export type ToUpstreamWorker =
   /** A listener uses this channel, in place of an earlier one of the same index. */
   | { readonly kind: 'listener'; readonly index: number; readonly channel: FrameChannel }
@@ -45,12 +46,12 @@ export type ToUpstreamWorker =
   | { readonly kind: 'routes'; readonly routes: readonly ModelRoute[]; readonly id: number }
   /** Closes the breakers of that model's upstreams, or of all if none is named. */
   | { readonly kind: 'reset'; readonly model: string | undefined }
-  /** In place of earlier ones of the same positions. */
+  /** Replaces the credentials of these positions. */
   | { readonly kind: 'credentials'; readonly records: readonly CredentialRecord[] }
   /** Abort what is left and return from the task. */
   | { readonly kind: 'close' };
 
-/** Over `controlPort`, back. */
+/** Messages from a worker over `controlPort`. */
 export type FromUpstreamWorker =
   /** `id` is that of `routes`. */
   | { readonly kind: 'routes_taken'; readonly id: number }

@@ -22,7 +22,7 @@ class Bench {
   }
 
   get restMs(): number {
-    return this.breaker.restMs(this.now, FIRST);
+    return this.breaker.waitMs(this.now, FIRST);
   }
 
   begin(): BreakerPass {
@@ -168,7 +168,7 @@ void t.test("one account's failures close the upstream to that account alone", (
   };
   for (let count = 0; count < 3; count++) call(FIRST, false);
   t.strictSame(
-    [FIRST, SECOND].map((account) => [breaker.restMs(now, account), breaker.loneRestMs(now, account)]),
+    [FIRST, SECOND].map((account) => [breaker.waitMs(now, account), breaker.loneWaitMs(now, account)]),
     [
       [2_000, 2_000],
       [0, 0],
@@ -176,12 +176,12 @@ void t.test("one account's failures close the upstream to that account alone", (
   );
   // Another's good calls neither close it for the first nor are they probes.
   for (let count = 0; count < 9; count++) call(SECOND, true);
-  t.equal(breaker.restMs(now, FIRST), 2_000);
+  t.equal(breaker.waitMs(now, FIRST), 2_000);
   call(SECOND, false);
-  t.equal(breaker.restMs(now, THIRD), 0, 'one failure among good calls');
+  t.equal(breaker.waitMs(now, THIRD), 0, 'one failure among good calls');
   call(THIRD, false);
   call(SECOND, false);
-  t.equal(breaker.restMs(now, THIRD), 2_000, 'as many in a row');
+  t.equal(breaker.waitMs(now, THIRD), 2_000, 'as many in a row');
   t.strictSame(bench.changes, ['opened 2000', 'opened 2000']);
   t.end();
 });
@@ -190,7 +190,7 @@ void t.test('an upstream that is down is closed to all with the first failure of
   const bench = new Bench(3);
   bench.fail(3);
   bench.breaker.failed(bench.breaker.begin(bench.now, SECOND), bench.now, SECOND);
-  t.equal(bench.breaker.restMs(bench.now, THIRD), 2_000);
+  t.equal(bench.breaker.waitMs(bench.now, THIRD), 2_000);
   bench.nowMs += 2_000;
   bench.breaker.succeeded(bench.breaker.begin(bench.now, THIRD), bench.now);
   t.strictSame(bench.changes, ['opened 2000', 'opened 2000', 'closed 0']);
@@ -206,7 +206,7 @@ void t.test('failures of several accounts close it to all at once', (t) => {
       if (!inARow) breaker.succeeded(breaker.begin(bench.now, THIRD), bench.now);
       breaker.failed(breaker.begin(bench.now, account), bench.now, account);
     }
-    t.equal(breaker.restMs(bench.now, THIRD), 2_000, `in a row: ${inARow}`);
+    t.equal(breaker.waitMs(bench.now, THIRD), 2_000, `in a row: ${inARow}`);
   }
   t.end();
 });
