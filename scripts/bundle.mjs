@@ -8,7 +8,7 @@
  * as the entries' folders, so that `new URL('../gateway/main.js', import.meta.url)` means the same in both.
  */
 import { copyFileSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { join, relative } from 'node:path';
+import { join, relative, resolve } from 'node:path';
 import { build } from 'esbuild';
 import { licenceOf } from './licences.mjs';
 
@@ -17,6 +17,7 @@ const CHUNKS = 'chunks';
 
 const ENTRIES = [
   'cli/main',
+  'gateway/listener-with-worker.thread',
   'gateway/main',
   'request/listener.thread',
   'telemetry/span-export.thread',
@@ -56,6 +57,16 @@ for (const name of ENTRIES) {
   if (!readFileSync(path, 'utf8').includes(BANNER)) copyFileSync(path, compiledPath(name));
 }
 
+/** An entry that another imports is what the compiler wrote, too. */
+const compiledEntries = {
+  name: 'compiled-entries',
+  setup: ({ onResolve }) =>
+    onResolve({ filter: /^\.\.?\// }, ({ path, resolveDir }) => {
+      const name = relative(TARGET, join(resolveDir, path)).replace(/\.js$/, '');
+      return ENTRIES.includes(name) ? { path: resolve(compiledPath(name)) } : undefined;
+    }),
+};
+
 // Readable as it is: the stack of an error names functions and lines that a reader finds again.
 const { metafile } = await build({
   entryPoints: ENTRIES.map((name) => ({ in: compiledPath(name), out: name })),
@@ -74,6 +85,7 @@ const { metafile } = await build({
   external: LOADED_BY_NAME,
   banner: { js: BANNER },
   metafile: true,
+  plugins: [compiledEntries],
   logLevel: 'warning',
 });
 

@@ -18,9 +18,19 @@ import { createSpscRing, SpscReader, SpscWriter } from '../core/spsc-ring.js';
 import { readFrame, writeFrame } from './frame-codec.js';
 import { FRAME_CALL, type DataFrame, type EndFrame, type Frame } from './messages.js';
 
-/** One end of a channel, as it is sent to its thread. `port` must be in the transfer list. */
-export interface FrameChannel {
-  readonly port: MessagePort;
+/** What carries a FramePort's messages: a MessagePort, or a LocalPort. */
+export interface FrameTransport {
+  /** `transfer` are the buffers in `message` that the sender gives up. */
+  postMessage(message: unknown, transfer?: ArrayBuffer[]): void;
+  /** `close`: the other end was closed, or its thread has ended. */
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any -- as MessagePort declares it
+  on(event: 'message' | 'close', listener: (message: any) => void): unknown;
+  close(): void;
+}
+
+/** One end of a channel, as its thread gets it. A MessagePort must be in the transfer list. */
+export interface FrameChannel<Port extends FrameTransport = FrameTransport> {
+  readonly port: Port;
   readonly incoming: SharedArrayBuffer;
   readonly outgoing: SharedArrayBuffer;
 }
@@ -28,9 +38,57 @@ export interface FrameChannel {
 /** Holds twenty bodies of 12 KB. A sender that finds the ring full posts its frames. */
 const RING_BYTES = 256 * 1024;
 
-/** The two ends of a new channel. */
-export function createFrameChannel(): readonly [FrameChannel, FrameChannel] {
+/** The two ends of a new channel between threads. */
+export function createFrameChannel(): readonly [FrameChannel<MessagePort>, FrameChannel<MessagePort>] {
   const { port1, port2 } = new MessageChannel();
+  return channelOf(port1, port2);
+}
+
+/** The two ends of a new channel within this thread. */
+export function createLocalChannel(): readonly [FrameChannel, FrameChannel] {
+  const port1 = new LocalPort();
+  const port2 = new LocalPort();
+  port1.peer = port2;
+  port2.peer = port1;
+  return channelOf(port1, port2);
+}
+
+/**
+ * One end of a channel within a thread. A message arrives when the callback that sent it has returned, so
+ * that neither end is called while it works. What comes before there is a listener waits for it.
+ */
+class LocalPort implements FrameTransport {
+  peer: LocalPort | undefined;
+  #listener: ((message: never) => void) | undefined;
+  #waiting: unknown[] = [];
+
+  postMessage(message: unknown): void {
+    const { peer } = this;
+    if (peer !== undefined) queueMicrotask(() => peer.#receive(message));
+  }
+
+  on(event: 'message' | 'close', listener: (message: never) => void): void {
+    // Both ends close with their thread, so nobody is left to be told.
+    if (event === 'close') return;
+    this.#listener = listener;
+    for (const message of this.#waiting.splice(0)) listener(message as never);
+  }
+
+  close(): void {
+    this.peer = undefined;
+    this.#listener = () => undefined;
+  }
+
+  #receive(message: unknown): void {
+    if (this.#listener === undefined) this.#waiting.push(message);
+    else this.#listener(message as never);
+  }
+}
+
+function channelOf<Port extends FrameTransport>(
+  port1: Port,
+  port2: Port,
+): readonly [FrameChannel<Port>, FrameChannel<Port>] {
   const one = createSpscRing(RING_BYTES);
   const other = createSpscRing(RING_BYTES);
   return [
@@ -56,7 +114,7 @@ const STRING_BYTES_MAX = 4 * 1024;
 const BATCH_BYTES_MAX = 256 * 1024;
 
 export class FramePort {
-  readonly #port: MessagePort;
+  readonly #port: FrameTransport;
   readonly #out: SpscWriter;
   readonly #in: SpscReader;
   readonly #onFrame: (frame: Frame, more: boolean) => void;

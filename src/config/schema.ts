@@ -83,11 +83,11 @@ export const settingsSchema = Type.Object(
     listen: listenSchema,
     admin: adminSchema,
     workers: whole(
-      1,
+      0,
       WORKERS_MAX,
       1,
       'threads',
-      'Threads that call upstreams and relay their answers.',
+      'Threads that call upstreams and relay their answers. With 0 each listener does that itself: less CPU and time for a call that comes alone, for a machine with one core or few calls.',
       'replacement',
     ),
     sharing: Type.Optional(sharingSchema),

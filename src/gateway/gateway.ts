@@ -23,6 +23,7 @@ import { createCallTable } from '../channel/call-table.js';
 import { createCallRing } from '../telemetry/call-ring-layout.js';
 import { createContentsBudget } from '../telemetry/contents-layout.js';
 import type { Log, LogChange } from '../telemetry/log.js';
+import { workerCount } from '../telemetry/metrics-layout.js';
 import { AdminService, findPort } from './admin-service.js';
 import { openAccounting, type Accounting } from './accounting.js';
 import { listenerSettingsOf } from './snapshot.js';
@@ -72,7 +73,10 @@ export class Gateway {
     this.#log = log;
     const state = (this.#state = { ready: false, port: 0, inForce, traces: undefined });
     const requestIds = new RequestIds();
-    const upstreamBuffers = createUpstreamBuffers(settings.workers, group !== undefined);
+    const upstreamBuffers = createUpstreamBuffers(
+      workerCount(settings.listen.listeners, settings.workers),
+      group !== undefined,
+    );
     const upstreams: UpstreamUse = {
       buffers: upstreamBuffers,
       counters: new UpstreamCounters(upstreamBuffers, new SystemClock()),

@@ -26,6 +26,7 @@ import { GroupCommit } from './group-requests.js';
 import type { GatewayLogs } from './gateway-logs.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
+import type { ListenerWithWorkerInit } from './listener-with-worker.thread.js';
 import type { UpstreamWorkers, WorkerClients } from './pools.js';
 
 /** If more listeners die within DEATHS_WINDOW_MS, the process ends, and the supervisor paces its restarts. */
@@ -223,11 +224,14 @@ export class Listeners implements WorkerClients {
       requestPrefix,
       tracing,
     };
-    const thread = new Worker(new URL('../request/listener.thread.js', import.meta.url), {
-      workerData: init,
-      transferList: [parser.port2, locks.port2, cache.port2, leases?.port2, tracing?.outlet.port].filter(
-        (port) => port !== undefined,
-      ),
+    const worker = workers.startIn(shape.index);
+    const entry = worker === undefined ? '../request/listener.thread.js' : './listener-with-worker.thread.js';
+    const thread = new Worker(new URL(entry, import.meta.url), {
+      workerData: { ...init, upstreamTask: worker?.task } satisfies ListenerWithWorkerInit,
+      transferList: [
+        ...[parser.port2, locks.port2, cache.port2, leases?.port2, tracing?.outlet.port],
+        ...(worker?.transferList ?? []),
+      ].filter((port) => port !== undefined),
       name: `listener-${shape.index}`,
       resourceLimits: threadMemory(),
     });
@@ -282,6 +286,7 @@ export class Listeners implements WorkerClients {
     // Before the successor uses the same ring and the same call slots.
     this.#options.logs.drain();
     this.#options.logs.onListenerEnd(shape.index);
+    this.#options.workers.onListenerEnd(shape.index);
     this.#options.accounting.releaseListener(shape.index);
     if (this.#draining) {
       this.#recordDrained();

@@ -1,7 +1,8 @@
 /**
  * The upstream workers of a gateway: a Piscina pool in which each thread has one task that runs as long as it
- * does. A worker that dies is replaced; its calls are lost and not charged. gateway.ts owns the pool, on the
- * main thread.
+ * does. A worker that dies is replaced; its calls are lost and not charged. With `workers: 0` there is no
+ * pool: each listener runs the task of one worker in its own thread, and lives and dies with it. gateway.ts
+ * owns the workers, on the main thread.
  *
  * Must hold: every listener gets a channel to a dead worker's successor (test/e2e/thread-failure.test.ts),
  * and the calls that the dead worker had in flight no longer count against limits
@@ -40,7 +41,7 @@ export interface UpstreamUse {
 }
 
 export interface UpstreamWorkersOptions {
-  /** The number of workers. */
+  /** The number of threads. If it is 0, each listener is a worker too. */
   readonly workers: number;
   readonly routes: readonly ModelRoute[];
   readonly calls: CallTableBuffer;
@@ -64,10 +65,18 @@ export interface WorkerClients {
   detachWorker(workerIndex: number): void;
 }
 
+/** What a thread gets to be a worker. */
+export interface WorkerStart {
+  readonly task: UpstreamTask;
+  readonly transferList: readonly MessagePort[];
+}
+
 interface WorkerControl {
   readonly port: MessagePort;
   /** Pending replies to `routes`: whether the worker has applied them. */
   readonly taken: PendingReplies<boolean>;
+  /** Closes the main thread's ends of the worker's ports. */
+  close(): void;
 }
 
 export class UpstreamWorkers {
@@ -87,6 +96,7 @@ export class UpstreamWorkers {
   /** Starts the threads, with the V8 flags of this moment. */
   start(clients: WorkerClients): void {
     const { workers, log } = this.#options;
+    if (workers === 0) return;
     this.#pool = createPool({
       entry: new URL('../upstream/upstream.worker.cjs', import.meta.url),
       threadsMin: workers,
@@ -99,13 +109,34 @@ export class UpstreamWorkers {
       this.#tasks.push(this.#keepAlive(index, this.#pool, clients));
   }
 
-  /** The numbers of the workers that run, from 0. A worker's successor has its number. */
+  /** The number of workers that run. */
+  get count(): number {
+    return this.#controls.size;
+  }
+
+  /**
+   * Makes the worker that a listener is to be, which has the listener's index. Undefined if workers have
+   * threads of their own.
+   */
+  startIn(listenerIndex: number): WorkerStart | undefined {
+    return this.#options.workers === 0 ? this.#open(listenerIndex) : undefined;
+  }
+
+  /** To be called when a listener's thread has ended, and the worker in it with the thread. */
+  onListenerEnd(listenerIndex: number): void {
+    if (this.#options.workers === 0) this.#release(listenerIndex);
+  }
+
+  /**
+   * The indices of the workers that every listener is to be connected with. A worker's successor has its
+   * index.
+   */
   get indices(): number[] {
-    return [...this.#controls.keys()];
+    return this.#options.workers === 0 ? [] : [...this.#controls.keys()];
   }
 
   /** Connects a worker with a listener, in place of their earlier channel. Returns the listener's end. */
-  connect(workerIndex: number, listenerIndex: number): FrameChannel {
+  connect(workerIndex: number, listenerIndex: number): FrameChannel<MessagePort> {
     const [ours, theirs] = createFrameChannel();
     const message: ToUpstreamWorker = { kind: 'listener', index: listenerIndex, channel: theirs };
     this.#controls.get(workerIndex)?.port.postMessage(message, [theirs.port]);
@@ -156,10 +187,7 @@ export class UpstreamWorkers {
       const ended = this.#run(index, pool);
       clients.attachWorker(index);
       const fault = await ended;
-      // The worker's successor starts with the new routes.
-      this.#controls.get(index)?.taken.replyToAll(true);
-      this.#controls.delete(index);
-      this.#options.upstreams.counters.releaseWorker(index);
+      this.#release(index);
       if (this.#isClosing()) return;
       this.#options.log.error('upstream worker died and is being replaced; its calls were not billed', {
         worker: index,
@@ -176,8 +204,30 @@ export class UpstreamWorkers {
     return this.#closing;
   }
 
+  /** Forgets a worker that has ended. */
+  #release(index: number): void {
+    const control = this.#controls.get(index);
+    if (control === undefined) return;
+    // The worker's successor starts with the new routes.
+    control.taken.replyToAll(true);
+    control.close();
+    this.#controls.delete(index);
+    this.#options.upstreams.counters.releaseWorker(index);
+  }
+
   /** Runs the worker's task. Resolves with the reason when it has ended. */
   async #run(index: number, pool: Piscina): Promise<string> {
+    const { task, transferList } = this.#open(index);
+    try {
+      await pool.run(task, { transferList });
+      return 'the task returned';
+    } catch (error) {
+      return error instanceof Error ? (error.stack ?? error.message) : String(error);
+    }
+  }
+
+  /** Makes a worker's task, and the ports through which the main thread reaches it. */
+  #open(index: number): WorkerStart {
     const control = new MessageChannel();
     const counter = new MessageChannel();
     this.#options.counter.serve(counter.port1);
@@ -185,8 +235,13 @@ export class UpstreamWorkers {
     const leases = serveLeases && new MessageChannel();
     if (leases !== undefined) serveLeases?.(leases.port1);
     const taken = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
-    this.#controls.set(index, { port: control.port1, taken });
-    const { calls, metrics, upstreams, credentials, state } = this.#options;
+    const close = (): void => {
+      control.port1.close();
+      counter.port1.close();
+      leases?.port1.close();
+    };
+    this.#controls.set(index, { port: control.port1, taken, close });
+    const { workers, calls, metrics, upstreams, credentials, state } = this.#options;
     control.port1.on('message', (message: FromUpstreamWorker) => {
       if (message.kind === 'routes_taken') taken.reply(message.id, true);
       else credentials.rejected(message.position, message.revision);
@@ -199,22 +254,13 @@ export class UpstreamWorkers {
       calls,
       metrics: metrics.buffers,
       upstreams: upstreams.buffers,
-      thread: metrics.firstWorkerThread + index,
+      thread: workers === 0 ? undefined : metrics.firstWorkerThread + index,
       controlPort: control.port2,
       counterPort: counter.port2,
       leasePort: leases?.port2,
       spans,
     };
-    try {
-      const ports = [control.port2, counter.port2, leases?.port2, spans?.port];
-      await pool.run(task, { transferList: ports.filter((port) => port !== undefined) });
-      return 'the task returned';
-    } catch (error) {
-      return error instanceof Error ? (error.stack ?? error.message) : String(error);
-    } finally {
-      control.port1.close();
-      counter.port1.close();
-      leases?.port1.close();
-    }
+    const ports = [control.port2, counter.port2, leases?.port2, spans?.port];
+    return { task, transferList: ports.filter((port) => port !== undefined) };
   }
 }

@@ -188,7 +188,7 @@ export class Stats {
       ready: state.ready,
       uptimeSeconds: Math.floor((performance.now() - this.#startedAtMs) / 1_000),
       listeners: listeners.count,
-      workers: workers.indices.length,
+      workers: workers.count,
       accounts: accounting.base.store.freeAccountIndex(),
       modelIds: accounting.registry.catalog.models.map(({ id }) => id),
       settings: live.settings,

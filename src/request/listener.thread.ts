@@ -54,7 +54,7 @@ const clock = clockOf(init.ledger, new SystemClock());
 const send = (message: FromListener): void => main.postMessage(message);
 const journal = new JournalWriter(init.journal, () => send({ kind: 'journal_half_full' }));
 const pendingCommits = new PendingCommits(journal, clock, () => send({ kind: 'commit' }));
-const channel = new ListenerChannel(new CallTable(init.calls), init.slots);
+export const channel = new ListenerChannel(new CallTable(init.calls), init.slots);
 const leases = init.leasePort && new LeaseChannel(init.leasePort);
 const ledger = new Ledger(init.ledger, clock, (kind, index) => leases?.low(kind, index));
 const keys = new KeyTable(init.keys);

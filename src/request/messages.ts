@@ -96,7 +96,7 @@ export interface ListenerInit {
 
 export type ToListener =
   /** A worker serves this channel, in place of an earlier one of the same index. */
-  | { readonly kind: 'worker'; readonly index: number; readonly channel: FrameChannel }
+  | { readonly kind: 'worker'; readonly index: number; readonly channel: FrameChannel<MessagePort> }
   | { readonly kind: 'worker_lost'; readonly index: number }
   /** Replies to `commit`: the journal's records are on disk now; `ok` is false if the store fails. */
   | { readonly kind: 'committed'; readonly ok: boolean }

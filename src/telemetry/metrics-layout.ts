@@ -255,16 +255,21 @@ export function threadNames(listeners: number, workers: number): string[] {
   ];
 }
 
+/** The number of upstream workers. With `workers: 0` each listener is one (gateway/pools.ts). */
+export function workerCount(listeners: number, workerThreads: number): number {
+  return workerThreads === 0 ? listeners : workerThreads;
+}
+
 export function createMetrics(
   listeners: number,
   workers: number,
   log: LogSwitchBuffer = createLogSwitch(),
 ): MetricsBuffers {
-  invariant(listeners >= 1 && workers >= 1, 'a gateway has a listener and a worker');
+  invariant(listeners >= 1, 'a gateway has a listener');
   const stripes = (count: number, words: number) => new SharedArrayBuffer(count * words * FLOAT_BYTES);
   return {
     listeners: stripes(listeners, LISTENER_STRIPE_WORDS),
-    upstreams: stripes(workers, UPSTREAM_STRIPE_WORDS),
+    upstreams: stripes(workerCount(listeners, workers), UPSTREAM_STRIPE_WORDS),
     threads: stripes(threadNames(listeners, workers).length, THREAD_STRIPE_WORDS),
     log,
   };

@@ -13,6 +13,7 @@ import type { Usage } from '../core/token-counts.js';
 import { AskPort, type PendingQuestion } from '../core/ask-port.js';
 import { LeaseChannel } from '../channel/lease-channel.js';
 import { CallTable } from '../channel/call-table.js';
+import type { FrameChannel } from '../channel/frame-port.js';
 import { WorkerChannel } from '../channel/worker-channel.js';
 import { LogSwitch, openLog } from '../telemetry/log.js';
 import { openSpanOutbox } from '../telemetry/span-outbox.js';
@@ -41,9 +42,10 @@ const TRANSLATION_LATE: ErrorRecord = {
 };
 
 /**
- * Returns when the main thread sends `close`. An uncaught exception ends the thread, and Piscina replaces it.
+ * Returns when the main thread sends `close`. `own` is the channel to the listener in the same thread, if there
+ * is one; others come by `controlPort`. An uncaught exception ends the thread, and Piscina replaces it.
  */
-export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
+export async function runUpstreamTask(task: UpstreamTask, own?: FrameChannel): Promise<void> {
   const table = new CallTable(task.calls);
   const counter = new AskPort<CounterAsk, Usage | LargeTranslated>(task.counterPort);
   const clock = new SystemClock();
@@ -100,8 +102,9 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
     metrics,
     spans,
   });
-  const health = new ThreadHealth(task.metrics, task.thread);
+  const health = task.thread === undefined ? undefined : new ThreadHealth(task.metrics, task.thread);
   const channels = new Map<number, WorkerChannel>();
+  if (own !== undefined) channels.set(task.index, new WorkerChannel(own, table, startSession));
 
   await new Promise<void>((resolve) => {
     task.controlPort.on('message', (message: ToUpstreamWorker) => {
@@ -134,7 +137,7 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
   for (const channel of channels.values()) channel.cancelAll();
   for (const channel of channels.values()) channel.close();
   spans?.flush();
-  health.stop();
+  health?.stop();
   counter.close();
   task.leasePort?.close();
   task.controlPort.close();

@@ -27,8 +27,8 @@ export interface UpstreamTask {
   readonly calls: CallTableBuffer;
   readonly metrics: MetricsBuffers;
   readonly upstreams: UpstreamBuffers;
-  /** The worker's stripe in the metrics of threads. */
-  readonly thread: number;
+  /** The worker's stripe in the metrics of threads; undefined if a listener runs the task. */
+  readonly thread: number | undefined;
   readonly controlPort: MessagePort;
   /** Questions to the counter pool go out here. */
   readonly counterPort: MessagePort;
@@ -41,7 +41,7 @@ export interface UpstreamTask {
 /** Messages to a worker over `controlPort`. */
 export type ToUpstreamWorker =
   /** A listener uses this channel, in place of an earlier one of the same index. */
-  | { readonly kind: 'listener'; readonly index: number; readonly channel: FrameChannel }
+  | { readonly kind: 'listener'; readonly index: number; readonly channel: FrameChannel<MessagePort> }
   /** Calls go here from now on; indices keep their meaning. The reply is `routes_taken`. */
   | { readonly kind: 'routes'; readonly routes: readonly ModelRoute[]; readonly id: number }
   /** Closes the breakers of that model's upstreams, or of all if none is named. */

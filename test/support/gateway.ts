@@ -161,6 +161,9 @@ export const HIDDEN_MODEL = 'hidden-model';
 /** Per million tokens; one token costs 10^6 times as many pico-units. */
 export const TEST_PRICE = { input: '1.5', output: '2.25', cached_input: '0.75' };
 
+/** With TOLLGATE_TEST_WORKERS=0 gateways have no upstream workers of their own: listener-with-worker.test.ts. */
+const { TOLLGATE_TEST_WORKERS } = process.env;
+
 /**
  * Settings with two models at the mock and the plan `ample` (a million requests a minute, 10^9 calls a day);
  * `more` are further settings, `plans` further plans.
@@ -187,6 +190,7 @@ export function testSettings(
       { id: HIDDEN_MODEL, ...model },
     ],
     plans: [{ id: 'ample', requests_per_minute: 1_000_000, calls_per_day: 1_000_000_000 }, ...plans],
+    ...(TOLLGATE_TEST_WORKERS !== undefined && { workers: Number(TOLLGATE_TEST_WORKERS) }),
     ...more,
   };
 }
