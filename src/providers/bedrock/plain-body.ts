@@ -1,6 +1,7 @@
 /**
  * The body of Converse for the usual chat completion: texts of system, user and assistant, and a few numbers.
- * request.ts asks it first, because the way by objects takes five times as long. Pure; upstream worker.
+ * request.ts asks it first, because the way by objects takes five times as long. "Converse" of the Amazon
+ * Bedrock API reference, 2026-11. Pure; upstream worker.
  *
  * Must hold: a body that is written here is the one that request.ts would write, and one that it would reject
  * is not (test/unit/providers/bedrock/plain-body.test.ts). Anything else is left to request.ts.
