@@ -3,7 +3,6 @@
  * with a healthy second one: status, form of the error, and the bill to the pico-unit.
  * fault-matrix.test.ts has more faults, for chat completions alone.
  */
-import type { Socket } from 'node:net';
 import t from 'tap';
 import type { Test } from 'tap';
 import { SERVICE_OF } from '#src/core/door-names.js';
@@ -26,7 +25,15 @@ import {
 } from '../support/doors.js';
 import { SPEECH, type Said, type SpeechForm } from '../support/door-speech.js';
 import { checkCells, checkNothingStays, settledAccount, slugOf } from '../support/fault-cells.js';
-import { chunked, FaultServer, head, LAST_CHUNK, send, type FaultScript } from '../support/fault-server.js';
+import {
+  chunked,
+  FaultServer,
+  head,
+  LAST_CHUNK,
+  send,
+  type FaultScript,
+  sendOnceReached,
+} from '../support/fault-server.js';
 import { eventually, startGateway, type Gateway } from '../support/gateway.js';
 import type { Answer } from '../support/http.js';
 
@@ -81,20 +88,7 @@ const sized =
 const chunkedHead = (stream: boolean): string =>
   head(200, { 'content-type': typeOf(stream), 'transfer-encoding': 'chunked', connection: 'close' });
 
-/**
- * A stream whose caller has the events `first` before the rest is sent: until it has, another upstream may be
- * asked.
- */
-function sendInTwo(
-  reached: Promise<void>,
-  socket: Socket,
-  first: string,
-  rest: readonly string[],
-  end: Parameters<typeof send>[2],
-): void {
-  send(socket, [chunkedHead(true) + chunked(first)], 'stall');
-  void reached.then(() => send(socket, rest, end));
-}
+const begun = (first: string): string[] => [chunkedHead(true) + chunked(first)];
 
 /** Rows in the words of one protocol. */
 function rowsOf({ whole, stream, errorEvents, errorsInWhole }: SpeechForm): Row[] {
@@ -117,7 +111,7 @@ function rowsOf({ whole, stream, errorEvents, errorsInWhole }: SpeechForm): Row[
       name: `${end} after the first byte`,
       ...BROKEN,
       script: (socket, isStream, reached) => {
-        if (isStream) sendInTwo(reached, socket, first, [], end);
+        if (isStream) sendOnceReached(reached, socket, begun(first), [], end);
         else send(socket, [chunkedHead(false), chunked(whole(SAID).slice(0, -9))], end);
       },
     },
@@ -126,7 +120,13 @@ function rowsOf({ whole, stream, errorEvents, errorsInWhole }: SpeechForm): Row[
   const later =
     (text: string): FaultScript =>
     (socket, _, reached) =>
-      sendInTwo(reached, socket, first, [(text === '' ? '' : chunked(text)) + LAST_CHUNK], 'close');
+      sendOnceReached(
+        reached,
+        socket,
+        begun(first),
+        [(text === '' ? '' : chunked(text)) + LAST_CHUNK],
+        'close',
+      );
   const laterRows: [string, string][] = [
     ['broken JSON later', 'data: {"x":\n\n'],
     ['no object later', 'data: []\n\n'],

@@ -37,6 +37,7 @@ import {
   LAST_CHUNK,
   send,
   type FaultScript,
+  sendOnceReached,
 } from '../support/fault-server.js';
 import { eventually, startGateway, TEST_PRICE, type Gateway } from '../support/gateway.js';
 import type { Answer } from '../support/http.js';
@@ -127,6 +128,15 @@ const raw =
       end,
     );
 
+/** The same, but of a stream the third part, or the end, comes when the caller has the second. */
+const apart =
+  (end: 'close' | 'reset' | 'stall', ...parts: ((stream: boolean) => string)[]): FaultScript =>
+  (socket, stream, reached) => {
+    const texts = parts.map((part) => part(stream));
+    if (stream) sendOnceReached(reached, socket, texts.slice(0, 2), texts.slice(2), end);
+    else send(socket, texts, end);
+  };
+
 // Each says that it closes: a connection that a script is about to close must not carry the next row's call.
 const chunkedHead = (stream: boolean): string =>
   head(200, { 'content-type': typeOf(stream), 'transfer-encoding': 'chunked', connection: 'close' });
@@ -142,12 +152,12 @@ function breaks(end: 'close' | 'reset' | 'stall'): Row[] {
     { name: `${end} in the status line`, ...UNSERVED, script: raw(end, () => 'HTTP/1.1 20') },
     { name: `${end} mid-headers`, ...UNSERVED, script: raw(end, () => 'HTTP/1.1 200 OK\r\ncontent-ty') },
     { name: `${end} after headers`, ...UNSERVED, script: raw(end, chunkedHead) },
-    { name: `${end} mid-body`, ...BROKEN, script: raw(end, chunkedHead, someBody) },
-    { name: `${end} mid-chunk`, ...BROKEN, script: raw(end, chunkedHead, someChunk) },
+    { name: `${end} mid-body`, ...BROKEN, script: apart(end, chunkedHead, someBody) },
+    { name: `${end} mid-chunk`, ...BROKEN, script: apart(end, chunkedHead, someChunk) },
     {
       name: `${end} before the promised length`,
       ...BROKEN,
-      script: raw(end, sized('9999'), (stream) => (stream ? FIRST : '{"choices":[')),
+      script: apart(end, sized('9999'), (stream) => (stream ? FIRST : '{"choices":[')),
     },
   ];
 }
@@ -241,7 +251,7 @@ const GARBAGE: Row[] = [
   {
     name: 'a bad chunk size later on',
     ...BROKEN,
-    script: raw('close', chunkedHead, someBody, () => 'zz\r\n'),
+    script: apart('close', chunkedHead, someBody, () => 'zz\r\n'),
   },
   {
     name: 'a length that is too short',
@@ -282,7 +292,7 @@ const GARBAGE: Row[] = [
     name: `${name} after the first event`,
     whole: undefined,
     stream: ['cut', 'cut'],
-    script: raw(
+    script: apart(
       'close',
       chunkedHead,
       () => chunked(FIRST),
@@ -300,7 +310,7 @@ const GARBAGE: Row[] = [
     name: `${end} after the last text`,
     whole: undefined,
     stream: ['counted', 'counted'],
-    script: raw(end, chunkedHead, () => chunked(EVENTS)),
+    script: apart(end, chunkedHead, () => chunked(EVENTS)),
   })),
   ...[
     ['broken SSE', 'data: {"choices":[\n\n'],
@@ -309,7 +319,7 @@ const GARBAGE: Row[] = [
     name: `${name} after the last text`,
     whole: undefined,
     stream: ['counted', 'counted'],
-    script: raw(
+    script: apart(
       'close',
       chunkedHead,
       () => chunked(EVENTS),
@@ -483,14 +493,17 @@ async function checkPart(t: Test, gateway: Gateway, key: string, cell: Cell, nam
   t.notMatch(text, /"error"|\[DONE\]|\r\n0\r\n/, `${name}: ${text.slice(-200)}`);
 }
 
-async function checkCell(t: Test, gateway: Gateway, cell: Cell): Promise<void> {
+async function checkCell(t: Test, gateway: Gateway, server: FaultServer, cell: Cell): Promise<void> {
   const { row, stream, upstreams, ending } = cell;
   const name = `${row.name}, ${stream ? 'stream' : 'whole'}, ${upstreams}`;
   const customer = await gateway.admin.customer({ credit: CREDIT });
   if (ending === 'part') {
     await checkPart(t, gateway, customer.key, cell, name);
   } else {
-    const answer = await gateway.chat(customer.key, 'Hello', { model: modelOf(cell), stream });
+    const answer = await gateway.request(customer.key, {
+      body: { model: modelOf(cell), messages: [{ role: 'user', content: 'Hello' }], stream },
+      onBegun: stream ? () => server.reach(modelOf(cell)) : undefined,
+    });
     checkAnswer(t, answer, cell, name);
   }
   const account = await settledAccount(gateway, customer.accountId, name);
@@ -519,20 +532,23 @@ void t.test('fault matrix', async (t) => {
   const rows = [...quick, ...HUGE];
   t.equal(new Set(rows.map(({ name }) => slugOf(name))).size, rows.length, 'each row has a name of its own');
   const scripts = rows.flatMap(({ name, script }): [string, FaultScript][] =>
-    typeof script === 'function' ? [[slugOf(name), script]] : [],
+    typeof script === 'function' ? [1, 2].map((count) => [`${slugOf(name)}-${count}`, script]) : [],
   );
   const port = await server.scripted(new Map(scripts));
   const healthy = { url: mock.url, priority: 2 };
-  const models = rows.flatMap((row) => {
-    const url = 'url' in row.script ? row.script.url : `http://127.0.0.1:${port}/${slugOf(row.name)}/v1`;
-    const faulty = { url, key: '${PROVIDER_KEY}', ...FAULT_TIMEOUTS, ...row.upstream };
-    return ([1, 2] as const).map((upstreams) => ({
-      id: modelOf({ row, upstreams }),
-      price: TEST_PRICE,
-      max_output_tokens: 1_000,
-      upstreams: upstreams === 1 ? [faulty] : [faulty, healthy],
-    }));
-  });
+  const models = rows.flatMap((row) =>
+    ([1, 2] as const).map((upstreams) => {
+      const id = modelOf({ row, upstreams });
+      const url = 'url' in row.script ? row.script.url : `http://127.0.0.1:${port}/${id}/v1`;
+      const faulty = { url, key: '${PROVIDER_KEY}', ...FAULT_TIMEOUTS, ...row.upstream };
+      return {
+        id,
+        price: TEST_PRICE,
+        max_output_tokens: 1_000,
+        upstreams: upstreams === 1 ? [faulty] : [faulty, healthy],
+      };
+    }),
+  );
   const gateway = await startGateway(t, {
     config: {
       models,
@@ -544,12 +560,12 @@ void t.test('fault matrix', async (t) => {
   await t.test('each row', async (t) => {
     const cells = cellsOf<Ending, Row>(quick);
     t.comment(`${rows.length} rows, ${cells.length + cellsOf<Ending, Row>(HUGE).length} cells`);
-    await checkCells(t, cells, (cell) => checkCell(t, gateway, cell));
+    await checkCells(t, cells, (cell) => checkCell(t, gateway, server, cell));
   });
 
   await t.test('100 MB', async (t) => {
     const startMs = performance.now();
-    for (const cell of cellsOf<Ending, Row>(HUGE)) await checkCell(t, gateway, cell);
+    for (const cell of cellsOf<Ending, Row>(HUGE)) await checkCell(t, gateway, server, cell);
     t.comment(`${((performance.now() - startMs) / 1_000).toFixed(1)} s`);
   });
 

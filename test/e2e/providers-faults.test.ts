@@ -24,7 +24,14 @@ import {
   COUNTED,
   type FaultCell,
 } from '../support/fault-cells.js';
-import { FaultServer, head, LAST_CHUNK, send, type FaultScript } from '../support/fault-server.js';
+import {
+  FaultServer,
+  head,
+  LAST_CHUNK,
+  send,
+  type FaultScript,
+  sendOnceReached,
+} from '../support/fault-server.js';
 import { startGateway, TEST_PRICE, type Gateway } from '../support/gateway.js';
 import type { Answer } from '../support/http.js';
 import { startMock } from '../support/mock.js';
@@ -40,7 +47,6 @@ import {
 import { ERROR_FORMS } from '../support/provider-errors.js';
 import { FORMS, type Form } from '../support/provider-forms.js';
 
-const APART_MS = 500;
 const CREDIT = '100.00';
 /** Of the dialects' first usage: 12 and 9 tokens; of the healthy upstream: 11 and 5. */
 const BILLS = {
@@ -107,7 +113,7 @@ const error = (status: number, headers: Record<string, string> = {}): Row['scrip
 const broken =
   (end: 'close' | 'reset' | 'stall', part: (bytes: Buffer) => Buffer, last = '') =>
   (form: Form): FaultScript =>
-  (socket, stream) => {
+  (socket, stream, reached) => {
     const bytes = part(bodyOf(form, stream));
     const fields = {
       'content-type': typeOf(form, stream),
@@ -116,7 +122,9 @@ const broken =
     };
     const size = Buffer.from(`${bytes.length.toString(16)}\r\n`);
     const piece = bytes.length === 0 ? Buffer.alloc(0) : Buffer.concat([size, bytes, Buffer.from('\r\n')]);
-    send(socket, [head(200, fields), Buffer.concat([piece, Buffer.from(last)])], end);
+    const first = [head(200, fields), piece];
+    if (stream && bytes.length > 0) sendOnceReached(reached, socket, first, [last], end);
+    else send(socket, [...first, last], end);
   };
 
 const nothing = (): Buffer => Buffer.alloc(0);
@@ -173,7 +181,7 @@ const ROWS: readonly Row[] = [
     name: 'an error in the middle',
     whole: undefined,
     stream: ['cut', 'cut'],
-    script: (form) => (socket) => {
+    script: (form) => (socket, _, reached) => {
       const bytes = bodyOf(form, true);
       const middle = Math.floor(bytes.length / 2);
       // Whole events, half of them.
@@ -186,10 +194,8 @@ const ROWS: readonly Row[] = [
           (form.dialect === GEMINI ? 3 : 2);
       const frame = ERROR_FORMS.get(form.dialect)!.frame(503, told(form));
       const fields = { 'content-type': form.dialect.streamType, connection: 'close' };
-      socket.write(head(200, fields));
-      socket.write(bytes.subarray(0, end));
       // In one piece with it, nothing would have gone out before the error.
-      setTimeout(() => socket.end(frame), APART_MS);
+      sendOnceReached(reached, socket, [head(200, fields), bytes.subarray(0, end)], [frame], 'close');
     },
   },
   { name: 'no body', ...UNSERVED, script: reply(200, () => '') },
@@ -259,11 +265,15 @@ function checkAnswer(t: Test, answer: Answer, { stream, ending }: Cell, name: st
   checkServed(t, answer, { stream, isCut: ending === 'cut', expected }, name);
 }
 
-async function checkCell(t: Test, gateway: Gateway, cell: Cell): Promise<void> {
+async function checkCell(t: Test, gateway: Gateway, server: FaultServer, cell: Cell): Promise<void> {
   const { id, stream, ending } = cell;
   const name = `${id}, ${stream ? 'stream' : 'whole'}`;
   const customer = await gateway.admin.customer({ credit: CREDIT });
-  checkAnswer(t, await gateway.chat(customer.key, 'Hello', { model: id, stream }), cell, name);
+  const answer = await gateway.request(customer.key, {
+    body: { model: id, messages: [{ role: 'user', content: 'Hello' }], stream },
+    onBegun: stream ? () => server.reach(id) : undefined,
+  });
+  checkAnswer(t, answer, cell, name);
   const account = await settledAccount(gateway, customer.accountId, name);
   const bill = BILLS[ending];
   if (bill !== undefined) t.equal(account.spent, decimalOf(bill), `${name}: bill`);
@@ -277,25 +287,28 @@ void t.test('fault matrix over providers', async (t) => {
   const mock = await startMock(t, ['--prompt-tokens', '11', '--completion-tokens', '5']);
   const server = new FaultServer(t);
   const scripts = TARGETS.flatMap(({ model, form }) =>
-    ROWS.map(({ name, script }): [string, FaultScript] => [slugsOf(model.id, name), script(form)]),
+    ROWS.flatMap(({ name, script }) =>
+      [1, 2].map((count): [string, FaultScript] => [`${slugsOf(model.id, name)}-${count}`, script(form)]),
+    ),
   );
   const port = await server.scripted(new Map(scripts));
   const healthy = { url: mock.url, priority: 2 };
   const models = TARGETS.flatMap(({ model }) =>
     ROWS.flatMap(({ name }) => {
       const slug = slugsOf(model.id, name);
-      const made = modelAt(model, `http://127.0.0.1:${port}/${slug}`, {
-        ...FAULT_TIMEOUTS,
-        breaker_failures: 0,
-      }) as {
-        upstreams: object[];
-      };
-      return [made.upstreams, [...made.upstreams, healthy]].map((upstreams, index) => ({
-        id: `${slug}-${index + 1}`,
-        price: TEST_PRICE,
-        max_output_tokens: 1_000,
-        upstreams,
-      }));
+      return [1, 2].map((count) => {
+        const id = `${slug}-${count}`;
+        const { upstreams } = modelAt(model, `http://127.0.0.1:${port}/${id}`, {
+          ...FAULT_TIMEOUTS,
+          breaker_failures: 0,
+        }) as { upstreams: object[] };
+        return {
+          id,
+          price: TEST_PRICE,
+          max_output_tokens: 1_000,
+          upstreams: count === 1 ? upstreams : [...upstreams, healthy],
+        };
+      });
     }),
   );
   const gateway = await startGateway(t, {
@@ -307,7 +320,7 @@ void t.test('fault matrix over providers', async (t) => {
   });
   for (const { model } of TARGETS)
     await t.test(model.id, async (t) => {
-      await checkCells(t, cellsAt(model), (cell) => checkCell(t, gateway, cell));
+      await checkCells(t, cellsAt(model), (cell) => checkCell(t, gateway, server, cell));
     });
 
   await t.test('nothing stays behind', async (t) => {

@@ -20,10 +20,10 @@ export const UNUSED = 'no request yet';
 
 const HEAD_END = '\r\n\r\n';
 /**
- * Between the parts of a response: a reset must not overtake what was written before it, and a busy gateway
- * must not read two parts at once, of which the first begins a stream and the second breaks it.
+ * Between the parts of a response, so that most are read apart. No test may rest on it: a busy gateway reads
+ * two at once. Where the first begins a stream and the second breaks it, take `sendOnceReached`.
  */
-const PART_MS = 120;
+const PART_MS = 20;
 const DRIP_MS = 40;
 
 export class FaultServer {
@@ -32,7 +32,7 @@ export class FaultServer {
   /** Requests of each path, by its first part. */
   readonly requests = new Map<string, number>();
   readonly #scope: Scope;
-  /** By path, of its last request. */
+  /** By path, of its last request for a stream. */
   readonly #reached = new Map<string, () => void>();
 
   constructor(scope: Scope) {
@@ -81,7 +81,9 @@ export class FaultServer {
         // Some providers say it in the path.
         const isStream =
           /^POST \S*(?:stream)/i.test(head) || (JSON.parse(body) as { stream?: boolean }).stream === true;
-        const reached = new Promise<void>((resolve) => this.#reached.set(name, resolve));
+        const reached = new Promise<void>((resolve) => {
+          if (isStream) this.#reached.set(name, resolve);
+        });
         scripts.get(name)?.(socket, isStream, reached);
       });
     });
@@ -119,6 +121,21 @@ export function send(socket: Socket, parts: readonly (string | Uint8Array)[], en
   }
   socket.write(part);
   setTimeout(() => send(socket, rest, end), PART_MS);
+}
+
+/**
+ * Writes the first parts of a stream, and when its caller has some of it the others: until then, another
+ * upstream may be asked.
+ */
+export function sendOnceReached(
+  reached: Promise<void>,
+  socket: Socket,
+  first: readonly (string | Uint8Array)[],
+  rest: readonly (string | Uint8Array)[],
+  end: End,
+): void {
+  send(socket, first, 'stall');
+  void reached.then(() => send(socket, rest, end));
 }
 
 /** Writes `piece` for as long as the other side takes it, up to `bytesMax`, then `last`, and closes. */
