@@ -139,7 +139,7 @@ export class Credits {
       hooks.before(account);
       throw notCovered(this.#accounts.statementOf(account).available);
     }
-    let isWorkDone = false;
+    const work = { isDone: false };
     try {
       return store.commit(() => {
         const statement = this.#accounts.statementOf(this.#put(transfer, hooks));
@@ -147,11 +147,11 @@ export class Credits {
         const unspent = asPicoUnits(statement.record.credited - statement.spent);
         if (unspent < 0n) throw notCovered(asPicoUnits(unspent - transfer.amount));
         hooks.after(statement);
-        isWorkDone = true;
+        work.isDone = true;
         return statement;
       });
     } catch (error) {
-      if (!isWorkDone || this.#isStill(account))
+      if (!work.isDone || this.#isStill(account))
         live.credit(account.index, asPicoUnits(0n - transfer.amount));
       throw error;
     }

@@ -1,10 +1,10 @@
 /**
- * The requests of this process that wait for leases, and when each has waited for long enough. `LeaseManager`
+ * The requests of this process that wait for leases, and when each has waited long enough. `LeaseManager`
  * adds them and says when the coordinator has replied. Main thread.
  *
  * Must hold: each wait ends, by its deadline or LATE_MS_MAX later; otherwise a client waits for ever. It ends
- * with 'refused' only if the coordinator has denied what it needs: a thread that was stopped for so long knows
- * of no quota that is used up. (If another request takes what one was promised, that one just asks again.)
+ * with 'refused' only if the coordinator has denied what it needs: a thread that was stopped for so long
+ * knows of no quota that is used up. (If another request takes what one was promised, that one asks again.)
  * Tests: unit/sharing/lease-manager, e2e/late-leases.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
@@ -16,7 +16,9 @@ export interface Wait {
   readonly sinceMs: number;
   /** All scopes from which the request takes. */
   readonly scopes: readonly LeasedScope[];
-  /** The request is rejected then, whatever others may give back; if nothing was denied it waits for one reply. */
+  /**
+   * Then the request is rejected, whatever others may give back; if nothing was denied it waits for a reply.
+   */
   deadlineMs: number;
   isOverdue: boolean;
   readonly end: (end: LeaseEnd) => void;

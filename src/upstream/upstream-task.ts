@@ -42,8 +42,8 @@ const TRANSLATION_LATE: ErrorRecord = {
 };
 
 /**
- * Returns when the main thread sends `close`. `own` is the channel to the listener in the same thread, if there
- * is one; others come by `controlPort`. An uncaught exception ends the thread, and Piscina replaces it.
+ * Returns when the main thread sends `close`. `own` is the channel to the listener in the same thread, if
+ * there is one; others come by `controlPort`. An uncaught exception ends the thread, and Piscina replaces it.
  */
 export async function runUpstreamTask(task: UpstreamTask, own?: FrameChannel): Promise<void> {
   const table = new CallTable(task.calls);

@@ -190,7 +190,7 @@ void t.test(
 );
 
 void t.test('the command: what changes first, then applied, then what is wrong with its line', async (t) => {
-  const { reloads, gateway, customer } = await startReloadBed(t, { low_balance: 'refuse' });
+  const { reloads, gateway, customer } = await startReloadBed(t, { low_balance: 'refuse', workers: 1 });
   const run = (...args: string[]) => runCommand(gateway.folder, ['reload', ...args]);
   await eventually('the gateway to be found', async () => ((await run()).code === 0 ? true : undefined));
   t.match(await run(), { code: 0, stdout: 'nothing has changed\n' });

@@ -1,6 +1,6 @@
 /**
- * The gateway fetches nothing that a caller names: addresses in each member that may hold one, by each door, at
- * each provider, in headers and in the request's target. A server that counts its connections stands for
+ * The gateway fetches nothing that a caller names: addresses in each member that may hold one, by each door,
+ * at each provider, in headers and in the request's target. A server that counts its connections stands for
  * whatever is reachable from the gateway alone, such as a cloud's metadata.
  */
 import { once } from 'node:events';
@@ -18,7 +18,7 @@ const AT_OPENAI: ProviderModel = {
   signsThinking: false,
 };
 
-/** Counts its connections; answers each request with a redirect to itself. */
+/** Counts its connections; answers each request as an upstream might. */
 async function startCanary(t: Test): Promise<{ readonly origin: string; readonly count: () => number }> {
   let connections = 0;
   const server = createServer((incoming, response) => {

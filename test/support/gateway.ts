@@ -161,7 +161,7 @@ export const HIDDEN_MODEL = 'hidden-model';
 /** Per million tokens; one token costs 10^6 times as many pico-units. */
 export const TEST_PRICE = { input: '1.5', output: '2.25', cached_input: '0.75' };
 
-/** With TOLLGATE_TEST_WORKERS=0 gateways have no upstream workers of their own: listener-with-worker.test.ts. */
+/** With 0 the listeners of gateways are the upstream workers too (listener-with-worker.test.ts). */
 const { TOLLGATE_TEST_WORKERS } = process.env;
 
 /**

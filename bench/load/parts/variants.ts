@@ -45,6 +45,7 @@ export const VARIANTS: readonly Variant[] = [
   },
   { name: 'traces-all', traces: {} },
   { name: 'cache', settings: { cache: { ttl_seconds: 3_600 } } },
+  { name: 'no-workers', settings: { workers: 0 } },
   { name: 'renamed', upstream: { model: 'gpt-4o-2024-08' } },
   { name: 'azure', provider: 'azure', upstream: { model: 'gpt-4o' } },
   { name: 'anthropic', provider: 'anthropic', upstream: { model: 'claude-sonnet-4-5' } },
