@@ -22,17 +22,27 @@
  *       48    32  variable  offset of the call's variable part from the first one of the block
  *       52    32  queuedMs
  *
- * The variable part has numbers of 7 bits a byte (times in microseconds): duration, time to the first token
- * and to admission (0: none, else one more), tokens, then the attempts, the quotas and the error text. A
- * plain call (PLAIN) omits values that are the same for all plain calls. It has start and duration of its
- * attempt, balance (64 bits), calls in flight and of the day, requests of the minute (0: none, else one
- * more), and the number of other quotas before those.
+ * The variable part has numbers of 7 bits a byte, the lowest bits first; times are microseconds. "Or none"
+ * is 0 for none, else the value plus one. A name is its position in the block's names, or none. A text is
+ * its length in bytes, or none, and then its bytes. A list is its length and then its items.
+ *
+ *     duration; time to the first token, or none; time to admission, or none
+ *     tokens    if the call has a source: prompt, cached, cache writes of both kinds, completion, reasoning
+ *     attempts  a list: upstream, model, status, code (names but for the status), start, duration, error text
+ *     quotas    a list: scope, id and quota (names), 1 and an amount of 64 bits, or 0 and a number
+ *     error     a text
+ *
+ * A plain call (PLAIN) leaves out what is the same for all plain calls. After its tokens it has start and
+ * duration of its attempt, the balance (64 bits), calls in flight and of the day, requests of the minute or
+ * none, and the list of its other quotas.
  *
  * block-builder.ts writes blocks, on the main thread of a gateway process; call-reader.ts reads them, there
  * and in commands.
  *
  * Must hold: later versions read these files, so a change of the bytes needs another MAGIC, and a damaged
- * block is left out whole, by its CRC-32 (test/unit/call-log/call-log.test.ts).
+ * block is left out whole, by its CRC-32 (test/unit/call-log/call-log.test.ts). The properties that `call`
+ * and VariableReader write down stand in the order of the bytes. Words are those of a little-endian
+ * machine.
  */
 import { crc32 } from 'node:zlib';
 import { asPicoUnits, asWallMs } from '../core/units.js';
@@ -46,6 +56,7 @@ export const HEAD_BYTES = 24;
 export const FIXED_BYTES = 56;
 /** A block is written when it has this many bytes, or a second after its first call. */
 export const BLOCK_BYTES = 64 * 1024;
+/** A longer length is damage. */
 export const BLOCK_BYTES_MAX = 1024 * 1024;
 export const NONE = 0xffff;
 
@@ -70,7 +81,7 @@ export const QUEUED_MS = 13;
 export const STREAM = 1;
 export const CACHE_HIT = 2;
 export const CACHE_MISS = 4;
-/** The call has attempts, in its variable part. */
+/** The call has attempts: call-filter.ts reads the attempts of no other call. */
 export const ATTEMPTS = 8;
 /** The call's variable part is that of a plain call. */
 export const PLAIN = 16;
@@ -118,7 +129,10 @@ export class Block {
     return new Block(data, at, words);
   }
 
-  /** Returns the block of these bytes without a check, because block-builder.ts has just made them. */
+  /**
+   * Returns the block of these bytes without a check, because block-builder.ts has just made them. They begin
+   * where their ArrayBuffer begins.
+   */
   static of(bytes: Buffer): Block {
     return new Block(bytes, 0, new Uint32Array(bytes.buffer, 0, HEAD_BYTES / 4));
   }

@@ -8,8 +8,10 @@
  * INDEX_MAGIC. A segment has no index while it grows or if its writer was killed; then all of it is read, at
  * most some 16 MiB.
  *
- * Must hold: bounds of bytes and hours are kept, the oldest are removed first, and secrets in a text are
- * masked on disk (test/unit/call-log/contents-writer.test.ts).
+ * Must hold: secrets in a text are masked before it is on disk; the index has its entries in the order of
+ * their offsets, without gaps, as the reader finds the end of one at the begin of the next; a change of the
+ * layout needs another CONTENTS_START, as older segments stay readable. segment-writer.ts keeps the bounds
+ * of bytes and hours (test/unit/call-log/contents-writer.test.ts).
  */
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -76,7 +78,10 @@ export class ContentsWriter {
     this.#segments.apply(retention);
   }
 
-  /** Appends the contents of calls, one behind the other, after it has masked secrets in them. */
+  /**
+   * Appends the contents of calls, one behind the other. It masks secrets in `bytes` themselves and keeps
+   * them until they are written, so the caller gives them up.
+   */
   append(bytes: Uint8Array): void {
     const data = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
     this.#mask.renew(this.#clock.monotonicMs());

@@ -1,7 +1,7 @@
 /**
  * A bounded queue that serves its owners in turn (round-robin), so that an owner with many items delays only
- * itself. Two threads use it, with accounts as owners: the main thread for the jobs of counter threads, an
- * upstream worker for the calls that wait for an upstream. Pure.
+ * itself. The main thread has one for the jobs of counter threads, each upstream worker one for
+ * the calls that wait for an upstream. Owners are accounts, weights are bytes. Pure.
  *
  * An owner has a lane while one of its items waits. The Map holds the lanes in the order of their turns: the
  * first lane gives one item, and goes to the end if it has more.
@@ -119,7 +119,7 @@ export class FairQueue<Owner, T> {
     this.#lanes.set(owner, lane);
   }
 
-  /** Takes a value out before its turn; false if it was not there. */
+  /** Takes a value out before its turn, the first that is `===`; false if it was not there. */
   remove(owner: Owner, value: T): boolean {
     const index = this.#lanes.get(owner)?.items.findIndex((item) => item.value === value) ?? -1;
     if (index === -1) return false;

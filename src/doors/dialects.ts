@@ -1,8 +1,10 @@
 /**
- * The table of dialects, the half of a door that upstream workers load: all doors but chat, which needs none.
+ * The table of dialects, the half of a door that upstream workers load: all doors but chat, whose protocol is
+ * that of the workers themselves.
  * A new door is added here and in doors.ts. Files of upstream/ look a dialect up by index or name.
  *
- * Must hold: each simple door has its dialect (test/unit/doors/simple/simple-doors.test.ts).
+ * Must hold: every door but chat has one dialect; a door without one would be served as chat
+ * (test/unit/doors/simple/simple-doors.test.ts for simple doors, each other door's own tests).
  */
 import { DOOR_INDEX, DOOR_NAMES, type DoorName } from '../core/door-names.js';
 import { isRecord } from '../core/json.js';
@@ -16,8 +18,9 @@ import { RESPONSES_DIALECT } from './responses/responses-dialect.js';
 const ONE_TOKEN = ' the';
 
 /**
- * The dialect of a door whose calls are never translated (simple-doors.ts). It needs no judge: a stream of
- * legacy completions has the events of a chat completion, with `text` in place of `delta`.
+ * The dialect of a door whose calls are never translated (simple-doors.ts). `marker`: the member that every
+ * good response of the door has. It needs no judge: of these doors only legacy completions streams, and the
+ * reader of chat streams takes its events, which have `text` in place of `delta`.
  */
 function simpleDialect(
   name: Dialect['name'],

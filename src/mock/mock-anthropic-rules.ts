@@ -5,8 +5,8 @@
  * Follows the types of @anthropic-ai/sdk 1.12, and platform.claude.com, pages "Errors", "Versions", "Handle
  * tool calls" and "Mid-conversation system messages", as of November 2026. Messages resemble Anthropic's.
  *
- * Must hold: a request that Anthropic refuses is refused here, or tests of the translation prove nothing
- * (test/unit/mock/mock-anthropic.test.ts).
+ * Must hold: a wrong request that the translation could make is refused here, or tests of the translation
+ * prove nothing (test/unit/mock/mock-anthropic.test.ts). What the gateway never writes is not checked.
  */
 import { isRecord } from './mock-protocol.js';
 
@@ -50,7 +50,7 @@ const MEMBERS: Readonly<Record<string, readonly string[]>> = {
   tool_use: ['type', 'id', 'name', 'input', 'caller', MARK],
   tool_result: ['type', 'tool_use_id', 'content', 'is_error', MARK],
 };
-/** The types of blocks that a message of that role may have. */
+/** The types of blocks that a message of that role may have, and those in a tool's result. */
 const BLOCKS: Readonly<Record<string, readonly string[]>> = {
   user: ['text', 'image', 'document', 'tool_result'],
   assistant: ['text', 'thinking', 'redacted_thinking', 'tool_use'],

@@ -3,14 +3,18 @@
  * the provider lacks is refused with a FieldError, unless it is harmless or the upstream has
  * `drop_unsupported`. Each provider's `write` makes one Fields for each call. Upstream worker.
  *
- * Must hold: `finish` is called last, after every member that the provider has was taken; otherwise it
- * refuses a member that was used, or lets a member of the caller vanish unnoticed (request.test.ts of each
- * provider).
+ * Must hold: `finish` is called once, after every member that the provider has was taken. If it is called
+ * before, it refuses a member that the provider has; if it is not called, unknown members vanish. It looks
+ * at the top level alone: each provider checks the members below itself. Tests: request.test.ts of each
+ * provider, such as test/unit/providers/gemini/request.test.ts.
  */
 import { isRecord } from '../core/json.js';
 import { FieldError } from './provider.js';
 
-/** Members that do not change the response, so any provider may leave them out. */
+/**
+ * Members that the gateway itself reads (the first three), or that do not change the text of the response:
+ * any provider may leave them out.
+ */
 const HARMLESS: ReadonlySet<string> = new Set([
   'model',
   'stream',
@@ -83,11 +87,11 @@ export class Fields {
   }
 
   /**
-   * Call if the provider cannot do what `field` asks for. Throws a FieldError, or returns if the upstream has
-   * `drop_unsupported`: then the caller leaves the field out.
+   * Call if the provider cannot do what `field` asks for; `reason` follows its name in the message. Throws
+   * a FieldError, or returns if the upstream has `drop_unsupported`: then the caller leaves the field out.
    */
-  unsupported(field: string, what = `is not supported by ${this.#provider}`): void {
-    if (!this.#dropUnsupported) throw new FieldError(field, what);
+  unsupported(field: string, reason = `is not supported by ${this.#provider}`): void {
+    if (!this.#dropUnsupported) throw new FieldError(field, reason);
   }
 
   /**

@@ -286,7 +286,10 @@ export function unknownNode(): CoordinatorLost {
   return new CoordinatorLost('unknown_node', 'this life of the node is not known');
 }
 
-/** A node's end. The implementation bounds every wait to some seconds, then rejects with CoordinatorLost. */
+/**
+ * What a node calls. The implementation bounds every wait to some seconds, then rejects with
+ * CoordinatorLost.
+ */
 export interface Coordinator {
   /**
    * Makes this life of the node known and ends earlier lives at the same place; StockKind says what becomes

@@ -3,7 +3,7 @@
  * up. registry/operators.ts uses it, and bounds the rows to OPERATORS_MAX. Main thread.
  *
  * Must hold: whoever changes the digest of a record removes the row of the former digest, or the old token
- * stays valid. Test: unit/registry/operators (an operator from its creation to its end).
+ * stays valid (test/unit/registry/operators.test.ts, "an operator from its creation to its end").
  */
 import { type Static, Type } from 'typebox';
 import { ROLES } from '../core/roles.js';
@@ -22,6 +22,7 @@ const StoredOperator = Type.Object(
     digest: Digest,
     active: Type.Boolean(),
     createdMs: Moment,
+    /** Unix seconds; absent: never. */
     expiresSeconds: Type.Optional(Count),
   },
   { additionalProperties: false },
@@ -54,6 +55,7 @@ export class OperatorRows implements OperatorStore {
     return stored === undefined ? undefined : readOperator(stored, this.#place(digest));
   }
 
+  /** Throws at the first damaged row: a list that leaves out an operator would hide who has access. */
   all(): OperatorRecord[] {
     const rows = this.#tables.operators.getRange();
     return Array.from(rows, ({ key, value }) => readOperator(value, this.#place(key)));
@@ -74,6 +76,7 @@ export class OperatorRows implements OperatorStore {
     return new Map(isUses(stored) ? Object.entries(stored) : []);
   }
 
+  /** Replaces all; ids of operators that were deleted are left out. */
   putLastUses(lastUses: ReadonlyMap<string, number>): void {
     const ids = new Set(this.all().map(({ id }) => id));
     const known = [...lastUses].filter(([id]) => ids.has(id));

@@ -2,7 +2,8 @@
  * The main thread's side of the call ring, which carries ended calls from a listener (call-ring-layout.ts).
  * gateway/gateway-logs.ts has a reader for each listener, whose side is call-ring.ts.
  *
- * Must hold: records are read as they were written, oldest first (test/unit/telemetry/call-ring.test.ts).
+ * Must hold: each field is read from the word to which call-ring.ts writes it, memory is given back only
+ * after it was read, and nobody uses a PlainCall after its visit (test/unit/telemetry/call-ring.test.ts).
  */
 import type { QuotasLeft } from '../core/quotas.js';
 import { FIELDS_AT, SpscReader } from '../core/spsc-ring.js';
@@ -13,7 +14,7 @@ import { OUTCOMES } from './metrics-layout.js';
 
 const HTTP_OK = 200;
 const MICROS_PER_MS = 1_000;
-/** The reader frees the memory of this many plain calls at once. A power of two. */
+/** Memory is given back once for so many plain calls, as it takes an atomic store. A power of two. */
 const GIVE_BACK_CALLS = 64;
 
 /**
@@ -61,13 +62,14 @@ export class CallRingReader {
       const record = isPlain ? this.#plainAt(at) : this.#recordAt(at);
       const flagsAt = isPlain ? layout.PLAIN_FLAGS : layout.FLAGS;
       const flags = this.#ring.ints[((at + FIELDS_AT) >> 2) + flagsAt]!;
+      // `record` is a copy, so its memory is free before the visit. A plain call is a view: freed after it.
       this.#ring.giveBack();
       visit(record, { log: (flags & layout.LOGGED) !== 0, store: (flags & layout.STORED) !== 0 });
     });
     this.#ring.giveBack();
   }
 
-  /** Returns how many records were dropped since the last call. */
+  /** Returns how many records the listener has dropped since the last call, because the ring was full. */
   takeDropped(): number {
     const dropped = Atomics.load(this.#dropped, 0);
     const more = (dropped - this.#droppedBefore) >>> 0;

@@ -1,6 +1,10 @@
 /**
- * Entry of an upstream worker. CommonJS, because Piscina loads an ES module by code from strings where
- * `require` can't, and that is switched off in every thread that faces the network.
+ * Entry of an upstream worker's thread. Piscina (gateway/pools.ts) calls it once, with a task that runs as
+ * long as the thread. It is CommonJS: Piscina loads a file by `require`, and an ES module by a function
+ * that it makes of a string, which every thread that faces the network forbids.
+ *
+ * Must hold: it imports nothing but types by itself (test/e2e/thread-failure.test.ts shows that the thread
+ * starts although code from strings is forbidden).
  */
 import type { UpstreamTask } from './worker-messages.js' with { 'resolution-mode': 'import' };
 

@@ -1,7 +1,7 @@
 /**
- * The body of a Messages request in the form that Google Cloud and Bedrock want: the model goes into the
- * path, versions into the body. vertex/ and bedrock/claude.ts call it for calls that pass untranslated.
- * Upstream worker.
+ * The body of a Messages request in the form that Google Cloud and Bedrock want: without `model`, which the
+ * caller of this file puts into the path, and with `anthropic_version` and the betas as members.
+ * vertex/vertex.ts and bedrock/claude.ts call it for passed calls. Upstream worker.
  *
  * Follows platform.claude.com, pages "Claude on Vertex AI" and "Claude on Amazon Bedrock", 2026-11.
  *
@@ -11,7 +11,7 @@
 import { JsonReader } from '../../protocol/json-reader.js';
 import { mergedBetas } from './anthropic.js';
 
-/** Members that the gateway writes itself, or that a cloud refuses. */
+/** The clouds refuse `model`. The others are written anew: callers send betas as a header. */
 const OWN_MEMBERS = ['model', 'anthropic_version', 'anthropic_beta'] as const;
 
 export interface CloudBody {
@@ -21,9 +21,9 @@ export interface CloudBody {
 }
 
 /**
- * `body` is a valid request: the door has checked it. `betas`: names of the settings. `callersBetas`: the
- * caller's `anthropic-beta` header. `removed`: a further member to take out. `added`: a member to add unless
- * the body has it, with its JSON text.
+ * `body` is a valid request: the door has checked it. `version`: the cloud's own, for `anthropic_version`.
+ * `betas`: names of the settings. `callersBetas`: the caller's `anthropic-beta` header. `removed`: a
+ * further member to take out. `added`: a member to add unless the body has it, with its JSON text.
  */
 export function cloudBodyOf(
   body: string | Uint8Array,

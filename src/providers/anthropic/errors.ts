@@ -6,7 +6,7 @@
  * Must hold: no message has an id of the operator's account at Anthropic (OPERATOR_IDS), because callers read
  * messages (test/unit/providers/anthropic/errors.test.ts).
  *
- * Follows platform.claude.com, page "Errors", 2026-11:
+ * Follows platform.claude.com, page "Errors", 2026-11. Anthropic's types and statuses:
  *
  *     invalid_request_error   400   authentication_error  401   billing_error       402
  *     permission_error        403   not_found_error       404   request_too_large   413
@@ -19,6 +19,7 @@ import type { ProviderFailure } from '../provider.js';
 /** Anthropic's own status, which OpenAI's API does not have. */
 const OVERLOADED = 529;
 
+/** What a caller gets for each type. OpenAI's API has neither 504 nor 529. */
 const STATUS_OF: ReadonlyMap<unknown, number> = new Map([
   ['invalid_request_error', 400],
   ['authentication_error', 401],
@@ -34,17 +35,20 @@ const STATUS_OF: ReadonlyMap<unknown, number> = new Map([
 
 /**
  * Messages with status 400 that concern the operator's account at Anthropic, and not the caller's request.
+ * They become 402, so that another upstream is tried and the caller is not blamed
+ * (upstream/error-mapping.ts).
  */
-const ACCOUNT = /credit balance|organization has been disabled|API usage limits|purchase credits/i;
-const ACCOUNT_CODES: ReadonlySet<unknown> = new Set(['organization_on_hold', 'cmek_key_disabled']);
+const OPERATOR_ACCOUNT = /credit balance|organization has been disabled|API usage limits|purchase credits/i;
+const OPERATOR_ACCOUNT_CODES: ReadonlySet<unknown> = new Set(['organization_on_hold', 'cmek_key_disabled']);
+/** Messages with status 400 about a prompt that is longer than the model reads. */
 const TOO_LONG = /prompt is too long|exceeds? (?:the )?context (?:limit|window)|input is too long/i;
-/** Anthropic's ids of the operator's organization, workspace and keys, and UUIDs. */
+/** Anthropic's ids of the operator's organization, workspace, keys and users, of requests, and UUIDs. */
 const OPERATOR_IDS =
   /\b(?:org|wrkspc|apikey|user|req)_[A-Za-z0-9]{6,}\b|\b[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b/gi;
 
 /**
- * Reads the error of a response whose status is none of success. `body` may be anything, also cut. Never
- * throws.
+ * Reads the error of a response whose status is not 2xx. `body` may be anything, also cut. A Retry-After that
+ * is a date is ignored: Anthropic sends seconds. Never throws.
  */
 export function readAnthropicError(
   status: number,
@@ -65,14 +69,16 @@ export function failureOf(error: unknown, status: number): ProviderFailure {
   const typedStatus = STATUS_OF.get(type) ?? status;
   if (typedStatus === 400) {
     const code = isRecord(details) ? details.error_code : undefined;
-    if (ACCOUNT.test(message) || ACCOUNT_CODES.has(code)) return { status: 402, message };
+    if (OPERATOR_ACCOUNT.test(message) || OPERATOR_ACCOUNT_CODES.has(code)) return { status: 402, message };
     if (TOO_LONG.test(message)) return { status: 400, message, code: 'context_length_exceeded' };
   }
+  // Anthropic names the model so; other 404s are wrong paths of the operator's.
   if (typedStatus === 404 && message.startsWith('model:'))
     return { status: 404, message, code: 'model_not_found' };
   return { status: typedStatus, message };
 }
 
+/** OpenAI's status for one of Anthropic's whose body tells no type that is known. */
 function statusOf(status: number): number {
   if (status === OVERLOADED) return 503;
   if (status === 422) return 400;

@@ -5,8 +5,8 @@
  * Follows Amazon Bedrock API Reference, "Converse" and "ConverseStream"; User Guide, "Use an Amazon Bedrock
  * API key", 2026-11. request.ts, messages.ts, tools.ts and reasoning.ts translate the body.
  *
- * Must hold: path and signature are those of the AWS SDK, or AWS answers 403
- * (test/unit/providers/bedrock/bedrock.test.ts).
+ * Must hold: path and signature are those of the AWS SDK, or AWS answers 403. The path is encoded here
+ * once, as it is sent; signature.ts encodes it once more (test/unit/providers/bedrock/bedrock.test.ts).
  */
 import { hash } from 'node:crypto';
 import type { Provider, ProviderCall, UnsignedRequest } from '../provider.js';
@@ -28,20 +28,23 @@ export const BEDROCK: Provider = {
   readResponse,
   openStream: (call) => new ConverseStream(call),
   readError,
-  passed(call, given, passed) {
-    const { model, operation, body } = claudeRequest(call, given, passed);
+  passed(call, callerHeaders, passedCall) {
+    const { model, operation, body } = claudeRequest(call, callerHeaders, passedCall);
     const path = pathsOf(model, call.settings.basePath).prefix + operation;
     return {
       path,
       headers: authorization(call, { path, body }),
       body,
-      ...(passed.stream && { stream: new ClaudeStream() }),
+      ...(passedCall.stream && { stream: new ClaudeStream() }),
       ...(operation === 'count-tokens' && { readResponse: readCount }),
     };
   },
 };
 
-/** The paths of the last model, because most calls are for few models; signature.ts compares them. */
+/**
+ * The paths of the model that was called last, so that a run of calls to one model has one string:
+ * signature.ts keeps what it made of a path and compares the next path with it.
+ */
 let last = { basePath: '', model: '', prefix: '', whole: '', stream: '' };
 
 /** The paths of a model, whose name is one segment: an ARN has colons and slashes. */
@@ -71,6 +74,7 @@ function authorization(
       return ['authorization', `Bearer ${credential.key}`];
     case 'bearer':
       return ['authorization', `Bearer ${credential.token}`];
+    // No credential: the operator's proxy in front of Bedrock adds one.
     default:
       return [];
   }
