@@ -225,8 +225,11 @@ export class Listeners implements WorkerClients {
       tracing,
     };
     const worker = workers.startIn(shape.index);
-    const entry = worker === undefined ? '../request/listener.thread.js' : './listener-with-worker.thread.js';
-    const thread = new Worker(new URL(entry, import.meta.url), {
+    const entry =
+      worker === undefined
+        ? new URL('../request/listener.thread.js', import.meta.url)
+        : new URL('../gateway/listener-with-worker.thread.js', import.meta.url);
+    const thread = new Worker(entry, {
       workerData: { ...init, upstreamTask: worker?.task } satisfies ListenerWithWorkerInit,
       transferList: [
         ...[parser.port2, locks.port2, cache.port2, leases?.port2, tracing?.outlet.port],

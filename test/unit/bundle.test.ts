@@ -30,7 +30,12 @@ void t.test('files beside a bundle are where it looks for them', (t) => {
       t.ok(existsSync(new URL(target!, pathToFileURL(path))), `${target} of ${file}`);
     }
   }
-  for (const entry of ['gateway/main.js', 'request/listener.thread.js', 'upstream/upstream.worker.cjs']) {
+  for (const entry of [
+    'gateway/main.js',
+    'gateway/listener-with-worker.thread.js',
+    'request/listener.thread.js',
+    'upstream/upstream.worker.cjs',
+  ]) {
     t.ok(named.includes(`../${entry}`), `${entry} is named by who starts it`);
   }
   t.end();
