@@ -104,7 +104,11 @@ export async function runUpstreamTask(task: UpstreamTask, own?: FrameChannel): P
   });
   const health = task.thread === undefined ? undefined : new ThreadHealth(task.metrics, task.thread);
   const channels = new Map<number, WorkerChannel>();
-  if (own !== undefined) channels.set(task.index, new WorkerChannel(own, table, startSession));
+  if (own !== undefined) {
+    channels.set(task.index, new WorkerChannel(own, table, startSession));
+    // The listener ends the thread, and sends no `close`.
+    process.once('exit', () => spans?.flush());
+  }
 
   await new Promise<void>((resolve) => {
     task.controlPort.on('message', (message: ToUpstreamWorker) => {

@@ -5,7 +5,7 @@
 import { execFile } from 'node:child_process';
 import t from 'tap';
 
-const FILES = ['fallbacks', 'leaving-clients', 'money', 'reload', 'shutdown', 'upstream-reset'];
+const FILES = ['fallbacks', 'leaving-clients', 'money', 'reload', 'shutdown', 'traces', 'upstream-reset'];
 const OUTPUT_BYTES_MAX = 64 * 1024 * 1024;
 
 /** Resolves with the failed assertions of the file, and with the reason if it failed. */
