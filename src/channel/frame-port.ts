@@ -55,7 +55,8 @@ export function createLocalChannel(): readonly [FrameChannel, FrameChannel] {
 
 /**
  * One end of a channel within a thread. A message arrives when the callback that sent it has returned, so
- * that neither end is called while it works. What comes before there is a listener waits for it.
+ * that neither end is called while it works. What comes before there is a listener waits for it: frames of
+ * calls that have a slot each, while the worker's task starts.
  */
 class LocalPort implements FrameTransport {
   peer: LocalPort | undefined;

@@ -6,8 +6,7 @@
  *     admit ──> settle ──> (reverse)      charged, and in rare cases reversed
  *          └──> release                   given back
  *
- * Most calls belong to scopes with no quotas but the plan's calls a day and calls in flight. Such a call
- * takes `#takeDay`, the short way, and touches no quota record.
+ * Most calls have no quotas but the plan's calls a day and in flight: `#takeDay` touches no quota record.
  *
  * Must hold: a rejected call has taken nothing. An admitted call is settled or released once, and gives back
  * to the day and month that it took of. Tests: unit/ledger/quotas, unit/ledger/ledger, threads/ledger-hammer.
@@ -135,9 +134,8 @@ export class Calls {
     const taken = this.#taken;
     if (!this.#chain.set(scopes, taken))
       return { ...this.#rejections.plain(account, 'scopes', 0n, 0n), asks: false };
-    if (!this.#takeFlight(account, plan.callsInFlightMax)) {
+    if (!this.#takeFlight(account, plan.callsInFlightMax))
       return this.#rejections.of(ACCOUNT_SCOPE, FLIGHT, scopes, needs);
-    }
     let rejection: QuotaRejection | undefined;
     if (needs.isFree === true) {
       taken.scopes = 0;
@@ -368,9 +366,7 @@ export class Calls {
     return this.#rejections.ofModelMinute(model!, take);
   }
 
-  /**
-   * Gives back the amounts `#held` to the scopes in `taken`; not the hold and the account's call in flight.
-   */
+  /** Gives back the amounts `#held` to the scopes in `taken`, but neither hold nor call in flight. */
   #giveBack(taken: Taken): void {
     this.#giveBackDays(taken);
     if (taken.scopes === 0) return;

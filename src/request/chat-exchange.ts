@@ -51,9 +51,6 @@ export interface ExchangeContext extends Pick<ListenerContext, 'clock' | 'metric
 const RESPONDED = 200;
 /** How much two readings of `triedMs` may differ: each is rounded to 10 µs. */
 const TRIED_MS = 0.02;
-/** Whole microseconds: what is stored is cut, and a half before that rounds it. */
-const MICROS_PER_MS = 1_000;
-const HALF = 0.5;
 const NO_ATTEMPTS: readonly EndedAttempt[] = [];
 
 export class ChatExchange extends CallContext {
@@ -75,17 +72,14 @@ export class ChatExchange extends CallContext {
   /** Bytes of the body that count toward the memory budget of bodies. */
   bodyBytes = 0;
   readonly #listener: ExchangeContext;
-  /**
-   * Nothing is read from the connection after this request, because its body comes in chunks: see
-   * outsideOfCallbacks in read-body.ts.
-   */
+  /** The body comes in chunks, so no request is read after it: see outsideOfCallbacks in read-body.ts. */
   readonly isLast: boolean;
   #sweepSlot: number | undefined = undefined;
   /** The error that the caller got in place of the response, or of its rest. */
   sentError: ErrorRecord | undefined = undefined;
   #attempts: EndedAttempt[] | undefined = undefined;
   /** The only attempt has served the call; most calls are plain then, and no object is made for it. */
-  #isUntold = false;
+  #isUnreported = false;
   readonly #receivedMs: MonotonicMs;
   #bodyMs = 0;
   #responseMs: number | undefined = undefined;
@@ -157,7 +151,7 @@ export class ChatExchange extends CallContext {
    */
   onLastAttempt(): void {
     if (!this.#listener.callRing.stores) return;
-    if (this.#attempts === undefined && !this.clientGone) this.#isUntold = true;
+    if (this.#attempts === undefined && !this.clientGone) this.#isUnreported = true;
     else this.#addLastAttempt(this.clientGone);
   }
 
@@ -177,9 +171,9 @@ export class ChatExchange extends CallContext {
   }
 
   /** The call is not plain after all. */
-  #tellAttempt(): void {
-    if (this.#isUntold) this.#addLastAttempt(false);
-    this.#isUntold = false;
+  #addUnreported(): void {
+    if (this.#isUnreported) this.#addLastAttempt(false);
+    this.#isUnreported = false;
   }
 
   #addAttempt(attempt: EndedAttempt): void {
@@ -189,7 +183,7 @@ export class ChatExchange extends CallContext {
   }
 
   reversed(): void {
-    this.#tellAttempt();
+    this.#addUnreported();
     this.#settled = undefined;
   }
 
@@ -229,7 +223,7 @@ export class ChatExchange extends CallContext {
     this.#count(outcome, nowMs);
     const log = callRing.isLogged(outcome);
     const store = callRing.isStored(this.#storedAs, nowMs);
-    if (log || !store || outcome !== 'ok' || !this.#isUntold || !this.#appendPlain(nowMs))
+    if (log || !store || outcome !== 'ok' || !this.#isUnreported || !this.#appendPlain(nowMs))
       this.#reportWhole(outcome, nowMs, { log, store });
     if (this.trace?.isRecorded !== true) return;
     this.trace.ended(this, {
@@ -243,7 +237,7 @@ export class ChatExchange extends CallContext {
   }
 
   #reportWhole(outcome: Outcome, nowMs: MonotonicMs, wanted: Wanted): void {
-    this.#tellAttempt();
+    this.#addUnreported();
     if (!wanted.log && !wanted.store && this.#attempts === undefined) return;
     this.#listener.callRing.append(this.#ended(outcome, nowMs), wanted);
   }
@@ -299,7 +293,7 @@ export class ChatExchange extends CallContext {
     if (settled === undefined || quotasLeft === undefined || sentError !== undefined) return false;
     const { usage } = settled;
     const receivedMs = this.#receivedMs;
-    const duration = (nowMs - receivedMs) * MICROS_PER_MS + HALF;
+    const duration = microsOf(nowMs - receivedMs);
     const tokens = usage.promptTokens + usage.cachedTokens + usage.completionTokens;
     const upstream = channel.table.upstreamOf(slot);
     if (upstream === undefined || Math.max(duration, tokens) > ring.PLAIN_NUMBER_MAX) return false;
@@ -335,12 +329,11 @@ export class ChatExchange extends CallContext {
     ints[first32 + ring.PLAIN_REASONING] = usage.reasoningTokens;
     ints[first32 + ring.PLAIN_DURATION] = duration;
     ints[first32 + ring.PLAIN_FIRST_TOKEN] =
-      stream && responseMs !== undefined ? (responseMs - receivedMs) * MICROS_PER_MS + HALF : ring.NOTHING;
-    ints[first32 + ring.PLAIN_ADMITTED] = (admission.admittedMs - receivedMs) * MICROS_PER_MS + HALF;
-    ints[first32 + ring.PLAIN_START] = startMs * MICROS_PER_MS + HALF;
+      stream && responseMs !== undefined ? microsOf(responseMs - receivedMs) : ring.NOTHING;
+    ints[first32 + ring.PLAIN_ADMITTED] = microsOf(admission.admittedMs - receivedMs);
+    ints[first32 + ring.PLAIN_START] = microsOf(startMs);
     // The clocks of two threads differ by microseconds.
-    const attemptMs = Math.max(0, settled.settledMs - receivedMs - startMs);
-    ints[first32 + ring.PLAIN_ATTEMPT] = attemptMs * MICROS_PER_MS + HALF;
+    ints[first32 + ring.PLAIN_ATTEMPT] = microsOf(Math.max(0, settled.settledMs - receivedMs - startMs));
     ints[first32 + ring.PLAIN_IN_FLIGHT] = quotasLeft.inFlight;
     ints[first32 + ring.PLAIN_PER_DAY] = quotasLeft.perDay;
     ints[first32 + ring.PLAIN_MINUTE] = quotasLeft.minute ?? ring.NOTHING;
@@ -381,6 +374,9 @@ export class ChatExchange extends CallContext {
     };
   }
 }
+
+/** For a field of whole microseconds: the ring cuts the fraction, and the half before that rounds it. */
+const microsOf = (ms: number): number => ms * 1_000 + 0.5;
 
 function usageOf({ usage, charged, answered }: Settled): EndedUsage {
   return {
