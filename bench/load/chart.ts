@@ -233,8 +233,10 @@ export function latencyChartOf(latencies: readonly AddedLatency[], foot: readonl
   );
 }
 
-const durationText = (micros: number): string =>
-  micros < 1_000 ? `${Math.round(micros)} µs` : `${(micros / 1_000).toFixed(1)} ms`;
+function durationText(micros: number): string {
+  if (micros < 1_000) return `${Math.round(micros)} µs`;
+  return `${(micros / 1_000).toFixed(micros < 100_000 ? 1 : 0)} ms`;
+}
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const report = JSON.parse(readFileSync(process.argv[2]!, 'utf8')) as ChartReport;

@@ -129,7 +129,7 @@ export function measuredOf(report: PeersReport, date: string, build: string): Pe
     date,
     build,
     machine,
-    load: `autocannon, ${connections} connections, ${rounds} rounds of ${seconds} s in turn, medians`,
+    load: `autocannon, ${connections} connections (Portkey and LiteLLM 16), ${rounds} rounds of ${seconds} s in turn, medians`,
     contenders: measured.sort(
       (a, b) => KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind) || a.whole.cpuMicros - b.whole.cpuMicros,
     ),

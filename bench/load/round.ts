@@ -5,7 +5,11 @@ import { request } from '../../test/support/http.js';
 import { cpuMicros, peakBytes, resetPeaks } from '../support/proc.js';
 import type { Contender } from './contenders/contender.js';
 import { applyLoad } from './load.js';
+import { SLOW_PROXIES } from './scenarios/prompt.js';
 import type { Scenario } from './scenarios/scenario.js';
+
+/** Of a slow contender: with 64, rounds may end before LiteLLM has ended one stream. */
+const SLOW_CONNECTIONS_MAX = 16;
 
 /** Of one round. */
 export interface Sample {
@@ -35,7 +39,10 @@ export async function checkCorrect(contender: Contender, scenario: Scenario): Pr
   }
 }
 
-/** Rejects where a response had another status, or none came. */
+/**
+ * Closed-loop load, from fewer connections if the contender is slow. Rejects where a response had another
+ * status, or none came.
+ */
 export async function measure(
   contender: Contender,
   { name, status, ...scenario }: Scenario,
@@ -47,8 +54,16 @@ export async function measure(
   const pids = contender.pids();
   resetPeaks(pids);
   const beforeMicros = cpuMicros(pids);
-  const { body } = scenario;
-  const result = await applyLoad({ url, method: 'POST', headers, body, connections, seconds });
+  const result = await applyLoad({
+    url,
+    method: 'POST',
+    headers,
+    body: scenario.body,
+    connections: SLOW_PROXIES.includes(contender.name)
+      ? Math.min(connections, SLOW_CONNECTIONS_MAX)
+      : connections,
+    seconds,
+  });
   const usedMicros = cpuMicros(pids) - beforeMicros;
   const wanted = result.statuses.get(status) ?? 0;
   // The limited customer is let in once a minute.

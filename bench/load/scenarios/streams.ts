@@ -16,8 +16,8 @@ function stream(chunks: number): Scenario {
     body: bodyOf(prompt),
     status: 200,
     // Portkey 1.15.2 answers streams with 500 on Node 20: it changes the headers of a fetched answer, which
-    // are immutable.
-    contenders: [...PROXIES, ...SLOW_PROXIES.filter((name) => name !== 'portkey')],
+    // are immutable. LiteLLM ends none of 64 streams of 200 chunks within a round's seconds.
+    contenders: [...PROXIES, ...SLOW_PROXIES.filter((name) => name !== 'portkey' && chunks <= 20)],
     check: (answer) => {
       const read = chunksOf(answer.body);
       if (!isWholeText(textOf(read), chunks)) throw new Error(`not whole: ${answer.body.slice(0, 500)}`);
