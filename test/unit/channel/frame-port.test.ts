@@ -1,6 +1,11 @@
 import t, { type Test } from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
-import { createFrameChannel, FramePort } from '#src/channel/frame-port.js';
+import {
+  createFrameChannel,
+  createLocalChannel,
+  FramePort,
+  type FrameChannel,
+} from '#src/channel/frame-port.js';
 import { RECORD_BYTES_MAX } from '#src/channel/frame-codec.js';
 import {
   FRAME_CALL,
@@ -31,9 +36,11 @@ function textOf(frame: Frame): string {
   );
 }
 
+const CHANNELS = { 'between threads': createFrameChannel, 'within a thread': createLocalChannel };
+
 /** Two ends in one thread; what each has heard. */
-function bed(t: Test) {
-  const [one, other] = createFrameChannel();
+function bed(t: Test, create: () => readonly FrameChannel[] = createFrameChannel) {
+  const [one, other] = create() as [FrameChannel, FrameChannel];
   const heard: string[][] = [[], []];
   const ports = [one, other].map(
     (link, end) => new FramePort(link, (frame) => heard[end]!.push(textOf(frame))),
@@ -120,36 +127,63 @@ function frameOf(random: () => number, id: number): Frame {
   }
 }
 
-void t.test('frames of any kind and length arrive as they were and in their order, both ways', async (t) => {
-  const { ports, heard } = bed(t);
-  const random = randomOf(SEED);
-  const said: string[][] = [[], []];
-  let id = 2 ** 45;
-  for (let round = 0; round < ROUNDS; round += 1) {
-    const frames = random() < 0.2 ? BURST_FRAMES : Math.floor(random() * 20);
-    for (let at = 0; at < frames; at += 1) {
-      const end = random() < 0.5 ? 0 : 1;
-      const frame = frameOf(random, (id += 1));
-      said[1 - end]!.push(textOf(frame));
-      ports[end]!.push(frame);
+for (const [where, create] of Object.entries(CHANNELS)) {
+  void t.test(`frames of any kind and length arrive as they were, in their order, ${where}`, async (t) => {
+    const { ports, heard } = bed(t, create);
+    const random = randomOf(SEED);
+    const said: string[][] = [[], []];
+    let id = 2 ** 45;
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const frames = random() < 0.2 ? BURST_FRAMES : Math.floor(random() * 20);
+      for (let at = 0; at < frames; at += 1) {
+        const end = random() < 0.5 ? 0 : 1;
+        const frame = frameOf(random, (id += 1));
+        said[1 - end]!.push(textOf(frame));
+        ports[end]!.push(frame);
+      }
+      if (random() < 0.5) await new Promise((resolve) => setImmediate(resolve));
     }
-    if (random() < 0.5) await new Promise((resolve) => setImmediate(resolve));
-  }
-  await until(() => heard.every((texts, end) => texts.length === said[end]!.length));
-  for (const end of [0, 1]) {
-    const wrong = heard[end]!.findIndex((text, at) => text !== said[end]![at]);
-    t.equal(wrong, -1, `end ${end} heard all ${said[end]!.length} frames (seed ${SEED})`);
-  }
-});
+    await until(() => heard.every((texts, end) => texts.length === said[end]!.length));
+    for (const end of [0, 1]) {
+      const wrong = heard[end]!.findIndex((text, at) => text !== said[end]![at]);
+      t.equal(wrong, -1, `end ${end} heard all ${said[end]!.length} frames (seed ${SEED})`);
+    }
+  });
 
-void t.test('what is pushed is copied: the sender may use its bytes again', async (t) => {
-  const { ports, heard } = bed(t);
-  const bytes = Buffer.from('first');
-  ports[0]!.push({ kind: FRAME_DATA, id: 1, bytes });
-  bytes.write('other');
-  await until(() => heard[1]!.length === 1);
-  t.equal(heard[1]![0], textOf({ kind: FRAME_DATA, id: 1, bytes: Buffer.from('first') }));
-});
+  void t.test(`what is pushed is copied: the sender may use its bytes again, ${where}`, async (t) => {
+    const { ports, heard } = bed(t, create);
+    const bytes = Buffer.from('first');
+    ports[0]!.push({ kind: FRAME_DATA, id: 1, bytes });
+    bytes.write('other');
+    await until(() => heard[1]!.length === 1);
+    t.equal(heard[1]![0], textOf({ kind: FRAME_DATA, id: 1, bytes: Buffer.from('first') }));
+  });
+}
+
+void t.test(
+  'within a thread nobody is called while it works, and early frames wait for their reader',
+  async (t) => {
+    const [one, other] = createLocalChannel();
+    const frames = [1, 2, 3].map((id) => ({ kind: FRAME_CREDIT, id }) as const);
+    const sender = new FramePort(one, () => undefined);
+    for (const frame of frames.slice(0, 2)) sender.push(frame);
+    await new Promise((resolve) => setImmediate(resolve));
+
+    const heard: string[] = [];
+    const reader = new FramePort(other, (frame) => heard.push(textOf(frame)));
+    t.teardown(() => [sender, reader].forEach((port) => port.close()));
+    t.same(heard, frames.slice(0, 2).map(textOf), 'those that came before the reader');
+    sender.push(frames[2]!);
+    one.port.postMessage([{ kind: FRAME_CANCEL, id: 4 }]);
+    t.equal(heard.length, 2, 'none before the sender has returned');
+    await until(() => heard.length === 4);
+    reader.close();
+    sender.push(frames[0]!);
+    await new Promise((resolve) => setImmediate(resolve));
+    await new Promise((resolve) => setImmediate(resolve));
+    t.equal(heard.length, 4, 'none after the close');
+  },
+);
 
 void t.test('small calls and answers are not serialised: their message is a number', async (t) => {
   const [one, other] = createFrameChannel();
