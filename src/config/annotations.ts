@@ -79,25 +79,41 @@ export const identifier = (description: string) =>
     'x-want': 'a name of 1 to 128 visible ASCII characters without *',
   } satisfies Annotations);
 
+/** Named, so that the numbers before it stay on one line with the setting's name. */
+interface Meaning {
+  readonly description: string;
+  readonly applies?: Applies;
+}
+
 /** A whole number without a default. */
-export const limit = (minimum: number, maximum: number, unit: string, description: string) =>
-  Type.Integer({ minimum, maximum, description, 'x-unit': unit } satisfies Annotations);
+const limit = (minimum: number, maximum: number, unit: string, { description, applies }: Meaning) =>
+  Type.Integer({
+    minimum,
+    maximum,
+    description,
+    'x-unit': unit,
+    ...(applies && { 'x-applies': applies }),
+  } satisfies Annotations);
 
-/** The limit of a quota other than money. */
-export const quota = (
-  name: Exclude<QuotaName, 'spend_per_day' | 'spend_per_month'>,
-  unit: string,
-  description: string,
-) => limit(1, QUOTA_LIMITS_MAX[QUOTA_FIELDS[name]], unit, description);
+export const optionalLimit = (minimum: number, maximum: number, unit: string, meaning: Meaning) =>
+  Type.Optional(limit(minimum, maximum, unit, meaning));
 
-/** A whole number with a default. */
+/** A quota that is counted in whole numbers. */
+type CountedQuota = Exclude<QuotaName, 'spend_per_day' | 'spend_per_month'>;
+
+export const quota = (name: CountedQuota, unit: string, meaning: Meaning) =>
+  limit(1, QUOTA_LIMITS_MAX[QUOTA_FIELDS[name]], unit, meaning);
+
+export const optionalQuota = (name: CountedQuota, unit: string, meaning: Meaning) =>
+  Type.Optional(quota(name, unit, meaning));
+
+/** A whole number with a default, `preset`. */
 export const whole = (
   minimum: number,
   maximum: number,
   preset: number,
   unit: string,
-  description: string,
-  applies?: Applies,
+  { description, applies }: Meaning,
 ) =>
   Type.Integer({
     minimum,
@@ -105,6 +121,15 @@ export const whole = (
     default: preset,
     description,
     'x-unit': unit,
+    ...(applies && { 'x-applies': applies }),
+  } satisfies Annotations);
+
+/** A switch that is off by default. */
+export const off = ({ description, applies }: Meaning) =>
+  Type.Boolean({
+    default: false,
+    description,
+    'x-want': 'true or false',
     ...(applies && { 'x-applies': applies }),
   } satisfies Annotations);
 
@@ -130,3 +155,5 @@ export const filePath = (description: string) =>
     description,
     'x-want': 'the path of a file',
   } satisfies Annotations);
+
+export const optionalFile = (description: string) => Type.Optional(filePath(description));

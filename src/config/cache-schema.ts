@@ -5,7 +5,7 @@
  * Must hold: by default an account gets only its own responses (test/e2e/cache.test.ts).
  */
 import { Type } from 'typebox';
-import { section, settingsMap, whole, type Annotations } from './annotations.js';
+import { optionalLimit, section, settingsMap, whole, type Annotations } from './annotations.js';
 
 /** 30 days. */
 const TTL_SECONDS_MAX = 2_592_000;
@@ -18,32 +18,22 @@ const SCOPES = ['account', 'all'] as const;
 
 export const cacheSchema = Type.Object(
   {
-    ttl_seconds: whole(
-      0,
-      TTL_SECONDS_MAX,
-      0,
-      'seconds',
-      'How long an equal request gets the response of the first, for models that do not say it themselves; 0 switches the cache off.',
-    ),
+    ttl_seconds: whole(0, TTL_SECONDS_MAX, 0, 'seconds', {
+      description:
+        'How long an equal request gets the response of the first, for models that do not say it themselves; 0 switches the cache off.',
+    }),
     scope: Type.Enum([...SCOPES], {
       default: 'account',
       description:
         'Who may get a response: the account that paid for it, or all accounts whose plan has the model.',
     } satisfies Annotations),
-    memory_bytes: whole(
-      0,
-      MEMORY_BYTES_MAX,
-      67_108_864,
-      'bytes',
-      'Memory of cached responses in a process, divided among its listeners; the oldest go first.',
-    ),
-    bytes: whole(
-      BYTES_MIN,
-      BYTES_MAX,
-      268_435_456,
-      'bytes',
-      'Cached responses on disk, of all models; the oldest go first.',
-    ),
+    memory_bytes: whole(0, MEMORY_BYTES_MAX, 67_108_864, 'bytes', {
+      description:
+        'Memory of cached responses in a process, divided among its listeners; the oldest go first.',
+    }),
+    bytes: whole(BYTES_MIN, BYTES_MAX, 268_435_456, 'bytes', {
+      description: 'Cached responses on disk, of all models; the oldest go first.',
+    }),
   },
   section(
     'The response cache: an equal request gets the response that an earlier one got. See docs/cache.md.',
@@ -53,28 +43,18 @@ export const cacheSchema = Type.Object(
 
 export const modelCacheSchema = Type.Object(
   {
-    ttl_seconds: Type.Optional(
-      Type.Integer({
-        minimum: 0,
-        maximum: TTL_SECONDS_MAX,
-        description: 'As cache.ttl_seconds, for this model; 0 switches its cache off.',
-        'x-unit': 'seconds',
-      } satisfies Annotations),
-    ),
+    ttl_seconds: optionalLimit(0, TTL_SECONDS_MAX, 'seconds', {
+      description: 'As cache.ttl_seconds, for this model; 0 switches its cache off.',
+    }),
     scope: Type.Optional(
       Type.Enum([...SCOPES], {
         description: 'As cache.scope, for this model.',
       } satisfies Annotations),
     ),
-    bytes: Type.Optional(
-      Type.Integer({
-        minimum: BYTES_MIN,
-        maximum: BYTES_MAX,
-        description:
-          'The most of cache.bytes that responses of this model take, and the same share of cache.memory_bytes; its oldest go first. Unless it is set, they may take all.',
-        'x-unit': 'bytes',
-      } satisfies Annotations),
-    ),
+    bytes: optionalLimit(BYTES_MIN, BYTES_MAX, 'bytes', {
+      description:
+        'The most of cache.bytes that responses of this model take, and the same share of cache.memory_bytes; its oldest go first. Unless it is set, they may take all.',
+    }),
   },
   settingsMap('The response cache of this model, if it differs from that of the others.'),
 );

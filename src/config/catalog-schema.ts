@@ -15,9 +15,11 @@ import {
   BODY_BYTES_MAX,
   BODY_BYTES_MIN,
   identifier,
-  limit,
+  optionalLimit,
+  optionalQuota,
   quota,
   settingsMap,
+  whole,
   type Annotations,
 } from './annotations.js';
 import { modelCacheSchema } from './cache-schema.js';
@@ -89,13 +91,9 @@ export const modelSchema = Type.Object(
       description: 'Shown in the list of models.',
       'x-want': 'a text of 1 to 128 characters',
     } satisfies Annotations),
-    created: Type.Integer({
-      minimum: 0,
-      maximum: 9_999_999_999,
-      default: 0,
+    created: whole(0, 9_999_999_999, 0, 'seconds since 1970', {
       description: 'Shown in the list of models.',
-      'x-unit': 'seconds since 1970',
-    } satisfies Annotations),
+    }),
     price: Type.Object(
       {
         input: price('Price of prompt tokens.'),
@@ -138,14 +136,10 @@ export const modelSchema = Type.Object(
         'x-want': 'a map with input and output',
       } satisfies Annotations,
     ),
-    max_output_tokens: Type.Integer({
-      minimum: 1,
-      maximum: OUTPUT_TOKENS_MAX,
-      default: 16_384,
+    max_output_tokens: whole(1, OUTPUT_TOKENS_MAX, 16_384, 'tokens', {
       description:
         'The most that the model generates: the hold on the balance of a call that names no max_tokens.',
-      'x-unit': 'tokens',
-    } satisfies Annotations),
+    }),
     pass_members: Type.Array(
       Type.Enum([...ROUTING_MEMBERS], { description: 'A member of a request.' } satisfies Annotations),
       {
@@ -204,22 +198,18 @@ export const modelSchema = Type.Object(
  * user.
  */
 const optionalQuotas = (who: string) => ({
-  tokens_per_minute: Type.Optional(
-    quota(
-      'tokens_per_minute',
-      'tokens',
-      `Tokens of prompt and completion that ${who} in any span of 60 seconds.`,
-    ),
-  ),
-  tokens_per_day: Type.Optional(
-    quota('tokens_per_day', 'tokens', `Tokens that ${who} in a day of quota_timezone.`),
-  ),
-  tokens_per_month: Type.Optional(
-    quota('tokens_per_month', 'tokens', `Tokens that ${who} in a month of quota_timezone.`),
-  ),
-  calls_per_month: Type.Optional(
-    quota('calls_per_month', 'calls', `Calls that ${who} in a month of quota_timezone.`),
-  ),
+  tokens_per_minute: optionalQuota('tokens_per_minute', 'tokens', {
+    description: `Tokens of prompt and completion that ${who} in any span of 60 seconds.`,
+  }),
+  tokens_per_day: optionalQuota('tokens_per_day', 'tokens', {
+    description: `Tokens that ${who} in a day of quota_timezone.`,
+  }),
+  tokens_per_month: optionalQuota('tokens_per_month', 'tokens', {
+    description: `Tokens that ${who} in a month of quota_timezone.`,
+  }),
+  calls_per_month: optionalQuota('calls_per_month', 'calls', {
+    description: `Calls that ${who} in a month of quota_timezone.`,
+  }),
   spend_per_day: Type.Optional(budget(`Money that ${who} in a day of quota_timezone.`)),
   spend_per_month: Type.Optional(budget(`Money that ${who} in a month of quota_timezone.`)),
 });
@@ -232,23 +222,15 @@ const modelLimitsSchema = Type.Object(
         "A model's id, or a pattern in which * stands for any characters. Each model that it matches is counted by itself.",
       'x-want': "a model's id, or a pattern with *",
     } satisfies Annotations),
-    requests_per_minute: Type.Optional(
-      quota(
-        'requests_per_minute',
-        'requests',
-        'Calls of the model that are admitted for an account in any span of 60 seconds.',
-      ),
-    ),
-    calls_per_day: Type.Optional(
-      quota(
-        'calls_per_day',
-        'calls',
-        'Calls of the model that an account may make in a day; the day begins at 00:00 UTC+8.',
-      ),
-    ),
-    calls_in_flight: Type.Optional(
-      quota('calls_in_flight', 'calls', 'Calls of the model at a time of one account.'),
-    ),
+    requests_per_minute: optionalQuota('requests_per_minute', 'requests', {
+      description: 'Calls of the model that are admitted for an account in any span of 60 seconds.',
+    }),
+    calls_per_day: optionalQuota('calls_per_day', 'calls', {
+      description: 'Calls of the model that an account may make in a day; the day begins at 00:00 UTC+8.',
+    }),
+    calls_in_flight: optionalQuota('calls_in_flight', 'calls', {
+      description: 'Calls of the model at a time of one account.',
+    }),
     ...optionalQuotas('an account may use of the model'),
   },
   settingsMap('The quotas of one model or several.'),
@@ -257,16 +239,12 @@ const modelLimitsSchema = Type.Object(
 export const planSchema = Type.Object(
   {
     id: identifier('The name that accounts refer to.'),
-    requests_per_minute: quota(
-      'requests_per_minute',
-      'requests',
-      'Requests that an account may make in any span of 60 seconds.',
-    ),
-    calls_per_day: quota(
-      'calls_per_day',
-      'calls',
-      'Calls that an account may make in a day; the day begins at 00:00 UTC+8.',
-    ),
+    requests_per_minute: quota('requests_per_minute', 'requests', {
+      description: 'Requests that an account may make in any span of 60 seconds.',
+    }),
+    calls_per_day: quota('calls_per_day', 'calls', {
+      description: 'Calls that an account may make in a day; the day begins at 00:00 UTC+8.',
+    }),
     ...optionalQuotas('an account may use'),
     models: Type.Array(
       Type.String({
@@ -289,29 +267,17 @@ export const planSchema = Type.Object(
         'Quotas of single models, within those of the plan. The first entry that matches a model counts for it.',
       'x-want': 'a list of maps with model and quotas',
     } satisfies Annotations),
-    max_tokens: Type.Optional(
-      limit(
-        1,
-        OUTPUT_TOKENS_MAX,
-        'tokens',
+    max_tokens: optionalLimit(1, OUTPUT_TOKENS_MAX, 'tokens', {
+      description:
         'The most that a call may ask for in max_tokens or max_completion_tokens, and gets where it asks for nothing; where it is left out, what the model generates at most.',
-      ),
-    ),
-    calls_in_flight: Type.Optional(
-      quota(
-        'calls_in_flight',
-        'calls',
+    }),
+    calls_in_flight: optionalQuota('calls_in_flight', 'calls', {
+      description:
         'Calls at a time of one account on the plan, where it is lower than limits.calls_in_flight_per_account.',
-      ),
-    ),
-    body_bytes: Type.Optional(
-      limit(
-        BODY_BYTES_MIN,
-        BODY_BYTES_MAX,
-        'bytes',
-        'Largest body of a request, where it is lower than limits.body_bytes.',
-      ),
-    ),
+    }),
+    body_bytes: optionalLimit(BODY_BYTES_MIN, BODY_BYTES_MAX, 'bytes', {
+      description: 'Largest body of a request, where it is lower than limits.body_bytes.',
+    }),
   },
   settingsMap('One plan.'),
 );

@@ -66,13 +66,9 @@ const corsSchema = Type.Object(
         'x-want': 'a list of at least one origin',
       } satisfies Annotations,
     ),
-    max_age_seconds: whole(
-      0,
-      MAX_AGE_SECONDS_MAX,
-      600,
-      'seconds',
-      'How long a browser may keep the answer to a preflight.',
-    ),
+    max_age_seconds: whole(0, MAX_AGE_SECONDS_MAX, 600, 'seconds', {
+      description: 'How long a browser may keep the answer to a preflight.',
+    }),
   },
   settingsMap(
     'Lets scripts in browsers call the gateway (CORS); left out, browsers refuse them the answers.',
@@ -116,14 +112,10 @@ export const listenSchema = Type.Object(
   {
     host: host('TOLLGATE_HOST', 'Address that callers reach.'),
     port: port('TOLLGATE_PORT', 8080, 'Port that callers reach.'),
-    listeners: whole(
-      1,
-      LISTENERS_MAX,
-      1,
-      'threads',
-      'Threads that accept calls, all on one port.',
-      'replacement',
-    ),
+    listeners: whole(1, LISTENERS_MAX, 1, 'threads', {
+      description: 'Threads that accept calls, all on one port.',
+      applies: 'replacement',
+    }),
     tls: Type.Optional(tlsSchema),
     cors: Type.Optional(corsSchema),
   },

@@ -6,7 +6,7 @@
  * (test/unit/config/log-schema.test.ts).
  */
 import { Type } from 'typebox';
-import { filePath, section, settingsMap, whole, type Annotations } from './annotations.js';
+import { filePath, off, optionalFile, section, settingsMap, whole, type Annotations } from './annotations.js';
 
 /** A busy gateway would rotate a smaller file several times a second. */
 const FILE_BYTES_MIN = 1024 * 1024;
@@ -15,14 +15,12 @@ const FILE_BYTES_MAX = 1024 ** 4;
 const FILES_MAX = 1_000;
 
 const rotation = {
-  rotate_bytes: whole(
-    FILE_BYTES_MIN,
-    FILE_BYTES_MAX,
-    104_857_600,
-    'bytes',
-    'Size at which a new file is begun.',
-  ),
-  keep: whole(1, FILES_MAX, 10, 'files', 'Older files that are kept.'),
+  rotate_bytes: whole(FILE_BYTES_MIN, FILE_BYTES_MAX, 104_857_600, 'bytes', {
+    description: 'Size at which a new file is begun.',
+  }),
+  keep: whole(1, FILES_MAX, 10, 'files', {
+    description: 'Older files that are kept.',
+  }),
 };
 
 export const logSchema = Type.Object(
@@ -38,23 +36,15 @@ export const logSchema = Type.Object(
 
 export const accessLogSchema = Type.Object(
   {
-    enabled: Type.Boolean({
-      default: false,
+    enabled: off({
       description: 'Whether every chat call, also a refused one, is a line in the log when it ends.',
-      'x-want': 'true or false',
-    } satisfies Annotations),
-    path: Type.Optional(
-      filePath(
-        'File for these lines, in place of standard error; relative to the configuration file. Older files are path.1, path.2, …. With several processes each but the first has its own: path.p1, path.p2, ….',
-      ),
+    }),
+    path: optionalFile(
+      'File for these lines, in place of standard error; relative to the configuration file. Older files are path.1, path.2, …. With several processes each but the first has its own: path.p1, path.p2, ….',
     ),
-    sample_percent: whole(
-      0,
-      100,
-      100,
-      'percent',
-      'Share of the calls that went well which are written; those that did not always are.',
-    ),
+    sample_percent: whole(0, 100, 100, 'percent', {
+      description: 'Share of the calls that went well which are written; those that did not always are.',
+    }),
     ...rotation,
   },
   section('A line for each chat call: who, model, upstream, outcome, tokens, cost, times.', 'reload'),
@@ -75,34 +65,27 @@ export const callLogSchema = Type.Object(
         'Whether the record of every call, also a refused one, is kept in the data directory: who, model, attempts, what quotas had left, outcome, tokens, cost, times. Of refused calls at most some a second are kept.',
       'x-want': 'true or false',
     } satisfies Annotations),
-    keep_hours: whole(1, CALLS_HOURS_MAX, 72, 'hours', 'How long records are kept at most.'),
-    keep_bytes: whole(
-      CALLS_BYTES_MIN,
-      CALLS_BYTES_MAX,
-      1_073_741_824,
-      'bytes',
-      'Space for records on the disk, of all processes together; the oldest go first.',
-    ),
+    keep_hours: whole(1, CALLS_HOURS_MAX, 72, 'hours', {
+      description: 'How long records are kept at most.',
+    }),
+    keep_bytes: whole(CALLS_BYTES_MIN, CALLS_BYTES_MAX, 1_073_741_824, 'bytes', {
+      description: 'Space for records on the disk, of all processes together; the oldest go first.',
+    }),
     contents: Type.Enum(['none', 'errors', 'all'], {
       default: 'none',
       description:
         'Whether the body of the request and the text of the response are kept too, apart from records: of no call, of those that did not go well, or of all. Never of a key that is private. See the operations guide before you turn it on.',
     } satisfies Annotations),
-    contents_keep_hours: whole(1, CALLS_HOURS_MAX, 24, 'hours', 'How long contents are kept at most.'),
-    contents_keep_bytes: whole(
-      CALLS_BYTES_MIN,
-      CALLS_BYTES_MAX,
-      268_435_456,
-      'bytes',
-      'Space for contents on the disk, of all processes together; the oldest go first.',
-    ),
-    contents_body_bytes: whole(
-      1_024,
-      CONTENTS_TEXT_BYTES_MAX,
-      65_536,
-      'bytes',
-      'Longest request, and longest response, that is kept whole; of a longer one the beginning is.',
-    ),
+    contents_keep_hours: whole(1, CALLS_HOURS_MAX, 24, 'hours', {
+      description: 'How long contents are kept at most.',
+    }),
+    contents_keep_bytes: whole(CALLS_BYTES_MIN, CALLS_BYTES_MAX, 268_435_456, 'bytes', {
+      description: 'Space for contents on the disk, of all processes together; the oldest go first.',
+    }),
+    contents_body_bytes: whole(1_024, CONTENTS_TEXT_BYTES_MAX, 65_536, 'bytes', {
+      description:
+        'Longest request, and longest response, that is kept whole; of a longer one the beginning is.',
+    }),
   },
   section('Records of calls, for `tollgate calls`, the admin interface and the console.', 'reload'),
 );

@@ -6,7 +6,7 @@
  */
 import { Type } from 'typebox';
 import { picoUnitsOf } from '../core/money.js';
-import { filePath, settingsMap, whole, type Annotations } from './annotations.js';
+import { optionalFile, settingsMap, whole, type Annotations } from './annotations.js';
 import { isHttpUrl } from './upstream-schema.js';
 
 /** Each threshold is a notice for each quota and period; more would be noise. */
@@ -51,7 +51,7 @@ export const notifySchema = Type.Object(
         (text) => webhookKeyOf(text) !== undefined,
       ),
     ),
-    secret_file: Type.Optional(filePath('A file that holds the secret; relative to the configuration file.')),
+    secret_file: optionalFile('A file that holds the secret; relative to the configuration file.'),
     at: Type.Array(
       Type.Integer({
         minimum: 1,
@@ -80,13 +80,9 @@ export const notifySchema = Type.Object(
         (text) => (picoUnitsOf(text) ?? 0n) > 0n,
       ),
     ),
-    timeout_ms: whole(
-      100,
-      60_000,
-      10_000,
-      'milliseconds',
-      'Longest wait for the receiver to answer one attempt.',
-    ),
+    timeout_ms: whole(100, 60_000, 10_000, 'milliseconds', {
+      description: 'Longest wait for the receiver to answer one attempt.',
+    }),
   },
   settingsMap(
     'Whom to tell that a quota of a day or a month is nearly used up, or that a balance is low. With notify: {} it is a line in the log; without the section nobody is told.',

@@ -7,7 +7,7 @@
  */
 import { Type } from 'typebox';
 import { ROLES } from '../core/roles.js';
-import { filePath, settingsMap, whole, type Annotations } from './annotations.js';
+import { optionalFile, settingsMap, whole, type Annotations } from './annotations.js';
 
 /** Paths on the admin port: where a browser begins to sign in, and where the provider sends it back to. */
 export const OIDC_START_PATH = '/admin/session/oidc';
@@ -68,9 +68,7 @@ export const oidcSchema = Type.Object(
         'x-secret': true,
       } satisfies Annotations),
     ),
-    client_secret_file: Type.Optional(
-      filePath('A file that holds the secret; relative to the configuration file.'),
-    ),
+    client_secret_file: optionalFile('A file that holds the secret; relative to the configuration file.'),
     redirect_url: Type.Refine(
       Type.String({
         maxLength: 2_000,
@@ -125,14 +123,12 @@ export const oidcSchema = Type.Object(
         'The claim that operators are called by. Without it, and with an email that the provider calls unverified, they are called by their sub.',
       'x-want': 'the name of a claim, such as email or preferred_username',
     } satisfies Annotations),
-    clock_tolerance_seconds: whole(
-      0,
-      CLOCK_TOLERANCE_SECONDS_MAX,
-      30,
-      'seconds',
-      'How far the clocks of the provider and of this host may be apart.',
-    ),
-    timeout_seconds: whole(1, 60, 10, 'seconds', 'Longest wait for one answer of the provider.'),
+    clock_tolerance_seconds: whole(0, CLOCK_TOLERANCE_SECONDS_MAX, 30, 'seconds', {
+      description: 'How far the clocks of the provider and of this host may be apart.',
+    }),
+    timeout_seconds: whole(1, 60, 10, 'seconds', {
+      description: 'Longest wait for one answer of the provider.',
+    }),
   },
   settingsMap(
     'Signs operators in to the console at an OpenID Connect provider, beside the admin token. See docs/sign-in.md.',

@@ -21,6 +21,8 @@ import { isTimezone, SPECIFIED_TIMEZONE } from '../core/quotas.js';
 import {
   BODY_BYTES_MAX,
   BODY_BYTES_MIN,
+  off,
+  optionalLimit,
   section,
   settingsMap,
   whole,
@@ -53,27 +55,16 @@ const RESPONSE_BYTES_MIN = 1_024;
 
 const idempotencySchema = Type.Object(
   {
-    keep_hours: whole(
-      1,
-      KEEP_HOURS_MAX,
-      24,
-      'hours',
-      'How long a repeat with the same Idempotency-Key gets the answer of the first.',
-    ),
-    store_bytes: whole(
-      STORE_BYTES_MIN,
-      STORE_BYTES_MAX,
-      268_435_456,
-      'bytes',
-      'Answers that are kept, of all accounts; the oldest go first.',
-    ),
-    answer_bytes: whole(
-      RESPONSE_BYTES_MIN,
-      UPSTREAM_RESPONSE_BYTES_MAX,
-      4_194_304,
-      'bytes',
-      'Longest answer that is kept; a repeat of a longer one is refused with 400, and not charged again.',
-    ),
+    keep_hours: whole(1, KEEP_HOURS_MAX, 24, 'hours', {
+      description: 'How long a repeat with the same Idempotency-Key gets the answer of the first.',
+    }),
+    store_bytes: whole(STORE_BYTES_MIN, STORE_BYTES_MAX, 268_435_456, 'bytes', {
+      description: 'Answers that are kept, of all accounts; the oldest go first.',
+    }),
+    answer_bytes: whole(RESPONSE_BYTES_MIN, UPSTREAM_RESPONSE_BYTES_MAX, 4_194_304, 'bytes', {
+      description:
+        'Longest answer that is kept; a repeat of a longer one is refused with 400, and not charged again.',
+    }),
   },
   section('Answers that are kept for repeats with the same Idempotency-Key.', 'replacement'),
 );
@@ -82,23 +73,17 @@ export const settingsSchema = Type.Object(
   {
     listen: listenSchema,
     admin: adminSchema,
-    workers: whole(
-      0,
-      WORKERS_MAX,
-      1,
-      'threads',
-      'Threads that call upstreams and relay their answers. With 0 each listener does that itself: less CPU and time for a call that comes alone, for a machine with one core or few calls.',
-      'replacement',
-    ),
+    workers: whole(0, WORKERS_MAX, 1, 'threads', {
+      description:
+        'Threads that call upstreams and relay their answers. With 0 each listener does that itself: less CPU and time for a call that comes alone, for a machine with one core or few calls.',
+      applies: 'replacement',
+    }),
     sharing: Type.Optional(sharingSchema),
-    processes: whole(
-      1,
-      PROCESSES_MAX,
-      1,
-      'processes',
-      'Gateway processes on one port, each with its own listeners, workers and limits.calls_in_flight; accounts and limits are shared. One that dies takes only its own calls with it.',
-      'restart',
-    ),
+    processes: whole(1, PROCESSES_MAX, 1, 'processes', {
+      description:
+        'Gateway processes on one port, each with its own listeners, workers and limits.calls_in_flight; accounts and limits are shared. One that dies takes only its own calls with it.',
+      applies: 'restart',
+    }),
     data: Type.String({
       minLength: 1,
       maxLength: 4_096,
@@ -125,90 +110,55 @@ export const settingsSchema = Type.Object(
     } satisfies Annotations),
     limits: Type.Object(
       {
-        body_bytes: whole(
-          BODY_BYTES_MIN,
-          BODY_BYTES_MAX,
-          10_485_760,
-          'bytes',
-          'Largest body of a request.',
-          'reload',
-        ),
-        bodies_in_work_bytes: Type.Optional(
-          Type.Integer({
-            minimum: BODY_BYTES_MIN,
-            maximum: BODIES_IN_WORK_BYTES_MAX,
-            description:
-              'Memory that the bodies of all calls in work may take in a process; a body takes twice its length, one account at most half, and the longest body is always had. Beyond it a call is told 503 before its body is read. Where it is left out: a quarter of the memory of the container, or of the machine, divided by processes, and at most 4 GiB.',
-            'x-unit': 'bytes',
-            'x-applies': 'reload',
-          } satisfies Annotations),
-        ),
-        calls_in_flight: whole(
-          1,
-          CALLS_IN_FLIGHT_MAX,
-          20_000,
-          'calls',
-          'Calls at a time; one more is told 503.',
-          'replacement',
-        ),
-        parse_inline_bytes: whole(
-          0,
-          PARSE_INLINE_BYTES_MAX,
-          65_536,
-          'bytes',
-          'Bodies up to this are parsed by the listener, larger ones by a thread that may stall.',
-          'reload',
-        ),
-        parse_wait_ms: whole(
-          100,
-          600_000,
-          5_000,
-          'milliseconds',
-          'A call whose larger body has waited so long to be parsed is told 503; accounts have their turns, so it is others of its own that it waits for.',
-          'reload',
-        ),
-        calls_in_flight_per_account: whole(
-          1,
-          CALLS_IN_FLIGHT_MAX,
-          20_000,
-          'calls',
-          'Calls at a time of one account; one more is told 503, so that no account takes all of calls_in_flight.',
-          'reload',
-        ),
+        body_bytes: whole(BODY_BYTES_MIN, BODY_BYTES_MAX, 10_485_760, 'bytes', {
+          description: 'Largest body of a request.',
+          applies: 'reload',
+        }),
+        bodies_in_work_bytes: optionalLimit(BODY_BYTES_MIN, BODIES_IN_WORK_BYTES_MAX, 'bytes', {
+          description:
+            'Memory that the bodies of all calls in work may take in a process; a body takes twice its length, one account at most half, and the longest body is always had. Beyond it a call is told 503 before its body is read. Where it is left out: a quarter of the memory of the container, or of the machine, divided by processes, and at most 4 GiB.',
+          applies: 'reload',
+        }),
+        calls_in_flight: whole(1, CALLS_IN_FLIGHT_MAX, 20_000, 'calls', {
+          description: 'Calls at a time; one more is told 503.',
+          applies: 'replacement',
+        }),
+        parse_inline_bytes: whole(0, PARSE_INLINE_BYTES_MAX, 65_536, 'bytes', {
+          description:
+            'Bodies up to this are parsed by the listener, larger ones by a thread that may stall.',
+          applies: 'reload',
+        }),
+        parse_wait_ms: whole(100, 600_000, 5_000, 'milliseconds', {
+          description:
+            'A call whose larger body has waited so long to be parsed is told 503; accounts have their turns, so it is others of its own that it waits for.',
+          applies: 'reload',
+        }),
+        calls_in_flight_per_account: whole(1, CALLS_IN_FLIGHT_MAX, 20_000, 'calls', {
+          description:
+            'Calls at a time of one account; one more is told 503, so that no account takes all of calls_in_flight.',
+          applies: 'reload',
+        }),
         // A worker sends whole frames: a stream without room for one would never move.
-        stream_buffer_bytes: whole(
-          FRAME_BYTES_MAX,
-          STREAM_BUFFER_BYTES_MAX,
-          262_144,
-          'bytes',
-          'What is held for a slow reader of one stream before its upstream is paused.',
-          'replacement',
-        ),
-        client_idle_timeout_ms: whole(
-          1_000,
-          3_600_000,
-          120_000,
-          'milliseconds',
-          'A caller that neither sends nor reads for so long is disconnected.',
-          'reload',
-        ),
-        accounts: whole(
-          1,
-          ACCOUNTS_MAX,
-          1_000_000,
-          'accounts',
-          'Accounts that the shared tables can hold.',
-          'replacement',
-        ),
-        keys: whole(1, KEYS_MAX, 2_000_000, 'keys', 'Keys that the shared tables can hold.', 'replacement'),
-        groups: whole(
-          1,
-          GROUPS_MAX,
-          10_000,
-          'groups',
-          'Groups of accounts that the shared tables can hold.',
-          'replacement',
-        ),
+        stream_buffer_bytes: whole(FRAME_BYTES_MAX, STREAM_BUFFER_BYTES_MAX, 262_144, 'bytes', {
+          description: 'What is held for a slow reader of one stream before its upstream is paused.',
+          applies: 'replacement',
+        }),
+        client_idle_timeout_ms: whole(1_000, 3_600_000, 120_000, 'milliseconds', {
+          description: 'A caller that neither sends nor reads for so long is disconnected.',
+          applies: 'reload',
+        }),
+        accounts: whole(1, ACCOUNTS_MAX, 1_000_000, 'accounts', {
+          description: 'Accounts that the shared tables can hold.',
+          applies: 'replacement',
+        }),
+        keys: whole(1, KEYS_MAX, 2_000_000, 'keys', {
+          description: 'Keys that the shared tables can hold.',
+          applies: 'replacement',
+        }),
+        groups: whole(1, GROUPS_MAX, 10_000, 'groups', {
+          description: 'Groups of accounts that the shared tables can hold.',
+          applies: 'replacement',
+        }),
       },
       section('Bounds.'),
     ),
@@ -251,14 +201,10 @@ export const settingsSchema = Type.Object(
         'While the disk takes no charges: keep them in memory and go on, or refuse new calls with 503. With durability commit calls are refused in either case.',
       'x-applies': 'reload',
     } satisfies Annotations),
-    flush_interval_ms: whole(
-      10,
-      60_000,
-      1_000,
-      'milliseconds',
-      'Period in which charges are written to disk.',
-      'reload',
-    ),
+    flush_interval_ms: whole(10, 60_000, 1_000, 'milliseconds', {
+      description: 'Period in which charges are written to disk.',
+      applies: 'reload',
+    }),
     idempotency: idempotencySchema,
     cache: cacheSchema,
     log: logSchema,
@@ -266,32 +212,24 @@ export const settingsSchema = Type.Object(
     call_log: callLogSchema,
     usage_log: Type.Optional(usageLogSchema),
     notify: Type.Optional(notifySchema),
-    watch: Type.Boolean({
-      default: false,
+    watch: off({
       description:
         'Whether a change of the configuration file, or of a key, certificate or ca file that it names, reloads the settings by itself.',
-      'x-want': 'true or false',
-      'x-applies': 'reload',
-    } satisfies Annotations),
+      applies: 'reload',
+    }),
     metrics: Type.Object(
       {
-        account_labels: Type.Boolean({
-          default: false,
+        account_labels: off({
           description:
             'Balance, spending and calls of the first 1,000 accounts on /metrics, by name: it is open to whoever reaches the admin port.',
-          'x-want': 'true or false',
-        } satisfies Annotations),
+        }),
       },
       section('What /metrics tells beyond the usual.', 'replacement'),
     ),
-    drain_timeout_ms: whole(
-      0,
-      3_600_000,
-      30_000,
-      'milliseconds',
-      'How long calls in flight may go on after the stop was asked for.',
-      'reload',
-    ),
+    drain_timeout_ms: whole(0, 3_600_000, 30_000, 'milliseconds', {
+      description: 'How long calls in flight may go on after the stop was asked for.',
+      applies: 'reload',
+    }),
   },
   settingsMap('Settings of Tollgate.'),
 );

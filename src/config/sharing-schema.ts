@@ -6,7 +6,7 @@
  * Must hold: the three forms of the address (test/unit/config/sharing-schema.test.ts).
  */
 import { Type } from 'typebox';
-import { settingsMap, whole, type Annotations } from './annotations.js';
+import { optionalLimit, settingsMap, whole, type Annotations } from './annotations.js';
 
 /** The coordinator looks at every host to see whether all have reported. */
 const SHARING_HOSTS_MAX = 1_000;
@@ -104,34 +104,23 @@ export const sharingSchema = Type.Object(
       description: 'Begins every key at the server: gateways of one namespace share.',
       'x-want': 'a name of 1 to 64 letters, digits, dots, hyphens and underscores',
     } satisfies Annotations),
-    hosts: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: SHARING_HOSTS_MAX,
-        description: 'How many hosts share; equal_share divides by it.',
-        'x-unit': 'hosts',
-      } satisfies Annotations),
-    ),
+    hosts: optionalLimit(1, SHARING_HOSTS_MAX, 'hosts', {
+      description: 'How many hosts share; equal_share divides by it.',
+    }),
     on_authority_loss: Type.Optional(
       Type.Enum(['refuse', 'equal_share'], {
         description:
           'Default equal_share if hosts is given, else refuse. Once what a gateway has leased is used up and the server cannot be reached: 503, or what was set aside for it of the money and the calls of the day, and after two minutes an equal share of the requests a minute.',
       } satisfies Annotations),
     ),
-    node_expiry_seconds: whole(
-      60,
-      NODE_EXPIRY_SECONDS_MAX,
-      900,
-      'seconds',
-      'After so long in silence the calls in flight of a gateway are taken for ended; at least the longest call.',
-    ),
-    partitions: whole(
-      1,
-      PARTITIONS_MAX,
-      1,
-      'partitions',
-      'Parts that accounts are spread over: 1 for one server, some for each server of a Cluster. The same on all hosts.',
-    ),
+    node_expiry_seconds: whole(60, NODE_EXPIRY_SECONDS_MAX, 900, 'seconds', {
+      description:
+        'After so long in silence the calls in flight of a gateway are taken for ended; at least the longest call.',
+    }),
+    partitions: whole(1, PARTITIONS_MAX, 1, 'partitions', {
+      description:
+        'Parts that accounts are spread over: 1 for one server, some for each server of a Cluster. The same on all hosts.',
+    }),
   },
   settingsMap(
     'Hosts that share limits, accounts and keys through Valkey or Redis; without it there is one host.',

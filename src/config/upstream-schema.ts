@@ -8,7 +8,15 @@
 import { X509Certificate } from 'node:crypto';
 import { Type } from 'typebox';
 import { PROVIDER_NAMES } from '../core/provider-names.js';
-import { filePath, identifier, quota, settingsMap, type Annotations } from './annotations.js';
+import {
+  identifier,
+  off,
+  optionalFile,
+  optionalQuota,
+  settingsMap,
+  whole,
+  type Annotations,
+} from './annotations.js';
 
 /** Each beta feature, and each header, costs bytes in every call. */
 const BETAS_MAX = 16;
@@ -43,13 +51,7 @@ export const HEADER_NAMES_REJECTED =
 export const HEADER_NAMES_SECRET = '^(cookie|(.*-)?(authorization|key|token|secret))$';
 
 const timeout = (presetMs: number, description: string) =>
-  Type.Integer({
-    minimum: 1,
-    maximum: TIMEOUT_MS_MAX,
-    default: presetMs,
-    description,
-    'x-unit': 'milliseconds',
-  } satisfies Annotations);
+  whole(1, TIMEOUT_MS_MAX, presetMs, 'milliseconds', { description });
 
 const word = (pattern: string, description: string, want: string) =>
   Type.String({ pattern, description, 'x-want': want } satisfies Annotations);
@@ -102,13 +104,9 @@ export const upstreamSchema = Type.Object(
         'x-secret': true,
       } satisfies Annotations),
     ),
-    key_file: Type.Optional(
-      filePath("A file that holds the provider's key; relative to the configuration file."),
-    ),
-    credentials_file: Type.Optional(
-      filePath(
-        'vertex: a JSON file of a service account or of workload identity; relative to the configuration file. Without it, the application default credentials of the machine.',
-      ),
+    key_file: optionalFile("A file that holds the provider's key; relative to the configuration file."),
+    credentials_file: optionalFile(
+      'vertex: a JSON file of a service account or of workload identity; relative to the configuration file. Without it, the application default credentials of the machine.',
     ),
     profile: Type.Optional(
       word('^[!-~]{1,128}$', 'bedrock: a profile of the AWS configuration, for the credentials.', 'a name'),
@@ -170,12 +168,10 @@ export const upstreamSchema = Type.Object(
         } satisfies Annotations,
       ),
     ),
-    drop_unsupported: Type.Boolean({
-      default: false,
-      'x-want': 'true or false',
+    drop_unsupported: off({
       description:
         'Leaves out what a request asks for and the provider has no word for; else such a request gets 400, which names the member.',
-    } satisfies Annotations),
+    }),
     model: Type.Optional(
       identifier("The model's name at this upstream; the same name where it is left out."),
     ),
@@ -216,60 +212,38 @@ export const upstreamSchema = Type.Object(
       600_000,
       'Longest duration of one try of a call, without the time that its caller does not read; after it no other upstream is tried. A stream that still comes is cut then and charged for what was sent.',
     ),
-    connections_max: Type.Integer({
-      minimum: 1,
-      maximum: CONNECTIONS_MAX,
-      default: 10_000,
+    connections_max: whole(1, CONNECTIONS_MAX, 10_000, 'connections', {
       description:
         'Connections to this origin from one worker. A call that finds none free waits for connect_timeout_ms.',
-      'x-unit': 'connections',
-    } satisfies Annotations),
-    breaker_failures: Type.Integer({
-      minimum: 0,
-      maximum: BREAKER_FAILURES_MAX,
-      default: 10,
+    }),
+    breaker_failures: whole(0, BREAKER_FAILURES_MAX, 10, 'failures', {
       description:
         'Failures in a row, or within 10 seconds where half of the calls fail, after which a worker leaves this upstream alone, for 2 seconds at first and 60 at most (5 where the model has no other that serves); 0 is never.',
-      'x-unit': 'failures',
-    } satisfies Annotations),
-    park_max_ms: Type.Integer({
-      minimum: 0,
-      maximum: PARK_MS_MAX,
-      default: 5_000,
+    }),
+    park_max_ms: whole(0, PARK_MS_MAX, 5_000, 'milliseconds', {
       description:
         'Longest time for which a Retry-After of this upstream (with 429 or 503) holds back all calls where the model has no other that serves; then one call asks again. While others serve they take its calls, for 60 seconds at most. 0: it never holds back another call.',
-      'x-unit': 'milliseconds',
-    } satisfies Annotations),
-    requests_per_minute: Type.Optional(
-      quota(
-        'requests_per_minute',
-        'requests',
+    }),
+    requests_per_minute: optionalQuota('requests_per_minute', 'requests', {
+      description:
         "Calls that the provider's key gets in any span of 60 seconds, further tries of a call among them; by all processes and hosts together.",
-      ),
-    ),
-    tokens_per_minute: Type.Optional(
-      quota(
-        'tokens_per_minute',
-        'tokens',
+    }),
+    tokens_per_minute: optionalQuota('tokens_per_minute', 'tokens', {
+      description:
         'Tokens of prompt and completion that the key uses in any span of 60 seconds. A call holds the most that it can use until its end.',
-      ),
-    ),
-    calls_in_flight: Type.Optional(
-      quota('calls_in_flight', 'calls', 'Calls that the key has in work at a time.'),
-    ),
+    }),
+    calls_in_flight: optionalQuota('calls_in_flight', 'calls', {
+      description: 'Calls that the key has in work at a time.',
+    }),
     quota_scope: Type.Enum(['key', 'model'], {
       default: 'key',
       description:
         'What the three limits count together: key, all models that use this url and key; model, each model of the key by itself, as providers with limits by model do.',
     } satisfies Annotations),
-    queue_ms: Type.Integer({
-      minimum: 0,
-      maximum: QUEUE_MS_MAX,
-      default: 5_000,
+    queue_ms: whole(0, QUEUE_MS_MAX, 5_000, 'milliseconds', {
       description:
         'Longest wait of a call for room in the three limits where no upstream of its model has any; then it gets 503 and a Retry-After. 0: it does not wait.',
-      'x-unit': 'milliseconds',
-    } satisfies Annotations),
+    }),
     ca: Type.Optional(
       Type.Refine(
         Type.String({
@@ -280,9 +254,7 @@ export const upstreamSchema = Type.Object(
         isCertificates,
       ),
     ),
-    ca_file: Type.Optional(
-      filePath('A file that holds such certificates; relative to the configuration file.'),
-    ),
+    ca_file: optionalFile('A file that holds such certificates; relative to the configuration file.'),
   },
   settingsMap('One place where the model is served.'),
 );
