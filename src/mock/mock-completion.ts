@@ -25,7 +25,6 @@ export interface Response {
   readonly retryAfter: string | undefined;
   /** Name, value, name, value. */
   readonly moreHeaders: readonly string[];
-  /** Whether a status and headers are sent at all. */
   readonly headers: boolean;
   /** Content-Length; undefined for a stream, which is sent in chunks. */
   readonly lengthBytes: number | undefined;

@@ -82,28 +82,48 @@ interface OptionKind<Value> {
   readonly parse: (text: string) => Value;
 }
 
-const integer = (min: number, max: number) => (text: string) => {
-  const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
-  if (!(value >= min && value <= max)) throw new MockOptionError(`an integer from ${min} to ${max}`);
-  return value;
-};
+/** A whole number between two bounds, which are included. */
+function whole<Default extends number | undefined>(
+  metavar: string,
+  help: string,
+  defaultValue: Default,
+  [min, max]: readonly [number, number],
+): OptionKind<number | Default> {
+  const parse = (text: string): number => {
+    const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
+    if (!(value >= min && value <= max)) throw new MockOptionError(`an integer from ${min} to ${max}`);
+    return value;
+  };
+  return { metavar, help, defaultValue, parse };
+}
 
-const oneOf =
-  <Word extends string>(words: readonly Word[]) =>
-  (text: string) => {
+/** One of some words, which are its help too. */
+function oneOf<Word extends string, Default extends Word | undefined>(
+  metavar: string,
+  defaultValue: Default,
+  words: readonly Word[],
+): OptionKind<Word | Default> {
+  const parse = (text: string): Word => {
     const word = words.find((candidate) => candidate === text);
     if (word === undefined) throw new MockOptionError(`one of ${words.join(', ')}`);
     return word;
   };
+  return { metavar, help: words.join(', '), defaultValue, parse };
+}
 
 /** A name without a value, as in `?echo`, switches the option on. */
-const toggle = (text: string): boolean => {
-  if (text === '1' || text === 'true' || text === '') return true;
-  if (text === '0' || text === 'false') return false;
-  throw new MockOptionError('1 or 0');
-};
+function toggle(help: string): OptionKind<boolean> {
+  const parse = (text: string): boolean => {
+    if (text === '1' || text === 'true' || text === '') return true;
+    if (text === '0' || text === 'false') return false;
+    throw new MockOptionError('1 or 0');
+  };
+  return { metavar: undefined, help, defaultValue: false, parse };
+}
 
-const text = (value: string): string => value;
+function text(help: string): OptionKind<string | undefined> {
+  return { metavar: 'text', help, defaultValue: undefined, parse: (value) => value };
+}
 
 /** Far above any response seen, far below what would trouble the process. */
 const CONTENT_BYTES_MAX = 64 * 1024 * 1024;
@@ -115,102 +135,30 @@ const TOOL_CALLS_MAX = 100;
 const TOKENS_MAX = 1_000_000_000;
 
 const OPTIONS: { readonly [Name in keyof MockOptions]: OptionKind<MockOptions[Name]> } = {
-  bytes: {
-    metavar: 'n',
-    help: 'bytes of text in the response',
-    defaultValue: 400,
-    parse: integer(0, CONTENT_BYTES_MAX),
-  },
-  chunks: {
-    metavar: 'n',
-    help: 'content chunks of a stream',
-    defaultValue: 20,
-    parse: integer(1, CHUNKS_MAX),
-  },
-  firstByteMs: {
-    metavar: 'ms',
-    help: 'pause before the response',
-    defaultValue: 0,
-    parse: integer(0, PAUSE_MS_MAX),
-  },
-  chunkMs: {
-    metavar: 'ms',
-    help: 'pause after each write of a stream',
-    defaultValue: 0,
-    parse: integer(0, PAUSE_MS_MAX),
-  },
-  status: { metavar: 'code', help: 'status of the response', defaultValue: 200, parse: integer(200, 599) },
-  body: { metavar: 'text', help: 'body in place of the response', defaultValue: undefined, parse: text },
-  retryAfter: { metavar: 'text', help: 'Retry-After header', defaultValue: undefined, parse: text },
-  fault: { metavar: 'kind', help: FAULTS.join(', '), defaultValue: undefined, parse: oneOf(FAULTS) },
-  usage: { metavar: 'kind', help: USAGE_MODES.join(', '), defaultValue: 'normal', parse: oneOf(USAGE_MODES) },
-  promptTokens: {
-    metavar: 'n',
-    help: 'prompt tokens in the reported usage',
-    defaultValue: undefined,
-    parse: integer(0, TOKENS_MAX),
-  },
-  completionTokens: {
-    metavar: 'n',
-    help: 'completion tokens in the reported usage',
-    defaultValue: undefined,
-    parse: integer(0, TOKENS_MAX),
-  },
-  cachedTokens: {
-    metavar: 'n',
-    help: 'part of the prompt tokens, read from the cache',
-    defaultValue: 0,
-    parse: integer(0, TOKENS_MAX),
-  },
-  cacheWriteTokens: {
-    metavar: 'n',
-    help: 'further prompt tokens, written to the cache',
-    defaultValue: 0,
-    parse: integer(0, TOKENS_MAX),
-  },
-  cacheWriteHourTokens: {
-    metavar: 'n',
-    help: 'the same, kept for an hour',
-    defaultValue: 0,
-    parse: integer(0, TOKENS_MAX),
-  },
-  toolCalls: {
-    metavar: 'n',
-    help: "number of calls of the request's tools in the response",
-    defaultValue: 0,
-    parse: integer(0, TOOL_CALLS_MAX),
-  },
-  thinkingBytes: {
-    metavar: 'n',
-    help: 'bytes of thinking before the text',
-    defaultValue: 0,
-    parse: integer(0, CONTENT_BYTES_MAX),
-  },
-  finish: { metavar: 'reason', help: FINISHES.join(', '), defaultValue: undefined, parse: oneOf(FINISHES) },
-  errorStatus: {
-    metavar: 'code',
-    help: 'status that an error event of a stream stands for',
-    defaultValue: 503,
-    parse: integer(400, 599),
-  },
-  split: {
-    metavar: 'bytes',
-    help: 'size of each write of a stream, wherever events end',
-    defaultValue: undefined,
-    parse: integer(1, SPLIT_BYTES_MAX),
-  },
-  eventCrlf: {
-    metavar: undefined,
-    help: 'end lines of a stream with CR LF',
-    defaultValue: false,
-    parse: toggle,
-  },
-  echo: {
-    metavar: undefined,
-    help: 'the text of the response is {"headers":{…},"body":"…"} of the request',
-    defaultValue: false,
-    parse: toggle,
-  },
+  bytes: whole('n', 'bytes of text in the response', 400, [0, CONTENT_BYTES_MAX]),
+  chunks: whole('n', 'content chunks of a stream', 20, [1, CHUNKS_MAX]),
+  firstByteMs: whole('ms', 'pause before the response', 0, [0, PAUSE_MS_MAX]),
+  chunkMs: whole('ms', 'pause after each write of a stream', 0, [0, PAUSE_MS_MAX]),
+  status: whole('code', 'status of the response', 200, [200, 599]),
+  body: text('body in place of the response'),
+  retryAfter: text('Retry-After header'),
+  fault: oneOf('kind', undefined, FAULTS),
+  usage: oneOf('kind', 'normal', USAGE_MODES),
+  promptTokens: whole('n', 'prompt tokens in the reported usage', undefined, [0, TOKENS_MAX]),
+  completionTokens: whole('n', 'completion tokens in the reported usage', undefined, [0, TOKENS_MAX]),
+  cachedTokens: whole('n', 'part of the prompt tokens, read from the cache', 0, [0, TOKENS_MAX]),
+  cacheWriteTokens: whole('n', 'further prompt tokens, written to the cache', 0, [0, TOKENS_MAX]),
+  cacheWriteHourTokens: whole('n', 'the same, kept for an hour', 0, [0, TOKENS_MAX]),
+  toolCalls: whole('n', "number of calls of the request's tools in the response", 0, [0, TOOL_CALLS_MAX]),
+  thinkingBytes: whole('n', 'bytes of thinking before the text', 0, [0, CONTENT_BYTES_MAX]),
+  finish: oneOf('reason', undefined, FINISHES),
+  errorStatus: whole('code', 'status that an error event of a stream stands for', 503, [400, 599]),
+  split: whole('bytes', 'size of each write of a stream, wherever events end', undefined, [
+    1,
+    SPLIT_BYTES_MAX,
+  ]),
+  eventCrlf: toggle('end lines of a stream with CR LF'),
+  echo: toggle('the text of the response is {"headers":{…},"body":"…"} of the request'),
 };
 
 type OptionName = keyof MockOptions;
