@@ -94,7 +94,7 @@ export const STEERING_MEMBERS = [
 
 /**
  * Names of members within messages and parts: a stored file, an address that the provider reads with its own
- * rights (protocol/stored-names.ts), the audio of a message that OpenAI has stored.
+ * rights (protocol/known-members.ts), the audio of a message that OpenAI has stored.
  */
 const NESTED_MEMBERS = ['file_id', 'storage_url', 'audio_id'] as const;
 

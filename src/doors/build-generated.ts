@@ -12,14 +12,15 @@ import type { DoorName } from '../core/door-names.js';
 import { jsonText } from '../core/json.js';
 import { ChatRequestSchema } from '../protocol/chat-schema.js';
 import { publicDocument } from '../protocol/openapi.js';
-import { CountRequestSchema, MessagesRequestSchema } from './messages/messages-schema.js';
-import { ResponsesRequestSchema } from './responses/responses-schema.js';
 import {
   CompletionsRequestSchema,
+  CountRequestSchema,
   EmbeddingsRequestSchema,
+  MessagesRequestSchema,
   ModerationsRequestSchema,
   RerankRequestSchema,
-} from './simple/simple-schema.js';
+  ResponsesRequestSchema,
+} from './request-schemas.js';
 
 export interface DoorDocument {
   readonly door: DoorName;

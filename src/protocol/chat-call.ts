@@ -1,15 +1,17 @@
 /**
- * A parsed request of a call (ChatCall), and the changes to its body on the way upstream. request-bytes.ts
- * makes it, the phases of request/ and the upstream workers use it. A ChatCall is a plain record, because
- * counter threads send it to listeners. Pure; any thread.
+ * A parsed request of a call (ChatCall), what the scanners find of it (BodyScan), and the changes to its
+ * body on the way upstream. request-bytes.ts makes it, the phases of request/ and the upstream workers use
+ * it. A ChatCall is a plain record, because counter threads send it to listeners. Pure; any thread.
  *
  * Must hold: the body is spliced and never encoded anew, so that all other members reach the upstream byte
- * for byte as the client sent them. Each splice moves the positions of all spans behind it: to search for
- * them again would cost a listener 10 to 60 ms for a body of 10 MB (test/unit/protocol/chat-call.test.ts).
+ * for byte as the client sent them; so spans are in bytes and exact
+ * (test/unit/protocol/request-bytes.test.ts). Each splice moves the positions of all spans behind it: to
+ * search for them again would cost a listener 10 to 60 ms for a body of 10 MB
+ * (test/unit/protocol/chat-call.test.ts).
  */
 import type { ErrorRecord } from '../core/errors.js';
 import type { RoutingMember } from '../core/routing-members.js';
-import type { Span } from './body-scan.js';
+import type { ChatRequest } from './chat-schema.js';
 
 /** The members in which a request bounds its output. */
 export type OutputTokensField = 'max_tokens' | 'max_completion_tokens' | 'max_output_tokens';
@@ -33,7 +35,6 @@ export interface ChatCall {
   readonly routingMembers: readonly RoutingMember[];
   /** The client's body, changed only in that a stream asks for its usage. */
   readonly body: string;
-  /** All characters of the body are ASCII. */
   readonly bodyIsAscii: boolean;
   /** A body above some KB is here, and `body` is empty: UTF-8 in memory of its own. */
   readonly largeBody: Uint8Array | undefined;
@@ -167,4 +168,41 @@ export function splicedBytes(bytes: Uint8Array, splices: readonly Splice[], grow
   }
   copy.set(bytes.subarray(from), to);
   return copy;
+}
+
+/** Positions in the body, in bytes. */
+export interface Span {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** The span of a member that is not in the body. No value is at the start of a body. */
+export const NOWHERE: Span = { start: 0, end: 0 };
+
+/** What a scanner (chat-scan.ts, doors/member-scan.ts) finds in one pass, whichever door the body came by. */
+export interface BodyScan {
+  readonly bytes: Buffer;
+  readonly request: Pick<
+    ChatRequest,
+    'model' | 'stream' | 'stream_options' | 'max_tokens' | 'max_completion_tokens' | 'n'
+  >;
+  readonly routingMembers: readonly RoutingMember[];
+  /**
+   * The spans of the values of these members, or NOWHERE. `maxTokens` is that of the door's own output bound,
+   * whatever its name is.
+   */
+  readonly model: Span;
+  readonly maxTokens: Span;
+  readonly maxCompletionTokens: Span;
+  readonly streamOptions: Span;
+  readonly includeUsage: Span;
+  readonly hasStreamOptions: boolean;
+  /** Position of the brace that closes the body. */
+  readonly end: number;
+  /** The member that bounds the output. */
+  readonly outputTokensName: OutputTokensField;
+  /** The least bound to which the gateway may lower it. */
+  readonly outputTokensMin: number;
+  /** A stream reports its usage only if `stream_options` asks for it. */
+  readonly asksForUsage: boolean;
 }

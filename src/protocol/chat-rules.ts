@@ -7,6 +7,7 @@
  * running gateway need not load TypeBox.
  */
 import { invariant } from '../core/errors.js';
+import { isRecord } from '../core/json.js';
 import { MESSAGES_MAX } from '../core/limits.js';
 import { clipped } from '../core/wrong-input.js';
 
@@ -31,10 +32,6 @@ type Fields = Readonly<Record<string, unknown>>;
 const GOT_CHARS_MAX = 40;
 const ROLES: readonly string[] = CHAT_ROLES;
 
-function isFields(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 /** False for null too: clients send null for what their caller left out. */
 function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
@@ -54,15 +51,51 @@ export function broken(field: string, rule: string, value: unknown): string {
   return `${field} must ${rule}, got ${got(value)}`;
 }
 
-/** The sentence for a member that may be absent or null; undefined if `isGood` accepts its value. */
-export function optionalError(
-  body: Fields,
-  name: string,
-  rule: string,
-  isGood: (value: unknown) => boolean,
-): string | undefined {
-  const value = body[name];
-  return !isGiven(value) || isGood(value) ? undefined : broken(name, rule, value);
+/** The rule of a member that may be absent or null. */
+export interface Rule {
+  /** The end of the sentence "MEMBER must …". */
+  readonly must: string;
+  readonly keeps: (value: unknown) => boolean;
+}
+
+/** The rules of some members, in the order in which they are checked. */
+export type Rules = Readonly<Record<string, Rule>>;
+
+export const BOOLEAN: Rule = { must: 'be true or false', keeps: (value) => typeof value === 'boolean' };
+export const OBJECT: Rule = { must: 'be an object', keeps: isRecord };
+
+export const within = (min: number, max: number): Rule => ({
+  must: `be a number between ${min} and ${max}`,
+  keeps: (value) => typeof value === 'number' && value >= min && value <= max,
+});
+
+export const integerFrom = (min: number): Rule => ({
+  must: `be an integer from ${min}`,
+  keeps: (value) => Number.isInteger(value) && (value as number) >= min,
+});
+
+/** Of `n`. */
+export const CHOICES: Rule = {
+  must: `be an integer between ${CHOICES_MIN} and ${CHOICES_MAX}`,
+  keeps: (value) =>
+    Number.isInteger(value) && (value as number) >= CHOICES_MIN && (value as number) <= CHOICES_MAX,
+};
+
+/** The sentence for the first member that breaks its rule; undefined if none does. */
+export function brokenRule(body: Fields, rules: Rules): string | undefined {
+  for (const [name, { must, keeps }] of Object.entries(rules)) {
+    const value = body[name];
+    if (isGiven(value) && !keeps(value)) return broken(name, must, value);
+  }
+  return undefined;
+}
+
+/** As `brokenRule`, for `stream_options`. */
+export function streamOptionsError({ stream_options: options }: Fields): string | undefined {
+  if (!isGiven(options)) return undefined;
+  if (!isRecord(options)) return broken('stream_options', 'be an object', options);
+  const error = brokenRule(options, { include_usage: BOOLEAN });
+  return error && `stream_options.${error}`;
 }
 
 function numberError(field: string, value: unknown, min: number, max: number): string | undefined {
@@ -77,25 +110,6 @@ function outputTokensError(field: string, value: unknown): string | undefined {
   return (value as number) >= OUTPUT_TOKENS_MIN ? undefined : broken(field, 'not be negative', value);
 }
 
-function choicesError(value: unknown): string | undefined {
-  if (!isGiven(value)) return undefined;
-  const isInRange =
-    Number.isInteger(value) && (value as number) >= CHOICES_MIN && (value as number) <= CHOICES_MAX;
-  return isInRange
-    ? undefined
-    : broken('n', `be an integer between ${CHOICES_MIN} and ${CHOICES_MAX}`, value);
-}
-
-function booleanError(field: string, value: unknown): string | undefined {
-  return !isGiven(value) || typeof value === 'boolean' ? undefined : broken(field, 'be true or false', value);
-}
-
-function streamOptionsError(value: unknown): string | undefined {
-  if (!isGiven(value)) return undefined;
-  if (!isFields(value)) return broken('stream_options', 'be an object', value);
-  return booleanError('stream_options.include_usage', value.include_usage);
-}
-
 function contentError(field: string, message: Fields): string | undefined {
   const content = message.content;
   if (typeof content === 'string') return undefined;
@@ -103,7 +117,7 @@ function contentError(field: string, message: Fields): string | undefined {
   if (!Array.isArray(content))
     return broken(field, 'be a string, an array of parts, or null beside tool_calls', content);
   for (const [index, part] of (content as unknown[]).entries()) {
-    if (!isFields(part)) return broken(`${field}[${index}]`, 'be an object', part);
+    if (!isRecord(part)) return broken(`${field}[${index}]`, 'be an object', part);
     if (typeof part.type !== 'string') return broken(`${field}[${index}].type`, 'be a string', part.type);
   }
   return undefined;
@@ -112,7 +126,7 @@ function contentError(field: string, message: Fields): string | undefined {
 /** The sentence for the message at `index`, which the validator has rejected. */
 export function explainMessage(message: unknown, index: number): string {
   const field = `messages[${index}]`;
-  if (!isFields(message)) return broken(field, 'be an object', message);
+  if (!isRecord(message)) return broken(field, 'be an object', message);
   const role = message.role;
   if (typeof role !== 'string' || !ROLES.includes(role)) {
     return broken(`${field}.role`, `be one of ${ROLES.join(', ')}`, role);
@@ -141,7 +155,7 @@ function modelError(value: unknown): string | undefined {
  * are an array. Throws if `body` breaks no rule, which is a bug in this file.
  */
 export function explain(body: unknown, messagesError: string | undefined): string {
-  if (!isFields(body)) return broken('the request body', 'be a JSON object', body);
+  if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
   const found =
     modelError(body.model) ??
     (Array.isArray(body.messages)
@@ -151,9 +165,8 @@ export function explain(body: unknown, messagesError: string | undefined): strin
     outputTokensError('max_completion_tokens', body.max_completion_tokens) ??
     numberError('temperature', body.temperature, TEMPERATURE_MIN, TEMPERATURE_MAX) ??
     numberError('top_p', body.top_p, TOP_P_MIN, TOP_P_MAX) ??
-    choicesError(body.n) ??
-    booleanError('stream', body.stream) ??
-    streamOptionsError(body.stream_options);
+    brokenRule(body, { n: CHOICES, stream: BOOLEAN }) ??
+    streamOptionsError(body);
   invariant(found !== undefined, 'the validator and its explanation agree');
   return found;
 }

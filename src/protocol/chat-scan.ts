@@ -13,7 +13,7 @@
  */
 import { MESSAGES_MAX } from '../core/limits.js';
 import { CALLERS_TOOL_TYPES, USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
-import { NOWHERE, type BodyScan, type Span } from './body-scan.js';
+import { NOWHERE, type BodyScan, type Span } from './chat-call.js';
 import type { ChatRequest } from './chat-schema.js';
 import { CHAT_ROLES, explain, explainMessage, messagesCountError } from './chat-rules.js';
 import { BodyError, BRACE, BRACKET, QUOTE } from './json-reader.js';
@@ -27,9 +27,8 @@ import {
   UNKNOWN,
   type Steering,
 } from './known-members.js';
-import { isNothing } from './member-reader.js';
+import { isNothing, ANY_ARRAY, ValueReader } from './member-reader.js';
 import { checkChatRequest } from './validators.js';
-import { ANY_ARRAY, ValueReader } from './value-reader.js';
 
 const REQUEST_MODEL = REQUEST.indexOf('model');
 const REQUEST_MESSAGES = REQUEST.indexOf('messages');

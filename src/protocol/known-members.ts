@@ -8,11 +8,11 @@
  *
  * Must hold: a member that the gateway or an upstream acts on is listed here; otherwise a second member, in
  * another case, goes to the upstream unseen (test/unit/protocol/known-members.test.ts,
- * known-members.steering.test.ts).
+ * known-members.steering.test.ts). A value that is not certainly public counts as stored at the provider, so
+ * that no odd spelling gets around the rule (known-members.stored.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { STEERING_MEMBERS, type RoutingMember } from '../core/routing-members.js';
-import type { StoredKind } from './stored-names.js';
 
 /**
  * What `Level.find` returns for an unknown name, and, less `i`, for one that differs from name `i` in case.
@@ -215,4 +215,29 @@ const STEERING_BY_FOLDED_NAME: ReadonlyMap<string, Steering> = new Map<string, S
 /** What the member with that folded name does to a call; undefined if nothing. */
 export function steeringOf(folded: string): Steering | undefined {
   return STEERING_BY_FOLDED_NAME.get(folded);
+}
+
+/** What a member may name. A `storage_url` is an address; a `file_id` an id, or an address as well. */
+export type StoredKind = Extract<RoutingMember, 'file_id' | 'storage_url' | 'audio_id' | 'cached_content'>;
+
+/** Control characters and spaces before an address are ignored by most readers. */
+const SCHEME = /^[\0-\x20]*([a-z][a-z0-9+.-]*):/i;
+/** Addresses by which everybody reads the same, and data itself. */
+const PUBLIC_SCHEMES: readonly string[] = ['http', 'https', 'data'];
+/** Files of Gemini: https://ai.google.dev/gemini-api/docs/files, read 2026-11. */
+const GOOGLE_FILES = /generativelanguage/i;
+
+/** What `value` names, for a member of that kind; undefined if it names nothing that is stored. */
+export function storedIn(kind: StoredKind, value: unknown): StoredKind | undefined {
+  if (kind !== 'file_id' && kind !== 'storage_url') return kind;
+  if (typeof value !== 'string') return kind === 'file_id' ? kind : undefined;
+  const scheme = SCHEME.exec(value)?.[1]!.toLowerCase();
+  if (scheme === undefined) return kind === 'file_id' ? kind : undefined;
+  if (!PUBLIC_SCHEMES.includes(scheme)) return 'storage_url';
+  return scheme !== 'data' && GOOGLE_FILES.test(hostOf(value)) ? 'storage_url' : undefined;
+}
+
+/** The whole text, if Node cannot parse the address: an upstream may. */
+function hostOf(address: string): string {
+  return URL.canParse(address) ? new URL(address).hostname : address;
 }

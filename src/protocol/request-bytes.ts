@@ -17,8 +17,10 @@ import {
   type ChatRequestResult,
   type OutputTokensField,
   type Splice,
+  NOWHERE,
+  type BodyScan,
+  type Span,
 } from './chat-call.js';
-import { NOWHERE, type BodyScan, type Span } from './body-scan.js';
 import { ChatScan } from './chat-scan.js';
 import { BodyError, BRACE, JsonReader, QUOTE } from './json-reader.js';
 

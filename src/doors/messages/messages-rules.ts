@@ -2,7 +2,7 @@
  * The rules of a Messages request: their bounds, and the sentence for a body that breaks one.
  * messages-door.ts calls it for a body that the compiled validator has rejected. Pure; any thread.
  *
- * Must hold: messages-schema.ts has the same rules, or `explainMessages` throws for a body that only the
+ * Must hold: request-schemas.ts has the same rules, or `explainMessages` throws for a body that only the
  * validator rejects (test/unit/doors/messages/messages-door.test.ts tries each rule). The rules are not in
  * that file so that the threads that face the network need not load TypeBox.
  */
@@ -10,24 +10,42 @@ import { invariant } from '../../core/errors.js';
 import { isRecord } from '../../core/json.js';
 import { MESSAGES_MAX } from '../../core/limits.js';
 import type { RoutingMember } from '../../core/routing-members.js';
-import { broken, messagesCountError, optionalError } from '../../protocol/chat-rules.js';
+import {
+  BOOLEAN,
+  broken,
+  brokenRule,
+  integerFrom,
+  messagesCountError,
+  OBJECT,
+  type Rules,
+  within,
+} from '../../protocol/chat-rules.js';
 
 /** Newer models of Claude accept `system` within a conversation. */
 export const MESSAGE_ROLES = ['user', 'assistant', 'system'] as const;
 export const TOOL_CHOICES = ['auto', 'any', 'tool', 'none'] as const;
 
 /** 0 fills the prompt cache and generates nothing. */
-export const OUTPUT_TOKENS_MIN = 0;
+const OUTPUT_TOKENS_MIN = 0;
 
 /** Bounds of `temperature` and `top_p`. */
 export const UNIT_INTERVAL_MIN = 0;
 export const UNIT_INTERVAL_MAX = 1;
 
-type Fields = Readonly<Record<string, unknown>>;
+const UNIT_INTERVAL = within(UNIT_INTERVAL_MIN, UNIT_INTERVAL_MAX);
+const MESSAGES_RULES: Rules = {
+  temperature: UNIT_INTERVAL,
+  top_p: UNIT_INTERVAL,
+  top_k: integerFrom(0),
+  stop_sequences: {
+    must: 'be an array of strings',
+    keeps: (value) => Array.isArray(value) && value.every((one) => typeof one === 'string'),
+  },
+  stream: BOOLEAN,
+  metadata: OBJECT,
+};
 
-function isInUnitInterval(value: unknown): boolean {
-  return typeof value === 'number' && value >= UNIT_INTERVAL_MIN && value <= UNIT_INTERVAL_MAX;
-}
+type Fields = Readonly<Record<string, unknown>>;
 
 function isOneOf(words: readonly string[], value: unknown): boolean {
   return typeof value === 'string' && words.includes(value);
@@ -113,7 +131,9 @@ function outputTokensError(value: unknown): string | undefined {
 /** As explainMessages, for a request to count tokens. */
 export function explainCount(body: unknown): string {
   if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
-  const found = commonError(body) ?? optionalError(body, 'stream', 'be false', (value) => value === false);
+  const found =
+    commonError(body) ??
+    brokenRule(body, { stream: { must: 'be false', keeps: (value) => value === false } });
   invariant(found !== undefined, 'the validator and its explanation agree');
   return found;
 }
@@ -124,26 +144,7 @@ export function explainCount(body: unknown): string {
  */
 export function explainMessages(body: unknown): string {
   if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
-  const share = `be a number between ${UNIT_INTERVAL_MIN} and ${UNIT_INTERVAL_MAX}`;
-  const found =
-    commonError(body) ??
-    outputTokensError(body.max_tokens) ??
-    optionalError(body, 'temperature', share, isInUnitInterval) ??
-    optionalError(body, 'top_p', share, isInUnitInterval) ??
-    optionalError(
-      body,
-      'top_k',
-      'be an integer from 0',
-      (value) => Number.isInteger(value) && (value as number) >= 0,
-    ) ??
-    optionalError(
-      body,
-      'stop_sequences',
-      'be an array of strings',
-      (value) => Array.isArray(value) && value.every((one) => typeof one === 'string'),
-    ) ??
-    optionalError(body, 'stream', 'be true or false', (value) => typeof value === 'boolean') ??
-    optionalError(body, 'metadata', 'be an object', isRecord);
+  const found = commonError(body) ?? outputTokensError(body.max_tokens) ?? brokenRule(body, MESSAGES_RULES);
   invariant(found !== undefined, 'the validator and its explanation agree');
   return found;
 }

@@ -3,7 +3,7 @@
  * I/O; upstream worker.
  *
  *     message                    a message of its role; a lone text as a string
- *     reasoning                  its signed blocks (carried-signatures.ts) go into the next assistant
+ *     reasoning                  its signed blocks go into the next assistant
  *                                message; reasoning without signatures is left out
  *     function_call,             `tool_calls` of the assistant message before it, if no other item came
  *       custom_tool_call           between
@@ -14,11 +14,10 @@
  * Must hold: each message and part that is made is registered with `from` (callers-path.ts), or an error
  * names a path that the caller does not know (test/unit/doors/callers-path.test.ts).
  */
-import { isRecord } from '../../core/json.js';
+import { isRecord, parsedJson } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
 import { from } from '../callers-path.js';
 import { flatName } from './offered-tools.js';
-import { carriedIn } from './carried-signatures.js';
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -198,4 +197,37 @@ function partOf(part: unknown, path: string): Members {
 
 function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
+}
+
+/**
+ * Marks `encrypted_content` of this gateway, in which a client carries signed reasoning from one turn to the
+ * next: thinking blocks of Anthropic and Bedrock, signatures of Gemini's calls, as JSON in base64.
+ * response-stream.ts writes it. It is not encrypted: the caller's own model wrote it, and the provider checks
+ * its signatures. Content without the prefix is another service's, which no upstream here could read.
+ *
+ * Must hold: clients store the content, so the form after this prefix never changes; another form gets
+ * another prefix (test/unit/doors/responses/request-items.carried-signatures.test.ts).
+ */
+const PREFIX = 'tollgate-1:';
+
+export interface Carried {
+  /** `thinking_blocks` of a message, with their texts. */
+  readonly blocks?: readonly unknown[];
+  /** `extra_content` of the call that follows. */
+  readonly extra?: unknown;
+}
+
+export function encryptedContent(carried: Carried): string {
+  return PREFIX + Buffer.from(JSON.stringify(carried)).toString('base64');
+}
+
+/** Decodes the content; undefined if another service wrote it. */
+export function carriedIn(content: unknown): Carried | undefined {
+  if (typeof content !== 'string' || !content.startsWith(PREFIX)) return undefined;
+  const value = parsedJson(Buffer.from(content.slice(PREFIX.length), 'base64').toString());
+  if (!isRecord(value)) return undefined;
+  return {
+    ...(Array.isArray(value.blocks) && { blocks: value.blocks as unknown[] }),
+    ...(isRecord(value.extra) && { extra: value.extra }),
+  };
 }

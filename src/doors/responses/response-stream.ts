@@ -14,7 +14,7 @@
  */
 import { isRecord } from '../../core/json.js';
 import type { DoorCall, DoorStream } from '../door.js';
-import { encryptedContent } from './carried-signatures.js';
+import { encryptedContent } from './request-items.js';
 import { namespacesIn } from './offered-tools.js';
 import { headOf, responseObject, type ResponseHead, type ResponseState } from './response-object.js';
 

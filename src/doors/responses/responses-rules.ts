@@ -3,7 +3,7 @@
  * responses-door.ts calls it for a body that the compiled validator has rejected. Pure; listener thread and
  * counter pool.
  *
- * Must hold: responses-schema.ts has the same rules, or `explainResponsesRequest` throws for a body that only
+ * Must hold: request-schemas.ts has the same rules, or `explainResponsesRequest` throws for a body that only
  * the validator rejects (test/unit/doors/responses/responses-rules.test.ts compares both). The rules are not
  * in that file so that the threads that face the network need not load TypeBox.
  */
@@ -12,41 +12,31 @@ import { isRecord } from '../../core/json.js';
 import { MESSAGES_MAX } from '../../core/limits.js';
 import type { RoutingMember } from '../../core/routing-members.js';
 import {
+  BOOLEAN,
   broken,
+  brokenRule,
+  integerFrom,
+  OBJECT,
   OUTPUT_TOKENS_MIN,
+  type Rules,
   TEMPERATURE_MAX,
   TEMPERATURE_MIN,
   TOP_P_MAX,
   TOP_P_MIN,
+  within,
 } from '../../protocol/chat-rules.js';
 
 /** Members by which OpenAI reads what it has stored. */
 const STORED = ['previous_response_id', 'conversation', 'prompt'] as const;
 
-interface Rule {
-  /** The end of the sentence "MEMBER must …". */
-  readonly must: string;
-  readonly keeps: (value: unknown) => boolean;
-}
-
-const within = (min: number, max: number): Rule => ({
-  must: `be a number between ${min} and ${max}`,
-  keeps: (value) => typeof value === 'number' && value >= min && value <= max,
-});
-const BOOLEAN: Rule = { must: 'be true or false', keeps: (value) => typeof value === 'boolean' };
-const OBJECT: Rule = { must: 'be an object', keeps: isRecord };
-
-/** Rules of members that may be absent or null, in the order in which they are checked. */
-const RULES: Readonly<Record<string, Rule>> = {
+/** In the order in which they are checked. */
+const RULES: Rules = {
   input: {
     must: 'be a string or an array of items',
     keeps: (value) => typeof value === 'string' || Array.isArray(value),
   },
   instructions: { must: 'be a string', keeps: (value) => typeof value === 'string' },
-  max_output_tokens: {
-    must: `be an integer from ${OUTPUT_TOKENS_MIN}`,
-    keeps: (value) => Number.isInteger(value) && (value as number) >= OUTPUT_TOKENS_MIN,
-  },
+  max_output_tokens: integerFrom(OUTPUT_TOKENS_MIN),
   temperature: within(TEMPERATURE_MIN, TEMPERATURE_MAX),
   top_p: within(TOP_P_MIN, TOP_P_MAX),
   stream: BOOLEAN,
@@ -140,11 +130,7 @@ export function explainResponsesRequest(body: unknown): string {
   if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
   if (typeof body.model !== 'string' || body.model === '')
     return broken('model', 'be a non-empty string', body.model);
-  for (const [name, { must, keeps }] of Object.entries(RULES)) {
-    const value = body[name] ?? undefined;
-    if (value !== undefined && !keeps(value)) return broken(name, must, value);
-  }
-  const found = itemsError(body.input) ?? toolsError(body.tools);
+  const found = brokenRule(body, RULES) ?? itemsError(body.input) ?? toolsError(body.tools);
   invariant(found !== undefined, 'the validator and its explanation agree');
   return found;
 }

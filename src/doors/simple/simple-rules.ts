@@ -3,17 +3,21 @@
  * sentence for a body that breaks one. simple-doors.ts calls it for a body that the compiled validator has
  * rejected. Pure; any thread.
  *
- * Must hold: simple-schema.ts has the same rules, or an `explain` throws for a body that only the validator
- * rejects (test/unit/doors/simple/simple-doors.test.ts compares both).
+ * Must hold: request-schemas.ts has the same rules, or an `explain` throws for a body that only the
+ * validator rejects (test/unit/doors/simple/simple-doors.test.ts compares both).
  */
 import { invariant } from '../../core/errors.js';
 import { isRecord } from '../../core/json.js';
 import {
+  BOOLEAN,
   broken,
+  brokenRule,
+  CHOICES,
   CHOICES_MAX,
-  CHOICES_MIN,
-  optionalError,
+  integerFrom,
   OUTPUT_TOKENS_MIN,
+  type Rule,
+  streamOptionsError,
 } from '../../protocol/chat-rules.js';
 
 /** Texts of a request for embeddings or moderations: OpenAI's bound. */
@@ -25,19 +29,14 @@ export const ENCODINGS = ['float', 'base64'] as const;
 type Fields = Readonly<Record<string, unknown>>;
 type Explain = (body: Fields) => string | undefined;
 
-const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
-
-function isIntegerFrom(min: number, max = Infinity) {
-  return (value: unknown): boolean =>
-    Number.isInteger(value) && (value as number) >= min && (value as number) <= max;
-}
+const NO_STREAM: Rule = { must: 'be false: there is nothing to stream', keeps: (value) => value === false };
 
 function countError(name: string, { length }: readonly unknown[], max: number) {
   if (length === 0) return `${name} must have at least 1 item, got 0`;
   return length > max ? `${name} must have at most ${max} items, got ${length}` : undefined;
 }
 
-const isToken = isIntegerFrom(0);
+const isToken = integerFrom(0).keeps;
 
 /** The sentence for an input that is no text, no tokens, and no list of either. */
 function inputError(name: string, value: unknown, max: number): string | undefined {
@@ -78,18 +77,6 @@ function documentsError(value: unknown): string | undefined {
     : broken(`documents[${wrong}]`, 'be a string or an object', items[wrong]);
 }
 
-function streamError(body: Fields): string | undefined {
-  return optionalError(body, 'stream', 'be false: there is nothing to stream', (value) => value === false);
-}
-
-function streamOptionsError(body: Fields): string | undefined {
-  const given = body.stream_options ?? undefined;
-  if (given === undefined) return undefined;
-  if (!isRecord(given)) return broken('stream_options', 'be an object', given);
-  const error = optionalError(given, 'include_usage', 'be true or false', isBoolean);
-  return error === undefined ? undefined : `stream_options.${error}`;
-}
-
 /**
  * Makes the `explain` of a BodyForm (member-scan.ts). It throws if `body` breaks no rule: a bug of this file.
  */
@@ -107,11 +94,14 @@ function explainer(explain: Explain): (body: unknown) => string {
 export const explainEmbeddings = explainer(
   (body) =>
     inputError('input', body.input, INPUTS_MAX) ??
-    optionalError(body, 'encoding_format', `be one of ${ENCODINGS.join(', ')}`, (value) =>
-      (ENCODINGS as readonly unknown[]).includes(value),
-    ) ??
-    optionalError(body, 'dimensions', 'be an integer from 1', isIntegerFrom(1)) ??
-    streamError(body),
+    brokenRule(body, {
+      encoding_format: {
+        must: `be one of ${ENCODINGS.join(', ')}`,
+        keeps: (value) => (ENCODINGS as readonly unknown[]).includes(value),
+      },
+      dimensions: integerFrom(1),
+      stream: NO_STREAM,
+    }),
 );
 
 export const explainCompletions = explainer(
@@ -119,29 +109,17 @@ export const explainCompletions = explainer(
     (body.prompt === undefined || body.prompt === null
       ? undefined
       : inputError('prompt', body.prompt, CHOICES_MAX)) ??
-    optionalError(
-      body,
-      'max_tokens',
-      `be an integer from ${OUTPUT_TOKENS_MIN}`,
-      isIntegerFrom(OUTPUT_TOKENS_MIN),
-    ) ??
-    optionalError(
-      body,
-      'n',
-      `be an integer between ${CHOICES_MIN} and ${CHOICES_MAX}`,
-      isIntegerFrom(CHOICES_MIN, CHOICES_MAX),
-    ) ??
-    optionalError(body, 'stream', 'be true or false', isBoolean) ??
+    brokenRule(body, { max_tokens: integerFrom(OUTPUT_TOKENS_MIN), n: CHOICES, stream: BOOLEAN }) ??
     streamOptionsError(body),
 );
 
-export const explainModerations = explainer((body) => moderatedError(body.input) ?? streamError(body));
+export const explainModerations = explainer(
+  (body) => moderatedError(body.input) ?? brokenRule(body, { stream: NO_STREAM }),
+);
 
 export const explainRerank = explainer(
   (body) =>
     (typeof body.query === 'string' ? undefined : broken('query', 'be a string', body.query)) ??
     documentsError(body.documents) ??
-    optionalError(body, 'top_n', 'be an integer from 1', isIntegerFrom(1)) ??
-    optionalError(body, 'return_documents', 'be true or false', isBoolean) ??
-    streamError(body),
+    brokenRule(body, { top_n: integerFrom(1), return_documents: BOOLEAN, stream: NO_STREAM }),
 );

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { Check } from 'typebox/value';
 import { explainResponsesRequest } from '#src/doors/responses/responses-rules.js';
-import { ResponsesRequestSchema } from '#src/doors/responses/responses-schema.js';
+import { ResponsesRequestSchema } from '#src/doors/request-schemas.js';
 
 const VALUES: readonly unknown[] = [
   undefined,
