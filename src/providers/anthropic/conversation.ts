@@ -69,7 +69,6 @@ export class Conversation {
     if (text?.type === 'text') text.text = (text.text as string).trimEnd();
   }
 
-  /** The value of `messages`. */
   get messages(): readonly unknown[] {
     const messages: unknown[] = [];
     for (const { role, blocks, system } of this.#turns) {

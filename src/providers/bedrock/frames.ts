@@ -157,7 +157,6 @@ function lengthAt(bytes: Buffer, at: number): number {
   return length;
 }
 
-/** CRC-32 of `bytes[start..end)`. */
 function crcOf(bytes: Buffer, start: number, end: number): number {
   if (end - start > NATIVE_BYTES_MIN) return crc32(bytes.subarray(start, end));
   const tables = CRC_TABLES;
@@ -179,7 +178,6 @@ function crcOf(bytes: Buffer, start: number, end: number): number {
   return ~sum >>> 0;
 }
 
-/** Whether `bytes[start..end)` equals `expected`. */
 function isAt(expected: Buffer, bytes: Buffer, start: number, end: number): boolean {
   if (expected.length !== end - start) return false;
   for (let index = 0; index < expected.length; index++) {

@@ -6,15 +6,15 @@
  * "Extended thinking", 2026-11.
  *
  * Must hold: a member of the caller's body that is read here is taken from `fields`, even if it is not used;
- * `fields.finish` refuses all that nobody took (test/unit/providers/bedrock/request.test.ts).
+ * `fields.finish` refuses all that nobody took (test/unit/providers/bedrock/request.test.ts). The fast path
+ * (`plainBodyOf`) writes the same body (test/unit/providers/bedrock/request.plain-body.test.ts).
  */
 import { exactJsonText } from '../../core/exact-json.js';
-import { isRecord } from '../../core/json.js';
+import { isRecord, stringText } from '../../core/json.js';
 import { Fields } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { conversationOf } from './messages.js';
 import { CLAUDE_DEFAULT, factsOf, TEMPERATURE_MAX, type ModelFacts } from './models.js';
-import { plainBodyOf } from './plain-body.js';
 import { reasoningOf } from './reasoning.js';
 import { responseFormOf, toolsOf } from './tools.js';
 
@@ -31,7 +31,7 @@ export function bodyOf(call: UnsignedCall): string {
   return plainBodyOf(call, facts) ?? anyBodyOf(call, facts);
 }
 
-/** Of whatever a caller may send. Exported for the test of plain-body.ts. */
+/** Of whatever a caller may send. Exported for the test of `plainBodyOf`. */
 export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
   const fields = new Fields(call.body, 'Bedrock', call.settings.dropUnsupported);
   const conversation = conversationOf(fields.list('messages') ?? [], call.body, facts);
@@ -158,4 +158,80 @@ function rejectOthers(fields: Fields): void {
   if (Object.keys(fields.record('logit_bias') ?? {}).length > 0) fields.unsupported('logit_bias');
   if ((fields.list('modalities') ?? []).some((one) => one !== 'text')) fields.unsupported('modalities');
   fields.finish();
+}
+
+/** Members of the chat completion that are read here, or that change nothing. */
+const KNOWN: ReadonlySet<string> = new Set([
+  'model',
+  'stream',
+  'stream_options',
+  'user',
+  'messages',
+  'max_tokens',
+  'max_completion_tokens',
+  'temperature',
+  'top_p',
+]);
+
+/**
+ * The body for the usual chat completion: texts of system, user and assistant, and a few numbers. Undefined
+ * if `anyBodyOf` must write it, which makes objects first and takes five times as long. A body that is
+ * written here is the one that `anyBodyOf` would write, and one that it would reject is not.
+ */
+export function plainBodyOf({ body, settings }: UnsignedCall, facts: ModelFacts): string | undefined {
+  for (const name in body) if (!KNOWN.has(name)) return undefined;
+  if (settings.betas.length > 0 || !Array.isArray(body.messages)) return undefined;
+  const conversation = plainConversationOf(body.messages);
+  const inference = conversation === undefined ? undefined : plainInferenceOf(body, facts);
+  return inference === undefined ? undefined : `{"messages":[${conversation!}${inference}}`;
+}
+
+/** The turns and what is after them: the end of their list, and `system` if there is one. */
+function plainConversationOf(messages: readonly unknown[]): string | undefined {
+  let system = '';
+  let turns = '';
+  let last: unknown;
+  for (const message of messages) {
+    if (!isRecord(message)) return undefined;
+    for (const name in message) if (name !== 'role' && name !== 'content') return undefined;
+    const { role, content } = message;
+    if (typeof content !== 'string' || content.trim() === '') return undefined;
+    const block = `{"text":${stringText(content)}}`;
+    if (role === 'system' || role === 'developer') {
+      if (turns !== '') return undefined;
+      system += system === '' ? block : `,${block}`;
+    } else if (role === last) turns += `,${block}`;
+    // Converse wants a user turn first.
+    else if (role === 'user') turns += `${turns === '' ? '' : ']},'}{"role":"user","content":[${block}`;
+    else if (role === 'assistant' && turns !== '') turns += `]},{"role":"assistant","content":[${block}`;
+    else return undefined;
+    if (turns !== '') last = role;
+  }
+  // Of a last assistant turn white space is removed.
+  if (last !== 'user') return undefined;
+  return system === '' ? `${turns}]}]` : `${turns}]}],"system":[${system}]`;
+}
+
+/** The member `inferenceConfig` behind a comma, or nothing if it is empty. */
+function plainInferenceOf(body: UnsignedCall['body'], { claude }: ModelFacts): string | undefined {
+  const { max_tokens: former, max_completion_tokens: present, temperature, top_p: topP } = body;
+  const maxTokens = present ?? former;
+  if (!isAbsentOr(former, Number.isSafeInteger) || !isAbsentOr(present, Number.isSafeInteger))
+    return undefined;
+  if (temperature === undefined && topP === undefined)
+    return maxTokens === undefined ? '' : `,"inferenceConfig":{"maxTokens":${maxTokens as number}}`;
+  if (claude?.sampling === false || !isAbsentOr(temperature, Number.isFinite)) return undefined;
+  if (!isAbsentOr(topP, Number.isFinite) || Number(temperature ?? 0) > TEMPERATURE_MAX) return undefined;
+  const isSent = (value: unknown): boolean =>
+    value !== undefined && (claude === undefined || value !== CLAUDE_DEFAULT);
+  const inference = [
+    ...(maxTokens === undefined ? [] : [`"maxTokens":${maxTokens as number}`]),
+    ...(isSent(temperature) ? [`"temperature":${temperature as number}`] : []),
+    ...(isSent(topP) ? [`"topP":${topP as number}`] : []),
+  ];
+  return inference.length === 0 ? '' : `,"inferenceConfig":{${inference.join(',')}}`;
+}
+
+function isAbsentOr(value: unknown, isGood: (value: unknown) => boolean): boolean {
+  return value === undefined || isGood(value);
 }

@@ -3,7 +3,7 @@
  * it, and the readers of responses ask whether the content comes as a tool call. No I/O; upstream worker.
  *
  *     response_format json_schema  outputConfig.textFormat, if the model has it and the schema allows for it
- *                                  (anthropic/schema.ts: Bedrock knows the same part of JSON Schema); else a
+ *                                  (closedSchema: Bedrock knows the same part of JSON Schema); else a
  *                                  tool of that schema, whose arguments become the content
  *     response_format json_object  such a tool with any object
  *     tool_choice none             no tools; rejected if messages have tool calls, since Converse then wants
@@ -20,8 +20,7 @@
  * depends on the model and the body alone (test/unit/providers/bedrock/stream.test.ts).
  */
 import { isRecord } from '../../core/json.js';
-import { closedSchema } from '../anthropic/schema.js';
-import { ANY_OBJECT, NO_PARAMETERS, RESPONSE_TOOL } from '../anthropic/tools.js';
+import { closedSchema, ANY_OBJECT, NO_PARAMETERS, RESPONSE_TOOL } from '../anthropic/tools.js';
 import type { Fields } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { ContentWriter, type Block } from './content.js';

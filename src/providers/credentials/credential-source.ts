@@ -169,7 +169,6 @@ export function credentialErrorOf(error: unknown, advice: string): CredentialErr
   );
 }
 
-/** Codes of an error and of its causes. */
 function codesOf(error: unknown): Set<string> {
   const codes = new Set<string>();
   const errors = [error];

@@ -15,7 +15,6 @@ import { isRecord } from '../../core/json.js';
 import { Fields } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { contentsOf } from './contents.js';
-import { isGemini3, thinkingConfig } from './thinking.js';
 
 /** The JSON text of the request. Throws a FieldError. */
 export function requestBody(call: UnsignedCall): string {
@@ -194,4 +193,90 @@ function nameIn(tool: unknown, path: string): string {
   const name = isRecord(named) ? named.name : undefined;
   if (typeof name !== 'string') throw new FieldError(`${path}.function.name`, 'must be a string');
   return name;
+}
+
+const GEMINI_3 = /(?:^|\/)gemini-(?:[3-9]|[1-9]\d|(?:pro|flash|flash-lite)-latest)/;
+const PRO = /-pro\b/;
+
+/**
+ * Whether the model is of generation 3 or later, by its name; false for tuned models, whose names say
+ * nothing.
+ */
+function isGemini3(model: string): boolean {
+  return GEMINI_3.test(model);
+}
+
+// By `reasoning_effort`, as the table of https://ai.google.dev/gemini-api/docs/openai#thinking has it, read
+// 2026-11 (LiteLLM's budgets for `minimal` differ: 1, 128 or 512 tokens by model). Gemini 3 takes a level,
+// and its Pro has no `minimal`; former models take a budget in tokens, and their Pro always thinks.
+const LEVELS: ReadonlyMap<string, string> = new Map(
+  Object.entries({ minimal: 'MINIMAL', low: 'LOW', medium: 'MEDIUM', high: 'HIGH', xhigh: 'HIGH' }),
+);
+const BUDGETS: ReadonlyMap<string, number> = new Map(
+  Object.entries({ minimal: 1_024, low: 1_024, medium: 8_192, high: 24_576, xhigh: 24_576 }),
+);
+const PRO_BUDGET_MIN = 128;
+const PRO_BUDGET_MAX = 32_768;
+
+/** Members of `extra_body.google.thinking_config`, and their names in `thinkingConfig`. */
+const CONFIG_MEMBERS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    thinking_budget: 'thinkingBudget',
+    thinking_level: 'thinkingLevel',
+    include_thoughts: 'includeThoughts',
+  }),
+);
+
+/**
+ * The `thinkingConfig`; undefined if the request does not say how much to think. `given`: Google's own
+ * `thinking_config`, and `givenPath` where it was. Throws a FieldError.
+ */
+export function thinkingConfig(
+  fields: Fields,
+  model: string,
+  given: unknown,
+  givenPath: string,
+): object | undefined {
+  const effort = fields.string('reasoning_effort');
+  const thinking = fields.record('thinking');
+  if (given !== undefined && given !== null) {
+    if (effort !== undefined || thinking !== undefined)
+      throw new FieldError(givenPath, 'cannot stand beside reasoning_effort or thinking');
+    return renamed(given, givenPath);
+  }
+  if (effort !== undefined) return ofEffort(fields, effort, model, 'reasoning_effort');
+  if (thinking === undefined) return undefined;
+  if (thinking.type === 'disabled') return ofEffort(fields, 'none', model, 'thinking.type');
+  if (thinking.type !== 'enabled' && thinking.type !== 'adaptive')
+    throw new FieldError('thinking.type', 'must be enabled, adaptive or disabled');
+  const { budget_tokens: budget } = thinking;
+  if (budget !== undefined && !Number.isSafeInteger(budget))
+    throw new FieldError('thinking.budget_tokens', 'must be an integer');
+  return { ...(budget !== undefined && { thinkingBudget: budget }), includeThoughts: budget !== 0 };
+}
+
+function ofEffort(fields: Fields, effort: string, model: string, path: string): object {
+  const isPro = PRO.test(model);
+  const isNew = isGemini3(model);
+  if (effort === 'none') {
+    if (isPro) fields.unsupported(path, 'cannot be none: this model always thinks');
+    if (isNew) return { thinkingLevel: isPro ? 'LOW' : 'MINIMAL', includeThoughts: false };
+    return { thinkingBudget: isPro ? PRO_BUDGET_MIN : 0, includeThoughts: false };
+  }
+  const level = effort === 'minimal' && isPro ? 'LOW' : LEVELS.get(effort);
+  if (level === undefined) throw new FieldError(path, 'must be none, minimal, low, medium, high or xhigh');
+  if (isNew) return { thinkingLevel: level, includeThoughts: true };
+  const budget = effort === 'xhigh' && isPro ? PRO_BUDGET_MAX : BUDGETS.get(effort);
+  return { thinkingBudget: budget, includeThoughts: true };
+}
+
+function renamed(given: unknown, path: string): object {
+  if (!isRecord(given)) throw new FieldError(path, 'must be an object');
+  const config: Record<string, unknown> = {};
+  for (const name in given) {
+    const theirs = CONFIG_MEMBERS.get(name);
+    if (theirs === undefined) throw new FieldError(`${path}.${name}`, 'is not known');
+    config[theirs] = given[name];
+  }
+  return config;
 }

@@ -12,7 +12,7 @@
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, parsedJson } from '../../core/json.js';
-import { cloudBodyOf } from '../anthropic/cloud-body.js';
+import { cloudBodyOf } from '../anthropic/anthropic.js';
 import { readAnthropicError } from '../anthropic/errors.js';
 import { writeMessages } from '../anthropic/request.js';
 import { readMessage } from '../anthropic/response.js';

@@ -1,7 +1,7 @@
 /** What the names of models say. */
 import t from 'tap';
 import { traitsOf } from '#src/providers/anthropic/models.js';
-import { closedSchema } from '#src/providers/anthropic/schema.js';
+import { closedSchema } from '#src/providers/anthropic/tools.js';
 
 /** Letters: sampling, schemas, forced tools, system turns. */
 const MODELS: [name: string, thinking: string, off: string | undefined, letters: string, efforts: number][] =
