@@ -26,7 +26,7 @@ const readQuery = createReader(RangeQuery, 'query parameter');
 /** How many pages may be open. Sixty of them took no measurable CPU. */
 const SUBSCRIBERS_MAX = 64;
 
-/** Where the stats come from: gateway/history-recorder.ts. */
+/** Where the stats come from: gateway/admin-service.ts. */
 export interface LiveSource {
   readonly history: History;
   readonly accounts: AccountHistory;

@@ -1,28 +1,39 @@
 /**
- * Opens and closes the admin interface of a gateway, and connects its routes with the gateway's parts. Within
- * a process group one gateway has the interface: from its start, or from `lead` until `follow`. gateway.ts
- * owns it, on the main thread.
+ * Opens and closes the admin interface of a gateway, connects its routes with the gateway's parts, and
+ * records the history. Within a process group one gateway has the interface: from its start, or from `lead`
+ * until `follow`. gateway.ts owns it, on the main thread.
  *
- * Must hold: a second gateway never shares the port of one that is not of its process group. Each would get a
- * part of the calls, without an error (test/unit/gateway/admin-service.find-port.test.ts).
+ * Must hold: a second gateway never shares the port of one that is not of its process group. Each would get
+ * a part of the calls, without an error (test/unit/gateway/admin-service.find-port.test.ts). History:
+ * test/unit/telemetry/history.test.ts, test/e2e/account-history.test.ts.
  */
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type ListenOptions, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { removeGatewayFile, writeGatewayFile } from '../admin/gateway-file.js';
+import type { LiveSource } from '../admin/live-feed.js';
 import type { PublicAddress } from '../admin/playground.js';
 import { type AdminOptions, type AdminServer, startAdmin } from '../admin/server.js';
 import { obtainAdminToken } from '../admin/token.js';
-import type { LiveSource } from '../admin/live-feed.js';
-import { ContentsReader } from '../call-log/contents-writer.js';
 import { callReaderOf } from '../call-log/call-reader.js';
+import { ContentsReader } from '../call-log/contents-writer.js';
 import type { Settings } from '../config/schema.js';
-import { type Clock, SystemClock } from '../core/clock.js';
+import { type Clock, SystemClock, onEachTick } from '../core/clock.js';
+import type { HistoryRows } from '../store/history-rows.js';
+import { AccountHistory } from '../telemetry/account-history.js';
+import {
+  HISTORY_PERIOD_SECONDS,
+  HISTORY_RINGS,
+  History,
+  RING_NAMES,
+  type RingName,
+} from '../telemetry/history.js';
 import type { Log, LogChange, LogView } from '../telemetry/log.js';
+import type { StatusDocument } from '../telemetry/status-document.js';
+import type { AccountReport } from '../telemetry/top-accounts.js';
 import type { Accounting } from './accounting.js';
 import type { GatewayLogs } from './gateway-logs.js';
 import type { GatewayState } from './gateway-options.js';
-import { HistoryRecorder } from './history-recorder.js';
 import type { Listeners } from './listeners.js';
 import type { UpstreamWorkers } from './pools.js';
 import type { LiveSettings } from './reload.js';
@@ -113,7 +124,6 @@ export interface AdminServiceOptions {
 
 export class AdminService {
   readonly #options: AdminServiceOptions;
-  /** The admin token. */
   readonly token: string;
   #server: AdminServer | undefined;
   #recorder: HistoryRecorder | undefined;
@@ -253,4 +263,74 @@ export class AdminService {
 function publicAddressOf({ listen }: Settings, port: number): PublicAddress {
   const host = listen.host === '0.0.0.0' ? '127.0.0.1' : listen.host === '::' ? '::1' : listen.host;
   return { host, port, tls: listen.tls !== undefined };
+}
+
+const MS_PER_SECOND = 1_000;
+
+export interface HistoryRecorderOptions {
+  readonly status: () => Promise<StatusDocument>;
+  readonly accounts: () => Promise<readonly AccountReport[]>;
+  readonly rows: HistoryRows;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/**
+ * Reads the status every two seconds, adds it to the history in memory and on disk, and passes it to the
+ * watchers of the live feed. If the status cannot be read, the history lacks these two seconds, and an error
+ * is logged.
+ */
+class HistoryRecorder implements LiveSource {
+  readonly history = new History();
+  readonly accounts = new AccountHistory();
+  readonly #options: HistoryRecorderOptions;
+  readonly #watchers = new Set<Parameters<LiveSource['watch']>[0]>();
+  readonly #stop: () => void;
+  #isReading = false;
+
+  constructor(options: HistoryRecorderOptions) {
+    this.#options = options;
+    for (const ring of RING_NAMES) {
+      if (!HISTORY_RINGS[ring].onDisk) continue;
+      this.history.restore(ring, options.rows.read(ring), this.#nowSeconds());
+      this.accounts.restore(ring, options.rows.readAccounts(ring), this.#nowSeconds());
+    }
+    this.#stop = onEachTick(HISTORY_PERIOD_SECONDS * MS_PER_SECOND, () => void this.#record());
+  }
+
+  /** Calls `watcher` after each read. Returns a function that ends this. */
+  watch(watcher: Parameters<LiveSource['watch']>[0]): () => void {
+    this.#watchers.add(watcher);
+    return () => this.#watchers.delete(watcher);
+  }
+
+  close(): void {
+    this.#stop();
+  }
+
+  /** Does nothing if the previous read is not done. */
+  async #record(): Promise<void> {
+    if (this.#isReading) return;
+    this.#isReading = true;
+    const { status, accounts, rows, log } = this.#options;
+    try {
+      const document = await status();
+      const ended = this.history.add(document, this.#nowSeconds());
+      const complete = this.accounts.add(await accounts(), this.#nowSeconds());
+      rows.put(ended.filter(isOnDisk), complete.filter(isOnDisk));
+      for (const watcher of this.#watchers) watcher(document, ended);
+    } catch (error) {
+      log.error('the history was not recorded', { error: String(error) });
+    } finally {
+      this.#isReading = false;
+    }
+  }
+
+  #nowSeconds(): number {
+    return Math.floor(this.#options.clock.wallMs() / MS_PER_SECOND);
+  }
+}
+
+function isOnDisk({ ring }: { readonly ring: RingName }): boolean {
+  return HISTORY_RINGS[ring].onDisk;
 }

@@ -50,7 +50,7 @@ import {
   type CallRecord,
   type QuotaLeft,
 } from '../telemetry/call-record.js';
-import type { IdNames } from './id-names.js';
+import type { IdNames } from './accounting-base.js';
 
 const NO_QUOTAS: readonly QuotaLeft[] = [];
 const SERVED_OUTCOMES: readonly JournalOutcome[] = ['served', 'reversed', 'collected'];

@@ -57,7 +57,6 @@ const USAGE_LINES_WAITING_MAX = 20_000;
 export interface GatewayLogsOptions {
   readonly settings: Settings;
   readonly control: LogSwitchBuffer;
-  /** The call ring of each listener, by index. */
   readonly rings: readonly CallRingBuffer[];
   /** Bound the memory for contents of each listener's calls, likewise. */
   readonly contentsBudgets: readonly ContentsBudgetBuffer[];
@@ -81,7 +80,6 @@ export class GatewayLogs {
   readonly #contentsBudgets: readonly ContentsBudget[];
   readonly #upstreamErrors: CallSink;
   #outbox: CallOutbox | undefined;
-  /** The call log is on. */
   #keepsCalls = false;
   #settings: Settings['access_log'] | undefined;
   #output: Pick<LineFile, 'append' | 'close'> | undefined;

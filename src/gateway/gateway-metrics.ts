@@ -1,16 +1,18 @@
 /**
  * The metrics of a gateway: creates the shared buffers, names threads and upstreams, and gives a scrape what
- * it reads from other parts. gateway.ts and stats.ts use it, on the main thread.
+ * it reads from other parts. gateway.ts and stats.ts use it, on the main thread. Samples of groups' quotas
+ * are from the gateway with the admin interface alone.
  *
  * Must hold: no two threads have the same stripe, else both write the same counters and counts are lost.
  * Tests: test/unit/telemetry/metrics-layout.test.ts (the order of stripes), test/e2e/metrics.test.ts.
  */
-import { packageVersion } from '../core/version.js';
 import type { Settings } from '../config/schema.js';
+import { QUOTA_NAMES, QUOTA_FIELDS } from '../core/quotas.js';
+import { packageVersion } from '../core/version.js';
 import type { UpstreamCounters } from '../ledger/upstream-counters.js';
-import type { Registry } from '../registry/registry.js';
+import type { GroupRecord } from '../registry/account-record.js';
+import type { Registry, RegistryService } from '../registry/registry.js';
 import type { LedgerFlush } from '../store/flush.js';
-import type { GroupQuotas } from './group-quotas.js';
 import {
   Exposition,
   readMetrics,
@@ -20,9 +22,14 @@ import {
 } from '../telemetry/exposition.js';
 import type { LogSwitchBuffer } from '../telemetry/log.js';
 import { createMetrics, threadNames, type MetricsBuffers } from '../telemetry/metrics-layout.js';
-import type { MetricsSnapshot } from '../telemetry/metrics-snapshot.js';
 import { MetricsReader } from '../telemetry/metrics-reader.js';
-import { UpstreamNames, type AccountSample, type MetricsSource } from '../telemetry/metrics-source.js';
+import type { MetricsSnapshot } from '../telemetry/metrics-snapshot.js';
+import {
+  UpstreamNames,
+  type AccountSample,
+  type MetricsSource,
+  type GroupQuotaSample,
+} from '../telemetry/metrics-source.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
 import { UpstreamErrors } from '../telemetry/upstream-errors.js';
 
@@ -77,7 +84,6 @@ export class GatewayMetrics {
     this.#health = new ThreadHealth(this.buffers, 0);
   }
 
-  /** Returns the stripe of a listener. */
   threadOfListener(index: number): number {
     return 1 + index;
   }
@@ -122,7 +128,6 @@ export class GatewayMetrics {
     return readMetrics(this.#source!);
   }
 
-  /** Returns the page of `/metrics`. */
   async render(format: MetricsFormat): Promise<MetricsPage> {
     await this.#groupQuotas?.refresh();
     return this.#exposition!.render(format);
@@ -143,4 +148,86 @@ function accountSamples(registry: Registry): AccountSample[] {
       spentPicoUnits: spent,
       callsToday,
     }));
+}
+
+/** Groups with series of their own, at most nine each. */
+export const GROUPS_SHOWN_MAX = 100;
+/** Groups that are read without a pause: some milliseconds. */
+const PAGE_GROUPS = 500;
+const FRESH_MS = 10_000;
+
+export interface GroupQuotasOptions {
+  readonly service: Pick<RegistryService, 'read'>;
+  /** All groups. */
+  readonly records: () => Iterable<Pick<GroupRecord, 'id' | 'limits'>>;
+  /** Whether series have the names of groups, which may be those of customers. */
+  readonly showsNames: boolean;
+  readonly monotonicMs: () => number;
+}
+
+/**
+ * Samples of how full the quotas of groups are, for the groups nearest to a limit. notifications.ts creates
+ * it.
+ *
+ * Must hold: scrapes read the groups at most every ten seconds
+ * (test/unit/gateway/gateway-metrics.group-quotas.test.ts).
+ */
+export class GroupQuotas {
+  readonly #options: GroupQuotasOptions;
+  #isOn = false;
+  #readMs = -Infinity;
+  #reading: Promise<void> | undefined;
+  #samples: readonly GroupQuotaSample[] = [];
+
+  constructor(options: GroupQuotasOptions) {
+    this.#options = options;
+  }
+
+  /** To be called when this gateway gets the admin interface, or loses it. */
+  turnOn(on: boolean): void {
+    this.#isOn = on;
+    if (!on) this.#samples = [];
+  }
+
+  /** As of the last `refresh`; empty without the admin interface. */
+  get samples(): readonly GroupQuotaSample[] {
+    return this.#samples;
+  }
+
+  /** To be awaited before `samples`. If the use cannot be read, the samples stay as they were. */
+  async refresh(): Promise<void> {
+    if (!this.#isOn || this.#options.monotonicMs() - this.#readMs < FRESH_MS) return;
+    await (this.#reading ??= this.#read().finally(() => (this.#reading = undefined)));
+  }
+
+  async #read(): Promise<void> {
+    const { service, records, showsNames, monotonicMs } = this.#options;
+    const ids = [...records()]
+      .filter(({ limits }) => QUOTA_NAMES.some((quota) => limits[QUOTA_FIELDS[quota]] !== undefined))
+      .map(({ id }) => id);
+    let found: { readonly ratio: number; readonly samples: readonly GroupQuotaSample[] }[] = [];
+    try {
+      for (let from = 0; from < ids.length; from += PAGE_GROUPS) {
+        const page = ids.slice(from, from + PAGE_GROUPS);
+        const statements = await service.read(({ groups }) => page.map((id) => groups.find(id)));
+        for (const { record, quotas } of statements) {
+          const name = showsNames ? record.name : '';
+          const samples = quotas.map(({ quota, used, held, limit }) => ({
+            group: record.id,
+            name,
+            quota,
+            // What calls in flight hold counts too, because they may use all of it.
+            ratio: Number(used + held) / Number(limit),
+          }));
+          found.push({ ratio: Math.max(...samples.map(({ ratio }) => ratio)), samples });
+        }
+        found = found.sort((left, right) => right.ratio - left.ratio).slice(0, GROUPS_SHOWN_MAX);
+      }
+    } catch {
+      // A group was deleted meanwhile, or the server of sharing is away. The next scrape reads again.
+      return;
+    }
+    this.#readMs = monotonicMs();
+    this.#samples = found.flatMap(({ samples }) => samples);
+  }
 }

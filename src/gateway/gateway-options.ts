@@ -27,7 +27,6 @@ export interface GatewayOptions {
   readonly leads: boolean;
   /** Whether others of the group listen on the ports already. */
   readonly joins: boolean;
-  /** The channel to the supervisor. */
   readonly supervisor: SupervisorLink;
   /** Called if the gateway cannot go on: its process must end, whether the accounting is flushed or not. */
   readonly onHopeless: (reason: string) => void;

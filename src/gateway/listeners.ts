@@ -53,7 +53,6 @@ export interface ListenersOptions {
   readonly counter: CounterPool;
   readonly calls: CallTableBuffer;
   readonly bodies: BodyBudgetBuffer;
-  /** The call ring of each listener, by index. */
   readonly callRings: readonly CallRingBuffer[];
   /** The memory budget for contents of each listener's calls, by index. */
   readonly contentsBudgets: readonly ContentsBudgetBuffer[];
@@ -115,7 +114,6 @@ export class Listeners implements WorkerClients {
     await Promise.all(Array.from({ length: listeners }, (_, index) => this.#start(this.#shapeOf(index))));
   }
 
-  /** The number of listeners that run. */
   get count(): number {
     return this.#listeners.size;
   }

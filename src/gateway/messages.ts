@@ -88,21 +88,24 @@ interface ShowInForce {
   readonly inForce: readonly SettingInForce[];
 }
 
-/** In both directions. May arrive twice; the change names absolute values, so that does no harm. */
-export interface PublishLog {
+/**
+ * What an operator of some gateway changes at all of them: the gateway sends it to the supervisor, which
+ * sends it to every gateway, that one too. It may arrive twice, which does no harm.
+ */
+export type Broadcast = PublishLog | PublishUpstreamReset | PublishCacheClear;
+
+interface PublishLog {
   readonly kind: 'log';
   readonly change: LogChange;
 }
 
-/** In both directions. May arrive twice, which does no harm. */
-export interface PublishUpstreamReset {
+interface PublishUpstreamReset {
   readonly kind: 'reset_upstreams';
   /** The model whose upstreams are reset; undefined for all models. */
   readonly model: string | undefined;
 }
 
-/** In both directions. May arrive twice, which does no harm. */
-export interface PublishCacheClear {
+interface PublishCacheClear {
   readonly kind: 'clear_cache';
   /** The model whose responses are forgotten; undefined for all models. */
   readonly model: string | undefined;
@@ -156,7 +159,6 @@ export interface ReloadGateway {
   readonly check: boolean;
 }
 
-/** The result of a reload. */
 export interface ReloadOutcome extends SettingsDifference {
   /** Why nothing was applied, one line each; empty if it was applied. */
   readonly problems: readonly string[];
@@ -182,9 +184,7 @@ export type ToGateway =
   | ReadGateway
   | SnapshotsReply
   | ShowInForce
-  | PublishLog
-  | PublishUpstreamReset
-  | PublishCacheClear
+  | Broadcast
   | RecordReload
   | DrainGateway;
 
@@ -255,11 +255,8 @@ export type FromGateway =
   | GatewaySnapshot
   | AskSnapshots
   | AskReload
-  | PublishLog
-  | PublishUpstreamReset
-  | PublishCacheClear;
+  | Broadcast;
 
-/** Call counts by outcome. */
 export interface CallsStatus extends CallCounts {
   readonly outcomes: Readonly<Record<Outcome, number>>;
   /** The document that operators get has it as decimal money (group-status.ts). */

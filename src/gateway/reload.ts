@@ -70,7 +70,6 @@ export class LiveSettings {
     return this.#catalog;
   }
 
-  /** Returns the id of a model of the catalogue. */
   readonly modelIdOf = (index: number): string => this.#catalog.models[index]!.id;
 
   get routes(): readonly ModelRoute[] {

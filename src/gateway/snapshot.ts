@@ -333,7 +333,6 @@ function upstreamNameOf({ model: name }: UpstreamSettings, model: ModelSettings)
   return name === model.id ? undefined : name;
 }
 
-/** Returns 0 if no price is given. */
 function callPrice(text = '0'): PicoUnits {
   const price = picoUnitsPerCall(text);
   invariant(price !== undefined, 'prices were checked when the settings were read');

@@ -42,7 +42,6 @@ export class GroupView {
     this.#options = options;
   }
 
-  /** The samples for one page of `/metrics`. */
   async metrics(): Promise<FamilySamples> {
     const { slot } = this.#options;
     const { members, ended } = await this.#readAll('metrics');
@@ -154,7 +153,6 @@ export class Stats {
       : this.#group.accounts();
   }
 
-  /** The page of `/metrics`. */
   page(format: MetricsFormat): Promise<MetricsPage> {
     return this.#options.metrics.render(format);
   }

@@ -14,9 +14,7 @@ import type {
   ReloadReply,
   ReloadOutcome,
   ReloadRequest,
-  PublishLog,
-  PublishCacheClear,
-  PublishUpstreamReset,
+  Broadcast,
   GroupSnapshot,
   Snapshot,
   SnapshotKind,
@@ -33,8 +31,7 @@ const SNAPSHOTS_MS_MAX = 3_000;
 
 const REJECTED: Omit<ReloadOutcome, 'problems'> = { applied: [], restartNeeded: [], replacing: 0 };
 
-type ToSupervisor =
-  AskReload | AskSnapshots | GatewaySnapshot | PublishLog | PublishUpstreamReset | PublishCacheClear;
+type ToSupervisor = AskReload | AskSnapshots | GatewaySnapshot | Broadcast;
 
 export class SupervisorLink {
   readonly #send: (message: ToSupervisor) => void;

@@ -17,7 +17,7 @@ import {
   type FromGateway,
   START_REJECTED_EXIT_CODE,
   type GatewayReady,
-  type PublishLog,
+  type Broadcast,
   type RecordReload,
   type ReloadOutcome,
   type ReloadRequest,
@@ -53,12 +53,8 @@ export interface GatewayCallbacks {
   onReloadRequested(request: ReloadRequest): Promise<ReloadOutcome>;
   /** An operator of this gateway asks for the snapshots of all gateways. Never rejects. */
   onSnapshotsRequested(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
-  /** An operator of this gateway changes what all gateways log. */
-  onLogChanged(change: PublishLog['change']): void;
-  /** An operator of this gateway resets the breakers of a model's upstreams, or of all (undefined). */
-  onUpstreamsReset(model: string | undefined): void;
-  /** An operator of this gateway clears the response cache of a model, or of all (undefined). */
-  onCacheCleared(model: string | undefined): void;
+  /** An operator of this gateway changes something at all gateways. */
+  onBroadcast(message: Broadcast): void;
 }
 
 export interface GatewayProcessOptions {
@@ -202,16 +198,8 @@ export class GatewayProcess {
     this.#send({ kind: 'in_force', inForce });
   }
 
-  changeLog(change: PublishLog['change']): void {
-    this.#send({ kind: 'log', change });
-  }
-
-  resetUpstreams(model: string | undefined): void {
-    this.#send({ kind: 'reset_upstreams', model });
-  }
-
-  clearCache(model: string | undefined): void {
-    this.#send({ kind: 'clear_cache', model });
+  broadcast(message: Broadcast): void {
+    this.#send(message);
   }
 
   recordReload(reload: Omit<RecordReload, 'kind'>): void {
@@ -255,13 +243,9 @@ export class GatewayProcess {
           .then((snapshots) => this.#send({ kind: 'readings', id: message.id, readings: snapshots }));
         return;
       case 'log':
-        this.#callbacks.onLogChanged(message.change);
-        return;
       case 'reset_upstreams':
-        this.#callbacks.onUpstreamsReset(message.model);
-        return;
       case 'clear_cache':
-        this.#callbacks.onCacheCleared(message.model);
+        this.#callbacks.onBroadcast(message);
         return;
       case 'ask_reload':
         void this.#callbacks

@@ -1,7 +1,7 @@
 /**
- * One member of the group of gateways: a slot, and the process in it or the pause before its next start.
- * ProcessGroup drives the members, in the supervisor process. Its options and callbacks are declared here
- * too.
+ * One member of the group of gateways: a slot, and the process in it or the pause before its next start; and
+ * which member has the admin interface (Primary). ProcessGroup drives the members, in the supervisor process.
+ * Its options and callbacks are declared here too.
  *
  * Must hold: the pauses between failed starts double up to a longest one, and begin again at the first after
  * a healthy life (test/unit/supervisor/group-member.restart-policy.test.ts).
@@ -11,7 +11,7 @@ import type { Clock } from '../core/clock.js';
 import type { MonotonicMs } from '../core/units.js';
 import type {
   GatewayReady,
-  PublishLog,
+  Broadcast,
   ReloadOutcome,
   ReloadRequest,
   StartGateway,
@@ -19,9 +19,8 @@ import type {
   Snapshot,
   SnapshotKind,
 } from '../gateway/messages.js';
-import { type GatewayExit, GatewayProcess, type GatewayProcessOptions } from './gateway-process.js';
-import type { PrimaryCandidate } from './primary.js';
 import type { Log } from '../telemetry/log.js';
+import { type GatewayExit, GatewayProcess, type GatewayProcessOptions } from './gateway-process.js';
 
 export interface RestartPauses {
   readonly firstMs: number;
@@ -81,9 +80,7 @@ export interface MemberOwner {
   onLastReading(member: GroupMember, snapshot: Snapshot): void;
   onReloadRequested(request: ReloadRequest): Promise<ReloadOutcome>;
   onSnapshotsRequested(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
-  onLogChanged(change: PublishLog['change']): void;
-  onUpstreamsReset(model: string | undefined): void;
-  onCacheCleared(model: string | undefined): void;
+  onBroadcast(message: Broadcast): void;
 }
 
 export class GroupMember implements PrimaryCandidate {
@@ -144,9 +141,7 @@ export class GroupMember implements PrimaryCandidate {
       onLastReading: (snapshot) => this.#owner.onLastReading(this, snapshot),
       onReloadRequested: (request) => this.#owner.onReloadRequested(request),
       onSnapshotsRequested: (what, accounts) => this.#owner.onSnapshotsRequested(what, accounts),
-      onLogChanged: (change) => this.#owner.onLogChanged(change),
-      onUpstreamsReset: (model) => this.#owner.onUpstreamsReset(model),
-      onCacheCleared: (model) => this.#owner.onCacheCleared(model),
+      onBroadcast: (message) => this.#owner.onBroadcast(message),
     });
     return started;
   }
@@ -246,4 +241,71 @@ export interface Replacement {
   readonly count: number;
   /** Resolves with undefined when all are replaced, or with the reason why the rest stay. */
   readonly done: Promise<string | undefined>;
+}
+
+export interface PrimaryCandidate {
+  /** Whether the gateway can have the admin interface: it serves and is not about to end. */
+  readonly isFit: boolean;
+  /** Asks the gateway to open the interface. Its owner calls `onLeads` when the interface is open. */
+  lead(): void;
+  /** Tells the gateway that another one has the interface. */
+  follow(): void;
+}
+
+/**
+ * Decides which gateway of a group has the admin interface, and passes it on. Gateways of a group share the
+ * port, and the next one opens its socket before the former closes its own: the interface stays reachable,
+ * unless the process that had it was killed.
+ *
+ * Must hold: the former gateway closes its interface when the next one has opened its own, not before
+ * (test/unit/supervisor/group-member.primary.test.ts).
+ */
+export class Primary<Candidate extends PrimaryCandidate> {
+  #current: Candidate | undefined;
+  /** The gateway that keeps the interface until `#current` has opened its own. */
+  #former: Candidate | undefined;
+  #onSettled: () => void = () => undefined;
+
+  get current(): Candidate | undefined {
+    return this.#current;
+  }
+
+  /** Records that `candidate` opens the interface by itself, at its start. */
+  begin(candidate: Candidate): void {
+    this.#current = candidate;
+  }
+
+  /** Passes the interface on. Resolves when `candidate` has opened it or has ended. */
+  handOver(candidate: Candidate): Promise<void> {
+    this.#former = this.#current;
+    this.#current = candidate;
+    const settled = new Promise<void>((resolve) => (this.#onSettled = resolve));
+    candidate.lead();
+    return settled;
+  }
+
+  onLeads(candidate: Candidate): void {
+    if (candidate !== this.#current) return;
+    this.#former?.follow();
+    this.#former = undefined;
+    this.#onSettled();
+  }
+
+  /**
+   * To be called when `candidate` has ended. The interface then stays with the former gateway if that still
+   * has it, or goes to a fit one of `others`, or to the next candidate that `onFit` names.
+   */
+  onEnd(candidate: Candidate, others: readonly Candidate[]): void {
+    if (candidate === this.#former) this.#former = undefined;
+    if (candidate !== this.#current) return;
+    this.#current = this.#former;
+    this.#former = undefined;
+    this.#onSettled();
+    const next = others.find((other) => other !== candidate && other.isFit);
+    if (this.#current === undefined && next !== undefined) void this.handOver(next);
+  }
+
+  onFit(candidate: Candidate): void {
+    if (this.#current === undefined) void this.handOver(candidate);
+  }
 }

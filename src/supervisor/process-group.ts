@@ -19,9 +19,9 @@ import {
   type GroupEnd,
   type GroupOptions,
   type Replacement,
+  Primary,
 } from './group-member.js';
 import { GroupSnapshots } from './group-snapshots.js';
-import { Primary } from './primary.js';
 
 interface ReplaceSteps<Member> {
   /** Returns the members that exist now. */
@@ -199,14 +199,8 @@ export class ProcessGroup {
         onLastReading: (member, snapshot) => this.#snapshots.note(member.process!, snapshot),
         onReloadRequested: (request) => this.#callbacks.onReloadRequested(request),
         onSnapshotsRequested: (what, accounts) => this.#snapshots.collect(what, accounts),
-        onLogChanged: (change) => {
-          for (const member of this.#members) member.process?.changeLog(change);
-        },
-        onUpstreamsReset: (model) => {
-          for (const member of this.#members) member.process?.resetUpstreams(model);
-        },
-        onCacheCleared: (model) => {
-          for (const member of this.#members) member.process?.clearCache(model);
+        onBroadcast: (message) => {
+          for (const member of this.#members) member.process?.broadcast(message);
         },
       },
       { slot, settings, isTrial },

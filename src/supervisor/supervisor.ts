@@ -6,17 +6,17 @@
  * Must hold: after a signal to stop, the supervisor ends whatever its gateways do: it kills a gateway that
  * ignores the drain or hangs at its start (test/unit/supervisor/supervisor.test.ts).
  */
-import { SystemClock } from '../core/clock.js';
-import { EXIT_GRACE_MS } from '../core/limits.js';
+import { statSync } from 'node:fs';
 import type { LoadedSettings } from '../config/load.js';
 import type { Settings } from '../config/schema.js';
 import { adoptInForce, isReplaceable } from '../config/settings-in-force.js';
+import { SystemClock } from '../core/clock.js';
+import { EXIT_GRACE_MS } from '../core/limits.js';
 import { type GatewayReady, ownGroupId, type RecordReload, type ReloadRequest } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
-import { FileWatch } from './file-watch.js';
-import { Reloads } from './reloads.js';
 import { type GroupEnd, type GroupOptions, RESTART_PAUSES } from './group-member.js';
 import { ProcessGroup } from './process-group.js';
+import { Reloads } from './reloads.js';
 
 const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
 /** Reading two million keys takes seconds. A start that takes two minutes hangs. */
@@ -180,4 +180,74 @@ function namedFiles({ models, notify, admin: { oidc }, listen: { tls } }: Settin
   return [
     ...new Set([...files, notify?.secret_file, oidc?.client_secret_file, tls?.cert_file, tls?.key_file]),
   ].filter((path) => path !== undefined);
+}
+
+/**
+ * How many files are watched: the configuration, and a key or certificate for each of some hundred upstreams.
+ */
+const FILES_MAX = 1_000;
+
+export interface FileWatchOptions {
+  /** Returns the paths to watch now, the most important first. */
+  readonly files: () => readonly string[];
+  readonly onChange: () => void;
+  readonly periodMs: number;
+}
+
+/**
+ * Calls `onChange` if files have changed. Polls them every `periodMs`, because file events miss replaced
+ * files (editors), switched links to the folder (config maps of Kubernetes), and mounts without events (NFS,
+ * bind mounts of containers). A poll costs some 3 µs a file.
+ *
+ * Must hold: a change is reported once, when its writer has finished
+ * (test/unit/supervisor/supervisor.file-watch.test.ts).
+ */
+export class FileWatch {
+  readonly #options: FileWatchOptions;
+  #timer: NodeJS.Timeout | undefined;
+  /** The state of the files at the last reported change, and at the last poll. */
+  #reported = '';
+  #polled = '';
+
+  constructor(options: FileWatchOptions) {
+    this.#options = options;
+  }
+
+  /** Starts or stops polling. Idempotent. */
+  set isOn(on: boolean) {
+    if (on === (this.#timer !== undefined)) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+    if (!on) return;
+    this.#reported = this.#polled = this.#fingerprint();
+    this.#timer = setInterval(() => this.#poll(), this.#options.periodMs);
+    this.#timer.unref();
+  }
+
+  /** Reports a change when two polls in a row find the same state: the writer has then finished. */
+  #poll(): void {
+    const state = this.#fingerprint();
+    const isSettled = state === this.#polled;
+    this.#polled = state;
+    if (!isSettled || state === this.#reported) return;
+    this.#reported = state;
+    this.#options.onChange();
+  }
+
+  /**
+   * Follows links. A missing file counts as a state too, because it may be in the middle of a replacement.
+   */
+  #fingerprint(): string {
+    const files = this.#options.files().slice(0, FILES_MAX);
+    return files.map((path) => `${path}\n${stateOf(path)}\n`).join('');
+  }
+}
+
+function stateOf(path: string): string {
+  try {
+    const { dev, ino, size, mtimeNs, ctimeNs } = statSync(path, { bigint: true });
+    return [dev, ino, size, mtimeNs, ctimeNs].join(' ');
+  } catch (error) {
+    return String((error as NodeJS.ErrnoException).code);
+  }
 }

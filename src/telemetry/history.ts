@@ -1,6 +1,6 @@
 /**
  * How the stats changed over the last 24 hours, in rings of spans, for the charts of the console. The finest
- * ring covers the last minutes, the coarsest the whole day. gateway/history-recorder.ts fills them in the
+ * ring covers the last minutes, the coarsest the whole day. gateway/admin-service.ts fills them in the
  * process with the admin interface, on the main thread.
  *
  *     ring    span     covers

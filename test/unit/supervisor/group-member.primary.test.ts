@@ -1,6 +1,6 @@
 /** Who has the admin interface, whatever ends when. */
 import t from 'tap';
-import { Primary, type PrimaryCandidate } from '#src/supervisor/primary.js';
+import { Primary, type PrimaryCandidate } from '#src/supervisor/group-member.js';
 
 class Candidate implements PrimaryCandidate {
   isFit = true;

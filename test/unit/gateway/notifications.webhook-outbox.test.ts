@@ -2,7 +2,7 @@
 import OpenAI from 'openai';
 import t, { type Test } from 'tap';
 import type { Settings } from '#src/config/schema.js';
-import { WebhookOutbox } from '#src/gateway/webhook-outbox.js';
+import { WebhookOutbox } from '#src/gateway/notifications.js';
 import { Store } from '#src/store/store.js';
 import { ListLog, StoppedClock } from '../store/support.js';
 import { startReceiver, WEBHOOK_SECRET } from '../../support/webhook-receiver.js';
