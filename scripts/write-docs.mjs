@@ -7,7 +7,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { format, resolveConfig } from 'prettier';
-import { OTHER_ROUTES } from '../dist/admin/other-routes.js';
+import { OTHER_ROUTES } from '../dist/admin/route.js';
 import { ROOT } from '../dist/admin/route.js';
 import { ADMIN_ROUTES } from '../dist/admin/routes.js';
 import { createProgram } from '../dist/cli/program.js';

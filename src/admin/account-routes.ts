@@ -27,9 +27,9 @@ import {
   reference,
   ruled,
   secondsOf,
+  viewOfQuotas,
 } from './fields.js';
 import { KeyTerms, newKeyOf, viewOfCreatedKey } from './key-routes.js';
-import { viewOfQuotas } from './quota-fields.js';
 import { defineRoute, JSON_TYPE, type Route, TextResponse } from './route.js';
 import {
   AccountSpanView,
@@ -37,7 +37,7 @@ import {
   AccountView,
   BulkView,
   BusyAccountView,
-  CLOSED,
+  closed,
   CreditView,
   historyOf,
   historySchema,
@@ -95,46 +95,37 @@ function viewOfStats(stats: Readonly<AccountStats>): AccountStatsView {
   };
 }
 
-const NewAccount = Type.Object(
-  {
-    name: nameOf('unique'),
-    plan: planId,
-    credit: Type.Optional(Amount),
-    group: Type.Optional(reference('id or name of the group that it is in')),
-  },
-  CLOSED,
-);
+const NewAccount = closed({
+  name: nameOf('unique'),
+  plan: planId,
+  credit: Type.Optional(Amount),
+  group: Type.Optional(reference('id or name of the group that it is in')),
+});
 
-const AccountsQuery = Type.Object(
-  {
-    ...PAGE_PARAMETERS,
-    search: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 100,
-        description: 'part of the name, or the beginning of the id',
-      }),
-    ),
-    plan: Type.Optional(planId),
-    group: Type.Optional(reference('in this group or one below it: id or name')),
-    active: Type.Optional(Type.Boolean()),
-  },
-  CLOSED,
-);
+const AccountsQuery = closed({
+  ...PAGE_PARAMETERS,
+  search: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 100,
+      description: 'part of the name, or the beginning of the id',
+    }),
+  ),
+  plan: Type.Optional(planId),
+  group: Type.Optional(reference('in this group or one below it: id or name')),
+  active: Type.Optional(Type.Boolean()),
+});
 
-const NewCredit = Type.Object(
-  {
-    amount: Amount,
-    note: Type.Optional(ruled('why, for the journal', NOTE_RULE)),
-    idempotency_key: Type.Optional(
-      ruled(
-        'repeated with the same amount and note it changes nothing and gets the first answer',
-        IDEMPOTENCY_KEY_RULE,
-      ),
+const NewCredit = closed({
+  amount: Amount,
+  note: Type.Optional(ruled('why, for the journal', NOTE_RULE)),
+  idempotency_key: Type.Optional(
+    ruled(
+      'repeated with the same amount and note it changes nothing and gets the first answer',
+      IDEMPOTENCY_KEY_RULE,
     ),
-  },
-  CLOSED,
-);
+  ),
+});
 
 /**
  * One full request takes the main thread some 100 ms. Meanwhile the admin port and the flush wait, and calls
@@ -146,15 +137,12 @@ const BULK_KEYS_OF_ACCOUNT_MAX = 10;
 const BULK_BODY_BYTES_MAX = 8 * 1024 * 1024;
 
 const NewKeys = Type.Array(KeyTerms, { maxItems: BULK_KEYS_OF_ACCOUNT_MAX });
-const Bulk = Type.Object(
-  {
-    accounts: Type.Array(Type.Object({ ...NewAccount.properties, keys: Type.Optional(NewKeys) }, CLOSED), {
-      minItems: 1,
-      maxItems: BULK_ACCOUNTS_MAX,
-    }),
-  },
-  CLOSED,
-);
+const Bulk = closed({
+  accounts: Type.Array(closed({ ...NewAccount.properties, keys: Type.Optional(NewKeys) }), {
+    minItems: 1,
+    maxItems: BULK_ACCOUNTS_MAX,
+  }),
+});
 
 const NOTHING = asPicoUnits(0n);
 
@@ -203,7 +191,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     path: '/accounts/{account}/set-plan',
     roles: ADMIN_ONLY,
     summary: 'Move an account to another plan; what it has used in this minute and day stays used.',
-    body: Type.Object({ plan: planId }, CLOSED),
+    body: closed({ plan: planId }),
     responseSchema: AccountView,
     answer: ({ id, body: { plan } }, { service }) =>
       service.change(({ accounts }) => viewOfAccount(accounts.setPlan(id, plan))),
@@ -213,7 +201,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     path: '/accounts/{account}/set-group',
     roles: ADMIN_ONLY,
     summary: 'Move an account to another group, or to none; what it has used stays used in the former one.',
-    body: Type.Object({ group: orNull(reference('id or name; null: in no group')) }, CLOSED),
+    body: closed({ group: orNull(reference('id or name; null: in no group')) }),
     responseSchema: AccountView,
     answer: ({ id, body: { group } }, { service }) =>
       service.change(({ accounts }) => viewOfAccount(accounts.setGroup(id, group ?? undefined))),
@@ -295,7 +283,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     method: 'GET',
     path: '/accounts/{account}/credits',
     summary: 'List the credits and debits of an account, oldest first.',
-    query: Type.Object(PAGE_PARAMETERS, CLOSED),
+    query: closed(PAGE_PARAMETERS),
     responseSchema: listSchema(CreditView),
     answer: ({ id, query }, { registry }) => {
       const { from, limit } = pageOf(query);

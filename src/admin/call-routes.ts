@@ -13,7 +13,7 @@ import { type CallRecord, callView } from '../telemetry/call-record.js';
 import { shown } from './input-reader.js';
 import { defineRoute, type Route } from './route.js';
 import { isDay, momentOf } from './usage-routes.js';
-import { CLOSED, Money, orNull } from './views.js';
+import { closed, Money, orNull, optionalText } from './views.js';
 
 const PAGE_CALLS_MAX = 1_000;
 const PAGE_CALLS_DEFAULT = 100;
@@ -26,138 +26,108 @@ const Tokens = orNull(Type.Integer({ minimum: 0 }));
 const Milliseconds = Type.Number({ minimum: 0 });
 const Status = orNull(Type.Integer({ description: 'HTTP status; null if there was none' }));
 
-const AttemptSchema = Type.Object(
-  {
-    upstream: Text,
-    model: Text,
-    status: Status,
-    code: Type.Union([Type.String(), Type.Null()], { description: 'why it failed; null if it did not' }),
-    start_ms: Milliseconds,
-    duration_ms: Milliseconds,
-    error: Text,
-  },
-  CLOSED,
-);
+const AttemptSchema = closed({
+  upstream: Text,
+  model: Text,
+  status: Status,
+  code: orNull(Type.String(), 'why it failed; null if it did not'),
+  start_ms: Milliseconds,
+  duration_ms: Milliseconds,
+  error: Text,
+});
 
-const QuotaLeftSchema = Type.Object(
-  {
-    scope: Type.Enum(['account', 'key', 'group', 'model']),
-    id: Text,
-    quota: Type.String(),
-    left: Type.Union([Type.Number(), Money]),
-  },
-  CLOSED,
-);
+const QuotaLeftSchema = closed({
+  scope: Type.Enum(['account', 'key', 'group', 'model']),
+  id: Text,
+  quota: Type.String(),
+  left: Type.Union([Type.Number(), Money]),
+});
 
 /** telemetry/call-record.ts says when members are null. */
-export const CallView = Type.Object(
-  {
-    time: Type.String({ description: 'when the call ended; it came duration_ms before' }),
-    request_id: Type.String({ description: 'the x-request-id of the response' }),
-    route: Type.String(),
-    account: Text,
-    account_name: Type.Union([Type.String(), Type.Null()], { description: 'null if it is deleted' }),
-    key: Text,
-    key_name: Type.Union([Type.String(), Type.Null()], { description: 'null if it is deleted' }),
-    model: Type.Union([Type.String(), Type.Null()], { description: 'that the caller named' }),
-    answered_model: Text,
-    upstream: Type.Union([Type.String(), Type.Null()], { description: 'that was tried last' }),
-    stream: Type.Boolean(),
-    cache: orNull(Type.Enum(['hit', 'miss'])),
-    status: Status,
-    code: Type.Union([Type.String(), Type.Null()], { description: 'null if the call went well' }),
-    prompt_tokens: Tokens,
-    cached_tokens: Tokens,
-    cache_write_tokens: Tokens,
-    cache_write_1h_tokens: Tokens,
-    completion_tokens: Tokens,
-    reasoning_tokens: Tokens,
-    source: Text,
-    cost: orNull(Money),
-    first_token_ms: orNull(Milliseconds),
-    duration_ms: Milliseconds,
-    queued_ms: Milliseconds,
-    admitted_ms: orNull(Milliseconds),
-    error: Type.Union([Type.String(), Type.Null()], { description: 'what the caller was told' }),
-    attempts: Type.Array(AttemptSchema),
-    quotas: Type.Array(QuotaLeftSchema, { description: 'what each had left after the call was admitted' }),
-  },
-  CLOSED,
-);
+export const CallView = closed({
+  time: Type.String({ description: 'when the call ended; it came duration_ms before' }),
+  request_id: Type.String({ description: 'the x-request-id of the response' }),
+  route: Type.String(),
+  account: Text,
+  account_name: orNull(Type.String(), 'null if it is deleted'),
+  key: Text,
+  key_name: orNull(Type.String(), 'null if it is deleted'),
+  model: orNull(Type.String(), 'that the caller named'),
+  answered_model: Text,
+  upstream: orNull(Type.String(), 'that was tried last'),
+  stream: Type.Boolean(),
+  cache: orNull(Type.Enum(['hit', 'miss'])),
+  status: Status,
+  code: orNull(Type.String(), 'null if the call went well'),
+  prompt_tokens: Tokens,
+  cached_tokens: Tokens,
+  cache_write_tokens: Tokens,
+  cache_write_1h_tokens: Tokens,
+  completion_tokens: Tokens,
+  reasoning_tokens: Tokens,
+  source: Text,
+  cost: orNull(Money),
+  first_token_ms: orNull(Milliseconds),
+  duration_ms: Milliseconds,
+  queued_ms: Milliseconds,
+  admitted_ms: orNull(Milliseconds),
+  error: orNull(Type.String(), 'what the caller was told'),
+  attempts: Type.Array(AttemptSchema),
+  quotas: Type.Array(QuotaLeftSchema, { description: 'what each had left after the call was admitted' }),
+});
 export type CallView = Static<typeof CallView>;
 
-const ContentsText = Type.Object(
-  {
-    text: Type.String({ description: 'its beginning, if it is longer than call_log.contents_body_bytes' }),
-    bytes: Type.Integer({ minimum: 0, description: 'of the whole text' }),
-    cut: Type.Boolean({ description: 'true: `text` is not all of it' }),
-  },
-  CLOSED,
-);
+const ContentsText = closed({
+  text: Type.String({ description: 'its beginning, if it is longer than call_log.contents_body_bytes' }),
+  bytes: Type.Integer({ minimum: 0, description: 'of the whole text' }),
+  cut: Type.Boolean({ description: 'true: `text` is not all of it' }),
+});
 
 /** What a caller sent and got, with callers' keys masked. */
-export const ContentsView = Type.Object(
-  {
-    request_id: Type.String(),
-    time: Type.String({ description: 'when the call ended' }),
-    request: ContentsText,
-    response: ContentsText,
-  },
-  CLOSED,
-);
+export const ContentsView = closed({
+  request_id: Type.String(),
+  time: Type.String({ description: 'when the call ended' }),
+  request: ContentsText,
+  response: ContentsText,
+});
 export type ContentsView = Static<typeof ContentsView>;
 
-const CallsPageView = Type.Object(
-  {
-    data: Type.Array(CallView),
-    next: Type.Union([Type.String(), Type.Null()], {
-      description: '`cursor` of the page of older calls; null after the last one',
-    }),
-    searched_to: Type.Union([Type.String(), Type.Null()], {
-      description:
-        'calls that ended later were searched: the page is short because its time was over, and `next` goes on',
-    }),
-    newest: Type.String({ description: '`after` of a look for newer calls' }),
-  },
-  CLOSED,
-);
+const CallsPageView = closed({
+  data: Type.Array(CallView),
+  next: orNull(Type.String(), '`cursor` of the page of older calls; null after the last one'),
+  searched_to: orNull(
+    Type.String(),
+    'calls that ended later were searched: the page is short because its time was over, and `next` goes on',
+  ),
+  newest: Type.String({ description: '`after` of a look for newer calls' }),
+});
 export type CallsPageView = Static<typeof CallsPageView>;
 
 const moment = 'Unix seconds, a time such as 2025-01-31T12:00Z or a day (UTC)';
 
-const CallsQuery = Type.Object(
-  {
-    account: Type.Optional(Type.String({ description: 'id or name' })),
-    group: Type.Optional(
-      Type.String({ description: 'id or name: of accounts that are in it now, or in a group below it' }),
-    ),
-    key: Type.Optional(Type.String({ description: 'id or name' })),
-    model: Type.Optional(Type.String({ description: 'that was named, or that answered' })),
-    upstream: Type.Optional(Type.String({ description: 'of one of the attempts' })),
-    status: Type.Optional(Type.String({ description: 'HTTP status, or a class such as 5xx' })),
-    code: Type.Optional(Type.String({ description: 'error code, or client_gone' })),
-    failed: Type.Optional(Type.Boolean({ description: 'true: has a code; false: has none' })),
-    from: Type.Optional(Type.String({ description: `calls that ended then or later: ${moment}` })),
-    to: Type.Optional(
-      Type.String({ description: `calls that ended before it: ${moment}, which belongs to it` }),
-    ),
-    limit: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: PAGE_CALLS_MAX,
-        description: `calls, ${PAGE_CALLS_DEFAULT} by default`,
-      }),
-    ),
-    cursor: Type.Optional(Type.String({ description: '`next` of the page before' })),
-    after: Type.Optional(
-      Type.String({
-        description:
-          '`newest` of a page or of the last look: gives the calls that were written since, oldest first',
-      }),
-    ),
-  },
-  CLOSED,
-);
+const CallsQuery = closed({
+  account: optionalText('id or name'),
+  group: optionalText('id or name: of accounts that are in it now, or in a group below it'),
+  key: optionalText('id or name'),
+  model: optionalText('that was named, or that answered'),
+  upstream: optionalText('of one of the attempts'),
+  status: optionalText('HTTP status, or a class such as 5xx'),
+  code: optionalText('error code, or client_gone'),
+  failed: Type.Optional(Type.Boolean({ description: 'true: has a code; false: has none' })),
+  from: optionalText(`calls that ended then or later: ${moment}`),
+  to: optionalText(`calls that ended before it: ${moment}, which belongs to it`),
+  limit: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: PAGE_CALLS_MAX,
+      description: `calls, ${PAGE_CALLS_DEFAULT} by default`,
+    }),
+  ),
+  cursor: optionalText('`next` of the page before'),
+  after: optionalText(
+    '`newest` of a page or of the last look: gives the calls that were written since, oldest first',
+  ),
+});
 type CallsQuery = Static<typeof CallsQuery>;
 
 export const CALL_ROUTES: readonly Route[] = [

@@ -55,7 +55,6 @@ interface ConsoleFile {
 }
 
 export class ConsoleFiles {
-  /** By path. */
   readonly #files = new Map<string, ConsoleFile>();
 
   /** Reads all files into memory, some 200 KB with their compressed twins. */

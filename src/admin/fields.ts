@@ -1,18 +1,36 @@
 /**
- * Fields that the requests of several routes have in common: names, amounts, pages. The route files use it.
- * Pure; main thread.
+ * What the requests and responses of several routes have in common: names, amounts, pages, the limits of a
+ * scope, and how much of each quota is used. The route files use it. Pure; main thread.
  *
  * Must hold: a rule that the registry checks (`x-rule`) is shown in the OpenAPI document but not applied by
- * the reader, so that there is one error message, the registry's (test/unit/admin/openapi.test.ts).
+ * the reader, so that there is one error message, the registry's (test/unit/admin/openapi.test.ts). Limits:
+ * test/unit/admin/group-routes.test.ts.
  */
-import { Type, type Static } from 'typebox';
+import { Type, type Static, type TSchema } from 'typebox';
 import { IDENTIFIER_PATTERN } from '../config/annotations.js';
-import { picoUnitsOf } from '../core/money.js';
+import { picoUnitsOf, decimalOf } from '../core/money.js';
+import {
+  QUOTA_FIELDS,
+  QUOTA_KINDS,
+  QUOTA_LIMITS_MAX,
+  QUOTA_NAMES,
+  QUOTA_SPEND_MIN,
+  type QuotaLimits,
+  type QuotaName,
+} from '../core/quotas.js';
 import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
+import type { QuotaUse } from '../registry/quota-use.js';
 import { invalid, NAME_RULE, REFERENCE_RULE } from '../registry/record-id.js';
 import { RING_NAMES } from '../telemetry/history.js';
 import { shown } from './input-reader.js';
-import { CLOSED, type ListView } from './views.js';
+import {
+  closed,
+  type ListView,
+  type LimitsView,
+  orNull,
+  type QuotasView,
+  type QuotaUseView,
+} from './views.js';
 
 /** A page costs the main thread 10 µs an item. */
 const PAGE_ITEMS_MAX = 1_000;
@@ -93,7 +111,81 @@ export function secondsOf(wallMs: WallMs): number {
 }
 
 /** How far a history goes back. */
-export const RangeQuery = Type.Object(
-  { range: Type.Optional(Type.Enum([...RING_NAMES], { description: '5m by default' })) },
-  CLOSED,
+export const RangeQuery = closed({
+  range: Type.Optional(Type.Enum([...RING_NAMES], { description: '5m by default' })),
+});
+
+/** Limits as a body has them. Null removes the limit, if the route's schema allows it. */
+type LimitFields = Readonly<Partial<Record<QuotaName, number | string | null>>>;
+
+const Spend = ruled(
+  'decimal text with at most 12 decimals, from 0.000000001 to 3000000',
+  { pattern: '^(?!0(?:\\.0{1,9}|\\.0{9}[0-9]{1,3})?$)(?:0|[1-9][0-9]{0,6})(?:\\.[0-9]{1,12})?$' },
+  { examples: ['250.00'] },
 );
+
+function limitSchema(name: QuotaName) {
+  if (QUOTA_KINDS[name].unit === 'money') return Spend;
+  return Type.Integer({ minimum: 1, maximum: QUOTA_LIMITS_MAX[QUOTA_FIELDS[name]] as number });
+}
+
+function fieldsOf(schemaOf: (name: QuotaName) => TSchema) {
+  return Object.fromEntries(QUOTA_NAMES.map((name) => [name, Type.Optional(schemaOf(name))]));
+}
+
+/** Fields of a body that makes a group or a key. Spread them into its schema; `limitsOf` reads them. */
+export const LIMIT_FIELDS = fieldsOf(limitSchema);
+
+/** Fields of a body that changes limits: limits that it does not name stay, and null removes a limit. */
+export const LIMIT_CHANGE_FIELDS = fieldsOf((name) => orNull(limitSchema(name)));
+
+/**
+ * Returns the limits that a body names, undefined for null, without those that it does not name. Messages
+ * have `prefix` before the names of fields. Throws `invalid_parameters`.
+ */
+export function limitsOf(body: object, place = ''): Partial<QuotaLimits> {
+  const given = body as LimitFields;
+  return Object.fromEntries(
+    QUOTA_NAMES.flatMap((name) => {
+      const value = given[name];
+      if (value === undefined) return [];
+      const limit = typeof value === 'string' ? spendOf(`${place}${name}`, value) : (value ?? undefined);
+      return [[QUOTA_FIELDS[name], limit]];
+    }),
+  );
+}
+
+function spendOf(field: string, text: string): bigint {
+  const amount = amountOf(field, text);
+  if (amount >= QUOTA_SPEND_MIN) return amount;
+  throw invalid(`${field} must be at least ${decimalOf(QUOTA_SPEND_MIN)}, got ${decimalOf(amount)}`);
+}
+
+/** Shows the use of each quota that has a limit. */
+export function viewOfQuotas(uses: readonly QuotaUse[]): QuotasView {
+  return Object.fromEntries(uses.map((use) => [use.quota, viewOfUse(use)]));
+}
+
+function viewOfUse({ quota, limit, used, held, leased, resetsMs }: QuotaUse): QuotaUseView {
+  const free = limit - used - held;
+  const amounts = { limit, used, held, left: free < 0n ? 0n : free };
+  const shown = QUOTA_KINDS[quota].unit === 'money' ? decimalOf : Number;
+  return {
+    limit: shown(amounts.limit),
+    used: shown(amounts.used),
+    held: shown(amounts.held),
+    left: shown(amounts.left),
+    ...(leased !== undefined && { leased: shown(leased) }),
+    resets_at: resetsMs === undefined ? null : secondsOf(resetsMs),
+  } as QuotaUseView;
+}
+
+/** Shows the limits that are set. */
+export function viewOfLimits(limits: QuotaLimits): LimitsView {
+  return Object.fromEntries(
+    QUOTA_NAMES.flatMap((name) => {
+      const limit = limits[QUOTA_FIELDS[name]];
+      return limit === undefined ? [] : [[name, typeof limit === 'bigint' ? decimalOf(limit) : limit]];
+    }),
+  );
+}

@@ -6,10 +6,20 @@
 import { Type } from 'typebox';
 import { ADMIN_ONLY } from '../core/roles.js';
 import type { GroupStatement } from '../registry/groups.js';
-import { listOf, nameOf, PAGE_PARAMETERS, pageOf, reference, secondsOf } from './fields.js';
-import { LIMIT_CHANGE_FIELDS, LIMIT_FIELDS, limitsOf, viewOfQuotas } from './quota-fields.js';
+import {
+  listOf,
+  nameOf,
+  PAGE_PARAMETERS,
+  pageOf,
+  reference,
+  secondsOf,
+  LIMIT_CHANGE_FIELDS,
+  LIMIT_FIELDS,
+  limitsOf,
+  viewOfQuotas,
+} from './fields.js';
 import { defineRoute, type Route } from './route.js';
-import { CLOSED, GroupView, listSchema } from './views.js';
+import { closed, GroupView, listSchema } from './views.js';
 
 function viewOfGroup({ record, path, accounts, groups, quotas }: GroupStatement): GroupView {
   return {
@@ -24,22 +34,19 @@ function viewOfGroup({ record, path, accounts, groups, quotas }: GroupStatement)
   };
 }
 
-const NewGroup = Type.Object(
-  {
-    name: nameOf('unique among groups'),
-    parent: Type.Optional(reference('id or name of the group that it is in; it stays there')),
-    ...LIMIT_FIELDS,
-  },
-  CLOSED,
-);
-const GroupsQuery = Type.Object(
-  { ...PAGE_PARAMETERS, parent: Type.Optional(reference('only the groups in this one: id or name')) },
-  CLOSED,
-);
-const TreeQuery = Type.Object(
-  { ...PAGE_PARAMETERS, root: Type.Optional(reference('this group and those below it: id or name')) },
-  CLOSED,
-);
+const NewGroup = closed({
+  name: nameOf('unique among groups'),
+  parent: Type.Optional(reference('id or name of the group that it is in; it stays there')),
+  ...LIMIT_FIELDS,
+});
+const GroupsQuery = closed({
+  ...PAGE_PARAMETERS,
+  parent: Type.Optional(reference('only the groups in this one: id or name')),
+});
+const TreeQuery = closed({
+  ...PAGE_PARAMETERS,
+  root: Type.Optional(reference('this group and those below it: id or name')),
+});
 
 export const GROUP_ROUTES: readonly Route[] = [
   defineRoute({
@@ -96,7 +103,7 @@ export const GROUP_ROUTES: readonly Route[] = [
     roles: ADMIN_ONLY,
     summary:
       'Change limits of a group: what is not named stays, and null takes a limit away. What was used stays used.',
-    body: Type.Object(LIMIT_CHANGE_FIELDS, CLOSED),
+    body: closed(LIMIT_CHANGE_FIELDS),
     responseSchema: GroupView,
     answer: ({ id, body }, { service }) => {
       const limits = limitsOf(body);
@@ -108,7 +115,7 @@ export const GROUP_ROUTES: readonly Route[] = [
     path: '/groups/{group}',
     roles: ADMIN_ONLY,
     summary: 'Delete a group in which there is no account and no group.',
-    responseSchema: Type.Object({ id: Type.String(), deleted: Type.Literal(true) }, CLOSED),
+    responseSchema: closed({ id: Type.String(), deleted: Type.Literal(true) }),
     answer: ({ id }, { service }) =>
       service.change(({ groups }) => ({ id: groups.delete(id).id, deleted: true as const })),
   }),

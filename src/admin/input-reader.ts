@@ -11,8 +11,15 @@ import type { Static, TObject, TSchema } from 'typebox';
 import type { Errors } from 'typebox/schema';
 import { invariant } from '../core/errors.js';
 import { isRecord } from '../core/json.js';
-import { editDistance, nearestName, synonymOf } from '../config/nearest-name.js';
-import { clipped, formatInputPath, type ValueSchema, wantedBy } from '../core/wrong-input.js';
+import {
+  editDistance,
+  nearestName,
+  synonymOf,
+  clipped,
+  formatInputPath,
+  type ValueSchema,
+  wantedBy,
+} from '../core/wrong-input.js';
 import { invalid, UNPRINTABLE } from '../registry/record-id.js';
 
 /** How much of a wrong value a message shows: enough to recognise it. A whole body may be 64 KiB and more. */

@@ -11,10 +11,20 @@ import type { KeyStatement } from '../registry/keys.js';
 import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
 import { isLimited } from '../registry/key-record.js';
 import type { CreatedKey, Keys, NewKey as RegistryNewKey, RotatedKey } from '../registry/keys.js';
-import { listOf, nameOf, PAGE_PARAMETERS, pageOf, reference, secondsOf } from './fields.js';
-import { LIMIT_CHANGE_FIELDS, LIMIT_FIELDS, limitsOf, viewOfQuotas } from './quota-fields.js';
+import {
+  listOf,
+  nameOf,
+  PAGE_PARAMETERS,
+  pageOf,
+  reference,
+  secondsOf,
+  LIMIT_CHANGE_FIELDS,
+  LIMIT_FIELDS,
+  limitsOf,
+  viewOfQuotas,
+} from './fields.js';
 import { defineRoute, type Route } from './route.js';
-import { CLOSED, CreatedKeyView, KeyView, listSchema, Moment, RotatedKeyView } from './views.js';
+import { closed, CreatedKeyView, KeyView, listSchema, Moment, RotatedKeyView } from './views.js';
 
 export function viewOfKey(statement: KeyStatement): KeyView {
   const { record, accountName, expired, lastUsedSeconds, quotas } = statement;
@@ -54,35 +64,29 @@ const GRACE_SECONDS_MAX = 31_536_000;
 const GRACE_SECONDS_DEFAULT = 3_600;
 
 /** Body of `POST /keys` without the account; `/bulk` has it for each key. */
-export const KeyTerms = Type.Object(
-  {
-    name: nameOf('what the key is for; unique in the account'),
-    expires: Type.Optional(Moment),
-    expires_in: Type.Optional(
-      Type.Integer({ minimum: 1, maximum: KEY_EXPIRES_SECONDS_MAX, description: 'seconds from now' }),
-    ),
-    ...LIMIT_FIELDS,
-    private: Type.Optional(
-      Type.Boolean({ description: 'true: no contents of its calls are kept; false by default' }),
-    ),
-  },
-  CLOSED,
-);
-const NewKey = Type.Object({ account: reference(), ...KeyTerms.properties }, CLOSED);
-const Rotation = Type.Object(
-  {
-    grace: Type.Optional(
-      Type.Integer({
-        minimum: 0,
-        maximum: GRACE_SECONDS_MAX,
-        description: `seconds for which the old key is still accepted, ${GRACE_SECONDS_DEFAULT} by default; 0: it is rejected at once`,
-      }),
-    ),
-  },
-  CLOSED,
-);
-const KeysQuery = Type.Object({ ...PAGE_PARAMETERS, account: Type.Optional(reference()) }, CLOSED);
-const DeletedKey = Type.Object({ id: Type.String(), deleted: Type.Literal(true) }, CLOSED);
+export const KeyTerms = closed({
+  name: nameOf('what the key is for; unique in the account'),
+  expires: Type.Optional(Moment),
+  expires_in: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: KEY_EXPIRES_SECONDS_MAX, description: 'seconds from now' }),
+  ),
+  ...LIMIT_FIELDS,
+  private: Type.Optional(
+    Type.Boolean({ description: 'true: no contents of its calls are kept; false by default' }),
+  ),
+});
+const NewKey = closed({ account: reference(), ...KeyTerms.properties });
+const Rotation = closed({
+  grace: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: GRACE_SECONDS_MAX,
+      description: `seconds for which the old key is still accepted, ${GRACE_SECONDS_DEFAULT} by default; 0: it is rejected at once`,
+    }),
+  ),
+});
+const KeysQuery = closed({ ...PAGE_PARAMETERS, account: Type.Optional(reference()) });
+const DeletedKey = closed({ id: Type.String(), deleted: Type.Literal(true) });
 
 export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
@@ -132,7 +136,7 @@ export const KEY_ROUTES: readonly Route[] = [
     roles: ADMIN_ONLY,
     summary:
       'Change limits of a key, within those of its account: what is not named stays, and null takes a limit away. What was used stays used.',
-    body: Type.Object(LIMIT_CHANGE_FIELDS, CLOSED),
+    body: closed(LIMIT_CHANGE_FIELDS),
     responseSchema: KeyView,
     answer: ({ id, body }, { service }) => {
       const limits = limitsOf(body);
@@ -144,7 +148,7 @@ export const KEY_ROUTES: readonly Route[] = [
     path: '/keys/{key}/set-private',
     roles: ADMIN_ONLY,
     summary: 'Say whether contents of the calls of a key may be kept, if call_log.contents keeps them.',
-    body: Type.Object({ private: Type.Boolean() }, CLOSED),
+    body: closed({ private: Type.Boolean() }),
     responseSchema: KeyView,
     answer: ({ id, body }, { service }) =>
       service.change(({ keys }) => viewOfKey(keys.setPrivate(id, body.private))),

@@ -27,7 +27,6 @@ export interface Proofs {
   readonly verifier: string;
 }
 
-/** The result of a sign-in at the provider. */
 export interface SignInResult {
   readonly claims: Claims;
   /** Where to sign out of the provider; undefined if it has no such address. */

@@ -11,9 +11,8 @@ import { ROLES } from '../core/roles.js';
 import { packageVersion } from '../core/version.js';
 import { ERROR_SCHEMA, errorResponses } from '../protocol/openapi.js';
 import { REFERENCE_RULE } from '../registry/record-id.js';
-import { LIVE_ROUTE } from './other-routes.js';
+import { LIVE_ROUTE, isVariable, JSON_TYPE, ROOT, type Route } from './route.js';
 import { RangeQuery, withRules } from './fields.js';
-import { isVariable, JSON_TYPE, ROOT, type Route } from './route.js';
 
 /** Returns a value that can be written as JSON. */
 export function adminDocument(routes: readonly Route[]): object {

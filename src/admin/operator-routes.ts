@@ -1,43 +1,43 @@
 /**
- * `/admin/v1/operators`: who has a token for this interface, and with which role. Only the role `admin` may
- * use these routes. routes.ts lists them with the others, api.ts calls them. Main thread.
+ * `/admin/v1/operators`: who has a token for this interface, and with which role; and `/admin/v1/changes`:
+ * who changed what, and whether the chain of changes is intact. Only the role `admin` may use the former.
+ * routes.ts lists them with the others, api.ts calls them. Main thread.
  *
- * Must hold: a token is shown only in the response that creates it; when its operator is disabled or deleted,
- * it is rejected and its sessions end (test/unit/admin/operator-routes.test.ts).
+ * Must hold: a token is shown only in the response that creates it; when its operator is disabled or
+ * deleted, it is rejected and its sessions end (test/unit/admin/operator-routes.test.ts). Changes:
+ * test/e2e/changes.test.ts.
  */
 import { Type, type Static } from 'typebox';
 import { ADMIN_ONLY, ROLES } from '../core/roles.js';
 import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
+import { OperatorChange } from '../registry/operator-change.js';
 import { OPERATOR_NAME_RULE, type OperatorStatement } from '../registry/operators.js';
-import { listOf, ruled, secondsOf } from './fields.js';
+import { listOf, ruled, secondsOf, PAGE_PARAMETERS, pageOf } from './fields.js';
 import { defineRoute, type Route } from './route.js';
-import { CLOSED, listSchema, Moment, orNull } from './views.js';
+import { closed, listSchema, Moment, orNull, optionalText } from './views.js';
 
 const RoleName = Type.Enum([...ROLES], { description: 'what the operator may do: docs/roles.md' });
 
 /** Has neither the token nor its digest. CreatedOperatorView has the token. */
-export const OperatorView = Type.Object(
-  {
-    id: Type.String(),
-    name: Type.String(),
-    role: RoleName,
-    active: Type.Boolean({ description: 'false while it is disabled' }),
-    created: Moment,
-    expires: orNull(Moment),
-    expired: Type.Boolean(),
-    last_used: Type.Union([Moment, Type.Null()], {
-      description:
-        'last request to this host, which a crash may set back by ten minutes; null if there was none',
-    }),
-  },
-  CLOSED,
-);
+export const OperatorView = closed({
+  id: Type.String(),
+  name: Type.String(),
+  role: RoleName,
+  active: Type.Boolean({ description: 'false while it is disabled' }),
+  created: Moment,
+  expires: orNull(Moment),
+  expired: Type.Boolean(),
+  last_used: orNull(
+    Moment,
+    'last request to this host, which a crash may set back by ten minutes; null if there was none',
+  ),
+});
 export type OperatorView = Readonly<Static<typeof OperatorView>>;
 
-export const CreatedOperatorView = Type.Object(
-  { ...OperatorView.properties, token: Type.String({ description: 'the token, shown only once' }) },
-  CLOSED,
-);
+export const CreatedOperatorView = closed({
+  ...OperatorView.properties,
+  token: Type.String({ description: 'the token, shown only once' }),
+});
 export type CreatedOperatorView = Readonly<Static<typeof CreatedOperatorView>>;
 
 function viewOfOperator({ record, expired, lastUsedSeconds }: OperatorStatement): OperatorView {
@@ -60,10 +60,11 @@ const EXPIRY = {
     Type.Integer({ minimum: 1, maximum: KEY_EXPIRES_SECONDS_MAX, description: 'seconds from now' }),
   ),
 };
-const NewOperator = Type.Object(
-  { name: ruled('unique among operators', OPERATOR_NAME_RULE), role: RoleName, ...EXPIRY },
-  CLOSED,
-);
+const NewOperator = closed({
+  name: ruled('unique among operators', OPERATOR_NAME_RULE),
+  role: RoleName,
+  ...EXPIRY,
+});
 
 export const OPERATOR_ROUTES: readonly Route[] = [
   defineRoute({
@@ -101,7 +102,7 @@ export const OPERATOR_ROUTES: readonly Route[] = [
     path: '/operators/{operator}/set-role',
     roles: ADMIN_ONLY,
     summary: 'Change the role of an operator, from its next request on.',
-    body: Type.Object({ role: RoleName }, CLOSED),
+    body: closed({ role: RoleName }),
     responseSchema: OperatorView,
     answer: ({ id, body: { role } }, { service }) =>
       service.change(({ operators }) => viewOfOperator(operators.setRole(id, role))),
@@ -112,7 +113,7 @@ export const OPERATOR_ROUTES: readonly Route[] = [
     roles: ADMIN_ONLY,
     summary:
       'Replace the token by a new one, which is shown only once, in this response. The old token is rejected at once. The new one expires as the old one would have, unless the body says otherwise.',
-    body: Type.Object(EXPIRY, CLOSED),
+    body: closed(EXPIRY),
     responseSchema: CreatedOperatorView,
     answer: ({ id, body: { expires, expires_in } }, { service }) =>
       service.change(({ operators }) => {
@@ -143,8 +144,70 @@ export const OPERATOR_ROUTES: readonly Route[] = [
     path: '/operators/{operator}',
     roles: ADMIN_ONLY,
     summary: 'Delete an operator for good.',
-    responseSchema: Type.Object({ id: Type.String(), deleted: Type.Literal(true) }, CLOSED),
+    responseSchema: closed({ id: Type.String(), deleted: Type.Literal(true) }),
     answer: ({ id }, { service }) =>
       service.change(({ operators }) => ({ id: operators.delete(id).id, deleted: true as const })),
+  }),
+];
+
+const Seconds = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }));
+
+const ChangesQuery = closed({
+  ...PAGE_PARAMETERS,
+  who: optionalText("an operator's name, `bootstrap`, `command` …"),
+  action: optionalText('`keys.rotate`, or `keys` for all of keys'),
+  target: optionalText('id or name of what was changed'),
+  from: Seconds('Unix seconds; changes from then on'),
+  to: Seconds('Unix seconds; changes up to then'),
+});
+
+const Link = closed({ number: Type.Integer(), hash: Type.String() });
+
+export const ChainView = closed({
+  ok: Type.Boolean({ description: 'whether every row is as it was written, and none is missing' }),
+  rows: Type.Integer(),
+  before: closed(Link.properties, 'the row before the oldest that is kept; 0 if all are kept'),
+  head: closed(Link.properties, 'the newest row'),
+  problems: Type.Array(closed({ number: Type.Integer(), problem: Type.String() }), {
+    description: 'the first rows that are not as they should be',
+  }),
+});
+
+export type ChainView = Type.Static<typeof ChainView>;
+
+export const CHANGE_ROUTES: readonly Route[] = [
+  defineRoute({
+    method: 'GET',
+    path: '/changes',
+    summary:
+      'List what operators changed, the newest first. A page looks at some thousand rows: it may be empty while `next` says that there are more.',
+    query: ChangesQuery,
+    responseSchema: listSchema(OperatorChange),
+    answer: ({ query }, { registry }) => {
+      const { from, to, who, action, target, cursor } = query;
+      const filter = {
+        ...{ who, action, target },
+        fromMs: from === undefined ? undefined : from * 1_000,
+        toMs: to === undefined ? undefined : to * 1_000 + 999,
+      };
+      const { items, next } = registry.changes.page(filter, cursor, pageOf(query).limit);
+      return listOf([...items], next);
+    },
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/changes/verify',
+    summary: 'Check the whole chain of changes: which rows were altered, removed or put in.',
+    responseSchema: ChainView,
+    answer: async (_, { registry }) => {
+      const { rows, before, head, problems } = await registry.changes.verify();
+      return {
+        ok: problems.length === 0,
+        rows,
+        before: { ...before },
+        head: { ...head },
+        problems: [...problems],
+      };
+    },
   }),
 ];

@@ -1,23 +1,24 @@
 /**
  * The type of a route of the admin interface: one record, by which api.ts serves requests and openapi.ts
- * describes the route. The route files create theirs with `defineRoute`. Main thread.
+ * describes the route. The route files create theirs with `defineRoute`. OTHER_ROUTES lists what server.ts
+ * serves beside them. Main thread.
  *
  * Must hold: each route declares the roles that may use it, and the action as which its changes are recorded
  * (test/unit/admin/roles.test.ts, test/unit/admin/openapi.test.ts).
  */
-import { Type, type Static, type TObject, type TSchema } from 'typebox';
-import type { SettingChange, SettingInForce } from '../config/settings-in-force.js';
-import type { ContentsReader } from '../call-log/contents-writer.js';
+import { type Static, type TObject, type TSchema } from 'typebox';
 import type { CallReader } from '../call-log/call-reader.js';
-import { ALL_ROLES, type Operator, type Roles } from '../core/roles.js';
+import type { ContentsReader } from '../call-log/contents-writer.js';
+import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
+import type { SettingChange, SettingInForce } from '../config/settings-in-force.js';
+import { ALL_ROLES, type Operator, type Roles, RIGHTS } from '../core/roles.js';
 import type { ChangeNote } from '../registry/operator-change.js';
 import type { Registry, RegistryService } from '../registry/registry.js';
 import type { AccountSpan } from '../telemetry/account-history.js';
 import type { RingName } from '../telemetry/history.js';
 import type { Log, LogChange, LogView } from '../telemetry/log.js';
+import { type HostView, closed } from './views.js';
 import { createReader, parseQuery } from './input-reader.js';
-import { type HostView } from './gateway-views.js';
-import { CLOSED } from './views.js';
 
 /** All paths of routes are below it. */
 export const ROOT = '/admin/v1';
@@ -76,7 +77,6 @@ export interface AdminParts {
   readonly clearCache: (model: string | undefined) => Promise<void>;
   /** Returns the busiest accounts of the last spans. */
   readonly accountSpans: (ring: RingName) => readonly AccountSpan[];
-  /** Returns every setting in force. */
   readonly settings: () => readonly SettingInForce[];
   /** Reads the call log; it finds nothing if `call_log` was never on. */
   readonly calls: CallReader;
@@ -86,7 +86,6 @@ export interface AdminParts {
   readonly hosts: SharedHosts | undefined;
 }
 
-/** The outcome of a reload. */
 export interface ReloadResult {
   readonly applied: readonly string[];
   readonly restartNeeded: readonly string[];
@@ -114,7 +113,7 @@ export interface SharedHost {
   readonly heardMs: number | undefined;
 }
 
-export type RouteMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
+type RouteMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
 
 export interface RouteInput<Query, Body> {
   /** The path's variable segment, decoded; empty in a route without one. */
@@ -193,7 +192,7 @@ export interface Route {
   readonly answer: (input: RawInput, context: AdminContext) => Promise<unknown>;
 }
 
-const NOTHING = Type.Object({}, CLOSED);
+const NOTHING = closed({});
 
 export function defineRoute<
   Response extends TSchema,
@@ -255,3 +254,43 @@ function actionOf({
 export function isVariable(segment: string): boolean {
   return segment.startsWith('{');
 }
+
+/** A route of the admin port that is not in ADMIN_ROUTES: a stream, a route of the console or of probes. */
+export interface OtherRoute {
+  readonly method: RouteMethod;
+  readonly path: string;
+  /** `anyone`: no token is needed. */
+  readonly roles: Roles | 'anyone';
+}
+
+export const SESSION_PATH = '/admin/session';
+
+export const LIVE_ROUTE = { method: 'GET', path: `${ROOT}/live`, roles: ALL_ROLES } as const;
+
+/** The operator gives the key for the call. A role that may only read makes no calls here all the same. */
+export const PLAYGROUND_ROUTE = {
+  method: 'POST',
+  path: '/admin/playground',
+  roles: RIGHTS.playground,
+} as const;
+export const PLAYGROUND_ADDRESS_ROUTE = {
+  method: 'GET',
+  path: PLAYGROUND_ROUTE.path,
+  roles: ALL_ROLES,
+} as const;
+
+export const OTHER_ROUTES: readonly OtherRoute[] = [
+  LIVE_ROUTE,
+  PLAYGROUND_ADDRESS_ROUTE,
+  PLAYGROUND_ROUTE,
+  { method: 'GET', path: SESSION_PATH, roles: 'anyone' },
+  { method: 'POST', path: SESSION_PATH, roles: 'anyone' },
+  { method: 'DELETE', path: SESSION_PATH, roles: 'anyone' },
+  { method: 'GET', path: OIDC_START_PATH, roles: 'anyone' },
+  { method: 'GET', path: OIDC_CALLBACK_PATH, roles: 'anyone' },
+  { method: 'GET', path: '/', roles: 'anyone' },
+  { method: 'GET', path: '/console/*', roles: 'anyone' },
+  { method: 'GET', path: '/metrics', roles: 'anyone' },
+  { method: 'GET', path: '/healthz', roles: 'anyone' },
+  { method: 'GET', path: '/readyz', roles: 'anyone' },
+];

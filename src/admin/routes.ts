@@ -14,13 +14,11 @@ import { conflict, invalid } from '../registry/record-id.js';
 import { LOG_LEVELS, type LogView } from '../telemetry/log.js';
 import { ACCOUNT_ROUTES } from './account-routes.js';
 import { CALL_ROUTES } from './call-routes.js';
-import { CHANGE_ROUTES } from './change-routes.js';
-import { listOf } from './fields.js';
+import { CHANGE_ROUTES, OPERATOR_ROUTES } from './operator-routes.js';
+import { listOf, viewOfLimits } from './fields.js';
 import { GROUP_ROUTES } from './group-routes.js';
 import { KEY_ROUTES } from './key-routes.js';
-import { OPERATOR_ROUTES } from './operator-routes.js';
 import { adminDocument } from './openapi.js';
-import { viewOfLimits } from './quota-fields.js';
 import {
   type AdminContext,
   defineRoute,
@@ -31,8 +29,18 @@ import {
   TextResponse,
 } from './route.js';
 import { USAGE_ROUTES } from './usage-routes.js';
-import { CacheClearView, HostView, ReloadView, SettingView, UpstreamResetView } from './gateway-views.js';
-import { CLOSED, listSchema, ModelView, PlanView } from './views.js';
+import {
+  CacheClearView,
+  HostView,
+  ReloadView,
+  SettingView,
+  UpstreamResetView,
+  closed,
+  listSchema,
+  ModelView,
+  PlanView,
+  optionalText,
+} from './views.js';
 
 const TOKENS_PER_PRICE = 1_000_000n;
 
@@ -151,7 +159,7 @@ const HOST_ROUTES = [
     action: 'hosts.forget',
     summary:
       'Forget a host that will not come back: what it was lent is free, and nobody waits for it. What it charged and did not tell is lost.',
-    responseSchema: Type.Object({ id: Type.String(), forgotten: Type.Literal(true) }, CLOSED),
+    responseSchema: closed({ id: Type.String(), forgotten: Type.Literal(true) }),
     answer: async ({ id }, context) => {
       await hostsOf(context).forget(id);
       await context.service.note({ target: { type: 'host', id, name: null }, changes: [] });
@@ -193,18 +201,15 @@ const RELOAD_ROUTE = defineRoute({
   roles: ADMIN_ONLY,
   action: 'settings.reload',
   summary: 'Read the settings anew and apply what needs no restart; refused whole where they are wrong.',
-  body: Type.Object(
-    {
-      dry_run: Type.Optional(Type.Boolean({ description: 'only tell what would change; false by default' })),
-      restart: Type.Optional(
-        Type.Boolean({
-          description:
-            'then replace the gateway processes one by one, for settings that need a restart or a new version; false by default',
-        }),
-      ),
-    },
-    CLOSED,
-  ),
+  body: closed({
+    dry_run: Type.Optional(Type.Boolean({ description: 'only tell what would change; false by default' })),
+    restart: Type.Optional(
+      Type.Boolean({
+        description:
+          'then replace the gateway processes one by one, for settings that need a restart or a new version; false by default',
+      }),
+    ),
+  }),
   responseSchema: ReloadView,
   answer: async ({ body }, { reload, service }) => {
     const { dry_run: dryRun = false, restart = false } = body;
@@ -230,7 +235,7 @@ const LOG = {
     description: 'share of the calls that went well which the access log has',
   }),
 };
-const LogSchema = Type.Object(LOG, CLOSED);
+const LogSchema = closed(LOG);
 
 const LOG_ROUTES = [
   defineRoute({
@@ -246,14 +251,11 @@ const LOG_ROUTES = [
     roles: ADMIN_ONLY,
     summary:
       'Change what is logged, at once and in all threads; what is not named stays. A reload or a restart puts the settings in force again.',
-    body: Type.Object(
-      {
-        level: Type.Optional(LOG.level),
-        access_log: Type.Optional(LOG.access_log),
-        sample_percent: Type.Optional(LOG.sample_percent),
-      },
-      CLOSED,
-    ),
+    body: closed({
+      level: Type.Optional(LOG.level),
+      access_log: Type.Optional(LOG.access_log),
+      sample_percent: Type.Optional(LOG.sample_percent),
+    }),
     responseSchema: LogSchema,
     answer: async ({ body }, { changeLog, service }) => {
       const before = { ...changeLog({}) };
@@ -272,10 +274,9 @@ const UPSTREAM_RESET_ROUTE = defineRoute({
   roles: RIGHTS.upstreams,
   summary:
     'Call upstreams again at once that are left alone because they failed or asked for a pause: of one model, or all; in all workers and processes.',
-  body: Type.Object(
-    { model: Type.Optional(Type.String({ description: "the model's id or alias; all by default" })) },
-    CLOSED,
-  ),
+  body: closed({
+    model: optionalText("the model's id or alias; all by default"),
+  }),
   responseSchema: UpstreamResetView,
   answer: async ({ body: { model } }, { registry, resetUpstreams, service }) => {
     const models = idsOf(registry.catalog, model);
@@ -303,10 +304,9 @@ const CACHE_CLEAR_ROUTE = defineRoute({
   path: '/cache/clear',
   roles: ADMIN_ONLY,
   summary: 'Remove the responses of the response cache: of one model, or all; in memory and on disk.',
-  body: Type.Object(
-    { model: Type.Optional(Type.String({ description: "the model's id or alias; all by default" })) },
-    CLOSED,
-  ),
+  body: closed({
+    model: optionalText("the model's id or alias; all by default"),
+  }),
   responseSchema: CacheClearView,
   answer: async ({ body: { model } }, { registry, clearCache, service }) => {
     const models = idsOf(registry.catalog, model);
@@ -324,14 +324,11 @@ const FLUSH_ROUTE = defineRoute({
   roles: ALL_ROLES,
   action: null,
   summary: 'Write the charges of all calls that have ended to disk, as happens each flush_interval_ms.',
-  responseSchema: Type.Object(
-    {
-      flushed: Type.Boolean({
-        description: 'false where a process did not answer in time, or the disk takes nothing now',
-      }),
-    },
-    CLOSED,
-  ),
+  responseSchema: closed({
+    flushed: Type.Boolean({
+      description: 'false where a process did not answer in time, or the disk takes nothing now',
+    }),
+  }),
   answer: async (_, { flushBooks }) => ({ flushed: await flushBooks() }),
 });
 

@@ -30,8 +30,13 @@ import { LiveFeed, type LiveSource } from './live-feed.js';
 import { Playground, PLAYGROUND_BODY_BYTES_MAX, type PublicAddress } from './playground.js';
 import { OidcSignIn } from './oidc.js';
 import type { OidcSettings } from './oidc-claims.js';
-import { LIVE_ROUTE, PLAYGROUND_ADDRESS_ROUTE, PLAYGROUND_ROUTE, SESSION_PATH } from './other-routes.js';
-import { ADMIN_BODY_BYTES_MAX } from './route.js';
+import {
+  LIVE_ROUTE,
+  PLAYGROUND_ADDRESS_ROUTE,
+  PLAYGROUND_ROUTE,
+  SESSION_PATH,
+  ADMIN_BODY_BYTES_MAX,
+} from './route.js';
 
 export interface AdminOptions extends Omit<AdminApiOptions, 'accountSpans'> {
   readonly host: string;
@@ -48,13 +53,11 @@ export interface AdminOptions extends Omit<AdminApiOptions, 'accountSpans'> {
   readonly live: LiveSource;
   /** Returns where the playground sends its calls. */
   readonly publicAddress: () => PublicAddress;
-  /** Makes the page of `/metrics`. */
   readonly metrics: (format: MetricsFormat) => Promise<MetricsPage>;
   readonly clock: Clock;
 }
 
 export interface AdminServer {
-  /** The port it listens on. */
   readonly port: number;
   /** Accepts no more connections; open ones stay. Idempotent. */
   stop(): void;

@@ -22,7 +22,6 @@ export const SESSION_SECONDS = 12 * 3_600;
 const SESSIONS_MAX = 200;
 const MS_PER_SECOND = 1_000;
 
-/** A session to be opened. */
 export interface NewSession {
   readonly identify: Identify;
   /** Where its operator can sign out of the OpenID Connect provider; undefined without one. */

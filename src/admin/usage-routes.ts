@@ -21,7 +21,15 @@ import {
 } from '../registry/usage-report.js';
 import { shown } from './input-reader.js';
 import { defineRoute, type Route, TextResponse } from './route.js';
-import { CLOSED, listSchema, type ListView, USAGE_STATS, UsageRowView, UsageView } from './views.js';
+import {
+  closed,
+  listSchema,
+  type ListView,
+  USAGE_STATS,
+  UsageRowView,
+  UsageView,
+  optionalText,
+} from './views.js';
 
 const PAGE_LINES_MAX = 1_000;
 
@@ -31,8 +39,8 @@ const CSV_LINES_MAX = 10_000;
 const CSV_TYPE = 'text/csv; charset=utf-8';
 
 const TIME_PARAMETERS = {
-  from: Type.Optional(Type.String({ description: 'Unix seconds or a day (UTC)' })),
-  to: Type.Optional(Type.String({ description: 'Unix seconds or a day (UTC), which belongs to it' })),
+  from: optionalText('Unix seconds or a day (UTC)'),
+  to: optionalText('Unix seconds or a day (UTC), which belongs to it'),
 };
 const LIMIT = Type.Optional(
   Type.Integer({
@@ -42,28 +50,22 @@ const LIMIT = Type.Optional(
   }),
 );
 
-const RowsQuery = Type.Object(
-  {
-    ...TIME_PARAMETERS,
-    cursor: Type.Optional(Type.String({ description: '`next` of the page before' })),
-    limit: LIMIT,
-  },
-  CLOSED,
-);
+const RowsQuery = closed({
+  ...TIME_PARAMETERS,
+  cursor: optionalText('`next` of the page before'),
+  limit: LIMIT,
+});
 
-const UsageQuery = Type.Object(
-  {
-    account: Type.Optional(Type.String({ description: 'id or name' })),
-    key: Type.Optional(Type.String({ description: 'id or name' })),
-    model: Type.Optional(Type.String({ description: 'id' })),
-    ...TIME_PARAMETERS,
-    by: Type.Optional(Type.Enum([...USAGE_GROUPS], { description: 'day by default' })),
-    format: Type.Optional(Type.Enum(['json', 'csv'], { description: 'json by default' })),
-    cursor: Type.Optional(Type.String({ description: '`next` of the page before; JSON alone has pages' })),
-    limit: LIMIT,
-  },
-  CLOSED,
-);
+const UsageQuery = closed({
+  account: optionalText('id or name'),
+  key: optionalText('id or name'),
+  model: optionalText('id'),
+  ...TIME_PARAMETERS,
+  by: Type.Optional(Type.Enum([...USAGE_GROUPS], { description: 'day by default' })),
+  format: Type.Optional(Type.Enum(['json', 'csv'], { description: 'json by default' })),
+  cursor: optionalText('`next` of the page before; JSON alone has pages'),
+  limit: LIMIT,
+});
 
 export const USAGE_ROUTES: readonly Route[] = [
   defineRoute({

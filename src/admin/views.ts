@@ -1,19 +1,19 @@
 /**
- * The schemas and types of the admin interface's responses about accounts, keys, groups, usage and the
- * catalogue (gateway-views.ts has those about the gateway). The routes respond with them, the OpenAPI
+ * The schemas and types of the admin interface's responses. The routes respond with them, the OpenAPI
  * document shows them, and the commands, the console and the tests use their types. Pure.
  *
  * Must hold: fields may be added, but none is renamed or removed, because operators' programs read them (no
  * test; test/unit/admin/openapi.test.ts compares responses with the schemas). Nothing of Node is imported,
- * because the console compiles this file for the browser.
+ * because the console compiles this file for the browser (`npm run lint`).
  */
-import { Type, type Static, type TObject, type TSchema } from 'typebox';
+import { Type, type Static, type TObject, type TProperties, type TSchema } from 'typebox';
 import { SERVICES } from '../core/door-names.js';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import { HISTORY_RINGS, RING_NAMES, type RingName } from '../telemetry/history.js';
 
-/** Spread into a schema: its objects have only the fields that it names. */
-export const CLOSED = { additionalProperties: false };
+/** The schema of objects that have only these fields. */
+export const closed = <Fields extends TProperties>(fields: Fields, description?: string) =>
+  Type.Object(fields, { additionalProperties: false, ...(description && { description }) });
 
 export const Money = Type.String({ pattern: '^-?\\d+\\.\\d{2,12}$', description: 'exact decimal text' });
 
@@ -21,7 +21,10 @@ export const Moment = Type.Integer({ description: 'Unix seconds' });
 
 const Count = Type.Integer({ minimum: 0 });
 
-export const orNull = <Schema extends TSchema>(schema: Schema) => Type.Union([schema, Type.Null()]);
+export const orNull = <Schema extends TSchema>(schema: Schema, description?: string) =>
+  Type.Union([schema, Type.Null()], description === undefined ? {} : { description });
+
+export const optionalText = (description: string) => Type.Optional(Type.String({ description }));
 
 /** One page. `next` is the cursor that continues the list, null after its last page. */
 export interface ListView<View> {
@@ -30,24 +33,22 @@ export interface ListView<View> {
 }
 
 export function listSchema<Item extends TSchema>(item: Item) {
-  return Type.Object({ data: Type.Array(item), next: orNull(Type.String()) }, CLOSED);
+  return closed({ data: Type.Array(item), next: orNull(Type.String()) });
 }
 
-const ResetsAt = Type.Union([Moment, Type.Null()], {
-  description: 'when the quota is refilled; null for a sliding minute and for calls in flight',
-});
+const ResetsAt = orNull(
+  Moment,
+  'when the quota is refilled; null for a sliding minute and for calls in flight',
+);
 const useSchema = <Amount extends TSchema>(amount: Amount) =>
-  Type.Object(
-    {
-      limit: amount,
-      used: amount,
-      held: amount,
-      left: amount,
-      leased: Type.Optional(amount),
-      resets_at: ResetsAt,
-    },
-    CLOSED,
-  );
+  closed({
+    limit: amount,
+    used: amount,
+    held: amount,
+    left: amount,
+    leased: Type.Optional(amount),
+    resets_at: ResetsAt,
+  });
 
 const CountUse = useSchema(Count);
 const MoneyUse = useSchema(Money);
@@ -59,129 +60,109 @@ export type QuotaUseView = Readonly<Static<typeof CountUse> | Static<typeof Mone
 export type QuotasView = Readonly<Partial<Record<QuotaName, QuotaUseView>>>;
 
 export const QuotasView = Type.Unsafe<QuotasView>(
-  Type.Object(
+  closed(
     Object.fromEntries(
       QUOTA_NAMES.map((name) => [
         name,
         Type.Optional(QUOTA_KINDS[name].unit === 'money' ? MoneyUse : CountUse),
       ]),
     ),
-    {
-      ...CLOSED,
-      description:
-        'the quotas that have a limit: what calls that have ended used, what calls in flight hold, and what is left. `leased` is ' +
-        'there if several processes share the scope: the part of `left` that they were granted in advance and have not reported as used',
-    },
+    'the quotas that have a limit: what calls that have ended used, what calls in flight hold, and what is left. `leased` is ' +
+      'there if several processes share the scope: the part of `left` that they were granted in advance and have not reported as used',
   ),
 );
 
 /** credited = balance + held + spent. */
-export const AccountView = Type.Object(
-  {
-    id: Type.String(),
-    name: Type.String(),
-    plan: Type.String(),
-    group: orNull(Type.String({ description: 'id of its group' })),
-    group_name: orNull(Type.String()),
-    active: Type.Boolean(),
-    plan_missing: Type.Optional(
-      Type.Literal(true, {
-        description:
-          'there if the plan is not in the settings: calls are refused until it is, or another is set',
-      }),
+export const AccountView = closed({
+  id: Type.String(),
+  name: Type.String(),
+  plan: Type.String(),
+  group: orNull(Type.String({ description: 'id of its group' })),
+  group_name: orNull(Type.String()),
+  active: Type.Boolean(),
+  plan_missing: Type.Optional(
+    Type.Literal(true, {
+      description:
+        'there if the plan is not in the settings: calls are refused until it is, or another is set',
+    }),
+  ),
+  /** What can be spent now: credited less held less spent. */
+  balance: Money,
+  held: Money,
+  spent: Money,
+  credited: Money,
+  uncovered: Money,
+  calls_today: Type.Integer(),
+  requests_this_minute: Type.Integer(),
+  calls_in_flight: Type.Integer({ description: 'calls that run now, in all processes of this host' }),
+  quotas: QuotasView,
+  leased: Type.Optional(
+    closed(
+      {
+        /** A part of the account's balance. */
+        balance: Money,
+        calls_today: Type.Integer(),
+        requests_this_minute: Type.Integer(),
+        calls_in_flight: Type.Integer(),
+      },
+      'there if several processes share the account: what they were granted in advance and have not reported as used. It includes ' +
+        'what calls of other hosts use, until those hosts report it',
     ),
-    /** What can be spent now: credited less held less spent. */
-    balance: Money,
-    held: Money,
-    spent: Money,
-    credited: Money,
-    uncovered: Money,
-    calls_today: Type.Integer(),
-    requests_this_minute: Type.Integer(),
-    calls_in_flight: Type.Integer({ description: 'calls that run now, in all processes of this host' }),
-    quotas: QuotasView,
-    leased: Type.Optional(
-      Type.Object(
-        {
-          /** A part of the account's balance. */
-          balance: Money,
-          calls_today: Type.Integer(),
-          requests_this_minute: Type.Integer(),
-          calls_in_flight: Type.Integer(),
-        },
-        {
-          ...CLOSED,
-          description:
-            'there if several processes share the account: what they were granted in advance and have not reported as used. It includes ' +
-            'what calls of other hosts use, until those hosts report it',
-        },
-      ),
-    ),
-    created: Moment,
-  },
-  CLOSED,
-);
+  ),
+  created: Moment,
+});
 export type AccountView = Readonly<Static<typeof AccountView>>;
 
-export const CreditView = Type.Object({ amount: Money, note: Type.String(), created: Moment }, CLOSED);
+export const CreditView = closed({ amount: Money, note: Type.String(), created: Moment });
 export type CreditView = Readonly<Static<typeof CreditView>>;
 
 /** The digest of a key is never shown, and the key itself only in the response to its creation. */
-export const KeyView = Type.Object(
-  {
-    id: Type.String(),
-    account: Type.String({ description: 'id of the account' }),
-    account_name: Type.String({ description: 'name of the account' }),
-    name: Type.String(),
-    prefix: Type.String({ description: 'the beginning of the key' }),
-    active: Type.Boolean({ description: 'false while it is disabled' }),
-    created: Moment,
-    expires: orNull(Moment),
-    expired: Type.Boolean(),
-    last_used: orNull(Moment),
-    requests_per_minute: orNull(Type.Integer({ description: "its own, where it is lower than the plan's" })),
-    calls_per_day: orNull(Type.Integer({ description: "its own, where it is lower than the plan's" })),
-    quotas: QuotasView,
-    private: Type.Boolean({ description: 'true: no contents of its calls are kept' }),
-    replaced_by: orNull(Type.String({ description: 'id of the key that rotation put in its place' })),
-  },
-  CLOSED,
-);
+export const KeyView = closed({
+  id: Type.String(),
+  account: Type.String({ description: 'id of the account' }),
+  account_name: Type.String({ description: 'name of the account' }),
+  name: Type.String(),
+  prefix: Type.String({ description: 'the beginning of the key' }),
+  active: Type.Boolean({ description: 'false while it is disabled' }),
+  created: Moment,
+  expires: orNull(Moment),
+  expired: Type.Boolean(),
+  last_used: orNull(Moment),
+  requests_per_minute: orNull(Type.Integer({ description: "its own, where it is lower than the plan's" })),
+  calls_per_day: orNull(Type.Integer({ description: "its own, where it is lower than the plan's" })),
+  quotas: QuotasView,
+  private: Type.Boolean({ description: 'true: no contents of its calls are kept' }),
+  replaced_by: orNull(Type.String({ description: 'id of the key that rotation put in its place' })),
+});
 export type KeyView = Readonly<Static<typeof KeyView>>;
 
-export const CreatedKeyView = Type.Object(
-  { ...KeyView.properties, key: Type.String({ description: 'the key, shown only once' }) },
-  CLOSED,
-);
+export const CreatedKeyView = closed({
+  ...KeyView.properties,
+  key: Type.String({ description: 'the key, shown only once' }),
+});
 export type CreatedKeyView = Readonly<Static<typeof CreatedKeyView>>;
 
-export const RotatedKeyView = Type.Object({ ...CreatedKeyView.properties, replaces: KeyView }, CLOSED);
+export const RotatedKeyView = closed({ ...CreatedKeyView.properties, replaces: KeyView });
 export type RotatedKeyView = Readonly<Static<typeof RotatedKeyView>>;
 
 /** A group of accounts and of groups. What its calls use counts toward it and each group above it. */
-export const GroupView = Type.Object(
-  {
-    id: Type.String(),
-    name: Type.String(),
-    parent: orNull(Type.String({ description: 'id of the group that it is in' })),
-    path: Type.Array(Type.String(), { description: 'names from the topmost group to this one' }),
-    accounts: Type.Integer({ minimum: 0, description: 'accounts that are in this group itself' }),
-    groups: Type.Integer({ minimum: 0, description: 'groups that are in this group itself' }),
-    quotas: QuotasView,
-    created: Moment,
-  },
-  CLOSED,
-);
+export const GroupView = closed({
+  id: Type.String(),
+  name: Type.String(),
+  parent: orNull(Type.String({ description: 'id of the group that it is in' })),
+  path: Type.Array(Type.String(), { description: 'names from the topmost group to this one' }),
+  accounts: Type.Integer({ minimum: 0, description: 'accounts that are in this group itself' }),
+  groups: Type.Integer({ minimum: 0, description: 'groups that are in this group itself' }),
+  quotas: QuotasView,
+  created: Moment,
+});
 export type GroupView = Readonly<Static<typeof GroupView>>;
 
-export const BulkView = Type.Object(
-  {
-    data: Type.Array(Type.Object({ account: AccountView, keys: Type.Array(CreatedKeyView) }, CLOSED), {
-      description: 'in the order of the request',
-    }),
-  },
-  CLOSED,
-);
+export const BulkView = closed({
+  data: Type.Array(closed({ account: AccountView, keys: Type.Array(CreatedKeyView) }), {
+    description: 'in the order of the request',
+  }),
+});
 
 const ACCOUNT_STATS = {
   calls: Count,
@@ -192,27 +173,25 @@ const ACCOUNT_STATS = {
 };
 
 /** The calls of one account in one span of time. */
-export const AccountStatsView = Type.Object(ACCOUNT_STATS, CLOSED);
+export const AccountStatsView = closed(ACCOUNT_STATS);
 export type AccountStatsView = Readonly<Static<typeof AccountStatsView>>;
 
-export const BusyAccountView = Type.Object(
-  { account: Type.String({ description: 'id of the account' }), name: Type.String(), ...ACCOUNT_STATS },
-  CLOSED,
-);
+export const BusyAccountView = closed({
+  account: Type.String({ description: 'id of the account' }),
+  name: Type.String(),
+  ...ACCOUNT_STATS,
+});
 export type BusyAccountView = Readonly<Static<typeof BusyAccountView>>;
 
-export const AccountSpanView = Type.Object({ start: Moment, ...ACCOUNT_STATS }, CLOSED);
+export const AccountSpanView = closed({ start: Moment, ...ACCOUNT_STATS });
 export type AccountSpanView = Readonly<Static<typeof AccountSpanView>>;
 
 export function historySchema<Line extends TObject>(line: Line) {
-  return Type.Object(
-    {
-      range: Type.Enum([...RING_NAMES]),
-      seconds: Type.Integer({ description: 'length of each span' }),
-      data: Type.Array(line),
-    },
-    CLOSED,
-  );
+  return closed({
+    range: Type.Enum([...RING_NAMES]),
+    seconds: Type.Integer({ description: 'length of each span' }),
+    data: Type.Array(line),
+  });
 }
 
 export interface HistoryView<Line> {
@@ -243,65 +222,55 @@ export const USAGE_STATS = {
   reasoning_tokens: Count,
 };
 
-const NameOf = (what: string) =>
-  Type.Union([Type.String(), Type.Null()], { description: `name of the ${what}; null where it was deleted` });
+const NameOf = (what: string) => orNull(Type.String(), `name of the ${what}; null where it was deleted`);
 
 /** Has one of the first five, by which lines are grouped. If that is an id, the names are there too. */
-export const UsageView = Type.Object(
-  {
-    account: Type.Optional(Type.String({ description: 'id of the account' })),
-    key: Type.Optional(Type.String({ description: 'id of the key' })),
-    model: Type.Optional(Type.String()),
-    day: Type.Optional(Type.String({ description: 'UTC, such as 2025-01-31' })),
-    hour: Type.Optional(Moment),
-    account_name: Type.Optional(NameOf('account')),
-    key_name: Type.Optional(NameOf('key')),
-    ...USAGE_STATS,
-  },
-  CLOSED,
-);
+export const UsageView = closed({
+  account: optionalText('id of the account'),
+  key: optionalText('id of the key'),
+  model: Type.Optional(Type.String()),
+  day: optionalText('UTC, such as 2025-01-31'),
+  hour: Type.Optional(Moment),
+  account_name: Type.Optional(NameOf('account')),
+  key_name: Type.Optional(NameOf('key')),
+  ...USAGE_STATS,
+});
 export type UsageView = Readonly<Static<typeof UsageView>>;
 
 /** One row of the accounting: the calls of a key to a model that ended in one hour. */
-export const UsageRowView = Type.Object(
-  {
-    hour: Type.String({ description: 'when it began, such as 2025-01-31T12:00:00Z' }),
-    account: Type.String({ description: 'id' }),
-    account_name: NameOf('account'),
-    key: Type.String({ description: 'id' }),
-    key_name: NameOf('key'),
-    model: Type.String(),
-    ...USAGE_STATS,
-  },
-  CLOSED,
-);
+export const UsageRowView = closed({
+  hour: Type.String({ description: 'when it began, such as 2025-01-31T12:00:00Z' }),
+  account: Type.String({ description: 'id' }),
+  account_name: NameOf('account'),
+  key: Type.String({ description: 'id' }),
+  key_name: NameOf('key'),
+  model: Type.String(),
+  ...USAGE_STATS,
+});
 export type UsageRowView = Readonly<Static<typeof UsageRowView>>;
 
-export const ModelView = Type.Object(
-  {
-    id: Type.String(),
-    aliases: Type.Array(Type.String(), { description: 'other names that callers may use' }),
-    owned_by: Type.String(),
-    created: Moment,
-    serves: Type.Array(Type.Enum([...SERVICES]), { description: 'what it is called for' }),
-    price: Type.Object(
-      {
-        input: Money,
-        cached_input: Money,
-        cache_write: Money,
-        cache_write_1h: Money,
-        output: Money,
-        reasoning: Money,
-        call: Money,
-        cached_response: Money,
-      },
-      { ...CLOSED, description: 'per million tokens; call and cached_response: per call' },
-    ),
-    max_output_tokens: Type.Integer(),
-    fallbacks: Type.Array(Type.String(), { description: 'ids of the models that answer if this one fails' }),
-  },
-  CLOSED,
-);
+export const ModelView = closed({
+  id: Type.String(),
+  aliases: Type.Array(Type.String(), { description: 'other names that callers may use' }),
+  owned_by: Type.String(),
+  created: Moment,
+  serves: Type.Array(Type.Enum([...SERVICES]), { description: 'what it is called for' }),
+  price: closed(
+    {
+      input: Money,
+      cached_input: Money,
+      cache_write: Money,
+      cache_write_1h: Money,
+      output: Money,
+      reasoning: Money,
+      call: Money,
+      cached_response: Money,
+    },
+    'per million tokens; call and cached_response: per call',
+  ),
+  max_output_tokens: Type.Integer(),
+  fallbacks: Type.Array(Type.String(), { description: 'ids of the models that answer if this one fails' }),
+});
 export type ModelView = Readonly<Static<typeof ModelView>>;
 
 /** The limits that are set, by the quota's name. */
@@ -311,31 +280,85 @@ const LIMITS = Object.fromEntries(
   QUOTA_NAMES.map((name) => [name, Type.Optional(QUOTA_KINDS[name].unit === 'money' ? Money : Count)]),
 );
 
-export const PlanView = Type.Object(
-  {
-    id: Type.String(),
-    requests_per_minute: Type.Integer(),
-    calls_per_day: Type.Integer(),
-    max_tokens: Type.Union([Type.Integer(), Type.Null()], {
-      description: 'null where the model’s own bound alone counts',
-    }),
-    calls_in_flight: Type.Integer({ description: 'of one account' }),
-    tokens_per_minute: orNull(Count),
-    tokens_per_day: orNull(Count),
-    calls_per_month: orNull(Count),
-    tokens_per_month: orNull(Count),
-    spend_per_day: orNull(Money),
-    spend_per_month: orNull(Money),
-    body_bytes: Type.Integer(),
-    models: Type.Array(Type.String()),
-    models_limits: Type.Array(
-      Type.Object(
-        { model: Type.String(), limits: Type.Unsafe<LimitsView>(Type.Object(LIMITS, CLOSED)) },
-        CLOSED,
-      ),
-      { description: 'quotas of single models for one account, within those of the plan' },
-    ),
-  },
-  CLOSED,
-);
+export const PlanView = closed({
+  id: Type.String(),
+  requests_per_minute: Type.Integer(),
+  calls_per_day: Type.Integer(),
+  max_tokens: orNull(Type.Integer(), 'null where the model’s own bound alone counts'),
+  calls_in_flight: Type.Integer({ description: 'of one account' }),
+  tokens_per_minute: orNull(Count),
+  tokens_per_day: orNull(Count),
+  calls_per_month: orNull(Count),
+  tokens_per_month: orNull(Count),
+  spend_per_day: orNull(Money),
+  spend_per_month: orNull(Money),
+  body_bytes: Type.Integer(),
+  models: Type.Array(Type.String()),
+  models_limits: Type.Array(
+    closed({ model: Type.String(), limits: Type.Unsafe<LimitsView>(closed(LIMITS)) }),
+    { description: 'quotas of single models for one account, within those of the plan' },
+  ),
+});
 export type PlanView = Readonly<Static<typeof PlanView>>;
+
+const modelsView = (description: string) =>
+  closed({ models: Type.Array(Type.String(), { description, examples: [['gpt-4o-mini']] }) });
+
+export const UpstreamResetView = modelsView('the models whose upstreams are called again');
+export type UpstreamResetView = Static<typeof UpstreamResetView>;
+
+export const CacheClearView = modelsView('the models whose cached responses were removed');
+export type CacheClearView = Static<typeof CacheClearView>;
+
+export const SettingView = closed({
+  setting: Type.String({ examples: ['models.gpt-4o-mini.price.input'] }),
+  value: Type.String({ description: 'as text; a secret is not shown' }),
+  origin: Type.String({
+    description: 'a line of the file, a variable of the environment, an option of the command, or default',
+    examples: ['tollgate.yaml:12', 'TOLLGATE_PORT', '--port', 'default'],
+  }),
+  live: Type.Boolean({ description: 'whether a reload can change it; a restart is needed otherwise' }),
+});
+export type SettingView = Readonly<Static<typeof SettingView>>;
+
+const SettingText = orNull(
+  Type.String(),
+  'as text; a secret is not shown; null where there is none, or a whole entry comes or goes',
+);
+
+export const SettingChangeView = closed({ setting: Type.String(), before: SettingText, after: SettingText });
+export type SettingChangeView = Readonly<Static<typeof SettingChangeView>>;
+
+export const ReloadView = closed({
+  dry_run: Type.Boolean(),
+  applied: Type.Array(Type.String(), {
+    description: 'settings that took effect, or with dry_run would',
+    examples: [['models.gpt-4o-mini.price', 'plans.free (removed)']],
+  }),
+  restart_needed: Type.Array(Type.String(), {
+    description: 'settings that differ from what runs and wait for a restart',
+    examples: [['listen.port']],
+  }),
+  changes: Type.Optional(
+    Type.Array(SettingChangeView, {
+      description: 'only with dry_run: the values of what would change, and of what waits for a restart',
+    }),
+  ),
+  replacing: Type.Optional(
+    Type.Integer({
+      description: 'only with restart: gateway processes that are replaced one by one from now on',
+    }),
+  ),
+});
+export type ReloadView = Static<typeof ReloadView>;
+
+export const HostView = closed({
+  id: Type.String({ description: 'made once for its data directory' }),
+  self: Type.Boolean({ description: 'the host that answers' }),
+  state: Type.Union([Type.Literal('heard'), Type.Literal('silent'), Type.Literal('awaited')], {
+    description:
+      'heard: in the last 20 s; silent: it is gone, or cut off; awaited: the sharing server has lost data, and lends nothing before this host is back or forgotten',
+  }),
+  last_heard: orNull(Type.Integer({ description: 'Unix seconds' })),
+});
+export type HostView = Static<typeof HostView>;

@@ -10,7 +10,6 @@ import type { Settings } from '../config/schema.js';
 import { ADMIN_URL_RULE, adminOriginOf, type DataOptions } from './options.js';
 import { CommandError, Misuse } from './output.js';
 
-/** The most items of a page. */
 const PAGE_ITEMS = 1_000;
 
 type AdminCallMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
@@ -124,7 +123,6 @@ export async function listAll<Item>(
   return items;
 }
 
-/** Returns `path` with `parameters` added to its query. */
 export function withQuery(path: string, parameters: URLSearchParams): string {
   const query = parameters.toString();
   if (query === '') return path;

@@ -6,8 +6,7 @@
  * Must hold: no key of an upstream is printed (test/e2e/upstream-test.test.ts, test/e2e/secrets.test.ts).
  */
 import type { Command } from 'commander';
-import type { CacheClearView, UpstreamResetView } from '../admin/gateway-views.js';
-import type { ModelView, PlanView } from '../admin/views.js';
+import type { CacheClearView, UpstreamResetView, ModelView, PlanView } from '../admin/views.js';
 import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
 import { addAdminCommand, showView } from './admin-command.js';

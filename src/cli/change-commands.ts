@@ -5,7 +5,7 @@
  * Must hold: a broken chain ends with an exit code other than 0 (test/e2e/changes.test.ts).
  */
 import type { Command } from 'commander';
-import type { ChainView } from '../admin/change-routes.js';
+import type { ChainView } from '../admin/operator-routes.js';
 import type { OperatorChange } from '../registry/operator-change.js';
 import { addAdminCommand } from './admin-command.js';
 import { queryOf, withAdminClient, withQuery } from './admin-client.js';

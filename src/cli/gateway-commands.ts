@@ -6,7 +6,7 @@
  * would stay in service (test/unit/cli/gateway-commands.health.test.ts).
  */
 import { Option, type Command } from 'commander';
-import type { HostView, ReloadView } from '../admin/gateway-views.js';
+import type { HostView, ReloadView } from '../admin/views.js';
 import { LOG_LEVELS, type LogChange, type LogLevel, type LogView } from '../telemetry/log.js';
 import { addAdminCommand } from './admin-command.js';
 import { listAll, withAdminClient, withGateway } from './admin-client.js';

@@ -328,7 +328,6 @@ function usedText({ quotas, waiting_calls: waiting }: UpstreamStatus): string {
   return `${percent} %${waiting === 0 ? '' : `, ${waiting} wait`}`;
 }
 
-/** Groups that are shown. */
 const GROUPS_SHOWN = 10;
 
 /** The groups of which most is used, by the fullest of their quotas. */

@@ -8,7 +8,7 @@
  */
 import type { Service } from '../core/door-names.js';
 import type { SettingPath } from './config-error.js';
-import { nearestName } from './nearest-name.js';
+import { nearestName } from '../core/wrong-input.js';
 import type { SettingsDraft } from './schema.js';
 
 /**

@@ -7,10 +7,9 @@
  * value of a secret (test/unit/config/settings-reader.errors.test.ts).
  */
 import { isRecord } from '../core/json.js';
-import { wantedBy } from '../core/wrong-input.js';
+import { wantedBy, nearestName, synonymOf } from '../core/wrong-input.js';
 import type { Declaration } from './annotations.js';
 import { describe, formatPath, type SettingPath } from './config-error.js';
-import { nearestName, synonymOf } from './nearest-name.js';
 
 /** `${NAME}` stands for a variable with a name that a shell accepts, `$${` for a plain `${`. */
 const REFERENCE = /\$(\$?)\{([^}]*)\}/g;

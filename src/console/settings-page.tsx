@@ -3,8 +3,7 @@
  * a reload: first what it would change, then doing it. Browser (test/e2e/console.test.ts).
  */
 import { useState } from 'preact/hooks';
-import type { ReloadView, SettingChangeView, SettingView } from '../admin/gateway-views.js';
-import type { ListView } from '../admin/views.js';
+import type { ListView, ReloadView, SettingChangeView, SettingView } from '../admin/views.js';
 import { may, post, useAction, useView } from './api.js';
 import { Badge, Choice, ErrorText, TextField, useInput } from './controls.js';
 import { Table } from './table.js';

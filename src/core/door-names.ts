@@ -23,7 +23,6 @@ export type DoorName = (typeof DOOR_NAMES)[number];
 /** Position in DOOR_NAMES of the door whose protocol is the canonical one. */
 export const CHAT_DOOR = 0;
 
-/** Each door's position in DOOR_NAMES. */
 export const DOOR_INDEX = Object.fromEntries(DOOR_NAMES.map((name, index) => [name, index])) as Readonly<
   Record<DoorName, number>
 >;

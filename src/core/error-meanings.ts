@@ -17,7 +17,6 @@ type RetryAdvice = 'no' | 'wait' | 'back-off';
 export interface ErrorMeaning {
   /** When a caller gets the error. */
   readonly when: string;
-  /** What the caller does about it. */
   readonly caller: string;
   /** What the operator of the gateway does about it; null if only the caller can do something. */
   readonly operator: string | null;

@@ -21,7 +21,6 @@ interface Lane<T> {
 }
 
 export interface FairQueueBounds {
-  /** Bound of the weight of all items together. */
   readonly weightMax: number;
   /** Bound of the weight of one owner's items together. */
   readonly ownerWeightMax: number;

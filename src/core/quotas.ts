@@ -89,7 +89,6 @@ export const QUOTA_LIMITS_MAX = {
   spendPerMonth: BALANCE_PICO_UNITS_MAX,
 } as const satisfies QuotaLimits;
 
-/** The quotas that an upstream may have. */
 export const UPSTREAM_QUOTA_NAMES = [
   'requests_per_minute',
   'tokens_per_minute',
@@ -97,7 +96,6 @@ export const UPSTREAM_QUOTA_NAMES = [
 ] as const satisfies readonly QuotaName[];
 export type UpstreamQuotaName = (typeof UPSTREAM_QUOTA_NAMES)[number];
 
-/** The limits of a scope of upstreams. */
 export type UpstreamLimits = Pick<QuotaLimits, (typeof QUOTA_FIELDS)[UpstreamQuotaName]>;
 
 /** Whether any limit is set. */
@@ -172,7 +170,6 @@ export class Calendar {
         : undefined;
   }
 
-  /** The day that `wallMs` is in. */
   dayAt(wallMs: number): Period {
     const known = this.#day;
     if (known !== undefined && wallMs >= known.startMs && wallMs < known.endMs) return known;
@@ -183,7 +180,6 @@ export class Calendar {
     return (this.#day = { number, startMs, endMs: this.#utcOf((number + 1) * DAY_MS) });
   }
 
-  /** The month that `wallMs` is in. */
   monthAt(wallMs: number): Period {
     const known = this.#month;
     if (known !== undefined && wallMs >= known.startMs && wallMs < known.endMs) return known;

@@ -59,7 +59,6 @@ export interface AccountUse {
 /** Keyed by the id of an account, a key or a group. */
 export type KnownUses = ReadonlyMap<string, AccountUse>;
 
-/** The group that an account is in. */
 export interface GroupPlace {
   readonly id: string;
   readonly name: string;

@@ -6,7 +6,7 @@
  * Must hold: the tree is never deeper than GROUP_DEPTH_MAX and has no cycle, and a group with accounts or
  * groups in it is not deleted. Test: unit/registry/groups (random trees; what is refused).
  */
-import { editDistance, nearestName } from '../config/nearest-name.js';
+import { editDistance, nearestName } from '../core/wrong-input.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
 import { type AccountIndex, asWallMs } from '../core/units.js';
@@ -175,7 +175,6 @@ export class Groups {
     return { id, name: record.name, path: this.#namesTo(record) };
   }
 
-  /** Returns the ids of the group and of all groups below it. */
   idsBelow(record: GroupRecord): Set<string> {
     const ids = new Set([record.id]);
     // The loop also visits the ids that it adds.

@@ -26,7 +26,6 @@ const KEY_PREFIX = 'sk-';
 const KEY_BYTES = 32;
 /** 256 bits are 43 characters of base64url. */
 export const WELL_FORMED = /^sk-[A-Za-z0-9_-]{43}$/;
-/** Length of every key. */
 export const KEY_CHARS = KEY_PREFIX.length + 43;
 
 export const DIGEST_BYTES = 32;

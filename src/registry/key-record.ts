@@ -62,7 +62,6 @@ export interface KeyUseRecord {
   readonly takenMs: WallMs;
 }
 
-/** Whether the key has limits of its own. */
 export function isLimited({ limits }: KeyRecord): boolean {
   return hasQuotas(limits);
 }

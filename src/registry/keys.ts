@@ -37,7 +37,6 @@ export interface KeyStatement {
   readonly quotas: readonly QuotaUse[];
 }
 
-/** A key to be created. */
 export interface NewKey {
   readonly name: string;
   /** When it expires: Unix seconds, or seconds from now. It never does if neither is given. */

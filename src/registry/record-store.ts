@@ -36,9 +36,7 @@ export interface RecordStore {
 
   findAccount(id: string): AccountRecord | undefined;
   findAccountByName(name: string): AccountRecord | undefined;
-  /** Returns at most `limit` accounts from slot `from` on. */
   listAccounts(from: number, limit: number): Page<AccountRecord>;
-  /** Id of the account that has the slot. */
   findAccountId(index: AccountIndex): string | undefined;
   /** Slots of at most `limit` accounts whose id begins with `start`. */
   findAccountsByIdStart(start: string, limit: number): AccountIndex[];
@@ -97,7 +95,6 @@ export interface KeyStore {
   find(id: string): KeyRecord | undefined;
   /** Undefined if no key has the slot. */
   findAt(index: KeyIndex): KeyRecord | undefined;
-  /** Returns at most `limit` keys of that name. */
   findByName(name: string, limit: number): KeyRecord[];
   /**
    * Returns the account's keys of that name. Costs some µs, and 2 µs for each key of the account if many keys

@@ -189,7 +189,6 @@ export class StoreOnly {
     // The store has it.
   }
 
-  /** The use of the quotas that the scope has. */
   quotasOf({ kind, index, limits }: LimitedScope, nowMs: WallMs): QuotaUse[] {
     const record = this.store.quotaUses.find({ kind, index });
     const counts =

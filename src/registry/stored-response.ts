@@ -42,7 +42,6 @@ export function cacheKeyOf(account: AccountIndex, modelId: string, digest: strin
   return { account, key: `${modelId}/${digest}` };
 }
 
-/** The id of the model in a key of the cache. */
 export function modelOfCacheKey({ key }: ResponseKey): string {
   return key.slice(0, key.lastIndexOf('/'));
 }

@@ -1,7 +1,7 @@
 /** `tollgate hosts …` at gateways that are two hosts, and at one that shares with nobody. */
 import { checkError } from '../support/error-answer.js';
 import t from 'tap';
-import type { HostView } from '#src/admin/gateway-views.js';
+import type { HostView } from '#src/admin/views.js';
 import { runCommand, type CommandEnd } from '../support/command.js';
 import { startGateway, testSettings } from '../support/gateway.js';
 import { NO_REDIS, startRedis } from '../support/redis-server.js';

@@ -48,7 +48,6 @@ const COSTS: Readonly<Record<PriceName, string>> = {
   call: 'input_cost_per_query',
 };
 
-/** By LiteLLM's `mode`. */
 const SERVICE_OF_MODE: Readonly<Record<string, Service>> = {
   chat: 'chat',
   embedding: 'embeddings',

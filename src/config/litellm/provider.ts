@@ -21,7 +21,6 @@ export interface Provider {
   readonly modelPrefix?: string;
   /** The path, for a file whose `api_base` has only the origin. */
   readonly path?: string;
-  /** The setting `member_names`. */
   readonly memberNames?: Readonly<Record<string, string>>;
   /** A remark on what LiteLLM does differently. */
   readonly note?: string;
@@ -78,7 +77,6 @@ const PROVIDERS: ReadonlyMap<string, Provider> = new Map<string, Provider>([
 const OPENAI_MODEL = /^(?:ft:)?(?:gpt-|chatgpt-|o\d)/;
 
 export interface ProviderModel {
-  /** LiteLLM's name of the provider. */
   readonly name: string;
   /** Undefined if no provider is named, or if it cannot be called from here. */
   readonly provider: Provider | undefined;

@@ -1,8 +1,7 @@
 /** Which role may use which route: the declaration, written out once more by hand where it gives a right. */
 import t from 'tap';
-import { OTHER_ROUTES } from '#src/admin/other-routes.js';
+import { OTHER_ROUTES, defineRoute } from '#src/admin/route.js';
 import { Type } from 'typebox';
-import { defineRoute } from '#src/admin/route.js';
 import { ADMIN_ROUTES } from '#src/admin/routes.js';
 import { ROLES } from '#src/core/roles.js';
 

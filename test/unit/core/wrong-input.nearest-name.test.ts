@@ -1,6 +1,6 @@
 /** Edit distance against its definition over a small world, and the choice of the nearest. */
 import t from 'tap';
-import { editDistance, nearestName } from '#src/config/nearest-name.js';
+import { editDistance, nearestName } from '#src/core/wrong-input.js';
 
 /** The textbook recursion: slow, and plainly right. */
 function slowDistance(a: string, b: string): number {
