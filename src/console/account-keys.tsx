@@ -8,9 +8,10 @@ import { useState } from 'preact/hooks';
 import type { AccountView, CreatedKeyView, KeyView, ListView } from '../admin/views.js';
 import { allOf, may, queryOf, useView } from './api.js';
 import { callsAddress } from './browser.js';
-import { Badge, ErrorText, Icon, Name, type Tone } from './controls.js';
+import { Badge, Button, ErrorText, Icon, Name, type Tone } from './controls.js';
 import {
-  DeleteKeyDialog,
+  DeleteDialog,
+  LongName,
   NewKeyDialog,
   PrivateKeyDialog,
   RotateKeyDialog,
@@ -49,23 +50,18 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
     },
   };
   const action = (key: KeyView, text: string, kind: Exclude<Question['kind'], 'new' | 'shown'>) => (
-    <button
-      type="button"
-      class="quiet"
-      aria-label={`${text} key ${key.name}`}
-      onClick={() => setQuestion({ kind, key })}
-    >
+    <Button class="quiet" aria-label={`${text} key ${key.name}`} onClick={() => setQuestion({ kind, key })}>
       {text}
-    </button>
+    </Button>
   );
   return (
     <section>
       <div class="head">
         <h3>Keys</h3>
         {may('keys') ? (
-          <button type="button" onClick={() => setQuestion({ kind: 'new' })}>
+          <Button onClick={() => setQuestion({ kind: 'new' })}>
             <Icon name="plus" /> New key
-          </button>
+          </Button>
         ) : null}
       </div>
       <ErrorText text={error} />
@@ -126,7 +122,12 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
       {question?.kind === 'limits' ? <KeyLimitsDialog item={question.key} {...answering} /> : null}
       {question?.kind === 'private' ? <PrivateKeyDialog item={question.key} {...answering} /> : null}
       {question?.kind === 'switch' ? <SwitchDialog what="key" item={question.key} {...answering} /> : null}
-      {question?.kind === 'delete' ? <DeleteKeyDialog item={question.key} {...answering} /> : null}
+      {question?.kind === 'delete' ? (
+        <DeleteDialog what="key" path={`/keys/${question.key.id}`} {...answering}>
+          <LongName text={question.key.name} /> is refused from now on and cannot be brought back. Its usage
+          stays in the books.
+        </DeleteDialog>
+      ) : null}
       {question?.kind === 'shown' ? (
         <ShownSecretDialog title="The new key" what="key" secret={question.key.key} onClose={onClose} />
       ) : null}

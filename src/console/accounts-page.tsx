@@ -7,18 +7,18 @@ import { useEffect, useState } from 'preact/hooks';
 import type { AccountView, CreditView, ListView, PlanView } from '../admin/views.js';
 import { AccountCourse, AccountHours } from './account-course.js';
 import { AccountKeys } from './account-keys.js';
-import { AccountList } from './account-list.js';
-import { type AccountOrder, useAccountRows, useSortedAccounts } from './account-rows.js';
+import { AccountList, type AccountOrder, useAccountRows, useSortedAccounts } from './account-list.js';
 import { allOf, may, type Part, useAction, useView } from './api.js';
 import { addressOf, callsAddress, go } from './browser.js';
 import {
   Badge,
+  Button,
   Choice,
   CopyButton,
+  CutMoney,
   ErrorText,
   Icon,
   idsOf,
-  CutMoney,
   Name,
   StatusBadge,
   statusOf,
@@ -62,14 +62,9 @@ export function AccountsPage({ item, count }: AccountsProps) {
           <h1>Accounts</h1>
           {/* A new account needs a plan: the button waits until plans have been loaded. */}
           {may('everything') ? (
-            <button
-              type="button"
-              class="primary"
-              disabled={plans.length === 0}
-              onClick={() => setMaking(true)}
-            >
+            <Button class="primary" disabled={plans.length === 0} onClick={() => setMaking(true)}>
               <Icon name="plus" /> New account
-            </button>
+            </Button>
           ) : null}
         </div>
         <div class="filters" role="search">
@@ -196,22 +191,12 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
               <a class="button" href={callsAddress({ account: account.id, failed: 'true' })}>
                 Failed calls
               </a>
-              {may('credit') ? (
-                <button type="button" onClick={() => setDialog('credit')}>
-                  Add credit
-                </button>
-              ) : null}
+              {may('credit') ? <Button onClick={() => setDialog('credit')}>Add credit</Button> : null}
               {may('everything') ? (
                 <>
-                  <button type="button" onClick={() => setDialog('plan')}>
-                    Change plan
-                  </button>
-                  <button type="button" onClick={() => setDialog('group')}>
-                    Change group
-                  </button>
-                  <button type="button" onClick={() => setDialog('switch')}>
-                    {account.active ? 'Disable' : 'Enable'}
-                  </button>
+                  <Button onClick={() => setDialog('plan')}>Change plan</Button>
+                  <Button onClick={() => setDialog('group')}>Change group</Button>
+                  <Button onClick={() => setDialog('switch')}>{account.active ? 'Disable' : 'Enable'}</Button>
                 </>
               ) : null}
             </p>

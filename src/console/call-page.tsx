@@ -10,7 +10,7 @@ import { ERROR_MEANINGS, type ErrorMeaning } from '../core/error-meanings.js';
 import { may, useView } from './api.js';
 import { addressOf, callsAddress } from './browser.js';
 import { toneOfCall } from './calls-page.js';
-import { Badge, CopyButton, ErrorText, Icon, Money, Name } from './controls.js';
+import { Badge, Button, CopyButton, ErrorText, Icon, Money, Name } from './controls.js';
 import { exactMoment, milliseconds, money, number, words } from './format.js';
 import { type Tile, Tiles } from './table.js';
 import { ResetButton } from './upstreams-page.js';
@@ -26,11 +26,7 @@ export function CallPage({ id }: { readonly id: string }) {
       </p>
       <div class="head">
         <h1>Call</h1>
-        {error === undefined ? null : (
-          <button type="button" onClick={reload}>
-            Look again
-          </button>
-        )}
+        {error === undefined ? null : <Button onClick={reload}>Look again</Button>}
       </div>
       <p class="marks">
         <code>{id}</code>
@@ -78,11 +74,7 @@ function Contents({ id }: { readonly id: string }) {
     <section aria-label="Contents">
       <div class="head">
         <h2>Contents</h2>
-        {wanted ? null : (
-          <button type="button" onClick={() => setWanted(true)}>
-            Show request and response
-          </button>
-        )}
+        {wanted ? null : <Button onClick={() => setWanted(true)}>Show request and response</Button>}
       </div>
       {wanted ? null : <p class="muted">Shown on demand, and only if the settings keep them.</p>}
       <ErrorText text={error} />

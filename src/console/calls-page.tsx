@@ -15,7 +15,17 @@ import {
   go,
   putFilters,
 } from './browser.js';
-import { Badge, Choice, ErrorText, idsOf, TextField, TimeField, type Tone, useInput } from './controls.js';
+import {
+  Badge,
+  Button,
+  Choice,
+  ErrorText,
+  idsOf,
+  TextField,
+  TimeField,
+  type Tone,
+  useInput,
+} from './controls.js';
 import { counted, exactMoment, money, number, recentMoment, roughMoney, words } from './format.js';
 import { type Column, Table } from './table.js';
 
@@ -132,9 +142,9 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
         <h1>Calls</h1>
         <div class="head-end">
           <FindCall />
-          <button type="button" aria-pressed={live} onClick={() => setLive(!live)}>
+          <Button aria-pressed={live} onClick={() => setLive(!live)}>
             {live ? 'Pause' : 'Go on live'}
-          </button>
+          </Button>
         </div>
       </div>
       <CallFilterFields filters={filters} />
@@ -159,11 +169,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
               Searched back to {exactMoment(Date.parse(shown.searchedTo))}; there may be older ones.
             </p>
           )}
-          {shown.next === null ? null : (
-            <button type="button" onClick={more}>
-              Show older calls
-            </button>
-          )}
+          {shown.next === null ? null : <Button onClick={more}>Show older calls</Button>}
         </>
       )}
     </>

@@ -7,7 +7,7 @@ import { useEffect, useState } from 'preact/hooks';
 import type { ListView } from '../admin/views.js';
 import { allOf, get, queryOf, useAction } from './api.js';
 import { addressOf, type Filters, putFilters } from './browser.js';
-import { ErrorText, Name, TextField, TimeField } from './controls.js';
+import { Button, ErrorText, Name, TextField, TimeField } from './controls.js';
 import { counted, exactMoment, words } from './format.js';
 import { type Column, Table } from './table.js';
 
@@ -83,9 +83,9 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
         />
       )}
       {shown?.next == null ? null : (
-        <button type="button" disabled={busy} onClick={() => run(shown.data, shown.next ?? undefined)}>
+        <Button disabled={busy} onClick={() => run(shown.data, shown.next ?? undefined)}>
           Show older changes
-        </button>
+        </Button>
       )}
     </>
   );
@@ -164,9 +164,9 @@ function Verify() {
       <ErrorText
         text={error ?? verified?.problems.map((row) => `Row ${row.number}: ${row.problem}.`).join(' ')}
       />
-      <button type="button" disabled={busy} onClick={() => run()}>
+      <Button disabled={busy} onClick={() => run()}>
         Verify
-      </button>
+      </Button>
     </div>
   );
 }

@@ -38,6 +38,11 @@ export function Icon({ name }: { readonly name: IconName }) {
   );
 }
 
+/** A button that submits no form. */
+export function Button(props: JSX.IntrinsicElements['button']) {
+  return <button type="button" {...props} />;
+}
+
 /** The value of a control, and the function that sets it. */
 export interface Input<Value extends string = string> {
   readonly value: Value;
@@ -219,10 +224,10 @@ export function CopyButton({ text, what }: { readonly text: string; readonly wha
     setTimeout(() => setCopied(false), COPIED_MS);
   };
   return (
-    <button type="button" class="quiet" aria-label={`Copy ${what}`} onClick={() => void copy()}>
+    <Button class="quiet" aria-label={`Copy ${what}`} onClick={() => void copy()}>
       <Icon name={copied ? 'check' : 'copy'} />
       <span aria-live="polite">{copied ? 'Copied' : 'Copy'}</span>
-    </button>
+    </Button>
   );
 }
 

@@ -10,7 +10,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { AccountView, CreatedKeyView, KeyView, PlanView } from '../admin/views.js';
 import { post, remove, useAction } from './api.js';
-import { Choice, CopyButton, ErrorText, idsOf, type Input, TextField, useInput } from './controls.js';
+import { Button, Choice, CopyButton, ErrorText, idsOf, type Input, TextField, useInput } from './controls.js';
 import { money } from './format.js';
 import { limitsText } from './quotas.js';
 
@@ -70,9 +70,7 @@ export function Question({ title, verb = title, harmful = false, onClose, act, c
         {children}
         <ErrorText text={error} />
         <div class="actions">
-          <button type="button" onClick={onClose}>
-            Cancel
-          </button>
+          <Button onClick={onClose}>Cancel</Button>
           <button type="submit" class={harmful ? 'danger' : 'primary'} disabled={busy}>
             {verb}
           </button>
@@ -180,17 +178,36 @@ export function PlanDialog({ account, plans, onClose, onChanged }: PlanDialogPro
 }
 
 interface SwitchProps<View> extends Closable {
-  readonly what: 'account' | 'key';
+  readonly what: keyof typeof SWITCH_TEXTS;
   readonly item: View;
   readonly onChanged: (item: View) => void;
 }
 
+/** What comes before and after the name, if the item is disabled and if it is enabled. */
+const SWITCH_TEXTS = {
+  account: [
+    ['From now on all keys of ', ' are refused. Calls under way are finished.'],
+    ['The active keys of ', ' are taken again.'],
+  ],
+  key: [
+    ['', ' is refused from now on.'],
+    ['', ' is taken again.'],
+  ],
+  operator: [
+    ['The token of ', ' is refused from now on, and its sessions end.'],
+    ['The token of ', ' is taken again.'],
+  ],
+} as const;
+
 /** Disables what is active, enables what is not. */
-export function SwitchDialog<View extends AccountView | KeyView>(props: SwitchProps<View>) {
+export function SwitchDialog<View extends Pick<AccountView, 'id' | 'name' | 'active'>>(
+  props: SwitchProps<View>,
+) {
   const { what, item, onClose, onChanged } = props;
   const { active, id, name } = item;
   const verb = active ? 'Disable' : 'Enable';
   const path = `/${what}s/${encodeURIComponent(id)}/${verb.toLowerCase()}`;
+  const [before, after] = SWITCH_TEXTS[what][active ? 0 : 1];
   return (
     <Question
       title={`${verb} ${what}`}
@@ -199,17 +216,11 @@ export function SwitchDialog<View extends AccountView | KeyView>(props: SwitchPr
       onClose={onClose}
       act={async () => onChanged(await post<View>(path))}
     >
-      {what === 'key' ? (
-        <p>
-          <LongName text={name} /> {active ? 'is refused from now on.' : 'is taken again.'}
-        </p>
-      ) : (
-        <p>
-          {active ? 'From now on all keys of ' : 'The active keys of '}
-          <LongName text={name} />
-          {active ? ' are refused. Calls under way are finished.' : ' are taken again.'}
-        </p>
-      )}
+      <p>
+        {before}
+        <LongName text={name} />
+        {after}
+      </p>
     </Question>
   );
 }
@@ -292,32 +303,37 @@ export function RotateKeyDialog({ item, onClose, onMade }: RotateKeyProps) {
   );
 }
 
-interface DeleteKeyProps extends Closable {
-  readonly item: KeyView;
+interface DeleteProps extends Closable {
+  readonly what: string;
+  /** Its path below `/admin/v1`. */
+  readonly path: string;
   readonly onChanged: () => void;
+  readonly children: ComponentChildren;
 }
 
-export function DeleteKeyDialog({ item, onClose, onChanged }: DeleteKeyProps) {
+export function DeleteDialog({ what, path, onClose, onChanged, children }: DeleteProps) {
   return (
     <Question
-      title="Delete key"
+      title={`Delete ${what}`}
       verb="Delete for good"
       harmful
       onClose={onClose}
       act={async () => {
-        await remove(`/keys/${item.id}`);
+        await remove(path);
         onChanged();
       }}
     >
-      <p>
-        <LongName text={item.name} /> is refused from now on and cannot be brought back. Its usage stays in
-        the books.
-      </p>
+      <p>{children}</p>
     </Question>
   );
 }
 
-export function PrivateKeyDialog({ item, onClose, onChanged }: DeleteKeyProps) {
+interface PrivateKeyProps extends Closable {
+  readonly item: KeyView;
+  readonly onChanged: () => void;
+}
+
+export function PrivateKeyDialog({ item, onClose, onChanged }: PrivateKeyProps) {
   return (
     <Question
       title={item.private ? 'Key not private' : 'Private key'}
@@ -353,9 +369,9 @@ export function ShownSecretDialog({ title, what, secret, onClose }: ShownSecretP
         <CopyButton text={secret} what={`the ${what}`} />
       </p>
       <div class="actions">
-        <button type="button" class="primary" onClick={onClose}>
+        <Button class="primary" onClick={onClose}>
           I have it
-        </button>
+        </Button>
       </div>
     </Dialog>
   );

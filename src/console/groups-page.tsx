@@ -7,9 +7,20 @@ import { useState } from 'preact/hooks';
 import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.js';
 import { allOf, may, queryOf, useView } from './api.js';
 import { addressOf, callsAddress, go } from './browser.js';
-import { CopyButton, ErrorText, Icon, Name, StatusBadge, statusOf, TextField, useInput } from './controls.js';
+import {
+  Button,
+  CopyButton,
+  ErrorText,
+  Icon,
+  Name,
+  StatusBadge,
+  statusOf,
+  TextField,
+  useInput,
+} from './controls.js';
 import { counted } from './format.js';
-import { AddAccountDialog, DeleteGroupDialog, GroupLimitsDialog, NewGroupDialog } from './quota-dialogs.js';
+import { DeleteDialog, LongName } from './dialogs.js';
+import { AddAccountDialog, GroupLimitsDialog, NewGroupDialog, pathTo } from './quota-dialogs.js';
 import { PlanTable, QuotaBars, QuotaLine } from './quotas.js';
 import { Table } from './table.js';
 
@@ -37,9 +48,9 @@ export function GroupsPage({ item }: { readonly item: string }) {
           <div class="head">
             <h1>Groups</h1>
             {may('everything') ? (
-              <button type="button" class="primary" onClick={() => setMaking(true)}>
+              <Button class="primary" onClick={() => setMaking(true)}>
                 <Icon name="plus" /> New group
-              </button>
+              </Button>
             ) : null}
           </div>
           <TextField label="Search" type="search" placeholder="Part of a name" maxLength={100} {...text} />
@@ -145,14 +156,9 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
             </p>
             {may('everything') ? (
               <p class="actions">
-                <button type="button" onClick={() => setDialog('limits')}>
-                  Change limits
-                </button>
-                <button type="button" onClick={() => setDialog('inner')}>
-                  New group in it
-                </button>
-                <button
-                  type="button"
+                <Button onClick={() => setDialog('limits')}>Change limits</Button>
+                <Button onClick={() => setDialog('inner')}>New group in it</Button>
+                <Button
                   disabled={group.accounts + group.groups > 0}
                   title={
                     group.accounts + group.groups > 0 ? 'Only an empty group can be deleted.' : undefined
@@ -160,7 +166,7 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
                   onClick={() => setDialog('delete')}
                 >
                   Delete
-                </button>
+                </Button>
               </p>
             ) : null}
           </div>
@@ -174,14 +180,17 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
             <AddAccountDialog group={group} onClose={onClose} onChanged={onDone} />
           ) : null}
           {dialog === 'delete' ? (
-            <DeleteGroupDialog
-              item={group}
+            <DeleteDialog
+              what="group"
+              path={pathTo(group)}
               onClose={onClose}
-              onDeleted={() => {
+              onChanged={() => {
                 onChanged();
                 go('groups');
               }}
-            />
+            >
+              <LongName text={group.name} /> is empty. Its limits go with it.
+            </DeleteDialog>
           ) : null}
         </>
       )}
@@ -203,9 +212,9 @@ function GroupAccounts({ group, onAdd }: GroupAccountsProps) {
       <div class="head">
         <h3>Accounts</h3>
         {may('everything') ? (
-          <button type="button" onClick={onAdd}>
+          <Button onClick={onAdd}>
             <Icon name="plus" /> Put an account here
-          </button>
+          </Button>
         ) : null}
       </div>
       <ErrorText text={error} />

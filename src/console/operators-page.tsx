@@ -6,10 +6,17 @@ import { useState } from 'preact/hooks';
 import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
 import type { ListView } from '../admin/views.js';
 import { ROLE_MEANINGS, ROLES } from '../core/roles.js';
-import { post, remove, useView } from './api.js';
+import { post, useView } from './api.js';
 import { addressOf } from './browser.js';
-import { Badge, Choice, ErrorText, Icon, TextField, type Tone, useInput } from './controls.js';
-import { type Closable, LongName, Question, ShownSecretDialog } from './dialogs.js';
+import { Badge, Button, Choice, ErrorText, Icon, TextField, type Tone, useInput } from './controls.js';
+import {
+  type Closable,
+  DeleteDialog,
+  LongName,
+  Question,
+  ShownSecretDialog,
+  SwitchDialog,
+} from './dialogs.js';
 import { moment } from './format.js';
 import { Table } from './table.js';
 
@@ -37,22 +44,21 @@ export function OperatorsPage() {
     },
   };
   const action = (operator: OperatorView, text: string, kind: 'role' | 'rotate' | 'switch' | 'delete') => (
-    <button
-      type="button"
+    <Button
       class="quiet"
       aria-label={`${text} operator ${operator.name}`}
       onClick={() => setAsked({ kind, operator })}
     >
       {text}
-    </button>
+    </Button>
   );
   return (
     <>
       <div class="head">
         <h1>Operators</h1>
-        <button type="button" class="primary" onClick={() => setAsked({ kind: 'new' })}>
+        <Button class="primary" onClick={() => setAsked({ kind: 'new' })}>
           <Icon name="plus" /> New operator
-        </button>
+        </Button>
       </div>
       <p class="muted">
         Each has a token of their own, so that <a href={addressOf('changes')}>changes</a> tell who made them.
@@ -102,8 +108,15 @@ export function OperatorsPage() {
       {asked?.kind === 'new' ? <NewOperatorDialog {...answering} /> : null}
       {asked?.kind === 'role' ? <RoleDialog item={asked.operator} {...answering} /> : null}
       {asked?.kind === 'rotate' ? <RotateDialog item={asked.operator} {...answering} /> : null}
-      {asked?.kind === 'switch' ? <SwitchOperatorDialog item={asked.operator} {...answering} /> : null}
-      {asked?.kind === 'delete' ? <DeleteOperatorDialog item={asked.operator} {...answering} /> : null}
+      {asked?.kind === 'switch' ? (
+        <SwitchDialog what="operator" item={asked.operator} {...answering} />
+      ) : null}
+      {asked?.kind === 'delete' ? (
+        <DeleteDialog what="operator" path={pathTo(asked.operator)} {...answering}>
+          The token of <LongName text={asked.operator.name} /> is refused from now on. The changes that it
+          made stay on record.
+        </DeleteDialog>
+      ) : null}
       {asked?.kind === 'shown' ? (
         <ShownSecretDialog title="The operator’s token" what="token" secret={asked.token} onClose={onClose} />
       ) : null}
@@ -190,47 +203,6 @@ function RotateDialog({ item, onClose, onMade }: MadeProps & { readonly item: Op
     >
       <p>
         A new token takes the place of that of <LongName text={item.name} />, which is refused at once.
-      </p>
-    </Question>
-  );
-}
-
-function SwitchOperatorDialog({ item, onClose, onChanged }: ChangedProps) {
-  const verb = item.active ? 'Disable' : 'Enable';
-  return (
-    <Question
-      title={`${verb} operator`}
-      verb={verb}
-      harmful={item.active}
-      onClose={onClose}
-      act={async () => {
-        await post(`${pathTo(item)}/${verb.toLowerCase()}`);
-        onChanged();
-      }}
-    >
-      <p>
-        The token of <LongName text={item.name} />{' '}
-        {item.active ? 'is refused from now on, and its sessions end.' : 'is taken again.'}
-      </p>
-    </Question>
-  );
-}
-
-function DeleteOperatorDialog({ item, onClose, onChanged }: ChangedProps) {
-  return (
-    <Question
-      title="Delete operator"
-      verb="Delete for good"
-      harmful
-      onClose={onClose}
-      act={async () => {
-        await remove(pathTo(item));
-        onChanged();
-      }}
-    >
-      <p>
-        The token of <LongName text={item.name} /> is refused from now on. The changes that it made stay on
-        record.
       </p>
     </Question>
   );

@@ -1,16 +1,27 @@
 /**
  * The playground, which main.tsx shows: the operator chats with a model under an API key, and sees each
- * response as it streams, with its tokens, cost and time. Browser.
+ * response as it streams, with its tokens, cost and time; and the same request as a program would send it.
+ * Browser.
  *
- * Must hold: the key stays in this page's memory and is never stored in the browser
- * (test/e2e/console.test.ts).
+ * Must hold: the key stays in this page's memory, is never stored in the browser, and is only named in the
+ * code samples (test/e2e/console.test.ts).
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView, ModelView } from '../admin/views.js';
 import { json, textOf, useView } from './api.js';
 import { chat, type ChatRequest, type Message, type Outcome } from './chat-stream.js';
-import { CodeSamples } from './code-samples.js';
-import { Choice, ErrorText, Field, idsOf, TextField, useInput } from './controls.js';
+import {
+  Button,
+  Choice,
+  CopyButton,
+  ErrorText,
+  Field,
+  idsOf,
+  type Input,
+  Segments,
+  TextField,
+  useInput,
+} from './controls.js';
 import { costOf, milliseconds, money, number } from './format.js';
 
 /** A message of the operator, and how the call that sent it went. */
@@ -69,9 +80,9 @@ export function PlaygroundPage() {
     <>
       <div class="head">
         <h1>Playground</h1>
-        <button type="button" disabled={turns.length === 0 || busy} onClick={() => setTurns([])}>
+        <Button disabled={turns.length === 0 || busy} onClick={() => setTurns([])}>
           New conversation
-        </button>
+        </Button>
       </div>
       <ErrorText text={error ?? modelsError} />
       <div class="playground">
@@ -233,5 +244,115 @@ function CallStats({ outcome, model }: CallStatsProps) {
         ))}
       </dl>
     </details>
+  );
+}
+
+const LANGUAGES = ['curl', 'TypeScript', 'Python'] as const;
+type Language = (typeof LANGUAGES)[number];
+
+function sampleOf(language: Language, baseUrl: string, request: ChatRequest): string {
+  switch (language) {
+    case 'curl':
+      return curlOf(baseUrl, request);
+    case 'TypeScript':
+      return typescriptOf(baseUrl, request);
+    case 'Python':
+      return pythonOf(baseUrl, request);
+  }
+}
+
+function curlOf(baseUrl: string, request: ChatRequest): string {
+  // Within single quotes a shell leaves everything unchanged but the quote itself.
+  const body = JSON.stringify(request, null, 2).replaceAll("'", `'\\''`);
+  return `curl ${baseUrl}/chat/completions \\
+  -H "Authorization: Bearer $TOLLGATE_KEY" \\
+  -H "Content-Type: application/json" \\
+  ${request.stream ? '--no-buffer ' : ''}-d '${body}'`;
+}
+
+function typescriptOf(baseUrl: string, request: ChatRequest): string {
+  const call = `await client.chat.completions.create(${JSON.stringify(request, null, 2)})`;
+  const rest = request.stream
+    ? `const stream = ${call};
+for await (const chunk of stream) {
+  process.stdout.write(chunk.choices[0]?.delta?.content ?? '');
+}`
+    : `const completion = ${call};
+console.log(completion.choices[0]?.message.content);`;
+  return `import OpenAI from 'openai';
+
+const client = new OpenAI({
+  baseURL: ${JSON.stringify(baseUrl)},
+  apiKey: process.env.TOLLGATE_KEY,
+});
+
+${rest}`;
+}
+
+function pythonOf(baseUrl: string, request: ChatRequest): string {
+  const fields = Object.entries(request).map(([name, value]) => `    ${name}=${pythonLiteral(value, 1)},`);
+  const call = `client.chat.completions.create(\n${fields.join('\n')}\n)`;
+  const rest = request.stream
+    ? `stream = ${call}
+for chunk in stream:
+    if chunk.choices:
+        print(chunk.choices[0].delta.content or "", end="", flush=True)`
+    : `completion = ${call}
+print(completion.choices[0].message.content)`;
+  return `import os
+from openai import OpenAI
+
+client = OpenAI(
+    base_url=${JSON.stringify(baseUrl)},
+    api_key=os.environ["TOLLGATE_KEY"],
+)
+
+${rest}`;
+}
+
+/** A Python literal: JSON with other words for null, true and false. */
+function pythonLiteral(value: unknown, depth: number): string {
+  const indent = '    '.repeat(depth + 1);
+  const end = '    '.repeat(depth);
+  if (typeof value === 'boolean') return value ? 'True' : 'False';
+  if (value === null) return 'None';
+  if (Array.isArray(value)) {
+    return `[\n${value.map((item) => `${indent}${pythonLiteral(item, depth + 1)},`).join('\n')}\n${end}]`;
+  }
+  if (typeof value === 'object') {
+    const members = Object.entries(value).map(
+      ([name, member]) => `${JSON.stringify(name)}: ${pythonLiteral(member, depth + 1)}`,
+    );
+    return `{${members.join(', ')}}`;
+  }
+  return JSON.stringify(value);
+}
+
+interface CodeSamplesProps {
+  readonly baseUrl: Input;
+  readonly request: ChatRequest;
+}
+
+function CodeSamples({ baseUrl, request }: CodeSamplesProps) {
+  const [language, setLanguage] = useState<Language>('curl');
+  const code = sampleOf(language, baseUrl.value, request);
+  return (
+    <section class="card">
+      <div class="head">
+        <h2>As code</h2>
+        <div class="head-end">
+          <Segments label="Language" value={language} options={LANGUAGES} onValue={setLanguage} />
+          <CopyButton text={code} what="the code" />
+        </div>
+      </div>
+      <TextField
+        label="Base address"
+        hint="As callers reach this gateway; its own view of it to begin with. The key is taken from the variable TOLLGATE_KEY."
+        {...baseUrl}
+      />
+      <pre tabIndex={0} role="region" aria-label={`Request in ${language}`}>
+        <code>{code}</code>
+      </pre>
+    </section>
   );
 }

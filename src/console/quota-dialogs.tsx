@@ -1,11 +1,11 @@
 /**
- * The dialogs by which an operator makes, changes and deletes groups, moves an account to another group, and
- * changes the limits of a group or a key: forms that post to the admin interface. accounts-page.tsx and
+ * The dialogs by which an operator makes and changes groups, moves an account to another group, and changes
+ * the limits of a group or a key: forms that post to the admin interface. accounts-page.tsx and
  * groups-page.tsx open them. Of limits only those that were changed are sent; a field that was emptied takes
  * its limit away. Runs in the browser (test/e2e/console-groups.test.ts).
  */
 import type { AccountView, GroupView, KeyView, ListView } from '../admin/views.js';
-import { post, queryOf, remove, useView } from './api.js';
+import { post, queryOf, useView } from './api.js';
 import { Choice, ErrorText, TextField, useInput } from './controls.js';
 import { type Closable, LongName, Question } from './dialogs.js';
 import { LimitFields, useLimits } from './quotas.js';
@@ -13,7 +13,7 @@ import { LimitFields, useLimits } from './quotas.js';
 /** The groups that a choice offers. To reach another one, an operator opens it and adds the account there. */
 const GROUPS_OFFERED_MAX = 1_000;
 
-const pathTo = (group: GroupView): string => `/groups/${encodeURIComponent(group.id)}`;
+export const pathTo = (group: GroupView): string => `/groups/${encodeURIComponent(group.id)}`;
 
 interface NewGroupProps extends Closable {
   /** Undefined for a group at the top. */
@@ -77,30 +77,6 @@ export function KeyLimitsDialog({ item, onClose, onChanged }: LimitsProps<KeyVie
         For <LongName text={item.name} />, within what its account may use. What was used stays used.
       </p>
       <LimitFields limits={limits} />
-    </Question>
-  );
-}
-
-interface DeleteGroupProps extends Closable {
-  readonly item: GroupView;
-  readonly onDeleted: () => void;
-}
-
-export function DeleteGroupDialog({ item, onClose, onDeleted }: DeleteGroupProps) {
-  return (
-    <Question
-      title="Delete group"
-      verb="Delete for good"
-      harmful
-      onClose={onClose}
-      act={async () => {
-        await remove(pathTo(item));
-        onDeleted();
-      }}
-    >
-      <p>
-        <LongName text={item.name} /> is empty. Its limits go with it.
-      </p>
     </Question>
   );
 }

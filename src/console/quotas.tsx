@@ -108,7 +108,6 @@ interface QuotaBarsProps {
   readonly label: string;
 }
 
-/** A bar for each quota that has a limit. */
 export function QuotaBars({ quotas, owner, label }: QuotaBarsProps) {
   const uses = usesOf(quotas);
   if (uses.length === 0) return <p class="muted">No quotas: nothing is limited here.</p>;

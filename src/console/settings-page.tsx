@@ -3,9 +3,9 @@
  * a reload: first what it would change, then doing it. Browser (test/e2e/console.test.ts).
  */
 import { useState } from 'preact/hooks';
-import type { ListView, ReloadView, SettingChangeView, SettingView } from '../admin/views.js';
+import type { ReloadView, SettingChangeView, SettingView, ListView } from '../admin/views.js';
 import { may, post, useAction, useView } from './api.js';
-import { Badge, Choice, ErrorText, TextField, useInput } from './controls.js';
+import { Badge, Button, Choice, ErrorText, TextField, useInput } from './controls.js';
 import { Table } from './table.js';
 
 /** Rows drawn at a time. A thousand models have more settings, which are searched. */
@@ -92,20 +92,18 @@ function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
           <h2>Reload</h2>
           <p class="muted">Reads the file, the environment and key files anew. No call is dropped.</p>
         </div>
-        <button type="button" disabled={busy} onClick={() => run(true)}>
+        <Button disabled={busy} onClick={() => run(true)}>
           Show what would change
-        </button>
+        </Button>
       </div>
       <ErrorText text={error} />
       <div role="status">{view === undefined ? null : <Outcome view={view} />}</div>
       {view?.dry_run === true && view.applied.length > 0 ? (
         <div class="actions">
-          <button type="button" onClick={() => setView(undefined)}>
-            Leave it
-          </button>
-          <button type="button" class="primary" disabled={busy} onClick={() => run(false)}>
+          <Button onClick={() => setView(undefined)}>Leave it</Button>
+          <Button class="primary" disabled={busy} onClick={() => run(false)}>
             Apply {view.applied.length === 1 ? 'the change' : `${view.applied.length} changes`}
-          </button>
+          </Button>
         </div>
       ) : null}
     </section>

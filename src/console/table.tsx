@@ -9,7 +9,7 @@ import type { ComponentChildren } from 'preact';
 import { type CsvCell, csvOf } from '../core/csv.js';
 import { type Part, ROWS_OF_CSV_MAX, useAction } from './api.js';
 import { saveText } from './browser.js';
-import { ErrorText, Money, Name } from './controls.js';
+import { Button, ErrorText, Money, Name } from './controls.js';
 import { ago, isoOf, moment, number } from './format.js';
 
 interface ColumnHead {
@@ -139,8 +139,7 @@ export function CsvButton<Row>({ label, columns, all }: CsvProps<Row>) {
     <>
       <ErrorText text={error} />
       <p class="table-end">
-        <button
-          type="button"
+        <Button
           class="quiet"
           disabled={busy}
           aria-label={`Download CSV: ${label}`}
@@ -148,7 +147,7 @@ export function CsvButton<Row>({ label, columns, all }: CsvProps<Row>) {
           onClick={() => run()}
         >
           Download CSV
-        </button>
+        </Button>
       </p>
     </>
   );

@@ -7,7 +7,7 @@ import type { ListView, ModelView } from '../admin/views.js';
 import type { UpstreamStatus } from '../telemetry/status-document.js';
 import { may, post, useAction, useView } from './api.js';
 import { callAddress, callsAddress } from './browser.js';
-import { Badge, ErrorText, type Tone } from './controls.js';
+import { Badge, Button, ErrorText, type Tone } from './controls.js';
 import { ago, isoOf, moment, number, short, words } from './format.js';
 import type { Snapshot } from './live.js';
 import { Table } from './table.js';
@@ -74,9 +74,9 @@ export function ResetButton({ model }: ResetProps) {
   if (!may('upstreams')) return null;
   return (
     <div class="marks">
-      <button type="button" disabled={busy} onClick={() => run()}>
+      <Button disabled={busy} onClick={() => run()}>
         {model === undefined ? 'Call all again now' : 'Call again now'}
-      </button>
+      </Button>
       <span role="status">{done ? 'Done: called again.' : ''}</span>
       <ErrorText text={error} />
     </div>

@@ -7,7 +7,7 @@ import type { ListView, ModelView, UsageView } from '../admin/views.js';
 import { get, queryOf, textOf, useView } from './api.js';
 import { addressOf, type CallFilters, callsAddress } from './browser.js';
 import { chart, Charts, linesOf, timesUntil } from './chart.js';
-import { Choice, ErrorText, idsOf, Money, Name, TextField } from './controls.js';
+import { Button, Choice, ErrorText, idsOf, Money, Name, TextField } from './controls.js';
 import { moment, number, roughMoney, short, sumOfMoney } from './format.js';
 import { type Column, Table } from './table.js';
 
@@ -120,9 +120,9 @@ function ShownUsage({ question, rows, next, onMore }: ShownUsageProps) {
       {by === 'day' || by === 'hour' ? <UsageCharts from={from} to={to} rows={rows} by={by} /> : null}
       <UsageTable rows={rows} question={question} />
       {next === null ? null : (
-        <button type="button" disabled={onMore === undefined} onClick={() => onMore?.(next)}>
+        <Button disabled={onMore === undefined} onClick={() => onMore?.(next)}>
           Show more
-        </button>
+        </Button>
       )}
     </>
   );
