@@ -26,6 +26,8 @@ export interface Wait {
 
 /** How long a request waits for what others may give back: they do after 750 ms, see IDLE_MS_SCARCE. */
 const WAIT_MS_MAX = 1_500;
+/** The same of a call that needs room at an upstream: see ASK_MS of upstream/upstream-quotas.ts. */
+const UPSTREAM_WAIT_MS = 800;
 /** How long a request waits after that for the coordinator's first reply about what it needs. */
 const LATE_MS_MAX = 1_000;
 /** How many requests may wait in this process, in about 1 MB; others end as if the coordinator were lost. */
@@ -66,7 +68,8 @@ export class LeaseWaits {
     if (this.#waits.size >= WAITS_MAX) return Promise.resolve('lost');
     return new Promise((end) => {
       const sinceMs = this.#options.nowMs();
-      const wait: Wait = { need, sinceMs, scopes, deadlineMs: sinceMs + WAIT_MS_MAX, isOverdue: false, end };
+      const waitMs = need.kind === 'upstream' ? UPSTREAM_WAIT_MS : WAIT_MS_MAX;
+      const wait: Wait = { need, sinceMs, scopes, deadlineMs: sinceMs + waitMs, isOverdue: false, end };
       this.#waits.add(wait);
       for (const scope of scopes) scope.waits.add(wait);
       this.#round += 1;

@@ -298,7 +298,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const seconds = Math.max(1, ceilDiv(Math.ceil(noRoom?.freeInMs ?? 0), 1_000));
     const error =
       this.#reason === undefined
-        ? noRoomError(noRoom?.quota, seconds)
+        ? noRoomError(noRoom?.quota, seconds, noRoom?.isLate)
         : unavailableError(this.#reason, shorter(this.#retryAfterSeconds, seconds));
     this.#giveUp(error, 'unavailable');
   }

@@ -321,12 +321,17 @@ export function unavailableError(reason: string, seconds: number | undefined): E
   };
 }
 
-/** All upstreams were at their limits for as long as the call could wait. */
-export function noRoomError(quota: UpstreamQuotaName | undefined, seconds: number): ErrorRecord {
+/** All upstreams were at their limits for as long as the call could wait; with `isLate`, nobody knows. */
+export function noRoomError(
+  quota: UpstreamQuotaName | undefined,
+  seconds: number,
+  isLate = false,
+): ErrorRecord {
   const what = quota === undefined ? '' : ` (${quota})`;
+  const state = isLate ? 'could not be found out in time' : 'is used up';
   return {
     code: 'overloaded',
-    message: `what the gateway may ask of the provider of this model is used up${what}; retry after ${seconds} seconds. This call is not billed.`,
+    message: `what the gateway may ask of the provider of this model ${state}${what}; retry after ${seconds} seconds. This call is not billed.`,
     retryAfterSeconds: seconds,
   };
 }

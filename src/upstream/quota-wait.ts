@@ -10,12 +10,7 @@ import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { QuotaQueue, WaitingCall } from './quota-queue.js';
 import type { NoRoom } from './target-choice.js';
-
-/**
- * If limits are shared with other processes, a call that may not wait still waits for the coordinator's
- * reply, which takes milliseconds: at most so long.
- */
-const ASK_MS = 1_000;
+import { ASK_MS } from './upstream-quotas.js';
 
 /** The session, as QuotaWait needs it. */
 export interface WaitOwner extends Pick<WaitingCall, 'account' | 'bytes' | 'waitsFor' | 'tryNow' | 'giveUp'> {

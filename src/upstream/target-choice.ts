@@ -59,6 +59,8 @@ export interface NoRoom {
   readonly scopes: readonly UpstreamScopeIndex[];
   /** The coordinator may grant more of one of `scopes`, and has not replied yet. */
   readonly asks: boolean;
+  /** The coordinator has not said in time whether it has more for one of `scopes`. */
+  readonly isLate: boolean;
 }
 
 export class TargetChoice {
@@ -171,6 +173,7 @@ export class TargetChoice {
     let first: { quota: UpstreamQuotaName | undefined; slot: number; freeInMs: number } | undefined;
     let queueMs = 0;
     let asks = false;
+    let isLate = false;
     const scopes: UpstreamScopeIndex[] = [];
     for (let passed = tried; ;) {
       const state = this.#best(passed, nowMs, account);
@@ -185,9 +188,10 @@ export class TargetChoice {
       if (quotas === undefined) continue;
       queueMs = Math.max(queueMs, quotas.queueMs);
       asks ||= shortage?.asks === true;
+      isLate ||= shortage?.isLate === true;
       scopes.push(quotas.scope);
     }
-    return first && { ...first, queueMs, scopes, asks };
+    return first && { ...first, queueMs, scopes, asks, isLate };
   }
 
   /** The most tokens that any target allows a call; Infinity if one has no such limit. */

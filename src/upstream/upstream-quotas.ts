@@ -19,6 +19,20 @@ import type { TargetQuotas } from './target.js';
  * processes give idle leases back after 750 ms.
  */
 const ASK_AGAIN_MS = 250;
+/**
+ * If limits are shared with other processes, a call that may not wait still waits so long for the
+ * coordinator's reply, which takes milliseconds. A denial comes before: see UPSTREAM_WAIT_MS of
+ * sharing/lease-waits.ts.
+ */
+export const ASK_MS = 1_000;
+
+/** The last question about a scope. */
+interface Asked {
+  /** Until when the coordinator is not asked again; Infinity until its reply. */
+  readonly untilMs: number;
+  /** Since when calls wait for a decision; Infinity after a denial. */
+  readonly undecidedSinceMs: number;
+}
 
 /** Asks the main thread for leases, if limits are shared with other processes. */
 type AskLease = Pick<LeaseChannel, 'ask'>;
@@ -28,8 +42,7 @@ export class UpstreamQuotas {
   readonly #counters: UpstreamCounters;
   readonly #clock: Clock;
   readonly #leases: AskLease | undefined;
-  /** By scope: until when the coordinator is not asked; Infinity until its reply. */
-  readonly #askedUntilMs = new Map<UpstreamScopeIndex, number>();
+  readonly #asked = new Map<UpstreamScopeIndex, Asked>();
 
   /** `leases`: undefined if limits are not shared. */
   constructor(counters: UpstreamCounters, clock: Clock, leases?: AskLease) {
@@ -54,23 +67,31 @@ export class UpstreamQuotas {
 
   /**
    * Why `take` gives nothing now. `asks`: what is missing may be with the coordinator, which was not asked or
-   * has not replied yet. Else it is gone until the limit's window has moved on.
+   * has not replied yet. Else it is gone until the limit's window has moved on, unless `isLate`: nobody has
+   * said in time whether the limit is reached.
    */
-  shortageOf({ scope, limits }: TargetQuotas, tokens: number): Shortage {
+  shortageOf({ scope, limits }: TargetQuotas, tokens: number): Shortage & { readonly isLate: boolean } {
     const short = this.#counters.shortageOf(scope, limits, tokens);
-    if (!short.asks) return short;
-    const untilMs = this.#askedUntilMs.get(scope) ?? Infinity;
-    return { ...short, asks: untilMs === Infinity };
+    const { untilMs = Infinity, undecidedSinceMs = Infinity } = this.#asked.get(scope) ?? {};
+    const isLate = this.#clock.monotonicMs() - undecidedSinceMs >= ASK_MS;
+    return { ...short, asks: short.asks && untilMs === Infinity, isLate: short.asks && isLate };
   }
 
   /** Asks the coordinator, for all calls of the worker. */
   #ask(scope: UpstreamScopeIndex, tokens: number): void {
     if (this.#leases === undefined) return;
-    if ((this.#askedUntilMs.get(scope) ?? 0) > this.#clock.monotonicMs()) return;
-    this.#askedUntilMs.set(scope, Infinity);
+    const nowMs = this.#clock.monotonicMs();
+    const { untilMs = 0, undecidedSinceMs = Infinity } = this.#asked.get(scope) ?? {};
+    if (untilMs > nowMs) return;
+    this.#asked.set(scope, { untilMs: Infinity, undecidedSinceMs: Math.min(undecidedSinceMs, nowMs) });
     void this.#leases.ask([{ kind: 'upstream', index: scope }], { kind: 'upstream', tokens }).then((end) => {
-      if (end === 'try') this.#askedUntilMs.delete(scope);
-      else this.#askedUntilMs.set(scope, this.#clock.monotonicMs() + ASK_AGAIN_MS);
+      const againMs = this.#clock.monotonicMs() + ASK_AGAIN_MS;
+      if (end === 'try') this.#asked.delete(scope);
+      else
+        this.#asked.set(scope, {
+          untilMs: againMs,
+          undecidedSinceMs: end === 'refused' ? Infinity : -Infinity,
+        });
       this.queue.roomCame();
     });
   }

@@ -10,7 +10,8 @@ import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { startBed } from '../support/bed.js';
-import { eventually } from '../support/gateway.js';
+import { eventually, knownEverywhere, startGateway, testSettings, type Gateway } from '../support/gateway.js';
+import { startMock } from '../support/mock.js';
 
 const ACCOUNTS = 6;
 const CALLERS = 24;
@@ -45,11 +46,14 @@ async function holdLeases(t: Test, dataFolder: string): Promise<() => Promise<vo
   return free;
 }
 
-void t.test('calls wait for their leases while a process is held up', { timeout: 120_000 }, async (t) => {
-  const { gateway } = await startBed(t, { processes: 2 });
-  await eventually('both serve', () =>
+const bothServe = (gateway: Gateway): Promise<unknown> =>
+  eventually('both serve', () =>
     gateway.log().filter((line) => line.includes('"gateway serves"')).length >= 2 ? true : undefined,
   );
+
+void t.test('calls wait for their leases while a process is held up', { timeout: 120_000 }, async (t) => {
+  const { gateway } = await startBed(t, { processes: 2 });
+  await bothServe(gateway);
   const customers = await Promise.all(Array.from({ length: ACCOUNTS }, () => gateway.admin.customer()));
   const free = await holdLeases(t, gateway.dataFolder);
   const told: string[] = [];
@@ -68,5 +72,33 @@ void t.test('calls wait for their leases while a process is held up', { timeout:
   await Promise.all(callers);
   t.ok(told.length > callers.length, `${told.length} calls`);
   t.same(new Set(told), new Set(['served']));
+  t.equal(await gateway.stop(), 0);
+});
+
+void t.test('nor is a limit of an upstream said to be used up', { timeout: 120_000 }, async (t) => {
+  const [mock, other] = await Promise.all([startMock(t), startMock(t)]);
+  const { models, ...settings } = testSettings(mock.url, { processes: 2 }) as { models: object[] };
+  const upstreams = [{ url: other.url, requests_per_minute: 1_000, queue_ms: 0 }];
+  const limited = { ...models[0], id: 'limited', upstreams };
+  const gateway = await startGateway(t, { config: { ...settings, models: [...models, limited] } });
+  await bothServe(gateway);
+  const { key } = await gateway.admin.customer();
+  await knownEverywhere(gateway, key);
+  const calls = (model: object): Promise<Awaited<ReturnType<Gateway['chat']>>[]> =>
+    Promise.all(Array.from({ length: CALLERS }, () => gateway.chat(key, 'Hello', model)));
+  // So that both processes hold leases of the account, and none of the upstream.
+  await calls({});
+  await calls({});
+  const free = await holdLeases(t, gateway.dataFolder);
+  const held = calls({ model: 'limited' });
+  await sleep(HELD_MS);
+  await free();
+  const told = (await held).filter(({ status }) => status !== 200).map(({ body }) => body);
+  t.ok(told.length > 0, `${told.length} calls were not served in time`);
+  t.same(
+    told.filter((body) => !/could not (be found|find) out in time/.test(body)),
+    [],
+  );
+  t.equal((await gateway.chat(key, 'Hello', { model: 'limited' })).status, 200, 'then it is served');
   t.equal(await gateway.stop(), 0);
 });

@@ -3,6 +3,7 @@ import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import type { Coordinator } from '#src/sharing/coordinator.js';
 import { useOf } from '#src/sharing/sharing-stats.js';
+import { ASK_MS } from '#src/upstream/upstream-quotas.js';
 import { MemoryCoordinator } from '../../support/memory-coordinator.js';
 import { EventTime, GOOD_NETWORK, LeaseNode, type Network } from '../../support/lease-world.js';
 import { plainView } from '../../support/plain-asks.js';
@@ -167,4 +168,17 @@ void t.test('without a denial no request is told that a limit is used up', async
     t.equal(ends.at(-1), 'served', 'and then as before');
     t.equal(node.keeper.state.waits, 0);
   }
+});
+
+void t.test('a denial of an upstream comes before its call gives up', async (t) => {
+  const { time, node } = createWorld();
+  void node.keeper.start();
+  for (let call = 0; call < LIMITS.callsInFlight; call++) void node.call(ACCOUNT, asPicoUnits(1n));
+  await time.run(200);
+  let end: unknown;
+  void node.keeper
+    .wait([{ kind: 'account', index: ACCOUNT }], { kind: 'upstream' })
+    .then((how) => (end = how));
+  await time.run(ASK_MS - 50);
+  t.equal(end, 'refused');
 });

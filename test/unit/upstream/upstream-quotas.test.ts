@@ -5,7 +5,7 @@ import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asUpstreamScopeIndex, asWallMs } from '#src/core/units.js';
 import { createUpstreamBuffers, UpstreamCounters, UpstreamLeases } from '#src/ledger/upstream-counters.js';
 import type { TargetQuotas } from '#src/upstream/target.js';
-import { UpstreamQuotas } from '#src/upstream/upstream-quotas.js';
+import { ASK_MS, UpstreamQuotas } from '#src/upstream/upstream-quotas.js';
 
 class HeldClock implements Clock {
   ms = 1_000_000;
@@ -88,4 +88,29 @@ void t.test('what can never fit is not asked for', (t) => {
   t.match(quotas.shortageOf(QUOTAS, 1_001), { freeInMs: Infinity, asks: false });
   t.equal(asks.length, 0);
   t.end();
+});
+
+void t.test('who was told nothing in time is not told that the limit is reached', async (t) => {
+  const { clock, quotas, asks } = world();
+  const take = (): unknown => quotas.take(QUOTAS, 50, false);
+  const isLate = (): boolean => quotas.shortageOf(QUOTAS, 50).isLate;
+  take();
+  clock.ms += ASK_MS - 1;
+  t.equal(isLate(), false);
+  clock.ms += 1;
+  t.equal(isLate(), true, 'no reply');
+  for (const [end, late] of [
+    ['late', true],
+    ['refused', false],
+    ['lost', true],
+    [{ lostForMs: 5_000 }, true],
+    ['try', false],
+  ] as const) {
+    asks.at(-1)!.reply(end);
+    await turn();
+    t.equal(isLate(), late, JSON.stringify(end));
+    clock.ms += 300;
+    take();
+    t.equal(isLate(), late, 'until the next reply');
+  }
 });
