@@ -17,7 +17,7 @@ import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
 import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
 import { BOOTSTRAP, type Identify, type Operator } from '../core/roles.js';
-import { type AdminResponse, ok, type RequestHead, responseOfError } from './http.js';
+import { type AdminResponse, cookieOf, HOST_COOKIE, ok, type RequestHead, responseOfError } from './http.js';
 import type { OidcView } from './oidc.js';
 import { type NewSession, type OpenSession, SESSION_SECONDS, Sessions } from './sessions.js';
 import { digestOfToken, isOperatorToken, type Operators } from '../registry/operators.js';
@@ -187,7 +187,7 @@ export class AdminAuthentication {
   /**
    * Contains the port: browsers send cookies to all ports of a host, and two gateways must not share one.
    */
-  readonly #cookieName: () => string;
+  readonly #cookieName: (secure: boolean) => string;
   readonly #hosts: AllowedHosts;
   readonly #operators: Pick<Operators, 'identityOf'>;
 
@@ -204,7 +204,7 @@ export class AdminAuthentication {
     this.#token = new TokenCheck(token);
     this.#wrongTokens = new WrongTokens(clock);
     this.#sessions = new Sessions(clock);
-    this.#cookieName = () => `tollgate-session-${port()}`;
+    this.#cookieName = (secure) => `${secure ? HOST_COOKIE : ''}tollgate-session-${port()}`;
   }
 
   /**
@@ -299,7 +299,7 @@ export class AdminAuthentication {
    * settings, also if no proxy sends `x-forwarded-proto`.
    */
   openSession(head: RequestHead, session: NewSession, secure = false): string {
-    return this.#cookie(head, this.#sessions.open(session), SESSION_SECONDS, secure);
+    return this.#cookie(this.#sessions.open(session), SESSION_SECONDS, secure || isHttps(head));
   }
 
   /**
@@ -311,26 +311,29 @@ export class AdminAuthentication {
     const url = secret === undefined ? undefined : this.#sessions.end(secret);
     const view = viewOfSession(undefined);
     const told = url === undefined ? view : { ...view, sign_out: { issuer: new URL(url).host, url } };
-    return { ...ok(told), setCookie: this.#cookie(head, '', 0) };
+    const secure = isHttps(head) || cookieOf(head, this.#cookieName(true)) !== '';
+    return { ...ok(told), setCookie: this.#cookie('', 0, secure) };
   }
 
   #wrong(response: HttpResponse): AdminResponse {
     return this.#wrongTokens.record(response.getRemoteAddress()) ? WRONG_TOKEN : TOO_MANY_WRONG;
   }
 
-  #secretOf({ cookie }: RequestHead): string | undefined {
-    const start = `${this.#cookieName()}=`;
-    const pair = cookie.split(/; */).find((part) => part.startsWith(start));
-    const secret = pair?.slice(start.length);
-    return secret === '' ? undefined : secret;
+  #secretOf(head: RequestHead): string | undefined {
+    const secret = cookieOf(head, this.#cookieName(true));
+    if (secret !== '') return secret;
+    return isHttps(head) ? undefined : cookieOf(head, this.#cookieName(false)) || undefined;
   }
 
-  /** `Secure` only behind a proxy that ends TLS: over plain HTTP such a cookie would not come back. */
-  #cookie({ forwardedProto }: RequestHead, secret: string, seconds: number, secure = false): string {
-    const attribute = secure || /^https\b/i.test(forwardedProto) ? '; Secure' : '';
-    return `${this.#cookieName()}=${secret}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${attribute}`;
+  /** `secure` only behind a proxy that ends TLS: over plain HTTP such a cookie would not come back. */
+  #cookie(secret: string, seconds: number, secure: boolean): string {
+    const attribute = secure ? '; Secure' : '';
+    return `${this.#cookieName(secure)}=${secret}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${attribute}`;
   }
 }
+
+/** Returns whether a proxy says that the browser uses HTTPS. */
+const isHttps = ({ forwardedProto }: RequestHead): boolean => /^https\b/i.test(forwardedProto);
 
 /** The console shows what the role may do. */
 function viewOfSession(session: OpenSession | undefined): object {

@@ -56,6 +56,19 @@ export function readHead(request: HttpRequest): RequestHead {
   };
 }
 
+/**
+ * Before the names of cookies that are `Secure`. Browsers take such a cookie from this host alone. Without it
+ * another host of the domain could sign a browser in as somebody else, by a cookie for all hosts (cookie
+ * tossing).
+ */
+export const HOST_COOKIE = '__Host-';
+
+/** Returns the value of the first cookie of that name; empty if the request has none. */
+export function cookieOf({ cookie }: RequestHead, name: string): string {
+  const pair = cookie.split(/; */).find((part) => part.startsWith(`${name}=`));
+  return pair?.slice(name.length + 1) ?? '';
+}
+
 const NOT_UTF8 = responseOfError({ code: 'invalid_parameters', message: 'the body must be UTF-8' });
 
 /**

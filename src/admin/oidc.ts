@@ -16,7 +16,7 @@ import type { Clock } from '../core/clock.js';
 import type { Identify } from '../core/roles.js';
 import type { Log } from '../telemetry/log.js';
 import { WrongTokens } from './authentication.js';
-import type { AdminResponse, RequestHead } from './http.js';
+import { type AdminResponse, cookieOf, HOST_COOKIE, type RequestHead } from './http.js';
 import { type OidcSettings, type Person, personOf, roleOf } from './oidc-claims.js';
 import { PAGE_HEADERS, pageOf, SignInError } from './oidc-pages.js';
 import type { OidcProvider, Proofs } from './oidc-provider.js';
@@ -109,7 +109,7 @@ export class OidcSignIn {
   }
 
   async #finish(head: RequestHead, settings: OidcSettings, from: string): Promise<AdminResponse> {
-    const proofs = this.#proofsOf(this.#pendingIn(head), settings);
+    const proofs = this.#proofsOf(this.#pendingIn(head, settings), settings);
     const [state = '', ...more] = new URLSearchParams(head.query).getAll('state');
     if (more.length > 0 || !isSame(state, proofs.state)) throw new SignInError('not_begun');
     this.#use(state);
@@ -125,11 +125,10 @@ export class OidcSignIn {
       sub,
       from,
     });
-    const secure = settings.redirect_url.startsWith('https:');
     // A browser that comes from the provider's site sends no SameSite=Strict cookie to / itself. The page at
     // / needs none, and its own requests have the session's cookie.
     return redirectTo('/', [
-      this.#options.openSession(head, { identify, logoutUrl }, secure),
+      this.#options.openSession(head, { identify, logoutUrl }, isSecure(settings)),
       this.#cookie(settings, '', 0),
     ]);
   }
@@ -166,10 +165,8 @@ export class OidcSignIn {
   }
 
   /** Returns the cookie of a pending sign-in. With another time in it, another state would be derived. */
-  #pendingIn(head: RequestHead): string {
-    const start = `${this.#cookieName()}=`;
-    const pair = head.cookie.split(/; */).find((part) => part.startsWith(start));
-    const cookie = pair?.slice(start.length) ?? '';
+  #pendingIn(head: RequestHead, settings: OidcSettings): string {
+    const cookie = cookieOf(head, this.#cookieName(settings));
     const [, seconds] = /^(\d{1,12})\.[\w-]{43}$/.exec(cookie) ?? [];
     const age = this.#nowSeconds() - Number(seconds ?? -Infinity);
     if (age < 0 || age >= PENDING_SECONDS) throw new SignInError('not_begun');
@@ -208,16 +205,18 @@ export class OidcSignIn {
     return pageOf(known);
   }
 
-  #cookieName(): string {
-    return `tollgate-sign-in-${this.#options.port()}`;
+  #cookieName(settings: OidcSettings): string {
+    return `${isSecure(settings) ? HOST_COOKIE : ''}tollgate-sign-in-${this.#options.port()}`;
   }
 
   /** SameSite=Lax, because the browser comes back from the provider's site. */
-  #cookie({ redirect_url: url }: OidcSettings, value: string, seconds: number): string {
-    const secure = url.startsWith('https:') ? '; Secure' : '';
-    return `${this.#cookieName()}=${value}; Path=${OIDC_START_PATH}; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`;
+  #cookie(settings: OidcSettings, value: string, seconds: number): string {
+    const [path, secure] = isSecure(settings) ? ['/', '; Secure'] : [OIDC_START_PATH, ''];
+    return `${this.#cookieName(settings)}=${value}; Path=${path}; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`;
   }
 }
+
+const isSecure = ({ redirect_url: url }: OidcSettings): boolean => url.startsWith('https:');
 
 function redirectTo(address: string, cookies: readonly string[]): AdminResponse {
   const set = cookies.map((cookie): readonly [string, string] => ['set-cookie', cookie]);

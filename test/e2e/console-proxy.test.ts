@@ -42,7 +42,7 @@ void t.test('from HTTPS to HTTPS', SKIP, async (t) => {
   await page.getByRole('button', { name: 'Continue' }).click();
   await page.getByRole('heading', { name: 'Groups' }).waitFor();
   t.equal(page.url(), `${origin}/#/groups`);
-  const name = `tollgate-session-${gateway.admin.port}`;
+  const name = `__Host-tollgate-session-${gateway.admin.port}`;
   t.match(await page.context().cookies(origin), [{ name, secure: true, httpOnly: true, sameSite: 'Strict' }]);
   t.equal(proxy.cookies.length, 3, 'of the way, of the session, and the end of the first');
   for (const cookie of proxy.cookies) t.match(cookie, /; Secure$/);

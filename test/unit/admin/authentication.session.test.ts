@@ -56,7 +56,23 @@ void t.test('a session does what the token does', async (t) => {
   });
 
   const secure = await openSession(house, { 'x-forwarded-proto': 'https' });
-  t.match(secure.headers['set-cookie']?.[0], /; Secure$/, 'behind a proxy that ends TLS');
+  t.match(secure.headers['set-cookie']?.[0], /^__Host-[^;]+; Path=\/; .*; Secure$/, 'by a proxy with TLS');
+});
+
+void t.test('a cookie that another host of the domain has set signs nobody in', async (t) => {
+  const house = await startAdminHouse(t);
+  const https = { 'x-forwarded-proto': 'https' };
+  const strange = cookieOf(await openSession(house));
+  const own = cookieOf(await openSession(house, https));
+  const status = async (cookie: string, headers: object): Promise<number> =>
+    (await house.send('GET', '/admin/v1/status', undefined, { headers: { cookie, ...headers } })).status;
+  t.equal(await status(own, https), 200);
+  t.equal(await status(strange, https), 401);
+  await house.send('DELETE', SESSION, undefined, {
+    headers: { cookie: `${strange}; ${own}`, ...https, ...OWN },
+  });
+  t.equal(await status(own, https), 401, 'its own session has ended');
+  t.equal(await status(strange, {}), 200);
 });
 
 void t.test('another site cannot use it', async (t) => {

@@ -334,5 +334,15 @@ void t.test('addresses, methods and hosts', async (t) => {
   world.set({ redirect_url: 'https://Console.example/admin/session/oidc/callback' });
   t.equal((await open()).status, 200, 'the host of redirect_url is allowed');
   const secure = await house.send('GET', '/admin/session/oidc', undefined, { headers: named });
-  t.match(secure.headers['set-cookie']?.[0], /; SameSite=Lax; Secure$/);
+  const [pair = ''] = secure.headers['set-cookie'] ?? [];
+  t.match(pair, /^__Host-[^;]+; Path=\/; .*; SameSite=Lax; Secure$/);
+  // Another host of the domain may set a cookie for all hosts, but none of that name.
+  const { searchParams: sent } = new URL(secure.headers.location!);
+  const end = (cookie: string) => {
+    house.clock.nowMs += 1_000;
+    const path = `/admin/session/oidc/callback?code=x&state=${sent.get('state')!}`;
+    return house.send('GET', path, undefined, { headers: { ...named, cookie } });
+  };
+  t.match((await end(/^__Host-([^;]+)/.exec(pair)![1]!)).body, 'has not begun this sign-in here');
+  t.notMatch((await end(/^[^;]+/.exec(pair)![0])).body, 'has not begun this sign-in here');
 });
