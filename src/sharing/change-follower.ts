@@ -56,10 +56,7 @@ export class ChangeFollower {
     this.#timer = undefined;
   }
 
-  /**
-   * Number of the newest change that every thread of this process sees; 0 while the process reads everything
-   * anew, because the feed no longer has all changes that it lacks.
-   */
+  /** The newest change that every thread of this process sees; 0 while it reads everything anew. */
   get appliedTo(): number {
     return this.#readsAll ? 0 : this.#appliedTo;
   }
@@ -88,16 +85,13 @@ export class ChangeFollower {
   }
 
   #apply({ groups = [], accounts, keys }: Touched): void {
-    for (const group of groups) this.#attempt('group', group, () => this.#applier.applyGroup(group));
-    for (const account of accounts)
-      this.#attempt('account', account, () => this.#applier.applyAccount(account));
-    for (const key of keys) this.#attempt('key', key, () => this.#applier.applyKey(key));
+    const { applier } = this.#options;
+    for (const group of groups) this.#attempt('group', group, () => applier.applyGroup(group));
+    for (const account of accounts) this.#attempt('account', account, () => applier.applyAccount(account));
+    for (const key of keys) this.#attempt('key', key, () => applier.applyKey(key));
   }
 
-  /**
-   * Reads all records, if this process was stopped for longer than the feed keeps changes. Later changes are
-   * applied meanwhile as usual.
-   */
+  /** Reads all records, if the feed no longer has all changes that this process lacks. */
   async #applyAll(): Promise<void> {
     const { groupsMax, accountsMax, keysMax, log } = this.#options;
     this.#readsAll = true;
@@ -123,10 +117,6 @@ export class ChangeFollower {
         error: textOf(error),
       });
     }
-  }
-
-  get #applier(): ChangeFollowerOptions['applier'] {
-    return this.#options.applier;
   }
 }
 

@@ -40,10 +40,7 @@ export class CoordinatorMemory {
   readonly #path: string;
   #memory: Static<typeof Memory>;
 
-  /**
-   * Reads the file synchronously. Throws, with the path, if the file is damaged or of another namespace:
-   * ignoring it would not be safe.
-   */
+  /** Reads the file. Throws, with the path, if it is damaged or of another namespace. */
   constructor(dataFolder: string, namespace: string) {
     this.#folder = dataFolder;
     this.#path = join(dataFolder, FILE_NAME);

@@ -122,16 +122,6 @@ export function debitsOf(rows: readonly WrittenRow[]): Debit[] {
   );
 }
 
-/** Whether both take the same amounts from the same accounts, in the same order. */
-export function areSameDebits(one: readonly Debit[], other: readonly Debit[]): boolean {
-  return (
-    one.length === other.length &&
-    one.every(
-      ({ accountId, amount }, at) => accountId === other[at]!.accountId && amount === other[at]!.amount,
-    )
-  );
-}
-
 /** Nothing is held of the account yet; an `amount` of 0 gives back what was leased. */
 function askOf(scope: string, amount: bigint): LeaseAsk {
   const balance = { limit: 0n, period: 0, used: 0n, unused: 0n, least: amount, most: amount };

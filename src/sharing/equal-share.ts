@@ -240,9 +240,7 @@ export class EqualShare implements Coordinator {
     this.#options.onLost?.();
   }
 
-  /**
-   * Sends a heartbeat. If the server has lost its data, joins again at once, because other nodes wait for it.
-   */
+  /** Sends a heartbeat. If the server has lost its data, joins at once: other nodes wait for this one. */
   async #beat(): Promise<void> {
     const { coordinator, clock } = this.#options;
     this.#beating = true;
@@ -274,9 +272,7 @@ export class EqualShare implements Coordinator {
     this.#setAlone(undefined);
   }
 
-  /**
-   * Makes one call to the coordinator at a time; records when the server has heard, or may have heard, it.
-   */
+  /** Makes one call at a time; records when the server has heard, or may have heard, it. */
   #inTurn<Result>(call: () => Promise<Result>): Promise<Result> {
     const { clock } = this.#options;
     const made = this.#last.then(async () => {

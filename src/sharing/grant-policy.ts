@@ -28,10 +28,7 @@ export const QUIET_PART = 2;
 /** A node gets this part of what is left, so the next node finds some; a node that needs more asks again. */
 export const SHARE = 4;
 
-/**
- * Returns the last tick in which a grant may be used. `weighing`: permits of the minute that count now, those
- * of the grant included.
- */
+/** The last tick in which a grant may be used. `weighing`: permits that count, the grant's included. */
 export function expiryTickOf(
   nowTick: number,
   weighing: number,

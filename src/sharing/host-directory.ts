@@ -13,9 +13,9 @@ import { randomUUID } from 'node:crypto';
 import { ProxyError } from '../core/errors.js';
 import { invalid, notFound } from '../registry/record-id.js';
 import { CoordinatorLost } from './coordinator.js';
-import { scriptOf, type ValkeyClient } from './valkey-client.js';
+import { scriptOf } from './valkey-client.js';
 import { LUA_PRELUDE, SILENT_MS } from './valkey-lua.js';
-import { ValkeyServer } from './valkey-server.js';
+import { ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
 import { LEAVE_SCRIPT } from './valkey-life-scripts.js';
 import { PAGE_SCOPES } from './valkey-scripts.js';
 
@@ -24,14 +24,11 @@ import { PAGE_SCOPES } from './valkey-scripts.js';
  * the place; ARGV[1] is the place, ARGV[2] its host. A place is one node of a host, `host:slot`.
  */
 
-/**
- * ARGV[3]: packed [time instead of the server's or 0]. Reply: packed [now, [place, last seen] of each node,
- * awaited places].
- */
+/** ARGV[3]: [time]. Reply: [now, [place, last seen] of each node, awaited places]. */
 export const HOSTS_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local rows, all = {}, call('HGETALL', KEYS[2])
 for i = 1, #all, 2 do rows[#rows + 1] = {all[i], cmsgpack.unpack(all[i + 1])[3]} end
-return pack({now_ms(cmsgpack.unpack(ARGV[3])[1], KEYS[1]), rows, call('SMEMBERS', KEYS[3])})
+return pack({now_ms(head[1], KEYS[1]), rows, call('SMEMBERS', KEYS[3])})
 `);
 
 /**
@@ -41,8 +38,6 @@ return pack({now_ms(cmsgpack.unpack(ARGV[3])[1], KEYS[1]), rows, call('SMEMBERS'
  * back).
  */
 export const FORGET_SCRIPT = scriptOf(`${LUA_PRELUDE}
-local place, host = ARGV[1], ARGV[2]
-local head = cmsgpack.unpack(ARGV[3])
 local now = now_ms(head[2], KEYS[1])
 local node = node_of(KEYS[2], place)
 if node and now - node[3] < SILENT then return pack({'alive', now - node[3], {}}) end
@@ -72,14 +67,13 @@ export interface HostStatement {
   readonly heardMs: number | undefined;
 }
 
-export interface HostDirectoryOptions {
-  readonly client: ValkeyClient;
-  readonly namespace: string;
+export interface HostDirectoryOptions
+  extends
+    Pick<ValkeyServerOptions, 'client' | 'namespace'>,
+    Partial<Pick<ValkeyServerOptions, 'timeInsteadMs'>> {
   readonly partitions: number;
   /** Id of this host. */
   readonly host: string;
-  /** Replaces the server's time unless it is 0. For tests. */
-  readonly timeInsteadMs?: (() => number) | undefined;
 }
 
 /** What all partitions know of a host. */
@@ -103,10 +97,7 @@ export class HostDirectory {
     this.#options = options;
   }
 
-  /**
-   * Returns all hosts ordered by id. One round trip a partition. Rejects with `overloaded` if the server
-   * cannot be asked.
-   */
+  /** All hosts, ordered by id. One round trip a partition. Rejects with `overloaded`. */
   async list(): Promise<HostStatement[]> {
     const { nowMs, hosts } = await this.#known().catch(asRejection('Hosts cannot be listed'));
     return [...hosts]
@@ -184,15 +175,8 @@ export class HostDirectory {
   }
 
   #placeOf(partition: number, host: string, place: string): ValkeyServer {
-    const { client, namespace } = this.#options;
-    return new ValkeyServer({
-      client,
-      namespace,
-      partition,
-      host,
-      place,
-      timeInsteadMs: () => this.#timeInsteadMs,
-    });
+    const timeInsteadMs = (): number => this.#timeInsteadMs;
+    return new ValkeyServer({ ...this.#options, partition, host, place, timeInsteadMs });
   }
 }
 

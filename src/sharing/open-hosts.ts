@@ -16,11 +16,12 @@ import type { RegistryPosition } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
 import { CoordinatorMemory } from './coordinator-memory.js';
-import type { Coordinator, HostSpent } from './coordinator.js';
+import type { HostSpent } from './coordinator.js';
 import { EqualShare, type EqualShareOptions } from './equal-share.js';
 import { FallbackCoordinator } from './fallback-coordinator.js';
 import { HostDirectory } from './host-directory.js';
 import { SYSTEM_TIMERS } from './lease-terms.js';
+import type { Coordinators } from './lmdb-coordinator.js';
 import { RegistryLog } from './registry-log.js';
 import { RegistryServer } from './registry-server.js';
 import { ValkeyClient, ValkeyError } from './valkey-client.js';
@@ -35,29 +36,20 @@ const DEBIT_SLOTS_FROM = 1_000_000;
 /** The slots of the nodes that lease fallback quotas count from here. */
 const FALLBACK_SLOTS_FROM = 2_000_000;
 
-export interface HostCoordinatorOptions {
+export interface HostCoordinatorOptions extends Pick<HostsOptions, 'slot' | 'store' | 'clock'> {
   /** They have `sharing`. */
   readonly settings: Settings & { readonly sharing: NonNullable<Settings['sharing']> };
   /** The host's id, made once for the data directory. */
   readonly host: string;
-  /** Index of the process in its group. */
-  readonly slot: number;
-  readonly store: Store;
-  readonly clock: Clock;
   readonly log: Pick<Log, 'warn'>;
 }
 
-export interface HostCoordinators {
-  /** For calls. */
+/** If the node of debits fails, calls keep their leases. */
+export interface HostCoordinators extends Coordinators {
   readonly calls: EqualShare;
-  /** For an operator's debits: whatever becomes of this node, the calls keep their leases. */
-  readonly debits: Coordinator;
 }
 
-/**
- * Opens the nodes; none has joined yet, but connecting has begun. Throws if the host's memory of the server
- * is damaged.
- */
+/** Opens the nodes, which begin to connect. Throws if the host's memory of the server is damaged. */
 export function openHostCoordinators(options: HostCoordinatorOptions): HostCoordinators {
   const { settings, host, slot, store, clock, log } = options;
   const { sharing } = settings;
@@ -142,25 +134,12 @@ export interface HostsOptions {
   readonly log: Log;
 }
 
-/** What is shared. Nothing has joined yet. */
-export interface Hosts {
-  /** Closed by whoever uses them. */
-  readonly coordinators: HostCoordinators;
-  readonly registry: RegistryLog;
-  /** For operators. */
-  readonly directory: HostDirectory;
-  /**
-   * Claims a name for this host and `forMs`. Resolves with false if another host has it; true also if the
-   * server cannot be asked.
-   */
-  readonly claim: (name: string, forMs: number) => Promise<boolean>;
-  closeRegistry(): Promise<void>;
-}
-
 export type OpenHosts = typeof openHosts;
+/** What is shared. */
+export type Hosts = Readonly<ReturnType<OpenHosts>>;
 
-/** The settings must have `sharing`. */
-export function openHosts({ settings, slot, store, clock, onTaken, log }: HostsOptions): Hosts {
+/** Nothing has joined yet. The settings must have `sharing`. */
+export function openHosts({ settings, slot, store, clock, onTaken, log }: HostsOptions) {
   const { sharing } = settings;
   if (sharing === undefined) throw new Error('invariant broken: hosts are opened where there is sharing');
   const { url, username, password, namespace, partitions } = sharing;
@@ -173,10 +152,14 @@ export function openHosts({ settings, slot, store, clock, onTaken, log }: HostsO
   const server = new RegistryServer({ client, waiter, namespace });
   const registry = new RegistryLog({ store, server, host, onTaken, log });
   return {
+    /** Closed by whoever uses them. */
     coordinators: openHostCoordinators({ settings: { ...settings, sharing }, host, slot, store, clock, log }),
     registry,
+    /** For operators. */
     directory: new HostDirectory({ client, namespace, partitions, host }),
-    claim: (name, forMs) => claimOf(client, `${tagOf(namespace, 0)}:claim:${name}`, host, forMs),
+    /** See `claimOf`. */
+    claim: (name: string, forMs: number) =>
+      claimOf(client, `${tagOf(namespace, 0)}:claim:${name}`, host, forMs),
     closeRegistry: async () => {
       client.close();
       waiter.close();
@@ -185,7 +168,10 @@ export function openHosts({ settings, slot, store, clock, onTaken, log }: HostsO
   };
 }
 
-/** A host keeps what it has claimed: after a crash it claims again. */
+/**
+ * Claims a name for this host and `forMs`. Resolves with false if another host has it; true also if the
+ * server cannot be asked. A host keeps what it has claimed: after a crash it claims again.
+ */
 export async function claimOf(
   client: Pick<ValkeyClient, 'command'>,
   key: string,

@@ -13,10 +13,7 @@ import type { Log } from '../telemetry/log.js';
 import type { RegistryServer } from './registry-server.js';
 import { ValkeyError } from './valkey-client.js';
 
-/**
- * Expected: this host's accounts and keys are no older state of the shared ones. Nothing is mixed; an
- * operator must decide.
- */
+/** Expected: this host's copy is no older state of the shared one. An operator must decide. */
 export class RegistryDiverged extends Error {
   readonly code = 'registry_diverged';
 

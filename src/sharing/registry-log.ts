@@ -91,10 +91,7 @@ export class RegistryLog {
     this.#following = this.#follow();
   }
 
-  /**
-   * One change at a time. Rejects with `overloaded` if the change was not made, or if that is unknown, which
-   * the message says.
-   */
+  /** One change at a time. Rejects with `overloaded` if it was not made, or (see the message) may be. */
   readonly commit: CommitChange = (work, check) => {
     const made = this.#lastChange.then(() => this.#change(work, check));
     this.#lastChange = made.catch(() => undefined);

@@ -145,10 +145,7 @@ export interface RegistryReseedOptions {
   readonly server: RegistryServer;
   readonly host: string;
   readonly log: Log;
-  /**
-   * How long claims are gathered before the newest copy is chosen. Default 3,000, in which hosts notice and
-   * come back.
-   */
+  /** How long claims are gathered before the newest copy is chosen. Default CLAIMS_WAIT_MS. */
   readonly claimsWaitMs?: number | undefined;
 }
 
@@ -194,10 +191,7 @@ export class RegistryReseed {
     );
   }
 
-  /**
-   * Takes part in choosing the newest copy, until this host has seeded, or some seconds are over. Then the
-   * caller looks at the server again.
-   */
+  /** Takes part in choosing the newest copy, until this host has seeded or some seconds are over. */
   async offer(found: RegistryPosition | undefined, signal: AbortSignal): Promise<void> {
     const { store, server, host, log } = this.#options;
     const rank = rankOf(store.copy.position(), store.copy.isEmpty());

@@ -12,7 +12,7 @@
  */
 import type { RegistryPosition, RegistryRow } from '../store/registry-copy.js';
 import { scriptOf, type ValkeyClient, ValkeyError, type ValkeyReply } from './valkey-client.js';
-import { registryKeys, type RegistryKeys } from './valkey-codec.js';
+import { registryKeys } from './valkey-codec.js';
 
 /** A change that some host made. */
 export interface ServerChange {
@@ -157,9 +157,7 @@ return {now, may, redis.call('HGETALL', KEYS[1])}
 export interface ServerRegistry {
   /** Position of the server's registry. */
   readonly position: RegistryPosition;
-  /**
-   * The first of the changes after the asker's version, oldest first; empty if the asker has another epoch.
-   */
+  /** The first changes after the asker's version, oldest first; none if it has another epoch. */
   readonly changes: readonly ServerChange[];
 }
 
@@ -174,9 +172,7 @@ export interface SeedLock {
 const APPEND_DEADLINE_MS = 5_000;
 /** A reply may have some MB. */
 const PULL_DEADLINE_MS = 5_000;
-/**
- * The longest wait for changes. After it the state is read, which a restart of the server may have changed.
- */
+/** The longest wait for changes. After it the state is read: the server may have been restarted. */
 const WAIT_MS = 800;
 const WAIT_DEADLINE_MS = 3_000;
 /** Claims are repeated each half second, so one that is not is of a host that has ended. */
@@ -194,7 +190,7 @@ export interface RegistryServerOptions {
 export class RegistryServer {
   readonly #options: RegistryServerOptions;
   readonly #client: ValkeyClient;
-  readonly #keys: RegistryKeys;
+  readonly #keys: ReturnType<typeof registryKeys>;
 
   constructor(options: RegistryServerOptions) {
     this.#options = options;

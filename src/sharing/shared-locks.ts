@@ -61,10 +61,7 @@ export class SharedLocks {
     });
   }
 
-  /**
-   * Releases locks: the calls are over, and their responses on disk if they have any. One transaction; none
-   * if nothing was taken.
-   */
+  /** Releases the locks of calls that are over, whose responses are on disk. One transaction, or none. */
   giveBack(keys: Iterable<ResponseKey>): void {
     for (const { account, key } of keys) this.#ended.set(nameOfResponse({ account, key }), { account, key });
     if (this.#ended.size === 0) return;

@@ -11,6 +11,7 @@
  * Must hold: nothing is written by a run that lacks something, and a debit takes only what nobody else holds.
  * Test: unit/sharing/shared-registry.
  */
+import { isDeepStrictEqual } from 'node:util';
 import { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
 import { notCovered } from '../registry/credits.js';
@@ -25,7 +26,7 @@ import type { Store } from '../store/store.js';
 import { CoordinatorLost, EXCHANGE_ASKS_MAX, type Coordinator } from './coordinator.js';
 import { byScope, useOf, type CallsUse } from './sharing-stats.js';
 import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
-import { DebitNotCovered, areSameDebits, debitsOf, type Debit, type DebitService } from './debits.js';
+import { DebitNotCovered, debitsOf, type Debit, type DebitService } from './debits.js';
 
 /** How often a change is prepared: again if another process changed the same meanwhile. */
 const TRIES_MAX = 20;
@@ -40,10 +41,7 @@ export interface SharedRegistryOptions {
   readonly coordinator: Pick<Coordinator, 'look'>;
   readonly debits: DebitService;
   readonly commit: CommitChange;
-  /**
-   * Waits, up to a bound, until every process of this host applies that change; resolves with how many do
-   * not.
-   */
+  /** Waits a while for every process of this host to apply that change; resolves with how many do not. */
   readonly confirm: (change: number) => Promise<number>;
   /** Resolves when what the processes had settled is in the store. */
   readonly flushAll: () => Promise<unknown>;
@@ -63,9 +61,7 @@ export type CommitChange = <Result>(
   check: (rows: readonly WrittenRow[]) => void,
 ) => Promise<Result>;
 
-/**
- * Between processes of one host the store itself is shared. `onCommitted` applies the change in this process.
- */
+/** Processes of one host share the store itself. `onCommitted` applies the change in this process. */
 export function commitHere(store: Pick<Store, 'shared'>, onCommitted: () => void): CommitChange {
   return async (work, check) => {
     await Promise.resolve();
@@ -147,7 +143,7 @@ export class SharedRegistry implements RegistryService {
     };
     const result = await commit(run, (rows) => {
       const wanted = debitsOf(rows);
-      const areSame = areSameDebits(wanted, debits);
+      const areSame = isDeepStrictEqual(wanted, debits);
       if (areSame && uncovered !== undefined) throw rejectionOf(uncovered);
       // Nobody uses what the change itself creates.
       const created = new Set(rows.flatMap(({ former, key }) => (former === undefined ? [key] : [])));

@@ -14,9 +14,7 @@ import { asPicoUnits, type AccountIndex, type PicoUnits } from '../core/units.js
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import { IDLE_MS_PLENTIFUL, type LeaseTimers } from './lease-terms.js';
 
-/**
- * How many entries, of some 200 bytes. Only upstreams that report nonsense cause more; those stay uncovered.
- */
+/** How many entries, of some 200 bytes. Only upstreams that report nonsense cause more. */
 const ENTRIES_MAX = 10_000;
 /** If responses wait until their charge is on disk, a charge may be taken back, but not after so long. */
 export const COLLECT_HELD_AFTER_MS = 2 * COMMIT_WAIT_MS_MAX;

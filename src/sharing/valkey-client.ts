@@ -16,6 +16,7 @@ import {
   isServersNo,
   wasOffline,
   openConnection,
+  type ValkeyAddress,
   type ValkeyArgument,
   type ValkeyConnection,
   type ValkeyReply,
@@ -66,13 +67,7 @@ export function scriptOf(text: string): ValkeyScript {
   return { text, digest: createHash('sha1').update(text).digest('hex') };
 }
 
-export interface ValkeyClientOptions {
-  /** The setting `sharing.url`. */
-  readonly url: string;
-  readonly username?: string | undefined;
-  readonly password?: string | undefined;
-  /** Shown in the server's list of clients. */
-  readonly name: string;
+export interface ValkeyClientOptions extends ValkeyAddress {
   /** For calls that name no other. */
   readonly deadlineMs: number;
   /** In [0, 1). Default `Math.random`. */
@@ -109,10 +104,7 @@ export class ValkeyClient {
     return this.#lastError;
   }
 
-  /**
-   * Runs a script in one round trip, or two if the server does not know it yet. All keys have one hash tag.
-   * Rejects with ValkeyError.
-   */
+  /** Runs a script, in two round trips if the server does not know it yet. All keys have one hash tag. */
   async run(
     script: ValkeyScript,
     keys: readonly string[],

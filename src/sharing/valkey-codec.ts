@@ -239,42 +239,25 @@ export function tagOf(namespace: string, partition: number): string {
  *     {ns:0}:registry:claims  hash    host → how new its copy is, while the server has none
  *     {ns:0}:registry:seeder  text    the host that puts its copy there
  */
-export interface RegistryKeys {
-  readonly state: string;
-  readonly claims: string;
-  readonly seeder: string;
-  readonly logOf: (epoch: string) => string;
-  readonly rowsOf: (epoch: string) => string;
-}
-
-export function registryKeys(namespace: string): RegistryKeys {
+export function registryKeys(namespace: string) {
   const first = `${tagOf(namespace, 0)}:registry`;
   return {
     state: first,
     claims: `${first}:claims`,
     seeder: `${first}:seeder`,
-    logOf: (epoch) => `${first}:log:${epoch}`,
-    rowsOf: (epoch) => `${first}:rows:${epoch}`,
+    logOf: (epoch: string) => `${first}:log:${epoch}`,
+    rowsOf: (epoch: string) => `${first}:rows:${epoch}`,
   };
 }
 
-export interface CoordinatorKeys {
-  readonly meta: string;
-  readonly nodes: string;
-  readonly awaited: string;
-  readonly heldBy: (place: string) => string;
-  /** The two keys of a scope. */
-  readonly of: (scope: string) => readonly [string, string];
-}
-
-/** The coordinator's keys of a partition; valkey-lua.ts says what they hold. */
-export function coordinatorKeys(namespace: string, partition: number): CoordinatorKeys {
+/** The coordinator's keys of a partition, two of them of a scope; valkey-lua.ts says what they hold. */
+export function coordinatorKeys(namespace: string, partition: number) {
   const tag = tagOf(namespace, partition);
   return {
     meta: `${tag}:meta`,
     nodes: `${tag}:nodes`,
     awaited: `${tag}:awaited`,
-    heldBy: (place) => `${tag}:held:${place}`,
-    of: (scope) => [`${tag}:s:${scope}`, `${tag}:m:${scope}`],
+    heldBy: (place: string) => `${tag}:held:${place}`,
+    of: (scope: string) => [`${tag}:s:${scope}`, `${tag}:m:${scope}`] as const,
   };
 }

@@ -21,13 +21,17 @@ export type ValkeyArgument = string | Buffer;
 /** A reply by version 2 of the protocol; texts are Buffers if the call was binary. */
 export type ValkeyReply = string | number | null | Buffer | ValkeyReply[];
 
-export interface ValkeyConnectionOptions {
+/** Where the server is, and as whom to connect. */
+export interface ValkeyAddress {
   /** The setting `sharing.url`. */
   readonly url: string;
   readonly username?: string | undefined;
   readonly password?: string | undefined;
   /** Shown in the server's list of clients. */
   readonly name: string;
+}
+
+export interface ValkeyConnectionOptions extends ValkeyAddress {
   readonly connectTimeoutMs: number;
   /** How many calls may wait for their reply; one more is refused. */
   readonly commandsMax: number;

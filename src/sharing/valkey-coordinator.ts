@@ -11,7 +11,6 @@
  * server must be Redis 7 or Valkey 7.2 or newer, and must not evict keys. Tests:
  * unit/sharing/valkey-coordinator, valkey-loss, valkey-blink.
  */
-import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { asWallMs } from '../core/units.js';
 import {
@@ -28,31 +27,22 @@ import {
 } from './coordinator.js';
 import type { CoordinatorMemory } from './coordinator-memory.js';
 import { HeldLeases } from './held-leases.js';
-import type { ValkeyClient } from './valkey-client.js';
 import { partitionOf } from './valkey-codec.js';
-import { ValkeyPartition, type HostAccounting, type PartitionReply } from './valkey-partition.js';
+import { ValkeyPartition, type PartitionOptions, type PartitionReply } from './valkey-partition.js';
 
 /** Two clocks may drift apart by so much: each by half a thousandth. */
 const CLOCK_DRIFT = 0.001;
 /** Older estimates of the server's clock are not used: a server that is away for longer is not checked. */
 const CLOCK_ESTIMATE_MS_MAX = 600_000;
 
-export interface ValkeyCoordinatorOptions {
-  /** `close` closes it. */
-  readonly client: ValkeyClient;
-  readonly namespace: string;
+/** As of a partition. `close` closes the client; `hasShare` is true by default. */
+export interface ValkeyCoordinatorOptions
+  extends
+    Pick<PartitionOptions, 'client' | 'namespace' | 'clock' | 'accounting' | 'equalShares' | 'nodeExpiryMs'>,
+    Partial<Pick<PartitionOptions, 'hasShare' | 'timeInsteadMs'>> {
   readonly partitions: number;
   readonly node: NodeIdentity;
-  readonly clock: Pick<Clock, 'monotonicMs'>;
-  readonly accounting: HostAccounting;
   readonly memory: Pick<CoordinatorMemory, 'of' | 'set' | 'promisedBy' | 'promise'>;
-  /** Among how many nodes limits are divided while the server is away; 0 if they are not. */
-  readonly equalShares: number;
-  /** Whether this node is one of them. Default true. */
-  readonly hasShare?: boolean;
-  readonly nodeExpiryMs: number;
-  /** The time to use instead of the server's, unless it is 0. For tests. */
-  readonly timeInsteadMs?: (() => number) | undefined;
 }
 
 /** A step that a slow reply does not explain: two clocks drift apart by less while an estimate is used. */

@@ -21,8 +21,6 @@ import { PAGE_SCOPES } from './valkey-scripts.js';
  *              a former version there; term, with [term, server] at the end
  */
 export const ENTER_SCRIPT = scriptOf(`${LUA_PRELUDE}${MARKS_LUA}
-local place, host = ARGV[1], ARGV[2]
-local head = cmsgpack.unpack(ARGV[3])
 local incarnation, remembered, known, heard = head[1], head[3], head[6], head[7]
 local now = now_ms(head[2], KEYS[1])
 -- If what was counted were evicted, limits would be granted twice.
@@ -107,11 +105,8 @@ return pack({'ok', now, s.epoch, call('HGET', KEYS[1], 'host:' .. host) == s.epo
  *              another server that has not all of the pages
  */
 export const REPORTED_SCRIPT = scriptOf(`${LUA_PRELUDE}
-local place, host = ARGV[1], ARGV[2]
-local head = cmsgpack.unpack(ARGV[3])
-local node = node_of(KEYS[2], place)
-if not node or node[1] ~= head[1] or node[14] ~= head[3] then return pack(false) end
-if call('HGET', KEYS[1], 'epoch') ~= head[2] then return pack(false) end
+local node = own_node()
+if not node or node[14] ~= head[3] or call('HGET', KEYS[1], 'epoch') ~= head[2] then return pack(false) end
 node[4], node[6] = head[2], 0
 call('HSET', KEYS[2], place, pack(node))
 call('HSET', KEYS[1], 'host:' .. host, head[2])
@@ -124,19 +119,15 @@ return pack({tonumber(call('HGET', KEYS[1], 'places') or 0), call('HKEYS', KEYS[
  * Reply: whether this life was known, and has ended.
  */
 export const LEAVE_SCRIPT = scriptOf(`${LUA_PRELUDE}
-local head = cmsgpack.unpack(ARGV[3])
-local node = node_of(KEYS[2], ARGV[1])
-if not node or node[1] ~= head[1] then return pack(false) end
-if head[2] and call('SISMEMBER', KEYS[3], ARGV[1]) == 1 then return pack(false) end
-call('HDEL', KEYS[2], ARGV[1])
+if not own_node() or (head[2] and call('SISMEMBER', KEYS[3], place) == 1) then return pack(false) end
+call('HDEL', KEYS[2], place)
 call('HINCRBY', KEYS[1], 'places', 1)
-call('SREM', KEYS[3], ARGV[1])
+call('SREM', KEYS[3], place)
 return pack(true)
 `);
 
 /** The server's clock was set forward: nothing is granted for a window. KEYS: meta. ARGV[3]: [time]. */
 export const DISTRUST_SCRIPT = scriptOf(`${LUA_PRELUDE}
-local till = now_ms(cmsgpack.unpack(ARGV[3])[1], KEYS[1]) + QUARANTINE
-call('HSET', KEYS[1], 'until', till)
+call('HSET', KEYS[1], 'until', now_ms(head[1], KEYS[1]) + QUARANTINE)
 return pack(true)
 `);

@@ -66,6 +66,7 @@ local QUARANTINE, SILENT, CHECK, AGE = ${QUARANTINE_MS}, ${SILENT_MS}, ${SERVER_
 local DAY = 86400000
 local call, pack, floor, ceil = redis.call, cmsgpack.pack, math.floor, math.ceil
 local max, min = math.max, math.min
+local place, host, head = ARGV[1], ARGV[2], cmsgpack.unpack(ARGV[3])
 local function unpack_or(text, default) if text then return cmsgpack.unpack(text) end return default end
 -- Goes on where the time of the server before this one stopped, see valkey-marks.ts.
 local function now_ms(instead, meta)
@@ -93,6 +94,11 @@ end
 local function node_of(nodes, place)
   local text = call('HGET', nodes, place)
   return text and cmsgpack.unpack(text)
+end
+-- The node of the place, if its life is still the one that asks: head[1].
+local function own_node()
+  local node = node_of(KEYS[2], place)
+  return node and node[1] == head[1] and node or nil
 end
 local function host_of(place) return string.match(place, '^(.*):%d+$') end
 local function is_gone(meta, place)

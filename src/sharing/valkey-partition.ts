@@ -129,11 +129,9 @@ export class ValkeyPartition {
     const { epoch: known, places } = this.#remembered;
     const { sequence, server, atMs } = this.#heard;
     const args = [incarnation, timeInsteadMs(), known, candidate, hasShare ? equalShares : 0, places];
-    const [status, nowMs, epoch, hostReported, first] = await this.#inTerm(async (promised) => {
+    const [status, nowMs, epoch, hostReported, first] = await this.#inTerm<Entered>((promised) => {
       const ageMs = Math.max(0, Math.floor(clock.monotonicMs() - atMs));
-      const heard = [sequence, server, ageMs];
-      const reply = (await this.#server.run(ENTER_SCRIPT, [...args, heard, promised])) as Entered;
-      return { reply, term: reply[0] === 'term' ? (reply[4] as Term) : undefined };
+      return this.#server.run(ENTER_SCRIPT, [...args, [sequence, server, ageMs], promised]);
     });
     if (status === 'former')
       throw new CoordinatorLost(
@@ -177,11 +175,9 @@ export class ValkeyPartition {
     const args = [incarnation, sequence, sentAtMs, timeInsteadMs(), equalShares, nodeExpiryMs];
     const heard = [this.#heard.sequence, this.#heard.server];
     const scopes = asks.map(({ scope }) => scope);
-    const [status, nowMs, epoch, waitMs, rest = [], places] = await this.#inTerm(async (promised) => {
-      const head = [...args, heard, promised];
-      const reply = (await this.#server.run(EXCHANGE_SCRIPT, head, scopes, raws)) as Exchanged;
-      return { reply, term: reply[0] === 'term' ? (reply[4] as Term) : undefined };
-    });
+    const [status, nowMs, epoch, waitMs, rest = [], places] = await this.#inTerm<Exchanged>((promised) =>
+      this.#server.run(EXCHANGE_SCRIPT, [...args, heard, promised], scopes, raws),
+    );
     if (status === 'aged' && !wasSetForward(nowMs))
       throw new CoordinatorLost('deadline', 'an exchange came to the server too late to be carried out');
     if (status === 'aged') await this.#server.run(DISTRUST_SCRIPT, [timeInsteadMs()]);
@@ -221,14 +217,15 @@ export class ValkeyPartition {
   }
 
   /** Sends what `send` sends, again if the server wants another term to be promised first. */
-  async #inTerm<Reply>(
-    send: (promised: Term) => Promise<{ readonly reply: Reply; readonly term: Term | undefined }>,
+  async #inTerm<Reply extends Entered | Exchanged>(
+    send: (promised: Term) => Promise<unknown>,
   ): Promise<Reply> {
     for (let tries = 0; tries < PROMISES_MAX; tries++) {
-      const { reply, term } = await send([this.#promised.term, this.#promised.server]);
-      if (term === undefined) return reply;
-      if (term[0] <= this.#promised.term) break;
-      this.#promised = { term: term[0], server: term[1] };
+      const reply = (await send([this.#promised.term, this.#promised.server])) as Reply;
+      if (reply[0] !== 'term') return reply;
+      const [term, server] = reply[4] as Term;
+      if (term <= this.#promised.term) break;
+      this.#promised = { term, server };
       this.#options.promise(this.#promised);
     }
     throw new CoordinatorLost('failing', 'several servers take themselves for the master');
@@ -279,10 +276,7 @@ export class ValkeyPartition {
     if (taken === false) throw lossOf('unknown', 0);
   }
 
-  /**
-   * Says that all is reported in this epoch, in so many pages since it entered, and remembers which other
-   * nodes there are.
-   */
+  /** Says that all is reported in this epoch, in so many pages; remembers which other nodes there are. */
   async #finish(epoch: string, pages: number): Promise<void> {
     this.#pages = pages;
     const reply = await this.#server.run(REPORTED_SCRIPT, [this.#options.incarnation, epoch, pages]);

@@ -27,19 +27,18 @@ local function answer_minute(list, node, ask, now, holders, incarnation)
   if order and last_grant and last_grant[1] == incarnation and last_grant[2] > order[2] then
     returned, used = {last_grant[3], last_grant[4]}, {}
   end
-  for i = 1, #returned, 2 do
+  local function take_back(from, count, to)
     -- Never more than the node was granted: what is missing was in a bucket that has no weight any more.
-    local count = min(returned[i + 1], count_at(own, returned[i]))
-    put(list, returned[i], -count)
-    put(own, returned[i], -count)
+    count = min(count, count_at(own, from))
+    for _, counts in ipairs({list, own}) do
+      put(counts, from, -count)
+      if to then put(counts, to, count) end
+    end
   end
+  for i = 1, #returned, 2 do take_back(returned[i], returned[i + 1]) end
   for i = 1, #used, 2 do
     -- As if it were valid for no longer than a permit of a busy account that is granted now.
-    local count = used[i] > tick + SHORT and min(used[i + 1], count_at(own, used[i])) or 0
-    put(list, used[i], -count)
-    put(own, used[i], -count)
-    put(list, tick + SHORT, count)
-    put(own, tick + SHORT, count)
+    if used[i] > tick + SHORT then take_back(used[i], used[i + 1], tick + SHORT) end
   end
   limit = limit - holders(limit)
   local all, weighing, unexpired = weigh(list, tick)
@@ -79,14 +78,12 @@ end
  *            new         wait until another node has heard of this one
  */
 const EXCHANGE = `
-local place, host = ARGV[1], ARGV[2]
-local head = cmsgpack.unpack(ARGV[3])
 local incarnation, sequence, expiry = head[1], head[2], head[6]
 local now = now_ms(head[4], KEYS[1])
 local s = state_of(now)
 if not s then return pack({'unknown', now, '', 0}) end
-local node = node_of(KEYS[2], place)
-if not node or node[1] ~= incarnation then return pack({'unknown', now, s.epoch, 0}) end
+local node = own_node()
+if not node then return pack({'unknown', now, s.epoch, 0}) end
 if sequence <= node[2] then return pack({'old', now, s.epoch, 0}) end
 if not has_promised(s, now, head[8]) then return pack({'term', now, s.epoch, 0, {s.term, s.run}}) end
 if head[3] > 0 and now - head[3] > AGE then return pack({'aged', now, s.epoch, 0}) end
@@ -187,10 +184,7 @@ export const PAGE_SCOPES = 500;
  *     reply    the next page of scopes; false if another life has come
  */
 export const VOID_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
-local place, host = ARGV[1], ARGV[2]
-local head = cmsgpack.unpack(ARGV[3])
-local known = node_of(KEYS[2], place)
-if not known or known[1] ~= head[1] then return pack(false) end
+if not own_node() then return pack(false) end
 local now = now_ms(head[2], KEYS[1])
 for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
   local key = KEYS[3 + 2 * i]
@@ -218,10 +212,8 @@ return pack(call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}))
  *     reply    true; false if another life has come
  */
 export const REPORT_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
-local place, host = ARGV[1], ARGV[2]
-local head = cmsgpack.unpack(ARGV[3])
-local known = node_of(KEYS[2], place)
-if not known or known[1] ~= head[1] then return pack(false) end
+local known = own_node()
+if not known then return pack(false) end
 local now = now_ms(head[2], KEYS[1])
 for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
   local key, stocks, money = KEYS[3 + 2 * i], row[2], row[3]
@@ -251,11 +243,10 @@ return pack(true)
  *     KEYS     two of each scope
  *     ARGV[3]  [time, slots]
  *     reply    of each scope [weighing, unexpired, processes, stocks as {code, period, used, unused},
- *              outstanding high, low, spent high, low, spent by ARGV[2] alone high, low]; of each process
+ *              outstanding high, low, spent high, low, spent by the host alone high, low]; of each process
  *              that is known [slot, weighing, unexpired, number of the last ask, stocks as {code, used}]
  */
 export const LOOK_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}
-local head = cmsgpack.unpack(ARGV[3])
 local tick = floor(now_ms(head[1]) / TICK)
 local views = {}
 for i = 1, #KEYS, 2 do
@@ -269,7 +260,7 @@ for i = 1, #KEYS, 2 do
     stocks[#stocks + 1] = {code, s[1], used, unused}
   end
   for _, slot in ipairs(head[2]) do
-    local text = call('HGET', KEYS[i], 'p:' .. ARGV[2] .. ':' .. slot)
+    local text = call('HGET', KEYS[i], 'p:' .. host .. ':' .. slot)
     if text then
       local node, used = cmsgpack.unpack(text), {}
       local _, own, own_unexpired = weigh(node[1], tick)
@@ -282,7 +273,7 @@ for i = 1, #KEYS, 2 do
       end
     end
   end
-  local own = unpack_or(call('HGET', KEYS[i + 1], 'h:' .. ARGV[2]), {0, 0})
+  local own = unpack_or(call('HGET', KEYS[i + 1], 'h:' .. host), {0, 0})
   views[#views + 1] = {minute, unexpired, processes, stocks, a[6], a[7], a[4], a[5], own[1], own[2]}
 end
 return pack(views)

@@ -7,7 +7,7 @@
  */
 import { CoordinatorLost, type HostSpent } from './coordinator.js';
 import { asLoss, type ValkeyClient, type ValkeyScript } from './valkey-client.js';
-import { coordinatorKeys, type CoordinatorKeys, packed, unpacked, versioned } from './valkey-codec.js';
+import { coordinatorKeys, packed, unpacked, versioned } from './valkey-codec.js';
 import { VOID_SCRIPT } from './valkey-scripts.js';
 
 /** So many pages of PAGE_SCOPES are more scopes than a process can have. */
@@ -24,7 +24,7 @@ export interface ValkeyServerOptions {
 }
 
 export class ValkeyServer {
-  readonly keys: CoordinatorKeys;
+  readonly keys: ReturnType<typeof coordinatorKeys>;
   readonly #options: ValkeyServerOptions;
 
   constructor(options: ValkeyServerOptions) {
