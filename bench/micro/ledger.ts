@@ -1,5 +1,5 @@
 /**
- * What the ledger and the key table cost: nanoseconds a call of `takeMinute`, `admit`, both in a row (an
+ * What the ledger and the key table cost: nanoseconds a call of `minute.take`, `admit`, both in a row (an
  * admission), `settle` and key `find`, over few and many accounts, on one thread and on more at once. Closed
  * loop, fixed orders, a checksum of what was admitted. The time is the thread's own on a CPU (Linux), so that
  * what else the machine does at that moment is not counted.
@@ -23,8 +23,8 @@
  *
  * What was tried for a million accounts in random order, and did not pay (2 x AMD EPYC, node 20.20): the time
  * over that of 1,000 accounts is one line from memory, 145 to 160 ns, in each operation that is the first to
- * touch the account (a key's look-up pays the same for its digest), and a second one in `takeMinute`, for the
- * marks, when the account's tick is over.
+ * touch the account (a key's look-up pays the same for its digest), and a second one in `minute.take`, for
+ * the marks, when the account's tick is over.
  * - Records of 48 or 64 bytes with the marks elsewhere: 145 and 154 ns a line against 164, for 48 MB are too
  *   much for a
  *   32 MB cache too.
@@ -33,7 +33,7 @@
  *   within the noise.
  * - `credited` and `uncovered` behind the marks, so that all of an admission is in one line: within the
  *   noise.
- * - Plain stores in a reservation before its state word: 10 ns of 290. Of the 160 ns of `takeMinute` that are
+ * - Plain stores in a reservation before its state word: 10 ns of 290. Of the 160 ns of `minute.take` that
  *   left, 113 are readings of clocks: two of the monotonic one, one of the calendar's.
  */
 import { readFileSync } from 'node:fs';
@@ -124,7 +124,7 @@ function measure(world: World): Figures {
   };
   const account = (n: number): ReturnType<typeof asAccountIndex> => asAccountIndex(order[n]!);
   const slot = (n: number): ReturnType<typeof asCallSlot> => asCallSlot(firstSlot + (n % IN_FLIGHT));
-  const take = (n: number): boolean => ledger.takeMinute(account(n), LIMIT).admitted;
+  const take = (n: number): boolean => ledger.minute.take(account(n), LIMIT).admitted;
   const admit = (n: number): boolean =>
     ledger.admit(slot(n), { account: account(n), plan: PLAN, key: undefined }, NEEDS) === undefined;
   const admission = (n: number): boolean => take(n) && admit(n);
@@ -162,7 +162,7 @@ function drainNs(ledger: Ledger, count: number): number {
     for (let n = 0; n < count; n++) ledger.credit(asAccountIndex(n), COST);
     const startNs = cpuNs();
     let spent = 0n;
-    const drained = ledger.drainDirty((account) => (spent += ledger.snapshot(account).spent), count);
+    const drained = ledger.dirty.drain((account) => (spent += ledger.snapshot(account).spent), count);
     best = Math.min(best, (cpuNs() - startNs) / drained);
     if (drained !== count || spent < 0n) throw new Error(`${drained} of ${count} accounts were drained`);
   }
@@ -270,9 +270,9 @@ async function main(smoke: boolean): Promise<void> {
     }
     if (accounts !== sizes.at(-1)) continue;
     const ledger = new Ledger(world.ledger, new SystemClock());
-    while (ledger.drainDirty(() => undefined, accounts) > 0);
+    while (ledger.dirty.drain(() => undefined, accounts) > 0);
     const dirty = Math.min(accounts, DIRTY);
-    console.log(`drainDirty of ${dirty} accounts: ${drainNs(ledger, dirty).toFixed(0)} ns an account`);
+    console.log(`drain of ${dirty} accounts: ${drainNs(ledger, dirty).toFixed(0)} ns an account`);
   }
   for (const hasQuotas of [false, true]) {
     const name = hasQuotas ? 'four quotas at three scopes' : 'limits of the plan alone';

@@ -21,13 +21,12 @@ import {
   type UpstreamScopeIndex,
 } from '../core/units.js';
 import type { Scope } from '../ledger/layout.js';
-import type { CountedLeases, Leases } from '../ledger/leases.js';
+import type { LeaseWords } from '../ledger/leased-stocks.js';
+import type { CountedLeases, Leases, SpentAccounting } from '../ledger/leases.js';
 import type { UpstreamLeases } from '../ledger/upstream-counters.js';
 import type { Ledger } from '../ledger/ledger.js';
-import type { StockName } from '../sharing/coordinator.js';
+import { modelScope, type StockName } from '../sharing/coordinator.js';
 import type { ScopeAddress } from '../sharing/leased-scope.js';
-import { modelScope } from '../sharing/used-before.js';
-import { balanceWords, type SpentAccounting, type StockWords } from '../sharing/stock-leases.js';
 import type { LiveSettings } from './reload.js';
 
 export interface LeaseScopesOptions {
@@ -96,7 +95,7 @@ export class LeaseScopes {
   ): ScopeAddress | undefined {
     if (scope === undefined) return undefined;
     const { kind, index } = of;
-    const wordsOf = (name: StockName): StockWords | undefined => this.#wordsOf(of, name);
+    const wordsOf = (name: StockName): LeaseWords | undefined => this.#wordsOf(of, name);
     return { kind, index, scope, minute, minuteIndex: index, wordsOf, limits };
   }
 
@@ -133,10 +132,10 @@ export class LeaseScopes {
     };
   }
 
-  #wordsOf(of: Scope, name: StockName): StockWords | undefined {
+  #wordsOf(of: Scope, name: StockName): LeaseWords | undefined {
     const { leases, accounting, clock } = this.#options;
     if (name !== 'balance') return leases.stockOf(of, name, clock);
-    return of.kind === 'account' ? balanceWords(leases, of.index, accounting) : undefined;
+    return of.kind === 'account' ? leases.balanceOf(of.index, accounting) : undefined;
   }
 
   /** Nothing is limited if the account's plan is gone: the account is then disabled. */

@@ -64,18 +64,18 @@ export function uncoveredAfter(before: bigint, amount: bigint): PicoUnits {
 }
 
 export class Balance {
-  readonly #words64: BigInt64Array;
+  protected readonly words64: BigInt64Array;
   readonly #settlement: { -readonly [Field in keyof Settlement]: Settlement[Field] } = {
     charged: asPicoUnits(0n),
     uncovered: asPicoUnits(0n),
   };
 
   constructor(views: LedgerViews) {
-    this.#words64 = views.accounts.records64;
+    this.words64 = views.accounts.records64;
   }
 
   available(account: AccountIndex): PicoUnits {
-    return asPicoUnits(Atomics.load(this.#words64, account * COUNTED_WORDS64 + AVAILABLE));
+    return asPicoUnits(Atomics.load(this.words64, account * COUNTED_WORDS64 + AVAILABLE));
   }
 
   /** What the account could spend: for messages to callers. */
@@ -83,16 +83,14 @@ export class Balance {
     return this.available(account);
   }
 
-  /**
-   * Takes `amount` (any size, not negative) out of `available`; false, and takes nothing, if there is less.
-   */
+  /** Takes `amount` (not negative) out of `available`; false, and takes nothing, if there is less. */
   hold(account: AccountIndex, amount: PicoUnits): boolean {
     invariant(amount >= 0n, 'a hold is not negative');
     return this.#takeAvailable(account, amount, amount) === amount;
   }
 
   giveBack(account: AccountIndex, held: PicoUnits): void {
-    Atomics.add(this.#words64, account * COUNTED_WORDS64 + AVAILABLE, held);
+    Atomics.add(this.words64, account * COUNTED_WORDS64 + AVAILABLE, held);
   }
 
   /**
@@ -102,7 +100,7 @@ export class Balance {
    */
   settle(account: AccountIndex, held: PicoUnits, cost: PicoUnits): Settlement {
     invariant(cost >= 0n, 'a cost is not negative');
-    const words = this.#words64;
+    const words = this.words64;
     const first = account * COUNTED_WORDS64;
     const settlement = this.#settlement;
     if (cost <= held) {
@@ -120,25 +118,19 @@ export class Balance {
     return settlement;
   }
 
-  /**
-   * Charges what a settlement left uncovered: at most `most`, and at most what is available. Returns how
-   * much. No uncovered amount is charged twice.
-   */
+  /** Charges at most `most` of what settlements left uncovered, if it is available; returns how much. */
   collect(account: AccountIndex, most: PicoUnits): PicoUnits {
     const taken = this.#takeAvailable(account, asPicoUnits(0n), most);
     if (taken === 0n) return taken;
     this.#addUncovered(account, asPicoUnits(0n - taken));
-    Atomics.add(this.#words64, account * COUNTED_WORDS64 + SPENT, taken);
+    Atomics.add(this.words64, account * COUNTED_WORDS64 + SPENT, taken);
     return taken;
   }
 
-  /**
-   * Reverses a settlement of this account. `spent` shrinks before `available` grows, so the money is seen in
-   * `held` for a moment.
-   */
+  /** `spent` shrinks before `available` grows, so the money is seen in `held` for a moment. */
   reverse(account: AccountIndex, charged: PicoUnits, uncovered: PicoUnits): void {
     const first = account * COUNTED_WORDS64;
-    Atomics.sub(this.#words64, first + SPENT, charged);
+    Atomics.sub(this.words64, first + SPENT, charged);
     this.regain(account, charged);
     if (uncovered > 0n) this.#addUncovered(account, asPicoUnits(0n - uncovered));
   }
@@ -153,7 +145,7 @@ export class Balance {
    * cover a debit or `credited` would pass its bound. Main thread.
    */
   credit(account: AccountIndex, amount: PicoUnits): boolean {
-    const words = this.#words64;
+    const words = this.words64;
     const first = account * COUNTED_WORDS64;
     const credited = Atomics.load(words, first + CREDITED);
     if (amount >= 0n) {
@@ -167,14 +159,11 @@ export class Balance {
     return true;
   }
 
-  /**
-   * All amounts at one moment; the law holds in them. A charge that is made meanwhile still shows as held.
-   * Main thread, because it alone changes `credited`.
-   */
+  /** All amounts at one moment; the law holds in them. Main thread, which alone changes `credited`. */
   read(account: AccountIndex): Funds {
     const first = account * COUNTED_WORDS64;
-    const credited = Atomics.load(this.#words64, first + CREDITED);
-    const uncovered = Atomics.load(this.#words64, first + UNCOVERED);
+    const credited = Atomics.load(this.words64, first + CREDITED);
+    const uncovered = Atomics.load(this.words64, first + UNCOVERED);
     const { spent, available } = this.#readSpentAndAvailable(first);
     return {
       credited: asPicoUnits(credited),
@@ -191,20 +180,18 @@ export class Balance {
     invariant(credited <= CREDITED_PICO_UNITS_MAX, 'credited is within its bound');
     invariant(uncovered >= 0n && uncovered <= CREDITED_PICO_UNITS_MAX, 'uncovered is within its bound');
     const first = account * COUNTED_WORDS64;
-    Atomics.store(this.#words64, first + CREDITED, credited);
-    Atomics.store(this.#words64, first + SPENT, spent);
-    Atomics.store(this.#words64, first + UNCOVERED, uncovered);
-    Atomics.store(this.#words64, first + AVAILABLE, credited - spent);
+    Atomics.store(this.words64, first + CREDITED, credited);
+    Atomics.store(this.words64, first + SPENT, spent);
+    Atomics.store(this.words64, first + UNCOVERED, uncovered);
+    Atomics.store(this.words64, first + AVAILABLE, credited - spent);
   }
 
-  /**
-   * If a call is reversed between the two loads, its money is in both. `spent` has then shrunk: read again.
-   */
+  /** If a call is reversed between the two loads, its money is in both, and `spent` has shrunk. */
   #readSpentAndAvailable(first: number): { spent: bigint; available: bigint } {
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
-      const spent = Atomics.load(this.#words64, first + SPENT);
-      const available = Atomics.load(this.#words64, first + AVAILABLE);
-      if (Atomics.load(this.#words64, first + SPENT) >= spent) return { spent, available };
+      const spent = Atomics.load(this.words64, first + SPENT);
+      const available = Atomics.load(this.words64, first + AVAILABLE);
+      if (Atomics.load(this.words64, first + SPENT) >= spent) return { spent, available };
     }
     throw new Error('invariant broken: an account is read in bounded tries');
   }
@@ -213,10 +200,10 @@ export class Balance {
   #takeAvailable(account: AccountIndex, least: PicoUnits, most: PicoUnits): PicoUnits {
     const index = account * COUNTED_WORDS64 + AVAILABLE;
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
-      const available = Atomics.load(this.#words64, index);
+      const available = Atomics.load(this.words64, index);
       if (available < least) return asPicoUnits(0n);
       const taken = available < most ? available : most;
-      if (Atomics.compareExchange(this.#words64, index, available, available - taken) === available) {
+      if (Atomics.compareExchange(this.words64, index, available, available - taken) === available) {
         return asPicoUnits(taken);
       }
     }
@@ -226,9 +213,9 @@ export class Balance {
   #addUncovered(account: AccountIndex, amount: PicoUnits): void {
     const index = account * COUNTED_WORDS64 + UNCOVERED;
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
-      const before = Atomics.load(this.#words64, index);
+      const before = Atomics.load(this.words64, index);
       const after = uncoveredAfter(before, amount);
-      if (Atomics.compareExchange(this.#words64, index, before, after) === before) return;
+      if (Atomics.compareExchange(this.words64, index, before, after) === before) return;
     }
     throw new Error('invariant broken: an uncovered cost is recorded in bounded tries');
   }
@@ -236,32 +223,30 @@ export class Balance {
 
 /**
  * The money of an account if limits are shared with other processes: threads take from what the coordinator
- * granted to this process. counters.ts chooses the class; the lease manager puts grants in, by leases.ts.
+ * granted to this process. ledger.ts chooses the class; the lease manager puts grants in, by leases.ts.
  *
  * `credited` is what was granted less what was given back. So the law of Balance holds for this process
  * alone, and credited - spent is what it was granted and has not spent.
  */
 export class LeasedBalance extends Balance {
-  readonly #records64: BigInt64Array;
   readonly #onLow: (account: AccountIndex) => void;
 
   /** `onLow` is called by the thread whose hold leaves less than LOW_MONEY. */
   constructor(views: LedgerViews, onLow: (account: AccountIndex) => void) {
     super(views);
-    this.#records64 = views.accounts.records64;
     this.#onLow = onLow;
   }
 
   override hold(account: AccountIndex, amount: PicoUnits): boolean {
     if (!super.hold(account, amount)) return false;
-    const low = Atomics.load(this.#records64, account * COUNTED_WORDS64 + LOW_MONEY);
+    const low = Atomics.load(this.words64, account * COUNTED_WORDS64 + LOW_MONEY);
     const left = super.available(account);
     if (left < low && left + amount >= low) this.#onLow(account);
     return true;
   }
 
   override balance(account: AccountIndex): PicoUnits {
-    const heldByOthers = Atomics.load(this.#records64, account * COUNTED_WORDS64 + MONEY_HELD_BY_OTHERS);
+    const heldByOthers = Atomics.load(this.words64, account * COUNTED_WORDS64 + MONEY_HELD_BY_OTHERS);
     return asPicoUnits(super.available(account) + heldByOthers);
   }
 
@@ -273,9 +258,7 @@ export class LeasedBalance extends Balance {
     return;
   }
 
-  /**
-   * Nothing is granted yet: the coordinator counts what the store knows. Main thread, before the first use.
-   */
+  /** Nothing is granted yet: the coordinator counts what the store knows. Main thread. */
   override set(account: AccountIndex): void {
     const nothing = asPicoUnits(0n);
     super.set(account, nothing, nothing, nothing);

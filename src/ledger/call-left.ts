@@ -27,9 +27,7 @@ export class CallLeft {
   perDay = 0;
   /** Requests left of the minute of the plan's rule for the model; undefined if there is no rule. */
   modelMinute: number | undefined = undefined;
-  /**
-   * The scope of the call with the fewest tokens of the minute left; limit 0 if no scope has such a limit.
-   */
+  /** The scope with the fewest tokens of the minute left; limit 0 if none has such a limit. */
   readonly tokenMinute = { limit: 0, left: 0, record: 0 };
   readonly #balance: Balance;
   readonly #chain: ScopeChain;

@@ -77,9 +77,11 @@ export class Calls {
   readonly #options: CallsOptions;
   readonly #flights: Stocks;
   readonly #reservations: Reservations;
-  protected readonly day: DayCounter;
-  protected readonly balance: Balance;
-  protected readonly dirty: DirtySet;
+  /** Calls a day, and money, of accounts. */
+  readonly day: DayCounter;
+  readonly balance: Balance;
+  /** Accounts whose money, day or minute has changed since the last flush. */
+  readonly dirty: DirtySet;
   protected readonly quotas: ScopeQuotas;
   protected readonly clock: Clock;
   readonly #chain: ScopeChain;
@@ -163,9 +165,7 @@ export class Calls {
     return this.#left.read(account, minute, minutes);
   }
 
-  /**
-   * As `Ledger.tokenMinuteOf`, for the call just admitted: from what it took, without reading shared words.
-   */
+  /** As `Ledger.tokenMinuteOf`, for the call just admitted, without reading shared words. */
   tokenMinuteLeft(): TokenMinute | undefined {
     const { limit, left, record } = this.#left.tokenMinute;
     if (limit === 0) return undefined;
@@ -201,10 +201,7 @@ export class Calls {
     return { ...taken, masks: taken.scopes === 0 ? NO_MASKS : taken.masks.slice() };
   }
 
-  /**
-   * Reverses `settle` if the response could not be delivered. Gives back all but the tokens of the minute.
-   * Any thread.
-   */
+  /** Reverses `settle` of an undelivered response; the tokens of the minute stay used. Any thread. */
   reverse(taken: Taken, { charged, uncovered }: Settlement, tokens = 0): void {
     const { account } = taken;
     this.balance.reverse(account, charged, uncovered);
@@ -222,10 +219,7 @@ export class Calls {
     this.dirty.mark(account);
   }
 
-  /**
-   * Gives back all that the call took, and frees the slot; false if it was settled or released before. Any
-   * thread.
-   */
+  /** Gives back all that the call took; false if it was settled or released before. Any thread. */
   release(slot: CallSlot): boolean {
     if (!this.#reservations.claim(slot)) return false;
     const taken = this.#reservations.read(slot, this.#taken);
@@ -349,7 +343,7 @@ export class Calls {
         ? this.day.take(account, plan.callsPerDay, this.#wallMs)
         : limited.takeDay(index, callsPerDay, this.#wallMs);
     if (dayNumber === undefined) return false;
-    this.#left.setDay(scope, limited === undefined ? this.day.left : limited.dayLeft);
+    this.#left.setDay(scope, limited === undefined ? this.day.left : limited.day.left);
     // If midnight comes before the last of them is taken, those of the later day are not given back.
     taken.dayNumber = Math.min(taken.dayNumber, dayNumber);
     taken.masks[scope]! |= DAY_BIT;
@@ -358,7 +352,7 @@ export class Calls {
 
   /** Must be the last step of `admit`, because a request of a minute cannot be given back. */
   #takeModelMinute({ account, model }: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
-    const take = this.#options.models.takeMinute(this.#taken.model!, model!.limits.requestsPerMinute!);
+    const take = this.#options.models.minute.take(this.#taken.model!, model!.limits.requestsPerMinute!);
     this.#left.modelMinute = take.remaining;
     if (take.admitted) return undefined;
     this.balance.giveBack(account, needs.hold);
@@ -391,7 +385,7 @@ export class Calls {
 
   /** Marks a scope dirty. The public methods mark the account. */
   #mark(scope: number): void {
-    if (scope !== ACCOUNT_SCOPE) this.#chain.limitedAt(scope).mark(this.#chain.links[scope]!.index);
+    if (scope !== ACCOUNT_SCOPE) this.#chain.limitedAt(scope).dirty.mark(this.#chain.links[scope]!.index);
   }
 }
 

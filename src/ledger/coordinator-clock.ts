@@ -28,10 +28,7 @@ export class CoordinatorClock implements Clock {
     return asWallMs(this.#clock.wallMs() + Number(Atomics.load(this.#aheadMs, 0)));
   }
 
-  /**
-   * Sets the difference: the coordinator's calendar showed `wallMs` when the host's showed `hostWallMs`. Main
-   * thread.
-   */
+  /** The coordinator's calendar showed `wallMs` when the host's showed `hostWallMs`. Main thread. */
   follow(wallMs: WallMs, hostWallMs: number): void {
     Atomics.store(this.#aheadMs, 0, BigInt(Math.round(wallMs - hostWallMs)));
   }

@@ -58,10 +58,7 @@ export class DayCounter {
     return this.#stocks.left;
   }
 
-  /**
-   * Takes a call of today, which is the day of `nowMs`. Returns the number of the day it was taken from;
-   * undefined if none is left.
-   */
+  /** Takes a call of today. Returns the number of the day it was taken from; undefined if none is left. */
   take(counted: number, callsPerDay: number, nowMs = this.#clock.wallMs()): number | undefined {
     const stocks = this.#stocks;
     const day = stocks.take(dayAt(counted), dayNumberOf(nowMs), 1, callsPerDay, this.#today);

@@ -14,37 +14,8 @@
  */
 import { invariant } from '../core/errors.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
-import {
-  ACCOUNT,
-  APPENDED,
-  BYTE_MASK,
-  CACHED,
-  CACHE_WRITE,
-  CACHE_WRITE_1H,
-  CHARGED,
-  COMMITTED,
-  COMPLETION,
-  DRAINED,
-  DURATION_MS,
-  ENDED_MS,
-  HEAD_WORDS32,
-  HEAD_WORDS64,
-  JOURNAL_OUTCOMES,
-  KEY,
-  MODEL,
-  OUTCOME,
-  PROMPT,
-  REASONING,
-  RECORD_WORDS32,
-  RECORD_WORDS64,
-  REJECTING,
-  REQUEST,
-  REQUESTED,
-  SOURCE_SHIFT,
-  UNCOVERED,
-  type JournalBuffer,
-  type JournalRecord,
-} from './journal-layout.js';
+import * as ring from './journal-layout.js';
+import type { JournalBuffer, JournalRecord } from './journal-layout.js';
 
 class Ring {
   protected readonly capacity: number;
@@ -83,54 +54,49 @@ export class JournalWriter extends Ring {
   #wasHalfFull = false;
   readonly #onHalfFull: () => void;
 
-  /**
-   * Continues where an earlier listener of this ring stopped. `onHalfFull` is called each time the ring
-   * becomes half full.
-   */
+  /** Continues after an earlier listener. `onHalfFull` is called each time the ring becomes half full. */
   constructor(buffer: JournalBuffer, onHalfFull: () => void) {
     super(buffer);
     this.#onHalfFull = onHalfFull;
-    this.#appended = Atomics.load(this.words32, APPENDED);
-    this.#drained = Atomics.load(this.words32, DRAINED);
+    this.#appended = Atomics.load(this.words32, ring.APPENDED);
+    this.#drained = Atomics.load(this.words32, ring.DRAINED);
   }
 
   /** Whether one more record fits beside those of `pending` calls in flight, which append later. 10 ns. */
   roomFor(pending: number): JournalCapacity {
-    if (Atomics.load(this.words32, REJECTING) === 1) return 'refusing';
+    if (Atomics.load(this.words32, ring.REJECTING) === 1) return 'refusing';
     if (this.#used() + pending < this.capacity) return 'room';
-    this.#drained = Atomics.load(this.words32, DRAINED);
+    this.#drained = Atomics.load(this.words32, ring.DRAINED);
     return this.#used() + pending < this.capacity ? 'room' : 'full';
   }
 
-  /**
-   * Appends a record and returns its position, for `isCommitted`. The caller asked `roomFor` when it admitted
-   * the call, so the record fits.
-   */
+  /** Appends a record, for which `roomFor` has seen room; returns its position, for `isCommitted`. */
   append(record: JournalRecord): number {
     if (this.#used() * 2 >= this.capacity) this.#checkHalfFull();
     const position = this.#appended;
     const slot = this.slotOf(position);
-    const first64 = HEAD_WORDS64 + slot * RECORD_WORDS64;
+    const first64 = ring.HEAD_WORDS64 + slot * ring.RECORD_WORDS64;
     const { floats, words64, words32 } = this;
-    floats[first64 + REQUEST] = record.request;
-    floats[first64 + ENDED_MS] = record.endedMs;
-    floats[first64 + PROMPT] = record.promptTokens;
-    floats[first64 + CACHED] = record.cachedTokens;
-    floats[first64 + CACHE_WRITE] = record.cacheWriteTokens;
-    floats[first64 + CACHE_WRITE_1H] = record.cacheWrite1hTokens;
-    floats[first64 + COMPLETION] = record.completionTokens;
-    floats[first64 + REASONING] = record.reasoningTokens;
-    words64[first64 + CHARGED] = record.charged;
-    words64[first64 + UNCOVERED] = record.uncovered;
-    const first32 = HEAD_WORDS32 + slot * RECORD_WORDS32;
-    words32[first32 + ACCOUNT] = record.account;
-    words32[first32 + KEY] = record.key;
-    words32[first32 + MODEL] = record.model;
-    words32[first32 + REQUESTED] = record.requested;
-    words32[first32 + OUTCOME] = JOURNAL_OUTCOMES.indexOf(record.outcome) | (record.source << SOURCE_SHIFT);
-    words32[first32 + DURATION_MS] = record.durationMs;
+    floats[first64 + ring.REQUEST] = record.request;
+    floats[first64 + ring.ENDED_MS] = record.endedMs;
+    floats[first64 + ring.PROMPT] = record.promptTokens;
+    floats[first64 + ring.CACHED] = record.cachedTokens;
+    floats[first64 + ring.CACHE_WRITE] = record.cacheWriteTokens;
+    floats[first64 + ring.CACHE_WRITE_1H] = record.cacheWrite1hTokens;
+    floats[first64 + ring.COMPLETION] = record.completionTokens;
+    floats[first64 + ring.REASONING] = record.reasoningTokens;
+    words64[first64 + ring.CHARGED] = record.charged;
+    words64[first64 + ring.UNCOVERED] = record.uncovered;
+    const first32 = ring.HEAD_WORDS32 + slot * ring.RECORD_WORDS32;
+    words32[first32 + ring.ACCOUNT] = record.account;
+    words32[first32 + ring.KEY] = record.key;
+    words32[first32 + ring.MODEL] = record.model;
+    words32[first32 + ring.REQUESTED] = record.requested;
+    words32[first32 + ring.OUTCOME] =
+      ring.JOURNAL_OUTCOMES.indexOf(record.outcome) | (record.source << ring.SOURCE_SHIFT);
+    words32[first32 + ring.DURATION_MS] = record.durationMs;
     this.#appended = (position + 1) | 0;
-    Atomics.store(words32, APPENDED, this.#appended);
+    Atomics.store(words32, ring.APPENDED, this.#appended);
     return position;
   }
 
@@ -142,11 +108,9 @@ export class JournalWriter extends Ring {
     return this.#appended;
   }
 
-  /**
-   * Whether the record at `position` is on disk. Positions compare right while they are less than 2^31 apart.
-   */
+  /** Whether the record at `position` is on disk. Compares positions less than 2^31 apart. */
   isCommitted(position: number): boolean {
-    return ((Atomics.load(this.words32, COMMITTED) - position) | 0) > 0;
+    return ((Atomics.load(this.words32, ring.COMMITTED) - position) | 0) > 0;
   }
 
   #used(): number {
@@ -154,7 +118,7 @@ export class JournalWriter extends Ring {
   }
 
   #checkHalfFull(): void {
-    this.#drained = Atomics.load(this.words32, DRAINED);
+    this.#drained = Atomics.load(this.words32, ring.DRAINED);
     const used = this.#used();
     invariant(used < this.capacity, 'a record is appended where room was seen when its call was admitted');
     const halfFull = used * 2 >= this.capacity;
@@ -165,25 +129,8 @@ export class JournalWriter extends Ring {
 
 /** The main thread's end. */
 export class JournalReader extends Ring {
-  readonly #record: { -readonly [Field in keyof JournalRecord]: JournalRecord[Field] } = {
-    request: 0,
-    endedMs: asWallMs(0),
-    promptTokens: 0,
-    cachedTokens: 0,
-    cacheWriteTokens: 0,
-    cacheWrite1hTokens: 0,
-    completionTokens: 0,
-    reasoningTokens: 0,
-    charged: asPicoUnits(0n),
-    uncovered: asPicoUnits(0n),
-    account: asAccountIndex(0),
-    key: asKeyIndex(0),
-    model: 0,
-    requested: 0,
-    outcome: 'served',
-    source: 0,
-    durationMs: 0,
-  };
+  /** Scratch: `#read` writes every field. */
+  readonly #record = {} as { -readonly [Field in keyof JournalRecord]: JournalRecord[Field] };
 
   /**
    * Visits the records that were appended before the call, oldest first; returns how many. If `visit` throws,
@@ -191,60 +138,62 @@ export class JournalReader extends Ring {
    */
   drain(visit: (record: JournalRecord) => void): number {
     const { words32 } = this;
-    let drained = Atomics.load(words32, DRAINED);
-    const count = Ring.between(drained, Atomics.load(words32, APPENDED));
+    let drained = Atomics.load(words32, ring.DRAINED);
+    const count = Ring.between(drained, Atomics.load(words32, ring.APPENDED));
     for (let taken = 0; taken < count; taken++) {
       visit(this.#read(this.slotOf(drained)));
       drained = (drained + 1) | 0;
-      Atomics.store(words32, DRAINED, drained);
+      Atomics.store(words32, ring.DRAINED, drained);
     }
     return count;
   }
 
   /** Whether the record at `position` has been visited; compares as `JournalWriter.isCommitted`. */
   hasDrained(position: number): boolean {
-    return ((Atomics.load(this.words32, DRAINED) - position) | 0) > 0;
+    return ((Atomics.load(this.words32, ring.DRAINED) - position) | 0) > 0;
   }
 
   /** How full the ring is, 0 to 1. */
   fill(): number {
     const { words32 } = this;
-    return Ring.between(Atomics.load(words32, DRAINED), Atomics.load(words32, APPENDED)) / this.capacity;
+    return (
+      Ring.between(Atomics.load(words32, ring.DRAINED), Atomics.load(words32, ring.APPENDED)) / this.capacity
+    );
   }
 
   /** Marks all drained records as on disk. */
   recordCommitted(): void {
-    Atomics.store(this.words32, COMMITTED, Atomics.load(this.words32, DRAINED));
+    Atomics.store(this.words32, ring.COMMITTED, Atomics.load(this.words32, ring.DRAINED));
   }
 
   /** Makes `roomFor` return `refusing`, or no longer. */
   setRejecting(rejecting: boolean): void {
-    Atomics.store(this.words32, REJECTING, rejecting ? 1 : 0);
+    Atomics.store(this.words32, ring.REJECTING, rejecting ? 1 : 0);
   }
 
   #read(slot: number): JournalRecord {
-    const first64 = HEAD_WORDS64 + slot * RECORD_WORDS64;
+    const first64 = ring.HEAD_WORDS64 + slot * ring.RECORD_WORDS64;
     const { floats, words64, words32 } = this;
     const record = this.#record;
-    record.request = floats[first64 + REQUEST]!;
-    record.endedMs = asWallMs(floats[first64 + ENDED_MS]!);
-    record.promptTokens = floats[first64 + PROMPT]!;
-    record.cachedTokens = floats[first64 + CACHED]!;
-    record.cacheWriteTokens = floats[first64 + CACHE_WRITE]!;
-    record.cacheWrite1hTokens = floats[first64 + CACHE_WRITE_1H]!;
-    record.completionTokens = floats[first64 + COMPLETION]!;
-    record.reasoningTokens = floats[first64 + REASONING]!;
-    record.charged = asPicoUnits(words64[first64 + CHARGED]!);
-    record.uncovered = asPicoUnits(words64[first64 + UNCOVERED]!);
-    const first32 = HEAD_WORDS32 + slot * RECORD_WORDS32;
-    record.account = asAccountIndex(words32[first32 + ACCOUNT]!);
-    record.key = asKeyIndex(words32[first32 + KEY]!);
-    record.model = words32[first32 + MODEL]!;
-    record.requested = words32[first32 + REQUESTED]!;
-    const outcome = words32[first32 + OUTCOME]!;
-    record.outcome = JOURNAL_OUTCOMES[outcome & BYTE_MASK]!;
-    record.source = outcome >>> SOURCE_SHIFT;
-    record.durationMs = words32[first32 + DURATION_MS]!;
+    record.request = floats[first64 + ring.REQUEST]!;
+    record.endedMs = asWallMs(floats[first64 + ring.ENDED_MS]!);
+    record.promptTokens = floats[first64 + ring.PROMPT]!;
+    record.cachedTokens = floats[first64 + ring.CACHED]!;
+    record.cacheWriteTokens = floats[first64 + ring.CACHE_WRITE]!;
+    record.cacheWrite1hTokens = floats[first64 + ring.CACHE_WRITE_1H]!;
+    record.completionTokens = floats[first64 + ring.COMPLETION]!;
+    record.reasoningTokens = floats[first64 + ring.REASONING]!;
+    record.charged = asPicoUnits(words64[first64 + ring.CHARGED]!);
+    record.uncovered = asPicoUnits(words64[first64 + ring.UNCOVERED]!);
+    const first32 = ring.HEAD_WORDS32 + slot * ring.RECORD_WORDS32;
+    record.account = asAccountIndex(words32[first32 + ring.ACCOUNT]!);
+    record.key = asKeyIndex(words32[first32 + ring.KEY]!);
+    record.model = words32[first32 + ring.MODEL]!;
+    record.requested = words32[first32 + ring.REQUESTED]!;
+    const outcome = words32[first32 + ring.OUTCOME]!;
+    record.outcome = ring.JOURNAL_OUTCOMES[outcome & ring.BYTE_MASK]!;
+    record.source = outcome >>> ring.SOURCE_SHIFT;
+    record.durationMs = words32[first32 + ring.DURATION_MS]!;
     return record;
   }
 }

@@ -54,7 +54,7 @@
  *       52  51×32 marks      any thread (CAS)           as an account's
  *
  * Groups have such records too, and so have pairs of an account and a model that its plan has a rule for
- * (model-scopes.ts), but for limits and parent. Each of the three has a dirty set of its own.
+ * (ModelScopes), but for limits and parent. Each of the three has a dirty set of its own.
  *
  * One quota record, 640 bytes, of a scope that has quotas besides requests a minute and calls a day. Accounts
  * get one with their first call, keys and groups with their limits; scopes without take no memory:
@@ -100,10 +100,7 @@ import {
 } from '../core/limits.js';
 import { type QuotaName, SPECIFIED_TIMEZONE } from '../core/quotas.js';
 
-/**
- * How often a compare-exchange is tried. To lose once means that another thread made progress; so often: a
- * bug.
- */
+/** How often a compare-exchange is tried. Each lost one is another thread's progress; so many are a bug. */
 export const EXCHANGES_MAX = 100_000;
 
 /** Bytes of the record of an account or of a key. */
@@ -217,66 +214,20 @@ export const RESERVATION_WORDS64 = RESERVATION_BYTES / 8;
 export const HOLD = 2;
 export const TOKENS = 3;
 
+/** The records of scopes of one kind, and their dirty set. */
+type CountedBuffers = Readonly<ReturnType<typeof createCountedBuffers>>;
+
 /** All buffers of a ledger. A plain object of shared memory: hand it to a thread in its `workerData`. */
-export interface LedgerBuffers {
-  readonly accountsMax: number;
-  readonly callsInFlightMax: number;
-  readonly accounts: SharedArrayBuffer;
-  readonly reservations: SharedArrayBuffer;
-  readonly besides: SharedArrayBuffer;
-  readonly dirty: SharedArrayBuffer;
-  readonly keysMax: number;
-  readonly keys: SharedArrayBuffer;
-  readonly dirtyKeys: SharedArrayBuffer;
-  readonly groupsMax: number;
-  readonly groups: SharedArrayBuffer;
-  readonly dirtyGroups: SharedArrayBuffer;
-  readonly models: SharedArrayBuffer;
-  readonly dirtyModels: SharedArrayBuffer;
-  /** 64 bits a slot of `models`: the pair that has it. */
-  readonly modelPairs: SharedArrayBuffer;
-  readonly quotas: SharedArrayBuffer;
-  /** One 32-bit word: how many quota records are in use. */
-  readonly quotasUsed: SharedArrayBuffer;
-  /** In which days and months begin, for all quotas but calls a day. */
-  readonly timezone: string;
-  /**
-   * Milliseconds by which the coordinator's calendar is ahead of the host's; undefined if limits are not
-   * shared.
-   */
-  readonly calendar: SharedArrayBuffer | undefined;
-}
+export type LedgerBuffers = Readonly<ReturnType<typeof createLedgerBuffers>>;
 
 /** Views of the records of accounts, or of those of keys. Minutes and days are counted in them. */
-export interface CountedViews {
-  readonly records64: BigInt64Array;
-  readonly records32: Int32Array;
-  readonly dirty: Int32Array;
-}
+export type CountedViews = Readonly<ReturnType<typeof countedViews>>;
 
 /** Views of the quota records. */
-export interface QuotaViews {
-  readonly words64: BigInt64Array;
-  readonly words32: Int32Array;
-  readonly floats: Float64Array;
-  readonly used: Int32Array;
-}
+export type QuotaViews = Readonly<ReturnType<typeof quotaViews>>;
 
 /** A thread's views of the buffers. */
-export interface LedgerViews {
-  readonly accounts: CountedViews;
-  readonly keys: CountedViews;
-  readonly groups: CountedViews;
-  readonly models: CountedViews;
-  readonly modelPairs: BigInt64Array;
-  readonly quotas: QuotaViews;
-  readonly reservations64: BigInt64Array;
-  readonly reservations32: Int32Array;
-  readonly reservationBytes: Uint8Array;
-  readonly reservationFloats: Float64Array;
-  readonly besides: Int32Array;
-  readonly besides64: BigInt64Array;
-}
+export type LedgerViews = Readonly<ReturnType<typeof openLedgerViews>>;
 
 /**
  * Buffers for `accountsMax` accounts, `callsInFlightMax` calls, `keysMax` keys and `groupsMax` groups (none
@@ -290,7 +241,7 @@ export function createLedgerBuffers(capacity: {
   readonly timezone?: string;
   /** Whether limits are shared with other processes; records then hold what was granted. */
   readonly shared?: boolean;
-}): LedgerBuffers {
+}) {
   const { accountsMax, callsInFlightMax, keysMax = 0, groupsMax = 0 } = capacity;
   const { timezone = SPECIFIED_TIMEZONE, shared = false } = capacity;
   invariant(accountsMax >= 1 && accountsMax <= ACCOUNTS_MAX, `accountsMax within 1..${ACCOUNTS_MAX}`);
@@ -307,31 +258,31 @@ export function createLedgerBuffers(capacity: {
     callsInFlightMax,
     keysMax,
     groupsMax,
+    /** In which days and months begin, for all quotas but calls a day. */
     timezone,
-    accounts: new SharedArrayBuffer(accountsMax * COUNTED_BYTES),
     reservations: new SharedArrayBuffer(callsInFlightMax * RESERVATION_BYTES),
     besides: new SharedArrayBuffer(accountsMax * BESIDE_BYTES),
-    dirty: new SharedArrayBuffer(ceilDiv(accountsMax, DIRTY_BITS_PER_WORD) * 4),
-    keys: new SharedArrayBuffer(keysMax * COUNTED_BYTES),
-    dirtyKeys: new SharedArrayBuffer(ceilDiv(keysMax, DIRTY_BITS_PER_WORD) * 4),
-    groups: new SharedArrayBuffer(groupsMax * COUNTED_BYTES),
-    dirtyGroups: new SharedArrayBuffer(ceilDiv(groupsMax, DIRTY_BITS_PER_WORD) * 4),
-    models: new SharedArrayBuffer(modelsMax * COUNTED_BYTES),
-    dirtyModels: new SharedArrayBuffer(ceilDiv(modelsMax, DIRTY_BITS_PER_WORD) * 4),
+    accounts: createCountedBuffers(accountsMax),
+    keys: createCountedBuffers(keysMax),
+    groups: createCountedBuffers(groupsMax),
+    models: createCountedBuffers(modelsMax),
+    /** 64 bits a slot of `models`: the pair that has it. */
     modelPairs: new SharedArrayBuffer(modelsMax * BigInt64Array.BYTES_PER_ELEMENT),
     quotas: new SharedArrayBuffer(quotasMax * QUOTA_BYTES),
+    /** One 32-bit word: how many quota records are in use. */
     quotasUsed: new SharedArrayBuffer(4),
+    /** By how many ms the coordinator's calendar is ahead; undefined if limits are not shared. */
     calendar: shared ? new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT) : undefined,
   };
 }
 
-export function openLedgerViews(buffers: LedgerBuffers): LedgerViews {
+export function openLedgerViews(buffers: LedgerBuffers) {
   return {
-    accounts: countedViews(buffers.accounts, buffers.dirty),
-    keys: countedViews(buffers.keys, buffers.dirtyKeys),
-    groups: countedViews(buffers.groups, buffers.dirtyGroups),
+    accounts: countedViews(buffers.accounts),
+    keys: countedViews(buffers.keys),
+    groups: countedViews(buffers.groups),
     quotas: quotaViews(buffers.quotas, buffers.quotasUsed),
-    models: countedViews(buffers.models, buffers.dirtyModels),
+    models: countedViews(buffers.models),
     modelPairs: new BigInt64Array(buffers.modelPairs),
     reservations64: new BigInt64Array(buffers.reservations),
     reservations32: new Int32Array(buffers.reservations),
@@ -349,6 +300,9 @@ export type Scope =
   | { readonly kind: 'group'; readonly index: GroupIndex }
   | { readonly kind: 'model'; readonly index: ModelScopeIndex };
 
+/** Called on the request's path, once each time a lease runs low; never if limits are not shared. */
+export type OnLowLease = (kind: Scope['kind'], index: number) => void;
+
 /** The quota record of a scope; undefined if it has none. */
 export function recordOf(views: LedgerViews, { kind, index }: Scope): number | undefined {
   const words = kind === 'account' ? views.besides : views[`${kind}s`].records32;
@@ -357,7 +311,14 @@ export function recordOf(views: LedgerViews, { kind, index }: Scope): number | u
   return record <= 0 ? undefined : record - 1;
 }
 
-function countedViews(records: SharedArrayBuffer, dirty: SharedArrayBuffer): CountedViews {
+function createCountedBuffers(count: number) {
+  return {
+    records: new SharedArrayBuffer(count * COUNTED_BYTES),
+    dirty: new SharedArrayBuffer(ceilDiv(count, DIRTY_BITS_PER_WORD) * 4),
+  };
+}
+
+function countedViews({ records, dirty }: CountedBuffers) {
   return {
     records64: new BigInt64Array(records),
     records32: new Int32Array(records),
@@ -366,28 +327,19 @@ function countedViews(records: SharedArrayBuffer, dirty: SharedArrayBuffer): Cou
 }
 
 /** Records of `count` scopes that are neither accounts, keys nor groups. Each has its quota record. */
-export interface ScopeBuffers {
-  readonly records: SharedArrayBuffer;
-  readonly dirty: SharedArrayBuffer;
+export interface ScopeBuffers extends CountedBuffers {
   readonly quotas: SharedArrayBuffer;
 }
 
 export function createScopeBuffers(count: number): ScopeBuffers {
-  return {
-    records: new SharedArrayBuffer(count * COUNTED_BYTES),
-    dirty: new SharedArrayBuffer(ceilDiv(count, DIRTY_BITS_PER_WORD) * 4),
-    quotas: new SharedArrayBuffer(count * QUOTA_BYTES),
-  };
+  return { ...createCountedBuffers(count), quotas: new SharedArrayBuffer(count * QUOTA_BYTES) };
 }
 
-export function openScopeViews({ records, dirty, quotas }: ScopeBuffers): {
-  readonly counted: CountedViews;
-  readonly quotas: QuotaViews;
-} {
-  return { counted: countedViews(records, dirty), quotas: quotaViews(quotas, new SharedArrayBuffer(4)) };
+export function openScopeViews(buffers: ScopeBuffers) {
+  return { counted: countedViews(buffers), quotas: quotaViews(buffers.quotas, new SharedArrayBuffer(4)) };
 }
 
-function quotaViews(quotas: SharedArrayBuffer, used: SharedArrayBuffer): QuotaViews {
+function quotaViews(quotas: SharedArrayBuffer, used: SharedArrayBuffer) {
   return {
     words64: new BigInt64Array(quotas),
     words32: new Int32Array(quotas),

@@ -1,6 +1,6 @@
 /**
  * Stocks that are shared with other processes: calls take of what the coordinator granted to this process.
- * Tokens of the minute are then a stock too, of period 0, because the coordinator has the window. counters.ts
+ * Tokens of the minute are then a stock too, of period 0, because the coordinator has the window. ledger.ts
  * chooses LeasedStocks; the lease manager (sharing/stock-leases.ts) grants and takes back by `leaseOf`.
  *
  * `granted` has the form of `taken` (stocks.ts): a period, and what was granted in it, less what was given
@@ -225,4 +225,6 @@ export interface LeaseWords {
   takeBack(most: bigint): bigint;
   /** Shows listeners what the coordinator could still grant, and when what was asked for will be free. */
   publish(remaining: bigint, freeInMs: number): void;
+  /** Of a balance: collects uncovered charges from what is available, at most `most`; returns how much. */
+  collect?(most: bigint): bigint;
 }

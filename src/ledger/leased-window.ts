@@ -1,6 +1,6 @@
 /**
  * Requests a minute if the limit is shared with other processes: threads take permits of what the coordinator
- * granted to this process, until the grant is used up or has expired. counters.ts chooses this class; the
+ * granted to this process, until the grant is used up or has expired. ledger.ts chooses this class; the
  * lease manager puts grants in, by leases.ts. Any thread.
  *
  * One 64-bit word holds the grant: the monotonic millisecond of its expiry (44 bits) and the permits left (20
@@ -77,9 +77,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     this.#onLow = onLow;
   }
 
-  /**
-   * Takes a granted permit, or nothing; the coordinator applies the limit. The next call reuses the object.
-   */
+  /** Takes a granted permit, or nothing. The next call reuses the object. */
   take(counted: Index, limit = 0): MinuteTake {
     return this.#decide(counted, limit, true);
   }

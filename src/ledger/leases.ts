@@ -36,7 +36,6 @@ import {
   MINUTE_REJECTED_UNTIL_MS,
   MONEY_HELD_BY_OTHERS,
   openLedgerViews,
-  SPENT,
   WINDOW,
   type CountedViews,
   EXTENDED_QUOTAS,
@@ -48,6 +47,14 @@ import {
 } from './layout.js';
 import { dayLeases, flightLeases, LeasedStocks, type LeaseWords } from './leased-stocks.js';
 import { expiryMsOf, grantOf, PERMITS_MAX, permitsOf } from './leased-window.js';
+
+/** What the lease of a balance needs to know of charges and their flush. Main thread. */
+export interface SpentAccounting {
+  /** What this process has charged the account since it started, as far as the store has it as spent. */
+  flushedOf(account: AccountIndex): PicoUnits;
+  /** As `LeaseWords.collect`. Left out only by tests that have no uncovered charges. */
+  collect?(account: AccountIndex, most: PicoUnits): PicoUnits;
+}
 
 /** Grants of minutes and days, to accounts, keys, groups or rules for models. */
 export class CountedLeases<Index extends number> {
@@ -157,21 +164,21 @@ export class Leases {
     return new LeasedStocks(quotas.words64, clock).leaseOf(stock);
   }
 
-  /** Money that was granted and is not spent, holds included. */
-  moneyHeld(account: AccountIndex): PicoUnits {
+  /** The lease of an account's money. A charge counts as held until the store has recorded it. */
+  balanceOf(account: AccountIndex, accounting: SpentAccounting): LeaseWords {
     const first = account * COUNTED_WORDS64;
-    return asPicoUnits(
-      Atomics.load(this.#words64, first + CREDITED) - Atomics.load(this.#words64, first + SPENT),
-    );
-  }
-
-  /** Money ever granted, less what was given back. */
-  moneyGranted(account: AccountIndex): PicoUnits {
-    return asPicoUnits(Atomics.load(this.#words64, account * COUNTED_WORDS64 + CREDITED));
-  }
-
-  available(account: AccountIndex): PicoUnits {
-    return asPicoUnits(Atomics.load(this.#words64, account * COUNTED_WORDS64 + AVAILABLE));
+    return {
+      read: () => ({
+        period: 0,
+        granted: Atomics.load(this.#words64, first + CREDITED) - accounting.flushedOf(account),
+        used: 0n,
+        available: Atomics.load(this.#words64, first + AVAILABLE),
+      }),
+      add: (_, amount, low) => this.addMoney(account, asPicoUnits(amount), asPicoUnits(low)),
+      takeBack: (most) => this.takeBackMoney(account, asPicoUnits(most)),
+      publish: (remaining) => this.publishMoney(account, asPicoUnits(remaining)),
+      collect: (most) => accounting.collect?.(account, asPicoUnits(most)) ?? 0n,
+    };
   }
 
   /** Adds money. LeasedBalance calls `onLow` when less than `low` is left. */

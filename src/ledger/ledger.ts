@@ -5,7 +5,7 @@
  * allocates but the bigints themselves.
  *
  * Must hold: whatever threads do at once, no limit is exceeded and no money is lost. An object that
- * `takeMinute` or `settle` returns is overwritten by the next call on the same Ledger, so nobody keeps it.
+ * `minute.take` or `settle` returns is overwritten by the next call on the same Ledger, so nobody keeps it.
  * Tests: unit/ledger/ledger (a small world, exhaustively), threads/ledger-hammer, ledger-model and
  * ledger-money.
  */
@@ -25,10 +25,9 @@ import {
   type PicoUnits,
   type WallMs,
 } from '../core/units.js';
-import type { Funds } from './balance.js';
-import { Calls } from './calls.js';
-import { countersOf, type OnLowLease } from './counters.js';
-import { resetOfDay } from './day.js';
+import { Balance, type Funds, LeasedBalance } from './balance.js';
+import { Calls, type CallsOptions } from './calls.js';
+import { DayCounter, resetOfDay } from './day.js';
 import { DirtySet } from './dirty-set.js';
 import {
   ACCOUNT_RECORD,
@@ -39,33 +38,28 @@ import {
   recordOf,
   type Scope,
   STATUS,
+  type CountedViews,
   type LedgerBuffers,
   type LedgerViews,
+  type OnLowLease,
 } from './layout.js';
-import type { LimitedScopes } from './limited-scopes.js';
-import { ModelScopes } from './model-scopes.js';
-import { FLIGHT_BIT } from './scope-chain.js';
-import type { QuotaUse, SettledQuotas, TokenMinute } from './scope-quotas.js';
-import type { MinuteCounter, MinuteTake } from './window.js';
+import { dayLeases, flightLeases, LeasedStocks } from './leased-stocks.js';
+import { LeasedWindow } from './leased-window.js';
+import { type KeyCounts, LimitedScopes } from './limited-scopes.js';
+import { FLIGHT_BIT, ModelScopes } from './scope-chain.js';
+import { type QuotaUse, ScopeQuotas, type SettledQuotas, type TokenMinute } from './scope-quotas.js';
+import { Stocks } from './stocks.js';
+import { TokenWindow } from './token-window.js';
+import { type MinuteCounter, Window } from './window.js';
 
 /** What the store knows of an account when it is opened. Holds are not stored: a restart releases them. */
-export interface AccountState {
-  readonly credited: PicoUnits;
-  readonly spent: PicoUnits;
-  readonly uncovered: PicoUnits;
-  /** The last day the account was used, in days since 1970-01-01 UTC+8, and its calls on that day. */
-  readonly dayNumber: number;
-  readonly dayCalls: number;
+export interface AccountState
+  extends Pick<Funds, 'credited' | 'spent' | 'uncovered'>, Pick<KeyCounts, 'dayNumber' | 'dayCalls'> {
   readonly planIndex: number;
   readonly active: boolean;
 }
 
-export interface AccountSnapshot extends Funds {
-  /** Permits that weigh in the current minute. */
-  readonly minuteUsed: number;
-  /** The last day the account was used, as in AccountState: it may be before today. */
-  readonly dayNumber: number;
-  readonly dayCalls: number;
+export interface AccountSnapshot extends Funds, KeyCounts {
   readonly callsInFlight: number;
 }
 
@@ -78,7 +72,8 @@ export class Ledger extends Calls {
   readonly #views: LedgerViews;
   readonly #accountsMax: number;
   readonly #status: Int32Array;
-  readonly #window: MinuteCounter<AccountIndex>;
+  /** Requests a minute, of accounts. */
+  readonly minute: MinuteCounter<AccountIndex>;
   /** Scratch for `tokenMinuteOf`: the scope with the fewest tokens left so far; limit 0 if there is none. */
   readonly #tight = { limit: 0, taken: 0, record: undefined as number | undefined };
 
@@ -89,29 +84,15 @@ export class Ledger extends Calls {
   constructor(buffers: LedgerBuffers, clock: Clock, low: OnLowLease = () => undefined) {
     const views = openLedgerViews(buffers);
     const counters = countersOf(buffers, views, clock, low);
-    const { keys, groups, models, window } = counters;
-    const modelScopes = new ModelScopes(views.modelPairs);
-    const dirty = new DirtySet(views.accounts);
-    const lowOrNone = buffers.calendar === undefined ? undefined : low;
-    super(views, { ...counters, modelScopes, dirty, clock, low: lowOrNone });
+    super(views, counters);
     this.#accountsMax = buffers.accountsMax;
-    this.keys = keys;
-    this.groups = groups;
-    this.models = models;
-    this.modelScopes = modelScopes;
+    this.keys = counters.keys;
+    this.groups = counters.groups;
+    this.models = counters.models;
+    this.modelScopes = counters.modelScopes;
     this.#views = views;
     this.#status = views.accounts.records32;
-    this.#window = window;
-  }
-
-  /** Takes one request of the minute, or nothing; see `Window.take`. Any thread. */
-  takeMinute(account: AccountIndex, requestsPerMinute: number): MinuteTake {
-    return this.#window.take(account, requestsPerMinute);
-  }
-
-  /** What `takeMinute` would return now; takes nothing. Any thread. */
-  checkMinute(account: AccountIndex, requestsPerMinute: number): MinuteTake {
-    return this.#window.check(account, requestsPerMinute);
+    this.minute = counters.minute;
   }
 
   /** See `Balance.collect`. Main thread. */
@@ -119,11 +100,6 @@ export class Ledger extends Calls {
     const taken = this.balance.collect(account, most);
     if (taken > 0n) this.dirty.mark(account);
     return taken;
-  }
-
-  /** The most that a hold could take now. Any thread. */
-  available(account: AccountIndex): PicoUnits {
-    return this.balance.available(account);
   }
 
   /**
@@ -138,10 +114,7 @@ export class Ledger extends Calls {
     return Atomics.load(this.#status, account * COUNTED_WORDS32 + STATUS) >>> 1;
   }
 
-  /**
-   * Number of accounts on each plan, by the plan's index, of the first `accounts` accounts. 2 ms per 100,000.
-   * Main thread.
-   */
+  /** How many of the first `accounts` accounts each plan has, by index. 2 ms per 100,000. Main thread. */
   countPlans(accounts: number): Map<number, number> {
     const counts = new Map<number, number>();
     for (let account = 0; account < accounts; account++) {
@@ -156,24 +129,13 @@ export class Ledger extends Calls {
     return (Atomics.load(this.#status, account * COUNTED_WORDS32 + STATUS) & 1) === 1;
   }
 
-  /**
-   * Sets all words of an account that no thread uses yet. Does not mark it dirty: the store has it already.
-   * Main thread.
-   */
+  /** Sets the words of an account that no thread uses yet, and the store has already. Main thread. */
   openAccount(account: AccountIndex, initial: AccountState): void {
     invariant(account >= 0 && account < this.#accountsMax, `account ${account} is within the ledger`);
-    this.#window.clear(account);
+    this.minute.clear(account);
     this.day.set(account, initial.dayNumber, initial.dayCalls);
     this.balance.set(account, initial.credited, initial.spent, initial.uncovered);
     this.#setStatus(account, initial.planIndex, initial.active);
-  }
-
-  /**
-   * After `openAccount`: counts `used` requests of the minute that ended `ageMs` ago; see `Window.restore`.
-   * Main thread.
-   */
-  restoreMinute(account: AccountIndex, used: number, ageMs: number): void {
-    this.#window.restore(account, used, ageMs);
   }
 
   /** Main thread. The other threads use it from the next request on. */
@@ -186,24 +148,11 @@ export class Ledger extends Calls {
     this.#setStatus(account, this.planIndexOf(account), active);
   }
 
-  /**
-   * Credits `amount`, or debits it if it is negative; false, and changes nothing, if that cannot be: see
-   * `Balance.credit`. Main thread.
-   */
+  /** See `Balance.credit`. Main thread. */
   credit(account: AccountIndex, amount: PicoUnits): boolean {
     const done = this.balance.credit(account, amount);
     if (done) this.dirty.mark(account);
     return done;
-  }
-
-  /** Permits that weigh in the current minute. Any thread. */
-  minuteUsedOf(account: AccountIndex): number {
-    return this.#window.usedOf(account);
-  }
-
-  /** The last day the account was used and its calls on that day. Any thread. */
-  dayOf(account: AccountIndex): { readonly dayNumber: number; readonly dayCalls: number } {
-    return this.day.read(account);
   }
 
   /** Money and counts of an account now. Main thread. */
@@ -211,7 +160,7 @@ export class Ledger extends Calls {
     return {
       ...this.balance.read(account),
       ...this.day.read(account),
-      minuteUsed: this.#window.usedOf(account),
+      minuteUsed: this.minute.usedOf(account),
       callsInFlight: this.inFlightOf(account),
     };
   }
@@ -226,15 +175,6 @@ export class Ledger extends Calls {
       if (this.release(asCallSlot(slot))) released++;
     }
     return released;
-  }
-
-  /**
-   * Visits at most `max` accounts whose money, day count or minute has changed since their last visit;
-   * returns how many. A change made meanwhile is seen by this visit, or comes with the next drain, or both.
-   * Main thread.
-   */
-  drainDirty(visit: (account: AccountIndex) => void, max: number): number {
-    return this.dirty.drain(visit, max);
   }
 
   /** When an account with no call of the day left is admitted again. Any thread. */
@@ -330,4 +270,50 @@ export class Ledger extends Calls {
     const status = (planIndex << 1) | (active ? 1 : 0);
     Atomics.store(this.#status, account * COUNTED_WORDS32 + STATUS, status);
   }
+}
+
+/**
+ * Chooses how a ledger counts: everything that this process admits or, if limits are shared, what it was
+ * granted. The choice is made for the whole process, not by account, so each call site sees one class, and
+ * V8 inlines the call. (Only the benches would show a site with two classes.)
+ */
+function countersOf(
+  { keysMax, groupsMax, timezone, calendar }: LedgerBuffers,
+  views: LedgerViews,
+  clock: Clock,
+  low: OnLowLease,
+): CallsOptions & { readonly minute: MinuteCounter<AccountIndex> } {
+  const isShared = calendar !== undefined;
+  const stocks = isShared ? new LeasedStocks(views.quotas.words64, clock) : new Stocks(views.quotas.words64);
+  const window = isShared ? undefined : new TokenWindow(views.quotas, clock);
+  const quotas = new ScopeQuotas(views.quotas, { stocks, window }, clock, timezone);
+  const minuteOf = <Index extends number>(records: CountedViews, onLow: (index: number) => void) =>
+    isShared ? new LeasedWindow<Index>(records, clock, onLow) : new Window<Index>(records, clock);
+  const dayOf = (records: CountedViews, onLow: (index: number) => void) => {
+    const words = records.records64;
+    if (!isShared) return new DayCounter(records, clock);
+    return new DayCounter(records, clock, new LeasedStocks(words, clock, dayLeases(words)), onLow);
+  };
+  const lowOf = (kind: Scope['kind']) => (index: number) => low(kind, index);
+  const limited = <Index extends number>(max: number, kind: 'key' | 'group' | 'model') => {
+    const [records, onLow] = [views[`${kind}s`], lowOf(kind)];
+    return new LimitedScopes<Index>(max, records, minuteOf(records, onLow), dayOf(records, onLow), quotas);
+  };
+  const onLow = lowOf('account');
+  return {
+    quotas,
+    keys: limited<KeyIndex>(keysMax, 'key'),
+    groups: limited<GroupIndex>(groupsMax, 'group'),
+    models: limited<ModelScopeIndex>(views.modelPairs.length, 'model'),
+    modelScopes: new ModelScopes(views.modelPairs),
+    minute: minuteOf(views.accounts, onLow),
+    day: dayOf(views.accounts, onLow),
+    balance: isShared ? new LeasedBalance(views, onLow) : new Balance(views),
+    flights: isShared
+      ? new LeasedStocks(views.besides64, clock, flightLeases(views.accounts.records64))
+      : new Stocks(views.besides64, false),
+    dirty: new DirtySet(views.accounts),
+    clock,
+    low: isShared ? low : undefined,
+  };
 }

@@ -25,15 +25,16 @@ import {
 } from './layout.js';
 import { NO_RECORD_LEFT } from './quota-records.js';
 import type { ScopeQuotas } from './scope-quotas.js';
-import type { MinuteCounter, MinuteTake } from './window.js';
+import type { MinuteCounter } from './window.js';
 
 /** In place of a limit in shared memory: nobody can set a limit of 0. */
 const NO_LIMIT = 0;
 
-/** What a scope with limits has used. */
+/** What a scope with limits, or an account, has used. */
 export interface KeyCounts {
+  /** Permits that weigh in the current minute. */
   readonly minuteUsed: number;
-  /** The last day the key was used, in days since 1970-01-01 UTC+8, and its calls on that day. */
+  /** The last day it was used, in days since 1970-01-01 UTC+8 (it may be past), and its calls on that day. */
   readonly dayNumber: number;
   readonly dayCalls: number;
 }
@@ -41,24 +42,25 @@ export interface KeyCounts {
 export class LimitedScopes<Index extends number = KeyIndex> {
   readonly #max: number;
   readonly #words32: Int32Array;
-  readonly #window: MinuteCounter<Index>;
-  readonly #day: DayCounter;
+  readonly minute: MinuteCounter<Index>;
+  readonly day: DayCounter;
   readonly #quotas: ScopeQuotas;
-  readonly #dirty: DirtySet<Index>;
+  /** Scopes whose use or counts the next flush stores. */
+  readonly dirty: DirtySet<Index>;
 
   constructor(
     max: number,
     views: CountedViews,
-    window: MinuteCounter<Index>,
+    minute: MinuteCounter<Index>,
     day: DayCounter,
     quotas: ScopeQuotas,
   ) {
     this.#max = max;
     this.#words32 = views.records32;
-    this.#window = window;
-    this.#day = day;
+    this.minute = minute;
+    this.day = day;
     this.#quotas = quotas;
-    this.#dirty = new DirtySet(views);
+    this.dirty = new DirtySet(views);
   }
 
   /** The limits of a scope that was opened; money is rounded to whole nano-units. Allocates. */
@@ -81,47 +83,22 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     return callsPerDay === NO_LIMIT ? undefined : callsPerDay;
   }
 
-  /** Takes one request of the scope's minute, or nothing; see `Window.take`. */
-  takeMinute(index: Index, requestsPerMinute: number): MinuteTake {
-    return this.#window.take(index, requestsPerMinute);
-  }
-
-  /** What `takeMinute` would return now; takes nothing. */
-  checkMinute(index: Index, requestsPerMinute: number): MinuteTake {
-    return this.#window.check(index, requestsPerMinute);
-  }
-
   /** Takes a call of the scope's day. Returns the number of its day; undefined if none is left. */
   takeDay(index: Index, callsPerDay: number, nowMs?: WallMs): number | undefined {
-    const dayNumber = this.#day.take(index, callsPerDay, nowMs);
-    if (dayNumber !== undefined) this.#dirty.mark(index);
+    const dayNumber = this.day.take(index, callsPerDay, nowMs);
+    if (dayNumber !== undefined) this.dirty.mark(index);
     return dayNumber;
-  }
-
-  /** How many calls of the day the last `takeDay` left. */
-  get dayLeft(): number {
-    return this.#day.left;
   }
 
   /** Gives back a call that `takeDay` took from `dayNumber`. */
   giveBackDay(index: Index, dayNumber: number): void {
-    this.#day.giveBack(index, dayNumber);
-    this.#dirty.mark(index);
-  }
-
-  /** Marks the scope dirty, so that the next flush stores its use and its counts. */
-  mark(index: Index): void {
-    this.#dirty.mark(index);
-  }
-
-  /** Visits at most `max` scopes marked since their last visit; see `DirtySet.drain`. Main thread. */
-  drainDirty(visit: (index: Index) => void, max: number): number {
-    return this.#dirty.drain(visit, max);
+    this.day.giveBack(index, dayNumber);
+    this.dirty.mark(index);
   }
 
   /** What the scope has used: permits that weigh now, and the calls of its last day. Allocates. */
   countsOf(index: Index): KeyCounts {
-    return { minuteUsed: this.#window.usedOf(index), ...this.#day.read(index) };
+    return { minuteUsed: this.minute.usedOf(index), ...this.day.read(index) };
   }
 
   /** The quota record of the scope; undefined if it has no quotas besides the minute and the day. */
@@ -165,9 +142,9 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     const record = this.recordOf(index);
     if (record !== undefined) this.#quotas.clear(record);
     Atomics.store(this.#words32, index * COUNTED_WORDS32 + PARENT, parent === undefined ? 0 : parent + 1);
-    this.#window.clear(index);
-    this.#day.set(index, used?.dayNumber ?? 0, used?.dayCalls ?? 0);
-    if (used !== undefined) this.#window.restore(index, used.minuteUsed, ageMs);
+    this.minute.clear(index);
+    this.day.set(index, used?.dayNumber ?? 0, used?.dayCalls ?? 0);
+    if (used !== undefined) this.minute.restore(index, used.minuteUsed, ageMs);
   }
 
   /** The other threads use the limits from the next call on. Main thread. */

@@ -101,10 +101,7 @@ export class QuotaRecords {
     Atomics.store(this.#views.words32, record * QUOTA_WORDS32 + MASK, mask);
   }
 
-  /**
-   * The quota record that `words[at]` names (its index + 1). If it names none, the scope gets one; undefined
-   * if all are in use.
-   */
+  /** The record that `words[at]` names; a new one if it names none; undefined if all are in use. */
   recordAt(words: Int32Array, at: number): number | undefined {
     const known = Atomics.load(words, at);
     if (known > 0) return known - 1;

@@ -8,10 +8,15 @@
  * unit/ledger/quotas (trees of scopes at random), unit/ledger/reservations; no unit test sees an allocation.
  */
 import type { QuotaLimits } from '../core/quotas.js';
-import type { AccountIndex, GroupIndex, KeyIndex, ModelScopeIndex } from '../core/units.js';
+import {
+  type AccountIndex,
+  asAccountIndex,
+  type GroupIndex,
+  type KeyIndex,
+  type ModelScopeIndex,
+} from '../core/units.js';
 import { ACCOUNT_RECORD, BESIDE_WORDS32, EXTENDED_QUOTAS, GROUP, type LedgerViews } from './layout.js';
 import type { LimitedScopes } from './limited-scopes.js';
-import type { ModelScopes } from './model-scopes.js';
 import {
   ACCOUNT_SCOPE,
   DAY_BIT,
@@ -194,5 +199,55 @@ export class ScopeChain {
     link.limits = quotas.limits;
     link.first = record === undefined ? 0 : quotas.firstLimitOf(record);
     return record !== undefined || !limited.isUncounted(index);
+  }
+}
+
+/** How many slots are tried for one pair. If none is free, the call is rejected. */
+const PROBES_MAX = 64;
+/** 2^14 models are more than CATALOG_ENTRIES_MAX, so a pair fits one word. */
+const MODEL_BITS = 14n;
+/** Spreads pairs over the table: 2^32 divided by the golden ratio. */
+const SPREAD = 0x9e3779b1;
+
+/**
+ * Finds the slot of an account and a model, if the account's plan has a rule for the model. It is a hash
+ * table with open addressing (a taken slot sends the search to the next one) in shared memory. The pair's
+ * first call takes a slot, which the pair keeps until the process ends. Each thread has an object of its own
+ * over the same buffer.
+ *
+ * Must hold: one pair has one slot on all threads, else its limit is given twice. So a slot is taken by a
+ * compare-exchange, and never given back. Test: unit/ledger/quotas (a rule for a model holds for each account
+ * apart); no test races two threads for a slot.
+ */
+export class ModelScopes {
+  readonly #pairs: BigInt64Array;
+
+  /** `pairs`: one 64-bit word a slot: 0 if the slot is free, else account × 2^14 + model + 1. */
+  constructor(pairs: BigInt64Array) {
+    this.#pairs = pairs;
+  }
+
+  /** The slot of the pair, which takes one if it has none; undefined if it finds none free. */
+  slotOf(account: AccountIndex, modelIndex: number): number | undefined {
+    const slots = this.#pairs.length;
+    const pair = (BigInt(account) << MODEL_BITS) + BigInt(modelIndex) + 1n;
+    let slot = (Math.imul(account, SPREAD) ^ Math.imul(modelIndex + 1, SPREAD >>> 7)) >>> 0;
+    for (let probe = 0; probe < Math.min(PROBES_MAX, slots); probe++, slot++) {
+      const at = slot % slots;
+      const seen = Atomics.load(this.#pairs, at);
+      if (seen === pair) return at;
+      if (seen !== 0n) continue;
+      const other = Atomics.compareExchange(this.#pairs, at, 0n, pair);
+      if (other === 0n || other === pair) return at;
+    }
+    return undefined;
+  }
+
+  /** The pair that has the slot; undefined if none has. */
+  pairOf(slot: number): { readonly account: AccountIndex; readonly modelIndex: number } | undefined {
+    const word = Atomics.load(this.#pairs, slot) - 1n;
+    if (word < 0n) return undefined;
+    const modelIndex = Number(BigInt.asUintN(Number(MODEL_BITS), word));
+    return { account: asAccountIndex(Number(word >> MODEL_BITS)), modelIndex };
   }
 }

@@ -172,10 +172,7 @@ export class ScopeQuotas extends QuotaRecords {
     return true;
   }
 
-  /**
-   * Replaces what a call held of the quotas in `mask` by what it used. Calls of a month stay used. `nowMs`:
-   * when the call ended.
-   */
+  /** Replaces what a call held of the quotas in `mask` by what it used, as it ended at `nowMs`. */
   settle(
     record: number,
     mask: number,

@@ -134,10 +134,7 @@ export class TokenWindow {
     return this.#weightOf(record, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
   }
 
-  /**
-   * Milliseconds until `amount` fits if every call in flight ends now and uses all that it holds: at most the
-   * window and a tick.
-   */
+  /** Milliseconds until `amount` fits if every call in flight ends now and uses all that it holds. */
   msUntil(record: number, amount: number, limit: number): number {
     const nowMs = this.#clock.monotonicMs();
     const now = this.#tick(record, nowMs);

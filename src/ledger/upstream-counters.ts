@@ -23,7 +23,7 @@ import {
   type UpstreamQuotaName,
 } from '../core/quotas.js';
 import { asUpstreamScopeIndex, type UpstreamScopeIndex } from '../core/units.js';
-import { createScopeBuffers, EXTENDED_QUOTAS, openScopeViews, type ScopeBuffers } from './layout.js';
+import { createScopeBuffers, EXTENDED_QUOTAS, openScopeViews } from './layout.js';
 import { LeasedStocks, type LeaseWords } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
 import { CountedLeases } from './leases.js';
@@ -44,37 +44,23 @@ const STRIPE_WORDS = UPSTREAM_SCOPES_MAX * HELD_WORDS;
 /** Why an upstream has no room for a call. */
 export interface Shortage {
   readonly quota: UpstreamQuotaName;
-  /**
-   * Milliseconds until there is room if nobody else takes it; 0 if that is not known, Infinity if the call is
-   * beyond the limit.
-   */
+  /** When there is room if nobody else takes it; 0 if not known, Infinity if the call is beyond the limit. */
   readonly freeInMs: number;
   /** The coordinator, which was not asked, may have room. */
   readonly asks: boolean;
 }
 
-/** What is used of one limit. */
-interface QuotaUse {
-  readonly quota: UpstreamQuotaName;
-  readonly limit: number;
-  readonly used: number;
-}
-
 /** A plain record: hand it to a thread in its `workerData`. */
-export interface UpstreamBuffers extends ScopeBuffers {
-  /** Undefined if limits are not shared. */
-  readonly seen: ScopeBuffers | undefined;
-  /** A stripe of floats for each worker. */
-  readonly held: SharedArrayBuffer;
-}
+export type UpstreamBuffers = Readonly<ReturnType<typeof createUpstreamBuffers>>;
 
 /** `shared`: with other processes. */
-export function createUpstreamBuffers(workers: number, shared = false): UpstreamBuffers {
-  const stripeBytes = STRIPE_WORDS * Float64Array.BYTES_PER_ELEMENT;
+export function createUpstreamBuffers(workers: number, shared = false) {
   return {
     ...createScopeBuffers(UPSTREAM_SCOPES_MAX),
+    /** Undefined if limits are not shared. */
     seen: shared ? createScopeBuffers(UPSTREAM_SCOPES_MAX) : undefined,
-    held: new SharedArrayBuffer(workers * stripeBytes),
+    /** A stripe of floats for each worker. */
+    held: new SharedArrayBuffer(workers * STRIPE_WORDS * Float64Array.BYTES_PER_ELEMENT),
   };
 }
 
@@ -135,10 +121,7 @@ export class UpstreamCounters {
     return this.shortageOf(scope, limits, tokens);
   }
 
-  /**
-   * Gives back the call slot when the upstream is done, if `take` took one: calls in flight are limited.
-   * Worker.
-   */
+  /** Gives back the call slot that `take` took, when the upstream is done. Worker. */
   giveBackCall(scope: UpstreamScopeIndex): void {
     this.#stocks.settle(stockOf(scope, FLIGHT), NO_PERIOD, 1, 0);
     this.#hold(scope, HELD_CALLS, -1);
@@ -172,7 +155,7 @@ export class UpstreamCounters {
   }
 
   /** What this process uses of each limit, including what its calls hold. Any thread. */
-  useOf(scope: UpstreamScopeIndex, limits: UpstreamLimits): QuotaUse[] {
+  useOf(scope: UpstreamScopeIndex, limits: UpstreamLimits) {
     return UPSTREAM_QUOTA_NAMES.flatMap((quota) => {
       const limit = limits[QUOTA_FIELDS[quota]];
       return limit === undefined ? [] : [{ quota, limit, used: this.#usedOf(scope, quota) }];

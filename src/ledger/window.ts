@@ -131,10 +131,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     return this.#decide(counted, limit, true);
   }
 
-  /**
-   * What `take` would return now; takes nothing, so `remaining` includes the permit that it would take. Any
-   * thread.
-   */
+  /** What `take` would return now, but for `remaining`: nothing is taken. Any thread. */
   check(counted: Index, limit: number): MinuteTake {
     return this.#decide(counted, limit, false);
   }
@@ -219,10 +216,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     Atomics.store(this.#words64, counted * COUNTED_WORDS64 + WINDOW, 0n);
   }
 
-  /**
-   * The count with which `wanted` began, for a head of `tick`, `age` and `count`; undefined if it was
-   * overwritten: time is past `tick`.
-   */
+  /** The count with which `wanted` began; undefined if it was overwritten: time is past `tick`. */
   #startCount(counted: Index, tick: number, age: number, count: number, wanted: number): number | undefined {
     if (wanted > tick) return count;
     if (wanted <= tick - age) return 0;
@@ -230,10 +224,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     return mark === markOf(wanted, mark & COUNT_MASK) ? mark & COUNT_MASK : undefined;
   }
 
-  /**
-   * First tick in which fewer than `limit` of the permits given so far weigh: start counts only grow, so by
-   * halving.
-   */
+  /** First tick in which fewer than `limit` permits weigh, by halving: start counts only grow. */
   #freeTick(counted: Index, tick: number, age: number, count: number, limit: number): number | undefined {
     let low = tick - TICKS_PER_MINUTE + 1;
     let high = tick + 1;
@@ -247,10 +238,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     return low + TICKS_PER_MINUTE;
   }
 
-  /**
-   * Tries once to bring the account from `head` to `nowTick`. If another thread was faster, the caller's next
-   * look decides what is left to do.
-   */
+  /** Tries once to bring the account from `head` to `nowTick`; the caller looks at what is left to do. */
   #roll(counted: Index, head: bigint, nowTick: number): void {
     const word = counted * COUNTED_WORDS64 + WINDOW;
     const tick = Number(head >> HEAD_TICK_SHIFT);

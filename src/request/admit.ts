@@ -250,7 +250,7 @@ function clampedCall(
   { ledger }: ListenerContext,
 ): ChatCall | undefined {
   if (quota !== 'balance' && quota !== 'spend_per_day' && quota !== 'spend_per_month') return undefined;
-  const available = quota === 'balance' ? ledger.available(account) : left;
+  const available = quota === 'balance' ? ledger.balance.available(account) : left;
   const tokens = affordedBy(available, models, call);
   return tokens === undefined || tokens < BigInt(call.outputTokensMin)
     ? undefined
@@ -339,7 +339,7 @@ export function beyondBalance(
   if (leases !== undefined) return undefined;
   const { inputPicoUnits, outputPicoUnits } = access.leastPriceOf(caller.planIndex);
   const hold = BigInt(bodyBytes) * inputPicoUnits + outputPicoUnits;
-  const available = ledger.available(caller.account);
+  const available = ledger.balance.available(caller.account);
   return available >= hold ? undefined : bodyTooCostly(hold, available);
 }
 

@@ -42,7 +42,7 @@ export function authenticate(
   const account = keys.accountOf(key);
   const planIndex = ledger.planIndexOf(account);
   if (!ledger.isActive(account)) return planIndex === NO_PLAN_INDEX ? ACCOUNT_WITHOUT_PLAN : DISABLED_ACCOUNT;
-  if (keys.recordUse(key, nowSeconds)) ledger.keys.mark(key);
+  if (keys.recordUse(key, nowSeconds)) ledger.keys.dirty.mark(key);
   context.caller = {
     key,
     account,

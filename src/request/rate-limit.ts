@@ -58,14 +58,14 @@ export function takeMinutes(scopes: readonly ScopeMinute[], ledger: Ledger, left
     const isFirst = at === scopes.length;
     // If no other scope rejects, the first need not be checked, because nothing is taken before it.
     if (isFirst && rejecting === undefined) break;
-    const checked = minuteOf(scopes[isFirst ? 0 : at]!, 'checkMinute', ledger);
+    const checked = minuteOf(scopes[isFirst ? 0 : at]!, 'check', ledger);
     if (!checked.admitted && !(rejecting !== undefined && checked.resetWallMs <= rejecting.resetWallMs))
       rejecting = checked;
   }
   if (rejecting !== undefined) return rejecting;
   let tight: TightMinute | undefined;
   for (const scope of scopes) {
-    const taken = minuteOf(scope, 'takeMinute', ledger);
+    const taken = minuteOf(scope, 'take', ledger);
     if (!taken.admitted) return taken;
     const { kind, index } = scope;
     left?.push(quotaCode(QUOTA_SCOPES.indexOf(kind), REQUESTS_PER_MINUTE), index, taken.remaining);
@@ -75,14 +75,14 @@ export function takeMinutes(scopes: readonly ScopeMinute[], ledger: Ledger, left
   return tight;
 }
 
-function minuteOf(scope: ScopeMinute, method: 'takeMinute' | 'checkMinute', ledger: Ledger): TightMinute {
+function minuteOf(scope: ScopeMinute, method: 'take' | 'check', ledger: Ledger): TightMinute {
   const { kind, index, limit } = scope;
   const { admitted, remaining, resetWallMs, asks } =
     kind === 'account'
-      ? ledger[method](asAccountIndex(index), limit)
+      ? ledger.minute[method](asAccountIndex(index), limit)
       : kind === 'key'
-        ? ledger.keys[method](asKeyIndex(index), limit)
-        : ledger.groups[method](asGroupIndex(index), limit);
+        ? ledger.keys.minute[method](asKeyIndex(index), limit)
+        : ledger.groups.minute[method](asGroupIndex(index), limit);
   return { scope, admitted, remaining, resetWallMs, asks };
 }
 
@@ -108,7 +108,7 @@ export function limitRate(context: CallContext, listener: ListenerContext): Erro
   const limit = plan.requestsPerMinute;
   const scopes = scopesOf(caller, ledger);
   if (scopes === undefined) {
-    return outcomeOf(context, 'account', account, limit, ledger.takeMinute(account, limit), listener);
+    return outcomeOf(context, 'account', account, limit, ledger.minute.take(account, limit), listener);
   }
   context.minutesLeft = listener.callRing.stores ? [] : undefined;
   const tight = takeMinutes(scopes, ledger, context.minutesLeft);

@@ -281,15 +281,17 @@ export function placeOf({ host, slot }: Pick<NodeIdentity, 'host' | 'slot'>): st
   return `${host}:${slot}`;
 }
 
+/** The scope of an account's rule for a model. No id of an account has a slash. */
+export function modelScope(accountId: string, modelId: string): string {
+  return `${accountId}/${modelId}`;
+}
+
 /** For an exchange of a life that the coordinator does not know, or no longer. */
 export function unknownNode(): CoordinatorLost {
   return new CoordinatorLost('unknown_node', 'this life of the node is not known');
 }
 
-/**
- * What a node calls. The implementation bounds every wait to some seconds, then rejects with
- * CoordinatorLost.
- */
+/** What a node calls. Every wait ends within some seconds, by a CoordinatorLost at the latest. */
 export interface Coordinator {
   /**
    * Makes this life of the node known and ends earlier lives at the same place; StockKind says what becomes

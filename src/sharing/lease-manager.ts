@@ -26,14 +26,7 @@ import {
 } from './coordinator.js';
 import type { LeaseTimers } from './lease-terms.js';
 import { LeaseWaits } from './lease-waits.js';
-import {
-  type AddressOf,
-  type Asking,
-  type LeasedScope,
-  LeasedScopes,
-  type PeriodOf,
-  stocksIn,
-} from './leased-scope.js';
+import { type Asking, LeasedScope, type PeriodOf, type ScopeAddress, stocksIn } from './leased-scope.js';
 import type { CallsUse } from './sharing-stats.js';
 
 /** How often waits ask again for what others may have given back, and deadlines are checked. */
@@ -48,7 +41,8 @@ const CUT_OFF_MS = 30_000;
 const CALENDAR_EXCHANGE_MS_MAX = 500;
 
 export interface LeaseManagerOptions {
-  readonly addressOf: AddressOf;
+  /** Undefined for a scope that is not known. */
+  readonly addressOf: (scope: LeaseScope) => ScopeAddress | undefined;
   /** The groups that the account is in, from the leaf up. */
   readonly groupsOf?: (account: number) => readonly number[];
   /** For all days and months but those of calls a day, whose time zone is fixed. */
@@ -67,7 +61,11 @@ export interface LeaseManagerOptions {
 export class LeaseManager {
   readonly #options: LeaseManagerOptions;
   readonly #contact: CoordinatorContact;
-  readonly #scopes: LeasedScopes;
+  /**
+   * The scopes of which this process holds something, or for which a request waits, by `nameOf`. Bounded by
+   * the scopes of the ledger; those that have come to rest are forgotten.
+   */
+  readonly #scopes = new Map<string, LeasedScope>();
   /** Scopes for the next exchange. */
   readonly #due = new Set<LeasedScope>();
   readonly #waits: LeaseWaits;
@@ -90,18 +88,10 @@ export class LeaseManager {
   constructor(options: LeaseManagerOptions) {
     this.#options = options;
     this.#contact = new CoordinatorContact(options.random);
-    this.#scopes = new LeasedScopes(options.addressOf);
     this.#waits = new LeaseWaits({
-      nowMs: () => this.#nowMs,
+      clock: options.clock,
+      contact: this.#contact,
       periodOf: this.#periodOf,
-      loss: () => {
-        if (!this.#contact.isLost) return 'none';
-        return this.#contact.isLostForLong(this.#nowMs) ? 'long' : 'brief';
-      },
-      lostForMs: () => {
-        const untilMs = this.#contact.state.lost?.untilMs;
-        return untilMs === undefined ? undefined : Math.max(0, untilMs - this.#nowMs);
-      },
       ask: (scope) => {
         this.#due.add(scope);
         this.#schedule();
@@ -127,7 +117,7 @@ export class LeaseManager {
     const { groupsOf } = this.#options;
     const groups = scopes.flatMap(({ kind, index }) => (kind === 'account' ? (groupsOf?.(index) ?? []) : []));
     const known = [...scopes, ...groups.map((index): LeaseScope => ({ kind: 'group', index }))]
-      .map((scope) => this.#scopes.open(scope, this.#nowMs))
+      .map((scope) => this.#open(scope))
       .filter((scope) => scope !== undefined);
     if (this.#closed || known.length === 0) return Promise.resolve('lost');
     const end = this.#waits.add(need, known);
@@ -138,7 +128,7 @@ export class LeaseManager {
   /** Call it when threads have used most of what is leased of these scopes. */
   low(scopes: readonly LeaseScope[]): void {
     for (const of of scopes) {
-      const scope = this.#scopes.open(of, this.#nowMs);
+      const scope = this.#open(of);
       if (scope === undefined) continue;
       scope.low = true;
       this.#due.add(scope);
@@ -148,7 +138,7 @@ export class LeaseManager {
 
   /** What calls of this process use of the scope now; undefined if it is not known. */
   callsUse(of: LeaseScope): Omit<CallsUse, 'slot'> | undefined {
-    const leased = this.#scopes.find(of);
+    const leased = this.#scopes.get(nameOf(of));
     const address = leased?.address ?? this.#options.addressOf(of);
     if (address === undefined) return undefined;
     // A scope without leases has nothing unused, and no ask under way.
@@ -158,7 +148,7 @@ export class LeaseManager {
 
   /** Gives back at once the account's money that no call holds, because an operator debits the account. */
   recallMoney(account: AccountIndex): void {
-    const scope = this.#scopes.find({ kind: 'account', index: account });
+    const scope = this.#scopes.get(nameOf({ kind: 'account', index: account }));
     if (scope === undefined) return;
     scope.giveBackMoney();
     this.#due.add(scope);
@@ -168,7 +158,7 @@ export class LeaseManager {
   /** Sets how much of the account's uncovered charges is to be collected; 0 ends that. */
   setUncovered(account: AccountIndex, amount: PicoUnits): void {
     const of: LeaseScope = { kind: 'account', index: account };
-    const scope = amount > 0n ? this.#scopes.open(of, this.#nowMs) : this.#scopes.find(of);
+    const scope = amount > 0n ? this.#open(of) : this.#scopes.get(nameOf(of));
     if (scope === undefined || this.#closed) return;
     scope.setUncovered(amount, this.#nowMs);
     this.#due.add(scope);
@@ -201,6 +191,17 @@ export class LeaseManager {
     const { calendar } = this.#options;
     return (name.endsWith('_day') ? calendar.dayAt(wallMs) : calendar.monthAt(wallMs)).number;
   };
+
+  #open(of: LeaseScope): LeasedScope | undefined {
+    const name = nameOf(of);
+    const known = this.#scopes.get(name);
+    if (known !== undefined) return known;
+    const address = this.#options.addressOf(of);
+    if (address === undefined) return undefined;
+    const scope = new LeasedScope(address, this.#nowMs);
+    this.#scopes.set(name, scope);
+    return scope;
+  }
 
   #schedule(): void {
     if (this.#scheduled || this.#exchanging !== undefined || this.#closed || this.#due.size === 0) return;
@@ -277,7 +278,7 @@ export class LeaseManager {
     if (error.reason === 'unknown_node') {
       this.#joined = false;
       this.#reportsAll = true;
-      for (const scope of this.#scopes) this.#due.add(scope);
+      for (const scope of this.#scopes.values()) this.#due.add(scope);
     }
     for (const scope of asked) this.#due.add(scope);
     this.#waits.lost();
@@ -314,7 +315,7 @@ export class LeaseManager {
 
   #look(nowMs: number): void {
     const isCutOff = nowMs - this.#contact.state.repliedMs >= CUT_OFF_MS;
-    for (const scope of this.#scopes) {
+    for (const scope of this.#scopes.values()) {
       if (isCutOff) scope.dropWindow();
       if (scope.look(nowMs, this.#isAlone)) this.#due.add(scope);
       else this.#forgetIfEmpty(scope);
@@ -322,7 +323,7 @@ export class LeaseManager {
   }
 
   #forgetIfEmpty(scope: LeasedScope): void {
-    if (scope.isEmpty && !this.#due.has(scope)) this.#scopes.forget(scope);
+    if (scope.isEmpty && !this.#due.has(scope)) this.#scopes.delete(nameOf(scope.address));
   }
 
   #follow(wallMs: WallMs, hostWallMs: number, exchangeMs: number): void {
@@ -339,7 +340,7 @@ export class LeaseManager {
     const asks: LeaseAsk[] = [];
     this.#exchanges += 1;
     const asking = this.#asking(nowMs, true);
-    for (const scope of this.#scopes) {
+    for (const scope of this.#scopes.values()) {
       scope.giveBackAll(nowMs);
       const ask = scope.ask(asking);
       if (ask !== undefined) asks.push(ask);
@@ -351,10 +352,11 @@ export class LeaseManager {
   }
 }
 
-/**
- * Answers the requests for leases that a listener or a worker sends through `port`. The port closes when the
- * listener's thread ends; replies after that go nowhere.
- */
+function nameOf({ kind, index }: LeaseScope): string {
+  return `${kind} ${index}`;
+}
+
+/** Answers the requests for leases that a listener or a worker sends through `port`. */
 export function serveLeases(manager: LeaseManager, port: MessagePort): void {
   let replies: AskReply<LeaseEnd>[] = [];
   const reply = (id: number, answer: LeaseEnd): void => {

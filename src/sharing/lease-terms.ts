@@ -10,12 +10,10 @@
 
 /** If the coordinator has little left, an amount that was not used for so long is given back. */
 export const IDLE_MS_SCARCE = 500;
-/**
- * If it has plenty, the amount stays longer: a slow account costs an exchange every 16 s, not one a request.
- */
+/** If it has plenty, it stays longer: a slow account costs an exchange every 16 s, not one a request. */
 export const IDLE_MS_PLENTIFUL = 16_000;
 /** Plenty is left if the coordinator has at least this many times what is held here. */
-const PLENTIFUL_TIMES = 8;
+const PLENTIFUL_TIMES = 8n;
 /** A first ask wants so many times what one call needs: most accounts that make one call make another. */
 export const FIRST_BATCH = 4;
 /** How far ahead the need is covered; what others may lack is not hoarded. */
@@ -29,10 +27,7 @@ const LOW_LEAST = 4;
 /** A low-water mark that is never reached. */
 export const NEVER_LOW = -1;
 
-/**
- * The low-water mark: a listener wakes the main thread when so much is left of `held`. NEVER_LOW if the
- * coordinator has no more.
- */
+/** A listener wakes the main thread when so much is left of `held`. NEVER_LOW if there is no more. */
 export function lowOf(held: number, remaining: number): number {
   return held < LOW_LEAST || remaining <= 0 ? NEVER_LOW : Math.floor(held / LOW_PART);
 }
@@ -42,8 +37,8 @@ export function coveredMsOf(plentiful: boolean): number {
   return plentiful ? COVERED_MS_PLENTIFUL : COVERED_MS_SCARCE;
 }
 
-export function isPlentiful(held: number | bigint, remaining: number | bigint): boolean {
-  return Number(remaining) >= Number(held) * PLENTIFUL_TIMES;
+export function isPlentiful(held: bigint, remaining: bigint): boolean {
+  return remaining >= held * PLENTIFUL_TIMES;
 }
 
 /** The coordinator's last reply about a resource that was wanted and not granted. */
@@ -57,26 +52,22 @@ export interface Denial {
 /**
  * The low-water mark of an amount over a sliding window of two halves: what nobody has touched for so long.
  * Halves, so that after a use it takes half a window longer until something counts as idle, not a whole one.
- * Amounts are never below `nothing`.
  */
-export class IdleFloor<Amount extends number | bigint> {
-  readonly #nothing: Amount;
-  /** The least of the half before this one; nothing if that half was not watched. */
-  #before: Amount;
+export class IdleFloor {
+  /** The least of the half before this one; 0 if that half was not watched. */
+  #before = 0n;
   /** The least since `#sinceMs`; undefined before the first look. */
-  #least: Amount | undefined;
+  #least: bigint | undefined;
   #sinceMs: number;
 
-  constructor(nothing: Amount, nowMs: number) {
-    this.#nothing = nothing;
-    this.#before = nothing;
+  constructor(nowMs: number) {
     this.#sinceMs = nowMs;
   }
 
   /** `left` is there now. Returns what lay idle for `idleMs`, and nothing between the ends of two halves. */
-  look(left: Amount, idleMs: number, nowMs: number): Amount {
+  look(left: bigint, idleMs: number, nowMs: number): bigint {
     if (this.#least === undefined || left < this.#least) this.#least = left;
-    if (nowMs - this.#sinceMs < idleMs / 2) return this.#nothing;
+    if (nowMs - this.#sinceMs < idleMs / 2) return 0n;
     const floor = this.#least < this.#before ? this.#least : this.#before;
     this.#before = this.#least;
     this.#least = undefined;
@@ -86,7 +77,7 @@ export class IdleFloor<Amount extends number | bigint> {
 
   /** The amount was changed from outside: the watch begins again. */
   restart(nowMs: number): void {
-    this.#before = this.#nothing;
+    this.#before = 0n;
     this.#least = undefined;
     this.#sinceMs = nowMs;
   }

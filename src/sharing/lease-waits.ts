@@ -8,6 +8,8 @@
  * Tests: unit/sharing/lease-manager, e2e/late-leases.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
+import type { Clock } from '../core/clock.js';
+import type { CoordinatorContact } from './coordinator-contact.js';
 import { type Lack, type LeasedScope, type PeriodOf, worse } from './leased-scope.js';
 
 /** A request that waits for a lease. */
@@ -16,9 +18,7 @@ export interface Wait {
   readonly sinceMs: number;
   /** All scopes from which the request takes. */
   readonly scopes: readonly LeasedScope[];
-  /**
-   * Then the request is rejected, whatever others may give back; if nothing was denied it waits for a reply.
-   */
+  /** Then it is rejected, whatever others may give back; if nothing was denied it waits for a reply. */
   deadlineMs: number;
   isOverdue: boolean;
   readonly end: (end: LeaseEnd) => void;
@@ -32,19 +32,14 @@ const UPSTREAM_WAIT_MS = 800;
 const LATE_MS_MAX = 1_000;
 /** How many requests may wait in this process, in about 1 MB; others end as if the coordinator were lost. */
 const WAITS_MAX = 20_000;
-/**
- * How many may wait for what others give back of one scope: an account far beyond its limit needs no more.
- */
+/** How many may wait for what others give back of one scope: beyond its limit more are no use. */
 const DENIED_WAITS_MAX = 64;
 
 export interface LeaseWaitsOptions {
-  readonly nowMs: () => number;
+  readonly clock: Pick<Clock, 'monotonicMs'>;
+  readonly contact: CoordinatorContact;
   /** By the coordinator's calendar. */
   readonly periodOf: PeriodOf;
-  /** Whether the coordinator is lost, and whether that may be a brief failover. */
-  readonly loss: () => 'none' | 'brief' | 'long';
-  /** How long nothing will be granted; undefined if that is not known. */
-  readonly lostForMs: () => number | undefined;
   /** Puts the scope into the next exchange. */
   readonly ask: (scope: LeasedScope) => void;
 }
@@ -67,7 +62,7 @@ export class LeaseWaits {
   add(need: LeaseNeed, scopes: readonly LeasedScope[]): Promise<LeaseEnd> {
     if (this.#waits.size >= WAITS_MAX) return Promise.resolve('lost');
     return new Promise((end) => {
-      const sinceMs = this.#options.nowMs();
+      const sinceMs = this.#options.clock.monotonicMs();
       const waitMs = need.kind === 'upstream' ? UPSTREAM_WAIT_MS : WAIT_MS_MAX;
       const wait: Wait = { need, sinceMs, scopes, deadlineMs: sinceMs + waitMs, isOverdue: false, end };
       this.#waits.add(wait);
@@ -92,12 +87,13 @@ export class LeaseWaits {
 
   /** Ends the waits whose deadline is over, and asks again for the others. */
   onTime(): void {
-    const nowMs = this.#options.nowMs();
+    const { clock, contact, ask } = this.#options;
+    const nowMs = clock.monotonicMs();
     this.#round += 1;
     for (const wait of this.#waits) {
-      if (nowMs < wait.deadlineMs) for (const scope of wait.scopes) this.#options.ask(scope);
+      if (nowMs < wait.deadlineMs) for (const scope of wait.scopes) ask(scope);
       // Nobody knows whether the coordinator would have more by now, so this is no rejection.
-      else if (this.#options.loss() !== 'none') this.#lose(wait);
+      else if (contact.isLost) this.#lose(wait, nowMs);
       else this.#endOverdue(wait, nowMs);
     }
   }
@@ -116,8 +112,8 @@ export class LeaseWaits {
 
   /** Ends the wait if it is decided; otherwise asks for what it lacks. `denied` counts waits by scope. */
   #reply(wait: Wait, denied: Map<LeasedScope, number>): void {
-    const { nowMs: now, periodOf, loss, ask } = this.#options;
-    const nowMs = now();
+    const { clock, contact, periodOf, ask } = this.#options;
+    const nowMs = clock.monotonicMs();
     let lack: Lack = 'nothing';
     for (const scope of wait.scopes) {
       lack = worse(lack, scope.promise(wait, this.#round, periodOf, nowMs));
@@ -126,8 +122,11 @@ export class LeaseWaits {
       this.#end(wait, 'try');
     } else if (lack === 'refused') {
       this.#reject(wait, nowMs);
-    } else if (loss() === 'long' || (lack === 'denied' && wait.scopes.some(({ isUnknown }) => isUnknown))) {
-      this.#lose(wait);
+    } else if (
+      contact.isLostForLong(nowMs) ||
+      (lack === 'denied' && wait.scopes.some(({ isUnknown }) => isUnknown))
+    ) {
+      this.#lose(wait, nowMs);
     } else if (lack === 'unasked') {
       for (const scope of wait.scopes) ask(scope);
     } else {
@@ -147,9 +146,9 @@ export class LeaseWaits {
     this.#end(wait, 'refused');
   }
 
-  #lose(wait: Wait): void {
-    const lostForMs = this.#options.lostForMs();
-    this.#end(wait, lostForMs === undefined ? 'lost' : { lostForMs });
+  #lose(wait: Wait, nowMs: number): void {
+    const untilMs = this.#options.contact.state.lost?.untilMs;
+    this.#end(wait, untilMs === undefined ? 'lost' : { lostForMs: Math.max(0, untilMs - nowMs) });
   }
 
   #end(wait: Wait, end: LeaseEnd): void {

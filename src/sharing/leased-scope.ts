@@ -6,9 +6,10 @@
  * Must hold: a reply is applied to the ask that was sent, and only once. A scope is forgotten only if nothing
  * is held of it and no request waits. Tests: unit/sharing/lease-manager, lease-laws.
  */
-import type { LeaseNeed, LeaseScope, ScopeKind } from '../channel/lease-channel.js';
+import type { LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
 import type { PicoUnits } from '../core/units.js';
+import type { LeaseWords } from '../ledger/leased-stocks.js';
 import type { CountedLeases } from '../ledger/leases.js';
 import {
   entriesOf,
@@ -23,12 +24,9 @@ import type { Denial } from './lease-terms.js';
 import type { Wait } from './lease-waits.js';
 import { MinuteLease } from './minute-lease.js';
 import type { CallsUse } from './sharing-stats.js';
-import { StockLease, type StockWords } from './stock-leases.js';
+import { StockLease } from './stock-leases.js';
 
-/**
- * After a denial, requests are rejected for so long without an ask, so a busy client costs four asks a
- * second.
- */
+/** After a denial, requests are rejected for so long without an ask: a busy client costs four a second. */
 const DENIED_MS = 250;
 /** An account that was not used for so long counts as resting. */
 const RESTING_MS = 2_000;
@@ -57,10 +55,8 @@ export interface ScopeAddress extends LeaseScope {
   readonly minute: CountedLeases<number>;
   /** Its index in `minute`. */
   readonly minuteIndex: number;
-  /**
-   * Undefined if the scope has no such stock. A stock but the balance is leased if `limits` has its limit.
-   */
-  readonly wordsOf: (name: StockName) => StockWords | undefined;
+  /** Undefined if there is no such stock. All but the balance are leased if `limits` has their limit. */
+  readonly wordsOf: (name: StockName) => LeaseWords | undefined;
   /** The limits in force now. 0 means no limit. */
   readonly limits: () => Partial<QuotaLimits>;
 }
@@ -78,9 +74,7 @@ export interface Asking {
   readonly number: number;
 }
 
-/**
- * What may still be promised to waits in a round; the shared words change only when the requests try again.
- */
+/** What may be promised to waits in a round; shared words change only when the requests try again. */
 interface Budget {
   round: number;
   minute: number;
@@ -187,9 +181,7 @@ export class LeasedScope {
     return kind !== 'admission' || this.address.kind === 'model';
   }
 
-  /**
-   * After a rejection: similar requests are rejected for a moment, and stocks of too little are given back.
-   */
+  /** Rejects similar requests for a moment, and gives back stocks of too little. */
   reject(need: LeaseNeed, nowMs: number): void {
     const untilMs = nowMs + DENIED_MS;
     if (this.#takesPermit(need) && this.#minute.denial !== undefined) this.#minute.reject(untilMs);
@@ -307,50 +299,4 @@ export function stocksIn({ wordsOf }: ScopeAddress): CallsUse['stocks'] {
     return held === undefined ? [] : [[name, held] as const];
   });
   return Object.fromEntries(stocks);
-}
-
-/** Undefined for a scope that is not known. */
-export type AddressOf = (scope: LeaseScope) => ScopeAddress | undefined;
-
-/**
- * The scopes of which this process holds something, or for which a request waits. Bounded by the scopes of
- * the ledger; `LeaseManager` forgets those that have come to rest.
- */
-export class LeasedScopes {
-  readonly #addressOf: AddressOf;
-  readonly #scopes = new Map<ScopeKind, Map<number, LeasedScope>>();
-
-  constructor(addressOf: AddressOf) {
-    this.#addressOf = addressOf;
-  }
-
-  get size(): number {
-    let size = 0;
-    for (const scopes of this.#scopes.values()) size += scopes.size;
-    return size;
-  }
-
-  open(of: LeaseScope, nowMs: number): LeasedScope | undefined {
-    const known = this.find(of);
-    if (known !== undefined) return known;
-    const address = this.#addressOf(of);
-    if (address === undefined) return undefined;
-    const scope = new LeasedScope(address, nowMs);
-    const scopes = this.#scopes.get(of.kind) ?? new Map<number, LeasedScope>();
-    this.#scopes.set(of.kind, scopes.set(of.index, scope));
-    return scope;
-  }
-
-  /** Undefined if nothing is held of it and nobody waits. */
-  find({ kind, index }: LeaseScope): LeasedScope | undefined {
-    return this.#scopes.get(kind)?.get(index);
-  }
-
-  *[Symbol.iterator](): Iterator<LeasedScope> {
-    for (const scopes of this.#scopes.values()) yield* scopes.values();
-  }
-
-  forget({ address }: LeasedScope): void {
-    this.#scopes.get(address.kind)?.delete(address.index);
-  }
 }

@@ -14,8 +14,9 @@ import { randomUUID } from 'node:crypto';
 import { type Static, Type } from 'typebox';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import { asPicoUnits } from '../core/units.js';
+import { asPicoUnits, type WallMs } from '../core/units.js';
 import { schemaCheck } from '../core/schema-check.js';
+import { countsIn } from '../registry/quota-use.js';
 import { identityOf, isRunning } from '../store/process-identity.js';
 import type { Store } from '../store/store.js';
 import {
@@ -32,8 +33,7 @@ import {
   unknownNode,
 } from './coordinator.js';
 import type { LeaseFile } from './lease-file.js';
-import { ScopeGrants, type ScopeState } from './scope-grants.js';
-import { usedBefore, type UseStore } from './used-before.js';
+import { ScopeGrants, type ScopeState, type UsedBefore } from './scope-grants.js';
 
 const LIVES = 'lives';
 
@@ -236,14 +236,6 @@ const THIS_HOST = 'this';
 /** A process has a second node for what an operator takes out of accounts; its slot counts from here. */
 const DEBIT_SLOTS_FROM = 1_000_000;
 
-export interface CoordinatorOptions {
-  /** Index of the process in its group. */
-  readonly slot: number;
-  readonly file: LeaseFile;
-  readonly store: Store;
-  readonly clock: Clock;
-}
-
 export interface Coordinators {
   /** For calls. */
   readonly calls: Coordinator;
@@ -251,14 +243,68 @@ export interface Coordinators {
   readonly debits: Coordinator;
 }
 
-/** Both coordinators of a process that shares with others of this host; neither has joined yet. */
-export function openCoordinators({ slot, file, store, clock }: CoordinatorOptions): Coordinators {
-  const open = (nodeSlot: number): Coordinator =>
-    new LmdbCoordinator({
-      node: { host: THIS_HOST, slot: nodeSlot, incarnation: randomUUID() },
-      file,
-      store,
-      clock,
-    });
+/** Both coordinators of the process with that slot in its group; neither has joined yet. */
+export function openCoordinators({
+  slot,
+  ...options
+}: Omit<LmdbCoordinatorOptions, 'node'> & { readonly slot: number }): Coordinators {
+  const open = (nodeSlot: number): Coordinator => {
+    const node = { host: THIS_HOST, slot: nodeSlot, incarnation: randomUUID() };
+    return new LmdbCoordinator({ ...options, node });
+  };
   return { calls: open(slot), debits: open(DEBIT_SLOTS_FROM + slot) };
+}
+
+type UseStore = Pick<Store, 'findAccount' | 'findSpending' | 'keys' | 'groups' | 'quotaUses'>;
+
+/**
+ * The use of a scope according to the store, for a scope of which nothing is granted yet: by gateways that
+ * shared nothing, or before the machine was started again. It stays used when limits begin to be shared.
+ * Throws StoreError. Three reads at most, some microseconds.
+ */
+function usedBefore(store: UseStore, scope: string, nowMs: WallMs): UsedBefore {
+  const found = find(store, scope);
+  if (found === undefined) return { minuteUsed: 0, ageMs: 0, stocks: {} };
+  const { counts, quotas } = found;
+  const of = (period: number, used: number) => ({ period, used: BigInt(used) });
+  const { minuteUsed = 0, dayNumber = 0, dayCalls = 0 } = counts ?? {};
+  return {
+    minuteUsed,
+    ageMs: nowMs - Math.max(counts?.takenMs ?? 0, quotas?.takenMs ?? 0),
+    stocks: {
+      calls_per_day: of(dayNumber, dayCalls),
+      ...(quotas && {
+        tokens_per_minute: of(0, quotas.minuteTokens),
+        tokens_per_day: of(quotas.dayNumber, quotas.tokensPerDay),
+        spend_per_day: of(quotas.dayNumber, quotas.spendPerDay),
+        calls_per_month: of(quotas.monthNumber, quotas.callsPerMonth),
+        tokens_per_month: of(quotas.monthNumber, quotas.tokensPerMonth),
+        spend_per_month: of(quotas.monthNumber, quotas.spendPerMonth),
+      }),
+    },
+  };
+}
+
+function find(store: UseStore, scope: string) {
+  const slash = scope.indexOf('/');
+  if (slash > 0) {
+    const account = store.findAccount(scope.slice(0, slash));
+    const quotas =
+      account &&
+      store.quotaUses.find({ kind: 'model', index: account.index, modelId: scope.slice(slash + 1) });
+    return quotas && { counts: countsIn(quotas), quotas };
+  }
+  const account = store.findAccount(scope);
+  if (account !== undefined) {
+    const { index } = account;
+    return { counts: store.findSpending(index), quotas: store.quotaUses.find({ kind: 'account', index }) };
+  }
+  const key = store.keys.find(scope);
+  if (key !== undefined) {
+    const { index } = key;
+    return { counts: store.keys.findUse(index), quotas: store.quotaUses.find({ kind: 'key', index }) };
+  }
+  const group = store.groups.find(scope);
+  const quotas = group && store.quotaUses.find({ kind: 'group', index: group.index });
+  return quotas && { counts: countsIn(quotas), quotas };
 }

@@ -73,10 +73,7 @@ export class MinuteLease<Index extends number> {
     return this.#leases.minuteLeft(this.#counted, nowMs);
   }
 
-  /**
-   * The ask for `waiting` requests, or ahead of need if the lease runs low; undefined if there is nothing to
-   * ask or report. `number` grows from exchange to exchange.
-   */
+  /** The ask for `waiting` requests, or ahead of need; undefined if there is nothing to ask or report. */
   ask(waiting: number, limit: number, low: boolean, nowMs: number, number: number): MinuteAsk | undefined {
     this.#read(nowMs);
     const wants = waiting > this.left(nowMs) || low || this.#renews;

@@ -26,7 +26,6 @@ import {
 } from './coordinator.js';
 import { GrantedStock, type StockState } from './granted-stock.js';
 import { expiryTickOf, shareOf, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
-import type { UsedBefore } from './used-before.js';
 
 /** Stands for lives that have ended, and for what was used before there were any. */
 const NO_NODE = '';
@@ -136,10 +135,7 @@ class MinuteBuckets {
     this.#buckets.set(tick, bucket);
   }
 
-  /**
-   * Returns how many: never more than the node was granted. What is missing was in a bucket that has no
-   * weight any more.
-   */
+  /** Returns how many: what is missing was in a bucket that has no weight any more. */
   #takeBack(node: string, { tick, count }: ReturnedPermits): number {
     const bucket = this.#buckets.get(tick);
     const granted = bucket?.get(node) ?? 0;
@@ -174,6 +170,14 @@ export interface ScopeState {
   readonly stocks: readonly StockState[];
   /** Absent in a row that a former version has written. */
   readonly numbers?: readonly (readonly [node: string, number: number])[];
+}
+
+/** What was used of a scope before anything was granted. */
+export interface UsedBefore {
+  readonly minuteUsed: number;
+  /** How long ago it was counted. */
+  readonly ageMs: number;
+  readonly stocks: Stocks<{ readonly period: number; readonly used: bigint }>;
 }
 
 /** A row that a version without other stocks has written since the machine was started. */

@@ -7,9 +7,7 @@
  * cannot grant an amount twice. A later ask reports what was given back here. Tests:
  * unit/sharing/stock-leases, lease-stock (random use over several nodes).
  */
-import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { LeaseWords, StockHeld } from '../ledger/leased-stocks.js';
-import type { Leases } from '../ledger/leases.js';
 import { STOCK_KINDS, type StockAsk, type StockGrant, type StockName } from './coordinator.js';
 import {
   coveredMsOf,
@@ -21,47 +19,6 @@ import {
   isPlentiful,
   UseRate,
 } from './lease-terms.js';
-
-/** A leased stock in shared memory. */
-export interface StockWords extends LeaseWords {
-  /**
-   * Only for the balance: collects uncovered charges from what is available, at most `most`; returns how
-   * much.
-   */
-  collect?(most: bigint): bigint;
-}
-
-/** What the lease of a balance needs to know of charges and their flush. Main thread. */
-export interface SpentAccounting {
-  /**
-   * What this process has charged the account since it started, as far as the store has recorded it as spent.
-   */
-  flushedOf(account: AccountIndex): PicoUnits;
-  /**
-   * Charges the account's uncovered charges to what is leased, at most `most`; returns how much. Left out
-   * only by tests that have no uncovered charges.
-   */
-  collect?(account: AccountIndex, most: PicoUnits): PicoUnits;
-}
-
-/**
- * The money of an account. Spent is what the store has recorded: until then the coordinator counts a charge
- * as held.
- */
-export function balanceWords(leases: Leases, account: AccountIndex, accounting: SpentAccounting): StockWords {
-  return {
-    read: () => ({
-      period: 0,
-      granted: leases.moneyGranted(account) - accounting.flushedOf(account),
-      used: 0n,
-      available: leases.available(account),
-    }),
-    add: (_, amount, low) => leases.addMoney(account, asPicoUnits(amount), asPicoUnits(low)),
-    takeBack: (most) => leases.takeBackMoney(account, asPicoUnits(most)),
-    publish: (remaining) => leases.publishMoney(account, asPicoUnits(remaining)),
-    collect: (most) => accounting.collect?.(account, asPicoUnits(most)) ?? 0n,
-  };
-}
 
 /** The slots that a first ask wants: a client's usual concurrency. */
 const FIRST_SLOTS = 8;
@@ -76,8 +33,8 @@ const NO_WAITS: readonly bigint[] = [];
 
 export class StockLease {
   readonly name: StockName;
-  readonly #words: StockWords;
-  readonly #idle: IdleFloor<bigint>;
+  readonly #words: LeaseWords;
+  readonly #idle: IdleFloor;
   readonly #rate: UseRate;
   /** Granted and not given back, since the lease was made. */
   #net: bigint;
@@ -103,14 +60,14 @@ export class StockLease {
   /** The largest need of the calls that waited at the last ask for which any waited. It sizes the asks. */
   #largest: bigint;
 
-  constructor(name: StockName, words: StockWords, nowMs: number) {
+  constructor(name: StockName, words: LeaseWords, nowMs: number) {
     const { period, granted, used } = words.read();
     this.name = name;
     this.#words = words;
     // A scope that has nothing unused is forgotten, and gets a new lease when it is next needed. What it used
     // of a period is still on the coordinator's record.
     this.#reported = { period, amount: STOCK_KINDS[name] === 'period' ? granted : 0n, used };
-    this.#idle = new IdleFloor(0n, nowMs);
+    this.#idle = new IdleFloor(nowMs);
     this.#net = granted;
     this.#rate = new UseRate(Number(used), nowMs);
     this.#usedMs = nowMs;
@@ -124,10 +81,7 @@ export class StockLease {
     return held.period >= period ? held.available : 0n;
   }
 
-  /**
-   * Sets how much of the account's uncovered charges is to be collected: at once what is available here, the
-   * rest from later grants. 0 ends it.
-   */
+  /** How much of the account's uncovered charges is to be collected, from here and from later grants. */
   setUncovered(amount: bigint): void {
     this.#uncovered = amount;
     this.#collect();
@@ -213,10 +167,7 @@ export class StockLease {
     this.#idle.restart(nowMs);
   }
 
-  /**
-   * Gives back what nobody has used for long enough. Returns true if an ask should be sent now. `LeasedScope`
-   * calls it every 250 ms, as long as the coordinator can be reached.
-   */
+  /** Gives back what nobody has used for long enough; returns true if an ask should be sent now. */
   look(nowMs: number): boolean {
     const held = this.#words.read();
     if (this.#rate.read(this.#usedOf(held), nowMs)) this.#usedMs = nowMs;

@@ -229,7 +229,10 @@ export class LedgerFlush {
     for (let batches = 0; batches < BATCHES_MAX; batches++) {
       // After the journals. A listener counts the day's call before it appends the charge, so the count of
       // each charge drained above is in this transaction or in an earlier one.
-      const drained = this.#options.ledger.drainDirty((account) => this.#accounts.add(account), ACCOUNTS_MAX);
+      const drained = this.#options.ledger.dirty.drain(
+        (account) => this.#accounts.add(account),
+        ACCOUNTS_MAX,
+      );
       const drainedKeys = this.#options.keyUses?.drain(KEYS_MAX) ?? 0;
       this.#options.quotaUses?.drain(GROUPS_MAX);
       if (!this.#write()) return false;
@@ -314,8 +317,8 @@ export class LedgerFlush {
     const takenMs = asWallMs(Math.floor(clock.wallMs()));
     const records = new Map<AccountIndex, SpendingRecord>();
     for (const account of this.#accounts) {
-      const { dayNumber, dayCalls } = ledger.dayOf(account);
-      const counts = { dayNumber, dayCalls, minuteUsed: ledger.minuteUsedOf(account), takenMs };
+      const { dayNumber, dayCalls } = ledger.day.read(account);
+      const counts = { dayNumber, dayCalls, minuteUsed: ledger.minute.usedOf(account), takenMs };
       records.set(account, totals.recordOf(account, counts));
     }
     return records;

@@ -37,7 +37,7 @@ export class KeyUses {
 
   /** Takes at most `max` dirty keys from the ledger; returns how many. */
   drain(max: number): number {
-    return this.#live.ledger.keys.drainDirty((key) => this.#waiting.add(key), max);
+    return this.#live.ledger.keys.dirty.drain((key) => this.#waiting.add(key), max);
   }
 
   /**

@@ -50,8 +50,8 @@ export class QuotaUses {
   drain(max: number): number {
     const { groups, models } = this.#ledger;
     return (
-      groups.drainDirty((group) => this.#groups.add(group), max) +
-      models.drainDirty((model) => this.#models.add(model), max)
+      groups.dirty.drain((group) => this.#groups.add(group), max) +
+      models.dirty.drain((model) => this.#models.add(model), max)
     );
   }
 

@@ -123,7 +123,7 @@ function recoverAccounts(options: RecoveryOptions): number {
     directory?.set(record);
     if (spending !== undefined && totals !== undefined) {
       totals.open(record.index, spending.spent, spending.uncovered);
-      ledger.restoreMinute(record.index, spending.minuteUsed, nowMs - spending.takenMs);
+      ledger.minute.restore(record.index, spending.minuteUsed, nowMs - spending.takenMs);
     }
     accounts++;
     if (findPlanIndex(catalog, record.planId) !== undefined) continue;

@@ -27,7 +27,6 @@ import {
 } from '#src/sharing/coordinator.js';
 import { LEASE_TRIES_MIN, LEASE_TRIES_MS_MAX } from '#src/request/rate-limit.js';
 import { LeaseManager } from '#src/sharing/lease-manager.js';
-import { balanceWords } from '#src/sharing/stock-leases.js';
 import type { MemoryCoordinator } from './memory-coordinator.js';
 import { ManualClock } from '../fixtures/manual-clock.js';
 
@@ -276,7 +275,7 @@ export class LeaseNode {
           wordsOf: (name) => {
             if (name !== 'balance')
               return leases.stockOf({ kind: 'account', index: account }, name, calendar);
-            return balanceWords(leases, account, {
+            return leases.balanceOf(account, {
               flushedOf: (of) => asPicoUnits(this.#flushed[of]!),
               collect: (of, most) => {
                 const taken = this.ledger.collect(of, most);
@@ -332,11 +331,11 @@ export class LeaseNode {
     const minute = await this.#try(account, { kind: 'minute' }, () => {
       for (const [index, { limits }] of groups.entries()) {
         if (limits.requestsPerMinute === undefined) continue;
-        const take = this.ledger.groups.takeMinute(asGroupIndex(index), limits.requestsPerMinute);
+        const take = this.ledger.groups.minute.take(asGroupIndex(index), limits.requestsPerMinute);
         if (!take.admitted) return !take.asks && 'final';
       }
       if (requestsPerMinute === 0) return true;
-      const take = this.ledger.takeMinute(account, requestsPerMinute);
+      const take = this.ledger.minute.take(account, requestsPerMinute);
       return take.admitted || (!take.asks && 'final');
     });
     if (minute !== 'try') return { end: minute === 'lost' ? 'lost' : 'minute' };

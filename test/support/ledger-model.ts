@@ -204,10 +204,10 @@ function perform(ledger: Ledger, clock: SharedClock, operation: Operation): unkn
   switch (operation.kind) {
     case 'open':
       ledger.openAccount(operation.account, operation.state);
-      ledger.restoreMinute(operation.account, operation.used, operation.ageMs);
+      ledger.minute.restore(operation.account, operation.used, operation.ageMs);
       return undefined;
     case 'take':
-      return { ...ledger.takeMinute(operation.account, operation.limit) };
+      return { ...ledger.minute.take(operation.account, operation.limit) };
     case 'admit': {
       const { slot, account, callsPerDay, hold } = operation;
       const admission = admitTo(ledger, slot, account, callsPerDay, hold);
@@ -234,7 +234,7 @@ function perform(ledger: Ledger, clock: SharedClock, operation: Operation): unkn
       return undefined;
     case 'drain': {
       const drained: number[] = [];
-      ledger.drainDirty((account) => drained.push(account), 32);
+      ledger.dirty.drain((account) => drained.push(account), 32);
       return drained.sort((one, other) => one - other);
     }
     case 'time':

@@ -124,7 +124,7 @@ for (const { ofKey, ofPlan, exactly } of [
     );
     const sum = sums[0]! + sums[1]! + sums[2]!;
     t.equal(sum, exactly, 'nothing of the tighter limit is lost');
-    t.equal(ledger.minuteUsedOf(ACCOUNT), sum);
+    t.equal(ledger.minute.usedOf(ACCOUNT), sum);
   });
 }
 
@@ -152,6 +152,6 @@ void t.test('days of keys, taken and given back by four threads', async (t) => {
   const counts = [0, 1, 2].map((key) => ledger.keys.countsOf(asKeyIndex(key)).dayCalls);
   t.same(counts, [callsPerDay, callsPerDay, callsPerDay], 'each key has used its day up, and no more');
   t.equal(settled, KEYS * callsPerDay, 'and every call that counts was served');
-  t.equal(ledger.dayOf(ACCOUNT).dayCalls, settled, 'the account has the same calls');
+  t.equal(ledger.day.read(ACCOUNT).dayCalls, settled, 'the account has the same calls');
   t.ok(reports.every(({ released }) => released > 0));
 });

@@ -443,7 +443,7 @@ void t.test(`at once: ${RACE_RUNS} runs, all that was told adds up`, async (t) =
     const standing = indices.map(() => 0);
     const drained = new Map<number, bigint>(indices.map((account) => [account, credited]));
     const drain = (): number =>
-      ledger.drainDirty((account) => drained.set(account, ledger.snapshot(account).available), 32);
+      ledger.dirty.drain((account) => drained.set(account, ledger.snapshot(account).available), 32);
     const playRound = (round: number): MainLog => {
       // The first round of each run, so that nothing abandoned is counted yet.
       const still = round === 0;
@@ -476,7 +476,7 @@ void t.test(`at once: ${RACE_RUNS} runs, all that was told adds up`, async (t) =
         ...ledger.snapshot(account),
         planIndex: ledger.planIndexOf(account),
       }));
-      for (const account of indices) if (drained.get(account) !== ledger.available(account)) faults++;
+      for (const account of indices) if (drained.get(account) !== ledger.balance.available(account)) faults++;
       const seen = see(ledger, accounts);
       meet(words, WORKERS + 1);
       return {

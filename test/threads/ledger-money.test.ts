@@ -35,7 +35,7 @@ for (const accounts of [1, 40]) {
 
     const drained = new Map<number, AccountSnapshot>();
     const drain = (): number =>
-      ledger.drainDirty((account) => drained.set(account, ledger.snapshot(account)), 64);
+      ledger.dirty.drain((account) => drained.set(account, ledger.snapshot(account)), 64);
     const race = { done: false };
     let [credited, looks, faults] = [CREDIT * BigInt(accounts), 0, 0];
     const reports = hammers.reports.finally(() => (race.done = true));

@@ -63,7 +63,7 @@ for (const { limit, accounts } of [
       for (let call = 0; call < CALLS_PER_MOVE; call++) {
         const account = random(accounts);
         const tick = Atomics.load(steering, TIME);
-        if (ledger.takeMinute(asAccountIndex(account), limit).admitted)
+        if (ledger.minute.take(asAccountIndex(account), limit).admitted)
           admitted.push([account, tick, tick, 1]);
       }
       Atomics.add(steering, TIME, [1, 1, 2, 7, 50, 51][random(6)]!);
@@ -90,7 +90,7 @@ void t.test('the time stands still: exactly the limit, all threads together', as
     wallMs: () => asWallMs(0),
   });
   let own = 0;
-  while (ledger.takeMinute(asAccountIndex(0), limit).admitted) own++;
+  while (ledger.minute.take(asAccountIndex(0), limit).admitted) own++;
   hammers.stop();
   let sum = own;
   for (const report of await hammers.reports) {

@@ -4,11 +4,11 @@ import * as layout from '#src/ledger/layout.js';
 
 void t.test('an account and a key take 256 bytes, a reservation 72, a dirty one of either one bit', (t) => {
   const buffers = layout.createLedgerBuffers({ accountsMax: 33, callsInFlightMax: 5, keysMax: 65 });
-  t.equal(buffers.accounts.byteLength, 33 * 256);
+  t.equal(buffers.accounts.records.byteLength, 33 * 256);
   t.equal(buffers.reservations.byteLength, 5 * 72);
-  t.equal(buffers.dirty.byteLength, 2 * 4);
-  t.equal(buffers.keys.byteLength, 65 * 256);
-  t.equal(buffers.dirtyKeys.byteLength, 3 * 4);
+  t.equal(buffers.accounts.dirty.byteLength, 2 * 4);
+  t.equal(buffers.keys.records.byteLength, 65 * 256);
+  t.equal(buffers.keys.dirty.byteLength, 3 * 4);
   t.end();
 });
 

@@ -29,7 +29,7 @@ void t.test('admit takes a call of the day and a hold, or nothing at all', (t) =
     'the day comes first',
   );
   t.match(ledger.snapshot(ACCOUNT), { dayCalls: 2, available: 0n, held: 1_000n });
-  t.equal(ledger.available(ACCOUNT), 0n);
+  t.equal(ledger.balance.available(ACCOUNT), 0n);
   t.end();
 });
 
@@ -128,7 +128,7 @@ void t.test('standing: plan and activity change each without the other', (t) => 
 
 void t.test('an account is opened with what the store knows of it, and starts a minute afresh', (t) => {
   const { ledger } = createLedgerWorld();
-  ledger.takeMinute(ACCOUNT, 1);
+  ledger.minute.take(ACCOUNT, 1);
   const books = {
     credited: pico(500n),
     spent: pico(200n),
@@ -146,7 +146,7 @@ void t.test('the drain visits accounts whose money or day changed, with what the
   const { ledger } = createLedgerWorld();
   const drained = (): Map<number, AccountSnapshot> => {
     const seen = new Map<number, AccountSnapshot>();
-    ledger.drainDirty((account) => seen.set(account, ledger.snapshot(account)), 32);
+    ledger.dirty.drain((account) => seen.set(account, ledger.snapshot(account)), 32);
     return seen;
   };
   t.equal(drained().size, 0, 'opening an account is no change');
@@ -154,7 +154,7 @@ void t.test('the drain visits accounts whose money or day changed, with what the
   admitTo(ledger, SLOT, ACCOUNT, 9, pico(2_000n));
   t.equal(drained().size, 0, 'what was refused is no change');
   const changes: [string, () => unknown][] = [
-    ['take of the minute', () => ledger.takeMinute(ACCOUNT, 9)],
+    ['take of the minute', () => ledger.minute.take(ACCOUNT, 9)],
     ['admit', () => admitTo(ledger, SLOT, ACCOUNT, 9, pico(10n))],
     ['settle', () => ledger.settle(SLOT, pico(10n))],
     ['admit', () => admitTo(ledger, SLOT, ACCOUNT, 9, pico(10n))],

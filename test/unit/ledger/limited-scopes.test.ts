@@ -46,14 +46,14 @@ void t.test('limits are what they were opened with, on every thread', (t) => {
 
 void t.test('minutes of keys are counted apart from each other and from accounts', (t) => {
   const { ledger, clock } = limitedWorld();
-  for (let n = 0; n < 3; n++) t.equal(ledger.keys.takeMinute(KEY, 3).remaining, 2 - n);
-  t.notOk(ledger.keys.takeMinute(KEY, 3).admitted);
-  t.notOk(ledger.keys.checkMinute(KEY, 3).admitted);
-  t.equal(ledger.keys.takeMinute(OTHER_KEY, 3).remaining, 2);
-  t.equal(ledger.takeMinute(ACCOUNT, 3).remaining, 2);
+  for (let n = 0; n < 3; n++) t.equal(ledger.keys.minute.take(KEY, 3).remaining, 2 - n);
+  t.notOk(ledger.keys.minute.take(KEY, 3).admitted);
+  t.notOk(ledger.keys.minute.check(KEY, 3).admitted);
+  t.equal(ledger.keys.minute.take(OTHER_KEY, 3).remaining, 2);
+  t.equal(ledger.minute.take(ACCOUNT, 3).remaining, 2);
   t.match(ledger.keys.countsOf(KEY), { minuteUsed: 3 });
   clock.pass(51 * TICK_MS);
-  t.equal(ledger.keys.takeMinute(KEY, 3).remaining, 2, 'the minute has passed');
+  t.equal(ledger.keys.minute.take(KEY, 3).remaining, 2, 'the minute has passed');
   t.end();
 });
 
@@ -149,7 +149,7 @@ void t.test('what was used before a restart weighs on', (t) => {
   const used = { minuteUsed: 2, dayNumber: dayNumberOf(clock.wallMs()), dayCalls: 1 };
   ledger.keys.open(KEY, { requestsPerMinute: 3, callsPerDay: 2 }, { used, ageMs: 30_000 });
   t.same(ledger.keys.countsOf(KEY), used);
-  t.equal(ledger.keys.takeMinute(KEY, 3).remaining, 0);
+  t.equal(ledger.keys.minute.take(KEY, 3).remaining, 0);
   t.equal(admitFor(ledger, KEY), 'admitted');
   t.equal(admitFor(ledger, KEY, asCallSlot(1)), 'key_daily_limit_exceeded');
   t.end();
@@ -159,12 +159,12 @@ void t.test('keys whose counts have changed, or that were used, are dirty once',
   const { ledger } = limitedWorld();
   const drained = () => {
     const keys: number[] = [];
-    ledger.keys.drainDirty((key) => keys.push(key), 32);
+    ledger.keys.dirty.drain((key) => keys.push(key), 32);
     return keys;
   };
   t.same(drained(), []);
-  ledger.keys.mark(OTHER_KEY);
-  ledger.keys.takeMinute(KEY, 3);
+  ledger.keys.dirty.mark(OTHER_KEY);
+  ledger.keys.minute.take(KEY, 3);
   t.same(drained(), [KEY, OTHER_KEY]);
   t.equal(admitFor(ledger, KEY), 'admitted');
   t.same(drained(), [KEY]);

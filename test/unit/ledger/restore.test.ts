@@ -14,13 +14,13 @@ void t.test(
     for (const used of [0, 1, 9, 10, 2 ** 20 - 1]) {
       for (const ageMs of [0, 1, TICK_MS, 30_000, 59_999, 60_000]) {
         const { ledger, clock } = createLedgerWorld();
-        ledger.restoreMinute(ACCOUNT, used, ageMs);
+        ledger.minute.restore(ACCOUNT, used, ageMs);
         t.equal(ledger.snapshot(ACCOUNT).minuteUsed, used, `${used} of ${ageMs} ms ago`);
         let admitted = 0;
-        while (admitted <= LIMIT && ledger.takeMinute(ACCOUNT, LIMIT).admitted) admitted++;
+        while (admitted <= LIMIT && ledger.minute.take(ACCOUNT, LIMIT).admitted) admitted++;
         t.equal(admitted, Math.max(0, LIMIT - used));
         clock.pass(WEIGHT_MS + TICK_MS);
-        t.equal(ledger.takeMinute(ACCOUNT, LIMIT).remaining, LIMIT - 1, 'all of it expires');
+        t.equal(ledger.minute.take(ACCOUNT, LIMIT).remaining, LIMIT - 1, 'all of it expires');
       }
     }
     t.end();
@@ -30,8 +30,8 @@ void t.test(
 void t.test('at every age: full for 60 s after it was taken, free by 61.3 s', (t) => {
   for (let ageMs = 0; ageMs <= 62_000; ageMs += 100) {
     const { ledger } = createLedgerWorld();
-    ledger.restoreMinute(ACCOUNT, LIMIT, ageMs);
-    const { admitted, remaining } = ledger.takeMinute(ACCOUNT, LIMIT);
+    ledger.minute.restore(ACCOUNT, LIMIT, ageMs);
+    const { admitted, remaining } = ledger.minute.take(ACCOUNT, LIMIT);
     if (ageMs < 60_000) t.notOk(admitted, `${ageMs} ms ago`);
     if (ageMs >= WEIGHT_MS) t.equal(remaining, LIMIT - 1, `${ageMs} ms ago`);
   }
@@ -40,26 +40,26 @@ void t.test('at every age: full for 60 s after it was taken, free by 61.3 s', (t
 
 void t.test('whoever waits until the reset is admitted', (t) => {
   const { ledger, clock } = createLedgerWorld();
-  ledger.restoreMinute(ACCOUNT, LIMIT, 20_000);
-  const { admitted, resetWallMs } = ledger.takeMinute(ACCOUNT, LIMIT);
+  ledger.minute.restore(ACCOUNT, LIMIT, 20_000);
+  const { admitted, resetWallMs } = ledger.minute.take(ACCOUNT, LIMIT);
   t.notOk(admitted);
   clock.pass(resetWallMs - clock.wall);
-  t.ok(ledger.takeMinute(ACCOUNT, LIMIT).admitted);
+  t.ok(ledger.minute.take(ACCOUNT, LIMIT).admitted);
   t.end();
 });
 
 void t.test('a clock that was set back, and a host that was started anew, err on refusing', (t) => {
   const back = createLedgerWorld();
-  back.ledger.restoreMinute(ACCOUNT, LIMIT, -5_000_000);
-  t.notOk(back.ledger.takeMinute(ACCOUNT, LIMIT).admitted);
+  back.ledger.minute.restore(ACCOUNT, LIMIT, -5_000_000);
+  t.notOk(back.ledger.minute.take(ACCOUNT, LIMIT).admitted);
   back.clock.pass(WEIGHT_MS + TICK_MS);
-  t.ok(back.ledger.takeMinute(ACCOUNT, LIMIT).admitted, 'for a minute, not for longer');
+  t.ok(back.ledger.minute.take(ACCOUNT, LIMIT).admitted, 'for a minute, not for longer');
 
   const anew = createLedgerWorld();
   anew.clock.monotonic = 3_000;
-  anew.ledger.restoreMinute(ACCOUNT, LIMIT, 20_000);
-  t.notOk(anew.ledger.takeMinute(ACCOUNT, LIMIT).admitted);
+  anew.ledger.minute.restore(ACCOUNT, LIMIT, 20_000);
+  t.notOk(anew.ledger.minute.take(ACCOUNT, LIMIT).admitted);
   anew.clock.pass(WEIGHT_MS);
-  t.ok(anew.ledger.takeMinute(ACCOUNT, LIMIT).admitted);
+  t.ok(anew.ledger.minute.take(ACCOUNT, LIMIT).admitted);
   t.end();
 });

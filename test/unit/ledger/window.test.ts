@@ -39,22 +39,22 @@ function mostInAMinute(times: readonly number[]): number {
 void t.test('admits the limit and no more; a refusal takes nothing', (t) => {
   const { ledger } = createLedgerWorld();
   for (let n = 0; n < 5; n++) {
-    const take = ledger.takeMinute(ACCOUNT, 5);
+    const take = ledger.minute.take(ACCOUNT, 5);
     t.ok(take.admitted);
     t.equal(take.remaining, 4 - n);
   }
   for (let n = 0; n < 3; n++) {
-    const take = ledger.takeMinute(ACCOUNT, 5);
+    const take = ledger.minute.take(ACCOUNT, 5);
     t.notOk(take.admitted);
     t.equal(take.remaining, 0);
   }
   t.equal(ledger.snapshot(ACCOUNT).minuteUsed, 5);
-  t.match(ledger.checkMinute(ACCOUNT, 6), { admitted: true, remaining: 1 }, 'a look says what there is');
-  t.match(ledger.checkMinute(ACCOUNT, 5), { admitted: false, remaining: 0 });
+  t.match(ledger.minute.check(ACCOUNT, 6), { admitted: true, remaining: 1 }, 'a look says what there is');
+  t.match(ledger.minute.check(ACCOUNT, 5), { admitted: false, remaining: 0 });
   t.equal(ledger.snapshot(ACCOUNT).minuteUsed, 5, 'and takes nothing');
-  t.ok(ledger.takeMinute(ACCOUNT, 6).admitted, 'a raised limit counts at once, what was used stays used');
-  t.equal(ledger.takeMinute(ACCOUNT, 3).remaining, 0, 'a lowered one leaves nothing, not less');
-  t.notOk(ledger.takeMinute(ACCOUNT, 6).admitted);
+  t.ok(ledger.minute.take(ACCOUNT, 6).admitted, 'a raised limit counts at once, what was used stays used');
+  t.equal(ledger.minute.take(ACCOUNT, 3).remaining, 0, 'a lowered one leaves nothing, not less');
+  t.notOk(ledger.minute.take(ACCOUNT, 6).admitted);
   t.end();
 });
 
@@ -66,17 +66,17 @@ void t.test(
         const { clock, ledger } = createLedgerWorld();
         clock.monotonic = (1_000 + tick) * TICK_MS + offset;
         const given = clock.monotonic;
-        if (!ledger.takeMinute(ACCOUNT, 1).admitted) t.fail('the first is admitted');
+        if (!ledger.minute.take(ACCOUNT, 1).admitted) t.fail('the first is admitted');
         // Looks in between, so that the window rolls by various steps; each is refused.
         for (let look = 0; look < tick % 7; look++) {
           clock.pass(TICK_MS * 7);
-          if (ledger.takeMinute(ACCOUNT, 1).admitted) t.fail(`refused ${clock.monotonic - given} ms later`);
+          if (ledger.minute.take(ACCOUNT, 1).admitted) t.fail(`refused ${clock.monotonic - given} ms later`);
         }
         clock.monotonic = (1_000 + tick + TICKS + 1) * TICK_MS - 1 / 64;
-        if (ledger.takeMinute(ACCOUNT, 1).admitted) t.fail('refused at the end of the 50th tick');
+        if (ledger.minute.take(ACCOUNT, 1).admitted) t.fail('refused at the end of the 50th tick');
         clock.monotonic += 1 / 64;
         if (clock.monotonic - given < MINUTE_MS) t.fail('a whole minute has passed');
-        if (!ledger.takeMinute(ACCOUNT, 1).admitted) t.fail('admitted with the 51st tick');
+        if (!ledger.minute.take(ACCOUNT, 1).admitted) t.fail('admitted with the 51st tick');
       }
     }
     t.pass('480 edges');
@@ -91,23 +91,23 @@ void t.test('who waits until Reset is admitted, who comes 2 ms before is not', (
     clock.monotonic += random(1_000_000) / 7;
     clock.wall += random(1_000) / 7;
     const limit = 1 + random(6);
-    let take = ledger.takeMinute(ACCOUNT, limit);
+    let take = ledger.minute.take(ACCOUNT, limit);
     while (take.admitted) {
       clock.pass(random(20_000) / 3);
-      take = ledger.takeMinute(ACCOUNT, limit);
+      take = ledger.minute.take(ACCOUNT, limit);
     }
     // Also where the limit was lowered meanwhile.
     const lowered = 1 + random(limit);
-    take = ledger.takeMinute(ACCOUNT, lowered);
+    take = ledger.minute.take(ACCOUNT, lowered);
     if (take.admitted) continue;
     const waitMs = take.resetWallMs - clock.wall;
     clock.pass(waitMs - 2);
-    if (ledger.takeMinute(ACCOUNT, lowered).admitted) t.fail(`world ${world}: admitted before Reset`);
+    if (ledger.minute.take(ACCOUNT, lowered).admitted) t.fail(`world ${world}: admitted before Reset`);
     clock.pass(2);
-    if (!ledger.takeMinute(ACCOUNT, lowered).admitted) t.fail(`world ${world}: refused at Reset`);
+    if (!ledger.minute.take(ACCOUNT, lowered).admitted) t.fail(`world ${world}: refused at Reset`);
   }
   const { clock, ledger } = createLedgerWorld();
-  const { resetWallMs } = ledger.takeMinute(ACCOUNT, 3);
+  const { resetWallMs } = ledger.minute.take(ACCOUNT, 3);
   clock.pass(resetWallMs - clock.wall);
   t.equal(
     ledger.snapshot(ACCOUNT).minuteUsed,
@@ -136,7 +136,7 @@ void t.test('idle gaps of any length leave nothing behind and bring nothing back
     const random = randomBelow(ticks);
     for (let burst = 0; burst < 4; burst++) {
       for (let n = 0; n < 150; n++) {
-        const admitted = ledger.takeMinute(ACCOUNT, 20).admitted;
+        const admitted = ledger.minute.take(ACCOUNT, 20).admitted;
         if (admitted !== model.take(clock.monotonic, 20))
           t.fail(`gap of ${ticks} ticks, burst ${burst}, call ${n}`);
         clock.pass(random(3) * TICK_MS);
@@ -158,7 +158,7 @@ void t.test('the count wraps, the window does not notice', (t) => {
   for (let minute = 0; minute < 5; minute++) {
     let admitted = 0;
     for (let part = 0; part < 2; part++) {
-      while (admitted < (part + 1) * (limit / 2) && ledger.takeMinute(ACCOUNT, limit).admitted) admitted++;
+      while (admitted < (part + 1) * (limit / 2) && ledger.minute.take(ACCOUNT, limit).admitted) admitted++;
       clock.pass(TICK_MS * 25.5);
     }
     total += admitted;
@@ -166,9 +166,9 @@ void t.test('the count wraps, the window does not notice', (t) => {
   }
   t.ok(total > 1 << 20, `${total} permits`);
   let rest = 0;
-  while (ledger.takeMinute(ACCOUNT, limit).admitted) rest++;
+  while (ledger.minute.take(ACCOUNT, limit).admitted) rest++;
   t.ok(rest <= limit);
-  t.notOk(ledger.takeMinute(ACCOUNT, limit).admitted);
+  t.notOk(ledger.minute.take(ACCOUNT, limit).admitted);
   t.end();
 });
 
@@ -179,7 +179,7 @@ void t.test('under full pressure at least 98 % of what the limit allows', (t) =>
     const end = clock.monotonic + minutes * MINUTE_MS;
     let admitted = 0;
     while (clock.monotonic < end) {
-      while (ledger.takeMinute(ACCOUNT, limit).admitted) admitted++;
+      while (ledger.minute.take(ACCOUNT, limit).admitted) admitted++;
       clock.pass(40);
     }
     const share = admitted / (minutes * limit);
@@ -198,7 +198,7 @@ void t.test('a small world, exhaustively: every sequence of 7 waits and calls at
       clock.monotonic = Math.ceil(clock.monotonic / TICK_MS + 3_000) * TICK_MS;
       const model = new WindowModel();
       for (let step = 0, rest = code; step < 7; step++, rest = Math.floor(rest / waits.length)) {
-        const admitted = ledger.takeMinute(ACCOUNT, limit).admitted;
+        const admitted = ledger.minute.take(ACCOUNT, limit).admitted;
         if (admitted !== model.take(clock.monotonic, limit))
           t.fail(`limit ${limit}, sequence ${code}, step ${step}`);
         clock.monotonic += waits[rest % waits.length]! * TICK_MS;
@@ -242,7 +242,7 @@ void t.test(
               const other = new Ledger(buffers, clock);
               const times: number[] = [];
               const take = (by: Ledger): void => {
-                if (by.takeMinute(ACCOUNT, limit).admitted) times.push(clock.monotonic);
+                if (by.minute.take(ACCOUNT, limit).admitted) times.push(clock.monotonic);
               };
               for (const wait of history) {
                 clock.pass(wait * TICK_MS);
@@ -295,7 +295,7 @@ void t.test('threads stopped inside each other: two levels, random steps', (t) =
     const act = (depth: number): void => {
       clock.pass([0, 0, 0.5, 1, 2, 10, 49, 50, 51][random(9)]! * TICK_MS);
       const take = (): void => {
-        if (ledgers[depth]!.takeMinute(ACCOUNT, limit).admitted) times.push(clock.monotonic);
+        if (ledgers[depth]!.minute.take(ACCOUNT, limit).admitted) times.push(clock.monotonic);
       };
       interruptAt(depth === 2 ? Infinity : random(14), take, () => {
         for (let n = random(5); n >= 0; n--) act(depth + 1);
@@ -319,8 +319,8 @@ void t.test('a permit recorded too late is not used: the clock is read again', (
   };
   const before = new FakeClock();
   before.monotonic = readings[0]!;
-  new Ledger(buffers, before).takeMinute(ACCOUNT, 10);
-  t.ok(new Ledger(buffers, clock).takeMinute(ACCOUNT, 10).admitted);
+  new Ledger(buffers, before).minute.take(ACCOUNT, 10);
+  t.ok(new Ledger(buffers, clock).minute.take(ACCOUNT, 10).admitted);
   const after = new FakeClock();
   after.monotonic = 10_025 * TICK_MS;
   t.equal(new Ledger(buffers, after).snapshot(ACCOUNT).minuteUsed, 3, 'one each, and the one abandoned');
@@ -338,10 +338,10 @@ void t.test('a thread whose clock lags never turns the window back', (t) => {
   const lagging = new FakeClock();
   lagging.monotonic = clock.monotonic - TICK_MS;
   const behind = new Ledger(buffers, lagging);
-  t.ok(ledger.takeMinute(ACCOUNT, 2).admitted);
-  t.ok(behind.takeMinute(ACCOUNT, 2).admitted);
-  t.notOk(ledger.takeMinute(ACCOUNT, 2).admitted);
+  t.ok(ledger.minute.take(ACCOUNT, 2).admitted);
+  t.ok(behind.minute.take(ACCOUNT, 2).admitted);
+  t.notOk(ledger.minute.take(ACCOUNT, 2).admitted);
   clock.pass(50 * TICK_MS);
-  t.notOk(ledger.takeMinute(ACCOUNT, 2).admitted, 'both weigh as long as the later of the two');
+  t.notOk(ledger.minute.take(ACCOUNT, 2).admitted, 'both weigh as long as the later of the two');
   t.end();
 });

@@ -22,7 +22,7 @@ void t.test('a repetition gets the first answer and changes nothing', async (t) 
   t.equal(once(registry.credits, 10n, 'one', 'note'), '10 of 10');
   t.equal(once(registry.credits, -15n, 'three'), '0 of 0', 'a debit of all that is there');
   t.equal(once(registry.credits, -15n, 'three'), '0 of 0', 'is repeated where nothing is left');
-  t.equal(ledger.available(index), 0n);
+  t.equal(ledger.balance.available(index), 0n);
   t.same(
     store.listCredits(index, 0, 10).items.map(({ amount }) => amount),
     [10n, 5n, -15n],
@@ -119,7 +119,7 @@ void t.test('of a live account the money is given back where another process was
       return commit(work);
     };
     once(registry.credits, amount, 'k');
-    t.equal(ledger.available(index), 20n, 'the words have what this process did: nothing');
+    t.equal(ledger.balance.available(index), 20n, 'the words have what this process did: nothing');
     await store.close();
   }
 });

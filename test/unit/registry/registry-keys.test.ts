@@ -287,7 +287,7 @@ void t.test('rotation: a new key at once, the old one until its grace is over', 
   const limits = { requestsPerMinute: 5, callsPerDay: 7 };
   const old = registry.keys.create({ account: 'acme', name: 'ci', expiresSeconds: NOW + 1_000, limits });
   const oldIndex = keyTable.find(digestOf(old.key))!;
-  ledger.keys.takeMinute(oldIndex, 5);
+  ledger.keys.minute.take(oldIndex, 5);
   ledger.keys.takeDay(oldIndex, 7);
   keyTable.recordUse(oldIndex, NOW);
 

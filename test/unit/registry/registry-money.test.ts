@@ -51,7 +51,7 @@ void t.test('credits and debits of a running gateway', async (t) => {
     'what is held cannot be taken',
   );
   checkLaw(t, house, registry.credits.add('acme', pico(-1n), ''), 'the last');
-  t.equal(ledger.available(index), 0n);
+  t.equal(ledger.balance.available(index), 0n);
   t.same(
     store.listCredits(index, 0, 1_000).items.map(({ amount, note }) => [amount, note]),
     [
@@ -141,7 +141,7 @@ void t.test('a debit whose commit fails is given back only if the disk does not 
 
   store.commit = fail;
   t.throws(() => registry.credits.add('acme', pico(-100n), ''), failing);
-  t.equal(ledger.available(index), 600n, 'nothing was begun');
+  t.equal(ledger.balance.available(index), 600n, 'nothing was begun');
 
   store.commit = (work) =>
     commit(() => {
@@ -149,14 +149,14 @@ void t.test('a debit whose commit fails is given back only if the disk does not 
       return fail();
     });
   t.throws(() => registry.credits.add('acme', pico(-100n), ''), failing);
-  t.equal(ledger.available(index), 600n, 'the transaction was undone');
+  t.equal(ledger.balance.available(index), 600n, 'the transaction was undone');
 
   store.commit = (work) => {
     commit(work);
     return fail();
   };
   t.throws(() => registry.credits.add('acme', pico(-100n), ''), failing);
-  t.equal(ledger.available(index), 500n, 'the disk has the debit');
+  t.equal(ledger.balance.available(index), 500n, 'the disk has the debit');
   store.commit = commit;
   checkLaw(t, house, registry.accounts.find('acme'), 'as on disk');
 
@@ -167,7 +167,7 @@ void t.test('a debit whose commit fails is given back only if the disk does not 
     return fail();
   };
   t.throws(() => registry.credits.add('acme', pico(-100n), ''), failing);
-  t.equal(ledger.available(index), 400n, 'nobody knows, so it stays taken');
+  t.equal(ledger.balance.available(index), 400n, 'nobody knows, so it stays taken');
   store.findAccount = findAccount;
   store.commit = commit;
   checkLaw(t, house, registry.accounts.find('acme'), 'as on disk');

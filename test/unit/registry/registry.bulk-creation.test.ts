@@ -25,7 +25,7 @@ void t.test('accounts, credit and keys are on disk and in the words', async (t) 
   for (const { statement, keys } of made) {
     const { record } = statement;
     t.same(store.findAccount(record.id), record);
-    t.equal(ledger.available(record.index), record.credited);
+    t.equal(ledger.balance.available(record.index), record.credited);
     t.equal(ledger.isActive(record.index), true);
     for (const { key, record: keyRecord } of keys) {
       const found = keyTable.find(digestOf(key));

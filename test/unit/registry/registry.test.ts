@@ -31,7 +31,7 @@ void t.test('a new account can be had by id and by name, and is in the ledger', 
 
   t.equal(ledger.isActive(record.index), true);
   t.equal(ledger.planIndexOf(record.index), 1);
-  t.equal(ledger.available(record.index), money);
+  t.equal(ledger.balance.available(record.index), money);
   t.same(
     store.listCredits(record.index, 0, 1_000).items.map(({ amount, note }) => [amount, note]),
     [[money, 'opening balance']],

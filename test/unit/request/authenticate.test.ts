@@ -123,6 +123,6 @@ void t.test('a key that has limits of its own is known by it', (t) => {
 
 function dirtyKeys(listener: House['listener']): number[] {
   const keys: number[] = [];
-  listener.ledger.keys.drainDirty((key) => keys.push(key), 32);
+  listener.ledger.keys.dirty.drain((key) => keys.push(key), 32);
   return keys;
 }

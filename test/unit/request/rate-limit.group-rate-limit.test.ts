@@ -26,7 +26,7 @@ function groupedHouse(ofGroup: number | undefined, ofParent: number | undefined,
 }
 
 const usedOf = ({ listener, account }: House) => ({
-  account: listener.ledger.minuteUsedOf(account),
+  account: listener.ledger.minute.usedOf(account),
   group: listener.ledger.groups.countsOf(GROUP).minuteUsed,
   parent: listener.ledger.groups.countsOf(PARENT).minuteUsed,
 });
@@ -61,7 +61,7 @@ void t.test('of several that refuse the one that does so for longest is told', (
   house.listener.ledger.setGroup(house.account, undefined);
   t.equal(limitRate(other, house.listener), undefined);
   house.clock.nowMs = 30_000;
-  house.listener.ledger.groups.takeMinute(GROUP, 1);
+  house.listener.ledger.groups.minute.take(GROUP, 1);
   house.listener.ledger.setGroup(house.account, GROUP);
   const { rejection } = ask();
   t.match(rejection!.message, /^The group research allows 1 .* Retry after 6\d seconds\.$/);

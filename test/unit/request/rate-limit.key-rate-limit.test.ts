@@ -31,7 +31,7 @@ interface Asked {
 
 const usedOf = ({ listener, account, keyIndex }: House) => ({
   key: listener.ledger.keys.countsOf(keyIndex).minuteUsed,
-  account: listener.ledger.minuteUsedOf(account),
+  account: listener.ledger.minute.usedOf(account),
 });
 
 void t.test('the tighter limit is told; a refusal by either has taken of neither', (t) => {

@@ -19,7 +19,7 @@ import { openLeaseFile } from '#src/sharing/lease-file.js';
 import { LeaseManager } from '#src/sharing/lease-manager.js';
 import { SYSTEM_TIMERS } from '#src/sharing/lease-terms.js';
 import { LmdbCoordinator } from '#src/sharing/lmdb-coordinator.js';
-import { balanceWords, type StockWords } from '#src/sharing/stock-leases.js';
+import type { LeaseWords } from '#src/ledger/leased-stocks.js';
 import { Store } from '#src/store/store.js';
 import { admitTo } from '../../fixtures/ledger-world.js';
 import { identity } from '../../support/authority-conformance.js';
@@ -61,8 +61,8 @@ async function play(connect: Connect, at: number, isSwapped: boolean) {
   const buffers = createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 8, shared: true });
   const leases = new Leases(buffers);
   const ledger = new Ledger(buffers, clock, () => undefined);
-  const real = balanceWords(leases, ACCOUNT, { flushedOf: () => (isFlushed ? CHARGED : asPicoUnits(0n)) });
-  const words: StockWords = {
+  const real = leases.balanceOf(ACCOUNT, { flushedOf: () => (isFlushed ? CHARGED : asPicoUnits(0n)) });
+  const words: LeaseWords = {
     ...real,
     read: () => {
       if (isSwapped && moments >= 0) side.freeze();

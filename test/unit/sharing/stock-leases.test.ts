@@ -4,7 +4,7 @@ import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Leases } from '#src/ledger/leases.js';
-import { balanceWords, StockLease } from '#src/sharing/stock-leases.js';
+import { StockLease } from '#src/sharing/stock-leases.js';
 
 const ACCOUNT = asAccountIndex(0);
 const pico = asPicoUnits;
@@ -22,7 +22,7 @@ const GRANTED = granted(1_000n);
 
 function createLease(): { readonly lease: StockLease; readonly leases: Leases } {
   const leases = new Leases(createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 1, shared: true }));
-  const words = balanceWords(leases, ACCOUNT, { flushedOf: () => pico(0n) });
+  const words = leases.balanceOf(ACCOUNT, { flushedOf: () => pico(0n) });
   return { lease: new StockLease('balance', words, 0), leases };
 }
 

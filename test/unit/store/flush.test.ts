@@ -83,7 +83,7 @@ void t.test(
     t.equal(flush.run(), true);
     t.equal(store.written.length, 0, 'nothing was spent');
 
-    house.ledger.takeMinute(FIRST, 60);
+    house.ledger.minute.take(FIRST, 60);
     serve(house, 0, 250n);
     serve(house, 0, 0n, {
       outcome: 'provider_unavailable',
@@ -119,7 +119,7 @@ void t.test(
     };
     t.same(usageOf(house.store), [row]);
 
-    house.ledger.takeMinute(SECOND, 60);
+    house.ledger.minute.take(SECOND, 60);
     t.equal(flush.run(), true);
     t.same(store.written.at(-1), { spendings: 1, usages: 0 }, 'a minute alone is written too');
     t.match(house.store.findSpending(SECOND), { spent: 0n, minuteUsed: 1 });

@@ -60,10 +60,10 @@ function call({ ledger, registry }: House, ends = true): void {
   const key = registry.keys.find('k').record.index;
   const plan = { callsPerDay: 60, callsInFlightMax: 5, quotas: LIMITS };
   const needs = { hold: asPicoUnits(5_000n), tokens: 100 };
-  ledger.takeMinute(FIRST, 60);
-  ledger.keys.takeMinute(key, 50);
+  ledger.minute.take(FIRST, 60);
+  ledger.keys.minute.take(key, 50);
   for (let at = ledger.groupOf(FIRST); at !== undefined; at = ledger.groups.parentOf(at))
-    ledger.groups.takeMinute(at, 50);
+    ledger.groups.minute.take(at, 50);
   if (ledger.admit(ends ? SLOT : asCallSlot(1), { account: FIRST, plan, key }, needs) !== undefined)
     throw new Error('not admitted');
   if (ends) ledger.settle(SLOT, asPicoUnits(2_500n), 30);

@@ -35,7 +35,7 @@ void t.test('a start finds money, days, plans and keys as they were', async (t) 
   before.registry.keys.setActive(disabled.record.id, false);
   before.registry.keys.delete(deleted.record.id);
   const { ledger, store } = before;
-  ledger.takeMinute(FIRST, 60);
+  ledger.minute.take(FIRST, 60);
   serve(before, 0, 70n);
   admitTo(ledger, asCallSlot(1), FIRST, 10, asPicoUnits(900n));
   flushOf(before, new ListLog()).run();
@@ -133,10 +133,10 @@ void t.test('a start finds what keys may do, and what they have done', async (t)
   const gone = before.registry.keys.create({ account: 'a', name: 'gone' });
   const { ledger, keyTable, store, registry } = before;
   const used = rotated.record.index;
-  ledger.keys.takeMinute(used, 5);
+  ledger.keys.minute.take(used, 5);
   ledger.keys.takeDay(used, 7);
   for (const { record } of [rotated, plain, gone]) {
-    if (keyTable.recordUse(record.index, now - record.index)) ledger.keys.mark(record.index);
+    if (keyTable.recordUse(record.index, now - record.index)) ledger.keys.dirty.mark(record.index);
   }
   registry.keys.delete(gone.record.id);
   const flush = flushOf(before, new ListLog());
@@ -180,8 +180,8 @@ void t.test('a restart with another calendar forgets no minute and prolongs none
       });
       before.clock.nowMs += minutes;
       for (let n = 0; n < 7; n++) {
-        before.ledger.takeMinute(FIRST, 60);
-        before.ledger.keys.takeMinute(record.index, 10);
+        before.ledger.minute.take(FIRST, 60);
+        before.ledger.keys.minute.take(record.index, 10);
       }
       t.ok(flushOf(before, new ListLog()).run());
       await before.store.close();
@@ -192,10 +192,10 @@ void t.test('a restart with another calendar forgets no minute and prolongs none
       recover({ ...after, ...CAPACITY, log: new ListLog() });
       const expected = restMs < minutes ? 7 : 0;
       const name = `set by ${setMs} ms, after ${restMs} ms`;
-      t.equal(after.ledger.minuteUsedOf(FIRST), expected, name);
+      t.equal(after.ledger.minute.usedOf(FIRST), expected, name);
       t.equal(after.ledger.keys.countsOf(record.index).minuteUsed, expected, name);
       after.clock.nowMs += minutes + 2_000;
-      t.equal(after.ledger.minuteUsedOf(FIRST), 0, `${name}, a minute on`);
+      t.equal(after.ledger.minute.usedOf(FIRST), 0, `${name}, a minute on`);
       await after.store.close();
     }
   }

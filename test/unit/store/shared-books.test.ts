@@ -88,7 +88,7 @@ void t.test('members add up, in any order of their flushes', async (t) => {
   t.match(await audit(path, BOUNDS), { spent: 1_284n, differences: [] });
 
   const late = joinStore(store, clock, 3);
-  t.equal(late.ledger.dayOf(FIRST).dayCalls, 0, 'it has used nothing itself');
+  t.equal(late.ledger.day.read(FIRST).dayCalls, 0, 'it has used nothing itself');
   call(late, 1n);
   t.ok(store.findHostSpent(FIRST).version > versionBefore, 'and with every life that begins');
   late.flush.run();
@@ -155,19 +155,19 @@ void t.test(
   async (t) => {
     const { store, clock } = openShop(t.testdir());
     const one = joinStore(store, clock, 0);
-    const held = () => one.leases.moneyGranted(FIRST) - one.totals.writtenOf(FIRST);
+    const held = () => one.ledger.snapshot(FIRST).credited - one.totals.writtenOf(FIRST);
     one.serve(FIRST, 50n);
     one.flush.run();
     t.equal(held(), 99_950n, 'what the authority has on record');
     const settlement = { charged: asPicoUnits(50n), uncovered: asPicoUnits(0n) };
-    one.ledger.reverse(takenOfDay(FIRST, one.ledger.dayOf(FIRST).dayNumber), settlement);
+    one.ledger.reverse(takenOfDay(FIRST, one.ledger.day.read(FIRST).dayNumber), settlement);
     one.record({ account: FIRST, charged: asPicoUnits(-50n), outcome: 'reversed' });
-    t.equal(one.ledger.available(FIRST), 99_950n, 'cannot be spent here');
+    t.equal(one.ledger.balance.available(FIRST), 99_950n, 'cannot be spent here');
     t.equal(held(), 99_950n);
     one.flush.run();
     t.equal(store.findSpending(FIRST)?.spent, 0n);
     t.equal(held(), 99_950n);
-    t.equal(one.leases.moneyHeld(FIRST), 99_950n);
+    t.equal(one.ledger.snapshot(FIRST).credited - one.ledger.snapshot(FIRST).spent, 99_950n);
     await store.close();
   },
 );
@@ -180,7 +180,7 @@ void t.test('a day that is over for one is over for all', async (t) => {
   const behind = asWallMs(clock.nowMs);
   call(one, 1n);
   one.flush.run();
-  const today = one.ledger.dayOf(FIRST).dayNumber;
+  const today = one.ledger.day.read(FIRST).dayNumber;
   call(one, 1n);
   clock.nowMs += 86_400_000;
   lendDay(other, clock);
