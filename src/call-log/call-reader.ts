@@ -24,7 +24,8 @@ import {
   START,
 } from './call-cursors.js';
 import { CALLS_FOLDER, segmentFiles } from './segment-files.js';
-import { type Extent, hashOf, mayHave, mayHaveRequest, requestHash } from './segment-index.js';
+import { type Extent, mayHaveCall } from './segment-index.js';
+import type { ExtentPlace } from './segment-summary.js';
 import { type BlockAt, Segment } from './segment.js';
 
 /** Memory for indexes that are kept between searches: those of some 2 GiB of calls. */
@@ -96,17 +97,12 @@ export class CallReader {
     const [, prefix, number] = /^(.*-)([0-9a-z]{1,11})$/.exec(requestId) ?? [];
     if (prefix === undefined) return undefined;
     const request = parseInt(number!, 36);
-    const hashes = [requestHash(hashOf(prefix), request), hashOf(prefix)];
     for (const segment of (await this.#begun()).reverse()) {
-      if (!segment.mayHaveRequest(prefix, request)) continue;
-      const quick = await segment.extentsWith(request, hashes);
-      const call = quick && (await callIn(segment, quick, prefix, request));
+      const places =
+        (await segment.placesOf(prefix, request)) ??
+        (await this.#extentsOf(segment)).filter((extent) => mayHaveCall(extent, prefix, request));
+      const call = callIn(segment, places, prefix, request);
       if (call !== undefined) return call;
-      const extents = (await this.#extentsOf(segment)).filter(
-        (extent) => mayHaveRequest(extent, request) && mayHave(extent, hashes),
-      );
-      const kept = await callIn(segment, extents.reverse(), prefix, request);
-      if (kept !== undefined) return kept;
     }
     return undefined;
   }
@@ -279,15 +275,15 @@ export function callReaderOf(dataPath: string, options?: CallReaderOptions): Cal
   return new CallReader(join(dataPath, CALLS_FOLDER), options);
 }
 
-/** The call of that request in one of the extents. */
-async function callIn(
+/** The call of that request in one of the places. */
+function callIn(
   segment: Segment,
-  extents: readonly Extent[],
+  places: readonly ExtentPlace[],
   prefix: string,
   request: number,
-): Promise<CallRecord | undefined> {
-  for (const extent of extents) {
-    for (const { block } of await segment.blocks([extent])) {
+): CallRecord | undefined {
+  for (const place of places) {
+    for (const { block } of segment.blocksAt(place)) {
       const prefixAt = block.positionOf(prefix);
       if (prefixAt === undefined) continue;
       for (let call = 0; call < block.count; call++) {

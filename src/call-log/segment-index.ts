@@ -81,7 +81,7 @@ export class SegmentIndex {
     const hashes = names.map(hashOf);
     for (const hash of hashes) this.#push(hash);
     this.#statuses.clear();
-    this.#summary.begin(names);
+    this.#summary.begin(names, open.at, at + block.bytes);
     let hasFailed = false;
     let lastStatus = -1;
     for (let call = 0; call < count; call++) {
@@ -204,49 +204,29 @@ export function extentsOf(bytes: Buffer): Extent[] | undefined {
     return undefined;
   let place = HEAD_BYTES;
   return Array.from({ length: bytes.readUInt32LE(4) }, () => {
-    const extent = extentAt(bytes, place);
-    place += EXTENT_BYTES + extent.filter.length * 4;
-    return extent;
+    const at = place;
+    const words = bytes.readUInt32LE(at + 12);
+    const afterLast = bytes.readUInt32LE(at + LAST_REQUEST);
+    place += EXTENT_BYTES + words * 4;
+    return {
+      at: bytes.readUInt32LE(at),
+      bytes: bytes.readUInt32LE(at + 4),
+      count: bytes.readUInt32LE(at + 8) % PAIRS_BIT,
+      hasPairs: bytes.readUInt32LE(at + 8) >= PAIRS_BIT,
+      firstMs: bytes.readDoubleLE(at + 16),
+      lastMs: bytes.readDoubleLE(at + 24),
+      firstRequest: bytes.readUInt32LE(at + FIRST_REQUEST),
+      lastRequest: afterLast === 0 ? Infinity : afterLast - 1,
+      filter: new Int32Array(bytes.buffer, bytes.byteOffset + at + EXTENT_BYTES, words),
+    };
   });
 }
 
-/**
- * Returns the extents, the newest first, that may have the call of that number and those keys, without
- * their filters. A damaged index may hide one: `extentsOf` tells whether it is damaged.
- */
-export function extentsWith(bytes: Buffer, request: number, hashes: readonly number[]): Extent[] {
-  const extents: Extent[] = [];
-  const end = bytes.length - TAIL_BYTES - EXTENT_BYTES;
-  if (bytes.length < HEAD_BYTES + TAIL_BYTES || bytes.readUInt32LE(0) !== MAGIC) return extents;
-  let place = HEAD_BYTES;
-  for (let left = bytes.readUInt32LE(4); left > 0 && place <= end; left--) {
-    const words = bytes.readUInt32LE(place + 12);
-    const afterLast = bytes.readUInt32LE(place + LAST_REQUEST);
-    const mayBe =
-      request >= bytes.readUInt32LE(place + FIRST_REQUEST) && (afterLast === 0 || request < afterLast);
-    if (mayBe && place + words * 4 <= end) {
-      const extent = extentAt(bytes, place);
-      if (mayHave(extent, hashes)) extents.unshift({ ...extent, filter: undefined });
-    }
-    place += EXTENT_BYTES + words * 4;
-  }
-  return extents;
-}
-
-function extentAt(bytes: Buffer, place: number): Extent & { readonly filter: Int32Array } {
-  const words = bytes.readUInt32LE(place + 12);
-  const afterLast = bytes.readUInt32LE(place + LAST_REQUEST);
-  return {
-    at: bytes.readUInt32LE(place),
-    bytes: bytes.readUInt32LE(place + 4),
-    count: bytes.readUInt32LE(place + 8) % PAIRS_BIT,
-    hasPairs: bytes.readUInt32LE(place + 8) >= PAIRS_BIT,
-    firstMs: bytes.readDoubleLE(place + 16),
-    lastMs: bytes.readDoubleLE(place + 24),
-    firstRequest: bytes.readUInt32LE(place + FIRST_REQUEST),
-    lastRequest: afterLast === 0 ? Infinity : afterLast - 1,
-    filter: new Int32Array(bytes.buffer, bytes.byteOffset + place + EXTENT_BYTES, words),
-  };
+/** Returns whether the extent may have the call of that id. */
+export function mayHaveCall(extent: Extent, prefix: string, request: number): boolean {
+  if (!mayHaveRequest(extent, request)) return false;
+  const prefixHash = hashOf(prefix);
+  return mayHave(extent, [requestHash(prefixHash, request), prefixHash]);
 }
 
 /** Returns whether the extent may have a call with that request number, of any listener. */

@@ -1,9 +1,10 @@
 /**
- * The summary of a whole segment: the times between which its calls ended, and the lowest and highest request
- * number of each run of a listener. It is at the end of a segment's index (segment-index.ts), so that a new
- * reader learns by one short read of each file which indexes it needs: those of 1 GiB take 150 ms.
+ * The summary of a whole segment: the times between which its calls ended, and for each run of a listener the
+ * lowest and highest request number, in all and in each extent. It is at the end of a segment's index
+ * (segment-index.ts), so that a new reader learns by one short read of each file which extents it needs: the
+ * indexes of 1 GiB take 150 ms.
  *
- *     the JSON [firstMs, lastMs, [[prefix, first, last] …] or null]
+ *     the JSON [firstMs, lastMs, [[prefix, first, last, [at, bytes, first, last, at …]] …] or null]
  *     MAGIC, bytes of the JSON, its CRC-32, 0 (32 bits each); then the index's tail
  *
  * Must hold: a segment without a summary, which an earlier version wrote, may have any call
@@ -13,58 +14,86 @@ import { crc32 } from 'node:zlib';
 
 const MAGIC = 0x53494754;
 const FOOT_BYTES = 16;
-const JSON_BYTES_MAX = 4_000;
+/** Enough for the extents of seven listeners. With more of them, the summary leaves the extents out. */
+const JSON_BYTES_MAX = 32_000;
 /** The summary, with what follows it, is within this many last bytes of a segment. */
-export const SUMMARY_BYTES_MAX = 4_096;
-
-interface Range {
-  first: number;
-  last: number;
-}
+export const SUMMARY_BYTES_MAX = 32_768;
 
 type Written = [
   firstMs: number,
   lastMs: number,
-  runs: [prefix: string, first: number, last: number][] | null,
+  runs: readonly (readonly [prefix: string, first: number, last: number, extents?: number[]])[] | null,
 ];
+
+/** Where blocks are in a segment. */
+export interface ExtentPlace {
+  readonly at: number;
+  readonly bytes: number;
+}
+
+/** Of each extent with calls of a run: its place and the lowest and highest request number of the run. */
+const NUMBERS = 4;
+const BYTES = 1;
+const FIRST = 2;
+const LAST = 3;
 
 export class SegmentSummary {
   firstMs = Infinity;
   lastMs = -Infinity;
-  /** By the prefix of the listener's run; undefined if the segment may have any. */
-  #runs: Map<string, Range> | undefined = new Map();
-  /** The names of the block that is being added, the position of the last call's prefix, and its range. */
+  /** NUMBERS an extent, by the prefix of the listener's run; undefined if the segment may have any. */
+  #runs: Map<string, number[]> | undefined = new Map();
+  /** The extent and the names of the block that is being added. */
+  #at = 0;
+  #end = 0;
   #names: readonly string[] = [];
+  /** The position of the last call's prefix, and its run. */
   #lastAt = -1;
-  #last: Range = { first: 0, last: 0 };
+  #last: number[] = [];
 
-  /** To be called before the calls of a block with these names. */
-  begin(names: readonly string[]): void {
+  /** To be called before the calls of a block with these names, which ends at `end` of the extent at `at`. */
+  begin(names: readonly string[], at: number, end: number): void {
     this.#names = names;
+    this.#at = at;
+    this.#end = end;
     this.#lastAt = -1;
   }
 
   /** `prefixAt`: the position of the call's prefix among the names. */
   add(prefixAt: number, request: number, endedMs: number): void {
-    if (prefixAt !== this.#lastAt) this.#turnTo(prefixAt);
+    if (prefixAt !== this.#lastAt) this.#turnTo(prefixAt, request);
     const run = this.#last;
-    if (request < run.first) run.first = request;
-    if (request > run.last) run.last = request;
+    const extent = run.length - NUMBERS;
+    if (request < run[extent + FIRST]!) run[extent + FIRST] = request;
+    if (request > run[extent + LAST]!) run[extent + LAST] = request;
     if (endedMs < this.firstMs) this.firstMs = endedMs;
     if (endedMs > this.lastMs) this.lastMs = endedMs;
   }
 
-  mayHaveRequest(prefix: string, request: number): boolean {
-    if (this.#runs === undefined) return true;
-    const run = this.#runs.get(prefix);
-    return run !== undefined && request >= run.first && request <= run.last;
+  /**
+   * Returns the places that may have a call with that number of the listener's run with that prefix, oldest
+   * first; undefined if the summary does not tell.
+   */
+  placesOf(prefix: string, request: number): ExtentPlace[] | undefined {
+    if (this.#runs === undefined) return undefined;
+    const run = this.#runs.get(prefix) ?? [];
+    const places: ExtentPlace[] = [];
+    for (let extent = 0; extent < run.length; extent += NUMBERS) {
+      if (request < run[extent + FIRST]! || request > run[extent + LAST]!) continue;
+      if (run[extent + BYTES] === 0) return undefined;
+      places.push({ at: run[extent]!, bytes: run[extent + BYTES]! });
+    }
+    return places;
   }
 
   /** Returns bytes whose number is a multiple of 8. */
   toBytes(): Buffer {
-    const runs = [...this.#runs!].map(([prefix, { first, last }]) => [prefix, first, last] as const);
-    const text = [runs, null]
-      .map((written) => Buffer.from(JSON.stringify([this.firstMs, this.lastMs, written])))
+    const whole = [...this.#runs!].map(([prefix, extents]) => {
+      const of = (field: number): number[] => extents.filter((_, at) => at % NUMBERS === field);
+      return [prefix, Math.min(...of(FIRST)), Math.max(...of(LAST)), extents] as const;
+    });
+    const short = whole.map(([prefix, first, last]) => [prefix, first, last] as const);
+    const text = [whole, short, null]
+      .map((runs) => Buffer.from(JSON.stringify([this.firstMs, this.lastMs, runs] satisfies Written)))
       .find(({ length }) => length <= JSON_BYTES_MAX)!;
     const begin = -text.length & 7;
     const bytes = Buffer.alloc(begin + text.length + FOOT_BYTES);
@@ -88,15 +117,20 @@ export class SegmentSummary {
     const summary = new SegmentSummary();
     summary.firstMs = firstMs;
     summary.lastMs = lastMs;
+    // Without extents, as an earlier version wrote it, the run is somewhere in the segment.
     summary.#runs =
-      runs === null ? undefined : new Map(runs.map(([prefix, first, last]) => [prefix, { first, last }]));
+      runs === null
+        ? undefined
+        : new Map(runs.map(([prefix, first, last, extents]) => [prefix, extents ?? [0, 0, first, last]]));
     return summary;
   }
 
-  #turnTo(prefixAt: number): void {
+  #turnTo(prefixAt: number, request: number): void {
     const prefix = this.#names[prefixAt]!;
     let run = this.#runs!.get(prefix);
-    if (run === undefined) this.#runs!.set(prefix, (run = { first: Infinity, last: -Infinity }));
+    if (run === undefined) this.#runs!.set(prefix, (run = []));
+    if (run.at(-NUMBERS) !== this.#at) run.push(this.#at, 0, request, request);
+    run[run.length - NUMBERS + BYTES] = this.#end - this.#at;
     this.#last = run;
     this.#lastAt = prefixAt;
   }

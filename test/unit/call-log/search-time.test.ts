@@ -11,7 +11,6 @@ import { extentTestOf } from '#src/call-log/call-filter.js';
 import { CallReader } from '#src/call-log/call-reader.js';
 import { CallWriter } from '#src/call-log/call-writer.js';
 import { Segment } from '#src/call-log/segment.js';
-import { hashOf, requestHash } from '#src/call-log/segment-index.js';
 import { SystemClock } from '#src/core/clock.js';
 import { asWallMs } from '#src/core/units.js';
 import { type CallRecord, requestIdOf } from '#src/telemetry/call-record.js';
@@ -31,8 +30,15 @@ const EXTENTS_AT_ONCE = 16;
 const seed = newSeed();
 const quiet = { error: () => undefined, warn: () => undefined, info: () => undefined };
 
-function callOf(random: () => number, number: number): CallRecord {
-  const call = randomCall(random, number, START_MS + number, { accounts: 30, models: 3, upstreams: 3 });
+/** Calls that last long end in another order than they came: each extent has calls from far apart. */
+const shuffled = (number: number): number => (number & ~8_191) | ((number * 4_051) & 8_191);
+
+function callOf(random: () => number, number: number, requestOf: (number: number) => number): CallRecord {
+  const call = randomCall(random, requestOf(number), START_MS + number, {
+    accounts: 30,
+    models: 3,
+    upstreams: 3,
+  });
   const plain = {
     ...call,
     status: 200,
@@ -52,9 +58,10 @@ function callOf(random: () => number, number: number): CallRecord {
 function written(
   folder: string,
   keepBytes = 8 * 1024 * 1024,
+  requestOf = (number: number): number => number,
 ): { readonly writer: CallWriter; readonly calls: readonly CallRecord[] } {
   const random = randomOf(seed);
-  const calls = Array.from({ length: CALLS }, (_, number) => callOf(random, number));
+  const calls = Array.from({ length: CALLS }, (_, number) => callOf(random, number, requestOf));
   const writer = new CallWriter({
     folder,
     retention: { keepHours: 72, keepBytes, processes: 1 },
@@ -190,49 +197,41 @@ void t.test('what the writer in this thread has is not indexed a second time', a
   t.equal((await new CallReader(folder).find(last))?.request, CALLS + 1_999);
 });
 
-void t.test("a call is found by its id without its segment's index being kept", async (t) => {
-  const folder = t.testdir();
-  const { writer, calls } = written(folder);
-  writer.close();
-  const kept = readdirSync(folder).map((name) => join(folder, name));
-  const segments = kept.map((path, number) => new Segment(number + 1, path, () => undefined));
-  await Promise.all(segments.map((segment) => segment.begin()));
-  const random = randomOf(seed);
-  const reader = new CallReader(folder);
-  for (let look = 0; look < 50; look++) {
-    const number = CALLS - 1 - Math.floor(random() * (CALLS / 4));
-    const hashes = [requestHash(hashOf(PREFIX), number), hashOf(PREFIX)];
-    const [segment, ...others] = segments.filter((one) => one.mayHaveRequest(PREFIX, number));
-    t.same(others, []);
-    const extents = (await segment!.extentsWith(number, hashes))!;
-    t.ok(
-      extents.length > 0 && extents.length < 5,
-      `of call ${number} ${extents.length} extents are read (seed ${seed})`,
+for (const [what, requestOf, isIndexRead] of [
+  ['in the order of their ends', (number: number) => number, false],
+  ['from far apart', shuffled, true],
+] as const) {
+  void t.test(`a call is found by its id without an index that is kept: calls ${what}`, async (t) => {
+    const folder = t.testdir();
+    const { writer, calls } = written(folder, 8 * 1024 * 1024, requestOf);
+    writer.close();
+    const kept = readdirSync(folder).map((name) => join(folder, name));
+    const segments = kept.map((path, number) => new Segment(number + 1, path, () => undefined));
+    await Promise.all(segments.map((segment) => segment.begin()));
+    const random = randomOf(seed);
+    const reader = new CallReader(folder);
+    const looks = Array.from({ length: 50 }, () => calls[CALLS - 1 - Math.floor(random() * (CALLS / 4))]!);
+    for (const call of looks) {
+      const places = await Promise.all(segments.map((segment) => segment.placesOf(PREFIX, call.request)));
+      const count = places.reduce((sum, found) => sum + found!.length, 0);
+      // Without a look into the index at most four of a segment.
+      t.ok(count > 0 && count <= 8, `of call ${call.request} ${count} extents are read (seed ${seed})`);
+      t.same(await reader.find(requestIdOf(PREFIX, call.request)), call);
+    }
+    t.equal(
+      segments.reduce((sum, { indexBytes }) => sum + indexBytes, 0),
+      0,
     );
-    t.same(await reader.find(requestIdOf(PREFIX, number)), calls[number]);
-  }
-  t.equal(
-    segments.reduce((sum, { indexBytes }) => sum + indexBytes, 0),
-    0,
-  );
-});
-
-void t.test('a damaged index hides no call from who knows its id', async (t) => {
-  const folder = t.testdir();
-  const { writer, calls } = written(folder);
-  writer.close();
-  for (const name of readdirSync(folder)) {
-    const path = join(folder, name);
-    const bytes = readFileSync(path);
-    // No key is in a filter of zeros, and the head of the third extent tells of too many words.
-    const at = bytes.readUInt32LE(bytes.length - 8) + 16;
-    const words = bytes.readUInt32LE(at + 12);
-    bytes.fill(0, at + 40, at + 40 + words * 4);
-    const second = at + 40 + words * 4;
-    bytes.writeUInt32LE(2 ** 31, second + 40 + bytes.readUInt32LE(second + 12) * 4 + 12);
-    writeFileSync(path, bytes);
-  }
-  const reader = new CallReader(folder);
-  for (let number = CALLS - 1; number > CALLS / 2; number -= 97)
-    t.same(await reader.find(requestIdOf(PREFIX, number)), calls[number], `call ${number} (seed ${seed})`);
-});
+    // What is between the calls and the summary is damaged now.
+    for (const path of kept) {
+      const bytes = readFileSync(path);
+      const foot = bytes.length - 8;
+      const summaryAt = foot - 16 - bytes.readUInt32LE(foot - 12);
+      writeFileSync(path, bytes.fill(0xff, bytes.readUInt32LE(foot), summaryAt));
+    }
+    const told = looks.flatMap(({ request }) => segments.map((segment) => segment.placesOf(PREFIX, request)));
+    const isUntold = (await Promise.all(told)).includes(undefined);
+    t.equal(isUntold, isIndexRead, 'only the summary is read if few extents have such calls');
+    for (const call of looks) t.same(await reader.find(requestIdOf(PREFIX, call.request)), call);
+  });
+}

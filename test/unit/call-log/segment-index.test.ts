@@ -10,6 +10,7 @@ import {
   requestHash,
   SegmentIndex,
 } from '#src/call-log/segment-index.js';
+import { SegmentSummary, SUMMARY_BYTES_MAX } from '#src/call-log/segment-summary.js';
 import { randomBelow, randomOf, newSeed } from '../../support/random.js';
 import { randomCall } from '../../support/stored-calls.js';
 
@@ -94,5 +95,51 @@ void t.test('an index of an earlier version, which has no range, rules out none'
   const read = extentsOf(bytes)!;
   t.equal(read.length, EXTENTS);
   for (const extent of read) t.ok([0, 7, 1e12].every((number) => mayHaveRequest(extent, number)));
+  t.end();
+});
+
+/** A summary of extents with 100 calls of each listener; listeners count alike. */
+function summaryOf(listeners: number, extents: number): Buffer {
+  const summary = new SegmentSummary();
+  const names = Array.from({ length: listeners }, (_, listener) => `req_${listener}-`);
+  for (let extent = 0; extent < extents; extent++) {
+    // Two blocks, and the second has no calls of the first listener.
+    const at = 8 + extent * 1_000;
+    for (const [begin, end] of [
+      [0, 600],
+      [1, 1_000],
+    ] as const) {
+      summary.begin(names, at, at + end);
+      for (let call = 0; call < 50; call++)
+        for (let name = begin; name < listeners; name++)
+          summary.add(name, extent * 100 + begin * 50 + call, extent);
+    }
+  }
+  return summary.toBytes();
+}
+
+void t.test('a summary tells which extents may have a call', (t) => {
+  const summary = SegmentSummary.of(summaryOf(2, 200))!;
+  t.same([summary.firstMs, summary.lastMs], [0, 199]);
+  t.same(summary.placesOf('req_0-', 749), [{ at: 7_008, bytes: 600 }]);
+  t.same(summary.placesOf('req_1-', 799), [{ at: 7_008, bytes: 1_000 }]);
+  t.same(summary.placesOf('req_0-', 799), [], 'the first listener has no such call');
+  t.same(summary.placesOf('req_1-', 20_000), []);
+  t.same(summary.placesOf('req_2-', 0), []);
+  t.end();
+});
+
+void t.test('a summary that is too long, or of an earlier version, tells only what is not there', (t) => {
+  const bytes = summaryOf(20, 200);
+  t.ok(bytes.length < SUMMARY_BYTES_MAX);
+  const summary = SegmentSummary.of(bytes)!;
+  t.equal(summary.placesOf('req_19-', 0), undefined);
+  t.same(summary.placesOf('req_19-', 20_000), []);
+  t.same(summary.placesOf('req_20-', 0), []);
+  t.equal(
+    SegmentSummary.of(summaryOf(3_000, 1))!.placesOf('req_none-', 0),
+    undefined,
+    'of too many listeners',
+  );
   t.end();
 });
