@@ -5,8 +5,9 @@
  * Must hold: a full disk stops records, not calls: blocks wait up to a bound, and are then dropped and
  * counted, oldest first (test/unit/call-log/call-log.test.ts).
  */
-import { closeSync, fstatSync, ftruncateSync, writeSync } from 'node:fs';
+import { closeSync, fstatSync } from 'node:fs';
 import type { Clock } from '../core/clock.js';
+import { writeWhole } from '../telemetry/line-file.js';
 import type { Log } from '../telemetry/log.js';
 import {
   type CallRetention,
@@ -203,18 +204,5 @@ export class SegmentWriter<B extends WrittenBlock> {
       droppedSinceStart: this.#dropped,
     });
     this.#loggedDropped = this.#dropped;
-  }
-}
-
-/** Writes all bytes or none. */
-function writeWhole(file: number, bytes: Buffer, at: number): void {
-  let written = 0;
-  try {
-    while (written < bytes.length) {
-      written += writeSync(file, bytes, written, bytes.length - written, at + written);
-    }
-  } catch (error) {
-    if (written > 0) ftruncateSync(file, at);
-    throw error;
   }
 }

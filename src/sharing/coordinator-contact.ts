@@ -5,7 +5,7 @@
  * Must hold: the pause before the next try is 0.75 s at most, or 3 s in a quarantine. Test:
  * unit/sharing/lease-manager (a start without the authority), which does not measure the pause.
  */
-import { emptyHistogram, type HistogramSnapshot } from '../telemetry/histogram.js';
+import { addValue, emptyHistogram, type HistogramSnapshot } from '../telemetry/histogram.js';
 import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-snapshot.js';
 import { CoordinatorLost, type LossReason } from './coordinator.js';
 
@@ -77,10 +77,7 @@ export class CoordinatorContact {
   answered(sentMs: number, nowMs: number): void {
     this.#lost = undefined;
     this.#failures = 0;
-    const tookMs = nowMs - sentMs;
-    const bucket = EXCHANGE_BOUNDS_MS.findIndex((bound) => tookMs <= bound);
-    this.#exchanges.counts[bucket < 0 ? EXCHANGE_BOUNDS_MS.length : bucket]! += 1;
-    this.#exchanges.sum += tookMs;
+    addValue(this.#exchanges, nowMs - sentMs);
     this.#repliedMs = nowMs;
   }
 

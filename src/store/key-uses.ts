@@ -14,6 +14,7 @@ import type { Clock } from '../core/clock.js';
 import type { KeyIndex } from '../core/units.js';
 import type { KeyUseRecord } from '../registry/key-record.js';
 import { keyUseOf, type LiveBuffers } from '../registry/live-buffers.js';
+import { type Day, dayAfter } from './spent-totals.js';
 
 export class KeyUses {
   readonly #live: LiveBuffers;
@@ -71,8 +72,6 @@ export interface SharedKeyRows {
   findUse(key: KeyIndex): KeyUseRecord | undefined;
 }
 
-type Day = Pick<KeyUseRecord, 'dayNumber' | 'dayCalls'>;
-
 const NO_DAY: Day = { dayNumber: 0, dayCalls: 0 };
 
 /**
@@ -96,24 +95,14 @@ export class SharedKeyUses extends KeyUses {
     this.#writing.clear();
   }
 
-  /**
-   * A row whose day is later than this gateway's keeps its day, because a day begins for all gateways at
-   * once.
-   */
   protected override rowOf(key: KeyIndex, use: KeyUseRecord): KeyUseRecord | undefined {
     if (!this.#rows.has(key)) return undefined;
     const stored = this.#rows.findUse(key);
     const { dayNumber, dayCalls } = use;
     const lastUsedSeconds = laterOf(use.lastUsedSeconds, stored?.lastUsedSeconds);
-    const before = this.#written.get(key) ?? NO_DAY;
-    if (dayCalls > 0 || before.dayCalls > 0) this.#writing.set(key, { dayNumber, dayCalls });
-    const since = dayCalls - (before.dayNumber === dayNumber ? before.dayCalls : 0);
-    const base = stored ?? NO_DAY;
-    if (base.dayNumber > dayNumber) {
-      return { ...use, lastUsedSeconds, dayNumber: base.dayNumber, dayCalls: base.dayCalls };
-    }
-    const sum = (base.dayNumber === dayNumber ? base.dayCalls : 0) + since;
-    return { ...use, lastUsedSeconds, dayCalls: Math.max(0, sum) };
+    const written = this.#written.get(key) ?? NO_DAY;
+    if (dayCalls > 0 || written.dayCalls > 0) this.#writing.set(key, { dayNumber, dayCalls });
+    return { ...use, lastUsedSeconds, ...dayAfter(use, written, stored) };
   }
 }
 

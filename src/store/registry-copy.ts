@@ -14,6 +14,7 @@
  * RecordedTable, or two hosts at one position differ (test/unit/sharing/registry-log.test.ts).
  */
 import { randomUUID } from 'node:crypto';
+import type { Key } from 'lmdb';
 import { Type, type Static } from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
 import { readGroup } from './group-rows.js';
@@ -21,7 +22,7 @@ import { readKey } from './key-rows.js';
 import { readChange } from './operator-changes.js';
 import { readOperator } from './operator-rows.js';
 import { damaged, readAccount, readCredit, readCreditRequest } from './record-codec.js';
-import type { RecordedTable, WrittenRow } from './row-recorder.js';
+import type { RecordedTable, Table, WrittenRow } from './row-recorder.js';
 import { StoreError } from './store-file.js';
 import type { Store } from './store.js';
 import { CHANGES_BEFORE, CHANGES_HEAD, GROUP_SLOTS_USED, KEY_SLOTS_USED, type Tables } from './tables.js';
@@ -51,12 +52,51 @@ export interface RegistryRow {
   readonly value: unknown;
 }
 
+type Check = (value: unknown, location: string) => unknown;
+
+const unlessRemoved =
+  (read: Check): Check =>
+  (value, location) =>
+    value === null ? undefined : read(value, location);
+
+/** Rows of these tables are written as they come, if this does not throw. */
+const CHECKS: Partial<Readonly<Record<RecordedTable, Check>>> = {
+  group_slots_free: () => undefined,
+  credits: readCredit,
+  credit_requests: readCreditRequest,
+  key_slots_free: () => undefined,
+  operators: unlessRemoved(readOperator),
+  operator_changes: unlessRemoved(readChange),
+};
+
+/** The tables of which operators can delete rows. */
+const DELETABLE: readonly RecordedTable[] = [
+  'groups',
+  'group_slots_free',
+  'keys',
+  'key_slots_free',
+  'operators',
+];
+
 export class RegistryCopy {
   readonly #tables: Tables;
+  /** In the order in which `take` can write their rows. */
+  readonly #byName: Readonly<Partial<Record<RecordedTable, Table<Key>>>>;
   readonly #store: Pick<Store, 'putAccount' | 'groups' | 'keys' | 'changes'>;
 
   constructor(tables: Tables, store: Pick<Store, 'putAccount' | 'groups' | 'keys' | 'changes'>) {
     this.#tables = tables;
+    this.#byName = {
+      groups: tables.groups,
+      group_slots_free: tables.groupSlotsFree,
+      accounts: tables.accounts,
+      credits: tables.credits,
+      credit_requests: tables.creditRequests,
+      keys: tables.keys,
+      key_slots_free: tables.keySlotsFree,
+      operators: tables.operators,
+      operator_changes: tables.operatorChanges,
+    };
     this.#store = store;
   }
 
@@ -119,43 +159,25 @@ export class RegistryCopy {
   }
 
   /** Writes the row, inside a transaction. Throws StoreError if this program does not know such a row. */
-  take(row: RegistryRow): void {
-    const { meta, credits, creditRequests, groupSlotsFree, keySlotsFree, operators, operatorChanges } =
-      this.#tables;
-    const { table, key, value } = row;
+  take({ table, key, value }: RegistryRow): void {
     const location = `the shared registry: record ${String(key)} of table ${table}`;
-    if (table === 'accounts') {
+    const check = CHECKS[table];
+    if (check !== undefined) {
+      check(value, location);
+      if (value === null) this.#byName[table]!.removeSync(key as Key);
+      else this.#byName[table]!.putSync(key as Key, value);
+    } else if (table === 'accounts') {
       this.#store.putAccount(readAccount(value, location));
     } else if (table === 'groups') {
       if (value === null) this.#takeGroupOut(String(key));
       else this.#store.groups.put(readGroup(value, location));
-    } else if (table === 'group_slots_free') {
-      if (value === null) groupSlotsFree.removeSync(key as [number, number]);
-      else groupSlotsFree.putSync(key as [number, number], true);
     } else if (table === 'keys') {
       if (value === null) this.#takeKeyOut(String(key));
       else this.#takeKey(value, location);
-    } else if (table === 'credits') {
-      readCredit(value, location);
-      credits.putSync(key as [number, number], value);
-    } else if (table === 'credit_requests') {
-      readCreditRequest(value, location);
-      creditRequests.putSync(key as [number, string], value);
-    } else if (table === 'key_slots_free') {
-      if (value === null) keySlotsFree.removeSync(key as [number, number]);
-      else keySlotsFree.putSync(key as [number, number], true);
-    } else if (table === 'operators') {
-      if (value !== null) readOperator(value, location);
-      if (value === null) operators.removeSync(String(key));
-      else operators.putSync(String(key), value);
-    } else if (table === 'operator_changes') {
-      if (value !== null) readChange(value, location);
-      if (value === null) operatorChanges.removeSync(Number(key));
-      else operatorChanges.putSync(Number(key), value);
     } else if (key === CHANGES_HEAD || key === CHANGES_BEFORE) {
       this.#store.changes.takeLink(key, value);
     } else if (key === KEY_SLOTS_USED || key === GROUP_SLOTS_USED) {
-      meta.putSync(key, value);
+      this.#tables.meta.putSync(key, value);
     } else {
       throw new StoreError('newer', `${location} was written by a newer Tollgate: update this one.`);
     }
@@ -166,31 +188,13 @@ export class RegistryCopy {
    * awaited meanwhile.
    */
   *rows(): Generator<RegistryRow> {
-    const { meta, groups, groupSlotsFree, accounts, credits, creditRequests, keys, keySlotsFree, operators } =
-      this.#tables;
-    const { operatorChanges } = this.#tables;
     for (const name of [KEY_SLOTS_USED, GROUP_SLOTS_USED, CHANGES_HEAD, CHANGES_BEFORE]) {
-      const used = meta.get(name);
+      const used = this.#tables.meta.get(name);
       if (used !== undefined) yield { table: 'meta', key: name, value: used };
     }
-    const tables = {
-      groups,
-      group_slots_free: groupSlotsFree,
-      accounts,
-      credits,
-      credit_requests: creditRequests,
-      keys,
-      key_slots_free: keySlotsFree,
-      operators,
-      operator_changes: operatorChanges,
-    };
-    for (const [name, table] of Object.entries(tables)) {
-      for (const { key, value } of table.getRange() as Iterable<{
-        key: RegistryRow['key'];
-        value: unknown;
-      }>) {
-        yield { table: name as RecordedTable, key: key, value };
-      }
+    for (const [name, table] of Object.entries(this.#byName)) {
+      for (const { key, value } of table.getRange())
+        yield { table: name as RecordedTable, key: key as RegistryRow['key'], value };
     }
   }
 
@@ -199,17 +203,9 @@ export class RegistryCopy {
    * names that `deletableRow` gives. A copy of an older version may have it. Called inside a transaction.
    */
   retain(rows: ReadonlySet<string>): void {
-    const { groups, groupSlotsFree, keys, keySlotsFree, operators } = this.#tables;
-    const tables = {
-      groups,
-      group_slots_free: groupSlotsFree,
-      keys,
-      key_slots_free: keySlotsFree,
-      operators,
-    };
-    for (const [name, table] of Object.entries(tables)) {
-      for (const key of Array.from<RegistryRow['key']>(table.getKeys() as Iterable<RegistryRow['key']>)) {
-        const row = { table: name as RecordedTable, key, value: null };
+    for (const table of DELETABLE) {
+      for (const key of Array.from(this.#byName[table]!.getKeys()) as RegistryRow['key'][]) {
+        const row = { table, key, value: null };
         if (!rows.has(deletableRow(row)!)) this.take(row);
       }
     }
@@ -238,8 +234,7 @@ export class RegistryCopy {
 
 /** A text that identifies the row; undefined if no operator can delete rows of its table. */
 export function deletableRow({ table, key }: RegistryRow): string | undefined {
-  const deletable = ['groups', 'group_slots_free', 'keys', 'key_slots_free', 'operators'].includes(table);
-  return deletable ? `${table} ${String(key)}` : undefined;
+  return DELETABLE.includes(table) ? `${table} ${String(key)}` : undefined;
 }
 
 /** Returns the rows as hosts send them. Several rows with one key all count, in their order. */

@@ -75,7 +75,8 @@ export class SpentTotals implements SpendingTotals {
   }
 }
 
-interface Day {
+/** A day, and the calls of it. */
+export interface Day {
   readonly dayNumber: number;
   readonly dayCalls: number;
 }
@@ -126,9 +127,10 @@ export class SharedTotals implements SpendingTotals {
       'what an account has spent is within its bound',
     );
     this.#writing.set(account, counts);
+    const written = { dayNumber: this.#dayNumbers[account]!, dayCalls: this.#dayCalls[account]! };
     return {
       ...counts,
-      ...this.#dayAfter(account, counts, stored),
+      ...dayAfter(counts, written, stored),
       spent: asPicoUnits(spent),
       uncovered: uncoveredAfter(stored?.uncovered ?? 0n, this.#uncovered.get(account) ?? 0n),
     };
@@ -153,17 +155,15 @@ export class SharedTotals implements SpendingTotals {
   writtenOf(account: AccountIndex): PicoUnits {
     return asPicoUnits(this.#written[account]!);
   }
+}
 
-  /**
-   * Returns the row's day with the calls since the last flush. A row with a later day keeps it, because a day
-   * begins for all gateways at once.
-   */
-  #dayAfter(account: AccountIndex, { dayNumber, dayCalls }: Day, stored: Day | undefined): Day {
-    const before = this.#dayNumbers[account] === dayNumber ? this.#dayCalls[account]! : 0;
-    const since = dayCalls - before;
-    if (stored === undefined || stored.dayNumber < dayNumber)
-      return { dayNumber, dayCalls: Math.max(0, since) };
-    if (stored.dayNumber > dayNumber) return { dayNumber: stored.dayNumber, dayCalls: stored.dayCalls };
-    return { dayNumber, dayCalls: Math.max(0, stored.dayCalls + since) };
-  }
+/**
+ * Returns the day of a row that several gateways add to, with this gateway's calls since `written`, its own
+ * day at the last flush. A row with a later day keeps it, because a day begins for all gateways at once.
+ */
+export function dayAfter({ dayNumber, dayCalls }: Day, written: Day, stored: Day | undefined): Day {
+  if (stored !== undefined && stored.dayNumber > dayNumber)
+    return { dayNumber: stored.dayNumber, dayCalls: stored.dayCalls };
+  const callsOf = (day: Day | undefined): number => (day?.dayNumber === dayNumber ? day.dayCalls : 0);
+  return { dayNumber, dayCalls: Math.max(0, callsOf(stored) + dayCalls - callsOf(written)) };
 }

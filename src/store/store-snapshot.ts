@@ -5,72 +5,57 @@
  * All reads are of one transaction, so they agree with each other however long they take. LMDB does not reuse
  * pages that a gateway frees meanwhile before `close`, so the file grows as long as a snapshot is open.
  *
- * Must hold: TableKeys names each table that the audit checks, with the types of keys of tables.ts; the audit
- * cannot read any other. Test: unit/store/audit; no test compares the list with tables.ts.
+ * Must hold: TABLES names each table that the audit checks; the audit cannot read any other
+ * (test/unit/store/audit.test.ts).
  */
 import type { Database, Key, RootDatabase, Transaction } from 'lmdb';
 import { Environment } from './environment.js';
 import { assertStoreFile, OPTIONS, StoreError, storePath } from './store-file.js';
-import { TABLE, assertFormat } from './tables.js';
+import type { Table } from './row-recorder.js';
+import { TABLE, assertFormat, type Tables } from './tables.js';
 
-/** The type of each table's keys; see tables.ts. */
-export interface TableKeys {
-  readonly meta: string;
-  readonly accounts: string;
-  readonly account_slots: number;
-  readonly account_names: string;
-  readonly credits: [number, number];
-  readonly credit_requests: [number, string];
-  readonly spending: number;
-  readonly usage: [number, number, string, string];
-  readonly keys: string;
-  readonly key_slots: number;
-  readonly key_ids: number;
-  readonly key_slots_free: [number, number];
-  readonly keys_of_account: [number, number];
-  readonly key_names: [string, string];
-  readonly key_uses: number;
-  readonly groups: string;
-  readonly group_slots: number;
-  readonly group_names: string;
-  readonly group_slots_free: [number, number];
-  readonly group_members: [string, number, number];
-  readonly operator_changes: number;
-  readonly quota_uses: [string, number, string];
-  readonly flushes: number;
-  readonly answers: [number, string];
-  readonly answer_ages: [number, number, string];
-}
+const TABLES = [
+  'meta',
+  'accounts',
+  'account_slots',
+  'account_names',
+  'credits',
+  'credit_requests',
+  'spending',
+  'usage',
+  'keys',
+  'key_slots',
+  'key_ids',
+  'key_slots_free',
+  'keys_of_account',
+  'key_names',
+  'key_uses',
+  'groups',
+  'group_slots',
+  'group_names',
+  'group_slots_free',
+  'group_members',
+  'operator_changes',
+  'quota_uses',
+  'flushes',
+  'answers',
+  'answer_ages',
+] as const;
 
-export type TableName = keyof TableKeys;
+export type TableName = (typeof TABLES)[number];
 
-const TABLES: Readonly<Record<TableName, true>> = {
-  meta: true,
-  accounts: true,
-  account_slots: true,
-  account_names: true,
-  credits: true,
-  credit_requests: true,
-  spending: true,
-  usage: true,
-  keys: true,
-  key_slots: true,
-  key_ids: true,
-  key_slots_free: true,
-  keys_of_account: true,
-  key_names: true,
-  key_uses: true,
-  groups: true,
-  group_slots: true,
-  group_names: true,
-  group_slots_free: true,
-  group_members: true,
-  operator_changes: true,
-  quota_uses: true,
-  flushes: true,
-  answers: true,
-  answer_ages: true,
-};
+/** `key_slots` is `keySlots` in tables.ts. */
+type Camel<Name extends string> = Name extends `${infer Head}_${infer Rest}`
+  ? `${Head}${Capitalize<Camel<Rest>>}`
+  : Name;
+type KeyOf<Name> = Name extends keyof Tables
+  ? Tables[Name] extends Table<infer TableKey>
+    ? TableKey
+    : never
+  : never;
+
+/** The type of each table's keys. */
+export type TableKeys = { readonly [Name in TableName]: KeyOf<Camel<Name>> };
 
 export interface Row<Name extends TableName> {
   readonly key: TableKeys[Name];
@@ -98,7 +83,7 @@ export class StoreSnapshot {
     try {
       // Tables are opened first, because opening one ends an open transaction.
       this.#environment.openTables((root) => {
-        for (const name of Object.keys(TABLES)) this.#openTable(root, name as TableName);
+        for (const name of TABLES) this.#openTable(root, name);
       });
       this.#transaction = this.#environment.root.useReadTransaction();
       const format = this.get('meta', 'format');

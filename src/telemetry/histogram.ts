@@ -49,6 +49,13 @@ export function addHistogram(snapshot: HistogramSnapshot, words: Float64Array, a
   snapshot.sum += words[at + bounds.length + 1]!;
 }
 
+/** Counts `value` in a snapshot. */
+export function addValue(snapshot: HistogramSnapshot, value: number): void {
+  const bucket = snapshot.bounds.findIndex((bound) => value <= bound);
+  snapshot.counts[bucket < 0 ? snapshot.bounds.length : bucket]! += 1;
+  snapshot.sum += value;
+}
+
 /** How many values were counted. */
 export function countOf({ counts }: HistogramSnapshot): number {
   return counts.reduce((sum, count) => sum + count, 0);
@@ -83,9 +90,7 @@ export class FlushMeter {
     const beganMs = this.#clock.monotonicMs();
     const written = flush();
     const durationMs = this.#clock.monotonicMs() - beganMs;
-    const bucket = FLUSH_BOUNDS_MS.findIndex((bound) => durationMs <= bound);
-    this.#durations.counts[bucket < 0 ? FLUSH_BOUNDS_MS.length : bucket]! += 1;
-    this.#durations.sum += durationMs;
+    addValue(this.#durations, durationMs);
     // The lag counts from the flush's begin: calls that were settled while it ran wait for the next one.
     if (written) this.#writtenAtMs = beganMs;
     else this.#errors += 1;

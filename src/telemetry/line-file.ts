@@ -122,17 +122,9 @@ export class LineFile {
     this.#pendingBytes -= bytes;
   }
 
-  /** Writes all bytes or none. */
   #write(bytes: Buffer): void {
-    const file = this.#file!;
-    let written = 0;
-    try {
-      while (written < bytes.length) written += writeSync(file, bytes, written);
-    } catch (error) {
-      if (written > 0) ftruncateSync(file, this.#fileBytes);
-      throw error;
-    }
-    this.#fileBytes += written;
+    writeWhole(this.#file!, bytes, this.#fileBytes);
+    this.#fileBytes += bytes.length;
   }
 
   /** Opens a new file if a log collector has moved or removed the current one. */
@@ -199,6 +191,19 @@ export class LineFile {
       dropped += 1;
     }
     return dropped;
+  }
+}
+
+/** Writes all bytes at `at`, the end of the file, or none. */
+export function writeWhole(file: number, bytes: Buffer, at: number): void {
+  let written = 0;
+  try {
+    while (written < bytes.length) {
+      written += writeSync(file, bytes, written, bytes.length - written, at + written);
+    }
+  } catch (error) {
+    if (written > 0) ftruncateSync(file, at);
+    throw error;
   }
 }
 

@@ -6,68 +6,15 @@
  */
 import { DOOR_NAMES, type DoorName } from '../core/door-names.js';
 import { addHistogram, emptyHistogram, type HistogramBounds, type HistogramSnapshot } from './histogram.js';
-import {
-  BREAKER_STATES,
-  CACHE_BYTES,
-  CACHE_ENTRIES,
-  CACHE_EVICTIONS,
-  COST_PART,
-  DISBELIEF_REASONS,
-  DURATION_BOUNDS_MS,
-  FAILURE_KINDS,
-  FIRST_TOKEN_BOUNDS_MS,
-  IN_FLIGHT,
-  LISTENER_STRIPE_WORDS,
-  MODEL_CACHED_TOKENS,
-  MODEL_CACHE_HITS,
-  MODEL_CACHE_MISSES,
-  MODEL_CACHE_WRITE_TOKENS,
-  MODEL_COST,
-  MODEL_COST_REST,
-  MODEL_DURATION,
-  MODEL_FALLEN_BACK,
-  MODEL_FIRST_TOKEN,
-  MODEL_INPUT,
-  MODEL_OUTPUT,
-  MODEL_REASONING_TOKENS,
-  MODEL_STOOD_IN,
-  OTHER_ROUTES,
-  OUTCOMES,
-  OVERHEAD_BOUNDS_MS,
-  OVERHEAD_STREAM,
-  OVERHEAD_WHOLE,
-  REJECTIONS,
-  REJECTION_REASONS,
-  ROUTES,
-  THREAD_DELAY_MAX_MS,
-  THREAD_DELAY_P99_MS,
-  THREAD_HEAP_BYTES,
-  THREAD_STRIPE_WORDS,
-  TOKENS_BOUNDS,
-  UPSTREAM_ATTEMPTS,
-  UPSTREAM_BREAKER,
-  UPSTREAM_DISBELIEVED,
-  UPSTREAM_FAILED_AT,
-  UPSTREAM_FAILED_KIND,
-  UPSTREAM_FAILURES,
-  UPSTREAM_IN_FLIGHT,
-  UPSTREAM_RETRIES,
-  UPSTREAM_STRIPE_WORDS,
-  UPSTREAM_WAITED_MS,
-  UPSTREAM_WAITING,
-  UPSTREAM_WAITS,
-  UPSTREAM_WAITS_REJECTED,
-  doorAt,
-  modelAt,
-  openStripes,
-  upstreamAt,
-  type BreakerState,
-  type DisbeliefReason,
-  type FailureKind,
-  type MetricsBuffers,
-  type OtherRoute,
-  type Outcome,
-  type RejectionReason,
+import * as layout from './metrics-layout.js';
+import type {
+  BreakerState,
+  DisbeliefReason,
+  FailureKind,
+  MetricsBuffers,
+  OtherRoute,
+  Outcome,
+  RejectionReason,
 } from './metrics-layout.js';
 
 interface DoorOutcomes {
@@ -131,90 +78,99 @@ export class MetricsReader {
   readonly #threads: readonly Float64Array[];
 
   constructor(buffers: MetricsBuffers) {
-    this.#listeners = openStripes(buffers.listeners, LISTENER_STRIPE_WORDS);
-    this.#workers = openStripes(buffers.upstreams, UPSTREAM_STRIPE_WORDS);
-    this.#threads = openStripes(buffers.threads, THREAD_STRIPE_WORDS);
+    this.#listeners = layout.openStripes(buffers.listeners, layout.LISTENER_STRIPE_WORDS);
+    this.#workers = layout.openStripes(buffers.upstreams, layout.UPSTREAM_STRIPE_WORDS);
+    this.#threads = layout.openStripes(buffers.threads, layout.THREAD_STRIPE_WORDS);
   }
 
   callsInFlight(): number {
-    return sum(this.#listeners, IN_FLIGHT);
+    return sum(this.#listeners, layout.IN_FLIGHT);
   }
 
   route(route: OtherRoute): ReadonlyMap<Outcome, number> {
-    return row(this.#listeners, ROUTES + OTHER_ROUTES.indexOf(route) * OUTCOMES.length, OUTCOMES);
+    return row(
+      this.#listeners,
+      layout.ROUTES + layout.OTHER_ROUTES.indexOf(route) * layout.OUTCOMES.length,
+      layout.OUTCOMES,
+    );
   }
 
   rejections(): ReadonlyMap<RejectionReason, number> {
-    return row(this.#listeners, REJECTIONS, REJECTION_REASONS);
+    return row(this.#listeners, layout.REJECTIONS, layout.REJECTION_REASONS);
   }
 
   /** Cached responses in the memory of the listeners. */
   cache(): { readonly entries: number; readonly bytes: number; readonly evictions: number } {
     return {
-      entries: sum(this.#listeners, CACHE_ENTRIES),
-      bytes: sum(this.#listeners, CACHE_BYTES),
-      evictions: sum(this.#listeners, CACHE_EVICTIONS),
+      entries: sum(this.#listeners, layout.CACHE_ENTRIES),
+      bytes: sum(this.#listeners, layout.CACHE_BYTES),
+      evictions: sum(this.#listeners, layout.CACHE_EVICTIONS),
     };
   }
 
   overheadMs(stream: boolean): HistogramSnapshot {
-    return histogram(this.#listeners, stream ? OVERHEAD_STREAM : OVERHEAD_WHOLE, OVERHEAD_BOUNDS_MS);
+    return histogram(
+      this.#listeners,
+      stream ? layout.OVERHEAD_STREAM : layout.OVERHEAD_WHOLE,
+      layout.OVERHEAD_BOUNDS_MS,
+    );
   }
 
   /** Takes the model's slot, which may be NO_MODEL or OTHER_MODEL. Costs some 3 µs a listener. */
   model(modelSlot: number): ModelSnapshot {
-    const at = modelAt(modelSlot);
+    const at = layout.modelAt(modelSlot);
     const listeners = this.#listeners;
     return {
       doors: DOOR_NAMES.map((door, index) => {
-        const first = doorAt(modelSlot, index);
+        const first = layout.doorAt(modelSlot, index);
         return {
           door,
-          outcomes: row(listeners, first, OUTCOMES),
-          broken: row(listeners, first + OUTCOMES.length, OUTCOMES),
+          outcomes: row(listeners, first, layout.OUTCOMES),
+          broken: row(listeners, first + layout.OUTCOMES.length, layout.OUTCOMES),
         };
       }),
-      cachedTokens: sum(listeners, at + MODEL_CACHED_TOKENS),
-      cacheWriteTokens: sum(listeners, at + MODEL_CACHE_WRITE_TOKENS),
-      reasoningTokens: sum(listeners, at + MODEL_REASONING_TOKENS),
-      fallenBack: sum(listeners, at + MODEL_FALLEN_BACK),
-      stoodIn: sum(listeners, at + MODEL_STOOD_IN),
-      cacheHits: sum(listeners, at + MODEL_CACHE_HITS),
-      cacheMisses: sum(listeners, at + MODEL_CACHE_MISSES),
+      cachedTokens: sum(listeners, at + layout.MODEL_CACHED_TOKENS),
+      cacheWriteTokens: sum(listeners, at + layout.MODEL_CACHE_WRITE_TOKENS),
+      reasoningTokens: sum(listeners, at + layout.MODEL_REASONING_TOKENS),
+      fallenBack: sum(listeners, at + layout.MODEL_FALLEN_BACK),
+      stoodIn: sum(listeners, at + layout.MODEL_STOOD_IN),
+      cacheHits: sum(listeners, at + layout.MODEL_CACHE_HITS),
+      cacheMisses: sum(listeners, at + layout.MODEL_CACHE_MISSES),
       costPicoUnits:
-        BigInt(sum(listeners, at + MODEL_COST)) * COST_PART + BigInt(sum(listeners, at + MODEL_COST_REST)),
-      inputTokens: histogram(listeners, at + MODEL_INPUT, TOKENS_BOUNDS),
-      outputTokens: histogram(listeners, at + MODEL_OUTPUT, TOKENS_BOUNDS),
-      durationMs: histogram(listeners, at + MODEL_DURATION, DURATION_BOUNDS_MS),
-      firstTokenMs: histogram(listeners, at + MODEL_FIRST_TOKEN, FIRST_TOKEN_BOUNDS_MS),
+        BigInt(sum(listeners, at + layout.MODEL_COST)) * layout.COST_PART +
+        BigInt(sum(listeners, at + layout.MODEL_COST_REST)),
+      inputTokens: histogram(listeners, at + layout.MODEL_INPUT, layout.TOKENS_BOUNDS),
+      outputTokens: histogram(listeners, at + layout.MODEL_OUTPUT, layout.TOKENS_BOUNDS),
+      durationMs: histogram(listeners, at + layout.MODEL_DURATION, layout.DURATION_BOUNDS_MS),
+      firstTokenMs: histogram(listeners, at + layout.MODEL_FIRST_TOKEN, layout.FIRST_TOKEN_BOUNDS_MS),
     };
   }
 
   upstream(upstreamSlot: number): UpstreamSnapshot {
-    const at = upstreamAt(upstreamSlot);
-    const breakers = new Map<BreakerState, number>(BREAKER_STATES.map((state) => [state, 0]));
+    const at = layout.upstreamAt(upstreamSlot);
+    const breakers = new Map<BreakerState, number>(layout.BREAKER_STATES.map((state) => [state, 0]));
     let lastFailure: UpstreamSnapshot['lastFailure'];
     for (const words of this.#workers) {
-      const atMs = words[at + UPSTREAM_FAILED_AT]!;
+      const atMs = words[at + layout.UPSTREAM_FAILED_AT]!;
       if (atMs > (lastFailure?.atMs ?? 0)) {
-        lastFailure = { kind: FAILURE_KINDS[words[at + UPSTREAM_FAILED_KIND]!]!, atMs };
+        lastFailure = { kind: layout.FAILURE_KINDS[words[at + layout.UPSTREAM_FAILED_KIND]!]!, atMs };
       }
-      const state = BREAKER_STATES[words[at + UPSTREAM_BREAKER]!]!;
+      const state = layout.BREAKER_STATES[words[at + layout.UPSTREAM_BREAKER]!]!;
       breakers.set(state, breakers.get(state)! + 1);
     }
     return {
-      attempts: sum(this.#workers, at + UPSTREAM_ATTEMPTS),
-      retries: sum(this.#workers, at + UPSTREAM_RETRIES),
-      callsInFlight: sum(this.#workers, at + UPSTREAM_IN_FLIGHT),
-      failures: row(this.#workers, at + UPSTREAM_FAILURES, FAILURE_KINDS),
+      attempts: sum(this.#workers, at + layout.UPSTREAM_ATTEMPTS),
+      retries: sum(this.#workers, at + layout.UPSTREAM_RETRIES),
+      callsInFlight: sum(this.#workers, at + layout.UPSTREAM_IN_FLIGHT),
+      failures: row(this.#workers, at + layout.UPSTREAM_FAILURES, layout.FAILURE_KINDS),
       lastFailure,
       waits: {
-        now: sum(this.#workers, at + UPSTREAM_WAITING),
-        ended: sum(this.#workers, at + UPSTREAM_WAITS),
-        rejected: sum(this.#workers, at + UPSTREAM_WAITS_REJECTED),
-        ms: sum(this.#workers, at + UPSTREAM_WAITED_MS),
+        now: sum(this.#workers, at + layout.UPSTREAM_WAITING),
+        ended: sum(this.#workers, at + layout.UPSTREAM_WAITS),
+        rejected: sum(this.#workers, at + layout.UPSTREAM_WAITS_REJECTED),
+        ms: sum(this.#workers, at + layout.UPSTREAM_WAITED_MS),
       },
-      disbelieved: row(this.#workers, at + UPSTREAM_DISBELIEVED, DISBELIEF_REASONS),
+      disbelieved: row(this.#workers, at + layout.UPSTREAM_DISBELIEVED, layout.DISBELIEF_REASONS),
       breakers,
     };
   }
@@ -224,9 +180,9 @@ export class MetricsReader {
     return this.#threads
       .map((words, thread) => ({
         thread,
-        delayP99Ms: words[THREAD_DELAY_P99_MS]!,
-        delayMaxMs: words[THREAD_DELAY_MAX_MS]!,
-        heapBytes: words[THREAD_HEAP_BYTES]!,
+        delayP99Ms: words[layout.THREAD_DELAY_P99_MS]!,
+        delayMaxMs: words[layout.THREAD_DELAY_MAX_MS]!,
+        heapBytes: words[layout.THREAD_HEAP_BYTES]!,
       }))
       .filter(({ heapBytes }) => heapBytes > 0);
   }

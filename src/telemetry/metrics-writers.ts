@@ -10,67 +10,16 @@ import type { WallMs } from '../core/units.js';
 import { DOOR_NAMES, DOOR_PATHS, type DoorPath } from '../core/door-names.js';
 import type { TokenCounts } from '../core/token-counts.js';
 import { observe } from './histogram.js';
-import {
-  BREAKER_STATES,
-  CACHE_BYTES,
-  CACHE_ENTRIES,
-  CACHE_EVICTIONS,
-  COST_PART,
-  DISBELIEF_REASONS,
-  DURATION_BOUNDS_MS,
-  FAILURE_KINDS,
-  FIRST_TOKEN_BOUNDS_MS,
-  IN_FLIGHT,
-  LISTENER_STRIPE_WORDS,
-  MODEL_CACHED_TOKENS,
-  MODEL_CACHE_HITS,
-  MODEL_CACHE_MISSES,
-  MODEL_CACHE_WRITE_TOKENS,
-  MODEL_COST,
-  MODEL_COST_REST,
-  MODEL_DURATION,
-  MODEL_FALLEN_BACK,
-  MODEL_FIRST_TOKEN,
-  MODEL_INPUT,
-  MODEL_OUTPUT,
-  MODEL_REASONING_TOKENS,
-  MODEL_STOOD_IN,
-  NO_MODEL,
-  OTHER_ROUTES,
-  OUTCOMES,
-  OVERHEAD_BOUNDS_MS,
-  OVERHEAD_STREAM,
-  OVERHEAD_WHOLE,
-  REJECTIONS,
-  REJECTION_REASONS,
-  ROUTES,
-  TOKENS_BOUNDS,
-  UPSTREAM_ATTEMPTS,
-  UPSTREAM_BREAKER,
-  UPSTREAM_DISBELIEVED,
-  UPSTREAM_FAILED_AT,
-  UPSTREAM_FAILED_KIND,
-  UPSTREAM_FAILURES,
-  UPSTREAM_IN_FLIGHT,
-  UPSTREAM_RETRIES,
-  UPSTREAM_SLOTS_MAX,
-  UPSTREAM_STRIPE_WORDS,
-  UPSTREAM_WAITED_MS,
-  UPSTREAM_WAITING,
-  UPSTREAM_WAITS,
-  UPSTREAM_WAITS_REJECTED,
-  doorAt,
-  modelAt,
-  openStripe,
-  upstreamAt,
-  type BreakerState,
-  type DisbeliefReason,
-  type FailureKind,
-  type MetricsBuffers,
-  type Outcome,
-  type RejectionReason,
-  type OtherRoute,
-  type Route,
+import * as layout from './metrics-layout.js';
+import type {
+  BreakerState,
+  DisbeliefReason,
+  FailureKind,
+  MetricsBuffers,
+  OtherRoute,
+  Outcome,
+  RejectionReason,
+  Route,
 } from './metrics-layout.js';
 
 export class ListenerMetrics {
@@ -78,26 +27,26 @@ export class ListenerMetrics {
 
   /** Begins with no call in flight: the calls of a dead listener with this index have ended. */
   constructor(buffers: MetricsBuffers, listenerIndex: number) {
-    this.#words = openStripe(buffers.listeners, listenerIndex, LISTENER_STRIPE_WORDS);
-    this.#words[IN_FLIGHT] = 0;
+    this.#words = layout.openStripe(buffers.listeners, listenerIndex, layout.LISTENER_STRIPE_WORDS);
+    this.#words[layout.IN_FLIGHT] = 0;
     this.setCache(0, 0);
   }
 
   /** A call has been given to a worker. */
   callBegun(): void {
-    this.#words[IN_FLIGHT]! += 1;
+    this.#words[layout.IN_FLIGHT]! += 1;
   }
 
   /** The call's worker has sent its last frame. */
   callEnded(): void {
-    this.#words[IN_FLIGHT]! -= 1;
+    this.#words[layout.IN_FLIGHT]! -= 1;
   }
 
   /** Counts a request whose model does not matter, or is not known. */
   countRequest(route: Route, outcome: Outcome): void {
-    const at = OTHER_ROUTES.indexOf(route as OtherRoute);
-    if (at < 0) this.countCall(NO_MODEL, outcome, false, DOOR_ROUTES.indexOf(route as DoorPath));
-    else this.#words[ROUTES + at * OUTCOMES.length + OUTCOMES.indexOf(outcome)]! += 1;
+    const at = layout.OTHER_ROUTES.indexOf(route as OtherRoute);
+    if (at < 0) this.countCall(layout.NO_MODEL, outcome, false, DOOR_ROUTES.indexOf(route as DoorPath));
+    else this.#words[layout.ROUTES + at * layout.OUTCOMES.length + layout.OUTCOMES.indexOf(outcome)]! += 1;
   }
 
   /**
@@ -105,59 +54,75 @@ export class ListenerMetrics {
    * position in DOOR_NAMES.
    */
   countCall(modelSlot: number, outcome: Outcome, broken: boolean, door: number): void {
-    const at = doorAt(modelSlot, door) + OUTCOMES.indexOf(outcome);
-    this.#words[broken ? at + OUTCOMES.length : at]! += 1;
+    const at = layout.doorAt(modelSlot, door) + layout.OUTCOMES.indexOf(outcome);
+    this.#words[broken ? at + layout.OUTCOMES.length : at]! += 1;
   }
 
   countRejection(reason: RejectionReason): void {
-    this.#words[REJECTIONS + REJECTION_REASONS.indexOf(reason)]! += 1;
+    this.#words[layout.REJECTIONS + layout.REJECTION_REASONS.indexOf(reason)]! += 1;
   }
 
   /** Counts the tokens of a call and its charge. */
   countUsage(modelSlot: number, tokens: TokenCounts, chargedPicoUnits: bigint): void {
     const words = this.#words;
-    const model = modelAt(modelSlot);
-    observe(words, model + MODEL_INPUT, TOKENS_BOUNDS, tokens.promptTokens);
-    observe(words, model + MODEL_OUTPUT, TOKENS_BOUNDS, tokens.completionTokens);
-    words[model + MODEL_CACHED_TOKENS]! += tokens.cachedTokens;
-    words[model + MODEL_CACHE_WRITE_TOKENS]! += tokens.cacheWriteTokens;
-    words[model + MODEL_REASONING_TOKENS]! += tokens.reasoningTokens;
-    words[model + MODEL_COST]! += Number(chargedPicoUnits / COST_PART);
-    words[model + MODEL_COST_REST]! += Number(chargedPicoUnits % COST_PART);
+    const model = layout.modelAt(modelSlot);
+    observe(words, model + layout.MODEL_INPUT, layout.TOKENS_BOUNDS, tokens.promptTokens);
+    observe(words, model + layout.MODEL_OUTPUT, layout.TOKENS_BOUNDS, tokens.completionTokens);
+    words[model + layout.MODEL_CACHED_TOKENS]! += tokens.cachedTokens;
+    words[model + layout.MODEL_CACHE_WRITE_TOKENS]! += tokens.cacheWriteTokens;
+    words[model + layout.MODEL_REASONING_TOKENS]! += tokens.reasoningTokens;
+    words[model + layout.MODEL_COST]! += Number(chargedPicoUnits / layout.COST_PART);
+    words[model + layout.MODEL_COST_REST]! += Number(chargedPicoUnits % layout.COST_PART);
   }
 
   /** Counts a call that names one model and was answered by another. */
   countFallback(namedSlot: number, answeredSlot: number): void {
-    this.#words[modelAt(namedSlot) + MODEL_FALLEN_BACK]! += 1;
-    this.#words[modelAt(answeredSlot) + MODEL_STOOD_IN]! += 1;
+    this.#words[layout.modelAt(namedSlot) + layout.MODEL_FALLEN_BACK]! += 1;
+    this.#words[layout.modelAt(answeredSlot) + layout.MODEL_STOOD_IN]! += 1;
   }
 
   /** Counts a request of a model with a cache. */
   countCached(modelSlot: number, isHit: boolean): void {
-    this.#words[modelAt(modelSlot) + (isHit ? MODEL_CACHE_HITS : MODEL_CACHE_MISSES)]! += 1;
+    this.#words[layout.modelAt(modelSlot) + (isHit ? layout.MODEL_CACHE_HITS : layout.MODEL_CACHE_MISSES)]! +=
+      1;
   }
 
   /** Counts a cached response that was removed to free memory for another. */
   countCacheEviction(): void {
-    this.#words[CACHE_EVICTIONS]! += 1;
+    this.#words[layout.CACHE_EVICTIONS]! += 1;
   }
 
   /** Sets how many cached responses the listener's memory has. */
   setCache(entries: number, bytes: number): void {
-    this.#words[CACHE_ENTRIES] = entries;
-    this.#words[CACHE_BYTES] = bytes;
+    this.#words[layout.CACHE_ENTRIES] = entries;
+    this.#words[layout.CACHE_BYTES] = bytes;
   }
 
   observeDuration(modelSlot: number, durationMs: number): void {
-    observe(this.#words, modelAt(modelSlot) + MODEL_DURATION, DURATION_BOUNDS_MS, durationMs);
+    observe(
+      this.#words,
+      layout.modelAt(modelSlot) + layout.MODEL_DURATION,
+      layout.DURATION_BOUNDS_MS,
+      durationMs,
+    );
   }
 
   observeFirstToken(modelSlot: number, firstTokenMs: number): void {
-    observe(this.#words, modelAt(modelSlot) + MODEL_FIRST_TOKEN, FIRST_TOKEN_BOUNDS_MS, firstTokenMs);
+    observe(
+      this.#words,
+      layout.modelAt(modelSlot) + layout.MODEL_FIRST_TOKEN,
+      layout.FIRST_TOKEN_BOUNDS_MS,
+      firstTokenMs,
+    );
   }
 
   observeOverhead(stream: boolean, overheadMs: number): void {
-    observe(this.#words, stream ? OVERHEAD_STREAM : OVERHEAD_WHOLE, OVERHEAD_BOUNDS_MS, overheadMs);
+    observe(
+      this.#words,
+      stream ? layout.OVERHEAD_STREAM : layout.OVERHEAD_WHOLE,
+      layout.OVERHEAD_BOUNDS_MS,
+      overheadMs,
+    );
   }
 }
 
@@ -170,56 +135,58 @@ export class UpstreamMetrics {
 
   /** Begins with no attempt in flight: the attempts of a dead worker with this index have ended. */
   constructor(buffers: MetricsBuffers, workerIndex: number) {
-    this.#words = openStripe(buffers.upstreams, workerIndex, UPSTREAM_STRIPE_WORDS);
-    for (let slot = 0; slot < UPSTREAM_SLOTS_MAX; slot += 1) {
-      const at = upstreamAt(slot);
+    this.#words = layout.openStripe(buffers.upstreams, workerIndex, layout.UPSTREAM_STRIPE_WORDS);
+    for (let slot = 0; slot < layout.UPSTREAM_SLOTS_MAX; slot += 1) {
+      const at = layout.upstreamAt(slot);
       // Only where it is needed: a store, even of 0, makes the kernel allocate the page.
-      if (this.#words[at + UPSTREAM_ATTEMPTS] !== 0) this.#words[at + UPSTREAM_IN_FLIGHT] = 0;
-      if (this.#words[at + UPSTREAM_WAITING] !== 0) this.#words[at + UPSTREAM_WAITING] = 0;
+      if (this.#words[at + layout.UPSTREAM_ATTEMPTS] !== 0) this.#words[at + layout.UPSTREAM_IN_FLIGHT] = 0;
+      if (this.#words[at + layout.UPSTREAM_WAITING] !== 0) this.#words[at + layout.UPSTREAM_WAITING] = 0;
     }
   }
 
   /** An attempt begins; `retry` if an earlier one of the same call has failed. */
   attemptBegun(slot: number, retry: boolean): void {
-    const at = upstreamAt(slot);
-    this.#words[at + UPSTREAM_ATTEMPTS]! += 1;
-    this.#words[at + UPSTREAM_IN_FLIGHT]! += 1;
-    if (retry) this.#words[at + UPSTREAM_RETRIES]! += 1;
+    const at = layout.upstreamAt(slot);
+    this.#words[at + layout.UPSTREAM_ATTEMPTS]! += 1;
+    this.#words[at + layout.UPSTREAM_IN_FLIGHT]! += 1;
+    if (retry) this.#words[at + layout.UPSTREAM_RETRIES]! += 1;
   }
 
   attemptEnded(slot: number): void {
-    this.#words[upstreamAt(slot) + UPSTREAM_IN_FLIGHT]! -= 1;
+    this.#words[layout.upstreamAt(slot) + layout.UPSTREAM_IN_FLIGHT]! -= 1;
   }
 
   countFailure(slot: number, kind: FailureKind, nowMs: WallMs): void {
-    const at = upstreamAt(slot);
-    const kindIndex = FAILURE_KINDS.indexOf(kind);
-    this.#words[at + UPSTREAM_FAILURES + kindIndex]! += 1;
+    const at = layout.upstreamAt(slot);
+    const kindIndex = layout.FAILURE_KINDS.indexOf(kind);
+    this.#words[at + layout.UPSTREAM_FAILURES + kindIndex]! += 1;
     // A reader between these two stores shows this failure's kind with the time of the one before.
-    this.#words[at + UPSTREAM_FAILED_KIND] = kindIndex;
-    this.#words[at + UPSTREAM_FAILED_AT] = nowMs;
+    this.#words[at + layout.UPSTREAM_FAILED_KIND] = kindIndex;
+    this.#words[at + layout.UPSTREAM_FAILED_AT] = nowMs;
   }
 
   /** A call begins to wait for the limits of its upstreams; `slot` is one of them. */
   waitBegun(slot: number): void {
-    this.#words[upstreamAt(slot) + UPSTREAM_WAITING]! += 1;
+    this.#words[layout.upstreamAt(slot) + layout.UPSTREAM_WAITING]! += 1;
   }
 
   /** `rejected`: no upstream had capacity in time. */
   waitEnded(slot: number, waitedMs: number, rejected: boolean): void {
-    const at = upstreamAt(slot);
-    this.#words[at + UPSTREAM_WAITING]! -= 1;
-    this.#words[at + UPSTREAM_WAITS]! += 1;
-    this.#words[at + UPSTREAM_WAITED_MS]! += waitedMs;
-    if (rejected) this.#words[at + UPSTREAM_WAITS_REJECTED]! += 1;
+    const at = layout.upstreamAt(slot);
+    this.#words[at + layout.UPSTREAM_WAITING]! -= 1;
+    this.#words[at + layout.UPSTREAM_WAITS]! += 1;
+    this.#words[at + layout.UPSTREAM_WAITED_MS]! += waitedMs;
+    if (rejected) this.#words[at + layout.UPSTREAM_WAITS_REJECTED]! += 1;
   }
 
   /** Counts a report of usage that was not believed. */
   countDisbelieved(slot: number, reason: DisbeliefReason): void {
-    this.#words[upstreamAt(slot) + UPSTREAM_DISBELIEVED + DISBELIEF_REASONS.indexOf(reason)]! += 1;
+    this.#words[
+      layout.upstreamAt(slot) + layout.UPSTREAM_DISBELIEVED + layout.DISBELIEF_REASONS.indexOf(reason)
+    ]! += 1;
   }
 
   setBreaker(slot: number, state: BreakerState): void {
-    this.#words[upstreamAt(slot) + UPSTREAM_BREAKER] = BREAKER_STATES.indexOf(state);
+    this.#words[layout.upstreamAt(slot) + layout.UPSTREAM_BREAKER] = layout.BREAKER_STATES.indexOf(state);
   }
 }
