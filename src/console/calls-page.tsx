@@ -200,29 +200,37 @@ const OUTCOMES: readonly (readonly [string, string])[] = [
   ['false', 'Good'],
 ];
 
+/** On a phone they are folded, because they would fill the first screen. */
 function CallFilterFields({ filters }: { readonly filters: Filters }) {
   const models = useView<ListView<ModelView>>('/models');
+  const [open, setOpen] = useState(false);
+  const given = CALL_FILTERS.filter((name) => filters[name] !== undefined).length;
   const inputOf = (name: keyof CallFilters) => ({
     value: filters[name] ?? '',
     onValue: (text: string): void => putFilters('calls', { ...filters, [name]: text }),
   });
   return (
-    <div class="filters">
-      <TextField label="Account" placeholder="Id or name" {...inputOf('account')} />
-      <TextField label="Group" placeholder="Id or name" {...inputOf('group')} />
-      <TextField label="Key" placeholder="Id or name" {...inputOf('key')} />
-      <Choice
-        label="Model"
-        options={[['', 'All'], ...idsOf(models.view?.data ?? [])]}
-        {...inputOf('model')}
-      />
-      <TextField label="Upstream" placeholder="Name" {...inputOf('upstream')} />
-      <Choice label="Outcome" options={OUTCOMES} {...inputOf('failed')} />
-      <TextField label="Status" placeholder="500 or 5xx" {...inputOf('status')} />
-      <TextField label="Code" placeholder="rate_limit_exceeded" {...inputOf('code')} />
-      <TimeField label="From" {...inputOf('from')} />
-      <TimeField label="To" {...inputOf('to')} />
-    </div>
+    <>
+      <button type="button" class="fold" aria-expanded={open} onClick={() => setOpen(!open)}>
+        Filters{given === 0 ? '' : `: ${given}`}
+      </button>
+      <div class={open ? 'filters' : 'filters folded'}>
+        <TextField label="Account" placeholder="Id or name" {...inputOf('account')} />
+        <TextField label="Group" placeholder="Id or name" {...inputOf('group')} />
+        <TextField label="Key" placeholder="Id or name" {...inputOf('key')} />
+        <Choice
+          label="Model"
+          options={[['', 'All'], ...idsOf(models.view?.data ?? [])]}
+          {...inputOf('model')}
+        />
+        <TextField label="Upstream" placeholder="Name" {...inputOf('upstream')} />
+        <Choice label="Outcome" options={OUTCOMES} {...inputOf('failed')} />
+        <TextField label="Status" placeholder="500 or 5xx" {...inputOf('status')} />
+        <TextField label="Code" placeholder="internal_error" {...inputOf('code')} />
+        <TimeField label="From" {...inputOf('from')} />
+        <TimeField label="To" {...inputOf('to')} />
+      </div>
+    </>
   );
 }
 

@@ -137,20 +137,20 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
     when: 'The provider failed, at every upstream of the model. The call is not billed and does not count toward the day.',
     caller: 'Retry.',
     operator:
-      '`tollgate status` shows which upstream fails, and `tollgate upstreams test` why. A second upstream takes over: [providers](providers.md).',
+      '`tollgate status` shows which upstream fails, and `tollgate upstreams test` why. [A second upstream](providers.md) takes over.',
     retry: 'back-off',
   },
   overloaded: {
     when: 'The gateway has no capacity for this call now. The message names which bound was reached.',
     caller: 'Wait for the seconds of `Retry-After`. Send fewer calls at a time.',
     operator:
-      'The metric `tollgate_refusals_total` counts refusals by `reason`, which names the bound: see [below](#reasons-behind-a-code).',
+      'The metric `tollgate_refusals_total` counts refusals by `reason`, which names [the bound](#reasons-behind-a-code).',
     retry: 'wait',
   },
   insufficient_role: {
     when: "Admin interface alone: the operator's role may not use this route. The message names the roles that may.",
     caller: 'Ask an operator with one of these roles.',
-    operator: '`tollgate operators set-role`, if the operator is to have it: [roles](roles.md).',
+    operator: '`tollgate operators set-role`, if the operator is to have one of [these roles](roles.md).',
     retry: 'no',
   },
 };
