@@ -173,6 +173,9 @@ export const ChainView = closed({
   }),
 });
 
+/** For the console, which may not import the registry. */
+export type { OperatorChange };
+
 export type ChainView = Type.Static<typeof ChainView>;
 
 export const CHANGE_ROUTES: readonly Route[] = [

@@ -7,7 +7,7 @@
  * (test/e2e/credit-commands.test.ts).
  */
 import { type Command, InvalidArgumentError } from 'commander';
-import type { AccountView } from '../admin/views.js';
+import type { AccountView, CreditView } from '../admin/views.js';
 import { queryOf, withQuery } from './admin-client.js';
 import { addAdminCommand, showList, showView } from './admin-command.js';
 import {
@@ -260,14 +260,6 @@ function addCreditCommands(accounts: Command): void {
         printTable(CREDIT_COLUMNS, data, 'Nothing was credited yet.'),
       ),
     );
-}
-
-/** One entry of the account's journal. */
-interface CreditView {
-  readonly amount: string;
-  readonly note: string;
-  /** Unix seconds. */
-  readonly created: number;
 }
 
 const CREDIT_COLUMNS: readonly Column<CreditView>[] = [

@@ -17,8 +17,7 @@ import { addHealthCommand, addHostCommands, addLogCommand, addReloadCommand } fr
 import { addExportCommand } from './export-command.js';
 import { addGroupCommands } from './group-commands.js';
 import { addKeyCommands } from './key-commands.js';
-import { addChangeCommands } from './change-commands.js';
-import { addOperatorCommands } from './operator-commands.js';
+import { addChangeCommands, addOperatorCommands } from './operator-commands.js';
 import { addMockUpstreamCommand } from './mock-upstream-command.js';
 import { Misuse } from './output.js';
 import { addServeCommand } from './serve-command.js';

@@ -18,7 +18,7 @@ const NODE_OF_ABI: Readonly<Record<string, number>> = { 115: 20, 127: 22, 137: 2
 /** The variable by which a `serve` knows that it only has to send its settings. */
 export const SETTINGS_PROCESS_VARIABLE = 'TOLLGATE_SETTINGS_PROCESS';
 
-/** Whether `settings-process.ts` has forked this process. */
+/** Whether `readSettings` of serve.ts has forked this process. */
 export function isSettingsProcess(): boolean {
   return process.send !== undefined && process.env[SETTINGS_PROCESS_VARIABLE] !== undefined;
 }

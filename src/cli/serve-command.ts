@@ -8,7 +8,7 @@ import type { Command } from 'commander';
 import type { LoadOptions } from '../config/load.js';
 import { addStoreOptions, exampleText, wholeNumberFrom } from './options.js';
 import { runtimeFacts, unsupportedRuntime } from './runtime-support.js';
-import type { ReadSettings } from './settings-process.js';
+import type { ReadSettings } from './serve.js';
 
 const PORT = wholeNumberFrom(0, 65_535);
 

@@ -3,10 +3,12 @@
  * main.ts calls it.
  *
  * Must hold: it imports neither Commander nor the reader of settings, which would stay in memory as long as
- * the gateway serves: settings-process.ts reads them (test/unit/bundle.test.ts). The commands of the banner
- * work as they are printed (test/unit/cli/serve.banner.test.ts, test/e2e/first-start.test.ts).
+ * the gateway serves: `readSettings` has another process for them (test/unit/bundle.test.ts). The commands
+ * of the banner work as they are printed (test/unit/cli/serve.banner.test.ts, test/e2e/first-start.test.ts).
  */
+import { fork } from 'node:child_process';
 import { basename, dirname, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { ConfigError } from '../config/config-error.js';
 import { DEMO_MODEL } from '../config/examples.js';
 import type { LoadedSettings } from '../config/load.js';
@@ -15,7 +17,7 @@ import { packageVersion } from '../core/version.js';
 import type { GatewayReady } from '../gateway/messages.js';
 import { supervise, supervisorOptions } from '../supervisor/supervisor.js';
 import { createLog, createLogSwitch, LogSwitch } from '../telemetry/log.js';
-import { readSettings, SettingsUnread } from './settings-process.js';
+import { SETTINGS_PROCESS_VARIABLE } from './runtime-support.js';
 
 /** Runs until the gateways have ended, and sets the exit code. */
 export async function serve(): Promise<void> {
@@ -143,4 +145,50 @@ export function commandOf(scriptPath: string, workingDirectory: string): string 
 /** The word, quoted for a POSIX shell if it has to be. */
 function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
+
+/** What the process sends. */
+export type ReadSettings =
+  | { readonly kind: 'loaded'; readonly loaded: LoadedSettings }
+  | { readonly kind: 'refused'; readonly problems: readonly string[] };
+
+/** The process has ended without settings: it has printed why, or the help. */
+class SettingsUnread extends Error {
+  readonly exitCode: number;
+
+  constructor(exitCode: number | null, signal: string | null) {
+    super(
+      `the settings could not be read: the process that reads them ended (${signal ?? `exit code ${exitCode ?? 0}`})`,
+    );
+    this.exitCode = exitCode ?? 1;
+  }
+}
+
+const ENTRY = new URL('../cli/main.js', import.meta.url);
+/** It takes half a second. A file that never ends, such as a pipe, must not hold up later reloads. */
+const READ_MS_MAX = 120_000;
+
+/**
+ * Reads the settings with the arguments of this process, in a process that runs `serve-command.ts` and ends.
+ * So the supervisor never loads what that takes (Commander, YAML, TypeBox: 20 MB resident), neither at its
+ * start nor at a reload. Rejects with ConfigError or SettingsUnread.
+ *
+ * Must hold: that process ends, or is ended after a time limit (test/e2e/refused-start.test.ts,
+ * test/e2e/reload.test.ts).
+ */
+function readSettings(): Promise<LoadedSettings> {
+  const child = fork(fileURLToPath(ENTRY), process.argv.slice(2), {
+    env: { ...process.env, [SETTINGS_PROCESS_VARIABLE]: '1' },
+    serialization: 'advanced',
+    timeout: READ_MS_MAX,
+  });
+  return new Promise((resolve, reject) => {
+    child.once('message', (read: ReadSettings) => {
+      if (read.kind === 'loaded') resolve(read.loaded);
+      else reject(new ConfigError(read.problems));
+    });
+    child.once('error', reject);
+    // After its last message, unlike 'exit'.
+    child.once('close', (exitCode, signal) => reject(new SettingsUnread(exitCode, signal)));
+  });
 }

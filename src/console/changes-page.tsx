@@ -4,6 +4,7 @@
  * (test/e2e/changes.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
+import type { ChainView, OperatorChange } from '../admin/operator-routes.js';
 import type { ListView } from '../admin/views.js';
 import { allOf, get, queryOf, useAction } from './api.js';
 import { addressOf, type Filters, putFilters } from './browser.js';
@@ -11,42 +12,15 @@ import { Button, ErrorText, Name, TextField, TimeField } from './controls.js';
 import { counted, exactMoment, words } from './format.js';
 import { type Column, Table } from './table.js';
 
-interface FieldChange {
-  readonly field: string;
-  readonly before: unknown;
-  readonly after: unknown;
-}
-
-/** One row of the table of changes. */
-interface ChangeView {
-  readonly number: number;
-  readonly at_ms: number;
-  readonly who: string;
-  readonly role: string;
-  readonly from: string;
-  /** `keys.rotate`. */
-  readonly action: string;
-  readonly target: { readonly type: string; readonly id: string | null; readonly name: string | null };
-  readonly changes: readonly FieldChange[];
-  readonly hash: string;
-}
-
-interface VerifiedView {
-  readonly ok: boolean;
-  readonly rows: number;
-  /** The first rows that are not as they were written. */
-  readonly problems: readonly { readonly number: number; readonly problem: string }[];
-}
-
 const PAGE_ROWS = 100;
 const NAMES = ['who', 'action', 'target', 'from', 'to'] as const;
 
 export function ChangesPage({ filters }: { readonly filters: Filters }) {
   const asked = Object.fromEntries(NAMES.map((name) => [name, filters[name]?.trim()]));
   const query = queryOf(asked);
-  const [shown, setShown] = useState<ListView<ChangeView>>();
-  const { error, busy, run } = useAction(async (before: readonly ChangeView[], cursor?: string) => {
-    const page = await get<ListView<ChangeView>>(
+  const [shown, setShown] = useState<ListView<OperatorChange>>();
+  const { error, busy, run } = useAction(async (before: readonly OperatorChange[], cursor?: string) => {
+    const page = await get<ListView<OperatorChange>>(
       `/changes${queryOf({ ...asked, limit: PAGE_ROWS, cursor })}`,
     );
     setShown({ data: [...before, ...page.data], next: page.next });
@@ -78,7 +52,7 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
           class="cards history"
           rows={shown.data}
           keyOf={({ number }) => String(number)}
-          all={() => allOf<ChangeView>('/changes', asked)}
+          all={() => allOf<OperatorChange>('/changes', asked)}
           columns={COLUMNS}
         />
       )}
@@ -94,18 +68,18 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
 const textOfValue = (value: unknown): string =>
   value === null || value === undefined ? 'none' : typeof value === 'string' ? value : JSON.stringify(value);
 
-const textOfChange = ({ field, before, after }: FieldChange): string =>
+const textOfChange = ({ field, before, after }: OperatorChange['changes'][number]): string =>
   `${field}: ${textOfValue(before)} → ${textOfValue(after)}`;
 
 /** Where the console shows what was changed; undefined if it is gone or has no page. */
-function addressOfTarget({ target }: ChangeView): string | undefined {
+function addressOfTarget({ target }: OperatorChange): string | undefined {
   if (target.id === null) return undefined;
   if (target.type === 'account') return addressOf('accounts', target.id);
   if (target.type === 'group') return addressOf('groups', target.id);
   return undefined;
 }
 
-const COLUMNS: readonly Column<ChangeView>[] = [
+const COLUMNS: readonly Column<OperatorChange>[] = [
   { head: 'When', value: (row) => new Date(row.at_ms).toISOString(), cell: (row) => exactMoment(row.at_ms) },
   {
     head: 'Who',
@@ -154,8 +128,8 @@ const COLUMNS: readonly Column<ChangeView>[] = [
 
 /** Reads all rows again and compares the chain of their hashes. */
 function Verify() {
-  const [verified, setVerified] = useState<VerifiedView>();
-  const { error, busy, run } = useAction(async () => setVerified(await get<VerifiedView>('/changes/verify')));
+  const [verified, setVerified] = useState<ChainView>();
+  const { error, busy, run } = useAction(async () => setVerified(await get<ChainView>('/changes/verify')));
   return (
     <div class="head-end">
       <span role="status">

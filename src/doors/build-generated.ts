@@ -8,10 +8,9 @@
 import { writeFileSync } from 'node:fs';
 import type { TSchema } from 'typebox';
 import { checkCode } from '../core/check-code.js';
-import type { DoorName } from '../core/door-names.js';
 import { jsonText } from '../core/json.js';
 import { ChatRequestSchema } from '../protocol/chat-schema.js';
-import { publicDocument } from '../protocol/openapi.js';
+import { type DoorOperation, publicDocument } from '../protocol/openapi.js';
 import {
   CompletionsRequestSchema,
   CountRequestSchema,
@@ -22,21 +21,7 @@ import {
   ResponsesRequestSchema,
 } from './request-schemas.js';
 
-export interface DoorDocument {
-  readonly door: DoorName;
-  readonly operationId: string;
-  readonly summary: string;
-  /** Name of the request's schema among the components. */
-  readonly name: string;
-  readonly schema: TSchema;
-  /** The member that each whole response has, and what it is. */
-  readonly marker: string;
-  readonly markerType: 'array' | 'integer';
-  /** What the events of a stream are; undefined if there are none. */
-  readonly events: string | undefined;
-}
-
-export const DOOR_DOCUMENTS: readonly DoorDocument[] = [
+export const DOOR_DOCUMENTS: readonly DoorOperation[] = [
   {
     door: 'messages',
     operationId: 'createMessage',

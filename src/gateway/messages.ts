@@ -125,14 +125,6 @@ interface DrainGateway {
   readonly replaced: boolean;
 }
 
-interface LeadGateway {
-  readonly kind: 'lead';
-}
-
-interface FollowGateway {
-  readonly kind: 'follow';
-}
-
 export interface ReadGateway {
   readonly kind: 'read';
   /** The reply repeats it. */
@@ -179,8 +171,7 @@ export type ToGateway =
   | StartGateway
   | ReloadGateway
   | ReloadReply
-  | LeadGateway
-  | FollowGateway
+  | { readonly kind: 'lead' | 'follow' }
   | ReadGateway
   | SnapshotsReply
   | ShowInForce
@@ -228,10 +219,6 @@ export interface ReloadRequest {
   readonly restart: boolean;
 }
 
-interface GatewayLeads {
-  readonly kind: 'leads';
-}
-
 export interface GatewaySnapshot {
   readonly kind: 'reading';
   /** The id of `read`; 0 if the gateway was not asked. */
@@ -251,7 +238,7 @@ export type FromGateway =
   | GatewayReady
   | StartRejected
   | GatewayReloaded
-  | GatewayLeads
+  | { readonly kind: 'leads' }
   | GatewaySnapshot
   | AskSnapshots
   | AskReload

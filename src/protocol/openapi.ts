@@ -5,7 +5,7 @@
  * Must hold: the document names what callers send and get as it is on the wire: the tests in test/judges
  * compare responses of a gateway with it.
  */
-import Type from 'typebox';
+import Type, { type TSchema } from 'typebox';
 import { ANTHROPIC_DOORS, DOOR_PATHS, SERVICES, statusByDoor, type DoorName } from '../core/door-names.js';
 import { ERROR_KINDS, type ErrorCode } from '../core/errors.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limits.js';
@@ -181,13 +181,13 @@ const CHAT_HEADERS = {
 const reference = (name: string): object => ({ $ref: `#/components/schemas/${name}` });
 
 /** The description of one door other than chat. */
-interface DoorOperation {
+export interface DoorOperation {
   readonly door: DoorName;
   readonly operationId: string;
   readonly summary: string;
   /** Name of the request's schema among the components. */
   readonly name: string;
-  readonly schema: object;
+  readonly schema: TSchema;
   /** A member that each non-streamed response has, and its type. */
   readonly marker: string;
   readonly markerType: 'array' | 'integer';

@@ -1,6 +1,6 @@
 /**
  * Says what a failure of an upstream means to the caller, and whether another upstream may do better.
- * attempt.ts, chat-session.ts and the readers call it in upstream workers, and gateway/probe-diagnosis.ts in
+ * attempt.ts, chat-session.ts and the readers call it in upstream workers, and gateway/upstream-probe.ts in
  * the main thread. Pure.
  *
  * Must hold: no text made here contains a provider's key or address

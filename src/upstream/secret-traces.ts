@@ -1,6 +1,6 @@
 /**
  * Finds parts of the operator's credentials in a provider's text, also in another spelling, so that callers
- * and logs never get them. error-mapping.ts, credential-table.ts and gateway/probe-diagnosis.ts use it. Any
+ * and logs never get them. error-mapping.ts, credential-table.ts and gateway/upstream-probe.ts use it. Any
  * thread; it keeps the traces of each target.
  *
  * Must hold: a part in plain text, in upper or lower case, or backwards, is cut out. An encoded part cannot

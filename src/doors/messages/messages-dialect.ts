@@ -6,8 +6,7 @@
  */
 import { isRecord } from '../../core/json.js';
 import { SAYS_NOTHING, type Dialect, type EventJudge, type EventMeaning, type Translator } from '../door.js';
-import { fromChat } from './from-chat.js';
-import { MessageWriter } from './message-stream.js';
+import { fromChat, MessageWriter } from './message-stream.js';
 import { NAMES, toChat } from './to-chat.js';
 
 const TRANSLATOR: Translator = {

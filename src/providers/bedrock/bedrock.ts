@@ -6,7 +6,7 @@
  * Follows Amazon Bedrock API Reference, "Converse", "ConverseStream", "InvokeModel",
  * "InvokeModelWithResponseStream" and "CountTokens"; User Guide, "Use an Amazon Bedrock API key", "Anthropic
  * Claude Messages API" and "Monitor your token usage by counting tokens", 2026-11. request.ts, messages.ts,
- * tools.ts and reasoning.ts translate the body.
+ * tools.ts and models.ts translate the body.
  *
  * Must hold: path and signature are those of the AWS SDK, or AWS answers 403. The path is encoded here once,
  * as it is sent; signature.ts encodes it once more (test/unit/providers/bedrock/bedrock.test.ts).

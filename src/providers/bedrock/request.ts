@@ -14,8 +14,7 @@ import { isRecord, stringText } from '../../core/json.js';
 import { Fields } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { conversationOf } from './messages.js';
-import { CLAUDE_DEFAULT, factsOf, TEMPERATURE_MAX, type ModelFacts } from './models.js';
-import { reasoningOf } from './reasoning.js';
+import { CLAUDE_DEFAULT, factsOf, TEMPERATURE_MAX, type ModelFacts, reasoningOf } from './models.js';
 import { responseFormOf, toolsOf } from './tools.js';
 
 /** Members of Converse that a caller may send by Converse's names. */
