@@ -10,6 +10,7 @@ import { invalid, isId, notFound } from '../registry/record-id.js';
 import { RIGHTS } from '../core/roles.js';
 import type { ClippedText } from '../telemetry/contents-layout.js';
 import { type CallRecord, callView } from '../telemetry/call-record.js';
+import { pageLimit } from './fields.js';
 import { shown } from './input-reader.js';
 import { defineRoute, type Route } from './route.js';
 import { isDay, momentOf } from './usage-routes.js';
@@ -116,13 +117,7 @@ const CallsQuery = closed({
   failed: Type.Optional(Type.Boolean({ description: 'true: has a code; false: has none' })),
   from: optionalText(`calls that ended then or later: ${moment}`),
   to: optionalText(`calls that ended before it: ${moment}, which belongs to it`),
-  limit: Type.Optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: PAGE_CALLS_MAX,
-      description: `calls, ${PAGE_CALLS_DEFAULT} by default`,
-    }),
-  ),
+  limit: pageLimit('calls', PAGE_CALLS_MAX, PAGE_CALLS_DEFAULT),
   cursor: optionalText('`next` of the page before'),
   after: optionalText(
     '`newest` of a page or of the last look: gives the calls that were written since, oldest first',

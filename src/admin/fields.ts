@@ -19,6 +19,7 @@ import {
   type QuotaName,
 } from '../core/quotas.js';
 import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
+import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
 import type { QuotaUse } from '../registry/quota-use.js';
 import { invalid, NAME_RULE, REFERENCE_RULE } from '../registry/record-id.js';
 import { RING_NAMES } from '../telemetry/history.js';
@@ -30,6 +31,7 @@ import {
   orNull,
   type QuotasView,
   type QuotaUseView,
+  Moment,
 } from './views.js';
 
 /** A page costs the main thread 10 µs an item. */
@@ -70,6 +72,10 @@ export const Amount = ruled(
   { examples: ['10.00'] },
 );
 
+/** The parameter `limit` of a list. `what`: what a page has so many of. */
+export const pageLimit = (what: string, maximum: number, preset: number) =>
+  Type.Optional(Type.Integer({ minimum: 1, maximum, description: `${what}, ${preset} by default` }));
+
 /** Parameters of every list; spread them into its query. */
 export const PAGE_PARAMETERS = {
   cursor: Type.Optional(
@@ -79,13 +85,7 @@ export const PAGE_PARAMETERS = {
       description: '`next` of the page before',
     }),
   ),
-  limit: Type.Optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: PAGE_ITEMS_MAX,
-      description: `items, ${PAGE_ITEMS_DEFAULT} by default`,
-    }),
-  ),
+  limit: pageLimit('items', PAGE_ITEMS_MAX, PAGE_ITEMS_DEFAULT),
 };
 
 export function pageOf(query: { cursor?: number; limit?: number }): { from: number; limit: number } {
@@ -189,3 +189,11 @@ export function viewOfLimits(limits: QuotaLimits): LimitsView {
     }),
   );
 }
+
+/** When a new key or token expires; spread it into a body. */
+export const EXPIRY = {
+  expires: Type.Optional(Moment),
+  expires_in: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: KEY_EXPIRES_SECONDS_MAX, description: 'seconds from now' }),
+  ),
+};

@@ -19,7 +19,7 @@ import {
   viewOfQuotas,
 } from './fields.js';
 import { defineRoute, type Route } from './route.js';
-import { closed, GroupView, listSchema } from './views.js';
+import { closed, GroupView, listSchema, DeletedView } from './views.js';
 
 function viewOfGroup({ record, path, accounts, groups, quotas }: GroupStatement): GroupView {
   return {
@@ -115,7 +115,7 @@ export const GROUP_ROUTES: readonly Route[] = [
     path: '/groups/{group}',
     roles: ADMIN_ONLY,
     summary: 'Delete a group in which there is no account and no group.',
-    responseSchema: closed({ id: Type.String(), deleted: Type.Literal(true) }),
+    responseSchema: DeletedView,
     answer: ({ id }, { service }) =>
       service.change(({ groups }) => ({ id: groups.delete(id).id, deleted: true as const })),
   }),

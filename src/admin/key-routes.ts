@@ -8,10 +8,10 @@
 import { Type, type Static } from 'typebox';
 import { ADMIN_ONLY, RIGHTS } from '../core/roles.js';
 import type { KeyStatement } from '../registry/keys.js';
-import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
 import { isLimited } from '../registry/key-record.js';
 import type { CreatedKey, Keys, NewKey as RegistryNewKey, RotatedKey } from '../registry/keys.js';
 import {
+  EXPIRY,
   listOf,
   nameOf,
   PAGE_PARAMETERS,
@@ -24,7 +24,7 @@ import {
   viewOfQuotas,
 } from './fields.js';
 import { defineRoute, type Route } from './route.js';
-import { closed, CreatedKeyView, KeyView, listSchema, Moment, RotatedKeyView } from './views.js';
+import { closed, CreatedKeyView, KeyView, listSchema, RotatedKeyView, DeletedView } from './views.js';
 
 export function viewOfKey(statement: KeyStatement): KeyView {
   const { record, accountName, expired, lastUsedSeconds, quotas } = statement;
@@ -66,10 +66,7 @@ const GRACE_SECONDS_DEFAULT = 3_600;
 /** Body of `POST /keys` without the account; `/bulk` has it for each key. */
 export const KeyTerms = closed({
   name: nameOf('what the key is for; unique in the account'),
-  expires: Type.Optional(Moment),
-  expires_in: Type.Optional(
-    Type.Integer({ minimum: 1, maximum: KEY_EXPIRES_SECONDS_MAX, description: 'seconds from now' }),
-  ),
+  ...EXPIRY,
   ...LIMIT_FIELDS,
   private: Type.Optional(
     Type.Boolean({ description: 'true: no contents of its calls are kept; false by default' }),
@@ -86,7 +83,6 @@ const Rotation = closed({
   ),
 });
 const KeysQuery = closed({ ...PAGE_PARAMETERS, account: Type.Optional(reference()) });
-const DeletedKey = closed({ id: Type.String(), deleted: Type.Literal(true) });
 
 export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
@@ -174,7 +170,7 @@ export const KEY_ROUTES: readonly Route[] = [
     path: '/keys/{key}',
     roles: RIGHTS.keys,
     summary: 'Delete a key permanently.',
-    responseSchema: DeletedKey,
+    responseSchema: DeletedView,
     answer: ({ id }, { service }) =>
       service.change(({ keys }) => ({ id: keys.delete(id).id, deleted: true as const })),
   }),

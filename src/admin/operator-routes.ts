@@ -9,12 +9,11 @@
  */
 import { Type, type Static } from 'typebox';
 import { ADMIN_ONLY, ROLES } from '../core/roles.js';
-import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
 import { OperatorChange } from '../registry/operator-change.js';
 import { OPERATOR_NAME_RULE, type OperatorStatement } from '../registry/operators.js';
-import { listOf, ruled, secondsOf, PAGE_PARAMETERS, pageOf } from './fields.js';
+import { EXPIRY, listOf, ruled, secondsOf, PAGE_PARAMETERS, pageOf } from './fields.js';
 import { defineRoute, type Route } from './route.js';
-import { closed, listSchema, Moment, orNull, optionalText } from './views.js';
+import { closed, listSchema, Moment, orNull, optionalText, DeletedView } from './views.js';
 
 const RoleName = Type.Enum([...ROLES], { description: 'what the operator may do: docs/roles.md' });
 
@@ -54,12 +53,6 @@ function viewOfOperator({ record, expired, lastUsedSeconds }: OperatorStatement)
   };
 }
 
-const EXPIRY = {
-  expires: Type.Optional(Moment),
-  expires_in: Type.Optional(
-    Type.Integer({ minimum: 1, maximum: KEY_EXPIRES_SECONDS_MAX, description: 'seconds from now' }),
-  ),
-};
 const NewOperator = closed({
   name: ruled('unique among operators', OPERATOR_NAME_RULE),
   role: RoleName,
@@ -144,7 +137,7 @@ export const OPERATOR_ROUTES: readonly Route[] = [
     path: '/operators/{operator}',
     roles: ADMIN_ONLY,
     summary: 'Delete an operator for good.',
-    responseSchema: closed({ id: Type.String(), deleted: Type.Literal(true) }),
+    responseSchema: DeletedView,
     answer: ({ id }, { service }) =>
       service.change(({ operators }) => ({ id: operators.delete(id).id, deleted: true as const })),
   }),

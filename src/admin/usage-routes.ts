@@ -19,6 +19,7 @@ import {
   type UsageLine,
   type UsageTotals,
 } from '../registry/usage-report.js';
+import { pageLimit } from './fields.js';
 import { shown } from './input-reader.js';
 import { defineRoute, type Route, TextResponse } from './route.js';
 import {
@@ -42,13 +43,7 @@ const TIME_PARAMETERS = {
   from: optionalText('Unix seconds or a day (UTC)'),
   to: optionalText('Unix seconds or a day (UTC), which belongs to it'),
 };
-const LIMIT = Type.Optional(
-  Type.Integer({
-    minimum: 1,
-    maximum: PAGE_LINES_MAX,
-    description: `lines of a page, ${PAGE_LINES_MAX} by default`,
-  }),
-);
+const LIMIT = pageLimit('lines of a page', PAGE_LINES_MAX, PAGE_LINES_MAX);
 
 const RowsQuery = closed({
   ...TIME_PARAMETERS,

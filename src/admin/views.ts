@@ -26,6 +26,8 @@ export const orNull = <Schema extends TSchema>(schema: Schema, description?: str
 
 export const optionalText = (description: string) => Type.Optional(Type.String({ description }));
 
+export const DeletedView = closed({ id: Type.String(), deleted: Type.Literal(true) });
+
 /** One page. `next` is the cursor that continues the list, null after its last page. */
 export interface ListView<View> {
   data: View[];
