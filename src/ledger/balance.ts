@@ -140,10 +140,7 @@ export class Balance {
     this.giveBack(account, charged);
   }
 
-  /**
-   * Credits `amount`, or debits it if it is negative. False, and changes nothing, if `available` does not
-   * cover a debit or `credited` would pass its bound. Main thread.
-   */
+  /** Credits `amount`, or debits if it is negative; false if that would pass a bound. Main thread. */
   credit(account: AccountIndex, amount: PicoUnits): boolean {
     const words = this.words64;
     const first = account * COUNTED_WORDS64;

@@ -70,10 +70,7 @@ export class DirtySet<Index extends number = AccountIndex> {
     return visited;
   }
 
-  /**
-   * Length of the page that begins at `word` if nothing in it is marked, otherwise 0. It may miss a mark that
-   * is set meanwhile, which the next drain finds.
-   */
+  /** Length of the page that begins at `word` if nothing in it is marked, else 0; may miss a new mark. */
   #cleanWordsFrom(word: number): number {
     if (word % PAGE_WORDS !== 0) return 0;
     const count = Math.min(PAGE_WORDS, this.#words.length - word);

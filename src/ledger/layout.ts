@@ -125,10 +125,7 @@ export const STATUS = 12;
 export const MARKS = 13;
 export const MARK_COUNT = COUNTED_WORDS32 - MARKS;
 
-/**
- * Fields of what was granted, in place of the marks: those of the minute from LOW_MINUTE on in 32-bit words,
- * the others in 64-bit words.
- */
+/** Fields of what was granted, in place of the marks; from LOW_MINUTE on in 32-bit words. */
 export const LOW_MONEY = 8;
 export const MONEY_HELD_BY_OTHERS = 9;
 export const MINUTE_FREE_MS = 10;

@@ -165,10 +165,7 @@ export class Ledger extends Calls {
     };
   }
 
-  /**
-   * Releases the calls in `count` slots from `first`, whose listener has died; returns how many. A call that
-   * another thread settles meanwhile is settled or released, never both. Main thread.
-   */
+  /** Releases the calls in `count` slots of a dead listener; returns how many. Main thread. */
   releaseSlots(first: CallSlot, count: number): number {
     let released = 0;
     for (let slot: number = first; slot < first + count; slot++) {

@@ -81,10 +81,7 @@ export class QuotaRecords {
     return limits as unknown as QuotaLimits;
   }
 
-  /**
-   * Sets the limits of the scope whose quota record `words[at]` names. The scope gets a record if it needs
-   * one; if all are in use, its calls are rejected. Main thread.
-   */
+  /** Sets the limits of the scope whose quota record `words[at]` names, or will name. Main thread. */
   setLimits(words: Int32Array, at: number, limits: Partial<QuotaLimits>): void {
     const wanted = new Float64Array(COUNT);
     const mask = fill(wanted, limits);

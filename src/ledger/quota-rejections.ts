@@ -82,10 +82,7 @@ export class QuotaRejections {
     this.#taken = taken;
   }
 
-  /**
-   * The rejection of a call that could not take `quota` of the scope at position `scope` of its chain. If the
-   * call can never fit some limit, that limit is named instead.
-   */
+  /** The rejection of a call that could not take `quota`; a limit that it can never fit comes first. */
   of(scope: number, quota: number | 'balance', scopes: CallScopes, needs: CallNeeds): QuotaRejection {
     return this.#neverFits(scopes, needs) ?? this.#rejectionOf(scope, quota, scopes, needs);
   }

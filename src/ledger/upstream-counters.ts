@@ -76,10 +76,7 @@ export class UpstreamCounters {
   readonly #stripe: number;
   readonly #onLow: (scope: UpstreamScopeIndex) => void;
 
-  /**
-   * `worker`: whose stripe to write; the main thread writes none. `onLow`: called once each time a lease runs
-   * low; never if limits are not shared.
-   */
+  /** `worker`: whose stripe to write. `onLow`: called once each time a lease runs low. */
   constructor(
     buffers: UpstreamBuffers,
     clock: Clock,

@@ -61,10 +61,7 @@ export interface LeaseManagerOptions {
 export class LeaseManager {
   readonly #options: LeaseManagerOptions;
   readonly #contact: CoordinatorContact;
-  /**
-   * The scopes of which this process holds something, or for which a request waits, by `nameOf`. Bounded by
-   * the scopes of the ledger; those that have come to rest are forgotten.
-   */
+  /** What is leased or waited for, by `nameOf`; scopes that have come to rest are forgotten. */
   readonly #scopes = new Map<string, LeasedScope>();
   /** Scopes for the next exchange. */
   readonly #due = new Set<LeasedScope>();

@@ -97,7 +97,11 @@ export class StockLease {
    * twice until the next ask; the other order could miss it.
    */
   ask(
-    { needs = NO_WAITS, low = false, all = false }: AskReason,
+    {
+      needs = NO_WAITS,
+      low = false,
+      all = false,
+    }: { needs?: readonly bigint[]; low?: boolean; all?: boolean },
     limit: bigint,
     today: number,
     nowMs: number,
@@ -250,12 +254,4 @@ export class StockLease {
   #collect(): void {
     if (this.#uncovered > 0n) this.#uncovered -= this.#words.collect?.(this.#uncovered) ?? 0n;
   }
-}
-
-/** Why there may be something to ask. */
-export interface AskReason {
-  /** What calls wait for. */
-  readonly needs?: readonly bigint[];
-  readonly low?: boolean;
-  readonly all?: boolean;
 }

@@ -48,18 +48,12 @@ export interface ValkeyCoordinatorOptions
 /** A step that a slow reply does not explain: two clocks drift apart by less while an estimate is used. */
 const CLOCK_STEP_MS_MIN = 100;
 
-/** What the server's clock showed at some moment between the ask and the reply. */
-interface ClockSnapshot {
-  readonly serverMs: number;
-  readonly sentMs: number;
-  readonly receivedMs: number;
-}
-
 export class ValkeyCoordinator implements Coordinator {
   readonly #options: ValkeyCoordinatorOptions;
   readonly #partitions: readonly ValkeyPartition[];
   readonly #held = new HeldLeases();
-  readonly #snapshots = new Map<ValkeyPartition, ClockSnapshot>();
+  /** What the server's clock showed at some moment between an ask and its reply. */
+  readonly #snapshots = new Map<ValkeyPartition, { serverMs: number; sentMs: number; receivedMs: number }>();
   #sequence = 0;
   #closed = false;
 

@@ -48,10 +48,7 @@ export class ValkeyServer {
     return this.call(script, [...common, ...scopes.flatMap((scope) => of(scope))], args, rows);
   }
 
-  /**
-   * Runs a script with the caller's own keys. The reply is MessagePack, which this unpacks. Rejects with
-   * CoordinatorLost if the server failed; any other error is a fault in this program.
-   */
+  /** As `run`, with the caller's own keys; unpacks the reply. Rejects with CoordinatorLost. */
   async call(
     script: ValkeyScript,
     keys: readonly string[],
