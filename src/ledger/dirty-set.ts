@@ -29,7 +29,7 @@ export class DirtySet<Index extends number = AccountIndex> {
   constructor(views: CountedViews) {
     this.#words = views.dirty;
     const { buffer, byteOffset, byteLength } = views.dirty;
-    this.#bytes = Buffer.from(buffer as SharedArrayBuffer, byteOffset, byteLength);
+    this.#bytes = Buffer.from(buffer, byteOffset, byteLength);
   }
 
   /** Marks an account; call it after the change. 9 ns if it is marked already. Any thread. */
