@@ -14,7 +14,7 @@
 import { createRequire } from 'node:module';
 import { isatty } from 'node:tty';
 import type { prettyFactory as PrettyFactory } from 'pino-pretty';
-import { standardError } from './standard-error.js';
+import { STANDARD_ERROR, standardError } from './standard-error.js';
 
 export const LOG_LEVELS = ['error', 'warn', 'info'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
@@ -110,7 +110,6 @@ export interface Log {
   info(message: string, fields?: LogFields): void;
 }
 
-const STANDARD_ERROR = 2;
 /**
  * A stack has one or two thousand characters. A line with one is still written whole: see WHOLE_BYTES_MAX.
  */
@@ -175,14 +174,17 @@ export function isPretty(): boolean {
   return isatty(STANDARD_ERROR);
 }
 
-/** Shows the time of day, and the fields on the line of the message. */
+/**
+ * Shows the time of day, and the fields on the line of the message, without the long ones of a change by an
+ * operator (gateway/accounting-base.ts): `tollgate changes list` has them.
+ */
 function prettyFormat(): (line: string) => string {
   const { prettyFactory } = require('pino-pretty') as { prettyFactory: typeof PrettyFactory };
   return prettyFactory({
     colorize: process.env.NO_COLOR === undefined,
     messageKey: 'message',
     translateTime: 'SYS:HH:MM:ss.l',
-    ignore: 'pid',
+    ignore: 'pid,hash,changes',
     singleLine: true,
   }) as (line: string) => string;
 }

@@ -25,7 +25,8 @@ import { isMainThread } from 'node:worker_threads';
  */
 export const LOG_DESCRIPTOR_VARIABLE = 'TOLLGATE_LOG_DESCRIPTOR';
 
-const STANDARD_ERROR = Number(process.env[LOG_DESCRIPTOR_VARIABLE] ?? 2);
+/** The descriptor that the log is written to. */
+export const STANDARD_ERROR = Number(process.env[LOG_DESCRIPTOR_VARIABLE] ?? 2);
 /**
  * The system writes up to this to a pipe whole or not at all (PIPE_BUF), so lines of several threads do not
  * mix.

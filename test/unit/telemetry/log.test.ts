@@ -1,5 +1,5 @@
 /** The log: what a line holds, which are written, and that a reader who stops or goes holds nobody up. */
-import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { execFileSync, spawn, type ChildProcess, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { join } from 'node:path';
@@ -154,5 +154,19 @@ void t.test('what waits keeps its order and its bound', (t) => {
   );
   t.equal(numbers.length + dropped[0]!, 100);
   t.equal(numbers.length, 16 + 64, 'a pipe of 64 KiB and 256 KiB that wait');
+  t.end();
+});
+
+const HAS_SCRIPT = spawnSync('script', ['--version']).status === 0;
+
+void t.test('a log in a terminal is for people', HAS_SCRIPT ? {} : { skip: 'no script(1)' }, (t) => {
+  const code =
+    "const { createLog } = await import('#src/telemetry/log.js');" +
+    "createLog('main').info('an operator changed something', { who: 'ann', changes: 'long', hash: 'abc' });";
+  // As of a gateway process: the log is another descriptor, and its own standard error is none.
+  const command = `TOLLGATE_LOG_DESCRIPTOR=4 "$NODE" --input-type=module --eval "$CODE" 4>&2 2>/dev/null`;
+  const env = { ...process.env, NODE: process.execPath, CODE: code, NO_COLOR: '1', FORCE_COLOR: undefined };
+  const { stdout } = spawnSync('script', ['-qec', command, '/dev/null'], { encoding: 'utf8', env });
+  t.match(stdout, /^\[[\d:.]+\] INFO: an operator changed something \{"thread":"main","who":"ann"\}/m);
   t.end();
 });
