@@ -3,8 +3,9 @@
  * adds them and says when the coordinator has replied. Main thread.
  *
  * Must hold: each wait ends, by its deadline or LATE_MS_MAX later; otherwise a client waits for ever. It ends
- * with 'refused' only if the coordinator has denied what it needs: a thread that was stopped for so long
- * knows of no quota that is used up. (If another request takes what one was promised, that one asks again.)
+ * with 'refused' only if the coordinator has denied what it needs, and granted the rest: a thread that was
+ * stopped for so long knows of no quota that is used up, and the listener names the first quota that it
+ * lacks. (If another request takes what one was promised, that one asks again.)
  * Tests: unit/sharing/lease-manager, e2e/late-leases.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';

@@ -31,15 +31,18 @@ const DENIED_MS = 250;
 /** An account that was not used for so long counts as resting. */
 const RESTING_MS = 2_000;
 
-/** What a waiting request still lacks of a scope, from good to bad. */
+/**
+ * What a waiting request still lacks of a scope. What comes later decides: a request is not rejected before
+ * all that it lacks was asked for, otherwise the listener could name a quota that has room.
+ */
 const LACKS = [
   'nothing',
-  /** The coordinator has to be asked. */
-  'unasked',
   /** The coordinator has none left, and others may give some back. */
   'denied',
   /** Nobody is known to hold some that could be given back. */
   'refused',
+  /** The coordinator has to be asked. */
+  'unasked',
 ] as const;
 export type Lack = (typeof LACKS)[number];
 

@@ -1,6 +1,7 @@
 /** A process joins by itself, gives back what is recalled, and knows what its calls use. */
 import t from 'tap';
-import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
+import { NO_QUOTAS } from '#src/core/quotas.js';
+import { asAccountIndex, asCallSlot, asPicoUnits } from '#src/core/units.js';
 import type { Coordinator } from '#src/sharing/coordinator.js';
 import { useOf } from '#src/sharing/sharing-stats.js';
 import { ASK_MS } from '#src/upstream/upstream-quotas.js';
@@ -168,6 +169,26 @@ void t.test('without a denial no request is told that a limit is used up', async
     t.equal(ends.at(-1), 'served', 'and then as before');
     t.equal(node.keeper.state.waits, 0);
   }
+});
+
+void t.test('who cannot pay is told so for ever, although nothing else is used', async (t) => {
+  const { time, node } = createWorld(GOOD_NETWORK, { ...LIMITS, requestsPerMinute: 1_000_000 });
+  const plan = { callsPerDay: LIMITS.callsPerDay, callsInFlightMax: LIMITS.callsInFlight, quotas: NO_QUOTAS };
+  const need = { hold: asPicoUnits(10n ** 13n), tokens: 0 };
+  const quotas = new Map<string, number>();
+  const rejected = () => {
+    const who = { account: ACCOUNT, plan, key: undefined };
+    const quota = node.ledger.admit(asCallSlot(999), who, need)?.quota ?? 'none';
+    quotas.set(quota, (quotas.get(quota) ?? 0) + 1);
+  };
+  void node.keeper.start();
+  // Long enough for calls of the day and slots, which lie idle, to be given back.
+  for (let ms = 0; ms < 180_000; ms += 20) {
+    void node.call(ACCOUNT, need.hold).then(rejected);
+    await time.run(20);
+  }
+  t.same([...quotas.keys()], ['balance']);
+  t.ok(quotas.get('balance')! > 8_000);
 });
 
 void t.test('a denial of an upstream comes before its call gives up', async (t) => {
