@@ -27,8 +27,8 @@
  *
  * If limits are shared, the limit is what the coordinator granted to this process: leased-stocks.ts.
  *
- * Must hold: in no period more is taken than its limit, whatever threads do, also over midnight and if the
- * calendar is set back. Tests: unit/ledger/stocks (at whatever step another thread takes),
+ * Must hold: in no period calls take more than its limit, whatever threads do, also over midnight and if the
+ * calendar is set back; what a call used beyond its hold is added without a limit. Tests: unit/ledger/stocks (at whatever step another thread takes),
  * unit/ledger/quotas, threads/ledger-tokens.
  */
 import { invariant } from '../core/errors.js';
@@ -130,10 +130,13 @@ export class Stocks {
     throw new Error('invariant broken: a stock is taken or refused in bounded tries');
   }
 
-  /** Replaces `held` by `used` for a call that took of `period`; does nothing if that is over. */
+  /**
+   * Replaces `held` by `used` for a call that took of `period`; does nothing if that is over, or was a
+   * mistake of the calendar.
+   */
   settle(stock: number, period: number, held: number, used: number): void {
     if (used > held) this.#add(stock, period, used - held);
-    if (used !== 0) this.#add(stock + STOCK_SETTLED, period, used, true);
+    if (used !== 0) this.#add(stock + STOCK_SETTLED, period, used, this.#isOf(stock, period));
     if (used < held) this.#add(stock, period, used - held);
   }
 
@@ -192,6 +195,11 @@ export class Stocks {
       words.load(at, seen);
     }
     throw new Error('invariant broken: a stock is given back to in bounded tries');
+  }
+
+  #isOf(stock: number, period: number): boolean {
+    this.words.load(stock, this.seen);
+    return periodsSince(this.seen, period) === 0;
   }
 
   #amountIn(at: number, period: number): number {

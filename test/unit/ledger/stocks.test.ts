@@ -40,6 +40,26 @@ void t.test('a period begins at nothing once, and what comes late changes nothin
   t.end();
 });
 
+void t.test(
+  'a call of a day that was a mistake of the clock ends, and what later calls used stays known',
+  (t) => {
+    const stocks = new Stocks(createWords());
+    t.equal(stocks.take(STOCK, DAY + 5, 10, 100), DAY + 5, 'the clock is five days ahead');
+    t.equal(
+      stocks.take(STOCK, DAY, 20, 100, () => DAY),
+      DAY,
+      'and is put right',
+    );
+    stocks.settle(STOCK, DAY, 20, 20);
+    stocks.settle(STOCK, DAY + 5, 10, 7);
+    t.same(stocks.read(STOCK, DAY), { taken: 30, settled: 20 });
+    t.equal(stocks.take(STOCK, DAY, 30, 100), DAY);
+    stocks.settle(STOCK, DAY, 30, 25);
+    t.same(stocks.read(STOCK, DAY), { taken: 55, settled: 45 });
+    t.end();
+  },
+);
+
 void t.test('a day whose word may be all zeros counts like others', (t) => {
   const stocks = new Stocks(createWords());
   t.equal(stocks.take(STOCK, DAY_OF_ZEROS, 0, 100), DAY_OF_ZEROS);
