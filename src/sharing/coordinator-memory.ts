@@ -8,9 +8,9 @@
  *
  * Must hold: what was remembered or promised is on disk before the caller goes on, and nothing older replaces
  * it; else two servers could both grant after a failover. A damaged file is an error, never an empty memory.
- * Test: unit/sharing/coordinator-memory (not that an older promise changes nothing).
+ * Test: unit/sharing/coordinator-memory (not the loss of power).
  */
-import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
+import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Type, type Static } from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
@@ -58,11 +58,13 @@ export class CoordinatorMemory {
 
   /** Writes the file synchronously, in a millisecond or a few; throws what the file system throws. */
   set(partition: number, { epoch, places }: Remembered): void {
-    const partitions = [...this.#memory.partitions];
+    // Another process of this host may have written meanwhile.
+    const partitions = [...(this.#read() ?? this.#memory).partitions];
     while (partitions.length <= partition) partitions.push({ epoch: '', places: [] });
     partitions[partition] = { epoch, places: [...places] };
-    this.#memory = { ...this.#memory, partitions };
-    write(this.#path, this.#memory);
+    const memory = { ...this.#memory, partitions };
+    this.#write(FILE_NAME, memory);
+    this.#memory = memory;
   }
 
   /** What this life of the node, or an earlier one, has promised. Reads the file; throws if it is damaged. */
@@ -76,7 +78,7 @@ export class CoordinatorMemory {
     if ((promises[partition]?.term ?? 0) >= term) return;
     while (promises.length < partition) promises.push(null);
     promises[partition] = { term, server };
-    write(join(this.#folder, promisesName(place)), promises);
+    this.#write(promisesName(place), promises);
   }
 
   #promises(place: string): Static<typeof Promises> {
@@ -86,6 +88,21 @@ export class CoordinatorMemory {
 
   #read(): Static<typeof Memory> | undefined {
     return readChecked(this.#path, isMemory);
+  }
+
+  /** Replaces the file, which is on disk when this returns. */
+  #write(name: string, value: unknown): void {
+    const path = join(this.#folder, name);
+    const temporary = `${path}.${process.pid}`;
+    writeFileSync(temporary, JSON.stringify(value), { mode: 0o600, flush: true });
+    renameSync(temporary, path);
+    // Otherwise the former file may be back after a loss of power.
+    const folder = openSync(this.#folder, 'r');
+    try {
+      fsyncSync(folder);
+    } finally {
+      closeSync(folder);
+    }
   }
 }
 
@@ -101,19 +118,6 @@ function readChecked<Value>(path: string, check: (value: unknown) => value is Va
   const value = parsed(text);
   if (!check(value)) throw new Error(`${path}: is not what a gateway has written`);
   return value;
-}
-
-/** Replaces the file, which is on disk when this returns. */
-function write(path: string, value: unknown): void {
-  const temporary = `${path}.${process.pid}`;
-  const file = openSync(temporary, 'w', 0o600);
-  try {
-    writeSync(file, JSON.stringify(value));
-    fsyncSync(file);
-  } finally {
-    closeSync(file);
-  }
-  renameSync(temporary, path);
 }
 
 function parsed(text: string): unknown {

@@ -17,6 +17,25 @@ void t.test('what is set is there for the next life', (t) => {
   t.end();
 });
 
+void t.test(
+  'processes of a host keep what the others have set, and an older promise changes nothing',
+  (t) => {
+    const folder = temporaryFolder(t);
+    const [one, other] = [new CoordinatorMemory(folder, 'ns'), new CoordinatorMemory(folder, 'ns')];
+    one.set(0, { epoch: 'new', places: ['a:0'] });
+    other.set(1, { epoch: 'e', places: [] });
+    t.equal(new CoordinatorMemory(folder, 'ns').of(0).epoch, 'new');
+
+    const newer = { term: 5, server: 'second' };
+    one.promise('a:0', 1, newer);
+    one.promise('a:0', 1, { term: 4, server: 'first' });
+    t.same(other.promisedBy('a:0', 1), newer);
+    t.same(other.promisedBy('a:0', 0), { term: 0, server: '' });
+    t.same(other.promisedBy('a:1', 1), { term: 0, server: '' }, 'each process has its own');
+    t.end();
+  },
+);
+
 void t.test('another namespace and a damaged file are named', (t) => {
   const folder = temporaryFolder(t);
   new CoordinatorMemory(folder, 'ns').set(0, { epoch: 'e', places: [] });
