@@ -63,7 +63,7 @@ export interface GatewayLogsOptions {
   readonly names: CallRecordNames;
   /** Returns the texts that must be masked in contents: the secrets of now. */
   readonly secrets: () => readonly string[];
-  /** Gets every record, for the last errors of upstreams in the status. */
+  /** Gets every record but those of plain calls, for the last errors of upstreams in the status. */
   readonly upstreamErrors: CallSink;
   readonly clock: Clock;
   readonly log: Log;
@@ -173,7 +173,7 @@ export class GatewayLogs {
     };
     const appendPlain = (listener: number) => (call: PlainCall) => {
       isAny = true;
-      this.#calls.appendPlain(call, listener);
+      if (this.#keepsCalls) this.#calls.appendPlain(call, listener);
     };
     this.#readers.forEach((reader, listener) => {
       reader.drain(
@@ -308,6 +308,7 @@ export class UsageLog {
   }
 
   close(): void {
+    this.handOver();
     this.#output.close();
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Identifiers and names of accounts, groups and keys: how ids are made, the rules of names, and the
+ * Identifiers and names of accounts, groups, keys and operators: how ids are made, the rules of names, and the
  * rejections of what breaks them. The registry and the admin interface use them on the main thread.
  *
  * Must hold: no name has the form of an id, so that one path segment can hold either. A key or a token given
@@ -12,9 +12,10 @@ import { isWellFormedKey, takeRandomBytes, WELL_FORMED } from './key-digest.js';
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 const ID_CHARS = 16;
 
-export type IdPrefix = 'acct_' | 'grp_' | 'key_' | 'op_';
+const ID_PREFIXES = ['acct_', 'grp_', 'key_', 'op_'] as const;
+export type IdPrefix = (typeof ID_PREFIXES)[number];
 
-const ID = /^(?:acct|grp|key)_[0-9a-hjkmnp-tv-z]{16}$/;
+const ID = new RegExp(`^(?:${ID_PREFIXES.join('|')})[${ALPHABET}]{${ID_CHARS}}$`);
 
 /** Enough for a line of a table. It also bounds the store's index keys. */
 export const NAME_CHARS_MAX = 100;

@@ -125,7 +125,10 @@ function baseOf(given: string | undefined, preset: string): string {
   return (given === undefined || given === '' ? preset : given).replace(/\/+$/, '');
 }
 
-/** A token for the managed identity of the machine or container; if it has none, one of the Azure CLI. */
+/**
+ * A token for the managed identity of the machine or container; one of the Azure CLI if no metadata server
+ * answers, as on a developer's machine.
+ */
 async function managedGrant(
   resource: string,
   client: string | undefined,
@@ -157,14 +160,14 @@ async function managedGrant(
   return grantFrom(response);
 }
 
-/** A token from the Azure CLI's login, for trials on a developer's machine. */
+/** A token from the Azure CLI's login. */
 async function commandGrant(resource: string, signal: AbortSignal): Promise<Grant> {
   const args = ['account', 'get-access-token', '--output', 'json', '--resource', resource];
   try {
     const { stdout } = await promisify(execFile)('az', args, { signal, maxBuffer: BODY_CHARS_MAX });
     return grantOfMembers(parsedJson(stdout));
   } catch (error) {
-    if (error instanceof CredentialError) throw error;
+    if (error instanceof CredentialError || signal.aborted) throw error;
     throw new CredentialError(
       'no credentials of Azure were found: no secret, certificate or federated token in the environment, no managed identity, no login of the Azure CLI',
       'set key, or AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or run with a managed identity',

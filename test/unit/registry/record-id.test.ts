@@ -2,10 +2,12 @@ import t from 'tap';
 import { generateKey } from '#src/registry/key-digest.js';
 import { assertName, assertReference, createId, isId } from '#src/registry/record-id.js';
 
+const PREFIXES = ['acct_', 'grp_', 'key_', 'op_'] as const;
+
 void t.test('ids have their form and are all different', (t) => {
-  const ids = Array.from({ length: 2_000 }, (_, at) => createId(at % 2 === 0 ? 'acct_' : 'key_'));
+  const ids = Array.from({ length: 2_000 }, (_, at) => createId(PREFIXES[at % 4]!));
   t.equal(new Set(ids).size, ids.length);
-  t.ok(ids.every((id) => /^(acct|key)_[0-9abcdefghjkmnpqrstvwxyz]{16}$/.test(id)));
+  t.ok(ids.every((id) => /^(acct|grp|key|op)_[0-9abcdefghjkmnpqrstvwxyz]{16}$/.test(id)));
   t.ok(ids.every(isId));
   const used = new Set(ids.flatMap((id) => id.slice(id.indexOf('_') + 1).split('')));
   t.equal(used.size, 32, 'every character of the alphabet comes up');
