@@ -33,8 +33,7 @@ export function CallPage({ id }: { readonly id: string }) {
         <CopyButton text={id} what="the request’s id" />
         {call === undefined ? null : (
           <Badge tone={toneOfCall(call)}>
-            {call.status ?? 'The caller left'}
-            {call.code === null ? '' : ` ${words(call.code)}`}
+            {call.status} {outcomeOf(call)}
           </Badge>
         )}
       </p>
@@ -42,6 +41,12 @@ export function CallPage({ id }: { readonly id: string }) {
       {call === undefined ? null : <Shown call={call} />}
     </>
   );
+}
+
+/** Callers may leave before the status and after it. */
+function outcomeOf({ code }: CallView): string {
+  if (code === null) return '';
+  return code === 'client_gone' ? 'The caller left' : words(code);
 }
 
 function Shown({ call }: { readonly call: CallView }) {
@@ -228,7 +233,7 @@ function stepsOf(call: CallView): Step[] {
     ...(firstMs === null ? [] : [{ atMs: firstMs, what: 'First token' }]),
     {
       atMs: endMs,
-      what: call.status === null ? 'The caller left' : 'End',
+      what: call.code === 'client_gone' ? 'The caller left' : 'End',
       bad: call.code !== null,
       detail: call.code === null ? `status ${call.status}` : words(call.code),
     },

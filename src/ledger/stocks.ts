@@ -136,7 +136,10 @@ export class Stocks {
    */
   settle(stock: number, period: number, held: number, used: number): void {
     if (used > held) this.#add(stock, period, used - held);
-    if (used !== 0) this.#add(stock + STOCK_SETTLED, period, used, this.#isOf(stock, period));
+    if (used !== 0) {
+      invariant(this.#hasSettled, 'the next word is the stock’s');
+      this.#add(stock + STOCK_SETTLED, period, used, this.#isOf(stock, period));
+    }
     if (used < held) this.#add(stock, period, used - held);
   }
 
