@@ -95,8 +95,8 @@ export class LiveSettings {
   }
 
   /**
-   * Applies `next`. If it resolves with reasons against it, the former settings stay in force; if workers were
-   * stuck, the others have the new routes nevertheless. One call at a time.
+   * Applies `next`. If it resolves with reasons against it, the former settings stay in force; if workers
+   * were stuck, the others have the new routes nevertheless. One call at a time.
    */
   async replace(next: Settings, context: ReloadContext): Promise<string[]> {
     const { registry, log } = context;

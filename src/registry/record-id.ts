@@ -1,6 +1,6 @@
 /**
- * Identifiers and names of accounts, groups, keys and operators: how ids are made, the rules of names, and the
- * rejections of what breaks them. The registry and the admin interface use them on the main thread.
+ * Identifiers and names of accounts, groups, keys and operators: how ids are made, the rules of names, and
+ * the rejections of what breaks them. The registry and the admin interface use them on the main thread.
  *
  * Must hold: no name has the form of an id, so that one path segment can hold either. A key or a token given
  * as a name is rejected and never repeated in a message. Test: unit/registry/record-id.
