@@ -165,8 +165,10 @@ export const PART = new Level(
   },
 );
 
+/** `images` are those that a model made: providers read them again (gemini/contents.ts). */
 export const MESSAGE = new Level({
   ...plain('role', 'content', 'name', 'tool_call_id', 'refusal', 'reasoning', 'reasoning_content'),
+  images: PART,
   audio: AUDIO,
   tool_calls: TOOL_CALL,
   function_call: CALLED,

@@ -85,13 +85,19 @@ export function messagesHeaderLines(
 }
 
 const CACHE_CONTROL = new Level(plain('type', 'ttl'));
-const SOURCE = new Level(plain('type', 'media_type', 'data', 'url', 'file_id'), {
-  url: 'storage_url',
-  file_id: 'file_id',
+const SOURCE_MEMBERS = plain('type', 'media_type', 'data', 'url', 'file_id');
+const STORED_SOURCES = { url: 'storage_url', file_id: 'file_id' } as const;
+/** A block within the source of a document, or a document within a block of a tool result. */
+const INNERMOST_BLOCK = new Level({
+  ...plain('type', 'text', 'title', 'context'),
+  source: new Level(SOURCE_MEMBERS, STORED_SOURCES),
+  cache_control: CACHE_CONTROL,
 });
+const SOURCE = new Level({ ...SOURCE_MEMBERS, content: INNERMOST_BLOCK }, STORED_SOURCES);
 /** A block within a tool result. */
 const INNER_BLOCK = new Level({
   ...plain('type', 'text', 'title', 'context'),
+  content: INNERMOST_BLOCK,
   source: SOURCE,
   cache_control: CACHE_CONTROL,
 });

@@ -56,6 +56,13 @@ void t.test('chat: an address that the provider reads with the rights of its key
       `"type":"input_audio","input_audio":{"data":"${address}","format":"wav"}`,
     ])
       t.same(routingOf(t, CHAT, `{"model":"m",${part(member)}}`), expected, member);
+    for (const image of [
+      `{"type":"image_url","image_url":{"url":"${address}"},"index":0}`,
+      `{"image_url":"${address}"}`,
+    ]) {
+      const made = `"messages":[{"role":"assistant","content":"","images":[${image}]},{"role":"user","content":"x"}]`;
+      t.same(routingOf(t, CHAT, `{"model":"m",${made}}`), expected, made);
+    }
   }
   t.end();
 });
@@ -111,6 +118,11 @@ void t.test('messages: files that Anthropic stores', (t) => {
     ['{"type":"document","source":{"type":"file","file_id":"file_1"}}', FILE],
     ['{"type":"image","source":{"file_id":"file_1","type":"file"}}', FILE],
     ['{"type":"container_upload","file_id":"file_1"}', FILE],
+    [
+      '{"type":"document","source":{"type":"content","content":[{"type":"image","source":{"type":"file","file_id":"file_1"}}]}}',
+      FILE,
+    ],
+    ['{"type":"document","source":{"type":"content","content":"file_id: gs://a"}}', NOTHING],
     ['{"type":"image","source":{"type":"url","url":"https://example.com/a.png"}}', NOTHING],
     ['{"type":"image","source":{"type":"url","url":"gs://bucket/a.png"}}', ADDRESS],
     ['{"type":"document","source":{"type":"text","media_type":"text/plain","data":"s3: a store"}}', NOTHING],
