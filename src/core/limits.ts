@@ -91,10 +91,11 @@ export const FRAME_BYTES_MAX = 64 * 1024;
  */
 export const PROMPT_TOKENS_BESIDE_BODY = 4_096;
 /**
- * Prompt tokens that a provider may report for each image, file or web search, which the body names in a few
- * bytes. Providers bill so many for the largest of them.
+ * Prompt tokens that a provider may report for each image, document, video or sound, and for each tool that
+ * it runs, which the body names in a few bytes: as many as a model reads. An hour of video has a million, and
+ * Gemini takes a video or a document by its address in any of these parts.
  */
-export const PROMPT_TOKENS_OF_PART = 65_536;
+export const PROMPT_TOKENS_OF_PART = 1_048_576;
 /** Output tokens by which a report may exceed its bound, besides a tenth of the bound. */
 export const REPORTED_OUTPUT_SLACK_TOKENS = 64;
 

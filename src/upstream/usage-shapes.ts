@@ -257,9 +257,12 @@ function isTokenCount(value: unknown): value is number {
   return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= REPORTED_TOKENS_MAX;
 }
 
-/** Parts of a prompt, tools, and what an upstream keeps, that can be more tokens than their bytes suggest. */
+/**
+ * Parts of a prompt, tools that the provider runs, and what it keeps, that can be more tokens than their
+ * bytes suggest. `image` and `document` are Anthropic's, `document_url` is Mistral's.
+ */
 const BEYOND_TEXT =
-  /"(?:image_url|input_audio|video_url|file|input_file|web_search\w*|plugins|previous_response_id|conversation|prompt)"/g;
+  /"(?:image|image_url|input_image|input_audio|audio_url|video_url|document|document_url|file|input_file|(?:[\w-]+:)?(?:web|file|browser)_(?:search|fetch)\w*|code_(?:interpreter|execution)\w*|mcp\w*|plugins|cached_?[cC]ontent|previous_response_id|conversation|prompt)"/g;
 const BEYOND_TEXT_MAX = 64;
 
 /**

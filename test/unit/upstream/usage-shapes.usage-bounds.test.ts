@@ -97,6 +97,31 @@ void t.test('input: up to the bytes of the body, and what a provider adds', (t) 
   t.end();
 });
 
+void t.test('input that the body names in a few bytes', (t) => {
+  const chat = (part: object): object => ({ messages: [{ role: 'user', content: [part] }] });
+  const source = { type: 'url', url: 'https://example.com/a.pdf' };
+  const rows: readonly (readonly [name: string, body: object])[] = [
+    ['an image of Messages', chat({ type: 'image', source })],
+    ['a document of Messages', chat({ type: 'document', source })],
+    ['a video', chat({ type: 'video_url', video_url: { url: 'https://www.youtube.com/watch?v=1' } })],
+    ['a video as an image', chat({ type: 'image_url', image_url: 'https://www.youtube.com/watch?v=1' })],
+    ['sound', chat({ type: 'audio_url', audio_url: { url: 'https://example.com/a.mp3' } })],
+    ['a document of Mistral', chat({ type: 'document_url', document_url: 'https://example.com/a.pdf' })],
+    ['an image of Responses', { input: [{ content: [{ type: 'input_image', image_url: 'https://x/y' }] }] }],
+    ...['web_search_20250305', 'web_fetch_20250910', 'file_search', 'code_interpreter', 'mcp'].map(
+      (type) => [type, { tools: [{ type }] }] as const,
+    ),
+    ["a cache of Google's", { extra_body: { google: { cached_content: 'cachedContents/1' } } }],
+  ];
+  for (const [name, members] of rows) {
+    const body = JSON.stringify({ model: 'm', ...members });
+    t.equal(doubt(report(500_000, 5), { body }), undefined, name);
+  }
+  const quoting = JSON.stringify(chat({ type: 'text', text: 'what is "document" or "image"?' }));
+  t.equal(doubt(report(500_000, 5), { body: quoting }), 'too_much_input', 'a text that has such a word');
+  t.end();
+});
+
 void t.test(
   'random and hostile reports: what is believed is bounded, what is not stays within the hold',
   (t) => {
