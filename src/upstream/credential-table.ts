@@ -39,6 +39,8 @@ export class CredentialTable implements Credentials {
     for (const record of records) {
       const { position, credential } = record;
       if (credential !== undefined && this.of(position) === undefined) filled.push(position);
+      // If the settings name it again later, its revisions begin anew.
+      if (credential === undefined) this.#rejected.delete(position);
       this.#records.set(position, record);
     }
     return filled;

@@ -44,6 +44,11 @@ void t.test('each revision is reported once, and not by calls that began before 
   t.equal(rejected.length, 1);
   table.rejected(1, TWO);
   t.same(rejected[1], [1, 2]);
+  // A reload removes its upstream, a later one adds it again: the keeper counts from 1.
+  table.replace([{ position: 1, revision: 2, credential: undefined }]);
+  table.replace([{ position: 1, revision: 2, credential: ONE }]);
+  table.rejected(1, ONE);
+  t.same(rejected[2], [1, 2]);
   t.end();
 });
 
