@@ -127,6 +127,11 @@ export interface Translator {
    * completion cannot express.
    */
   toChat(body: Readonly<Record<string, unknown>>, extras?: boolean): Record<string, unknown>;
+  /**
+   * The member of `body` that `toChat` takes as exactJson reads it, because it makes texts of numbers in it;
+   * undefined if there is none.
+   */
+  readonly exactMember?: string;
   /** The door's names of members of the chat completion: the parameter `names` of `callersPath`. */
   readonly names: Readonly<Record<string, string>>;
   /** Returns the response of a call that is not streamed, as JSON text. `response`: the chat completion. */

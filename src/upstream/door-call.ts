@@ -10,6 +10,7 @@
 import type { UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
+import { exactJson, exactJsonText } from '../core/exact-json.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import { callersPath } from '../doors/callers-path.js';
 import { dialectAt } from '../doors/dialects.js';
@@ -17,7 +18,7 @@ import type { Dialect, DoorCall, DoorStream, Translator } from '../doors/door.js
 import type { HttpFault } from '../http1/http-client.js';
 import { forEachEvent } from '../protocol/sse.js';
 import type { PassedCall } from '../providers/provider.js';
-import { FieldError } from '../providers/provider.js';
+import { FieldError, ProviderError } from '../providers/provider.js';
 import { garbageFailure, budgetFailure, type AttemptFailure } from './error-mapping.js';
 import { inNamesOf } from './upstream-body.js';
 import { PassedStreamReader } from './passed-stream-reader.js';
@@ -120,7 +121,7 @@ class TranslatedAttempt implements DoorAttempt {
     clock: Clock,
     isLarge: boolean,
   ) {
-    const body = isLarge ? {} : bodyOf(request);
+    const body = isLarge ? {} : bodyOf(request, translator);
     const model = modelIn(body);
     const { requestId, stream } = request;
     this.#translator = translator;
@@ -128,7 +129,7 @@ class TranslatedAttempt implements DoorAttempt {
     this.#choices = request.choices;
     this.#chat = isLarge ? {} : translator.toChat(body, readsExtras(target.provider));
     const chat = { ...this.#chat, model: target.model ?? model };
-    this.body = isLarge ? undefined : JSON.stringify(inNamesOf(target.memberNames, chat));
+    this.body = isLarge ? undefined : exactJsonText(inNamesOf(target.memberNames, chat));
   }
 
   written(callers: Readonly<Record<string, unknown>>): void {
@@ -196,7 +197,14 @@ class WholeTranslation implements ResponseOutcome {
       this.#outcome.reject(garbageFailure('no JSON object'));
       return;
     }
-    const text = Buffer.from(this.#translator.fromChat(members, this.#call));
+    let text: Buffer;
+    try {
+      text = Buffer.from(this.#translator.fromChat(members, this.#call));
+    } catch (error) {
+      // A caller can cause it: a stop sequence within the arguments of a tool cuts them.
+      this.#outcome.reject({ ...failureOf(error), ours: true });
+      return;
+    }
     if (this.#budget.grow(text.length - response.length)) this.#outcome.complete(text);
     else this.#outcome.reject(budgetFailure());
   }
@@ -211,6 +219,8 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
   readonly #sink: ResponseSink;
   readonly #outcome: ResponseOutcome;
   readonly #stream: DoorStream;
+  /** The reader goes on after a chunk that could not be translated. */
+  #isOver = false;
 
   constructor(sink: ResponseSink, outcome: ResponseOutcome, stream: DoorStream) {
     this.#sink = sink;
@@ -219,11 +229,17 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
   }
 
   relay(events: Uint8Array): void {
+    if (this.#isOver) return;
     let text = '';
-    forEachEvent(Buffer.from(events.buffer, events.byteOffset, events.length), (_start, _end, data) => {
-      const chunk = data === undefined ? undefined : parsedJson(data);
-      if (isRecord(chunk)) text += this.#stream.push(chunk);
-    });
+    try {
+      forEachEvent(Buffer.from(events.buffer, events.byteOffset, events.length), (_start, _end, data) => {
+        const chunk = data === undefined ? undefined : parsedJson(data);
+        if (isRecord(chunk)) text += this.#stream.push(chunk);
+      });
+    } catch (error) {
+      this.reject(failureOf(error));
+      return;
+    }
     if (text !== '') this.#sink.relay(Buffer.from(text));
   }
 
@@ -233,17 +249,40 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
 
   /** Sends the door's last events in place of `[DONE]`. */
   complete(): void {
-    this.#outcome.complete(Buffer.from(this.#stream.end()));
+    if (!this.#isOver) this.#outcome.complete(Buffer.from(this.#stream.end()));
   }
 
   reject(failure: AttemptFailure): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
     this.#outcome.reject(failure);
   }
 }
 
+/** For a response that the door's protocol cannot express. Any other exception is a bug, and thrown. */
+function failureOf(error: unknown): AttemptFailure {
+  if (!(error instanceof ProviderError)) throw error;
+  return garbageFailure(error.message);
+}
+
 /** The parsed body. The listener has checked it. */
-function bodyOf({ body, largeBody }: UpstreamRequest): Readonly<Record<string, unknown>> {
-  const parsed = parsedJson(largeBody === undefined ? body : Buffer.from(largeBody).toString());
+function bodyOf(
+  { body, largeBody }: UpstreamRequest,
+  translator: Translator,
+): Readonly<Record<string, unknown>> {
+  const text = largeBody === undefined ? body : Buffer.from(largeBody).toString();
+  const parsed = parsedBody(text, translator);
   invariant(isRecord(parsed), 'a body is a JSON object');
   return parsed;
+}
+
+/** No text without it has an integer that a number cannot hold. */
+const LONG_INTEGER = /\d{16}/;
+
+/** The body as `toChat` takes it: integers of its `exactMember` keep their digits. */
+export function parsedBody(text: string, { exactMember }: Translator): unknown {
+  const body = parsedJson(text);
+  if (exactMember === undefined || !isRecord(body) || !LONG_INTEGER.test(text)) return body;
+  const exact = exactJson(text);
+  return isRecord(exact) ? { ...body, [exactMember]: exact[exactMember] } : body;
 }

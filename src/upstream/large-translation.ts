@@ -9,11 +9,12 @@
  *                     (unless chat)               (unless the upstream speaks OpenAI's protocol)
  */
 import { hash } from 'node:crypto';
+import { exactJsonText } from '../core/exact-json.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import { dialectAt } from '../doors/dialects.js';
 import { PROVIDERS } from '../providers/providers.js';
 import { FieldError, type ProviderSettings } from '../providers/provider.js';
-import { inCallersWords, readsExtras } from './door-call.js';
+import { inCallersWords, parsedBody, readsExtras } from './door-call.js';
 import { inNamesOf, type MemberNames } from './upstream-body.js';
 
 type Members = Readonly<Record<string, unknown>>;
@@ -56,9 +57,10 @@ const CONVERSATION: readonly string[] = ['messages', 'input', 'system'];
 /** Never throws. */
 export function translateLarge(large: LargeBody): LargeTranslated {
   const { door, body, model, stream, provider, memberNames, requestId, nowMs } = large;
-  const callers = parsedJson(Buffer.from(body.buffer, body.byteOffset, body.length).toString());
-  if (!isRecord(callers)) return { isWritten: false, isField: false, message: 'a body is a JSON object' };
   const translator = dialectAt(door)?.translator;
+  const text = Buffer.from(body.buffer, body.byteOffset, body.length).toString();
+  const callers = translator === undefined ? parsedJson(text) : parsedBody(text, translator);
+  if (!isRecord(callers)) return { isWritten: false, isField: false, message: 'a body is a JSON object' };
   let translated = callers;
   try {
     if (translator !== undefined) translated = translator.toChat(callers, readsExtras(provider));
@@ -72,7 +74,7 @@ export function translateLarge(large: LargeBody): LargeTranslated {
     if (provider === undefined || writer === undefined)
       return {
         ...rest,
-        body: bytesOf(JSON.stringify(inNamesOf(memberNames, chat))),
+        body: bytesOf(exactJsonText(inNamesOf(memberNames, chat))),
         path: undefined,
         bodyHash: undefined,
       };

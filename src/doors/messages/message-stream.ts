@@ -27,6 +27,8 @@ export class MessageWriter implements DoorStream {
   #open: 'none' | 'text' | 'thinking' | 'tool' = 'none';
   /** Index, in the chat completion, of the open tool call or the last one. */
   #tool = -1;
+  /** Id of that call, as the upstream gave it. */
+  #toolId: unknown;
   #tools = 0;
   #finish: unknown;
   #usage: unknown;
@@ -112,8 +114,16 @@ export class MessageWriter implements DoorStream {
     const { name, arguments: json } = isRecord(call.function) ? call.function : ({} as Members);
     // Some servers send a whole call in one piece, without an index.
     const index = typeof call.index === 'number' ? call.index : this.#tool + (call.id === undefined ? 0 : 1);
-    if (index > this.#tool) {
+    // Some servers give every tool call the same index. Another id then begins another call.
+    const isOther =
+      index === this.#tool &&
+      typeof call.id === 'string' &&
+      typeof this.#toolId === 'string' &&
+      typeof name === 'string' &&
+      call.id !== this.#toolId;
+    if (index > this.#tool || isOther) {
       this.#tool = index;
+      this.#toolId = call.id;
       const id = toolIdOf(call.id, this.#tools++, this.#call);
       this.#start('tool', { type: 'tool_use', id, name: name ?? '', input: {} });
     } else if (index < this.#tool || this.#open !== 'tool')
@@ -214,7 +224,9 @@ export function fromChat(response: Members, call: DoorCall): string {
   const calls = Array.isArray(message.tool_calls) ? (message.tool_calls as unknown[]).filter(isRecord) : [];
   calls.forEach((one, position) => {
     const { name, arguments: given } = isRecord(one.function) ? one.function : ({} as Members);
-    const input = typeof given !== 'string' ? given : given.trim() === '' ? {} : exactJson(given);
+    const parsed = typeof given !== 'string' ? given : given.trim() === '' ? {} : exactJson(given);
+    // `max_tokens` has cut the arguments. Anthropic sends such a call too, and its `stop_reason` says so.
+    const input = isRecord(parsed) || choice.finish_reason !== 'length' ? parsed : {};
     if (!isRecord(input)) throw ProviderError.invalid('arguments of a tool are no JSON object');
     content.push({ type: 'tool_use', id: toolIdOf(one.id, position, call), name, input });
   });

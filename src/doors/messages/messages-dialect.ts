@@ -11,6 +11,8 @@ import { NAMES, toChat } from './to-chat.js';
 
 const TRANSLATOR: Translator = {
   toChat: (body, extras = false) => toChat(body, extras),
+  // Inputs of tools become `arguments`, which are texts.
+  exactMember: 'messages',
   names: NAMES,
   fromChat,
   openStream: (call) => new MessageWriter(call),

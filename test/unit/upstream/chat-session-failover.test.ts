@@ -1,6 +1,7 @@
 /** Whole calls that go wrong: what each failure of an upstream means, and who is asked next. */
 import { createServer } from 'node:http';
 import t from 'tap';
+import { DOOR_INDEX } from '#src/core/door-names.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '#src/core/limits.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
 import {
@@ -48,6 +49,42 @@ void t.test('every status has its row', async (t) => {
   const misplaced = log.lines.filter((line) => line.message.includes('no chat interface'));
   t.match(misplaced[0], { level: 'warn', fields: { subject: 'upstream-0', cause: /^status 301, at http:/ } });
   t.match(misplaced[0]?.fields.cause, /\/v1\/chat\/completions$/);
+});
+
+void t.test('a response that the door cannot express: the next upstream is asked', async (t) => {
+  const callOf = (json: string): object => ({
+    id: 'c',
+    type: 'function',
+    function: { name: 'f', arguments: json },
+  });
+  const whole = (json: string): Script => {
+    const message = { role: 'assistant', tool_calls: [callOf(json)] };
+    const choices = [{ index: 0, message, finish_reason: 'tool_calls' }];
+    return answering(JSON.stringify({ choices, usage: USAGE }));
+  };
+  const streamed = (...pieces: readonly object[]): Script =>
+    streaming(
+      pieces
+        .map((call) => sse({ choices: [{ index: 0, delta: { tool_calls: [call] }, finish_reason: null }] }))
+        .join('') +
+        sse(chunkOf('', 'tool_calls')) +
+        DONE,
+    );
+  const door = DOOR_INDEX.messages;
+  const first = { index: 0, ...callOf('{}') };
+  for (const [stream, bad, next] of [
+    [false, whole('[1]'), whole('{"a":1}')],
+    [true, streamed({ index: 1, ...callOf('{}') }, first), streamed(first)],
+  ] as const) {
+    const { run, log } = await world(t, [bad, next]);
+    const { text, error, upstreams } = await run({ door, stream });
+    t.equal(error, undefined, `stream ${stream}`);
+    t.match(text, /"tool_use"/);
+    t.equal(upstreams.length, 2);
+    t.notMatch(JSON.stringify(log.lines), /inside of the gateway/);
+    const alone = await world(t, [bad]);
+    t.match((await alone.run({ door, stream })).error, { code: 'provider_unavailable' });
+  }
 });
 
 void t.test('what is no answer', async (t) => {

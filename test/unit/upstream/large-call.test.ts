@@ -117,6 +117,31 @@ for (const [name, target] of targets)
     }
   });
 
+void t.test('integers in the input of a tool keep their digits', async (t) => {
+  for (const [name, target] of targets) {
+    const at = await worldAt(t, failing(500), target);
+    const input = { id: 'ID' };
+    const messages = [
+      { role: 'user', content: 'Go on.' },
+      { role: 'assistant', content: [{ type: 'tool_use', id: 't1', name: 'f', input }] },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: 't1', content: 'done' }] },
+    ];
+    const tools = [{ name: 'f', input_schema: { type: 'object', properties: { id: { type: 'integer' } } } }];
+    const body = JSON.stringify({ model: 'm', max_tokens: 9, messages, tools }).replace(
+      '"ID"',
+      '9007199254740993',
+    );
+    for (const largeBody of [undefined, new Uint8Array(Buffer.from(body))]) {
+      await at.run({
+        door: DOOR_INDEX.messages,
+        body: largeBody === undefined ? body : '',
+        ...(largeBody && { largeBody }),
+      });
+      t.match(at.upstreams[0]!.requests.at(-1)!.body, /\bid\\?":9007199254740993\b/, name);
+    }
+  }
+});
+
 void t.test('the same response', async (t) => {
   const at = await worldAt(t, answering(CALLED), {});
   for (const door of ['messages', 'responses'] as const) {

@@ -172,6 +172,45 @@ void t.test('a whole response', (t) => {
   t.end();
 });
 
+void t.test('a call whose arguments max_tokens has cut', (t) => {
+  const answerOf = (finish: string): Members => ({
+    choices: [
+      {
+        message: { content: null, tool_calls: [{ id: 't', function: { name: 'f', arguments: '{"a":"b' } }] },
+        finish_reason: finish,
+      },
+    ],
+  });
+  t.match(JSON.parse(fromChat(answerOf('length'), CALL)), {
+    content: [{ type: 'tool_use', id: 't', name: 'f', input: {} }],
+    stop_reason: 'max_tokens',
+  });
+  t.throws(() => fromChat(answerOf('tool_calls'), CALL), /no JSON object/);
+  t.end();
+});
+
+void t.test('calls that a server gives one index stay several', (t) => {
+  const chunk = (call: object): Members => ({ choices: [{ index: 0, delta: { tool_calls: [call] } }] });
+  const called = (id: string, name: string, json: string): object => ({
+    index: 0,
+    id,
+    function: { name, arguments: json },
+  });
+  const stream = openStream(CALL);
+  const text =
+    stream.push(chunk(called('t1', 'f', '{"a":'))) +
+    stream.push(chunk({ index: 0, function: { arguments: '1' } })) +
+    // Some servers repeat id and name.
+    stream.push(chunk(called('t1', 'f', '}'))) +
+    stream.push(chunk(called('t2', 'g', '{"b":2}'))) +
+    stream.end();
+  t.match(joined(eventsOf(text)), [
+    { type: 'tool_use', id: 't1', name: 'f', input: { a: 1 } },
+    { type: 'tool_use', id: 't2', name: 'g', input: { b: 2 } },
+  ]);
+  t.end();
+});
+
 interface Event extends Members {
   readonly type: string;
 }
