@@ -87,6 +87,8 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   }
 
   onTried(attempt: TriedAttempt): void {
+    // The frames that wait for the next one are valid during this call only, and the end may come later.
+    this.#writer?.flush();
     this.#exchange.onTried(attempt);
   }
 
