@@ -173,7 +173,8 @@ export class ResponseWriter {
     if (this.#blocked) this.#probe();
     else if (this.#owner.isStream && idleMs >= KEEP_ALIVE_MS) this.#send(SSE_KEEP_ALIVE, 0);
     if (this.#hasLeft()) return true;
-    if (this.#blocked && idleMs >= idleMsMax) return false;
+    // The probe may just have written something.
+    if (this.#blocked && nowMs - this.#progressMs >= idleMsMax) return false;
     if (nowMs - this.#touchedMs >= TOUCH_MS) {
       this.#touchedMs = nowMs;
       this.#res.pause();
@@ -197,11 +198,20 @@ export class ResponseWriter {
 
   /** Tries whether the socket has taken what µWS keeps. */
   #probe(): void {
-    // A comment may stand only between events, so not while pieces are queued. A non-streamed response has no
-    // comments: if nothing of it is queued, the next piece is the next try.
-    if (this.#queue.length > 0) this.#sendHead(PROBE_BYTES);
-    else if (this.#owner.isStream) this.#send(SSE_KEEP_ALIVE, 0);
-    else this.#res.cork(() => undefined);
+    // A comment may stand only between events, so not while pieces are queued or last bytes wait. A
+    // non-streamed response has no comments: if nothing of it waits, the next piece is the next try.
+    const last = this.#last;
+    if (this.#queue.length > 0) {
+      this.#sendHead(PROBE_BYTES);
+    } else if (last !== undefined && last.length > 0) {
+      // They may begin within an event: `end` cuts its bytes anywhere.
+      this.#last = last.subarray(PROBE_BYTES);
+      this.#send(last.subarray(0, PROBE_BYTES), 0);
+    } else if (this.#owner.isStream) {
+      this.#send(SSE_KEEP_ALIVE, 0);
+    } else {
+      this.#res.cork(() => undefined);
+    }
     this.#pump();
   }
 

@@ -181,3 +181,26 @@ void t.test('a client that takes nothing is given up, one that takes little is n
   }
   t.end();
 });
+
+void t.test('no comment comes within an event, and a sweep tries the last bytes too', (t) => {
+  const event = `data: ${'a'.repeat(3_000)}\n\n`;
+  const live = open(true);
+  live.writer.write(Buffer.from('data: 1\n\n'));
+  live.socket.takes = false;
+  live.writer.end(Buffer.from(event));
+  t.equal(live.wait(3_000), true);
+  live.socket.takes = true;
+  live.socket.writable();
+  t.equal(live.socket.text, `data: 1\n\n${event}`);
+  t.same([live.socket.ended, live.seen.left], [true, 1]);
+
+  const whole = open(false);
+  whole.writer.write(Buffer.from('{'));
+  whole.socket.takes = false;
+  whole.writer.end(Buffer.alloc(3_000, 'b'));
+  whole.socket.takes = true;
+  t.equal(whole.wait(1_000), true);
+  t.equal(whole.socket.text, `{${'b'.repeat(3_000)}`);
+  t.equal(whole.socket.ended, true);
+  t.end();
+});
