@@ -87,17 +87,22 @@ export function lookUp(
   const account = rule.isShared ? ALL_ACCOUNTS : exchange.account;
   const known = knownFor(exchange, facts, account);
   const key = known?.key ?? cacheKeyOf(account, model.id, requestDigestOf(call, facts));
-  const hit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse => {
+  const miss = (flight?: Flight): void => {
+    exchange.cacheLine = MISS_LINE;
+    metrics.countCached(modelSlotOf(modelIndex), false);
+    exchange.cached = new CachedCall(key, cache, listener.locks, clock, flight);
+  };
+  const hit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
+    if (!cache.hold(bytes.length)) {
+      miss();
+      return undefined;
+    }
+    exchange.letGoOfHit = () => cache.letGo(bytes.length);
     cache.known.remember(exchange, call, facts, key);
     const ageMs = Math.max(0, clock.wallMs() - endedMs);
     exchange.cacheLine = `\r\nx-tollgate-cache: hit\r\nage: ${Math.floor(ageMs / MS_PER_SECOND)}`;
     metrics.countCached(modelSlotOf(modelIndex), true);
     return (exchange.hit = { stream, bytes, ageMs });
-  };
-  const miss = (flight?: Flight): void => {
-    exchange.cacheLine = MISS_LINE;
-    metrics.countCached(modelSlotOf(modelIndex), false);
-    exchange.cached = new CachedCall(key, cache, listener.locks, clock, flight);
   };
   if (saysDirective(cacheControl, 'no-cache')) {
     miss();

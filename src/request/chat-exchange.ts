@@ -64,6 +64,8 @@ export class ChatExchange extends CallContext {
   keyed: KeyedCall | undefined = undefined;
   /** Set if the response goes into the response cache. A call with an Idempotency-Key has none. */
   cached: CachedCall | undefined = undefined;
+  /** Gives back what a hit of the response cache holds. Set with `hit`. */
+  letGoOfHit: (() => void) | undefined = undefined;
   /** The body's text, if the response cache may know it, and what it knows: see KnownRequests. */
   bodyText = '';
   known: KnownRequest | undefined = undefined;
@@ -210,6 +212,7 @@ export class ChatExchange extends CallContext {
     this.isOver = true;
     this.giveBackBody();
     this.storable?.giveUp();
+    this.letGoOfHit?.();
     this.stopSweep();
     this.report(outcome);
     if (this.contents !== undefined) this.#endContents(this.contents, outcome);

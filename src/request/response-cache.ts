@@ -9,7 +9,7 @@
  *              on disk, or in flight, here or at another listener → the response, or `alone`
  *
  * Must hold: each flight ends, by `publish`, `abandon` or `clear`, or WAIT_MS_MAX ends the waits for it;
- * otherwise requests wait for ever. Memory and waiting requests are bounded
+ * otherwise requests wait for ever. Memory, waiting requests and hits on their way are bounded
  * (test/unit/request/response-cache.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
@@ -17,6 +17,7 @@ import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-
 import { AskPort, orRejected, PendingReplies } from '../core/ask-port.js';
 import type { Clock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
+import { FRAME_BYTES_MAX } from '../core/limits.js';
 import {
   CACHED_ROW_BYTES,
   modelOfCacheKey,
@@ -38,6 +39,12 @@ const KNOWN_DIVISOR = 16;
 /** Bounds of the requests that wait, and of the bytes of their bodies. */
 const WAITING_MAX = 1_000;
 const WAITING_BYTES_MAX = 64 * 1024 * 1024;
+/**
+ * Bytes of the hits that are on their way to clients: what a slow client has not taken is a copy of its own.
+ * Shorter ones are not counted, because a live response holds as much.
+ */
+const SENT_BYTES_MAX = 128 * 1024 * 1024;
+const SENT_BYTES_UNCOUNTED = FRAME_BYTES_MAX;
 
 const ALONE: CacheReply = { state: 'alone' };
 /** Becomes ALONE: no caller gets it. */
@@ -80,6 +87,7 @@ export class ResponseCache {
   #bytesMax = 0;
   #waiting = 0;
   #waitingBytes = 0;
+  #sentBytes = 0;
   /** By the id of each model with a cache. */
   #rules: ReadonlyMap<string, CacheRule> = new Map();
   readonly known = new KnownRequests();
@@ -129,6 +137,22 @@ export class ResponseCache {
   request(key: ResponseKey, bodyBytes: number): Promise<Requested> {
     const flight = this.#flights.get(nameOfResponse(key));
     return flight === undefined ? this.#ask(key) : this.#join(flight, bodyBytes);
+  }
+
+  /**
+   * Whether a hit of `bytes` may go to its client. If so, they count until `letGo`. If not, the call is made:
+   * a live response waits at its upstream for a slow client.
+   */
+  hold(bytes: number): boolean {
+    const counted = countedOf(bytes);
+    if (counted > 0 && this.#sentBytes + counted > SENT_BYTES_MAX) return false;
+    this.#sentBytes += counted;
+    return true;
+  }
+
+  /** Called once for each `hold` that returned true, when the client has the response or has left. */
+  letGo(bytes: number): void {
+    this.#sentBytes -= countedOf(bytes);
   }
 
   /** Keeps the response, and gives it to the requests that wait for the flight. */
@@ -238,6 +262,10 @@ export class ResponseCache {
   #report(): void {
     this.#metrics.setCache(this.#count, this.#bytes);
   }
+}
+
+function countedOf(bytes: number): number {
+  return bytes > SENT_BYTES_UNCOUNTED ? bytes : 0;
 }
 
 /** Each entry counts CACHED_ROW_BYTES beside its bytes, which bounds the number of short ones. */

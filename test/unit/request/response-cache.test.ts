@@ -307,3 +307,16 @@ void t.test('a row that is damaged in any way is no response, and empties the ta
   }
   t.ok(log.lines.length > 0);
 });
+
+void t.test('hits on their way to clients are bounded; short ones do not count', (t) => {
+  const one = openWorld(t, 1).caches[0]!;
+  for (let sent = 0; sent < 128; sent++) t.equal(one.hold(MIB), true);
+  t.equal(one.hold(MIB), false);
+  t.equal(one.hold(64 * 1024 + 1), false);
+  t.equal(one.hold(64 * 1024), true);
+  one.letGo(64 * 1024);
+  t.equal(one.hold(MIB), false);
+  one.letGo(MIB);
+  t.equal(one.hold(MIB), true);
+  t.end();
+});
