@@ -219,6 +219,7 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
   readonly #sink: ResponseSink;
   readonly #outcome: ResponseOutcome;
   readonly #stream: DoorStream;
+  #begun = false;
   /** The reader goes on after a chunk that could not be translated. */
   #isOver = false;
 
@@ -240,11 +241,15 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
       this.reject(failureOf(error));
       return;
     }
-    if (text !== '') this.#sink.relay(Buffer.from(text));
+    if (text === '') return;
+    if (!this.#begun) this.#outcome.begun();
+    this.#begun = true;
+    this.#sink.relay(Buffer.from(text));
   }
 
+  /** The first chunk may translate to nothing (Azure's has no choices): the client has no byte then. */
   begun(): void {
-    this.#outcome.begun();
+    // `relay` says so.
   }
 
   /** Sends the door's last events in place of `[DONE]`. */

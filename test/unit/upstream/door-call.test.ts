@@ -1,0 +1,85 @@
+/** Calls of other doors on upstreams that speak chat completions. */
+import t from 'tap';
+import { DOOR_INDEX } from '#src/core/door-names.js';
+import { answerOf, chunkOf, sse, USAGE } from '../../fixtures/upstream-server.js';
+import { answering, streaming, STREAM, world } from '../../fixtures/upstream-world.js';
+
+/** As Azure sends it before its model has thought. */
+const EMPTY_CHUNK = sse({ ...chunkOf(''), choices: [], prompt_filter_results: [] });
+const CALL = {
+  door: DOOR_INDEX.messages,
+  stream: true,
+  body: '{"model":"m","max_tokens":5,"stream":true,"messages":[{"role":"user","content":"hello"}]}',
+};
+
+void t.test('a response has not begun while its chunks translate to nothing', async (t) => {
+  const { run, counts } = await world(
+    t,
+    [
+      (_request, response) => {
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        response.write(EMPTY_CHUNK);
+      },
+    ],
+    undefined,
+    { totalTimeoutMs: 200 },
+  );
+  const downstream = await run(CALL);
+  // A listener takes a cut only of a response that has begun.
+  t.equal(downstream.wasCut, false);
+  t.equal(downstream.text, '');
+  t.equal(downstream.error?.code, 'provider_unavailable');
+  t.equal(counts.length, 0);
+});
+
+void t.test('it begins with the first event', async (t) => {
+  const { run } = await world(t, [streaming(EMPTY_CHUNK + STREAM)]);
+  const downstream = await run(CALL);
+  t.equal(downstream.error, undefined);
+  t.match(downstream.text, /message_start[^]*he[^]*llo[^]*message_stop/);
+});
+
+const toolAnswer = (finishReason: string): string =>
+  JSON.stringify({
+    id: 'c',
+    object: 'chat.completion',
+    created: 1,
+    model: 'm',
+    choices: [
+      {
+        index: 0,
+        message: {
+          role: 'assistant',
+          content: null,
+          tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{"city":"Par' } }],
+        },
+        finish_reason: finishReason,
+      },
+    ],
+    usage: USAGE,
+  });
+
+void t.test("what cannot be translated is the upstream's fault, not the gateway's", async (t) => {
+  const whole = { ...CALL, stream: false, body: CALL.body.replace('"stream":true,', '') };
+  const other = await world(t, [answering(toolAnswer('tool_calls')), answering(answerOf(USAGE))]);
+  const failedOver = await other.run(whole);
+  t.equal(failedOver.error, undefined);
+  t.match(failedOver.text, /hi there/);
+  t.equal(other.upstreams[1]!.requests.length, 1);
+
+  const alone = await world(t, [answering(toolAnswer('tool_calls'))]);
+  t.equal((await alone.run(whole)).error?.code, 'provider_unavailable');
+
+  const cut = await world(t, [answering(toolAnswer('length'))]);
+  const downstream = await cut.run(whole);
+  t.equal(downstream.error, undefined, 'arguments that max_tokens has cut are a response, and are billed');
+  t.match(downstream.text, /"stop_reason":"max_tokens"/);
+
+  const delta = (index: number): string => {
+    const call = { index, id: `t${index}`, function: { name: 'f', arguments: '{' } };
+    return sse({ ...chunkOf(''), choices: [{ index: 0, delta: { tool_calls: [call] } }] });
+  };
+  const stream = await world(t, [streaming(delta(0) + delta(1) + delta(0) + STREAM)]);
+  const broken = await stream.run(CALL);
+  t.equal(broken.error?.code, 'provider_unavailable');
+});
