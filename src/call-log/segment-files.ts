@@ -55,12 +55,15 @@ export function segmentFiles(folder: string, kind: SegmentKind): SegmentFile[] {
 }
 
 /** Creates an empty file with the next number, which only its owner may read. */
-export function createSegment(folder: string, kind: SegmentKind): { file: number; number: number } {
+export function createSegment(
+  folder: string,
+  kind: SegmentKind,
+): SegmentFile & { readonly file: number } {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   for (let number = (segmentFiles(folder, kind).at(-1)?.number ?? 0) + 1; ; number++) {
     try {
       const path = join(folder, `${String(number).padStart(10, '0')}.${kind}`);
-      return { file: openSync(path, 'wx', 0o600), number };
+      return { file: openSync(path, 'wx', 0o600), number, path };
     } catch (error) {
       // Another process has taken the number.
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;

@@ -5,7 +5,7 @@
  * Must hold: a full disk stops records, not calls: blocks wait up to a bound, and are then dropped and
  * counted, oldest first (test/unit/call-log/call-log.test.ts).
  */
-import { closeSync, fstatSync } from 'node:fs';
+import { closeSync, fstatSync, rmSync } from 'node:fs';
 import type { Clock } from '../core/clock.js';
 import { writeWhole } from '../telemetry/line-file.js';
 import type { Log } from '../telemetry/log.js';
@@ -145,11 +145,13 @@ export class SegmentWriter<B extends WrittenBlock> {
   #begin(): OpenSegment<B> {
     const { folder, kind, start, newIndex, clock } = this.#options;
     removeOldSegments(folder, kind, this.#retention, clock.wallMs());
-    const { file, number } = createSegment(folder, kind);
+    const { file, number, path } = createSegment(folder, kind);
     try {
       writeWhole(file, start, 0);
     } catch (error) {
       closeSync(file);
+      // A full disk still takes empty files, and each try would leave another one.
+      rmSync(path, { force: true });
       throw error;
     }
     return { file, number, index: newIndex(), begunMs: clock.monotonicMs(), bytes: start.length };
