@@ -114,7 +114,7 @@ export class CacheService {
     const nowMs = clock.monotonicMs();
     if (this.#waiting.size > 0) {
       const kept = [...this.#waiting.values()];
-      const fits = store.freeBytes() >= 2 * this.#waitingBytes + FREE_BYTES_MIN;
+      const fits = this.#freeBytes() >= 2 * this.#waitingBytes + FREE_BYTES_MIN;
       this.#waiting.clear();
       this.#waitingBytes = 0;
       if (fits) this.#apply(kept);
@@ -252,6 +252,15 @@ export class CacheService {
       if (error instanceof Error && 'code' in error && error.code === 'damaged')
         this.#tried(() => store.commit(() => store.cached.clear()));
       return undefined;
+    }
+  }
+
+  /** 0 if the disk does not tell. */
+  #freeBytes(): number {
+    try {
+      return this.#options.store.freeBytes();
+    } catch {
+      return 0;
     }
   }
 

@@ -3,7 +3,7 @@
  * flush.ts and the store write them, recovery reads the clocks. Main thread of a gateway process.
  *
  *     flushes   slot of the gateway → the life of that gateway, and the number of its last flush
- *     meta      'books_version'     → number of all flushes that left a mark, and of lives that began
+ *     meta      'books_version'     → grows with each flush that leaves a mark, and each life that begins
  *     meta      'clocks'            → the boot, its monotonic clock, and how far the calendar was ahead of it
  *
  * A gateway that shares its store leaves a mark, which makes its flushes idempotent. Its rows are sums that
@@ -52,8 +52,9 @@ export function accountingVersionOf({ path, meta }: MetaTable): number {
   return version;
 }
 
-function raiseAccountingVersion(tables: MetaTable): void {
-  tables.meta.putSync(ACCOUNTING_VERSION, accountingVersionOf(tables) + 1);
+/** Raises it by one, and to `least` at least. */
+function raiseAccountingVersion(tables: MetaTable, least = 0): void {
+  tables.meta.putSync(ACCOUNTING_VERSION, Math.max(accountingVersionOf(tables) + 1, least));
 }
 
 /** The marks of one gateway process from its start to its end. */
@@ -84,7 +85,8 @@ export class FlushMark {
   /** Call in the transaction of the flush. */
   put(): void {
     this.#tables.flushes.putSync(this.#slot, { format: FORMAT, life: this.#life, sequence: this.#sequence });
-    raiseAccountingVersion(this.#tables);
+    // The audit compares the two. Flushes that failed have raised the sequence alone.
+    raiseAccountingVersion(this.#tables, this.#sequence);
   }
 
   /**

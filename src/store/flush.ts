@@ -174,11 +174,25 @@ export class LedgerFlush {
   }
 
   /**
-   * Writes what the journals hold and no more, for responses that are sent only when their charge is on disk.
-   * True when it is; false after a failure.
+   * Writes what the journals hold, and what keys, groups and rules for models have used, for responses that
+   * are sent only when their charge is on disk. True when it is; false after a failure.
    */
   commit(): boolean {
-    return this.#meter.measure(() => this.drain() && this.#write());
+    return this.#meter.measure(() => {
+      if (!this.drain()) return false;
+      this.#drainUses();
+      return this.#write();
+    });
+  }
+
+  /**
+   * Call it after the journals were drained. Then the use of each charge that was drained is in the next
+   * transaction or an earlier one. Returns how many keys were taken, at most KEYS_MAX.
+   */
+  #drainUses(): number {
+    const { keyUses, quotaUses } = this.#options;
+    quotaUses?.drain(GROUPS_MAX);
+    return keyUses?.drain(KEYS_MAX) ?? 0;
   }
 
   /**
@@ -233,8 +247,7 @@ export class LedgerFlush {
         (account) => this.#accounts.add(account),
         ACCOUNTS_MAX,
       );
-      const drainedKeys = this.#options.keyUses?.drain(KEYS_MAX) ?? 0;
-      this.#options.quotaUses?.drain(GROUPS_MAX);
+      const drainedKeys = this.#drainUses();
       if (!this.#write()) return false;
       if (drained < ACCOUNTS_MAX && drainedKeys < KEYS_MAX) return true;
     }
@@ -263,10 +276,11 @@ export class LedgerFlush {
     const { store, mark, usage, journals, keyUses, quotaUses, storedResponses } = this.#options;
     try {
       if (this.#accounts.size > 0 || (keyUses?.size ?? 0) > 0 || (quotaUses?.size ?? 0) > 0) {
+        // First: if this flush fails before its transaction, the mark on disk must not be taken for its own.
+        mark?.begin();
         // After the drain of the journals. A listener hands a response over before it appends the charge: so
         // the response of each charge that was drained is here.
         const responses = storedResponses?.due();
-        mark?.begin();
         store.commit(() => {
           mark?.put();
           store.putAccounting({

@@ -138,11 +138,15 @@ export class StoredResponses implements FlushedResponses {
   /**
    * Whether the disk has room for what waits. Checked before, because a commit that runs out of space while
    * it writes long values has ended some processes with a damaged heap (lmdb 3.5.6). A commit of short rows
-   * just fails.
+   * just fails. False if the disk does not tell: charges must not wait for an answer about responses.
    */
   #hasRoom(): boolean {
     const bytes = this.#waitingBytes;
-    return bytes === 0 || this.#options.store.freeBytes() >= 2 * bytes + ROOM_BYTES_MIN;
+    try {
+      return bytes === 0 || this.#options.store.freeBytes() >= 2 * bytes + ROOM_BYTES_MIN;
+    } catch {
+      return false;
+    }
   }
 
   #dropBytes(): void {

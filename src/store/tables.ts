@@ -33,7 +33,7 @@
  *     operator_changes   number                    → who changed what; see operator-changes.ts
  *     quota_uses         [kind, slot, model id]    → use of quotas at the last flush; see quota-use-rows.ts
  *     flushes            slot of a group's gateway → its last flush; see flush-mark.ts
- *     meta               'books_version'           → number of such flushes
+ *     meta               'books_version'           → grows with each such flush; see flush-mark.ts
  *     meta               'clocks'                  → clocks at the last flush; see flush-mark.ts
  *     answers            [account slot, idempotency key]            → stored response
  *     answer_ages        [ended at ms, account slot, idempotency key]  → bytes that the response counts for

@@ -78,7 +78,7 @@ function openWorld(t: Test, listeners = 2, memoryBytes = MIB, path = t.testdir({
     endedMs: clock.wallMs(),
     bytes: new Uint8Array(Buffer.from(text)),
   });
-  return { clock, tables, service, caches, counts, response, log };
+  return { clock, tables, store, service, caches, counts, response, log };
 }
 
 const textOf = (requested: Requested): string =>
@@ -261,6 +261,19 @@ void t.test('on disk: after a restart, within bytes, until it expires', async (t
   t.equal(textOf(await after.caches[0]!.request(keyOf('d'), 1)), 'lead');
   after.service.onFlushed();
   t.equal(after.service.storedBytes, 0);
+});
+
+void t.test('a disk that does not tell its free bytes gets no responses, and ends nothing', async (t) => {
+  const { service, store, caches, response } = openWorld(t);
+  const [one, other] = [caches[0]!, caches[1]!];
+  const key = keyOf('a');
+  one.publish(key, response('a'), leads(t, await one.request(key, 10)));
+  await settled();
+  store.freeBytes = () => {
+    throw new Error('EIO: i/o error, statfs');
+  };
+  service.onFlushed();
+  t.equal(textOf(await other.request(key, 10)), 'lead', 'it is made again');
 });
 
 void t.test('cleared by model, by a reload, and what was in work then is not kept', async (t) => {

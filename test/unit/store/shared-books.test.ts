@@ -5,7 +5,7 @@ import { dayNumberOf } from '#src/ledger/day.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';
 import { hourOf } from '#src/registry/usage-report.js';
 import { audit } from '#src/store/audit.js';
-import type { FlushStore } from '#src/store/flush.js';
+import type { FlushedResponses, FlushStore } from '#src/store/flush.js';
 import { recover } from '#src/store/recovery.js';
 import type { Store } from '#src/store/store.js';
 import { BOUNDS, joinBooks, type BooksMember } from '../../support/books-member.js';
@@ -242,6 +242,48 @@ void t.test('a flush whose end was not told is looked up, and made once', async 
   t.match(usageOf(store, clock), { calls: 12, cost: spent });
   t.match(store.keys.findUse(KEY), { dayCalls: 12 });
   t.equal(one.totals.writtenOf(FIRST), 66n);
+  t.match(await audit(path, BOUNDS), { differences: [] });
+  await store.close();
+});
+
+void t.test('flushes that failed, however many, are no difference of the books', async (t) => {
+  const path = t.testdir();
+  const { store, clock } = openShop(path);
+  const through = unclear(store);
+  const one = joinStore(store, clock, 0, through);
+  callerOf(clock)(one, 11n);
+  through.outcome = 'nothing';
+  for (let failed = 0; failed < 10; failed++) t.notOk(one.flush.run());
+  through.outcome = 'works';
+  t.ok(one.flush.run());
+  t.match(await audit(path, BOUNDS), { spent: 11n, differences: [] });
+  await store.close();
+});
+
+void t.test('a flush that fails before its transaction is made by the next', async (t) => {
+  const path = t.testdir();
+  const { store, clock } = openShop(path);
+  const call = callerOf(clock);
+  let fails = false;
+  const storedResponses: FlushedResponses = {
+    due: () => {
+      if (fails) throw new Error('EIO: i/o error, statfs');
+      return undefined;
+    },
+    recordWritten: () => undefined,
+    recordFailed: () => undefined,
+  };
+  const one = joinBooks(store, clock, 0, 'life 0', store, { storedResponses });
+  lend(one, clock);
+  call(one, 11n);
+  t.ok(one.flush.run());
+  call(one, 100n);
+  fails = true;
+  t.notOk(one.flush.run());
+  fails = false;
+  t.ok(one.flush.run());
+  t.match(store.findSpending(FIRST), { spent: 111n, dayCalls: 2 });
+  t.match(usageOf(store, clock), { calls: 2, cost: 111n });
   t.match(await audit(path, BOUNDS), { differences: [] });
   await store.close();
 });

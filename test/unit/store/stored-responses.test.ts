@@ -192,6 +192,13 @@ void t.test('a disk that has no room for answers gets them without bytes', async
   shop.store.freeBytes = () => 1024 * 1024 + 2 * next.bytes!.length;
   t.ok(shop.flush.run());
   t.same(shop.store.answers.find(next), next);
+  const last = keep(shop, 'c');
+  charge(shop);
+  shop.store.freeBytes = () => {
+    throw new Error('EIO: i/o error, statfs');
+  };
+  t.ok(shop.flush.run(), 'the charge is written');
+  t.same(shop.store.answers.find(last), { ...last, bytes: undefined });
   await shop.store.close();
 });
 
