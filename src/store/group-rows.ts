@@ -115,14 +115,22 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
     this.#tables.groupSlotsFree.putSync([nowMs, record.index], true);
   }
 
-  /** Removes the group but does not free its slot: the host that deleted the group has done that. */
-  takeOut(record: GroupRecord): void {
+  /**
+   * Removes the group but does not free its slot: the host that deleted the group has done that. If its name
+   * or its slot has the next group already, that one keeps it.
+   */
+  takeOut({ id, index, name, parentId }: GroupRecord): void {
     const { groups, groupSlots, groupNames, groupMembers, quotaUses } = this.#tables;
-    groups.removeSync(record.id);
-    groupSlots.removeSync(record.index);
-    groupNames.removeSync(record.name);
-    quotaUses.removeSync(['group', record.index, '']);
-    if (record.parentId !== undefined) groupMembers.removeSync([record.parentId, MEMBER_GROUP, record.index]);
+    groups.removeSync(id);
+    if (groupNames.get(name) === id) groupNames.removeSync(name);
+    const hasSlot = groupSlots.get(index) === id;
+    if (hasSlot) {
+      groupSlots.removeSync(index);
+      quotaUses.removeSync(['group', index, '']);
+    }
+    const next = hasSlot ? undefined : this.findAt(index);
+    if (parentId !== undefined && next?.parentId !== parentId)
+      groupMembers.removeSync([parentId, MEMBER_GROUP, index]);
   }
 
   /** Moves an account from the group of its `former` record, if any, to that of the record being written. */

@@ -215,14 +215,19 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
     this.#tables.keySlotsFree.putSync([nowMs, record.index], true);
   }
 
-  /** Removes the key but does not free its slot: the host that deleted the key has done that. */
-  takeOut(record: KeyRecord): void {
-    this.#tables.keys.removeSync(record.id);
-    this.#tables.keySlots.removeSync(record.index);
-    this.#tables.keysOfAccount.removeSync([record.accountIndex, record.index]);
-    this.#tables.keyNames.removeSync([record.name, record.id]);
-    this.#tables.keyUses.removeSync(record.index);
-    this.#tables.quotaUses.removeSync(['key', record.index, '']);
+  /**
+   * Removes the key but does not free its slot: the host that deleted the key has done that. If the slot has
+   * its next key already, that one keeps what belongs to the slot.
+   */
+  takeOut({ id, index, accountIndex, name }: KeyRecord): void {
+    const { keys, keySlots, keysOfAccount, keyNames, keyUses, quotaUses } = this.#tables;
+    keys.removeSync(id);
+    keyNames.removeSync([name, id]);
+    if (keysOfAccount.get([accountIndex, index]) === id) keysOfAccount.removeSync([accountIndex, index]);
+    if (keySlots.get(index) !== id) return;
+    keySlots.removeSync(index);
+    keyUses.removeSync(index);
+    quotaUses.removeSync(['key', index, '']);
   }
 
   findUse(index: KeyIndex): KeyUseRecord | undefined {

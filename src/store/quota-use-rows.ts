@@ -100,7 +100,7 @@ export class QuotaUseRows {
     return stored === undefined ? undefined : readQuotaUse(stored, this.#place(key));
   }
 
-  /** Whether the scope still exists: another process may have deleted the key or the group. */
+  /** Whether the scope still exists: the key or the group may have been deleted, here or elsewhere. */
   has({ kind, index }: UsedScope): boolean {
     const { accountSlots, groupSlots, keySlots } = this.#tables;
     const slots = kind === 'key' ? keySlots : kind === 'group' ? groupSlots : accountSlots;

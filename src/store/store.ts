@@ -255,7 +255,10 @@ export class Store implements RecordStore {
     if (responses !== undefined) this.answers.apply(responses);
     if (clocks !== undefined) putClocks(this.#tables, clocks);
     for (const [key, record] of keyUses ?? []) this.keys.putUse(key, record);
-    for (const [scope, record] of quotaUses ?? []) this.quotaUses.put(scope, record);
+    for (const [scope, record] of quotaUses ?? []) {
+      // Calls of a key or a group may end after its deletion.
+      if (this.quotaUses.has(scope)) this.quotaUses.put(scope, record);
+    }
   }
 
   /** See flush-mark.ts. */

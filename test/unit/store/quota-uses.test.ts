@@ -267,6 +267,38 @@ void t.test('a flush that fails leaves groups to the next', async (t) => {
   await store.close();
 });
 
+void t.test('the commit of a charge has what its call used, before the next flush', async (t) => {
+  const house = peopled(t.testdir());
+  const { store, ledger, clock, registry } = house;
+  const quotaUses = new QuotaUses(ledger, clock, modelIdOf);
+  const flusher = flushOf(house, new ListLog(), store, { quotaUses });
+  call(house);
+  t.ok(flusher.commit());
+  const { index } = registry.keys.find('k').record;
+  t.match(store.quotaUses.find({ kind: 'key', index }), { tokensPerDay: 30 });
+  for (const name of ['top', 'team']) {
+    const { index: group } = registry.groups.find(name).record;
+    t.match(store.quotaUses.find({ kind: 'group', index: group }), { tokensPerDay: 30 });
+  }
+  await store.close();
+});
+
+void t.test('a call that ends after its key and its group were deleted leaves no rows of them', async (t) => {
+  const path = t.testdir();
+  const house = peopled(path);
+  const { ledger, registry, store } = house;
+  call(house, false);
+  registry.keys.delete('k');
+  registry.accounts.setGroup('acme', undefined);
+  registry.groups.delete('team');
+  ledger.settle(asCallSlot(1), asPicoUnits(2_500n), 30);
+  t.ok(flush(house));
+  const top = registry.groups.find('top').record.index;
+  t.match(store.quotaUses.find({ kind: 'group', index: top }), { tokensPerDay: 30 });
+  await store.close();
+  t.same((await audit(path, CAPACITY)).differences, []);
+});
+
 void t.test('several gateways add to a row, each what it has counted since', (t) => {
   const use = (fields: Partial<QuotaUseRecord>): QuotaUseRecord => ({
     minuteRequests: 0,

@@ -1,0 +1,61 @@
+/** A copy that is downloaded anew: its deleted records take nothing from those that have their places now. */
+import { join } from 'node:path';
+import t from 'tap';
+import { asPicoUnits } from '#src/core/units.js';
+import { audit } from '#src/store/audit.js';
+import { deletableRow, type RegistryRow } from '#src/store/registry-copy.js';
+import { Store } from '#src/store/store.js';
+import { ACCOUNTS_MAX, GROUPS_MAX, KEYS_MAX, offlineRegistry, StoppedClock } from './support.js';
+
+const CAPACITY = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, groupsMax: GROUPS_MAX };
+const REST_MS = 24 * 3_600_000;
+
+/** As sharing/registry-reseed.ts does it: all rows first, then what is not among them goes. */
+function download(from: Store, to: Store): void {
+  const rows = JSON.parse(JSON.stringify([...from.copy.rows()])) as RegistryRow[];
+  to.shared.take(() => {
+    for (const row of rows) to.copy.take(row);
+  });
+  to.shared.take(() => to.copy.retain(new Set(rows.flatMap((row) => deletableRow(row) ?? []))));
+}
+
+void t.test('who has the name or the slot of a deleted record has it in a stale copy too', async (t) => {
+  const clock = new StoppedClock();
+  const folder = t.testdir({ server: {}, stale: {} });
+  const stalePath = join(folder, 'stale');
+  const server = new Store(join(folder, 'server'));
+  const stale = new Store(stalePath);
+  const { accounts, groups, keys } = offlineRegistry(server, clock);
+  const top = groups.create({ name: 'top' }).record;
+  const old = groups.create({ name: 'team', parent: 'top' }).record;
+  accounts.create({ name: 'acme', planId: 'free', credit: asPicoUnits(0n) });
+  const oldKey = keys.create({ account: 'acme', name: 'k' }).record;
+  download(server, stale);
+
+  groups.delete('team');
+  keys.delete('k');
+  const sameName = groups.create({ name: 'team' }).record;
+  clock.nowMs += REST_MS + 1;
+  const sameSlot = groups.create({ name: 'crew', parent: 'top' }).record;
+  const key = keys.create({ account: 'acme', name: 'k2' }).record;
+  t.equal(sameSlot.index, old.index);
+  t.equal(key.index, oldKey.index);
+  download(server, stale);
+
+  t.equal(stale.groups.find(old.id), undefined);
+  t.equal(stale.groups.findByName('team')?.id, sameName.id);
+  t.equal(stale.groups.findAt(sameSlot.index)?.id, sameSlot.id);
+  t.same(
+    stale.groups.childrenOf(top.id).map(({ id }) => id),
+    [sameSlot.id],
+  );
+  t.equal(stale.keys.find(oldKey.id), undefined);
+  t.equal(stale.keys.findAt(key.index)?.id, key.id);
+  t.same(
+    stale.keys.list(key.accountIndex, 0, 10).items.map(({ id }) => id),
+    [key.id],
+  );
+  await server.close();
+  await stale.close();
+  t.same((await audit(stalePath, CAPACITY)).differences, []);
+});
