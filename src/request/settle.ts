@@ -123,7 +123,9 @@ export function reverse(context: CallContext, settled: Settled, listener: Settle
     source: usage.source,
   };
   const refund = { charged: asPicoUnits(0n - charged), uncovered: asPicoUnits(0n - uncovered) };
-  append(context, 'reversed', negative, answered, refund, listener);
+  // It is counted in the hour of the charge that it takes back.
+  const nowMs = listener.clock.monotonicMs();
+  append(context, 'reversed', negative, answered, refund, listener, nowMs, settled.settledWallMs);
 }
 
 function append(

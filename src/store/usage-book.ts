@@ -81,7 +81,8 @@ export class UsageBook {
       const isReversal = outcome === 'reversed';
       if (!isReversal) row.calls += 1;
       if (outcome !== 'served') row.failedCalls += 1;
-      if (record.source === ESTIMATED) row.estimatedCalls += isReversal ? -1 : 1;
+      if (record.source === ESTIMATED)
+        row.estimatedCalls = this.sum(row.estimatedCalls, isReversal ? -1 : 1);
       if (record.requested !== record.model && !isReversal) row.fallbackCalls += 1;
     }
     row.promptTokens = this.sum(row.promptTokens, record.promptTokens);
@@ -193,7 +194,7 @@ function sumOf(before: UsageTotals, part: UsageTotals): UsageTotals {
   return {
     calls: before.calls + part.calls,
     failedCalls: before.failedCalls + part.failedCalls,
-    estimatedCalls: before.estimatedCalls + part.estimatedCalls,
+    estimatedCalls: clamped(before.estimatedCalls + part.estimatedCalls, 0),
     fallbackCalls: before.fallbackCalls + part.fallbackCalls,
     promptTokens: clamped(before.promptTokens + part.promptTokens, 0),
     cachedTokens: clamped(before.cachedTokens + part.cachedTokens, 0),

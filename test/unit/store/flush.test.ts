@@ -203,6 +203,28 @@ void t.test('a charge that is taken back leaves a failed call and no cost', asyn
   await house.store.close();
 });
 
+void t.test('a charge that is taken back in a later hour leaves rows that can be read', async (t) => {
+  const house = openShop(t.testdir());
+  const flush = flushOf(house, new ListLog());
+  serve(house, 0, 5n, { source: 2 });
+  flush.run();
+  house.clock.nowMs += 3_600_000;
+  house.journal.append({
+    ...RECORD,
+    endedMs: house.clock.wallMs(),
+    outcome: 'reversed',
+    source: 2,
+    promptTokens: -3,
+    charged: asPicoUnits(-5n),
+  });
+  t.ok(flush.run());
+  t.match(usageOf(house.store), [
+    { calls: 1, failedCalls: 0, estimatedCalls: 1, cost: 5n },
+    { calls: 0, failedCalls: 1, estimatedCalls: 0, promptTokens: 0, cost: -5n },
+  ]);
+  await house.store.close();
+});
+
 void t.test('a failed flush is told once in ten seconds, loses nothing and ends by itself', async (t) => {
   const house = openShop(t.testdir());
   const log = new ListLog();
