@@ -113,16 +113,35 @@ export class Credits {
 
   #credit(transfer: Transfer, hooks: TransferHooks): AccountStatement {
     const { store, live } = this.#context;
-    const statement = store.commit(() => {
-      const record = this.#put(transfer, hooks);
-      const { held, spent, ...rest } = this.#accounts.statementOf(record);
-      // Computed by the law of the balance, because the ledger gets the money only after the disk.
-      const after = { ...rest, held, spent, available: asPicoUnits(record.credited - held - spent) };
-      hooks.after(after);
-      return after;
-    });
-    live.credit(statement.record.index, transfer.amount);
-    return statement;
+    const work: { made: AccountRecord | undefined } = { made: undefined };
+    try {
+      const statement = store.commit(() => {
+        const record = this.#put(transfer, hooks);
+        const { held, spent, ...rest } = this.#accounts.statementOf(record);
+        // Computed by the law of the balance, because the ledger gets the money only after the disk.
+        const after = { ...rest, held, spent, available: asPicoUnits(record.credited - held - spent) };
+        hooks.after(after);
+        work.made = record;
+        return after;
+      });
+      live.credit(statement.record.index, transfer.amount);
+      return statement;
+    } catch (error) {
+      if (work.made !== undefined && this.#isOnDisk(work.made))
+        live.credit(work.made.index, transfer.amount);
+      throw error;
+    }
+  }
+
+  /** Whether a commit that threw is on disk all the same. False if that cannot be read. */
+  #isOnDisk({ id, credited }: AccountRecord): boolean {
+    const { store } = this.#context;
+    try {
+      store.refresh();
+      return store.findAccount(id)?.credited === credited;
+    } catch {
+      return false;
+    }
   }
 
   /**

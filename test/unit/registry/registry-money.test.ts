@@ -174,6 +174,31 @@ void t.test('a debit whose commit fails is given back only if the disk does not 
   await store.close();
 });
 
+void t.test('a credit whose commit fails is in the words if the disk has it', async (t) => {
+  const house = busyHouse(t.testdir());
+  const { registry, store, ledger, index } = house;
+  const commit = store.commit.bind(store);
+  const fail = (): never => {
+    throw new Error('the disk is gone');
+  };
+  store.commit = (work) =>
+    commit(() => {
+      work();
+      return fail();
+    });
+  t.throws(() => registry.credits.add('acme', pico(50n), ''), { message: 'the disk is gone' });
+  t.equal(ledger.balance.available(index), 600n, 'the transaction was undone');
+  store.commit = (work) => {
+    commit(work);
+    return fail();
+  };
+  t.throws(() => registry.credits.add('acme', pico(50n), ''), { message: 'the disk is gone' });
+  t.equal(ledger.balance.available(index), 650n, 'the disk has the credit');
+  store.commit = commit;
+  checkLaw(t, house, registry.accounts.find('acme'), 'as on disk');
+  await store.close();
+});
+
 void t.test('without a gateway the flushed totals say what is there', async (t) => {
   const house = busyHouse(t.testdir());
   const { registry, store, clock } = house;
