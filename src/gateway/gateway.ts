@@ -353,6 +353,18 @@ export class Gateway {
   /** Cuts the remaining calls, flushes and closes the store. */
   async close(): Promise<void> {
     this.#state.ready = false;
+    try {
+      await this.#closeParts();
+    } catch (error) {
+      // The last flush must not be lost with it.
+      this.#log.error('a part of the gateway failed while it closed', { error: String(error) });
+    }
+    const flushed = await this.#accounting.close();
+    this.#log.info('gateway ended', { flushed });
+  }
+
+  /** Closes all but the accounting, in the order of the header. */
+  async #closeParts(): Promise<void> {
     await this.#listeners.close();
     this.#credentials.close();
     await this.#workers.close();
@@ -364,8 +376,6 @@ export class Gateway {
     this.#metrics.close();
     this.#admin.close();
     this.#notifications.close();
-    const flushed = await this.#accounting.close();
-    this.#log.info('gateway ended', { flushed });
   }
 
   #flushEach(intervalMs: number): void {

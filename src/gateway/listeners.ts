@@ -6,7 +6,6 @@
  * else its last charges are lost and its holds stay (test/e2e/books.test.ts,
  * test/e2e/thread-failure.test.ts).
  */
-import { once } from 'node:events';
 import { MessageChannel, Worker } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
 import { PendingReplies } from '../core/ask-port.js';
@@ -172,7 +171,10 @@ export class Listeners implements WorkerClients {
   /** Cuts the remaining calls and ends the threads, which first write their last calls to the journals. */
   async close(): Promise<void> {
     this.#draining = true;
-    const exits = [...this.#listeners.values()].map(({ thread }) => once(thread, 'exit'));
+    // `once` of node:events would reject if a thread fails while it ends, and the last flush would be lost.
+    const exits = [...this.#listeners.values()].map(
+      ({ thread }) => new Promise<unknown>((resolve) => thread.once('exit', resolve)),
+    );
     this.#sendAll({ kind: 'close' });
     await Promise.race([Promise.all(exits), delay(CLOSE_MS, undefined, { ref: false })]);
   }

@@ -15,6 +15,7 @@ import {
   type FromGateway,
   type ReadGateway,
   type ReloadGateway,
+  type Snapshot,
   type StartGateway,
   type ToGateway,
 } from './messages.js';
@@ -116,7 +117,13 @@ async function lead(): Promise<void> {
 
 async function read({ id, what, accounts }: ReadGateway): Promise<void> {
   // A gateway that is still starting has no snapshot, and the supervisor must not wait for one.
-  await send({ kind: 'reading', id, reading: (await gateway?.read(what, accounts)) ?? {} });
+  let reading: Snapshot = {};
+  try {
+    reading = (await gateway?.read(what, accounts)) ?? {};
+  } catch (error) {
+    log.error('a snapshot cannot be read', { what, error: String(error) });
+  }
+  await send({ kind: 'reading', id, reading });
 }
 
 async function drain(replaced: boolean): Promise<void> {

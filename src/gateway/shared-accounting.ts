@@ -158,7 +158,8 @@ class SharedAccounting implements Sharing {
       store,
       live: { ledger, keyTable, groupNames: options.groupNames },
       directory,
-      catalog: () => live.catalog,
+      // Not that of `live`: during a reload it has plans before the listeners have them.
+      catalog: () => registry.catalog,
       ...capacity,
       log,
     });

@@ -7,7 +7,6 @@
  * Must hold: a collector that fails or hangs delays no call and no start, and the end by at most CLOSE_MS
  * (test/e2e/traces.test.ts).
  */
-import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { MessageChannel, Worker } from 'node:worker_threads';
 import type { AccountIndex } from '../core/units.js';
@@ -149,7 +148,8 @@ export class Traces {
   async close(): Promise<void> {
     if (this.#closing) return;
     this.#closing = true;
-    const exit = once(this.#thread, 'exit');
+    // `once` of node:events would reject if the thread fails while it ends.
+    const exit = new Promise<unknown>((resolve) => this.#thread.once('exit', resolve));
     this.#send({ kind: 'close' });
     await Promise.race([exit, delay(CLOSE_MS)]);
     await this.#thread.terminate();

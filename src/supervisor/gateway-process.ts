@@ -142,7 +142,9 @@ export class GatewayProcess {
       // native code writes there would break the log's JSON lines.
       stdio: ['ignore', 'inherit', 'pipe', 'ipc', STANDARD_ERROR],
     });
-    if (this.#child.stderr !== null) logStrayOutput(this.#child.stderr, this.#child.pid ?? 0, options.log);
+    // Undefined, whatever its type says, if the fork failed for want of descriptors.
+    const { stderr } = this.#child as { readonly stderr?: Readable | null };
+    if (stderr) logStrayOutput(stderr, this.#child.pid ?? 0, options.log);
     this.#killTimer = setTimeout(() => {
       this.#readyTimedOut = true;
       this.kill();

@@ -1,0 +1,38 @@
+/** A member whose process cannot even be forked. */
+import t from 'tap';
+import type { Settings } from '#src/config/schema.js';
+import { SystemClock } from '#src/core/clock.js';
+import type { StartGateway } from '#src/gateway/messages.js';
+import { GroupMember, type MemberOwner } from '#src/supervisor/group-member.js';
+import { eventually } from '../../support/gateway.js';
+import { ListLog } from '../store/support.js';
+
+void t.test('a fork that throws is tried again, and does not end the supervisor', async (t) => {
+  const log = new ListLog();
+  const owner: MemberOwner = {
+    startOf: () => ({}) as StartGateway,
+    onReady: () => undefined,
+    onExit: () => undefined,
+    onLeads: () => undefined,
+    onLastReading: () => undefined,
+    onReloadRequested: () => Promise.reject(new Error('nobody asks')),
+    onSnapshotsRequested: () => Promise.reject(new Error('nobody asks')),
+    onBroadcast: () => undefined,
+  };
+  const options = {
+    // Stands in for a machine without memory: no process can be forked from such a path.
+    entry: new URL('file:///gateway%00.js'),
+    readyMsMax: 1_000,
+    exitGraceMs: 1_000,
+    reloadMsMax: 1_000,
+    pauses: { firstMs: 1, longestMs: 2, healthyMs: 1_000 },
+    clock: new SystemClock(),
+    log,
+  };
+  const member = new GroupMember(options, owner, { slot: 0, settings: {} as Settings, isTrial: false });
+  member.startLater();
+  await eventually('two tries', () => (log.lines.length >= 2 ? true : undefined));
+  member.drain();
+  t.match(log.lines[0], /no gateway process can be started/);
+  t.equal(member.process, undefined);
+});
