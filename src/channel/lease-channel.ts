@@ -25,11 +25,17 @@ export interface LeaseScope {
 
 /**
  * What the request could not take. `minute`: a permit. `admission`: a call of each stock of calls, a hold and
- * tokens, and a permit of a rule for a model. `upstream`: all that, of an upstream.
+ * tokens, and a permit of a rule for a model; if it `isFree`, a call slot and that permit alone. `upstream`:
+ * all that, of an upstream.
  */
 export type LeaseNeed =
   | { readonly kind: 'minute' }
-  | { readonly kind: 'admission'; readonly hold: PicoUnits; readonly tokens?: number }
+  | {
+      readonly kind: 'admission';
+      readonly hold: PicoUnits;
+      readonly tokens?: number;
+      readonly isFree?: true;
+    }
   | { readonly kind: 'upstream'; readonly hold?: undefined; readonly tokens?: number };
 
 /** A request lacks what `need` names in one of `scopes`. */

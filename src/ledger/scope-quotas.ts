@@ -284,7 +284,8 @@ export class ScopeQuotas extends QuotaRecords {
     return {
       dayNumber: periods.day,
       monthNumber: periods.month,
-      minuteTokens: of('tokens_per_minute'),
+      // If limits are shared, only the coordinator knows; the stock here counts since the process started.
+      minuteTokens: this.#window === undefined ? 0 : of('tokens_per_minute'),
       tokensPerDay: of('tokens_per_day'),
       callsPerMonth: of('calls_per_month'),
       tokensPerMonth: of('tokens_per_month'),

@@ -54,10 +54,11 @@ export class AdmissionAsk {
     const { caller } = this.#context;
     invariant(caller !== undefined, 'a call that asks has a caller');
     this.#tries += 1;
-    const { hold, tokens } = this.#stage === 'whole' ? this.#whole(caller, call) : this.#rest(caller, call);
+    const { hold, tokens, isFree } =
+      this.#stage === 'whole' ? this.#whole(caller, call) : this.#rest(caller, call);
     const end = await askLease(
       caller,
-      { kind: 'admission', hold, tokens },
+      { kind: 'admission', hold, tokens, ...(isFree && { isFree }) },
       this.#leases,
       this.#modelScopeOf(caller),
     );
@@ -85,7 +86,7 @@ export class AdmissionAsk {
   /** The hold that `admit` has just failed to take. */
   #whole(caller: Caller, call: ChatCall): CallNeeds {
     const models = this.#models();
-    return needOf(this.#context, models, boundedCall(call, caller.plan, models), this.#listener.tokenQuota);
+    return needOf(this.#context, models, boundedCall(call, caller.plan, models), this.#listener);
   }
 
   /**

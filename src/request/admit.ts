@@ -160,12 +160,16 @@ function recordsPending({ durability, channel, pendingCommits }: ListenerContext
   return durability === 'commit' ? 2 * channel.inFlight + 1 - pendingCommits.size : channel.inFlight;
 }
 
-/** What the call may cost and use at most, whichever model answers. It holds that until it is settled. */
+/**
+ * What the call may cost and use at most, whichever model answers. It holds that until it is settled. If
+ * limits are shared, a call that holds no tokens (`token_quota: settle`) holds one: a coordinator counts what
+ * a process uses while that holds something.
+ */
 export function needOf(
   { hit, door }: CallContext,
   models: Models,
   call: ChatCall,
-  tokenQuota: ListenerContext['tokenQuota'],
+  { tokenQuota, leases }: Pick<ListenerContext, 'tokenQuota' | 'leases'>,
 ): CallNeeds {
   if (door.isFree === true) return FREE;
   if (hit !== undefined) return { hold: models[0]!.model.price.cachedResponsePicoUnits, tokens: 0 };
@@ -177,7 +181,8 @@ export function needOf(
     if (tokens > outputTokensMax) outputTokensMax = tokens;
     if (cost > hold) hold = cost;
   }
-  return { hold, tokens: tokenQuota === 'reserve' ? call.bodyBytes + outputTokensMax : 0 };
+  const least = leases === undefined ? 0 : 1;
+  return { hold, tokens: tokenQuota === 'reserve' ? call.bodyBytes + outputTokensMax : least };
 }
 
 /**
@@ -206,7 +211,7 @@ function reserve(
   const mayClamp = lowers && (listener.leases === undefined || context.mayClamp);
   let wanted = call;
   for (let clamps = 0; ; clamps++) {
-    const need = needOf(context, models, wanted, listener.tokenQuota);
+    const need = needOf(context, models, wanted, listener);
     const rejection = listener.ledger.admit(slot, who, need, nowMs);
     if (rejection === undefined) {
       if (listener.callRing.stores) context.quotasLeft = leftAfter(context, account, listener);
@@ -287,7 +292,8 @@ function rejectionOf(
   if (quota === 'scopes') return QUOTA_SCOPES_FULL;
   const { unit } = QUOTA_KINDS[quota];
   const owner = ownerOf(kind, index, plan.id, models[0]!.model.id, listener.groupNames);
-  const need = unit === 'money' ? hold : BigInt(unit === 'tokens' ? tokens : 1);
+  const wanted = listener.tokenQuota === 'reserve' ? tokens : 0;
+  const need = unit === 'money' ? hold : BigInt(unit === 'tokens' ? wanted : 1);
   if (never)
     return neverFits(
       { owner, quota, limit, need },

@@ -88,13 +88,14 @@ export class GrantedStock {
     }
     const { used, unused } = ask.period === this.#period ? ask : { used: 0n, unused: 0n };
     const known = this.#nodes.get(node);
-    // A node without a record had nothing left to use, so it has reported all its use before.
+    // Of a node without a record all use was reported before: it had nothing to use, and no call in flight.
     if (known !== undefined) this.#weigh(used - known.used, nowMs);
     this.#nodes.set(node, { used, unused });
     const left = limit - this.#outstanding(nowMs);
     const granted = stockShareOf(left, ask);
     this.#nodes.set(node, { used, unused: unused + granted });
-    if (unused + granted === 0n && (used === 0n || this.#isWindow)) this.#nodes.delete(node);
+    // If a provider has reported more than calls held, calls in flight may use more than is left as unused.
+    if (unused + granted === 0n && used === 0n) this.#nodes.delete(node);
     return {
       granted,
       remaining: left > granted ? left - granted : 0n,

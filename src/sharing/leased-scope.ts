@@ -203,6 +203,9 @@ export class LeasedScope {
   look(nowMs: number, isAlone: boolean): boolean {
     let isDue = this.#minute.look(nowMs);
     if (isAlone) return isDue;
+    const slots = this.#stocks.get('calls_in_flight');
+    const limit = slots && limitOf(this.address.limits(), slots.name);
+    if (limit !== undefined) slots?.follow(limit);
     for (const stock of this.#stocks.values()) isDue = stock.look(nowMs) || isDue;
     // When a scope has come to rest, one ask says so for all its resources.
     if (isDue && this.waits.size === 0 && this.#minute.idleMs(nowMs) >= RESTING_MS) this.giveBackAll(nowMs);
@@ -271,17 +274,21 @@ function limitOf(limits: Partial<QuotaLimits>, name: StockName): bigint | undefi
   return typeof limit === 'bigint' ? limit / SPEND_UNIT : BigInt(limit);
 }
 
-/** How much a call takes of the stock. */
+/**
+ * How much must be here for a call to take of the stock. A call that holds no tokens, or costs nothing, is
+ * admitted while anything is left (`Stocks.take`), so there must be 1.
+ */
 function needOf(name: StockName, need: LeaseNeed): bigint {
   const { hold = 0n, tokens = 0 } = need.kind === 'minute' ? {} : need;
   if (name === 'balance') return hold;
+  if (need.kind === 'admission' && need.isFree === true) return name === 'calls_in_flight' ? 1n : 0n;
   switch (QUOTA_KINDS[name].unit) {
     case 'calls':
       return 1n;
     case 'tokens':
-      return BigInt(tokens);
+      return BigInt(Math.max(1, tokens));
     case 'money':
-      return (hold + SPEND_UNIT - 1n) / SPEND_UNIT;
+      return hold === 0n ? 1n : (hold + SPEND_UNIT - 1n) / SPEND_UNIT;
   }
 }
 

@@ -57,6 +57,8 @@ export class StockLease {
   #repliedMs: number;
   /** How much of the account's uncovered charges is still to be collected from this lease. */
   #uncovered = 0n;
+  /** The limit that `follow` last saw. */
+  #followed = 0n;
   /** The largest need of the calls that waited at the last ask for which any waited. It sizes the asks. */
   #largest: bigint;
 
@@ -189,6 +191,23 @@ export class StockLease {
     if (!isDue) return false;
     const now = this.#words.read();
     return this.#isOverreported(now) || this.#isUnderreported(now);
+  }
+
+  /**
+   * Call slots come back when calls end, so in steady use a lease of them would outlive a limit that was
+   * lowered. So it shrinks as the limit did, all leases together to the new limit at most. Calls in flight go
+   * on beyond it; none takes the slot of one that ends.
+   */
+  follow(limit: bigint): void {
+    const before = this.#followed;
+    this.#followed = limit;
+    if (this.name !== 'calls_in_flight' || limit >= before) return;
+    const { period, granted } = this.#words.read();
+    const kept = (granted * limit) / before;
+    if (kept === granted) return;
+    this.#words.add(period, kept - granted, 0n);
+    this.#net -= granted - kept;
+    this.#gaveBack = true;
   }
 
   /** Takes out of the ledger what no call holds. The next ask reports that less is outstanding. */

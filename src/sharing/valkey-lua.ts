@@ -202,7 +202,7 @@ local function answer_stock(all, own, ask, now)
   if period < s[1] then used, unused = 0, 0 end
   if n and n[1] ~= s[1] then n = nil end
   if code == 'w' then
-    -- Of a node without a record all use was reported before: it had nothing left to use.
+    -- Of a node without a record all use was reported before: it had nothing to use, and no call in flight.
     if n then put(s[6], tick, max(0, used - n[2])) end
     s[6], s[2] = weigh(s[6] or {}, tick)
   else
@@ -219,7 +219,7 @@ local function answer_stock(all, own, ask, now)
   local elsewhere = s[4] > unused
   s[4] = s[4] + granted
   all[code], own[code] = s, nil
-  if unused + granted > 0 or (used > 0 and code ~= 'w') then own[code] = {s[1], used, unused + granted} end
+  if unused + granted > 0 or used > 0 then own[code] = {s[1], used, unused + granted} end
   local free = 0
   if code == 'w' and granted == 0 then free = free_in(s[6], max(1, least) - left, now) end
   return {granted, max(0, left - granted), elsewhere, s[1], free}

@@ -282,6 +282,25 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     );
   });
 
+  run(
+    'what calls in flight use of the minute counts, although the node was denied more',
+    async (t, world) => {
+      const node = await joined(world, 'a');
+      const subject = newSubject();
+      const ask = async (used: bigint, unused: bigint, most: bigint) => {
+        const stock = { limit: 10n, period: 0, used, unused, least: most, most };
+        return (await one(node, { scope: subject, more: { tokens_per_minute: stock } })).more
+          .tokens_per_minute!;
+      };
+      t.equal((await ask(0n, 0n, 4n)).granted, 4n);
+      t.equal((await ask(12n, 0n, 1n)).granted, 0n, 'one of two calls has used more than both held');
+      await ask(20n, 0n, 0n);
+      t.match((await node.look([subject]))[0]!.stocks.tokens_per_minute, { used: 20n, unused: 0n });
+      world.clock.advance(62_000);
+      t.equal((await ask(20n, 0n, 10n)).granted, 10n, 'and weighs for a minute');
+    },
+  );
+
   run('a node that joins twice in one life keeps what it holds', async (t, world) => {
     const subject = newSubject();
     const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];

@@ -191,6 +191,77 @@ void t.test('who cannot pay is told so for ever, although nothing else is used',
   t.ok(quotas.get('balance')! > 8_000);
 });
 
+void t.test('a call that needs nothing of a quota gets a lease of it, while any is left', async (t) => {
+  const quotas = { ...NO_QUOTAS, tokensPerMinute: 10, spendPerDay: asPicoUnits(10_000n) };
+  const time = new EventTime();
+  const shared = new MemoryCoordinator(time.clock);
+  shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
+  const identity = { host: 'host', slot: 0, incarnation: 'one' };
+  const subjects = { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS, quotas };
+  const node = new LeaseNode(time, shared, identity, subjects, randomOf(7));
+  void node.keeper.start();
+  await time.run(100);
+  // A model that costs nothing, with `token_quota: settle`.
+  const HOLDS_ONE = 1;
+  const call = async (tokens: number): Promise<unknown> => {
+    const found: { readonly end: string; readonly slot?: number }[] = [];
+    void node.call(ACCOUNT, asPicoUnits(0n), () => undefined, HOLDS_ONE).then((end) => found.push(end));
+    await time.run(3_000);
+    const [first] = found;
+    if (first?.slot !== undefined) node.endCall(ACCOUNT, first.slot, asPicoUnits(0n), tokens);
+    await time.run(1_000);
+    return first?.end;
+  };
+  t.equal(await call(4), 'served');
+  t.equal(await call(6), 'served', 'six are left');
+  t.equal(await call(0), 'admission', 'none is left');
+  await time.run(70_000);
+  t.equal(await call(0), 'served');
+  // A stored response that has a price takes no tokens, and gets in while any are left.
+  const hit = node.call(ACCOUNT, asPicoUnits(1n));
+  await time.run(3_000);
+  t.match(await hit, { end: 'served' });
+  const { minuteTokens } = node.ledger.settledOf({ kind: 'account', index: ACCOUNT })!;
+  t.equal(minuteTokens, 0, 'the store gets no tokens that were used over a minute ago');
+});
+
+void t.test('a free call waits for no quota but that of calls in flight', async (t) => {
+  const { time, node } = createWorld(GOOD_NETWORK, { ...LIMITS, callsPerDay: 1 });
+  void node.keeper.start();
+  void node.call(ACCOUNT, asPicoUnits(1n));
+  await time.run(30_000);
+  let end: unknown;
+  void node.keeper
+    .wait([{ kind: 'account', index: ACCOUNT }], { kind: 'admission', hold: asPicoUnits(0n), isFree: true })
+    .then((how) => (end = how));
+  await time.run(100);
+  t.equal(end, 'try', 'although no call of the day is left');
+});
+
+void t.test('a lower limit of calls in flight holds, although its slots are always in use', async (t) => {
+  const limits = { ...LIMITS, requestsPerMinute: 1_000_000, callsInFlight: 8 };
+  const { time, node } = createWorld(GOOD_NETWORK, limits);
+  void node.keeper.start();
+  const running: number[] = [];
+  const call = (): void =>
+    void node.call(ACCOUNT, asPicoUnits(1n)).then(({ slot }) => {
+      if (slot !== undefined) running.push(slot);
+    });
+  for (let n = 0; n < 8; n++) call();
+  await time.run(1_000);
+  t.equal(running.length, 8);
+  limits.callsInFlight = 2;
+  // Whenever a call ends, the next one comes at once.
+  for (let n = 0; n < 40; n++) {
+    await time.run(500);
+    const slot = running.shift();
+    if (slot !== undefined) node.endCall(ACCOUNT, slot, asPicoUnits(1n));
+    call();
+  }
+  await time.run(2_000);
+  t.equal(running.length, 2);
+});
+
 void t.test('a denial of an upstream comes before its call gives up', async (t) => {
   const { time, node } = createWorld();
   void node.keeper.start();
