@@ -55,10 +55,7 @@ export function segmentFiles(folder: string, kind: SegmentKind): SegmentFile[] {
 }
 
 /** Creates an empty file with the next number, which only its owner may read. */
-export function createSegment(
-  folder: string,
-  kind: SegmentKind,
-): SegmentFile & { readonly file: number } {
+export function createSegment(folder: string, kind: SegmentKind): SegmentFile & { readonly file: number } {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   for (let number = (segmentFiles(folder, kind).at(-1)?.number ?? 0) + 1; ; number++) {
     try {

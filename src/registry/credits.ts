@@ -127,8 +127,7 @@ export class Credits {
       live.credit(statement.record.index, transfer.amount);
       return statement;
     } catch (error) {
-      if (work.made !== undefined && this.#isOnDisk(work.made))
-        live.credit(work.made.index, transfer.amount);
+      if (work.made !== undefined && this.#isOnDisk(work.made)) live.credit(work.made.index, transfer.amount);
       throw error;
     }
   }

@@ -85,6 +85,15 @@ export function unknownFate(): ProxyError {
   return new ProxyError('overloaded', 'gateway', message, 1);
 }
 
+/** For a change that was made, and that this host's store does not take yet, for example on a full disk. */
+export function madeElsewhere(error: unknown): ProxyError {
+  const reason = error instanceof Error ? error.message : String(error);
+  const message =
+    `The change is made, and in force on the other hosts. This host cannot write it to its store: ${reason}. ` +
+    'Do not make it again: this host follows once it can.';
+  return new ProxyError('overloaded', 'gateway', message, 1);
+}
+
 /** A change whose outcome is unknown is sent again. It names its position in the log, so it is made once. */
 const SENDS_MAX = 3;
 const RETRY_MS = 500;

@@ -25,6 +25,7 @@ import { registryRowsOf, type RegistryPosition, type RegistryRow } from '../stor
 import type { Store } from '../store/store.js';
 import {
   appendOnce,
+  madeElsewhere,
   RegistryContact,
   type RegistryContactState,
   RegistryDiverged,
@@ -114,7 +115,12 @@ export class RegistryLog {
       const rows = registryRowsOf(draft.rows);
       const id = randomUUID();
       if (await this.#append(position, id, rows)) {
-        this.#takeOwn(position, id, rows);
+        try {
+          this.#takeOwn(position, id, rows);
+        } catch (error) {
+          this.#recordFailure(error);
+          throw madeElsewhere(error);
+        }
         onTaken();
         return draft.result;
       }

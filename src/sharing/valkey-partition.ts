@@ -225,8 +225,9 @@ export class ValkeyPartition {
       if (reply[0] !== 'term') return reply;
       const [term, server] = reply[4] as Term;
       if (term <= this.#promised.term) break;
-      this.#promised = { term, server };
-      this.#options.promise(this.#promised);
+      const promised = { term, server };
+      onDisk(() => this.#options.promise(promised));
+      this.#promised = promised;
     }
     throw new CoordinatorLost('failing', 'several servers take themselves for the master');
   }
@@ -282,9 +283,22 @@ export class ValkeyPartition {
     const reply = await this.#server.run(REPORTED_SCRIPT, [this.#options.incarnation, epoch, pages]);
     if (!Array.isArray(reply)) throw lossOf('unknown', 0);
     const [version, places] = reply as [number, string[]];
-    this.#remembered = { epoch, places };
-    this.#options.remember(this.#remembered);
+    const remembered = { epoch, places };
+    onDisk(() => this.#options.remember(remembered));
+    this.#remembered = remembered;
     this.#places = version;
+  }
+}
+
+/** The disk may be full or read-only: then nothing is leased until it is not, and the process goes on. */
+function onDisk(write: () => void): void {
+  try {
+    write();
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new CoordinatorLost('failing', `what this host has to remember of the server: ${reason}`, {
+      cause: error,
+    });
   }
 }
 

@@ -81,8 +81,7 @@ export class UsageBook {
       const isReversal = outcome === 'reversed';
       if (!isReversal) row.calls += 1;
       if (outcome !== 'served') row.failedCalls += 1;
-      if (record.source === ESTIMATED)
-        row.estimatedCalls = this.sum(row.estimatedCalls, isReversal ? -1 : 1);
+      if (record.source === ESTIMATED) row.estimatedCalls = this.sum(row.estimatedCalls, isReversal ? -1 : 1);
       if (record.requested !== record.model && !isReversal) row.fallbackCalls += 1;
     }
     row.promptTokens = this.sum(row.promptTokens, record.promptTokens);

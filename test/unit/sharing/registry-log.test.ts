@@ -280,6 +280,29 @@ void t.test('a copy that a stale server does not know is kept apart', NO_REDIS, 
   t.equal(again.store.findAccountByName('a')!.credited, one);
 });
 
+void t.test('a change that this host cannot write to its disk is told as made', NO_REDIS, async (t) => {
+  const redis = await startRedis(t);
+  const hosts = await joinedHosts(t, redis.url, 2);
+  const [first, second] = [hosts[0]!, hosts[1]!];
+  await first.change(({ accounts }) => accounts.create({ name: 'a', planId: 'free', credit: none }));
+  await assertAllEqual(t, hosts, 'before');
+  const { shared } = first.store;
+  const take = shared.take.bind(shared);
+  shared.take = () => {
+    throw Object.assign(new Error('No space left on device'), { code: 28 });
+  };
+  const credit = (): Promise<unknown> => first.change(({ credits }) => credits.add('a', one, ''));
+  await t.rejects(credit(), { code: 'overloaded', message: /^The change is made/ });
+  await eventually('the other host has it', async () => {
+    await Promise.resolve();
+    return second.store.findAccountByName('a')!.credited === one ? true : undefined;
+  });
+  await t.rejects(credit(), { code: 'overloaded', message: /^Nothing was changed/ });
+  shared.take = take;
+  await assertAllEqual(t, hosts, 'the disk has room again');
+  t.equal(first.store.findAccountByName('a')!.credited, one);
+});
+
 async function logKey(redis: RedisServer): Promise<string> {
   const state = await redis.command('HGET', '{test:0}:registry', 'epoch');
   return `{test:0}:registry:log:${state}`;

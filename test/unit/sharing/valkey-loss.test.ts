@@ -197,6 +197,28 @@ void t.test('what an ended life charged is told before its lease is freed', NO_R
   t.match((await ask(other, { money: 31n })).money, { granted: 0n, remaining: 30n });
 });
 
+void t.test(
+  'a host whose disk is full leases nothing once the list of nodes has changed',
+  NO_REDIS,
+  async (t) => {
+    const server = await startRedis(t);
+    const world = await worldOf(t, () => server.url);
+    const host = new TestHost();
+    const first = await world.connect(identity('a'), host);
+    await first.join();
+    await first.exchange([]);
+    const { set } = host.memory;
+    host.memory.set = () => {
+      throw new Error('ENOSPC: no space left on device, write');
+    };
+    const second = await world.connect(identity('b'));
+    await second.join();
+    t.equal(await reasonOf(ask(first, { minute: 1 })), 'failing');
+    host.memory.set = set;
+    t.match((await ask(first, { minute: 1 })).minute, { granted: 1 }, 'and goes on once it has room');
+  },
+);
+
 void t.test('a server that is full, that evicts, that stands still', NO_REDIS, async (t) => {
   const server = await startRedis(t);
   const world = await worldOf(t, () => server.url);
