@@ -21,7 +21,9 @@ const TRIED: TriedAttempt = {
 function bed() {
   const seen = { text: '', outcome: '' };
   const res: HttpResponse = {
-    cork: (write: () => void) => void write(),
+    cork: (write: () => void) => {
+      write();
+    },
     write: (bytes: Uint8Array) => {
       seen.text += Buffer.from(bytes).toString();
       return true;
