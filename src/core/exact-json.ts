@@ -14,7 +14,7 @@ import { parsedJson } from './json.js';
 const MARK = `integer ${randomUUID()} `;
 const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, 'g');
 /** A text without this has no such integer. */
-const LONG = /\d{16}/;
+export const LONG_INTEGER = /\d{16}/;
 const STRINGS_AND_NUMBERS = /"[^"\\]*(?:\\[^][^"\\]*)*"|-?\d[\d.eE+-]*/g;
 const INTEGER = /^-?[1-9]\d{15,}$/;
 /** A longer text goes to JSON.parse as it is: marking would take too long, and some digits may be lost. */
@@ -25,7 +25,7 @@ const CHARS_MAX = 1024 * 1024;
  * in a text without `near`, which is found faster than digits are.
  */
 export function exactJson(text: string, near = ''): unknown {
-  if (text.length > CHARS_MAX || !text.includes(near) || !LONG.test(text)) return parsedJson(text);
+  if (text.length > CHARS_MAX || !text.includes(near) || !LONG_INTEGER.test(text)) return parsedJson(text);
   return parsedJson(
     text.replace(STRINGS_AND_NUMBERS, (token) =>
       INTEGER.test(token) && !Number.isSafeInteger(Number(token)) ? `"${MARK}${token}"` : token,

@@ -114,8 +114,9 @@ export class Credits {
   #credit(transfer: Transfer, hooks: TransferHooks): AccountStatement {
     const { store, live } = this.#context;
     const work: { made: AccountRecord | undefined } = { made: undefined };
+    let statement: AccountStatement;
     try {
-      const statement = store.commit(() => {
+      statement = store.commit(() => {
         const record = this.#put(transfer, hooks);
         const { held, spent, ...rest } = this.#accounts.statementOf(record);
         // Computed by the law of the balance, because the ledger gets the money only after the disk.
@@ -124,23 +125,12 @@ export class Credits {
         work.made = record;
         return after;
       });
-      live.credit(statement.record.index, transfer.amount);
-      return statement;
     } catch (error) {
       if (work.made !== undefined && this.#isOnDisk(work.made)) live.credit(work.made.index, transfer.amount);
       throw error;
     }
-  }
-
-  /** Whether a commit that threw is on disk all the same. False if that cannot be read. */
-  #isOnDisk({ id, credited }: AccountRecord): boolean {
-    const { store } = this.#context;
-    try {
-      store.refresh();
-      return store.findAccount(id)?.credited === credited;
-    } catch {
-      return false;
-    }
+    live.credit(statement.record.index, transfer.amount);
+    return statement;
   }
 
   /**
@@ -169,17 +159,18 @@ export class Credits {
         return statement;
       });
     } catch (error) {
-      if (!work.isDone || this.#isStill(account))
+      if (!work.isDone || this.#isOnDisk(account))
         live.credit(account.index, asPicoUnits(0n - transfer.amount));
       throw error;
     }
   }
 
   /**
-   * A commit that threw may be on disk all the same. If that cannot be read, the ledger has too little until
-   * the gateway is started again, which harms nobody but the account.
+   * Whether the disk has this sum of the account's credits: a commit that threw may be there all the same.
+   * False if that cannot be read. Then the ledger has too little until the gateway is started again, which
+   * harms nobody but the account.
    */
-  #isStill({ id, credited }: AccountRecord): boolean {
+  #isOnDisk({ id, credited }: AccountRecord): boolean {
     const { store } = this.#context;
     try {
       store.refresh();

@@ -93,11 +93,11 @@ export function lookUp(
     exchange.cached = new CachedCall(key, cache, listener.locks, clock, flight);
   };
   const hit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
-    if (!cache.hold(bytes.length)) {
+    // Its end gives back what it holds; after that nothing would.
+    if (!exchange.isOver && !cache.hold(bytes.length)) {
       miss();
       return undefined;
     }
-    exchange.letGoOfHit = () => cache.letGo(bytes.length);
     cache.known.remember(exchange, call, facts, key);
     const ageMs = Math.max(0, clock.wallMs() - endedMs);
     exchange.cacheLine = `\r\nx-tollgate-cache: hit\r\nage: ${Math.floor(ageMs / MS_PER_SECOND)}`;

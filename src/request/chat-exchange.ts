@@ -28,7 +28,7 @@ import type { BodyBudget } from './body-budget.js';
 import type { ContentsGatherer, GatheredContents } from './call-contents.js';
 import type { Connections } from './connections.js';
 import { CallContext, type ListenerContext } from './context.js';
-import type { CachedCall } from './cached-call.js';
+import type { CacheContext, CachedCall } from './cached-call.js';
 import type { StorableCall, KeyedCall } from './idempotency.js';
 import type { KnownRequest } from './known-requests.js';
 import type { Settled } from './settle.js';
@@ -40,6 +40,7 @@ export interface Swept {
 
 /** What an exchange uses of its listener. */
 export interface ExchangeContext extends Pick<ListenerContext, 'clock' | 'metrics' | 'callRing' | 'channel'> {
+  readonly cache: Pick<CacheContext['cache'], 'letGo'>;
   readonly bodies: BodyBudget;
   readonly contents: ContentsGatherer;
   /** Slow bodies and responses. */
@@ -64,8 +65,6 @@ export class ChatExchange extends CallContext {
   keyed: KeyedCall | undefined = undefined;
   /** Set if the response goes into the response cache. A call with an Idempotency-Key has none. */
   cached: CachedCall | undefined = undefined;
-  /** Gives back what a hit of the response cache holds. Set with `hit`. */
-  letGoOfHit: (() => void) | undefined = undefined;
   /** The body's text, if the response cache may know it, and what it knows: see KnownRequests. */
   bodyText = '';
   known: KnownRequest | undefined = undefined;
@@ -212,7 +211,7 @@ export class ChatExchange extends CallContext {
     this.isOver = true;
     this.giveBackBody();
     this.storable?.giveUp();
-    this.letGoOfHit?.();
+    if (this.hit !== undefined) this.#listener.cache.letGo(this.hit.bytes.length);
     this.stopSweep();
     this.report(outcome);
     if (this.contents !== undefined) this.#endContents(this.contents, outcome);

@@ -10,7 +10,7 @@
 import type { UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import { exactJson, exactJsonText } from '../core/exact-json.js';
+import { exactJson, exactJsonText, LONG_INTEGER } from '../core/exact-json.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import { callersPath } from '../doors/callers-path.js';
 import { dialectAt } from '../doors/dialects.js';
@@ -280,9 +280,6 @@ function bodyOf(
   invariant(isRecord(parsed), 'a body is a JSON object');
   return parsed;
 }
-
-/** No text without it has an integer that a number cannot hold. */
-const LONG_INTEGER = /\d{16}/;
 
 /** The body as `toChat` takes it: integers of its `exactMember` keep their digits. */
 export function parsedBody(text: string, { exactMember }: Translator): unknown {

@@ -34,12 +34,18 @@ function bed(requestNumber = 1) {
   const clock = new HeldClock();
   const ring = createCallRing();
   const control = new LogSwitch(buffers.log);
+  const letGo: number[] = [];
   const listener = {
     ...openHouse().listener,
     channel: new ListenerChannel(table, { first: 0, count: 4 }),
     clock,
     metrics: new ListenerMetrics(buffers, 0),
     callRing: new CallRingWriter(ring, control),
+    cache: {
+      letGo: (bytes: number) => {
+        letGo.push(bytes);
+      },
+    },
     bodies: new BodyBudget(createBodyBudget(1, 4), 0),
     contents: new ContentsGatherer({
       budget: new ContentsBudget(createContentsBudget()),
@@ -56,7 +62,7 @@ function bed(requestNumber = 1) {
     new CallRingReader(ring).drain((record) => void records.push(record));
     return records;
   };
-  return { clock, exchange, reader: new MetricsReader(buffers), control, logged, table, ring };
+  return { clock, exchange, reader: new MetricsReader(buffers), control, logged, table, ring, letGo };
 }
 
 /** Admits the exchange as a call of the first model. Returns what it was charged. */
@@ -279,3 +285,18 @@ function exact(_: string, value: unknown): unknown {
   if (typeof value === 'bigint') return String(value);
   return typeof value === 'number' && value < 2 ** 40 ? Math.round(value * 1_000) / 1_000 : value;
 }
+
+void t.test('the end of a hit gives back what it holds, and other ends nothing', (t) => {
+  const hit = { stream: false, bytes: new Uint8Array(7), ageMs: 1 };
+  for (const [outcome, isHit] of [
+    ['ok', true],
+    ['client_gone', true],
+    ['ok', false],
+  ] as const) {
+    const { exchange, letGo } = bed();
+    if (isHit) exchange.hit = hit;
+    exchange.finish(outcome);
+    t.same(letGo, isHit ? [7] : []);
+  }
+  t.end();
+});
