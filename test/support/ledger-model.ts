@@ -262,6 +262,10 @@ export interface ModelCall {
   readonly hold: bigint;
 }
 
+/** A word with nothing counted tells no day whose number modulo 2,048 is 0. */
+const lastDayOf = ({ dayNumber, dayCalls }: Pick<ModelAccount, 'dayNumber' | 'dayCalls'>): number =>
+  dayCalls === 0 && dayNumber % 2_048 === 0 ? 0 : dayNumber;
+
 const least = (one: bigint, other: bigint): bigint => (one < other ? one : other);
 
 export class ModelLedger {
@@ -323,13 +327,12 @@ export class ModelLedger {
     return {
       accounts: this.accounts.map(({ dirty: _dirty, permits: _permits, ...account }, index) => ({
         ...account,
-        // A word with nothing counted tells no day whose number modulo 2,048 is 0.
-        ...(account.dayCalls === 0 && account.dayNumber % 2_048 === 0 && { dayNumber: 0 }),
+        dayNumber: lastDayOf(account),
         available: this.availableOf(index),
         held: this.heldOf(index),
         minuteUsed: this.usedOf(index, this.tick),
         callsInFlight: this.callsInFlightOf(index),
-        resetOfDay: ((this.#dayOf(account.dayNumber) + 1) * DAY_32NDS - ZONE_32NDS) / 32,
+        resetOfDay: ((this.#dayOf(lastDayOf(account)) + 1) * DAY_32NDS - ZONE_32NDS) / 32,
       })),
     };
   }
@@ -413,6 +416,7 @@ export class ModelLedger {
 
   #admit({ account: index, slot, callsPerDay, hold }: Operation & { kind: 'admit' }): unknown {
     const account = this.accounts[index]!;
+    account.dayNumber = lastDayOf(account);
     // One that was set back by days takes the count with it.
     if (account.dayNumber > this.today + 1) account.dayNumber = this.today;
     // A calendar that was set back goes on with the later day.
