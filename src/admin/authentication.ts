@@ -9,8 +9,7 @@
  * CORS preflight. AllowedHosts rejects pages that have their own name resolve to this port (DNS rebinding).
  *
  * Must hold: without a token or a session a client learns only that the process lives. Tests in
- * test/unit/admin: authentication.session.test.ts, authentication.allowed-hosts.test.ts,
- * authentication.wrong-tokens.test.ts.
+ * test/unit/admin: authentication.session.test.ts, authentication.allowed-hosts.test.ts.
  */
 import { isIP, isIPv6 } from 'node:net';
 import type { HttpResponse } from 'uWebSockets.js';
@@ -21,63 +20,7 @@ import { type AdminResponse, cookieOf, HOST_COOKIE, ok, type RequestHead, respon
 import type { OidcView } from './oidc.js';
 import { type NewSession, type OpenSession, SESSION_SECONDS, Sessions } from './sessions.js';
 import { digestOfToken, isOperatorToken, type Operators } from '../registry/operators.js';
-import { TokenCheck } from './token.js';
-
-/** How many wrong tokens of one address in any second get 401. Further ones get 429. */
-const WRONG_PER_SECOND_MAX = 5;
-const SECOND_MS = 1_000;
-/** How many addresses are kept, about 200 bytes each. The oldest is dropped first. */
-const ADDRESSES_MAX = 4_096;
-
-const IPV4_BYTES = 4;
-/** The smallest network that a user of IPv6 gets: 2^64 addresses with the same first bytes. */
-const IPV6_NETWORK_BYTES = 8;
-const IPV4_IN_IPV6 = '00000000000000000000ffff';
-
-/**
- * Rate limit of wrong tokens by remote address (a sliding log). A right token is accepted from any address:
- * an operator must be able to work beside a broken script on the same host. So this does not protect against
- * guessing, which the length of the token does. It keeps a flood of wrong tokens out of the logs, and asks
- * the sender to stop.
- */
-export class WrongTokens {
-  readonly #clock: Clock;
-  /** Times of the last wrong tokens by sender, oldest first. */
-  readonly #momentsMs = new Map<string, number[]>();
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  /** Counts a wrong token and returns true; or false, without counting it, if its sender must wait. */
-  record(address: ArrayBuffer): boolean {
-    const sender = senderOf(address);
-    const nowMs = this.#clock.monotonicMs();
-    const known = this.#momentsMs.get(sender);
-    const moments = known ?? [];
-    while (moments.length > 0 && nowMs - moments[0]! >= SECOND_MS) moments.shift();
-    if (moments.length >= WRONG_PER_SECOND_MAX) return false;
-    moments.push(nowMs);
-    if (known === undefined) this.#remember(sender, moments);
-    return true;
-  }
-
-  #remember(sender: string, moments: number[]): void {
-    if (this.#momentsMs.size >= ADDRESSES_MAX) {
-      const [oldest] = this.#momentsMs.keys();
-      if (oldest !== undefined) this.#momentsMs.delete(oldest);
-    }
-    this.#momentsMs.set(sender, moments);
-  }
-}
-
-/** `address`: 4 bytes of IPv4, or 16 of IPv6, which may hold an address of IPv4. */
-function senderOf(address: ArrayBuffer): string {
-  const hex = Buffer.from(address).toString('hex');
-  if (address.byteLength === IPV4_BYTES) return hex;
-  if (hex.startsWith(IPV4_IN_IPV6)) return hex.slice(IPV4_IN_IPV6.length);
-  return hex.slice(0, IPV6_NETWORK_BYTES * 2);
-}
+import { TokenCheck, WrongTokens } from './token.js';
 
 /** An authority without user information: a name, or an address (IPv6 in brackets), and perhaps a port. */
 const AUTHORITY = /^(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d{1,5})?$/i;

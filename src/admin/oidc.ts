@@ -15,12 +15,12 @@ import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
 import type { Clock } from '../core/clock.js';
 import type { Identify } from '../core/roles.js';
 import type { Log } from '../telemetry/log.js';
-import { WrongTokens } from './authentication.js';
 import { type AdminResponse, cookieOf, HOST_COOKIE, type RequestHead } from './http.js';
 import { type OidcSettings, type Person, personOf, roleOf } from './oidc-claims.js';
 import { PAGE_HEADERS, pageOf, SignInError } from './oidc-pages.js';
 import type { OidcProvider, Proofs } from './oidc-provider.js';
 import type { NewSession } from './sessions.js';
+import { WrongTokens } from './token.js';
 
 const KEY_BYTES = 32;
 const NONCE_BYTES = 32;

@@ -1,12 +1,15 @@
 /**
- * The admin token. The gateway creates and checks it, on its main thread; commands read it.
+ * The admin token: its file, its comparison, and the rate limit of wrong ones. The gateway creates and checks
+ * it (authentication.ts), on its main thread; commands read it. oidc.ts limits failed sign-ins likewise.
  *
  * Must hold: only the owner may read the file, and it is created once, also if two processes start together;
- * the comparison takes the same time wherever a wrong token differs (test/unit/admin/token.test.ts).
+ * the comparison takes the same time wherever a wrong token differs; a right token is never limited
+ * (test/unit/admin/token.test.ts, token.wrong-tokens.test.ts).
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Clock } from '../core/clock.js';
 import { makeDataFolder } from '../store/store-file.js';
 
 /** As many as an API key has. */
@@ -74,6 +77,62 @@ export class TokenCheck {
     // Digests, because the comparison needs equal lengths, and must not reveal the token's length.
     return timingSafeEqual(digestOf(sent), this.#digest);
   }
+}
+
+/** How many wrong tokens of one address in any second get 401. Further ones get 429. */
+const WRONG_PER_SECOND_MAX = 5;
+const SECOND_MS = 1_000;
+/** How many addresses are kept, about 200 bytes each. The oldest is dropped first. */
+const ADDRESSES_MAX = 4_096;
+
+const IPV4_BYTES = 4;
+/** The smallest network that a user of IPv6 gets: 2^64 addresses with the same first bytes. */
+const IPV6_NETWORK_BYTES = 8;
+const IPV4_IN_IPV6 = '00000000000000000000ffff';
+
+/**
+ * Rate limit of wrong tokens by remote address (a sliding log). A right token is accepted from any address:
+ * an operator must be able to work beside a broken script on the same host. So this does not protect against
+ * guessing, which the length of the token does. It keeps a flood of wrong tokens out of the logs, and asks
+ * the sender to stop.
+ */
+export class WrongTokens {
+  readonly #clock: Clock;
+  /** Times of the last wrong tokens by sender, oldest first. */
+  readonly #momentsMs = new Map<string, number[]>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Counts a wrong token and returns true; or false, without counting it, if its sender must wait. */
+  record(address: ArrayBuffer): boolean {
+    const sender = senderOf(address);
+    const nowMs = this.#clock.monotonicMs();
+    const known = this.#momentsMs.get(sender);
+    const moments = known ?? [];
+    while (moments.length > 0 && nowMs - moments[0]! >= SECOND_MS) moments.shift();
+    if (moments.length >= WRONG_PER_SECOND_MAX) return false;
+    moments.push(nowMs);
+    if (known === undefined) this.#remember(sender, moments);
+    return true;
+  }
+
+  #remember(sender: string, moments: number[]): void {
+    if (this.#momentsMs.size >= ADDRESSES_MAX) {
+      const [oldest] = this.#momentsMs.keys();
+      if (oldest !== undefined) this.#momentsMs.delete(oldest);
+    }
+    this.#momentsMs.set(sender, moments);
+  }
+}
+
+/** `address`: 4 bytes of IPv4, or 16 of IPv6, which may hold an address of IPv4. */
+function senderOf(address: ArrayBuffer): string {
+  const hex = Buffer.from(address).toString('hex');
+  if (address.byteLength === IPV4_BYTES) return hex;
+  if (hex.startsWith(IPV4_IN_IPV6)) return hex.slice(IPV4_IN_IPV6.length);
+  return hex.slice(0, IPV6_NETWORK_BYTES * 2);
 }
 
 function readToken(path: string): string {

@@ -1,6 +1,6 @@
 /** Five wrong tokens in any second from an address, and no more. */
 import t from 'tap';
-import { WrongTokens } from '#src/admin/authentication.js';
+import { WrongTokens } from '#src/admin/token.js';
 import { StoppedClock } from '../store/support.js';
 
 const v4 = (...bytes: number[]): ArrayBuffer => new Uint8Array(bytes).buffer;
