@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Settings } from '../config/schema.js';
 import { ADMIN_URL_RULE, adminOriginOf, type DataOptions } from './options.js';
 import { CommandError, Misuse } from './output.js';
+import type { AdminExchange, Exchanged } from './store-client.js';
 
 const PAGE_ITEMS = 1_000;
 
@@ -23,6 +24,20 @@ export interface AdminClient {
   /** GETs `path` and returns the body as text: CSV. */
   text(path: string): Promise<string>;
   close(): Promise<void>;
+}
+
+/** Makes a client of what exchanges requests for responses. */
+function clientOf({ exchange, close }: AdminExchange): AdminClient {
+  const bodyOf = async (method: AdminCallMethod, path: string, sent?: object): Promise<string> => {
+    const { status, body } = await exchange(method, path, sent === undefined ? '' : JSON.stringify(sent));
+    if (status < 400) return body;
+    throw new CommandError((JSON.parse(body) as { error: { message: string } }).error.message);
+  };
+  return {
+    call: async (method, path, body) => JSON.parse(await bodyOf(method, path, body)) as unknown,
+    text: (path) => bodyOf('GET', path),
+    close,
+  };
 }
 
 /** Opens a client, calls `use` with it and closes it. */
@@ -86,13 +101,13 @@ const HELD_POLL_MS = 20;
 async function openNearest(settings: Settings): Promise<AdminClient> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const { StoreHeld } = await import('../store/store-hold.js');
-  const { openStoreClient } = await import('./store-client.js');
+  const { openStoreExchange } = await import('./store-client.js');
   const endMs = performance.now() + HELD_WAIT_MS_MAX;
   for (;;) {
     const address = await findGateway(settings.data);
     if (address !== undefined) return openHttpClient(settings.data, adminOrigin(address));
     try {
-      return openStoreClient(settings);
+      return clientOf(openStoreExchange(settings));
     } catch (error) {
       if (!(error instanceof StoreHeld)) throw error;
       if (performance.now() > endMs) {
@@ -155,28 +170,25 @@ export async function openHttpClient(
       `A gateway runs, but its token is not ${missing}: set TOLLGATE_ADMIN_TOKEN as for the gateway.`,
     );
   }
-  const exchange = async (method: string, path: string, body: object | undefined) => {
+  const request = async (method: string, path: string, body: string) => {
     const response = await fetch(`${origin}/admin/v1${path}`, {
       method,
       headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-      body: body === undefined ? null : JSON.stringify(body),
+      body: body === '' ? null : body,
       signal: AbortSignal.timeout(timeoutMs),
       redirect: 'error',
     });
-    return { status: response.status, text: await response.text(), warning: response.headers.get('warning') };
+    return { status: response.status, body: await response.text(), warning: response.headers.get('warning') };
   };
-  const answered = async (method: string, path: string, body?: object): Promise<string> => {
-    const { status, text, warning } = await exchange(method, path, body).catch((error: unknown) => {
+  const exchange = async (method: string, path: string, body: string): Promise<Exchanged> => {
+    const { warning, ...response } = await request(method, path, body).catch((error: unknown) => {
       throw new CommandError(noResponseText(origin, error));
     });
     if (warning !== null) process.stderr.write(`${warning.replace(/^\d+ \S+ "|"$/g, '')}\n`);
-    return textOfResponse(status, text);
+    return response;
   };
-  return {
-    call: async (method, path, body) => JSON.parse(await answered(method, path, body)) as unknown,
-    text: (path) => answered('GET', path),
-    close: () => Promise.resolve(),
-  };
+  const close = (): Promise<void> => Promise.resolve();
+  return clientOf({ exchange, close });
 }
 
 /** The reason is in the cause of fetch's error. */
@@ -186,10 +198,4 @@ function noResponseText(origin: string, error: unknown): string {
     `The gateway at ${origin} did not answer: ${reason instanceof Error ? reason.message : String(reason)}. ` +
     'A change may have been made or not: look before trying again.'
   );
-}
-
-/** Returns the body. Throws CommandError with the body's message if the status is an error. */
-export function textOfResponse(status: number, text: string): string {
-  if (status < 400) return text;
-  throw new CommandError((JSON.parse(text) as { error: { message: string } }).error.message);
 }

@@ -47,7 +47,7 @@ export function addAuditCommand(program: Command): void {
     });
 }
 
-/** Throws ConfigError or StoreFault if there are no books to check. */
+/** Throws ConfigError or StoreError if there are no books to check. */
 async function run(options: AuditOptions): Promise<void> {
   const [{ loadSettings }, { audit }] = await Promise.all([
     import('../config/load.js'),

@@ -17,7 +17,6 @@ import { ownRegistryService } from '../registry/registry.js';
 import { StoreOnly } from '../registry/registry-context.js';
 import { Store } from '../store/store.js';
 import { createLog } from '../telemetry/log.js';
-import { type AdminClient, textOfResponse } from './admin-client.js';
 import { CommandError } from './output.js';
 
 /** The operator: a person who may open the data directory may do everything. */
@@ -39,8 +38,23 @@ const SHARED =
   'No gateway runs on this data directory, and its accounts and keys are shared with other hosts: start it, or give ' +
   '--admin-url of one that runs.';
 
-/** Throws StoreHeld if another process works on the store, StoreFault if there is no store to work on. */
-export function openStoreClient(settings: Settings): AdminClient {
+export interface Exchanged {
+  readonly status: number;
+  readonly body: string;
+}
+
+/** The admin interface, however it is reached. */
+export interface AdminExchange {
+  /**
+   * `path` is encoded and below `/admin/v1`; `body` is JSON, or empty. Rejects with CommandError if there is
+   * no response.
+   */
+  readonly exchange: (method: string, path: string, body: string) => Promise<Exchanged>;
+  readonly close: () => Promise<void>;
+}
+
+/** Throws StoreHeld if another process works on the store, StoreError if there is no store to work on. */
+export function openStoreExchange(settings: Settings): AdminExchange {
   const store = Store.hold(settings.data, { kind: 'command' });
   const registry = new Registry({
     store,
@@ -70,16 +84,12 @@ export function openStoreClient(settings: Settings): AdminClient {
     hosts: undefined,
     log: createLog('command'),
   });
-  const answered = async (method: string, path: string, body?: object): Promise<string> => {
-    if (settings.sharing !== undefined && method !== 'GET') throw new CommandError(SHARED);
-    const [plain = '', query = ''] = path.split('?', 2);
-    const call = api.find(method, `/admin/v1${plain}`, REQUESTER);
-    const response = await call.handle(query, body === undefined ? '' : JSON.stringify(body));
-    return textOfResponse(response.status, response.body);
-  };
   return {
-    call: async (method, path, body) => JSON.parse(await answered(method, path, body)) as unknown,
-    text: (path) => answered('GET', path),
+    exchange: async (method, path, body) => {
+      if (settings.sharing !== undefined && method !== 'GET') throw new CommandError(SHARED);
+      const [plain = '', query = ''] = path.split('?', 2);
+      return api.find(method, `/admin/v1${plain}`, REQUESTER).handle(query, body);
+    },
     close: () => store.close(),
   };
 }
