@@ -8,24 +8,16 @@
  */
 import {
   BYTES_PER_TOKEN,
+  DOOR_KINDS,
   isRecord,
   sseFrame,
   steeringOf,
   type MockCompletion,
+  type MockDoorRequest,
   type MockRequest,
 } from './mock-protocol.js';
 
-const KINDS = ['embeddings', 'completions', 'moderations', 'rerank'] as const;
-
-/** A request to one of these paths. */
-export interface MockDoorRequest {
-  readonly kind: (typeof KINDS)[number];
-  /** One for each embedding, prompt, moderation or document; tokens joined by blanks. */
-  readonly inputs: readonly string[];
-  readonly body: Readonly<Record<string, unknown>>;
-}
-
-export const OPENAI_DOOR_PATHS: readonly string[] = KINDS.map((kind) => `/v1/${kind}`);
+export const OPENAI_DOOR_PATHS: readonly string[] = DOOR_KINDS.map((kind) => `/v1/${kind}`);
 
 const CREATED_SECONDS = 1_700_000_000;
 const DIMENSIONS = 8;
@@ -36,7 +28,7 @@ export function readDoorRequest(
   path: string,
   body: Readonly<Record<string, unknown>>,
 ): MockRequest | undefined {
-  const kind = KINDS.find((name) => path === `/${name}`);
+  const kind = DOOR_KINDS.find((name) => path === `/${name}`);
   if (kind === undefined) return undefined;
   const given = kind === 'rerank' ? body.documents : kind === 'completions' ? body.prompt : body.input;
   const inputs = inputsOf(given);

@@ -6,8 +6,6 @@
  * Must hold: no file of this folder imports src/providers. Each is a second reading of the provider's
  * reference; with shared code one misreading would pass its own test (test/unit/tree.test.ts).
  */
-import type { MockDoorRequest } from './mock-openai-doors.js';
-
 /** A request as it came. Header names are in lower case. */
 export interface MockCall {
   readonly path: string;
@@ -40,6 +38,17 @@ export interface MockRequest {
   readonly isNative?: true;
   /** A request to another of OpenAI's paths; undefined for a chat completion. */
   readonly door?: MockDoorRequest;
+}
+
+/** OpenAI's paths besides chat completions. */
+export const DOOR_KINDS = ['embeddings', 'completions', 'moderations', 'rerank'] as const;
+
+/** A request to one of them. */
+export interface MockDoorRequest {
+  readonly kind: (typeof DOOR_KINDS)[number];
+  /** One for each embedding, prompt, moderation or document; tokens joined by blanks. */
+  readonly inputs: readonly string[];
+  readonly body: Readonly<Record<string, unknown>>;
 }
 
 /** An error response in the provider's form. */
