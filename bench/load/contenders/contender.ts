@@ -1,8 +1,7 @@
 /**
  * What a contender is: something that listens on loopback and answers chat calls, and the processes behind
- * it.
+ * it. Starters of contenders (this folder) make them, and round.ts and latency.ts measure them.
  */
-import type { Scenario } from '../scenarios/scenario.js';
 
 /** In the order of measuring. */
 export const CONTENDER_NAMES = [
@@ -30,6 +29,9 @@ export type ContenderName = (typeof CONTENDER_NAMES)[number];
  */
 export const THREADS = { 'tollgate-2': 2, 'tollgate-4': 4, 'tollgate-2p': 1 } as const;
 
+/** Who asks, for those contenders that tell callers apart. */
+export type Caller = 'paying' | 'limited' | 'unknown';
+
 /** How a scenario is asked of one contender. */
 export interface Call {
   readonly path: string;
@@ -41,7 +43,8 @@ export interface Contender {
   readonly port: number;
   /** All its processes that live now. */
   pids(): number[];
-  callOf(scenario: Pick<Scenario, 'caller' | 'status'>): Call;
+  /** `status`: that which the response must have. */
+  callOf(wanted: { readonly caller: Caller; readonly status: number }): Call;
 }
 
 export const CHAT_PATH = '/v1/chat/completions';

@@ -5,8 +5,7 @@
 import { eventually, startGateway, testSettings } from '../../../test/support/gateway.js';
 import type { Mock, Scope } from '../../../test/support/mock.js';
 import { processTree } from '../../support/proc.js';
-import type { Caller } from '../scenarios/scenario.js';
-import { CHAT_PATH, JSON_HEADERS, type Contender, type ContenderName } from './contender.js';
+import { CHAT_PATH, JSON_HEADERS, type Caller, type Contender, type ContenderName } from './contender.js';
 
 const LIMITED_PLAN = { id: 'one-a-minute', requests_per_minute: 1, calls_per_day: 1_000_000 };
 

@@ -3,8 +3,9 @@
  * Compared with a bare handler, because a proxy that checks nothing refuses nothing.
  */
 import { TEST_MODEL } from '../../../test/support/gateway.js';
+import type { Caller } from '../contenders/contender.js';
 import { bodyOf } from './prompt.js';
-import type { Caller, Scenario } from './scenario.js';
+import type { Scenario } from './scenario.js';
 
 export const REJECTION_STATUSES = [401, 400, 429] as const;
 type RefusalStatus = (typeof REJECTION_STATUSES)[number];

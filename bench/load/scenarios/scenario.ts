@@ -2,10 +2,7 @@
  * What a scenario is: one call, made again and again, and what its response must be.
  */
 import type { Answer } from '../../../test/support/http.js';
-import type { ContenderName } from '../contenders/contender.js';
-
-/** Who asks, for those contenders that tell callers apart. */
-export type Caller = 'paying' | 'limited' | 'unknown';
+import type { Caller, ContenderName } from '../contenders/contender.js';
 
 export interface Scenario {
   readonly name: string;
