@@ -19,7 +19,7 @@ import { recover } from '../store/recovery.js';
 import { SpentTotals } from '../store/spent-totals.js';
 import type { CallsUse } from '../sharing/sharing-stats.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
-import type { SharingSnapshot } from '../telemetry/metrics-snapshot.js';
+import type { SharingSnapshot } from '../telemetry/metrics-source.js';
 import {
   changeLogger,
   type AccountingBase,

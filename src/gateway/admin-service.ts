@@ -30,7 +30,7 @@ import {
 } from '../telemetry/history.js';
 import type { Log, LogChange, LogView } from '../telemetry/log.js';
 import type { StatusDocument } from '../telemetry/status-document.js';
-import type { AccountReport } from '../telemetry/top-accounts.js';
+import type { AccountReport } from '../telemetry/account-history.js';
 import type { Accounting } from './accounting.js';
 import type { GatewayLogs } from './gateway-logs.js';
 import type { GatewayState } from './gateway-options.js';

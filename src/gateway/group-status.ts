@@ -9,19 +9,16 @@
 import { decimalOf } from '../core/money.js';
 import type { BreakerState } from '../telemetry/metrics-layout.js';
 import { newestErrors } from '../telemetry/upstream-errors.js';
+import { EXCHANGE_BOUNDS_MS, type SharingSnapshot } from '../telemetry/metrics-source.js';
 import {
-  EXCHANGE_BOUNDS_MS,
+  type CredentialStatus,
+  type HistogramView,
   REGISTRY_STATES,
   SHARING_STATES,
-  type SharingSnapshot,
-} from '../telemetry/metrics-snapshot.js';
-import type {
-  CredentialStatus,
-  HistogramView,
-  SharingStatus,
-  StatusDocument,
-  ThreadStatus,
-  UpstreamStatus,
+  type SharingStatus,
+  type StatusDocument,
+  type ThreadStatus,
+  type UpstreamStatus,
 } from '../telemetry/status-document.js';
 import type { CallsStatus, ModelStatus, ProcessStatus } from './messages.js';
 

@@ -44,7 +44,7 @@ import type { CallsUse } from '../sharing/sharing-stats.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 import type { MetricsSnapshot } from '../telemetry/metrics-snapshot.js';
 import type { CallCounts, RunStatus } from '../telemetry/status-document.js';
-import type { AccountReport } from '../telemetry/top-accounts.js';
+import type { AccountReport } from '../telemetry/account-history.js';
 
 /** EX_CONFIG of sysexits.h: another start would end the same way. */
 export const START_REJECTED_EXIT_CODE = 78;

@@ -37,7 +37,7 @@ import { SharedQuotaUses } from '../store/quota-uses.js';
 import { recover } from '../store/recovery.js';
 import { SharedTotals } from '../store/spent-totals.js';
 import type { Store } from '../store/store.js';
-import type { SharingSnapshot } from '../telemetry/metrics-snapshot.js';
+import type { SharingSnapshot } from '../telemetry/metrics-source.js';
 import type { AccountingParts, Sharing } from './accounting.js';
 import {
   type AccountingBase,

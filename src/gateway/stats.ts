@@ -27,15 +27,15 @@ import {
   type Outcome,
 } from '../telemetry/metrics-layout.js';
 import type { ModelSnapshot } from '../telemetry/metrics-reader.js';
-import { mergeFamily, type SharingSnapshot } from '../telemetry/metrics-snapshot.js';
-import type { NamedUpstream } from '../telemetry/metrics-source.js';
+import { mergeFamily } from '../telemetry/metrics-snapshot.js';
+import type { NamedUpstream, SharingSnapshot } from '../telemetry/metrics-source.js';
 import type {
   CredentialStatus,
   StatusDocument,
   HistogramView,
   UpstreamStatus,
 } from '../telemetry/status-document.js';
-import type { AccountReport } from '../telemetry/top-accounts.js';
+import type { AccountReport } from '../telemetry/account-history.js';
 import type { Accounting } from './accounting.js';
 import type { GatewayLogs } from './gateway-logs.js';
 import type { GatewayMetrics } from './gateway-metrics.js';

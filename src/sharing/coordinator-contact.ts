@@ -6,7 +6,7 @@
  * unit/sharing/lease-manager (a start without the authority), which does not measure the pause.
  */
 import { addValue, emptyHistogram, type HistogramSnapshot } from '../telemetry/histogram.js';
-import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-snapshot.js';
+import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-source.js';
 import { CoordinatorLost, type LossReason } from './coordinator.js';
 
 /** The pause after a loss doubles from first to longest; a random part keeps nodes from coming at once. */

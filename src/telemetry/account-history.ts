@@ -14,7 +14,6 @@ import {
   SpanRing,
   type SpanOfRing,
 } from './history.js';
-import type { AccountReport } from './top-accounts.js';
 
 /** Sums of one account. Costs are numbers: for charts and not for bills. */
 export interface AccountStats {
@@ -34,6 +33,16 @@ export interface AccountSpan extends Span {
 }
 
 export type AccountSpanOfRing = SpanOfRing<AccountSpan>;
+
+/**
+ * One process's report: plain data, for the channel between processes. It may be added twice without effect.
+ */
+export interface AccountReport {
+  /** Random text that names the process. */
+  readonly source: string;
+  /** Spans of one ring are in the order of their starts. */
+  readonly spans: readonly AccountSpanOfRing[];
+}
 
 /**
  * How many accounts a span names: more than a person reads in a table. A full span has 5 KB, and all rings

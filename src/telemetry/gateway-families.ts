@@ -7,7 +7,6 @@
  * caller can choose. test/unit/telemetry/exposition.test.ts compares samples with what is declared.
  */
 import type { ThreadSnapshot } from './metrics-reader.js';
-import { REGISTRY_STATES, SHARING_STATES, type SharingSnapshot } from './metrics-snapshot.js';
 import {
   type AccountSample,
   currencyOf,
@@ -16,7 +15,9 @@ import {
   type MetricsSource,
   type Sample,
   secondsOf,
+  type SharingSnapshot,
 } from './metrics-source.js';
+import { REGISTRY_STATES, SHARING_STATES } from './status-document.js';
 import { UPSTREAM_FAMILIES } from './upstream-families.js';
 
 const ACCOUNT_LABELS = ['account', 'account_name'];

@@ -1,14 +1,12 @@
 /**
  * Samples of all metrics of one process at one moment, and their sum over the processes of a group: the
- * process that writes a page merges the snapshots, the supervisor keeps those of ended processes. Also the
- * types of the sharing status. Pure.
+ * process that writes a page merges the snapshots, the supervisor keeps those of ended processes. Pure.
  *
  * Counters and histograms are sums that include ended processes. Gauges are of running processes only.
  *
  * Must hold: no sum falls when a process ends, else Prometheus takes it for a restart and counts twice
  * (test/unit/telemetry/metrics-snapshot.test.ts).
  */
-import type { HistogramSnapshot } from './histogram.js';
 import type { MetricFamily, Sample } from './metrics-source.js';
 
 /**
@@ -100,38 +98,4 @@ function combine(samples: readonly Sample[], merge: (left: number, right: number
     });
   }
   return [...merged.values()];
-}
-
-/**
- * State of a gateway's contact with the coordinator, from the best to the worst. `alone`: this process uses
- * its equal share. `quarantine`: the coordinator has lost its data and grants nothing until its former leases
- * have ended. `lost`: the coordinator cannot be reached.
- */
-export const SHARING_STATES = ['connected', 'alone', 'quarantine', 'lost'] as const;
-export type SharingState = (typeof SHARING_STATES)[number];
-
-/** `lost`: the server cannot be reached, so nothing can be changed. `diverged`: an operator must decide. */
-export const REGISTRY_STATES = ['following', 'lost', 'diverged'] as const;
-export type RegistryState = (typeof REGISTRY_STATES)[number];
-
-/** From a transaction in the host's own file to the longest wait for a server. */
-export const EXCHANGE_BOUNDS_MS = [0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000];
-
-export interface SharingSnapshot {
-  readonly with: 'processes' | 'hosts';
-  readonly state: SharingState;
-  /** Undefined while the state is `connected`. */
-  readonly reason: string | undefined;
-  /** Time since the state was last `connected`; 0 while it is. */
-  readonly lostMs: number;
-  /** Durations of exchanges with the coordinator that were answered, in milliseconds. */
-  readonly exchanges: HistogramSnapshot;
-  /** Exchanges that were not answered. */
-  readonly failures: number;
-  /** Accounts and keys of which something is leased. */
-  readonly leased: number;
-  /** Requests that wait for a lease. */
-  readonly waits: number;
-  /** Undefined if only the processes of one host share the registry. */
-  readonly registry: { readonly state: RegistryState; readonly reason: string | undefined } | undefined;
 }

@@ -10,8 +10,7 @@ import type { UpstreamScopeIndex } from '../core/units.js';
 import type { FlushSnapshot, HistogramSnapshot } from './histogram.js';
 import { UPSTREAM_SLOTS_MAX } from './metrics-layout.js';
 import type { MetricsReader } from './metrics-reader.js';
-import type { SharingSnapshot } from './metrics-snapshot.js';
-import type { CredentialStatus } from './status-document.js';
+import type { CredentialStatus, RegistryState, SharingState } from './status-document.js';
 import type { ExportCounts } from './span-outbox.js';
 
 export interface ModelName {
@@ -45,6 +44,28 @@ export interface WebhookCounts {
   readonly failedAttempts: number;
   readonly givenUp: number;
   readonly dropped: number;
+}
+
+/** From a transaction in the host's own file to the longest wait for a server. */
+export const EXCHANGE_BOUNDS_MS = [0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000];
+
+export interface SharingSnapshot {
+  readonly with: 'processes' | 'hosts';
+  readonly state: SharingState;
+  /** Undefined while the state is `connected`. */
+  readonly reason: string | undefined;
+  /** Time since the state was last `connected`; 0 while it is. */
+  readonly lostMs: number;
+  /** Durations of exchanges with the coordinator that were answered, in milliseconds. */
+  readonly exchanges: HistogramSnapshot;
+  /** Exchanges that were not answered. */
+  readonly failures: number;
+  /** Accounts and keys of which something is leased. */
+  readonly leased: number;
+  /** Requests that wait for a lease. */
+  readonly waits: number;
+  /** Undefined if only the processes of one host share the registry. */
+  readonly registry: { readonly state: RegistryState; readonly reason: string | undefined } | undefined;
 }
 
 export interface MetricsSource {

@@ -1,6 +1,7 @@
 /**
- * Types of the JSON document of `GET /admin/v1/status`. The gateway writes it; the console, the command line
- * and the history read it.
+ * The JSON document of `GET /admin/v1/status`: its types, and its states of sharing from the best to the
+ * worst. The gateway writes it (stats.ts, group-status.ts); the console, the command line and the history
+ * read it.
  *
  * Numbers are sums since the start: for rates and percentiles a reader takes the difference of two responses.
  * Money is decimal text.
@@ -9,7 +10,6 @@
  * of a process is added up in gateway/group-status.ts (test/unit/gateway/group-status.test.ts).
  */
 import type { BreakerState } from './metrics-layout.js';
-import type { RegistryState, SharingState } from './metrics-snapshot.js';
 
 /** Counts are not cumulative. There is one more than bounds, for values above the last. */
 export interface HistogramView {
@@ -96,6 +96,18 @@ interface StoreStatus {
   readonly last_error: string | null;
   readonly unflushed_accounts: number;
 }
+
+/**
+ * State of a gateway's contact with the coordinator, from the best to the worst. `alone`: this process uses
+ * its equal share. `quarantine`: the coordinator has lost its data and grants nothing until its former leases
+ * have ended. `lost`: the coordinator cannot be reached.
+ */
+export const SHARING_STATES = ['connected', 'alone', 'quarantine', 'lost'] as const;
+export type SharingState = (typeof SHARING_STATES)[number];
+
+/** `lost`: the server cannot be reached, so nothing can be changed. `diverged`: an operator must decide. */
+export const REGISTRY_STATES = ['following', 'lost', 'diverged'] as const;
+export type RegistryState = (typeof REGISTRY_STATES)[number];
 
 /** Over several processes: the worst state, and sums. */
 export interface SharingStatus {

@@ -14,6 +14,7 @@ import { randomUUID } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex } from '../core/units.js';
 import {
+  type AccountReport,
   type AccountStats,
   type AccountSpan,
   type AccountSpanOfRing,
@@ -34,16 +35,6 @@ export interface CountedCall {
   readonly cachedTokens: number;
   readonly completionTokens: number;
   readonly charged: bigint;
-}
-
-/**
- * One process's report: plain data, for the channel between processes. It may be added twice without effect.
- */
-export interface AccountReport {
-  /** Random text that names the process. */
-  readonly source: string;
-  /** Spans of one ring are in the order of their starts. */
-  readonly spans: readonly AccountSpanOfRing[];
 }
 
 interface RunningSpan {

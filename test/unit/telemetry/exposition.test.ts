@@ -16,8 +16,7 @@ import {
   threadNames,
 } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
-import type { MetricsSource, Sample } from '#src/telemetry/metrics-source.js';
-import type { SharingSnapshot } from '#src/telemetry/metrics-snapshot.js';
+import type { MetricsSource, Sample, SharingSnapshot } from '#src/telemetry/metrics-source.js';
 import { Scrape } from '../../support/metrics.js';
 import { HAS_PROMTOOL, promtool } from '../../support/prometheus.js';
 
