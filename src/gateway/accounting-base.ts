@@ -1,15 +1,15 @@
 /**
  * The part of a gateway's accounting that is the same whether it shares its limits or not: the store on
- * disk, the limits and balances in shared buffers, their readers and writers, and the ids of accounts and
- * keys by their slots. `accounting.ts` adds the rest for a gateway that is alone, `shared-accounting.ts` for
- * one that shares. Runs on the main thread.
+ * disk, the limits and balances in shared buffers, their readers and writers. `accounting.ts` makes the rest,
+ * AccountingParts, for a gateway that is alone, `shared-accounting.ts` for one that shares. Main thread.
  *
- * Tests: test/e2e/books.test.ts for a gateway that is alone, test/e2e/processes-limits.test.ts for one that
- * shares.
+ * Must hold: files of leases are cleared only while no other process has the store; that of this boot stays
+ * if limits are shared. Tests: test/e2e/books.test.ts for a gateway that is alone, and for one that shares
+ * test/e2e/processes-limits.test.ts.
  */
+import type { MessagePort } from 'node:worker_threads';
 import type { Settings } from '../config/schema.js';
 import { SystemClock, type Clock } from '../core/clock.js';
-import type { AccountIndex, KeyIndex } from '../core/units.js';
 import { clockOf } from '../ledger/coordinator-clock.js';
 import { createJournalBuffer, type JournalBuffer } from '../ledger/journal-layout.js';
 import { JournalReader } from '../ledger/journal.js';
@@ -20,13 +20,19 @@ import { AccountDirectory } from '../registry/account-directory.js';
 import { createGroupNames, GroupNames, type GroupNamesBuffer } from '../registry/group-names.js';
 import { KeyTable, createKeyTableBuffers, type KeyTableBuffers } from '../registry/key-table.js';
 import type { OperatorChange } from '../registry/operator-change.js';
+import type { Registry, RegistryService } from '../registry/registry.js';
+import type { HostDirectory } from '../sharing/host-directory.js';
 import { clearLeaseFiles } from '../sharing/lease-file.js';
 import type { OpenHosts } from '../sharing/open-hosts.js';
-import type { LedgerFlushOptions } from '../store/flush.js';
+import type { CallsUse } from '../sharing/sharing-stats.js';
+import type { LedgerFlush, LedgerFlushOptions } from '../store/flush.js';
 import { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
+import type { SharingSnapshot } from '../telemetry/metrics-source.js';
 import { TopAccounts } from '../telemetry/top-accounts.js';
+import { IdNames } from './call-lines.js';
 import { usageLogOf, type UsageLog } from './gateway-logs.js';
+import type { FlushRequests } from './group-requests.js';
 import { IdempotencyService, type IdempotencyServiceOptions } from './idempotency-service.js';
 import type { GroupPosition, GroupSnapshot, SnapshotKind } from './messages.js';
 import { ChangedScopes } from './quota-notices.js';
@@ -79,6 +85,43 @@ export interface AccountingBase {
   readonly usageLog: UsageLog | undefined;
   /** For the notices of quotas. */
   readonly changed: ChangedScopes;
+}
+
+/** The parts that the two compositions build differently. */
+export interface AccountingParts {
+  readonly base: AccountingBase;
+  readonly registry: Registry;
+  /** Through it operators change the registry. */
+  readonly service: RegistryService;
+  readonly locks: IdempotencyService;
+  readonly flush: LedgerFlush;
+  readonly flushRequests: FlushRequests;
+  readonly sharing: Sharing;
+}
+
+/** What a gateway does about limits that it shares with other processes or hosts. NOT_SHARED does nothing. */
+export interface Sharing {
+  /** Joins the others. Rejects if this host's accounts and keys are not those that the others share. */
+  start(): Promise<void>;
+  /** Replies to a listener that waits for leases; undefined if no call needs a lease. */
+  readonly serveLeases: ((port: MessagePort) => void) | undefined;
+  /**
+   * Applies the changes that others have made. Returns the number of the newest change that is applied here.
+   */
+  followChanges(): number;
+  /** Returns what calls of this gateway use of these accounts now. */
+  callsUses(accounts: readonly string[]): CallsUse[];
+  /**
+   * Claims a name for this host, for `forMs`. Resolves with false if another host has it, and with true also
+   * if the server of sharing cannot be reached. Undefined if there are no other hosts.
+   */
+  readonly claim: ((name: string, forMs: number) => Promise<boolean>) | undefined;
+  /** The directory of the other hosts; undefined if there are none. */
+  readonly hosts: HostDirectory | undefined;
+  /** The state of sharing, for operators; undefined if nothing is shared. */
+  readonly snapshot: SharingSnapshot | undefined;
+  /** To be called after the last flush, before the store is closed. */
+  close(): Promise<void>;
 }
 
 /**
@@ -176,72 +219,4 @@ export function flushOptionsOf(
     clock,
     log,
   };
-}
-
-/** How many ids of each kind are cached. A gateway with more in use reads them from the store again. */
-const IDS_MAX = 100_000;
-/** The cache is emptied this often: well before a deleted key's slot may be given to another key. */
-const KEPT_MS = 3_600_000;
-
-export interface IdSource {
-  /** May throw what the store throws, as may `findKeyId`. */
-  findAccountId(account: AccountIndex): string | undefined;
-  findKeyId(key: KeyIndex): string | undefined;
-}
-
-/**
- * Ids of accounts and keys by their slots, cached in memory so that a line of a log needs no read of the
- * store. The logs of calls, the top-accounts counter and the leases use it.
- *
- * Must hold: a slot is looked up anew every hour, because a day after its key was deleted another key may get
- * it (test/unit/gateway/accounting-base.id-names.test.ts).
- */
-export class IdNames {
-  readonly #source: IdSource;
-  readonly #clock: Clock;
-  readonly #accounts = new Map<AccountIndex, string>();
-  readonly #keys = new Map<KeyIndex, string>();
-  #sinceMs: number;
-
-  constructor(source: IdSource, clock: Clock) {
-    this.#source = source;
-    this.#clock = clock;
-    this.#sinceMs = clock.monotonicMs();
-  }
-
-  /** Returns null if there is none or it cannot be read: a line of a log is not worth an exception. */
-  accountIdOf(account: AccountIndex): string | null {
-    return this.#idOf(this.#accounts, account, () => this.#source.findAccountId(account));
-  }
-
-  /** Returns the id of the key that has the slot or had it last; null as above. */
-  keyIdOf(key: KeyIndex): string | null {
-    return this.#idOf(this.#keys, key, () => this.#source.findKeyId(key));
-  }
-
-  /**
-   * Empties the cache if it is old. To be called each time calls are taken out of the listeners' rings: if
-   * each lookup of an id read the clock instead, there would be several reads for a call.
-   */
-  forgetOld(): void {
-    const nowMs = this.#clock.monotonicMs();
-    if (nowMs - this.#sinceMs < KEPT_MS) return;
-    this.#sinceMs = nowMs;
-    this.#accounts.clear();
-    this.#keys.clear();
-  }
-
-  #idOf<Index>(ids: Map<Index, string>, index: Index, find: () => string | undefined): string | null {
-    const known = ids.get(index);
-    if (known !== undefined) return known;
-    try {
-      const id = find();
-      if (id === undefined) return null;
-      if (ids.size >= IDS_MAX) ids.clear();
-      ids.set(index, id);
-      return id;
-    } catch {
-      return null;
-    }
-  }
 }

@@ -6,7 +6,6 @@
  * Must hold: what a listener has settled is counted once, also if the listener dies or the process ends
  * (test/e2e/books.test.ts).
  */
-import type { MessagePort } from 'node:worker_threads';
 import { msToNextTick } from '../core/clock.js';
 import { asCallSlot } from '../core/units.js';
 import { OwnBuffers } from '../registry/registry-context.js';
@@ -17,58 +16,20 @@ import { QuotaUses } from '../store/quota-uses.js';
 import { UsageBook } from '../store/usage-book.js';
 import { recover } from '../store/recovery.js';
 import { SpentTotals } from '../store/spent-totals.js';
-import type { CallsUse } from '../sharing/sharing-stats.js';
-import type { HostDirectory } from '../sharing/host-directory.js';
-import type { SharingSnapshot } from '../telemetry/metrics-source.js';
 import {
   changeLogger,
   type AccountingBase,
   type AccountingOptions,
+  type AccountingParts,
   flushOptionsOf,
   idempotencyServiceOf,
   openBase,
+  type Sharing,
 } from './accounting-base.js';
 import { FlushRequests } from './group-requests.js';
 import { CacheService } from './cache-service.js';
 import type { IdempotencyService } from './idempotency-service.js';
 import { shared } from './shared-accounting.js';
-
-/** The parts that the two compositions build differently. */
-export interface AccountingParts {
-  readonly base: AccountingBase;
-  readonly registry: Registry;
-  /** Through it operators change the registry. */
-  readonly service: RegistryService;
-  readonly locks: IdempotencyService;
-  readonly flush: LedgerFlush;
-  readonly flushRequests: FlushRequests;
-  readonly sharing: Sharing;
-}
-
-/** What a gateway does about limits that it shares with other processes or hosts. NOT_SHARED does nothing. */
-export interface Sharing {
-  /** Joins the others. Rejects if this host's accounts and keys are not those that the others share. */
-  start(): Promise<void>;
-  /** Replies to a listener that waits for leases; undefined if no call needs a lease. */
-  readonly serveLeases: ((port: MessagePort) => void) | undefined;
-  /**
-   * Applies the changes that others have made. Returns the number of the newest change that is applied here.
-   */
-  followChanges(): number;
-  /** Returns what calls of this gateway use of these accounts now. */
-  callsUses(accounts: readonly string[]): CallsUse[];
-  /**
-   * Claims a name for this host, for `forMs`. Resolves with false if another host has it, and with true also
-   * if the server of sharing cannot be reached. Undefined if there are no other hosts.
-   */
-  readonly claim: ((name: string, forMs: number) => Promise<boolean>) | undefined;
-  /** The directory of the other hosts; undefined if there are none. */
-  readonly hosts: HostDirectory | undefined;
-  /** The state of sharing, for operators; undefined if nothing is shared. */
-  readonly snapshot: SharingSnapshot | undefined;
-  /** To be called after the last flush, before the store is closed. */
-  close(): Promise<void>;
-}
 
 const NOT_SHARED: Sharing = {
   start: () => Promise.resolve(),

@@ -1,6 +1,6 @@
 /**
- * The text of the two logs of calls, each a line of JSON for a call. gateway-logs.ts calls this, on the main
- * thread of a gateway process.
+ * The text of the two logs of calls, each a line of JSON for a call, and the names in it for slots. Called by
+ * gateway-logs.ts, on the main thread of a gateway process.
  *
  * Access log, for every call that ended, rejected ones included: the members that telemetry/call-record.ts
  * describes, from `request_id` to `queued_ms`, behind
@@ -23,6 +23,7 @@
  * Must hold: a line is JSON whatever names and numbers it has, and shows the values with which the call was
  * settled (test/unit/gateway/call-lines.test.ts).
  */
+import type { Clock } from '../core/clock.js';
 import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
 import { decimalOf, PICO_PER_NANO } from '../core/money.js';
 import {
@@ -34,7 +35,7 @@ import {
   type QuotasLeft,
   scopeIndexOf,
 } from '../core/quotas.js';
-import { asGroupIndex, type GroupIndex } from '../core/units.js';
+import { type AccountIndex, asGroupIndex, type GroupIndex, type KeyIndex } from '../core/units.js';
 import type { JournalOutcome, JournalRecord } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES } from '../core/token-counts.js';
 import type { UsageKey } from '../registry/usage-report.js';
@@ -50,7 +51,6 @@ import {
   type CallRecord,
   type QuotaLeft,
 } from '../telemetry/call-record.js';
-import type { IdNames } from './accounting-base.js';
 
 const NO_QUOTAS: readonly QuotaLeft[] = [];
 const SERVED_OUTCOMES: readonly JournalOutcome[] = ['served', 'reversed', 'collected'];
@@ -66,6 +66,74 @@ export interface CallRecordNames extends CallNames {
   readonly ids: CallNames['ids'] & Pick<IdNames, 'forgetOld'>;
   readonly upstreamNameOf: (upstreamSlot: number) => string | undefined;
   readonly groupNameOf: (group: GroupIndex) => string;
+}
+
+/** How many ids of each kind are cached. A gateway with more in use reads them from the store again. */
+const IDS_MAX = 100_000;
+/** The cache is emptied this often: well before a deleted key's slot may be given to another key. */
+const KEPT_MS = 3_600_000;
+
+export interface IdSource {
+  /** May throw what the store throws, as may `findKeyId`. */
+  findAccountId(account: AccountIndex): string | undefined;
+  findKeyId(key: KeyIndex): string | undefined;
+}
+
+/**
+ * Ids of accounts and keys by their slots, cached in memory so that a line of a log needs no read of the
+ * store. The logs of calls, the top-accounts counter and the leases use it.
+ *
+ * Must hold: a slot is looked up anew every hour, because a day after its key was deleted another key may get
+ * it (test/unit/gateway/call-lines.id-names.test.ts).
+ */
+export class IdNames {
+  readonly #source: IdSource;
+  readonly #clock: Clock;
+  readonly #accounts = new Map<AccountIndex, string>();
+  readonly #keys = new Map<KeyIndex, string>();
+  #sinceMs: number;
+
+  constructor(source: IdSource, clock: Clock) {
+    this.#source = source;
+    this.#clock = clock;
+    this.#sinceMs = clock.monotonicMs();
+  }
+
+  /** Returns null if there is none or it cannot be read: a line of a log is not worth an exception. */
+  accountIdOf(account: AccountIndex): string | null {
+    return this.#idOf(this.#accounts, account, () => this.#source.findAccountId(account));
+  }
+
+  /** Returns the id of the key that has the slot or had it last; null as above. */
+  keyIdOf(key: KeyIndex): string | null {
+    return this.#idOf(this.#keys, key, () => this.#source.findKeyId(key));
+  }
+
+  /**
+   * Empties the cache if it is old. To be called each time calls are taken out of the listeners' rings: if
+   * each lookup of an id read the clock instead, there would be several reads for a call.
+   */
+  forgetOld(): void {
+    const nowMs = this.#clock.monotonicMs();
+    if (nowMs - this.#sinceMs < KEPT_MS) return;
+    this.#sinceMs = nowMs;
+    this.#accounts.clear();
+    this.#keys.clear();
+  }
+
+  #idOf<Index>(ids: Map<Index, string>, index: Index, find: () => string | undefined): string | null {
+    const known = ids.get(index);
+    if (known !== undefined) return known;
+    try {
+      const id = find();
+      if (id === undefined) return null;
+      if (ids.size >= IDS_MAX) ids.clear();
+      ids.set(index, id);
+      return id;
+    } catch {
+      return null;
+    }
+  }
 }
 
 /** Returns a call of the listener of that index, with names in place of slots. */

@@ -38,14 +38,15 @@ import { recover } from '../store/recovery.js';
 import { SharedTotals } from '../store/spent-totals.js';
 import type { Store } from '../store/store.js';
 import type { SharingSnapshot } from '../telemetry/metrics-source.js';
-import type { AccountingParts, Sharing } from './accounting.js';
 import {
   type AccountingBase,
   type AccountingOptions,
+  type AccountingParts,
   changeLogger,
   flushOptionsOf,
   idempotencyServiceOf,
   openBase,
+  type Sharing,
 } from './accounting-base.js';
 import { FlushRequests, GroupRequests } from './group-requests.js';
 import { LeaseScopes } from './lease-scopes.js';
