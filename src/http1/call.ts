@@ -1,6 +1,6 @@
 /**
  * One call over HTTP/1.1: its handler, its deadlines, its pauses and its abort. Http1Client makes it, the
- * pool gives it a connection, and the connection reports to it. Upstream worker.
+ * pool gives it a connection, and the connection reports to it (PooledCall). Upstream worker.
  *
  * Must hold: handler methods are called in the order that http-client.ts says, and none after `abort`
  * (test/unit/http1/client.test.ts).
@@ -12,7 +12,7 @@ import type { MonotonicMs } from '../core/units.js';
 import type { HttpTarget, HttpCall, HttpFault, HttpHandler } from './http-client.js';
 import type { ConnectionError, Http1Connection } from './connection.js';
 import type { ResponseHead } from './head.js';
-import type { Http1Pool, Waiter } from './pool.js';
+import type { Http1Pool, PooledCall } from './pool.js';
 
 type TimeoutCode =
   | 'TIMEOUT_CONNECT'
@@ -29,7 +29,7 @@ export interface Http1Request {
   readonly isAscii: boolean;
 }
 
-export class Http1Call implements HttpCall, Waiter<Http1Call> {
+export class Http1Call implements HttpCall, PooledCall {
   readonly #target: HttpTarget;
   readonly #handler: HttpHandler;
   readonly #clock: Clock;
@@ -38,8 +38,8 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
   #slot: number | undefined;
   // Links of the pool's queue.
   isWaiting = false;
-  previous: Http1Call | undefined;
-  next: Http1Call | undefined;
+  previous: PooledCall | undefined;
+  next: PooledCall | undefined;
   /** The caller's pauses do not count: each moves the deadline by its length. */
   #totalDeadlineMs: number;
   /** When the call fails with the code `#waitsFor`. While the call is paused it bounds the pause. */
@@ -126,7 +126,6 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
     else if (nowMs >= this.#deadlineMs) this.#timeOut(this.#isQueued ? 'TIMEOUT_QUEUE' : this.#waitsFor);
   }
 
-  /** The pool gives the call a connection. */
   sendOn(connection: Http1Connection): void {
     const { head, body, isAscii } = this.#request!;
     this.#request = undefined;
@@ -153,7 +152,6 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
     this.#handler.onEnd();
   }
 
-  /** `wasDead`: most likely the upstream had closed the connection before it got the request. */
   onConnectionError({ code, message }: ConnectionError, wasDead: boolean): void {
     this.#fail({ code, message, repeatable: !this.#sent || wasDead });
   }

@@ -11,7 +11,6 @@ import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import type { MonotonicMs } from '../core/units.js';
-import type { Http1Call } from './call.js';
 import type { Dialer, SocketEvents } from './dialer.js';
 import type { ResponseHead } from './head.js';
 import { Http1Parser } from './parser.js';
@@ -49,6 +48,15 @@ const EARLY_RESPONSE: ConnectionError = {
 };
 const CLOSED: ConnectionError = { code: 'HTTP1_CLOSED', message: 'the other side closed the connection' };
 
+/** What a connection reports to its call. Nothing follows the last two. */
+export interface ResponseEvents {
+  onHead(head: ResponseHead): void;
+  onBody(bytes: Buffer): void;
+  onEnd(): void;
+  /** `wasDead`: most likely the upstream had closed the connection before it got the request. */
+  onConnectionError(error: ConnectionError, wasDead: boolean): void;
+}
+
 /** The pool, as a connection sees it. */
 export interface ConnectionOwner {
   /** The connection has opened, or its call's response is whole: it can take a call. */
@@ -66,7 +74,7 @@ export class Http1Connection implements SocketEvents {
   readonly #socket: Socket;
   readonly #parser = new Http1Parser();
   #state: 'opening' | 'busy' | 'idle' | 'gone' = 'opening';
-  #call: Http1Call | undefined;
+  #call: ResponseEvents | undefined;
   #responses = 0;
   /** While opening: when the pool gives up. While idle: when the pool closes the connection. */
   deadlineMs: number;
@@ -88,7 +96,7 @@ export class Http1Connection implements SocketEvents {
   }
 
   /** Sends a call's request. Calls no method of the call before this returns. */
-  send(call: Http1Call, head: string, body: string | Uint8Array, isAscii: boolean): void {
+  send(call: ResponseEvents, head: string, body: string | Uint8Array, isAscii: boolean): void {
     invariant(this.#call === undefined && this.#state !== 'gone', 'a connection carries one call');
     this.#state = 'busy';
     this.#call = call;
@@ -168,7 +176,7 @@ export class Http1Connection implements SocketEvents {
     this.#fail(CLOSED);
   }
 
-  #finish(call: Http1Call, bytes: Buffer, length: number): void {
+  #finish(call: ResponseEvents, bytes: Buffer, length: number): void {
     this.#call = undefined;
     this.#responses++;
     const keepAliveMs = this.#keepAliveMs();

@@ -14,8 +14,12 @@
  */
 import type { Clock } from '../core/clock.js';
 import type { MonotonicMs } from '../core/units.js';
-import type { Http1Call } from './call.js';
-import { Http1Connection, type ConnectionError, type ConnectionOwner } from './connection.js';
+import {
+  Http1Connection,
+  type ConnectionError,
+  type ConnectionOwner,
+  type ResponseEvents,
+} from './connection.js';
 import { Dialer } from './dialer.js';
 import type { HttpTarget } from './http-client.js';
 
@@ -24,6 +28,12 @@ const IDLE_CHECK_MS = 500;
 
 /** How long each connection carries one call only, after a response without a request. */
 const DISTRUST_MS = 600_000;
+
+/** A call, as its pool sees it. */
+export interface PooledCall extends ResponseEvents, Waiter<PooledCall> {
+  /** Gives it a connection, on which it sends its request. */
+  sendOn(connection: Http1Connection): void;
+}
 
 export class Http1Pool implements ConnectionOwner {
   readonly #clock: Clock;
@@ -55,7 +65,7 @@ export class Http1Pool implements ConnectionOwner {
     this.#openConnections();
   };
   /** Bounded by the calls in flight, and each wait by the connect timeout. */
-  readonly #waiting = new WaitQueue<Http1Call>();
+  readonly #waiting = new WaitQueue<PooledCall>();
   #idleCheckMs = 0;
   #distrustUntilMs = 0;
   #retired = false;
@@ -80,14 +90,14 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   /** Sends the call after this event-loop turn, or when a connection is free. */
-  take(call: Http1Call): void {
+  take(call: PooledCall): void {
     this.#waiting.add(call);
     if (this.#idle.length > 0 || this.#justFreed.length > 0) this.#awaitTurn();
     this.#openConnections();
   }
 
   /** Takes the call out of the queue. Idempotent. */
-  forget(call: Http1Call): void {
+  forget(call: PooledCall): void {
     this.#waiting.remove(call);
     this.#countOneLess();
   }
@@ -184,7 +194,7 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   /** Takes the longest waiting call out of the queue. */
-  #dequeue(): Http1Call | undefined {
+  #dequeue(): PooledCall | undefined {
     this.#countOneLess();
     return this.#waiting.take();
   }
