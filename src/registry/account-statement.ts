@@ -5,12 +5,11 @@
  * Must hold: what is leased is shown as used only as far as calls have used it, and no counter of another day
  * is shown as today's. Test: unit/registry/account-statement.
  */
-import type { QuotaName } from '../core/quotas.js';
 import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { dayNumberOf } from '../ledger/day.js';
 import type { AccountSnapshot } from '../ledger/ledger.js';
 import type { AccountRecord, SpendingRecord } from './account-record.js';
-import type { QuotaUse } from './quota-use.js';
+import type { QuotaCount, QuotaCounts, QuotaUse } from './quota-use.js';
 
 const MINUTE_MS = 60_000;
 
@@ -21,23 +20,6 @@ interface LeasedAhead {
   readonly callsInFlight: number;
   readonly money: PicoUnits;
 }
-
-/** What is used of a quota. Money is in pico-units. */
-export interface QuotaCount {
-  /** The day or month of the counts; 0 if the quota has none. */
-  readonly period: number;
-  /** What was certainly used: for other hosts, what they have reported. */
-  readonly used: bigint;
-  /** Held by calls in flight on this host. */
-  readonly held: bigint;
-  /** Granted, but neither used nor held as far as known: other hosts may have used it since their report. */
-  readonly leased: bigint;
-  /** The part of `leased` that other hosts have. */
-  readonly leasedElsewhere: bigint;
-}
-
-/** Has the quotas that the coordinator was ever asked for. */
-export type QuotaCounts = ReadonlyMap<QuotaName, QuotaCount>;
 
 /** What all processes that share an account, a key or a group use of it. */
 export interface AccountUse {

@@ -17,11 +17,27 @@ import {
 import type { AccountIndex, GroupIndex, KeyIndex, WallMs } from '../core/units.js';
 import { dayNumberOf, endOfDay } from '../ledger/day.js';
 import type { QuotaUse, SettledQuotas } from '../ledger/scope-quotas.js';
-import type { QuotaCount, QuotaCounts } from './account-statement.js';
 
 export type { QuotaUse };
 
 const MINUTE_MS = 60_000;
+
+/** What is used of a quota. Money is in pico-units. */
+export interface QuotaCount {
+  /** The day or month of the counts; 0 if the quota has none. */
+  readonly period: number;
+  /** What was certainly used: for other hosts, what they have reported. */
+  readonly used: bigint;
+  /** Held by calls in flight on this host. */
+  readonly held: bigint;
+  /** Granted, but neither used nor held as far as known: other hosts may have used it since their report. */
+  readonly leased: bigint;
+  /** The part of `leased` that other hosts have. */
+  readonly leasedElsewhere: bigint;
+}
+
+/** Has the quotas that the coordinator was ever asked for. */
+export type QuotaCounts = ReadonlyMap<QuotaName, QuotaCount>;
 
 /** A scope with quotas, as the registry names it. */
 export interface LimitedScope {

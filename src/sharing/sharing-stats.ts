@@ -8,7 +8,8 @@
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asPicoUnits } from '../core/units.js';
 import type { StockHeld } from '../ledger/leased-stocks.js';
-import type { AccountUse, QuotaCount } from '../registry/account-statement.js';
+import type { AccountUse } from '../registry/account-statement.js';
+import type { QuotaCount } from '../registry/quota-use.js';
 import type { SharingSnapshot } from '../telemetry/metrics-source.js';
 import type { RegistryState, SharingState } from '../telemetry/status-document.js';
 import {
