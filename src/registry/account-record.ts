@@ -1,12 +1,13 @@
 /**
- * The records of accounts and groups: what an operator changes, the journal of credits, and the totals that
- * the flush writes. Plain records of the registry and the store; main thread.
+ * The records of accounts, groups and operators: what an operator changes, the journal of credits, and the
+ * totals that the flush writes. Plain records of the registry and the store; main thread.
  *
  * Must hold: rows of these records are on disk (store/record-codec.ts), so a field keeps its meaning, and a
  * new one is optional. Tests: unit/store/store (what was committed is there after opening), recovery; no test
  * reads an account's row of an earlier format.
  */
 import type { QuotaLimits } from '../core/quotas.js';
+import type { Role } from '../core/roles.js';
 import type { AccountIndex, GroupIndex, PicoUnits, WallMs } from '../core/units.js';
 
 /** An account. It is on disk before the change that made it is acknowledged. */
@@ -73,4 +74,18 @@ export interface GroupRecord {
   readonly createdMs: WallMs;
   /** Shared by all accounts in the group and in the groups below it. */
   readonly limits: QuotaLimits;
+}
+
+/** A person or a program with a token of its own for the admin interface. */
+export interface OperatorRecord {
+  readonly id: string;
+  readonly name: string;
+  readonly role: Role;
+  /** SHA-256 of the token, in hex. */
+  readonly digest: string;
+  /** False while it is disabled. */
+  readonly active: boolean;
+  readonly createdMs: WallMs;
+  /** Unix seconds; undefined if it never expires. */
+  readonly expiresSeconds: number | undefined;
 }

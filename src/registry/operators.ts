@@ -9,35 +9,11 @@
  */
 import { hash } from 'node:crypto';
 import { type Operator, type Role } from '../core/roles.js';
-import type { WallMs } from '../core/units.js';
+import type { OperatorRecord } from './account-record.js';
 import { takeRandomBytes } from './key-digest.js';
 import { expiryOf, isExpired } from './key-record.js';
 import { assertReference, createId, invalid, notFound, OPERATOR_TOKEN } from './record-id.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
-
-export interface OperatorRecord {
-  readonly id: string;
-  readonly name: string;
-  readonly role: Role;
-  /** SHA-256 of the token, in hex. */
-  readonly digest: string;
-  /** False while it is disabled. */
-  readonly active: boolean;
-  readonly createdMs: WallMs;
-  /** Unix seconds; undefined if it never expires. */
-  readonly expiresSeconds: number | undefined;
-}
-
-/** Rows of operators, at most OPERATORS_MAX. */
-export interface OperatorStore {
-  find(digest: string): OperatorRecord | undefined;
-  all(): OperatorRecord[];
-  put(record: OperatorRecord): void;
-  remove(record: OperatorRecord): void;
-  /** Last uses on this host by id, in Unix seconds, as they were last put. */
-  lastUses(): Map<string, number>;
-  putLastUses(uses: ReadonlyMap<string, number>): void;
-}
 
 export interface NewOperator {
   readonly name: string;

@@ -11,11 +11,11 @@ import type {
   CreditRecord,
   CreditRequestRecord,
   GroupRecord,
+  OperatorRecord,
   SpendingRecord,
 } from './account-record.js';
 import type { KeyRecord, KeyUseRecord } from './key-record.js';
 import type { ChangeStore } from './operator-change.js';
-import type { OperatorStore } from './operators.js';
 import type { QuotaUseRecord, UsedScope } from './quota-use.js';
 import type { UsageRange, UsageRecord } from './usage-report.js';
 
@@ -114,4 +114,15 @@ export interface KeyStore {
   put(record: KeyRecord): void;
   /** Removes the key and its use. */
   remove(record: KeyRecord, nowMs: WallMs): void;
+}
+
+/** Rows of operators; a thousand at most. */
+export interface OperatorStore {
+  find(digest: string): OperatorRecord | undefined;
+  all(): OperatorRecord[];
+  put(record: OperatorRecord): void;
+  remove(record: OperatorRecord): void;
+  /** Last uses on this host by id, in Unix seconds, as they were last put. */
+  lastUses(): Map<string, number>;
+  putLastUses(uses: ReadonlyMap<string, number>): void;
 }

@@ -9,7 +9,8 @@ import { type Static, Type } from 'typebox';
 import { ROLES } from '../core/roles.js';
 import { schemaCheck } from '../core/schema-check.js';
 import { asWallMs } from '../core/units.js';
-import type { OperatorRecord, OperatorStore } from '../registry/operators.js';
+import type { OperatorRecord } from '../registry/account-record.js';
+import type { OperatorStore } from '../registry/record-store.js';
 import { Count, damaged, Digest, Format, FORMAT, Moment } from './record-codec.js';
 import type { Tables } from './tables.js';
 
