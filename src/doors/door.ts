@@ -104,6 +104,11 @@ export interface EventJudge {
   /** The event that ends a stream; undefined if no event has `isTextOver`. */
   readonly lastEvent?: string;
   /**
+   * A report of the usage so far that no `judge` has returned, for a stream that is left or breaks off: of
+   * the prompt alone.
+   */
+  readonly usageSoFar?: unknown;
+  /**
    * A fast path, which halves the cost of a stream: what `judge` would return for the event with this data,
    * which is Latin-1 and not parsed; undefined if the data must be parsed.
    */

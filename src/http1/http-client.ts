@@ -73,6 +73,11 @@ export interface HttpCall {
   /** Whether the caller makes the upstream wait, or did so until just now: see HELD_UP_MS_MIN. */
   readonly isHeldUp: boolean;
   /**
+   * A report of the usage so far that onData has not brought, from a client that translates a stream; in any
+   * form that upstream/usage-shapes.ts reads. For a stream that is left or breaks off.
+   */
+  readonly usageSoFar?: unknown;
+  /**
    * Stops onData until resume(). A chunk that was already on its way may still come, and the end. Idempotent,
    * as is resume().
    */

@@ -34,6 +34,11 @@ export interface ProviderUsage {
   readonly audioCompletionTokens: number;
 }
 
+/** The usage of the prompt alone. */
+export function promptPartOf(usage: ProviderUsage): ProviderUsage {
+  return { ...usage, completionTokens: 0, reasoningTokens: 0, audioCompletionTokens: 0 };
+}
+
 /** The `usage` of a chat completion, which upstream/usage-shapes.ts reads again for the bill. */
 export function usageMember(usage: ProviderUsage): Record<string, unknown> {
   // OpenRouter's name, and LiteLLM's for the part that is kept for an hour.

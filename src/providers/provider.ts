@@ -10,7 +10,7 @@
  */
 import type { DoorName } from '../core/door-names.js';
 import type { ProviderName } from '../core/provider-names.js';
-import type { CompletionText } from './chat-writer.js';
+import type { CompletionText, ProviderUsage } from './chat-writer.js';
 
 /** Settings of an upstream that does not speak OpenAI's protocol. A plain record, sent between threads. */
 export interface ProviderSettings {
@@ -164,6 +164,11 @@ export interface ProviderStream {
    * Bytes kept of an unfinished event. Above SSE_EVENT_BYTES_MAX they count against the budget of responses.
    */
   readonly heldBytes?: number;
+  /**
+   * What the provider has told of the usage so far, for a stream that is left or breaks off: of the prompt,
+   * and of the completion once all of that has come. Read once a call; undefined if it has told nothing.
+   */
+  readonly usageSoFar?: ProviderUsage | undefined;
   /**
    * Call at the end of the provider's response. Returns the last events, with usage and `[DONE]`. Throws a
    * ProviderError if the stream was cut.

@@ -12,6 +12,7 @@
  */
 import { SSE_EVENT_BYTES_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import { isHtml, type HttpCall, type HttpFault, type HttpHandler } from '../http1/http-client.js';
+import { usageMember } from './chat-writer.js';
 import {
   FieldError,
   ProviderError,
@@ -72,6 +73,11 @@ export class TranslatedCall implements HttpCall, HttpHandler {
 
   get isHeldUp(): boolean {
     return this.#inner?.isHeldUp ?? false;
+  }
+
+  get usageSoFar(): unknown {
+    const usage = this.#stream?.usageSoFar;
+    return usage === undefined ? undefined : usageMember(usage);
   }
 
   pause(): void {

@@ -154,6 +154,11 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     return this.#call.sent;
   }
 
+  /** What the upstream has told of its usage beside the reports that the meter has got. */
+  get usageSoFar(): unknown {
+    return this.#reader?.usageSoFar ?? this.#call.usageSoFar;
+  }
+
   pause(): void {
     this.#call.pause();
   }

@@ -27,15 +27,23 @@ interface UsageDeps {
 /** The usage of a call that is free. */
 export const NO_USAGE = usageOfWhole(0, 0, 'reported');
 
+/** The body of a chat completion of which no token is counted. */
+const NO_PROMPT = '{}';
+
 /** Returns a promise if tokens must be counted. */
 export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageDeps): Usage | Promise<Usage> {
   if (dialectAt(request.door)?.isCount === true) return NO_USAGE;
   const { meter } = attempt;
+  meter.reportSoFar(attempt.usageSoFar);
   const { tokenizer, outputTokensMax } = deps.routes.routeOf(request.modelIndex);
   const doubt = doubtAbout(attempt, request, outputTokensMax, deps);
   const reported = doubt === undefined ? meter.reported : undefined;
   if (reported !== undefined && !meter.isReportOld) return reported;
-  const wanted = meter.countRequest(tokenizer, request.largeBody ?? request.body, request.door);
+  // If the prompt is known, it is not counted.
+  const wanted =
+    reported === undefined
+      ? meter.countRequest(tokenizer, request.largeBody ?? request.body, request.door)
+      : meter.countRequest(tokenizer, NO_PROMPT);
   return countOrEstimate(deps.count, wanted, request.account, deps.errors).then((counted) => {
     const usage = doubt === undefined ? counted : withinHold(counted, doubt, request, outputTokensMax);
     return reported === undefined ? usage : atLeast(reported, usage);
@@ -54,7 +62,9 @@ function doubtAbout(
 ): DisbeliefReason | undefined {
   const { reported } = meter;
   const doubt =
-    reported === undefined ? meter.fault : doubtOf(reported, request, outputTokensMax, () => meter.hasText());
+    reported === undefined
+      ? meter.fault
+      : doubtOf(reported, request, outputTokensMax, () => !meter.isReportOfPrompt && meter.hasText());
   if (doubt === undefined) return undefined;
   metrics.countDisbelieved(target.slot, doubt);
   const cause = reported === undefined ? doubt : `${doubt}: ${JSON.stringify(reported)}`;

@@ -123,6 +123,10 @@ class LargeCall implements HttpCall {
     return this.#inner?.isHeldUp ?? false;
   }
 
+  get usageSoFar(): unknown {
+    return this.#inner?.usageSoFar;
+  }
+
   pause(): void {
     this.#isPaused = true;
     this.#inner?.pause();

@@ -59,6 +59,10 @@ export class PassedStreamReader implements ResponseBodyReader {
     return this.#relayed && (this.#ended || this.#isTextOver);
   }
 
+  get usageSoFar(): unknown {
+    return this.#judge.usageSoFar;
+  }
+
   onData(chunk: Uint8Array): void {
     if (this.#over) return;
     const events = this.#splitter.push(chunk);

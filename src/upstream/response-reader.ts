@@ -33,6 +33,8 @@ export interface ResponseOutcome {
 export interface ResponseBodyReader {
   /** The client has all of the response but its end: a failure of the upstream no longer matters. */
   readonly isWhole: boolean;
+  /** EventJudge.usageSoFar of a stream that is passed. */
+  readonly usageSoFar?: unknown;
   onData(chunk: Uint8Array): void;
   /** The body ended as HTTP requires. */
   onEnd(): void;

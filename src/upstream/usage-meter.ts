@@ -24,6 +24,7 @@ export class UsageMeter {
   #error: ReportError | undefined;
   #responseModel: string | undefined;
   #isReportOld = false;
+  #isReportOfPrompt = false;
 
   /** The last report that is possible in itself. Whether it can be true of this call is not checked here. */
   get reported(): Usage | undefined {
@@ -50,6 +51,11 @@ export class UsageMeter {
     return this.#isReportOld;
   }
 
+  /** The report has nothing of the completion, because that was not whole yet. */
+  get isReportOfPrompt(): boolean {
+    return this.#isReportOfPrompt;
+  }
+
   /** The upstream's name of the model, from a response with a report. */
   get responseModel(): string | undefined {
     return this.#responseModel === undefined
@@ -69,6 +75,20 @@ export class UsageMeter {
     this.#reported = usage;
     this.#isReportOld = false;
     return true;
+  }
+
+  /**
+   * Takes what the upstream had told by the time at which its stream was left or broke off, unless a report
+   * came after all of the text. Some upstreams tell a prompt of 0 before they know it: that is no report.
+   */
+  reportSoFar(value: unknown): void {
+    if (value === undefined || (this.#reported !== undefined && !this.#isReportOld)) return;
+    const usage = tokensOfReport(value);
+    if (typeof usage === 'string') this.#error = usage;
+    if (usage === undefined || typeof usage === 'string' || usage.promptTokens === 0) return;
+    this.#reported = usage;
+    this.#isReportOld = true;
+    this.#isReportOfPrompt = usage.completionTokens === 0;
   }
 
   /** An event without a report had text. */

@@ -5,6 +5,7 @@
  * Must hold: `known` returns what `judge` would (test/unit/doors/messages/messages-dialect.test.ts).
  */
 import { isRecord } from '../../core/json.js';
+import { promptReportOf } from '../../providers/anthropic/response.js';
 import { SAYS_NOTHING, type Dialect, type EventJudge, type EventMeaning, type Translator } from '../door.js';
 import { fromChat, MessageWriter } from './message-stream.js';
 import { NAMES, toChat } from './to-chat.js';
@@ -50,13 +51,17 @@ const STOP = /^\{"type":"message_stop" {0,32}\}$/;
  * Finds usage, text and end in a stream that passes from an upstream that speaks Messages; one for each
  * stream.
  *
- * Must hold: usage is reported only once `message_delta` has come. `message_start` has the usage of the
- * prompt, and an `output_tokens` of one or two; a stream that breaks off before `message_delta` is therefore
- * counted by its text (test/unit/doors/messages/messages-dialect.test.ts).
+ * Must hold: usage is reported only once `message_delta` has come. `message_start` has that of the prompt
+ * alone, so the completion of a stream that breaks off before `message_delta` is counted by its text
+ * (test/unit/doors/messages/messages-dialect.test.ts).
  */
 class MessageJudge implements EventJudge {
   readonly lastEvent = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
   #usage: Record<string, unknown> = {};
+
+  get usageSoFar(): unknown {
+    return this.#usage;
+  }
 
   known(data: string): EventMeaning | undefined {
     if (TEXT_DELTA.test(data)) return TEXT;
@@ -73,7 +78,7 @@ class MessageJudge implements EventJudge {
         return isRecord(event.content_block) && hasText(event.content_block) ? TEXT : SAYS_NOTHING;
       case 'message_start':
         if (!isRecord(message)) return { ...SAYS_NOTHING, garbage: 'message_start without a message' };
-        this.#add(message.usage);
+        this.#add(promptReportOf(message.usage));
         return { ...SAYS_NOTHING, model: message.model };
       case 'message_delta': {
         // After the stop reason no block follows.

@@ -164,6 +164,14 @@ export class MessageUsage {
   }
 }
 
+/**
+ * A report without its output: `message_start` has an `output_tokens` of one or two, which says nothing of
+ * the response.
+ */
+export function promptReportOf(usage: unknown): unknown {
+  return isRecord(usage) ? { ...usage, output_tokens: null, output_tokens_details: null } : usage;
+}
+
 function countOf(count: unknown, before: number): number {
   return typeof count === 'number' ? count : before;
 }

@@ -19,10 +19,10 @@
  */
 import { isRecord, parsedJson } from '../../core/json.js';
 import { forEachEvent, SseSplitter } from '../../protocol/sse.js';
-import { ChunkWriter, type FinishReason } from '../chat-writer.js';
+import { ChunkWriter, type FinishReason, type ProviderUsage } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall, type ProviderStream } from '../provider.js';
 import { failureOf } from './errors.js';
-import { finishOf, idOf, MessageUsage, refusalOf, textOf } from './response.js';
+import { finishOf, idOf, MessageUsage, promptReportOf, refusalOf, textOf } from './response.js';
 import { RESPONSE_TOOL, respondsByTool, callsFunctions } from './tools.js';
 
 /**
@@ -43,6 +43,8 @@ export class MessageStream implements ProviderStream {
   readonly #legacy: boolean;
   readonly #splitter = new SseSplitter();
   readonly #usage = new MessageUsage();
+  /** `message_delta` has brought the usage of the whole call. */
+  #isUsageWhole = false;
   #writer: ChunkWriter | undefined;
   #begun = false;
   /** Kind of the open block. Blocks follow each other, so one is open at a time. */
@@ -58,6 +60,10 @@ export class MessageStream implements ProviderStream {
     this.#call = call;
     this.#byTool = respondsByTool(call);
     this.#legacy = callsFunctions(call);
+  }
+
+  get usageSoFar(): ProviderUsage | undefined {
+    return this.#usage.usage;
   }
 
   push(chunk: Uint8Array): string {
@@ -130,7 +136,7 @@ export class MessageStream implements ProviderStream {
       typeof model === 'string' ? model : this.#call.model,
       Math.floor(this.#call.nowMs / 1_000),
     );
-    this.#usage.with(usage);
+    this.#usage.with(promptReportOf(usage));
   }
 
   #opened(): ChunkWriter {
@@ -206,6 +212,7 @@ export class MessageStream implements ProviderStream {
 
   #messageDelta({ delta, usage }: Record<string, unknown>): string {
     this.#usage.with(usage);
+    this.#isUsageWhole ||= isRecord(usage);
     if (!isRecord(delta) || typeof delta.stop_reason !== 'string') return '';
     const writer = this.#opened();
     const finish = finishOf(delta.stop_reason, this.#tool >= 0);
@@ -218,13 +225,13 @@ export class MessageStream implements ProviderStream {
     );
   }
 
-  /** The last chunks: usage, and [DONE]. */
+  /** The last chunks: usage, if that of the completion was reported, and [DONE]. */
   #end(): string {
     if (this.#finish === undefined) throw ProviderError.invalid('the stream ended before its end');
     this.#over = true;
     const { usage } = this.#usage;
     const writer = this.#opened();
-    return (usage === undefined ? '' : writer.usage(usage)) + writer.done();
+    return (usage === undefined || !this.#isUsageWhole ? '' : writer.usage(usage)) + writer.done();
   }
 }
 

@@ -16,7 +16,13 @@ import { isRecord, parsedJson, jsonStringEnd } from '../../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../../core/limits.js';
 import { CHOICES_MAX } from '../../protocol/chat-rules.js';
 import { forEachData, SseSplitter } from '../../protocol/sse.js';
-import { ChunkWriter, type FinishReason, type ProviderUsage, type TextMember } from '../chat-writer.js';
+import {
+  ChunkWriter,
+  promptPartOf,
+  type FinishReason,
+  type ProviderUsage,
+  type TextMember,
+} from '../chat-writer.js';
 import { ProviderError, type UnsignedCall, type ProviderStream } from '../provider.js';
 import { throwError } from './errors.js';
 import {
@@ -69,6 +75,14 @@ export class GeminiStream implements ProviderStream {
 
   get heldBytes(): number {
     return this.#splitter.heldBytes;
+  }
+
+  get usageSoFar(): ProviderUsage | undefined {
+    if (this.#unread !== undefined) this.#readUsage(parsedJson(this.#unread));
+    if (this.#usage === undefined) return undefined;
+    const states = [...this.#candidates.values()];
+    const isWhole = states.length > 0 && states.every(({ finish }) => finish !== undefined);
+    return isWhole ? this.#usage : promptPartOf(this.#usage);
   }
 
   push(chunk: Uint8Array): string {

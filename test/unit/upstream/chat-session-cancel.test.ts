@@ -53,6 +53,23 @@ void t.test("cancel closes the upstream's socket at once and bills what was rela
   }
 });
 
+void t.test('a prompt that was told before the text is billed as told', async (t) => {
+  const usage = { prompt_tokens: 7, completion_tokens: 1, prompt_tokens_details: { cached_tokens: 4 } };
+  const { call, counts } = await world(t, [
+    (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write(sse({ ...chunkOf(''), usage }) + sse(chunkOf('a')));
+    },
+  ]);
+  const { session, downstream } = call({ stream: true });
+  while (!downstream.text.includes('"a"')) await turn();
+  session.onCancel();
+  await downstream.ended;
+  const told = { promptTokens: 7, cachedTokens: 4, source: 'estimated' };
+  t.strictSame(downstream.usage, { ...COUNTED, ...told });
+  t.strictSame(counts[0]?.body, '{}', 'the prompt is not counted');
+});
+
 void t.test('cancel between two tries, while counting, and after the end', async (t) => {
   const retry = await world(t, [failing(500), answering(answerOf(USAGE))]);
   const retried = retry.call();

@@ -377,6 +377,8 @@ void t.test('events that pass are judged', (t) => {
     ...SAYS_NOTHING,
     model: 'claude',
   });
+  const ofPrompt = { input_tokens: 3, cache_read_input_tokens: 4 };
+  t.same(judge.usageSoFar, ofPrompt, 'the prompt is told, the completion is not');
   t.equal(
     judge.judge({ type: 'content_block_delta', delta: { type: 'text_delta', text: 'x' } }).isText,
     true,

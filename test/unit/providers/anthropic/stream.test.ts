@@ -325,3 +325,28 @@ void t.test('errors inside a stream', (t) => {
   t.match(failureOf('x'.repeat(1024 * 1024 + 1)), { status: 502 }, 'an event without end');
   t.end();
 });
+
+void t.test('what was told of the usage before the end', (t) => {
+  const stream = new MessageStream(anthropicCall({}, { stream: true }));
+  t.equal(stream.usageSoFar, undefined);
+  const prompt = { input_tokens: 10, cache_read_input_tokens: 300, cache_creation_input_tokens: 50 };
+  stream.push(encoded([start({ ...prompt, output_tokens: 8 }), ...text(0, 'Hi')]));
+  const ofPrompt = { promptTokens: 360, cachedTokens: 300, cacheWriteTokens: 50, completionTokens: 0 };
+  t.match(stream.usageSoFar, ofPrompt, 'of the prompt, and none of the completion');
+  stream.push(encoded([stop('end_turn')[0]!]));
+  t.match(stream.usageSoFar, { ...ofPrompt, completionTokens: 30 }, 'of both, once all of the text has come');
+  t.match(joined(stream.push(encoded([stop(null)[1]!]))).usage, {
+    prompt_tokens: 360,
+    completion_tokens: 30,
+  });
+  t.end();
+});
+
+void t.test('a stream that never tells its output reports no usage', (t) => {
+  const [delta, end] = stop('end_turn');
+  const bytes = encoded([start(), ...text(0, 'Hi'), { ...delta!, usage: null }, end!]);
+  const message = joined(translated(bytes));
+  t.equal(message.content, 'Hi');
+  t.equal(message.usage, undefined);
+  t.end();
+});

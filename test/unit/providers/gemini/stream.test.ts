@@ -304,3 +304,19 @@ void t.test('members of other kinds are as if they were absent', (t) => {
   );
   t.end();
 });
+
+void t.test('what was told of the usage before the end', (t) => {
+  const stream = GEMINI.openStream(CALL);
+  t.equal(stream.usageSoFar, undefined);
+  const so = (prompt: number, candidates: number): Json =>
+    usage(prompt, candidates, { cachedContentTokenCount: 300, thoughtsTokenCount: 7 });
+  const ofPrompt = { promptTokens: 360, cachedTokens: 300, completionTokens: 0, reasoningTokens: 0 };
+  stream.push(sse([event([text('Hi')], so(355, 1))]));
+  t.match(stream.usageSoFar, { ...ofPrompt, promptTokens: 355 });
+  stream.push(sse([event([text(' there')], so(360, 2))]));
+  t.match(stream.usageSoFar, ofPrompt, 'of an event of the learnt form');
+  t.match(stream.usageSoFar, ofPrompt);
+  stream.push(sse([event([text('.')], so(360, 3), STOP)]));
+  t.match(stream.usageSoFar, { ...ofPrompt, completionTokens: 10, reasoningTokens: 7 }, 'all has come');
+  t.end();
+});
