@@ -89,6 +89,8 @@ export class CallContext {
   /** Set once the caller is known, if the call belongs to a trace. */
   trace: CallTrace | undefined = undefined;
   rateLimit: RateLimitState | undefined = undefined;
+  /** The rate-limit phase was over before the body came. Otherwise a coordinator is asked meanwhile. */
+  hasPermit = false;
   /**
    * What is left of each limit of the minute, in the form of QuotasLeft.others. Set by the rate-limit phase
    * if several scopes limit the minute and the call log stores calls.

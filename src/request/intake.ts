@@ -8,9 +8,9 @@
  *     reading   the body is on its way
  *     asking    waits for another thread: a large body is parsed, an idempotency lock taken, a lease granted
  *
- * Must hold: `exchange.finish` is called exactly once on every path, or what the call holds is lost. No body
- * is read, and no error about it sent, before its caller has a permit. After each `await` the client may be
- * gone (test/unit/request/chat-exchange.test.ts, test/e2e/leaving-clients.test.ts).
+ * Must hold: `exchange.finish` is called exactly once on every path, or what the call holds is lost. No error
+ * about what a body says is sent before its caller has a permit. After each `await` the client may be gone
+ * (test/unit/request/chat-exchange.test.ts, test/e2e/leaving-clients.test.ts, order-of-checks.test.ts).
  */
 import type { HttpRequest } from 'uWebSockets.js';
 import { type PendingQuestion, orRejected } from '../core/ask-port.js';
@@ -159,9 +159,9 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 
   takeFirstPiece(piece: Uint8Array): boolean {
-    const { caller, bodyBytes } = this.#exchange;
+    const { caller, bodyBytes, hasPermit } = this.#exchange;
     invariant(caller !== undefined, 'a body is read for a known caller');
-    const model = modelInFirstPiece(piece);
+    const model = hasPermit ? modelInFirstPiece(piece) : undefined;
     if (model === undefined || isAllowed(caller, model, this.#listener)) return true;
     return this.#rejectEarly(unknownModel(model), bodyBytes);
   }

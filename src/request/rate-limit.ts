@@ -225,6 +225,7 @@ export function passMinute(
     });
   }
   const rejection = limited ?? wrongBody ?? intake.takeKey(key);
+  context.hasPermit = rejection === undefined;
   if (rejection === undefined) return intake;
   intake.reject(rejection);
   return undefined;
