@@ -92,12 +92,13 @@ export class LeasedStocks extends Stocks {
     const leases = this.#leases.words;
     const lease = this.#leases.at(stock);
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
+      // First what is taken: if the exchange succeeds, both words were so when `granted` was read.
+      words.load(stock, seen);
       this.#granted.load(lease + GRANTED, before);
       const since = periodsSince(before, period);
       if (since > 0) return undefined;
       const counted = period - since;
       const limit = amountIn(before);
-      words.load(stock, seen);
       const taken = periodsSince(seen, counted) > 0 ? 0 : amountIn(seen);
       if (taken >= limit || taken + amount > limit) return undefined;
       setStock(next, counted, taken + amount);

@@ -201,3 +201,28 @@ void t.test('at whatever step a lease is taken back, a call that is admitted was
   }
   t.end();
 });
+
+void t.test('at whatever step of a take a new day is granted, what is taken of it stays counted', (t) => {
+  for (let step = 0; ; step++) {
+    const words = createWords();
+    const clock = new FakeClock();
+    const [one, two] = [new LeasedStocks(words, clock), new LeasedStocks(words, clock)];
+    const lease = new LeasedStocks(words, clock).leaseOf(STOCK);
+    lease.add(DAY, 20n, 0n);
+    one.take(STOCK, DAY, 3);
+    let of: number | undefined;
+    const reached = interruptAt(
+      step,
+      () => (of = one.take(STOCK, DAY, 7)),
+      () => {
+        lease.add(DAY + 1, 10n, 0n);
+        two.take(STOCK, DAY + 1, 8);
+      },
+    );
+    if (!reached) break;
+    const taken = 8 + (of === DAY + 1 ? 7 : 0);
+    const left = two.take(STOCK, DAY + 1, 3) !== undefined;
+    if (taken > 10 || left) t.fail(`step ${step}: ${taken} of 10, and 3 more: ${left}`);
+  }
+  t.end();
+});
