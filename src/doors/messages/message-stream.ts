@@ -15,6 +15,7 @@ import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import { ProviderError } from '../../providers/provider.js';
 import type { DoorCall, DoorStream } from '../door.js';
+import { addPiece, canBegin, isOtherCall, pieceOf, type CallSoFar } from '../tool-call-pieces.js';
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -27,8 +28,9 @@ export class MessageWriter implements DoorStream {
   #open: 'none' | 'text' | 'thinking' | 'tool' = 'none';
   /** Index, in the chat completion, of the open tool call or the last one. */
   #tool = -1;
-  /** Id of that call, as the upstream gave it. */
-  #toolId: unknown;
+  #toolCall: CallSoFar = { id: undefined, name: undefined, json: '' };
+  /** The tool call is open, but its block waits until the upstream has told its name. */
+  #isToolHeld = false;
   #tools = 0;
   #finish: unknown;
   #usage: unknown;
@@ -87,7 +89,7 @@ export class MessageWriter implements DoorStream {
       this.#piece({ type: 'text_delta', text });
     }
     if (Array.isArray(delta.tool_calls))
-      for (const call of delta.tool_calls as unknown[]) if (isRecord(call)) this.#toolCall(call);
+      for (const call of delta.tool_calls as unknown[]) if (isRecord(call)) this.#addToolCall(call);
   }
 
   #writeThinking(thinking: string): void {
@@ -110,26 +112,32 @@ export class MessageWriter implements DoorStream {
     this.#close();
   }
 
-  #toolCall(call: Members): void {
-    const { name, arguments: json } = isRecord(call.function) ? call.function : ({} as Members);
-    // Some servers send a whole call in one piece, without an index.
-    const index = typeof call.index === 'number' ? call.index : this.#tool + (call.id === undefined ? 0 : 1);
-    // Some servers give every tool call the same index. Another id then begins another call.
-    const isOther =
-      index === this.#tool &&
-      typeof call.id === 'string' &&
-      typeof this.#toolId === 'string' &&
-      typeof name === 'string' &&
-      call.id !== this.#toolId;
-    if (index > this.#tool || isOther) {
+  #addToolCall(call: Members): void {
+    const piece = pieceOf(call);
+    const isOther = this.#tool < 0 || isOtherCall(piece, this.#toolCall);
+    const index = piece.index ?? this.#tool + (isOther ? 1 : 0);
+    if (index > this.#tool || (index === this.#tool && isOther)) {
+      this.#close();
       this.#tool = index;
-      this.#toolId = call.id;
-      const id = toolIdOf(call.id, this.#tools++, this.#call);
-      this.#start('tool', { type: 'tool_use', id, name: name ?? '', input: {} });
-    } else if (index < this.#tool || this.#open !== 'tool')
+      this.#toolCall = { id: undefined, name: undefined, json: '' };
+      this.#isToolHeld = true;
+    } else if (index < this.#tool || (this.#open !== 'tool' && !this.#isToolHeld))
       throw ProviderError.invalid('a tool got arguments after the next block had begun');
-    if (typeof json === 'string' && json !== '')
-      this.#piece({ type: 'input_json_delta', partial_json: json });
+    addPiece(this.#toolCall, piece);
+    if (!this.#isToolHeld) this.#writeArguments(piece.json);
+    else if (canBegin(this.#toolCall)) this.#startTool();
+  }
+
+  #startTool(): void {
+    this.#isToolHeld = false;
+    const { id, name = '', json } = this.#toolCall;
+    const block = { type: 'tool_use', id: toolIdOf(id, this.#tools++, this.#call), name, input: {} };
+    this.#start('tool', block);
+    this.#writeArguments(json);
+  }
+
+  #writeArguments(json: string): void {
+    if (json !== '') this.#piece({ type: 'input_json_delta', partial_json: json });
   }
 
   #start(kind: 'text' | 'thinking' | 'tool', block: Members): void {
@@ -143,6 +151,7 @@ export class MessageWriter implements DoorStream {
   }
 
   #close(): void {
+    if (this.#isToolHeld) this.#startTool();
     if (this.#open === 'none') return;
     this.#open = 'none';
     this.#event('content_block_stop', { index: this.#index++ });

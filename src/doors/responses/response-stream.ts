@@ -14,6 +14,7 @@
  */
 import { isRecord } from '../../core/json.js';
 import type { DoorCall, DoorStream } from '../door.js';
+import { addPiece, canBegin, isOtherCall, pieceOf, type CallSoFar } from '../tool-call-pieces.js';
 import { encryptedContent } from './request-items.js';
 import { namespacesIn } from './offered-tools.js';
 import { headOf, responseObject, type ResponseHead, type ResponseState } from './response-object.js';
@@ -49,9 +50,9 @@ interface OpenMessage extends OpenItem {
   part: OpenPart | undefined;
 }
 
-interface OpenCall extends OpenItem {
-  readonly callId: string;
-  text: string;
+interface OpenCall extends OpenItem, CallSoFar {
+  /** The client knows the item; it does not until the upstream has told its name. */
+  isAdded: boolean;
 }
 
 export class ResponseStream implements DoorStream {
@@ -142,7 +143,7 @@ export class ResponseStream implements DoorStream {
       events += this.#writeText('refusal', delta.refusal, []);
     if (Array.isArray(delta.tool_calls))
       (delta.tool_calls as unknown[]).forEach((piece, position) => {
-        if (isRecord(piece)) events += this.#writeCall(piece, piece.index ?? position);
+        if (isRecord(piece)) events += this.#writeCall(piece, position);
       });
     return events;
   }
@@ -249,30 +250,26 @@ export class ResponseStream implements DoorStream {
     );
   }
 
-  /** Events for a tool call, or for a piece of its arguments. */
-  #writeCall(piece: Members, position: unknown): string {
-    const called = isRecord(piece.function) ? piece.function : isRecord(piece.custom) ? piece.custom : {};
-    let open = this.#calls.get(position);
+  /** Events for a tool call, or for a piece of its arguments. `position`: in the delta. */
+  #writeCall(call: Members, position: number): string {
+    const piece = pieceOf(call);
+    const key = piece.index ?? position;
+    let open = this.#calls.get(key);
     let events = '';
-    // Some servers give every tool call the same position. Another id then begins another call.
-    const isOther =
-      typeof piece.id === 'string' && typeof called.name === 'string' && piece.id !== open?.callId;
+    const isOther = open !== undefined && isOtherCall(piece, open);
     if (open === undefined || isOther) {
-      if (this.#calls.size === 0 || open !== undefined) events += this.#closeAll('completed');
-      [open, events] = this.#openCall(piece, called, events);
-      this.#calls.set(position, open);
+      if (this.#calls.size === 0 || isOther) events += this.#closeAll('completed');
+      [open, events] = this.#openCall(call, events);
+      this.#calls.set(key, open);
     }
-    const given = called.arguments ?? called.input;
-    const text = isRecord(given) ? JSON.stringify(given) : given;
-    if (typeof text !== 'string' || text === '') return events;
-    open.text += text;
-    const at = { item_id: open.item.id, output_index: open.index, delta: text };
-    return events + this.#event(`${eventsOf(open)}.delta`, at);
+    addPiece(open, piece);
+    if (open.isAdded) return events + this.#callDelta(open, piece.json);
+    return canBegin(open) ? events + this.#addCall(open) : events;
   }
 
-  #openCall(piece: Members, called: Members, before: string): [OpenCall, string] {
+  #openCall(call: Members, before: string): [OpenCall, string] {
     let events = before;
-    const extra = piece.extra_content;
+    const extra = call.extra_content;
     if (isRecord(extra)) {
       const content = encryptedContent({ extra });
       const [signed, added] = this.#addItem('rs', {
@@ -282,29 +279,44 @@ export class ResponseStream implements DoorStream {
       });
       events += added + this.#itemDone(signed);
     }
-    const isCustom = isRecord(piece.custom);
+    const isCustom = isRecord(call.custom);
     const textName = isCustom ? 'input' : 'arguments';
-    const callId = typeof piece.id === 'string' ? piece.id : `call_${this.#output.length}`;
-    const [base, added] = this.#addItem(isCustom ? 'ctc' : 'fc', {
+    const base = this.#newItem(isCustom ? 'ctc' : 'fc', {
       type: isCustom ? 'custom_tool_call' : 'function_call',
       status: 'in_progress',
-      call_id: callId,
-      name: typeof called.name === 'string' ? called.name : '',
-      ...this.#namespaces.get(called.name),
+      call_id: '',
+      name: '',
       [textName]: '',
     });
     const open: OpenCall = {
       ...base,
-      callId,
-      text: '',
+      id: undefined,
+      name: undefined,
+      json: '',
+      isAdded: false,
       close: (status) => {
-        const { item, index, text } = open;
-        Object.assign(item, { status, [textName]: text });
-        const at = { item_id: item.id, output_index: index, name: item.name, [textName]: text };
-        return this.#event(`${eventsOf(open)}.done`, at);
+        const events = open.isAdded ? '' : this.#addCall(open);
+        const { item, index, json } = open;
+        Object.assign(item, { status, [textName]: json });
+        const at = { item_id: item.id, output_index: index, name: item.name, [textName]: json };
+        return events + this.#event(`${eventsOf(open)}.done`, at);
       },
     };
-    return [open, events + added];
+    return [open, events];
+  }
+
+  /** Tells the client of a call, with the arguments that have come by now. */
+  #addCall(open: OpenCall): string {
+    open.isAdded = true;
+    const { index, item, id = `call_${index}`, name = '', json } = open;
+    Object.assign(item, { call_id: id, name, ...this.#namespaces.get(name) });
+    return this.#itemAdded(open) + this.#callDelta(open, json);
+  }
+
+  #callDelta(open: OpenCall, json: string): string {
+    if (json === '') return '';
+    const at = { item_id: open.item.id, output_index: open.index, delta: json };
+    return this.#event(`${eventsOf(open)}.delta`, at);
   }
 
   /** Ends all open items; `status` is that of the last one, the others are completed. */
@@ -327,10 +339,19 @@ export class ResponseStream implements DoorStream {
     prefix: string,
     members: Members & { readonly type: string },
   ): [Pick<OpenItem, 'index' | 'item'>, string] {
+    const base = this.#newItem(prefix, members);
+    return [base, this.#itemAdded(base)];
+  }
+
+  #newItem(prefix: string, members: Members & { readonly type: string }): Pick<OpenItem, 'index' | 'item'> {
     const index = this.#output.length;
     const item = { id: `${prefix}_${this.#call.requestId}_${index}`, ...members };
     this.#output.push(item);
-    return [{ index, item }, this.#event('response.output_item.added', { output_index: index, item })];
+    return { index, item };
+  }
+
+  #itemAdded({ index, item }: Pick<OpenItem, 'index' | 'item'>): string {
+    return this.#event('response.output_item.added', { output_index: index, item });
   }
 
   #itemDone({ index, item }: Pick<OpenItem, 'index' | 'item'>): string {

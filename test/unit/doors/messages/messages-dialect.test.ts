@@ -6,6 +6,7 @@ import { carriedIn } from '#src/doors/responses/request-items.js';
 import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
 import { FieldError } from '#src/providers/provider.js';
 import { addStreamTexts, responseTexts } from '#src/upstream/chat-text.js';
+import { CALL_PIECES } from '../../../support/call-pieces.js';
 import { newSeed, randomOf } from '../../../support/random.js';
 
 type Members = Record<string, unknown>;
@@ -208,6 +209,24 @@ void t.test('calls that a server gives one index stay several', (t) => {
     { type: 'tool_use', id: 't1', name: 'f', input: { a: 1 } },
     { type: 'tool_use', id: 't2', name: 'g', input: { b: 2 } },
   ]);
+  t.end();
+});
+
+void t.test('tool calls in the pieces of every server are those calls', (t) => {
+  for (const { server, pieces, calls } of CALL_PIECES) {
+    const stream = openStream(CALL);
+    const text =
+      pieces.map((one) => stream.push({ choices: [{ index: 0, delta: { tool_calls: one } }] })).join('') +
+      stream.end();
+    const blocks = calls.map(({ id, name, json }) => ({
+      type: 'tool_use',
+      id: id ?? /^toolu_/,
+      name,
+      input: JSON.parse(json) as object,
+    }));
+    t.match(joined(eventsOf(text)), blocks, server);
+    t.equal(joined(eventsOf(text)).length, calls.length, server);
+  }
   t.end();
 });
 

@@ -12,6 +12,7 @@ import { isRecord } from '#src/core/json.js';
 import { addStreamTexts, responseTexts, type StreamTexts } from '#src/upstream/chat-text.js';
 import { tokensOfReport } from '#src/upstream/usage-shapes.js';
 import { joinedChat } from '../../../support/chat-joiner.js';
+import { CALL_PIECES } from '../../../support/call-pieces.js';
 import { newSeed, pick, type Random, randomOf } from '../../../support/random.js';
 
 const CASES = 300;
@@ -265,6 +266,30 @@ void t.test('calls that a server gives all the same position', (t) => {
     { call_id: 'a', arguments: '{"a":1}' },
     { call_id: 'b', arguments: '{}' },
   ]);
+  t.end();
+});
+
+void t.test('tool calls in the pieces of every server are those calls', (t) => {
+  for (const { server, pieces, calls } of CALL_PIECES) {
+    const events = eventsOf([...pieces.map((one) => chunk({ tool_calls: one })), chunk({}, 'tool_calls')]);
+    const items = calls.map(({ id, name, json }) => ({
+      type: 'function_call',
+      call_id: id ?? /^call_/,
+      name,
+      arguments: json,
+    }));
+    const { output } = judged(t, events);
+    t.match(output, items, server);
+    t.equal(output.length, calls.length, server);
+    const added = events.flatMap((event) =>
+      event.type === 'response.output_item.added' ? [event.item] : [],
+    );
+    t.match(
+      added,
+      items.map(({ name, call_id }) => ({ name, call_id })),
+      `${server}: known from the start`,
+    );
+  }
   t.end();
 });
 

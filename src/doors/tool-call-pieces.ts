@@ -1,0 +1,61 @@
+/**
+ * Reads the pieces of streamed tool calls, in which servers of OpenAI's kind differ. The stream writers of
+ * Messages and Responses call it. Pure; upstream worker.
+ *
+ *     DashScope, DeepSeek         repeat id and name as empty texts with each piece; SGLang as null
+ *     Command-A on vLLM, vmlx     send the name after the first piece
+ *     lmdeploy                    gives every call the index 0
+ *     others                      repeat id and name; send whole calls without an index, or without an id
+ *
+ * Must hold: the pieces of one call stay one call, and two calls stay two
+ * (messages/messages-dialect.test.ts and responses/response-stream.test.ts in test/unit/doors).
+ */
+import { isRecord } from '../core/json.js';
+
+type Members = Readonly<Record<string, unknown>>;
+
+/** What the pieces of a call have told of it so far. */
+export interface CallSoFar {
+  id: string | undefined;
+  name: string | undefined;
+  /** All of its arguments. */
+  json: string;
+}
+
+export interface CallPiece extends Readonly<CallSoFar> {
+  readonly index: number | undefined;
+}
+
+/** `call`: an element of `tool_calls` of a delta, or of a whole message. */
+export function pieceOf(call: Members): CallPiece {
+  const called = isRecord(call.function) ? call.function : isRecord(call.custom) ? call.custom : {};
+  const given = called.arguments ?? called.input;
+  return {
+    id: textIn(call.id),
+    name: textIn(called.name),
+    json: isRecord(given) ? JSON.stringify(given) : (textIn(given) ?? ''),
+    index: typeof call.index === 'number' ? call.index : undefined,
+  };
+}
+
+/** Whether a piece begins a call other than `open`, which has the same index, or none. */
+export function isOtherCall({ id, name, index }: CallPiece, open: CallSoFar): boolean {
+  if (id !== undefined && open.id !== undefined)
+    return id !== open.id && (name !== undefined || index === undefined);
+  return index === undefined && open.id === undefined && name !== undefined && open.name !== undefined;
+}
+
+export function addPiece(open: CallSoFar, piece: CallPiece): void {
+  open.id ??= piece.id;
+  open.name ??= piece.name;
+  open.json += piece.json;
+}
+
+/** Whether a client can be told of the call. An id that has not come by the first arguments does not come. */
+export function canBegin({ id, name, json }: CallSoFar): boolean {
+  return name !== undefined && (id !== undefined || json !== '');
+}
+
+function textIn(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
