@@ -155,12 +155,15 @@ void t.test('the anthropic package', async (t) => {
       const messages: Anthropic.MessageParam[] = [
         { role: 'user', content: [{ type: 'text', text: 'é “x”', cache_control: { type: 'ephemeral' } }] },
       ];
-      // Bedrock refuses names that it does not know.
-      const betas = `context-1m-2025-08-07${provider === 'bedrock' ? ',claude-code-20250219' : ''}`;
+      const foreign = 'claude-code-20250219';
+      const betas = `context-1m-2025-08-07, ${foreign}`;
       await client.messages.create({ ...base, messages }, { headers: { 'anthropic-beta': betas } });
       const { last } = await mocks.get(id)!.stats();
       t.match(last!.body, JSON.stringify(messages), 'the messages are as they were sent');
       t.match(JSON.stringify(last), 'context-1m-2025-08-07', 'the beta goes along');
+      // Bedrock and Vertex refuse names that they do not know.
+      const isTold = JSON.stringify(last).includes(foreign);
+      t.equal(isTold, provider === 'anthropic', 'a beta of Anthropic alone');
     });
 
     await t.test(`${id}: tokens are counted at no cost`, async (t) => {

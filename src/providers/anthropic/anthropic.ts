@@ -102,6 +102,18 @@ export function cloudBodyOf(
   return { model, body: `{${[...own, ...others].join(',')}}` };
 }
 
+/**
+ * The names in the caller's `anthropic-beta` header that a cloud has, again as such a header. Bedrock and
+ * Vertex refuse the whole request for any other, and coding agents send names that only Anthropic's own
+ * service has. Operators add newer ones with the setting `betas`.
+ */
+export function betasOf(callers: string, isKnown: (name: string) => boolean): string {
+  return callers
+    .split(',')
+    .filter((name) => isKnown(name.trim()))
+    .join(',');
+}
+
 /** The value of `model`, the text of the other members with their names, and those names. */
 function membersOf(
   body: string | Uint8Array,

@@ -14,7 +14,7 @@
  */
 import { hash } from 'node:crypto';
 import { isRecord, parsedJson } from '../../core/json.js';
-import { cloudBodyOf } from '../anthropic/anthropic.js';
+import { betasOf, cloudBodyOf } from '../anthropic/anthropic.js';
 import {
   type Provider,
   type ProviderCall,
@@ -96,10 +96,7 @@ function authorization(
 
 /** The version of Anthropic's protocol on Bedrock. */
 const VERSION = 'bedrock-2023-05-31';
-/**
- * Beta features that Bedrock has. Bedrock refuses the whole request for any other name, and coding agents
- * send names that only Anthropic's own service has. Operators add newer ones with the setting `betas`.
- */
+/** Beta features that Bedrock has. */
 const BETAS =
   /^(?:compact|computer-use|context-1m|context-management|dev-full-thinking|effort|fine-grained-tool-streaming|interleaved-thinking|output-128k|token-efficient-tools|tool-examples|tool-search-tool)-\d{4}-\d\d-\d\d$/;
 
@@ -117,10 +114,7 @@ export function claudeRequest(
   body: string | Uint8Array,
   { door, stream, betas }: PassedCall,
 ): ClaudeRequest {
-  const callersBetas = betas
-    .split(',')
-    .filter((name) => BETAS.test(name.trim()))
-    .join(',');
+  const callersBetas = betasOf(betas, (name) => BETAS.test(name));
   if (door !== 'count_tokens') {
     const operation = stream ? 'invoke-with-response-stream' : 'invoke';
     return { operation, ...cloudBodyOf(body, VERSION, settings.betas, callersBetas, 'stream') };

@@ -12,7 +12,7 @@
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, parsedJson } from '../../core/json.js';
-import { cloudBodyOf } from '../anthropic/anthropic.js';
+import { betasOf, cloudBodyOf } from '../anthropic/anthropic.js';
 import { readAnthropicError } from '../anthropic/errors.js';
 import { writeMessages } from '../anthropic/request.js';
 import { readMessage } from '../anthropic/response.js';
@@ -37,6 +37,17 @@ const CLAUDE = /^(?:publishers\/anthropic\/models\/)?claude-/;
 const CLAUDE_VERSION = 'vertex-2023-10-16';
 /** A pseudo-model in the path that counts tokens for every Claude model; the body names the model. */
 const COUNTING_MODEL = 'count-tokens';
+/**
+ * Beta features that Claude on Vertex has: those of `vertex_ai` in LiteLLM's anthropic_beta_headers_config.json,
+ * read 2026-11.
+ */
+const BETAS = new RegExp(
+  '^(?:compact|computer-use|context-1m|context-management|dangerous-tool-use|interleaved-thinking|' +
+    'per-turn-control|thinking-binding-controls|thinking-display-updates|tool-search-tool|web-search)-' +
+    '\\d{4}-\\d\\d-\\d\\d$',
+);
+/** One of them that is refused where tokens are counted (anthropics/claude-code issue 12429). */
+const NOT_FOR_COUNTS = 'web-search-';
 /** A tuned model is an endpoint of the project, and its name is a number. */
 const ENDPOINT = /^\d+$/;
 
@@ -96,8 +107,12 @@ function passClaude(
   body: string | Uint8Array,
   { door, stream, betas }: PassedCall,
 ): PassedRequest {
-  const claude = cloudBodyOf(body, CLAUDE_VERSION, call.settings.betas, betas);
   const isCount = door === 'count_tokens';
+  const callersBetas = betasOf(
+    betas,
+    (name) => BETAS.test(name) && !(isCount && name.startsWith(NOT_FOR_COUNTS)),
+  );
+  const claude = cloudBodyOf(body, CLAUDE_VERSION, call.settings.betas, callersBetas);
   const model = isCount ? COUNTING_MODEL : claude.model;
   return {
     path: pathOf({ ...call, model }, 'anthropic', stream ? ':streamRawPredict' : ':rawPredict'),
