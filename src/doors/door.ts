@@ -127,8 +127,8 @@ export interface DoorStream {
 export interface Translator {
   /**
    * Returns the body of a chat completion for the same call, with the member `model` as it is in `body`. A
-   * stream asks for its usage. `extras`: whether the upstream reads `thinking_blocks` and `cache_control` in
-   * a chat completion; for others they are left out. Throws a FieldError that names a member which a chat
+   * stream asks for its usage. `extras`: whether the upstream reads `thinking_blocks`, `thinking` and
+   * `cache_control` in a chat completion; for others they are left out. Throws a FieldError that names a member which a chat
    * completion cannot express.
    */
   toChat(body: Readonly<Record<string, unknown>>, extras?: boolean): Record<string, unknown>;

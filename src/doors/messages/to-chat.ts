@@ -10,8 +10,8 @@
  *                                providers without signatures accept no thinking back
  *
  * Follows platform.claude.com, page "Messages", and OpenAI's reference of chat completions, as of November
- * 2026. `extras`: whether the upstream reads `thinking_blocks` and `cache_control` in a chat completion;
- * servers with OpenAI's protocol may refuse a request that has either.
+ * 2026. `extras`: whether the upstream reads `thinking_blocks`, `thinking` and `cache_control` in a chat
+ * completion; servers with OpenAI's protocol may refuse a request that has any of them.
  *
  * Must hold: a member that is neither translated nor in KNOWN is refused, never dropped silently
  * (test/unit/doors/messages/messages-dialect.test.ts). Each part that is made is registered with `from`
@@ -78,7 +78,7 @@ export function toChat(body: Members, extras: boolean): Record<string, unknown> 
     chat.stream_options = { include_usage: true, ...(extras && { continuous_usage_stats: true }) };
   }
   addTools(chat, body, extras);
-  addThinking(chat, body);
+  addThinking(chat, body, extras);
   if (isRecord(body.metadata) && typeof body.metadata.user_id === 'string') chat.user = body.metadata.user_id;
   if (extras && isRecord(body.cache_control)) chat.cache_control = body.cache_control;
   return chat;
@@ -123,15 +123,21 @@ function addTools(chat: Record<string, unknown>, body: Members, extras: boolean)
   if (choice.disable_parallel_tool_use === true) chat.parallel_tool_calls = false;
 }
 
-function addThinking(chat: Record<string, unknown>, body: Members): void {
+/**
+ * A budget becomes an effort, which every upstream can be told. That the model shall not think, or as it
+ * likes, has no effort: upstreams that read `thinking` get it as it is.
+ */
+function addThinking(chat: Record<string, unknown>, body: Members, extras: boolean): void {
   const { thinking, output_config: config } = body;
   const { effort, format } = isRecord(config) ? config : ({} as Members);
-  if (typeof effort === 'string') chat.reasoning_effort = effort;
+  const isOff = isRecord(thinking) && thinking.type === 'disabled';
+  if (extras && isOff) chat.thinking = thinking;
+  else if (typeof effort === 'string') chat.reasoning_effort = effort;
   else if (isRecord(thinking) && typeof thinking.budget_tokens === 'number' && thinking.type === 'enabled') {
     const { budget_tokens: budget } = thinking;
     chat.reasoning_effort =
       budget >= HIGH_BUDGET_MIN ? 'high' : budget >= MEDIUM_BUDGET_MIN ? 'medium' : 'low';
-  }
+  } else if (extras && isRecord(thinking)) chat.thinking = thinking;
   if (format === undefined || format === null) return;
   if (!isRecord(format) || format.type !== 'json_schema' || !isRecord(format.schema))
     throw new FieldError('output_config.format', 'must be a json_schema with a schema');

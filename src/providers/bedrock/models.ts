@@ -131,17 +131,22 @@ export function reasoningOf(
 ): Reasoning {
   const effort = fields.string('reasoning_effort');
   const thinking = fields.record('thinking');
+  const { type } = thinking ?? {};
   if (effort !== undefined && !BUDGETS.has(effort))
     throw new FieldError('reasoning_effort', 'must be none, minimal, low, medium, high, xhigh or max');
   if (thinking !== undefined) {
     if (facts.claude !== undefined || facts.family === 'hidden') {
       const output = effort === undefined || effort === 'none' ? {} : effortOf(effort, facts);
-      return { isOn: THINKING.has(thinking.type), more: { thinking }, output };
+      return { isOn: THINKING.has(type), more: { thinking }, output };
     }
-    fields.unsupported('thinking', 'is not supported by this model');
+    // The others have efforts alone. `adaptive` is what they do without one.
+    if (type === 'disabled' && effort === undefined)
+      return reasoningOfOthers('none', fields, facts, 'thinking.type');
+    if (type !== 'disabled' && type !== 'adaptive')
+      fields.unsupported('thinking', 'is not supported by this model');
   }
   if (effort === undefined) return OFF;
-  if (facts.claude === undefined) return reasoningOfOthers(effort, fields, facts);
+  if (facts.claude === undefined) return reasoningOfOthers(effort, fields, facts, 'reasoning_effort');
   if (effort === 'none') return withoutThinking(fields, facts.claude);
   switch (facts.claude.thinking) {
     case 'none':
@@ -169,8 +174,8 @@ function withoutThinking(fields: Fields, { thinkingOff }: ModelTraits): Reasonin
   return { ...OFF, output: { effort: 'low' } };
 }
 
-/** The reasoning of models other than Claude. */
-function reasoningOfOthers(effort: string, fields: Fields, facts: ModelFacts): Reasoning {
+/** The reasoning of models other than Claude. `path`: the member that says so. */
+function reasoningOfOthers(effort: string, fields: Fields, facts: ModelFacts, path: string): Reasoning {
   const isOff = effort === 'none';
   const nearest = THREE_EFFORTS.get(effort) ?? effort;
   switch (facts.family) {
@@ -192,7 +197,8 @@ function reasoningOfOthers(effort: string, fields: Fields, facts: ModelFacts): R
     default:
       if (isOff) return OFF;
   }
-  fields.unsupported('reasoning_effort', `cannot be ${effort} for this model`);
+  const said = path === 'reasoning_effort' ? effort : 'disabled';
+  fields.unsupported(path, `cannot be ${said} for this model`);
   return OFF;
 }
 

@@ -141,6 +141,27 @@ const USAGE = {
   completion_tokens_details: { reasoning_tokens: 5 },
 };
 
+void t.test('how to think is told as the upstream can be told', (t) => {
+  const of = (more: Members, extras: boolean): Members => {
+    const { thinking, reasoning_effort: effort } = toChat(
+      { model: 'm', max_tokens: 9_000, messages: [{ role: 'user', content: 'a' }], ...more },
+      extras,
+    );
+    return { ...(thinking !== undefined && { thinking }), ...(effort !== undefined && { effort }) };
+  };
+  const disabled = { thinking: { type: 'disabled' } };
+  const adaptive = { thinking: { type: 'adaptive' } };
+  const effort = { output_config: { effort: 'high' } };
+  t.same(of(disabled, true), disabled);
+  t.same(of({ ...disabled, ...effort }, true), disabled, 'a model that shall not think has no effort');
+  t.same(of(adaptive, true), adaptive);
+  t.same(of({ ...adaptive, ...effort }, true), { effort: 'high' });
+  t.same(of({ thinking: { type: 'enabled', budget_tokens: 3_000 } }, true), { effort: 'medium' });
+  for (const thinking of [disabled, adaptive]) t.same(of(thinking, false), {}, 'servers of OpenAI lack it');
+  t.same(of({ ...disabled, ...effort }, false), { effort: 'high' });
+  t.end();
+});
+
 void t.test('a whole response', (t) => {
   const message = {
     role: 'assistant',

@@ -177,6 +177,15 @@ void t.test('reasoning_effort and thinking', (t) => {
   rejected(t, { reasoning_effort: 'much' }, 'reasoning_effort');
   rejected(t, { reasoning_effort: 'constructor' }, 'reasoning_effort');
   rejected(t, { thinking: given }, 'thinking', { model: NOVA });
+  const off = { thinking: { type: 'disabled' } };
+  t.same(rest(off, { model: NOVA_2 }), {
+    additionalModelRequestFields: { reasoningConfig: { type: 'disabled' } },
+  });
+  t.same(rest(off, { model: NOVA }), {}, 'it does not think');
+  rejected(t, off, 'thinking.type', { model: 'us.deepseek.r1-v1:0' });
+  for (const model of [NOVA, NOVA_2, 'us.deepseek.r1-v1:0'])
+    t.same(rest({ thinking: { type: 'adaptive' } }, { model }), {}, 'as it likes');
+  t.same(rest(off, { model: HIDDEN }), { additionalModelRequestFields: off });
   t.end();
 });
 
