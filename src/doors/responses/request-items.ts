@@ -7,8 +7,9 @@
  *                                message; reasoning without signatures is left out
  *     function_call,             `tool_calls` of the assistant message before it, if no other item came
  *       custom_tool_call           between
- *     function_call_output,      a message of the role `tool`
- *       custom_tool_call_output
+ *     function_call_output,      a message of the role `tool`. A chat completion allows only text there, so
+ *       custom_tool_call_output    images and files go to a user message after the last output in a row,
+ *                                  unless the upstream reads them (`extras`)
  *     any other                  refused: only an upstream that speaks Responses can read it
  *
  * Must hold: each message and part that is made is registered with `from` (callers-path.ts), or an error
@@ -32,27 +33,44 @@ const ROLES: readonly unknown[] = ['user', 'assistant', 'system', 'developer'];
 /** Types of parts that become text. */
 const TEXT_PARTS: readonly unknown[] = ['input_text', 'output_text', 'text'];
 
-/** Throws a FieldError. */
-export function messagesOf(input: unknown): unknown[] {
+/** `extras`: as in `Translator.toChat` (door.ts). Throws a FieldError. */
+export function messagesOf(input: unknown, extras: boolean): unknown[] {
   if (typeof input === 'string') return [from('input', { role: 'user', content: input })];
   if (!Array.isArray(input)) throw new FieldError('input', 'must be a string or an array of items');
-  const writer = new MessageWriter();
+  const writer = new MessageWriter(extras);
   (input as unknown[]).forEach((item, index) => {
     if (!isRecord(item)) throw new FieldError(`input[${index}]`, 'must be an object');
     writer.add(item, `input[${index}]`);
   });
-  return writer.messages;
+  return writer.end();
 }
 
 class MessageWriter {
-  readonly messages: unknown[] = [];
+  readonly #messages: unknown[] = [];
+  readonly #extras: boolean;
+  /** Images and files of outputs, for a user message after the last of these. */
+  #moved: Members[] = [];
+  /** Path of the output that the first of them comes from. */
+  #movedFrom = '';
   /** The last message, if it is an assistant message. */
   #assistant: AssistantMessage | undefined;
   /** `extra_content` of a reasoning item, for the call that follows. */
   #extra: unknown;
 
+  constructor(extras: boolean) {
+    this.#extras = extras;
+  }
+
+  /** Returns the messages. Call once, after the last item. */
+  end(): unknown[] {
+    this.#pushMoved();
+    return this.#messages;
+  }
+
   add(item: Members, path: string): void {
-    switch (item.type ?? 'message') {
+    const type = item.type ?? 'message';
+    if (type !== 'function_call_output' && type !== 'custom_tool_call_output') this.#pushMoved();
+    switch (type) {
       case 'message':
         this.#addMessage(item, path);
         return;
@@ -73,7 +91,7 @@ class MessageWriter {
       }
       case 'function_call_output':
       case 'custom_tool_call_output': {
-        const content = contentOf(item.output, `${path}.output`);
+        const content = this.#outputOf(item.output, path);
         this.#push({ role: 'tool', tool_call_id: textIn(item, 'call_id', path), content }, path);
         return;
       }
@@ -90,9 +108,26 @@ class MessageWriter {
     }
   }
 
+  /** The content of an output. Other parts than texts move to a user message, unless the upstream reads them. */
+  #outputOf(output: unknown, path: string): unknown {
+    if (this.#extras || !Array.isArray(output)) return contentOf(output, `${path}.output`);
+    const parts = partsIn(output as unknown[], `${path}.output`);
+    const moved = parts.filter(({ type }) => type !== 'text');
+    if (moved.length > 0 && this.#moved.length === 0) this.#movedFrom = path;
+    this.#moved.push(...moved);
+    const texts = parts.filter(({ type }) => type === 'text');
+    return texts.length === 0 ? '' : loneText(texts);
+  }
+
+  #pushMoved(): void {
+    if (this.#moved.length === 0) return;
+    this.#push({ role: 'user', content: this.#moved }, this.#movedFrom);
+    this.#moved = [];
+  }
+
   #push(message: object, path: string): void {
     this.#assistant = undefined;
-    this.messages.push(from(path, message));
+    this.#messages.push(from(path, message));
   }
 
   #addMessage(item: Members, path: string): void {
@@ -160,10 +195,17 @@ function partsOf(content: unknown): unknown[] {
 function contentOf(content: unknown, path: string): unknown {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) throw new FieldError(path, 'must be a string or an array of parts');
-  const parts = (content as unknown[]).map((part, index) => {
+  return loneText(partsIn(content as unknown[], path));
+}
+
+function partsIn(content: readonly unknown[], path: string): Members[] {
+  return content.map((part, index) => {
     const at = `${path}[${index}]`;
     return from(at, partOf(part, at));
   });
+}
+
+function loneText(parts: readonly Members[]): unknown {
   const [first] = parts;
   return parts.length === 1 && first!.type === 'text' ? first!.text : parts;
 }

@@ -5,9 +5,15 @@ import { dialectOf } from '#src/doors/dialects.js';
 
 type Case = readonly [chat: string, own: string];
 
-function check(t: Test, door: 'messages' | 'responses', body: object, cases: readonly Case[]): void {
+function check(
+  t: Test,
+  door: 'messages' | 'responses',
+  body: object,
+  extras: boolean,
+  cases: readonly Case[],
+): void {
   const { translator } = dialectOf(door)!;
-  const chat = translator!.toChat(body as Readonly<Record<string, unknown>>, true);
+  const chat = translator!.toChat(body as Readonly<Record<string, unknown>>, extras);
   for (const [path, own] of cases) t.equal(callersPath(chat, path, translator!.names), own, path);
   t.end();
 }
@@ -39,6 +45,7 @@ void t.test('responses', (t) =>
       text: { format: { type: 'json_schema', name: 's', schema: {} } },
       reasoning: { effort: 'low' },
     },
+    true,
     [
       ['messages', 'input'],
       ['messages[0].content', 'instructions'],
@@ -54,6 +61,33 @@ void t.test('responses', (t) =>
       ['response_format.json_schema.schema', 'text.format.schema'],
       ['reasoning_effort', 'reasoning.effort'],
       ['temperature', 'temperature'],
+    ],
+  ),
+);
+
+void t.test('outputs with images for an upstream whose tools return texts alone', (t) =>
+  check(
+    t,
+    'responses',
+    {
+      model: 'm',
+      input: [
+        { type: 'function_call', call_id: 'c', name: 'n', arguments: '{}' },
+        {
+          type: 'function_call_output',
+          call_id: 'c',
+          output: [
+            { type: 'input_text', text: 'x' },
+            { type: 'input_image', image_url: IMAGE },
+          ],
+        },
+      ],
+    },
+    false,
+    [
+      ['messages[1].content', 'input[1].content'],
+      ['messages[2].content[0].image_url.url', 'input[1].output[1].image_url'],
+      ['messages[2].content[0]', 'input[1].output[1]'],
     ],
   ),
 );
@@ -93,6 +127,7 @@ void t.test('messages', (t) =>
       tools: [{ name: 'n', input_schema: { type: 'object' } }],
       stop_sequences: ['x'],
     },
+    true,
     [
       ['messages[1].content[1].image_url.url', 'messages[0].content[1].source'],
       ['messages[2].tool_calls[0].function.arguments', 'messages[1].content[1].input'],

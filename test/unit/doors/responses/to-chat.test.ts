@@ -1,9 +1,10 @@
 /** Requests of the Responses API as chat completions: what is said, what is dropped, what is refused. */
 import t from 'tap';
 import { encryptedContent } from '#src/doors/responses/request-items.js';
-import { toChat } from '#src/doors/responses/to-chat.js';
+import { toChat as toChatFor } from '#src/doors/responses/to-chat.js';
 import { FieldError } from '#src/providers/provider.js';
 
+const toChat = (body: Record<string, unknown>) => toChatFor(body, true);
 const SCHEMA = { type: 'object', properties: {}, additionalProperties: false };
 const ask = (more: object = {}): Record<string, unknown> => ({ model: 'm', input: 'Hello', ...more });
 const messagesOf = (input: unknown): unknown => toChat({ model: 'm', input }).messages;
@@ -246,5 +247,49 @@ void t.test('items that are joined take time in proportion to their number', (t)
     const text = `${name}: ${manyMs.toFixed(0)} ms, ${fewMs.toFixed(0)} ms for a sixtieth`;
     t.ok(manyMs < 200 * Math.max(fewMs, 5), text);
   }
+  t.end();
+});
+
+void t.test('images and files that tools return', (t) => {
+  const output = (id: string, output: unknown): object => ({
+    type: 'function_call_output',
+    call_id: id,
+    output,
+  });
+  const call = (id: string): object => ({ type: 'function_call', call_id: id, name: 'n', arguments: '{}' });
+  const image = (url: string): object => ({ type: 'input_image', image_url: url });
+  const text = { type: 'input_text', text: 'seen' };
+  const input = [
+    call('a'),
+    call('b'),
+    output('a', [text, image('https://x/1')]),
+    output('b', [image('https://x/2')]),
+    { role: 'user', content: 'and?' },
+    call('c'),
+    output('c', [text, text, image('https://x/3')]),
+  ];
+  const part = (url: string): object => ({ type: 'image_url', image_url: { url } });
+  const tool = (id: string, content: unknown): object => ({ role: 'tool', tool_call_id: id, content });
+  const seen = { type: 'text', text: 'seen' };
+  const { messages } = toChatFor({ model: 'm', input }, false);
+  t.match(messages, [
+    { role: 'assistant', tool_calls: [{ id: 'a' }, { id: 'b' }] },
+    tool('a', 'seen'),
+    tool('b', ''),
+    { role: 'user', content: [part('https://x/1'), part('https://x/2')] },
+    { role: 'user', content: 'and?' },
+    { role: 'assistant', tool_calls: [{ id: 'c' }] },
+    tool('c', [seen, seen]),
+    { role: 'user', content: [part('https://x/3')] },
+  ]);
+  t.equal((messages as unknown[]).length, 8);
+  t.match(toChat({ model: 'm', input }).messages, [
+    {},
+    tool('a', [seen, part('https://x/1')]),
+    tool('b', [part('https://x/2')]),
+    { role: 'user', content: 'and?' },
+    {},
+    tool('c', [seen, seen, part('https://x/3')]),
+  ]);
   t.end();
 });
