@@ -118,7 +118,7 @@ export interface EventJudge {
 
 /** Writes one stream in the door's protocol from the chunks of a chat completion. */
 export interface DoorStream {
-  /** `chunk`: one chat.completion.chunk. Returns whole events, or an empty text. */
+  /** `chunk`: one chat.completion.chunk, with usage as providers/chat-writer.ts writes it. Returns whole events, or an empty text. */
   push(chunk: Readonly<Record<string, unknown>>): string;
   /** Call when the chat completion has ended without an error. Returns the last events. */
   end(): string;
@@ -139,7 +139,9 @@ export interface Translator {
   readonly exactMember?: string;
   /** The door's names of members of the chat completion: the parameter `names` of `callersPath`. */
   readonly names: Readonly<Record<string, string>>;
-  /** Returns the response of a call that is not streamed, as JSON text. `response`: the chat completion. */
+  /** Returns the response of a call that is not streamed, as JSON text. `response`: the chat completion, with
+   * usage as providers/chat-writer.ts writes it.
+   */
   fromChat(response: Readonly<Record<string, unknown>>, call: DoorCall): string;
   openStream(call: DoorCall): DoorStream;
 }

@@ -6,6 +6,7 @@
  * (test/unit/providers/chat-writer.test.ts); the usage members have the names that upstream/usage-shapes.ts
  * reads, or calls are billed wrongly (test/unit/providers/anthropic/response.test.ts).
  */
+import type { TokenCounts } from '../core/token-counts.js';
 import { insideOfString, stringText } from '../core/json.js';
 import { SSE_DONE, sseEvent } from '../protocol/sse.js';
 
@@ -40,17 +41,17 @@ export function promptPartOf(usage: ProviderUsage): ProviderUsage {
 }
 
 /** The `usage` of a chat completion, which upstream/usage-shapes.ts reads again for the bill. */
-export function usageMember(usage: ProviderUsage): Record<string, unknown> {
+export function usageMember(usage: TokenCounts & Partial<ProviderUsage>): Record<string, unknown> {
   // OpenRouter's name, and LiteLLM's for the part that is kept for an hour.
   const prompt: Record<string, number> = {
     cached_tokens: usage.cachedTokens,
     cache_write_tokens: usage.cacheWriteTokens,
   };
   if (usage.cacheWrite1hTokens !== 0) prompt.cache_write_1h_tokens = usage.cacheWrite1hTokens;
-  if (usage.audioPromptTokens !== 0) prompt.audio_tokens = usage.audioPromptTokens;
-  if (usage.imagePromptTokens !== 0) prompt.image_tokens = usage.imagePromptTokens;
+  if (usage.audioPromptTokens) prompt.audio_tokens = usage.audioPromptTokens;
+  if (usage.imagePromptTokens) prompt.image_tokens = usage.imagePromptTokens;
   const completion: Record<string, number> = { reasoning_tokens: usage.reasoningTokens };
-  if (usage.audioCompletionTokens !== 0) completion.audio_tokens = usage.audioCompletionTokens;
+  if (usage.audioCompletionTokens) completion.audio_tokens = usage.audioCompletionTokens;
   return {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,

@@ -4,7 +4,8 @@
  * the call goes out as a chat completion, and its response comes back in the door's protocol. attempt.ts
  * makes one for each such attempt. Upstream worker.
  *
- * Must hold: a passed body reaches the upstream byte for byte but for the model's name, and a translated
+ * Must hold: the usage in a translated response is that which is billed, in the form of providers/chat-writer.ts,
+ * however the upstream told it (test/unit/upstream/door-call.test.ts). A passed body reaches the upstream byte for byte but for the model's name, and a translated
  * response is valid in the door's protocol (test/e2e/messages.test.ts, responses.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
@@ -12,12 +13,14 @@ import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { exactJson, exactJsonText, LONG_INTEGER } from '../core/exact-json.js';
 import { isRecord, parsedJson } from '../core/json.js';
+import type { Usage } from '../core/token-counts.js';
 import { callersPath } from '../doors/callers-path.js';
 import { dialectAt } from '../doors/dialects.js';
 import type { Dialect, DoorCall, DoorStream, Translator } from '../doors/door.js';
 import type { HttpFault } from '../http1/http-client.js';
 import { forEachEvent } from '../protocol/sse.js';
 import type { PassedCall } from '../providers/provider.js';
+import { usageMember } from '../providers/chat-writer.js';
 import { FieldError, ProviderError } from '../providers/provider.js';
 import { garbageFailure, budgetFailure, type AttemptFailure } from './error-mapping.js';
 import { inNamesOf } from './upstream-body.js';
@@ -139,11 +142,11 @@ class TranslatedAttempt implements DoorAttempt {
   openReader({ sink, outcome, meter, budget }: DoorReaderOwner): ResponseBodyReader {
     if (!this.#call.stream)
       return new ResponseReader(
-        new WholeTranslation(outcome, budget, this.#translator, this.#call),
+        new WholeTranslation(outcome, budget, meter, this.#translator, this.#call),
         meter,
         budget,
       );
-    const stream = new StreamTranslation(sink, outcome, this.#translator.openStream(this.#call));
+    const stream = new StreamTranslation(sink, outcome, meter, this.#translator.openStream(this.#call));
     return new StreamReader(stream, stream, meter, true, this.#choices);
   }
 
@@ -177,12 +180,20 @@ function modelIn({ model }: Readonly<Record<string, unknown>>): string {
 class WholeTranslation implements ResponseOutcome {
   readonly #outcome: ResponseOutcome;
   readonly #budget: ResponseBudget;
+  readonly #meter: UsageMeter;
   readonly #translator: Translator;
   readonly #call: DoorCall;
 
-  constructor(outcome: ResponseOutcome, budget: ResponseBudget, translator: Translator, call: DoorCall) {
+  constructor(
+    outcome: ResponseOutcome,
+    budget: ResponseBudget,
+    meter: UsageMeter,
+    translator: Translator,
+    call: DoorCall,
+  ) {
     this.#outcome = outcome;
     this.#budget = budget;
+    this.#meter = meter;
     this.#translator = translator;
     this.#call = call;
   }
@@ -197,8 +208,10 @@ class WholeTranslation implements ResponseOutcome {
       this.#outcome.reject(garbageFailure('no JSON object'));
       return;
     }
+    const usage = this.#meter.reported;
     let text: Buffer;
     try {
+      members.usage = usage === undefined ? undefined : usageMember(usage);
       text = Buffer.from(this.#translator.fromChat(members, this.#call));
     } catch (error) {
       // A caller can cause it: a stop sequence within the arguments of a tool cuts them.
@@ -218,14 +231,19 @@ class WholeTranslation implements ResponseOutcome {
 class StreamTranslation implements ResponseSink, ResponseOutcome {
   readonly #sink: ResponseSink;
   readonly #outcome: ResponseOutcome;
+  readonly #meter: UsageMeter;
   readonly #stream: DoorStream;
+  /** The report that `#usage` is made of. */
+  #reported: Usage | undefined;
+  #usage: object | undefined;
   #begun = false;
   /** The reader goes on after a chunk that could not be translated. */
   #isOver = false;
 
-  constructor(sink: ResponseSink, outcome: ResponseOutcome, stream: DoorStream) {
+  constructor(sink: ResponseSink, outcome: ResponseOutcome, meter: UsageMeter, stream: DoorStream) {
     this.#sink = sink;
     this.#outcome = outcome;
+    this.#meter = meter;
     this.#stream = stream;
   }
 
@@ -235,7 +253,9 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
     try {
       forEachEvent(Buffer.from(events.buffer, events.byteOffset, events.length), (_start, _end, data) => {
         const chunk = data === undefined ? undefined : parsedJson(data);
-        if (isRecord(chunk)) text += this.#stream.push(chunk);
+        if (!isRecord(chunk)) return;
+        chunk.usage = this.#readUsage();
+        text += this.#stream.push(chunk);
       });
     } catch (error) {
       this.reject(failureOf(error));
@@ -254,7 +274,17 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
 
   /** Sends the door's last events in place of `[DONE]`. */
   complete(): void {
-    if (!this.#isOver) this.#outcome.complete(Buffer.from(this.#stream.end()));
+    if (this.#isOver) return;
+    // The report may have come in no event that was relayed.
+    const last = this.#stream.push({ choices: [], usage: this.#readUsage() });
+    this.#outcome.complete(Buffer.from(last + this.#stream.end()));
+  }
+
+  #readUsage(): object | undefined {
+    const { reported } = this.#meter;
+    if (reported !== undefined && reported !== this.#reported) this.#usage = usageMember(reported);
+    this.#reported = reported;
+    return this.#usage;
   }
 
   reject(failure: AttemptFailure): void {

@@ -179,7 +179,7 @@ function usageOf(usage: unknown): Record<string, unknown> {
   const report = isRecord(usage) ? usage : {};
   const prompt = isRecord(report.prompt_tokens_details) ? report.prompt_tokens_details : {};
   const completion = isRecord(report.completion_tokens_details) ? report.completion_tokens_details : {};
-  const read = countOf(prompt.cached_tokens ?? report.prompt_cache_hit_tokens);
+  const read = countOf(prompt.cached_tokens);
   const written = countOf(prompt.cache_write_tokens);
   const written1h = Math.min(written, countOf(prompt.cache_write_1h_tokens));
   return {

@@ -96,7 +96,7 @@ function usageOf(usage: unknown): object | null {
     },
     output_tokens: output,
     output_tokens_details: { reasoning_tokens: countOf(completion.reasoning_tokens) },
-    total_tokens: countOf(usage.total_tokens) || input + output,
+    total_tokens: input + output,
   };
 }
 

@@ -83,3 +83,78 @@ void t.test("what cannot be translated is the upstream's fault, not the gateway'
   const broken = await stream.run(CALL);
   t.equal(broken.error?.code, 'provider_unavailable');
 });
+
+/** Reports as upstreams write them, with what is billed: prompt, cached, completion, reasoning. */
+const REPORTS: [server: string, members: object, billed: readonly [number, number, number, number]][] = [
+  [
+    'xAI',
+    {
+      usage: {
+        prompt_tokens: 32,
+        completion_tokens: 9,
+        total_tokens: 1_135,
+        completion_tokens_details: { reasoning_tokens: 1_094 },
+      },
+    },
+    [32, 0, 1_103, 1_094],
+  ],
+  [
+    'DeepSeek',
+    { usage: { prompt_tokens: 32, completion_tokens: 9, prompt_cache_hit_tokens: 20 } },
+    [32, 20, 9, 0],
+  ],
+  [
+    'Portkey',
+    { usage: { prompt_tokens: 10, completion_tokens: 9, cache_read_input_tokens: 20, total_tokens: 39 } },
+    [30, 20, 9, 0],
+  ],
+  ['Groq', { x_groq: { usage: { prompt_tokens: 32, completion_tokens: 9 } } }, [32, 0, 9, 0]],
+  ['llama.cpp', { timings: { prompt_n: 12, cache_n: 20, predicted_n: 9 } }, [32, 20, 9, 0]],
+];
+
+void t.test('a translated response has the usage that is billed, whoever tells it', async (t) => {
+  const finish = { ...chunkOf(''), choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] };
+  const text = sse(chunkOf('hello'));
+  const done = 'data: [DONE]\n\n';
+  for (const [server, members, [prompt, cached, completion, reasoning]] of REPORTS) {
+    const usages = {
+      messages: {
+        input_tokens: prompt - cached,
+        cache_read_input_tokens: cached,
+        output_tokens: completion,
+        output_tokens_details: { thinking_tokens: reasoning },
+      },
+      responses: {
+        input_tokens: prompt,
+        input_tokens_details: { cached_tokens: cached },
+        output_tokens: completion,
+        output_tokens_details: { reasoning_tokens: reasoning },
+        total_tokens: prompt + completion,
+      },
+    };
+    const { usage: _, ...answer } = JSON.parse(answerOf(USAGE)) as Record<string, unknown>;
+    const report = { ...chunkOf(''), choices: [], ...members };
+    const streams = {
+      'with the finish': text + sse({ ...finish, ...members }) + done,
+      'after [DONE]': text + sse(finish) + done + sse(report),
+    };
+    for (const [door, usage] of Object.entries(usages)) {
+      const isMessages = door === 'messages';
+      const body = isMessages ? CALL.body : '{"model":"m","stream":true,"input":"hello"}';
+      const call = { ...CALL, door: isMessages ? DOOR_INDEX.messages : DOOR_INDEX.responses, body };
+      const whole = await world(t, [answering(JSON.stringify({ ...answer, ...members }))]);
+      const { text: json } = await whole.run({
+        ...call,
+        stream: false,
+        body: body.replace('"stream":true,', ''),
+      });
+      t.match(JSON.parse(json), { usage }, `${server}, ${door}`);
+      for (const [when, events] of Object.entries(streams)) {
+        const stream = await world(t, [streaming(events)]);
+        const last = (await stream.run(call)).text.split('\n').filter((line) => line.startsWith('data: '));
+        const told = JSON.parse(last.at(isMessages ? -2 : -1)!.slice(6)) as Record<string, unknown>;
+        t.match(isMessages ? told : told.response, { usage }, `${server}, ${door}, ${when}`);
+      }
+    }
+  }
+});
