@@ -41,7 +41,7 @@ const HIGH_BUDGET_MIN = 4_096;
 export const NAMES: Readonly<Record<string, string>> = {
   stop: 'stop_sequences',
   user: 'metadata.user_id',
-  reasoning_effort: 'thinking',
+  reasoning_effort: 'output_config.effort or thinking',
   response_format: 'output_config.format',
   'response_format.json_schema': 'output_config.format',
   parallel_tool_calls: 'tool_choice.disable_parallel_tool_use',

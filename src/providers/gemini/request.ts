@@ -210,10 +210,17 @@ function isGemini3(model: string): boolean {
 // 2026-11 (LiteLLM's budgets for `minimal` differ: 1, 128 or 512 tokens by model). Gemini 3 takes a level,
 // and its Pro has no `minimal`; former models take a budget in tokens, and their Pro always thinks.
 const LEVELS: ReadonlyMap<string, string> = new Map(
-  Object.entries({ minimal: 'MINIMAL', low: 'LOW', medium: 'MEDIUM', high: 'HIGH', xhigh: 'HIGH' }),
+  Object.entries({
+    minimal: 'MINIMAL',
+    low: 'LOW',
+    medium: 'MEDIUM',
+    high: 'HIGH',
+    xhigh: 'HIGH',
+    max: 'HIGH',
+  }),
 );
 const BUDGETS: ReadonlyMap<string, number> = new Map(
-  Object.entries({ minimal: 1_024, low: 1_024, medium: 8_192, high: 24_576, xhigh: 24_576 }),
+  Object.entries({ minimal: 1_024, low: 1_024, medium: 8_192, high: 24_576, xhigh: 24_576, max: 24_576 }),
 );
 const PRO_BUDGET_MIN = 128;
 const PRO_BUDGET_MAX = 32_768;
@@ -264,9 +271,11 @@ function ofEffort(fields: Fields, effort: string, model: string, path: string): 
     return { thinkingBudget: isPro ? PRO_BUDGET_MIN : 0, includeThoughts: false };
   }
   const level = effort === 'minimal' && isPro ? 'LOW' : LEVELS.get(effort);
-  if (level === undefined) throw new FieldError(path, 'must be none, minimal, low, medium, high or xhigh');
+  if (level === undefined)
+    throw new FieldError(path, 'must be none, minimal, low, medium, high, xhigh or max');
   if (isNew) return { thinkingLevel: level, includeThoughts: true };
-  const budget = effort === 'xhigh' && isPro ? PRO_BUDGET_MAX : BUDGETS.get(effort);
+  const isMost = effort === 'xhigh' || effort === 'max';
+  const budget = isMost && isPro ? PRO_BUDGET_MAX : BUDGETS.get(effort);
   return { thinkingBudget: budget, includeThoughts: true };
 }
 

@@ -135,6 +135,8 @@ void t.test('messages', (t) =>
       ['messages[4].content[1].image_url', 'messages[2].content[2].source'],
       ['tools[0].function.parameters', 'tools[0].input_schema'],
       ['stop[0]', 'stop_sequences[0]'],
+      ['reasoning_effort', 'output_config.effort or thinking'],
+      ['thinking.type', 'thinking.type'],
       ['top_k', 'top_k'],
     ],
   ),

@@ -148,6 +148,9 @@ const EFFORTS: [effort: string, model: string, thinking: object][] = [
   ['minimal', 'gemini-3.1-pro-preview', { thinkingLevel: 'LOW', includeThoughts: true }],
   ['medium', 'gemini-flash-latest', { thinkingLevel: 'MEDIUM', includeThoughts: true }],
   ['high', 'gemini-10-pro', { thinkingLevel: 'HIGH', includeThoughts: true }],
+  ['max', NEW, { thinkingLevel: 'HIGH', includeThoughts: true }],
+  ['max', 'gemini-2.5-flash', { thinkingBudget: 24_576, includeThoughts: true }],
+  ['max', 'gemini-2.5-pro', { thinkingBudget: 32_768, includeThoughts: true }],
   ['xhigh', NEW, { thinkingLevel: 'HIGH', includeThoughts: true }],
 ];
 
