@@ -18,6 +18,7 @@
  * (callers-path.ts), or an error names a path that the caller does not know
  * (test/unit/doors/callers-path.test.ts).
  */
+import { createHash } from 'node:crypto';
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
@@ -32,6 +33,9 @@ const KNOWN: ReadonlySet<string> = new Set([
   ...['top_k', 'tools', 'tool_choice', 'thinking', 'metadata', 'output_config', 'cache_control'],
   ...['service_tier', 'diagnostics', 'context_management'],
 ]);
+
+/** OpenAI's bound of `user`, and the length of the hash that replaces a longer one. */
+const USER_CHARS_MAX = 64;
 
 /** The least thinking budgets that become the efforts `medium` and `high`. */
 const MEDIUM_BUDGET_MIN = 2_048;
@@ -79,9 +83,15 @@ export function toChat(body: Members, extras: boolean): Record<string, unknown> 
   }
   addTools(chat, body, extras);
   addThinking(chat, body, extras);
-  if (isRecord(body.metadata) && typeof body.metadata.user_id === 'string') chat.user = body.metadata.user_id;
+  const user = isRecord(body.metadata) ? body.metadata.user_id : undefined;
+  if (typeof user === 'string') chat.user = userOf(user);
   if (extras && isRecord(body.cache_control)) chat.cache_control = body.cache_control;
   return chat;
+}
+
+/** Claude Code's `user_id` is longer than OpenAI (64), OpenRouter and others (128) take. */
+function userOf(id: string): string {
+  return id.length <= USER_CHARS_MAX ? id : createHash('sha256').update(id).digest('hex');
 }
 
 /** Refuses context edits, except those that only clear old parts: without these the model just reads more. */

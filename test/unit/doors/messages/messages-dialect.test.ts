@@ -162,6 +162,16 @@ void t.test('how to think is told as the upstream can be told', (t) => {
   t.end();
 });
 
+void t.test('a long user_id fits the bound of user', (t) => {
+  const userOf = (id: string): unknown => toChat({ ...BODY, metadata: { user_id: id } }).user;
+  const long = JSON.stringify({ device_id: 'a'.repeat(64), account_uuid: 'b', session_id: 'c' });
+  t.equal(userOf('u'.repeat(64)), 'u'.repeat(64));
+  t.match(userOf(long), /^[0-9a-f]{64}$/);
+  t.equal(userOf(long), userOf(long), 'the same user');
+  t.not(userOf(long), userOf(`${long} `));
+  t.end();
+});
+
 void t.test('a whole response', (t) => {
   const message = {
     role: 'assistant',
