@@ -74,7 +74,7 @@ export class AdminApi {
     if (denied !== undefined) return { bodyBytesMax: route.bodyBytesMax, handle: () => denied };
     // The path's one variable segment. In a route without one findIndex returns -1, and nothing is there.
     const id = segments[route.segments.findIndex(isVariable)] ?? '';
-    const failed = (error: unknown): AdminResponse => this.#failure(method, path, error);
+    const failed = (error: unknown): AdminResponse => this.failureOf(method, path, error);
     return {
       bodyBytesMax: route.bodyBytesMax,
       handle: (query, body) => this.#response(route, requester, { id, query, body }).catch(failed),
@@ -123,7 +123,8 @@ export class AdminApi {
     return `The change is made, and could not be recorded among the changes: ${reason}`;
   }
 
-  #failure(method: string, path: string, error: unknown): AdminResponse {
+  /** Returns the response to what was thrown. Logs it, unless it is an expected failure. */
+  failureOf(method: string, path: string, error: unknown): AdminResponse {
     if (error instanceof ProxyError) {
       const { code, message, retryAfterSeconds } = error;
       return responseOfError({

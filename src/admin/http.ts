@@ -71,6 +71,41 @@ export function cookieOf({ cookie }: RequestHead, name: string): string {
 
 const NOT_UTF8 = responseOfError({ code: 'invalid_parameters', message: 'the body must be UTF-8' });
 
+/** Serves a request, or a part of it. Throws or rejects if that fails; a Guard then sends the response. */
+export type Work = () => void | Promise<void>;
+
+/**
+ * Runs what serves one request. An exception in a callback of µWS would end the process, and so would a
+ * promise that rejects unseen: here it becomes the error response of that request.
+ */
+export type Guard = (work: Work) => void;
+
+/** `errorOf`: makes the error response of what was thrown, and logs it if it is a bug. */
+export function guardOf(
+  response: HttpResponse,
+  head: boolean,
+  errorOf: (error: unknown) => AdminResponse,
+): Guard {
+  const fail = (error: unknown): void => {
+    const failed = errorOf(error);
+    try {
+      // What has begun must not look complete.
+      if (response.getWriteOffset() > 0) response.close();
+      else send(response, failed, head, true);
+    } catch {
+      // The response has ended, or its client has left: then µWS allows no access.
+    }
+  };
+  return (work) => {
+    try {
+      const done = work();
+      if (done instanceof Promise) done.catch(fail);
+    } catch (error) {
+      fail(error);
+    }
+  };
+}
+
 /**
  * Calls `use` once with the whole body. Sends an error instead if the body is not UTF-8, or as soon as it is
  * longer than `bytesMax`. Does neither if the client leaves.
@@ -79,7 +114,8 @@ export function withBody(
   response: HttpResponse,
   { head }: RequestHead,
   bytesMax: number,
-  use: (body: string) => void,
+  guard: Guard,
+  use: (body: string) => void | Promise<void>,
 ): void {
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -101,7 +137,7 @@ export function withBody(
     if (!isLast) return;
     const whole = Buffer.concat(chunks);
     // From here on `use` must notice if the client leaves, by `respond` or its own onAborted.
-    if (isUtf8(whole)) use(whole.toString('utf8'));
+    if (isUtf8(whole)) guard(() => use(whole.toString('utf8')));
     else send(response, NOT_UTF8, head, false);
   });
 }
@@ -139,14 +175,14 @@ export function ok(view: object): AdminResponse {
 }
 
 /**
- * Sends the response once it is ready, unless the client has left by then. Most are ready at once. `given`
- * must not reject.
+ * Sends the response once it is ready, unless the client has left by then. Most are ready at once. Rejects if
+ * `given` does: call it within a Guard.
  */
 export function respond(
   response: HttpResponse,
   given: AdminResponse | Promise<AdminResponse>,
   head: boolean,
-): void {
+): void | Promise<void> {
   if (!(given instanceof Promise)) {
     send(response, given, head, false);
     return;
@@ -155,7 +191,7 @@ export function respond(
   response.onAborted(() => {
     gone = true;
   });
-  void given.then((late) => {
+  return given.then((late) => {
     if (!gone) send(response, late, head, false);
   });
 }

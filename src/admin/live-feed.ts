@@ -13,7 +13,6 @@
  * (test/unit/admin/live-feed.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
-import { type ErrorRecord, ProxyError } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
 import type { AccountHistory } from '../telemetry/account-history.js';
 import { type EndedSpan, type History, HISTORY_RINGS, type RingName } from '../telemetry/history.js';
@@ -51,18 +50,17 @@ export class LiveFeed {
     this.#source = source;
   }
 
-  /** Starts the stream, or rejects the request. Calls `stillAdmitted` before each event. */
+  /**
+   * Starts the stream, or rejects the request. Calls `stillAdmitted` before each event. Rejects with
+   * `invalid_parameters` if the query is wrong.
+   */
   async subscribe(response: HttpResponse, query: string, stillAdmitted: () => boolean): Promise<void> {
     const watched = { isGone: false };
     response.onAborted(() => {
       watched.isGone = true;
     });
-    const ring = await ringOf(query);
+    const { range: ring = '5m' } = await readQuery(parseQuery(query, RangeQuery));
     if (watched.isGone) return;
-    if (typeof ring !== 'string') {
-      send(response, responseOfError(ring), false, false);
-      return;
-    }
     if (this.#subscribers.size >= SUBSCRIBERS_MAX) {
       const message = `${SUBSCRIBERS_MAX} pages watch already: close one.`;
       send(response, responseOfError({ code: 'overloaded', message, retryAfterSeconds: 60 }), false, false);
@@ -113,13 +111,4 @@ export class LiveFeed {
 
 function eventOf(name: string, data: object): string {
   return `event: ${name}\ndata: ${jsonText(data)}\n\n`;
-}
-
-async function ringOf(query: string): Promise<RingName | ErrorRecord> {
-  try {
-    return (await readQuery(parseQuery(query, RangeQuery))).range ?? '5m';
-  } catch (error) {
-    if (error instanceof ProxyError) return { code: error.code, message: error.message };
-    throw error;
-  }
 }

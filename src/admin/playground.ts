@@ -11,7 +11,7 @@
 import { STATUS_CODES, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { HttpResponse } from 'uWebSockets.js';
-import { type AdminResponse, ok, responseOfError, send } from './http.js';
+import { type AdminResponse, type Guard, ok, responseOfError, send } from './http.js';
 
 /** Enough for a long conversation. */
 export const PLAYGROUND_BODY_BYTES_MAX = 1024 * 1024;
@@ -46,8 +46,11 @@ export class Playground {
     });
   }
 
-  /** `body`: `{"key":"sk-…","request":{…}}`; the request is the body of the chat call. */
-  serve(response: HttpResponse, body: string): void {
+  /**
+   * `body`: `{"key":"sk-…","request":{…}}`; the request is the body of the chat call. What comes later runs
+   * within `guard`.
+   */
+  serve(response: HttpResponse, body: string, guard: Guard): void {
     const given = callIn(body);
     if (given === undefined) {
       const message = 'the body must be {"key":"sk-…","request":{…}}, with a chat call as its request';
@@ -59,8 +62,8 @@ export class Playground {
       send(response, responseOfError({ code: 'overloaded', message, retryAfterSeconds: 5 }), false, false);
       return;
     }
+    const outgoing = this.#call(given.key, given.request);
     this.#calls += 1;
-    const outgoing = this.#call(given.key, JSON.stringify(given.request));
     let ended = false;
     const end = (): void => {
       if (!ended) this.#calls -= 1;
@@ -70,7 +73,7 @@ export class Playground {
       end();
       outgoing.destroy();
     });
-    outgoing.once('error', (error) => {
+    outgoing.on('error', (error) => {
       if (ended) return;
       end();
       const message = `The gateway's own public port cannot be reached: ${error.message}`;
@@ -78,7 +81,7 @@ export class Playground {
     });
     outgoing.once('response', (incoming) => {
       // The client may have left meanwhile.
-      if (!ended) relay(response, incoming, end);
+      if (!ended) guard(() => relay(response, incoming, end));
     });
   }
 
@@ -138,17 +141,18 @@ function relay(response: HttpResponse, incoming: IncomingMessage, end: () => voi
     if (finish()) response.cork(() => response.end());
   });
   // The listener's response broke off, so the page's response must not look complete.
-  incoming.once('error', () => {
+  incoming.on('error', () => {
     if (finish()) response.close();
   });
 }
 
-function callIn(body: string): { readonly key: string; readonly request: object } | undefined {
+function callIn(body: string): { readonly key: string; readonly request: string } | undefined {
   try {
     const given = JSON.parse(body) as { key?: unknown; request?: unknown } | null;
     if (typeof given?.key !== 'string' || !KEY_PATTERN.test(given.key)) return undefined;
     if (typeof given.request !== 'object' || given.request === null) return undefined;
-    return { key: given.key, request: given.request };
+    // Within the `try`: JSON.stringify overflows the stack on values that JSON.parse could still read.
+    return { key: given.key, request: JSON.stringify(given.request) };
   } catch {
     return undefined;
   }

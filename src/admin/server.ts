@@ -5,9 +5,10 @@
  * Most responses are sent synchronously, in the callback that has the whole request. A later response is sent
  * only if its socket is still open.
  *
- * Must hold: only `/healthz` (the process lives), `/readyz` (it accepts calls), `/metrics`, the console's
- * files, and `/admin/session` and below, where the console signs in, need no token. All but the first two
- * need an allowed Host (test/unit/admin/server.test.ts).
+ * Must hold: what fails in serving a request fails that request alone: all of it runs within a Guard. Only
+ * `/healthz` (the process lives), `/readyz` (it accepts calls), `/metrics`, the console's files, and
+ * `/admin/session` and below, where the console signs in, need no token. All but the first two need an
+ * allowed Host (test/unit/admin/server.test.ts).
  */
 import uWS, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
@@ -17,7 +18,10 @@ import { AdminApi, type AdminApiOptions, roleRejectionOf } from './api.js';
 import { AdminAuthentication, AllowedHosts } from './authentication.js';
 import { ConsoleFiles } from './console-files.js';
 import {
+  type AdminResponse,
   endWith,
+  type Guard,
+  guardOf,
   methodNotAllowed,
   ok,
   readHead,
@@ -103,15 +107,28 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
     readiness: options.readiness,
   };
   const app = uWS.App({});
+  const guardFor = (response: HttpResponse, { method, path, head }: RequestHead): Guard =>
+    guardOf(response, head, (error) => parts.api.failureOf(method, path, error));
   const serveScrape = (response: HttpResponse, request: HttpRequest): void => {
     const head = readHead(request);
-    const rejection = parts.authentication.hostRejectionOf(head);
-    if (rejection === undefined) serveMetrics(response, request.getHeader('accept'), head.head, options);
-    else send(response, rejection, head.head, true);
+    const accept = request.getHeader('accept');
+    guardFor(
+      response,
+      head,
+    )(() => {
+      const rejection = parts.authentication.hostRejectionOf(head);
+      if (rejection === undefined) return serveMetrics(response, accept, head.head, options);
+      send(response, rejection, head.head, true);
+      return;
+    });
   };
   app.get('/metrics', serveScrape);
   app.head('/metrics', serveScrape);
-  app.any('/*', (response, request) => serve(response, readHead(request), parts));
+  app.any('/*', (response, request) => {
+    const head = readHead(request);
+    const guard = guardFor(response, head);
+    guard(() => serve(response, head, parts, guard));
+  });
 
   return new Promise((resolve, reject) => {
     const onListening = (socket: us_listen_socket | false): void => {
@@ -143,30 +160,23 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
 }
 
 /** `accept` chooses Prometheus' text or OpenMetrics. The client may leave while the page is made. */
-function serveMetrics(
+async function serveMetrics(
   response: HttpResponse,
   accept: string,
   head: boolean,
-  { metrics, log }: Pick<AdminOptions, 'metrics' | 'log'>,
-): void {
-  let gone = false;
+  { metrics }: Pick<AdminOptions, 'metrics'>,
+): Promise<void> {
+  let gone = false as boolean;
   response.onAborted(() => {
     gone = true;
   });
-  metrics(formatOf(accept)).then(
-    ({ contentType, body }) => {
-      if (gone) return;
-      response.cork(() => {
-        response.writeHeader('content-type', contentType);
-        response.writeHeader('cache-control', 'no-store');
-        endWith(response, body, head);
-      });
-    },
-    (error: unknown) => {
-      log.error('the metrics could not be rendered', { error: String(error) });
-      if (!gone) response.cork(() => response.writeStatus('500 Internal Server Error').end());
-    },
-  );
+  const { contentType, body } = await metrics(formatOf(accept));
+  if (gone) return;
+  response.cork(() => {
+    response.writeHeader('content-type', contentType);
+    response.writeHeader('cache-control', 'no-store');
+    endWith(response, body, head);
+  });
 }
 
 interface ServerParts {
@@ -179,41 +189,50 @@ interface ServerParts {
   readonly readiness: () => boolean;
 }
 
-function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): void {
+function serve(
+  response: HttpResponse,
+  head: RequestHead,
+  parts: ServerParts,
+  guard: Guard,
+): void | Promise<void> {
   const { api, authentication, oidc, files, live, playground, readiness } = parts;
   const { method, path, query } = head;
+  const sendNow = (given: AdminResponse, closeConnection: boolean): void =>
+    send(response, given, head.head, closeConnection);
+  const useBody = (bytesMax: number, use: (body: string) => void | Promise<void>): void =>
+    withBody(response, head, bytesMax, guard, use);
+
   if (method === 'GET' && serveHealth(response, head, readiness)) return;
   const hostRejection = authentication.hostRejectionOf(head);
   if (hostRejection !== undefined) {
-    send(response, hostRejection, head.head, true);
+    sendNow(hostRejection, true);
     return;
   }
   if (method === 'GET' && path === SESSION_PATH) {
-    send(response, authentication.sessionOf(head, oidc.view()), head.head, false);
+    sendNow(authentication.sessionOf(head, oidc.view()), false);
     return;
   }
   if (path === OIDC_START_PATH || path === OIDC_CALLBACK_PATH) {
     // No HEAD, because it would use up the sign-in.
-    if (method !== 'GET' || head.head) send(response, methodNotAllowed(method, ['GET']), head.head, true);
-    else {
+    if (method === 'GET' && !head.head) {
       const address = response.getRemoteAddress().slice(0);
-      respond(response, oidc.serve(head, address, remoteTextOf(response)), false);
+      return respond(response, oidc.serve(head, address, remoteTextOf(response)), false);
     }
+    sendNow(methodNotAllowed(method, ['GET']), true);
     return;
   }
   if (files.serve(response, head)) return;
   if (path === SESSION_PATH && (method === 'POST' || method === 'DELETE')) {
-    withBody(response, head, ADMIN_BODY_BYTES_MAX, (body) => {
+    useBody(ADMIN_BODY_BYTES_MAX, (body) => {
       const isSignIn = method === 'POST';
-      const outcome = isSignIn ? authentication.signIn(response, head, body) : authentication.signOut(head);
-      send(response, outcome, false, false);
+      sendNow(isSignIn ? authentication.signIn(response, head, body) : authentication.signOut(head), false);
     });
     return;
   }
   const operator = authentication.identify(response, head);
   if ('rejection' in operator) {
     // The connection is closed, so the body need not be read.
-    send(response, operator.rejection, head.head, true);
+    sendNow(operator.rejection, true);
     return;
   }
   const other = [LIVE_ROUTE, PLAYGROUND_ADDRESS_ROUTE, PLAYGROUND_ROUTE].find(
@@ -221,27 +240,25 @@ function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): v
   );
   const denied = other && roleRejectionOf(operator.role, other);
   if (denied !== undefined) {
-    send(response, denied, head.head, true);
+    sendNow(denied, true);
     return;
   }
   if (path === LIVE_ROUTE.path) {
-    if (other === LIVE_ROUTE && !head.head) {
-      void live.subscribe(response, query, () => authentication.stillAdmits(head));
-    } else send(response, methodNotAllowed(method, ['GET']), head.head, true);
+    if (other === LIVE_ROUTE && !head.head)
+      return live.subscribe(response, query, () => authentication.stillAdmits(head));
+    sendNow(methodNotAllowed(method, ['GET']), true);
     return;
   }
   if (other === PLAYGROUND_ADDRESS_ROUTE) {
-    send(response, playground.describe(), head.head, false);
+    sendNow(playground.describe(), false);
     return;
   }
   if (other === PLAYGROUND_ROUTE) {
-    withBody(response, head, PLAYGROUND_BODY_BYTES_MAX, (body) => playground.serve(response, body));
+    useBody(PLAYGROUND_BODY_BYTES_MAX, (body) => playground.serve(response, body, guard));
     return;
   }
   const call = api.find(method, path, { operator, from: remoteTextOf(response) });
-  withBody(response, head, call.bodyBytesMax, (body) =>
-    respond(response, call.handle(query, body), head.head),
-  );
+  useBody(call.bodyBytesMax, (body) => respond(response, call.handle(query, body), head.head));
 }
 
 const remoteTextOf = (response: HttpResponse): string =>

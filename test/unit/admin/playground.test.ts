@@ -77,6 +77,16 @@ void t.test('a stream comes as it comes, and ends upstream when the page leaves'
   await t.resolves(left);
 });
 
+void t.test('a request that is nested too deeply is refused, and takes no place', async (t) => {
+  const house = await startAdminHouse(t);
+  house.publicPort = await startPublic(t, (_, response) => response.end('{}'));
+  for (let at = 0; at < 20; at++) {
+    const deep = `{"key":"sk-x","request":{"model":${'['.repeat(100_000)}${']'.repeat(100_000)}}}`;
+    checkError(t, await house.send('POST', PATH, deep), 'invalid_parameters', 'nested 100,000 times');
+  }
+  t.equal((await house.send('POST', PATH, { key: 'sk-x', request: {} })).status, 200, 'and it goes on');
+});
+
 void t.test('what is refused', async (t) => {
   const house = await startAdminHouse(t);
   checkError(t, await house.send('POST', PATH, {}, { headers: {} }), 'missing_api_key', 'nobody');

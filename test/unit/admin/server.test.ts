@@ -157,6 +157,41 @@ void t.test('a bug is an answer and a line of the log', async (t) => {
   t.equal((await house.send('GET', '/admin/v1/accounts')).status, 200, 'and it goes on');
 });
 
+void t.test(
+  'a bug outside of the routes is the response of its request, and the gateway goes on',
+  async (t) => {
+    const house = await startAdminHouse(t);
+    const burnt = (): never => {
+      throw new Error('the house burns');
+    };
+    for (const name of ['ready', 'oidc', 'publicPort', 'metrics'] as const)
+      Object.defineProperty(house, name, { get: burnt });
+    house.history.spans = burnt;
+    const console = { 'x-tollgate-console': '1' };
+    const bearer = { authorization: `Bearer ${TOKEN}` };
+    const call = { key: 'sk-x', request: {} };
+    for (const [method, path, body, headers] of [
+      ['GET', '/readyz', undefined, bearer],
+      ['GET', '/metrics', undefined, bearer],
+      ['GET', '/admin/session', undefined, {}],
+      ['GET', '/admin/session/oidc', undefined, {}],
+      ['GET', '/admin/playground', undefined, bearer],
+      ['POST', '/admin/playground', call, bearer],
+      ['GET', '/admin/v1/live', undefined, bearer],
+    ] as const) {
+      const before = house.log.lines.length;
+      const response = await house.send(method, path, body, { headers: { ...console, ...headers } });
+      t.notMatch(
+        checkError(t, response, 'internal_error', `${method} ${path}`),
+        /burns/,
+        'the inside is not told',
+      );
+      t.same(house.log.lines.slice(before), ['error admin request failed'], `${method} ${path}`);
+    }
+    t.equal((await house.send('GET', '/admin/v1/accounts')).status, 200, 'and it goes on');
+  },
+);
+
 void t.test('an address that cannot be had is named', async (t) => {
   const house = await startAdminHouse(t);
   const options = {

@@ -16,6 +16,7 @@ import { startAdmin } from '#src/admin/server.js';
 import { ownRegistryService } from '#src/registry/registry.js';
 import type { LiveSource } from '#src/admin/live-feed.js';
 import { History, type StatusStats } from '#src/telemetry/history.js';
+import type { MetricsFormat, MetricsPage } from '#src/telemetry/exposition.js';
 import { AccountHistory } from '#src/telemetry/account-history.js';
 import { request, type Answer, type RequestOptions } from '../../support/http.js';
 import { ListLog, openHouse, type House } from '../store/support.js';
@@ -29,6 +30,10 @@ export interface AdminHouse extends House {
   /** Where the playground calls; nobody listens there by default. */
   publicPort: number;
   readonly log: ListLog;
+  /** What the live stream begins with. */
+  readonly history: History;
+  /** What `/metrics` answers. */
+  metrics(format: MetricsFormat): Promise<MetricsPage>;
   /** What the live stream is told. */
   record(figures: StatusStats, nowSeconds: number): void;
   /** The course of the busiest accounts. */
@@ -67,6 +72,9 @@ export async function startAdminHouse(
       for (const watcher of watchers) watcher(figures, ended);
     },
     watchers: () => watchers.size,
+    history,
+    metrics: (format: MetricsFormat): Promise<MetricsPage> =>
+      Promise.resolve({ contentType: 'text/plain', body: Buffer.from(format) }),
     accounts,
     log,
     oidc: undefined as OidcSettings | undefined,
@@ -114,7 +122,7 @@ export async function startAdminHouse(
       },
     },
     publicAddress: () => ({ host: '127.0.0.1', port: started.publicPort, tls: false }),
-    metrics: (format) => Promise.resolve({ contentType: 'text/plain', body: Buffer.from(format) }),
+    metrics: (format) => started.metrics(format),
     clock: house.clock,
     log,
   });
