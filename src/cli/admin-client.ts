@@ -93,16 +93,19 @@ async function openClient(options: DataOptions): Promise<AdminClient> {
 /** A start reads the store, which takes seconds; a stop waits for its calls: 30 s by default. */
 const HELD_WAIT_MS_MAX = 60_000;
 const HELD_POLL_MS = 20;
+/** A gateway in another container, unless it shares its network, cannot be reached after its start either. */
+const UNSEEN_WAIT_MS_MAX = 5_000;
 
 /**
  * Opens a client of the gateway, or of the store if none runs. Waits while a gateway that starts or stops, or
- * another command, holds the store without responding. Throws CommandError after HELD_WAIT_MS_MAX.
+ * another command, holds the store without responding. Throws CommandError after HELD_WAIT_MS_MAX, and after
+ * UNSEEN_WAIT_MS_MAX if the gateway is in another container.
  */
 async function openNearest(settings: Settings): Promise<AdminClient> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const { StoreHeld } = await import('../store/store-hold.js');
   const { openStoreExchange } = await import('./store-client.js');
-  const endMs = performance.now() + HELD_WAIT_MS_MAX;
+  const startMs = performance.now();
   for (;;) {
     const address = await findGateway(settings.data);
     if (address !== undefined) return openHttpClient(settings.data, adminOrigin(address));
@@ -110,9 +113,17 @@ async function openNearest(settings: Settings): Promise<AdminClient> {
       return clientOf(openStoreExchange(settings));
     } catch (error) {
       if (!(error instanceof StoreHeld)) throw error;
-      if (performance.now() > endMs) {
+      const { message, kind, container } = error;
+      const waitedMs = performance.now() - startMs;
+      if (kind === 'gateway' && container !== undefined && waitedMs > UNSEEN_WAIT_MS_MAX) {
         throw new CommandError(
-          `${error.message} It has done so for ${HELD_WAIT_MS_MAX / 1_000} s without answering: nothing was changed.`,
+          `${message} Its admin interface cannot be reached from here: nothing was changed. Run the command there ` +
+            `(docker exec ${container} tollgate …), or give --admin-url and TOLLGATE_ADMIN_TOKEN of that gateway.`,
+        );
+      }
+      if (waitedMs > HELD_WAIT_MS_MAX) {
+        throw new CommandError(
+          `${message} It has done so for ${HELD_WAIT_MS_MAX / 1_000} s without answering: nothing was changed.`,
         );
       }
     }

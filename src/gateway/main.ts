@@ -64,9 +64,9 @@ async function open(options: GatewayOptions): Promise<Gateway> {
 }
 
 function rejectionOf(held: StoreHeld): Error {
-  const who = held.kind === 'gateway' ? 'Another gateway' : 'A command';
+  const article = held.kind === 'gateway' ? 'Another' : 'A';
   return new Error(
-    `${who} (process ${held.pid}) works on ${held.path}. Stop it, or give this one a folder of its own (data, TOLLGATE_DATA).`,
+    `${article} ${held.who} works on ${held.path}. Stop it, or give this one a folder of its own (data, TOLLGATE_DATA).`,
     { cause: held },
   );
 }

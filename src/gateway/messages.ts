@@ -38,8 +38,6 @@
 import type { Settings } from '../config/schema.js';
 import type { SettingChange, SettingInForce, SettingsDifference } from '../config/settings-in-force.js';
 import type { LogChange } from '../telemetry/log.js';
-import { invariant } from '../core/errors.js';
-import { identityOf } from '../store/process-identity.js';
 import type { CallsUse } from '../sharing/sharing-stats.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 import type { MetricsSnapshot } from '../telemetry/metrics-snapshot.js';
@@ -70,17 +68,10 @@ export interface StartGateway {
 
 /** The position of a gateway in the group of its supervisor. */
 export interface GroupPosition {
-  /** Text that only this supervisor has. Gateways with the same id may use the data directory together. */
+  /** Text that no other supervisor ever has. Gateways with the same id may share the data directory. */
   readonly id: string;
   /** From 0. No two running gateways have the same slot. The successor of a gateway has its slot. */
   readonly slot: number;
-}
-
-/** Returns the group id of this process, a supervisor. No other supervisor of this host ever has the same. */
-export function ownGroupId(): string {
-  const id = identityOf(process.pid);
-  invariant(id !== undefined, '/proc tells who this process is');
-  return id;
 }
 
 interface ShowInForce {

@@ -28,6 +28,14 @@ const GATE_MAP_BYTES = 64 * 1024;
 /** The `code` of LMDB's error if the disk is read-only (errno of Linux). */
 const EROFS = 30;
 
+/** What LMDB says of an empty table of readers. */
+const NO_READERS = '(no active readers)\n';
+/**
+ * LMDB looks for dead readers at each opening, and skips those with the number of the process that looks. Of
+ * commands in containers each may have number 1, so what writes looks too. Some microseconds.
+ */
+const READERS_CHECK_PERIOD_MS = 60_000;
+
 export class Environment {
   /** For reads. Writes go through `write`, and tables are opened by `openTables`. */
   readonly root: RootDatabase;
@@ -36,13 +44,14 @@ export class Environment {
    * Whether this object has the gate. A `write` within a `write` would block for ever if it took it again.
    */
   #hasGate = false;
+  #readersCheckedMs = performance.now();
 
   /** Throws what LMDB throws, and StoreError if the gate's file is not an LMDB file. */
   constructor(path: string, options: Readonly<RootDatabaseOptions>) {
     takeInterrupts();
     this.#gate = openGate(`${path}-gate`, options.readOnly === true);
     try {
-      this.root = this.#inside(() => open(path, options));
+      this.root = this.inGate(() => open(path, options));
     } catch (error) {
       void this.#gate?.close();
       throw error;
@@ -51,12 +60,22 @@ export class Environment {
 
   /** Opens tables inside the gate, because opening one may create it, which is a write. */
   openTables<Tables>(openAll: (root: RootDatabase) => Tables): Tables {
-    return this.#inside(() => openAll(this.root));
+    return this.inGate(() => openAll(this.root));
   }
 
   /** Runs `work` as one transaction; a throw undoes all of it. The gate adds 2 µs. */
   write<Result>(work: () => Result): Result {
-    return this.#inside(() => this.root.transactionSync(work));
+    this.#forgetDeadReaders();
+    return this.inGate(() => this.root.transactionSync(work));
+  }
+
+  /**
+   * Whether some process, of whatever PID namespace, has read the file outside of a write, and has it open
+   * still. Such a process has an entry in the table of readers of LMDB's lock file, and a lock of the kernel
+   * (fcntl) on it, which ends with the process. Opening the file removes entries without a lock.
+   */
+  hasReaders(): boolean {
+    return this.root.readerList() !== NO_READERS;
   }
 
   /**
@@ -73,7 +92,7 @@ export class Environment {
   }
 
   /** Runs `work` while no other process opens or writes the file. */
-  #inside<Result>(work: () => Result): Result {
+  inGate<Result>(work: () => Result): Result {
     if (this.#gate === undefined || this.#hasGate) return work();
     let result: Result;
     this.#hasGate = true;
@@ -87,6 +106,14 @@ export class Environment {
       this.#hasGate = false;
     }
     return result!;
+  }
+
+  /** Otherwise LMDB never reuses the pages that a killed reader saw, and the file grows. */
+  #forgetDeadReaders(): void {
+    const nowMs = performance.now();
+    if (nowMs - this.#readersCheckedMs < READERS_CHECK_PERIOD_MS) return;
+    this.#readersCheckedMs = nowMs;
+    this.root.readerCheck();
   }
 }
 

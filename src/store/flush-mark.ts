@@ -65,7 +65,7 @@ export class FlushMark {
   #sequence = 0;
 
   /**
-   * `life` is text that no other process ever has (`identityOf`). Raises the version, because a gateway that
+   * `life` is text that no other process ever has. Raises the version, because a gateway that
    * leaves no marks may have written since the last mark. Costs a disk flush.
    */
   constructor(tables: MarkTables, slot: number, life: string) {

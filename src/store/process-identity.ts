@@ -3,13 +3,18 @@
  * because a pid alone is reused. The hold on the store, leases and idempotency locks are rows that name the
  * identity of their process, and are void once that has ended. Main thread, or a command.
  *
+ * `/proc` shows the processes of its own PID namespace alone, so a process of another container counts as
+ * ended. Only the hold meets such processes, and looks further. Whoever has the hold meets none: all gateways
+ * that use the data directory with it are of one supervisor, and every other row is of an earlier holder.
+ *
  * Must hold: an identity begins with the pid and a space, because `isRunning` and store-hold.ts read the pid
  * from it (test/unit/store/store-hold.test.ts).
  */
 import { readFileSync } from 'node:fs';
 
 /**
- * A text that no other process of this host ever has. Undefined if no such process runs, or it is a zombie.
+ * A text that no other process of this PID namespace ever has. Undefined if no such process runs, or it is a
+ * zombie.
  */
 export function identityOf(pid: number): string | undefined {
   try {
@@ -39,7 +44,7 @@ export function bootId(): string | undefined {
 /** proc_pid_stat(5): field 22, counted from the state, which is field 3. */
 const START_FIELD = 19;
 
-/** Whether the process that had this identity still runs. */
+/** Whether the process that had this identity still runs in this PID namespace. */
 export function isRunning(identity: string): boolean {
   const pid = Number(identity.split(' ', 1)[0]);
   return Number.isSafeInteger(pid) && identityOf(pid) === identity;

@@ -6,7 +6,15 @@
  *
  * A gateway reads accounts and keys at its start. What a command wrote after that would be in force only
  * after the next start. So the hold is a row that is read and written in one transaction. The row of a
- * process that has died is void, because no running process has its identity.
+ * process that has died is void.
+ *
+ * Containers that share a volume do not see each other's processes (PID namespaces), so `/proc` alone does
+ * not tell whether the process in the row has died. Therefore whoever has the hold is also a reader of
+ * `hold.lmdb`, and nobody else is one: transactions that write read without being one. LMDB guards a reader's
+ * entry by a lock of the kernel on its lock file, which all containers of one machine see, and which ends
+ * with its process however that ends. That needs no clock, no heartbeat, and no file that a Unix socket could
+ * not be made in. The row of a process that `/proc` shows is valid without, for a Tollgate that is no reader.
+ * Where a file system has no such locks, LMDB does not work either.
  *
  * Gateways of one supervisor that share their limits share the hold. The row then names their group, and lets
  * in further members of it. A gateway that goes on draining after its supervisor has died keeps everybody
@@ -16,10 +24,14 @@
  * file as it is, to the byte.
  *
  * Must hold: of two processes that are not of one group, one at most has the hold, and a process that has
- * ended has none. Test: unit/store/store-hold (between processes, and after one was killed).
+ * ended has none, whatever PID namespaces they are in. Nobody reads `hold.lmdb` but in a transaction, or with
+ * the hold. Tests: unit/store/store-hold (between processes and namespaces, and after one was killed),
+ * e2e/containers.
  */
-import { join } from 'node:path';
+import { hostname } from 'node:os';
+import { join, resolve } from 'node:path';
 import { Type, type Static } from 'typebox';
+import { SystemClock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { schemaCheck } from '../core/schema-check.js';
 import { Environment, assertDisposableFile } from './environment.js';
@@ -36,6 +48,10 @@ const HolderRow = Type.Object({
   identity: Type.String(),
   group: Type.Optional(Type.String()),
   members: Type.Optional(Type.Array(Type.String())),
+  /** The name of the holder's host: in a container its id or name. Absent in rows of an older Tollgate. */
+  host: Type.Optional(Type.String()),
+  /** When the hold was taken, by the wall clock. Of a group: by its first member. */
+  sinceMs: Type.Optional(Type.Integer()),
 });
 
 const isHolder = schemaCheck('HolderRow', HolderRow);
@@ -51,22 +67,40 @@ export interface StoreHolder {
 export class StoreHeld extends Error {
   readonly code = 'store_held';
   readonly kind: StoreHolder['kind'];
+  /** As the holder's own PID namespace numbers it. */
   readonly pid: number;
   /** Path of the data folder. */
   readonly path: string;
+  /** The host of a holder that this process cannot see, because it is in another container. */
+  readonly container: string | undefined;
+  /** Names the holder: `gateway (process 7)`. */
+  readonly who: string;
 
-  constructor(path: string, kind: StoreHolder['kind'], identity: string) {
+  /** `isSeen` says whether the holder is in the PID namespace of this process. */
+  constructor(path: string, { kind, identity, host = 'unknown', sinceMs }: HolderRow, isSeen: boolean) {
     const pid = Number(identity.split(' ', 1)[0]);
-    super(`A ${kind} (process ${pid}) works on ${path}.`);
+    const since = sinceMs === undefined ? '' : `, since ${new Date(sinceMs).toISOString()}`;
+    const who = isSeen
+      ? `${kind} (process ${pid})`
+      : `${kind} in another container (process ${pid} of ${host}${since})`;
+    super(`A ${who} works on ${path}.`);
     this.name = 'StoreHeld';
     this.kind = kind;
     this.pid = pid;
     this.path = path;
+    this.container = isSeen ? undefined : host;
+    this.who = who;
   }
 }
 
 /** This process's hold on a data folder, from `take` to `giveBack`. */
 export class StoreHold {
+  /**
+   * All holds of this process. It is a reader of their files, and not another who has the hold. A hold that
+   * nothing referred to would be closed with its file by the garbage collector.
+   */
+  static readonly #own = new Set<StoreHold>();
+
   readonly #file: Environment;
   readonly #row: HoldRow;
 
@@ -86,19 +120,30 @@ export class StoreHold {
     const { root } = file;
     const row: HoldRow = {
       path: dataPath,
+      hasReaders: () => !StoreHold.#isOwn(dataPath) && file.hasReaders(),
       get: (): unknown => root.get(HOLDER),
       put: (value) => root.putSync(HOLDER, value),
       remove: () => root.removeSync(HOLDER),
     };
     try {
-      file.write(() => {
-        if (takeHold(row, holder)) onAlone();
+      file.inGate(() => {
+        file.write(() => {
+          if (takeHold(row, holder)) onAlone();
+        });
+        // This process is a reader from here on, before another one can look.
+        row.get();
       });
     } catch (error) {
       void file.close();
       throw error instanceof StoreHeld ? error : unreadable(path, error);
     }
-    return new StoreHold(file, row);
+    const hold = new StoreHold(file, row);
+    StoreHold.#own.add(hold);
+    return hold;
+  }
+
+  static #isOwn(dataPath: string): boolean {
+    return Array.from(StoreHold.#own).some((hold) => resolve(hold.#row.path) === resolve(dataPath));
   }
 
   /** Never fails. If the disk takes nothing, the hold is void as soon as this process has ended. */
@@ -108,6 +153,7 @@ export class StoreHold {
     } catch {
       // The disk takes nothing: see above.
     }
+    StoreHold.#own.delete(this);
     await this.#file.close();
   }
 }
@@ -124,6 +170,8 @@ function openHold(path: string): Environment {
 /** The row inside a transaction. */
 export interface HoldRow {
   readonly path: string;
+  /** Whether another process is a reader of the row's file: it has the hold, or has just given it back. */
+  hasReaders(): boolean;
   get(): unknown;
   put(row: HolderRow): void;
   remove(): void;
@@ -134,14 +182,19 @@ export interface HoldRow {
  * it. A row that cannot be read is void: it holds nobody's money.
  */
 export function takeHold(row: HoldRow, { kind, group }: StoreHolder): boolean {
-  const held = row.get();
+  const stored = row.get();
+  const held = isHolder(stored) ? stored : undefined;
   const others = othersOf(held);
-  const [other] = others;
-  if (other !== undefined && isHolder(held) && (group === undefined || held.group !== group)) {
-    throw new StoreHeld(row.path, held.kind, other);
+  const [seen] = others;
+  // A group is of one supervisor, so its members see each other.
+  if (held !== undefined && (group === undefined || held.group !== group)) {
+    if (seen !== undefined) throw new StoreHeld(row.path, { ...held, identity: seen }, true);
+    if (row.hasReaders()) throw new StoreHeld(row.path, held, false);
   }
-  row.put(rowOf(kind, group, [ownIdentity(), ...others]));
-  return other === undefined;
+  const isJoined = held !== undefined && seen !== undefined;
+  const taken = isJoined ? held : { host: hostname(), sinceMs: new SystemClock().wallMs() };
+  row.put(rowOf({ kind, group }, taken, [ownIdentity(), ...others]));
+  return seen === undefined;
 }
 
 /** Removes this process from the row, and the row if no other member is left. */
@@ -150,18 +203,25 @@ export function giveHoldBack(row: HoldRow): void {
   if (!isHolder(held) || !membersOf(held).includes(ownIdentity())) return;
   const others = othersOf(held);
   if (others.length === 0) row.remove();
-  else row.put(rowOf(held.kind, held.group, others));
+  else row.put(rowOf(held, held, others));
 }
 
-function rowOf(kind: HolderRow['kind'], group: string | undefined, members: readonly string[]): HolderRow {
+function rowOf(
+  { kind, group }: StoreHolder,
+  { host, sinceMs }: Pick<HolderRow, 'host' | 'sinceMs'>,
+  members: readonly string[],
+): HolderRow {
   const [identity] = members;
   invariant(identity !== undefined, 'somebody has the hold');
-  return group === undefined ? { kind, identity } : { kind, identity, group, members: [...members] };
+  const when = { ...(host !== undefined && { host }), ...(sinceMs !== undefined && { sinceMs }) };
+  return group === undefined
+    ? { kind, identity, ...when }
+    : { kind, identity, group, members: [...members], ...when };
 }
 
-/** Other running processes that have the hold. */
-function othersOf(held: unknown): string[] {
-  if (!isHolder(held)) return [];
+/** Other processes that have the hold, run, and are in the PID namespace of this one. */
+function othersOf(held: HolderRow | undefined): string[] {
+  if (held === undefined) return [];
   const own = ownIdentity();
   return membersOf(held).filter((identity) => identity !== own && isRunning(identity));
 }

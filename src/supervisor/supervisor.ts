@@ -6,13 +6,14 @@
  * Must hold: after a signal to stop, the supervisor ends whatever its gateways do: it kills a gateway that
  * ignores the drain or hangs at its start (test/unit/supervisor/supervisor.test.ts).
  */
+import { randomUUID } from 'node:crypto';
 import { statSync } from 'node:fs';
 import type { LoadedSettings } from '../config/load.js';
 import type { Settings } from '../config/schema.js';
 import { adoptInForce, isReplaceable } from '../config/settings-in-force.js';
 import { SystemClock } from '../core/clock.js';
 import { EXIT_GRACE_MS } from '../core/limits.js';
-import { type GatewayReady, ownGroupId, type RecordReload, type ReloadRequest } from '../gateway/messages.js';
+import type { GatewayReady, RecordReload, ReloadRequest } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
 import { type GroupEnd, type GroupOptions, RESTART_PAUSES } from './group-member.js';
 import { ProcessGroup } from './process-group.js';
@@ -61,7 +62,7 @@ export function supervisorOptions(
     settings,
     demo,
     inForce,
-    groupId: ownGroupId(),
+    groupId: randomUUID(),
     pauses: RESTART_PAUSES,
     readyMsMax: READY_MS_MAX,
     exitGraceMs: EXIT_GRACE_MS,

@@ -113,6 +113,24 @@ void t.test('a transaction may hold another, and a throw undoes it', async (t) =
   await environment.close();
 });
 
+void t.test('a reader is known until it has ended, and forgotten by who writes', async (t) => {
+  const folder = t.testdir();
+  const reader = fork(new URL('../../fixtures/store-holder.js', import.meta.url), [folder]);
+  t.teardown(() => reader.kill('SIGKILL'));
+  await once(reader, 'message');
+  const environment = new Environment(join(folder, 'hold.lmdb'), { ...OPTIONS, mapSize: 1024 * 1024 });
+  t.equal(environment.hasReaders(), true);
+  reader.kill('SIGKILL');
+  await once(reader, 'exit');
+  environment.write(() => undefined);
+  t.equal(environment.hasReaders(), true, 'nobody has looked since');
+  const nowMs = performance.now();
+  t.intercept(performance, 'now', { value: () => nowMs + 61_000 });
+  environment.write(() => undefined);
+  t.equal(environment.hasReaders(), false);
+  await environment.close();
+});
+
 void t.test('a gate that is none is named, and may be removed', (t) => {
   const path = join(t.testdir(), 'rows.lmdb');
   writeFileSync(`${path}-gate`, 'notes');

@@ -1,15 +1,18 @@
 /** Who may change the store, and when a hold is void. */
-import { fork } from 'node:child_process';
+import { fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import t from 'tap';
+import { hostname } from 'node:os';
+import t, { type Test } from 'tap';
+import { CONTAINER, NO_CONTAINERS } from '../../support/containers.js';
 import { identityOf, isRunning } from '#src/store/process-identity.js';
 import { giveHoldBack, takeHold, type HoldRow } from '#src/store/store-hold.js';
 import { Store } from '#src/store/store.js';
 
-function rowOf(first: unknown): HoldRow & { value: unknown } {
+function rowOf(first: unknown, hasReaders = false): HoldRow & { value: unknown } {
   const row = {
     path: 'x',
     value: first,
+    hasReaders: () => hasReaders,
     get: () => row.value,
     put: (holder: unknown) => {
       row.value = holder;
@@ -82,6 +85,78 @@ void t.test('gateways of one group have it together', (t) => {
     'it shares with none',
   );
   t.end();
+});
+
+void t.test('a process that cannot be seen has it while it reads the file', (t) => {
+  const sinceMs = Date.parse('2026-01-31T12:00:00Z');
+  const held = { kind: 'gateway', identity: '7 2 3', group: 'a', members: ['7 2 3'], host: 'box', sinceMs };
+  for (const other of [{ kind: 'gateway', group: 'b' }, { kind: 'gateway' }, { kind: 'command' }] as const) {
+    const row = rowOf(held, true);
+    t.throws(() => takeHold(row, other), {
+      code: 'store_held',
+      pid: 7,
+      container: 'box',
+      message:
+        'A gateway in another container (process 7 of box, since 2026-01-31T12:00:00.000Z) works on x.',
+    });
+    t.same(row.value, held);
+  }
+  t.equal(takeHold(rowOf(held, true), { kind: 'gateway', group: 'a' }), true, 'its own group it would see');
+  t.throws(() => takeHold(rowOf({ kind: 'command', identity: '7 2 3' }, true), { kind: 'gateway' }), {
+    container: 'unknown',
+    message: 'A command in another container (process 7 of unknown) works on x.',
+  });
+  t.equal(takeHold(rowOf(undefined, true), { kind: 'gateway' }), true, 'a reader that gave it back');
+
+  const row = rowOf(undefined);
+  const beforeMs = Date.now();
+  takeHold(row, { kind: 'gateway', group: 'b' });
+  const taken = row.value as { host: string; sinceMs: number };
+  t.equal(taken.host, hostname());
+  t.ok(taken.sinceMs >= beforeMs && taken.sinceMs <= Date.now());
+  t.end();
+});
+
+/** The fixture in a container of its own, with process number 1. It holds the store when this resolves. */
+async function holderInContainer(t: Test, path: string): Promise<{ kill: () => Promise<void> }> {
+  const [file = '', ...launcher] = CONTAINER;
+  const entry = new URL('../../fixtures/store-holder.js', import.meta.url).pathname;
+  const child = spawn(file, [...launcher, process.execPath, entry, path], {
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
+  const kill = async (): Promise<void> => {
+    child.kill('SIGKILL');
+    // The channel closes when the process in the container ends, a moment after its launcher.
+    if (child.connected) await once(child, 'disconnect');
+  };
+  t.teardown(kill);
+  await Promise.race([
+    once(child, 'message'),
+    once(child, 'disconnect').then(() => Promise.reject(new Error('it ended'))),
+  ]);
+  return { kill };
+}
+
+void t.test('between PID namespaces, and after one was killed', NO_CONTAINERS, async (t) => {
+  const path = t.testdir();
+  for (const round of ['first', 'second']) {
+    const holder = await holderInContainer(t, path);
+    for (let look = 0; look < 3; look++) {
+      t.throws(
+        () => Store.hold(path, { kind: 'command' }),
+        { code: 'store_held', kind: 'gateway', pid: 1, container: hostname() },
+        `${round}, look ${look}`,
+      );
+    }
+    await t.rejects(
+      holderInContainer(t, path),
+      { message: 'it ended' },
+      'of the same number in another namespace',
+    );
+    await holder.kill();
+    const store = Store.hold(path, { kind: 'command' });
+    await store.close();
+  }
 });
 
 void t.test('between processes, and after one was killed', async (t) => {
