@@ -22,9 +22,8 @@ import {
   type PlanEntry,
   tokenPriceOf,
 } from '../registry/catalog.js';
-import type { CorsSettings } from '../request/response.js';
 import type { TlsFiles } from '../request/connections.js';
-import type { ListenerSettings } from '../request/messages.js';
+import type { CorsSettings, ListenerSettings } from '../request/messages.js';
 import { DOOR_PATHS, type DoorName } from '../core/door-names.js';
 import { azurePath } from '../providers/azure/azure.js';
 import { credentialSpecOf, type CredentialPositions } from '../providers/credentials/credential-spec.js';

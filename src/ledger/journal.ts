@@ -8,11 +8,17 @@
  * longer needs it, and only then does the listener overwrite it. The buffer outlives its listener: the main
  * thread drains what a dead listener has appended, and the next listener continues after it.
  *
+ * With `durability: commit` ends of responses wait for their records to be on disk: PendingCommits, a group
+ * commit, which Delivery and ChargedHit (request/) hand their ends to.
+ *
  * Must hold: a record is whole before `appended` counts it, and each word has one writer, so nothing is ever
  * retried. `roomFor` is asked before a call is admitted, with the calls in flight, so that every charge finds
- * room. Test: unit/ledger/journal (a writer stopped at any atomic step; calls find room).
+ * room. Each pending end is ended once, in the order of the journal. Tests: unit/ledger/journal (a writer
+ * stopped at any atomic step; calls find room), journal.pending-commits.
  */
+import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
+import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
 import * as ring from './journal-layout.js';
 import type { JournalBuffer, JournalRecord } from './journal-layout.js';
@@ -124,6 +130,80 @@ export class JournalWriter extends Ring {
     const halfFull = used * 2 >= this.capacity;
     if (halfFull && !this.#wasHalfFull) this.#onHalfFull();
     this.#wasHalfFull = halfFull;
+  }
+}
+
+/** A response whose end waits until its charge is on disk. One of the two methods is called, once. */
+export interface PendingCommit {
+  onCommitted(): void;
+  /** The store fails or is too slow: the charge may not be on disk. */
+  onUncommitted(): void;
+}
+
+interface PendingEnd {
+  readonly position: number;
+  readonly sinceMs: number;
+  readonly end: PendingCommit;
+}
+
+/**
+ * The ends of responses that wait (group commit). The main thread is asked once for all of them, and again if
+ * more have come by the time it replies: the next group gathers while the disk writes. Charges reach the disk
+ * in the order of the journal, and responses end in that order.
+ */
+export class PendingCommits {
+  readonly #journal: JournalWriter;
+  readonly #clock: Clock;
+  readonly #askCommit: () => void;
+  #pending: PendingEnd[] = [];
+  #asked = false;
+
+  /** `askCommit` asks the main thread for a commit. `onCommit` is called with the reply. */
+  constructor(journal: JournalWriter, clock: Clock, askCommit: () => void) {
+    this.#journal = journal;
+    this.#clock = clock;
+    this.#askCommit = askCommit;
+  }
+
+  get size(): number {
+    return this.#pending.length;
+  }
+
+  /** Holds `end` until the record at `position` of the journal is on disk. */
+  hold(position: number, end: PendingCommit): void {
+    this.#pending.push({ position, sinceMs: this.#clock.monotonicMs(), end });
+    if (this.#asked) return;
+    this.#asked = true;
+    // One message for all ends of this event-loop turn.
+    setImmediate(this.#askCommit);
+  }
+
+  /** The main thread has replied. If `ok` is false, the store fails, and all pending ends are given up. */
+  onCommit(ok: boolean): void {
+    this.#asked = false;
+    this.#endCommitted();
+    if (!ok) this.#giveUp(this.#pending.length);
+    if (this.#pending.length === 0) return;
+    this.#asked = true;
+    this.#askCommit();
+  }
+
+  /** Called about once a second: gives up the ends that have waited for too long. */
+  onSweep(): void {
+    this.#endCommitted();
+    const oldestMs = this.#clock.monotonicMs() - COMMIT_WAIT_MS_MAX;
+    const young = this.#pending.findIndex(({ sinceMs }) => sinceMs > oldestMs);
+    this.#giveUp(young < 0 ? this.#pending.length : young);
+  }
+
+  #endCommitted(): void {
+    const waiting = this.#pending.findIndex(({ position }) => !this.#journal.isCommitted(position));
+    const committed = this.#pending.splice(0, waiting < 0 ? this.#pending.length : waiting);
+    for (const { end } of committed) end.onCommitted();
+  }
+
+  #giveUp(count: number): void {
+    for (const { end } of this.#pending.splice(0, count)) end.onUncommitted();
   }
 }
 

@@ -1,6 +1,6 @@
 /**
  * The cache key of a request: SHA-256 of a canonical form of its body, and of what else decides on the
- * response. request/cached-call.ts calls it for models with a response cache. Pure; listener thread.
+ * response. request/replay.ts calls it for models with a response cache. Pure; listener thread.
  *
  * Two bodies have the same canonical form if they differ only in white space between values, in the order of
  * the members of the request itself, and in members that no upstream bases its response on (IGNORED). All

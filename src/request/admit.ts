@@ -1,7 +1,7 @@
 /**
  * The admission phase (admission control). It checks that the call is within its plan, that its model is on
  * the plan, that each quota of key, account, groups and model has what the call needs, and that the balance
- * covers the worst case. Intake calls it, and cached-call.ts for the choice of the model. Listener thread. If
+ * covers the worst case. Intake calls it, and replay.ts for the choice of the model. Listener thread. If
  * limits are shared with other processes, admission-lease.ts decides whether a rejected call may try again.
  *
  * Must hold: a rejected call has taken nothing, and an admitted one is settled or released exactly once;
@@ -17,7 +17,8 @@ import { type AccountIndex, asPicoUnits, type CallSlot, ceilDiv, type MonotonicM
 import type { CallNeeds, QuotaRejection } from '../ledger/quota-rejections.js';
 import { withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
-import type { CallContext, Caller, ChosenModel, ListenerContext } from './context.js';
+import type { CallContext, Caller, ListenerContext } from './context.js';
+import type { ChosenModel } from './model-access.js';
 import { neverFits, ownerOf, quotaUsedUp } from './quota-rejections.js';
 import { secondsUntil, setTokenLimit } from './rate-limit.js';
 import {

@@ -17,36 +17,19 @@ import { DOOR_INDEX } from '../core/door-names.js';
 import type { TriedAttempt } from '../channel/messages.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { CALL_ATTEMPTS_MAX } from '../telemetry/call-record.js';
-import type { SlotList } from '../core/slot-list.js';
 import type { Door } from '../doors/door.js';
 import { asWallMs, type AccountIndex, type CallSlot, type MonotonicMs } from '../core/units.js';
 import { USAGE_SOURCES } from '../core/token-counts.js';
 import * as ring from '../telemetry/call-ring-layout.js';
 import type { EndedAttempt, EndedCall, EndedUsage, Wanted } from '../telemetry/ended-call.js';
 import { NO_MODEL, OTHER_MODEL, modelSlotOf, type Outcome } from '../telemetry/metrics-layout.js';
-import type { BodyBudget } from './body-budget.js';
-import type { ContentsGatherer, GatheredContents } from './call-contents.js';
-import type { Connections } from './connections.js';
-import { CallContext, type ListenerContext } from './context.js';
-import type { CacheContext, CachedCall } from './cached-call.js';
+import type { GatheredContents } from './call-contents.js';
+import type { CallTrace } from './call-trace.js';
+import { CallContext, type ExchangeContext, type Swept } from './context.js';
 import type { StorableCall, KeyedCall } from './idempotency.js';
 import type { KnownRequest } from './known-requests.js';
+import type { CachedCall } from './response-cache.js';
 import type { Settled } from './settle.js';
-
-/** `onSweep` is called about once a second while the object is in `ExchangeContext.sweeps`. */
-export interface Swept {
-  onSweep(nowMs: MonotonicMs): void;
-}
-
-/** What an exchange uses of its listener. */
-export interface ExchangeContext extends Pick<ListenerContext, 'clock' | 'metrics' | 'callRing' | 'channel'> {
-  readonly cache: Pick<CacheContext['cache'], 'letGo'>;
-  readonly bodies: BodyBudget;
-  readonly contents: ContentsGatherer;
-  /** Slow bodies and responses. */
-  readonly sweeps: SlotList<Swept>;
-  readonly connections: Pick<Connections, 'endsConnections' | 'onCallBegun' | 'onCallEnded'>;
-}
 
 /** The status of an upstream whose response is relayed. */
 const RESPONDED = 200;
@@ -61,6 +44,8 @@ export class ChatExchange extends CallContext {
   isOver = false;
   /** `anthropic-beta` of the request; empty if it has none. */
   betas = '';
+  /** Set once the caller is known, if the call belongs to a trace. */
+  trace: CallTrace | undefined = undefined;
   /** Undefined if the request has no Idempotency-Key. */
   keyed: KeyedCall | undefined = undefined;
   /** Set if the response goes into the response cache. A call with an Idempotency-Key has none. */

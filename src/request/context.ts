@@ -1,7 +1,8 @@
 /**
  * The two contexts that every phase gets: what is known of one request (CallContext), and what the listener
- * has for all of its requests (ListenerContext; IntakeContext adds what only Intake uses). listener-server.ts
- * makes the first, listener.thread.ts the second. Listener thread.
+ * has for all of its requests (ListenerContext; a ChatExchange gets ExchangeContext, Intake IntakeContext).
+ * listener-server.ts makes the first, listener.thread.ts the second. Listener thread. It imports the files of
+ * what it names, and the phases import it.
  *
  * Must hold: a field of CallContext is set by one phase, which its comment names, and read by later ones. It
  * is undefined on every path that ended before that phase (no test of its own; the compiler asks for a
@@ -13,29 +14,29 @@ import type { ListenerChannel } from '../channel/listener-channel.js';
 import type { AskPort } from '../core/ask-port.js';
 import type { Clock } from '../core/clock.js';
 import type { DoorName } from '../core/door-names.js';
+import type { SlotList } from '../core/slot-list.js';
 import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/units.js';
 import type { CallNeeds } from '../ledger/quota-rejections.js';
-import type { JournalWriter } from '../ledger/journal.js';
+import type { JournalWriter, PendingCommits } from '../ledger/journal.js';
 import type { QuotasLeft } from '../core/quotas.js';
 import type { Ledger } from '../ledger/ledger.js';
 import { CHAT } from '../doors/chat/chat-door.js';
 import type { Door } from '../doors/door.js';
 import type { ChatCall, ChatRequestResult } from '../protocol/chat-call.js';
-import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
+import type { Catalog, PlanEntry } from '../registry/catalog.js';
 import type { GroupNames } from '../registry/group-names.js';
 import type { KeyTable } from '../registry/key-table.js';
 import type { CallRingWriter } from '../telemetry/call-ring.js';
 import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
-import type { CallTrace } from './call-trace.js';
-import type { ExchangeContext } from './chat-exchange.js';
+import type { BodyBudget } from './body-budget.js';
+import type { ContentsGatherer } from './call-contents.js';
 import type { Connections } from './connections.js';
 import type { EarlierResponse } from './idempotency.js';
 import type { ListenerLimits } from './messages.js';
-import type { ModelAccess } from './model-access.js';
+import type { ChosenModel, ModelAccess } from './model-access.js';
 import type { DiscardBudget } from './read-body.js';
 import type { BodyTurns } from './read-turns.js';
 import type { ResponseCache } from './response-cache.js';
-import type { PendingCommits } from './settle.js';
 
 /** The key, account and plan of the request. Set by `authenticate`. */
 export interface Caller {
@@ -63,12 +64,6 @@ export interface TokenLimitState {
   readonly resetMs: number;
 }
 
-/** A model that may answer a call. */
-export interface ChosenModel {
-  readonly modelIndex: number;
-  readonly model: ModelEntry;
-}
-
 /** A call with its slot, day's call and hold. Set by `admit`; ended once by `settle` or `release`. */
 export interface Admission extends ChosenModel {
   readonly slot: CallSlot;
@@ -86,8 +81,6 @@ export class CallContext {
   /** The door by which the call came. For routes that take no calls it is that of chat completions. */
   readonly door: Door;
   caller: Caller | undefined = undefined;
-  /** Set once the caller is known, if the call belongs to a trace. */
-  trace: CallTrace | undefined = undefined;
   rateLimit: RateLimitState | undefined = undefined;
   /** The rate-limit phase was over before the body came. Otherwise a coordinator is asked meanwhile. */
   hasPermit = false;
@@ -164,6 +157,21 @@ export interface ParseAsk {
 }
 
 export type BodyParser = AskPort<ParseAsk, ChatRequestResult>;
+
+/** `onSweep` is called about once a second while the object is in `ExchangeContext.sweeps`. */
+export interface Swept {
+  onSweep(nowMs: MonotonicMs): void;
+}
+
+/** What an exchange uses of its listener. */
+export interface ExchangeContext extends Pick<ListenerContext, 'clock' | 'metrics' | 'callRing' | 'channel'> {
+  readonly cache: Pick<ResponseCache, 'letGo'>;
+  readonly bodies: BodyBudget;
+  readonly contents: ContentsGatherer;
+  /** Slow bodies and responses. */
+  readonly sweeps: SlotList<Swept>;
+  readonly connections: Pick<Connections, 'endsConnections' | 'onCallBegun' | 'onCallEnded'>;
+}
 
 /** The whole context, as Intake gets it. */
 export interface IntakeContext extends ListenerContext, ExchangeContext {

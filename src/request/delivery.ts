@@ -26,14 +26,16 @@ import type { CallReceiver } from '../channel/listener-channel.js';
 import type { TriedAttempt } from '../channel/messages.js';
 import type { Usage } from '../core/token-counts.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
+import type { PendingCommit } from '../ledger/journal.js';
 import type { ChatExchange } from './chat-exchange.js';
 import type { Connections } from './connections.js';
-import type { Admission, ChosenModel, ListenerContext } from './context.js';
+import type { Admission, ListenerContext } from './context.js';
 import type { ListenerLimits } from './messages.js';
+import type { ChosenModel } from './model-access.js';
 import { NOT_COMMITTED, STOPPED } from './rejections.js';
 import { writeChatHead, writeError } from './response.js';
 import { ResponseWriter, type ResponseOwner } from './response-writer.js';
-import { release, reverse, settle, type PendingCommit, type Settled } from './settle.js';
+import { release, reverse, settle, type Settled } from './settle.js';
 
 type Phase = 'waiting' | 'withdrawn' | 'responding' | 'committing' | 'leaving' | 'over';
 

@@ -1,7 +1,7 @@
 /**
  * A call with an `Idempotency-Key`: KeyedCall takes the lock of the key, collects the response, and sends it
- * to the main thread to be stored. Replay sends the stored response of an earlier call. Used by Intake and
- * Delivery; listener thread. gateway/idempotency-service.ts has the locks, on the main thread.
+ * to the main thread to be stored. Replay (replay.ts) sends the stored response of an earlier call. Intake
+ * and Delivery use it; listener thread. gateway/idempotency-service.ts has the locks, on the main thread.
  *
  *     new → locked → kept            the response is whole and charged
  *       │          → given up        rejected, failed, or the client left: the key may be used again
@@ -17,14 +17,9 @@ import type { IdempotencyChannel, LockRequest } from '../channel/idempotency-cha
 import { DOOR_PATHS } from '../core/door-names.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { joinedBytes } from '../core/joined-bytes.js';
-import { FRAME_BYTES_MAX, IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limits.js';
-import type { AccountIndex, MonotonicMs } from '../core/units.js';
-import type { ChatExchange, Swept } from './chat-exchange.js';
-import type { ListenerContext } from './context.js';
-import type { ListenerLimits } from './messages.js';
+import { IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limits.js';
+import type { AccountIndex } from '../core/units.js';
 import { LOCK_REJECTIONS, WRONG_IDEMPOTENCY_KEY } from './rejections.js';
-import { writeChatHead } from './response.js';
-import { ResponseWriter, type ResponseOwner } from './response-writer.js';
 
 const PRINTABLE = new RegExp(IDEMPOTENCY_KEY_PATTERN);
 /** Bytes of a large body that are hashed in one turn of the event loop: about half a millisecond. */
@@ -208,79 +203,5 @@ export class KeyedCall implements StorableCall {
       this.#channel.send({ kind: 'replayed', bytes: this.#replayedBytes });
     }
     if (this.#state !== 'kept') this.#state = 'given_up';
-  }
-}
-
-/** The listener, as Replay needs it. */
-interface ReplayContext extends Pick<ListenerContext, 'clock'> {
-  readonly limits: Pick<ListenerLimits, 'clientIdleTimeoutMs'>;
-}
-
-/**
- * Sends a stored response as its first client got it: a stream as a stream. A long one is written by a
- * ResponseWriter, as live responses are.
- */
-export class Replay implements ResponseOwner, Swept {
-  readonly isStream: boolean;
-  readonly #exchange: ChatExchange;
-  readonly #bytes: Uint8Array;
-  readonly #fallback: string | undefined;
-  readonly #isCached: boolean;
-  readonly #listener: ReplayContext;
-  #writer: ResponseWriter | undefined;
-
-  constructor(exchange: ChatExchange, earlier: EarlierResponse, listener: ReplayContext) {
-    this.#exchange = exchange;
-    this.#bytes = earlier.bytes;
-    this.isStream = earlier.stream;
-    this.#fallback = earlier.fallback;
-    this.#isCached = earlier.ageMs !== undefined;
-    this.#listener = listener;
-  }
-
-  start(): void {
-    const exchange = this.#exchange;
-    exchange.contents?.addResponse(this.#bytes);
-    // As a live response that comes in one frame: with a length, in one write.
-    if (!this.isStream && this.#bytes.length <= FRAME_BYTES_MAX) {
-      exchange.res.cork(() => {
-        this.writeHead(false);
-        exchange.res.end(this.#bytes, exchange.endsConnection);
-      });
-      this.onLeft();
-      return;
-    }
-    this.#writer = new ResponseWriter(exchange.res, this.#listener.clock, this);
-    exchange.startSweep(this);
-    this.#writer.end(this.#bytes);
-  }
-
-  onSweep(nowMs: MonotonicMs): void {
-    const alive = this.#writer?.onSweep(nowMs, this.#listener.limits.clientIdleTimeoutMs) ?? true;
-    if (!alive) this.#exchange.res.close();
-  }
-
-  onClientGone(): void {
-    this.#writer?.onGone();
-    if (!this.#exchange.isOver) this.#exchange.finish('client_gone');
-  }
-
-  get endsConnection(): boolean {
-    return this.#exchange.endsConnection;
-  }
-
-  writeHead(sendsClose: boolean): void {
-    const exchange = this.#exchange;
-    const closes = exchange.endsConnection;
-    writeChatHead(exchange.res, exchange, this.isStream, sendsClose, closes, this.#fallback);
-    if (!this.#isCached) exchange.res.writeHeader('idempotent-replayed', 'true');
-  }
-
-  onTaken(): void {
-    // No worker waits for credits.
-  }
-
-  onLeft(): void {
-    this.#exchange.finish('ok');
   }
 }

@@ -23,9 +23,8 @@ import { AdmissionAsk } from './admission-lease.js';
 import { admit, beyondBalance, isAllowed } from './admit.js';
 import { authenticate } from './authenticate.js';
 import type { CallTracer } from './call-trace.js';
-import { ChargedHit, lookUp } from './cached-call.js';
-import type { ChatExchange, Swept } from './chat-exchange.js';
-import type { Admission, IntakeContext } from './context.js';
+import type { ChatExchange } from './chat-exchange.js';
+import type { Admission, IntakeContext, Swept } from './context.js';
 import { Delivery } from './delivery.js';
 import { dispatch } from './dispatch.js';
 import {
@@ -34,7 +33,6 @@ import {
   checkIdempotencyKey,
   digestAtDoor,
   KeyedCall,
-  Replay,
   type EarlierResponse,
 } from './idempotency.js';
 import { passMinute, setTokenLimit } from './rate-limit.js';
@@ -57,6 +55,7 @@ import {
   UPLOAD_TOO_SLOW,
   uploadStalled,
 } from './rejections.js';
+import { ChargedHit, lookUp, Replay } from './replay.js';
 import type { RequestHead } from './request-head.js';
 import { writeError } from './response.js';
 import { TOUCH_MS } from './response-writer.js';

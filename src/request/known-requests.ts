@@ -1,7 +1,7 @@
 /**
  * Requests that were hits of the response cache, by the bytes of their bodies: the call that was read of such
  * a body, and the key of its response. Most hits come again byte for byte; a request that is known is neither
- * parsed nor hashed. Made by ResponseCache, used by Intake and cached-call.ts; listener thread.
+ * parsed nor hashed. Made by ResponseCache, used by Intake and replay.ts; listener thread.
  *
  * What is known follows from the bytes, the door and `facts` alone, and decides nothing: plan, model and
  * limits are looked at for each request as ever, and its response is found, or is gone, as ever. So nothing

@@ -22,7 +22,8 @@ import { Intake } from './intake.js';
 import { ModelRoutes } from './model-routes.js';
 import { CHUNKED_BODY, NOTHING_HERE } from './rejections.js';
 import { RequestHead } from './request-head.js';
-import { Cors, DOCUMENT_PATH, rejectLast, writeDocument, writeError, type CorsSettings } from './response.js';
+import type { CorsSettings } from './messages.js';
+import { Cors, DOCUMENT_PATH, rejectLast, writeDocument, writeError } from './response.js';
 
 /** How often slow bodies and responses are checked. */
 const SWEEP_MS = 1_000;

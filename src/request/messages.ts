@@ -19,7 +19,6 @@ import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { Sampling } from '../telemetry/trace-context.js';
 import type { ContentsSettings } from './call-contents.js';
 import type { TlsFiles } from './connections.js';
-import type { CorsSettings } from './response.js';
 
 export interface ListenerLimits {
   /** Memory of the bodies of all calls, of all listeners together. */
@@ -30,6 +29,12 @@ export interface ListenerLimits {
   readonly parseWaitMs: number;
   /** A client that sends or takes nothing for so long is cut. */
   readonly clientIdleTimeoutMs: number;
+}
+
+export interface CorsSettings {
+  /** `*` allows every origin. */
+  readonly origins: readonly string[];
+  readonly maxAgeSeconds: number;
 }
 
 /** What a reload replaces while the listener serves. */

@@ -6,7 +6,12 @@
  * (test/unit/request/model-access.test.ts).
  */
 import { type Catalog, isListed, type ModelEntry } from '../registry/catalog.js';
-import type { ChosenModel } from './context.js';
+
+/** A model that may answer a call. */
+export interface ChosenModel {
+  readonly modelIndex: number;
+  readonly model: ModelEntry;
+}
 
 /** Lower bounds of what a token of the prompt and one of the output cost. */
 interface LeastPrice {

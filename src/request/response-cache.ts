@@ -2,18 +2,22 @@
  * The response cache of one listener: responses in memory, of which the oldest is evicted first (FIFO; if a
  * model has a share of its own, the model's oldest), and single flight: requests that wait for an equal call
  * in flight. For a response that is not here the listener asks the main thread (gateway/cache-service.ts),
- * which has more on disk. Used by cached-call.ts; listener thread.
+ * which has more on disk. Used by replay.ts, and CachedCall by Delivery; listener thread.
  *
  *     find: in memory → a response
  *     request: nowhere → `lead`: the caller makes the call, then `publish` or `abandon`
  *              on disk, or in flight, here or at another listener → the response, or `alone`
  *
  * Must hold: each flight ends, by `publish`, `abandon` or `clear`, or WAIT_MS_MAX ends the waits for it;
- * otherwise requests wait for ever. Memory, waiting requests and hits on their way are bounded
- * (test/unit/request/response-cache.test.ts).
+ * otherwise requests wait for ever. A CachedCall that leads one ends it exactly once. Memory, waiting
+ * requests and hits on their way are bounded (test/unit/request/response-cache.test.ts). These responses are
+ * not kept: an error, a cut response, that of a fallback (it would outlive the outage), that of a call whose
+ * output was lowered to what its account can pay, one that is too long, and with `durability: commit` one
+ * whose charge is not on disk (test/e2e/cache.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-channel.js';
+import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
 import { AskPort, orRejected, PendingReplies } from '../core/ask-port.js';
 import type { Clock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
@@ -26,6 +30,7 @@ import {
 } from '../registry/stored-response.js';
 import { type CacheRule, type Catalog, isListed } from '../registry/catalog.js';
 import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
+import { CollectedPieces, type StorableCall } from './idempotency.js';
 import { KnownRequests } from './known-requests.js';
 
 /** A longer response is not kept. */
@@ -271,4 +276,74 @@ function countedOf(bytes: number): number {
 /** Each entry counts CACHED_ROW_BYTES beside its bytes, which bounds the number of short ones. */
 function bytesOf({ bytes }: CachedResponse): number {
   return bytes.length + CACHED_ROW_BYTES;
+}
+
+/** A call that the cache lacked: collects its response, and publishes or abandons it. */
+export class CachedCall implements StorableCall {
+  readonly #key: ResponseKey;
+  readonly #cache: ResponseCache;
+  readonly #clock: Clock;
+  readonly #epoch: number;
+  readonly #pieces: CollectedPieces;
+  /** Equal calls may wait for this one. Undefined once that has ended, or if another call leads. */
+  #flight: Flight | undefined;
+  /** From `keep` to `publish`. */
+  #kept: { readonly stream: boolean; readonly bytes: Uint8Array } | undefined;
+
+  constructor(
+    key: ResponseKey,
+    cache: ResponseCache,
+    budget: Pick<IdempotencyChannel, 'take' | 'giveBack'>,
+    clock: Clock,
+    flight: Flight | undefined,
+  ) {
+    this.#key = key;
+    this.#cache = cache;
+    this.#clock = clock;
+    this.#epoch = cache.epoch;
+    this.#pieces = new CollectedPieces(budget, CACHED_BYTES_MAX);
+    this.#flight = flight;
+  }
+
+  collect(bytes: Uint8Array): void {
+    this.#pieces.add(bytes);
+    if (this.#pieces.areDropped) this.letOthersGo();
+  }
+
+  /**
+   * Calls that wait for this one are made alone, because the response is too long to be kept, or because the
+   * client does not read it. It is still kept if it comes to its end.
+   */
+  letOthersGo(): void {
+    const flight = this.#flight;
+    this.#flight = undefined;
+    if (flight !== undefined) this.#cache.abandon(flight);
+  }
+
+  keep(last: Uint8Array, stream: boolean, _position: number, fallback?: string): void {
+    this.collect(last);
+    const bytes = this.#pieces.take();
+    if (bytes !== undefined && fallback === undefined) this.#kept = { stream, bytes };
+  }
+
+  publish(): void {
+    const flight = this.#flight;
+    if (this.#kept === undefined || this.#epoch !== this.#cache.epoch) {
+      this.giveUp();
+      return;
+    }
+    this.#flight = undefined;
+    this.#cache.publish(this.#key, { ...this.#kept, endedMs: this.#clock.wallMs() }, flight);
+    this.#kept = undefined;
+  }
+
+  forget(): void {
+    this.giveUp();
+  }
+
+  giveUp(): void {
+    this.#pieces.drop();
+    this.#kept = undefined;
+    this.letOthersGo();
+  }
 }

@@ -10,6 +10,7 @@ import type { HttpResponse } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
 import { PUBLIC_DOCUMENT } from '../protocol/generated.js';
 import type { CallContext, TokenLimitState } from './context.js';
+import type { CorsSettings } from './messages.js';
 
 const STATUS_LINES: Readonly<Record<number, string>> = {
   200: '200 OK',
@@ -192,12 +193,6 @@ export function writeDocument(
 ): void {
   writeHead(res, 200, context, JSON_TYPE, close);
   endWithBody(res, DOCUMENT, isHead, close);
-}
-
-export interface CorsSettings {
-  /** `*` allows every origin. */
-  readonly origins: readonly string[];
-  readonly maxAgeSeconds: number;
 }
 
 const EXPOSED =

@@ -1,24 +1,22 @@
 /**
  * The settle phase, which every admitted call reaches exactly once: its hold becomes a charge, or is given
  * back, and the journal gets a record. With `durability: commit` the end of a response then waits until that
- * record is on disk (PendingCommits: group commit). Called by Delivery and ChargedHit, and by dispatch.ts if
- * no worker takes the call. Listener thread.
+ * record is on disk (PendingCommits in ledger/journal.ts). Called by Delivery and ChargedHit, and by
+ * dispatch.ts if no worker takes the call. Listener thread.
  *
  * Must hold: ledger and journal change together, one record for each change, because the store is written
  * from the journal and limits are checked in the ledger (test/unit/request/admit.test.ts,
- * test/unit/request/settle.pending-commits.test.ts, test/e2e/books.test.ts).
+ * test/e2e/books.test.ts).
  */
-import type { Clock } from '../core/clock.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
-import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
 import { asPicoUnits, type MonotonicMs, type PicoUnits, type WallMs } from '../core/units.js';
 import { CREDITED_PICO_UNITS_MAX, type Settlement } from '../ledger/balance.js';
 import type { Taken } from '../ledger/reservations.js';
 import type { JournalOutcome } from '../ledger/journal-layout.js';
-import type { JournalWriter } from '../ledger/journal.js';
 import { USAGE_SOURCES, type Usage, usageOfWhole } from '../core/token-counts.js';
 import { costOf } from '../registry/catalog.js';
-import type { CallContext, ChosenModel, ListenerContext } from './context.js';
+import type { CallContext, ListenerContext } from './context.js';
+import type { ChosenModel } from './model-access.js';
 
 type SettleContext = Pick<ListenerContext, 'ledger' | 'journal' | 'clock' | 'durability' | 'cachedInput'>;
 
@@ -163,78 +161,4 @@ function append(
 /** Bounds the uncovered charge, because reported usage times a price may exceed 64 bits. */
 function bounded(uncovered: PicoUnits): PicoUnits {
   return uncovered < CREDITED_PICO_UNITS_MAX ? uncovered : CREDITED_PICO_UNITS_MAX;
-}
-
-/** A response whose end waits until its charge is on disk. One of the two methods is called, once. */
-export interface PendingCommit {
-  onCommitted(): void;
-  /** The store fails or is too slow: the charge may not be on disk. */
-  onUncommitted(): void;
-}
-
-interface PendingEnd {
-  readonly position: number;
-  readonly sinceMs: number;
-  readonly end: PendingCommit;
-}
-
-/**
- * The ends of responses that wait (group commit). The main thread is asked once for all of them, and again if
- * more have come by the time it replies: the next group gathers while the disk writes. Charges reach the disk
- * in the order of the journal, and responses end in that order.
- */
-export class PendingCommits {
-  readonly #journal: JournalWriter;
-  readonly #clock: Clock;
-  readonly #askCommit: () => void;
-  #pending: PendingEnd[] = [];
-  #asked = false;
-
-  /** `askCommit` asks the main thread for a commit. `onCommit` is called with the reply. */
-  constructor(journal: JournalWriter, clock: Clock, askCommit: () => void) {
-    this.#journal = journal;
-    this.#clock = clock;
-    this.#askCommit = askCommit;
-  }
-
-  get size(): number {
-    return this.#pending.length;
-  }
-
-  /** Holds `end` until the record at `position` of the journal is on disk. */
-  hold(position: number, end: PendingCommit): void {
-    this.#pending.push({ position, sinceMs: this.#clock.monotonicMs(), end });
-    if (this.#asked) return;
-    this.#asked = true;
-    // One message for all ends of this event-loop turn.
-    setImmediate(this.#askCommit);
-  }
-
-  /** The main thread has replied. If `ok` is false, the store fails, and all pending ends are given up. */
-  onCommit(ok: boolean): void {
-    this.#asked = false;
-    this.#endCommitted();
-    if (!ok) this.#giveUp(this.#pending.length);
-    if (this.#pending.length === 0) return;
-    this.#asked = true;
-    this.#askCommit();
-  }
-
-  /** Called about once a second: gives up the ends that have waited for too long. */
-  onSweep(): void {
-    this.#endCommitted();
-    const oldestMs = this.#clock.monotonicMs() - COMMIT_WAIT_MS_MAX;
-    const young = this.#pending.findIndex(({ sinceMs }) => sinceMs > oldestMs);
-    this.#giveUp(young < 0 ? this.#pending.length : young);
-  }
-
-  #endCommitted(): void {
-    const waiting = this.#pending.findIndex(({ position }) => !this.#journal.isCommitted(position));
-    const committed = this.#pending.splice(0, waiting < 0 ? this.#pending.length : waiting);
-    for (const { end } of committed) end.onCommitted();
-  }
-
-  #giveUp(count: number): void {
-    for (const { end } of this.#pending.splice(0, count)) end.onUncommitted();
-  }
 }

@@ -1,33 +1,35 @@
 /**
- * A call of a model with a response cache: looks its response up, charges a hit, and collects the response of
- * a miss. Used by Intake and Delivery; listener thread.
+ * Responses that are there before the call: `lookUp` finds that of an equal call in the response cache.
+ * Replay sends it, or that of an earlier call with the same Idempotency-Key (KeyedCall.lock). Intake uses
+ * them; listener thread.
  *
  *     lookUp → hit: the response goes out as a Replay, charged before by ChargedHit if hits have a price
- *            → miss: CachedCall collects the response, and publishes or abandons it
+ *            → miss: the exchange gets a CachedCall, which collects the response
  *
- * Must hold: these responses are not kept: an error, a cut response, that of a fallback (it would outlive the
- * outage), that of a call whose output was lowered to what its account can pay, one that is too long, and
- * with `durability: commit` one whose charge is not on disk. A call that leads a single flight ends it
- * exactly once, or equal calls wait until their time is over. No call waits for another call's client to read
- * (test/e2e/cache.test.ts).
+ * Must hold: a hit that has a price is charged once, and with `durability: commit` nothing of it is sent
+ * before that is on disk. No call waits for another call's client to read (test/e2e/cache.test.ts).
  */
 import type { CachedResponse } from '../channel/cache-channel.js';
 import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
-import type { Clock } from '../core/clock.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
+import { FRAME_BYTES_MAX } from '../core/limits.js';
+import type { MonotonicMs } from '../core/units.js';
+import type { PendingCommit } from '../ledger/journal.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import { requestDigestOf } from '../protocol/request-digest.js';
-import { ALL_ACCOUNTS, cacheKeyOf, nameOfResponse, type ResponseKey } from '../registry/stored-response.js';
+import { ALL_ACCOUNTS, cacheKeyOf, nameOfResponse } from '../registry/stored-response.js';
 import { modelSlotOf } from '../telemetry/metrics-layout.js';
 import { choose } from './admit.js';
 import type { ChatExchange } from './chat-exchange.js';
-import type { Admission, ListenerContext } from './context.js';
-import { CollectedPieces, type EarlierResponse, type StorableCall } from './idempotency.js';
+import type { Admission, ListenerContext, Swept } from './context.js';
+import type { EarlierResponse } from './idempotency.js';
 import { knownFor } from './known-requests.js';
 import type { ListenerLimits } from './messages.js';
 import { NOT_COMMITTED } from './rejections.js';
-import { CACHED_BYTES_MAX, type Flight, type Requested, type ResponseCache } from './response-cache.js';
-import { reverse, settleHit, type PendingCommit, type Settled } from './settle.js';
+import { writeChatHead } from './response.js';
+import { CachedCall, type Flight, type Requested, type ResponseCache } from './response-cache.js';
+import { ResponseWriter, type ResponseOwner } from './response-writer.js';
+import { reverse, settleHit, type Settled } from './settle.js';
 
 const MISS_LINE = '\r\nx-tollgate-cache: miss';
 const MS_PER_SECOND = 1_000;
@@ -123,75 +125,6 @@ function saysDirective(cacheControl: string | undefined, directive: string): boo
   return given.some((one) => one.trim() === directive);
 }
 
-export class CachedCall implements StorableCall {
-  readonly #key: ResponseKey;
-  readonly #cache: ResponseCache;
-  readonly #clock: Clock;
-  readonly #epoch: number;
-  readonly #pieces: CollectedPieces;
-  /** Equal calls may wait for this one. Undefined once that has ended, or if another call leads. */
-  #flight: Flight | undefined;
-  /** From `keep` to `publish`. */
-  #kept: { readonly stream: boolean; readonly bytes: Uint8Array } | undefined;
-
-  constructor(
-    key: ResponseKey,
-    cache: ResponseCache,
-    budget: Pick<IdempotencyChannel, 'take' | 'giveBack'>,
-    clock: Clock,
-    flight: Flight | undefined,
-  ) {
-    this.#key = key;
-    this.#cache = cache;
-    this.#clock = clock;
-    this.#epoch = cache.epoch;
-    this.#pieces = new CollectedPieces(budget, CACHED_BYTES_MAX);
-    this.#flight = flight;
-  }
-
-  collect(bytes: Uint8Array): void {
-    this.#pieces.add(bytes);
-    if (this.#pieces.areDropped) this.letOthersGo();
-  }
-
-  /**
-   * Calls that wait for this one are made alone, because the response is too long to be kept, or because the
-   * client does not read it. It is still kept if it comes to its end.
-   */
-  letOthersGo(): void {
-    const flight = this.#flight;
-    this.#flight = undefined;
-    if (flight !== undefined) this.#cache.abandon(flight);
-  }
-
-  keep(last: Uint8Array, stream: boolean, _position: number, fallback?: string): void {
-    this.collect(last);
-    const bytes = this.#pieces.take();
-    if (bytes !== undefined && fallback === undefined) this.#kept = { stream, bytes };
-  }
-
-  publish(): void {
-    const flight = this.#flight;
-    if (this.#kept === undefined || this.#epoch !== this.#cache.epoch) {
-      this.giveUp();
-      return;
-    }
-    this.#flight = undefined;
-    this.#cache.publish(this.#key, { ...this.#kept, endedMs: this.#clock.wallMs() }, flight);
-    this.#kept = undefined;
-  }
-
-  forget(): void {
-    this.giveUp();
-  }
-
-  giveUp(): void {
-    this.#pieces.drop();
-    this.#kept = undefined;
-    this.letOthersGo();
-  }
-}
-
 type ChargeContext = Pick<
   ListenerContext,
   'ledger' | 'journal' | 'clock' | 'durability' | 'cachedInput' | 'pendingCommits' | 'channel'
@@ -239,5 +172,79 @@ export class ChargedHit implements PendingCommit {
     this.#exchange.reversed();
     this.#listener.channel.release(this.#admission.slot);
     this.#onCharged(NOT_COMMITTED);
+  }
+}
+
+/** The listener, as Replay needs it. */
+interface ReplayContext extends Pick<ListenerContext, 'clock'> {
+  readonly limits: Pick<ListenerLimits, 'clientIdleTimeoutMs'>;
+}
+
+/**
+ * Sends a stored response as its first client got it: a stream as a stream. A long one is written by a
+ * ResponseWriter, as live responses are.
+ */
+export class Replay implements ResponseOwner, Swept {
+  readonly isStream: boolean;
+  readonly #exchange: ChatExchange;
+  readonly #bytes: Uint8Array;
+  readonly #fallback: string | undefined;
+  readonly #isCached: boolean;
+  readonly #listener: ReplayContext;
+  #writer: ResponseWriter | undefined;
+
+  constructor(exchange: ChatExchange, earlier: EarlierResponse, listener: ReplayContext) {
+    this.#exchange = exchange;
+    this.#bytes = earlier.bytes;
+    this.isStream = earlier.stream;
+    this.#fallback = earlier.fallback;
+    this.#isCached = earlier.ageMs !== undefined;
+    this.#listener = listener;
+  }
+
+  start(): void {
+    const exchange = this.#exchange;
+    exchange.contents?.addResponse(this.#bytes);
+    // As a live response that comes in one frame: with a length, in one write.
+    if (!this.isStream && this.#bytes.length <= FRAME_BYTES_MAX) {
+      exchange.res.cork(() => {
+        this.writeHead(false);
+        exchange.res.end(this.#bytes, exchange.endsConnection);
+      });
+      this.onLeft();
+      return;
+    }
+    this.#writer = new ResponseWriter(exchange.res, this.#listener.clock, this);
+    exchange.startSweep(this);
+    this.#writer.end(this.#bytes);
+  }
+
+  onSweep(nowMs: MonotonicMs): void {
+    const alive = this.#writer?.onSweep(nowMs, this.#listener.limits.clientIdleTimeoutMs) ?? true;
+    if (!alive) this.#exchange.res.close();
+  }
+
+  onClientGone(): void {
+    this.#writer?.onGone();
+    if (!this.#exchange.isOver) this.#exchange.finish('client_gone');
+  }
+
+  get endsConnection(): boolean {
+    return this.#exchange.endsConnection;
+  }
+
+  writeHead(sendsClose: boolean): void {
+    const exchange = this.#exchange;
+    const closes = exchange.endsConnection;
+    writeChatHead(exchange.res, exchange, this.isStream, sendsClose, closes, this.#fallback);
+    if (!this.#isCached) exchange.res.writeHeader('idempotent-replayed', 'true');
+  }
+
+  onTaken(): void {
+    // No worker waits for credits.
+  }
+
+  onLeft(): void {
+    this.#exchange.finish('ok');
   }
 }

@@ -1,8 +1,7 @@
 import t from 'tap';
-import { PendingCommits, type PendingCommit } from '#src/request/settle.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { createRing } from '#src/ledger/journal-layout.js';
-import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
+import { JournalReader, JournalWriter, PendingCommits, type PendingCommit } from '#src/ledger/journal.js';
 import { FakeClock } from '../../fixtures/ledger-world.js';
 
 const RECORD = {
