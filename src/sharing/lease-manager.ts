@@ -27,7 +27,7 @@ import {
 import type { LeaseTimers } from './lease-terms.js';
 import { LeaseWaits } from './lease-waits.js';
 import { type Asking, LeasedScope, type PeriodOf, type ScopeAddress, stocksIn } from './leased-scope.js';
-import type { CallsUse } from './sharing-stats.js';
+import type { CallsUse, ManagerState } from './sharing-stats.js';
 
 /** How often waits ask again for what others may have given back, and deadlines are checked. */
 const RETRY_MS = 60;
@@ -101,7 +101,7 @@ export class LeaseManager {
     await this.#exchange();
   }
 
-  get state(): ContactState & { readonly scopes: number; readonly waits: number } {
+  get state(): ManagerState {
     return {
       ...this.#contact.state,
       scopes: this.#scopes.size,

@@ -11,19 +11,7 @@
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
 import type { CoordinatorContact } from './coordinator-contact.js';
-import { type Lack, type LeasedScope, type PeriodOf, worse } from './leased-scope.js';
-
-/** A request that waits for a lease. */
-export interface Wait {
-  readonly need: LeaseNeed;
-  readonly sinceMs: number;
-  /** All scopes from which the request takes. */
-  readonly scopes: readonly LeasedScope[];
-  /** Then it is rejected, whatever others may give back; if nothing was denied it waits for a reply. */
-  deadlineMs: number;
-  isOverdue: boolean;
-  readonly end: (end: LeaseEnd) => void;
-}
+import { type Lack, type LeasedScope, type PeriodOf, type Wait, worse } from './leased-scope.js';
 
 /** How long a request waits for what others may give back: they do after 750 ms, see IDLE_MS_SCARCE. */
 const WAIT_MS_MAX = 1_500;

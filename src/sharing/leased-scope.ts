@@ -6,7 +6,7 @@
  * Must hold: a reply is applied to the ask that was sent, and only once. A scope is forgotten only if nothing
  * is held of it and no request waits. Tests: unit/sharing/lease-manager, lease-laws.
  */
-import type { LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
+import type { LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
 import type { PicoUnits } from '../core/units.js';
 import type { LeaseWords } from '../ledger/leased-stocks.js';
@@ -21,7 +21,6 @@ import {
   type StockName,
 } from './coordinator.js';
 import type { Denial } from './lease-terms.js';
-import type { Wait } from './lease-waits.js';
 import { MinuteLease } from './minute-lease.js';
 import type { CallsUse } from './sharing-stats.js';
 import { StockLease } from './stock-leases.js';
@@ -62,6 +61,18 @@ export interface ScopeAddress extends LeaseScope {
   readonly wordsOf: (name: StockName) => LeaseWords | undefined;
   /** The limits in force now. 0 means no limit. */
   readonly limits: () => Partial<QuotaLimits>;
+}
+
+/** A request that waits for a lease. */
+export interface Wait {
+  readonly need: LeaseNeed;
+  readonly sinceMs: number;
+  /** All scopes from which the request takes. */
+  readonly scopes: readonly LeasedScope[];
+  /** Then it is rejected, whatever others may give back; if nothing was denied it waits for a reply. */
+  deadlineMs: number;
+  isOverdue: boolean;
+  readonly end: (end: LeaseEnd) => void;
 }
 
 /** The number of the day or month that a stock is counted in now; 0 if it has no period. */

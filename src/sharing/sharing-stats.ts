@@ -12,6 +12,7 @@ import type { AccountUse } from '../registry/account-statement.js';
 import type { QuotaCount } from '../registry/quota-use.js';
 import type { SharingSnapshot } from '../telemetry/metrics-source.js';
 import type { RegistryState, SharingState } from '../telemetry/status-document.js';
+import type { ContactState } from './coordinator-contact.js';
 import {
   entriesOf,
   type ScopeView,
@@ -21,11 +22,18 @@ import {
   type StockView,
 } from './coordinator.js';
 import type { EqualShare } from './equal-share.js';
-import type { LeaseManager } from './lease-manager.js';
 import type { RegistryContactState } from './registry-contact.js';
 
+/** The state of the lease manager. */
+export interface ManagerState extends ContactState {
+  /** How many scopes are leased or waited for. */
+  readonly scopes: number;
+  /** How many requests wait. */
+  readonly waits: number;
+}
+
 export interface SharingContext {
-  readonly manager: LeaseManager['state'];
+  readonly manager: ManagerState;
   /** Undefined if only processes of this host share. */
   readonly hosts:
     | { readonly calls: Pick<EqualShare, 'isAlone' | 'silentMs'>; readonly registry: RegistryContactState }
