@@ -6,7 +6,6 @@
  * Must hold: `read` skips rows that it cannot read and never throws for one, so that a later format of spans
  * needs no migration (test/unit/store/history-rows.test.ts).
  */
-import type { Database } from 'lmdb';
 import { noStats, type AccountSpan, type AccountSpanOfRing } from '../telemetry/account-history.js';
 import {
   HISTORY_RINGS,
@@ -18,12 +17,6 @@ import {
 import type { Tables } from './tables.js';
 
 type RingPosition = [seconds: number, position: number];
-
-/**
- * [seconds of a span, position in the ring] → span as JSON; the same key after `accounts` → the span by
- * account.
- */
-export type HistoryTable = Database<unknown, RingPosition | ['accounts', ...RingPosition]>;
 
 export class HistoryRows {
   readonly #tables: Pick<Tables, 'environment' | 'history'>;

@@ -10,7 +10,7 @@
  *     ['told', id of the scope, quota]   → [period, percent, ends at ms]; of a balance [credited, 0, null]
  *     ['waits', told at ms, webhook id]  → body of the webhook
  */
-import type { Database, Key } from 'lmdb';
+import type { Key } from 'lmdb';
 import type { Tables } from './tables.js';
 
 /**
@@ -24,7 +24,6 @@ const SWEPT_MAX = 2_000;
 const KEPT_MS = 86_400_000;
 
 type NoticeKey = ['told', string, string] | ['waits', number, string];
-export type NoticeTable = Database<unknown, NoticeKey>;
 
 /** Ordered after every id: ids consist of characters below it. */
 const LAST = '~';

@@ -45,15 +45,15 @@
  *     meta               'cached_model_bytes'      → sums of these by model id, as JSON
  *     changes            number                    → accounts and keys touched; see change-feed.ts
  *     history            [seconds of a span, position in its ring]  → stats of the span as JSON
- *     notices            notices of quotas, and webhooks that wait; see notice-rows.ts
+ *                        ['accounts', the same two]                 → those by account
+ *     notices            ['told', id of the scope, quota]           → notice; see notice-rows.ts
+ *                        ['waits', told at ms, webhook id]          → body of the webhook
  */
 import type { RootDatabase } from 'lmdb';
 import { Environment, makeEnvironmentFile } from './environment.js';
 import { FORMAT } from './record-codec.js';
 import { RowEncoder } from './row-encoder.js';
 import { RowRecorder, type Table } from './row-recorder.js';
-import type { HistoryTable } from './history-rows.js';
-import type { NoticeTable } from './notice-rows.js';
 import {
   assertNotEmpty,
   assertStoreFile,
@@ -101,8 +101,8 @@ export interface Tables {
   readonly changes: Table<number>;
   /** Records writes to the tables that an operator's changes are in. */
   readonly recorder: RowRecorder;
-  readonly history: HistoryTable;
-  readonly notices: NoticeTable;
+  readonly history: Table<[number, number] | ['accounts', number, number]>;
+  readonly notices: Table<['told', string, string] | ['waits', number, string]>;
 }
 
 /**
