@@ -17,14 +17,14 @@ import { randomUUID } from 'node:crypto';
 import type { Key } from 'lmdb';
 import { Type, type Static } from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
-import { readGroup } from './group-rows.js';
-import { readKey } from './key-rows.js';
-import { readChange } from './operator-changes.js';
+import type { AccountRecord } from '../registry/account-record.js';
+import { type GroupRows, readGroup } from './group-rows.js';
+import { type KeyRows, readKey } from './key-rows.js';
+import { type OperatorChanges, readChange } from './operator-changes.js';
 import { readOperator } from './operator-rows.js';
 import { damaged, readAccount, readCredit, readCreditRequest } from './record-codec.js';
 import type { RecordedTable, Table, WrittenRow } from './row-recorder.js';
 import { StoreError } from './store-file.js';
-import type { Store } from './store.js';
 import { CHANGES_BEFORE, CHANGES_HEAD, GROUP_SLOTS_USED, KEY_SLOTS_USED, type Tables } from './tables.js';
 
 const REGISTRY_POSITION = 'registry_position';
@@ -78,13 +78,21 @@ const DELETABLE: readonly RecordedTable[] = [
   'operators',
 ];
 
+/** The rows that are not written as they come: the store's (store.ts makes a RegistryCopy of itself). */
+interface CopiedRows {
+  readonly groups: GroupRows;
+  readonly keys: KeyRows;
+  readonly changes: OperatorChanges;
+  putAccount(record: AccountRecord): void;
+}
+
 export class RegistryCopy {
   readonly #tables: Tables;
   /** In the order in which `take` can write their rows. */
   readonly #byName: Readonly<Partial<Record<RecordedTable, Table<Key>>>>;
-  readonly #store: Pick<Store, 'putAccount' | 'groups' | 'keys' | 'changes'>;
+  readonly #store: CopiedRows;
 
-  constructor(tables: Tables, store: Pick<Store, 'putAccount' | 'groups' | 'keys' | 'changes'>) {
+  constructor(tables: Tables, store: CopiedRows) {
     this.#tables = tables;
     this.#byName = {
       groups: tables.groups,
