@@ -13,10 +13,10 @@ import type { ProviderName } from '../core/provider-names.js';
 import { packageVersion } from '../core/version.js';
 import { Http1Client } from '../http1/client.js';
 import { isHtml } from '../http1/http-client.js';
+import { openSource } from '../providers/credentials/credential-keeper.js';
 import {
   credentialErrorOf,
   grantWithin,
-  openSource,
   type CredentialError,
 } from '../providers/credentials/credential-source.js';
 import { CredentialPositions } from '../providers/credentials/credential-spec.js';

@@ -23,7 +23,6 @@ import {
   filesOf,
   type Grant,
   grantWithin,
-  openSource,
 } from './credential-source.js';
 import { believedMsOf, pauseMsOf, renewalMsOf } from './renewal-schedule.js';
 import { nameOfSpec, type CredentialRecord, type CredentialSpec } from './credential-spec.js';
@@ -62,6 +61,24 @@ export interface KeeperOptions {
   /** Uniform in [0, 1), for jitter. */
   readonly random?: () => number;
   readonly open?: (spec: CredentialSpec) => Promise<CredentialSource>;
+}
+
+/**
+ * Makes the source of the spec's cloud. Its module is loaded when the settings first need it: the packages of
+ * a cloud take 5 to 20 MB of memory.
+ */
+export async function openSource(
+  spec: CredentialSpec,
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<CredentialSource> {
+  switch (spec.kind) {
+    case 'google':
+      return (await import('./google-source.js')).googleSource(spec, env);
+    case 'aws':
+      return (await import('./aws-source.js')).awsSource(spec, env);
+    case 'entra':
+      return (await import('./entra-source.js')).entraSource(spec, env);
+  }
 }
 
 /** What operators see of a credential. */

@@ -1,9 +1,8 @@
 /**
- * Sources of credentials: one interface over Google's, AWS's and Entra's, and the errors that they give an
- * operator. credential-keeper.ts and the test of upstreams use it. Main thread of a gateway process, and
+ * What Google's, AWS's and Entra's sources of credentials have in common: their interface, the time limit of
+ * a request, and the errors that they give an operator. The three files of sources use it, and so do
+ * credential-keeper.ts, which loads them, and the test of upstreams. Main thread of a gateway process, and
  * commands.
- *
- * Each source is loaded when the settings first need it: the packages of a cloud take 5 to 20 MB of memory.
  *
  * Must hold: the message of every error goes through `withoutTokens`, because packages put tokens and
  * assertions into theirs, and messages reach logs
@@ -58,21 +57,6 @@ export function filesOf(spec: CredentialSpec, env: NodeJS.ProcessEnv = process.e
         ? [env.AWS_SHARED_CREDENTIALS_FILE ?? inHome('credentials'), env.AWS_CONFIG_FILE ?? inHome('config')]
         : [env.AZURE_CLIENT_CERTIFICATE_PATH];
   return files.flatMap((file) => (file === undefined || file === '' ? [] : file));
-}
-
-/** Loads the module of the spec's cloud, and makes its source. */
-export async function openSource(
-  spec: CredentialSpec,
-  env: NodeJS.ProcessEnv = process.env,
-): Promise<CredentialSource> {
-  switch (spec.kind) {
-    case 'google':
-      return (await import('./google-source.js')).googleSource(spec, env);
-    case 'aws':
-      return (await import('./aws-source.js')).awsSource(spec, env);
-    case 'entra':
-      return (await import('./entra-source.js')).entraSource(spec, env);
-  }
 }
 
 /** Text that a header can have. */

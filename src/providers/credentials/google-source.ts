@@ -2,7 +2,7 @@
  * Tokens of Google Cloud, by google-auth-library: a service account's file, a file of workload identity
  * federation, or what the environment has (GOOGLE_APPLICATION_CREDENTIALS, gcloud's own, the metadata
  * server). Follows https://cloud.google.com/docs/authentication/application-default-credentials (2026-11).
- * Loaded by credential-source.ts when an upstream of Vertex AI has no key. Main thread of a gateway process,
+ * Loaded by credential-keeper.ts when an upstream of Vertex AI has no key. Main thread of a gateway process,
  * and commands.
  *
  * Must hold: a source returns no cached token, and asks the token server of the file once

@@ -3,10 +3,10 @@ import { X509Certificate, constants, createHash, verify } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { openSource } from '#src/providers/credentials/credential-keeper.js';
 import {
   CredentialError,
   credentialErrorOf,
-  openSource,
   withoutTokens,
   type Grant,
 } from '#src/providers/credentials/credential-source.js';
