@@ -1,6 +1,6 @@
 /**
- * The tree itself: which folder may import which, where atomics may be used, how files are named, what is
- * banned.
+ * The tree itself: which folder may import which, that imports make no circle, where atomics may be used, how
+ * files are named, what is banned.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
@@ -121,6 +121,37 @@ void t.test('imports point one way', (t) => {
       if (!allowed) t.fail(`${path} imports ${imported}, which ${folder} must not`);
     }
   }
+  t.end();
+});
+
+/** In a circle no file can be understood or changed without the others. Types bind as values do. */
+void t.test('no import leads back to where it began', (t) => {
+  const paths = readdirSync(SRC, { recursive: true, encoding: 'utf8' }).filter((path) =>
+    /\.tsx?$/.test(path),
+  );
+  const known = new Set(paths);
+  const importsOf = (path: string): string[] => {
+    const targets = readFileSync(join(SRC, path), 'utf8').matchAll(
+      /(?:\bfrom|\bimport\(|^import)\s*'(\.[^']+)\.js'/gm,
+    );
+    return Array.from(targets, ([, target]) => relative(SRC, resolve(SRC, dirname(path), target!)))
+      .map((file) => (known.has(`${file}.tsx`) ? `${file}.tsx` : `${file}.ts`))
+      .filter((file) => known.has(file));
+  };
+  const imports = new Map(paths.map((path) => [path, importsOf(path)]));
+  const done = new Set<string>();
+  const way: string[] = [];
+  const visit = (path: string): void => {
+    if (way.includes(path)) t.fail([...way.slice(way.indexOf(path)), path].join(' → '));
+    else if (!done.has(path)) {
+      way.push(path);
+      imports.get(path)!.forEach(visit);
+      way.pop();
+      done.add(path);
+    }
+  };
+  paths.forEach(visit);
+  t.ok([...imports.values()].flat().length > 2_000, 'imports were found');
   t.end();
 });
 
