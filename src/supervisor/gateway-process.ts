@@ -4,7 +4,7 @@
  * in the supervisor process.
  *
  * After the gateway has ended, a message is dropped and a request resolves by its timeout. No promise
- * rejects.
+ * rejects. A fork that fails, as for want of memory, is an exit like any other.
  *
  * Must hold: what a gateway prints beside its log becomes bounded entries of the log, one for each burst
  * (test/unit/supervisor/gateway-process.stray-output.test.ts).
@@ -43,7 +43,7 @@ export interface GatewayExit {
 export interface GatewayCallbacks {
   /** Called at most once, and before `onExit`. */
   onReady(ready: GatewayReady): void;
-  /** Called exactly once. */
+  /** Called exactly once, after the constructor has returned, also if there was no process. */
   onExit(exit: GatewayExit): void;
   /** The admin interface is open, after `lead`. */
   onLeads(): void;
@@ -104,11 +104,34 @@ const STANDARD_ERROR = 2;
 /** A gateway's descriptor of the supervisor's standard error: after the standard ones and the IPC channel. */
 const LOG_DESCRIPTOR = 4;
 
+/** Starts the main module of a gateway. Throws if the system gives no process, unless that is an 'error'. */
+function forkGateway(entry: URL): ChildProcess {
+  return fork(fileURLToPath(entry), [], {
+    cwd: process.cwd(),
+    env: {
+      MALLOC_ARENA_MAX,
+      MALLOC_MMAP_THRESHOLD_,
+      MALLOC_TRIM_THRESHOLD_,
+      UWS_HTTP_MAX_HEADERS_SIZE,
+      ...process.env,
+      [LOG_DESCRIPTOR_VARIABLE]: String(LOG_DESCRIPTOR),
+    },
+    execPath: process.execPath,
+    execArgv: [`--max-inlined-bytecode-size-cumulative=${INLINED_BYTES_MAX}`, ...process.execArgv],
+    detached: false,
+    serialization: 'advanced',
+    // Standard output and the log go where the supervisor's go. Standard error is a pipe, because what
+    // native code writes there would break the log's JSON lines.
+    stdio: ['ignore', 'inherit', 'pipe', 'ipc', STANDARD_ERROR],
+  });
+}
+
 export class GatewayProcess {
   readonly #options: GatewayProcessOptions;
-  readonly #child: ChildProcess;
+  /** Undefined if the fork threw. */
+  readonly #child: ChildProcess | undefined;
   readonly #callbacks: GatewayCallbacks;
-  #killTimer: NodeJS.Timeout;
+  #killTimer: NodeJS.Timeout | undefined;
   #readyTimedOut = false;
   #rejection: string | undefined;
   /** One reload at a time: Reloads runs them in sequence. */
@@ -124,47 +147,41 @@ export class GatewayProcess {
       waitMsMax: options.reloadMsMax,
       onTimeout: () => [`the gateway did not answer within ${options.reloadMsMax} ms`],
     });
-    this.#child = fork(fileURLToPath(options.entry), [], {
-      cwd: process.cwd(),
-      env: {
-        MALLOC_ARENA_MAX,
-        MALLOC_MMAP_THRESHOLD_,
-        MALLOC_TRIM_THRESHOLD_,
-        UWS_HTTP_MAX_HEADERS_SIZE,
-        ...process.env,
-        [LOG_DESCRIPTOR_VARIABLE]: String(LOG_DESCRIPTOR),
-      },
-      execPath: process.execPath,
-      execArgv: [`--max-inlined-bytecode-size-cumulative=${INLINED_BYTES_MAX}`, ...process.execArgv],
-      detached: false,
-      serialization: 'advanced',
-      // Standard output and the log go where the supervisor's go. Standard error is a pipe, because what
-      // native code writes there would break the log's JSON lines.
-      stdio: ['ignore', 'inherit', 'pipe', 'ipc', STANDARD_ERROR],
-    });
+    try {
+      this.#child = forkGateway(options.entry);
+    } catch (error) {
+      // Some errors of the system come as 'error', others are thrown. The exit comes later, as after 'error':
+      // nobody expects one before the constructor has returned.
+      setImmediate(() => this.#onEnd(`no process: ${(error as Error).message}`, false));
+      return;
+    }
+    this.#listenTo(this.#child);
+    this.#send(start);
+  }
+
+  #listenTo(child: ChildProcess): void {
     // Undefined, whatever its type says, if the fork failed for want of descriptors.
-    const { stderr } = this.#child as { readonly stderr?: Readable | null };
-    if (stderr) logStrayOutput(stderr, this.#child.pid ?? 0, options.log);
+    const { stderr } = child as { readonly stderr?: Readable | null };
+    if (stderr) logStrayOutput(stderr, child.pid ?? 0, this.#options.log);
     this.#killTimer = setTimeout(() => {
       this.#readyTimedOut = true;
       this.kill();
-    }, options.readyMsMax);
-    this.#child.on('message', (message) => this.#onMessage(message as FromGateway));
-    this.#child.once('error', (error) => {
+    }, this.#options.readyMsMax);
+    child.on('message', (message) => this.#onMessage(message as FromGateway));
+    child.once('error', (error) => {
       // If the fork failed, there is no 'exit'. Any other error is followed by 'exit'.
-      if (this.#child.pid === undefined) this.#onEnd(`no process: ${error.message}`, false);
+      if (child.pid === undefined) this.#onEnd(`no process: ${error.message}`, false);
     });
-    this.#child.once('exit', (code, signal) => {
+    child.once('exit', (code, signal) => {
       const how = signal === null ? `exit code ${code ?? 0}` : `signal ${signal}`;
       const end = (): void => {
         if (code === START_REJECTED_EXIT_CODE) this.#rejection ??= 'the gateway refused to start';
         this.#onEnd(how, code === 0);
       };
       // 'exit' can come before the last message is read, and `refused` must not be lost.
-      if (this.#child.connected) this.#child.once('disconnect', end);
+      if (child.connected) child.once('disconnect', end);
       else end();
     });
-    this.#send(start);
   }
 
   /** Asks the gateway to finish its calls and exit. `replaced`: another gateway serves in its place. */
@@ -209,11 +226,11 @@ export class GatewayProcess {
   }
 
   kill(): void {
-    this.#child.kill('SIGKILL');
+    this.#child?.kill('SIGKILL');
   }
 
   #send(message: ToGateway): void {
-    if (!this.#child.connected) return;
+    if (!this.#child?.connected) return;
     // The gateway may end meanwhile. Its exit is reported anyway.
     this.#child.send(message, () => undefined);
   }

@@ -149,20 +149,8 @@ export class GroupMember implements PrimaryCandidate {
   /** Starts a process after a pause, which grows with every failure. Returns the pause in milliseconds. */
   startLater(): number {
     const pauseMs = this.#policy.pauseAfterExitMs();
-    this.#restart = setTimeout(() => this.#tryStart(), pauseMs);
+    this.#restart = setTimeout(() => void this.start(), pauseMs);
     return pauseMs;
-  }
-
-  /** A fork that throws, as for want of memory, is tried again: the supervisor must not end by it. */
-  #tryStart(): void {
-    try {
-      void this.start();
-    } catch (error) {
-      this.#options.log.error('no gateway process can be started; it is tried again', {
-        error: String(error),
-        pause_ms: this.startLater(),
-      });
-    }
   }
 
   lead(): void {

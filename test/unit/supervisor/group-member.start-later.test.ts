@@ -7,12 +7,17 @@ import { GroupMember, type MemberOwner } from '#src/supervisor/group-member.js';
 import { eventually } from '../../support/gateway.js';
 import { ListLog } from '../store/support.js';
 
-void t.test('a fork that throws is tried again, and does not end the supervisor', async (t) => {
+void t.test('a fork that throws is the exit of a process that never was, after `start`', async (t) => {
+  let starting = false;
   const log = new ListLog();
   const owner: MemberOwner = {
     startOf: () => ({}) as StartGateway,
     onReady: () => undefined,
-    onExit: () => undefined,
+    onExit: (ended, _, { how }) => {
+      t.notOk(starting, 'the owner does not expect it within `start`');
+      log.warn(`no gateway process can be started: ${how}`);
+      ended.startLater();
+    },
     onLeads: () => undefined,
     onLastReading: () => undefined,
     onReloadRequested: () => Promise.reject(new Error('nobody asks')),
@@ -30,7 +35,10 @@ void t.test('a fork that throws is tried again, and does not end the supervisor'
     log,
   };
   const member = new GroupMember(options, owner, { slot: 0, settings: {} as Settings, isTrial: false });
-  member.startLater();
+  starting = true;
+  const failure = member.start();
+  starting = false;
+  t.match(await failure, /no process/);
   await eventually('two tries', () => (log.lines.length >= 2 ? true : undefined));
   member.drain();
   t.match(log.lines[0], /no gateway process can be started/);

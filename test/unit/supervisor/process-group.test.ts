@@ -11,10 +11,18 @@ import { BEHAVIOURS, type GroupEvent } from '../../fixtures/group-gateway.js';
 import { eventually } from '../../support/gateway.js';
 
 const FIXTURE = new URL('../../fixtures/group-gateway.js', import.meta.url);
+/** Stands in for a machine without memory: `fork` throws, as for ENOMEM. */
+const UNFORKABLE = new URL('file:///gateway%00.js');
 /** Longer than a process takes to start on a busy machine. */
 const LONG_MS = 120_000;
 
-async function groupOf(t: Test, processes: number, changes: Partial<Settings> = {}) {
+async function groupOf(
+  t: Test,
+  processes: number,
+  changes: Partial<Settings> = {},
+  /** Called when the first gateway serves, before the others are started. */
+  onReady: (machine: { isFull: boolean }) => void = () => undefined,
+) {
   const folder = t.testdir();
   const file = join(folder, 'events');
   writeFileSync(file, '');
@@ -29,6 +37,8 @@ async function groupOf(t: Test, processes: number, changes: Partial<Settings> = 
   };
   const quiet = { error: () => undefined, warn: () => undefined, info: () => undefined };
   const ready = new EventEmitter();
+  /** Whether the machine gives no more processes. */
+  const machine = { isFull: false };
   const group = new ProcessGroup(
     {
       ...supervisorOptions(
@@ -37,13 +47,18 @@ async function groupOf(t: Test, processes: number, changes: Partial<Settings> = 
         quiet,
         () => undefined,
       ),
-      entry: FIXTURE,
+      get entry() {
+        return machine.isFull ? UNFORKABLE : FIXTURE;
+      },
       pauses: { firstMs: 1, longestMs: 4, healthyMs: LONG_MS },
       readyMsMax: LONG_MS,
       exitGraceMs: 0,
     },
     {
-      onReady: () => ready.emit('ready'),
+      onReady: () => {
+        onReady(machine);
+        ready.emit('ready');
+      },
       onReloadRequested: () => Promise.reject(new Error('nobody asks')),
     },
   );
@@ -62,7 +77,7 @@ async function groupOf(t: Test, processes: number, changes: Partial<Settings> = 
       const found = events().filter((one) => one.event === event);
       return found.length >= count ? found : undefined;
     });
-  return { group, settings, events, seen };
+  return { group, settings, events, seen, machine };
 }
 
 void t.test('each has a place of its own; the first leads, the others join its ports', async (t) => {
@@ -179,4 +194,38 @@ void t.test('a drain in the middle ends all of them', async (t) => {
 void t.test('a single one is not replaced', async (t) => {
   const { group } = await groupOf(t, 1);
   t.match(group.replaceProblem, /set processes to 2 or more/);
+});
+
+void t.test('no process can be forked: a replacement fails, and those that serve go on', async (t) => {
+  const { group, settings, seen, events, machine } = await groupOf(t, 2);
+  await seen('start', 2);
+  machine.isFull = true;
+  t.match(await group.replace(settings).done, /did not serve: no process/);
+  t.equal(group.replaceProblem, undefined, 'it can be asked for again');
+  t.notOk(events().some(({ event }) => event === 'drain' || event === 'lead'));
+});
+
+void t.test(
+  'no process can be forked for a while: it is tried again, with all that the lost one had',
+  async (t) => {
+    const { group, settings, seen, machine } = await groupOf(t, 1);
+    const [first] = await seen('start', 1);
+    machine.isFull = true;
+    process.kill(first!.pid, 'SIGKILL');
+    const problems = await eventually('a reload while none can be forked', async () => {
+      const found = await group.reload({ ...settings, low_balance: 'clamp' }, false);
+      return found.some((problem) => problem.includes('no process')) ? found : undefined;
+    });
+    t.equal(problems.length, 1);
+    machine.isFull = false;
+    const [, again] = await seen('start', 2);
+    t.match(again, { leads: true });
+  },
+);
+
+void t.test('no process can be forked for the others at first: they come later', async (t) => {
+  const { seen, machine } = await groupOf(t, 3, {}, (full) => (full.isFull = true));
+  await seen('start', 1);
+  machine.isFull = false;
+  t.same((await seen('start', 3)).map(({ slot }) => slot).sort(), [0, 1, 2]);
 });
