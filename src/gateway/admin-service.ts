@@ -157,9 +157,26 @@ export class AdminService {
       port: found?.port ?? port,
     });
     found?.release();
-    const adminPort = this.#server.port;
-    writeGatewayFile(settings.data, { pid: process.pid, adminHost: host, adminPort });
-    return adminPort;
+    this.#writeAddress(this.#server.port, true);
+    return this.#server.port;
+  }
+
+  /**
+   * Tells commands where the interface is; tries until it can. A full disk is no reason not to open the
+   * interface: a second try to open it would succeed too, beside the first.
+   */
+  #writeAddress(adminPort: number, isFirst: boolean): void {
+    if (this.#closed || this.#follows) return;
+    const { settings, log } = this.#options;
+    try {
+      writeGatewayFile(settings.data, { pid: process.pid, adminHost: settings.admin.host, adminPort });
+    } catch (error) {
+      if (isFirst)
+        log.error('commands do not find this gateway: its address cannot be written', {
+          error: String(error),
+        });
+      setTimeout(() => this.#writeAddress(adminPort, false), TRY_PAUSE_MS_MAX).unref();
+    }
   }
 
   /** Returns what the routes of the interface call. */

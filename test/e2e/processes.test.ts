@@ -1,11 +1,12 @@
 /**
  * Several gateway processes on one port: all serve, each may die alone, and all are replaced while calls run.
  */
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import type { Agent } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
+import { readGatewayFile } from '#src/admin/gateway-file.js';
 import { startBed, type Bed } from '../support/bed.js';
 import { mostSurelyWithin, type Call } from '../support/call-span.js';
 import { runCommand } from '../support/command.js';
@@ -314,3 +315,39 @@ void t.test('a reload reaches all; a wrong one is refused by all; readiness and 
     'none is left',
   );
 });
+
+/** How many sockets listen on that port of this host. */
+function listening(port: number): number {
+  const suffix = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
+  const rows = readFileSync('/proc/net/tcp', 'utf8').split('\n').slice(1);
+  return rows
+    .map((row) => row.trim().split(/\s+/))
+    .filter(([, local, , state]) => Boolean(local?.endsWith(suffix)) && state === '0A').length;
+}
+
+void t.test(
+  'the next primary cannot write its address: it opens one interface, and writes it later',
+  async (t) => {
+    const { gateway } = await startBed(t, { processes: 2 });
+    const { pid: primary, processes } = await serving(gateway, 2);
+    const { pid: next } = processes.find(({ pid }) => pid !== primary)!;
+    const data = join(gateway.folder, 'data');
+    // Stands in for a full disk: the file that is renamed to gateway.json cannot be written.
+    const obstacle = join(data, `gateway.json.${next}`);
+    mkdirSync(obstacle);
+    process.kill(primary, 'SIGKILL');
+    const logged = (text: string): number => gateway.log().filter((line) => line.includes(text)).length;
+    await eventually(
+      'the interface of the next',
+      () => logged('gateway has the admin interface') || undefined,
+    );
+    await serving(gateway, 2);
+    // As long as a second try to open it would take.
+    await sleep(2_000);
+    t.equal(listening(gateway.admin.port), 1);
+    t.equal(logged('its address cannot be written'), 1);
+    rmdirSync(obstacle);
+    await eventually('its address', () => (readGatewayFile(data)?.pid === next ? true : undefined));
+    t.equal(await gateway.stop(), 0);
+  },
+);
