@@ -98,6 +98,8 @@ export class TargetChoice {
       // A list may name one upstream twice: each entry takes over one state.
       const [state] = known.splice(at, 1);
       state!.target = target;
+      // Slots go by name, and a name may have passed from another upstream of the same host to this one.
+      this.#metrics.setBreaker(target.slot, state!.breaker.isOpen ? 'open' : 'closed');
       return state!;
     });
   }
@@ -107,7 +109,9 @@ export class TargetChoice {
       index: this.#stateCount++,
       target,
       breaker: new Breaker(target.breakerFailuresMax, (change, cooldownMs) => {
-        this.#metrics.setBreaker(state.target.slot, change === 'closed' ? 'closed' : 'open');
+        // Of an upstream that a reload has removed, the slot may be another one's by now.
+        if (this.#states.includes(state))
+          this.#metrics.setBreaker(state.target.slot, change === 'closed' ? 'closed' : 'open');
         logChange(this.#log, target, change, cooldownMs);
       }),
       inFlight: 0,

@@ -287,3 +287,39 @@ void t.test('attempts, calls in flight and the breaker are told to the metrics',
   t.equal(breaker(), 'closed');
   t.end();
 });
+
+void t.test('slots go by name: a reload that passes a name on passes no breaker on with it', (t) => {
+  const first = target('host', 1, 1, { breakerFailuresMax: 1, key: 'one', slot: 0 });
+  const second = target('host#2', 1, 1, { breakerFailuresMax: 1, key: 'two', slot: 1 });
+  const { choice, reader } = choiceOf([first, second]);
+  const state = (slot: number): string =>
+    [...reader.upstream(slot).breakers].find(([, workers]) => workers > 0)?.[0] ?? 'none';
+  choice.take([1], ACCOUNT)!.releaseFailed(bad);
+  t.same([state(0), state(1)], ['open', 'closed']);
+  const running = choice.take([], ACCOUNT)!;
+  t.equal(running.target.key, 'two');
+  choice.replace([{ ...second, name: 'host', slot: 0 }]);
+  t.equal(state(0), 'closed', 'it has the name of the one that was removed, and its own breaker');
+  // Back, with the other order of the two: the second one's call fails, which has the first one's slot.
+  choice.replace([
+    { ...second, name: 'host', slot: 0 },
+    { ...first, name: 'host#2', slot: 1 },
+  ]);
+  running.releaseFailed(bad);
+  t.same([state(0), state(1)], ['open', 'closed']);
+  choice.replace([{ ...first, slot: 0 }]);
+  t.equal(state(0), 'closed');
+  t.end();
+});
+
+void t.test('a call that still runs at a removed upstream says nothing of the next one in its slot', (t) => {
+  const first = target('host', 1, 1, { breakerFailuresMax: 1, key: 'one', slot: 0 });
+  const second = target('host#2', 1, 1, { breakerFailuresMax: 1, key: 'two', slot: 1 });
+  const { choice, reader } = choiceOf([first, second]);
+  const running = choice.take([1], ACCOUNT)!;
+  choice.replace([{ ...second, name: 'host', slot: 0 }]);
+  running.releaseFailed(bad);
+  t.equal(reader.upstream(0).breakers.get('open'), 0);
+  t.equal(reader.upstream(0).breakers.get('closed'), 1);
+  t.end();
+});
