@@ -33,7 +33,7 @@ import { GatewayLogs } from './gateway-logs.js';
 import { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayOptions, GatewayState } from './gateway-options.js';
 import { Listeners, RequestIds } from './listeners.js';
-import type { GatewayReady, RecordReload, Snapshot, SnapshotKind } from './messages.js';
+import type { GatewayReady, GroupSnapshot, RecordReload, Snapshot, SnapshotKind } from './messages.js';
 import { Notifications } from './notifications.js';
 import { type UpstreamUse, UpstreamWorkers } from './pools.js';
 import { LiveSettings, type ReloadContext } from './reload.js';
@@ -46,6 +46,9 @@ import { secretsOf } from '../upstream/target.js';
  */
 const CREDENTIALS_WAIT_MS = 10_000;
 const CREDENTIALS_RELOAD_WAIT_MS = 5_000;
+
+/** What GroupRequests are told if the supervisor does not reply. */
+const NO_SNAPSHOTS: GroupSnapshot = { members: [], ended: {} };
 
 export class Gateway {
   readonly #options: GatewayOptions;
@@ -90,7 +93,7 @@ export class Gateway {
       group,
       openHosts,
       requestPrefixOf: requestIds.prefixOf,
-      readAll: (what, accounts) => supervisor.readings(what, accounts),
+      readAll: async (what, accounts) => (await supervisor.readings(what, accounts)) ?? NO_SNAPSHOTS,
       log,
     }));
     const notifications = (this.#notifications = new Notifications({ live, accounting, log }));

@@ -3,7 +3,8 @@
  * gateways of the supervisor, which operators see (`GroupView`). gateway.ts owns them, on the main thread of
  * a gateway process; AdminService reads them, group-status.ts adds up the parts.
  *
- * Must hold: `reportLast` is called once, when all threads have ended, because the supervisor adds these
+ * Must hold: a sum over all gateways never falls, or Prometheus takes it for a restart and counts twice
+ * (test/unit/gateway/stats.group-view.test.ts); `reportLast` is called once, when all threads have ended, because the supervisor adds these
  * last counters for good. Member names are public. `addStatus` of group-status.ts adds up each count, else
  * operators see that of one process. Tests: test/unit/supervisor/group-snapshots.test.ts,
  * test/unit/gateway/group-status.test.ts, test/e2e/metrics.test.ts.
@@ -62,10 +63,13 @@ export interface GroupViewOptions {
   /** Reads this gateway alone. */
   readonly read: (what: SnapshotKind) => Promise<Snapshot>;
   /** Asks all gateways, through the supervisor. */
-  readonly readAll: (what: SnapshotKind) => Promise<GroupSnapshot>;
+  readonly readAll: (what: SnapshotKind) => Promise<GroupSnapshot | undefined>;
 }
 
-/** The sum over all gateways of the supervisor. */
+/**
+ * The sum over all gateways of the supervisor. Its methods reject if the supervisor does not reply: a scrape
+ * or a chart then lacks a moment.
+ */
 export class GroupView {
   readonly #options: GroupViewOptions;
 
@@ -99,12 +103,12 @@ export class GroupView {
     );
   }
 
-  /**
-   * If the supervisor does not reply, or does not know this gateway yet, adds the snapshot of this gateway.
-   */
+  /** If the supervisor does not know this gateway yet, adds the snapshot of this gateway. */
   async #readAll(what: SnapshotKind): Promise<GroupSnapshot> {
     const { slot, read, readAll } = this.#options;
     const all = await readAll(what);
+    // Without the other processes each sum would fall, and rise again at the next read.
+    if (all === undefined) throw new Error('the supervisor did not answer in time');
     if (all.members.some((member) => member.slot === slot && member.reading[what] !== undefined)) return all;
     const others = all.members.filter((member) => member.slot !== slot);
     return { ...all, members: [...others, { slot, reading: await read(what) }] };

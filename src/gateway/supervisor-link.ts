@@ -42,9 +42,9 @@ export class SupervisorLink {
       problems: [`the supervisor did not answer within ${RELOAD_MS_MAX} ms`],
     }),
   });
-  readonly #snapshots = new PendingReplies<GroupSnapshot>({
+  readonly #snapshots = new PendingReplies<GroupSnapshot | undefined>({
     waitMsMax: SNAPSHOTS_MS_MAX,
-    onTimeout: () => ({ members: [], ended: {} }),
+    onTimeout: () => undefined,
   });
 
   /** `send` sends the message to the supervisor, or drops it if the supervisor has gone. */
@@ -64,10 +64,10 @@ export class SupervisorLink {
   }
 
   /**
-   * Resolves with the snapshots of all gateways, for `calls` of these accounts. It is empty if the supervisor
-   * does not reply in time. Never rejects.
+   * Resolves with the snapshots of all gateways, for `calls` of these accounts; with undefined if the
+   * supervisor does not reply in time. Never rejects.
    */
-  readings(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
+  readings(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot | undefined> {
     return this.#snapshots.ask((id) => this.#send({ kind: 'ask_readings', id, what, accounts }));
   }
 
