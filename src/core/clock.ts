@@ -54,6 +54,14 @@ function offsetMs(): number {
   return best.offsetMs;
 }
 
+/**
+ * Whether `thenMs` of the calendar is less than `ageMsMax` before `nowMs`. A time after `nowMs` was written
+ * while the clock was ahead: its true age is unknown, and counts as too great.
+ */
+export function isWithin(ageMsMax: number, thenMs: number, nowMs: number): boolean {
+  return thenMs > nowMs - ageMsMax && thenMs <= nowMs;
+}
+
 /** A timer may fire a millisecond before its tick. Then the next tick is a whole period away. */
 const EARLY_MS_MAX = 5;
 

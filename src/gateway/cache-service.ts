@@ -15,7 +15,7 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { AskReply, Question, Withdrawal } from '../core/ask-port.js';
-import type { Clock } from '../core/clock.js';
+import { type Clock, isWithin } from '../core/clock.js';
 import type { CacheMessage, CacheReply, CachedResponse } from '../channel/cache-channel.js';
 import { asWallMs } from '../core/units.js';
 import {
@@ -187,12 +187,21 @@ export class CacheService {
     const record = this.#waiting.get(nameOfResponse(key)) ?? this.#tried(() => store.cached.find(key));
     if (record?.bytes === undefined) return undefined;
     const { stream, endedMs, bytes } = record;
-    const oldestMs = clock.wallMs() - (this.#rules.get(modelOfCacheKey(key))?.ttlMs ?? 0);
-    return endedMs > Math.max(oldestMs, this.#clearedMsOf(key)) ? { stream, endedMs, bytes } : undefined;
+    const { ttlMs = 0 } = this.#rules.get(modelOfCacheKey(key)) ?? {};
+    if (!isWithin(ttlMs, endedMs, clock.wallMs()) || endedMs <= this.#clearedMsOf(key)) return undefined;
+    return { stream, endedMs, bytes };
   }
 
+  /** A time in the future, of a clearing while the clock was ahead, becomes one just past. */
   #clearedMsOf(key: ResponseKey): number {
-    return Math.max(this.#clearedMs, this.#clearedModels.get(modelOfCacheKey(key)) ?? -Infinity);
+    const nowMs = this.#options.clock.wallMs();
+    if (this.#clearedMs > nowMs) this.#clearedMs = nowMs - 1;
+    const modelId = modelOfCacheKey(key);
+    const modelMs = this.#clearedModels.get(modelId);
+    if (modelMs === undefined) return this.#clearedMs;
+    if (modelMs <= nowMs) return Math.max(this.#clearedMs, modelMs);
+    this.#clearedModels.set(modelId, nowMs - 1);
+    return nowMs - 1;
   }
 
   #keep(index: number, key: ResponseKey, response: CachedResponse): void {

@@ -19,7 +19,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-channel.js';
 import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
 import { AskPort, orRejected, PendingReplies } from '../core/ask-port.js';
-import type { Clock } from '../core/clock.js';
+import { type Clock, isWithin } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
 import {
@@ -132,7 +132,7 @@ export class ResponseCache {
   find(modelId: string, name: string, ttlMs: number): CachedResponse | undefined {
     const model = this.#models.get(modelId);
     const found = model?.entries.get(name);
-    if (found === undefined || found.endedMs > this.#clock.wallMs() - ttlMs) return found;
+    if (found === undefined || isWithin(ttlMs, found.endedMs, this.#clock.wallMs())) return found;
     this.#drop(modelId, model!, found);
     this.#report();
     return undefined;

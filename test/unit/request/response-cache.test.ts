@@ -22,6 +22,7 @@ import { CATALOG } from './support.js';
 
 const TTL_MS = 60_000;
 const MIB = 1024 * 1024;
+const DAY_MS = 86_400_000;
 const ACCOUNT = asAccountIndex(1);
 const keyOf = (digit: string, model = 'priced', account = ACCOUNT) =>
   cacheKeyOf(account, model, digit.repeat(64));
@@ -153,6 +154,34 @@ void t.test('memory is bounded, the oldest go first; and a response expires', (t
   t.equal(found(one, keyOf('f')), undefined);
   t.equal(counts.entries, 9);
   t.end();
+});
+
+void t.test('what was made while the clock was ahead is not served when it is right again', async (t) => {
+  const path = t.testdir({});
+  const { caches, service, response, clock } = openWorld(t, 1, MIB, path);
+  const [one] = caches;
+  clock.nowMs += DAY_MS;
+  one!.publish(keyOf('a'), response('of tomorrow'), undefined);
+  await settled();
+  service.onFlushed();
+  t.ok(found(one!, keyOf('a')));
+  clock.nowMs -= DAY_MS;
+  t.equal(found(one!, keyOf('a')), undefined, 'in memory');
+  t.equal(textOf(await one!.request(keyOf('a'), 1)), 'lead', 'on disk');
+});
+
+void t.test('cleared while the clock was ahead: what is made after it is right again is kept', async (t) => {
+  for (const modelId of [undefined, modelOfCacheKey(keyOf('a'))]) {
+    const { caches, service, response, clock } = openWorld(t, 2);
+    clock.nowMs += DAY_MS;
+    await service.clear(modelId);
+    clock.nowMs -= DAY_MS;
+    leads(t, await caches[0]!.request(keyOf('a'), 1));
+    clock.nowMs += 1;
+    caches[0]!.publish(keyOf('a'), response('of today'), undefined);
+    await settled();
+    t.equal(textOf(await caches[1]!.request(keyOf('a'), 1)), 'of today');
+  }
 });
 
 void t.test('a model with a share of the memory keeps to it, and pushes nobody out', (t) => {
