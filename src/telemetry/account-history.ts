@@ -8,6 +8,7 @@
  */
 import {
   HISTORY_PERIOD_SECONDS,
+  isMistaken,
   type RingName,
   Rings,
   type Span,
@@ -124,12 +125,15 @@ class AccountRing extends SpanRing<AccountSpan> {
 
   /** A process repeats its report of a span until it has a later one. */
   take(source: string, { start, accounts }: AccountSpan, nowSeconds: number): void {
+    this.dropMistaken(nowSeconds);
     if (!this.isNew(start, nowSeconds)) return;
     const reports = this.#reported.get(start) ?? new Map<string, AccountsStats>();
     this.#reported.set(start, reports.set(source, accounts));
   }
 
   complete(nowSeconds: number): AccountSpan[] {
+    for (const start of this.#reported.keys())
+      if (isMistaken(start, nowSeconds)) this.#reported.delete(start);
     const starts = [...this.#reported.keys()]
       .filter((start) => start + this.shape.seconds + REPORTING_SECONDS <= nowSeconds)
       .sort((left, right) => left - right);

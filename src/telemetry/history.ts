@@ -47,6 +47,16 @@ export interface SpanOfRing<Held extends Span> {
   readonly span: Held;
 }
 
+/**
+ * A span that begins later than so many seconds from now is one of a clock that was ahead. If the clock is
+ * set back by less, its spans stay, and nothing is added until that time.
+ */
+const AHEAD_SECONDS_MAX = 300;
+
+export function isMistaken(start: number, nowSeconds: number): boolean {
+  return start > nowSeconds + AHEAD_SECONDS_MAX;
+}
+
 /** Ended spans of one ring, oldest first. There is none for a time in which no gateway ran. */
 export class SpanRing<Held extends Span> {
   readonly name: RingName;
@@ -66,6 +76,11 @@ export class SpanRing<Held extends Span> {
 
   isLater(start: number): boolean {
     return start > (this.spans.at(-1)?.start ?? -Infinity);
+  }
+
+  /** Drops spans of a clock that was ahead: else none would follow them until that time. */
+  dropMistaken(nowSeconds: number): void {
+    while (isMistaken(this.spans.at(-1)?.start ?? -Infinity, nowSeconds)) this.spans.pop();
   }
 
   push(span: Held): void {
@@ -151,6 +166,7 @@ class StatusRing extends SpanRing<HistorySpan> {
   #inFlight = 0;
 
   add(stats: StatusStats, nowSeconds: number): HistorySpan[] {
+    this.dropMistaken(nowSeconds);
     const start = nowSeconds - (nowSeconds % this.shape.seconds);
     const first = this.#first;
     this.#inFlight = Math.max(this.#inFlight, stats.calls_in_flight);

@@ -158,3 +158,25 @@ void t.test('a ring has no more spans than its own, and takes an earlier life up
   t.equal(history.spans('1h', last + seconds).at(-1)?.start, last);
   t.end();
 });
+
+void t.test('a clock that was a day ahead and is set right: the accounts have spans again', (t) => {
+  const { tally, goTo } = processAt(START);
+  const history = new AccountHistory();
+  const minutes = (from: number, count: number): void => {
+    for (let at = from; at <= from + count * 60; at += 2) {
+      goTo(at);
+      tally.note(call(1));
+      history.add([tally.read()], at);
+    }
+  };
+  const tomorrow = START + 86_400;
+  minutes(tomorrow, 20);
+  minutes(START + 600, 60);
+  const now = START + 600 + 3_600;
+  for (const ring of RING_NAMES) {
+    const starts = history.spans(ring, now).map(({ start }) => start);
+    t.ok(starts.length > 0, ring);
+    t.ok(starts.at(-1)! <= now && starts.at(-1)! >= now - 2 * HISTORY_RINGS[ring].seconds - 4, ring);
+  }
+  t.end();
+});

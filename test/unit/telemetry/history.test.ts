@@ -87,6 +87,27 @@ void t.test('sums that begin anew, a clock that is set back, a pause', (t) => {
   t.end();
 });
 
+void t.test('a clock that was a day ahead and is set right: the charts go on', (t) => {
+  const history = new History();
+  let calls = 0;
+  const minutes = (from: number, count: number): void => {
+    for (let at = from; at <= from + count * 60; at += 2) history.add(figures((calls += 1)), at);
+  };
+  const midnight = START - (START % 300);
+  minutes(midnight, 20);
+  const before = history.spans('5m').length;
+  minutes(midnight + 86_400, 20);
+  minutes(midnight + 1_300, 60);
+  for (const ring of RING_NAMES) {
+    const starts = history.spans(ring).map(({ start }) => start);
+    t.same(starts, [...new Set(starts)].sort(), `${ring}: in order`);
+    t.ok(starts.at(-1)! < midnight + 86_400, `${ring}: none of tomorrow`);
+    t.ok(starts.at(-1)! >= midnight + 1_300 + 3_600 - 2 * HISTORY_RINGS[ring].seconds, `${ring}: up to now`);
+  }
+  t.ok(before > 0);
+  t.end();
+});
+
 void t.test('what an earlier life has told is taken up again', (t) => {
   const history = new History();
   const span = (start: number): HistorySpan => ({ start, in_flight: 1, outcomes: { ok: 1 } });
