@@ -41,6 +41,8 @@ import type { LiveSettings } from './reload.js';
 export interface AccountingOptions {
   /** The settings of the start. */
   readonly settings: Settings;
+  /** From `openStore`. */
+  readonly store: Store;
   readonly live: LiveSettings;
   /** Counts what is used of the upstreams' limits. */
   readonly upstreams: UpstreamBuffers;
@@ -125,19 +127,23 @@ export interface Sharing {
 }
 
 /**
- * Opens the store and creates empty buffers; the caller recovers them. Throws `StoreHeld` if another process
- * uses the store, and `StoreError` if the store cannot be trusted.
+ * Opens the store, before anything else of a gateway: while another process uses it, a start has no buffers
+ * and no timers. Throws `StoreHeld` in that case, and `StoreError` if the store cannot be trusted.
  */
+export function openStore(settings: Settings, group: GroupPosition | undefined): Store {
+  return Store.hold(settings.data, { kind: 'gateway', group: group?.id }, () =>
+    clearLeaseFiles(settings.data, group !== undefined),
+  );
+}
+
+/** Creates empty buffers; the caller recovers them. */
 export function openBase(options: AccountingOptions): AccountingBase {
-  const { settings, live, group, requestPrefixOf, log } = options;
+  const { settings, store, live, group, requestPrefixOf, log } = options;
   const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;
   const { calls_in_flight: callsInFlightMax } = settings.limits;
   const { quota_timezone: timezone } = settings;
   const { listeners } = settings.listen;
   const shared = group !== undefined;
-  const store = Store.hold(settings.data, { kind: 'gateway', group: group?.id }, () =>
-    clearLeaseFiles(settings.data, shared),
-  );
   const slotsPerListener = Math.floor(callsInFlightMax / listeners);
   const buffers: AccountingBuffers = {
     ledger: createLedgerBuffers({ accountsMax, callsInFlightMax, keysMax, groupsMax, timezone, shared }),

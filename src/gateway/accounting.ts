@@ -64,7 +64,7 @@ function alone(options: AccountingOptions): AccountingParts {
 }
 
 /**
- * Opens the store and recovers the accounting from it. Throws `StoreHeld` and `StoreError`, as `openBase`.
+ * Recovers the accounting from the store. Throws `StoreError` if the store cannot be trusted.
  */
 export function openAccounting(options: AccountingOptions): Accounting {
   const { group } = options;

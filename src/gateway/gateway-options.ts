@@ -5,6 +5,7 @@
 import type { Settings } from '../config/schema.js';
 import type { SettingInForce } from '../config/settings-in-force.js';
 import type { OpenHosts } from '../sharing/open-hosts.js';
+import type { Store } from '../store/store.js';
 import type { Log, LogSwitchBuffer } from '../telemetry/log.js';
 import type { GroupPosition } from './messages.js';
 import type { SupervisorLink } from './supervisor-link.js';
@@ -12,6 +13,8 @@ import type { Traces } from './traces.js';
 
 export interface GatewayOptions {
   readonly settings: Settings;
+  /** From `openStore`; the gateway closes it. */
+  readonly store: Store;
   /** Whether to create a demo account in an empty store. */
   readonly demo: boolean;
   /** Undefined if no other gateway uses this data directory. */

@@ -68,9 +68,9 @@ export class Gateway {
   /** The secrets of the settings, cached for these routes: each reload makes new routes. */
   #declared: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
 
-  /** Opens the store and recovers the accounting; throws what `openAccounting` throws. Does not serve yet. */
+  /** Recovers the accounting; throws what `openAccounting` throws. Does not serve yet. */
   constructor(options: GatewayOptions) {
-    const { settings, group, openHosts, inForce, supervisor, logSwitch, log, onHopeless } = options;
+    const { settings, store, group, openHosts, inForce, supervisor, logSwitch, log, onHopeless } = options;
     const { calls_in_flight: callsInFlightMax, stream_buffer_bytes: streamBufferBytes } = settings.limits;
     this.#options = options;
     this.#log = log;
@@ -88,6 +88,7 @@ export class Gateway {
     const live = (this.#live = new LiveSettings(settings, metrics.upstreams));
     const accounting = (this.#accounting = openAccounting({
       settings,
+      store,
       live,
       upstreams: upstreamBuffers,
       group,

@@ -7,9 +7,10 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StoreHeld } from '../store/store-hold.js';
+import type { Store } from '../store/store.js';
 import { createLogSwitch, LogSwitch, openLog } from '../telemetry/log.js';
+import { openStore } from './accounting-base.js';
 import { Gateway } from './gateway.js';
-import type { GatewayOptions } from './gateway-options.js';
 import {
   START_REJECTED_EXIT_CODE,
   type FromGateway,
@@ -47,14 +48,14 @@ const COMMAND_WAIT_MS_MAX = 10_000;
 const COMMAND_POLL_MS = 20;
 
 /**
- * Opens the gateway. Waits if a command holds the store. Throws if another gateway holds it, because each of
- * the two would admit the whole of every limit.
+ * Opens the store. Waits if a command holds it. Throws if another gateway holds it, because each of the two
+ * would admit the whole of every limit.
  */
-async function open(options: GatewayOptions): Promise<Gateway> {
+async function open({ settings, group }: StartGateway): Promise<Store> {
   const endMs = performance.now() + COMMAND_WAIT_MS_MAX;
   for (;;) {
     try {
-      return new Gateway(options);
+      return openStore(settings, group);
     } catch (error) {
       if (!(error instanceof StoreHeld)) throw error;
       if (error.kind === 'gateway' || performance.now() > endMs) throw rejectionOf(error);
@@ -78,7 +79,8 @@ async function start(message: StartGateway): Promise<void> {
       message.settings.sharing === undefined
         ? undefined
         : (await import('../sharing/open-hosts.js')).openHosts;
-    gateway = await open({
+    gateway = new Gateway({
+      store: await open(message),
       settings: withOwnLogs(message.settings, slot),
       demo: message.demo,
       group: message.group,

@@ -52,7 +52,7 @@ import { FlushRequests, GroupRequests } from './group-requests.js';
 import { LeaseScopes } from './lease-scopes.js';
 import type { GroupPosition } from './messages.js';
 
-/** Opens the store and the lease file, and recovers the accounting. Throws as `openBase` does. */
+/** Opens the lease file, and recovers the accounting. Throws `StoreError`. */
 export function shared(options: AccountingOptions, group: GroupPosition): AccountingParts {
   const base = openBase(options);
   const { store, buffers, ledger, keyTable, groupNames, directory, clock, live, log } = base;
