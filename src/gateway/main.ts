@@ -37,7 +37,7 @@ function send(message: FromGateway): Promise<void> {
   });
 }
 
-const supervisor = new SupervisorLink((message) => void send(message));
+const supervisor = new SupervisorLink(send);
 /** The number of this gateway in its process group, from 0. */
 let slot = 0;
 

@@ -192,11 +192,11 @@ export class Stats {
     return this.#options.metrics.render(format);
   }
 
-  /** Sends the last snapshot to the supervisor, which keeps its counters after this gateway has ended. */
+  /** Sends the last snapshot to the supervisor, which keeps its counters after this gateway has ended; resolves when sent. */
   async reportLast(): Promise<void> {
     if (this.#group === undefined) return;
     const accounts = [this.#options.accounting.base.topAccounts.readLast()];
-    this.#options.supervisor.reportLast({
+    await this.#options.supervisor.reportLast({
       ...(await this.read('metrics')),
       ...(await this.read('status')),
       accounts,

@@ -34,7 +34,7 @@ const REJECTED: Omit<ReloadOutcome, 'problems'> = { applied: [], restartNeeded: 
 type ToSupervisor = AskReload | AskSnapshots | GatewaySnapshot | Broadcast;
 
 export class SupervisorLink {
-  readonly #send: (message: ToSupervisor) => void;
+  readonly #send: (message: ToSupervisor) => Promise<void>;
   readonly #reloads = new PendingReplies<ReloadOutcome>({
     waitMsMax: RELOAD_MS_MAX,
     onTimeout: () => ({
@@ -47,8 +47,11 @@ export class SupervisorLink {
     onTimeout: () => undefined,
   });
 
-  /** `send` sends the message to the supervisor, or drops it if the supervisor has gone. */
-  constructor(send: (message: ToSupervisor) => void) {
+  /**
+   * `send` sends the message to the supervisor, or drops it if the supervisor has gone. It resolves when the
+   * message has left this process, and never rejects.
+   */
+  constructor(send: (message: ToSupervisor) => Promise<void>) {
     this.#send = send;
   }
 
@@ -60,7 +63,7 @@ export class SupervisorLink {
         problems: [`${ASKS_MAX} reloads are waiting already; try later`],
       });
     }
-    return this.#reloads.ask((id) => this.#send({ kind: 'ask_reload', id, request }));
+    return this.#reloads.ask((id) => void this.#send({ kind: 'ask_reload', id, request }));
   }
 
   /**
@@ -68,17 +71,20 @@ export class SupervisorLink {
    * supervisor does not reply in time. Never rejects.
    */
   readings(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot | undefined> {
-    return this.#snapshots.ask((id) => this.#send({ kind: 'ask_readings', id, what, accounts }));
+    return this.#snapshots.ask((id) => void this.#send({ kind: 'ask_readings', id, what, accounts }));
   }
 
-  /** Sends the last snapshot of this gateway. Other gateways count it from then on. */
-  reportLast(snapshot: Snapshot): void {
-    this.#send({ kind: 'reading', id: 0, reading: snapshot });
+  /**
+   * Sends the last snapshot of this gateway. Other gateways count it from then on. Resolves when it has left:
+   * that of some hundred models takes several writes, which an exit would cut.
+   */
+  reportLast(snapshot: Snapshot): Promise<void> {
+    return this.#send({ kind: 'reading', id: 0, reading: snapshot });
   }
 
   /** Changes what all gateways log, including this one. */
   sendLog(change: LogChange): void {
-    this.#send({ kind: 'log', change });
+    void this.#send({ kind: 'log', change });
   }
 
   /**
@@ -87,13 +93,13 @@ export class SupervisorLink {
    * reset before. Never rejects.
    */
   async resetUpstreams(model: string | undefined): Promise<void> {
-    this.#send({ kind: 'reset_upstreams', model });
+    void this.#send({ kind: 'reset_upstreams', model });
     await this.readings('changes');
   }
 
   /** Clears the response cache of that model, or all, at all gateways. As `resetUpstreams`. */
   async clearCache(model: string | undefined): Promise<void> {
-    this.#send({ kind: 'clear_cache', model });
+    void this.#send({ kind: 'clear_cache', model });
     await this.readings('changes');
   }
 
