@@ -200,18 +200,21 @@ export interface FileWatchOptions {
  * files (editors), switched links to the folder (config maps of Kubernetes), and mounts without events (NFS,
  * bind mounts of containers). A poll costs some 3 µs a file.
  *
- * Must hold: a change is reported once, when its writer has finished
+ * Must hold: a change is reported once, when its writer has finished, also one during the gateway's start
  * (test/unit/supervisor/supervisor.file-watch.test.ts).
  */
 export class FileWatch {
   readonly #options: FileWatchOptions;
   #timer: NodeJS.Timeout | undefined;
-  /** The state of the files at the last reported change, and at the last poll. */
-  #reported = '';
+  /** The state of the files that was last read or reported; undefined if it is that of the next start. */
+  #reported: string | undefined;
+  /** The state at the last poll. */
   #polled = '';
 
+  /** To be called when the files have just been read: the first start reports what changed since. */
   constructor(options: FileWatchOptions) {
     this.#options = options;
+    this.#reported = this.#fingerprint();
   }
 
   /** Starts or stops polling. Idempotent. */
@@ -219,8 +222,12 @@ export class FileWatch {
     if (on === (this.#timer !== undefined)) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
-    if (!on) return;
-    this.#reported = this.#polled = this.#fingerprint();
+    if (!on) {
+      this.#reported = undefined;
+      return;
+    }
+    this.#polled = this.#fingerprint();
+    this.#reported ??= this.#polled;
     this.#timer = setInterval(() => this.#poll(), this.#options.periodMs);
     this.#timer.unref();
   }

@@ -85,3 +85,23 @@ void t.test('off is off, and what happened meanwhile is not news', async (t) => 
   await sleep(QUIET_MS);
   t.equal(changes(), 0);
 });
+
+void t.test('a change between the reading of the files and the first start is reported', async (t) => {
+  const path = t.testdir({ a: '1' });
+  let changes = 0;
+  const watch = new FileWatch({
+    files: () => [join(path, 'a')],
+    onChange: () => changes++,
+    periodMs: PERIOD_MS,
+  });
+  writeFileSync(join(path, 'a'), '22');
+  watch.isOn = true;
+  const alive = setInterval(() => undefined, 1_000);
+  t.teardown(() => {
+    watch.isOn = false;
+    clearInterval(alive);
+  });
+  await eventually('the change', () => (changes > 0 ? true : undefined));
+  await sleep(QUIET_MS);
+  t.equal(changes, 1);
+});
