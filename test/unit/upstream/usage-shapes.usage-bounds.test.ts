@@ -97,6 +97,32 @@ void t.test('input: up to the bytes of the body, and what a provider adds', (t) 
   t.end();
 });
 
+void t.test('a body is searched only for a report that its bytes do not explain', (t) => {
+  let reads = 0;
+  const bytes = Buffer.from(`{"input":[${Array(20_000).fill('"file"').join()}]}`);
+  const largeBody = new Proxy(bytes, {
+    get(target, key): unknown {
+      if (key !== 'length') reads++;
+      return Reflect.get(target, key, target);
+    },
+  });
+  const most = bytes.length + PROMPT_TOKENS_BESIDE_BODY;
+  const most64 = most + 64 * PROMPT_TOKENS_OF_PART;
+  for (const tokens of [1, 5_000, bytes.length, most])
+    t.equal(doubt(report(tokens, 5), { body: '', largeBody }), undefined, `${tokens} tokens`);
+  t.equal(doubt(report(most64 + 1, 5), { body: '', largeBody }), 'too_much_input');
+  t.equal(reads, 0, 'nor for one that is more than any body can name');
+  for (const [parts, verdict] of [
+    [64, undefined],
+    [63, 'too_much_input'],
+  ] as const) {
+    const body = `[${Array(parts).fill('"file"').join()}]`.padEnd(bytes.length);
+    t.equal(doubt(report(most64, 5), { body }), verdict, `${parts} parts`);
+    t.equal(doubt(report(most64, 5), { body }), verdict, `${parts} parts, the next call`);
+  }
+  t.end();
+});
+
 void t.test('input that the body names in a few bytes', (t) => {
   const chat = (part: object): object => ({ messages: [{ role: 'user', content: [part] }] });
   const source = { type: 'url', url: 'https://example.com/a.pdf' };
