@@ -14,6 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { SystemClock } from '#src/core/clock.js';
+import { Calendar } from '#src/core/quotas.js';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import type { LeaseAsk } from '#src/sharing/coordinator.js';
 import { openLeaseFile } from '#src/sharing/lease-file.js';
@@ -58,7 +59,10 @@ const asksOf = (index: number): LeaseAsk =>
 async function openAuthority(path: string, slot: number): Promise<LmdbCoordinator> {
   const node = { host: 'bench', slot, incarnation: `${process.pid}` };
   const file = openLeaseFile(path);
-  const authority = new LmdbCoordinator({ node, file, store: new Store(path), clock: new SystemClock() });
+  const authority = new LmdbCoordinator({
+    ...{ node, file, store: new Store(path), clock: new SystemClock() },
+    calendar: new Calendar(),
+  });
   await authority.join();
   return authority;
 }

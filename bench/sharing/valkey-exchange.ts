@@ -8,6 +8,7 @@ import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { SystemClock } from '#src/core/clock.js';
+import { Calendar } from '#src/core/quotas.js';
 import { asPicoUnits } from '#src/core/units.js';
 import type { LeaseAsk } from '#src/sharing/coordinator.js';
 import { ValkeyCoordinator } from '#src/sharing/valkey-coordinator.js';
@@ -74,6 +75,7 @@ async function connected(node: number): Promise<ValkeyCoordinator> {
     partitions: 1,
     node: { host: `host${node}`, slot: 0, incarnation: randomUUID() },
     clock,
+    calendar: new Calendar(),
     accounting: { spentOf: () => undefined, creditedOf: () => CREDITED, allSpent: () => [] },
     memory: {
       of: () => NOTHING,

@@ -142,7 +142,11 @@ class SharedAccounting implements Sharing {
     const onTaken = (): void => this.#follower.look();
     this.#hosts = options.openHosts?.({ settings, slot, store, clock, onTaken, log });
     const coordinators: Coordinators =
-      this.#hosts?.coordinators ?? openCoordinators({ slot, file: leaseFile, store, clock });
+      this.#hosts?.coordinators ??
+      openCoordinators({
+        ...{ slot, file: leaseFile, store, clock },
+        calendar: new Calendar(settings.quota_timezone),
+      });
     this.uncoveredCharges = new UncoveredCharges({
       setUncovered: (account, amount) => this.#manager.setUncovered(account, amount),
       charge: (account, most) => ledger.collect(account, most),

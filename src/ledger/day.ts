@@ -9,11 +9,11 @@
 import type { Clock } from '../core/clock.js';
 import { asWallMs, type WallMs } from '../core/units.js';
 import { COUNTED_WORDS64, DAY, type CountedViews } from './layout.js';
-import { PERIODS_KNOWN, Stocks } from './stocks.js';
+import { PERIODS_AHEAD_MAX, PERIODS_KNOWN, Stocks } from './stocks.js';
 
 const DAY_MS = 86_400_000;
 /** UTC+8 has no summer time. */
-const ZONE_OFFSET_MS = 8 * 3_600_000;
+export const ZONE_OFFSET_MS = 8 * 3_600_000;
 
 /** The number of the day: days since 1970-01-01 in UTC+8. */
 export function dayNumberOf(wallMs: WallMs): number {
@@ -31,7 +31,7 @@ export function endOfDay(dayNumber: number): WallMs {
  */
 export function resetOfDay(dayNumber: number, wallMs: WallMs): WallMs {
   const today = dayNumberOf(wallMs);
-  return endOfDay(dayNumber > today + 1 ? today : Math.max(dayNumber, today));
+  return endOfDay(dayNumber > today + PERIODS_AHEAD_MAX ? today : Math.max(dayNumber, today));
 }
 
 /** The days of one kind of scope. `counted` is the index of an account, key, group or rule. */

@@ -10,6 +10,9 @@
  * gives back what it took. A thread reads `granted` again after its exchange. Either the main thread has seen
  * the amount as taken, or the thread sees the lower `granted` and gives its amount back.
  *
+ * If the coordinator finds that the period of a lease was a mistake of a clock, the lease goes on in the
+ * right one, with what is taken and nothing more: the coordinator may have granted the rest to others.
+ *
  * Must hold: never more is taken than granted, also while the main thread takes back; only a provider may
  * report more than a call held. Tests: unit/ledger/stocks (at whatever step a lease is taken back),
  * unit/ledger/leases, unit/sharing/lease-stock.
@@ -31,7 +34,7 @@ import {
   STOCKS,
 } from './layout.js';
 import { type Halves, PackedWords } from './packed-words.js';
-import { amountIn, periodsSince, setStock, type StockLeft, Stocks } from './stocks.js';
+import { amountIn, PERIODS_AHEAD_MAX, periodsSince, setStock, type StockLeft, Stocks } from './stocks.js';
 
 /** Fields of a lease. A take that leaves LOW or less sets `ranLow`; a LOW of 0 disables that. */
 const GRANTED = 0;
@@ -96,7 +99,8 @@ export class LeasedStocks extends Stocks {
       words.load(stock, seen);
       this.#granted.load(lease + GRANTED, before);
       const since = periodsSince(before, period);
-      if (since > 0) return undefined;
+      // Of a period that is over, or was a mistake of a clock: the coordinator decides.
+      if (since > 0 || since < -PERIODS_AHEAD_MAX) return undefined;
       const counted = period - since;
       const limit = amountIn(before);
       const taken = periodsSince(seen, counted) > 0 ? 0 : amountIn(seen);
@@ -153,6 +157,7 @@ export class LeasedStocks extends Stocks {
       add: (period, amount, low) => this.#grant(stock, period, amount, low),
       takeBack: (most) => this.#takeBack(stock, most),
       publish: (remaining, freeInMs) => this.#publish(stock, remaining, freeInMs),
+      moveBack: (period) => this.#moveBack(stock, period),
     };
   }
 
@@ -177,8 +182,14 @@ export class LeasedStocks extends Stocks {
     this.#granted.load(lease + GRANTED, this.#before);
     const before = periodsSince(this.#before, period) === 0 ? amountIn(this.#before) : 0;
     if (low !== undefined) Atomics.store(words, lease + LOW, low);
+    this.#setGranted(stock, period, before + Number(amount));
+  }
+
+  #setGranted(stock: number, period: number, amount: number): void {
+    const { words, at } = this.#leases;
+    const lease = at(stock);
     Atomics.store(words, lease + PERIOD, BigInt(period));
-    setStock(this.#after, period, before + Number(amount));
+    setStock(this.#after, period, amount);
     this.#granted.store(lease + GRANTED, this.#after);
   }
 
@@ -194,6 +205,22 @@ export class LeasedStocks extends Stocks {
       return amount;
     }
     throw new Error('invariant broken: a stock is taken back in bounded tries');
+  }
+
+  #moveBack(stock: number, period: number): void {
+    const { words, seen } = this;
+    if (this.#held(stock).period <= period) return;
+    // First the lease, with nothing in it: no thread counts toward the later period from here on.
+    this.#setGranted(stock, period, 0);
+    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
+      words.load(stock, seen);
+      if (periodsSince(seen, period) >= -PERIODS_AHEAD_MAX) {
+        this.#setGranted(stock, period, this.read(stock, period).taken);
+        return;
+      }
+      this.giveUpMistaken(stock, () => period);
+    }
+    throw new Error('invariant broken: a stock is moved back in bounded tries');
   }
 
   #publish(stock: number, remaining: bigint, freeInMs: number): void {
@@ -226,6 +253,11 @@ export interface LeaseWords {
   takeBack(most: bigint): bigint;
   /** Shows listeners what the coordinator could still grant, and when what was asked for will be free. */
   publish(remaining: bigint, freeInMs: number): void;
+  /**
+   * Of a day or month: what was taken of a later period counts toward `period`, and nothing is left; does
+   * nothing if the lease is of no later one. Calls in flight stay counted for what they hold.
+   */
+  moveBack?(period: number): void;
   /** Of a balance: collects uncovered charges from what is available, at most `most`; returns how much. */
   collect?(most: bigint): bigint;
 }

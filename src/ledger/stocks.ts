@@ -41,6 +41,12 @@ const AMOUNT_MAX = 2 ** (63 - PERIOD_BITS) - 1;
 /** A period so many before now, or more, cannot be told from a later one: numbers wrap. */
 export const PERIODS_KNOWN = 1 << (PERIOD_BITS - 1);
 
+/**
+ * How many periods a clock may be ahead of the right one, or be set back by. A stock of a period further
+ * ahead was led there by a mistake of a clock.
+ */
+export const PERIODS_AHEAD_MAX = 1;
+
 /** The period of stocks that no calendar refills. */
 export const NO_PERIOD = 0;
 
@@ -115,15 +121,15 @@ export class Stocks {
       const since = periodsSince(seen, current);
       const taken = since > 0 ? 0 : amountIn(seen);
       const counted = since < 0 ? current + 1 : current;
-      if (since >= -1 && taken < limit && taken + amount <= limit) {
+      if (since >= -PERIODS_AHEAD_MAX && taken < limit && taken + amount <= limit) {
         setStock(next, counted, taken + amount);
         if (words.exchange(stock, seen, next)) {
           this.left = limit - taken - amount;
           return counted;
         }
       } else if (tries > 0) {
-        if (since >= -1) return undefined;
-        current = this.#current(stock, now);
+        if (since >= -PERIODS_AHEAD_MAX) return undefined;
+        current = this.giveUpMistaken(stock, now);
       }
       words.load(stock, seen);
     }
@@ -216,18 +222,18 @@ export class Stocks {
    * period was a mistake, and what was counted in it counts for now. Otherwise the caller had been stopped
    * for days after it read the clock, and the word is right.
    */
-  #current(stock: number, now: () => number): number {
+  protected giveUpMistaken(stock: number, now: () => number): number {
     const { words, seen, next } = this;
     const settled: Halves = { low: 0, high: 0 };
     if (this.#hasSettled) words.load(stock + STOCK_SETTLED, settled);
     const period = now();
-    if (periodsSince(settled, period) < -1) {
+    if (periodsSince(settled, period) < -PERIODS_AHEAD_MAX) {
       // Unless it is of an earlier period, whose calls are over.
       const isSame = headsSince(settled, PERIOD_BITS, 0) === headsSince(seen, PERIOD_BITS, 0);
       setStock(next, period, isSame ? amountIn(settled) : 0);
       words.exchange(stock + STOCK_SETTLED, settled, next);
     }
-    if (periodsSince(seen, period) < -1) {
+    if (periodsSince(seen, period) < -PERIODS_AHEAD_MAX) {
       setStock(next, period, amountIn(seen));
       words.exchange(stock, seen, next);
     }

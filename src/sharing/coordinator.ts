@@ -23,8 +23,9 @@
  * Must hold: all nodes together never exceed a limit, whatever messages are lost or come twice. Tests: both
  * coordinators pass test/support/authority-conformance.ts; unit/sharing/lease-laws (three windows).
  */
-import type { QuotaName } from '../core/quotas.js';
+import type { Calendar, QuotaName } from '../core/quotas.js';
 import type { PicoUnits, WallMs } from '../core/units.js';
+import { dayNumberOf } from '../ledger/day.js';
 
 /** The most asks in one exchange: some 100 KB, and some milliseconds of a coordinator's time. */
 export const EXCHANGE_ASKS_MAX = 1_000;
@@ -64,6 +65,16 @@ export const STOCK_KINDS: Readonly<Record<StockName, StockKind>> = {
   spend_per_month: 'period',
 };
 export const STOCK_NAMES = Object.keys(STOCK_KINDS) as StockName[];
+
+/** The number of the day or month that a stock is counted in now; 0 if it has no period. */
+export type PeriodOf = (name: StockName) => number;
+
+/** The same at `wallMs`. `calendar`: of all days and months but those of calls a day, which are in UTC+8. */
+export function periodAt(name: StockName, calendar: Calendar, wallMs: WallMs): number {
+  if (STOCK_KINDS[name] !== 'period') return 0;
+  if (name === 'calls_per_day') return dayNumberOf(wallMs);
+  return (name.endsWith('_day') ? calendar.dayAt(wallMs) : calendar.monthAt(wallMs)).number;
+}
 
 /** Spending is leased in whole nano-units, so that sums of it are exact as numbers. */
 export const SPEND_UNIT = 1_000n;
@@ -130,7 +141,8 @@ export interface StockAsk extends Wanted<bigint> {
   readonly limit: bigint;
   /**
    * The number of the day or month of the counts, by the node's calendar; 0 for stocks without a period. The
-   * coordinator has no calendar: the latest that anybody has named counts.
+   * latest that anybody has named counts, unless by the coordinator's calendar it is a mistake of a clock
+   * (PERIODS_AHEAD_MAX in ledger/stocks.ts). What was counted in such a period counts in the right one.
    */
   readonly period: number;
   /**
@@ -178,7 +190,11 @@ export interface MinuteGrant extends Grant<number> {
 }
 
 export interface StockGrant extends Grant<bigint> {
-  /** The period of the grant: that of the ask, or a later one that another node has named. */
+  /**
+   * The period of the grant: that of the ask, or a later one that another node has named. An earlier one: the
+   * ask's was a mistake of a clock, and the coordinator has recorded nothing of it. Then it has a record of
+   * all that this node took, and may have granted to others what the node has left.
+   */
   readonly period: number;
   /** Of a `window`: when `least` will be free if nobody gives any back; 0 if it is now or is not known. */
   readonly freeInMs: number;

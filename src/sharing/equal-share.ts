@@ -303,7 +303,7 @@ export class EqualShare implements Coordinator {
     const grants = this.#own.get(scope) ?? new ScopeGrants();
     this.#own.set(scope, grants);
     const own = { scope, minute: { ...minute, limit, returned, used: [] } };
-    return grants.reply(placeOf(node), node.host, own, clock.monotonicMs());
+    return grants.reply(placeOf(node), node.host, own, clock.monotonicMs(), () => 0);
   }
 }
 
@@ -365,11 +365,14 @@ class UnreportedAsks {
 
   /** `ask` was replied to here. */
   record({ scope, stocks = {} }: LeaseAsk, reply: LeaseReply): void {
+    const before = this.#asks.get(scope)?.stocks;
     const held = entriesOf(stocks).map(([name, ask]): [StockName, StockAsk] => {
       const granted = reply.stocks?.[name]?.granted ?? 0n;
+      const known = before?.[name];
+      // The later period may be a mistake of this host's clock, and nothing is held of it.
+      if (known !== undefined && known.period < ask.period && granted === 0n) return [name, known];
       return [name, { ...ask, unused: ask.unused + granted, least: 0n, most: 0n }];
     });
-    const before = this.#asks.get(scope)?.stocks;
     this.#asks.set(scope, { scope, stocks: { ...before, ...Object.fromEntries(held) } });
   }
 

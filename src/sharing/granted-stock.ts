@@ -14,6 +14,7 @@ import {
   type StockName,
   type StockView,
 } from './coordinator.js';
+import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
 import { stockShareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
 /** What one node has reported: used in the period, and granted but not used. In the unit of the stock. */
@@ -78,8 +79,18 @@ export class GrantedStock {
     return this.#nodes.keys();
   }
 
-  /** Records what `ask` reports, and grants what it wants of what is left of `limit`. */
-  reply(node: string, limit: bigint, ask: StockAsk, nowMs: number): StockGrant {
+  /**
+   * Records what `ask` reports, and grants what it wants of what is left of `limit`. `current`: the period by
+   * the coordinator's calendar. A period too far ahead of it was a mistake of a clock. If the stock is of
+   * one, what was counted then counts for now. If the ask is of one, nothing is recorded: what is on record
+   * of the node is never less than what it holds.
+   */
+  reply(node: string, limit: bigint, ask: StockAsk, nowMs: number, current: number): StockGrant {
+    if (this.#period > current + PERIODS_AHEAD_MAX) this.#period = current;
+    if (ask.period > current + PERIODS_AHEAD_MAX) {
+      const period = Math.max(this.#period, current);
+      return { granted: 0n, remaining: 0n, heldByOthers: true, period, freeInMs: 0 };
+    }
     if (ask.period > this.#period) {
       this.#period = ask.period;
       this.#usedBefore = 0n;

@@ -49,7 +49,9 @@ export class HeldLeases {
     const held: Stocks<HeldStock> = Object.fromEntries(
       entriesOf(stocks).map(([name, ask]) => [name, heldOf(ask, reply?.stocks?.[name], before[name])]),
     );
-    for (const [name, { period }] of entriesOf(held)) this.#turnTo(name, period);
+    // What an ask says of the period may be a mistake of the host's clock.
+    for (const [name, { period }] of entriesOf(reply?.stocks ?? {}))
+      this.#turnTo(name, period, period < (stocks[name]?.period ?? 0));
     this.#keep(scope, { ...before, ...held });
   }
 
@@ -57,8 +59,11 @@ export class HeldLeases {
     return this.#held.entries();
   }
 
-  #turnTo(name: StockName, period: number): void {
-    if (period <= (this.#periods.get(name) ?? 0)) return;
+  /** `isBack`: what was held of later periods is still held, until its own asks are replied to. */
+  #turnTo(name: StockName, period: number, isBack: boolean): void {
+    const known = this.#periods.get(name) ?? 0;
+    if (isBack && period < known) this.#periods.set(name, period);
+    if (period <= known) return;
     this.#periods.set(name, period);
     for (const [scope, held] of this.#held) if (held[name] !== undefined) this.#keep(scope, held);
   }
@@ -67,7 +72,7 @@ export class HeldLeases {
   #keep(scope: string, held: HeldScope): void {
     const kept = entriesOf(held).filter(
       ([name, { period, used, unused }]) =>
-        period === (this.#periods.get(name) ?? 0) && (unused > 0n || used > 0n),
+        period >= (this.#periods.get(name) ?? 0) && (unused > 0n || used > 0n),
     );
     if (kept.length === 0) this.#held.delete(scope);
     else this.#held.set(scope, Object.fromEntries(kept));
@@ -77,10 +82,16 @@ export class HeldLeases {
 function heldOf(ask: StockAsk, grant: StockGrant | undefined, before: HeldStock | undefined): HeldStock {
   const { limit, period, used, unused } = ask;
   if (grant === undefined) {
+    if (before !== undefined && before.period < period) return before;
     const seen = before?.period === period ? before.seen : 0n;
     return { period, used, unused, seen };
   }
-  const said = grant.period === period ? ask : { used: 0n, unused: 0n };
+  const none = { used: 0n, unused: 0n };
+  if (grant.period < period) {
+    const isHeld = before !== undefined && before.period >= grant.period;
+    return { ...(isHeld ? before : { ...none, seen: 0n }), period: grant.period };
+  }
+  const said = grant.period === period ? ask : none;
   const seen = limit > grant.remaining && grant.period > 0 ? limit - grant.remaining : 0n;
   return { period: grant.period, used: said.used, unused: said.unused + grant.granted, seen };
 }

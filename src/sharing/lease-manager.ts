@@ -13,8 +13,8 @@ import type { MessagePort } from 'node:worker_threads';
 import type { LeaseEnd, LeaseMessages, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import type { AskReply } from '../core/ask-port.js';
 import type { Clock } from '../core/clock.js';
-import { Calendar } from '../core/quotas.js';
-import type { AccountIndex, PicoUnits, WallMs } from '../core/units.js';
+import type { Calendar } from '../core/quotas.js';
+import { asWallMs, type AccountIndex, type PicoUnits, type WallMs } from '../core/units.js';
 import { CoordinatorContact, type ContactState } from './coordinator-contact.js';
 import {
   type Coordinator,
@@ -22,11 +22,12 @@ import {
   EXCHANGE_ASKS_MAX,
   type LeaseAsk,
   type LeaseReply,
-  STOCK_KINDS,
+  periodAt,
+  type PeriodOf,
 } from './coordinator.js';
 import type { LeaseTimers } from './lease-terms.js';
 import { LeaseWaits } from './lease-waits.js';
-import { type Asking, LeasedScope, type PeriodOf, type ScopeAddress, stocksIn } from './leased-scope.js';
+import { type Asking, LeasedScope, type ScopeAddress, stocksIn } from './leased-scope.js';
 import type { CallsUse, ManagerState } from './sharing-stats.js';
 
 /** How often waits ask again for what others may have given back, and deadlines are checked. */
@@ -37,7 +38,7 @@ const LOOK_MS = 250;
 const HEARTBEAT_MS = 5_000;
 /** After so long without the coordinator tokens of the minute are not taken: see `drop_silent`. */
 const CUT_OFF_MS = 30_000;
-/** A reply that took longer says too little about the coordinator's calendar. */
+/** A reply that took longer says too little about the coordinator's calendar, unless that is far off. */
 const CALENDAR_EXCHANGE_MS_MAX = 500;
 
 export interface LeaseManagerOptions {
@@ -80,7 +81,6 @@ export class LeaseManager {
   #closed = false;
   /** How far the coordinator's calendar is ahead of the host's. */
   #aheadMs = 0;
-  readonly #specified = new Calendar();
 
   constructor(options: LeaseManagerOptions) {
     this.#options = options;
@@ -182,11 +182,8 @@ export class LeaseManager {
   }
 
   readonly #periodOf: PeriodOf = (name) => {
-    if (STOCK_KINDS[name] !== 'period') return 0;
-    const wallMs = this.#options.clock.wallMs() + this.#aheadMs;
-    if (name === 'calls_per_day') return this.#specified.dayAt(wallMs).number;
-    const { calendar } = this.#options;
-    return (name.endsWith('_day') ? calendar.dayAt(wallMs) : calendar.monthAt(wallMs)).number;
+    const { calendar, clock } = this.#options;
+    return periodAt(name, calendar, asWallMs(clock.wallMs() + this.#aheadMs));
   };
 
   #open(of: LeaseScope): LeasedScope | undefined {
@@ -324,10 +321,12 @@ export class LeaseManager {
   }
 
   #follow(wallMs: WallMs, hostWallMs: number, exchangeMs: number): void {
-    if (exchangeMs > CALENDAR_EXCHANGE_MS_MAX) return;
     // The coordinator read its calendar somewhere within the exchange.
     const hostThenMs = hostWallMs - exchangeMs / 2;
-    this.#aheadMs = wallMs - hostThenMs;
+    const aheadMs = wallMs - hostThenMs;
+    const isNear = Math.abs(aheadMs - this.#aheadMs) <= exchangeMs;
+    if (exchangeMs > CALENDAR_EXCHANGE_MS_MAX && isNear) return;
+    this.#aheadMs = aheadMs;
     this.#options.onCalendar(wallMs, hostThenMs);
   }
 

@@ -11,7 +11,8 @@
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
 import type { CoordinatorContact } from './coordinator-contact.js';
-import { type Lack, type LeasedScope, type PeriodOf, type Wait, worse } from './leased-scope.js';
+import type { PeriodOf } from './coordinator.js';
+import { type Lack, type LeasedScope, type Wait, worse } from './leased-scope.js';
 
 /** How long a request waits for what others may give back: they do after 750 ms, see IDLE_MS_SCARCE. */
 const WAIT_MS_MAX = 1_500;

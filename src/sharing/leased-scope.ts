@@ -15,6 +15,7 @@ import {
   entriesOf,
   type LeaseAsk,
   type LeaseReply,
+  type PeriodOf,
   SPEND_UNIT,
   STOCK_NAMES,
   type StockAsk,
@@ -74,9 +75,6 @@ export interface Wait {
   isOverdue: boolean;
   readonly end: (end: LeaseEnd) => void;
 }
-
-/** The number of the day or month that a stock is counted in now; 0 if it has no period. */
-export type PeriodOf = (name: StockName) => number;
 
 /** When and how the asks of an exchange are made. */
 export interface Asking {

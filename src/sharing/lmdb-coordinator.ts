@@ -14,6 +14,7 @@ import { randomUUID } from 'node:crypto';
 import { type Static, Type } from 'typebox';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
+import type { Calendar } from '../core/quotas.js';
 import { asPicoUnits, type WallMs } from '../core/units.js';
 import { schemaCheck } from '../core/schema-check.js';
 import { countsIn } from '../registry/quota-use.js';
@@ -28,6 +29,7 @@ import {
   type LeaseReply,
   type LeaseAsk,
   type NodeIdentity,
+  periodAt,
   placeOf,
   type ScopeView,
   unknownNode,
@@ -118,6 +120,8 @@ export interface LmdbCoordinatorOptions {
   readonly store: UseStore & Pick<Store, 'refresh'>;
   /** All processes of a host read the same monotonic time. */
   readonly clock: Clock;
+  /** Of all days and months but those of calls a day. */
+  readonly calendar: Calendar;
 }
 
 export class LmdbCoordinator implements Coordinator {
@@ -187,10 +191,12 @@ export class LmdbCoordinator implements Coordinator {
   }
 
   #carryOut(ask: LeaseAsk, life: string, nowMs: number): LeaseReply {
-    const { node, file } = this.#options;
+    const { node, file, clock, calendar } = this.#options;
     const leases = this.#leasesOf(ask.scope, nowMs);
     if (ask.stocks?.balance !== undefined) this.#readMoney(ask.scope, leases);
-    const reply = leases.reply(life, node.host, ask, nowMs);
+    const reply = leases.reply(life, node.host, ask, nowMs, (name) =>
+      periodAt(name, calendar, clock.wallMs()),
+    );
     file.subjects.putSync(ask.scope, leases.state(nowMs));
     return reply;
   }

@@ -9,6 +9,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
+import { Calendar } from '../core/quotas.js';
 import type { AccountRecord } from '../registry/account-record.js';
 import type { IdPrefix } from '../registry/record-id.js';
 import type { Page } from '../registry/record-store.js';
@@ -80,6 +81,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       partitions: sharing.partitions,
       node,
       clock,
+      calendar: new Calendar(settings.quota_timezone),
       accounting,
       memory,
       // Whatever a node leases, what is held back for others is not granted.

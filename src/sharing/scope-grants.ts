@@ -15,6 +15,7 @@ import {
   type MinuteAsk,
   type MinuteGrant,
   type MinuteView,
+  type PeriodOf,
   type ProcessView,
   type ReturnedPermits,
   type ScopeView,
@@ -238,13 +239,13 @@ export class ScopeGrants {
     for (const node of known) if (!isAlive(node)) this.forget(node, nowMs);
   }
 
-  reply(node: string, host: string, { minute, stocks }: LeaseAsk, nowMs: number): LeaseReply {
-    const replies =
-      stocks &&
-      entriesOf(stocks).map(([name, ask]) => [name, this.#replyStock(name, node, host, ask, nowMs)] as const);
+  /** `periodOf`: the periods of stocks by the coordinator's calendar. */
+  reply(node: string, host: string, ask: LeaseAsk, nowMs: number, periodOf: PeriodOf): LeaseReply {
+    const { minute, stocks } = ask;
+    const replies = stocks && this.#replyStocks(node, host, stocks, nowMs, periodOf);
     return {
       ...(minute && { minute: this.#minute.reply(node, minute, nowMs) }),
-      ...(replies && { stocks: Object.fromEntries(replies) }),
+      ...(replies && { stocks: replies }),
     };
   }
 
@@ -274,13 +275,22 @@ export class ScopeGrants {
     this.#minute.forget(node);
   }
 
-  #replyStock(name: StockName, node: string, host: string, ask: StockAsk, nowMs: number): StockGrant {
-    const stock = this.#stocks.get(name) ?? this.#put(new GrantedStock(name));
-    const { spent } = ask;
-    if (spent !== undefined && spent.version > (this.#hostSpent.get(host)?.version ?? -1))
-      this.#hostSpent.set(host, spent);
-    const limit = name === 'balance' ? this.credited - this.#spentByAll() : ask.limit;
-    return stock.reply(node, limit, ask, nowMs);
+  #replyStocks(
+    node: string,
+    host: string,
+    asks: Stocks<StockAsk>,
+    nowMs: number,
+    periodOf: PeriodOf,
+  ): Stocks<StockGrant> {
+    const replies = entriesOf(asks).map(([name, ask]): [StockName, StockGrant] => {
+      const stock = this.#stocks.get(name) ?? this.#put(new GrantedStock(name));
+      const { spent } = ask;
+      if (spent !== undefined && spent.version > (this.#hostSpent.get(host)?.version ?? -1))
+        this.#hostSpent.set(host, spent);
+      const limit = name === 'balance' ? this.credited - this.#spentByAll() : ask.limit;
+      return [name, stock.reply(node, limit, ask, nowMs, periodOf(name))];
+    });
+    return Object.fromEntries(replies);
   }
 
   #put(stock: GrantedStock): GrantedStock {

@@ -8,6 +8,7 @@
  * unit/sharing/stock-leases, lease-stock (random use over several nodes).
  */
 import type { LeaseWords, StockHeld } from '../ledger/leased-stocks.js';
+import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
 import { STOCK_KINDS, type StockAsk, type StockGrant, type StockName } from './coordinator.js';
 import {
   coveredMsOf,
@@ -77,10 +78,10 @@ export class StockLease {
     this.#largest = name === 'calls_in_flight' || name === 'calls_per_day' ? 1n : 0n;
   }
 
-  /** Available of `period` or a later one: what is left of an earlier one is worth nothing. */
+  /** What calls may take in `period`, of it or the next one. */
   left(period: number): bigint {
     const held = this.#words.read();
-    return held.period >= period ? held.available : 0n;
+    return held.period >= period && held.period <= period + PERIODS_AHEAD_MAX ? held.available : 0n;
   }
 
   /** How much of the account's uncovered charges is to be collected, from here and from later grants. */
@@ -113,7 +114,8 @@ export class StockLease {
     this.#gaveBack = false;
     const isOver = held.period < today;
     const period = isOver ? today : held.period;
-    const { granted, used, available } = isOver ? { granted: 0n, used: 0n, available: 0n } : held;
+    const { granted, used } = isOver ? { granted: 0n, used: 0n } : held;
+    const available = this.left(today);
     const unused = granted > used ? granted - used : 0n;
     const report = { limit, period, used, unused };
     let sum = this.#uncovered;
@@ -149,6 +151,10 @@ export class StockLease {
   /** Applies the reply to `ask`, which was sent at `sentMs`. */
   take(grant: StockGrant, ask: StockAsk, sentMs: number, nowMs: number): void {
     const { granted, remaining, heldByOthers, period, freeInMs } = grant;
+    if (period < ask.period) {
+      this.#moveBack(period, ask.period, nowMs);
+      return;
+    }
     // The coordinator counts a new period from 0: nothing of the one before is on its record of this one.
     const said = period === ask.period ? ask : { used: 0n, unused: 0n };
     const unused = said.unused + granted;
@@ -171,6 +177,16 @@ export class StockLease {
     this.#collect();
     this.#usedMs = nowMs;
     this.#idle.restart(nowMs);
+  }
+
+  /** The period of the ask was a mistake of a clock: the next ask is about this one. */
+  #moveBack(period: number, mistaken: number, nowMs: number): void {
+    this.#words.moveBack?.(period);
+    if (this.#reported.period === mistaken) this.#reported = { ...this.#reported, period };
+    // Nothing was refused, so requests that wait ask again.
+    this.denial = undefined;
+    this.#gaveBack = true;
+    this.#repliedMs = nowMs;
   }
 
   /** Gives back what nobody has used for long enough; returns true if an ask should be sent now. */

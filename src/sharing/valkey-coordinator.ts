@@ -12,7 +12,8 @@
  * unit/sharing/valkey-coordinator, valkey-loss, valkey-blink.
  */
 import { invariant } from '../core/errors.js';
-import { asWallMs } from '../core/units.js';
+import type { Calendar } from '../core/quotas.js';
+import { asWallMs, type WallMs } from '../core/units.js';
 import {
   CoordinatorLost,
   EXCHANGE_ASKS_MAX,
@@ -42,9 +43,12 @@ export interface ValkeyCoordinatorOptions
     Partial<Pick<PartitionOptions, 'hasShare' | 'timeInsteadMs'>> {
   readonly partitions: number;
   readonly node: NodeIdentity;
+  /** Of all days and months but those of calls a day. */
+  readonly calendar: Calendar;
   readonly memory: Pick<CoordinatorMemory, 'of' | 'set' | 'promisedBy' | 'promise'>;
 }
 
+const DAY_MS = 86_400_000;
 /** A step that a slow reply does not explain: two clocks drift apart by less while an estimate is used. */
 const CLOCK_STEP_MS_MIN = 100;
 
@@ -54,12 +58,15 @@ export class ValkeyCoordinator implements Coordinator {
   readonly #held = new HeldLeases();
   /** What the server's clock showed at some moment between an ask and its reply. */
   readonly #snapshots = new Map<ValkeyPartition, { serverMs: number; sentMs: number; receivedMs: number }>();
+  /** The time of each partition's server at its last reply. */
+  #moments: readonly number[];
   #sequence = 0;
   #closed = false;
 
   constructor(options: ValkeyCoordinatorOptions) {
     const { partitions, node, memory, hasShare = true, timeInsteadMs = () => 0 } = options;
     this.#options = options;
+    this.#moments = new Array<number>(partitions).fill(0);
     this.#partitions = Array.from(
       { length: partitions },
       (_, partition) =>
@@ -77,6 +84,7 @@ export class ValkeyCoordinator implements Coordinator {
           remember: (remembered) => memory.set(partition, remembered),
           promised: memory.promisedBy(placeOf(node), partition),
           promise: (promised) => memory.promise(placeOf(node), partition, promised),
+          calendar: () => this.#calendarOf(partition),
         }),
     );
   }
@@ -84,7 +92,7 @@ export class ValkeyCoordinator implements Coordinator {
   async join(): Promise<JoinReply> {
     this.#assertOpen();
     const moments = await Promise.all(this.#partitions.map((partition) => partition.enter()));
-    return { wallMs: asWallMs(Math.max(...moments)) };
+    return { wallMs: this.#follow(moments) };
   }
 
   async exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
@@ -105,7 +113,7 @@ export class ValkeyCoordinator implements Coordinator {
     );
     for (const [ask, answer] of answers) this.#held.record(ask, answer);
     return {
-      wallMs: asWallMs(Math.max(...replies.map(({ nowMs }) => nowMs))),
+      wallMs: this.#follow(replies.map(({ nowMs }) => nowMs)),
       answers: asks.map((ask) => answers.get(ask)!),
     };
   }
@@ -132,6 +140,18 @@ export class ValkeyCoordinator implements Coordinator {
     this.#closed = true;
     this.#options.client.close();
     return Promise.resolve();
+  }
+
+  /** Returns what all nodes take for the coordinator's calendar: the latest of its servers. */
+  #follow(moments: readonly number[]): WallMs {
+    this.#moments = moments;
+    return asWallMs(Math.max(...moments));
+  }
+
+  #calendarOf(partition: number): readonly [aheadMs: number, zoneMs: number] {
+    const wallMs = Math.max(...this.#moments);
+    const { number, startMs } = this.#options.calendar.dayAt(wallMs);
+    return [wallMs - this.#moments[partition]!, number * DAY_MS - startMs];
   }
 
   async #exchangeWith(

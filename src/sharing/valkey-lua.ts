@@ -32,6 +32,8 @@
  * Must hold: the replies are those of `ScopeGrants` to the same asks, and a record of a former version is
  * still read, or FORMAT changes. Test: unit/sharing/valkey-coordinator (random asks).
  */
+import { ZONE_OFFSET_MS } from '../ledger/day.js';
+import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
 import { LONG_TICKS, QUIET_PART, SHARE, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
 /** Of the records of scopes. A server without it, or with another one, was used by a former version. */
@@ -63,7 +65,7 @@ export const LUA_PRELUDE = `
 local TICK, WEIGHING, SHORT, LONG = ${TICK_MS}, ${WEIGHING_TICKS}, ${SHORT_TICKS}, ${LONG_TICKS}
 local QUIET, SHARE, BASE = ${QUIET_PART}, ${SHARE}, ${MONEY_BASE}
 local QUARANTINE, SILENT, CHECK, AGE = ${QUARANTINE_MS}, ${SILENT_MS}, ${SERVER_CHECK_MS}, ${EXCHANGE_AGE_MS_MAX}
-local DAY = 86400000
+local DAY, SPECIFIED_ZONE, PERIODS_AHEAD = 86400000, ${ZONE_OFFSET_MS}, ${PERIODS_AHEAD_MAX}
 local call, pack, floor, ceil = redis.call, cmsgpack.pack, math.floor, math.ceil
 local max, min = math.max, math.min
 local place, host, head = ARGV[1], ARGV[2], cmsgpack.unpack(ARGV[3])
@@ -124,6 +126,10 @@ end
  *     of the node, by code  [period, used, unused]; left out if that is nothing
  *     p:P                   [buckets of the minute, last grant of the minute or false: {life, number of the
  *                           ask, tick, count}, stocks of the node]
+ *
+ * A period too far ahead of the calendar was a mistake of a clock: see `GrantedStock.reply`. The calendar is
+ * the server's time, and of the node [ms by which the latest of all servers is ahead of it, offset
+ * of the time zone in ms].
  *
  * Counts by tick, ascending, are one flat list of tick and count: of the minute by the tick in which permits
  * expire, of `w` by that in which the use was heard of.
@@ -195,9 +201,45 @@ local function write_scope(key, place, list, all, node)
   end
   call('PEXPIRE', key, ceil(forMs))
 end
-local function answer_stock(all, own, ask, now)
+-- The number of the day or month of the stock; 0 if it has no period.
+local function period_of(code, now, calendar)
+  local kind = string.sub(code, 1, 1)
+  if kind ~= 'd' and kind ~= 'm' then return 0 end
+  local day = floor((now + calendar[1] + (code == 'dc' and SPECIFIED_ZONE or calendar[2])) / DAY)
+  if kind == 'd' then return day end
+  -- Counted from a first of March, so that the leap day is the last of its year.
+  local of_era = (day + 719468) % 146097
+  local year = floor((of_era - floor(of_era / 1460) + floor(of_era / 36524) - floor(of_era / 146096)) / 365)
+  local of_year = of_era - 365 * year - floor(year / 4) + floor(year / 100)
+  local month = floor((5 * of_year + 2) / 153) + 2
+  return (year + floor((day + 719468) / 146097) * 400 - 1970) * 12 + month
+end
+-- What was counted in a period that was a mistake counts in the current one, of all nodes.
+local function give_up_mistaken(key, place, all, own, code, current)
+  local s = all[code]
+  if not s or s[1] <= current + PERIODS_AHEAD then return end
+  local function move(stocks)
+    if stocks[code][1] == s[1] then stocks[code][1] = current else stocks[code] = nil end
+  end
+  if own[code] then move(own) end
+  local rows = call('HGETALL', key)
+  for i = 1, #rows, 2 do
+    local who = string.match(rows[i], '^p:(.*)$')
+    local record = who and who ~= place and cmsgpack.unpack(rows[i + 1])
+    if record and record[3][code] then
+      move(record[3])
+      call('HSET', key, rows[i], pack(record))
+    end
+  end
+  s[1] = current
+end
+local function answer_stock(all, own, ask, now, current)
   local code, limit, period, used, unused, least, most = ask[1], ask[2], ask[3], ask[4], ask[5], ask[6], ask[7]
   local s, n, tick = all[code] or {0, 0, 0, 0, 0}, own[code], floor(now / TICK)
+  if period > current + PERIODS_AHEAD then
+    all[code] = s
+    return {0, 0, true, max(s[1], current), 0}
+  end
   if period > s[1] then s = {period, 0, 0, 0, 0} end
   if period < s[1] then used, unused = 0, 0 end
   if n and n[1] ~= s[1] then n = nil end

@@ -76,6 +76,8 @@ export interface PartitionOptions extends ValkeyServerOptions {
   /** Whether this node is one of them. */
   readonly hasShare: boolean;
   readonly nodeExpiryMs: number;
+  /** See STOCKS_LUA. */
+  readonly calendar: () => readonly [aheadMs: number, zoneMs: number];
 }
 
 export interface PartitionReply {
@@ -164,7 +166,7 @@ export class ValkeyPartition {
     asks: readonly LeaseAsk[],
     wasSetForward: (serverMs: number) => boolean,
   ): Promise<PartitionReply> {
-    const { incarnation, timeInsteadMs, equalShares, nodeExpiryMs, accounting } = this.#options;
+    const { incarnation, timeInsteadMs, equalShares, nodeExpiryMs, accounting, calendar } = this.#options;
     const raws = asks.map((ask) => {
       const { scope, stocks: { balance } = {} } = ask;
       if (balance === undefined) return encodeAsk(ask, undefined, undefined, accounting.inheritedOf?.(scope));
@@ -176,7 +178,7 @@ export class ValkeyPartition {
     const heard = [this.#heard.sequence, this.#heard.server];
     const scopes = asks.map(({ scope }) => scope);
     const [status, nowMs, epoch, waitMs, rest = [], places] = await this.#inTerm<Exchanged>((promised) =>
-      this.#server.run(EXCHANGE_SCRIPT, [...args, heard, promised], scopes, raws),
+      this.#server.run(EXCHANGE_SCRIPT, [...args, heard, promised, calendar()], scopes, raws),
     );
     if (status === 'aged' && !wasSetForward(nowMs))
       throw new CoordinatorLost('deadline', 'an exchange came to the server too late to be carried out');
@@ -271,9 +273,10 @@ export class ValkeyPartition {
   }
 
   async #reportPage(rows: readonly unknown[][]): Promise<void> {
-    const { incarnation, timeInsteadMs } = this.#options;
+    const { incarnation, timeInsteadMs, calendar } = this.#options;
     const scopes = rows.map(([scope]) => scope as string);
-    const taken = await this.#server.run(REPORT_SCRIPT, [incarnation, timeInsteadMs()], scopes, rows);
+    const head = [incarnation, timeInsteadMs(), calendar()];
+    const taken = await this.#server.run(REPORT_SCRIPT, head, scopes, rows);
     if (taken === false) throw lossOf('unknown', 0);
   }
 

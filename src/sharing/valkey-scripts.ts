@@ -62,7 +62,7 @@ end
  *
  *     KEYS     meta, nodes, awaited, held; then two of each ask's scope
  *     ARGV[3]  [incarnation, sequence, sent at (ms, by the server's clock) or 0, time, equal shares or 0,
- *              expiry ms, heard [number, server], promised [term, server]]
+ *              expiry ms, heard [number, server], promised [term, server], calendar]
  *     ARGV[4]  asks, each [scope, minute, stocks, money, inherited], false for what is left out;
  *              valkey-codec.ts has their fields
  *     reply    [status, now ms, epoch, ms to wait, replies, version of the list of nodes]
@@ -147,10 +147,12 @@ for i = 1, #asks do
       answer[2] = {}
       for j = 1, #stocks do
         local stock = stocks[j]
-        local got = answer_stock(all, own[3], stock, now)
+        local current = period_of(stock[1], now, head[9])
+        give_up_mistaken(key, place, all, own[3], stock[1], current)
+        local got = answer_stock(all, own[3], stock, now, current)
         if got[1] == 0 and stock[7] > 0 and (stock[1] == 'f' or stock[1] == 'w') then
           drop_silent(key, all, place, now, expiry)
-          got = answer_stock(all, own[3], stock, now)
+          got = answer_stock(all, own[3], stock, now, current)
         end
         answer[2][j] = got
       end
@@ -206,7 +208,7 @@ return pack(call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}))
  * Reports what a node holds, or its host has spent, in a new epoch.
  *
  *     KEYS     meta, nodes, awaited, held; then two of each scope
- *     ARGV[3]  [incarnation, time]
+ *     ARGV[3]  [incarnation, time, calendar]
  *     ARGV[4]  of each scope [scope, stocks, money or false, spent or false];
  *              a stock is [code, period, used, unused, total seen]
  *     reply    true; false if another life has come
@@ -221,7 +223,10 @@ for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
     local list, all, own = read_scope(key, place)
     for _, stock in ipairs(stocks) do
       local code, period = stock[1], stock[2]
-      answer_stock(all, own[3], {code, 0, period, stock[3], stock[4], 0, 0}, now)
+      local current = period_of(code, now, head[3])
+      if period > current + PERIODS_AHEAD then period = current end
+      give_up_mistaken(key, place, all, own[3], code, current)
+      answer_stock(all, own[3], {code, 0, period, stock[3], stock[4], 0, 0}, now, current)
       if period == all[code][1] then all[code][5] = max(all[code][5], stock[5]) end
     end
     write_scope(key, place, list, all, own)

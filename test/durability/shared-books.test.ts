@@ -7,6 +7,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { SystemClock } from '#src/core/clock.js';
+import { Calendar } from '#src/core/quotas.js';
 import { asKeyIndex } from '#src/core/units.js';
 import { openLeaseFile } from '#src/sharing/lease-file.js';
 import { LmdbCoordinator } from '#src/sharing/lmdb-coordinator.js';
@@ -171,7 +172,10 @@ void t.test('four processes, each killed in turn', { timeout: 600_000 }, async (
 
   const file = openLeaseFile(path);
   const node = { host: 'this', slot: SLOTS, incarnation: 'a look' };
-  const authority = new LmdbCoordinator({ node, file, store, clock: new SystemClock() });
+  const authority = new LmdbCoordinator({
+    ...{ node, file, store, clock: new SystemClock() },
+    calendar: new Calendar(),
+  });
   const [rich, poor] = await authority.look(
     ['rich', 'poor'].map((name) => store.findAccountByName(name)!.id),
   );

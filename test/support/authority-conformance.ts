@@ -4,6 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Test } from 'tap';
+import { Calendar } from '#src/core/quotas.js';
 import { asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import {
   CoordinatorLost,
@@ -24,7 +25,7 @@ export interface AuthorityWorld {
   /** Where no response is ever lost, what one has lent is not taken back. */
   readonly losesNoAnswer?: true;
   /** The coordinator's. */
-  readonly clock: Pick<ManualClock, 'advance' | 'setBeforeMidnight'>;
+  readonly clock: Pick<ManualClock, 'advance' | 'turnWall' | 'setBeforeMidnight'>;
   close(): Promise<void>;
 }
 
@@ -280,6 +281,107 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
       { granted: 2, remaining: 0, dayNumber: dayNumber + 1 },
       'calls of yesterday do not count today',
     );
+  });
+
+  const mistakenDay = { used: 0, unused: 0 };
+  const days = 86_400_000;
+
+  run('who asks for a day far ahead leads nobody there, and loses nothing', async (t, world) => {
+    world.clock.setBeforeMidnight(12 * 3_600_000);
+    const [ahead, right] = [await joined(world, 'a'), await joined(world, 'b')];
+    const subject = newSubject();
+    const none = { dayNumber: 0, used: 0, unused: 0 };
+    const { dayNumber } = (await one(ahead, dayAsk(subject, 10, none, 4))).day!;
+    for (const far of [2, 9, 400]) {
+      const { day } = await one(
+        ahead,
+        dayAsk(subject, 10, { dayNumber: dayNumber + far, ...mistakenDay }, 3),
+      );
+      t.match(day, { granted: 0, dayNumber }, `${far} days ahead`);
+    }
+    t.match(
+      (await one(right, dayAsk(subject, 10, none, 7))).day,
+      { granted: 0, heldByOthers: true },
+      'what the one ahead holds is held',
+    );
+    t.match((await one(right, dayAsk(subject, 10, none, 6))).day, { granted: 6, remaining: 0, dayNumber });
+    const next = { dayNumber: dayNumber + 1, ...mistakenDay };
+    t.match((await one(ahead, dayAsk(subject, 10, next, 2))).day, { granted: 2, dayNumber: dayNumber + 1 });
+    t.match((await one(right, dayAsk(subject, 10, none, 9))).day, { granted: 0, dayNumber: dayNumber + 1 });
+  });
+
+  run('what was counted while the calendar was days ahead counts when it is right', async (t, world) => {
+    world.clock.setBeforeMidnight(12 * 3_600_000);
+    const [one1, two, three] = [
+      await joined(world, 'a'),
+      await joined(world, 'b'),
+      await joined(world, 'c'),
+    ] as const;
+    const subject = newSubject();
+    const none = { dayNumber: 0, used: 0, unused: 0 };
+    const { dayNumber } = (await one(one1, dayAsk(subject, 10, none, 2))).day!;
+    await one(three, dayAsk(subject, 10, none, 3));
+    world.clock.turnWall(40 * days);
+    const far = (await one(one1, dayAsk(subject, 10, none, 4))).day!;
+    t.match(far, { granted: 4, remaining: 6, dayNumber: dayNumber + 40 });
+    await one(two, dayAsk(subject, 10, none, 1));
+    world.clock.turnWall(-40 * days);
+    t.match(
+      (await one(two, dayAsk(subject, 10, { dayNumber: dayNumber + 40, used: 1, unused: 0 }, 1))).day,
+      { granted: 0, dayNumber },
+      'it has to ask for today',
+    );
+    t.match((await one(two, dayAsk(subject, 10, { dayNumber, used: 1, unused: 0 }, 6))).day, { granted: 0 });
+    t.match((await one(two, dayAsk(subject, 10, { dayNumber, used: 1, unused: 0 }, 5))).day, {
+      granted: 5,
+      remaining: 0,
+    });
+    t.match(
+      (await one(one1, dayAsk(subject, 10, { dayNumber, used: 3, unused: 0 }, 1))).day,
+      { granted: 1, remaining: 0 },
+      'what it has not used is free',
+    );
+    t.match(
+      (await one(three, dayAsk(subject, 10, { dayNumber, used: 1, unused: 2 }, 1))).day,
+      { granted: 0, dayNumber },
+      'one that slept meanwhile counts with what it holds',
+    );
+    t.match(plainView((await two.look([subject]))[0]!), { dayNumber, dayUsed: 13 });
+    world.clock.turnWall(days);
+    t.match(
+      (await one(three, dayAsk(subject, 10, none, 10))).day,
+      { granted: 10, dayNumber: dayNumber + 1 },
+      'the next day begins at nothing',
+    );
+  });
+
+  run('months and days of the time zone of the settings likewise', async (t, world) => {
+    world.clock.setBeforeMidnight(12 * 3_600_000);
+    const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
+    const subject = newSubject();
+    const calendar = new Calendar();
+    const ask = async (node: Coordinator, month: number, day: number, unused: bigint, most: bigint) => {
+      const stock = { limit: 10n, used: 0n, unused, least: most, most };
+      const more = {
+        tokens_per_day: { ...stock, period: day },
+        spend_per_month: { ...stock, period: month },
+      };
+      const { tokens_per_day, spend_per_month } = (await one(node, { scope: subject, more })).more;
+      return [
+        tokens_per_day!.granted,
+        tokens_per_day!.period,
+        spend_per_month!.granted,
+        spend_per_month!.period,
+      ];
+    };
+    const { wallMs } = await first.exchange([]);
+    for (let at = 0; at < 1_500; at += 31) {
+      const now = wallMs + at * days;
+      const [month, day] = [calendar.monthAt(now).number, calendar.dayAt(now).number];
+      t.same(await ask(first, month + 2, day + 2, 0n, 5n), [0n, day, 0n, month], `${at} days from now`);
+      t.same(await ask(second, month, day, 0n, 6n), [6n, day, 6n, month]);
+      world.clock.turnWall(31 * days);
+    }
   });
 
   run(

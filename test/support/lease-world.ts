@@ -13,6 +13,7 @@ import {
 } from '#src/core/units.js';
 import type { LeaseNeed, LeaseScope } from '#src/channel/lease-channel.js';
 import { Calendar, NO_QUOTAS, type QuotaLimits } from '#src/core/quotas.js';
+import type { Clock } from '#src/core/clock.js';
 import { CoordinatorClock } from '#src/ledger/coordinator-clock.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
@@ -232,11 +233,12 @@ export class LeaseNode {
     network = GOOD_NETWORK,
     callsMax = 1_000,
     wrap: (authority: Coordinator) => Coordinator = (authority) => authority,
+    clock: Clock = time.clock,
   ) {
     const { accountsMax, groups = [] } = subjects;
     const groupsMax = groups.length;
     const buffers = createLedgerBuffers({ accountsMax, groupsMax, callsInFlightMax: callsMax, shared: true });
-    const calendar = new CoordinatorClock(time.clock, buffers.calendar!);
+    const calendar = new CoordinatorClock(clock, buffers.calendar!);
     const leases = new Leases(buffers);
     this.#time = time;
     this.#shared = shared;
@@ -247,7 +249,7 @@ export class LeaseNode {
     this.authority = new PlayedAuthority(time, shared, node, random, network);
     this.keeper = new LeaseManager({
       coordinator: wrap(this.authority),
-      clock: time.clock,
+      clock,
       timers: {
         soon: (act) => {
           time.after(0, () => this.#unlessDead(act));

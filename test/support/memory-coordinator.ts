@@ -4,6 +4,7 @@
  */
 import type { Clock } from '#src/core/clock.js';
 import { invariant } from '#src/core/errors.js';
+import { Calendar } from '#src/core/quotas.js';
 import { asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import {
   CoordinatorLost,
@@ -13,6 +14,7 @@ import {
   type JoinReply,
   type LeaseAsk,
   type NodeIdentity,
+  periodAt,
   placeOf,
   type ScopeView,
   unknownNode,
@@ -27,6 +29,7 @@ interface JoinedNode {
 /** What all nodes share; `connect` makes a node's end. */
 export class MemoryCoordinator {
   readonly #clock: Clock;
+  readonly #calendar = new Calendar();
   readonly #scopes = new Map<string, ScopeGrants>();
   /** By place: the node that has joined, and the number of its last exchange. */
   readonly #nodes = new Map<string, JoinedNode>();
@@ -95,7 +98,11 @@ export class MemoryCoordinator {
     const place = placeOf(node);
     return {
       wallMs,
-      answers: asks.map((ask) => this.#scopeOf(ask.scope).reply(place, node.host, ask, nowMs)),
+      answers: asks.map((ask) =>
+        this.#scopeOf(ask.scope).reply(place, node.host, ask, nowMs, (name) =>
+          periodAt(name, this.#calendar, wallMs),
+        ),
+      ),
     };
   }
 

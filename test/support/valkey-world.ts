@@ -2,6 +2,7 @@
  * Nodes of the coordinator over hosts on one real server, with books in memory and a time that can be moved.
  */
 import { SystemClock } from '#src/core/clock.js';
+import { Calendar } from '#src/core/quotas.js';
 import { asMonotonicMs, asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import type { InheritedUse } from '#src/registry/key-record.js';
 import type { HostSpent, NodeIdentity } from '#src/sharing/coordinator.js';
@@ -87,6 +88,7 @@ export class ValkeyWorld {
       partitions: this.partitions,
       node,
       clock: { monotonicMs: () => asMonotonicMs(this.nowMs) },
+      calendar: new Calendar(),
       accounting: { ...host.books, creditedOf: (subject) => this.#credited.get(subject) },
       memory: host.memory,
       equalShares: 0,

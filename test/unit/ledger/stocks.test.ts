@@ -226,3 +226,48 @@ void t.test('at whatever step of a take a new day is granted, what is taken of i
   }
   t.end();
 });
+
+void t.test('at whatever step of a take a lease is moved back to today, nothing is taken twice', (t) => {
+  for (const [name, operate] of [
+    ['a call of the mistaken day', DAY + 9],
+    ['a call of today', DAY],
+  ] as const) {
+    for (let step = 0; ; step++) {
+      const words = createWords();
+      const clock = new FakeClock();
+      const stocks = new LeasedStocks(words, clock);
+      const lease = new LeasedStocks(words, clock).leaseOf(STOCK);
+      lease.add(DAY + 9, 20n, 0n);
+      stocks.take(STOCK, DAY + 9, 5);
+      stocks.settle(STOCK, DAY + 9, 5, 4);
+      let of: number | undefined;
+      const reached = interruptAt(
+        step,
+        () => (of = stocks.take(STOCK, operate, 7)),
+        () => lease.moveBack!(DAY),
+      );
+      if (!reached) break;
+      const { period, granted, used, available } = lease.read();
+      const least = 4n + (of === undefined ? 0n : 7n);
+      // The thread may have given back in vain: then its call counts as taken.
+      if (period !== DAY || available !== 0n || used !== 4n || granted < least || granted > 11n)
+        t.fail(`${name}, step ${step}: ${granted} of ${period}, ${available} left`);
+      lease.add(DAY, 3n, 0n);
+      t.equal(stocks.take(STOCK, DAY, 4), undefined);
+      t.equal(stocks.take(STOCK, DAY, 3), DAY);
+    }
+  }
+  t.end();
+});
+
+void t.test('no thread takes of a lease of a day that is too far ahead', (t) => {
+  const words = createWords();
+  const stocks = new LeasedStocks(words, new FakeClock());
+  const lease = stocks.leaseOf(STOCK);
+  lease.add(DAY + 2, 10n, 0n);
+  t.equal(stocks.take(STOCK, DAY, 1), undefined);
+  t.equal(stocks.take(STOCK, DAY + 1, 1), DAY + 2);
+  lease.moveBack!(DAY + 2);
+  t.match(lease.read(), { period: DAY + 2, granted: 10n }, 'of no later one');
+  t.end();
+});

@@ -58,3 +58,21 @@ void t.test('a new day ends what the old one counted, and what holds nothing goe
   t.equal(held.size, 1);
   t.end();
 });
+
+void t.test('a day that was a mistake of a clock ends nothing that is held', (t) => {
+  const held = new HeldLeases();
+  for (const scope of ['a', 'b']) held.record(ask(0, 0n, 0n, 0n, scope), answer(7, 3n, 0n, 0n));
+  const day = { period: 7, used: 0n, unused: 3n, seen: 6n };
+  held.record(ask(20, 0n, 0n, 0n), undefined);
+  t.same(held.of('a').calls_per_day, day, 'nothing is known of the later day yet');
+  held.record(ask(20, 0n, 0n, 0n), answer(7, 0n, 0n, 0n));
+  for (const scope of ['a', 'b']) t.same(held.of(scope).calls_per_day, day, 'it was a mistake');
+  for (const scope of ['a', 'b']) held.record(ask(20, 0n, 0n, 0n, scope), answer(20, 2n, 0n, 0n));
+  held.record(ask(20, 1n, 0n, 0n), undefined);
+  held.record(ask(20, 1n, 0n, 0n), answer(7, 0n, 0n, 0n));
+  t.match(held.of('a').calls_per_day, { period: 7, used: 1n }, 'that day was begun, and was one');
+  t.match(held.of('b').calls_per_day, { period: 20, unused: 2n }, 'held until its own ask');
+  held.record(ask(7, 1n, 0n, 0n), answer(7, 1n, 0n, 0n));
+  t.match(held.of('a').calls_per_day, { period: 7, used: 1n, unused: 1n });
+  t.end();
+});

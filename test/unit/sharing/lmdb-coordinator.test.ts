@@ -6,6 +6,7 @@ import { once } from 'node:events';
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { Calendar } from '#src/core/quotas.js';
 import { asPicoUnits, asWallMs } from '#src/core/units.js';
 import { dayNumberOf } from '#src/ledger/day.js';
 import type { AccountRecord, SpendingRecord } from '#src/registry/account-record.js';
@@ -16,6 +17,8 @@ import { Store } from '#src/store/store.js';
 import { ManualClock } from '../../fixtures/manual-clock.js';
 import { authorityConformance, identity } from '../../support/authority-conformance.js';
 import { exchangePlain, type PlainAsk } from '../../support/plain-asks.js';
+
+const calendar = new Calendar();
 
 const NOTHING_SPENT: SpendingRecord = {
   spent: asPicoUnits(0n),
@@ -42,7 +45,7 @@ function openWorld(path: string, clock = new ManualClock()): World {
     file,
     clock,
     join: async (host, slot) => {
-      const authority = new LmdbCoordinator({ node: identity(host, slot), file, store, clock });
+      const authority = new LmdbCoordinator({ node: identity(host, slot), file, store, clock, calendar });
       await authority.join();
       return authority;
     },
@@ -65,7 +68,7 @@ function accountOf(store: Store, id: string): AccountRecord {
 authorityConformance(t, 'lmdb', () => {
   const { store, file, clock, close } = openWorld(t.testdir());
   return Promise.resolve({
-    connect: (node) => Promise.resolve(new LmdbCoordinator({ node, file, store, clock })),
+    connect: (node) => Promise.resolve(new LmdbCoordinator({ node, file, store, clock, calendar })),
     credit: (subject, amount) => {
       const record = accountOf(store, subject);
       store.putAccount({ ...record, credited: asPicoUnits(record.credited + amount) });
@@ -179,7 +182,7 @@ void t.test('a store that cannot be read is a loss', async (t) => {
       throw new Error('damaged');
     },
   } as unknown as Store;
-  const authority = new LmdbCoordinator({ node: identity('a'), file, store, clock });
+  const authority = new LmdbCoordinator({ node: identity('a'), file, store, clock, calendar });
   await authority.join();
   await t.rejects(exchangePlain(authority, [ask('acct_x', 1)]), {
     code: 'authority_lost',

@@ -148,6 +148,7 @@ void t.test('processes of one host', async (t) => {
         file,
         store: seen,
         clock: new SystemClock(),
+        calendar: new Calendar(),
       }),
       flush: (amount) => {
         const rest = {
