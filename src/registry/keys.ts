@@ -64,11 +64,6 @@ export interface RotatedKey extends CreatedKey {
 const NO_PLAIN_COUNTS = { minuteRequests: 0, callDayNumber: 0, callsPerDay: 0 };
 
 /**
- * How many keys of one name are searched for the one that was not replaced: so often can a key be rotated.
- */
-const KEYS_OF_NAME_MAX = 100;
-
-/**
  * Throws `invalid_parameters` if another key of the account has the name. A rotated key gives its name to its
  * successor. Stores from before this rule may have several keys of one name, which go on working.
  */
@@ -253,10 +248,15 @@ export class Keys {
       const record = store.keys.find(idOrName);
       if (record !== undefined) return record;
     } else {
-      const found = store.keys.findByName(idOrName, KEYS_OF_NAME_MAX);
-      // A rotated key gives its name to its successor.
-      const current = found.filter(({ replacedById }) => replacedById === undefined);
-      const [first, second] = current.length > 0 ? current : found;
+      // A rotated key gives its name to its successor, and stays until it is deleted. All keys of the name
+      // are read: a bound could hide the second current one, and this would act on the first.
+      const current: KeyRecord[] = [];
+      const replaced: KeyRecord[] = [];
+      for (const record of store.keys.eachOfName(idOrName)) {
+        (record.replacedById === undefined ? current : replaced).push(record);
+        if (current.length > 1) break;
+      }
+      const [first, second] = current.length > 0 ? current : replaced;
       if (second !== undefined) throw invalid(`several keys are named ${idOrName}: give the id of one`);
       if (first !== undefined) return first;
     }

@@ -95,7 +95,8 @@ export interface KeyStore {
   find(id: string): KeyRecord | undefined;
   /** Undefined if no key has the slot. */
   findAt(index: KeyIndex): KeyRecord | undefined;
-  findByName(name: string, limit: number): KeyRecord[];
+  /** All keys of that name, in no particular order. Reads each only when it is asked for. */
+  eachOfName(name: string): Generator<KeyRecord>;
   /**
    * Returns the account's keys of that name. Costs some µs, and 2 µs for each key of the account if many keys
    * have the name.

@@ -168,15 +168,16 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
     return this.#tables.keySlots.get(index) !== undefined;
   }
 
-  findByName(name: string, limit: number): KeyRecord[] {
-    const range = this.#tables.keyNames.getKeys({ start: [name, ''], limit });
-    return Array.from(range)
-      .filter(([found]) => found === name)
-      .map(([, id]) => this.recordOf(id));
+  *eachOfName(name: string): Generator<KeyRecord> {
+    for (const [found, id] of this.#tables.keyNames.getKeys({ start: [name, ''] })) {
+      if (found !== name) return;
+      yield this.recordOf(id);
+    }
   }
 
   findOfAccount(account: AccountIndex, name: string): KeyRecord[] {
-    const named = this.findByName(name, KEYS_READ_MAX);
+    const named: KeyRecord[] = [];
+    for (const record of this.eachOfName(name)) if (named.push(record) === KEYS_READ_MAX) break;
     if (named.length < KEYS_READ_MAX) return named.filter(({ accountIndex }) => accountIndex === account);
     const { keysOfAccount, keyNames } = this.#tables;
     const ids = keysOfAccount.getRange({ start: [account, 0], end: [account, AFTER_ALL_SLOTS] });
