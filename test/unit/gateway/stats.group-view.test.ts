@@ -2,7 +2,7 @@
 import t from 'tap';
 import type { GroupSnapshot, Snapshot } from '#src/gateway/messages.js';
 import { GroupView } from '#src/gateway/stats.js';
-import type { AccountReport } from '#src/telemetry/top-accounts.js';
+import type { AccountReport } from '#src/telemetry/account-history.js';
 
 const reportOf = (source: string): AccountReport => ({ source, spans: [] });
 
