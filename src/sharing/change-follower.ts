@@ -3,7 +3,8 @@
  * gateway/shared-accounting.ts starts one on the main thread of a gateway process that shares its registry.
  *
  * It reads the newest number of the change feed every 25 ms, in some µs. It then reads the records that the
- * changes touched as they are now, so several changes of one record are applied once.
+ * changes touched as they are now, so several changes of one record are applied once. A record that could not
+ * be applied is tried again with each look.
  *
  * Must hold: a disabled key is rejected by every thread of every process within 100 ms. Test:
  * unit/sharing/change-follower, which accepts 2 s, because machines of tests may be slow.
@@ -39,6 +40,8 @@ export class ChangeFollower {
   #appliedTo: number;
   #failedLooks = 0;
   #readsAll = false;
+  /** Applies the records whose changes could not be applied, by what the log calls them. */
+  readonly #failed = new Map<string, () => void>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: ChangeFollowerOptions) {
@@ -56,9 +59,12 @@ export class ChangeFollower {
     this.#timer = undefined;
   }
 
-  /** The newest change that every thread of this process sees; 0 while it reads everything anew. */
+  /**
+   * The newest change that every thread of this process sees; 0 while it reads everything anew, or lacks a
+   * change that could not be applied.
+   */
   get appliedTo(): number {
-    return this.#readsAll ? 0 : this.#appliedTo;
+    return this.#readsAll || this.#failed.size > 0 ? 0 : this.#appliedTo;
   }
 
   /** Applies all changes that any process has committed. Every thread of this process sees them on return. */
@@ -76,6 +82,7 @@ export class ChangeFollower {
 
   #follow(): void {
     const { feed } = this.#options;
+    if (!this.#readsAll) for (const again of [...this.#failed.values()].slice(0, PAGE_RECORDS)) again();
     const newest = feed.newest();
     if (newest === this.#appliedTo) return;
     const touched = feed.since(this.#appliedTo);
@@ -110,12 +117,17 @@ export class ChangeFollower {
 
   /** One record that cannot be read must not keep the others from being applied. */
   #attempt(kind: 'account' | 'group' | 'key', slot: number, work: () => void): void {
+    const { log } = this.#options;
+    const name = `${kind} in slot ${slot}`;
+    const isRetry = this.#failed.delete(name);
     try {
       work();
+      if (isRetry) log.warn(`a change of the ${name} was taken over after all`);
     } catch (error) {
-      this.#options.log.error(`a change of the ${kind} in slot ${slot} was not taken over`, {
-        error: textOf(error),
-      });
+      // At the end, so that those after it are tried too.
+      this.#failed.set(name, () => this.#attempt(kind, slot, work));
+      if (!isRetry)
+        log.error(`a change of the ${name} was not taken over; it is tried again`, { error: textOf(error) });
     }
   }
 }

@@ -21,6 +21,41 @@ function randomOf(seed: number): (below: number) => number {
   };
 }
 
+void t.test('a change that cannot be applied is tried again, and counts as applied only then', (t) => {
+  const log = new ListLog();
+  const applied: string[] = [];
+  let newest = 3;
+  let fails = true;
+  const key = asKeyIndex(7);
+  const follower = new ChangeFollower({
+    feed: {
+      newest: () => newest,
+      since: () => ({ accounts: [asAccountIndex(1)], keys: [key, asKeyIndex(8)] }),
+    },
+    applier: {
+      applyGroup: () => undefined,
+      applyAccount: (account) => applied.push(`account ${account}`),
+      applyKey: (index) => {
+        if (index === key && fails) throw new Error('cannot be read now');
+        applied.push(`key ${index}`);
+      },
+    },
+    ...{ appliedTo: 2, groupsMax: 0, accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, log },
+  });
+  follower.look();
+  follower.look();
+  t.same(applied, ['account 1', 'key 8'], 'the others are applied');
+  t.equal(follower.appliedTo, 0, 'nobody is told that this process has the change');
+  fails = false;
+  follower.look();
+  t.same(applied, ['account 1', 'key 8', 'key 7']);
+  t.equal(follower.appliedTo, 3);
+  newest = 4;
+  follower.look();
+  t.equal(follower.appliedTo, 4);
+  t.end();
+});
+
 void t.test('random changes through three processes are in the buffers of all', async (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
