@@ -269,7 +269,7 @@ export const planSchema = Type.Object(
     } satisfies Annotations),
     max_tokens: optionalLimit(1, OUTPUT_TOKENS_MAX, 'tokens', {
       description:
-        'The most that a call may ask for in max_tokens or max_completion_tokens, and gets where it asks for nothing; where it is left out, what the model generates at most.',
+        'The most that a call may ask for in max_tokens or max_completion_tokens, and gets where it asks for nothing; where it is left out, what the model generates at most. An upstream that refuses max_tokens needs member_names.',
     }),
     calls_in_flight: optionalQuota('calls_in_flight', 'calls', {
       description:

@@ -121,6 +121,26 @@ export function apiVersionOf({ provider, api_version: given }: UpstreamSettings)
 }
 
 /**
+ * Models of OpenAI, also fine-tuned, that answer 400 to `max_tokens`: by its reference of chat completions
+ * the o-series, by reports the GPT-5 series too, also at Azure (softwaremill/sttp-ai issue 490,
+ * anomalyco/opencode issue 37964; read 2026-11). All its chat models know `max_completion_tokens`, so later
+ * numbers are in the pattern as well. A deployment of Azure often has the name of its model.
+ */
+const REFUSES_MAX_TOKENS = /^(?:ft:)?(?:o[1-9]|gpt-[5-9])(?:[-.:]|$)/;
+const NEW_NAMES = { max_tokens: 'max_completion_tokens' };
+
+/** `member_names`, and for such a model the newer name of the bound, unless a name for it is given. */
+export function memberNamesOf(
+  { provider, model, member_names: given }: UpstreamSettings,
+  modelId: string,
+): Readonly<Record<string, string>> | undefined {
+  const isOpenAi = provider === 'openai' || provider === 'azure';
+  const isNamed = given?.max_tokens !== undefined || given?.max_completion_tokens !== undefined;
+  if (!isOpenAi || isNamed || !REFUSES_MAX_TOKENS.test(model ?? modelId)) return given;
+  return { ...NEW_NAMES, ...given };
+}
+
+/**
  * Reports settings that an upstream's provider needs or does not know. `isRejected`: whether an error of that
  * setting was reported already, so that it only seems to be missing.
  */

@@ -161,7 +161,7 @@ export const upstreamSchema = Type.Object(
         {
           maxProperties: MEMBER_NAMES_MAX,
           description:
-            'openai and azure: names that this upstream has for members of a chat completion, where it refuses those of OpenAI, such as {stream_options: "", max_completion_tokens: max_tokens}. If a request has a member by both names, the one by the upstream\'s name stays.',
+            'openai and azure: names that this upstream has for members of a chat completion, where it refuses those of OpenAI, such as {stream_options: "", max_completion_tokens: max_tokens}. If a request has a member by both names, the one by the upstream\'s name stays. Models that OpenAI names o1 to o9 and gpt-5 to gpt-9 have {max_tokens: max_completion_tokens} by default, because they refuse the older name.',
           'x-want': 'a map of names to names',
           'x-names': '^[A-Za-z][A-Za-z0-9_.-]{0,63}$',
           'x-names-refused': '^(?:model|messages|stream|n)$',

@@ -9,7 +9,7 @@
 import { hash } from 'node:crypto';
 import { HEADER_NAMES_SECRET } from '../config/upstream-schema.js';
 import { matchesModel } from '../config/cross-checks.js';
-import { apiVersionOf, AUTHORISING_HEADER, urlOf } from '../config/provider-settings.js';
+import { apiVersionOf, AUTHORISING_HEADER, memberNamesOf, urlOf } from '../config/provider-settings.js';
 import type { Settings } from '../config/schema.js';
 import { invariant } from '../core/errors.js';
 import { picoUnitsOf, picoUnitsPerCall, picoUnitsPerToken } from '../core/money.js';
@@ -252,7 +252,7 @@ function targetOf(
     ca: upstream.ca,
     doors: doorsOf(upstream, model, url, provider),
     provider,
-    memberNames: upstream.member_names,
+    memberNames: memberNamesOf(upstream, model.id),
   };
 }
 

@@ -54,6 +54,9 @@ const PROBES_MAX = 8;
 const OUTPUT_TOKENS = 5;
 /** An error message with this name means that the model accepts only the newer parameter. */
 const OTHER_LIMIT = 'max_completion_tokens';
+/** Matters more than what `success` may advise. */
+const NAME_THE_LIMIT =
+  'it refuses max_tokens, which Messages and calls with a bound of the plan have: set member_names: {max_tokens: max_completion_tokens} of this upstream';
 
 /**
  * Probes the upstreams of the model with that id or alias, or of all models. Resolves with one result for
@@ -163,9 +166,10 @@ async function probe(http: AttemptClient, model: string, target: UpstreamTarget)
       advice: null,
     };
   }
-  let call = await callOnce(http, target, model, 'max_tokens');
-  if (call.reply.kind === 'response' && call.reply.status === 400 && call.reply.body.includes(OTHER_LIMIT))
-    call = await callOnce(http, target, model, 'max_completion_tokens');
+  let call = await callOnce(http, target, model, target.memberNames?.max_tokens ?? 'max_tokens');
+  const isOtherLimit =
+    call.reply.kind === 'response' && call.reply.status === 400 && call.reply.body.includes(OTHER_LIMIT);
+  if (isOtherLimit) call = await callOnce(http, target, model, OTHER_LIMIT);
   const { reply, firstByteMs } = call;
   const { ok, result, advice, answeredModel, usageReported } = diagnosisOf(target, model, reply);
   return {
@@ -177,7 +181,7 @@ async function probe(http: AttemptClient, model: string, target: UpstreamTarget)
     answered_model: answeredModel,
     usage_reported: usageReported,
     result,
-    advice,
+    advice: ok && isOtherLimit ? NAME_THE_LIMIT : advice,
   };
 }
 
@@ -190,7 +194,7 @@ function callOnce(
   http: AttemptClient,
   target: UpstreamTarget,
   model: string,
-  limit: 'max_tokens' | 'max_completion_tokens',
+  limit: string,
 ): Promise<ProbeCall> {
   const body = JSON.stringify({
     model: target.model ?? model,

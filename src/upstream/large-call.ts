@@ -17,6 +17,7 @@ import type { HttpCall, HttpClient, HttpHandler } from '../http1/http-client.js'
 import type { ProviderClient } from '../providers/provider-client.js';
 import { PROVIDERS } from '../providers/providers.js';
 import type { LargeBody, LargeTranslated } from './large-translation.js';
+import { mayHave } from './upstream-body.js';
 import type { UpstreamTarget } from './target.js';
 
 /**
@@ -44,7 +45,9 @@ const LEFT: ErrorRecord = { code: 'internal_error', message: 'the call was abort
 /** Whether the request is large and goes to an upstream that does not speak the door's protocol as it is. */
 export function isLargeTranslation({ largeBody, door }: UpstreamRequest, target: UpstreamTarget): boolean {
   if (largeBody === undefined) return false;
-  if (door === CHAT_DOOR) return target.memberNames !== undefined || isTranslated(target);
+  const { memberNames } = target;
+  if (door === CHAT_DOOR)
+    return isTranslated(target) || (memberNames !== undefined && mayHave(largeBody, memberNames));
   const { name, translator, isCount } = dialectAt(door)!;
   return target.doors[name] === undefined && translator !== undefined && isCount !== true;
 }

@@ -38,9 +38,20 @@ export function bodyFor({ model }: Names, request: Body): string | Uint8Array {
 export function chatBodyFor(names: Names, request: Body): string | Uint8Array {
   const body = bodyFor(names, request);
   if (names.memberNames === undefined || typeof body !== 'string') return body;
+  if (!mayHave(body, names.memberNames)) return body;
   const chat = JSON.parse(body) as Members;
   const renamed = inNamesOf(names.memberNames, chat);
   return renamed === chat ? body : JSON.stringify(renamed);
+}
+
+/** An ASCII character, as of a name, written by its code. */
+const ESCAPED = /\\u00[2-7]/;
+
+/** Whether `body` may have a member by one of the names. Cheap, so that most bodies are not parsed. */
+export function mayHave(body: string | Uint8Array, names: MemberNames): boolean {
+  const bytes = typeof body === 'string' ? body : Buffer.from(body.buffer, body.byteOffset, body.length);
+  for (const name in names) if (bytes.includes(`"${name}"`)) return true;
+  return typeof bytes === 'string' ? ESCAPED.test(bytes) : bytes.includes('\\u00');
 }
 
 /** `chat` itself if nothing is renamed. One that `chat` has by its new name too, not null, is left out. */

@@ -16,6 +16,7 @@ const KNOWN: ReadonlySet<string> = new Set([
 ]);
 const USAGE = { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 };
 const LARGE = 'word '.repeat(20_000);
+const asUser = (content: string) => [{ role: 'user' as const, content }];
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -120,4 +121,63 @@ void t.test('member_names', async (t) => {
     prompt_tokens: calls * USAGE.prompt_tokens,
     completion_tokens: calls * USAGE.completion_tokens,
   });
+});
+
+void t.test("OpenAI's models that refuse max_tokens", async (t) => {
+  const received: Members[] = [];
+  const server = createServer((request, response) => {
+    let body = '';
+    request.setEncoding('utf8').on('data', (piece: string) => (body += piece));
+    request.on('end', () => {
+      const members = JSON.parse(body) as Members;
+      received.push(members);
+      const isRefused = 'max_tokens' in members;
+      const message = { role: 'assistant', content: 'one' };
+      const error = {
+        message:
+          "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        type: 'invalid_request_error',
+        param: 'max_tokens',
+        code: 'unsupported_parameter',
+      };
+      const answer = {
+        ...{ id: 'c1', object: 'chat.completion', created: 1, model: members.model, usage: USAGE },
+        choices: [{ index: 0, message, finish_reason: 'stop' }],
+      };
+      response.writeHead(isRefused ? 400 : 200, { 'content-type': 'application/json' });
+      response.end(JSON.stringify(isRefused ? { error } : answer));
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+  const price = { input: '1', output: '10' };
+  const gateway = await startGateway(t, {
+    config: {
+      models: [{ id: 'deep', price, upstreams: [{ url, model: 'gpt-5' }] }],
+      plans: [{ id: 'ample', requests_per_minute: 1_000, calls_per_day: 1_000, max_tokens: 500 }],
+    },
+  });
+  const { key } = await gateway.admin.customer();
+  const sent = async (path: string, body: object): Promise<Members> => {
+    const response = await fetch(`${gateway.url}${path}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'deep', ...body }),
+    });
+    t.equal(response.status, 200, await response.text());
+    return received.at(-1)!;
+  };
+  for (const content of ['Hello', LARGE]) {
+    const messages = asUser(content);
+    const chat = '/v1/chat/completions';
+    t.equal((await sent('/v1/messages', { messages, max_tokens: 30 })).max_completion_tokens, 30);
+    t.equal((await sent('/v1/responses', { input: content })).max_completion_tokens, 500);
+    t.equal((await sent(chat, { messages })).max_completion_tokens, 500, "the plan's bound");
+    t.equal((await sent(chat, { messages, max_tokens: 40 })).max_completion_tokens, 40);
+    t.equal((await sent(chat, { messages, max_completion_tokens: 50 })).max_completion_tokens, 50);
+    const both = { messages, max_tokens: 60, max_completion_tokens: 20 };
+    t.equal((await sent(chat, both)).max_completion_tokens, 20, "the caller's own stays");
+  }
 });

@@ -1,7 +1,7 @@
 /** What each provider takes from an upstream's settings, and the errors if it does not fit. */
 import { readFileSync } from 'node:fs';
 import t, { type Test } from 'tap';
-import { apiVersionOf, urlOf } from '#src/config/provider-settings.js';
+import { apiVersionOf, memberNamesOf, urlOf } from '#src/config/provider-settings.js';
 import { limitsByScope } from '#src/config/upstream-scopes.js';
 import { worldOf, type World } from './support.js';
 
@@ -148,5 +148,31 @@ void t.test('the settings of docs/messages.md load', (t) => {
     ],
   );
   for (const { model } of upstreams) t.match(model, /claude/, 'by which Messages pass byte for byte');
+  t.end();
+});
+
+void t.test('models of OpenAI that refuse max_tokens get its newer name', (t) => {
+  const namesOf = (text: string, model = 'm'): unknown =>
+    memberNamesOf(worldWith(t, text).load().settings.models[0]!.upstreams[0]!, model);
+  const newer = { max_tokens: 'max_completion_tokens' };
+  for (const model of ['o1', 'o3-mini', 'o4-mini-2025-04-16', 'gpt-5', 'gpt-5.1-codex', 'gpt-5-chat-latest'])
+    t.same(namesOf(`model: ${model}`), newer, model);
+  t.same(namesOf('model: "ft:o4-mini-2025-04-16:org::id"'), newer);
+  t.same(namesOf('', 'gpt-5-mini'), newer, 'by the id');
+  t.same(namesOf('provider: azure, url: "https://n.openai.azure.com/", model: gpt-5'), newer);
+  for (const model of [
+    'gpt-4o',
+    'gpt-4.1',
+    'gpt-oss-120b',
+    'o200k',
+    'omni',
+    'openai/gpt-5',
+    'chatgpt-4o-latest',
+  ])
+    t.equal(namesOf(`model: ${model}`), undefined, model);
+  t.equal(namesOf('provider: bedrock, region: us-east-1, model: gpt-5'), undefined);
+  t.same(namesOf('model: o3, member_names: { store: "" }'), { ...newer, store: '' });
+  for (const names of [{ max_tokens: 'max_tokens' }, { max_completion_tokens: 'max_tokens' }])
+    t.same(namesOf(`model: o3, member_names: ${JSON.stringify(names)}`), names, 'what is given stays');
   t.end();
 });

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { chatBodyFor, inNamesOf } from '#src/upstream/upstream-body.js';
+import { chatBodyFor, inNamesOf, mayHave } from '#src/upstream/upstream-body.js';
 
 const textOf = (body: string) =>
   chatBodyFor(
@@ -20,6 +20,20 @@ void t.test('what has no such member stays as it is', (t) => {
 void t.test('members are left out and renamed', (t) => {
   const body = '{"model":"m","stream_options":{"include_usage":true},"seed":3,"max_completion_tokens":9}';
   t.same(JSON.parse(textOf(body)), { model: 'm', random_seed: 3, max_tokens: 9 });
+  t.end();
+});
+
+void t.test('only a body that may have such a member is parsed', (t) => {
+  const has = (body: string): boolean => {
+    const found = mayHave(body, NAMES);
+    t.equal(mayHave(Buffer.from(body), NAMES), found, body);
+    return found;
+  };
+  t.equal(has('{"model":"m","seed":3}'), true);
+  t.equal(has('{"model":"m","s\\u0065ed":3}'), true);
+  t.same(JSON.parse(textOf('{"model":"m","s\\u0065ed":3}')), { model: 'm', random_seed: 3 });
+  t.equal(has('{"model":"m","seeds":3,"messages":[]}'), false);
+  t.equal(mayHave('{"model":"m","user":"\\u00e9"}', NAMES), false, 'text that is not ASCII');
   t.end();
 });
 
