@@ -110,12 +110,18 @@ function outputTokensError(field: string, value: unknown): string | undefined {
   return (value as number) >= OUTPUT_TOKENS_MIN ? undefined : broken(field, 'not be negative', value);
 }
 
+const CONTENT_RULE =
+  'be a string, an array of parts, or null beside tool_calls, function_call, refusal or audio';
+
+function standsForContent({ tool_calls: calls, function_call: call, refusal, audio }: Fields): boolean {
+  return Array.isArray(calls) || isRecord(call) || typeof refusal === 'string' || isRecord(audio);
+}
+
 function contentError(field: string, message: Fields): string | undefined {
   const content = message.content;
   if (typeof content === 'string') return undefined;
-  if (!isGiven(content) && Array.isArray(message.tool_calls)) return undefined;
-  if (!Array.isArray(content))
-    return broken(field, 'be a string, an array of parts, or null beside tool_calls', content);
+  if (!isGiven(content) && standsForContent(message)) return undefined;
+  if (!Array.isArray(content)) return broken(field, CONTENT_RULE, content);
   for (const [index, part] of (content as unknown[]).entries()) {
     if (!isRecord(part)) return broken(`${field}[${index}]`, 'be an object', part);
     if (typeof part.type !== 'string') return broken(`${field}[${index}].type`, 'be a string', part.type);

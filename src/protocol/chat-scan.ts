@@ -27,7 +27,7 @@ import {
   UNKNOWN,
   type Steering,
 } from './known-members.js';
-import { isNothing, ANY_ARRAY, ValueReader } from './member-reader.js';
+import { isNothing, ANY_ARRAY, ANY_OBJECT, ValueReader } from './member-reader.js';
 import { checkChatRequest } from './validators.js';
 
 const REQUEST_MODEL = REQUEST.indexOf('model');
@@ -44,6 +44,9 @@ const REQUEST_TOOLS = REQUEST.indexOf('tools');
 const MESSAGE_ROLE = MESSAGE.indexOf('role');
 const MESSAGE_CONTENT = MESSAGE.indexOf('content');
 const MESSAGE_TOOL_CALLS = MESSAGE.indexOf('tool_calls');
+const MESSAGE_FUNCTION_CALL = MESSAGE.indexOf('function_call');
+const MESSAGE_REFUSAL = MESSAGE.indexOf('refusal');
+const MESSAGE_AUDIO = MESSAGE.indexOf('audio');
 const PART_TYPE = PART.indexOf('type');
 const TOOL_TYPE = TOOL.indexOf('type');
 const INCLUDE_USAGE = STREAM_OPTIONS.indexOf('include_usage');
@@ -68,10 +71,16 @@ class StandIn {
 }
 
 /** One message as the validator gets it, alone in the request ONE_MESSAGE. */
-const MESSAGE_STAND_IN: { role: unknown; content: unknown; tool_calls: unknown } = {
+const MESSAGE_STAND_IN: Record<
+  'role' | 'content' | 'tool_calls' | 'function_call' | 'refusal' | 'audio',
+  unknown
+> = {
   role: undefined,
   content: undefined,
   tool_calls: undefined,
+  function_call: undefined,
+  refusal: undefined,
+  audio: undefined,
 };
 const ONE_MESSAGE: { model: string; messages: unknown[] } = { model: 'm', messages: [MESSAGE_STAND_IN] };
 const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
@@ -251,6 +260,9 @@ export class ChatScan implements BodyScan {
     let role: unknown;
     let content: unknown;
     let toolCalls: unknown;
+    let functionCall: unknown;
+    let refusal: unknown;
+    let audio: unknown;
     if (reader.openLevel(MESSAGE)) {
       do {
         const index = reader.name(MESSAGE);
@@ -260,12 +272,20 @@ export class ChatScan implements BodyScan {
         else if (index === MESSAGE_TOOL_CALLS) {
           toolCalls = first === BRACKET ? ANY_ARRAY : null;
           reader.skipMember(MESSAGE, index);
-        } else reader.skipMember(MESSAGE, index);
+        } else {
+          if (index === MESSAGE_FUNCTION_CALL) functionCall = first === BRACE ? ANY_OBJECT : null;
+          else if (index === MESSAGE_REFUSAL) refusal = first === QUOTE ? '' : null;
+          else if (index === MESSAGE_AUDIO) audio = first === BRACE ? ANY_OBJECT : null;
+          reader.skipMember(MESSAGE, index);
+        }
       } while (reader.moreMembers());
     }
     MESSAGE_STAND_IN.role = role;
     MESSAGE_STAND_IN.content = content;
     MESSAGE_STAND_IN.tool_calls = toolCalls;
+    MESSAGE_STAND_IN.function_call = functionCall;
+    MESSAGE_STAND_IN.refusal = refusal;
+    MESSAGE_STAND_IN.audio = audio;
     return MESSAGE_STAND_IN;
   }
 

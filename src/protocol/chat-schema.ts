@@ -34,16 +34,20 @@ const SpokenMessage = Type.Object({
   content: Type.Union([Type.String(), Type.Array(ContentPart)]),
 });
 
-/** An assistant's message that calls tools. Its content is null, or left out by some clients. */
-const ToolCallingMessage = Type.Object({
-  role: Role,
-  content: Type.Optional(Type.Null()),
-  tool_calls: Type.Array(Type.Unknown()),
-});
+/** A message without content: it is null, or left out by some clients. */
+const Wordless = { role: Role, content: Type.Optional(Type.Null()) };
+
+/** Messages of an assistant that call tools, refuse or speak, as OpenAI answers them and takes them back. */
+const AssistantMessages = [
+  Type.Object({ ...Wordless, tool_calls: Type.Array(Type.Unknown()) }),
+  Type.Object({ ...Wordless, function_call: Type.Object({}) }),
+  Type.Object({ ...Wordless, refusal: Type.String() }),
+  Type.Object({ ...Wordless, audio: Type.Object({}) }),
+] as const;
 
 export const ChatRequestSchema = Type.Object({
   model: Type.String({ minLength: 1 }),
-  messages: Type.Array(Type.Union([SpokenMessage, ToolCallingMessage]), {
+  messages: Type.Array(Type.Union([SpokenMessage, ...AssistantMessages]), {
     minItems: 1,
     maxItems: MESSAGES_MAX,
   }),

@@ -84,9 +84,15 @@ export function conversationOf(
         break;
       }
       case 'assistant': {
+        if (isRecord(message.function_call))
+          throw new FieldError(`${path}.function_call`, 'is not supported by Bedrock');
         const reasoning = reasoningOf(message);
         const calls = toolCallsOf(message.tool_calls, `${path}.tool_calls`, called);
-        const blocks = [...reasoning, ...writer.blocks(message.content, `${path}.content`), ...calls];
+        const content = writer.blocks(message.content, `${path}.content`);
+        const { refusal } = message;
+        if (content.length === 0 && typeof refusal === 'string' && refusal.trim() !== '')
+          content.push({ text: refusal });
+        const blocks = [...reasoning, ...content, ...calls];
         if (blocks.length === 0) break;
         resultCount = 0;
         usesTools ||= calls.length > 0;

@@ -94,7 +94,26 @@ void t.test('messages: roles, contents and parts', (t) => {
   t.ok(accepted(message({ role: 'user', content: [] })));
   t.ok(accepted(message({ role: 'user', content: [{ type: 'text', text: 'x' }, { type: 'image_url' }] })));
 
-  const rule = 'must be a string, an array of parts, or null beside tool_calls';
+  const others: [name: string, given: unknown, wrong: unknown][] = [
+    ['function_call', { name: 'f', arguments: '{}' }, 'f'],
+    ['refusal', 'I cannot', 3],
+    ['audio', { id: 'audio_1' }, 'audio_1'],
+  ];
+  const rule =
+    'must be a string, an array of parts, or null beside tool_calls, function_call, refusal or audio';
+  for (const [name, given, wrong] of others) {
+    const said = { role: 'assistant', [name]: given };
+    // Sound that a provider has stored needs `pass_members`, which the members say that route the call.
+    t.ok(accepted(message({ ...said, content: null })), `${name} in place of content`);
+    t.ok(accepted(message(said)), `content absent beside ${name}`);
+    t.ok(accepted(message({ ...said, content: 'text', tool_calls: null })));
+    for (const nothing of [null, wrong])
+      t.match(
+        refusedMessage({ role: 'assistant', content: null, [name]: nothing }),
+        `messages[1].content ${rule}`,
+        `${name}: ${JSON.stringify(nothing)}`,
+      );
+  }
   t.equal(
     refusedMessage({ role: 'robot', content: '' }),
     `messages[1].role must be one of ${roles.join(', ')}, got "robot"`,

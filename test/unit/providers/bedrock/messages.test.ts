@@ -46,13 +46,14 @@ void t.test('system texts are apart, turns alternate, blank texts are left out',
     { role: 'assistant', content: '' },
     { role: 'assistant', content: 'three' },
     { role: 'assistant', content: [{ type: 'refusal', refusal: 'no' }] },
+    { role: 'assistant', content: null, refusal: 'never' },
     { role: 'system', content: 'C' },
     { role: 'user', content: 'four' },
   ]);
   t.same(system, [{ text: 'A' }, { text: 'B' }]);
   t.same(messages, [
     { role: 'user', content: [{ text: 'one' }, { text: 'two' }] },
-    { role: 'assistant', content: [{ text: 'three' }, { text: 'no' }] },
+    { role: 'assistant', content: [{ text: 'three' }, { text: 'no' }, { text: 'never' }] },
     {
       role: 'user',
       content: [{ text: '<system-reminder>\nC\n</system-reminder>' }, { text: 'four' }],
@@ -171,6 +172,10 @@ void t.test('calls and their results, several in one turn', (t) => {
     t.equal(refusal(called(bad)), 'messages[0].tool_calls[0].function.arguments');
   }
   t.equal(refusal([{ role: 'tool', content: 'x' }]), 'messages[0].tool_call_id');
+  t.equal(
+    refusal([{ role: 'assistant', content: null, function_call: { name: 'f', arguments: '{}' } }]),
+    'messages[0].function_call',
+  );
   t.end();
 });
 
