@@ -7,11 +7,12 @@ import { Block, SEGMENT_START } from '#src/call-log/call-block.js';
 import type { CallFilter } from '#src/call-log/call-filter.js';
 import { CallReader } from '#src/call-log/call-reader.js';
 import { CallWriter } from '#src/call-log/call-writer.js';
-import type { CallRetention } from '#src/call-log/segment-files.js';
-import { SystemClock } from '#src/core/clock.js';
+import { REMOVE_PERIOD_MS, type CallRetention } from '#src/call-log/segment-files.js';
+import { type Clock, SystemClock } from '#src/core/clock.js';
 import { type CallRecord, requestIdOf } from '#src/telemetry/call-record.js';
 import { type CallKinds, passes, randomCall } from '../../support/stored-calls.js';
 import { randomOf } from '../../support/random.js';
+import { StoppedClock } from '../store/support.js';
 
 const KINDS: CallKinds = { accounts: 40, models: 3, upstreams: 4 };
 const START_MS = 1_763_950_000_000;
@@ -23,8 +24,8 @@ const log = {
   info: () => undefined,
 };
 
-function writerOn(folder: string, retention = RETENTION): CallWriter {
-  return new CallWriter({ folder, retention, clock: new SystemClock(), log });
+function writerOn(folder: string, retention = RETENTION, clock: Clock = new SystemClock()): CallWriter {
+  return new CallWriter({ folder, retention, clock, log });
 }
 
 /** Calls that ended one after the other, some in the same millisecond, some a little before. */
@@ -275,7 +276,9 @@ void t.test('damaged bytes cost the blocks that they are in', async (t) => {
 void t.test('the oldest are removed by bytes and by hours', async (t) => {
   const folder = t.testdir();
   const retention = { keepHours: 24, keepBytes: 3 * 1024 * 1024, processes: 2 };
-  const writers = [writerOn(folder, retention), writerOn(folder, retention)];
+  const clock = new StoppedClock();
+  clock.nowMs = Date.now();
+  const writers = [writerOn(folder, retention, clock), writerOn(folder, retention, clock)];
   const bytes = (): number =>
     readdirSync(folder).reduce((sum, name) => sum + statSync(join(folder, name)).size, 0);
   let most = 0;
@@ -298,6 +301,8 @@ void t.test('the oldest are removed by bytes and by hours', async (t) => {
   t.ok((await reader.page({}, 10, page!.next!))!.calls.length > 0);
   const old = (Date.now() - 25 * 3_600_000) / 1_000;
   for (const name of names.slice(1)) utimesSync(join(folder, name), old, old);
+  // Just after the start nothing is removed by age.
+  clock.nowMs += REMOVE_PERIOD_MS;
   writers[0]!.apply(retention);
   t.same(readdirSync(folder), []);
   // A writer whose segment is gone begins another.

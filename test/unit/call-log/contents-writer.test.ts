@@ -3,11 +3,12 @@ import { readdirSync, readFileSync, statSync, truncateSync, utimesSync } from 'n
 import { join } from 'node:path';
 import t from 'tap';
 import { ContentsReader, ContentsWriter } from '#src/call-log/contents-writer.js';
-import type { CallRetention } from '#src/call-log/segment-files.js';
-import { SystemClock } from '#src/core/clock.js';
+import { REMOVE_PERIOD_MS, type CallRetention } from '#src/call-log/segment-files.js';
+import { type Clock, SystemClock } from '#src/core/clock.js';
 import { asWallMs } from '#src/core/units.js';
 import { type CallContents, packContents } from '#src/telemetry/contents-layout.js';
 import { randomOf } from '../../support/random.js';
+import { StoppedClock } from '../store/support.js';
 
 const RETENTION: CallRetention = {
   keepHours: 24,
@@ -16,8 +17,11 @@ const RETENTION: CallRetention = {
   blockBytes: 512 * 1024,
 };
 const log = { error: () => undefined, warn: () => undefined, info: () => undefined };
-const writerOn = (dataPath: string, retention = RETENTION): ContentsWriter =>
-  new ContentsWriter({ dataPath, retention, clock: new SystemClock(), log });
+const writerOn = (
+  dataPath: string,
+  retention = RETENTION,
+  clock: Clock = new SystemClock(),
+): ContentsWriter => new ContentsWriter({ dataPath, retention, clock, log });
 
 const START_MS = 1_763_950_000_000;
 const random = randomOf(7);
@@ -144,9 +148,14 @@ void t.test('what could be older than its hours before the next look is removed'
   const path = join(folder, 'contents', '0000000001.contents');
   const isThere = (): boolean => readdirSync(join(folder, 'contents')).length > 0;
   const writtenBefore = (hours: number): void => {
-    const seconds = new SystemClock().wallMs() / 1_000 - hours * 3_600;
+    const clock = new StoppedClock();
+    const writer = writerOn(folder, RETENTION, clock);
+    // Just after the start nothing is removed by age.
+    clock.nowMs += REMOVE_PERIOD_MS;
+    const seconds = clock.wallMs() / 1_000 - hours * 3_600;
     utimesSync(path, seconds, seconds);
-    writerOn(folder).close();
+    writer.apply(RETENTION);
+    writer.close();
   };
   // A segment spans an hour at most, and the two looks are ten minutes.
   writtenBefore(24 - 1 - 10 / 60 - 0.01);

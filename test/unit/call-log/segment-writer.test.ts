@@ -1,9 +1,11 @@
 /** What a segment writer leaves in its folder. */
-import { readdirSync } from 'node:fs';
-import t from 'tap';
+import { readdirSync, utimesSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { REMOVE_PERIOD_MS } from '#src/call-log/segment-files.js';
 import { SegmentWriter } from '#src/call-log/segment-writer.js';
 import { SystemClock } from '#src/core/clock.js';
-import { ListLog } from '../store/support.js';
+import { ListLog, StoppedClock } from '../store/support.js';
 
 void t.test('a segment that cannot be begun leaves no file, however often it is tried', (t) => {
   const folder = t.testdir();
@@ -24,5 +26,85 @@ void t.test('a segment that cannot be begun leaves no file, however often it is 
   t.equal(log.lines.length, 1, 'the failure is logged');
   t.same(readdirSync(folder), []);
   writer.close();
+  t.end();
+});
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** A folder with a segment of each of the last 60 hours, and a writer that keeps 72. */
+function worldOf(t: Test) {
+  const folder = t.testdir();
+  const clock = new StoppedClock();
+  for (let hours = 60; hours > 0; hours--) {
+    const path = join(folder, `${String(61 - hours).padStart(10, '0')}.calls`);
+    writeFileSync(path, 'a segment');
+    utimesSync(path, (clock.nowMs - hours * HOUR_MS) / 1_000, (clock.nowMs - hours * HOUR_MS) / 1_000);
+  }
+  const retention = { keepHours: 72, keepBytes: 1024 ** 3, processes: 1 };
+  const start = () => {
+    const writer = new SegmentWriter({
+      folder,
+      kind: 'calls',
+      start: Buffer.alloc(8),
+      newIndex: () => ({ add: () => undefined, toBytes: () => Buffer.alloc(0) }),
+      retention,
+      clock,
+      log: new ListLog(),
+      take: () => undefined,
+    });
+    t.teardown(() => writer.close());
+    return writer;
+  };
+  /** Time passes, with a look each five minutes, as of the timer. */
+  const pass = (writer: ReturnType<typeof start>, ms: number): void => {
+    for (let passed = 0; passed < ms; passed += REMOVE_PERIOD_MS) {
+      clock.nowMs += REMOVE_PERIOD_MS;
+      writer.apply(retention);
+    }
+  };
+  const step = (ms: number): void => {
+    clock.nowMs += ms;
+    clock.setMs += ms;
+  };
+  return { clock, start, pass, step, left: () => readdirSync(folder).length };
+}
+
+void t.test('a clock that is ahead for some minutes removes nothing; one that stays there does', (t) => {
+  const { start, pass, step, left } = worldOf(t);
+  const writer = start();
+  pass(writer, 2 * HOUR_MS);
+  t.equal(left(), 60);
+  step(10 * 24 * HOUR_MS);
+  pass(writer, 50 * MINUTE_MS);
+  t.equal(left(), 60, 'ahead');
+  step(-10 * 24 * HOUR_MS);
+  pass(writer, 2 * HOUR_MS);
+  t.equal(left(), 60, 'right again');
+  pass(writer, 20 * HOUR_MS);
+  t.ok(left() < 60 && left() > 35, `those of more than 72 hours are gone: ${left()} are left`);
+  step(10 * 24 * HOUR_MS);
+  pass(writer, 65 * MINUTE_MS);
+  t.equal(left(), 0, 'it was right: the machine had slept');
+  t.end();
+});
+
+void t.test('a clock that is ahead at the start, and set right soon, removes nothing', (t) => {
+  const { clock, start, pass, step, left } = worldOf(t);
+  step(10 * 24 * HOUR_MS);
+  const writer = start();
+  clock.nowMs += MINUTE_MS;
+  writer.apply({ keepHours: 72, keepBytes: 1024 ** 3, processes: 1 });
+  t.equal(left(), 60);
+  step(-10 * 24 * HOUR_MS);
+  pass(writer, HOUR_MS);
+  t.equal(left(), 60);
+  t.end();
+});
+
+void t.test('bytes are bounded whatever the clock says', (t) => {
+  const { start, left } = worldOf(t);
+  start().apply({ keepHours: 72, keepBytes: 1_000, processes: 1 });
+  t.equal(left(), 0, 'no room beside the next segment');
   t.end();
 });
