@@ -88,7 +88,8 @@ export class GroupMember implements PrimaryCandidate {
   /** The settings of the member's next process. The running one may differ in those that need a restart. */
   settings: Settings;
   /**
-   * Whether the member replaces another one and does not serve yet. Its exit is then no failure of the group.
+   * Whether the member replaces another one and has not taken over yet. Its exit is then no failure of the
+   * group.
    */
   isTrial: boolean;
   readonly #options: MemberOptions;
@@ -196,7 +197,6 @@ export class GroupMember implements PrimaryCandidate {
 
   #onReady(ready: GatewayReady): void {
     this.#serves = true;
-    this.isTrial = false;
     this.#policy.onReady();
     this.#owner.onReady(this, ready);
     this.#onStarted(undefined);

@@ -33,7 +33,7 @@ interface ReplaceSteps<Member> {
    * removed.
    */
   start(member: Member): Promise<string | undefined>;
-  /** Passes the admin interface on, if `from` has it. */
+  /** Passes the admin interface on, if `from` has it. If `to` ends meanwhile, it is removed. */
   handOver(from: Member, to: Member): Promise<void>;
   /** Resolves when the member's calls and process have ended. */
   retire(member: Member): Promise<void>;
@@ -52,6 +52,8 @@ async function replaceOneByOne<Member>(steps: ReplaceSteps<Member>): Promise<str
     const failure = await steps.start(next);
     if (failure !== undefined) return `the new gateway did not serve: ${failure}`;
     await steps.handOver(former, next);
+    // The former has kept the interface in that case, and goes on.
+    if (!steps.members().includes(next)) return 'the new gateway ended before it had taken over';
     await steps.retire(former);
   }
   return undefined;
@@ -153,6 +155,7 @@ export class ProcessGroup {
       start: (member) => member.start(),
       handOver: async (from, to) => {
         if (this.#primary.current === from) await this.#primary.handOver(to);
+        to.isTrial = false;
       },
       retire: async (member) => {
         // Twice the drain timeout: a late call on an idle connection has the full time too.

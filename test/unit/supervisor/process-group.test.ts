@@ -229,3 +229,17 @@ void t.test('no process can be forked for the others at first: they come later',
   machine.isFull = false;
   t.same((await seen('start', 3)).map(({ slot }) => slot).sort(), [0, 1, 2]);
 });
+
+void t.test('the new one ends while it takes the lead: the former goes on, with it', async (t) => {
+  const { group, settings, seen, events } = await groupOf(t, 2);
+  await seen('start', 2);
+  const { done } = group.replace({ ...settings, workers: BEHAVIOURS.leadless });
+  t.match(await done, /ended before it had taken over/);
+  t.notOk(events().some(({ event }) => event === 'drain' || event === 'follow'));
+  const [first] = await seen('start', 3);
+  process.kill(first!.pid, 'SIGKILL');
+  t.equal((await seen('lead', 2))[1]!.slot, 1, 'the other one leads then');
+  t.equal((await seen('start', 4))[3]!.slot, 0, 'and no more are started than there were');
+  group.drain();
+  t.same(await group.ended, { exitCode: 0, rejection: undefined });
+});
