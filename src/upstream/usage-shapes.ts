@@ -281,7 +281,8 @@ export function doubtOf(
   // Some models' thoughts are not bounded by `max_tokens`.
   if (completionTokens - reasoningTokens > withSlack(outputTokensAllowed(request, modelOutputTokensMax)))
     return 'beyond_max_tokens';
-  if (promptTokens > PROMPT_TOKENS_BESIDE_BODY && isBeyondBody(promptTokens, request)) return 'too_much_input';
+  if (promptTokens > PROMPT_TOKENS_BESIDE_BODY && isBeyondBody(promptTokens, request))
+    return 'too_much_input';
   if (promptTokens === 0) return 'zero';
   return completionTokens === 0 && hasText() ? 'zero' : undefined;
 }
