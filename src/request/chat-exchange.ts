@@ -196,7 +196,7 @@ export class ChatExchange extends CallContext {
     this.isOver = true;
     this.giveBackBody();
     this.storable?.giveUp();
-    if (this.hit !== undefined) this.#listener.cache.letGo(this.hit.bytes.length);
+    if (this.hit !== undefined) this.#listener.cache.letGo(this.hit.bytes);
     this.stopSweep();
     this.report(outcome);
     if (this.contents !== undefined) this.#endContents(this.contents, outcome);

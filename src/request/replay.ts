@@ -96,7 +96,7 @@ export function lookUp(
   };
   const hit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
     // Its end gives back what it holds; after that nothing would.
-    if (!exchange.isOver && !cache.hold(bytes.length)) {
+    if (!exchange.isOver && !cache.hold(bytes)) {
       miss();
       return undefined;
     }
@@ -216,7 +216,7 @@ export class Replay implements ResponseOwner, Swept {
     }
     this.#writer = new ResponseWriter(exchange.res, this.#listener.clock, this);
     exchange.startSweep(this);
-    this.#writer.end(this.#bytes);
+    this.#writer.end(this.#bytes, true);
   }
 
   onSweep(nowMs: MonotonicMs): void {

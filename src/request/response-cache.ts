@@ -45,8 +45,8 @@ const KNOWN_DIVISOR = 16;
 const WAITING_MAX = 1_000;
 const WAITING_BYTES_MAX = 64 * 1024 * 1024;
 /**
- * Bytes of the hits that are on their way to clients: what a slow client has not taken is a copy of its own.
- * Shorter ones are not counted, because a live response holds as much.
+ * Bytes of the responses that are on their way to clients as hits: a slow client keeps one in memory that the
+ * cache may have evicted. Shorter ones are not counted, because a live response holds as much.
  */
 const SENT_BYTES_MAX = 128 * 1024 * 1024;
 const SENT_BYTES_UNCOUNTED = FRAME_BYTES_MAX;
@@ -92,6 +92,8 @@ export class ResponseCache {
   #bytesMax = 0;
   #waiting = 0;
   #waitingBytes = 0;
+  /** How many clients each response is on its way to. */
+  readonly #sent = new Map<Uint8Array, number>();
   #sentBytes = 0;
   /** By the id of each model with a cache. */
   #rules: ReadonlyMap<string, CacheRule> = new Map();
@@ -145,19 +147,29 @@ export class ResponseCache {
   }
 
   /**
-   * Whether a hit of `bytes` may go to its client. If so, they count until `letGo`. If not, the call is made:
-   * a live response waits at its upstream for a slow client.
+   * Whether a hit with these bytes may go to its client. If so, they count until `letGo`, once for all clients
+   * that they are on their way to. If not, the call is made: a live response waits at its upstream for a slow
+   * client.
    */
-  hold(bytes: number): boolean {
-    const counted = countedOf(bytes);
-    if (counted > 0 && this.#sentBytes + counted > SENT_BYTES_MAX) return false;
-    this.#sentBytes += counted;
+  hold(bytes: Uint8Array): boolean {
+    if (bytes.length <= SENT_BYTES_UNCOUNTED) return true;
+    const clients = this.#sent.get(bytes) ?? 0;
+    if (clients === 0 && this.#sentBytes + bytes.length > SENT_BYTES_MAX) return false;
+    if (clients === 0) this.#sentBytes += bytes.length;
+    this.#sent.set(bytes, clients + 1);
     return true;
   }
 
   /** Called once for each `hold` that returned true, when the client has the response or has left. */
-  letGo(bytes: number): void {
-    this.#sentBytes -= countedOf(bytes);
+  letGo(bytes: Uint8Array): void {
+    if (bytes.length <= SENT_BYTES_UNCOUNTED) return;
+    const clients = this.#sent.get(bytes)!;
+    if (clients > 1) {
+      this.#sent.set(bytes, clients - 1);
+    } else {
+      this.#sent.delete(bytes);
+      this.#sentBytes -= bytes.length;
+    }
   }
 
   /** Keeps the response, and gives it to the requests that wait for the flight. */
@@ -267,10 +279,6 @@ export class ResponseCache {
   #report(): void {
     this.#metrics.setCache(this.#count, this.#bytes);
   }
-}
-
-function countedOf(bytes: number): number {
-  return bytes > SENT_BYTES_UNCOUNTED ? bytes : 0;
 }
 
 /** Each entry counts CACHED_ROW_BYTES beside its bytes, which bounds the number of short ones. */

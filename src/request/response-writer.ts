@@ -135,26 +135,28 @@ export class ResponseWriter {
     return joined;
   }
 
-  #write(bytes: Uint8Array): void {
+  #write(bytes: Uint8Array, stays = false): void {
     let start = 0;
     while (!this.#blocked && start < bytes.length) {
       const end = Math.min(bytes.length, start + WRITE_BYTES_MAX);
       this.#send(start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end), end - start);
       start = end;
     }
-    // Copied: the frame is a view of shared memory.
-    if (start < bytes.length) this.#queue.push(bytes.slice(start));
+    if (start < bytes.length) this.#queue.push(stays ? bytes.subarray(start) : bytes.slice(start));
   }
 
-  /** Writes the last bytes. `onLeft` follows, at once unless the client is slow. */
-  end(bytes: Uint8Array): void {
+  /**
+   * Writes the last bytes. `onLeft` follows, at once unless the client is slow. What has to wait is copied,
+   * because a frame is a view of shared memory, unless the bytes stay as they are (`stays`).
+   */
+  end(bytes: Uint8Array, stays = false): void {
     const all = this.#join(bytes);
     // If nothing of the response was written yet, the socket is empty.
     const lastBytesMax = this.#begun ? LAST_BYTES_MAX : WRITE_BYTES_MAX;
     const lastStart = Math.max(0, all.length - lastBytesMax);
-    if (lastStart > 0) this.#write(all.subarray(0, lastStart));
+    if (lastStart > 0) this.#write(all.subarray(0, lastStart), stays);
     const last = lastStart === 0 ? all : all.subarray(lastStart);
-    this.#last = this.#blocked ? last.slice() : last;
+    this.#last = this.#blocked && !stays ? last.slice() : last;
     this.#pump();
   }
 

@@ -293,6 +293,16 @@ void t.test('accounts share with scope all, if their plan has the model', async 
   t.equal(await gateway.stop(), 0);
 });
 
+void t.test('many equal calls at once are one, also with a response of a megabyte', async (t) => {
+  const { gateway, key, mock } = await startCached(t, { listen: { listeners: 1 } });
+  const prompt = fresh('first_byte_ms=3000&bytes=1000000');
+  const answers = await Promise.all(Array.from({ length: 200 }, () => gateway.chat(key, prompt)));
+  t.equal(answers.filter((answer) => cacheOf(answer) === 'hit').length, 199);
+  t.equal(new Set(answers.map(({ status, body }) => `${status} ${body}`)).size, 1);
+  t.equal((await mock.stats()).requests, 1);
+  t.equal(await gateway.stop(), 0);
+});
+
 void t.test('a caller that does not read holds up no equal call of another', async (t) => {
   const { gateway, key, mock } = await startCached(t, { cache: { ttl_seconds: 600, scope: 'all' } });
   const other = await gateway.admin.customer();

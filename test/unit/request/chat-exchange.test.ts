@@ -35,7 +35,7 @@ function bed(requestNumber = 1) {
   const clock = new HeldClock();
   const ring = createCallRing();
   const control = new LogSwitch(buffers.log);
-  const letGo: number[] = [];
+  const letGo: Uint8Array[] = [];
   const listener = {
     ...openHouse().listener,
     channel: new ListenerChannel(table, { first: 0, count: 4 }),
@@ -43,7 +43,7 @@ function bed(requestNumber = 1) {
     metrics: new ListenerMetrics(buffers, 0),
     callRing: new CallRingWriter(ring, control),
     cache: {
-      letGo: (bytes: number) => {
+      letGo: (bytes: Uint8Array) => {
         letGo.push(bytes);
       },
     },
@@ -297,7 +297,7 @@ void t.test('the end of a hit gives back what it holds, and other ends nothing',
     const { exchange, letGo } = bed();
     if (isHit) exchange.hit = hit;
     exchange.finish(outcome);
-    t.same(letGo, isHit ? [7] : []);
+    t.same(letGo, isHit ? [hit.bytes] : []);
   }
   t.end();
 });

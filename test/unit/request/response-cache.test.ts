@@ -352,13 +352,36 @@ void t.test('a row that is damaged in any way is no response, and empties the ta
 
 void t.test('hits on their way to clients are bounded; short ones do not count', (t) => {
   const one = openWorld(t, 1).caches[0]!;
-  for (let sent = 0; sent < 128; sent++) t.equal(one.hold(MIB), true);
-  t.equal(one.hold(MIB), false);
-  t.equal(one.hold(64 * 1024 + 1), false);
-  t.equal(one.hold(64 * 1024), true);
-  one.letGo(64 * 1024);
-  t.equal(one.hold(MIB), false);
-  one.letGo(MIB);
-  t.equal(one.hold(MIB), true);
+  const long = Array.from({ length: 129 }, () => new Uint8Array(MIB));
+  const [first, last] = [long[0]!, long[128]!];
+  for (const bytes of long.slice(0, 128)) t.ok(one.hold(bytes));
+  t.equal(one.hold(last), false);
+  t.equal(one.hold(new Uint8Array(64 * 1024 + 1)), false);
+  const short = new Uint8Array(64 * 1024);
+  t.equal(one.hold(short), true);
+  one.letGo(short);
+  t.equal(one.hold(last), false);
+  one.letGo(first);
+  t.equal(one.hold(last), true);
   t.end();
+});
+
+void t.test('all that wait for one call get its response, however long: it is held once', async (t) => {
+  const { caches, response } = openWorld(t, 1, 2 * MIB);
+  const one = caches[0]!;
+  const key = keyOf('a');
+  const flight = leads(t, await one.request(key, 10));
+  const waiting = Array.from({ length: 500 }, () => one.request(key, 10));
+  one.publish(key, response('x'.repeat(MIB)), flight);
+  const hits = (await Promise.all(waiting)).flatMap((requested) =>
+    requested.state === 'found' ? [requested.response] : [],
+  );
+  hits.push(found(one, key)!);
+  t.equal(hits.filter(({ bytes }) => one.hold(bytes)).length, 501);
+  const others = Array.from({ length: 128 }, () => new Uint8Array(MIB));
+  t.equal(others.filter((bytes) => one.hold(bytes)).length, 127, 'beside others');
+  for (const hit of hits.slice(1)) one.letGo(hit.bytes);
+  t.equal(one.hold(others[127]!), false, 'until the last client has it');
+  one.letGo(hits[0]!.bytes);
+  t.equal(one.hold(others[127]!), true);
 });

@@ -204,3 +204,25 @@ void t.test('no comment comes within an event, and a sweep tries the last bytes 
   t.equal(whole.socket.ended, true);
   t.end();
 });
+
+void t.test('what waits of bytes that stay as they are is not copied, of others it is', (t) => {
+  for (const stays of [true, false]) {
+    const { socket, writer } = open(false);
+    const memory = new Set<ArrayBufferLike>();
+    const write = socket.res.write.bind(socket.res);
+    socket.res.write = (bytes) => {
+      memory.add((bytes as Uint8Array).buffer);
+      return write(bytes);
+    };
+    const bytes = new Uint8Array(200_000).fill(97);
+    socket.takes = false;
+    writer.end(bytes, stays);
+    if (!stays) bytes.fill(98, 15 * 1024);
+    socket.takes = true;
+    socket.writable();
+    t.equal(socket.text, 'a'.repeat(200_000));
+    t.equal(socket.ended, true);
+    t.equal(memory.size === 1, stays);
+  }
+  t.end();
+});
