@@ -47,7 +47,10 @@ const SLOW_WRITE_BYTES_MAX = 8 * 1024;
 const JOINED_BYTES_MAX = 8 * 1024;
 /** Bytes that are written along with the end. Few: µWS and its timer have what the socket does not take. */
 const LAST_BYTES_MAX = 1024;
-/** Bytes that are written to try a blocked socket. Few: µWS keeps them if the socket takes nothing. */
+/**
+ * Bytes of the queue that are written to try a blocked socket. Few: µWS keeps them if the socket takes
+ * nothing.
+ */
 const PROBE_BYTES = 64;
 const NOTHING = new Uint8Array(0);
 /**
@@ -207,8 +210,7 @@ export class ResponseWriter {
       this.#sendHead(PROBE_BYTES);
     } else if (last !== undefined && last.length > 0) {
       // They may begin within an event: `end` cuts its bytes anywhere.
-      this.#last = last.subarray(PROBE_BYTES);
-      this.#send(last.subarray(0, PROBE_BYTES), 0);
+      this.#sendByteOf(last);
     } else if (this.#owner.isStream) {
       this.#send(SSE_KEEP_ALIVE, 0);
     } else {
@@ -221,8 +223,14 @@ export class ResponseWriter {
   #pump(): void {
     while (!this.#blocked && this.#queue.length > 0)
       this.#sendHead(this.#wasSlow ? SLOW_WRITE_BYTES_MAX : WRITE_BYTES_MAX);
-    const last = this.#last;
+    let last = this.#last;
     if (this.#blocked || last === undefined || this.#left) return;
+    // A write may have found a full socket unseen. A non-streamed response has no comments to try it with, so
+    // its last bytes are kept until one of them shows that it takes more.
+    if (this.#wasSlow && !this.#owner.isStream && last.length > 1) {
+      if (!this.#sendByteOf(last)) return;
+      last = last.subarray(1);
+    }
     // One system call for both. Not `end(bytes)`, which leaves what the socket does not take to µWS and its
     // timer.
     let taken = true as boolean;
@@ -267,6 +275,16 @@ export class ResponseWriter {
     else this.#queue.shift();
     const bytes = head.subarray(0, bytesMax);
     this.#send(bytes, bytes.length);
+  }
+
+  /**
+   * Tries the socket with one byte, because the last bytes may have to do for minutes of sweeps. Returns
+   * whether the socket takes more.
+   */
+  #sendByteOf(last: Uint8Array): boolean {
+    this.#last = last.subarray(1);
+    this.#send(last.subarray(0, 1), 0);
+    return !this.#blocked;
   }
 
   /** Once the socket has taken them, the worker gets credits for `creditBytes`. */

@@ -33,8 +33,7 @@ class Socket {
   } as unknown as HttpResponse;
 }
 
-function open(isStream: boolean) {
-  const socket = new Socket();
+function open(isStream: boolean, socket = new Socket()) {
   const time = { nowMs: 0 };
   const clock = { monotonicMs: () => asMonotonicMs(time.nowMs), wallMs: () => asWallMs(time.nowMs) };
   const seen = { takenBytes: 0, left: 0 };
@@ -223,6 +222,57 @@ void t.test('what waits of bytes that stay as they are is not copied, of others 
     t.equal(socket.text, 'a'.repeat(200_000));
     t.equal(socket.ended, true);
     t.equal(memory.size === 1, stays);
+  }
+  t.end();
+});
+
+/** Keeps what the kernel does not take, as µWS does: a write that fails is seen at the next one. */
+class FullSocket extends Socket {
+  /** Bytes that the kernel would take, and bytes that are kept. */
+  roomBytes = 100_000;
+  keptBytes = 0;
+
+  constructor() {
+    super();
+    let corkedBytes = 0;
+    this.res.cork = (write) => {
+      write();
+      this.keptBytes += corkedBytes;
+      corkedBytes = 0;
+      this.#flush();
+      return this.res;
+    };
+    this.res.write = (bytes) => {
+      const text = bytes as Uint8Array;
+      this.text += Buffer.from(text).toString();
+      if (this.keptBytes > 0) this.#flush();
+      if (this.keptBytes > 0) this.keptBytes += text.length;
+      else corkedBytes += text.length;
+      return this.keptBytes === 0;
+    };
+  }
+
+  #flush(): void {
+    const bytes = Math.min(this.roomBytes, this.keptBytes);
+    this.roomBytes -= bytes;
+    this.keptBytes -= bytes;
+  }
+}
+
+void t.test('a steady slow reader gets all of a whole answer, though nothing says that it reads', (t) => {
+  for (let size = 200_000; size < 240_000; size += 1_777) {
+    const socket = new FullSocket();
+    const { writer, wait } = open(false, socket);
+    const body = 'abcdefghij'.repeat(24_000).slice(0, size);
+    writer.write(Buffer.from(body.slice(0, 150_000)));
+    writer.end(Buffer.from(body.slice(150_000)));
+    let stays = true;
+    // It reads so much that `onWritable` would come after many minutes.
+    for (let seconds = 0; seconds < 1_000 && stays && !socket.ended; seconds++) {
+      socket.roomBytes += 500;
+      stays = wait(1_000);
+    }
+    t.same([stays, socket.ended, socket.text === body], [true, true, true], `${size} bytes`);
   }
   t.end();
 });
