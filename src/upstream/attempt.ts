@@ -159,6 +159,11 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     return this.#reader?.usageSoFar ?? this.#call.usageSoFar;
   }
 
+  /** The upstream rejects the request; its reason may not be whole yet. It charges nothing. */
+  get isRejected(): boolean {
+    return this.#phase === 'refused';
+  }
+
   pause(): void {
     this.#call.pause();
   }

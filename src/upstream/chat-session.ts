@@ -116,8 +116,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     }
     if (this.#state === 'settling') return;
     const attempt = this.#attempt;
+    const isCharged = attempt?.sent === true && !attempt.isRejected;
     attempt?.abort();
-    if (attempt?.sent === true) {
+    if (isCharged) {
       this.#settleSoon();
       return;
     }

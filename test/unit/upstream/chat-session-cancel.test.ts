@@ -97,3 +97,24 @@ void t.test('cancel between two tries, while counting, and after the end', async
   session.onCredit();
   t.equal(downstream.endings, 1);
 });
+
+void t.test('a client that leaves while a rejection comes pays nothing', async (t) => {
+  for (const status of [400, 413, 422]) {
+    const { call, counts, upstreams } = await world(t, [
+      (_request, response) => {
+        response.writeHead(status, { 'content-type': 'application/json', 'content-length': 100 });
+        response.write('{"error":{');
+      },
+    ]);
+    const { session, downstream } = call();
+    while (upstreams[0]!.requests.length === 0) await turn();
+    // The head and the half of the body are on their way.
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    session.onCancel();
+    await downstream.ended;
+    t.equal(downstream.usage, undefined, `${status}: not charged`);
+    t.ok(downstream.error);
+    t.equal(downstream.endings, 1);
+    t.equal(counts.length, 0);
+  }
+});
