@@ -240,8 +240,8 @@ function leftAfter(
 }
 
 /** Whether the output of a call is lowered if the balance does not cover it. A hit has no output to lower. */
-export function lowersOutput({ hit }: CallContext, { lowBalance }: ListenerContext): boolean {
-  return lowBalance === 'clamp' && hit === undefined;
+export function lowersOutput({ hit, door }: CallContext, { lowBalance }: ListenerContext): boolean {
+  return lowBalance === 'clamp' && hit === undefined && door.isFree !== true;
 }
 
 /**

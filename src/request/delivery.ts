@@ -120,6 +120,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   /** The client pays for what came so far, as if it had left. Its connection is cut, without an error. */
   onCut(usage: Usage, upstreamWaitMs: number): boolean {
     if (this.#phase === 'withdrawn') return this.onFail(STOPPED);
+    this.#exchange.giveBackBody();
     this.#exchange.storable?.giveUp();
     this.#settle(usage, upstreamWaitMs);
     if (this.#exchange.clientGone) {

@@ -19,7 +19,7 @@ const TRIED: TriedAttempt = {
 };
 
 function bed() {
-  const seen = { text: '', outcome: '' };
+  const seen = { text: '', outcome: '', bodies: 0 };
   const res: HttpResponse = {
     cork: (write: () => void) => {
       write();
@@ -54,6 +54,7 @@ function bed() {
     responseBegun: () => undefined,
     startSweep: () => undefined,
     onTried: () => undefined,
+    giveBackBody: () => void (seen.bodies += 1),
     charged: () => undefined,
     finish: (outcome: string) => void (seen.outcome = outcome),
   } as unknown as ChatExchange;
@@ -66,7 +67,7 @@ function bed() {
     durability: 'interval',
     cachedInput: 'count',
   } as unknown as DeliveryContext;
-  return { delivery: new Delivery(exchange, admission, listener), seen };
+  return { delivery: new Delivery(exchange, admission, listener), res, seen };
 }
 
 void t.test('bytes that came with a failed attempt are written before their memory is used again', (t) => {
@@ -80,5 +81,15 @@ void t.test('bytes that came with a failed attempt are written before their memo
   ring.fill('x');
   delivery.onCut(usageOfWhole(1, 1, 'estimated'), 0);
   t.same([seen.text, seen.outcome], ['data: 1\n\ndata: mine\n\n', 'client_gone']);
+  t.end();
+});
+
+void t.test('a call that is cut gives its body back before its client has read', (t) => {
+  const { delivery, res, seen } = bed();
+  delivery.onData(Buffer.from('data: 1\n\n'), false);
+  res.write = () => false;
+  delivery.onData(Buffer.from('data: 2\n\n'), false);
+  delivery.onCut(usageOfWhole(1, 1, 'estimated'), 0);
+  t.same([seen.outcome, seen.bodies], ['', 1], 'it waits for its client');
   t.end();
 });

@@ -1,0 +1,37 @@
+/** What a rejected call asks of the coordinator, and when it gives up. */
+import t from 'tap';
+import { asPicoUnits } from '#src/core/units.js';
+import type { LeaseChannel, LeaseNeed } from '#src/channel/lease-channel.js';
+import { COUNT_TOKENS } from '#src/doors/messages/messages-door.js';
+import { AdmissionAsk } from '#src/request/admission-lease.js';
+import { CallContext } from '#src/request/context.js';
+import { choose } from '#src/request/admit.js';
+import { chatCall, knownCaller, openHouse } from './support.js';
+
+void t.test(
+  'a rejected call asks for its whole hold, then for what the balance has, if it may',
+  async (t) => {
+    for (const [name, isFree, needs] of [
+      ['a call that costs', false, 2],
+      ['a free call cannot be lowered', true, 1],
+    ] as const) {
+      const house = openHouse({ lowBalance: 'clamp' });
+      const context = isFree ? new CallContext('req_test', 1, '', COUNT_TOKENS) : knownCaller(house);
+      context.caller = knownCaller(house).caller;
+      const call = chatCall({ max_tokens: 10 });
+      choose(context, call, house.listener);
+      context.asksLease = true;
+      const asked: LeaseNeed[] = [];
+      const leases = {
+        ask: (_scopes: unknown, need: LeaseNeed) => {
+          asked.push(need);
+          return Promise.resolve('refused');
+        },
+      } as unknown as LeaseChannel;
+      const ask = new AdmissionAsk(context, house.listener, leases);
+      for (let tries = 0; tries < 5; tries++) t.equal(await ask.again(call), undefined, name);
+      t.equal(asked.length, needs, name);
+      if (isFree) t.same(asked[0], { kind: 'admission', hold: asPicoUnits(0n), tokens: 0, isFree: true });
+    }
+  },
+);
