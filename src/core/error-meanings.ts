@@ -104,7 +104,7 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
     retry: 'wait',
   },
   conflict: {
-    when: 'Admin interface alone: the change does not fit the present state. The key was rotated before, or there is no `sharing`.',
+    when: 'Admin interface alone: the change does not fit the present state. The key was rotated before, or there is no `sharing`. Or the change is made on other hosts, or may be, and not on this one yet.',
     caller: 'Read the state again and decide anew.',
     operator: null,
     retry: 'no',

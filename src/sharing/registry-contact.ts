@@ -77,12 +77,12 @@ export class RegistryContact {
   }
 }
 
-/** For a change that may have been made. */
+/** For a change that may have been made. No 503, which a client may send again by itself: made twice. */
 export function unknownFate(): ProxyError {
   const message =
     'It is not known whether this was changed: the connection to the registry that hosts share broke in the midst of it. ' +
     'Look before you try again.';
-  return new ProxyError('overloaded', 'gateway', message, 1);
+  return new ProxyError('conflict', 'gateway', message);
 }
 
 /** For a change that was made, and that this host's store does not take yet, for example on a full disk. */
@@ -91,7 +91,7 @@ export function madeElsewhere(error: unknown): ProxyError {
   const message =
     `The change is made, and in force on the other hosts. This host cannot write it to its store: ${reason}. ` +
     'Do not make it again: this host follows once it can.';
-  return new ProxyError('overloaded', 'gateway', message, 1);
+  return new ProxyError('conflict', 'gateway', message);
 }
 
 /** A change whose outcome is unknown is sent again. It names its position in the log, so it is made once. */

@@ -54,7 +54,9 @@ void t.test('accounts, keys and money of two hosts', NO_REDIS, async (t) => {
 
   await redis.kill();
   const refused = await first.admin.send('POST', `/admin/v1/keys/${keyId}/enable`, {});
-  t.equal(refused.status, 503, refused.body);
+  // A client may try again by itself what gets 503: only what was surely not made.
+  const isKnown = refused.body.includes('Nothing was changed');
+  t.equal(refused.status, isKnown ? 503 : 409, refused.body);
   t.match(refused.body, /Nothing was changed|not known whether/);
   t.equal((await first.admin.send('GET', `/admin/v1/keys/${keyId}`)).status, 200, 'reading goes on');
 });
