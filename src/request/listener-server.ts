@@ -131,7 +131,7 @@ export class ListenerServer {
     head.read(req);
     const error = head.rejection();
     if (error !== undefined) {
-      this.#rejectLast(res, req, door.path, error, door);
+      this.#rejectLast(res, req, door.path, error);
       return;
     }
     const requestNumber = ++this.#requestCount;
@@ -178,9 +178,9 @@ export class ListenerServer {
     cors.writePreflight(res, corsLines, requestId, this.#endsConnections);
   }
 
-  #rejectLast(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord, door?: Door): void {
+  #rejectLast(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord): void {
     this.#listener.metrics.countRequest(route, error.code);
-    rejectLast(res, error, this.#newContext(door), req.getMethod() === 'head');
+    rejectLast(res, error, this.#newContext(doorAt(req)), req.getMethod() === 'head');
   }
 
   #methodNotAllowed(res: HttpResponse, req: HttpRequest, route: Route, allow: string): void {
@@ -190,10 +190,16 @@ export class ListenerServer {
 
   #reject(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord, allow?: string): void {
     this.#listener.metrics.countRequest(route, error.code);
-    writeError(res, error, this.#newContext(), {
+    writeError(res, error, this.#newContext(doorAt(req)), {
       ...(allow === undefined ? {} : { allow }),
       close: this.#endsConnections,
       head: req.getMethod() === 'head',
     });
   }
+}
+
+/** The door whose path the request's is, or begins with: its clients know its form of errors. */
+function doorAt(req: HttpRequest): Door | undefined {
+  const url = req.getUrl();
+  return DOORS.find(({ path }) => url === path || url.startsWith(`${path}/`));
 }

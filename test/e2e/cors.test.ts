@@ -28,6 +28,9 @@ const EXPOSED = [
   'x-ratelimit-remaining',
   'x-ratelimit-reset',
   'retry-after',
+  'request-id',
+  'anthropic-ratelimit-requests-remaining',
+  'anthropic-ratelimit-tokens-reset',
 ];
 const CHAT = '/v1/chat/completions';
 

@@ -200,6 +200,27 @@ void t.test('errors', async (t) => {
     );
   });
 
+  await t.test('each path has the form of errors that clients of its door know', async (t) => {
+    // A body in chunks is refused before its path is looked at.
+    const chunked = { 'transfer-encoding': 'chunked' };
+    const asks: [method: string, path: string, status: number, headers?: Record<string, string>][] = [
+      ['GET', '/v1/messages', 405],
+      ['GET', '/v1/messages/count_tokens', 405],
+      ['POST', '/v1/messages/batches', 404],
+      ['POST', '/v1/messages/batches', 400, chunked],
+      ['GET', '/v1/responses/resp_1', 404],
+    ];
+    for (const [method, path, status, headers] of asks) {
+      const answer = await gateway.request(key, { method, path, ...(headers && { headers }) });
+      const body = JSON.parse(answer.body) as Record<string, unknown>;
+      const isMessages = path.startsWith('/v1/messages');
+      t.equal(answer.status, status, `${method} ${path}`);
+      t.equal(body.type, isMessages ? 'error' : undefined, path);
+      t.equal(answer.headers['request-id'] !== undefined, isMessages, path);
+      t.match(body, { error: { message: /./ } });
+    }
+  });
+
   await t.test('request_too_large', async (t) => {
     const answer = await gateway.chat(key, 'x'.repeat(BODY_BYTES));
     t.match(checkError(t, answer, 'request_too_large', 'over'), /100000|100,000/);
