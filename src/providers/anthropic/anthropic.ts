@@ -84,7 +84,8 @@ export interface CloudBody {
 /**
  * `body` is a valid request: the door has checked it. `version`: the cloud's own, for `anthropic_version`.
  * `betas`: names of the settings. `callersBetas`: the caller's `anthropic-beta` header. `removed`: a
- * further member to take out. `added`: a member to add unless the body has it, with its JSON text.
+ * further member to take out. `added`: a member to add unless the body has it, and what makes its
+ * JSON text of the other members, each as `"name":value`.
  */
 export function cloudBodyOf(
   body: string | Uint8Array,
@@ -92,13 +93,13 @@ export function cloudBodyOf(
   betas: readonly string[],
   callersBetas: string,
   removed?: string,
-  added?: readonly [name: string, json: string],
+  added?: readonly [name: string, jsonOf: (others: readonly string[]) => string],
 ): CloudBody {
   const { model, others, names } = membersOf(body, removed);
   const merged = mergedBetas(betas, callersBetas);
   const own = [`"anthropic_version":${JSON.stringify(version)}`];
   if (merged.length > 0) own.push(`"anthropic_beta":${JSON.stringify(merged)}`);
-  if (added !== undefined && !names.includes(added[0])) own.push(`"${added[0]}":${added[1]}`);
+  if (added !== undefined && !names.includes(added[0])) own.push(`"${added[0]}":${added[1](others)}`);
   return { model, body: `{${[...own, ...others].join(',')}}` };
 }
 

@@ -120,9 +120,18 @@ export function claudeRequest(
     return { operation, ...cloudBodyOf(body, VERSION, settings.betas, callersBetas, 'stream') };
   }
   // CountTokens wants the body of InvokeModel, in which max_tokens is required.
-  const invoked = cloudBodyOf(body, VERSION, settings.betas, callersBetas, 'stream', ['max_tokens', '1']);
+  const added = ['max_tokens', outputTokensMin] as const;
+  const invoked = cloudBodyOf(body, VERSION, settings.betas, callersBetas, 'stream', added);
   const counted = { input: { invokeModel: { body: Buffer.from(invoked.body).toString('base64') } } };
   return { model: invoked.model, operation: 'count-tokens', body: JSON.stringify(counted) };
+}
+
+/** The least `max_tokens` of a body with these members, as JSON: more than the thinking budget. */
+function outputTokensMin(members: readonly string[]): string {
+  const text = members.find((member) => member.startsWith('"thinking"'));
+  const body = text === undefined ? undefined : parsedJson(`{${text}}`);
+  const thinking = isRecord(body) && isRecord(body.thinking) ? body.thinking : {};
+  return Number.isSafeInteger(thinking.budget_tokens) ? `${(thinking.budget_tokens as number) + 1}` : '1';
 }
 
 /** The response of CountTokens in the form of Anthropic's `count_tokens`. */

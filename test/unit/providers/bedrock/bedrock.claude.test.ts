@@ -24,10 +24,22 @@ void t.test('a count wants what InvokeModel would get', (t) => {
   const passed = { door: 'count_tokens', stream: false, betas: '' } as const;
   const { operation, body } = claudeRequest(plain, '{"model":"m","messages":[1]}', passed);
   t.equal(operation, 'count-tokens');
-  const { input } = JSON.parse(body) as { input: { invokeModel: { body: string } } };
+  const whole = JSON.parse(body) as { input: { invokeModel: { body: string } } };
+  const { input } = whole;
   t.equal(
     Buffer.from(input.invokeModel.body, 'base64').toString(),
     '{"anthropic_version":"bedrock-2023-05-31","max_tokens":1,"messages":[1]}',
+  );
+  const thinking = claudeRequest(
+    plain,
+    '{"model":"m","thinking" : {"type":"enabled","budget_tokens":2048},"messages":[1]}',
+    passed,
+  );
+  const counted = JSON.parse(thinking.body) as typeof whole;
+  t.match(
+    Buffer.from(counted.input.invokeModel.body, 'base64').toString(),
+    /"max_tokens":2049,"thinking"/,
+    'more than the thinking budget',
   );
   t.equal(readCount(Buffer.from('{"inputTokens":12}')), '{"input_tokens":12}');
   for (const wrong of ['{}', '{"inputTokens":"12"}', 'x'])
