@@ -1,7 +1,8 @@
 /**
  * A Messages request as a chat completion. messages-dialect.ts calls it. No I/O; upstream worker.
  *
- *     text, image, document      parts of the same kind; a document's base64 is a file
+ *     text, image, document      parts of the same kind; a document's base64 is a file. Title and context of
+ *                                a document of text, which are for the model, come before the text
  *     tool_result                a message of the role `tool`, before the rest of its turn. A chat completion
  *                                allows only text there, so images and files go to the user message after it;
  *                                a result with `is_error` begins with "Error: "
@@ -270,22 +271,32 @@ function partOf(block: Members, path: string, extras: boolean, textAlone = false
 }
 
 function newPart(block: Members, path: string, extras: boolean, textAlone: boolean): Part {
-  const { type, text, source, title } = block;
+  const { type, text, source, title, context, citations } = block;
   if (type === 'text') {
     if (typeof text !== 'string') throw new FieldError(`${path}.text`, 'must be a string');
     return { type, text, ...markOf(block, extras) };
   }
   if (textAlone || (type !== 'image' && type !== 'document'))
     throw new FieldError(`${path}.type`, 'has no counterpart in a chat completion');
+  if (isRecord(citations) && citations.enabled === true)
+    throw new FieldError(`${path}.citations`, 'has no counterpart in a chat completion');
   if (!isRecord(source)) throw new FieldError(`${path}.source`, 'must be an object');
   const { type: kind, url, media_type: media, data } = source;
   if (kind === 'text' && typeof data === 'string')
-    return { type: 'text', text: data, ...markOf(block, extras) };
+    return { type: 'text', text: textOfDocument(data, title, context), ...markOf(block, extras) };
   const isData = kind === 'base64' && typeof data === 'string' && typeof media === 'string';
   if (!isData && !(kind === 'url' && typeof url === 'string' && type === 'image'))
     throw new FieldError(`${path}.source`, `has no counterpart in a chat completion`);
   const address = isData ? `data:${media};base64,${data}` : url;
   if (type === 'image') return { type: 'image_url', image_url: { url: address }, ...markOf(block, extras) };
+  if (typeof context === 'string' && context !== '')
+    throw new FieldError(`${path}.context`, 'has no counterpart in a chat completion beside a file');
   const filename = typeof title === 'string' ? title : 'document.pdf';
   return { type: 'file', file: { filename, file_data: address }, ...markOf(block, extras) };
+}
+
+/** `title` and `context`: as in the block. */
+function textOfDocument(data: string, title: unknown, context: unknown): string {
+  const heads = [title, context].filter((text) => typeof text === 'string' && text !== '');
+  return heads.length === 0 ? data : `${heads.join('\n')}\n\n${data}`;
 }

@@ -162,6 +162,33 @@ void t.test('how to think is told as the upstream can be told', (t) => {
   t.end();
 });
 
+void t.test('a document has its title and context, and no citations', (t) => {
+  const sent = (block: Members): unknown => {
+    const content = [{ type: 'document', ...block }];
+    const { messages } = toChat({ ...BODY, system: null, messages: [{ role: 'user', content }] });
+    return (messages as Members[])[0]!.content;
+  };
+  const refused = (block: Members): string => {
+    try {
+      sent(block);
+    } catch (error) {
+      if (error instanceof FieldError) return error.field;
+    }
+    return '';
+  };
+  const text = { source: { type: 'text', media_type: 'text/plain', data: 'D' } };
+  const pdf = { source: { type: 'base64', media_type: 'application/pdf', data: 'AA' } };
+  t.equal(sent(text), 'D');
+  t.equal(sent({ ...text, title: 'T', context: null, citations: { enabled: false } }), 'T\n\nD');
+  t.equal(sent({ ...text, title: 'T', context: 'C' }), 'T\nC\n\nD');
+  t.match(sent({ ...pdf, title: 'T' }), [{ type: 'file', file: { filename: 'T' } }]);
+  const at = 'messages[0].content[0]';
+  for (const source of [text, pdf])
+    t.equal(refused({ ...source, citations: { enabled: true } }), `${at}.citations`);
+  t.equal(refused({ ...pdf, context: 'C' }), `${at}.context`);
+  t.end();
+});
+
 void t.test('a long user_id fits the bound of user', (t) => {
   const userOf = (id: string): unknown => toChat({ ...BODY, metadata: { user_id: id } }).user;
   const long = JSON.stringify({ device_id: 'a'.repeat(64), account_uuid: 'b', session_id: 'c' });
