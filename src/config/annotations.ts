@@ -33,6 +33,8 @@ export interface Annotations {
   readonly 'x-hint'?: string;
   /** The value is never printed, and the file must refer to the environment for it. */
   readonly 'x-secret'?: boolean;
+  /** The value is an address whose path is a secret: only its origin is shown. */
+  readonly 'x-secret-path'?: boolean;
   /**
    * For a map with free names: a pattern that each name must match, one that none may, and one of names with
    * a secret value.

@@ -5,6 +5,7 @@
  * Must hold: no problem contains the value of a secret, because problems are printed and logged
  * (test/unit/config/settings-reader.errors.test.ts).
  */
+import { withoutUrlSecrets } from '../core/secret-url.js';
 import { clipped, formatInputPath, type InputPath } from '../core/wrong-input.js';
 
 export type SettingPath = InputPath;
@@ -34,7 +35,9 @@ export function describe(value: unknown, withType: boolean): string {
   if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : 'a list';
   switch (typeof value) {
     case 'string':
-      return JSON.stringify(clipped(value, SHOWN_CHARS_MAX)) + (withType ? ' (a string)' : '');
+      return (
+        JSON.stringify(clipped(withoutUrlSecrets(value), SHOWN_CHARS_MAX)) + (withType ? ' (a string)' : '')
+      );
     case 'number':
     case 'boolean':
       return `${value}${withType ? ` (a ${typeof value})` : ''}`;

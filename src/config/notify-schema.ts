@@ -36,6 +36,7 @@ export const notifySchema = Type.Object(
           description:
             'Where each notice is sent by POST, signed as Standard Webhooks are; without it notices are lines in the log alone. Redirects are not followed.',
           'x-want': 'an http:// or https:// address without user and password',
+          'x-secret-path': true,
         } satisfies Annotations),
         isHttpUrl,
       ),

@@ -9,6 +9,7 @@
 import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { isRecord } from '../core/json.js';
+import { SECRET, withoutUrlPath, withoutUrlSecrets } from '../core/secret-url.js';
 import { clipped } from '../core/wrong-input.js';
 import type { Applies, Declaration } from './annotations.js';
 import { formatPath, type SettingPath } from './config-error.js';
@@ -72,7 +73,7 @@ type Fields = Readonly<Record<string, unknown>>;
 export interface SettingInForce {
   /** `models.gpt-4o-mini.price.input`. */
   readonly setting: string;
-  /** As text; `(secret)` for a secret. */
+  /** As text; `(secret)` for a secret, and in an address for its user, password and query. */
   readonly value: string;
   /** `tollgate.yaml:12`, `TOLLGATE_PORT`, `--port` or `default`. */
   readonly origin: string;
@@ -80,7 +81,6 @@ export interface SettingInForce {
   readonly live: boolean;
 }
 
-const SECRET = '(secret)';
 /** Lists of model patterns and addresses are shorter. Operators can look up a longer value in the file. */
 const VALUE_CHARS_MAX = 300;
 
@@ -118,7 +118,11 @@ export function settingsInForce(
         walk(declared.items!, entry, [...position, index], [...name, idOf(entry) ?? index]),
       );
     } else {
-      add(position, name, textOf(value));
+      add(
+        position,
+        name,
+        declared['x-secret-path'] === true ? withoutUrlPath(value as string) : textOf(value),
+      );
     }
   };
   walk(declaration, settings, [], []);
@@ -159,7 +163,8 @@ function idOf(entry: unknown): string | undefined {
 }
 
 function textOf(value: unknown): string {
-  return clipped(Array.isArray(value) ? value.join(', ') : String(value), VALUE_CHARS_MAX);
+  const texts = (Array.isArray(value) ? value : [value]).map((one) => withoutUrlSecrets(String(one)));
+  return clipped(texts.join(', '), VALUE_CHARS_MAX);
 }
 
 export interface SettingsDifference {

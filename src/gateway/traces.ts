@@ -9,6 +9,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { MessageChannel, Worker } from 'node:worker_threads';
+import { withoutUrlSecrets } from '../core/secret-url.js';
 import type { AccountIndex } from '../core/units.js';
 import { packageVersion } from '../core/version.js';
 import type { ListenerTracing } from '../request/messages.js';
@@ -59,7 +60,9 @@ function wants(env: NodeJS.ProcessEnv, signal: 'TRACES' | 'LOGS', exporters: rea
     if (text === '') continue;
     const protocol = URL.canParse(text) ? new URL(text).protocol : '';
     if (protocol === 'http:' || protocol === 'https:') return true;
-    throw new Error(`${name} must be an http or https address such as http://127.0.0.1:4318, got ${text}`);
+    throw new Error(
+      `${name} must be an http or https address such as http://127.0.0.1:4318, got ${withoutUrlSecrets(text)}`,
+    );
   }
   return false;
 }

@@ -8,6 +8,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { DoorName } from '../core/door-names.js';
 import type { UpstreamLimits } from '../core/quotas.js';
+import { SECRET_CHARS_MIN, secretsInQuery } from '../core/secret-url.js';
 import type { UpstreamScopeIndex } from '../core/units.js';
 import type { HttpTarget } from '../http1/http-client.js';
 import type { ProviderSettings } from '../providers/provider.js';
@@ -93,20 +94,17 @@ export function addressOf({ origin, path }: HttpTarget): string {
   return origin === ECHO_ORIGIN ? ECHO_ORIGIN : `${origin}${path.replace(/\?.*$/, '')}`;
 }
 
-/** Shorter words of a header are not secrets, and masking them would garble sentences. */
-const SECRET_CHARS_MIN = 8;
-
 /**
- * The secrets of a target that its upstream could repeat: the key, each word of its headers' values, and the
- * project or resource that is billed. Long ones first.
+ * The secrets of a target that its upstream could repeat: the key, also one in the query of its address, each
+ * word of its headers' values, and the project or resource that is billed. Long ones first.
  */
-export function secretsOf({ key, headers, provider }: UpstreamTarget): string[] {
+export function secretsOf({ path, key, headers, provider }: UpstreamTarget): string[] {
   const billed =
     provider === undefined ? [] : [provider.project, provider.name === 'azure' ? provider.host : ''];
   const words = [...Object.values(headers).flatMap((value) => value.split(/[\s,;=]+/)), ...billed].filter(
     (word) => word.length >= SECRET_CHARS_MIN,
   );
-  const secrets = key === undefined || key === '' ? words : [key, ...words];
+  const secrets = [...(key === undefined || key === '' ? [] : [key]), ...secretsInQuery(path), ...words];
   // If one is part of another, cutting it first would leave the rest of the other.
   return secrets.sort((one, other) => other.length - one.length);
 }

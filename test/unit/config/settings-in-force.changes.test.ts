@@ -15,7 +15,8 @@ plans:
   - { id: p1, requests_per_minute: 60, calls_per_day: 1000, models: [gpt-4.1] }
 workers: 1
 `;
-const ENVIRONMENT = { KEY: 'sk-one', OTHER: 'sk-two' };
+const HOOK = `whsec_${Buffer.alloc(32, 1).toString('base64')}`;
+const ENVIRONMENT = { KEY: 'sk-one', OTHER: 'sk-two', HOOK };
 
 const settingsOf = (t: Test, text: string): Settings =>
   worldOf(t, { 'tollgate.yaml': text }).load({ data: '/d' }, ENVIRONMENT).settings;
@@ -67,6 +68,27 @@ void t.test('of a secret: that it has changed', (t) => {
     setting: 'models.gpt-4.1.upstreams[1].headers',
     before: 'x-a: (secret), authorization: (secret)',
     after: 'x-a: (secret), authorization: (secret) (changed)',
+  });
+  t.end();
+});
+
+void t.test('of an address: nothing of its query, and of a webhook nothing but the host', (t) => {
+  const keyed = 'http://h/v1?api_key=${KEY}';
+  t.same(told(t, ['http://h/v1', keyed]), [
+    { setting: 'models.gpt-4.1.upstreams[1].url', before: 'http://h/v1', after: 'http://h/v1?(secret)' },
+  ]);
+  const urlOf = (text: string): SettingChange[] => {
+    const [current, next] = [settingsOf(t, FILE.replace('http://h/v1', keyed)), settingsOf(t, text)];
+    return changesOf(settingsDeclaration, current, next, differenceOf(current, next).applied);
+  };
+  t.match(urlOf(FILE.replace('http://h/v1', keyed.replace('KEY', 'OTHER'))), [
+    { before: 'http://h/v1?(secret)', after: 'http://h/v1?(secret) (changed)' },
+  ]);
+  const notify = 'workers: 1\nnotify: { url: "https://hooks.example/T/${KEY}", secret: "${HOOK}" }';
+  const [change] = told(t, ['workers: 1', notify]);
+  t.match(change, {
+    setting: 'notify',
+    after: /^url: https:\/\/hooks\.example\/\(secret\), secret: \(secret\), /,
   });
   t.end();
 });
