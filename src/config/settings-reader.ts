@@ -134,11 +134,24 @@ export class SettingsReader {
     const result: Record<string, unknown> = {};
     for (const [name, property] of Object.entries(properties)) {
       const given = Object.hasOwn(raw, name) ? raw[name] : undefined;
-      if (given === undefined && declaration.required?.includes(name) !== true) continue;
-      const value = this.#read(property, given, [...path, name]);
+      // A setting that only the command line or the environment has brings the map that it belongs to.
+      const isOverridden = given === undefined && this.#isOverridden(property, [...path, name]);
+      if (given === undefined && !isOverridden && declaration.required?.includes(name) !== true) continue;
+      const isMissingMap = isOverridden && property.type === 'object' && property.default === undefined;
+      const value = this.#read(property, isMissingMap ? {} : given, [...path, name]);
       if (value !== undefined) result[name] = value;
     }
     return result;
+  }
+
+  /** Whether the command line or the environment sets this, or a setting below it. */
+  #isOverridden(declaration: Declaration, path: SettingPath): boolean {
+    return (
+      this.#overrideOf(declaration, path) !== undefined ||
+      Object.entries(declaration.properties ?? {}).some(([name, inner]) =>
+        this.#isOverridden(inner, [...path, name]),
+      )
+    );
   }
 
   #readList(declaration: Declaration, raw: unknown, path: SettingPath): unknown {

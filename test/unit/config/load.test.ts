@@ -2,6 +2,8 @@
 import { join } from 'node:path';
 import { rootCertificates } from 'node:tls';
 import t from 'tap';
+import type { Declaration } from '#src/config/annotations.js';
+import { settingsDeclaration } from '#src/config/schema.js';
 import { SOUND_YAML, worldOf } from './support.js';
 
 void t.test('no file: the demo, with every default', (t) => {
@@ -146,6 +148,49 @@ void t.test('command line before environment before file before default', (t) =>
   const { settings } = world.load({ host: '::1', port: 0, adminPort: 9 }, environment);
   t.same(settings.listen, { host: '::1', port: 0, listeners: 1 });
   t.same(settings.admin, { host: '10.0.0.3', port: 9, hosts: [] });
+  t.end();
+});
+
+void t.test('each variable alone sets its setting, also in a section that the file leaves out', (t) => {
+  const values: Record<string, string> = {
+    TOLLGATE_HOST: '10.0.0.2',
+    TOLLGATE_PORT: '1002',
+    TOLLGATE_ADMIN_HOST: '10.0.0.3',
+    TOLLGATE_ADMIN_PORT: '1003',
+    TOLLGATE_ADMIN_HOSTS: 'console.example',
+    TOLLGATE_DATA: '/books',
+    TOLLGATE_SHARING_URL: 'redis://valkey:6379/0',
+  };
+  const pathsOf = (declaration: Declaration, path: string[]): [string, string[]][] => [
+    ...(declaration['x-environment'] === undefined
+      ? []
+      : [[declaration['x-environment'], path] satisfies [string, string[]]]),
+    ...Object.entries(declaration.properties ?? {}).flatMap(([name, inner]) =>
+      pathsOf(inner, [...path, name]),
+    ),
+  ];
+  const paths = pathsOf(settingsDeclaration, []);
+  t.same(paths.map(([name]) => name).sort(), Object.keys(values).sort(), 'all variables of the schema');
+  for (const files of [{ 'tollgate.yaml': SOUND_YAML }, {}]) {
+    const world = worldOf(t, files);
+    for (const [name, path] of paths) {
+      const { settings, inForce } = world.load({}, { [name]: values[name]! });
+      const found = path.reduce<unknown>((at, part) => (at as Record<string, unknown>)[part], settings);
+      t.equal(String(found), values[name], name);
+      t.equal(inForce.find(({ setting }) => setting === path.join('.'))?.origin, name);
+    }
+  }
+  const wrong = worldOf(t, { 'tollgate.yaml': SOUND_YAML }).faults(
+    {},
+    {
+      TOLLGATE_SHARING_URL: 'redis://me:sesame@valkey:6379/0',
+    },
+  );
+  t.match(
+    wrong,
+    [/^TOLLGATE_SHARING_URL: sharing\.url: got "redis:\/\/\(secret\)@valkey/],
+    'without the password',
+  );
   t.end();
 });
 
