@@ -7,6 +7,7 @@
  */
 import { Type } from 'typebox';
 import { csvOf } from '../core/csv.js';
+import { parseMomentMs } from '../core/moment.js';
 import { decimalOf } from '../core/money.js';
 import { asWallMs } from '../core/units.js';
 import { invalid } from '../registry/record-id.js';
@@ -188,7 +189,7 @@ export function isDay(text: string): boolean {
 
 /** Returns Unix milliseconds. Throws `invalid_parameters`, which names `field`. */
 export function momentOf(field: string, text: string): number {
-  const moment = isDay(text) ? Date.parse(text) : /^\d{1,11}$/.test(text) ? Number(text) * 1_000 : NaN;
+  const moment = isDay(text) ? parseMomentMs(text) : /^\d{1,11}$/.test(text) ? Number(text) * 1_000 : NaN;
   if (!Number.isNaN(moment)) return moment;
   throw invalid(`${field} must be Unix seconds or a day such as 2025-01-31, got ${shown(text)}`);
 }

@@ -10,6 +10,7 @@ import { Argument, type Command, InvalidArgumentError, Option } from 'commander'
 import type { CallView } from '../admin/call-routes.js';
 import type { UsageRowView } from '../admin/views.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
+import { parseMomentMs } from '../core/moment.js';
 import { type AdminClient, queryOf, withAdminClient, withQuery } from './admin-client.js';
 import { CALL_CELLS, cellsOf, eachCall } from './call-commands.js';
 import { addDataOptions, type DataOptions, exampleText } from './options.js';
@@ -68,8 +69,7 @@ export function addExportCommand(program: Command): void {
 
 /** Refuses a day that is in no calendar, such as 2025-02-30. */
 function dayOf(text: string): string {
-  const ms = /^\d{4}-\d{2}-\d{2}$/.test(text) ? Date.parse(text) : NaN;
-  if (!Number.isNaN(ms) && new Date(ms).toISOString().startsWith(text)) return text;
+  if (/^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(parseMomentMs(text))) return text;
   throw new InvalidArgumentError('Want a day such as 2025-01-31.');
 }
 

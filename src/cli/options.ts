@@ -8,6 +8,7 @@
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
 import { type Command, InvalidArgumentError } from 'commander';
+import { parseMomentMs } from '../core/moment.js';
 import { CommandError, Misuse } from './output.js';
 
 export interface DataOptions {
@@ -91,7 +92,7 @@ export function momentSeconds(text: string): number {
   const ms = /^\d{1,11}$/.test(text)
     ? Number(text) * 1_000
     : /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?(Z|[+-]\d{2}:\d{2}))?$/.test(text)
-      ? Date.parse(text)
+      ? parseMomentMs(text)
       : NaN;
   if (!Number.isNaN(ms)) return Math.floor(ms / 1_000);
   throw new InvalidArgumentError('A moment such as 2030-01-31, 2030-01-31T12:00Z or Unix seconds is wanted.');
