@@ -5,8 +5,10 @@
  */
 import { Type, type Static } from 'typebox';
 import type { CallFilter } from '../call-log/call-filter.js';
+import { isListed } from '../registry/catalog.js';
 import type { Registry } from '../registry/registry.js';
 import { invalid, isId, notFound } from '../registry/record-id.js';
+import { parseMomentMs } from '../core/moment.js';
 import { RIGHTS } from '../core/roles.js';
 import type { ClippedText } from '../telemetry/contents-layout.js';
 import { type CallRecord, callView } from '../telemetry/call-record.js';
@@ -225,7 +227,7 @@ function filterOf(query: CallsQuery, registry: Registry): CallFilter {
     account: account === undefined || isId(account) ? account : registry.accounts.find(account).record.id,
     accounts: group === undefined ? undefined : registry.groups.membersOf(group, ACCOUNTS_SOUGHT_MAX),
     key: key === undefined || isId(key) ? key : registry.keys.find(key).record.id,
-    model: registry.catalog.models.find(({ aliases }) => aliases.includes(model ?? ''))?.id ?? model,
+    model: model === undefined ? undefined : idOfModel(model, registry),
     upstream,
     code,
     status: status === undefined ? undefined : statusOf(status),
@@ -233,6 +235,14 @@ function filterOf(query: CallsQuery, registry: Registry): CallFilter {
     fromMs: from === undefined ? undefined : timeOf('from', from),
     toMs: to === undefined ? undefined : timeOf('to', to) + (isDay(to) ? DAY_MS : 0),
   };
+}
+
+/**
+ * Returns the id that calls of the model are kept by. A model that a reload has removed stays in the
+ * catalogue with its aliases, which other models may have now.
+ */
+function idOfModel(name: string, { catalog }: Registry): string {
+  return catalog.models.find((one) => isListed(one) && one.aliases.includes(name))?.id ?? name;
 }
 
 function statusOf(text: string): number {
@@ -244,6 +254,6 @@ function statusOf(text: string): number {
 const TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,3})?)?Z$/;
 
 function timeOf(field: string, text: string): number {
-  const ms = TIME.test(text) ? Date.parse(text) : NaN;
+  const ms = TIME.test(text) ? parseMomentMs(text) : NaN;
   return Number.isNaN(ms) ? momentOf(field, text) : ms;
 }

@@ -1,6 +1,7 @@
 /** Calls over the interface: by filters, page by page, as they come, and by request id. */
 import t, { type Test } from 'tap';
 import type { CallsPageView, CallView } from '#src/admin/call-routes.js';
+import { type Catalog, mergeCatalogs } from '#src/registry/catalog.js';
 import type { CallWriter } from '#src/call-log/call-writer.js';
 import { requestIdOf, type CallRecord } from '#src/telemetry/call-record.js';
 import { checkError } from '../../support/error-answer.js';
@@ -175,6 +176,24 @@ void t.test('a call by its request id', async (t) => {
   t.match(checkError(t, none, 'not_found', 'no such call'), /on this host.*of several hosts ask each/);
 });
 
+void t.test('an alias of a removed model hides no model that has the name now', async (t) => {
+  const { house, page } = await keep(t);
+  const [model] = house.registry.catalog.models;
+  const catalogOf = (id: string, alias: string): Catalog => ({
+    models: [{ ...model!, id, aliases: [alias] }],
+    plans: [],
+  });
+  const isOf = async (name: string, wanted: string): Promise<void> => {
+    const { data } = await page(`limit=1000&model=${name}`);
+    t.ok(data.length > 0);
+    t.ok(data.every(({ model: named, answered_model: by }) => named === wanted || by === wanted));
+  };
+  house.registry.catalog = catalogOf('model-0', 'model-1');
+  await isOf('model-1', 'model-0');
+  house.registry.catalog = mergeCatalogs(house.registry.catalog, catalogOf('model-1', 'other'));
+  await isOf('model-1', 'model-1');
+});
+
 void t.test('wrong queries are explained', async (t) => {
   const { house } = await keep(t);
   const refused: readonly (readonly [string, RegExp])[] = [
@@ -182,6 +201,8 @@ void t.test('wrong queries are explained', async (t) => {
     ['status=600', /^status must be/],
     ['from=yesterday', /^from must be/],
     ['from=2025-13-01T00:00Z', /^from must be/],
+    ['from=2025-02-30T12:00Z', /^from must be/],
+    ['to=2025-02-31', /^to must be/],
     ['cursor=x', /^cursor must be one that a page has given, got "x"$/],
     ['after=!', /^after must be one that a page has given, got "!"$/],
     ['after=1&cursor=1_1_1_1', /^give one of cursor and after$/],
