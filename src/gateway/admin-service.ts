@@ -207,7 +207,8 @@ export class AdminService {
       settings: () => state.inForce,
       calls,
       contents: new ContentsReader(settings.data),
-      publicAddress: () => publicAddressOf(settings, state.port),
+      // A reload may give the listeners TLS, or take it from them.
+      publicAddress: () => publicAddressOf(live.settings, state.port),
       clock,
       log,
     };

@@ -68,6 +68,9 @@ interface Bed {
   readonly gateway: Gateway;
   readonly key: string;
   readonly write: (certificate: Certificate) => void;
+  readonly settings: ReturnType<typeof testSettings> & { readonly listen: object };
+  /** Writes the file of settings. */
+  readonly configure: (settings: object) => void;
 }
 
 async function startTlsBed(t: Test, more: object = {}, listen: object = {}): Promise<Bed> {
@@ -78,16 +81,19 @@ async function startTlsBed(t: Test, more: object = {}, listen: object = {}): Pro
     writeFileSync(join(folder, 'key.pem'), key);
   };
   write(first);
+  const settings = {
+    ...testSettings(mock.url, { ...more }),
+    listen: { listeners: 2, tls: { cert_file: 'cert.pem', key_file: 'key.pem', ...listen } },
+  };
   const gateway = await startGateway(t, {
     folder,
-    config: testSettings(mock.url, {
-      listen: { listeners: 2, tls: { cert_file: 'cert.pem', key_file: 'key.pem', ...listen } },
-      ...more,
-    }),
+    config: settings,
     env: { PHRASE: 'open sesame' },
   });
   const { key } = await gateway.admin.customer();
-  return { gateway, key, write };
+  const configure = (changed: object): void =>
+    writeFileSync(join(folder, 'tollgate.yaml'), JSON.stringify(changed));
+  return { gateway, key, write, settings, configure };
 }
 
 void t.test('the openai package over https', { skip }, async (t) => {
@@ -206,6 +212,27 @@ void t.test(
     t.equal(await gateway.stop(), 0);
   },
 );
+
+void t.test('the playground follows a reload to TLS and back', { skip }, async (t) => {
+  const { gateway, key, settings, configure } = await startTlsBed(t);
+  const played = async (scheme: string): Promise<void> => {
+    const path = '/admin/playground';
+    t.match((await gateway.admin.send('GET', path)).json(), { base_url: new RegExp(`^${scheme}://`) });
+    const request = { model: TEST_MODEL, messages: [{ role: 'user', content: 'hello' }] };
+    t.equal((await gateway.admin.send('POST', path, { key, request })).status, 200, scheme);
+  };
+  await played('https');
+  for (const [scheme, listen] of [
+    ['http', { listeners: 2 }],
+    ['https', settings.listen],
+  ] as const) {
+    configure({ ...settings, listen });
+    const reloaded = await gateway.admin.send('POST', '/admin/v1/reload', {});
+    t.same(reloaded.json(), { dry_run: false, applied: ['listen.tls'], restart_needed: [] });
+    await played(scheme);
+  }
+  t.equal(await gateway.stop(), 0);
+});
 
 void t.test('files are watched; the key may have a passphrase', { skip }, async (t) => {
   const { gateway, write } = await startTlsBed(t, { watch: true }, { passphrase: '${PHRASE}' });
