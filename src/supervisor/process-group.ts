@@ -103,7 +103,8 @@ export class ProcessGroup {
   /**
    * Sends the settings that apply at a reload to every gateway, also to those started later, if all gateways
    * can apply them; with `dryRun` only asks. Resolves with the reasons against them; if there are any, the
-   * settings stay as before. One reload at a time: Reloads runs them in sequence.
+   * settings stay as before, also at gateways that had applied them. One reload at a time: Reloads runs them
+   * in sequence.
    */
   async reload(next: Settings, dryRun: boolean): Promise<readonly string[]> {
     if (!this.#served) return ['the gateway is still starting; reload again when it serves'];
@@ -115,8 +116,10 @@ export class ProcessGroup {
     const before = this.#settings;
     this.#adopt(next);
     const failures = await this.#reloadAll(next, false);
-    if (failures.length > 0) this.#adopt(before);
-    return failures;
+    if (failures.length === 0) return failures;
+    // Those that have applied them would bill and admit by them, while operators see the former settings.
+    this.#adopt(before);
+    return [...new Set([...failures, ...(await this.#reloadAll(before, false))])];
   }
 
   /** Replaces the settings that operators see, at every gateway and at those started later. */

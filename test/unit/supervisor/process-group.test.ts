@@ -132,6 +132,25 @@ void t.test('a reload reaches all, and one that is started after it', async (t) 
   t.equal((await seen('start', 3))[2]!.lowBalance, 'clamp');
 });
 
+void t.test('a reload that one gateway fails leaves none with the new settings', async (t) => {
+  const { group, settings, seen, events } = await groupOf(t, 3);
+  await seen('start', 3);
+  const next: Settings = { ...settings, low_balance: 'clamp', log: { level: 'warn' } };
+  t.same(await group.reload(next, false), ['a worker is stuck']);
+  const last = new Map(
+    events()
+      .filter(({ event }) => event === 'reload')
+      .map(({ slot, lowBalance }) => [slot, lowBalance]),
+  );
+  t.same([...last].sort(), [
+    [0, 'refuse'],
+    [1, 'refuse'],
+    [2, 'refuse'],
+  ]);
+  process.kill((await seen('start', 3))[2]!.pid, 'SIGKILL');
+  t.equal((await seen('start', 4))[3]!.lowBalance, 'refuse');
+});
+
 void t.test(
   'replaced one by one: the next serves before the former drains, and the lead is passed on',
   async (t) => {
