@@ -163,10 +163,13 @@ export class AdminAuthentication {
     });
   }
 
-  /** Returns the request's operator, or the rejection of a request without a valid token or session. */
+  /**
+   * Returns the request's operator, or the rejection of a request without a valid token or session. Beside a
+   * session any other header Authorization is a proxy's, which browsers send with every request.
+   */
   identify(response: HttpResponse, head: RequestHead): Operator | { readonly rejection: AdminResponse } {
     const secret = this.#secretOf(head);
-    if (head.authorization === '' && secret !== undefined) {
+    if (bearerOf(head) === undefined && secret !== undefined) {
       const session = this.#sessions.find(secret);
       if (session === undefined) return { rejection: NO_SESSION };
       const foreign = isForeign(head) || (head.method !== 'GET' && !head.fromConsole);
@@ -207,7 +210,7 @@ export class AdminAuthentication {
   /** Returns the session of a request without a token. */
   #sessionIn(head: RequestHead): OpenSession | undefined {
     const secret = this.#secretOf(head);
-    return head.authorization !== '' || secret === undefined ? undefined : this.#sessions.find(secret);
+    return bearerOf(head) !== undefined || secret === undefined ? undefined : this.#sessions.find(secret);
   }
 
   /**

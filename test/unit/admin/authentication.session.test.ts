@@ -154,3 +154,21 @@ void t.test('sessions are bounded: the oldest goes', async (t) => {
     (await house.send('GET', '/admin/v1/status', undefined, { headers: { cookie } })).status === 200;
   t.same([await open(first), await open(second)], [false, true]);
 });
+
+void t.test('a session behind a proxy with basic authentication', async (t) => {
+  const house = await startAdminHouse(t);
+  const basic = { authorization: 'Basic bWU6c2VzYW1l' };
+  const cookie = cookieOf(await openSession(house, basic));
+  const headers = { cookie, ...basic };
+  const get = (more: object) =>
+    house.send('GET', '/admin/v1/accounts', undefined, { headers: { ...headers, ...more } });
+  t.equal((await get({})).status, 200);
+  checkError(t, await get({ 'sec-fetch-site': 'cross-site' }), 'invalid_parameters', 'of another site');
+  checkError(t, await get({ authorization: 'Bearer wrong' }), 'invalid_api_key', 'a token is taken first');
+  const account = { name: 'a', plan: 'free' };
+  const bare = await house.send('POST', '/admin/v1/accounts', account, { headers });
+  checkError(t, bare, 'invalid_parameters', 'without the header of the console');
+  const made = await house.send('POST', '/admin/v1/accounts', account, { headers: { ...headers, ...OWN } });
+  t.equal(made.status, 200);
+  checkError(t, await get({ cookie: '' }), 'missing_api_key', 'the proxy alone admits nobody');
+});
