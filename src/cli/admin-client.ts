@@ -31,10 +31,15 @@ function clientOf({ exchange, close }: AdminExchange): AdminClient {
   const bodyOf = async (method: AdminCallMethod, path: string, sent?: object): Promise<string> => {
     const { status, body } = await exchange(method, path, sent === undefined ? '' : JSON.stringify(sent));
     if (status < 400) return body;
-    throw new CommandError((JSON.parse(body) as { error: { message: string } }).error.message);
+    const { error } = (jsonIn(body) ?? {}) as { readonly error?: { readonly message?: unknown } | null };
+    throw new CommandError(typeof error?.message === 'string' ? error.message : foreignText(status));
   };
   return {
-    call: async (method, path, body) => JSON.parse(await bodyOf(method, path, body)) as unknown,
+    call: async (method, path, sent) => {
+      const view = jsonIn(await bodyOf(method, path, sent));
+      if (view === undefined) throw new CommandError(foreignText(200));
+      return view;
+    },
     text: (path) => bodyOf('GET', path),
     close,
   };
@@ -209,4 +214,21 @@ function noResponseText(origin: string, error: unknown): string {
     `The gateway at ${origin} did not answer: ${reason instanceof Error ? reason.message : String(reason)}. ` +
     'A change may have been made or not: look before trying again.'
   );
+}
+
+/** Of a response that no gateway gives: a proxy's page, or that of another server. */
+function foreignText(status: number): string {
+  return (
+    `What answered with status ${status} is no gateway's admin interface: look at its address, and at proxies ` +
+    'before it. A change may have been made or not: look before trying again.'
+  );
+}
+
+/** Returns undefined for a text that is no JSON. */
+function jsonIn(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
 }

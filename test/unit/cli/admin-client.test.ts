@@ -80,6 +80,22 @@ void t.test('a gateway that goes away or speaks nonsense is a refusal', async (t
     /^The gateway at http:\/\/127\.0\.0\.1:\d+ did not answer: .*look before trying again/,
   );
   t.notMatch(end.stderr, TOKEN);
+  for (const [status, body] of [
+    [502, '<html>Bad Gateway</html>'],
+    [500, '{"error":null}'],
+    [404, 'null'],
+    [200, '<html>Welcome</html>'],
+    [200, ''],
+  ] as const) {
+    const foreign = await seemingGateway(t, (_, response) => response.writeHead(status).end(body));
+    const refused = await runCommand(foreign, ['accounts', 'credit', 'acme', '1'], env);
+    checkRefused(
+      t,
+      refused,
+      new RegExp(`^What answered with status ${status} is no gateway's .*look before trying`),
+    );
+    t.notMatch(refused.stderr, /\n {4}at /, 'no stack');
+  }
 });
 
 void t.test('a file that was left behind by a gateway is not believed', async (t) => {
