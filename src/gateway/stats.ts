@@ -4,10 +4,11 @@
  * a gateway process; AdminService reads them, group-status.ts adds up the parts.
  *
  * Must hold: a sum over all gateways never falls, or Prometheus takes it for a restart and counts twice
- * (test/unit/gateway/stats.group-view.test.ts); `reportLast` is called once, when all threads have ended, because the supervisor adds these
- * last counters for good. Member names are public. `addStatus` of group-status.ts adds up each count, else
- * operators see that of one process. Tests: test/unit/supervisor/group-snapshots.test.ts,
- * test/unit/gateway/group-status.test.ts, test/e2e/metrics.test.ts.
+ * (test/unit/gateway/stats.group-view.test.ts); `reportLast` is called once, when all threads have ended,
+ * because the supervisor adds these last counters for good. Member names are public. `addStatus` of
+ * group-status.ts adds up each count, else operators see that of one process. Tests:
+ * test/unit/supervisor/group-snapshots.test.ts, test/unit/gateway/group-status.test.ts,
+ * test/e2e/metrics.test.ts.
  */
 import type { Settings } from '../config/schema.js';
 import { packageVersion } from '../core/version.js';
@@ -192,7 +193,10 @@ export class Stats {
     return this.#options.metrics.render(format);
   }
 
-  /** Sends the last snapshot to the supervisor, which keeps its counters after this gateway has ended; resolves when sent. */
+  /**
+   * Sends the last snapshot to the supervisor, which keeps its counters after this gateway has ended.
+   * Resolves when it has left this process.
+   */
   async reportLast(): Promise<void> {
     if (this.#group === undefined) return;
     const accounts = [this.#options.accounting.base.topAccounts.readLast()];
