@@ -65,6 +65,8 @@ export class Gateway {
   readonly #listeners: Listeners;
   readonly #stats: Stats;
   readonly #admin: AdminService;
+  /** Monotonic: until then a drain may wait. */
+  #drainEndMs = Infinity;
   /** The secrets of the settings, cached for these routes: each reload makes new routes. */
   #declared: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
 
@@ -336,14 +338,15 @@ export class Gateway {
   /**
    * Lets calls in flight finish, for `drain_timeout_ms` at most, then closes. With `replaced`, idle
    * connections have that time for a last request, which then has the same time again. Nobody waits for that,
-   * because another gateway serves.
+   * because another gateway serves; unless `hurry` is called.
    */
   async drain(replaced: boolean): Promise<void> {
     this.#state.ready = false;
     this.#log.info('gateway drains', { callsInFlight: this.#metrics.reader.callsInFlight() });
     const timeoutMs = this.settings.drain_timeout_ms;
     const drained = await this.#listeners.drain(timeoutMs, replaced);
-    if (!drained && replaced) await this.#listeners.drainLate(timeoutMs);
+    const lateMs = Math.min(timeoutMs, this.#drainEndMs - performance.now());
+    if (!drained && replaced && lateMs > 0) await this.#listeners.drainLate(lateMs);
     const callsInFlight = this.#metrics.reader.callsInFlight();
     // With `replaced` the rest may be idle connections.
     if (!drained && (callsInFlight > 0 || !replaced)) {
@@ -352,6 +355,14 @@ export class Gateway {
       });
     }
     await this.close();
+  }
+
+  /**
+   * The supervisor stops while `drain` waits, and kills what has not ended in `drain_timeout_ms` and a grace
+   * from now: calls that would go on longer are cut here, and billed.
+   */
+  hurry(): void {
+    this.#drainEndMs = Math.min(this.#drainEndMs, performance.now() + this.settings.drain_timeout_ms);
   }
 
   /** Cuts the remaining calls, flushes and closes the store. */

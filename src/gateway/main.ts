@@ -6,6 +6,7 @@
  * gateways that do not share limits never use one data directory (test/e2e/refused-start.test.ts).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { EXIT_GRACE_MS } from '../core/limits.js';
 import { StoreHeld } from '../store/store-hold.js';
 import type { Store } from '../store/store.js';
 import { createLogSwitch, LogSwitch, openLog } from '../telemetry/log.js';
@@ -129,7 +130,10 @@ async function read({ id, what, accounts }: ReadGateway): Promise<void> {
 }
 
 async function drain(replaced: boolean): Promise<void> {
-  if (draining) return;
+  if (draining) {
+    if (!replaced) gateway?.hurry();
+    return;
+  }
   draining = true;
   try {
     await gateway?.drain(replaced);
@@ -140,10 +144,19 @@ async function drain(replaced: boolean): Promise<void> {
   }
 }
 
+/** For an end that the supervisor has not asked for: if a part hangs meanwhile, nobody else ends it. */
+function exitWithin(waitMsMax: number, exitCode: number): void {
+  setTimeout(() => {
+    log.error('gateway did not end in time', { waited_ms: waitMsMax });
+    process.exit(exitCode);
+  }, waitMsMax).unref();
+}
+
 /** Closes the gateway without waiting for calls in flight, and exits. */
 async function end(exitCode: number): Promise<void> {
   if (draining) return;
   draining = true;
+  exitWithin(EXIT_GRACE_MS, exitCode);
   try {
     await gateway?.close();
   } catch (error) {
@@ -193,7 +206,10 @@ process.on('message', (message: ToGateway) => {
   }
 });
 // The supervisor has died, and nobody else would stop this process.
-process.on('disconnect', () => void drain(false));
+process.on('disconnect', () => {
+  exitWithin((gateway?.settings.drain_timeout_ms ?? 0) + EXIT_GRACE_MS, 1);
+  void drain(false);
+});
 // A terminal or a service manager sends these to the whole process group. The supervisor acts on them.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => undefined);
 process.on('uncaughtException', (error) => {
