@@ -31,6 +31,8 @@ import type { UpstreamWorkers, WorkerClients } from './pools.js';
 /** If more listeners die within DEATHS_WINDOW_MS, the process ends, and the supervisor paces its restarts. */
 const DEATHS_MAX = 5;
 const DEATHS_WINDOW_MS = 60_000;
+/** A listener listens after some 0.1 s. A successor that hangs in its start is given up after this time. */
+const SUCCESSOR_MS_MAX = 60_000;
 /**
  * How long a listener may take to cut its connections and settle their calls. After that nobody waits for it.
  */
@@ -302,7 +304,13 @@ export class Listeners implements WorkerClients {
       return;
     }
     this.#options.log.warn('listener is being replaced', { listener: shape.index });
-    this.#start(shape).catch((error: unknown) => this.#options.onHopeless(String(error)));
+    const late = setTimeout(
+      () => this.#options.onHopeless(`listener ${shape.index} did not listen within ${SUCCESSOR_MS_MAX} ms`),
+      SUCCESSOR_MS_MAX,
+    ).unref();
+    this.#start(shape)
+      .catch((error: unknown) => this.#options.onHopeless(String(error)))
+      .finally(() => clearTimeout(late));
   }
 
   #send(listenerIndex: number, message: ToListener): void {
