@@ -142,7 +142,13 @@ export class LineFile {
 
   #openFile(): void {
     this.#file = openSync(this.#path, 'a+', 0o600);
-    this.#fileBytes = fstatSync(this.#file).size;
+    const stat = fstatSync(this.#file);
+    if (stat.isFIFO()) {
+      this.#closeFile();
+      // Nor could it be rotated; and one that nobody reads would block this thread.
+      throw new Error('the path must be that of a file: it is a pipe');
+    }
+    this.#fileBytes = stat.size;
     if (this.#fileBytes === 0) return;
     const last = Buffer.alloc(1);
     readSync(this.#file, last, 0, 1, this.#fileBytes - 1);

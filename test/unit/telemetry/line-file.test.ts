@@ -163,3 +163,18 @@ void t.test('what was written of a batch when no more would fit is cut off again
   t.equal(linesOf(path).length, 22);
   t.end();
 });
+
+void t.test('a pipe is named as what it is, and holds up nothing; the null device takes all', (t) => {
+  const pipe = join(t.testdir(), 'pipe');
+  execFileSync('mkfifo', [pipe]);
+  const texts: string[] = [];
+  for (const path of [pipe, '/dev/null']) {
+    const file = open(path, { log: { ...log, warn: (_, fields) => void texts.push(String(fields?.error)) } });
+    file.append(numbered(0, 1));
+    file.append(numbered(1, 1));
+    file.close();
+  }
+  t.equal(texts.length, 1, 'once');
+  t.match(texts[0], /must be that of a file/);
+  t.end();
+});
