@@ -87,6 +87,8 @@ export class GatewayLogs {
   /** Records that were lost since the last log line about them, and since the start. */
   #dropped = 0;
   #droppedInAll = 0;
+  /** Rejected calls that were too many to be stored, since the start. */
+  #unstored = 0;
   #loggedAtMs = -Infinity;
 
   constructor(options: GatewayLogsOptions) {
@@ -193,6 +195,7 @@ export class GatewayLogs {
       const dropped = reader.takeDropped();
       this.#dropped += dropped;
       this.#droppedInAll += dropped;
+      this.#unstored += reader.takeUnstored();
     });
     if (lines.length > 0) write();
     this.#outbox?.flush();
@@ -223,12 +226,13 @@ export class GatewayLogs {
     this.#contentsBudgets[listener]!.giveBackAll();
   }
 
-  /** How many calls the logs lack since the start, because a ring was full or the disk failed. */
+  /** How many calls the logs lack since the start: a ring was full, the disk failed, or a flood was cut. */
   get dropped(): DroppedCalls {
     const contents = this.#contentsBudgets.reduce((sum, { dropped }) => sum + dropped, 0);
     return {
       records: this.#droppedInAll + this.#calls.dropped,
       contents: contents + this.#contents.dropped,
+      rejected: this.#unstored,
     };
   }
 

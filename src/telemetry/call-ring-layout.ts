@@ -160,16 +160,21 @@ export const PLAIN_PER_DAY = 27;
 export const PLAIN_MINUTE = 28;
 export const PLAIN_QUOTAS = 29;
 
+/** Records that were dropped because the ring was full. */
+export const DROPPED = 0;
+/** Rejected calls that were not stored because there were too many within a second. */
+export const UNSTORED = 1;
+
 /** Hand it to a thread in its `workerData`. */
 export interface CallRingBuffer {
   readonly ring: SharedArrayBuffer;
-  /** One 32-bit word: records that were dropped so far, modulo 2^32. The listener adds. */
+  /** 32-bit words that the listener adds to, modulo 2^32: DROPPED and UNSTORED. */
   readonly dropped: SharedArrayBuffer;
 }
 
 export function createCallRing(): CallRingBuffer {
   return {
     ring: createSpscRing(RING_BYTES),
-    dropped: new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT),
+    dropped: new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT),
   };
 }

@@ -33,7 +33,8 @@ export class CallRingReader {
   readonly #amounts: BigInt64Array;
   readonly #plain: PlainCall;
   readonly #dropped: Int32Array;
-  #droppedBefore = 0;
+  /** The words of `dropped` at the last call for each. */
+  readonly #droppedBefore = new Int32Array(2);
   #visited = 0;
 
   constructor({ ring, dropped }: layout.CallRingBuffer) {
@@ -71,9 +72,18 @@ export class CallRingReader {
 
   /** Returns how many records the listener has dropped since the last call, because the ring was full. */
   takeDropped(): number {
-    const dropped = Atomics.load(this.#dropped, 0);
-    const more = (dropped - this.#droppedBefore) >>> 0;
-    this.#droppedBefore = dropped;
+    return this.#takeGrowth(layout.DROPPED);
+  }
+
+  /** Returns how many rejected calls were too many to be stored, since the last call. */
+  takeUnstored(): number {
+    return this.#takeGrowth(layout.UNSTORED);
+  }
+
+  #takeGrowth(word: number): number {
+    const count = Atomics.load(this.#dropped, word);
+    const more = (count - this.#droppedBefore[word]!) >>> 0;
+    this.#droppedBefore[word] = count;
     return more;
   }
 

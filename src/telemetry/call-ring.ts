@@ -64,7 +64,8 @@ export class CallRingWriter {
   }
 
   /**
-   * Returns whether the call log gets a call that ends at `nowMs`. To be called once a call. `status`:
+   * Returns whether the call log gets a call that ends at `nowMs`; counts it if there are too many. To be
+   * called once a call. `status`:
    * whether it was admitted, rejected, or rejected because its caller is unknown.
    */
   isStored(status: 'admitted' | 'rejected' | 'unknown', nowMs: number): boolean {
@@ -75,9 +76,10 @@ export class CallRingWriter {
       this.#second = second;
       this.#unknown = this.#rejected = 0;
     }
-    return status === 'unknown'
-      ? this.#unknown++ < UNKNOWN_STORED_MAX
-      : this.#rejected++ < REJECTED_STORED_MAX;
+    const isStored =
+      status === 'unknown' ? this.#unknown++ < UNKNOWN_STORED_MAX : this.#rejected++ < REJECTED_STORED_MAX;
+    if (!isStored) Atomics.add(this.#dropped, layout.UNSTORED, 1);
+    return isStored;
   }
 
   /**
@@ -89,7 +91,7 @@ export class CallRingWriter {
     const count = others === undefined ? 0 : others.length / QUOTA_NUMBERS;
     const at = this.#ring.reserve(layout.PLAIN_CALL, layout.PLAIN_BYTES + count * layout.QUOTA_BYTES);
     if (at === -1) {
-      Atomics.add(this.#dropped, 0, 1);
+      Atomics.add(this.#dropped, layout.DROPPED, 1);
       return -1;
     }
     this.ints[((at + FIELDS_AT) >> 2) + layout.PLAIN_QUOTAS] = count;
@@ -116,7 +118,7 @@ export class CallRingWriter {
     bytes += Math.min(error.length, CALL_ERROR_CHARS_MAX) * UTF8_BYTES_MAX;
     const at = this.#ring.reserve(layout.CALL, bytes);
     if (at === -1) {
-      Atomics.add(this.#dropped, 0, 1);
+      Atomics.add(this.#dropped, layout.DROPPED, 1);
       return;
     }
     const { floats, ints } = this.#ring;

@@ -195,7 +195,7 @@ const LOG_RECORDS_FAMILY: MetricFamily = {
 const DROPPED_CALLS_FAMILY: MetricFamily = {
   name: 'tollgate_call_log_dropped_total',
   type: 'counter',
-  help: 'Calls that are missing in the call log, or whose contents are, because more ended than could be written or the disk took nothing.',
+  help: 'Calls that are missing in the call log, or whose contents are, because more ended than could be written or the disk took nothing; rejected: beyond 1,000 rejected calls a second of a listener (100 of unknown callers).',
   labels: ['part'],
   collect: ({ droppedCalls }) =>
     Object.entries(droppedCalls()).map(([part, value]) => ({ value: Number(value), labels: { part } })),

@@ -111,6 +111,8 @@ export interface MetricsSource {
 export interface DroppedCalls {
   readonly records: number;
   readonly contents: number;
+  /** Rejected calls beyond those that are kept of a second. */
+  readonly rejected: number;
 }
 
 /**

@@ -160,7 +160,7 @@ void t.test('long texts and too many attempts are cut, and the records behind th
 });
 
 void t.test('the store gets each admitted call, and of rejected ones so many a second', (t) => {
-  const { control, writer } = bed();
+  const { control, writer, reader } = bed();
   t.equal(writer.isStored('admitted', 0), false, 'it is off');
   control.store = true;
   const stored = (standing: 'admitted' | 'rejected' | 'unknown', nowMs: number): number =>
@@ -171,5 +171,8 @@ void t.test('the store gets each admitted call, and of rejected ones so many a s
   t.equal(stored('unknown', 10_999), 0);
   t.equal(stored('unknown', 11_000), 100);
   t.equal(stored('rejected', 11_001), 1_000);
+  t.equal(reader.takeUnstored(), 2 * 4_900 + 2 * 4_000 + 5_000, 'the others are counted');
+  t.equal(reader.takeUnstored(), 0);
+  t.equal(reader.takeDropped(), 0);
   t.end();
 });

@@ -42,7 +42,11 @@ function world(models: number) {
   const source: MetricsSource = {
     version: '1.2.3',
     reader: new MetricsReader(buffers),
-    models: () => Array.from({ length: models }, (_, index) => ({ id: `model-"${index}\\`, ownedBy: 'me' })),
+    models: () =>
+      Array.from({ length: models }, (_, index) => ({
+        id: `model-"${index}\\`,
+        ownedBy: 'me',
+      })),
     knownUpstreams: () => [UPSTREAM],
     upstreams: () => [UPSTREAM],
     upstreamUse: () => [{ quota: 'requests_per_minute', limit: 8, used: 2 }],
@@ -53,7 +57,7 @@ function world(models: number) {
     journalFills: () => [0.25, 0.5],
     spans: () => ({ exported: 5, failed: 1, dropped: 2 }),
     logRecords: () => ({ exported: 7, failed: 3, dropped: 4 }),
-    droppedCalls: () => ({ records: 3, contents: 4 }),
+    droppedCalls: () => ({ records: 3, contents: 4, rejected: 5 }),
     cacheStoredBytes: () => 6,
     groupQuotas: () => [{ group: 'grp_1', name: '', quota: 'tokens_per_month', ratio: 0.8 }],
     webhooks: () => ({ sent: 4, failedAttempts: 9, givenUp: 1, dropped: 2 }),
