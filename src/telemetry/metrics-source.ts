@@ -5,6 +5,7 @@
  * Must hold: an upstream keeps its slot over reloads, and slots are bounded: the last one is shared
  * (test/unit/telemetry/metrics-source.upstream-names.test.ts).
  */
+import type { Service } from '../core/door-names.js';
 import type { UpstreamLimits, UpstreamQuotaName } from '../core/quotas.js';
 import type { UpstreamScopeIndex } from '../core/units.js';
 import type { FlushSnapshot, HistogramSnapshot } from './histogram.js';
@@ -16,7 +17,17 @@ import type { ExportCounts } from './span-outbox.js';
 export interface ModelName {
   readonly id: string;
   readonly ownedBy: string;
+  readonly serves: readonly Service[];
 }
+
+/** Names of OpenTelemetry's conventions, and own ones for operations that they lack. */
+export const OPERATIONS: Readonly<Record<Service, string>> = {
+  chat: 'chat',
+  embeddings: 'embeddings',
+  completions: 'text_completion',
+  moderations: 'moderation',
+  rerank: 'rerank',
+};
 
 /** One account, if `metrics.account_labels` is on. */
 export interface AccountSample {

@@ -8,9 +8,9 @@
 import { SpanKind, SpanStatusCode, type Attributes, type HrTime, type SpanContext } from '@opentelemetry/api';
 import type { Resource } from '@opentelemetry/resources';
 import type { ReadableSpan } from '@opentelemetry/sdk-trace';
-import { DOOR_PATHS, SERVICE_OF, type DoorName, type Service } from '../core/door-names.js';
+import { DOOR_PATHS, SERVICE_OF, type DoorName } from '../core/door-names.js';
 import type { AccountIndex } from '../core/units.js';
-import { currencyOf } from './metrics-source.js';
+import { currencyOf, OPERATIONS } from './metrics-source.js';
 import { SPAN_OF_CALL, type AttemptSpanRecord, type CallSpanRecord, type SpanRecord } from './span-record.js';
 
 export interface SpanEnvironment {
@@ -22,14 +22,6 @@ export interface SpanEnvironment {
 }
 
 export const SCOPE = 'tollgate';
-/** Names of the conventions, and own ones for operations that they lack. */
-const OPERATIONS: Readonly<Record<Service, string>> = {
-  chat: 'chat',
-  embeddings: 'embeddings',
-  completions: 'text_completion',
-  moderations: 'moderation',
-  rerank: 'rerank',
-};
 /** The first HTTP status of each class. */
 export const SERVER_ERROR = 500;
 export const CLIENT_ERROR = 400;

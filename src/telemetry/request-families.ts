@@ -25,13 +25,14 @@ import {
   secondsOf,
   type MetricFamily,
   type MetricsSource,
+  OPERATIONS,
   type ModelName,
   type Sample,
 } from './metrics-source.js';
 
 /** No model can have this id: ids have no spaces. */
-const OTHER_NAME: ModelName = { id: 'unknown model', ownedBy: '' };
-const NO_NAME: ModelName = { id: '', ownedBy: '' };
+const OTHER_NAME: ModelName = { id: 'unknown model', ownedBy: '', serves: [] };
+const NO_NAME: ModelName = { id: '', ownedBy: '', serves: [] };
 
 const GEN_AI_LABELS = ['gen_ai_operation_name', 'gen_ai_provider_name', 'gen_ai_request_model'];
 
@@ -75,9 +76,16 @@ function requestSamples(
     }));
 }
 
-function genAiLabels({ id, ownedBy }: ModelName, more: Readonly<Record<string, string>> = {}) {
+/** Counts of a model are not told apart by operation: of several it has that of chat, or the first. */
+function operationOf({ serves }: ModelName): string {
+  const [first = 'chat'] = serves;
+  return OPERATIONS[serves.includes('chat') ? 'chat' : first];
+}
+
+function genAiLabels(model: ModelName, more: Readonly<Record<string, string>> = {}) {
+  const { id, ownedBy } = model;
   return {
-    gen_ai_operation_name: 'chat',
+    gen_ai_operation_name: operationOf(model),
     gen_ai_provider_name: ownedBy,
     gen_ai_request_model: id,
     ...more,

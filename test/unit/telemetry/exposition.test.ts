@@ -46,6 +46,7 @@ function world(models: number) {
       Array.from({ length: models }, (_, index) => ({
         id: `model-"${index}\\`,
         ownedBy: 'me',
+        serves: ['chat'],
       })),
     knownUpstreams: () => [UPSTREAM],
     upstreams: () => [UPSTREAM],
@@ -121,6 +122,22 @@ void t.test('histograms are cumulative, in base units, and names are escaped', a
   t.equal(page.value('tollgate_sharing_exchange_duration_seconds_count', {}), 4);
   t.equal(page.value('tollgate_sharing_registry_processes', { state: 'following' }), 1);
   t.end();
+});
+
+void t.test('a model has the operation of what it serves', async (t) => {
+  const { source, listeners } = world(0);
+  const names = [['chat'], ['embeddings'], ['rerank'], ['completions'], ['completions', 'chat']] as const;
+  const models = names.map((serves) => ({ id: serves.join('+'), ownedBy: 'me', serves }));
+  models.forEach((_, index) => listeners[0]!.observeDuration(modelSlotOf(index), 1));
+  const exposition = new Exposition(() =>
+    Promise.resolve(({ collect }) => collect({ ...source, models: () => models })),
+  );
+  const { body } = await exposition.render('prometheus');
+  const found = [...body.toString().matchAll(/_duration_seconds_count\{gen_ai_operation_name="(\w+)"/g)];
+  t.same(
+    found.map(([, operation]) => operation),
+    ['chat', 'embeddings', 'rerank', 'text_completion', 'chat'],
+  );
 });
 
 void t.test('text and numbers as the two formats have them', async (t) => {
