@@ -7,7 +7,7 @@
  */
 import { Document, isMap, isSeq, type Node } from 'yaml';
 import { ConfigError } from '../config-error.js';
-import { MODELS_MAX } from '../catalog-schema.js';
+import { MODELS_MAX, UPSTREAMS_MAX } from '../catalog-schema.js';
 import { parseYaml } from '../yaml-source.js';
 import {
   importAliases,
@@ -127,6 +127,8 @@ function modelsOf(
       leftOut.push(entry);
     }
   }
+  for (const deployments of groups.values())
+    leftOut.push(...deployments.slice(UPSTREAMS_MAX).map(({ entry }) => entry));
   return Array.from(groups, ([name, deployments]) => importModel(name, deployments));
 }
 

@@ -33,6 +33,9 @@ export interface ImportedModel {
     Limits & { readonly weight?: number; readonly priority?: number })[];
 }
 
+/** What a model serves without a setting `serves`. */
+const CHAT: readonly Service[] = ['chat'];
+
 type FallbackReason = 'unavailable' | 'context_length';
 
 /** Limits of one deployment. LiteLLM counts each by itself, so other models of the key have their own. */
@@ -247,6 +250,7 @@ export function withFallbacks(
       }
     }
   }
+  const servedBy = new Map(models.map(({ id, serves }) => [id, serves ?? CHAT]));
   return models.map((model) => {
     const own = found.get(model.id);
     if (own === undefined) return model;
@@ -256,7 +260,18 @@ export function withFallbacks(
         'fallbacks',
         `of ${JSON.stringify(model.id)}: a model has at most ${FALLBACKS_MAX}`,
       );
-    const fallbacks = [...own.others].slice(0, FALLBACKS_MAX);
+    // Another service's answers have another form, so `config check` refuses them.
+    const services = model.serves ?? CHAT;
+    const fitting = [...own.others].filter((other) =>
+      services.every((service) => (servedBy.get(other) ?? CHAT).includes(service)),
+    );
+    if (fitting.length < own.others.size)
+      sections[0]?.remark(
+        'fallbacks',
+        `of ${JSON.stringify(model.id)}: ${own.others.size - fitting.length} of its models serve something else`,
+      );
+    if (fitting.length === 0) return model;
+    const fallbacks = fitting.slice(0, FALLBACKS_MAX);
     return { ...rest, fallbacks, fallback_on: [...own.reasons], upstreams };
   });
 }

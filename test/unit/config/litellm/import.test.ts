@@ -297,3 +297,34 @@ model_list:
   ]);
   t.end();
 });
+
+void t.test('upstreams beyond the most, and fallbacks of another service, are left out and told', (t) => {
+  const entry = (name: string, model: string, mode = 'chat'): object => ({
+    model_name: name,
+    litellm_params: { model, api_key: 'os.environ/OPENAI_API_KEY' },
+    model_info: { mode },
+  });
+  const text = JSON.stringify({
+    model_list: [
+      ...Array.from({ length: 66 }, () => entry('gpt', 'openai/gpt-4o')),
+      entry('emb', 'openai/text-embedding-3-small', 'embedding'),
+      entry('mini', 'openai/gpt-4o-mini'),
+    ],
+    router_settings: { fallbacks: [{ gpt: ['emb', 'mini'] }, { emb: ['mini'] }] },
+  });
+  const { yaml, remarks, variables, leftOut } = importLitellm(text, 'config.yaml');
+  t.equal(leftOut, 2, 'the exit code tells of them');
+  const { models } = loaded(t.testdir(), yaml, variables);
+  t.same(
+    models.map(({ id, fallbacks }) => [id, fallbacks]),
+    [
+      ['gpt', ['mini']],
+      ['emb', []],
+      ['mini', []],
+    ],
+  );
+  const lines = remarks.map((remark) => remarkLine('config.yaml', remark)).join('\n');
+  t.match(lines, /of "gpt": 1 of its models serve something else/);
+  t.match(lines, /of "emb": 1 of its models serve something else/);
+  t.end();
+});
