@@ -8,8 +8,10 @@
  * test/e2e/changes.test.ts.
  */
 import { Type, type Static } from 'typebox';
+import { ProxyError } from '../core/errors.js';
 import { ADMIN_ONLY, ROLES } from '../core/roles.js';
 import { OperatorChange } from '../registry/operator-change.js';
+import type { Registry } from '../registry/registry.js';
 import { OPERATOR_NAME_RULE, type OperatorStatement } from '../registry/operators.js';
 import { EXPIRY, listOf, ruled, secondsOf, PAGE_PARAMETERS, pageOf } from './fields.js';
 import { defineRoute, type Route } from './route.js';
@@ -196,7 +198,7 @@ export const CHANGE_ROUTES: readonly Route[] = [
     summary: 'Check the whole chain of changes: which rows were altered, removed or put in.',
     responseSchema: ChainView,
     answer: async (_, { registry }) => {
-      const { rows, before, head, problems } = await registry.changes.verify();
+      const { rows, before, head, problems } = await verifyAlone(registry);
       return {
         ok: problems.length === 0,
         rows,
@@ -207,3 +209,20 @@ export const CHANGE_ROUTES: readonly Route[] = [
     },
   }),
 ];
+
+const VERIFY_RETRY_SECONDS = 5;
+let isVerifying = false;
+
+/** Reads up to a million rows on the main thread, where the flush runs too: one check at a time. */
+async function verifyAlone({ changes }: Registry): ReturnType<Registry['changes']['verify']> {
+  if (isVerifying) {
+    const message = 'The changes are being verified already: ask again when that has ended.';
+    throw new ProxyError('overloaded', 'downstream', message, VERIFY_RETRY_SECONDS);
+  }
+  isVerifying = true;
+  try {
+    return await changes.verify();
+  } finally {
+    isVerifying = false;
+  }
+}

@@ -117,3 +117,27 @@ void t.test('wrong tokens of the form of an operator count as others do', async 
   checkError(t, await wrong(), 'rate_limit_exceeded', 'the sixth');
   t.equal((await house.send('GET', `${ROOT}/status`, undefined, as(token))).status, 200, 'the right one');
 });
+
+void t.test('the changes are verified by one request at a time', async (t) => {
+  const house = await startAdminHouse(t);
+  const { changes } = house.registry;
+  const verify = changes.verify.bind(changes);
+  let finish: () => void = () => undefined;
+  const begun = new Promise<void>((resolve) => {
+    changes.verify = async () => {
+      resolve();
+      await new Promise<void>((end) => (finish = end));
+      return verify();
+    };
+  });
+  const ask = (): Promise<Answer> => house.send('GET', `${ROOT}/changes/verify`);
+  const first = ask();
+  await begun;
+  const second = await ask();
+  t.match(checkError(t, second, 'overloaded', 'beside another'), /verified already/);
+  t.equal(second.headers['retry-after'], '5');
+  finish();
+  t.equal((await first).status, 200);
+  changes.verify = verify;
+  t.equal((await ask()).status, 200, 'one after another');
+});
