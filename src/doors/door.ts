@@ -118,7 +118,10 @@ export interface EventJudge {
 
 /** Writes one stream in the door's protocol from the chunks of a chat completion. */
 export interface DoorStream {
-  /** `chunk`: one chat.completion.chunk, with usage as providers/chat-writer.ts writes it. Returns whole events, or an empty text. */
+  /**
+   * `chunk`: one chat.completion.chunk, with usage as providers/chat-writer.ts writes it. Returns whole
+   * events, or an empty text.
+   */
   push(chunk: Readonly<Record<string, unknown>>): string;
   /** Call when the chat completion has ended without an error. Returns the last events. */
   end(): string;
@@ -128,8 +131,8 @@ export interface Translator {
   /**
    * Returns the body of a chat completion for the same call, with the member `model` as it is in `body`. A
    * stream asks for its usage. `extras`: whether the upstream reads `thinking_blocks`, `thinking` and
-   * `cache_control` in a chat completion; for others they are left out. Throws a FieldError that names a member which a chat
-   * completion cannot express.
+   * `cache_control` in a chat completion; for others they are left out. Throws a FieldError that names a
+   * member which a chat completion cannot express.
    */
   toChat(body: Readonly<Record<string, unknown>>, extras?: boolean): Record<string, unknown>;
   /**

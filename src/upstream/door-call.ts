@@ -4,9 +4,10 @@
  * the call goes out as a chat completion, and its response comes back in the door's protocol. attempt.ts
  * makes one for each such attempt. Upstream worker.
  *
- * Must hold: the usage in a translated response is that which is billed, in the form of providers/chat-writer.ts,
- * however the upstream told it (test/unit/upstream/door-call.test.ts). A passed body reaches the upstream byte for byte but for the model's name, and a translated
- * response is valid in the door's protocol (test/e2e/messages.test.ts, responses.test.ts).
+ * Must hold: the usage in a translated response is that which is billed, in the form of
+ * providers/chat-writer.ts, however the upstream told it (test/unit/upstream/door-call.test.ts). A passed
+ * body reaches the upstream byte for byte but for the model's name, and a translated response is valid in the
+ * door's protocol (test/e2e/messages.test.ts, responses.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';

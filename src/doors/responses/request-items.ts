@@ -108,7 +108,7 @@ class MessageWriter {
     }
   }
 
-  /** The content of an output. Other parts than texts move to a user message, unless the upstream reads them. */
+  /** The content of an output. Parts that are no texts move, unless the upstream reads them there. */
   #outputOf(output: unknown, path: string): unknown {
     if (this.#extras || !Array.isArray(output)) return contentOf(output, `${path}.output`);
     const parts = partsIn(output as unknown[], `${path}.output`);

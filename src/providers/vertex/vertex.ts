@@ -38,8 +38,8 @@ const CLAUDE_VERSION = 'vertex-2023-10-16';
 /** A pseudo-model in the path that counts tokens for every Claude model; the body names the model. */
 const COUNTING_MODEL = 'count-tokens';
 /**
- * Beta features that Claude on Vertex has: those of `vertex_ai` in LiteLLM's anthropic_beta_headers_config.json,
- * read 2026-11.
+ * Beta features that Claude on Vertex has: those of `vertex_ai` in LiteLLM's
+ * anthropic_beta_headers_config.json, read 2026-11.
  */
 const BETAS = new RegExp(
   '^(?:compact|computer-use|context-1m|context-management|dangerous-tool-use|interleaved-thinking|' +
