@@ -180,7 +180,7 @@ export class CallOutbox implements CallSink {
 
   /** Adds the call to the next message, or drops and counts it if too many wait to be exported. */
   append(call: CallRecord): void {
-    if (this.#budget.take()) this.#lines.push(callJson(call));
+    if (this.#budget.take(1)) this.#lines.push(callJson(call));
   }
 
   flush(): void {

@@ -3,7 +3,8 @@
  * threads share one budget of spans on their way, because ports have no back-pressure.
  *
  * Must hold: each span that `take` counted is given back once, else the threads stop sending, or send without
- * bound (test/unit/telemetry/spans.test.ts).
+ * bound (test/unit/telemetry/spans.test.ts). So a thread takes for a batch as it sends it: one that dies with
+ * a batch it has not sent, or cannot pack, has taken nothing.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { packSpans } from './span-codec.js';
@@ -47,11 +48,11 @@ export class ExportBudget {
     this.#counts = new BigInt64Array(shared);
   }
 
-  /** Returns false and counts a dropped span if too many are on their way. Takes 20 ns. */
-  take(): boolean {
-    if (Atomics.add(this.#way, ON_THEIR_WAY, 1) < SPANS_ON_THEIR_WAY_MAX) return true;
-    this.giveBack(1);
-    this.countDropped(1);
+  /** Takes for so many spans, or returns false and counts them as dropped if too many are on their way. */
+  take(spans: number): boolean {
+    if (Atomics.add(this.#way, ON_THEIR_WAY, spans) + spans <= SPANS_ON_THEIR_WAY_MAX) return true;
+    this.giveBack(spans);
+    this.countDropped(spans);
     return false;
   }
 
@@ -111,21 +112,24 @@ export class SpanOutbox {
     port.unref();
   }
 
-  /** Adds the span, or drops and counts it if too many are on their way. */
+  /** Adds the span to the batch. */
   push(span: SpanRecord): void {
-    if (!this.#budget.take()) return;
     this.#spans.push(span);
     if (this.#spans.length >= BATCH_SPANS) this.flush();
     else this.#timer ??= setTimeout(() => this.flush(), BATCH_WAIT_MS).unref();
   }
 
-  /** Sends the batch to the exporting thread. To be called also before this thread ends, else it is lost. */
+  /**
+   * Sends the batch to the exporting thread, or drops and counts it if too many spans are on their way. To be
+   * called also before this thread ends, else it is lost.
+   */
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    if (this.#spans.length === 0) return;
-    const bytes = this.#pack(this.#spans);
+    const spans = this.#spans;
+    if (spans.length === 0) return;
     this.#spans = [];
-    this.#port.postMessage(bytes, [bytes.buffer]);
+    const bytes = this.#pack(spans);
+    if (this.#budget.take(spans.length)) this.#port.postMessage(bytes, [bytes.buffer]);
   }
 }

@@ -65,6 +65,35 @@ void t.test('20,000 spans that nobody reads', (t) => {
   t.end();
 });
 
+void t.test('threads that die with a batch not sent, or cannot pack one, leave the budget whole', (t) => {
+  const { port1, port2 } = new MessageChannel();
+  const shared = createExportBudget();
+  const room = new ExportBudget(shared);
+  for (let thread = 0; thread < 200; thread += 1) {
+    const dying = new SpanOutbox({ port: port1, budget: shared }, packSpans);
+    for (let index = 0; index < 100; index += 1) dying.push(record(index));
+  }
+  let packs = 0;
+  const failing = new SpanOutbox({ port: port1, budget: shared }, (spans) => {
+    packs += 1;
+    if (packs <= 200) throw new Error('cannot be packed');
+    return packSpans(spans);
+  });
+  for (let batch = 0; batch < 200; batch += 1) {
+    for (let index = 0; index < 100; index += 1) failing.push(record(index));
+    t.throws(() => failing.flush(), /cannot be packed/);
+  }
+  failing.push(record(7));
+  failing.flush();
+  const received = receiveMessageOnPort(port2)?.message as Uint8Array;
+  t.same(unpackSpans(received), [record(7)], 'what could not be packed is not tried again');
+  room.giveBack(1);
+  t.ok(room.take(SPANS_ON_THEIR_WAY_MAX), 'nothing is on its way');
+  t.equal(room.counts().dropped, 0);
+  port1.close();
+  t.end();
+});
+
 for (const [what, open, item] of [
   [
     'spans',
