@@ -319,8 +319,9 @@ function AccountCredits({ account }: { readonly account: AccountView }) {
       )}
       {newestFirst.length > CREDITS_SHOWN ? (
         <p class="muted">
-          The last {CREDITS_SHOWN} of {number(newestFirst.length)}
-          {read.more ? ', and more' : ''}.
+          The last {CREDITS_SHOWN} of {read.more ? 'the first ' : ''}
+          {number(newestFirst.length)}
+          {read.more ? '; later ones are not read here' : ''}.
         </p>
       ) : null}
     </section>

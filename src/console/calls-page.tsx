@@ -34,6 +34,8 @@ const PAGE_CALLS = 100;
 const PAGES_AT_ONCE = 50;
 /** The live tail keeps so many calls in the document. */
 const CALLS_SHOWN_MAX = 500;
+/** As the cursor of a request: none. All that is shown is then read again. */
+const FROM_NEWEST = '';
 const TAIL_MS = 1_000;
 /** How long the page waits for the next keystroke before it asks. */
 const TYPING_MS = 250;
@@ -45,6 +47,7 @@ export const toneOfCall = ({ status, code }: CallView): Tone => {
 
 interface Shown {
   readonly calls: readonly CallView[];
+  /** The cursor of older calls; FROM_NEWEST if the last calls were cut, null if there are none. */
   readonly next: string | null;
   readonly searchedTo: string | null;
 }
@@ -79,7 +82,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
     [query],
   );
   /**
-   * Adds older calls, from the cursor on: a page of them, or what so many pages have. A page is short, or has
+   * Adds older calls, from the cursor on (FROM_NEWEST: in place of all that is shown): a page of them, or what so many pages have. A page is short, or has
    * none, if its search took too long.
    */
   const addOlder = useCallback(
@@ -95,7 +98,10 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
         await ask({ limit: left, cursor: asked }, ({ data, next, searched_to: searchedTo }) => {
           from = next;
           left -= data.length;
-          setShown((before) => before && { calls: [...before.calls, ...data], next, searchedTo });
+          const isNewest = asked === FROM_NEWEST;
+          setShown(
+            (before) => before && { calls: isNewest ? data : [...before.calls, ...data], next, searchedTo },
+          );
         });
       }
     },
@@ -124,16 +130,21 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
       newest.current = last;
       if (data.length === 0) return;
       const added = data.toSorted((left, right) => right.time.localeCompare(left.time));
-      setShown(
-        (before) => before && { ...before, calls: [...added, ...before.calls].slice(0, CALLS_SHOWN_MAX) },
-      );
+      setShown((before) => {
+        if (before === undefined) return before;
+        const calls = [...added, ...before.calls];
+        // What is cut lies before the cursor: from there older calls would follow with a gap.
+        const next = calls.length > CALLS_SHOWN_MAX ? FROM_NEWEST : before.next;
+        return { ...before, calls: calls.slice(0, CALLS_SHOWN_MAX), next };
+      });
     }).finally(() => (newest.current ??= wanted.current === query ? after : undefined));
   }, [ask]);
   useRefresh(tail, live ? TAIL_MS : undefined);
 
   const more = (): void => {
     setLive(false);
-    void addOlder(shown?.next ?? null, 0);
+    const next = shown?.next ?? null;
+    void addOlder(next, next === FROM_NEWEST ? -CALLS_SHOWN_MAX : 0);
   };
 
   return (

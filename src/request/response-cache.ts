@@ -147,9 +147,9 @@ export class ResponseCache {
   }
 
   /**
-   * Whether a hit with these bytes may go to its client. If so, they count until `letGo`, once for all clients
-   * that they are on their way to. If not, the call is made: a live response waits at its upstream for a slow
-   * client.
+   * Whether a hit with these bytes may go to its client. If so, they count until `letGo`, once for all
+   * clients that they are on their way to. If not, the call is made: a live response waits at its upstream
+   * for a slow client.
    */
   hold(bytes: Uint8Array): boolean {
     if (bytes.length <= SENT_BYTES_UNCOUNTED) return true;

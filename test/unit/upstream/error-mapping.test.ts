@@ -67,7 +67,11 @@ void t.test("the upstream's message reaches the caller shortened and clean", (t)
   t.same(secretsOf(target), ['sk-0123456789', 'abcdefgh', 'sk-0123']);
   t.same(secretsOf(targetOf('http://127.0.0.1:1', { key: undefined })), []);
   const path = '/v1/chat/completions?version=2025-01-01&api_key=in%2Fquery';
-  t.same(secretsOf({ ...target, key: undefined, headers: {}, path }), ['in%2Fquery', 'in/query'], 'as it is written, and decoded');
+  t.same(
+    secretsOf({ ...target, key: undefined, headers: {}, path }),
+    ['in%2Fquery', 'in/query'],
+    'as it is written, and decoded',
+  );
   const echo = JSON.stringify({ error: 'red sk-0123456789,sk-0123;abcdefgh' });
   t.equal(messageOf(echo, ...secretsOf(target)), 'red ***,***;***');
   for (const body of ['', 'no', '[]', '{"error":{"message":5}}', '{"error":{"message":" \\n "}}']) {
