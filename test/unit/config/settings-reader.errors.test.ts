@@ -158,7 +158,7 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
     '"echo:", key_file: bad.txt',
     '4: models[0].upstreams[0].key_file: the file holds no key, want one line of visible characters',
   ],
-  ['"echo:"', '"http://u:p4ss@h/"', `4: models[0].upstreams[0].url: got "http://u:p4ss@h/", ${URL_WANT}`],
+  ['"echo:"', '"http://u:p4ss@h/"', `4: models[0].upstreams[0].url: got "http://(secret)@h/", ${URL_WANT}`],
   [
     '"echo:"',
     '"echo:", headers: { Authorization: Bearer x }',

@@ -8,7 +8,7 @@ import { eventually } from '../../support/gateway.js';
 import { ListLog } from '../store/support.js';
 
 void t.test('a fork that throws is the exit of a process that never was, after `start`', async (t) => {
-  let starting = false;
+  let [starting, isDraining] = [false, false];
   const log = new ListLog();
   const owner: MemberOwner = {
     startOf: () => ({}) as StartGateway,
@@ -16,7 +16,7 @@ void t.test('a fork that throws is the exit of a process that never was, after `
     onExit: (ended, _, { how }) => {
       t.notOk(starting, 'the owner does not expect it within `start`');
       log.warn(`no gateway process can be started: ${how}`);
-      ended.startLater();
+      if (!isDraining) ended.startLater();
     },
     onLeads: () => undefined,
     onLastReading: () => undefined,
@@ -40,6 +40,7 @@ void t.test('a fork that throws is the exit of a process that never was, after `
   starting = false;
   t.match(await failure, /no process/);
   await eventually('two tries', () => (log.lines.length >= 2 ? true : undefined));
+  isDraining = true;
   member.drain();
   t.match(log.lines[0], /no gateway process can be started/);
   // A fork that failed before `drain` is told after its turn.
