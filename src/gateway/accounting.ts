@@ -114,8 +114,9 @@ export class Accounting {
   }
 
   /**
-   * To be called when a listener has died, before its successor writes to the same journal. Counts the calls
-   * that the listener had settled, and releases the holds of its other calls.
+   * To be called when a listener's thread has exited, before its successor writes to the same journal and
+   * uses the same call slots. Counts the calls that the listener had settled, and releases the holds of its
+   * other calls.
    */
   releaseListener(listenerIndex: number): void {
     const { ledger, slotsPerListener, log } = this.base;
@@ -125,6 +126,12 @@ export class Accounting {
     const first = asCallSlot(listenerIndex * slotsPerListener);
     const released = ledger.releaseSlots(first, slotsPerListener);
     if (released > 0) log.error('calls were cut with their listener and not billed', { calls: released });
+    const calls = ledger.freeClaimedSlots(first, slotsPerListener);
+    if (calls > 0)
+      log.error(
+        'calls were cut while they were settled; what they held may stay held until the gateway is restarted',
+        { calls },
+      );
   }
 
   /** Flushes a last time and closes the store. Returns false if charges were lost, and logs that. */

@@ -76,7 +76,7 @@ const NO_DAY = -1;
 export class Calls {
   readonly #options: CallsOptions;
   readonly #flights: Stocks;
-  readonly #reservations: Reservations;
+  protected readonly reservations: Reservations;
   /** Calls a day, and money, of accounts. */
   readonly day: DayCounter;
   readonly balance: Balance;
@@ -99,7 +99,7 @@ export class Calls {
     const { flights, day, balance, dirty, quotas, clock } = options;
     this.#options = options;
     this.#flights = flights;
-    this.#reservations = new Reservations(views);
+    this.reservations = new Reservations(views);
     this.day = day;
     this.balance = balance;
     this.dirty = dirty;
@@ -131,7 +131,7 @@ export class Calls {
     this.#nowMs = nowMs;
     this.#left.modelMinute = undefined;
     this.#left.tokenMinute.limit = 0;
-    invariant(this.#reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
+    invariant(this.reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
     const { account, plan } = scopes;
     const taken = this.#taken;
     if (!this.#chain.set(scopes, taken))
@@ -155,7 +155,7 @@ export class Calls {
       this.#flights.settle(flightOf(account), NO_PERIOD, 1, 0);
       return rejection;
     }
-    this.#reservations.open(slot, needs.hold, taken);
+    this.reservations.open(slot, needs.hold, taken);
     this.dirty.mark(account);
     return undefined;
   }
@@ -184,20 +184,18 @@ export class Calls {
     tokens = 0,
     nowMs = this.clock.monotonicMs(),
   ): Settlement | undefined {
-    if (!this.#reservations.claim(slot)) return undefined;
-    const taken = this.#reservations.read(slot, this.#taken);
-    const hold = this.#reservations.holdOf(slot);
+    if (!this.reservations.claim(slot)) return undefined;
+    const taken = this.reservations.read(slot, this.#taken);
+    const hold = this.reservations.holdOf(slot);
     const settlement = this.balance.settle(taken.account, hold, cost);
     if (taken.scopes > 0) this.#settleQuotas(taken, hold, cost, tokens, nowMs);
-    this.#reservations.close(slot);
-    this.#flights.settle(flightOf(taken.account), NO_PERIOD, 1, 0);
-    this.dirty.mark(taken.account);
+    this.close(slot, taken.account);
     return settlement;
   }
 
   /** A copy of what the call in `slot` has taken, for `reverse`. Owner of the slot, before it settles. */
   takenOf(slot: CallSlot): Taken {
-    const taken = this.#reservations.read(slot, this.#taken);
+    const taken = this.reservations.read(slot, this.#taken);
     return { ...taken, masks: taken.scopes === 0 ? NO_MASKS : taken.masks.slice() };
   }
 
@@ -221,20 +219,25 @@ export class Calls {
 
   /** Gives back all that the call took; false if it was settled or released before. Any thread. */
   release(slot: CallSlot): boolean {
-    if (!this.#reservations.claim(slot)) return false;
-    const taken = this.#reservations.read(slot, this.#taken);
+    if (!this.reservations.claim(slot)) return false;
+    const taken = this.reservations.read(slot, this.#taken);
     const { account } = taken;
-    const hold = this.#reservations.holdOf(slot);
+    const hold = this.reservations.holdOf(slot);
     this.balance.giveBack(account, hold);
     if (taken.scopes > 0) {
       setAmounts(this.#held, taken.tokens, nanoUnitsOf(hold));
       this.#chain.recall(taken);
     }
     this.#giveBack(taken);
-    this.#reservations.close(slot);
+    this.close(slot, account);
+    return true;
+  }
+
+  /** Ends a claimed call. Its flight comes last, so a claimed call is in flight (Ledger.freeClaimedSlots). */
+  protected close(slot: CallSlot, account: AccountIndex): void {
+    this.reservations.close(slot);
     this.#flights.settle(flightOf(account), NO_PERIOD, 1, 0);
     this.dirty.mark(account);
-    return true;
   }
 
   #settleQuotas(taken: Taken, hold: PicoUnits, cost: PicoUnits, tokens: number, nowMs: MonotonicMs): void {

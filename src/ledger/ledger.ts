@@ -46,6 +46,7 @@ import {
 import { dayLeases, flightLeases, LeasedStocks } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
 import { type KeyCounts, LimitedScopes } from './limited-scopes.js';
+import { createTaken } from './reservations.js';
 import { FLIGHT_BIT, ModelScopes } from './scope-chain.js';
 import { type QuotaUse, ScopeQuotas, type SettledQuotas, type TokenMinute } from './scope-quotas.js';
 import { Stocks } from './stocks.js';
@@ -172,6 +173,24 @@ export class Ledger extends Calls {
       if (this.release(asCallSlot(slot))) released++;
     }
     return released;
+  }
+
+  /**
+   * Frees those of `count` slots whose calls a listener had begun to settle or release when it ended; returns
+   * how many. Such a call is no longer in flight. What it took of money and quotas, and the listener had not
+   * given back, stays held until the gateway is started again or the quota's period is over: nobody knows how
+   * far the listener came, and nothing may be given back twice. Main thread, only after the listener's thread
+   * has exited, and after `releaseSlots`.
+   */
+  freeClaimedSlots(first: CallSlot, count: number): number {
+    let freed = 0;
+    for (let index: number = first; index < first + count; index++) {
+      const slot = asCallSlot(index);
+      if (!this.reservations.isClaimed(slot)) continue;
+      this.close(slot, this.reservations.read(slot, createTaken()).account);
+      freed++;
+    }
+    return freed;
   }
 
   /** When an account with no call of the day left is admitted again. Any thread. */

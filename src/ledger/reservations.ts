@@ -7,7 +7,8 @@
  * A slot belongs to one listener, which alone opens it. If a listener settles a call while the main thread
  * releases it, because it takes the listener for dead, the compare-exchange of `claim` gives the record to
  * one of them. The other words are written before the state becomes held. Only the thread that has claimed
- * the record, or owns the slot, reads them.
+ * the record, or owns the slot, reads them. A record that a listener had claimed when its thread ended is
+ * closed by the main thread (Ledger.freeClaimedSlots), or no successor could use the slot.
  *
  * Must hold: a call is settled or released once, whoever claims it. Tests: unit/ledger/reservations,
  * unit/ledger/ledger (who settles and who releases), threads/ledger-hammer.
@@ -96,6 +97,11 @@ export class Reservations {
   claim(slot: CallSlot): boolean {
     const state = slot * layout.RESERVATION_WORDS32 + layout.STATE;
     return Atomics.compareExchange(this.#words32, state, STATE_HELD, STATE_SETTLING) === STATE_HELD;
+  }
+
+  /** True while the thread that has claimed the record settles or releases the call. */
+  isClaimed(slot: CallSlot): boolean {
+    return Atomics.load(this.#words32, slot * layout.RESERVATION_WORDS32 + layout.STATE) === STATE_SETTLING;
   }
 
   /** Reads what the call took into `taken`. */

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { asAccountIndex, asCallSlot, asPicoUnits, type PicoUnits } from '#src/core/units.js';
+import { asAccountIndex, asCallSlot, asKeyIndex, asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import { Ledger, type AccountSnapshot } from '#src/ledger/ledger.js';
 import {
   admitTo,
@@ -99,6 +99,62 @@ void t.test(
     t.end();
   },
 );
+
+/** Runs `operation` up to its atomic step `step`, where its thread ends; false if it has fewer steps. */
+function diesAt(step: number, operation: () => unknown): boolean {
+  const death = new Error('the thread has ended');
+  try {
+    return interruptAt(step, operation, () => {
+      throw death;
+    });
+  } catch (error) {
+    if (error === death) return true;
+    throw error;
+  }
+}
+
+void t.test('a listener that dies at any step of a settle or release leaves a slot to its successor', (t) => {
+  const key = asKeyIndex(2);
+  // The last number: what the listener may have taken and not given back.
+  const deaths: [string, (ledger: Ledger) => unknown, bigint][] = [
+    ['settles for less than the hold', (ledger) => ledger.settle(SLOT, pico(30n)), 100n],
+    ['settles for more than the hold', (ledger) => ledger.settle(SLOT, pico(150n)), 150n],
+    ['settles for more than there is', (ledger) => ledger.settle(SLOT, pico(5_000n)), 800n],
+    ['releases', (ledger) => ledger.release(SLOT), 100n],
+  ];
+  for (const [how, end, mostTaken] of deaths) {
+    let freed = 0;
+    let reached = true;
+    for (let step = 0; reached; step++) {
+      const { ledger, buffers, clock } = createLedgerWorld();
+      const main = new Ledger(buffers, clock);
+      const name = `${how}, and dies at step ${step}`;
+      const keyDay = { key, callsPerDay: 9 };
+      admitTo(ledger, SLOT, ACCOUNT, 9, pico(100n), 3, keyDay);
+      admitTo(ledger, asCallSlot(1), ACCOUNT, 9, pico(200n), 3, keyDay);
+      reached = diesAt(step, () => end(ledger));
+      const released = main.releaseSlots(SLOT, 1);
+      const freedNow = main.freeClaimedSlots(SLOT, 1);
+      freed += freedNow;
+      t.ok(released + freedNow <= 1, name);
+      t.equal(main.releaseSlots(SLOT, 1) + main.freeClaimedSlots(SLOT, 1), 0, 'once');
+
+      const { held, callsInFlight, dayCalls } = main.snapshot(ACCOUNT);
+      t.ok(held >= 200n && held <= 200n + mostTaken, `${name}: ${held} are held`);
+      if (released + freedNow === 1) t.equal(callsInFlight, 1, `${name}: its call in flight is given back`);
+      t.ok(callsInFlight >= 1 && dayCalls >= 1, `${name}: what the other call took is left to it`);
+
+      const successor = new Ledger(buffers, clock);
+      t.equal(admitTo(successor, SLOT, ACCOUNT, 9, pico(0n), 3, keyDay), 'admitted', name);
+      t.ok(successor.settle(SLOT, pico(0n)), 'the slot is used as any');
+      t.equal(main.freeClaimedSlots(SLOT, 1), 0);
+      t.ok(ledger.release(asCallSlot(1)));
+      t.equal(main.snapshot(ACCOUNT).held, held - 200n, 'no hold is given back twice');
+    }
+    t.ok(freed > 0, how);
+  }
+  t.end();
+});
 
 void t.test('releaseSlots releases what is held in its range, no other', (t) => {
   const { ledger } = createLedgerWorld();

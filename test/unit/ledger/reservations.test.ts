@@ -20,7 +20,9 @@ void t.test('a reservation is open, claimed once and free again; neighbours keep
   });
   slots.forEach((slot) => {
     t.notOk(other.isFree(slot));
+    t.notOk(reservations.isClaimed(slot));
     t.ok(other.claim(slot));
+    t.ok(reservations.isClaimed(slot));
     t.notOk(reservations.claim(slot));
     t.notOk(reservations.isFree(slot), 'not free while it is being settled');
     const expected = { account: slot + 5, dayNumber: 20_000 + slot, scopes: slot === 1 ? 0 : 2 };
