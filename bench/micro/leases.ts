@@ -62,6 +62,7 @@ async function openAuthority(path: string, slot: number): Promise<LmdbCoordinato
   const authority = new LmdbCoordinator({
     ...{ node, file, store: new Store(path), clock: new SystemClock() },
     calendar: new Calendar(),
+    log: { error: (message) => console.error(message) },
   });
   await authority.join();
   return authority;

@@ -144,7 +144,7 @@ class SharedAccounting implements Sharing {
     const coordinators: Coordinators =
       this.#hosts?.coordinators ??
       openCoordinators({
-        ...{ slot, file: leaseFile, store, clock },
+        ...{ slot, file: leaseFile, store, clock, log },
         calendar: new Calendar(settings.quota_timezone),
       });
     this.uncoveredCharges = new UncoveredCharges({

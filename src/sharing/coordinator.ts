@@ -204,7 +204,10 @@ export interface StockGrant extends Grant<bigint> {
 export interface LeaseReply {
   readonly minute?: MinuteGrant;
   readonly stocks?: Stocks<StockGrant>;
-  /** Something that was wanted is not here, and the coordinator, which would know, cannot be asked. */
+  /**
+   * Something that was wanted is not here, and the coordinator, which would know, cannot be asked, or its
+   * record of the scope is damaged.
+   */
   readonly isUnknown?: boolean;
 }
 
@@ -325,9 +328,9 @@ export interface Coordinator {
    */
   exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply>;
   /**
-   * Views in the order of `scopes`, at most EXCHANGE_ASKS_MAX; all is 0 for an unknown scope. `slots`: the
-   * processes of this host that are to be told apart. May be called during an exchange. Rejects with
-   * CoordinatorLost.
+   * Views in the order of `scopes`, at most EXCHANGE_ASKS_MAX; all is 0 for an unknown scope, and one whose
+   * record is damaged is left out. `slots`: the processes of this host that are to be told apart. May be
+   * called during an exchange. Rejects with CoordinatorLost.
    */
   look(scopes: readonly string[], slots?: readonly number[]): Promise<ScopeView[]>;
   /** Ends the node and this life. Rejects with CoordinatorLost. */

@@ -7,8 +7,9 @@
  * are no sequence numbers. Transactions of all processes follow one another; one with a single ask takes tens
  * of microseconds.
  *
- * Must hold: what a life held is free only when its process has ended, and what it used stays used. Test:
- * unit/sharing/lmdb-coordinator (what a process held is free when it has been killed).
+ * Must hold: what a life held is free only when its process has ended, and what it used stays used. If the
+ * row of a scope is damaged, nothing is granted of that scope, and others go on. Test:
+ * unit/sharing/lmdb-coordinator (what a process held is free when it has been killed; a damaged row).
  */
 import { randomUUID } from 'node:crypto';
 import { type Static, Type } from 'typebox';
@@ -23,6 +24,7 @@ import type { Store } from '../store/store.js';
 import {
   type Coordinator,
   CoordinatorLost,
+  entriesOf,
   EXCHANGE_ASKS_MAX,
   type ExchangeReply,
   type JoinReply,
@@ -32,8 +34,12 @@ import {
   periodAt,
   placeOf,
   type ScopeView,
+  type StockGrant,
+  type StockName,
   unknownNode,
 } from './coordinator.js';
+import type { Log } from '../telemetry/log.js';
+import { TICK_MS } from './grant-policy.js';
 import type { LeaseFile } from './lease-file.js';
 import { ScopeGrants, type ScopeState, type UsedBefore } from './scope-grants.js';
 
@@ -122,12 +128,15 @@ export interface LmdbCoordinatorOptions {
   readonly clock: Clock;
   /** Of all days and months but those of calls a day. */
   readonly calendar: Calendar;
+  readonly log: Pick<Log, 'error'>;
 }
 
 export class LmdbCoordinator implements Coordinator {
   readonly #options: LmdbCoordinatorOptions;
   readonly #nodes: LeaseNodes;
   readonly #process: string;
+  /** Scopes whose damaged rows were logged. */
+  readonly #damaged = new Set<string>();
   #closed = false;
 
   constructor(options: LmdbCoordinatorOptions) {
@@ -170,10 +179,11 @@ export class LmdbCoordinator implements Coordinator {
         const row = this.#nodes.rowAt(placeOf({ host, slot }));
         return row === undefined ? [] : [[slot, String(row.life)] as const];
       });
-      return scopes.map((scope) => {
+      return scopes.flatMap((scope) => {
         const leases = this.#leasesOf(scope, nowMs);
+        if (leases === undefined) return [];
         this.#readMoney(scope, leases);
-        return leases.view(scope, processes, nowMs);
+        return [leases.view(scope, processes, nowMs)];
       });
     });
   }
@@ -193,6 +203,7 @@ export class LmdbCoordinator implements Coordinator {
   #carryOut(ask: LeaseAsk, life: string, nowMs: number): LeaseReply {
     const { node, file, clock, calendar } = this.#options;
     const leases = this.#leasesOf(ask.scope, nowMs);
+    if (leases === undefined) return nothingOf(ask, nowMs);
     if (ask.stocks?.balance !== undefined) this.#readMoney(ask.scope, leases);
     const reply = leases.reply(life, node.host, ask, nowMs, (name) =>
       periodAt(name, calendar, clock.wallMs()),
@@ -201,14 +212,30 @@ export class LmdbCoordinator implements Coordinator {
     return reply;
   }
 
-  #leasesOf(scope: string, nowMs: number): ScopeGrants {
+  /** Undefined if the scope's row is damaged: it is not written anew, because nobody knows who holds what. */
+  #leasesOf(scope: string, nowMs: number): ScopeGrants | undefined {
     const { file, store, clock } = this.#options;
     const state = file.subjects.get(scope);
-    // No schema check: only this program has written the file, since the machine was started.
     if (state === undefined) return ScopeGrants.after(usedBefore(store, scope, clock.wallMs()), nowMs);
-    const leases = ScopeGrants.of(state as ScopeState);
-    leases.keepOnly((life) => this.#nodes.isAlive(life), nowMs);
-    return leases;
+    try {
+      // No schema check: only this program has written the file, since the machine was started.
+      const leases = ScopeGrants.of(state as ScopeState);
+      leases.keepOnly((life) => this.#nodes.isAlive(life), nowMs);
+      return leases;
+    } catch (error) {
+      this.#recordDamage(scope, error);
+      return undefined;
+    }
+  }
+
+  #recordDamage(scope: string, error: unknown): void {
+    if (this.#damaged.has(scope)) return;
+    this.#damaged.add(scope);
+    this.#options.log.error(
+      'a record of leases is damaged, and its scope gets none; to free it, stop all gateways of the data ' +
+        'directory, remove leases.*.lmdb in it, and start them',
+      { scope, error: String(error) },
+    );
   }
 
   #readMoney(scope: string, leases: ScopeGrants): void {
@@ -235,6 +262,21 @@ export class LmdbCoordinator implements Coordinator {
       throw new CoordinatorLost('failing', `leases cannot be had: ${reason}`, { cause: error });
     }
   }
+}
+
+/** The reply if it is not known what is left. */
+function nothingOf({ minute, stocks = {} }: LeaseAsk, nowMs: number): LeaseReply {
+  const unknown = { heldByOthers: true, freeInMs: 0 };
+  const grants = entriesOf(stocks).map(([name, { period }]): [StockName, StockGrant] => [
+    name,
+    { ...unknown, granted: 0n, remaining: 0n, period },
+  ]);
+  const tick = Math.floor(nowMs / TICK_MS);
+  return {
+    ...(minute && { minute: { ...unknown, granted: 0, remaining: 0, tick, validMs: 0 } }),
+    stocks: Object.fromEntries(grants),
+    isUnknown: true,
+  };
 }
 
 /** A data directory has one host. */

@@ -23,6 +23,7 @@ import {
   RICH,
   SLOTS,
 } from '../support/sharing-world.js';
+import { FakeLog } from '../fixtures/upstream-server.js';
 
 const FLUSHES_BEFORE_KILL = 3;
 /** What one ask gets at most, and a kill can therefore lose. */
@@ -175,6 +176,7 @@ void t.test('four processes, each killed in turn', { timeout: 600_000 }, async (
   const authority = new LmdbCoordinator({
     ...{ node, file, store, clock: new SystemClock() },
     calendar: new Calendar(),
+    log: new FakeLog(),
   });
   const [rich, poor] = await authority.look(
     ['rich', 'poor'].map((name) => store.findAccountByName(name)!.id),

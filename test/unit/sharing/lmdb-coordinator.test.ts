@@ -15,10 +15,12 @@ import { clearLeaseFiles, openLeaseFile, type LeaseFile } from '#src/sharing/lea
 import { LmdbCoordinator } from '#src/sharing/lmdb-coordinator.js';
 import { Store } from '#src/store/store.js';
 import { ManualClock } from '../../fixtures/manual-clock.js';
+import { FakeLog } from '../../fixtures/upstream-server.js';
 import { authorityConformance, identity } from '../../support/authority-conformance.js';
 import { exchangePlain, type PlainAsk } from '../../support/plain-asks.js';
 
 const calendar = new Calendar();
+const log = new FakeLog();
 
 const NOTHING_SPENT: SpendingRecord = {
   spent: asPicoUnits(0n),
@@ -45,7 +47,14 @@ function openWorld(path: string, clock = new ManualClock()): World {
     file,
     clock,
     join: async (host, slot) => {
-      const authority = new LmdbCoordinator({ node: identity(host, slot), file, store, clock, calendar });
+      const authority = new LmdbCoordinator({
+        node: identity(host, slot),
+        file,
+        store,
+        clock,
+        calendar,
+        log,
+      });
       await authority.join();
       return authority;
     },
@@ -68,7 +77,7 @@ function accountOf(store: Store, id: string): AccountRecord {
 authorityConformance(t, 'lmdb', () => {
   const { store, file, clock, close } = openWorld(t.testdir());
   return Promise.resolve({
-    connect: (node) => Promise.resolve(new LmdbCoordinator({ node, file, store, clock, calendar })),
+    connect: (node) => Promise.resolve(new LmdbCoordinator({ node, file, store, clock, calendar, log })),
     credit: (subject, amount) => {
       const record = accountOf(store, subject);
       store.putAccount({ ...record, credited: asPicoUnits(record.credited + amount) });
@@ -89,6 +98,7 @@ authorityConformance(t, 'lmdb', () => {
   });
 });
 
+const NO_MONEY = { limit: 0n, period: 0, used: 0n, unused: 0n, least: 1n, most: 1n };
 const LIMITS = { requestsPerMinute: 10, callsPerDay: 10, callsInFlight: 10 };
 const ask = (subject: string, most: number): PlainAsk => ({
   scope: subject,
@@ -182,7 +192,7 @@ void t.test('a store that cannot be read is a loss', async (t) => {
       throw new Error('damaged');
     },
   } as unknown as Store;
-  const authority = new LmdbCoordinator({ node: identity('a'), file, store, clock, calendar });
+  const authority = new LmdbCoordinator({ node: identity('a'), file, store, clock, calendar, log });
   await authority.join();
   await t.rejects(exchangePlain(authority, [ask('acct_x', 1)]), {
     code: 'authority_lost',
@@ -190,5 +200,33 @@ void t.test('a store that cannot be read is a loss', async (t) => {
     message: 'leases cannot be had: damaged',
   });
   t.equal(file.subjects.get('acct_x'), undefined, 'nothing was lent');
+  await close();
+});
+
+void t.test('a damaged row costs its own scope alone, and is told once', async (t) => {
+  const { file, join, clock, close } = openWorld(t.testdir());
+  const node = await join('a');
+  t.same(await lent(node, 'acct_x', 2), [2, 2]);
+  t.same(await lent(node, 'acct_y', 2), [2, 2]);
+  const whole = file.subjects.get('acct_x') as object;
+  const rows = ['no row', {}, { ...whole, buckets: 7 }, { ...whole, stocks: [['calls_per_day', 0, null]] }];
+  for (const [at, row] of rows.entries()) {
+    const scope = `acct_${at}`;
+    file.environment.write(() => file.subjects.putSync(scope, row));
+    const linesBefore = log.lines.length;
+    const { answers } = await exchangePlain(node, [ask(scope, 1), ask('acct_y', 1)]);
+    t.match(answers[0], { minute: { granted: 0 }, day: { granted: 0 } });
+    t.match(answers[1], { minute: { granted: 1 }, day: { granted: 1 } }, 'the other scope has its own');
+    const raw = await node.exchange([{ scope, stocks: { balance: NO_MONEY } }]);
+    t.match(raw.answers, [{ isUnknown: true, stocks: { balance: { granted: 0n, heldByOthers: true } } }]);
+    t.same(file.subjects.get(scope), row, 'nobody writes it anew');
+    t.same(
+      (await node.look([scope, 'acct_y'])).map(({ scope }) => scope),
+      ['acct_y'],
+    );
+    t.match(log.lines.slice(linesBefore), [{ level: 'error', fields: { scope } }]);
+    t.equal(log.lines.length, linesBefore + 1, 'once');
+    clock.advance(1);
+  }
   await close();
 });

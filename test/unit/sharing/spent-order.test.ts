@@ -25,6 +25,7 @@ import { admitTo } from '../../fixtures/ledger-world.js';
 import { identity } from '../../support/authority-conformance.js';
 import { NO_REDIS, startRedis } from '../../support/redis-server.js';
 import { TestHost, ValkeyWorld } from '../../support/valkey-world.js';
+import { FakeLog } from '../../fixtures/upstream-server.js';
 
 const ACCOUNT = asAccountIndex(0);
 const SCOPE = 'acct_order';
@@ -149,6 +150,7 @@ void t.test('processes of one host', async (t) => {
         store: seen,
         clock: new SystemClock(),
         calendar: new Calendar(),
+        log: new FakeLog(),
       }),
       flush: (amount) => {
         const rest = {
