@@ -253,7 +253,8 @@ export class SettingsReader {
       type !== 'object' &&
       type !== 'array' &&
       type !== 'boolean';
-    const shown = declaration['x-secret'] === true ? 'a value that is not shown' : describe(value, !fitting);
+    const isSecret = declaration['x-secret'] === true || declaration['x-secret-path'] === true;
+    const shown = isSecret ? 'a value that is not shown' : describe(value, !fitting);
     this.#options.report(path, `got ${shown}, want ${wantOf(declaration)}`, origin);
     return undefined;
   }

@@ -82,8 +82,8 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
     [query],
   );
   /**
-   * Adds older calls, from the cursor on (FROM_NEWEST: in place of all that is shown): a page of them, or what so many pages have. A page is short, or has
-   * none, if its search took too long.
+   * Adds older calls, from the cursor on (FROM_NEWEST: in place of all that is shown): a page of them, or
+   * what so many pages have. A page is short, or has none, if its search took too long.
    */
   const addOlder = useCallback(
     async (cursor: string | null, found: number): Promise<void> => {
@@ -95,13 +95,17 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
       ) {
         const asked = from;
         from = null;
-        await ask({ limit: left, cursor: asked }, ({ data, next, searched_to: searchedTo }) => {
+        await ask({ limit: left, cursor: asked }, ({ data, next, newest: last, searched_to: searchedTo }) => {
           from = next;
           left -= data.length;
           const isNewest = asked === FROM_NEWEST;
-          setShown(
-            (before) => before && { calls: isNewest ? data : [...before.calls, ...data], next, searchedTo },
-          );
+          if (isNewest) newest.current = last;
+          setShown((before) => {
+            if (before === undefined || isNewest) return before && { calls: data, next, searchedTo };
+            // The tail has cut the list meanwhile: these would follow with a gap.
+            if (before.next === FROM_NEWEST) return before;
+            return { calls: [...before.calls, ...data], next, searchedTo };
+          });
         });
       }
     },

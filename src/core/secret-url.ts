@@ -18,7 +18,8 @@ export const SECRET_CHARS_MIN = 8;
  */
 export function withoutUrlSecrets(text: string): string {
   const [, scheme, rest] = /^([a-z][a-z0-9+.-]*:\/\/)(.*)$/is.exec(text) ?? [];
-  if (scheme === undefined || rest === undefined) return text;
+  // Such as `user:password@host:6379`, where the scheme was forgotten.
+  if (scheme === undefined || rest === undefined) return text.replace(/^[^\s@]*:\S*@/, `${SECRET}@`);
   const queryAt = rest.indexOf('?');
   const place = queryAt < 0 ? rest : rest.slice(0, queryAt);
   const query = queryAt < 0 ? '' : `?${SECRET}`;

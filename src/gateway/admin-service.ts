@@ -333,8 +333,10 @@ class HistoryRecorder implements LiveSource {
     const { status, accounts, rows, log } = this.#options;
     try {
       const document = await status();
+      // Both are read before either is added: a span that has ended is given once.
+      const reports = await accounts();
       const ended = this.history.add(document, this.#nowSeconds());
-      const complete = this.accounts.add(await accounts(), this.#nowSeconds());
+      const complete = this.accounts.add(reports, this.#nowSeconds());
       rows.put(ended.filter(isOnDisk), complete.filter(isOnDisk));
       for (const watcher of this.#watchers) watcher(document, ended);
     } catch (error) {

@@ -159,7 +159,8 @@ export class ResponseWriter {
     const lastStart = Math.max(0, all.length - lastBytesMax);
     if (lastStart > 0) this.#write(all.subarray(0, lastStart), stays);
     const last = lastStart === 0 ? all : all.subarray(lastStart);
-    this.#last = this.#blocked && !stays ? last.slice() : last;
+    // The byte that `#pump` tries may show that a client which was slow still is.
+    this.#last = (this.#blocked || this.#wasSlow) && !stays ? last.slice() : last;
     this.#pump();
   }
 

@@ -11,7 +11,13 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { WrittenRow } from '../store/row-recorder.js';
-import { CoordinatorLost, type Coordinator, type LeaseAsk, type StockGrant } from './coordinator.js';
+import {
+  CoordinatorLost,
+  type Coordinator,
+  type LeaseAsk,
+  type LeaseReply,
+  type StockGrant,
+} from './coordinator.js';
 
 /** What an operator takes out of one account; the amount is above 0. */
 export interface Debit {
@@ -77,28 +83,29 @@ export class DebitService {
   async #take(debits: readonly Debit[]): Promise<void> {
     const asks = debits.map(({ accountId, amount }) => askOf(accountId, amount));
     for (let waitedMs = 0; ; waitedMs += TRY_AGAIN_MS) {
-      const grants = await this.#exchange(asks);
+      const replies = await this.#exchange(asks);
+      const grants = replies.map(({ stocks }) => stocks!.balance!);
+      const isUnknown = replies.some((reply) => reply.isUnknown === true);
       const rejected = grants.find(({ granted }) => granted === 0n);
       if (rejected === undefined) return;
-      const mayCome = grants.every(({ granted, heldByOthers }) => granted > 0n || heldByOthers);
+      const mayCome = !isUnknown && grants.every(({ granted, heldByOthers }) => granted > 0n || heldByOthers);
       if (mayCome) for (const { accountId } of debits) this.#recall(accountId);
       if (mayCome && waitedMs < WAIT_FOR_OTHERS_MS) {
         await pause(TRY_AGAIN_MS);
         continue;
       }
       await this.#exchange(debits.map(({ accountId }) => askOf(accountId, 0n)));
+      if (isUnknown) throw new CoordinatorLost('failing', 'a record of leases is damaged');
       throw new DebitNotCovered(rejected);
     }
   }
 
   /** Joins again if the coordinator has forgotten this node: nothing is held then, so nothing was lost. */
-  async #exchange(asks: readonly LeaseAsk[]): Promise<StockGrant[]> {
+  async #exchange(asks: readonly LeaseAsk[]): Promise<readonly LeaseReply[]> {
     if (!this.#joined) await this.#coordinator.join();
     this.#joined = true;
-    const exchange = async (): Promise<StockGrant[]> => {
-      const { answers: replies } = await this.#coordinator.exchange(asks);
-      return replies.map(({ stocks }) => stocks!.balance!);
-    };
+    const exchange = async (): Promise<readonly LeaseReply[]> =>
+      (await this.#coordinator.exchange(asks)).answers;
     try {
       return await exchange();
     } catch (error) {

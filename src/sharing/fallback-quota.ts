@@ -73,7 +73,9 @@ class StockQuota {
   serve(ask: StockAsk, reply: StockGrant | undefined, nowMs: number): boolean {
     // An ask that only reports does not show how much calls need at once.
     const { least, most } = ask.most > 0n ? ask : this.#need;
-    this.#need = { ...ask, least, most };
+    // An earlier period in the reply: that of the ask was a mistake of a clock.
+    const period = reply !== undefined && reply.period < ask.period ? reply.period : ask.period;
+    this.#need = { ...ask, period, least, most };
     const wasDenied = ask.most > 0n && (reply?.granted ?? 0n) <= 0n;
     if (wasDenied) this.#releasedUntilMs = nowMs + RELEASED_MS;
     return nowMs < this.#releasedUntilMs && this.holdsAny;

@@ -119,6 +119,8 @@ export class ProcessGroup {
     if (failures.length === 0) return failures;
     // Those that have applied them would bill and admit by them, while operators see the former settings.
     this.#adopt(before);
+    // Asking a member whose process has ended would start it again.
+    if (this.#isStopping()) return failures;
     return [...new Set([...failures, ...(await this.#reloadAll(before, false))])];
   }
 

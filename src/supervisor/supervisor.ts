@@ -219,13 +219,12 @@ export class FileWatch {
 
   /** Starts or stops polling. Idempotent. */
   set isOn(on: boolean) {
+    // What changed while it was off is no news when it is switched on.
+    if (!on) this.#reported = undefined;
     if (on === (this.#timer !== undefined)) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
-    if (!on) {
-      this.#reported = undefined;
-      return;
-    }
+    if (!on) return;
     this.#polled = this.#fingerprint();
     this.#reported ??= this.#polled;
     this.#timer = setInterval(() => this.#poll(), this.#options.periodMs);

@@ -5,8 +5,8 @@
  * makes one for each such attempt. Upstream worker.
  *
  * Must hold: the usage in a translated response is that which is billed, in the form of
- * providers/chat-writer.ts, however the upstream told it (test/unit/upstream/door-call.test.ts). A passed
- * body reaches the upstream byte for byte but for the model's name, and a translated response is valid in the
+ * providers/chat-writer.ts, however the upstream told it, if its reports tell the whole
+ * (test/unit/upstream/door-call.test.ts). A passed body reaches the upstream byte for byte but for the model's name, and a translated response is valid in the
  * door's protocol (test/e2e/messages.test.ts, responses.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
@@ -14,7 +14,6 @@ import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { exactJson, exactJsonText, LONG_INTEGER } from '../core/exact-json.js';
 import { isRecord, parsedJson } from '../core/json.js';
-import type { Usage } from '../core/token-counts.js';
 import { callersPath } from '../doors/callers-path.js';
 import { dialectAt } from '../doors/dialects.js';
 import type { Dialect, DoorCall, DoorStream, Translator } from '../doors/door.js';
@@ -36,6 +35,7 @@ import {
 import { StreamReader } from './stream-reader.js';
 import type { UpstreamTarget } from './target.js';
 import type { UsageMeter } from './usage-meter.js';
+import { reportIn, tokensOfReport } from './usage-shapes.js';
 
 /** What a reader needs of its attempt and session. */
 export interface DoorReaderOwner {
@@ -168,7 +168,10 @@ export function inCallersWords(
   return callersPath(chat, field, translator.names) + message.slice(field.length);
 }
 
-/** Whether the upstream reads `thinking_blocks` and `cache_control` in a chat completion. */
+/**
+ * Whether the upstream reads `thinking_blocks`, `thinking` and `cache_control` in a chat completion, and images
+ * and files in a message of a tool.
+ */
 export function readsExtras(provider: UpstreamTarget['provider']): boolean {
   return provider !== undefined && provider.name !== 'azure';
 }
@@ -234,9 +237,6 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
   readonly #outcome: ResponseOutcome;
   readonly #meter: UsageMeter;
   readonly #stream: DoorStream;
-  /** The report that `#usage` is made of. */
-  #reported: Usage | undefined;
-  #usage: object | undefined;
   #begun = false;
   /** The reader goes on after a chunk that could not be translated. */
   #isOver = false;
@@ -255,7 +255,9 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
       forEachEvent(Buffer.from(events.buffer, events.byteOffset, events.length), (_start, _end, data) => {
         const chunk = data === undefined ? undefined : parsedJson(data);
         if (!isRecord(chunk)) return;
-        chunk.usage = this.#readUsage();
+        const told = tokensOfReport(reportIn(chunk));
+        if (typeof told === 'object') chunk.usage = usageMember(told);
+        else if (chunk.usage !== undefined) chunk.usage = undefined;
         text += this.#stream.push(chunk);
       });
     } catch (error) {
@@ -277,15 +279,10 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
   complete(): void {
     if (this.#isOver) return;
     // The report may have come in no event that was relayed.
-    const last = this.#stream.push({ choices: [], usage: this.#readUsage() });
-    this.#outcome.complete(Buffer.from(last + this.#stream.end()));
-  }
-
-  #readUsage(): object | undefined {
     const { reported } = this.#meter;
-    if (reported !== undefined && reported !== this.#reported) this.#usage = usageMember(reported);
-    this.#reported = reported;
-    return this.#usage;
+    const usage = reported === undefined ? undefined : usageMember(reported);
+    const last = this.#stream.push({ choices: [], usage });
+    this.#outcome.complete(Buffer.from(last + this.#stream.end()));
   }
 
   reject(failure: AttemptFailure): void {

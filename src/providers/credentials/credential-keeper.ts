@@ -184,10 +184,11 @@ export class CredentialKeeper {
         .map((position) => this.#entries.get(position)!)
         .filter(({ grant, failuresInRow }) => grant === undefined && failuresInRow < FIRST_FAILURES_MAX);
     const endMs = this.#options.clock.monotonicMs() + waitMs;
-    for (;;) {
+    // `close` drops all entries.
+    while (!this.#stop.signal.aborted) {
       const waiting = missing();
       const leftMs = endMs - this.#options.clock.monotonicMs();
-      if (waiting.length === 0 || leftMs <= 0 || this.#stop.signal.aborted) return;
+      if (waiting.length === 0 || leftMs <= 0) return;
       await Promise.race([
         delay(Math.min(leftMs, CHECK_PERIOD_MS)),
         ...waiting.flatMap(({ renewal }) => renewal ?? []),

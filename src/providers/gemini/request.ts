@@ -266,7 +266,8 @@ function ofEffort(fields: Fields, effort: string, model: string, path: string): 
   const isPro = PRO.test(model);
   const isNew = isGemini3(model);
   if (effort === 'none') {
-    if (isPro) fields.unsupported(path, 'cannot be none: this model always thinks');
+    const said = path === 'thinking.type' ? 'disabled' : effort;
+    if (isPro) fields.unsupported(path, `cannot be ${said}: this model always thinks`);
     if (isNew) return { thinkingLevel: isPro ? 'LOW' : 'MINIMAL', includeThoughts: false };
     return { thinkingBudget: isPro ? PRO_BUDGET_MIN : 0, includeThoughts: false };
   }

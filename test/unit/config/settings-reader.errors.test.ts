@@ -295,6 +295,11 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
   ],
   [
     'plans:',
+    'notify: { url: "htps://hooks.example/T/B/secret" }\nplans:',
+    '5: notify.url: got a value that is not shown, want an http:// or https:// address without user and password',
+  ],
+  [
+    'plans:',
     'admin: { port: 8080 }\nplans:',
     '5: admin.port: got 8080, which is listen.port too, want another one',
   ],

@@ -12,6 +12,7 @@ void t.test('what is shown of an address', (t) => {
     ['redis://:p@ss@h:6379/0', 'redis://(secret)@h:6379/0'],
     ['redis://:p/a?s#s@h:6379/0', 'redis://(secret)@h:6379/0'],
     ['redis-cluster://me:pass@h:1,i:2', 'redis-cluster://(secret)@h:1,i:2'],
+    ['default:s3cret@valkey:6379', '(secret)@valkey:6379'],
     ['echo:', 'echo:'],
     ['what? a@b', 'what? a@b'],
     ['', ''],

@@ -86,6 +86,25 @@ void t.test('off is off, and what happened meanwhile is not news', async (t) => 
   t.equal(changes(), 0);
 });
 
+void t.test('one that begins switched off: what changes until it is switched on is not news', async (t) => {
+  const path = join(t.testdir({ a: '1' }), 'a');
+  let changes = 0;
+  const watch = new FileWatch({ files: () => [path], onChange: () => changes++, periodMs: PERIOD_MS });
+  watch.isOn = false;
+  // The change that switches it on is reloaded already.
+  writeFileSync(path, '22');
+  watch.isOn = true;
+  const alive = setInterval(() => undefined, 1_000);
+  t.teardown(() => {
+    watch.isOn = false;
+    clearInterval(alive);
+  });
+  await sleep(QUIET_MS);
+  t.equal(changes, 0);
+  writeFileSync(path, '333');
+  await eventually('the change', () => (changes > 0 ? true : undefined));
+});
+
 void t.test('a change between the reading of the files and the first start is reported', async (t) => {
   const path = t.testdir({ a: '1' });
   let changes = 0;
