@@ -1,27 +1,25 @@
 /**
- * Connects the notices of quotas (quota-notices.ts) with the gateway's registry and store, and sends their
- * webhooks. gateway.ts owns it, on the main thread of a gateway process.
+ * Connects the notices of quotas with the rest of the gateway: quota-notices.ts finds what operators must be
+ * told, webhook-outbox.ts sends it, and the registry and the store are what both work on. gateway.ts owns one
+ * Notifications, on the main thread of each gateway process.
  *
- * Must hold: every gateway records notices, but only the one with the admin interface sends webhooks, so
- * that none is sent twice (test/e2e/notify.test.ts).
+ * Must hold: every gateway process records notices, but of the processes of a host only the primary, the one
+ * with the admin interface, sends webhooks; so each webhook has one sender (test/e2e/notify.test.ts).
  */
-import { webhookKeyOf } from '../config/notify-schema.js';
-import type { Settings } from '../config/schema.js';
-import { SystemClock, type Clock } from '../core/clock.js';
+import { SystemClock } from '../core/clock.js';
 import { ProxyError } from '../core/errors.js';
 import type { QuotaLimits } from '../core/quotas.js';
 import { asPicoUnits, type AccountIndex, type KeyIndex } from '../core/units.js';
 import type { AccountStatement } from '../registry/account-statement.js';
 import type { GroupStatement } from '../registry/groups.js';
 import type { Registry } from '../registry/registry.js';
-import type { NoticeRows, WaitingWebhook } from '../store/notice-rows.js';
 import type { Log } from '../telemetry/log.js';
 import type { WebhookCounts } from '../telemetry/metrics-source.js';
-import { sendWebhook, type Delivery } from '../telemetry/webhook.js';
 import type { Accounting } from './accounting.js';
 import { GroupQuotas } from './gateway-metrics.js';
 import { QuotaNotices, type ScopeUse } from './quota-notices.js';
 import type { LiveSettings } from './reload.js';
+import { WebhookOutbox } from './webhook-outbox.js';
 
 export interface NotificationsOptions {
   readonly live: LiveSettings;
@@ -33,7 +31,7 @@ export class Notifications {
   readonly #options: NotificationsOptions;
   readonly #notices: QuotaNotices;
   readonly #outbox: WebhookOutbox;
-  /** For the metrics. */
+  /** For the metrics. It has samples in the primary alone. */
   readonly groupQuotas: GroupQuotas;
 
   constructor(options: NotificationsOptions) {
@@ -52,6 +50,7 @@ export class Notifications {
         return accounting.service.read((registry) => usesOf(registry, accountIds, keyIds));
       },
       rows: store.notices,
+      // Of several hosts the one that has claimed a notice reports it. Undefined without other hosts.
       claim: accounting.sharing.claim,
       clock,
       log,
@@ -59,30 +58,37 @@ export class Notifications {
     this.groupQuotas = new GroupQuotas({
       service: accounting.service,
       records: () => store.groups.all(),
+      // Read once: the setting applies when the process is replaced.
       showsNames: live.settings.metrics.account_labels,
       monotonicMs: () => clock.monotonicMs(),
     });
     this.#outbox = new WebhookOutbox({ settings, rows: store.notices, random: Math.random, clock, log });
   }
 
-  /** To be called after each flush of the timer. Returns at once; errors are logged. */
+  /**
+   * To be called after each flush of the timer. Returns at once. Neither `look` rejects: both log their
+   * errors.
+   */
   run(): void {
     void this.#notices.look().then(() => this.#outbox.look());
   }
 
-  /** Begins to send the host's webhooks and to give samples of groups, until `follow`. */
+  /**
+   * To be called when this process becomes the primary of its process group, as it may more than once. Begins
+   * to send the host's webhooks and to give samples of groups, until `follow`.
+   */
   lead(): void {
     this.groupQuotas.turnOn(true);
     this.#outbox.open();
   }
 
-  /** To be called when another gateway of the process group has the admin interface: it sends from now on. */
+  /** To be called when another process of the group has become the primary: that one sends from now on. */
   follow(): void {
     this.groupQuotas.turnOn(false);
     this.#outbox.close();
   }
 
-  /** For the metrics; undefined if no receiver is set. */
+  /** For the metrics; undefined if the settings name no receiver. */
   get counts(): WebhookCounts | undefined {
     if (this.#options.live.settings.notify?.url === undefined) return undefined;
     return { ...this.#outbox.counts, dropped: this.#notices.dropped };
@@ -103,7 +109,10 @@ function idsOf<Index extends AccountIndex | KeyIndex>(
   return indices.map(idOf).filter((id) => id !== null);
 }
 
-/** Reads the accounts, the keys, and all groups that the accounts are in. */
+/**
+ * Reads the accounts, the keys, and all groups that the accounts are in, from one state of the registry. Only
+ * a key can be missing in it: accounts are never deleted, and a group is not while it has members.
+ */
 function usesOf(registry: Registry, accountIds: readonly string[], keyIds: readonly string[]): ScopeUse[] {
   const accounts = accountIds.map((id) => registry.accounts.find(id));
   const groupIds = new Set(accounts.flatMap(({ group }) => (group === undefined ? [] : [group.id])));
@@ -127,7 +136,7 @@ function accountUseOf({ record, available, held, quotas }: AccountStatement): Sc
   return { kind: 'account', id, name, quotas, balance };
 }
 
-/** Undefined if the key was deleted meanwhile. */
+/** Undefined if the key was deleted after its last call. */
 function keyUseOf(registry: Registry, keyId: string): ScopeUse | undefined {
   try {
     const { record, accountName, quotas } = registry.keys.find(keyId);
@@ -137,163 +146,4 @@ function keyUseOf(registry: Registry, keyId: string): ScopeUse | undefined {
     if (error instanceof ProxyError && error.code === 'not_found') return undefined;
     throw error;
   }
-}
-
-const PAUSE_MS_MIN = 1_000;
-const PAUSE_MS_MAX = 300_000;
-/** An older notice helps nobody any more. */
-const AGE_MS_MAX = 86_400_000;
-/** How often the store is asked to remove the marks of quotas whose period ended a day ago. */
-const SWEEP_MS = 60_000;
-
-export interface WebhookOutboxOptions {
-  /** The settings in force now; a reload replaces them. */
-  readonly settings: () => Settings['notify'];
-  readonly rows: Pick<NoticeRows, 'waiting' | 'remove' | 'sweep'>;
-  /** In [0, 1). */
-  readonly random: () => number;
-  readonly clock: Clock;
-  readonly log: Log;
-}
-
-/**
- * Sends the webhooks that wait in the store (store/notice-rows.ts). Only the process of a host with the admin
- * interface sends, so that each webhook has one sender; a later process sends what it leaves.
- *
- * A webhook that fails goes behind those that were tried less often, so a receiver that rejects one gets the
- * others. After each failure nothing is sent for a pause that doubles from a second to five minutes and is
- * never shorter than a Retry-After; a success ends it. A webhook that is a day old is given up. If the
- * process dies between the receiver's response and the removal from the store, the webhook is sent again with
- * its id.
- *
- * Must hold: webhooks are sent one at a time, and one that fails does not hold back the others
- * (test/unit/gateway/notifications.webhook-outbox.test.ts).
- */
-export class WebhookOutbox {
-  readonly #options: WebhookOutboxOptions;
-  readonly #stop = new AbortController();
-  /** Failed attempts by the webhook's id. */
-  readonly #attempts = new Map<string, number>();
-  #isOpen = false;
-  #isSending = false;
-  /** Failures of all webhooks since the last success. */
-  #failures = 0;
-  #resumesMs = -Infinity;
-  #sweptMs = -Infinity;
-  readonly #counts = { sent: 0, failedAttempts: 0, givenUp: 0 };
-
-  constructor(options: WebhookOutboxOptions) {
-    this.#options = options;
-  }
-
-  get counts(): Omit<WebhookCounts, 'dropped'> {
-    return this.#counts;
-  }
-
-  /** Begins to send. */
-  open(): void {
-    this.#isOpen = true;
-  }
-
-  /** Stops sending, because another process sends or this one ends. Cuts the running attempt. */
-  close(): void {
-    this.#isOpen = false;
-    this.#stop.abort();
-  }
-
-  /** Sends what is due. To be called every second or so. Resolves when nothing is due; never rejects. */
-  async look(): Promise<void> {
-    if (this.#isSending || !this.#isOpen) return;
-    this.#isSending = true;
-    try {
-      this.#sweep();
-      while (this.#mayTry()) {
-        const next = this.#next();
-        if (next === undefined) break;
-        await this.#try(next);
-      }
-    } catch (error) {
-      // The store is full or read-only: the webhook stays in it and may be sent twice.
-      this.#pauseFor(0);
-      this.#options.log.error('webhooks cannot be read or removed', { error: String(error) });
-    } finally {
-      this.#isSending = false;
-    }
-  }
-
-  #mayTry(): boolean {
-    const { settings, clock } = this.#options;
-    return this.#isOpen && settings()?.url !== undefined && clock.monotonicMs() >= this.#resumesMs;
-  }
-
-  /** Returns the webhook that was tried least often; of several the oldest. */
-  #next(): WaitingWebhook | undefined {
-    const waiting = this.#options.rows.waiting();
-    const known = new Set(waiting.map(({ id }) => id));
-    for (const id of this.#attempts.keys()) if (!known.has(id)) this.#attempts.delete(id);
-    const triesOf = ({ id }: WaitingWebhook): number => this.#attempts.get(id) ?? 0;
-    return waiting.reduce<WaitingWebhook | undefined>(
-      (least, webhook) => (least === undefined || triesOf(webhook) < triesOf(least) ? webhook : least),
-      undefined,
-    );
-  }
-
-  async #try(webhook: WaitingWebhook): Promise<void> {
-    const { settings, rows, clock, log } = this.#options;
-    const nowMs = clock.wallMs();
-    if (nowMs - webhook.reportedMs > AGE_MS_MAX) {
-      this.#giveUp(webhook, 'it is a day old');
-      return;
-    }
-    const { url, secret, timeout_ms: timeoutMs } = settings()!;
-    const receiver = { url: url!, key: webhookKeyOf(secret!)!, timeoutMs };
-    const delivery = await sendWebhook(webhook, receiver, nowMs, this.#stop.signal);
-    if (delivery.sent) {
-      rows.remove(webhook);
-      this.#counts.sent += 1;
-      if (this.#failures > 0) log.warn('webhooks are taken again', { receiver: hostOf(url!) });
-      this.#failures = 0;
-    } else if (this.#isOpen) this.#failed(webhook, delivery, url!);
-  }
-
-  #failed(webhook: WaitingWebhook, { reason, pauseMs, rejectedForGood }: Delivery, url: string): void {
-    this.#counts.failedAttempts += 1;
-    if (rejectedForGood === true) {
-      this.#giveUp(webhook, reason!);
-      return;
-    }
-    this.#attempts.set(webhook.id, (this.#attempts.get(webhook.id) ?? 0) + 1);
-    if (this.#failures === 0)
-      this.#options.log.warn('a webhook was not taken; it is tried again', {
-        webhook: webhook.id,
-        receiver: hostOf(url),
-        reason,
-      });
-    this.#pauseFor(pauseMs ?? 0);
-  }
-
-  #giveUp(webhook: WaitingWebhook, reason: string): void {
-    this.#options.rows.remove(webhook);
-    this.#counts.givenUp += 1;
-    this.#options.log.error('a webhook was given up', { webhook: webhook.id, reason, body: webhook.body });
-  }
-
-  #pauseFor(leastMs: number): void {
-    const { clock, random } = this.#options;
-    const fullMs = Math.min(PAUSE_MS_MIN * 2 ** Math.min(this.#failures, 20), PAUSE_MS_MAX);
-    this.#failures += 1;
-    this.#resumesMs = clock.monotonicMs() + Math.max(leastMs, fullMs * (0.5 + random() / 2));
-  }
-
-  #sweep(): void {
-    const { rows, clock } = this.#options;
-    if (clock.monotonicMs() - this.#sweptMs < SWEEP_MS) return;
-    this.#sweptMs = clock.monotonicMs();
-    rows.sweep(clock.wallMs());
-  }
-}
-
-/** Returns the part of the address that may be logged: path and query may hold a secret. */
-function hostOf(url: string): string {
-  return new URL(url).host;
 }

@@ -1,6 +1,6 @@
 /**
  * Tells operators that a quota of a day or a month is nearly used up, or that a balance is low: by a line in
- * the log, and by a webhook if the settings name a receiver (notifications.ts sends it). notifications.ts
+ * the log, and by a webhook if the settings name a receiver (webhook-outbox.ts sends it). notifications.ts
  * creates it, on the main thread of a gateway process. No request waits for it.
  *
  *     flush → ChangedScopes → look: use of each scope and of the groups above it → passed a threshold?

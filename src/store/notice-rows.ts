@@ -1,6 +1,6 @@
 /**
  * The notices that operators have got of quotas and balances, and the webhooks that wait to be sent: a
- * transactional outbox. gateway/quota-notices.ts writes it and gateway/notifications.ts empties it, on the
+ * transactional outbox. gateway/quota-notices.ts writes it and gateway/webhook-outbox.ts empties it, on the
  * main threads of all processes of a host. It is no part of the accounting: the audit does not read it, and
  * a row that cannot be read is as good as none.
  *

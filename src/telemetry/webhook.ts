@@ -1,7 +1,7 @@
 /**
  * Sends one webhook as Standard Webhooks 1.0.0 says (github.com/standard-webhooks/standard-webhooks): a POST
  * of JSON with an id that stays the same over all attempts, the time of the attempt, and an HMAC-SHA256 of
- * both and the body. gateway/notifications.ts calls it on the main thread.
+ * both and the body. gateway/webhook-outbox.ts calls it on the main thread.
  *
  * Must hold: whatever a receiver responds, the attempt ends in time, else no webhook is ever sent again. The
  * signature is the standard's, and redirects are not followed, because no operator has named their address

@@ -2,7 +2,7 @@
 import OpenAI from 'openai';
 import t, { type Test } from 'tap';
 import type { Settings } from '#src/config/schema.js';
-import { WebhookOutbox } from '#src/gateway/notifications.js';
+import { WebhookOutbox } from '#src/gateway/webhook-outbox.js';
 import { Store } from '#src/store/store.js';
 import { ListLog, StoppedClock } from '../store/support.js';
 import { startReceiver, WEBHOOK_SECRET } from '../../support/webhook-receiver.js';
@@ -168,6 +168,19 @@ void t.test('what a process leaves behind the next one sends', async (t) => {
   await next.look();
   t.same(world.ids(), ['msg_a', 'msg_a']);
   t.same(world.waiting(), []);
+});
+
+void t.test('one that was closed sends again when it is opened', async (t) => {
+  const world = await open(t);
+  world.outbox.close();
+  world.tell('msg_a');
+  await world.outbox.look();
+  t.same(world.waiting(), ['msg_a']);
+  world.outbox.open();
+  await world.outbox.look();
+  t.same(world.ids(), ['msg_a']);
+  t.same(world.waiting(), []);
+  t.same(world.log.lines, []);
 });
 
 void t.test('without a receiver they wait', async (t) => {

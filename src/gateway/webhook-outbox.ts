@@ -1,0 +1,187 @@
+/**
+ * Sends the webhooks that wait in the store (store/notice-rows.ts): signed POSTs that tell operators of
+ * quotas and balances. notifications.ts owns one outbox, on the main thread of each gateway process. It opens
+ * the outbox of the primary, the process with the admin interface, and of no other process of the host.
+ *
+ * The webhook that failed least often is tried next. So a receiver that rejects one webhook still gets the
+ * others.
+ *
+ *     the attempt                     the webhook               the next attempt
+ *     succeeds (status 2xx)           leaves the store          at once
+ *     is rejected for good (410)      leaves the store, logged  at once
+ *     fails otherwise                 waits                     after a pause
+ *     is cut, because `close` was     waits                     by whoever opens next
+ *       called
+ *
+ * The pause doubles with each failure in a row, from a second to five minutes, less a random part of up to a
+ * half. It is never shorter than the receiver's Retry-After. A webhook that is a day old is not tried any
+ * more: it leaves the store, and its body is logged.
+ *
+ * A webhook may be sent twice, with the same id: if the process dies after the receiver's response and before
+ * the webhook has left the store, and while the admin interface passes from one process to another.
+ *
+ * Must hold: webhooks are sent one at a time, and one that fails does not hold back the others for good
+ * (test/unit/gateway/webhook-outbox.test.ts).
+ */
+import { webhookKeyOf } from '../config/notify-schema.js';
+import type { Settings } from '../config/schema.js';
+import type { Clock } from '../core/clock.js';
+import type { NoticeRows, WaitingWebhook } from '../store/notice-rows.js';
+import type { Log } from '../telemetry/log.js';
+import type { WebhookCounts } from '../telemetry/metrics-source.js';
+import { sendWebhook, type Delivery } from '../telemetry/webhook.js';
+
+const PAUSE_MS_MIN = 1_000;
+const PAUSE_MS_MAX = 300_000;
+/** An older notice helps nobody any more. */
+const AGE_MS_MAX = 86_400_000;
+/** How often the store is asked to forget notices whose day or month ended more than a day ago. */
+const SWEEP_MS = 60_000;
+
+export interface WebhookOutboxOptions {
+  /** The settings in force now; a reload replaces them. */
+  readonly settings: () => Settings['notify'];
+  /** The store's notices. The outbox also makes it forget old ones (`sweep`). */
+  readonly rows: Pick<NoticeRows, 'waiting' | 'remove' | 'sweep'>;
+  /** Uniform in [0, 1), for the random part of a pause. */
+  readonly random: () => number;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+export class WebhookOutbox {
+  readonly #options: WebhookOutboxOptions;
+  /** Cuts the running attempt when the outbox is closed. */
+  #stop = new AbortController();
+  /** How often this process has failed to send each webhook, by its id. */
+  readonly #attempts = new Map<string, number>();
+  #isOpen = false;
+  #isSending = false;
+  /** Pauses since the last success: the next one doubles with each. */
+  #failures = 0;
+  /** When the pause ends; monotonic. */
+  #resumesMs = -Infinity;
+  #sweptMs = -Infinity;
+  readonly #counts = { sent: 0, failedAttempts: 0, givenUp: 0 };
+
+  constructor(options: WebhookOutboxOptions) {
+    this.#options = options;
+  }
+
+  get counts(): Omit<WebhookCounts, 'dropped'> {
+    return this.#counts;
+  }
+
+  /** The next `look` sends. May be called again after `close`. */
+  open(): void {
+    this.#isOpen = true;
+    if (this.#stop.signal.aborted) this.#stop = new AbortController();
+  }
+
+  /** Stops sending, because another process sends or this one ends. Cuts the running attempt. */
+  close(): void {
+    this.#isOpen = false;
+    this.#stop.abort();
+  }
+
+  /**
+   * Sends webhooks until none waits or a pause begins. To be called every second or so; does nothing while an
+   * earlier call sends, or while the outbox is closed. Never rejects.
+   */
+  async look(): Promise<void> {
+    if (this.#isSending || !this.#isOpen) return;
+    this.#isSending = true;
+    try {
+      this.#sweep();
+      while (this.#mayTry()) {
+        const next = this.#next();
+        if (next === undefined) break;
+        await this.#try(next);
+      }
+    } catch (error) {
+      // The store is full or read-only: the webhook stays in it and may be sent twice.
+      this.#pauseFor(0);
+      this.#options.log.error('webhooks cannot be read or removed', { error: String(error) });
+    } finally {
+      this.#isSending = false;
+    }
+  }
+
+  #mayTry(): boolean {
+    const { settings, clock } = this.#options;
+    return this.#isOpen && settings()?.url !== undefined && clock.monotonicMs() >= this.#resumesMs;
+  }
+
+  /** Returns the webhook that was tried least often; of several the oldest. */
+  #next(): WaitingWebhook | undefined {
+    const waiting = this.#options.rows.waiting();
+    const known = new Set(waiting.map(({ id }) => id));
+    for (const id of this.#attempts.keys()) if (!known.has(id)) this.#attempts.delete(id);
+    const triesOf = ({ id }: WaitingWebhook): number => this.#attempts.get(id) ?? 0;
+    return waiting.reduce<WaitingWebhook | undefined>(
+      (least, webhook) => (least === undefined || triesOf(webhook) < triesOf(least) ? webhook : least),
+      undefined,
+    );
+  }
+
+  async #try(webhook: WaitingWebhook): Promise<void> {
+    const { settings, rows, clock, log } = this.#options;
+    const nowMs = clock.wallMs();
+    if (nowMs - webhook.reportedMs > AGE_MS_MAX) {
+      this.#giveUp(webhook, 'it is a day old');
+      return;
+    }
+    const { url, secret, timeout_ms: timeoutMs } = settings()!;
+    const receiver = { url: url!, key: webhookKeyOf(secret!)!, timeoutMs };
+    const { signal } = this.#stop;
+    const delivery = await sendWebhook(webhook, receiver, nowMs, signal);
+    if (delivery.sent) {
+      rows.remove(webhook);
+      this.#counts.sent += 1;
+      if (this.#failures > 0) log.warn('webhooks are taken again', { receiver: hostOf(url!) });
+      this.#failures = 0;
+    } else if (!signal.aborted) this.#failed(webhook, delivery, url!);
+  }
+
+  /** Gives the webhook up, or pauses before the next attempt at any webhook. */
+  #failed(webhook: WaitingWebhook, { reason, pauseMs, rejectedForGood }: Delivery, url: string): void {
+    this.#counts.failedAttempts += 1;
+    if (rejectedForGood === true) {
+      this.#giveUp(webhook, reason!);
+      return;
+    }
+    this.#attempts.set(webhook.id, (this.#attempts.get(webhook.id) ?? 0) + 1);
+    if (this.#failures === 0)
+      this.#options.log.warn('a webhook was not taken; it is tried again', {
+        webhook: webhook.id,
+        receiver: hostOf(url),
+        reason,
+      });
+    this.#pauseFor(pauseMs ?? 0);
+  }
+
+  #giveUp(webhook: WaitingWebhook, reason: string): void {
+    this.#options.rows.remove(webhook);
+    this.#counts.givenUp += 1;
+    this.#options.log.error('a webhook was given up', { webhook: webhook.id, reason, body: webhook.body });
+  }
+
+  #pauseFor(leastMs: number): void {
+    const { clock, random } = this.#options;
+    const fullMs = Math.min(PAUSE_MS_MIN * 2 ** Math.min(this.#failures, 20), PAUSE_MS_MAX);
+    this.#failures += 1;
+    this.#resumesMs = clock.monotonicMs() + Math.max(leastMs, fullMs * (0.5 + random() / 2));
+  }
+
+  #sweep(): void {
+    const { rows, clock } = this.#options;
+    if (clock.monotonicMs() - this.#sweptMs < SWEEP_MS) return;
+    this.#sweptMs = clock.monotonicMs();
+    rows.sweep(clock.wallMs());
+  }
+}
+
+/** Returns the part of the address that may be logged: path and query may hold a secret. */
+function hostOf(url: string): string {
+  return new URL(url).host;
+}
