@@ -21,7 +21,7 @@ import {
   type MetricsPage,
 } from '../telemetry/exposition.js';
 import type { LogSwitchBuffer } from '../telemetry/log.js';
-import { createMetrics, threadNames, type MetricsBuffers } from '../telemetry/metrics-layout.js';
+import { createMetrics, MAIN_THREAD, threadNames, type MetricsBuffers } from '../telemetry/metrics-layout.js';
 import { MetricsReader } from '../telemetry/metrics-reader.js';
 import type { MetricsSnapshot } from '../telemetry/metrics-snapshot.js';
 import {
@@ -81,7 +81,7 @@ export class GatewayMetrics {
     this.buffers = createMetrics(listeners, settings.workers, log);
     this.reader = new MetricsReader(this.buffers);
     this.threads = threadNames(listeners, settings.workers);
-    this.#health = new ThreadHealth(this.buffers, 0);
+    this.#health = new ThreadHealth(this.buffers, MAIN_THREAD);
   }
 
   threadOfListener(index: number): number {

@@ -1,31 +1,44 @@
 /**
- * Frees a main thread that waits for a lock of LMDB although the lock is free. Each listener thread has one
- * MainWatch, which its ThreadHealth calls once a second or more often. store/environment.ts calls
- * `takeInterrupts` on the main thread of a process that opens LMDB.
+ * Frees a main thread that waits for a lock of LMDB although the lock is free. Each listener thread creates
+ * one MainWatch, and its ThreadHealth calls `look` once a second or more often. store/environment.ts calls
+ * `takeInterrupts` at each opening of LMDB; it acts on the main thread alone.
  *
- * LMDB's lock between processes is a robust mutex, and such a mutex of Linux can lose a wake-up. Its owner
- * frees it, which wakes the first waiting thread, and takes it again at once. If that thread is killed before
- * it marks the mutex as contended, the owner wakes nobody at the next unlock. The others wait until two more
- * threads happen to want the mutex at once, which may never be. Seen once in some 200 kills of processes that
- * all wrote without a pause.
+ * LMDB's lock between processes is a robust mutex, and such a mutex of Linux can lose a wake-up:
  *
- * A signal ends this: the system call restarts, finds another owner than before, or none, and the waiting
- * thread tries the mutex again. Nothing else is interrupted, because libuv's handlers ask for system calls to
- * restart (SA_RESTART). A command has no listener thread: in that case it must be ended with Ctrl-C.
+ *     1. Process A has the lock. Threads B and C wait for it.
+ *     2. A frees the lock, which wakes B, and takes the lock again at once.
+ *     3. B is killed before it has marked the lock as wanted again.
+ *     4. A frees the lock. Nothing marks it as wanted, so A wakes nobody: C waits for a lock that is free.
+ *     5. C waits until two more threads happen to want the lock at the same time, which may never be.
  *
- * Must hold: a main thread that waits for a free lock continues within 5 s (test/e2e/main-watch.test.ts).
+ * It was seen once in some 200 kills of processes that all wrote without a pause.
+ *
+ * A signal frees C: the kernel interrupts its system call and restarts it, the call finds that the lock has
+ * changed, and C tries to take it again. Nothing else fails by the signal, because libuv installs handlers
+ * with SA_RESTART, so other system calls restart too. For the same reason the signal does no harm to a main
+ * thread that is only busy: its empty handler runs when the event loop goes on.
+ *
+ * A command has no listener thread and so nobody who watches it: such a wait must be ended with Ctrl-C.
+ *
+ * Must hold: a main thread that waits for a free lock continues within 5 s (test/e2e/main-watch.test.ts). A
+ * main thread whose event loop runs gets no signal (test/unit/telemetry/main-watch.test.ts).
  */
 import { isMainThread } from 'node:worker_threads';
-import { openStripe, THREAD_LOOKS, THREAD_STRIPE_WORDS, type MetricsBuffers } from './metrics-layout.js';
+import {
+  MAIN_THREAD,
+  type MetricsBuffers,
+  openStripe,
+  THREAD_LOOKS,
+  THREAD_STRIPE_WORDS,
+} from './metrics-layout.js';
 
 /**
  * Nobody else sends it, and a process without a handler ignores it. Go's runtime interrupts its threads by it
  * for the same reasons (runtime/signal_unix.go, sigPreempt).
  */
 const SIGNAL = 'SIGURG';
-/** Longer than an idle main thread leaves its counter THREAD_LOOKS alone: it adds to it once a second. */
+/** An idle main thread adds 1 to its counter THREAD_LOOKS once a second, so it is never taken for stuck. */
 const STUCK_MS = 2_500;
-const MAIN_THREAD = 0;
 
 /** Installs a handler, because without one the signal is ignored and interrupts nothing. */
 export function takeInterrupts(): void {
@@ -35,16 +48,23 @@ export function takeInterrupts(): void {
 export class MainWatch {
   readonly #words: Float64Array;
   readonly #interrupt: () => void;
+  /** The counter's last value, and when this watch first saw it or last sent the signal. */
   #looks = -1;
   #sinceMs = 0;
 
-  /** `interrupt` sends the signal to this process, whose main thread gets it; tests have their own. */
+  /**
+   * `interrupt` sends the signal to this process; tests have their own. Linux gives a signal of a process to
+   * the main thread, unless that blocks it, and only then to another (complete_signal in kernel/signal.c).
+   */
   constructor(buffers: MetricsBuffers, interrupt: () => void = () => process.kill(process.pid, SIGNAL)) {
     this.#words = openStripe(buffers.threads, MAIN_THREAD, THREAD_STRIPE_WORDS);
     this.#interrupt = interrupt;
   }
 
-  /** Sends the signal if the main thread's counter has stood still for STUCK_MS, and again every STUCK_MS. */
+  /**
+   * Sends the signal if the main thread's counter has stood still for STUCK_MS, and again every STUCK_MS: a
+   * thread that is stuck and one that is busy look the same from here.
+   */
   look(nowMs: number): void {
     const looks = this.#words[THREAD_LOOKS]!;
     if (looks !== this.#looks) {

@@ -3,9 +3,17 @@
  * reader (metrics-reader.ts) open it through this file. Any thread.
  *
  * There are three buffers of 64-bit floats, each cut into stripes, and only one thread writes a stripe. With
- * one writer and aligned words no atomics are needed: a reader sees the old value or the new one. A float
- * counts exactly to 2^53, 28,000 years at 10,000 a second. A dead thread's successor continues in its stripe.
- * Pages that were never used cost no memory.
+ * one writer and aligned words no atomics are needed: a reader sees the old value of a word or the new one.
+ * Of two words it may see the new value of one and the old value of the other. A float counts exactly to
+ * 2^53, 28,000 years at 10,000 a second. A dead thread's successor continues in its stripe. Pages that were
+ * never used cost no memory.
+ *
+ * One word is an exception: THREAD_HOLDER is a 32-bit integer for Atomics, because several counter threads
+ * may want the same stripe at once. The main thread also clears the stripe of a counter thread that has ended
+ * (thread-health.ts).
+ *
+ * The buffers live as long as one gateway process, and other processes get samples with names. So the order
+ * of outcomes, reasons, kinds and words may change, unless a comment below says otherwise.
  *
  *     buffer      one stripe for   words
  *     listeners   a listener       calls in flight
@@ -18,8 +26,9 @@
  *     upstreams   a worker         a block for each upstream   see UPSTREAM_*
  *     threads     a thread         see THREAD_*
  *
- * Must hold: no two counters share a word, and only one thread writes a stripe
- * (test/unit/telemetry/metrics-layout.test.ts).
+ * Must hold: no two counters of a block share a word, and no two blocks do
+ * (test/unit/telemetry/metrics-layout.test.ts); only one thread writes a stripe, but for the exception above
+ * (test/unit/telemetry/thread-health.counter-stripe.test.ts).
  */
 import {
   ERROR_CODES,
@@ -111,7 +120,8 @@ export const TOKENS_BOUNDS = [
 export const OVERHEAD_BOUNDS_MS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000];
 
 /**
- * Blocks of an upstream stripe, for the upstreams of all models together. Further upstreams share the last.
+ * Blocks of an upstream stripe, for the upstreams of all models together, since the start of the process.
+ * Further upstreams are counted in the last block, all together (UpstreamNames in metrics-source.ts).
  */
 export const UPSTREAM_SLOTS_MAX = 4_096;
 
@@ -132,9 +142,12 @@ export const OVERHEAD_WHOLE = CACHE_EVICTIONS + 1;
 export const OVERHEAD_STREAM = OVERHEAD_WHOLE + histogramWords(OVERHEAD_BOUNDS_MS);
 const MODELS = wholeLines(OVERHEAD_STREAM + histogramWords(OVERHEAD_BOUNDS_MS));
 
-/** Slot of calls that were rejected before their model was known. */
+/**
+ * A model slot is the number of a model's block in a listener's stripe. This one is of calls that were
+ * rejected before their model was known.
+ */
 export const NO_MODEL = 0;
-/** Slot of calls that were rejected as `model_not_found`. */
+/** The model slot of calls that were rejected as `model_not_found`. */
 export const OTHER_MODEL = 1;
 const FIRST_MODEL = 2;
 const MODEL_SLOTS = FIRST_MODEL + CATALOG_ENTRIES_MAX;
@@ -146,13 +159,18 @@ const MODEL_BROKEN = MODEL_OUTCOMES + OUTCOMES.length;
 export const MODEL_CACHED_TOKENS = MODEL_BROKEN + OUTCOMES.length;
 export const MODEL_CACHE_WRITE_TOKENS = MODEL_CACHED_TOKENS + 1;
 export const MODEL_REASONING_TOKENS = MODEL_CACHE_WRITE_TOKENS + 1;
-/** Calls that named this model and were answered by another, and those that named another, likewise. */
+/** Calls that named this model, and that a fallback of it answered. */
 export const MODEL_FALLEN_BACK = MODEL_REASONING_TOKENS + 1;
+/** Calls that named another model, and that this one answered as its fallback. */
 export const MODEL_STOOD_IN = MODEL_FALLEN_BACK + 1;
 /** Requests for which the cache had a response, and those for which it had none. */
 export const MODEL_CACHE_HITS = MODEL_STOOD_IN + 1;
 export const MODEL_CACHE_MISSES = MODEL_CACHE_HITS + 1;
-/** Charges in whole COST_PART pico-units, and the remainders in pico-units: so the sum is exact. */
+/**
+ * The sum of charges is MODEL_COST × COST_PART + MODEL_COST_REST pico-units; each charge adds to both words.
+ * So it is exact beyond the 2^53 pico-units of one float, until the second word alone reaches 2^53: after
+ * 9·10⁹ calls at the earliest. A reader between the two stores lacks the second part of one charge.
+ */
 export const MODEL_COST = MODEL_CACHE_MISSES + 1;
 export const MODEL_COST_REST = MODEL_COST + 1;
 export const COST_PART = 1_000_000n;
@@ -165,8 +183,9 @@ const MODEL_WORDS = wholeLines(MODEL_FIRST_TOKEN + histogramWords(FIRST_TOKEN_BO
 
 /** Calls of one model by other doors than chat, at the end of the stripe: most models never have one. */
 const OTHER_DOORS = MODELS + MODEL_SLOTS * MODEL_WORDS;
-/** Outcomes of one door, then those of broken calls, as in the model's block. */
+/** By outcome: calls of one door, then broken calls, as at the start of a model's block. */
 const DOOR_WORDS = 2 * OUTCOMES.length;
+/** Of all doors but chat, in the order of DOOR_NAMES. */
 const MODEL_DOORS_WORDS = wholeLines((DOOR_NAMES.length - 1) * DOOR_WORDS);
 
 export const LISTENER_STRIPE_WORDS = OTHER_DOORS + MODEL_SLOTS * MODEL_DOORS_WORDS;
@@ -194,16 +213,19 @@ export const UPSTREAM_WAITED_MS = UPSTREAM_WAITS_REJECTED + 1;
 const UPSTREAM_WORDS = wholeLines(UPSTREAM_WAITED_MS + 1);
 export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
 
-/**
- * A thread's stripe, which the thread writes every 5 s. THREAD_HEAP_BYTES is 0 before the thread has started
- * and after a counter thread has ended: a reader leaves such a stripe out.
- */
+/** A thread's stripe. The thread writes the 99th percentile and the heap every 5 s. */
 export const THREAD_DELAY_P99_MS = 0;
+/** Written every 5 s, and at once if a longer delay is measured. */
 export const THREAD_DELAY_MAX_MS = 1;
+/** 0 before the thread has started and after a counter thread has ended: readers skip such a stripe. */
 export const THREAD_HEAP_BYTES = 2;
-/** Grows at least once a second as long as the thread's event loop runs (main-watch.ts). */
+/** Grows by 1 at each measurement: once a second or more often, while the thread's event loop runs. */
 export const THREAD_LOOKS = 3;
-/** The id of the counter thread that has the stripe, a 32-bit integer for Atomics (thread-health.ts). */
+/**
+ * Node's id of the counter thread that has the stripe, or 0 if it is free; unused in stripes of other
+ * threads. A 32-bit integer for Atomics in the first half of the word (thread-health.ts). It is the last
+ * word, because thread-health.ts clears the words before it and then frees the stripe.
+ */
 export const THREAD_HOLDER = 4;
 export const THREAD_STRIPE_WORDS = wholeLines(THREAD_HOLDER + 1);
 
@@ -218,11 +240,12 @@ export function modelAt(modelSlot: number): number {
 }
 
 /**
- * Returns the first of the words that count a model's calls by that door, in a listener's stripe: OUTCOMES,
- * then the same of broken calls.
+ * Returns the first of the words that count a model's calls by that door, in a listener's stripe: calls by
+ * outcome, then broken calls by outcome. `door` is a position in DOOR_NAMES.
  */
 export function doorAt(modelSlot: number, door: number): number {
   if (door === CHAT_DOOR) return modelAt(modelSlot) + MODEL_OUTCOMES;
+  // CHAT_DOOR is 0 (core/door-names.ts keeps it so): the other doors count from 1.
   return OTHER_DOORS + modelSlot * MODEL_DOORS_WORDS + (door - 1) * DOOR_WORDS;
 }
 
@@ -240,9 +263,15 @@ export interface MetricsBuffers {
   readonly log: LogSwitchBuffer;
 }
 
+/** The main thread's stripe: its position in `threadNames`. */
+export const MAIN_THREAD = 0;
+
 /**
  * Returns the names of the threads in the order of their stripes. `traces` is the thread that exports spans,
  * `counter` a counter thread. Both kinds have stripes also if none runs.
+ *
+ * `main` stays first (MAIN_THREAD), and the listeners and workers follow it, as GatewayMetrics in
+ * gateway/gateway-metrics.ts counts. The counter threads stay last, as thread-health.ts counts.
  */
 export function threadNames(listeners: number, workers: number): string[] {
   const numbered = (name: string, count: number) => Array.from({ length: count }, (_, i) => `${name}-${i}`);
