@@ -1,10 +1,20 @@
 /**
- * The history on disk, a round-robin table: one row for each span of telemetry/history.ts. A span overwrites
- * the span that is one length of the ring older, so the table does not grow. The history recorder calls it on
- * the main thread. It is no part of the accounting: the audit does not read it, and its loss costs a chart.
+ * The history on disk: one row for each ended span of telemetry/history.ts. The HistoryRecorder of
+ * gateway/admin-service.ts reads it when it starts and writes it as spans end, on the main thread of the
+ * process with the admin interface. It is no part of the accounting: the audit does not read it, and its loss
+ * costs a chart.
+ *
+ *     [seconds of the ring's spans, position]              → the span, as JSON
+ *     ['accounts', seconds of the ring's spans, position]  → the span by account, as JSON
+ *
+ * A ring's positions are used round-robin: a span overwrites the one that began `spans` spans earlier, so the
+ * table does not grow. After a long stop, or if a later version gives a ring fewer spans, rows stay that are
+ * too old. Nobody removes them: `read` returns them, and Rings.restore of telemetry/history.ts drops them. If
+ * a later version changes the `seconds` of a ring, the old rows are never read again.
  *
  * Must hold: `read` skips rows that it cannot read and never throws for one, so that a later format of spans
- * needs no migration (test/unit/store/history-rows.test.ts).
+ * needs no migration (test/unit/store/history-rows.test.ts). No two rings of HISTORY_RINGS have the same
+ * `seconds`, because it names the ring on disk.
  */
 import { noStats, type AccountSpan, type AccountSpanOfRing } from '../telemetry/account-history.js';
 import {
@@ -25,19 +35,19 @@ export class HistoryRows {
     this.#tables = tables;
   }
 
-  /** Returns the readable spans of a ring by their starts. Some milliseconds. */
+  /** Returns the readable spans of a ring, the oldest first. Takes some milliseconds. */
   read(ring: RingName): HistorySpan[] {
     return this.#read<HistorySpan>([], ring, ({ in_flight: inFlight }) => typeof inFlight === 'number');
   }
 
-  /** As `read`, for the spans by account. */
+  /** As `read`, for the spans of what each account called. */
   readAccounts(ring: RingName): AccountSpan[] {
     return this.#read<AccountSpan>(['accounts'], ring, ({ accounts }) => isStatsById(accounts));
   }
 
   /**
-   * Writes the spans by one disk flush, and none if there is no span. If the disk takes nothing, the spans
-   * are lost.
+   * Writes the spans in one transaction, which costs a disk flush; without a span it does nothing. If the
+   * store cannot be written, the spans are missing on disk. Never throws.
    */
   put(spans: readonly EndedSpan[], accounts: readonly AccountSpanOfRing[]): void {
     if (spans.length + accounts.length === 0) return;
@@ -50,7 +60,7 @@ export class HistoryRows {
         }
       });
     } catch {
-      // The flush meets the same disk, and logs it.
+      // The flush of the ledger (store/flush.ts) writes to the same store: it fails too, and logs the error.
     }
   }
 
@@ -70,6 +80,7 @@ export class HistoryRows {
   }
 }
 
+/** `start` is in Unix seconds, a multiple of the ring's `seconds`, so the position is a whole number. */
 function positionOf(ring: RingName, { start }: Span): RingPosition {
   const { seconds, spans } = HISTORY_RINGS[ring];
   return [seconds, (start / seconds) % spans];
@@ -83,6 +94,7 @@ function parsed<Held>(value: unknown): Partial<Held> | null {
   }
 }
 
+/** Whether each member is the stats of an account, with a number for each count. */
 function isStatsById(accounts: unknown): boolean {
   if (typeof accounts !== 'object' || accounts === null) return false;
   const names = Object.keys(noStats());
