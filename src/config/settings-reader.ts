@@ -1,10 +1,20 @@
 /**
  * Reads a raw configuration along its declaration: replaces variables, applies overrides, fills in defaults,
  * and reports each value that does not fit. It goes on after an error, so that one run reports all. load.ts
- * calls it.
+ * makes one reader for each load, in the supervisor and in commands, and calls `read` once.
+ *
+ * A value comes from the first of these that has it, and is converted as the table says:
+ *
+ *     an option (--port)           a number or a text, as the command has parsed it
+ *     a variable (TOLLGATE_PORT)   digits become a number if the setting is an integer; for a list the text
+ *                                  is split at commas; otherwise it stays text
+ *     the file                     as YAML has it; a text in which `${NAME}` was replaced stays text, so
+ *                                  `${NAME}` cannot stand for a number, a switch or a list
+ *     the declaration's default    as declared
  *
  * Must hold: all errors are reported at once, each with its path and what is wanted, and no error has the
- * value of a secret (test/unit/config/settings-reader.errors.test.ts).
+ * value of a secret (test/unit/config/settings-reader.errors.test.ts). Options go before variables, and
+ * variables before the file (test/unit/config/load.test.ts).
  */
 import { isRecord } from '../core/json.js';
 import { wantedBy, nearestName, synonymOf } from '../core/wrong-input.js';
@@ -55,7 +65,10 @@ export interface ReaderOptions {
   readonly environment: Environment;
   /** Values of the command line, by the setting's path. */
   readonly flags: ReadonlyMap<string, Override>;
-  /** False for commands without providers' secrets: then the variables of secrets may be unset. */
+  /**
+   * False for commands that need no secrets of providers. Then the variable of a secret may be unset: the
+   * secret is left out of the settings, without an error.
+   */
   readonly secrets: boolean;
   /** Called with each error. `origin` says where the value came from if not from the file. */
   readonly report: (path: SettingPath, text: string, origin?: string) => void;
@@ -71,6 +84,7 @@ export class SettingsReader {
   readonly #options: ReaderOptions;
   readonly #root: Declaration;
   readonly #knownNames: KnownName[] = [];
+  /** Which option or variable gave a setting its value, by the setting's path. `read` fills it. */
   readonly #overridden = new Map<string, string>();
 
   constructor(root: Declaration, options: ReaderOptions) {
@@ -79,24 +93,29 @@ export class SettingsReader {
     this.#collectNames(root, '');
   }
 
-  /** Returns the settings; a value with an error is undefined. Does not change `raw`. */
+  /** Returns the settings; a value with an error is undefined. Does not change `raw`. To be called once. */
   read(raw: unknown): unknown {
     return this.#read(this.#root, raw, []);
   }
 
-  /** The option or variable that gave the setting its value in the last `read`; undefined if the file did. */
+  /**
+   * The option or variable that gave the setting its value; undefined if the file or the default did. To be
+   * called after `read`.
+   */
   overrideAt(path: SettingPath): string | undefined {
     return this.#overridden.get(formatPath(path));
   }
 
-  /** The command line overrides the environment. An empty variable counts as unset. */
+  /**
+   * Returns the option, or else the variable, that sets this very setting. An empty variable counts as unset.
+   */
   #overrideOf(declaration: Declaration, path: SettingPath): Override | undefined {
     const flag = this.#options.flags.get(formatPath(path));
     if (flag !== undefined) return flag;
     const origin = declaration['x-environment'];
     const value = origin === undefined ? undefined : this.#options.environment[origin];
     if (origin === undefined || value === undefined || value === '') return undefined;
-    // A variable is text: digits in it are a number if the setting is one.
+    // More than 15 digits stay text, so that they are shown as they were written when they are rejected.
     return {
       origin,
       value: declaration.type === 'integer' && /^\d{1,15}$/.test(value) ? Number(value) : value,
@@ -134,7 +153,7 @@ export class SettingsReader {
     const result: Record<string, unknown> = {};
     for (const [name, property] of Object.entries(properties)) {
       const given = Object.hasOwn(raw, name) ? raw[name] : undefined;
-      // A setting that only the command line or the environment has brings the map that it belongs to.
+      // If the file lacks a map, but an option or a variable sets something in it, it is read as empty.
       const isOverridden = given === undefined && this.#isOverridden(property, [...path, name]);
       if (given === undefined && !isOverridden && declaration.required?.includes(name) !== true) continue;
       const isMissingMap = isOverridden && property.type === 'object' && property.default === undefined;
@@ -169,7 +188,7 @@ export class SettingsReader {
     return raw.map((item: unknown, index) => this.#read(items, item ?? null, [...path, index]));
   }
 
-  /** Reads a list from a variable or an option: texts between commas. */
+  /** Reads a list from a variable: texts between commas. */
   #readWords(declaration: Declaration, { value, origin }: Override, path: SettingPath): unknown {
     const { items = {}, maxItems = Infinity } = declaration;
     const words = String(value)
@@ -183,9 +202,13 @@ export class SettingsReader {
     return words.map((word, index) => this.#readLeaf(items, word, [...path, index], origin));
   }
 
-  /** Reads a map whose names the operator chooses, such as headers. */
+  /**
+   * Reads a map whose names the operator chooses, such as headers. The three `x-names…` annotations say which
+   * names may be set, and which have a secret value (annotations.ts).
+   */
   #readNamedValues(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
     if (!isRecord(raw)) return this.#reject(declaration, raw, path);
+    // The one entry declares the values. Its pattern is for tools of JSON Schema: `x-names` is checked here.
     const [values = {}] = Object.values(declaration.patternProperties ?? {});
     const names = Object.keys(raw);
     if (names.length > (declaration.maxProperties ?? Infinity)) {
@@ -215,7 +238,10 @@ export class SettingsReader {
     return Object.fromEntries(entries);
   }
 
-  /** Reads a text of the file: replaces its variables, and refuses a secret without one. */
+  /**
+   * Reads a text of the file: replaces its variables, and rejects a secret without one. No error shows a text
+   * in which a variable was replaced, because the variable may be a secret.
+   */
   #readText(declaration: Declaration, raw: string, path: SettingPath, secret: boolean): unknown {
     const interpolated = interpolate(raw, this.#options.environment);
     if (secret && interpolated.references === 0) {
@@ -223,6 +249,7 @@ export class SettingsReader {
       this.#options.report(path, `got a secret written inline, want ${want}`);
       return undefined;
     }
+    // The caller needs no secrets, and without its variable this one has no value that could be checked.
     if (secret && interpolated.unset.length > 0 && !this.#options.secrets) return undefined;
     if (!this.#reportVariables(interpolated, path)) return undefined;
     if (interpolated.references === 0) return this.#readLeaf(declaration, interpolated.text, path);
@@ -231,6 +258,7 @@ export class SettingsReader {
     return undefined;
   }
 
+  /** Reports variables that are unset or have no possible name. Returns whether there are none. */
   #reportVariables(interpolated: Interpolation, path: SettingPath): boolean {
     for (const name of interpolated.unset)
       this.#options.report(path, `the environment variable ${name} is not set`);
@@ -241,13 +269,14 @@ export class SettingsReader {
     return interpolated.unset.length === 0 && interpolated.malformed.length === 0;
   }
 
+  /** Checks a value other than a map or a list; rejects it if it does not fit. */
   #readLeaf(declaration: Declaration, value: unknown, path: SettingPath, origin?: string): unknown {
     return fits(declaration, value) ? value : this.#reject(declaration, value, path, origin);
   }
 
+  /** Reports the value, or its type if that is wrong, and returns undefined. */
   #reject(declaration: Declaration, value: unknown, path: SettingPath, origin?: string): unknown {
     const { type } = declaration;
-    // The message names the value's type if the type is wrong.
     const fitting =
       typeof value === (type === 'integer' ? 'number' : 'string') &&
       type !== 'object' &&
