@@ -1,9 +1,16 @@
 /**
  * Makes one model of Tollgate with several upstreams from the entries of LiteLLM's file that have the same
- * `model_name`: its price, its upstreams' weights and priorities, its aliases. import.ts calls it.
+ * `model_name`: its price, its upstreams' weights and priorities, its aliases, its fallbacks. import.ts calls
+ * it, in the process of `tollgate config import-litellm`. Pure.
  *
- * Must hold: the price is the highest of its upstreams, so that no call is sold below cost
- * (test/unit/config/litellm/import.test.ts).
+ * An ImportMap (remarks.ts) remembers which names were read: `take`, `map`, `text` and `number` mark a name
+ * as read, and a name that nobody has read gets a remark in the end. So a function that reads a name and
+ * cannot use its value adds the remark itself.
+ *
+ * Must hold: each price of a model (input, output, cached input …) is the highest that the file has for one
+ * of its upstreams, so that no upstream with a price in the file is sold below it
+ * (test/unit/config/litellm/import.test.ts). That says nothing of an upstream without this price in the file:
+ * LiteLLM takes such a price from a table of its own, which is not read here.
  */
 import type { Service } from '../../core/door-names.js';
 import { IDENTIFIER_PATTERN } from '../annotations.js';
@@ -38,7 +45,10 @@ const CHAT: readonly Service[] = ['chat'];
 
 type FallbackReason = 'unavailable' | 'context_length';
 
-/** Limits of one deployment. LiteLLM counts each by itself, so other models of the key have their own. */
+/**
+ * The limits of one deployment. LiteLLM counts each deployment by itself. Tollgate counts all models of an
+ * address and key together unless `quota_scope` is `model`, so a deployment with limits gets that.
+ */
 interface Limits {
   readonly requests_per_minute?: number;
   readonly tokens_per_minute?: number;
@@ -51,7 +61,10 @@ const SHARE_MAX = 1_000;
 /** LiteLLM chooses an upstream by the first of these that an entry has. */
 const SHARES = ['weight', 'rpm', 'tpm'] as const;
 
-/** `deployments` has at least one entry. */
+/**
+ * Returns the model `id` with an upstream for each deployment. `deployments` has at least one entry; a remark
+ * names those beyond UPSTREAMS_MAX, which are left out.
+ */
 export function importModel(id: string, deployments: readonly Deployment[]): ImportedModel {
   const used = deployments.slice(0, UPSTREAMS_MAX);
   for (const { entry } of deployments.slice(UPSTREAMS_MAX)) {
@@ -83,7 +96,9 @@ const LIMITS = {
 } as const;
 
 /**
- * The entry's `rpm` and `tpm` as limits, unless entries of the same address, key and model differ in them.
+ * Returns the entry's `rpm` and `tpm` as limits. Upstreams with the same address, key and model share one
+ * limit in Tollgate, and `config check` rejects two values of it: entries that differ get no limit, and a
+ * remark.
  */
 function limitsOf(deployments: readonly Deployment[], index: number): Limits {
   const deployment = deployments[index]!;
@@ -132,7 +147,12 @@ function prioritiesOf(deployments: readonly Deployment[]): number[] | undefined 
   return deployments.map(({ order }) => (order === undefined ? orders.length : orders.indexOf(order)) + 1);
 }
 
-/** A model has one price, whichever upstream responds: the highest, so that no call is sold below cost. */
+/**
+ * A model has one price, whichever upstream responds. So each kind of price (PRICE_NAMES) is the highest that
+ * an entry has; entries without that kind do not count. If no entry has an input price, or none an output
+ * price, the model has no price and its calls cost nothing, which a remark says. A price of calls alone is
+ * enough: then tokens cost nothing.
+ */
 function priceOf(deployments: readonly Deployment[]): Partial<Record<PriceName, string>> | undefined {
   const highest: Partial<Record<PriceName, ImportedPrice>> = {};
   for (const deployment of deployments) {
@@ -181,7 +201,10 @@ function remarkParameter({ entry }: Deployment, name: string, text: string): voi
 export const MODEL_NAME = new RegExp(IDENTIFIER_PATTERN);
 export const MODEL_NAME_RULE = 'want a name of 1 to 128 visible ASCII characters without *';
 
-/** Reads `model_group_alias`: aliases by the id of their model. Adds remarks on those that cannot be used. */
+/**
+ * Reads `model_group_alias`, a map from an alias to its model. Returns the aliases by the id of their model.
+ * Adds a remark on each alias that cannot be used.
+ */
 export function importAliases(router: ImportMap, modelIds: readonly string[]): Map<string, string[]> {
   const aliases = new Map<string, string[]>();
   const section = router.map('model_group_alias');
@@ -208,70 +231,106 @@ const FALLBACK_SECTIONS: readonly [name: string, reason: FallbackReason][] = [
   ['context_window_fallbacks', 'context_length'],
 ];
 
-/** Adds the fallbacks of `fallbacks` and `context_window_fallbacks`, lists of maps from a model to others. */
+interface ModelFallbacks {
+  readonly others: Set<string>;
+  readonly reasons: Set<FallbackReason>;
+}
+
+/**
+ * Adds their fallbacks to the models. `sections`: `router_settings`, then `litellm_settings`.
+ *
+ * LiteLLM has a list for each reason, and Tollgate has one for both: a model's lists become one. Adds a
+ * remark if fallbacks are not carried over, or are used for a further reason.
+ */
 export function withFallbacks(
   models: readonly ImportedModel[],
   sections: readonly ImportMap[],
 ): ImportedModel[] {
-  const ids = new Set(models.map(({ id }) => id));
-  const found = new Map<string, { others: Set<string>; reasons: Set<FallbackReason> }>();
-  for (const section of sections) {
-    for (const [name, reason] of FALLBACK_SECTIONS) {
-      const given = section.take(name);
-      for (const entry of Array.isArray(given) ? (given as unknown[]) : []) {
-        for (const [id, list] of Object.entries(isRecord(entry) ? entry : {})) {
-          const listed = (Array.isArray(list) ? (list as unknown[]) : []).filter((other) => other !== id);
-          const others = listed.filter(
-            (other): other is string => typeof other === 'string' && ids.has(other),
-          );
-          const of = `of ${JSON.stringify(id).slice(0, 200)}`;
-          if (!ids.has(id) || others.length === 0) {
-            section.remark(name, `${of}: its models are not among those carried over`);
-            continue;
-          }
-          if (others.length < listed.length)
-            section.remark(
-              name,
-              `${of}: ${listed.length - others.length} of its models are not carried over`,
-            );
-          const own = found.get(id);
-          if (own === undefined) {
-            found.set(id, { others: new Set(others), reasons: new Set([reason]) });
-            continue;
-          }
-          if (!own.reasons.has(reason))
-            section.remark(
-              name,
-              `${of}: a model has one list of fallbacks, so each is used for both reasons`,
-            );
-          for (const other of others) own.others.add(other);
-          own.reasons.add(reason);
-        }
-      }
-    }
-  }
+  const found = fallbacksOf(models, sections);
   const servedBy = new Map(models.map(({ id, serves }) => [id, serves ?? CHAT]));
   return models.map((model) => {
     const own = found.get(model.id);
-    if (own === undefined) return model;
-    const { upstreams, ...rest } = model;
-    if (own.others.size > FALLBACKS_MAX)
-      sections[0]?.remark(
-        'fallbacks',
-        `of ${JSON.stringify(model.id)}: a model has at most ${FALLBACKS_MAX}`,
-      );
-    // Another service's answers have another form, so `config check` refuses them.
-    const services = model.serves ?? CHAT;
-    const fitting = [...own.others].filter((other) =>
-      services.every((service) => (servedBy.get(other) ?? CHAT).includes(service)),
-    );
-    if (fitting.length < own.others.size)
-      sections[0]?.remark(
-        'fallbacks',
-        `of ${JSON.stringify(model.id)}: ${own.others.size - fitting.length} of its models serve something else`,
-      );
-    if (fitting.length === 0) return model;
-    const fallbacks = fitting.slice(0, FALLBACKS_MAX);
-    return { ...rest, fallbacks, fallback_on: [...own.reasons], upstreams };
+    return own === undefined ? model : withOwnFallbacks(model, own, servedBy, sections[0]);
   });
+}
+
+/** Returns the fallbacks that are models of this import, by the model that they stand in for. */
+function fallbacksOf(
+  models: readonly ImportedModel[],
+  sections: readonly ImportMap[],
+): Map<string, ModelFallbacks> {
+  const ids = new Set(models.map(({ id }) => id));
+  const found = new Map<string, ModelFallbacks>();
+  for (const { section, name, reason, id, listed } of listedFallbacks(sections)) {
+    const others = listed.filter((other): other is string => typeof other === 'string' && ids.has(other));
+    const of = `of ${JSON.stringify(id).slice(0, 200)}`;
+    if (!ids.has(id) || others.length === 0) {
+      section.remark(name, `${of}: its models are not among those carried over`);
+      continue;
+    }
+    if (others.length < listed.length)
+      section.remark(name, `${of}: ${listed.length - others.length} of its models are not carried over`);
+    const own = found.get(id);
+    if (own === undefined) {
+      found.set(id, { others: new Set(others), reasons: new Set([reason]) });
+      continue;
+    }
+    if (!own.reasons.has(reason))
+      section.remark(name, `${of}: a model has one list of fallbacks, so each is used for both reasons`);
+    for (const other of others) own.others.add(other);
+    own.reasons.add(reason);
+  }
+  return found;
+}
+
+/** One list of fallbacks, as the file has it. */
+interface ListedFallbacks {
+  readonly section: ImportMap;
+  readonly name: string;
+  readonly reason: FallbackReason;
+  /** The model that has them. */
+  readonly id: string;
+  /** Without the model itself. */
+  readonly listed: readonly unknown[];
+}
+
+/** Reads `fallbacks` and `context_window_fallbacks`: lists of maps from a model to a list of others. */
+function listedFallbacks(sections: readonly ImportMap[]): ListedFallbacks[] {
+  return sections.flatMap((section) =>
+    FALLBACK_SECTIONS.flatMap(([name, reason]) =>
+      listIn(section.take(name)).flatMap((entry) =>
+        Object.entries(isRecord(entry) ? entry : {}).map(([id, list]) => {
+          const listed = listIn(list).filter((other) => other !== id);
+          return { section, name, reason, id, listed };
+        }),
+      ),
+    ),
+  );
+}
+
+function listIn(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? (value as unknown[]) : [];
+}
+
+/** Adds the fallbacks that serve all that the model serves, at most FALLBACKS_MAX. */
+function withOwnFallbacks(
+  model: ImportedModel,
+  { others, reasons }: ModelFallbacks,
+  servedBy: ReadonlyMap<string, readonly Service[]>,
+  router: ImportMap | undefined,
+): ImportedModel {
+  const of = `of ${JSON.stringify(model.id)}`;
+  if (others.size > FALLBACKS_MAX) router?.remark('fallbacks', `${of}: a model has at most ${FALLBACKS_MAX}`);
+  // Another service's responses have another form, so `config check` rejects such a fallback.
+  const services = model.serves ?? CHAT;
+  const fitting = [...others].filter((other) =>
+    services.every((service) => (servedBy.get(other) ?? CHAT).includes(service)),
+  );
+  if (fitting.length < others.size)
+    router?.remark('fallbacks', `${of}: ${others.size - fitting.length} of its models serve something else`);
+  if (fitting.length === 0) return model;
+  // In the file that is written, the upstreams come last.
+  const { upstreams, ...rest } = model;
+  const fallbacks = fitting.slice(0, FALLBACKS_MAX);
+  return { ...rest, fallbacks, fallback_on: [...reasons], upstreams };
 }
