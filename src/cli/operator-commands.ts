@@ -161,6 +161,7 @@ const CHANGE_COLUMNS: readonly Column<OperatorChange>[] = [
   { title: 'NUMBER', text: ({ number }) => String(number), align: 'right' },
   { title: 'TIME', text: ({ at_ms: atMs }) => timeText(Math.floor(atMs / 1_000)), align: 'left' },
   { title: 'WHO', text: ({ who }) => who, align: 'left' },
+  // The address of the client; of a command the user of the system. The option --from is a time instead.
   { title: 'FROM', text: ({ from }) => from, align: 'left' },
   { title: 'ACTION', text: ({ action }) => action, align: 'left' },
   {
@@ -172,7 +173,7 @@ const CHANGE_COLUMNS: readonly Column<OperatorChange>[] = [
   { title: 'CHANGES', text: changesText, align: 'left', cut: true },
 ];
 
-/** `plan free → paid, status active → disabled`. */
+/** Returns the fields that changed: `plan free → paid, status active → disabled`. */
 function changesText({ changes }: OperatorChange): string {
   const shown = (value: string | number | boolean | null): string => (value === null ? '-' : String(value));
   return changes.map(({ field, before, after }) => `${field} ${shown(before)} → ${shown(after)}`).join(', ');
@@ -180,6 +181,7 @@ function changesText({ changes }: OperatorChange): string {
 
 const ROWS_DEFAULT = 100;
 const ROWS_MAX = 1_000_000;
+/** How many rows one request to the admin interface asks for. */
 const PAGE_ROWS = 1_000;
 
 interface ChangeListOptions extends DataOptions {
@@ -191,6 +193,12 @@ interface ChangeListOptions extends DataOptions {
   readonly limit: number;
 }
 
+/**
+ * Adds `tollgate changes …`. Not every change is made by a named operator, so `--who` knows more names:
+ * `bootstrap` is whoever has the admin token (core/roles.ts), and `command` a command while no gateway runs
+ * (store-client.ts). `start` is a gateway at its start; `signal` and `watch` are reloads, after a signal to
+ * the supervisor or a change of the settings file (registry/operator-change.ts).
+ */
 export function addChangeCommands(program: Command): void {
   const changes = program
     .command('changes')
@@ -230,8 +238,10 @@ export function addChangeCommands(program: Command): void {
   ).action(verifyChanges);
 }
 
-function listChanges({ who, action, target, from, to, limit, ...place }: ChangeListOptions): Promise<void> {
-  return withAdminClient(place, async (client) => {
+/** Prints the newest changes that fit, page by page. A page may be empty although older rows follow. */
+function listChanges(options: ChangeListOptions): Promise<void> {
+  const { who, action, target, from, to, limit } = options;
+  return withAdminClient(options, async (client) => {
     const filter = queryOf({ who, action, target, from: from?.toString(), to: to?.toString() });
     const found: OperatorChange[] = [];
     let cursor: string | undefined;
@@ -242,11 +252,16 @@ function listChanges({ who, action, target, from, to, limit, ...place }: ChangeL
       found.push(...page.data);
       cursor = page.next ?? undefined;
     } while (cursor !== undefined && found.length < limit);
-    if (place.json) printJson({ data: found, next: cursor ?? null });
+    if (options.json) printJson({ data: found, next: cursor ?? null });
     else await printTable(CHANGE_COLUMNS, found, 'No changes.');
   });
 }
 
+/**
+ * Prints whether the chain of changes is whole, and its head. The chain cannot show that its newest rows were
+ * cut off. For that the operator compares the head with the gateway's event log, which has each change with
+ * its hash (changeLogger in gateway/accounting-base.ts).
+ */
 function verifyChanges(options: DataOptions): Promise<void> {
   return withAdminClient(options, async (client) => {
     const chain = (await client.call('GET', '/changes/verify')) as ChainView;
@@ -254,6 +269,7 @@ function verifyChanges(options: DataOptions): Promise<void> {
     else {
       await printFields([
         ['rows', String(chain.rows)],
+        // `before` is the row before the oldest that is kept, and rows are numbered without gaps.
         ['from number', String(chain.before.number + 1)],
         ['head', `${chain.head.number} ${chain.head.hash}`],
       ]);
