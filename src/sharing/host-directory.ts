@@ -27,7 +27,7 @@ import { PAGE_SCOPES } from './valkey-scripts.js';
 /** ARGV[3]: [time]. Reply: [now, [place, last seen] of each node, awaited places]. */
 export const HOSTS_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local rows, all = {}, call('HGETALL', KEYS[2])
-for i = 1, #all, 2 do rows[#rows + 1] = {all[i], cmsgpack.unpack(all[i + 1])[3]} end
+for i = 1, #all, 2 do rows[#rows + 1] = {all[i], cmsgpack.unpack(all[i + 1])[SEEN]} end
 return pack({now_ms(head[1], KEYS[1]), rows, call('SMEMBERS', KEYS[3])})
 `);
 
@@ -40,12 +40,12 @@ return pack({now_ms(head[1], KEYS[1]), rows, call('SMEMBERS', KEYS[3])})
 export const FORGET_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local now = now_ms(head[2], KEYS[1])
 local node = node_of(KEYS[2], place)
-if node and now - node[3] < SILENT then return pack({'alive', now - node[3], {}}) end
+if node and now - node[SEEN] < SILENT then return pack({'alive', now - node[SEEN], {}}) end
 local till = tonumber(call('HGET', KEYS[1], 'until') or 0)
 if now < till then return pack({'early', till - now, {}}) end
 if not node then call('HINCRBY', KEYS[1], 'places', 1) end
-call('HSET', KEYS[2], place, pack({head[1], 0, node and node[3] or 0, '', 0, 1, 0,
-  0, '', 0, 0, 0, node and node[1] or '', 0}))
+call('HSET', KEYS[2], place, pack({head[1], 0, node and node[SEEN] or 0, '', 0, 1, 0,
+  0, '', 0, 0, 0, node and node[INCARNATION] or '', 0}))
 call('HSET', KEYS[1], 'gone:' .. host, now)
 return pack({'ok', 0, call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES})})
 `);

@@ -1,9 +1,19 @@
 /**
- * The Lua scripts by which a node enters a partition, says that it has reported all, leaves, and says that
- * the server's clock was set. See valkey-scripts.ts for what all scripts have in common. Main thread.
+ * The Lua scripts for the life of a node at one partition of the server: it enters, says that it has reported
+ * all, leaves, or says that the server's clock was set. `ValkeyPartition` runs all four; `HostDirectory` runs
+ * LEAVE_SCRIPT for a host that an operator forgets. The scripts run at the server, each atomically; this file
+ * makes their text on the main thread.
  *
- * Must hold: an empty server that a node remembers has lost its data: nothing is granted for a QUARANTINE_MS.
- * Test: unit/sharing/valkey-loss (restarted empty: nothing for a window).
+ * ARGV[1] is the place of the node, ARGV[2] its host, and ARGV[3] a packed array, `head` in the scripts. A
+ * reply is one packed value. valkey-lua.ts says what the keys hold, and has the numbers of a node's fields
+ * (INCARNATION to PAGES) and `node_of`, `own_node`, `is_gone`, `now_ms`. Of valkey-marks.ts are `state_of`,
+ * `server_id`, `has_promised`, `has_heard` and `lose`; there is also what a term, a mark and a witness are.
+ *
+ * Must hold: a server that was emptied grants nothing for QUARANTINE_MS once a host enters that remembers an
+ * epoch of it, nor before all places that this host knows have reported
+ * (test/unit/sharing/valkey-loss.test.ts). A server that lacks anything a life has heard begins a new epoch,
+ * unless it is mending a loss already (test/unit/sharing/valkey-blink.test.ts, and of the rules as such
+ * test/unit/sharing/valkey-marks.test.ts).
  */
 import { scriptOf } from './valkey-client.js';
 import { FORMAT, LUA_PRELUDE } from './valkey-lua.js';
@@ -11,26 +21,43 @@ import { MARKS_LUA } from './valkey-marks.js';
 import { PAGE_SCOPES } from './valkey-scripts.js';
 
 /**
- * A node enters the partition.
+ * A life of a node enters the partition. ValkeyPartition runs it when a life begins, and again if the server
+ * replies that it has lost data or does not know the life.
  *
  *     KEYS     meta, nodes, awaited, held
- *     ARGV[3]  [incarnation, time, remembered epoch or '', new epoch, equal shares, known places,
- *              heard [number, server, how long ago (ms)], promised [term, server]]
- *     reply    [status, now ms, epoch, whether the host has reported, scopes to void]
+ *     ARGV[3]  [incarnation, time, epoch that the host remembers or '', name for a new epoch, equal shares,
+ *              places that the host remembers, heard [number, server, how long ago (ms)],
+ *              promised [term, server]]. `heard` is the last reply that this life has heard; number 0: none
+ *     reply    [status, now ms, epoch, whether the host has reported what it spent, scopes to void]
  *              status: ok; evicts, with the policy in place of the epoch; former, with the place of a node of
  *              a former version there; term, with [term, server] at the end
+ *
+ * What a life may have lost, and what follows:
+ *
+ *     nothing   It has heard nothing yet, or the server has its mark, or the server knows that the life was
+ *               replaced or forgotten (it may still run, and enters again).
+ *     lacking   It has heard a reply, and the server lacks its mark: the server lost what it granted then. If
+ *               the server knows of no loss, this is one: `lose`. If a loss is being mended, the quarantine
+ *               is extended, as permits of that reply may weigh for longer.
+ *     mute      The server checks whether it has lost something and awaits the mark of this place, but
+ *               another life of it has come. Nobody can say what the former one heard: `lose`.
+ *
+ * `lose` begins a new epoch: every place is awaited, and nothing is granted for QUARANTINE.
  */
 export const ENTER_SCRIPT = scriptOf(`${LUA_PRELUDE}${MARKS_LUA}
-local incarnation, remembered, known, heard = head[1], head[3], head[6], head[7]
-local now = now_ms(head[2], KEYS[1])
+local incarnation, time, remembered, new_epoch = head[1], head[2], head[3], head[4]
+local equal_shares, known_places, heard, promised = head[5], head[6], head[7], head[8]
+local heard_number, heard_server, heard_ago = heard[1], heard[2], heard[3]
+local now = now_ms(time, KEYS[1])
 -- If what was counted were evicted, limits would be granted twice.
 local policy = info_of('memory', 'maxmemory_policy')
 if policy ~= 'noeviction' and info_of('memory', 'maxmemory') ~= '0' then return pack({'evicts', now, policy}) end
 local s = state_of(now)
 if not s then
-  -- Empty: a new installation, unless this host knows better.
+  -- Empty. A host that remembers no epoch takes it for a new server, which may grant at once. A host that
+  -- remembers one knows that the server has lost its data. places: the version of the list of nodes.
   local is_new = remembered == ''
-  s = {epoch = head[4], run = server_id(), term = head[8][1] + 1, till = is_new and 0 or now + QUARANTINE,
+  s = {epoch = new_epoch, run = server_id(), term = promised[1] + 1, till = is_new and 0 or now + QUARANTINE,
     lost = is_new and 0 or now, places = 0, checking = 0, grown = false, witnessed = 0}
   call('HSET', KEYS[1], 'epoch', s.epoch, 'run', s.run, 'checked', now, 'term', s.term, 'born', now,
     'until', s.till, 'lost', s.lost, 'fresh', is_new and '1' or '0')
@@ -39,94 +66,117 @@ end
 if call('HGET', KEYS[1], 'format') ~= '${FORMAT}' then
   local all = call('HGETALL', KEYS[2])
   for i = 1, #all, 2 do
-    if all[i] ~= place and now - cmsgpack.unpack(all[i + 1])[3] < SILENT then
+    if all[i] ~= place and now - cmsgpack.unpack(all[i + 1])[SEEN] < SILENT then
       return pack({'former', now, all[i]})
     end
   end
   call('HSET', KEYS[1], 'format', '${FORMAT}')
 end
-if not has_promised(s, now, head[8]) then return pack({'term', now, s.epoch, false, {s.term, s.run}}) end
--- A host that was forgotten and comes back is known again.
+if not has_promised(s, now, promised) then return pack({'term', now, s.epoch, false, {s.term, s.run}}) end
+-- A host that an operator forgot, and that comes back, is known again. What it held was freed then.
 local was_gone = call('HDEL', KEYS[1], 'gone:' .. host) == 1
 if remembered ~= '' and remembered ~= s.epoch and call('HGET', KEYS[1], 'fresh') == '1' then
-  -- New hosts took it for a new server, and it was not.
+  -- A host without memory came first after a loss and took the server for a new one (fresh = 1), so there
+  -- was no quarantine. This host knows another epoch: the quarantine begins now.
   s.lost, s.till = now, now + QUARANTINE
   call('HSET', KEYS[1], 'until', s.till, 'lost', now, 'fresh', '0')
 end
+-- Data was lost, maybe also the list of nodes. The host names the places it knows. Each that has not reported
+-- in this epoch becomes awaited: the server grants nothing before all awaited places have reported.
 if remembered ~= '' and remembered ~= s.epoch and s.lost > 0 then
-  for _, other in ipairs(known) do
+  for _, other in ipairs(known_places) do
     local n = node_of(KEYS[2], other)
-    if not is_gone(KEYS[1], other) and (not n or n[4] ~= s.epoch) then call('SADD', KEYS[3], other) end
+    if not is_gone(KEYS[1], other) and (not n or n[EPOCH] ~= s.epoch) then call('SADD', KEYS[3], other) end
   end
 end
 local node = node_of(KEYS[2], place)
-local is_same = node and node[1] == incarnation
-local is_lacking = heard[1] > 0 and not was_gone
-if is_same then is_lacking = not has_heard(node, heard) elseif node and node[13] == incarnation then is_lacking = false end
--- Nobody knows what a life heard that has ended while the server was away.
+local is_same = node and node[INCARNATION] == incarnation
+local is_replaced = node and node[FORMER] == incarnation
+-- Which case of the table above it is. Of a life without a record, whatever it has heard is lacking.
+local is_lacking = heard_number > 0 and not was_gone
+if is_same then is_lacking = not has_heard(node, heard) elseif is_replaced then is_lacking = false end
 local is_mute = s.checking > 0 and not is_same and call('SISMEMBER', KEYS[3], place) == 1
+-- A loss is being mended: in a quarantine, or while places have to report.
 local is_losing = s.checking == 0 and (now < s.till or call('SCARD', KEYS[3]) > 0)
 if is_mute or (is_lacking and not is_losing) then
   lose(s, now, now + QUARANTINE)
 elseif is_lacking then
-  -- It may have been granted permits elsewhere until then.
-  s.till = max(s.till, now + QUARANTINE - heard[3])
+  -- Until its last reply, heard_ago ms ago, this life may have been granted permits by another server.
+  s.till = max(s.till, now + QUARANTINE - heard_ago)
   call('HSET', KEYS[1], 'until', s.till)
 end
-local back = node and node[5] or 0
-if node and head[5] > 0 and now - node[3] > SILENT then back = now end
+local back = node and node[BACK] or 0
+if node and equal_shares > 0 and now - node[SEEN] > SILENT then back = now end
 if is_same then
-  node[3], node[5] = now, back
+  node[SEEN], node[BACK] = now, back
 else
-  local former, version, joined = node and node[1] or '', node and node[11] or 0, node and node[12] or 0
+  -- The place has had no node, or one of an earlier life, whose join it takes over.
+  local former, join_version, joined = '', 0, 0
+  if node then former, join_version, joined = node[INCARNATION], node[JOIN_VERSION], node[JOINED] end
   if not node then
     s.places = call('HINCRBY', KEYS[1], 'places', 1)
-    -- The first of an empty list: if its join is lost, the list is empty, which is a loss. As an awaited one.
-    local is_known = call('HLEN', KEYS[2]) == 0 or call('SISMEMBER', KEYS[3], place) == 1
-    if s.grown and not is_known then version, joined = s.places, now end
+    -- A new place is granted nothing until another node has heard of its join (a witness), or a server that
+    -- lost the join would not be noticed. Two kinds of places need none. Without the first of an empty list
+    -- the list is empty again, which is a loss. An awaited one is awaited again by a server without its join.
+    local needs_no_witness = call('HLEN', KEYS[2]) == 0 or call('SISMEMBER', KEYS[3], place) == 1
+    if s.grown and not needs_no_witness then join_version, joined = s.places, now end
   end
-  node = {incarnation, 0, now, '', back, 1, head[5], 0, '', 0, version, joined, former, 0}
+  -- In the order of the fields, INCARNATION to PAGES. The leases of earlier lives are to be voided: 1.
+  node = {incarnation, 0, now, '', back, 1, equal_shares, 0, '', 0, join_version, joined, former, 0}
 end
-node[14] = 0
--- What the node reports from now on takes the place of what it has heard.
-if is_lacking or not is_same then node[8], node[9], node[10] = heard[1], heard[2], 0 end
+node[PAGES] = 0
+-- The node reports all that it holds from now on, so the server will have all that the node has heard.
+if is_lacking or not is_same then
+  node[MARK], node[MARK_SERVER], node[MARK_VERSION] = heard_number, heard_server, 0
+end
 call('HSET', KEYS[2], place, pack(node))
 local void = {}
-if node[6] == 1 then void = call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}) end
+if node[VOIDS] == 1 then void = call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}) end
 return pack({'ok', now, s.epoch, call('HGET', KEYS[1], 'host:' .. host) == s.epoch, void})
 `);
 
 /**
- * Says that all has been reported.
+ * Says that the node has reported all that it holds, and its host what it has spent. ValkeyPartition runs it
+ * after the reports, and when the list of nodes has changed, to remember the new list.
  *
  *     KEYS     meta, nodes, awaited
  *     ARGV[3]  [incarnation, epoch, pages reported since the node entered]
- *     reply    [version of the list of nodes, places]; false if another life or another epoch has come, or
- *              another server that has not all of the pages
+ *     reply    [version of the list of nodes, all places of the list]; false if another life or another epoch
+ *              has come, or the server has counted other pages: one that took over may lack some
  */
 export const REPORTED_SCRIPT = scriptOf(`${LUA_PRELUDE}
+local epoch, pages = head[2], head[3]
 local node = own_node()
-if not node or node[14] ~= head[3] or call('HGET', KEYS[1], 'epoch') ~= head[2] then return pack(false) end
-node[4], node[6] = head[2], 0
+if not node or node[PAGES] ~= pages or call('HGET', KEYS[1], 'epoch') ~= epoch then return pack(false) end
+node[EPOCH], node[VOIDS] = epoch, 0
 call('HSET', KEYS[2], place, pack(node))
-call('HSET', KEYS[1], 'host:' .. host, head[2])
+call('HSET', KEYS[1], 'host:' .. host, epoch)
 call('SREM', KEYS[3], place)
 return pack({tonumber(call('HGET', KEYS[1], 'places') or 0), call('HKEYS', KEYS[2])})
 `);
 
 /**
- * Ends the node. KEYS: meta, nodes, awaited. ARGV[3]: [incarnation, whether it stays awaited if it is].
- * Reply: whether this life was known, and has ended.
+ * Ends the node, whose leases were voided before. A node that ends by itself stays if its place is awaited:
+ * it has not reported, so its next life has to. A place that an operator forgets is awaited no more.
+ *
+ *     KEYS     meta, nodes, awaited
+ *     ARGV[3]  [incarnation, whether it stays if it is awaited]
+ *     reply    whether this life was known, and has ended
  */
 export const LEAVE_SCRIPT = scriptOf(`${LUA_PRELUDE}
-if not own_node() or (head[2] and call('SISMEMBER', KEYS[3], place) == 1) then return pack(false) end
+local stays_if_awaited = head[2]
+if not own_node() then return pack(false) end
+if stays_if_awaited and call('SISMEMBER', KEYS[3], place) == 1 then return pack(false) end
 call('HDEL', KEYS[2], place)
 call('HINCRBY', KEYS[1], 'places', 1)
 call('SREM', KEYS[3], place)
 return pack(true)
 `);
 
-/** The server's clock was set forward: nothing is granted for a window. KEYS: meta. ARGV[3]: [time]. */
+/**
+ * The server's clock was set forward, so it takes permits for expired that are not: nothing is granted for a
+ * QUARANTINE. A node runs it that has noticed the step. KEYS: meta. ARGV[3]: [time].
+ */
 export const DISTRUST_SCRIPT = scriptOf(`${LUA_PRELUDE}
 call('HSET', KEYS[1], 'until', now_ms(head[1], KEYS[1]) + QUARANTINE)
 return pack(true)

@@ -1,36 +1,42 @@
 /**
- * What the Lua scripts of the coordinator have in common: constants, exact money, time, and the grants of
- * stocks and money. Redis 7 and Valkey run Lua 5.1, and every script is atomic. valkey-scripts.ts builds
- * the scripts from it. Main thread.
+ * The Lua that the coordinator's scripts are built from: constants, exact money, time, and the grants of
+ * stocks and money. valkey-scripts.ts, valkey-life-scripts.ts and host-directory.ts put it before their own.
+ * Redis 7 and Valkey run Lua 5.1, and every script is atomic. Here is only the text: main thread.
  *
  * Lua's numbers are doubles, exact to 2^53, and balances go to 9 × 10^18. An amount is therefore two numbers,
  * high × 10^9 + low, with 0 <= low < 10^9; high carries the sign. Sums of a million such amounts are exact.
  *
- * Keys of a partition, all with one hash tag, T = {namespace:partition}. A place P is the host and the slot
- * of a node:
+ * A permit _weighs_ from its grant until a minute after the last moment at which it may be used: so long it
+ * counts against the limit (grant-policy.ts). A token of the minute weighs for a minute from when the server
+ * hears that it was used.
  *
- *     T:meta      hash  format, epoch, checked, until and lost (ms), fresh;
- *                       places = version of the list of nodes;
- *                       run, term, checking, grown and witnessed: see valkey-marks.ts,
- *                       host:<host> = epoch in which the host reported,
- *                       gone:<host> = when an operator said that the host will not come back
- *     T:nodes     hash  P → [incarnation, sequence, seen (ms), epoch in which it reported,
- *                       back (ms) = when it last came back from silence,
- *                       whether leases of an earlier life are to be voided,
- *                       equal shares of which it has one or 0,
- *                       and from the 8th on what valkey-marks.ts says]
+ * Keys of a partition, all with one hash tag, T = {namespace:partition}. A place P is the host and the slot
+ * of a node, as in host:slot:
+ *
+ *     T:meta      hash  format: see FORMAT. epoch: a random name. until (ms): nothing is granted before.
+ *                       lost (ms): when data was last lost, or 0. checked (ms): see SERVER_CHECK_MS.
+ *                       fresh: 1 if the host that found the server empty remembered no epoch.
+ *                       places: the version of the list of nodes, a number that grows with every change.
+ *                       run: which server wrote last. term: see the glossary. checking: since when it is
+ *                       checked whether a new server has lost anything, or 0. grown: 1 once the epoch is
+ *                       older than a quarantine. witnessed: the version of the list of nodes that somebody
+ *                       has heard of. valkey-marks.ts says more of these five, and has born, skew and ahead.
+ *                       host:<host>: the epoch in which the host has reported what it spent.
+ *                       gone:<host>: when an operator said that the host will not come back
+ *     T:nodes     hash  P → the fields INCARNATION to PAGES of the node there, see LUA_PRELUDE
  *     T:awaited   set   places that have to report, or to show their marks, before anything is granted
  *     T:held:P    set   scopes of which the node at P holds stocks or money
- *     T:s:S       hash  of scope S: m = minute of all, s = stocks of all, p:P = minute and stocks of P;
- *                       d = the day as a former version wrote it. It expires when nothing of it weighs
- *     T:m:S       hash  money of scope S: a = credited, spent, outstanding of all, h:H = spent by host H,
- *                       n:P = outstanding of P. It does not expire
+ *     T:s:S       hash  of scope S: m = minute of all, s = stocks of all, p:P = minute and stocks of P (see
+ *                       STOCKS_LUA); d = the day as a former version wrote it. `write_scope` makes it expire
+ *     T:m:S       hash  money of scope S (see MONEY_LUA): a = of all, h:H = spent by host H, n:P =
+ *                       outstanding of P. It does not expire
  *
  * A record in a hash is one packed array. Sums over all nodes are kept, so an ask costs the same with two
  * nodes and with two thousand.
  *
- * Must hold: the replies are those of `ScopeGrants` to the same asks, and a record of a former version is
- * still read, or FORMAT changes. Test: unit/sharing/valkey-coordinator (random asks).
+ * Must hold: the replies are those of `ScopeGrants` (scope-grants.ts) to the same asks, and a record of a
+ * former version is still read, or FORMAT changes (test/unit/sharing/valkey-coordinator.test.ts, random
+ * asks).
  */
 import { ZONE_OFFSET_MS } from '../ledger/day.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
@@ -48,7 +54,10 @@ export const MONEY_BASE = 1_000_000_000n;
  */
 export const QUARANTINE_MS = (1 + LONG_TICKS + WEIGHING_TICKS + 1) * TICK_MS;
 
-/** How often a script checks which server runs it: no server restarts or takes over within 20 ms. */
+/**
+ * How often a script checks which server runs it. That no server restarts or takes over in less is
+ * an assumption that nothing checks.
+ */
 export const SERVER_CHECK_MS = 20;
 
 /**
@@ -69,8 +78,18 @@ local DAY, SPECIFIED_ZONE, PERIODS_AHEAD = 86400000, ${ZONE_OFFSET_MS}, ${PERIOD
 local call, pack, floor, ceil = redis.call, cmsgpack.pack, math.floor, math.ceil
 local max, min = math.max, math.min
 local place, host, head = ARGV[1], ARGV[2], cmsgpack.unpack(ARGV[3])
+-- The fields of a node's record in T:nodes. 1: the name of the life. 2: number of its newest exchange; the
+-- next has to be above it. 3 (ms): when it was last heard. 4: epoch in which it has reported, or ''. 5 (ms):
+-- when it last came back from a silence. 6: 1 while leases of earlier lives are to be voided. 7: how many equal
+-- shares there are, of which it has one, or 0 if it has none.
+local INCARNATION, SEQUENCE, SEEN, EPOCH, BACK, VOIDS, EQUAL_SHARES = 1, 2, 3, 4, 5, 6, 7
+-- 8 and 9: its mark, number and server. 10: version of the list of nodes as of the mark. 11: that with which
+-- the place joined, or 0 if somebody has heard of the join. 12 (ms): when it joined. 13: the life before.
+-- 14: pages that it has reported since it entered. valkey-marks.ts says what 8 to 14 are for.
+local MARK, MARK_SERVER, MARK_VERSION, JOIN_VERSION, JOINED, FORMER, PAGES = 8, 9, 10, 11, 12, 13, 14
 local function unpack_or(text, default) if text then return cmsgpack.unpack(text) end return default end
--- Goes on where the time of the server before this one stopped, see valkey-marks.ts.
+-- The server's time, or the one given instead if that is not 0 (tests). Less the skew of this server's clock,
+-- so that time goes on where that of the server before it stopped, see valkey-marks.ts.
 local function now_ms(instead, meta)
   local skew = meta and tonumber(call('HGET', meta, 'skew') or 0) or 0
   if instead > 0 then return instead - skew end
@@ -78,12 +97,14 @@ local function now_ms(instead, meta)
   return t[1] * 1000 + floor(t[2] / 1000) - skew
 end
 
+-- Amounts of money, each its high and its low part: ah and al, bh and bl, h and l.
 local function norm(hi, lo) local carry = floor(lo / BASE) return hi + carry, lo - carry * BASE end
 local function add(ah, al, bh, bl) return norm(ah + bh, al + bl) end
 local function sub(ah, al, bh, bl) return norm(ah - bh, al - bl) end
 local function less(ah, al, bh, bl) return ah < bh or (ah == bh and al < bl) end
 local function is_positive(h, l) return h > 0 or (h == 0 and l > 0) end
-local function quarter_up(h, l)
+-- The amount divided by SHARE, rounded up.
+local function share_up(h, l)
   h, l = add(h, l, 0, SHARE - 1)
   local q = floor(h / SHARE)
   return norm(q, floor(((h - q * SHARE) * BASE + l) / SHARE))
@@ -100,13 +121,14 @@ end
 -- The node of the place, if its life is still the one that asks: head[1].
 local function own_node()
   local node = node_of(KEYS[2], place)
-  return node and node[1] == head[1] and node or nil
+  return node and node[INCARNATION] == head[1] and node or nil
 end
 local function host_of(place) return string.match(place, '^(.*):%d+$') end
 local function is_gone(meta, place)
   return call('HEXISTS', meta, 'gone:' .. (host_of(place) or '')) == 1
 end
--- Drops awaited places whose host has told what it spent. Their silence was so long that their calls are cut.
+-- Drops awaited places whose host has reported what it spent in this epoch. Called so long after a loss that
+-- a process which was silent ever since has cut all calls: nothing more is spent of what it held.
 local function drop_silent_awaited(meta, awaited, epoch)
   for _, place in ipairs(call('SMEMBERS', awaited)) do
     local host = host_of(place)
@@ -118,27 +140,42 @@ end
 /**
  * Stocks are granted by state: what a node says that it has used and holds replaces what was known, and what
  * it is granted is added. A stock is named by a code (valkey-codec.ts): `f` call slots, `w` the tokens of the
- * minute; `d?` and `m?` are stocks of a day and of a month.
+ * minute; `d?` and `m?` are stocks of a day and of a month, `dc` the calls of a day.
  *
- *     of all, by code       [period, used by ended lives, used, unused, total that was seen before a loss,
- *                           of w: what was used, by tick; of others: what ended lives were granted and have
- *                           not reported as used]
- *     of the node, by code  [period, used, unused]; left out if that is nothing
- *     p:P                   [buckets of the minute, last grant of the minute or false: {life, number of the
- *                           ask, tick, count}, stocks of the node]
+ * `s` is the record of a stock for all nodes, `n` that of one node. `n` is left out if both amounts are 0:
  *
- * A period too far ahead of the calendar was a mistake of a clock: see `GrantedStock.reply`. The calendar is
- * the server's time, and of the node [ms by which the latest of all servers is ahead of it, offset
- * of the time zone in ms].
+ *          s: of d? and m?, of f      s: of w                         n
+ *     [1]  period (f: 0)              0                               period
+ *     [2]  used by ended lives        what weighs, the sum of [6]     used
+ *     [3]  used: sum of all n[2]      0                               unused: granted, not reported as used
+ *     [4]  unused: sum of all n[3]    as d?
+ *     [5]  seen, of d? and m? alone   0
+ *     [6]  unknown: what ended lives  use by tick
+ *          had unused, counts as used
  *
- * Counts by tick, ascending, are one flat list of tick and count: of the minute by the tick in which permits
- * expire, of `w` by that in which the use was heard of.
+ * _Seen_: after a loss of data each node reports what all together had used and held when it last heard
+ * (HeldStock in held-leases.ts); REPORT_SCRIPT stores the highest in s[5]. If nodes saw 100 and all that came
+ * back have 70, then 30 were used by nodes that nobody knows any more. The first ask that wants something
+ * counts the 30 as unknown. By then all have reported, because nobody may ask before.
+ *
+ *     p:P  [minute of the node by tick, its last grant of the minute or false: {life, number of the ask,
+ *          tick, count}, its stocks n by code]
+ *
+ * If the period of a stock is further than PERIODS_AHEAD after the server's calendar, a node's clock was
+ * wrong. What was counted in that period counts in the current one (as `GrantedStock.reply` in
+ * granted-stock.ts does). `calendar` of a node is [ms by which the latest of all servers is ahead of this
+ * one, offset of the settings' time zone in ms].
+ *
+ * Counts by tick are one flat list of tick and count, ascending: of the minute by the tick in which permits
+ * expire, of `w` by that in which the server heard of the use.
  */
 export const STOCKS_LUA = `
+-- As shareOf in grant-policy.ts.
 local function share_of(left, least, most)
   if most <= 0 or left < max(1, least) then return 0 end
   return min(most, max(least, ceil(left / SHARE)))
 end
+-- Returns what of the list weighs in the tick, its sum, and the sum of what has not expired.
 local function weigh(list, tick)
   local weighing, unexpired, kept = 0, 0, {}
   for i = 1, #list, 2 do
@@ -151,6 +188,7 @@ local function weigh(list, tick)
   end
   return kept, weighing, unexpired
 end
+-- Adds the count at the tick; a negative count lowers what is there, to 0 at least.
 local function put(list, tick, count)
   for i = 1, #list, 2 do
     if list[i] == tick then
@@ -179,6 +217,7 @@ local function free_in(list, missing, now)
   end
   return 0
 end
+-- Returns the minute and the stocks of all, the record p:P of the place, and whether the scope is new.
 local function read_scope(key, place)
   local got = call('HMGET', key, 'm', 's', 'p:' .. place, 'd')
   local all = unpack_or(got[2], {})
@@ -188,20 +227,24 @@ local function read_scope(key, place)
   end
   return unpack_or(got[1], {}), all, unpack_or(got[3], {{}, false, {}}), not got[2] and not got[4]
 end
+-- The hash expires when nothing of it counts any more: permits and tokens of the minute weigh no longer, and
+-- each period that something was counted in is over.
 local function write_scope(key, place, list, all, node)
   call('HSET', key, 'm', pack(list), 's', pack(all), 'p:' .. place, pack(node))
   local forMs = (LONG + WEIGHING + 2) * TICK
   for code, s in pairs(all) do
     local kind = string.sub(code, 1, 1)
-    -- A call lasts no longer than a day, and its end is reported.
+    -- Something is outstanding. A call lasts a day at most, and the report of its end writes again.
     if s[4] > 0 then forMs = max(forMs, 2 * DAY) end
     local counted = code ~= 'w' and s[2] + s[3] + s[4] + (s[6] or 0) or 0
+    -- The longest day has 25 hours (summer time ends), the longest month 31 days and an hour.
     if kind == 'd' and counted > 0 then forMs = max(forMs, 26 / 24 * DAY) end
     if kind == 'm' and counted > 0 then forMs = max(forMs, 32 * DAY) end
   end
   call('PEXPIRE', key, ceil(forMs))
 end
--- The number of the day or month of the stock; 0 if it has no period.
+-- The number of the day or month of the stock; 0 if it has no period. Calls of a day (dc) have their day in
+-- UTC+8 whatever the settings say (ledger/day.ts), all other stocks in the time zone of the settings.
 local function period_of(code, now, calendar)
   local kind = string.sub(code, 1, 1)
   if kind ~= 'd' and kind ~= 'm' then return 0 end
@@ -214,7 +257,8 @@ local function period_of(code, now, calendar)
   local month = floor((5 * of_year + 2) / 153) + 2
   return (year + floor((day + 719468) / 146097) * 400 - 1970) * 12 + month
 end
--- What was counted in a period that was a mistake counts in the current one, of all nodes.
+-- If the period of the stock was a mistake of a clock, what was counted in it counts in the current period:
+-- in s, in the record of the asking node (own) and in those of all others.
 local function give_up_mistaken(key, place, all, own, code, current)
   local s = all[code]
   if not s or s[1] <= current + PERIODS_AHEAD then return end
@@ -233,6 +277,9 @@ local function give_up_mistaken(key, place, all, own, code, current)
   end
   s[1] = current
 end
+-- Records what the node reports of a stock and grants what it wants; returns [granted, remaining, whether
+-- others hold some, period, ms until least is free]. all, own: the stocks of all and of the node by code.
+-- current: the period by the calendar. An ask that only reports has 0 for least and most.
 local function answer_stock(all, own, ask, now, current)
   local code, limit, period, used, unused, least, most = ask[1], ask[2], ask[3], ask[4], ask[5], ask[6], ask[7]
   local s, n, tick = all[code] or {0, 0, 0, 0, 0}, own[code], floor(now / TICK)
@@ -244,14 +291,15 @@ local function answer_stock(all, own, ask, now, current)
   if period < s[1] then used, unused = 0, 0 end
   if n and n[1] ~= s[1] then n = nil end
   if code == 'w' then
-    -- Of a node without a record all use was reported before: it had nothing to use, and no call in flight.
+    -- A node without a record had nothing left to use and no call in flight when it last asked, so it has
+    -- reported all its use. A node with one has asked before, which made s[6].
     if n then put(s[6], tick, max(0, used - n[2])) end
     s[6], s[2] = weigh(s[6] or {}, tick)
   else
     s[3], s[6] = s[3] + used - (n and n[2] or 0), s[6] or 0
   end
   s[4] = s[4] + unused - (n and n[3] or 0)
-  -- What the others saw and do not have themselves was used by nodes that nobody knows any more.
+  -- What was seen before a loss and nobody has reported counts as used: see STOCKS_LUA.
   if most > 0 and s[5] > 0 then
     if code == 'w' then s[2] = max(s[2], s[5] - s[3] - s[4]) else s[6] = max(s[6], s[5] - s[2] - s[3] - s[4]) end
     s[5] = 0
@@ -266,7 +314,8 @@ local function answer_stock(all, own, ask, now, current)
   if code == 'w' and granted == 0 then free = free_in(s[6], max(1, least) - left, now) end
   return {granted, max(0, left - granted), elsewhere, s[1], free}
 end
--- A life has ended, as far as this stock goes.
+-- A life has ended that has the record own[code]. What it had unused is free (f), or counts as used because
+-- nobody knows (others).
 local function end_stock(all, own, code, now)
   local s, n = all[code], own[code]
   own[code] = nil
@@ -275,8 +324,8 @@ local function end_stock(all, own, code, now)
   if code == 'w' then put(s[6], floor(now / TICK), n[3])
   elseif code ~= 'f' then s[2], s[3], s[6] = s[2] + n[2], s[3] - n[2], (s[6] or 0) + n[3] end
 end
--- Ends the slots and the tokens of the minute of nodes that were silent for too long: such a node has cut its
--- calls, and takes no tokens for its last minute.
+-- Ends the call slots and the tokens of the minute of other nodes that were silent for longer than expiry:
+-- such a node has cut its calls, and has taken no tokens in the last minute of that.
 local function drop_silent(key, all, place, now, expiry)
   local rows = call('HGETALL', key)
   for i = 1, #rows, 2 do
@@ -284,7 +333,7 @@ local function drop_silent(key, all, place, now, expiry)
     if who and who ~= place then
       local known, record = node_of(KEYS[2], who), cmsgpack.unpack(rows[i + 1])
       local holds = record[3].f or record[3].w
-      if holds and (not known or now - known[3] > expiry) then
+      if holds and (not known or now - known[SEEN] > expiry) then
         end_stock(all, record[3], 'f', now)
         end_stock(all, record[3], 'w', now)
         call('HSET', key, rows[i], pack(record))
@@ -295,10 +344,20 @@ end
 `;
 
 /**
- * Grants of money. `a` is of all nodes [credited, its version, spent, outstanding], each amount two numbers.
- * Every ask says what its host's copy of the registry has as credited; the newest copy counts.
+ * Grants of money; each amount is two numbers, high and low.
+ *
+ *     a    of all nodes: [1, 2] credited, [3] the version of that, [4, 5] spent, [6, 7] outstanding
+ *     h:H  [1, 2] spent by host H, [3] the version of that
+ *     n:P  [1, 2] outstanding of the node at P
+ *     ask  [1, 2] outstanding, [3, 4] least, [5, 6] most, [7] spent by the host, [8] credited; the last two
+ *          are [high, low, version], or false if they are not told
+ *
+ * Every ask says what its host's copy of the registry has as credited, and the newest version counts. The
+ * same goes for what a host has spent, which may also fall.
  */
 export const MONEY_LUA = `
+-- Returns [granted high, low, remaining high, low, whether others hold some], then whether the node now holds
+-- money, and whether it did before.
 local function answer_money(key, place, host, ask)
   local got = call('HMGET', key, 'a', 'h:' .. host, 'n:' .. place)
   local a = unpack_or(got[1], {0, 0, -1, 0, 0, 0, 0})
@@ -320,7 +379,7 @@ local function answer_money(key, place, host, ask)
   lh, ll = sub(lh, ll, a[6], a[7])
   local gh, gl = 0, 0
   if is_positive(ask[5], ask[6]) and is_positive(lh, ll) and not less(lh, ll, ask[3], ask[4]) then
-    gh, gl = quarter_up(lh, ll)
+    gh, gl = share_up(lh, ll)
     if less(gh, gl, ask[3], ask[4]) then gh, gl = ask[3], ask[4] end
     if less(ask[5], ask[6], gh, gl) then gh, gl = ask[5], ask[6] end
   end

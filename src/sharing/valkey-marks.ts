@@ -21,9 +21,9 @@
  *              loss, and joins need no witness; born (ms); witnessed = version of the list of nodes
  *              that somebody has heard; skew (ms) of this server's clock, ahead = the least by which it
  *              seemed ahead of the clock before, to those that were checked
- *     T:nodes  [8] number and [9] server of the mark, [10] version of the list as of the mark,
- *              [11] version with which it joined, 0 if that is witnessed, [12] when it joined (ms),
- *              [13] the life before, [14] pages that it has reported since it entered
+ *     T:nodes  MARK: number and MARK_SERVER: server of the mark, MARK_VERSION: version of the list as of the
+ *              mark, JOIN_VERSION: that with which it joined, 0 if that is witnessed, JOINED (ms): when it
+ *              joined, FORMER: the life before, PAGES: how many it has reported since it entered
  *
  * The time goes on where the former server's stopped, or permits would weigh for too short: every exchange
  * says what the former clock showed at least, and the smallest difference becomes the skew of this server's
@@ -98,7 +98,7 @@ end
 
 -- Whether this server has all that the node has heard; heard is [number, server].
 local function has_heard(node, heard)
-  return node[8] > heard[1] or (node[8] == heard[1] and node[9] == heard[2])
+  return node[MARK] > heard[1] or (node[MARK] == heard[1] and node[MARK_SERVER] == heard[2])
 end
 
 -- The place has shown its mark in this term; sent is when it said so by the former clock, or 0. Returns whether
@@ -123,15 +123,15 @@ end
 
 -- A node that has heard its mark has heard of the list of nodes as of then.
 local function witness(s, node, heard)
-  if node[11] > 0 or node[8] ~= heard[1] or node[10] <= s.witnessed then return end
-  s.witnessed = node[10]
-  call('HSET', KEYS[1], 'witnessed', node[10])
+  if node[JOIN_VERSION] > 0 or node[MARK] ~= heard[1] or node[MARK_VERSION] <= s.witnessed then return end
+  s.witnessed = node[MARK_VERSION]
+  call('HSET', KEYS[1], 'witnessed', node[MARK_VERSION])
 end
 
 -- Whether another one has heard of the node's join.
 local function is_witnessed(s, node, now)
-  if node[11] > s.witnessed and now < node[12] + QUARANTINE then return false end
-  node[11] = 0
+  if node[JOIN_VERSION] > s.witnessed and now < node[JOINED] + QUARANTINE then return false end
+  node[JOIN_VERSION] = 0
   return true
 end
 `;

@@ -84,17 +84,17 @@ local s = state_of(now)
 if not s then return pack({'unknown', now, '', 0}) end
 local node = own_node()
 if not node then return pack({'unknown', now, s.epoch, 0}) end
-if sequence <= node[2] then return pack({'old', now, s.epoch, 0}) end
+if sequence <= node[SEQUENCE] then return pack({'old', now, s.epoch, 0}) end
 if not has_promised(s, now, head[8]) then return pack({'term', now, s.epoch, 0, {s.term, s.run}}) end
 if head[3] > 0 and now - head[3] > AGE then return pack({'aged', now, s.epoch, 0}) end
-if head[5] > 0 and now - node[3] > SILENT then node[5] = now end
-node[2], node[3] = sequence, now
+if head[5] > 0 and now - node[SEEN] > SILENT then node[BACK] = now end
+node[SEQUENCE], node[SEEN] = sequence, now
 local function refuse(status, ms, rest)
   call('HSET', KEYS[2], place, pack(node))
   return pack({status, now, s.epoch, ms, rest or {}})
 end
-if node[4] == s.epoch and not has_heard(node, head[7]) then lose(s, now, now + QUARANTINE) end
-if node[4] ~= s.epoch then return refuse('report', max(0, s.till - now)) end
+if node[EPOCH] == s.epoch and not has_heard(node, head[7]) then lose(s, now, now + QUARANTINE) end
+if node[EPOCH] ~= s.epoch then return refuse('report', max(0, s.till - now)) end
 witness(s, node, head[7])
 if s.checking > 0 and not is_checked(s, now, place, head[3]) then
   if s.checking == 0 then return refuse('report', max(0, s.till - now)) end
@@ -105,8 +105,8 @@ if call('SCARD', KEYS[3]) > 0 then
   return refuse('quarantine', max(TICK, s.till - now), call('SRANDMEMBER', KEYS[3], 3))
 end
 if now < s.till then return refuse('quarantine', s.till - now) end
-if not is_witnessed(s, node, now) then return refuse('new', node[12] + QUARANTINE - now) end
-node[8], node[9], node[10] = sequence, s.run, s.places
+if not is_witnessed(s, node, now) then return refuse('new', node[JOINED] + QUARANTINE - now) end
+node[MARK], node[MARK_SERVER], node[MARK_VERSION] = sequence, s.run, s.places
 call('HSET', KEYS[2], place, pack(node))
 
 -- How many permits are held back: the equal shares of silent nodes, until they have been back for a window.
@@ -118,9 +118,9 @@ local function holders(limit)
     local all = call('HVALS', KEYS[2])
     for i = 1, #all do
       local n = cmsgpack.unpack(all[i])
-      local quiet = now - n[3]
-      local may = (quiet > SILENT and quiet <= expiry + QUARANTINE) or now - n[5] < QUARANTINE
-      if may and n[7] > 0 then silent = silent + 1 end
+      local quiet = now - n[SEEN]
+      local may = (quiet > SILENT and quiet <= expiry + QUARANTINE) or now - n[BACK] < QUARANTINE
+      if may and n[EQUAL_SHARES] > 0 then silent = silent + 1 end
     end
   end
   return min(limit, silent * floor(limit / head[5]))
@@ -237,7 +237,7 @@ for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
   end
   if #stocks > 0 or money then call('SADD', KEYS[4], row[1]) end
 end
-known[14] = known[14] + 1
+known[PAGES] = known[PAGES] + 1
 call('HSET', KEYS[2], place, pack(known))
 return pack(true)
 `);
