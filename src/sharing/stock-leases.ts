@@ -4,8 +4,9 @@
  * `LeaseManager` sends them. Main thread.
  *
  * Must hold: the coordinator's record of this node is never less than what is outstanding here, so that it
- * cannot grant an amount twice. A later ask reports what was given back here. Tests:
- * unit/sharing/stock-leases, lease-stock (random use over several nodes).
+ * cannot grant an amount twice. What is given back here is reported by a later ask, never before
+ * (test/unit/sharing/stock-leases.test.ts; test/unit/sharing/lease-stock.test.ts, random use over several
+ * nodes).
  */
 import type { LeaseWords, StockHeld } from '../ledger/leased-stocks.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
@@ -25,7 +26,10 @@ import {
 const FIRST_SLOTS = 8;
 /** Slots come back when calls end, so a slot that stayed free for the length of some calls is not needed. */
 const IDLE_MS_SLOTS = 8_000;
-/** What was used of a window weighs from when the coordinator hears of it, so it hears soon. */
+/**
+ * Tokens of the minute count against the limit for a minute from when the coordinator hears that they were
+ * used. So a lease of them reports its use after this time at the latest.
+ */
 const IDLE_MS_WINDOW = 4_000;
 /** A thread reports that a stock runs low when a quarter of it is left. */
 const LOW_PART = 4n;
@@ -40,13 +44,21 @@ export class StockLease {
   /** Granted and not given back, since the lease was made. */
   #net: bigint;
   #usedMs: number;
-  /** The coordinator's last refusal; undefined after a grant. */
+  /**
+   * The coordinator's last reply, if it granted nothing of what was wanted. `take` sets it, with the amount
+   * and the limit below; `take` of a grant, or of an ask about a mistaken period, clears it. For LeasedScope
+   * it answers a request if the ask left after the request came, and the request needs as much as was denied,
+   * under the same limit. Such a request is rejected, or waits if others may give some back.
+   */
   denial: Denial | undefined;
-  /** New waits are refused without an ask until then. Set by `LeasedScope.reject`. */
+  /**
+   * After `LeasedScope.reject`: until then requests that need as much are rejected without an ask. It ends by
+   * time alone, also if there is a grant meanwhile.
+   */
   deniedUntilMs = 0;
-  /** What the last denial was about, with what was left here: smaller amounts may still be granted. */
+  /** The amount denied last: what was left here and the least that was asked for. Smaller needs still ask. */
   denied = 0n;
-  /** The limit at that denial: under another limit more may be granted. */
+  /** The limit at that denial: under another limit requests ask again. */
   deniedLimit = 0n;
   /** The coordinator has plenty left, so idle amounts may stay here for longer. */
   #isPlentiful = false;
@@ -67,8 +79,10 @@ export class StockLease {
     const { period, granted, used } = words.read();
     this.name = name;
     this.#words = words;
-    // A scope that has nothing unused is forgotten, and gets a new lease when it is next needed. What it used
-    // of a period is still on the coordinator's record.
+    // A new lease finds what an earlier one of this process left in shared memory: a scope with nothing unused
+    // is forgotten, and gets a new lease when it is next needed. Of a day or month the coordinator then has on
+    // record what was granted, all of it used. Of the other kinds it counts only what is unused
+    // (`#outstandingOf`), which is 0.
     this.#reported = { period, amount: STOCK_KINDS[name] === 'period' ? granted : 0n, used };
     this.#idle = new IdleFloor(nowMs);
     this.#net = granted;
@@ -92,12 +106,14 @@ export class StockLease {
 
   /**
    * The next ask, if calls with these needs wait for this lease; undefined if nothing is wanted or to be
-   * reported. `low`: the lease runs low, so more is wanted although nobody waits. `today`: the number of the
-   * period by the calendar. `all`: report also what the coordinator has on record, because it may have lost
-   * it.
+   * reported. `low`: the lease runs low, so more is wanted although nobody waits. `all`: report also what the
+   * coordinator has on record, because it may have lost it. `current`: the number of the day or month by the
+   * calendar, 0 for a stock without a period.
    *
-   * The sender reads the host's spent total after this ask is made. A charge flushed in between is counted
-   * twice until the next ask; the other order could miss it.
+   * Of a balance the sender reads two things: `unused` here, and then what the host's store has as spent. A
+   * charge moves from the first to the second when it is flushed. If that happens between the two reads, both
+   * have it: the coordinator grants too little until the next ask. In the other order neither could have it,
+   * and it would grant too much.
    */
   ask(
     {
@@ -106,16 +122,16 @@ export class StockLease {
       all = false,
     }: { needs?: readonly bigint[]; low?: boolean; all?: boolean },
     limit: bigint,
-    today: number,
+    current: number,
     nowMs: number,
   ): StockAsk | undefined {
     const held = this.#words.read();
     if (this.#rate.read(this.#usedOf(held), nowMs)) this.#usedMs = nowMs;
     this.#gaveBack = false;
-    const isOver = held.period < today;
-    const period = isOver ? today : held.period;
+    const isOver = held.period < current;
+    const period = isOver ? current : held.period;
     const { granted, used } = isOver ? { granted: 0n, used: 0n } : held;
-    const available = this.left(today);
+    const available = this.left(current);
     const unused = granted > used ? granted - used : 0n;
     const report = { limit, period, used, unused };
     let sum = this.#uncovered;
@@ -132,12 +148,15 @@ export class StockLease {
     }
     const missing = least === undefined ? 1n : least - available;
     const batch = BigInt(this.name === 'calls_in_flight' ? FIRST_SLOTS : FIRST_BATCH);
-    // What all that waits lacks; some needs for calls to come; what is used in the time to be covered; as
-    // much again as is in use, so that a scope that grows asks seldom; and never less than the least.
+    // The largest of these is wanted.
     const wanted = [
+      // What all calls that wait, and the uncovered charges, lack.
       sum - available,
+      // Enough for some calls to come.
       this.#largest * batch,
+      // What calls will use in the time that a lease covers, beyond what is available.
       this.#covered - available,
+      // As much again as calls hold now, so that a scope that grows asks seldom.
       unused - available,
       missing,
     ];
@@ -171,15 +190,18 @@ export class StockLease {
     this.#isPlentiful = isPlentiful(unused, remaining);
     this.#words.publish(remaining, freeInMs);
     if (granted === 0n) return;
-    // If the coordinator has no more, running low is not worth an ask.
     this.#net += granted;
+    // If the coordinator has no more, an ask when the lease runs low is in vain: a low-water mark of 0.
     this.#words.add(period, granted, remaining === 0n ? 0n : this.#lowOf(unused));
     this.#collect();
     this.#usedMs = nowMs;
     this.#idle.restart(nowMs);
   }
 
-  /** The period of the ask was a mistake of a clock: the next ask is about this one. */
+  /**
+   * The coordinator replied with an earlier period than the ask named: by its calendar that one was a mistake
+   * of a clock. The lease goes on in the period of the reply. A balance has no period and no `moveBack`.
+   */
   #moveBack(period: number, mistaken: number, nowMs: number): void {
     this.#words.moveBack?.(period);
     if (this.#reported.period === mistaken) this.#reported = { ...this.#reported, period };
@@ -256,7 +278,10 @@ export class StockLease {
     return BigInt(Math.ceil((this.#rate.perSecond * coveredMsOf(this.#isPlentiful)) / 1_000));
   }
 
-  /** Of a balance what was charged is granted no more. */
+  /**
+   * How much was used, for the rate. The words of a balance have no `used`: a charge that the store has is
+   * taken out of `granted`. So what was used is what this lease was granted and is no longer there.
+   */
   #usedOf({ granted, used }: StockHeld): number {
     return Number(this.name === 'balance' ? this.#net - granted : used);
   }
