@@ -1,8 +1,9 @@
 /**
  * The admission phase (admission control). It checks that the call is within its plan, that its model is on
  * the plan, that each quota of key, account, groups and model has what the call needs, and that the balance
- * covers the worst case. Intake calls it, and replay.ts for the choice of the model. Listener thread. If
- * limits are shared with other processes, admission-lease.ts decides whether a rejected call may try again.
+ * covers the worst case. intake.ts calls `admit`, `beyondBalance` and `isAllowed`; replay.ts calls `choose`;
+ * admission-lease.ts calls `boundedCall`, `needOf` and `lowersOutput`: if limits are shared with other
+ * processes, it decides whether a rejected call may try again. Listener thread.
  *
  * Must hold: a rejected call has taken nothing, and an admitted one is settled or released exactly once;
  * otherwise money and slots stay held for ever. The hold covers the dearest model that may answer, fallbacks
@@ -11,6 +12,7 @@
  */
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { SERVICE_OF } from '../core/door-names.js';
+import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import { QUOTA_KINDS, type QuotaName, type QuotasLeft } from '../core/quotas.js';
 import { type AccountIndex, asPicoUnits, type CallSlot, ceilDiv, type MonotonicMs } from '../core/units.js';
@@ -36,11 +38,13 @@ import {
 
 const MS_PER_SECOND = 1_000;
 const FREE: CallNeeds = { hold: asPicoUnits(0n), tokens: 0, isFree: true };
+/** The most scopes of one call: its key, its account, the model for the account, and groups. */
+const SCOPES_MAX = 3 + GROUP_DEPTH_MAX;
 /**
- * How often the output can be lowered: by the balance, and by two spendings of key, account, model and
- * groups.
+ * How often the output can be lowered: once by the balance, and by the spending of a day and of a month of
+ * each scope.
  */
-const CLAMPS_MAX = 1 + 2 * 7;
+const CLAMPS_MAX = 1 + 2 * SCOPES_MAX;
 
 /** The rejection of a call that asks for more output than the plan allows. */
 function beyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefined {
@@ -79,7 +83,10 @@ interface Choice extends ChosenModel {
   readonly outputTokensMax: number | undefined;
 }
 
-/** Sets `context.modelIndex` and `context.models`, if the call's plan allows what it asks for. */
+/**
+ * Chooses the model, if the call's plan allows what it asks for. Sets `context.modelIndex` as soon as the
+ * model is found, and `context.models` if it does not reject.
+ */
 export function choose(
   context: CallContext,
   call: ChatCall,
@@ -99,6 +106,7 @@ export function choose(
   if (!model.serves.includes(service)) return notServed(model, service);
   const routing = unpassed(call, model);
   if (routing !== undefined) return routingMember(routing);
+  // A fallback that does not pass a routing member of the call is left out.
   const models =
     call.routingMembers.length === 0
       ? chosen
@@ -107,7 +115,18 @@ export function choose(
   return { modelIndex, model, outputTokensMax: planBoundOf(call, caller.plan, models) };
 }
 
-/** Sets `context.modelIndex` and `context.admission`. If it rejects, nothing was taken. */
+/**
+ * Admits the call, or returns the rejection; then nothing was taken. Intake calls it again after each lease
+ * that it asked for, so all that it sets may be set anew. Of `context` it sets, with `choose`, `reserve` and
+ * `rejectionOf`:
+ *
+ *     admission                 for dispatch, delivery and settle
+ *     modelIndex, models        for AdmissionAsk, dispatch, delivery, metrics and the call log
+ *     tokenLimit, rateLimit     for the headers of the response; rateLimit only if a minute rejected the call
+ *     quotasLeft                for the call log
+ *     isClamped                 for Intake: a response with lowered output is not stored in the cache
+ *     asksLease, lacking        for AdmissionAsk: whether the call may ask for a lease, and of how much
+ */
 export function admit(
   context: CallContext,
   call: ChatCall,
@@ -135,7 +154,10 @@ export function admit(
     channel.release(slot);
     return admitted;
   }
+  // `reserve` returns the object that it got, unless it has lowered the output.
   context.isClamped = admitted !== bounded;
+  // The ledger still knows the tokens of the minute, as it has just taken some for this call. For a free call
+  // it takes none, so they are read.
   if (context.door.isFree === true) setTokenLimit(context, listener);
   else context.tokenLimit = listener.ledger.tokenMinuteLeft();
   context.admission = {
@@ -148,23 +170,30 @@ export function admit(
   return undefined;
 }
 
-/** The first routing member of the request that the settings of the model do not pass. */
+/**
+ * The first routing member of the request that `pass_members` of the model does not name, and that must not
+ * reach its upstreams. A routing member may make an upstream serve another call than the one that was priced
+ * (core/routing-members.ts).
+ */
 function unpassed({ routingMembers }: ChatCall, { passMembers }: ModelEntry): RoutingMember | undefined {
   return routingMembers.find((name) => !passMembers.includes(name));
 }
 
 /**
- * Journal records that the calls in flight may still append. With `durability: commit` a charge may be taken
- * back by a second record; a call whose end is pending has appended its first.
+ * Journal records that the calls in flight may still append, for `roomFor`, which adds the one of the new
+ * call. With `durability: commit` each call may append two: its charge, and one that takes the charge back.
+ * So the new call's second is added here. A call whose end is pending has appended its first.
  */
 function recordsPending({ durability, channel, pendingCommits }: ListenerContext): number {
   return durability === 'commit' ? 2 * channel.inFlight + 1 - pendingCommits.size : channel.inFlight;
 }
 
 /**
- * What the call may cost and use at most, whichever model answers. It holds that until it is settled. If
- * limits are shared, a call that holds no tokens (`token_quota: settle`) holds one: a coordinator counts what
- * a process uses while that holds something.
+ * What the call may cost and use at most, whichever model answers. It holds that until it is settled.
+ * `bodyBytes` stands for the tokens of its prompt, because no token is shorter than a byte.
+ *
+ * With `token_quota: settle` a call holds no tokens, or one if limits are shared. A coordinator counts what a
+ * process has used of a stock only as long as the process holds some of it. One token is enough for that.
  */
 export function needOf(
   { hit, door }: CallContext,
@@ -188,7 +217,8 @@ export function needOf(
 
 /**
  * Takes what the call needs of all its scopes, or nothing. Returns the call as it goes upstream, or the
- * rejection.
+ * rejection. If money is lacking and `low_balance` is `clamp`, it lowers the output and tries again, with
+ * shared limits only after the coordinator has refused the whole hold (`context.mayClamp`).
  */
 function reserve(
   slot: CallSlot,
@@ -219,8 +249,10 @@ function reserve(
       return wanted;
     }
     const isSpending = rejection.quota === 'spend_per_day' || rejection.quota === 'spend_per_month';
-    // A call that never fits asks only if its output may be lowered.
+    // Whether AdmissionAsk may ask the coordinator for what the ledger lacks here. A call that is larger than
+    // the whole limit never fits, so it asks only if its output may be lowered.
     context.asksLease = rejection.asks && (!rejection.never || (isSpending && lowers));
+    // What the call needs, as it was tried last, of a quota of spending. AdmissionAsk then asks for that.
     context.lacking = isSpending ? need : undefined;
     const clamped =
       mayClamp && clamps < CLAMPS_MAX ? clampedCall(rejection, models, wanted, caller, listener) : undefined;
