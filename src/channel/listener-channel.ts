@@ -1,6 +1,7 @@
 /**
  * The listener's side of the channel to all workers: it hands out call slots, chooses a worker for each call,
- * and receives the workers' frames. request/ uses it. Listener thread.
+ * and receives the workers' frames. request/listener.thread.ts makes one and tells it of workers; admit.ts
+ * acquires a slot, dispatch.ts dispatches, delivery.ts and replay.ts do the rest. Listener thread.
  *
  * Each listener owns a range of call slots and hands them out itself, so no two threads contend for one. A
  * slot is taken before admission (the ledger keeps the call's reservation under the same index). It is free
@@ -38,8 +39,9 @@ export interface CallReceiver {
   /** An attempt has failed. */
   onTried(attempt: TriedAttempt): void;
   /**
-   * `bytes` are shared memory, valid during the call only. With `more` they are valid until the next call of
-   * the receiver, which follows at once because the call's next frame has arrived too.
+   * `bytes` are shared memory that the worker writes to again: they are valid until this method returns. With
+   * `more` the next frame of the same call has arrived too, so the channel calls the receiver's next
+   * method at once, and `bytes` are valid until that one returns.
    */
   onData(bytes: Uint8Array, more: boolean): void;
   /** The last bytes, which are valid as long as those of `onData`. */
@@ -118,6 +120,7 @@ export class ListenerChannel {
     if (this.#freeCount === 0) return undefined;
     this.#freeCount -= 1;
     const slot = asCallSlot(this.#freeSlots[this.#freeCount]!);
+    // Here, not at dispatch: a call that is never dispatched must not read the upstream of the one before it.
     this.table.forgetUpstream(slot);
     return slot;
   }
@@ -129,14 +132,17 @@ export class ListenerChannel {
   }
 
   /**
-   * Sends the call to the worker with the fewest calls in flight; its `largeBody` is transferred. False if
-   * there is no worker.
+   * Sends the call to the worker with the fewest calls in flight. False if there is no worker; then whoever
+   * called still has the slot, and the receiver is not called. `largeBody` goes to the worker's thread at the
+   * end of the event-loop turn and is empty here from then on: do not use it after this. A full ring loses
+   * nothing: the frame is posted instead (frame-port.ts).
    */
   dispatch(slot: CallSlot, request: UpstreamRequest, receiver: CallReceiver): boolean {
     const worker = this.#leastLoadedWorker();
     if (worker === undefined) return false;
     const id = this.#calls.nextId(slot);
     this.#calls.add(id, { id, slot, worker, receiver });
+    // The more calls are in flight, the fewer bytes of this one's response may be under way.
     this.table.open(slot, this.inFlight);
     worker.inFlight += 1;
     worker.port.push({ kind: FRAME_CALL, id, request });
@@ -158,6 +164,10 @@ export class ListenerChannel {
       call.worker.port.push({ kind: FRAME_CREDIT, id: call.id });
   }
 
+  /**
+   * Closes the way to all workers, as this thread ends. Calls no receiver: listener.thread.ts calls it after
+   * its server has cut the calls. A worker cancels what is still open of a listener that is gone.
+   */
   close(): void {
     for (const worker of this.#workers.values()) worker.port.close();
     this.#workers.clear();

@@ -1,9 +1,13 @@
 /**
- * Accounts: created, found, listed, moved to a plan or a group, disabled. A change is on disk first and then
- * in the live state. A part of the registry: main thread of a gateway process, or a command.
+ * Accounts: created, found, listed, moved to a plan or a group, disabled. `Registry` makes the object, for
+ * the admin interface and the commands; Keys and Credits find accounts by it. Main thread of a gateway
+ * process, or a command.
  *
- * Must hold: a request that cannot be an account leaves no trace, and an account whose plan is gone stays
- * disabled until it has one. Test: unit/registry/registry.
+ * Must hold: a change is on disk first and then in the live state. A request from which no account can be
+ * made leaves no trace: no record, no name that is taken, no slot (test/unit/registry/registry.test.ts).
+ *
+ * An account whose plan is no longer in the settings is listed here with `planMissing`. live-buffers.ts keeps
+ * it disabled in the live state until it has a plan (same test).
  */
 import { invariant } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
@@ -36,8 +40,12 @@ export interface AccountSearch {
   readonly group?: string | undefined;
 }
 
-/** Of a million ids some 30 begin with the same three random characters. */
+/** A text that may be the beginning of an id. With fewer characters it would match too many. */
 const ID_START = /^acct_[0-9a-z]{3,16}$/;
+/**
+ * How many accounts are found by the beginning of their ids. Of a million random ids some 30 begin with the
+ * same three characters, so this is far above; if there were more, the others would not be found.
+ */
 const IDS_FOUND_MAX = 1_000;
 
 export class Accounts {
@@ -49,14 +57,20 @@ export class Accounts {
     this.#groups = groups;
   }
 
-  /** The account is on disk when it returns, which costs a disk flush. Throws `invalid_parameters`. */
+  /**
+   * The account is on disk and in the live state when it returns, which costs a disk flush. Throws
+   * `invalid_parameters`.
+   */
   create(request: NewAccount): AccountStatement {
     const record = this.#context.store.commit(() => this.put(request));
     this.open(record);
     return this.statementOf(record);
   }
 
-  /** Returns accounts from slot `from` on, in the order of creation. */
+  /**
+   * Returns accounts from slot `from` on. That is the order of their creation, because no account is ever
+   * deleted and its slot given again.
+   */
   list(from: number, limit: number): Page<AccountStatement> {
     const { items, next } = this.#context.store.listAccounts(from, limit);
     return { items: items.map((record) => this.statementOf(record)), next };
@@ -101,7 +115,12 @@ export class Accounts {
     return this.#change(idOrName, (account) => ({ ...account, active }));
   }
 
-  /** Puts a new account's record in a free slot, inside a commit. `open` follows when that is on disk. */
+  /**
+   * Stores the record of a new account, and its credit. To be called inside `store.commit`; once that has
+   * returned, `open` must follow, or no listener knows the account before the next start. The registry calls
+   * both too, if it creates accounts with their keys; for many it counts the slots `index` up itself. Throws
+   * `invalid_parameters` before it has stored anything.
+   */
   put(request: NewAccount, index = this.#context.store.freeAccountIndex()): AccountRecord {
     const { name, planId, credit, group } = request;
     const { store, accountsMax, clock } = this.#context;
