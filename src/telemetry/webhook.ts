@@ -3,9 +3,9 @@
  * of JSON with an id that stays the same over all attempts, the time of the attempt, and an HMAC-SHA256 of
  * both and the body. gateway/webhook-outbox.ts calls it on the main thread.
  *
- * Must hold: whatever a receiver responds, the attempt ends in time, else no webhook is ever sent again. The
- * signature is the standard's, and redirects are not followed, because no operator has named their address
- * (test/unit/telemetry/webhook.test.ts).
+ * Must hold: whatever a receiver responds, the attempt ends in time. The caller sends one webhook after the
+ * other, so an attempt without an end would be the last one. The signature is the standard's, and redirects
+ * are not followed, because no operator has named their address (test/unit/telemetry/webhook.test.ts).
  */
 import { createHmac } from 'node:crypto';
 import { request as requestHttp } from 'node:http';
@@ -56,7 +56,11 @@ export function signedHeaders({ id, body }: Webhook, key: Buffer, seconds: numbe
 
 /**
  * Makes one attempt; `nowMs` is wall-clock time. Resolves within `timeoutMs`, and at once if `stop` is
- * aborted; never rejects. Only status and Retry-After of the response are used.
+ * aborted. Never rejects, as long as `url` is an http or https URL, which the schema of the settings checks.
+ * Only status and Retry-After of the response are used.
+ *
+ * Several events may come for one attempt, such as a response and then a reset. Each of them resolves. The
+ * first one counts, because a promise ignores the others.
  */
 export function sendWebhook(
   webhook: Webhook,
@@ -85,7 +89,8 @@ export function sendWebhook(
     }, timeoutMs);
     request.on('close', () => {
       clearTimeout(timer);
-      // A receiver that switches protocols: Node tells of no response and of no error.
+      // If the receiver switches protocols (101), Node closes the connection, because nobody listens to
+      // `upgrade`. It emits neither `response` nor `error` then.
       resolve({ sent: false, reason: 'the connection ended without an answer' });
     });
     request.on('response', (response) => {

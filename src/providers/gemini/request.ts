@@ -1,11 +1,16 @@
 /**
- * A chat completion as the body of Gemini's `generateContent`. gemini.ts and vertex.ts call it for each call.
- * No I/O; upstream worker.
+ * Translates the request of a chat completion into the body of Gemini's `generateContent`. gemini.ts and
+ * vertex.ts call `requestBody` for each call: on an upstream worker, or on a counter thread if the body is
+ * large. Pure.
  *
  * Follows https://ai.google.dev/api/generate-content (v1beta) as the types of @google/genai 2.32 describe it,
  * and https://ai.google.dev/gemini-api/docs/openai for what Google's own OpenAI-compatible interface takes
  * beyond OpenAI's, in `extra_body.google`; both read 2026-11. Schemas go whole, as JSON schemas
  * (`parametersJsonSchema`, `responseJsonSchema`), which both v1beta and the v1 of Vertex accept.
+ *
+ * Two kinds of members are refused. What Gemini cannot do goes to `fields.unsupported`, which refuses it, or
+ * lets it be left out if the upstream has `drop_unsupported`. What has a wrong form, or cannot be left out (a
+ * tool that is no function), throws a FieldError in any case.
  *
  * Must hold: a member of the caller's body that is read here is taken from `fields`, even if it is not used;
  * `fields.finish` refuses all that nobody took (test/unit/providers/gemini/request.test.ts).
@@ -20,6 +25,7 @@ import { contentsOf } from './contents.js';
 export function requestBody(call: UnsignedCall): string {
   const fields = new Fields(call.body, 'Gemini', call.settings.dropUnsupported);
   const google = googleMembers(fields);
+  // From generation 3 on, the contents name calls by id, and a call needs the signature of its thought.
   const { system, contents } = contentsOf(fields.list('messages') ?? [], isGemini3(call.model));
   const { tools, toolConfig } = toolsOf(fields);
   const generationConfig = configOf(fields, call.model, google);
@@ -67,6 +73,7 @@ function configOf(fields: Fields, model: string, google: GoogleMembers): object 
   const put = (name: string, value: unknown): void => {
     if (value !== undefined) config[name] = value;
   };
+  // Taken in any case, also if other members make them void below: `fields.finish` refuses what nobody took.
   const maxTokens = fields.integer('max_tokens');
   const choices = fields.integer('n');
   const hasLogprobs = fields.boolean('logprobs') === true;
@@ -145,6 +152,7 @@ function toolsOf(fields: Fields): Tools {
   const choice = fields.take('tool_choice');
   if (fields.boolean('parallel_tool_calls') === false && given !== undefined)
     fields.unsupported('parallel_tool_calls', 'cannot be false: Gemini may always call several tools');
+  // Without tools there is nothing to choose from, so `tool_choice` is left out whatever it says.
   if (given === undefined || given.length === 0) return {};
   const functionDeclarations = given.map(declarationOf);
   const functionCallingConfig = callingConfigOf(choice);
@@ -207,8 +215,8 @@ function isGemini3(model: string): boolean {
 }
 
 // By `reasoning_effort`, as the table of https://ai.google.dev/gemini-api/docs/openai#thinking has it, read
-// 2026-11 (LiteLLM's budgets for `minimal` differ: 1, 128 or 512 tokens by model). Gemini 3 takes a level,
-// and its Pro has no `minimal`; former models take a budget in tokens, and their Pro always thinks.
+// 2026-11. Gemini 3 takes a level, and its Pro has no `minimal`; former models take a budget in tokens, and
+// their Pro always thinks. LiteLLM has other budgets for `minimal`; test/judges/differences.ts lists that.
 const LEVELS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     minimal: 'MINIMAL',
@@ -238,7 +246,7 @@ const CONFIG_MEMBERS: ReadonlyMap<string, string> = new Map(
  * The `thinkingConfig`; undefined if the request does not say how much to think. `given`: Google's own
  * `thinking_config`, and `givenPath` where it was. Throws a FieldError.
  */
-export function thinkingConfig(
+function thinkingConfig(
   fields: Fields,
   model: string,
   given: unknown,
