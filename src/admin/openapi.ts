@@ -88,8 +88,8 @@ function codesOf(method: Route['method'], route: Route): ErrorCode[] {
     )
       ? (['not_found'] as const)
       : []),
-    // The conflicts: hosts without sharing, a second rotation of a key, a group that is not empty, and with hosts
-    // that share any change that is made, or may be, and could not be confirmed.
+    // The conflicts: hosts without sharing, a second rotation of a key, a group that is not empty, and with
+    // hosts that share any change that is made, or may be, and could not be confirmed.
     ...(method !== 'GET' || route.segments.includes('hosts') || route.path === '/groups/{group}'
       ? (['conflict'] as const)
       : []),

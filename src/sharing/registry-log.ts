@@ -92,7 +92,7 @@ export class RegistryLog {
     this.#following = this.#follow();
   }
 
-  /** One change at a time. Rejects with `overloaded` if it was not made, with `conflict` if it is or may be. */
+  /** One change at a time. Rejects with `overloaded` if it was not made, `conflict` if it is or may be. */
   readonly commit: CommitChange = (work, check) => {
     const made = this.#lastChange.then(() => this.#change(work, check));
     this.#lastChange = made.catch(() => undefined);
