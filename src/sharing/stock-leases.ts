@@ -80,8 +80,8 @@ export class StockLease {
     this.name = name;
     this.#words = words;
     // A new lease finds what an earlier one of this process left in shared memory: a scope with nothing
-    // unused is forgotten, and gets a new lease when it is next needed. Of a day or month the coordinator then
-    // has on record what was granted, all of it used. Of the other kinds it counts only what is unused
+    // unused is forgotten, and gets a new lease when it is next needed. Of a day or month the coordinator
+    // then has on record what was granted, all of it used. Of the other kinds it counts only what is unused
     // (`#outstandingOf`), which is 0.
     this.#reported = { period, amount: STOCK_KINDS[name] === 'period' ? granted : 0n, used };
     this.#idle = new IdleFloor(nowMs);

@@ -4,7 +4,7 @@
  *
  * Must hold: each span that `take` counted is given back once, else the threads stop sending, or send without
  * bound (test/unit/telemetry/spans.test.ts). So a thread takes for a batch as it sends it: one that dies with
- * a batch it has not sent has taken nothing, and one that cannot pack a batch has given it back.
+ * a batch it has not sent, or cannot pack, has taken nothing.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { packSpans } from './span-codec.js';
@@ -129,15 +129,7 @@ export class SpanOutbox {
     const spans = this.#spans;
     if (spans.length === 0) return;
     this.#spans = [];
-    if (!this.#budget.take(spans.length)) return;
-    let bytes: Uint8Array<ArrayBuffer>;
-    try {
-      bytes = this.#pack(spans);
-    } catch (error) {
-      this.#budget.giveBack(spans.length);
-      this.#budget.countDropped(spans.length);
-      throw error;
-    }
-    this.#port.postMessage(bytes, [bytes.buffer]);
+    const bytes = this.#pack(spans);
+    if (this.#budget.take(spans.length)) this.#port.postMessage(bytes, [bytes.buffer]);
   }
 }

@@ -6,8 +6,8 @@
  *
  * Must hold: the usage in a translated response is that which is billed, in the form of
  * providers/chat-writer.ts, however the upstream told it, if its reports tell the whole
- * (test/unit/upstream/door-call.test.ts). A passed body reaches the upstream byte for byte but for the model's
- * name, and a translated response is valid in the door's protocol (test/e2e/messages.test.ts,
+ * (test/unit/upstream/door-call.test.ts). A passed body reaches the upstream byte for byte but for the
+ * model's name, and a translated response is valid in the door's protocol (test/e2e/messages.test.ts,
  * responses.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
