@@ -131,8 +131,9 @@ export interface Translator {
   /**
    * Returns the body of a chat completion for the same call, with the member `model` as it is in `body`. A
    * stream asks for its usage. `extras`: whether the upstream reads `thinking_blocks`, `thinking` and
-   * `cache_control` in a chat completion; for others they are left out. Throws a FieldError that names a
-   * member which a chat completion cannot express.
+   * `cache_control` in a chat completion, and images and files in a message of a tool; for others the first
+   * three are left out, and these go to a user message. Throws a FieldError that names a member which a chat
+   * completion cannot express.
    */
   toChat(body: Readonly<Record<string, unknown>>, extras?: boolean): Record<string, unknown>;
   /**
@@ -142,7 +143,8 @@ export interface Translator {
   readonly exactMember?: string;
   /** The door's names of members of the chat completion: the parameter `names` of `callersPath`. */
   readonly names: Readonly<Record<string, string>>;
-  /** Returns the response of a call that is not streamed, as JSON text. `response`: the chat completion, with
+  /**
+   * Returns the response of a call that is not streamed, as JSON text. `response`: the chat completion, with
    * usage as providers/chat-writer.ts writes it.
    */
   fromChat(response: Readonly<Record<string, unknown>>, call: DoorCall): string;

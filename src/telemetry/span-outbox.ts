@@ -56,6 +56,11 @@ export class ExportBudget {
     return false;
   }
 
+  /** Nothing can be taken: the exporting thread does not read. */
+  get isUsedUp(): boolean {
+    return Atomics.load(this.#way, ON_THEIR_WAY) >= SPANS_ON_THEIR_WAY_MAX;
+  }
+
   /** To be called when the exporting thread has read that many spans. */
   giveBack(spans: number): void {
     Atomics.sub(this.#way, ON_THEIR_WAY, spans);
@@ -129,6 +134,11 @@ export class SpanOutbox {
     const spans = this.#spans;
     if (spans.length === 0) return;
     this.#spans = [];
+    // Packing is the dear part.
+    if (this.#budget.isUsedUp) {
+      this.#budget.countDropped(spans.length);
+      return;
+    }
     const bytes = this.#pack(spans);
     if (this.#budget.take(spans.length)) this.#port.postMessage(bytes, [bytes.buffer]);
   }

@@ -34,7 +34,7 @@ const NO_PROMPT = '{}';
 export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageDeps): Usage | Promise<Usage> {
   if (dialectAt(request.door)?.isCount === true) return NO_USAGE;
   const { meter } = attempt;
-  if (meter.reported === undefined || meter.isReportOld) meter.reportSoFar(attempt.usageSoFar);
+  meter.reportSoFar(attempt);
   const { tokenizer, outputTokensMax } = deps.routes.routeOf(request.modelIndex);
   const doubt = doubtAbout(attempt, request, outputTokensMax, deps);
   const reported = doubt === undefined ? meter.reported : undefined;

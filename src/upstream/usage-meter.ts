@@ -78,12 +78,13 @@ export class UsageMeter {
   }
 
   /**
-   * Takes what the upstream had told by the time at which its stream was left or broke off, unless a report
-   * came after all of the text. Some upstreams tell a prompt of 0 before they know it: that is no report.
+   * Takes what the upstream had told by the time at which its stream was left or broke off. Does not read it
+   * if a report came after all of the text. Some upstreams tell a prompt of 0 before they know it: that is no
+   * report.
    */
-  reportSoFar(value: unknown): void {
-    if (value === undefined || (this.#reported !== undefined && !this.#isReportOld)) return;
-    const usage = tokensOfReport(value);
+  reportSoFar(attempt: { readonly usageSoFar: unknown }): void {
+    if (this.#reported !== undefined && !this.#isReportOld) return;
+    const usage = tokensOfReport(attempt.usageSoFar);
     if (typeof usage === 'string') this.#error = usage;
     if (usage === undefined || typeof usage === 'string' || usage.promptTokens === 0) return;
     this.#reported = usage;

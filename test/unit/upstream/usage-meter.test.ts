@@ -40,25 +40,25 @@ void t.test('what the counter is given', (t) => {
 void t.test('what was told before a stream was left', (t) => {
   const prompt = { input_tokens: 3, cache_read_input_tokens: 4 };
   const meter = new UsageMeter();
-  meter.reportSoFar(undefined);
+  meter.reportSoFar({ usageSoFar: undefined });
   t.equal(meter.reported, undefined);
-  meter.reportSoFar({ ...prompt, input_tokens: 0, cache_read_input_tokens: 0 });
+  meter.reportSoFar({ usageSoFar: { ...prompt, input_tokens: 0, cache_read_input_tokens: 0 } });
   t.equal(meter.reported, undefined, 'a prompt of 0 is none');
   t.equal(meter.fault, undefined, 'and no fault');
-  meter.reportSoFar({ ...prompt, input_tokens: 0.5 });
+  meter.reportSoFar({ usageSoFar: { ...prompt, input_tokens: 0.5 } });
   t.equal(meter.fault, 'malformed');
-  meter.reportSoFar(prompt);
+  meter.reportSoFar({ usageSoFar: prompt });
   t.match(meter.reported, { promptTokens: 7, cachedTokens: 4, completionTokens: 0 });
   t.equal(meter.isReportOld, true, 'the completion is counted');
   t.equal(meter.isReportOfPrompt, true);
 
   const told = new UsageMeter();
   told.report({ prompt_tokens: 1, completion_tokens: 2 });
-  told.reportSoFar(prompt);
+  told.reportSoFar({ usageSoFar: prompt });
   t.match(told.reported, { promptTokens: 1, completionTokens: 2 }, 'a report after the text stands');
   t.equal(told.isReportOld, false);
   told.textCame();
-  told.reportSoFar(prompt);
+  told.reportSoFar({ usageSoFar: prompt });
   t.match(told.reported, { promptTokens: 7, completionTokens: 0 }, 'one before the last text is older');
   t.end();
 });
