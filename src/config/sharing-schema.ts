@@ -15,7 +15,7 @@ const PARTITIONS_MAX = 64;
 /** A day. A host that was silent for longer does not come back by itself. */
 const NODE_EXPIRY_SECONDS_MAX = 86_400;
 
-interface ServerAddress {
+export interface ServerAddress {
   readonly host: string;
   readonly port: number;
 }

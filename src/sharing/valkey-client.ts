@@ -175,7 +175,12 @@ export class ValkeyClient {
         this.#lastError = textOf(error);
         this.#options.onDisturbed?.();
       },
-      onOtherServer: () => this.#options.onDisturbed?.(),
+      onOver: (reason) => {
+        if (connection !== this.#connection) return;
+        this.#lastError = reason;
+        this.#options.onDisturbed?.();
+        this.#drop(connection);
+      },
     });
     connection.connect().catch((error: unknown) => {
       // The library gives up if no Sentinel or Cluster server replies, so it is tried again from here.

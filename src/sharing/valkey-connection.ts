@@ -1,6 +1,6 @@
 /**
- * The three clients of `@redis/client`, for one server, for Sentinels and for a Cluster, behind the one call
- * that `ValkeyClient` makes. It reads no reply and decides nothing. Main thread.
+ * Connections to one server, to the master that Sentinels name, and to a Cluster, by `@redis/client`, behind
+ * the one call that `ValkeyClient` makes. Main thread.
  *
  * Must hold: nothing waits in a queue for a connection: a call that could not be sent rejects at once, so
  * that its deadline means what it says. Test: unit/sharing/valkey-client (without a server; Sentinels; a
@@ -11,11 +11,11 @@ import {
   ClientOfflineError,
   createClient,
   createCluster,
-  createSentinel,
   ErrorReply,
   RESP_TYPES,
 } from '@redis/client';
-import { parseSharingUrl, type SharingAddress } from '../config/sharing-schema.js';
+import { setTimeout as delay } from 'node:timers/promises';
+import { parseSharingUrl, type ServerAddress, type SharingAddress } from '../config/sharing-schema.js';
 
 export type ValkeyArgument = string | Buffer;
 /** A reply by version 2 of the protocol; texts are Buffers if the call was binary. */
@@ -39,8 +39,11 @@ export interface ValkeyConnectionOptions extends ValkeyAddress {
   readonly reconnectDelayMs: (tries: number) => number;
   /** Called for every failure of a connection, also if it is tried again. */
   readonly onError: (error: Error) => void;
-  /** Called when Sentinels have told of another master. */
-  readonly onOtherServer: () => void;
+  /**
+   * Called when the connection leads to the master no more, or to none in time, and does not try again by
+   * itself. May be called several times.
+   */
+  readonly onOver: (reason: string) => void;
 }
 
 export interface ValkeyConnection {
@@ -57,8 +60,10 @@ const BINARY = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer }, timeout: 0 }
 const TEXT = { timeout: 0 } as const;
 /** How often a call is sent again that met a server which is not the master any more. */
 const REDIRECTIONS_MAX = 3;
-/** How often Sentinels are asked for the master, besides what they publish. */
-const SENTINEL_SCAN_MS = 2_000;
+/** How often Sentinels are asked whether another server is the master now. */
+const SENTINEL_LOOK_MS = 1_000;
+/** A Sentinel that has not replied for so long is not waited for: the next one is asked too. */
+const SENTINEL_PATIENCE_MS = 250;
 /** Finds a lost route in seconds; without keep-alive it could take hours. */
 const KEEP_ALIVE_MS = 5_000;
 
@@ -84,10 +89,14 @@ export function openConnection(options: ValkeyConnectionOptions): ValkeyConnecti
 }
 
 /** The options that every connection has, all written out. */
-function commonOptions(address: SharingAddress, options: ValkeyConnectionOptions) {
+function commonOptions(
+  address: SharingAddress,
+  options: ValkeyConnectionOptions,
+  reconnectStrategy: false | ((tries: number) => number) = options.reconnectDelayMs,
+) {
   const socket = {
     connectTimeout: options.connectTimeoutMs,
-    reconnectStrategy: options.reconnectDelayMs,
+    reconnectStrategy,
     keepAlive: true,
     keepAliveInitialDelay: KEEP_ALIVE_MS,
     noDelay: true,
@@ -109,11 +118,7 @@ function commonOptions(address: SharingAddress, options: ValkeyConnectionOptions
 
 function serverConnection(address: SharingAddress, options: ValkeyConnectionOptions): ValkeyConnection {
   const common = commonOptions(address, options);
-  const client = createClient({
-    ...common,
-    socket: { ...common.socket, ...address.servers[0]! },
-    commandOptions: TEXT,
-  });
+  const client = clientOf(common, address.servers[0]!);
   client.on('error', options.onError);
   return {
     connect: () => client.connect(),
@@ -124,33 +129,90 @@ function serverConnection(address: SharingAddress, options: ValkeyConnectionOpti
   };
 }
 
+type CommonOptions = ReturnType<typeof commonOptions>;
+
+function clientOf(common: CommonOptions, { host, port }: ServerAddress) {
+  return createClient({ ...common, socket: { ...common.socket, host, port }, commandOptions: TEXT });
+}
+
+/**
+ * Not the library's `createSentinel`, which takes a new master only when the Sentinel itself is connected to
+ * it again: 1 to 2 s after it has named it. A Sentinel is asked for the address and the server there for its
+ * role, as redis.io/docs/latest/develop/reference/sentinel-clients says. A connection keeps its server. It is
+ * over when that breaks or another server is named.
+ */
 function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOptions): ValkeyConnection {
-  const common = commonOptions(address, options);
-  const sentinel = createSentinel({
-    name: address.master,
-    sentinelRootNodes: [...address.servers],
-    RESP: common.RESP,
-    nodeClientOptions: common,
-    // Sentinels have users of their own, or none.
-    sentinelClientOptions: { socket: common.socket, maintNotifications: 'disabled' },
-    maxCommandRediscovers: REDIRECTIONS_MAX,
-    scanInterval: SENTINEL_SCAN_MS,
-    masterPoolSize: 1,
-    replicaPoolSize: 0,
-    reserveClient: false,
-    passthroughClientErrorEvents: true,
-    commandOptions: TEXT,
-  });
-  sentinel.on('error', options.onError);
-  sentinel.on('client-error', options.onError);
-  sentinel.on('topology-change', options.onOtherServer);
+  const common = commonOptions(address, options, false);
+  const named = (): Promise<ServerAddress> => masterNamedBy(address, common.socket);
+  let client: ReturnType<typeof clientOf> | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let isOver = false;
+  // A master that is cut off from its Sentinels goes on until its clients leave it.
+  const look = async (used: ServerAddress): Promise<void> => {
+    const { host, port } = await named().catch(() => used);
+    if (isOver) return;
+    if (host !== used.host || port !== used.port) options.onOver('a Sentinel names another master');
+    else timer = setTimeout(() => void look(used), SENTINEL_LOOK_MS);
+  };
   return {
-    connect: () => sentinel.connect(),
-    send: (_key, args, binary) => sentinel.sendCommand<ValkeyReply>(false, [...args], binary ? BINARY : TEXT),
+    connect: async () => {
+      const { connectTimeoutMs, onOver } = options;
+      timer = setTimeout(() => onOver(`no master within ${connectTimeoutMs} ms`), connectTimeoutMs);
+      const server = await named();
+      if (isOver) return;
+      client = clientOf(common, server);
+      client.on('error', ({ message }: Error) => onOver(message));
+      await client.connect();
+      const role = await client.sendCommand<ValkeyReply>(['ROLE']);
+      if (!Array.isArray(role) || role[0] !== 'master')
+        throw new Error('the server that a Sentinel names is no master yet');
+      clearTimeout(timer);
+      timer = setTimeout(() => void look(server), SENTINEL_LOOK_MS);
+    },
+    send: (_key, args, binary) =>
+      client === undefined
+        ? Promise.reject(new ClientOfflineError())
+        : client.sendCommand<ValkeyReply>(args, binary ? BINARY : TEXT),
     destroy: () => {
-      sentinel.destroy().catch(options.onError);
+      isOver = true;
+      clearTimeout(timer);
+      client?.destroy();
     },
   };
+}
+
+/**
+ * Resolves with the master that the first Sentinel to reply names. Rejects with an AggregateError if none
+ * does.
+ */
+async function masterNamedBy(
+  { servers, master }: SharingAddress,
+  socket: CommonOptions['socket'],
+): Promise<ServerAddress> {
+  let isNamed = false;
+  const ask = async (server: ServerAddress, at: number): Promise<ServerAddress> => {
+    await delay(at * SENTINEL_PATIENCE_MS);
+    if (isNamed) throw new Error('another Sentinel has replied');
+    // Sentinels have users of their own, or none.
+    const sentinel = createClient({
+      RESP: 2,
+      disableClientInfo: true,
+      maintNotifications: 'disabled',
+      socket: { ...socket, ...server, socketTimeout: socket.connectTimeout },
+    });
+    // `connect` and the command reject with it.
+    sentinel.on('error', () => undefined);
+    try {
+      await sentinel.connect();
+      const reply = await sentinel.sendCommand<ValkeyReply>(['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', master]);
+      if (!Array.isArray(reply)) throw new Error(`a Sentinel knows no master "${master}"`);
+      isNamed = true;
+      return { host: String(reply[0]), port: Number(reply[1]) };
+    } finally {
+      sentinel.destroy();
+    }
+  };
+  return Promise.any(servers.map(ask));
 }
 
 function clusterConnection(address: SharingAddress, options: ValkeyConnectionOptions): ValkeyConnection {

@@ -1,5 +1,7 @@
 /** The client against a real server: every call ends in time, whatever happens to server and network. */
 import { readFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { createServer, type AddressInfo, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { ValkeyClient, ValkeyError, scriptOf, type ValkeyClientOptions } from '#src/sharing/valkey-client.js';
 import { eventually } from '../../support/gateway.js';
@@ -131,6 +133,59 @@ void t.test('Sentinels tell the master, also when it changes', NO_REDIS, async (
   await first.kill();
   await eventually('a new master', () => client.command('a', ['SET', 'a', '2']));
   t.equal(await second.command('GET', 'a'), '2');
+});
+
+/** A Sentinel that names whichever master it is told to; with undefined it replies nothing. */
+async function startNamer(t: Test, named: () => number | undefined): Promise<number> {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on('error', () => undefined);
+    socket.on('data', (bytes) => {
+      const port = named();
+      if (port === undefined) return;
+      const isAsked = bytes.includes('GET-MASTER-ADDR-BY-NAME');
+      socket.write(isAsked ? `*2\r\n$9\r\n127.0.0.1\r\n$${String(port).length}\r\n${port}\r\n` : '+OK\r\n');
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+void t.test('a master that lives on is left when a Sentinel names another', NO_REDIS, async (t) => {
+  const [first, second] = [await startRedis(t), await startRedis(t)];
+  let master = first.port;
+  const silent = await startNamer(t, () => undefined);
+  const namer = await startNamer(t, () => master);
+  let disturbances = 0;
+  const url = `redis-sentinel://127.0.0.1:${silent},127.0.0.1:${namer}/0#main`;
+  const client = open(t, url, { onDisturbed: () => (disturbances += 1) });
+  await up(client);
+  await client.command('a', ['SET', 'a', '1']);
+  t.equal(await first.command('GET', 'a'), '1', 'a Sentinel that does not reply is not waited for');
+  t.equal(disturbances, 0);
+  master = second.port;
+  await eventually('the other master', async () => {
+    await client.command('a', ['SET', 'a', '2']);
+    return (await second.command('GET', 'a')) === '2' ? true : undefined;
+  });
+  t.ok(disturbances >= 1);
+});
+
+void t.test('a server that a Sentinel names too early is no master yet', NO_REDIS, async (t) => {
+  const first = await startRedis(t);
+  const second = await startRedis(t, ['--replicaof', '127.0.0.1', String(first.port)]);
+  const client = open(t, `redis-sentinel://127.0.0.1:${await startNamer(t, () => second.port)}/0#main`);
+  await told(client, /no master yet/);
+  await second.command('REPLICAOF', 'NO', 'ONE');
+  await up(client);
+  await client.command('a', ['SET', 'a', '1']);
+  t.equal(await second.command('GET', 'a'), '1');
 });
 
 void t.test('a Cluster of one server', NO_REDIS, async (t) => {
