@@ -4,6 +4,7 @@
  * file and reaches the other gateways. main.ts creates it, on the main thread; AdminService and Stats call
  * it. Tests: test/e2e/reload.test.ts, test/e2e/upstream-reset.test.ts.
  */
+import { setTimeout as delay } from 'node:timers/promises';
 import { PendingReplies } from '../core/ask-port.js';
 import type { LogChange } from '../telemetry/log.js';
 import type {
@@ -26,6 +27,11 @@ import type {
 const RELOAD_MS_MAX = 120_000;
 /** How many reloads may wait. The supervisor joins those of one kind. */
 const ASKS_MAX = 100;
+/**
+ * The last snapshot leaves in milliseconds. A supervisor that stands still must not keep the last flush
+ * waiting.
+ */
+const LAST_REPORT_MS_MAX = 2_000;
 /** The supervisor waits for the slowest gateway, within its own time limit. */
 const SNAPSHOTS_MS_MAX = 3_000;
 
@@ -75,11 +81,12 @@ export class SupervisorLink {
   }
 
   /**
-   * Sends the last snapshot of this gateway. Other gateways count it from then on. Resolves when it has left:
-   * that of some hundred models takes several writes, which an exit would cut.
+   * Sends the last snapshot of this gateway. Other gateways count it from then on. Resolves when it has left,
+   * or after LAST_REPORT_MS_MAX: that of some hundred models takes several writes, which an exit would cut.
    */
-  reportLast(snapshot: Snapshot): Promise<void> {
-    return this.#send({ kind: 'reading', id: 0, reading: snapshot });
+  async reportLast(snapshot: Snapshot): Promise<void> {
+    const left = this.#send({ kind: 'reading', id: 0, reading: snapshot });
+    await Promise.race([left, delay(LAST_REPORT_MS_MAX, undefined, { ref: false })]);
   }
 
   /** Changes what all gateways log, including this one. */

@@ -19,3 +19,12 @@ void t.test('the last snapshot: not done before it has left the process', async 
   await done;
   t.equal(isDone, true);
 });
+
+void t.test('the last snapshot: a supervisor that stands still is waited for within a bound', async (t) => {
+  const link = new SupervisorLink(() => new Promise(() => undefined));
+  // A timer of the test's own: the bound's does not keep a process alive.
+  const late = setTimeout(() => t.fail('nothing ended the wait'), 20_000);
+  await link.reportLast({ accounts: [] });
+  clearTimeout(late);
+  t.pass('the gateway goes on to its last flush');
+});
