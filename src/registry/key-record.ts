@@ -7,7 +7,7 @@
  * unit/registry/key-record.inherited-use.
  */
 import { hasQuotas, type QuotaLimits } from '../core/quotas.js';
-import { type AccountIndex, ceilDiv, type KeyIndex, type WallMs } from '../core/units.js';
+import { type AccountIndex, asWallMs, ceilDiv, type KeyIndex, type WallMs } from '../core/units.js';
 import type { SettledQuotas } from '../ledger/scope-quotas.js';
 import { KEY_EXPIRES_SECONDS_MAX } from './key-table.js';
 import { conflict, invalid } from './record-id.js';
@@ -82,20 +82,51 @@ export function inheritedOf(use: KeyUseRecord | undefined): InheritedUse | undef
   return { minuteUsed, dayNumber, dayCalls, takenMs };
 }
 
-/** Returns `now` plus the use inherited `before`, which no process counts until the key is first used. */
+/**
+ * Returns the use `now` together with the use inherited `before`, which no process counts until the key is
+ * first used: of each count the greater one, or the only one that its period still has.
+ */
 export function laterUse(now: InheritedUse, before: InheritedUse | undefined): InheritedUse {
   if (before === undefined) return now;
-  const weighs = now.takenMs - before.takenMs < WINDOW_MS;
-  const later = before.dayNumber > now.dayNumber ? before : now;
-  const dayCalls =
-    before.dayNumber === now.dayNumber ? Math.max(before.dayCalls, now.dayCalls) : later.dayCalls;
+  const takenMs = asWallMs(Math.max(now.takenMs, before.takenMs));
+  const weighs = (use: InheritedUse): boolean => takenMs - use.takenMs < WINDOW_MS;
+  const quotas = laterQuotas(now.quotas, before.quotas);
   return {
-    minuteUsed: weighs ? Math.max(before.minuteUsed, now.minuteUsed) : now.minuteUsed,
-    dayNumber: later.dayNumber,
-    dayCalls,
-    takenMs: now.takenMs,
-    ...(now.quotas === undefined ? {} : { quotas: now.quotas }),
+    minuteUsed: Math.max(weighs(now) ? now.minuteUsed : 0, weighs(before) ? before.minuteUsed : 0),
+    dayNumber: Math.max(now.dayNumber, before.dayNumber),
+    dayCalls: ofLater(now.dayNumber, now.dayCalls, before.dayNumber, before.dayCalls),
+    takenMs,
+    ...(quotas === undefined ? {} : { quotas }),
   };
+}
+
+/** The tokens of the minute are those of `now`: they are not handed on. */
+function laterQuotas(
+  now: SettledQuotas | undefined,
+  before: SettledQuotas | undefined,
+): SettledQuotas | undefined {
+  if (before === undefined) return now;
+  if (now === undefined) return { ...before, minuteTokens: 0 };
+  const ofDay = (quota: 'tokensPerDay' | 'spendPerDay'): number =>
+    ofLater(now.dayNumber, now[quota], before.dayNumber, before[quota]);
+  const ofMonth = (quota: 'callsPerMonth' | 'tokensPerMonth' | 'spendPerMonth'): number =>
+    ofLater(now.monthNumber, now[quota], before.monthNumber, before[quota]);
+  return {
+    dayNumber: Math.max(now.dayNumber, before.dayNumber),
+    monthNumber: Math.max(now.monthNumber, before.monthNumber),
+    minuteTokens: now.minuteTokens,
+    tokensPerDay: ofDay('tokensPerDay'),
+    callsPerMonth: ofMonth('callsPerMonth'),
+    tokensPerMonth: ofMonth('tokensPerMonth'),
+    spendPerDay: ofDay('spendPerDay'),
+    spendPerMonth: ofMonth('spendPerMonth'),
+  };
+}
+
+/** The count of the later period; of one period the greater count. */
+function ofLater(period: number, count: number, otherPeriod: number, otherCount: number): number {
+  if (period === otherPeriod) return Math.max(count, otherCount);
+  return period > otherPeriod ? count : otherCount;
 }
 
 const MS_PER_SECOND = 1_000;

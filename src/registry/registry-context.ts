@@ -365,15 +365,19 @@ export class SharedUses extends StoreOnly {
 
   override countsOf(record: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
     const use = this.#find(record.id);
-    if (use === undefined) return super.countsOf(record, nowMs);
+    if (use === undefined) {
+      // The coordinator is lost: only what this host has flushed is known, and what the key inherited.
+      const flushed = super.countsOf(record, nowMs);
+      return flushed === undefined ? record.inherited : laterUse(flushed, record.inherited);
+    }
     // Other hosts may still use their leases, under the former key.
     const elsewhereOf = (quota: QuotaName): number => Number(use.quotas.get(quota)?.leasedElsewhere ?? 0n);
     const minuteUsed = Number(use.minute.used) + elsewhereOf('requests_per_minute');
     const dayCalls = use.dayCalls + elsewhereOf('calls_per_day');
     const { dayNumber } = use;
-    const now = laterUse({ minuteUsed, dayNumber, dayCalls, takenMs: nowMs }, record.inherited);
     const hasOthers = Array.from(use.quotas.keys()).some((name) => !COUNTED_APART.includes(name));
-    return hasOthers ? { ...now, quotas: settledOf(use.quotas, this.calendar, nowMs) } : now;
+    const quotas = hasOthers ? { quotas: settledOf(use.quotas, this.calendar, nowMs) } : {};
+    return laterUse({ minuteUsed, dayNumber, dayCalls, takenMs: nowMs, ...quotas }, record.inherited);
   }
 
   override quotasOf(scope: LimitedScope, nowMs: WallMs): QuotaUse[] {

@@ -1,13 +1,16 @@
 /**
- * Two processes on one port: limits of single keys are shared as those of accounts are, rotation renews none,
- * and a low balance lowers `max_tokens` to what the whole account has left, wherever that is.
+ * Two processes on one port, or two hosts: limits of single keys are shared as those of accounts are, and
+ * rotation renews none. A low balance lowers `max_tokens` to what the whole account has left, wherever that
+ * is.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { startBed } from '../support/bed.js';
 import { checkError } from '../support/error-answer.js';
-import { eventually } from '../support/gateway.js';
+import { eventually, type Gateway, knownEverywhere } from '../support/gateway.js';
+import { startHosts } from '../support/hosts.js';
 import type { Answer } from '../support/http.js';
+import { NO_REDIS } from '../support/redis-server.js';
 
 /** Costs as much as the mock reports: 2 and 5 tokens. */
 const BODY = { model: 'mock-model', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 5 };
@@ -111,3 +114,35 @@ void t.test('keys with limits of their own, and a balance that is low', async (t
     t.ok(Number(account.balance) < LEFT_MAX, `${account.balance} is left`);
   });
 });
+
+void t.test(
+  'a key of two hosts that is rotated again before its use',
+  { ...NO_REDIS, timeout: 120_000 },
+  async (t) => {
+    const { hosts } = await startHosts(t, { count: 2 });
+    const [first, second] = hosts.map(({ gateway }) => gateway) as [Gateway, Gateway];
+    const { accountId } = await first.admin.customer({});
+    const send = async (
+      gateway: Gateway,
+      path: string,
+      body: object,
+    ): Promise<{ id: string; key: string }> => {
+      const answer = await gateway.admin.send('POST', path, body);
+      t.equal(answer.status, 200, answer.body);
+      return answer.json() as { id: string; key: string };
+    };
+    const made = await send(first, '/admin/v1/keys', { account: accountId, name: 'k', calls_per_month: 6 });
+    const statuses = async (gateway: Gateway, key: string): Promise<number[]> => {
+      await knownEverywhere(gateway, key);
+      const answers: number[] = [];
+      for (let at = 0; at < 8; at++) answers.push((await gateway.request(key, { body: BODY })).status);
+      return answers;
+    };
+    const served = (await statuses(first, made.key)).filter((status) => status === 200).length;
+    t.equal(served, 6, 'exactly the limit');
+    const middle = await send(first, `/admin/v1/keys/${made.id}/rotate`, { grace: 0 });
+    await knownEverywhere(second, middle.key);
+    const last = await send(second, `/admin/v1/keys/${middle.id}/rotate`, { grace: 0 });
+    t.same(await statuses(second, last.key), Array(8).fill(429), 'rotation renews nothing');
+  },
+);

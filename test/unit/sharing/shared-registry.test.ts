@@ -1,11 +1,14 @@
 /** Statements of shared accounts, and money that is taken out of them while others spend it. */
 import t, { type Test } from 'tap';
-import { asPicoUnits } from '#src/core/units.js';
+import { Calendar } from '#src/core/quotas.js';
+import { asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { AccountDirectory } from '#src/registry/account-directory.js';
+import type { KeyRecord } from '#src/registry/key-record.js';
+import type { KnownUses } from '#src/registry/account-statement.js';
 import { SharedUses } from '#src/registry/registry-context.js';
 import { Registry } from '#src/registry/registry.js';
 import type { Coordinator } from '#src/sharing/coordinator.js';
-import type { CallsUse } from '#src/sharing/sharing-stats.js';
+import { type CallsUse, useOf } from '#src/sharing/sharing-stats.js';
 import { DebitService, type Debit } from '#src/sharing/debits.js';
 import { MemoryCoordinator } from '../../support/memory-coordinator.js';
 import { SharedRegistry, commitHere, type CommitChange } from '#src/sharing/shared-registry.js';
@@ -281,6 +284,37 @@ void t.test('a rotated key has what all processes were lent of the one before', 
   // Nobody has asked for the second one yet, so nobody but its record knows.
   const { record: third } = await desk.change(TESTER, ({ keys }) => keys.rotate('laptop', 0));
   t.match(store.keys.find(third.id), { inherited });
+});
+
+void t.test('a key that is rotated twice has the month that the first has used', async (t) => {
+  const { store, desk, other, ends } = await openSharedHouse(t);
+  const limits = { requestsPerMinute: 10, callsPerMonth: 900 };
+  const old = await desk.change(TESTER, ({ accounts, keys }) => {
+    accounts.create({ name: 'acme', planId: 'free', credit: units(0) });
+    return keys.create({ account: 'acme', name: 'laptop', limits }).record;
+  });
+  const monthNumber = new Calendar().monthAt(new StoppedClock().wallMs()).number;
+  const month = { limit: 900n, period: monthNumber, used: 0n, unused: 0n, least: 900n, most: 900n };
+  await exchangePlain(other, [{ scope: old.id, more: { calls_per_month: month } }]);
+  const rotated = async (): Promise<KeyRecord> => {
+    const { record } = await desk.change(TESTER, ({ keys }) => keys.rotate('laptop', 0));
+    return store.keys.find(record.id)!;
+  };
+  const inherited = { quotas: { monthNumber, callsPerMonth: 900 } };
+  t.match(await rotated(), { inherited });
+  const third = await rotated();
+  t.match(third, { inherited }, 'nobody has asked for the second one');
+  // What was flushed of the third one travels to no other host; its record does.
+  const elsewhere = new SharedUses(store, new AccountDirectory());
+  const slot = asKeyIndex(9);
+  const minute = { weighing: 0, unexpired: 0 };
+  const unasked = useOf({ scope: third.id, minute, stocks: {}, processes: [], spent: asPicoUnits(0n) });
+  const countsIn = (known: KnownUses): unknown =>
+    elsewhere.show(known, () => elsewhere.countsOf({ ...third, index: slot }, asWallMs(0))).result;
+  t.match(countsIn(new Map([[third.id, unasked]])), inherited, 'the coordinator does not know it');
+  t.same(countsIn(new Map()), third.inherited, 'the coordinator is lost, and the store has nothing');
+  for (const end of ends) await end.close();
+  t.match(await rotated(), { inherited }, 'the coordinator is lost');
 });
 
 void t.test('a change that shows no use and takes no money runs once', async (t) => {
