@@ -11,13 +11,14 @@ import { parseMomentMs } from '../core/moment.js';
 import { decimalOf } from '../core/money.js';
 import { asWallMs } from '../core/units.js';
 import { invalid } from '../registry/record-id.js';
-import type { UsageNames, UsageCursor, UsageRow } from '../registry/registry.js';
+import type { UsageCursor, UsageNames } from '../registry/registry.js';
 import {
   hourOf,
   secondsOfHour,
   USAGE_GROUPS,
   type UsageGroup,
   type UsageLine,
+  type UsageRow,
   type UsageTotals,
 } from '../registry/usage-report.js';
 import { pageLimit } from './fields.js';
@@ -74,7 +75,7 @@ export const USAGE_ROUTES: readonly Route[] = [
     answer: async ({ query }, { registry, flushBooks }) => {
       await flushBooks();
       const { account, key, model, from, to, by = 'day', format, cursor, limit } = query;
-      const lines = registry.reportUsage({ account, key, model, ...hoursOf(from, to), by });
+      const lines = await registry.reportUsage({ account, key, model, ...hoursOf(from, to), by });
       if (format !== 'csv') {
         const isNamed = by === 'account' || by === 'key';
         const viewOf = (line: UsageLine) =>

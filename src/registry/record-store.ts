@@ -56,7 +56,7 @@ export interface RecordStore {
   /** Undefined for an account that was never flushed. */
   findSpending(account: AccountIndex): SpendingRecord | undefined;
 
-  /** Ordered by account, then by hour. */
+  /** Ordered by hour. */
   usages(range: UsageRange): Iterable<UsageRecord>;
 
   readonly groups: GroupStore;

@@ -9,8 +9,9 @@
  * accounts or none. Tests: unit/registry/registry-money (a disk that fails rolls the words back),
  * registry.bulk-creation.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { DEMO_PLAN } from '../config/examples.js';
-import { asAccountIndex, asPicoUnits } from '../core/units.js';
+import { type AccountIndex, asAccountIndex, asPicoUnits } from '../core/units.js';
 import { ProxyError } from '../core/errors.js';
 import type { AccountStatement } from './account-statement.js';
 import { Accounts, type NewAccount } from './accounts.js';
@@ -23,10 +24,17 @@ import { Operators } from './operators.js';
 import { isId } from './record-id.js';
 import type { RecordStore } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
-import { reportUsage, type UsageLine, type UsageQuestion, type UsageRecord } from './usage-report.js';
+import { type UsageGroup, type UsageLine, UsageReport, type UsageRow } from './usage-report.js';
+
+/** Both ends are included. */
+interface UsageHours {
+  readonly fromHour: number;
+  readonly toHour: number;
+}
 
 /** A field that is undefined does not restrict the report. Accounts and keys are named by id or name. */
-export interface UsageRequest extends Pick<UsageQuestion, 'fromHour' | 'toHour' | 'by'> {
+export interface UsageRequest extends UsageHours {
+  readonly by: UsageGroup;
   readonly account: string | undefined;
   readonly key: string | undefined;
   readonly model: string | undefined;
@@ -37,9 +45,6 @@ export interface UsageNames {
   readonly key: string | undefined;
 }
 
-/** Both ends are included. */
-type UsageHours = Pick<UsageQuestion, 'fromHour' | 'toHour'>;
-
 /** Where a page of rows begins. */
 export interface UsageCursor {
   /** Of the account. */
@@ -47,17 +52,16 @@ export interface UsageCursor {
   readonly hour: number;
 }
 
-export interface UsageRow extends UsageRecord {
-  readonly accountId: string;
-}
-
 export interface UsageRowsPage {
   readonly rows: readonly UsageRow[];
   readonly next: UsageCursor | undefined;
 }
 
-/** How many accounts one page of usage rows reads: some 10 ms if they have no calls. */
+/** How many slots of accounts one page of usage rows reads: some 10 ms if they have no calls. */
 const ACCOUNTS_READ_MAX = 1_000;
+
+/** How many rows a report reads in one event-loop turn, in some 10 ms. */
+const REPORT_PAGE_ROWS = 1_000;
 
 export interface NewAccountWithKeys extends NewAccount {
   readonly keys: readonly NewKey[];
@@ -144,42 +148,59 @@ export class Registry {
   }
 
   /**
-   * Reports the usage on disk, which is one flush behind a running gateway. The usage of a deleted key is
-   * found by its id only. Throws `invalid_parameters` and `not_found`.
+   * Reports the usage on disk, which is one flush behind a running gateway; each row as it is when its page
+   * is read. The usage of a deleted key is found by its id only. Reads the rows of those hours alone, and
+   * lets other work of the main thread run between its pages. Rejects with `invalid_parameters` and
+   * `not_found`.
    */
-  reportUsage({ account, key, model, ...rest }: UsageRequest): UsageLine[] {
-    const store = this.#store;
-    const keyRecord = key === undefined || isId(key) ? undefined : this.keys.find(key).record;
-    const question: UsageQuestion = {
-      ...rest,
-      account: account === undefined ? keyRecord?.accountIndex : this.accounts.recordOf(account).index,
-      keyId: keyRecord?.id ?? key,
-      modelId: model,
-    };
-    return reportUsage(
-      question,
-      (range) => store.usages(range),
-      (index) => store.findAccountId(index) ?? `slot ${index}`,
-    );
+  async reportUsage({ account, key, model, by, fromHour, toHour }: UsageRequest): Promise<UsageLine[]> {
+    const keyRecord =
+      key === undefined ? undefined : isId(key) ? this.#store.keys.find(key) : this.keys.find(key).record;
+    const slot = account === undefined ? keyRecord?.accountIndex : this.accounts.recordOf(account).index;
+    const report = new UsageReport({ keyId: keyRecord?.id ?? key, modelId: model, by });
+    const hours = { fromHour, toHour };
+    let from: UsageCursor | undefined = { slot: slot ?? 0, hour: 0 };
+    while (from !== undefined) {
+      const page: UsageRowsPage = this.#rowsPage(hours, from, slot, REPORT_PAGE_ROWS);
+      report.add(page.rows);
+      from = page.next;
+      if (from !== undefined) await nextTurn();
+    }
+    return report.lines();
   }
 
   /**
    * Returns the stored rows of those hours, by account: about `limit`, because the rows of an account's hour
    * stay together. `next` continues; a page that read many accounts without calls may be empty.
    */
-  usageRows({ fromHour, toHour }: UsageHours, from: UsageCursor, limit: number): UsageRowsPage {
+  usageRows(hours: UsageHours, from: UsageCursor, limit: number): UsageRowsPage {
+    return this.#rowsPage(hours, from, undefined, limit);
+  }
+
+  /** Rows of the account in slot `only`, or of all accounts. */
+  #rowsPage(
+    { fromHour, toHour }: UsageHours,
+    from: UsageCursor,
+    only: AccountIndex | undefined,
+    limit: number,
+  ): UsageRowsPage {
+    const store = this.#store;
     const rows: UsageRow[] = [];
-    const { items, next } = this.#store.listAccounts(from.slot, ACCOUNTS_READ_MAX);
-    for (const { index, id } of items) {
-      const first = index === from.slot ? Math.max(fromHour, from.hour) : fromHour;
+    const end = only === undefined ? store.freeAccountIndex() : only + 1;
+    const pageEnd = Math.min(end, from.slot + ACCOUNTS_READ_MAX);
+    for (let slot = from.slot; slot < pageEnd; slot++) {
+      const account = asAccountIndex(slot);
+      const accountId = store.findAccountId(account);
+      if (accountId === undefined) continue;
+      const first = slot === from.slot ? Math.max(fromHour, from.hour) : fromHour;
       let hour = -1;
-      for (const row of this.#store.usages({ account: index, fromHour: first, toHour })) {
-        if (row.hour !== hour && rows.length >= limit) return { rows, next: { slot: index, hour: row.hour } };
+      for (const row of store.usages({ account, fromHour: first, toHour })) {
+        if (row.hour !== hour && rows.length >= limit) return { rows, next: { slot, hour: row.hour } };
         hour = row.hour;
-        rows.push({ ...row, accountId: id });
+        rows.push({ ...row, accountId });
       }
     }
-    return { rows, next: next === undefined ? undefined : { slot: next, hour: 0 } };
+    return { rows, next: pageEnd < end ? { slot: pageEnd, hour: 0 } : undefined };
   }
 
   /** Returns the names for the id of an account or a key in a report; undefined for what was deleted. */

@@ -1,9 +1,10 @@
 /**
  * Usage rows, and the reports that sum them for an operator. A row has the totals of the calls of one
- * account, key, model and hour. The registry makes reports from the store's rows on the main thread. Pure.
+ * account, key, model and hour. The registry makes reports from the store's rows, page by page, on the main
+ * thread. Pure.
  *
- * Must hold: a report reads at most ROWS_READ_MAX rows. Test: unit/registry/usage-report (rows that are read
- * have a bound).
+ * Must hold: a report has at most LINES_MAX lines, however many rows it sums. Test:
+ * unit/registry/usage-report (lines have a bound, rows have none).
  */
 import { type AccountIndex, asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { invalid } from './record-id.js';
@@ -62,10 +63,14 @@ export const NO_USAGE: UsageTotals = {
   uncovered: asPicoUnits(0n),
 };
 
+/** A row with the id of its account. */
+export interface UsageRow extends UsageRecord {
+  readonly accountId: string;
+}
+
 /** Selects rows. Both ends of the hours are included. */
 export interface UsageRange {
-  /** Undefined for all accounts. */
-  readonly account: AccountIndex | undefined;
+  readonly account: AccountIndex;
   readonly fromHour: number;
   readonly toHour: number;
 }
@@ -84,12 +89,8 @@ export type UsageGroup = (typeof USAGE_GROUPS)[number];
 
 /** A field that is undefined does not restrict the report. */
 export interface UsageQuestion {
-  readonly account: AccountIndex | undefined;
   readonly keyId: string | undefined;
   readonly modelId: string | undefined;
-  /** Both ends are included. */
-  readonly fromHour: number;
-  readonly toHour: number;
   readonly by: UsageGroup;
 }
 
@@ -101,56 +102,52 @@ export interface UsageLine extends UsageTotals {
   readonly name: string;
 }
 
-/** How many rows a report may read, at 5 µs of the main thread each. */
-const ROWS_READ_MAX = 100_000;
+/** How many lines a report may have, of some 500 bytes of memory each. */
+const LINES_MAX = 100_000;
 
-/** Returns lines ordered by name. Throws `invalid_parameters` if too many rows would have to be read. */
-export function reportUsage(
-  question: UsageQuestion,
-  usages: (range: UsageRange) => Iterable<UsageRecord>,
-  accountIdOf: (account: AccountIndex) => string,
-): UsageLine[] {
-  const { account, keyId, modelId, fromHour, toHour, by } = question;
-  // Without an account the rows of all hours are read, so all of them count toward the bound.
-  const range =
-    account === undefined
-      ? { account, fromHour: 0, toHour: Number.MAX_SAFE_INTEGER - 1 }
-      : { account, fromHour, toHour };
-  const lines = new Map<string, UsageLine>();
-  let rows = 0;
-  for (const record of usages(range)) {
-    rows += 1;
-    if (rows > ROWS_READ_MAX) {
+/** Sums rows, which come in any order. */
+export class UsageReport {
+  readonly #question: UsageQuestion;
+  readonly #lines = new Map<string, UsageLine>();
+
+  constructor(question: UsageQuestion) {
+    this.#question = question;
+  }
+
+  /** Adds the rows that the question is about. Throws `invalid_parameters` if there are too many lines. */
+  add(rows: Iterable<UsageRow>): void {
+    const { keyId, modelId, by } = this.#question;
+    for (const row of rows) {
+      if (keyId !== undefined && row.keyId !== keyId) continue;
+      if (modelId !== undefined && row.modelId !== modelId) continue;
+      const name = nameOf(row, by);
+      this.#lines.set(name, plus(this.#lines.get(name) ?? { name, ...NO_USAGE }, row));
+    }
+    if (this.#lines.size > LINES_MAX) {
       throw invalid(
-        `more than ${ROWS_READ_MAX} rows would have to be read: give an account, or a shorter time`,
+        `the report would have more than ${LINES_MAX} lines: give an account, a key, a model or a shorter time`,
       );
     }
-    if (record.hour < fromHour || record.hour > toHour) continue;
-    if (keyId !== undefined && record.keyId !== keyId) continue;
-    if (modelId !== undefined && record.modelId !== modelId) continue;
-    const name = nameOf(record, by);
-    lines.set(name, plus(lines.get(name) ?? { name, ...NO_USAGE }, record));
   }
-  const summed = [...lines.values()];
-  const named =
-    by === 'account'
-      ? summed.map((line) => ({ ...line, name: accountIdOf(Number(line.name) as AccountIndex) }))
-      : summed;
-  return named.sort((left, right) => (left.name < right.name ? -1 : 1));
+
+  /** Ordered by name. */
+  lines(): UsageLine[] {
+    return [...this.#lines.values()].sort((left, right) => (left.name < right.name ? -1 : 1));
+  }
 }
 
-function nameOf(record: UsageRecord, by: UsageGroup): string {
+function nameOf(row: UsageRow, by: UsageGroup): string {
   switch (by) {
     case 'account':
-      return String(record.account);
+      return row.accountId;
     case 'key':
-      return record.keyId;
+      return row.keyId;
     case 'model':
-      return record.modelId;
+      return row.modelId;
     case 'day':
-      return new Date(secondsOfHour(record.hour) * 1_000).toISOString().slice(0, '2025-01-31'.length);
+      return new Date(secondsOfHour(row.hour) * 1_000).toISOString().slice(0, '2025-01-31'.length);
     case 'hour':
-      return String(secondsOfHour(record.hour));
+      return String(secondsOfHour(row.hour));
   }
 }
 

@@ -278,20 +278,12 @@ export class Store implements RecordStore {
     return stored === undefined ? undefined : readUsage(stored, this.#place('usage', key.join('/')));
   }
 
-  /** Ordered by account, then by hour. */
+  /** Ordered by hour. */
   *usages({ account, fromHour, toHour }: UsageRange): Generator<UsageRecord> {
-    const range =
-      account === undefined
-        ? this.#tables.usage.getRange()
-        : this.#tables.usage.getRange({
-            start: [account, fromHour, '', ''],
-            end: [account, toHour + 1, '', ''],
-          });
-    for (const { key, value } of range) {
-      const [index, hour, keyId, modelId] = key;
-      if (hour < fromHour || hour > toHour) continue;
-      const totals = readUsage(value, this.#place('usage', key.join('/')));
-      yield { account: asAccountIndex(index), hour, keyId, modelId, ...totals };
+    const range = { start: [account, fromHour, '', ''], end: [account, toHour + 1, '', ''] };
+    for (const { key, value } of this.#tables.usage.getRange(range)) {
+      const [, hour, keyId, modelId] = key;
+      yield { account, hour, keyId, modelId, ...readUsage(value, this.#place('usage', key.join('/'))) };
     }
   }
 

@@ -154,7 +154,9 @@ void t.test('four processes, each killed in turn', { timeout: 600_000 }, async (
   );
 
   const store = new Store(path);
-  const usages = [...store.usages({ account: undefined, fromHour: 0, toHour: 2 ** 31 })];
+  const usages = [...store.accounts()].flatMap(({ index: account }) => [
+    ...store.usages({ account, fromHour: 0, toHour: 2 ** 31 }),
+  ]);
   for (let slot = 0; slot < SLOTS; slot++) {
     const keyId = store.findKeyId(asKeyIndex(slot));
     const booked = usages.filter((row) => row.keyId === keyId).reduce((sum, { cost }) => sum + cost, 0n);

@@ -9,7 +9,7 @@ import { admitTo } from '../../fixtures/ledger-world.js';
 const FIRST = asAccountIndex(0);
 const SECOND = asAccountIndex(1);
 const CREDIT = asPicoUnits(1_000n);
-const ALL = { account: undefined, fromHour: 0, toHour: Number.MAX_SAFE_INTEGER - 1 };
+const ALL_HOURS = { fromHour: 0, toHour: Number.MAX_SAFE_INTEGER - 1 };
 
 const RECORD = {
   request: 2,
@@ -64,9 +64,10 @@ function watch(store: Store): WatchedStore {
 
 /** The law of the books: each account's usage sums up to its spending. */
 function usageOf(store: Store): UsageRecord[] {
-  const rows = [...store.usages(ALL)];
+  const rows: UsageRecord[] = [];
   for (const account of [FIRST, SECOND]) {
-    const mine = rows.filter((row) => row.account === account);
+    const mine = [...store.usages({ account, ...ALL_HOURS })];
+    rows.push(...mine);
     const spending = store.findSpending(account);
     const cost = mine.reduce((sum, row) => sum + row.cost, 0n);
     if (cost !== (spending?.spent ?? 0n)) throw new Error(`usage ${cost}, spent ${spending?.spent}`);

@@ -1,0 +1,84 @@
+/** Usage of all accounts: read page by page, the hours that are asked for alone. */
+import t, { type Test } from 'tap';
+import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
+import type { Registry, UsageRequest } from '#src/registry/registry.js';
+import { NO_USAGE, type UsageRecord } from '#src/registry/usage-report.js';
+import { Store } from '#src/store/store.js';
+import { offlineRegistry, StoppedClock } from '../store/support.js';
+
+const HOUR = 482_000;
+/** A key that was deleted. */
+const GONE = 'key_0123456789abcdef';
+const NONE = { account: undefined, key: undefined, model: undefined };
+const ALL = { ...NONE, fromHour: 0, toHour: HOUR * 2 };
+
+/** Three accounts, of which the second has no calls. Each of `hours` has a row of either of the others. */
+function openBooks(t: Test, hours: Iterable<number>): { registry: Registry; key: string } {
+  const store = new Store(t.testdir());
+  t.teardown(() => store.close());
+  const registry = offlineRegistry(store, new StoppedClock());
+  for (const name of ['a', 'b', 'c'])
+    registry.accounts.create({ name, planId: 'free', credit: asPicoUnits(9n) });
+  const key = registry.keys.create({ account: 'c', name: 'laptop' }).record.id;
+  const usages: UsageRecord[] = [];
+  for (const hour of hours) {
+    const usage = { ...NO_USAGE, hour, modelId: 'small', cost: asPicoUnits(1n) };
+    usages.push({ ...usage, account: asAccountIndex(0), keyId: GONE, calls: 1 });
+    usages.push({ ...usage, account: asAccountIndex(2), keyId: key, calls: 10 });
+  }
+  store.commit(() => store.putAccounting({ spendings: new Map(), usages }));
+  return { registry, key };
+}
+
+const callsOf = async (registry: Registry, request: UsageRequest): Promise<number[]> =>
+  (await registry.reportUsage(request)).map(({ calls }) => calls);
+
+void t.test('the usage of all accounts is reported at any size of the store', async (t) => {
+  const hours = 50_001;
+  const { registry } = openBooks(
+    t,
+    Array.from({ length: hours }, (_, at) => HOUR - hours + 1 + at),
+  );
+  t.same(await callsOf(registry, { ...ALL, by: 'model', fromHour: HOUR }), [11], 'of one hour');
+  let turns = 0;
+  const timer = setInterval(() => turns++, 1);
+  t.same(await callsOf(registry, { ...ALL, by: 'model' }), [hours * 11], 'of all hours');
+  clearInterval(timer);
+  t.ok(turns > 10, `${turns} turns of other work`);
+});
+
+void t.test('usage by account, key and hours', async (t) => {
+  const { registry, key } = openBooks(t, [HOUR - 25, HOUR - 1, HOUR]);
+  const by = 'account';
+  t.same((await callsOf(registry, { ...ALL, by })).sort(), [3, 30]);
+  t.same((await callsOf(registry, { ...ALL, by, fromHour: HOUR - 1, toHour: HOUR - 1 })).sort(), [1, 10]);
+  t.same(await callsOf(registry, { ...ALL, by, account: 'a', toHour: HOUR - 1 }), [2]);
+  t.same(await callsOf(registry, { ...ALL, by, account: 'b' }), []);
+  for (const named of [key, 'laptop'])
+    t.same(await callsOf(registry, { ...ALL, by, key: named }), [30], named);
+  t.same(await callsOf(registry, { ...ALL, by, key: GONE }), [3], 'a deleted key');
+  t.same(await callsOf(registry, { ...ALL, by, account: 'a', key }), [], 'a key of another account');
+  await t.rejects(registry.reportUsage({ ...ALL, by, account: 'd' }), { code: 'not_found' });
+  await t.rejects(registry.reportUsage({ ...ALL, by, key: 'other' }), { code: 'not_found' });
+});
+
+void t.test('pages of rows go on where the one before ended', (t) => {
+  const { registry } = openBooks(t, [HOUR - 1, HOUR]);
+  const rows: [string, number][] = [];
+  let from: { slot: number; hour: number } | undefined = { slot: 0, hour: 0 };
+  let pages = 0;
+  while (from !== undefined) {
+    const page = registry.usageRows({ fromHour: 0, toHour: HOUR }, from, 1);
+    for (const { account, hour } of page.rows) rows.push([String(account), hour]);
+    from = page.next;
+    pages++;
+  }
+  t.equal(pages, 4);
+  t.same(rows, [
+    ['0', HOUR - 1],
+    ['0', HOUR],
+    ['2', HOUR - 1],
+    ['2', HOUR],
+  ]);
+  t.end();
+});
