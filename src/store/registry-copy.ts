@@ -27,9 +27,9 @@ import type { RecordedTable, Table, WrittenRow } from './row-recorder.js';
 import { StoreError } from './store-file.js';
 import { CHANGES_BEFORE, CHANGES_HEAD, GROUP_SLOTS_USED, KEY_SLOTS_USED, type Tables } from './tables.js';
 
-const REGISTRY_POSITION = 'registry_position';
+export const REGISTRY_POSITION = 'registry_position';
 const HOST_ID = 'host_id';
-const REGISTRY_PARTIAL = 'registry_partial';
+export const REGISTRY_PARTIAL = 'registry_partial';
 
 const Position = Type.Object({
   epoch: Type.String(),

@@ -118,6 +118,30 @@ void t.test('sound books: their sums, and nothing that differs', async (t) => {
   });
 });
 
+void t.test('on hosts that share, a credit of another host may be spent before it is here', async (t) => {
+  const path = t.testdir();
+  const store = new Store(path);
+  const registry = offlineRegistry(store, new StoppedClock());
+  registry.accounts.create({ name: 'acme', planId: 'free', credit: asPicoUnits(2n) });
+  const account = asAccountIndex(0);
+  const total = { dayNumber: 20_000, dayCalls: 1, minuteUsed: 1, takenMs: asWallMs(1) };
+  const amounts = { cost: asPicoUnits(3n), uncovered: asPicoUnits(0n) };
+  store.putAccounting({
+    spendings: new Map([[account, { ...total, spent: amounts.cost, uncovered: amounts.uncovered }]]),
+    usages: [{ ...NO_USAGE, account, modelId: 'small', calls: 1, hour: 1, keyId: 'key_gone', ...amounts }],
+  });
+  const told = 'spent: 0.000000000003, not not more than was credited';
+  t.match(await differencesOf(path), [new RegExp(told)], 'alone');
+  store.shared.take(() => store.copy.setPosition({ epoch: 'e', version: 1, lastId: '1', history: [] }));
+  t.same(await differencesOf(path), []);
+  store.shared.take(() => store.copy.setPartial());
+  await t.rejects(audit(path, BOUNDS), {
+    code: 'unreadable',
+    message: /Audit again when the gateway serves/,
+  });
+  await store.close();
+});
+
 interface Damage {
   readonly table: string;
   readonly row: (world: World) => Key;
