@@ -40,6 +40,8 @@ export class ChangeFollower {
   #appliedTo: number;
   #failedLooks = 0;
   #readsAll = false;
+  /** How often all records were read anew. */
+  #readings = 0;
   /** Applies the records whose changes could not be applied, by what the log calls them. */
   readonly #failed = new Map<string, () => void>();
   #timer: NodeJS.Timeout | undefined;
@@ -102,17 +104,22 @@ export class ChangeFollower {
   async #applyAll(): Promise<void> {
     const { groupsMax, accountsMax, keysMax, log } = this.#options;
     this.#readsAll = true;
+    const reading = ++this.#readings;
     log.warn('this process fell far behind the others; it reads all groups, accounts and keys anew');
-    for (let first = 0; first < Math.max(groupsMax, accountsMax, keysMax); first += PAGE_RECORDS) {
-      const slots = Array.from({ length: PAGE_RECORDS }, (_, at) => first + at);
+    // All groups first: an account whose group is not in the buffers is disabled.
+    for (let first = 0; first < groupsMax; first += PAGE_RECORDS) {
+      this.#apply({ groups: page(first, groupsMax).map(asGroupIndex), accounts: [], keys: [] });
+      await nextTurn();
+    }
+    for (let first = 0; first < Math.max(accountsMax, keysMax); first += PAGE_RECORDS) {
       this.#apply({
-        groups: slots.filter((slot) => slot < groupsMax).map(asGroupIndex),
-        accounts: slots.filter((slot) => slot < accountsMax).map(asAccountIndex),
-        keys: slots.filter((slot) => slot < keysMax).map(asKeyIndex),
+        accounts: page(first, accountsMax).map(asAccountIndex),
+        keys: page(first, keysMax).map(asKeyIndex),
       });
       await nextTurn();
     }
-    this.#readsAll = false;
+    // If it fell behind again meanwhile, the later reading goes on.
+    if (reading === this.#readings) this.#readsAll = false;
   }
 
   /** One record that cannot be read must not keep the others from being applied. */
@@ -130,6 +137,11 @@ export class ChangeFollower {
         log.error(`a change of the ${name} was not taken over; it is tried again`, { error: textOf(error) });
     }
   }
+}
+
+/** The slots of one page, from `first` to below `end`. */
+function page(first: number, end: number): number[] {
+  return Array.from({ length: Math.min(PAGE_RECORDS, Math.max(0, end - first)) }, (_, at) => first + at);
 }
 
 function textOf(error: unknown): string {

@@ -19,8 +19,9 @@
  * for the permission to seed, which one host has at a time, and puts its copy there. What only an absent host
  * had is lost to the others; that host stops with RegistryDiverged when it comes back, and mixes nothing.
  *
- * Must hold: a copy has the position of the server's registry only if it has all of its rows; rows of an
- * epoch that never counted do not stay at the server; no two registries are mixed
+ * Must hold: a copy has the position of the server's registry only if it has all of its rows; while it takes
+ * them, no row is there before its group; rows of an epoch that never counted do not stay at the server; no
+ * two registries are mixed
  * (test/unit/sharing/registry-reseed.test.ts, registry-log.test.ts).
  */
 import { randomUUID } from 'node:crypto';
@@ -40,10 +41,12 @@ const BATCH_ROWS = 1_000;
 const HISTORY_MAX = 16;
 
 /**
- * Writes the server's whole registry to the store. The store then is at `target`, and some of its rows are
- * newer if the server went on meanwhile: the changes after `target` must be applied again. Rejects with
- * ValkeyError, StoreError, and Superseded if another process of this host moved the store meanwhile, or
- * another host began a new epoch; then the caller looks at both again.
+ * Writes the server's whole registry to the store, the groups first and in one transaction: the server has no
+ * order, and processes that follow the store open a group under its parent, and an account in its group, only
+ * if those are there. The store then is at `target`, and some of its rows are newer if the server went on
+ * meanwhile: the changes after `target` must be applied again. Rejects with ValkeyError, StoreError, and
+ * Superseded if another process of this host moved the store meanwhile, or another host began a new epoch;
+ * then the caller looks at both again.
  */
 export async function download(
   store: Pick<Store, 'shared' | 'copy'>,
@@ -59,7 +62,7 @@ export async function download(
       work();
     });
   const deletable = new Set<string>();
-  for await (const rows of server.rows(target.epoch, BATCH_ROWS)) {
+  const takeAll = (rows: readonly RegistryRow[]): void => {
     for (const row of rows) {
       const name = deletableRow(row);
       if (name !== undefined) deletable.add(name);
@@ -68,6 +71,13 @@ export async function download(
       copy.setPartial();
       for (const row of rows) copy.take(row);
     });
+  };
+  const groups: RegistryRow[] = [];
+  for await (const rows of server.rows(target.epoch, BATCH_ROWS, 'groups')) groups.push(...rows);
+  takeAll(groups);
+  for await (const rows of server.rows(target.epoch, BATCH_ROWS)) {
+    // A group that is new since then comes with the changes after `target`, and so do its accounts.
+    takeAll(rows.filter(({ table }) => table !== 'groups'));
   }
   // The rows of an epoch that has ended meanwhile were removed, perhaps before all of them were read.
   if ((await server.pull(target))?.position.epoch !== target.epoch) throw new Superseded();

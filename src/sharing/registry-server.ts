@@ -317,14 +317,18 @@ export class RegistryServer {
     await this.#client.command(key, ['UNLINK', key]);
   }
 
-  /** Reads all rows in batches of about `count`, some of them twice, or as they became meanwhile. */
-  async *rows(epoch: string, count: number): AsyncGenerator<RegistryRow[]> {
+  /**
+   * Reads all rows, or those of `table`, in batches of about `count` or less: in no order, some of them
+   * twice, or as they became meanwhile.
+   */
+  async *rows(epoch: string, count: number, table?: RegistryRow['table']): AsyncGenerator<RegistryRow[]> {
     const key = this.#keys.rowsOf(epoch);
+    // A row's name begins with its table, as `argumentsOf` writes it; [ has a meaning in patterns.
+    const match = table === undefined ? [] : ['MATCH', `\\[${JSON.stringify(table)},*`];
     let cursor = '0';
     do {
-      const reply = await this.#client.command(key, ['HSCAN', key, cursor, 'COUNT', String(count)], {
-        deadlineMs: PULL_DEADLINE_MS,
-      });
+      const words = ['HSCAN', key, cursor, 'COUNT', String(count), ...match];
+      const reply = await this.#client.command(key, words, { deadlineMs: PULL_DEADLINE_MS });
       const [next, found] = listOf(reply);
       const fields = listOf(found).map(textOf);
       yield fields.flatMap((row, at) => (at % 2 === 0 ? [rowOf([row, fields[at + 1]!])] : []));

@@ -157,6 +157,34 @@ void t.test('who has fallen behind reads all anew', async (t) => {
   t.match(log.lines, [/^warn this process fell far behind/, /^error a change of the key in slot 7/]);
 });
 
+void t.test('who reads all anew has all groups before the accounts in them', async (t) => {
+  const groups = new Set<number>();
+  let early = 0;
+  let newest = 3;
+  const applied = { accounts: 0 };
+  const follower = new ChangeFollower({
+    feed: { newest: () => newest, since: () => undefined },
+    applier: {
+      applyGroup: (group) => groups.add(group),
+      applyAccount: () => {
+        applied.accounts++;
+        if (groups.size < 1_300) early++;
+      },
+      applyKey: () => undefined,
+    },
+    ...{ appliedTo: 2, groupsMax: 1_300, accountsMax: 700, keysMax: 1, log: new ListLog() },
+  });
+  follower.look();
+  await new Promise(setImmediate);
+  newest = 9_000;
+  follower.look();
+  while (applied.accounts < 700) await new Promise(setImmediate);
+  await new Promise(setImmediate);
+  t.equal(follower.appliedTo, 0, 'it had fallen behind again meanwhile, and reads on');
+  while (follower.appliedTo === 0) await new Promise(setImmediate);
+  t.same([follower.appliedTo, applied.accounts, early], [9_000, 1_400, 0]);
+});
+
 /** What buffers must know, by the store alone. */
 function sightOf(store: Store): Sight {
   const nowSeconds = Math.floor(Date.now() / 1_000);

@@ -147,3 +147,31 @@ void t.test('a copy of an epoch that ends in mid-download is no copy', NO_REDIS,
   t.equal(other.store.copy.position(), undefined);
   t.equal(other.store.copy.isPartial(), true);
 });
+
+void t.test('while a host takes all rows, each has its group when it comes', NO_REDIS, async (t) => {
+  const { redis, host, server, ...seeding } = await prepare(t);
+  const { registry, store } = host;
+  store.shared.take(() => {
+    const ids = store.listAccounts(0, ACCOUNTS).items.map(({ id }) => id);
+    for (const [at, account] of ids.entries()) {
+      const parent = registry.groups.create({ name: `p${at}` }).record;
+      const child = registry.groups.create({ name: `c${at}`, parent: parent.id }).record;
+      registry.accounts.setGroup(account, child.id);
+    }
+  });
+  store.copy.detach();
+  await seeding.seed();
+  const other = new RegistryHost(temporaryFolder(t), redis.url, 'other');
+  t.teardown(() => other.close());
+  let [looks, ungrouped, orphans] = [0, 0, 0];
+  server.afterRead = () => {
+    looks++;
+    for (const { groupId } of other.store.accounts()) if (!other.store.groups.find(groupId!)) ungrouped++;
+    for (const { parentId } of other.store.groups.all())
+      if (parentId !== undefined && !other.store.groups.find(parentId)) orphans++;
+  };
+  await download(other.store, server, store.copy.position()!);
+  t.ok(looks > 3, `${looks} batches`);
+  t.same({ ungrouped, orphans }, { ungrouped: 0, orphans: 0 });
+  t.equal(other.rows(), host.rows());
+});
