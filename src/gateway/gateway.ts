@@ -317,6 +317,7 @@ export class Gateway {
   async reload(next: Settings, check: boolean): Promise<string[]> {
     const context: ReloadContext = {
       ledger: this.#accounting.base.ledger,
+      groupNames: this.#accounting.base.groupNames,
       registry: this.#accounting.registry,
       store: this.#accounting.base.store,
       replaceRoutes: async (routes) => {

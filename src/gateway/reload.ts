@@ -23,6 +23,7 @@ import {
   NO_PLAN_INDEX,
   retireMissingPlans,
 } from '../registry/catalog.js';
+import type { GroupNames } from '../registry/group-names.js';
 import { reopenPlanless } from '../registry/live-buffers.js';
 import type { RecordStore } from '../registry/record-store.js';
 import type { Registry } from '../registry/registry.js';
@@ -36,6 +37,7 @@ import { catalogOf, listenerSettingsOf, routesOf } from './snapshot.js';
 /** The parts of the gateway that a reload changes. */
 export interface ReloadContext {
   readonly ledger: Ledger;
+  readonly groupNames: GroupNames;
   readonly registry: Registry;
   readonly store: RecordStore;
   /** Both resolve when all threads have applied it, with the indices of those that did not in time. */
@@ -127,9 +129,9 @@ export class LiveSettings {
     return [];
   }
 
-  async #reopenPlanless({ ledger, registry, store, log }: ReloadContext): Promise<void> {
+  async #reopenPlanless({ ledger, groupNames, registry, store, log }: ReloadContext): Promise<void> {
     if (!ledger.countPlans(store.freeAccountIndex()).has(NO_PLAN_INDEX)) return;
-    const accounts = await reopenPlanless(store, ledger, () => registry.catalog);
+    const accounts = await reopenPlanless(store, { ledger, groupNames }, () => registry.catalog);
     if (accounts > 0) log.info('accounts are enabled again: their plan is in the settings', { accounts });
   }
 }

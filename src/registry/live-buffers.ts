@@ -5,7 +5,7 @@
  * store.
  *
  * Must hold: an account is active only if its record is, its plan is in the catalogue and its group in the
- * buffers. Tests: unit/registry/live-buffers.account-state (the plan), unit/store/recovery.
+ * buffers. Tests: unit/registry/live-buffers.account-state, unit/store/recovery.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { NO_QUOTAS } from '../core/quotas.js';
@@ -39,6 +39,9 @@ export interface LiveBuffers {
   readonly groupNames: GroupNames;
 }
 
+/** Those that an account is in. */
+type AccountBuffers = Pick<LiveBuffers, 'ledger' | 'groupNames'>;
+
 /** Undefined if the catalogue does not have the plan. */
 export function findPlanIndex(catalog: Catalog, planId: string): number | undefined {
   const index = catalog.plans.findIndex((plan) => plan.id === planId && isListed(plan));
@@ -46,13 +49,27 @@ export function findPlanIndex(catalog: Catalog, planId: string): number | undefi
 }
 
 /**
- * Returns the account's state for the ledger. `spending` is undefined if the account was never flushed. An
- * account whose plan is not in the catalogue has no limits, so it is disabled until it has a plan again.
+ * Whether the account's calls may be admitted. Without its plan (of the catalogue), or without its group (of
+ * the buffers) if it is in one, their limits could not be applied.
+ */
+function isActive(
+  { active, groupId }: AccountRecord,
+  planIndex: number | undefined,
+  group: GroupIndex | undefined,
+): boolean {
+  return active && planIndex !== undefined && (groupId === undefined || group !== undefined);
+}
+
+/**
+ * Returns the account's state for the ledger. `spending` is undefined if the account was never flushed, and
+ * `group` is what `groupIndexOf` gives. An account whose plan is not in the catalogue, or whose group is not
+ * in the buffers, is disabled until it has one again.
  */
 export function accountStateOf(
   record: AccountRecord,
   spending: SpendingRecord | undefined,
   catalog: Catalog,
+  group: GroupIndex | undefined,
 ): AccountState {
   const planIndex = findPlanIndex(catalog, record.planId);
   return {
@@ -62,25 +79,21 @@ export function accountStateOf(
     dayNumber: spending?.dayNumber ?? 0,
     dayCalls: spending?.dayCalls ?? 0,
     planIndex: planIndex ?? NO_PLAN_INDEX,
-    active: record.active && planIndex !== undefined,
+    active: isActive(record, planIndex, group),
   };
 }
 
-/**
- * Applies the plan, the group and the status of an account; money and counts stay as they are. An account
- * whose group is not in the buffers is disabled, because the group's limits could not be applied.
- */
+/** Applies the plan, the group and the status of an account; money and counts stay as they are. */
 export function applyAccount(
   record: AccountRecord,
-  live: LiveBuffers,
+  live: AccountBuffers,
   catalog: Catalog,
   store: GroupFinder,
 ): void {
   const { ledger } = live;
   const planIndex = findPlanIndex(catalog, record.planId);
   const group = groupIndexOf(record, live, store);
-  const hasGroup = record.groupId === undefined || group !== undefined;
-  const active = record.active && planIndex !== undefined && hasGroup;
+  const active = isActive(record, planIndex, group);
   // Disabled first, enabled last: no thread looks up a plan that is not there.
   if (!active) ledger.setActive(record.index, false);
   ledger.setGroup(record.index, group);
@@ -96,7 +109,7 @@ export interface GroupFinder {
 /** Undefined if the account is in no group, or in one that is not in the buffers. */
 export function groupIndexOf(
   { groupId }: AccountRecord,
-  { groupNames }: LiveBuffers,
+  { groupNames }: AccountBuffers,
   store: GroupFinder,
 ): GroupIndex | undefined {
   const group = groupId === undefined ? undefined : store.groups.find(groupId);
@@ -224,19 +237,17 @@ const PAGE_ITEMS = 1_000;
  */
 export async function reopenPlanless(
   store: RecordStore,
-  ledger: Ledger,
+  live: AccountBuffers,
   catalog: () => Catalog,
 ): Promise<number> {
   let reopened = 0;
   let from: number | undefined = 0;
   while (from !== undefined) {
     const { items, next } = store.listAccounts(from, PAGE_ITEMS);
-    for (const { index, planId, active } of items) {
-      if (ledger.planIndexOf(index) !== NO_PLAN_INDEX) continue;
-      const planIndex = findPlanIndex(catalog(), planId);
-      if (planIndex === undefined) continue;
-      ledger.setPlan(index, planIndex);
-      ledger.setActive(index, active);
+    for (const record of items) {
+      if (live.ledger.planIndexOf(record.index) !== NO_PLAN_INDEX) continue;
+      if (findPlanIndex(catalog(), record.planId) === undefined) continue;
+      applyAccount(record, live, catalog(), store);
       reopened++;
     }
     from = next;

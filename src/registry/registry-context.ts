@@ -241,8 +241,9 @@ export class OwnBuffers extends StoreOnly {
   override openAccount(record: AccountRecord, catalog: Catalog): void {
     super.openAccount(record, catalog);
     const { ledger } = this.#live;
-    ledger.openAccount(record.index, accountStateOf(record, undefined, catalog));
-    ledger.setGroup(record.index, groupIndexOf(record, this.#live, this.store));
+    const group = groupIndexOf(record, this.#live, this.store);
+    ledger.openAccount(record.index, accountStateOf(record, undefined, catalog, group));
+    ledger.setGroup(record.index, group);
   }
 
   override changeAccount(record: AccountRecord, catalog: Catalog): void {

@@ -117,9 +117,10 @@ function recoverAccounts(options: RecoveryOptions): number {
     assertCapacity(record.index, accountsMax, 'accounts');
     const spending = store.findSpending(record.index);
     assertSound(store, record, spending, isCopy);
-    const state = accountStateOf(record, spending, catalog);
+    const group = groupIndexOf(record, options, store);
+    const state = accountStateOf(record, spending, catalog, group);
     ledger.openAccount(record.index, totals === undefined ? { ...state, ...NOTHING_USED } : state);
-    ledger.setGroup(record.index, groupIndexOf(record, options, store));
+    ledger.setGroup(record.index, group);
     directory?.set(record);
     if (spending !== undefined && totals !== undefined) {
       totals.open(record.index, spending.spent, spending.uncovered);

@@ -41,6 +41,7 @@ function houseOf(t: Test, settings: Settings) {
   };
   const parts: ReloadContext = {
     ledger: house.ledger,
+    groupNames: house.groupNames,
     registry: house.registry,
     store: house.store,
     replaceRoutes: (routes) => {
@@ -133,9 +134,12 @@ void t.test('accounts whose plan had gone before the start get it back', async (
     ['x', 'a'],
     ['y', 'b'],
     ['z', 'b'],
+    ['grouped', 'b'],
   ] as const)
     before.registry.accounts.create({ name, planId, credit: asPicoUnits(0n) });
   before.registry.accounts.setActive('z', false);
+  const group = before.registry.groups.create({ name: 'g' }).record;
+  before.registry.accounts.setGroup('grouped', group.id);
   await before.store.close();
 
   const one = settingsOf(t, ['m'], ['a']);
@@ -151,13 +155,16 @@ void t.test('accounts whose plan had gone before the start get it back', async (
     catalog: live.catalog,
     log,
   });
+  // As on a host whose limits.groups is lower than that of the host that made the group.
+  house.groupNames.set(group.index, '');
   const standing = () =>
-    ['x', 'y', 'z'].map((name) => {
+    ['x', 'y', 'z', 'grouped'].map((name) => {
       const { index } = house.store.findAccountByName(name)!;
       return [house.ledger.planIndexOf(index), house.ledger.isActive(index)];
     });
   t.same(standing(), [
     [0, true],
+    [NO_PLAN_INDEX, false],
     [NO_PLAN_INDEX, false],
     [NO_PLAN_INDEX, false],
   ]);
@@ -171,7 +178,8 @@ void t.test('accounts whose plan had gone before the start get it back', async (
       [0, true],
       [1, true],
       [1, false],
+      [1, false],
     ],
-    'who was disabled by hand stays so',
+    'who was disabled by hand stays so, and whose group is not here',
   );
 });

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
+import { asAccountIndex, asGroupIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { accountStateOf, findPlanIndex } from '#src/registry/live-buffers.js';
 import { CATALOG } from '../store/support.js';
 
@@ -38,8 +38,8 @@ void t.test('a new account has spent nothing; a flushed one what was flushed', (
     planIndex: 1,
     active: true,
   };
-  t.same(accountStateOf(record, undefined, CATALOG), fresh);
-  t.same(accountStateOf(record, spending, CATALOG), {
+  t.same(accountStateOf(record, undefined, CATALOG, undefined), fresh);
+  t.same(accountStateOf(record, spending, CATALOG, undefined), {
     ...fresh,
     spent: 20n,
     uncovered: 5n,
@@ -49,11 +49,17 @@ void t.test('a new account has spent nothing; a flushed one what was flushed', (
   t.end();
 });
 
-void t.test('active only when it is and its plan is there', (t) => {
+void t.test('active only when it is, and its plan and its group are there', (t) => {
   for (const active of [true, false]) {
     for (const planId of ['free', 'gone']) {
-      const state = accountStateOf({ ...record, active, planId }, undefined, CATALOG);
-      t.equal(state.active, active && planId === 'free', `${active} ${planId}`);
+      for (const groupId of [undefined, 'grp_x']) {
+        for (const group of [undefined, asGroupIndex(0)]) {
+          const state = accountStateOf({ ...record, active, planId, groupId }, undefined, CATALOG, group);
+          const hasGroup = groupId === undefined || group !== undefined;
+          const what = `${active} ${planId} ${groupId} ${group}`;
+          t.equal(state.active, active && planId === 'free' && hasGroup, what);
+        }
+      }
     }
   }
   t.end();
