@@ -96,17 +96,21 @@ export class FairQueue<Owner, T> {
   }
 
   /**
-   * Every value with its owner, in the order in which `take` would return them. Do not continue once the
-   * queue has changed: start again.
+   * Every value with its owner, in the order in which `take` would return them. O(values). Do not continue
+   * once the queue has changed: start again.
    */
   *inTurn(): Generator<readonly [Owner, T]> {
-    for (let round = 0, isMore = true; isMore; round++) {
-      isMore = false;
-      for (const [owner, { items }] of this.#lanes) {
-        const item = items[round];
-        if (item !== undefined) yield [owner, item.value];
-        isMore ||= items.length > round + 1;
+    let lanes: Iterable<readonly [Owner, Lane<T>]> = this.#lanes;
+    for (let round = 0; ; round++) {
+      // Only these have an item in the next round: an owner with many must not cost a visit of all others.
+      const longer: (readonly [Owner, Lane<T>])[] = [];
+      for (const lane of lanes) {
+        const [owner, { items }] = lane;
+        if (items.length > round + 1) longer.push(lane);
+        yield [owner, items[round]!.value];
       }
+      if (longer.length === 0) return;
+      lanes = longer;
     }
   }
 

@@ -111,6 +111,19 @@ class World {
   check(): void {
     must(this.queue.weight === this.weight(), 'the weight is that of what waits');
     must(this.queue.size === [...this.lanes.values()].flat().length, 'and so is the size');
+    const inTurn = [...this.queue.inTurn()];
+    const wanted = this.inTurn();
+    must(inTurn.length === wanted.length, 'each value is visited once');
+    must(
+      inTurn.every(([owner, value], at) => value === wanted[at] && owner === value.owner),
+      'in the order of their turns',
+    );
+  }
+
+  inTurn(): Value[] {
+    const longest = Math.max(0, ...[...this.lanes.values()].map(({ length }) => length));
+    const rounds = Array.from({ length: longest }, (_, round) => round);
+    return rounds.flatMap((round) => this.turns.flatMap((owner) => this.lanes.get(owner)![round] ?? []));
   }
 }
 
@@ -145,5 +158,26 @@ void t.test('one value waits for one turn of each other owner, however many they
   for (let count = 0; count < 60; count++) for (const owner of ['a', 'b', 'c']) queue.offer(owner, owner, 1);
   queue.offer('d', 'd', 1);
   t.equal([1, 2, 3, 4].map(() => queue.take()).join(''), 'abcd');
+  t.end();
+});
+
+void t.test('a visit to all values looks at each lane as often as it has values', (t) => {
+  const queue = new FairQueue<object, number>({ weightMax: 10_000, ownerWeightMax: 10_000 });
+  const much = {};
+  for (let count = 0; count < 500; count++) queue.offer(much, count, 1);
+  for (let count = 0; count < 500; count++) queue.offer({}, count, 1);
+  let visits = 0;
+  const iteration = Object.getPrototypeOf(new Map()[Symbol.iterator]()) as {
+    next: (this: unknown) => unknown;
+  };
+  const { next } = iteration;
+  iteration.next = function (this: unknown) {
+    visits += 1;
+    return next.call(this);
+  };
+  const inTurn = [...queue.inTurn()];
+  iteration.next = next;
+  t.equal(inTurn.length, 1_000);
+  t.ok(visits <= 502, 'lanes with one value are not visited again');
   t.end();
 });
