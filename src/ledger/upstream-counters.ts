@@ -43,7 +43,8 @@ const STRIPE_WORDS = UPSTREAM_SCOPES_MAX * HELD_WORDS;
 
 /** Why an upstream has no room for a call. */
 export interface Shortage {
-  readonly quota: UpstreamQuotaName;
+  /** Undefined if there is room. */
+  readonly quota: UpstreamQuotaName | undefined;
   /** When there is room if nobody else takes it; 0 if not known, Infinity if the call is beyond the limit. */
   readonly freeInMs: number;
   /** The coordinator, which was not asked, may have room. */
@@ -134,21 +135,27 @@ export class UpstreamCounters {
   shortageOf(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage {
     const { callsInFlight, tokensPerMinute = Infinity, requestsPerMinute } = limits;
     if (tokens > tokensPerMinute) return { quota: 'tokens_per_minute', freeInMs: Infinity, asks: false };
-    let quota: UpstreamQuotaName = 'calls_in_flight';
+    let quota: UpstreamQuotaName | undefined;
+    if (callsInFlight !== undefined && this.#isFull(scope, callsInFlight)) quota = 'calls_in_flight';
     let freeInMs = 0;
-    let asks = callsInFlight !== undefined;
     if (limits.tokensPerMinute !== undefined) {
       const waitMs = this.#msUntilTokens(scope, tokens, tokensPerMinute);
       if (waitMs > 0) [quota, freeInMs] = ['tokens_per_minute', waitMs];
-      asks = true;
     }
     if (requestsPerMinute !== undefined) {
       const minute = this.#minute.check(scope, requestsPerMinute);
       const waitMs = minute.admitted ? 0 : Math.max(1, minute.resetWallMs - this.#clock.wallMs());
       if (waitMs > freeInMs) [quota, freeInMs] = ['requests_per_minute', waitMs];
-      asks ||= minute.asks;
     }
-    return { quota, freeInMs, asks: asks && this.#isShared };
+    return { quota, freeInMs, asks: this.mayAsk(scope, limits) };
+  }
+
+  /** As `asks` of `shortageOf`, for a call that is not beyond the limits. Cheap. */
+  mayAsk(scope: UpstreamScopeIndex, limits: UpstreamLimits): boolean {
+    if (!this.#isShared) return false;
+    const { callsInFlight, tokensPerMinute, requestsPerMinute } = limits;
+    if (callsInFlight !== undefined || tokensPerMinute !== undefined) return true;
+    return requestsPerMinute !== undefined && this.#minute.check(scope, requestsPerMinute).asks;
   }
 
   /** What this process uses of each limit, including what its calls hold. Any thread. */
@@ -205,6 +212,11 @@ export class UpstreamCounters {
   #settleTokens(scope: UpstreamScopeIndex, held: number, used: number): void {
     if (this.#isShared) this.#stocks.settle(stockOf(scope, TOKENS), NO_PERIOD, held, used);
     this.#seenTokens.settle(scope, held, used);
+  }
+
+  /** Whether all call slots are taken; true if limits are shared, because other processes may have them. */
+  #isFull(scope: UpstreamScopeIndex, callsInFlight: number): boolean {
+    return this.#isShared || this.#stocks.leftOf(stockOf(scope, FLIGHT), NO_PERIOD, callsInFlight).left < 1;
   }
 
   /** Milliseconds until the tokens are free; 0 if they are. */

@@ -276,11 +276,11 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#wait ??= new QuotaWait(quotas.queue, clock, metrics, {
       account,
       bytes: bodyBytesOf(this.#models.request),
-      waitsFor: () => this.#models.plan.noRoom()?.scopes ?? [],
+      waitsFor: () => this.#models.plan.limits().map(({ scope }) => scope),
       tryNow: () => this.#tryQueued(),
       giveUp: () => this.#failNoRoom(),
       recordQueued: (ms) => this.#downstream.recordQueued(ms),
-      isAsking: () => this.#models.plan.noRoom()?.asks === true,
+      isAsking: () => this.#models.plan.limits().some((limits) => quotas.isAsking(limits)),
     });
     this.#wait.begin(noRoom);
   }
@@ -289,6 +289,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     try {
       return this.#try(true);
     } catch (error) {
+      // It leaves the queue by this return, not by `leave`, which would change the queue during a look.
+      this.#wait!.ended(false);
       this.crash(error);
       return true;
     }

@@ -7,15 +7,15 @@
  * queue looks again every LOOK_MS, and at once when this worker gives something back.
  *
  * Must hold: a later call does not overtake: new calls do not take of a scope that a call waits for
- * (`isAwaited`). Each call leaves by `tryNow`, `giveUp` or `remove`; number and bytes are bounded
- * (test/unit/upstream/quota-queue.test.ts).
+ * (`isAwaited`). Each call leaves by `tryNow`, `giveUp` or `remove`; number and bytes are bounded. A look
+ * tries as many calls as it serves, and one for each scope at most, however many wait, because all streams
+ * of the worker stand still meanwhile (test/unit/upstream/quota-queue.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { FairQueue } from '../core/fair-queue.js';
 import { UPSTREAM_QUEUE_BYTES_MAX, UPSTREAM_QUEUE_CALL_BYTES } from '../core/limits.js';
 import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';
 
-/** A look visits all calls that wait, and again for each call that it serves. */
 const LOOK_MS = 20;
 
 /** A call that waits. Once `tryNow` has returned true or `giveUp` was called, it has left the queue. */
@@ -25,9 +25,12 @@ export interface WaitingCall {
   readonly bytes: number;
   /** Whether it has waited for as long as it may. */
   isLate(nowMs: number): boolean;
-  /** The scopes any of which may serve it; they may change at a reload. */
+  /** The scopes any of which may serve it; they may change at a reload. Cheap: each look asks every call. */
   waitsFor(): readonly UpstreamScopeIndex[];
-  /** Takes an upstream. False if none has room. Like `giveUp`, it must not change the queue. */
+  /**
+   * Takes an upstream. False if none has room. Like `giveUp`, it must not change the queue. Some 10 µs, so a
+   * look tries a call only if none before it has failed for the same scopes.
+   */
   tryNow(): boolean;
   /** Its time is over, or the queue is full and other accounts have less in it. */
   giveUp(): void;
@@ -40,7 +43,7 @@ export class QuotaQueue {
     ownerWeightMax: UPSTREAM_QUEUE_BYTES_MAX,
   });
   /** The scopes that calls wait for. When a call has left, perhaps more, until the next look. */
-  readonly #awaited = new Set<UpstreamScopeIndex>();
+  #awaited = new Set<UpstreamScopeIndex>();
   #timer: NodeJS.Timeout | undefined;
   #lookIsDue = false;
 
@@ -72,43 +75,54 @@ export class QuotaQueue {
     if (this.#calls.size === 0) this.#awaited.clear();
   }
 
-  /** Something was given back: looks at the end of the event-loop turn. */
+  /**
+   * Something was given back: serves calls at the end of the event-loop turn. It stops once all scopes that
+   * were awaited at the last look are used up.
+   */
   roomCame(): void {
     if (this.#lookIsDue || this.#calls.size === 0) return;
     this.#lookIsDue = true;
     setImmediate(() => {
       this.#lookIsDue = false;
-      this.look();
+      this.#serve(false);
     });
   }
 
   /**
    * Gives calls whose time is over a last try, and gives them up. Then serves the other calls in turn, as far
-   * as the limits allow.
+   * as the limits allow. It visits all calls, because other scopes may serve them than at the last look.
    */
   look(): void {
     this.#giveUpLate();
-    while (this.#serveOne());
-    this.#awaited.clear();
-    for (const [, call] of this.#calls.inTurn())
-      for (const scope of call.waitsFor()) this.#awaited.add(scope);
+    this.#serve(true);
     if (this.#calls.size > 0) this.#keepTime();
   }
 
-  /** Serves the first call that can be. Calls behind one that cannot do not take of its scopes. */
-  #serveOne(): boolean {
+  /** Serves the calls that can be, in turn. Calls behind one that cannot do not take of its scopes. */
+  #serve(visitsAll: boolean): void {
+    const served: (readonly [AccountIndex, WaitingCall])[] = [];
     const blocked = new Set<UpstreamScopeIndex>();
+    let isOver = false;
     for (const [account, call] of this.#calls.inTurn()) {
       const scopes = call.waitsFor();
       if (scopes.length > 0 && scopes.every((scope) => blocked.has(scope))) continue;
       if (call.tryNow()) {
-        this.#calls.serve(account, call);
-        return true;
+        served.push([account, call]);
+        continue;
       }
       for (const scope of scopes) blocked.add(scope);
-      if (blocked.size === this.#awaited.size) return false;
+      isOver = !visitsAll && this.#isUsedUp(blocked);
+      if (isOver) break;
     }
-    return false;
+    for (const [account, call] of served) this.#calls.serve(account, call);
+    // After a visit to all calls, what blocks is what those that stay wait for.
+    if (isOver) for (const scope of blocked) this.#awaited.add(scope);
+    else this.#awaited = blocked;
+  }
+
+  #isUsedUp(blocked: ReadonlySet<UpstreamScopeIndex>): boolean {
+    for (const scope of this.#awaited) if (!blocked.has(scope)) return false;
+    return true;
   }
 
   #giveUpLate(): void {

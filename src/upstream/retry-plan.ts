@@ -9,6 +9,7 @@
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
 import type { AttemptFailure } from './error-mapping.js';
+import type { TargetQuotas } from './target.js';
 import type { Cooldown, NoRoom, TakenTarget, TargetChoice } from './target-choice.js';
 
 /** Further attempts on an only upstream; their pauses add up to 0.3 s at most. */
@@ -55,6 +56,11 @@ export class RetryPlan {
   /** Call it after `take` returned nothing: undefined if that was not because of limits. */
   noRoom(): NoRoom | undefined {
     return this.#choice.noRoom(this.#tried, this.#account, this.tokens);
+  }
+
+  /** The limits of the upstreams that could serve the call if they were below them. Cheap. */
+  limits(): readonly TargetQuotas[] {
+    return this.#choice.limitsOf(this.#tried, this.#account, this.tokens);
   }
 
   /** The most tokens that the call may use; 0 if no upstream limits tokens. */

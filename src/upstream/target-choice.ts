@@ -11,12 +11,12 @@
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import type { UpstreamQuotaName } from '../core/quotas.js';
-import type { AccountIndex, MonotonicMs, UpstreamScopeIndex } from '../core/units.js';
+import type { AccountIndex, MonotonicMs } from '../core/units.js';
 import type { Log } from '../telemetry/log.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import { Breaker, type BreakerChange, type BreakerPass } from './breaker.js';
 import type { AttemptFailure } from './error-mapping.js';
-import { isSameUpstream, type UpstreamTarget } from './target.js';
+import { isSameUpstream, type TargetQuotas, type UpstreamTarget } from './target.js';
 import type { QuotaHold, UpstreamQuotas } from './upstream-quotas.js';
 
 /**
@@ -56,10 +56,9 @@ export interface NoRoom {
   readonly freeInMs: number;
   /** How long a call may wait for it. */
   readonly queueMs: number;
-  readonly scopes: readonly UpstreamScopeIndex[];
-  /** The coordinator may grant more of one of `scopes`, and has not replied yet. */
+  /** The coordinator may grant more to one of the upstreams, and has not replied yet. */
   readonly asks: boolean;
-  /** The coordinator has not said in time whether it has more for one of `scopes`. */
+  /** The coordinator has not said in time whether it has more for one of them. */
   readonly isLate: boolean;
 }
 
@@ -178,7 +177,6 @@ export class TargetChoice {
     let queueMs = 0;
     let asks = false;
     let isLate = false;
-    const scopes: UpstreamScopeIndex[] = [];
     for (let passed = tried; ;) {
       const state = this.#best(passed, nowMs, account);
       if (state === undefined) break;
@@ -193,9 +191,25 @@ export class TargetChoice {
       queueMs = Math.max(queueMs, quotas.queueMs);
       asks ||= shortage?.asks === true;
       isLate ||= shortage?.isLate === true;
-      scopes.push(quotas.scope);
     }
-    return first && { ...first, queueMs, scopes, asks, isLate };
+    return first && { ...first, queueMs, asks, isLate };
+  }
+
+  /**
+   * The limits of the upstreams that could serve the call now if they were below them. Reads no counter,
+   * because each look at the queue asks it for every call that waits. O(targets).
+   */
+  limitsOf(tried: readonly number[], account: AccountIndex, tokens: number): TargetQuotas[] {
+    const nowMs = this.#clock.monotonicMs();
+    const isAnyAwake = this.#states.some((state) => cooldownMsOf(state, nowMs, account) <= 0);
+    const limits: TargetQuotas[] = [];
+    for (const state of this.#states) {
+      const { quotas } = state.target;
+      if (quotas === undefined || tried.includes(state.index)) continue;
+      const restMs = (isAnyAwake ? cooldownMsOf : loneCooldownMsOf)(state, nowMs, account);
+      if (restMs <= 0 && tokens <= (quotas.limits.tokensPerMinute ?? Infinity)) limits.push(quotas);
+    }
+    return limits;
   }
 
   /** The most tokens that any target allows a call; Infinity if one has no such limit. */

@@ -77,6 +77,12 @@ export class UpstreamQuotas {
     return { ...short, asks: short.asks && untilMs === Infinity, isLate: short.asks && isLate };
   }
 
+  /** As `asks` of `shortageOf`, but cheap. */
+  isAsking({ scope, limits }: TargetQuotas): boolean {
+    const { untilMs = Infinity } = this.#asked.get(scope) ?? {};
+    return untilMs === Infinity && this.#counters.mayAsk(scope, limits);
+  }
+
   /** Asks the coordinator, for all calls of the worker. */
   #ask(scope: UpstreamScopeIndex, tokens: number): void {
     if (this.#leases === undefined) return;

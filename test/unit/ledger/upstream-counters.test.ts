@@ -70,6 +70,18 @@ void t.test('when there is room again, and that it can be never', (t) => {
   t.end();
 });
 
+void t.test('no quota is named that has room', (t) => {
+  const { one } = world();
+  const room = { quota: undefined, freeInMs: 0, asks: false };
+  t.same(one.shortageOf(SCOPE, limitsOf({ requestsPerMinute: 5 }), 0), room);
+  t.same(one.shortageOf(SCOPE, ALL, 10), room);
+  const calls = limitsOf({ callsInFlight: 1 });
+  t.same(one.shortageOf(SCOPE, calls, 0), room);
+  one.take(SCOPE, calls, 0);
+  t.same(one.shortageOf(SCOPE, calls, 0), { ...room, quota: 'calls_in_flight' });
+  t.end();
+});
+
 void t.test('a dead worker gives its calls back, and its tokens count as used for a minute', (t) => {
   const { clock, one, two, main, used } = world();
   t.equal(one.take(SCOPE, ALL, 40), undefined);

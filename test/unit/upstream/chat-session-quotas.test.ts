@@ -1,6 +1,7 @@
 /** Calls on upstreams with limits: who is asked, who waits, what is given back. */
 import t from 'tap';
 import type { Clock } from '#src/core/clock.js';
+import { UpstreamCounters } from '#src/ledger/upstream-counters.js';
 import { asAccountIndex, asMonotonicMs, asUpstreamScopeIndex, asWallMs } from '#src/core/units.js';
 import type { TargetQuotas, UpstreamTarget } from '#src/upstream/target.js';
 import { answerOf, USAGE, type Script } from '../../fixtures/upstream-server.js';
@@ -136,4 +137,46 @@ void t.test('a limit that a reload takes away holds up nobody', async (t) => {
   ]);
   await waits.downstream.ended;
   t.equal(waits.downstream.error, undefined);
+});
+
+void t.test('the limits are looked at once or twice a look, however many calls wait', async (t) => {
+  const held: (() => void)[] = [];
+  const script: Script = (request, response, body) => void held.push(() => good(request, response, body));
+  const { call } = await start(t, [script], quotas(0, { callsInFlight: 1 }, 60_000));
+  const first = call();
+  while (held.length === 0) await turn();
+  const waiting = Array.from({ length: 300 }, (_, n) => call({ account: asAccountIndex(n % 7) }));
+  const counters = UpstreamCounters.prototype;
+  // eslint-disable-next-line @typescript-eslint/unbound-method -- it is called with its own object
+  const checks = t.capture(counters, 'shortageOf', counters.shortageOf);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  const count = checks().length;
+  t.ok(count > 0 && count < 30, `${count} checks`);
+  held.shift()!();
+  await first.downstream.ended;
+  while (held.length === 0) await turn();
+  const more = checks().length;
+  t.ok(more < 30, `${more} checks`);
+  for (const { session } of waiting) session.onCancel();
+});
+
+void t.test('a limit that is not short is not named', async (t) => {
+  const held: (() => void)[] = [];
+  const script: Script = (request, response, body) => void held.push(() => good(request, response, body));
+  const waits = quotas(0, { tokensPerMinute: 17_000, callsInFlight: 40 }, 60_000);
+  const { call, run, routes } = await start(t, [script], waits);
+  // Each may use some 16,450 tokens.
+  call();
+  const second = call();
+  await turn();
+  routes.replace([
+    {
+      ...routes.routeOf(0),
+      targets: [{ ...routes.routeOf(0).targets[0]!, quotas: { ...waits.quotas!, queueMs: 0 } }],
+    },
+  ]);
+  const { error } = await run({ outputTokensMax: 10 });
+  t.match(error, { code: 'overloaded' });
+  t.notMatch(error?.message, /calls_in_flight/, 'it waits behind a call for which tokens are short');
+  second.session.onCancel();
 });

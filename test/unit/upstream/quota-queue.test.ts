@@ -18,6 +18,8 @@ function world() {
   const room = new Map<number, number>();
   const served: string[] = [];
   const rejected: string[] = [];
+  /** How often calls were asked for their scopes, and were tried. */
+  const work = { asked: 0, tried: 0 };
   const call = (
     name: string,
     { account = 0, scopes = [0], bytes = 0, endMs = Infinity, needs = 1 } = {},
@@ -26,8 +28,12 @@ function world() {
       account: asAccountIndex(account),
       bytes,
       isLate: (nowMs) => nowMs >= endMs,
-      waitsFor: () => scopes.map(asUpstreamScopeIndex),
+      waitsFor() {
+        work.asked += 1;
+        return scopes.map(asUpstreamScopeIndex);
+      },
       tryNow() {
+        work.tried += 1;
         const scope = scopes.find((scope) => (room.get(scope) ?? 0) >= needs);
         if (scope === undefined) return false;
         room.set(scope, room.get(scope)! - needs);
@@ -39,7 +45,7 @@ function world() {
     queue.add(waiting);
     return waiting;
   };
-  return { clock, queue, room, served, rejected, call };
+  return { clock, queue, room, served, rejected, work, call };
 }
 
 const scope = asUpstreamScopeIndex;
@@ -136,4 +142,57 @@ void t.test('nobody waits longer than a look for room that others gave', async (
   t.same(served, ['waits'], 'at the end of the turn');
   await new Promise((resolve) => setImmediate(resolve));
   t.same(served, ['waits', 'is told']);
+});
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+void t.test('a look tries what it serves and one call a scope, however many wait', async (t) => {
+  const { queue, room, served, work, call } = world();
+  const counted = async (act: () => void): Promise<typeof work> => {
+    Object.assign(work, { asked: 0, tried: 0 });
+    act();
+    await turn();
+    return { ...work };
+  };
+  for (let n = 0; n < 900; n++) call(`a${n}`, { account: n % 3 });
+  t.match(await counted(() => queue.look()), { asked: 900, tried: 1 });
+  room.set(0, 2);
+  t.same(await counted(() => queue.roomCame()), { asked: 3, tried: 3 }, 'of the rest none is visited');
+  t.same(served, ['a0', 'a1']);
+  t.ok(queue.isAwaited(scope(0)));
+  for (let n = 0; n < 100; n++) call(`b${n}`, { account: 0, scopes: [1] });
+  room.set(1, 100);
+  const { asked, tried } = await counted(() => queue.roomCame());
+  t.equal(served.length, 102, 'calls behind those that are blocked');
+  t.ok(tried <= 102, `${tried} tried`);
+  t.ok(asked <= 1_000, `${asked} asked`);
+  t.notOk(queue.isAwaited(scope(1)));
+});
+
+void t.test('a scope that comes to serve a waiting call is found at the next look', async (t) => {
+  const { queue, room, served, call } = world();
+  call('before', { account: 1 });
+  const scopes = [0];
+  call('behind', { account: 2, scopes });
+  scopes.push(1);
+  room.set(1, 1);
+  queue.roomCame();
+  await turn();
+  queue.look();
+  t.same(served, ['behind']);
+  t.ok(queue.isAwaited(scope(0)));
+  t.notOk(queue.isAwaited(scope(1)));
+});
+
+void t.test('who is served in one look waits behind the other accounts in the next', (t) => {
+  const { queue, room, served, call } = world();
+  for (const name of ['a1', 'a2', 'a3']) call(name, { account: 1 });
+  call('b1', { account: 2 });
+  call('c1', { account: 3, scopes: [1] });
+  room.set(0, 1);
+  queue.look();
+  room.set(0, 2);
+  queue.look();
+  t.same(served, ['a1', 'b1', 'a2']);
+  t.end();
 });

@@ -1,13 +1,13 @@
 /** Priority first, then the least load for the weight; who failed or asked for a pause rests. */
 import t from 'tap';
 import type { Clock } from '#src/core/clock.js';
-import { asAccountIndex, asMonotonicMs, asWallMs } from '#src/core/units.js';
+import { asAccountIndex, asMonotonicMs, asUpstreamScopeIndex, asWallMs } from '#src/core/units.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
 import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
 import { connectionFailure, garbageFailure, statusFailure } from '#src/upstream/error-mapping.js';
 import { TargetChoice } from '#src/upstream/target-choice.js';
-import type { UpstreamTarget } from '#src/upstream/target.js';
+import type { TargetQuotas, UpstreamTarget } from '#src/upstream/target.js';
 import { FakeLog, targetOf, upstreamQuotas } from '../../fixtures/upstream-server.js';
 
 const target = (name: string, priority: number, weight: number, changes: Partial<UpstreamTarget> = {}) =>
@@ -321,5 +321,50 @@ void t.test('a call that still runs at a removed upstream says nothing of the ne
   running.releaseFailed(bad);
   t.equal(reader.upstream(0).breakers.get('open'), 0);
   t.equal(reader.upstream(0).breakers.get('closed'), 1);
+  t.end();
+});
+
+void t.test('the limits that a call waits for are those of the upstreams that could serve it', (t) => {
+  const quotasOf = (scope: number, tokensPerMinute: number | undefined): TargetQuotas => ({
+    scope: asUpstreamScopeIndex(scope),
+    limits: { requestsPerMinute: 1_000_000, tokensPerMinute, callsInFlight: undefined },
+    queueMs: 0,
+  });
+  const targets = [
+    target('a', 1, 1, { quotas: quotasOf(1, 50) }),
+    target('b', 1, 1, { quotas: quotasOf(2, undefined) }),
+    target('c', 2, 1),
+    target('d', 2, 1, { quotas: quotasOf(1, 50), parkMsMax: 5_000 }),
+  ];
+  const subsets = Array.from({ length: 16 }, (_, bits) => [0, 1, 2, 3].filter((at) => bits & (1 << at)));
+  const clock = new HeldClock();
+  const metrics = new UpstreamMetrics(createMetrics(1, 1), 0);
+  const quotas = upstreamQuotas(clock);
+  let served = 0;
+  for (const tried of subsets)
+    for (const resting of subsets)
+      for (const waitedMs of [0, 5_000])
+        for (const tokens of [10, 51]) {
+          const choice = new TargetChoice(targets, clock, new FakeLog(), metrics, quotas);
+          for (const at of resting) {
+            const others = [0, 1, 2, 3].filter((other) => other !== at);
+            choice.take(others, ACCOUNT)!.releaseFailed(paused('60'));
+          }
+          clock.ms += waitedMs;
+          const scopes: number[] = choice.limitsOf(tried, ACCOUNT, tokens).map(({ scope }) => scope);
+          const wanted: number[] = [];
+          for (let passed = tried; ;) {
+            const taken = choice.take(passed, ACCOUNT, false, tokens);
+            if (taken === undefined) break;
+            passed = [...passed, taken.index];
+            taken.settle(0);
+            if (taken.target.quotas !== undefined) wanted.push(taken.target.quotas.scope);
+          }
+          served += wanted.length;
+          const [found, expected] = [scopes, wanted].map((list) => list.sort().join(' '));
+          if (found !== expected)
+            t.fail(JSON.stringify({ tried, resting, waitedMs, tokens, found, expected }));
+        }
+  t.ok(served > 500);
   t.end();
 });
