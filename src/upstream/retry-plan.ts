@@ -1,7 +1,7 @@
 /**
- * The attempts of one call on the upstreams of its model: each upstream once. An only upstream is tried again
- * after a pause, if that does no work twice (retry with backoff and jitter). call-models.ts makes one for
- * each model of a call. Upstream worker.
+ * The attempts of one call on the upstreams of its model: each upstream once. An upstream beside which there
+ * is no other, or all others rest, is tried again after a pause, if that does no work twice (retry with
+ * backoff and jitter). call-models.ts makes one for each model of a call. Upstream worker.
  *
  * Must hold: the session makes no further attempt once a byte was sent to the client
  * (test/unit/upstream/target-choice.retry-plan.test.ts, chat-session-failover.test.ts).
@@ -12,7 +12,7 @@ import type { AttemptFailure } from './error-mapping.js';
 import type { TargetQuotas } from './target.js';
 import type { Cooldown, NoRoom, TakenTarget, TargetChoice } from './target-choice.js';
 
-/** Further attempts on an only upstream; their pauses add up to 0.3 s at most. */
+/** Further attempts on the same upstream; their pauses add up to 0.3 s at most. */
 const REPEATS_MAX = 2;
 /**
  * No further attempt begins later: a caller that waited seconds for a connection would wait as long again.
@@ -106,7 +106,9 @@ export class RetryPlan {
     const spentMs = this.spentMs();
     if (spentMs >= taken.target.totalTimeoutMs) return undefined;
     if (this.#choice.isAnyLeft(this.#tried, this.#account)) return 0;
-    if (this.#choice.targets > 1 || !failure.repeatable || spentMs >= REPEAT_WITHIN_MS) return undefined;
+    // The upstreams that are left rest: a spare must not take the repeats from the one that works.
+    const hasTriedOthers = this.#tried.some((index) => index !== taken.index);
+    if (hasTriedOthers || !failure.repeatable || spentMs >= REPEAT_WITHIN_MS) return undefined;
     if (this.#repeats === REPEATS_MAX) return undefined;
     this.#tried.length = 0;
     this.#repeats++;

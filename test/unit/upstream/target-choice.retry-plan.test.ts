@@ -4,7 +4,7 @@ import type { Clock } from '#src/core/clock.js';
 import { asAccountIndex, asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
-import { connectionFailure, garbageFailure } from '#src/upstream/error-mapping.js';
+import { connectionFailure, garbageFailure, statusFailure } from '#src/upstream/error-mapping.js';
 import { RetryPlan } from '#src/upstream/retry-plan.js';
 import { TargetChoice } from '#src/upstream/target-choice.js';
 import { FakeLog, targetOf, upstreamQuotas } from '../../fixtures/upstream-server.js';
@@ -18,20 +18,14 @@ class HeldClock implements Clock {
 function planOf(targets: number) {
   const clock = new HeldClock();
   const list = Array.from({ length: targets }, (_, index) => targetOf(`http://${index}`));
-  return {
+  const choice = new TargetChoice(
+    list,
     clock,
-    plan: new RetryPlan(
-      new TargetChoice(
-        list,
-        clock,
-        new FakeLog(),
-        new UpstreamMetrics(createMetrics(1, 1), 0),
-        upstreamQuotas(clock),
-      ),
-      asAccountIndex(0),
-      clock,
-    ),
-  };
+    new FakeLog(),
+    new UpstreamMetrics(createMetrics(1, 1), 0),
+    upstreamQuotas(clock),
+  );
+  return { clock, choice, plan: new RetryPlan(choice, asAccountIndex(0), clock) };
 }
 
 const rejected = connectionFailure({ code: 'ECONNREFUSED', message: '', repeatable: true });
@@ -102,6 +96,27 @@ void t.test('who has waited long is not kept waiting', (t) => {
     clock.ms += taken.target.totalTimeoutMs - leftMs;
     taken.releaseFailed(garbage);
     t.equal(plan.pauseMs(taken, garbage, true), pauseMs, `${leftMs} ms are left of the call's time`);
+  }
+  t.end();
+});
+
+void t.test('others that rest take no further attempt from the one that works', (t) => {
+  const { choice, plan } = planOf(3);
+  for (const spare of [1, 2]) {
+    const asked = choice.take([0, 3 - spare], asAccountIndex(0))!;
+    t.equal(asked.index, spare);
+    asked.releaseFailed(statusFailure(429, '60', asWallMs(0)));
+  }
+  const first = plan.take()!;
+  t.equal(first.index, 0);
+  first.releaseFailed(rejected);
+  t.equal(plan.pauseMs(first, rejected, true), 0, 'a dead kept connection');
+  for (const least of [100, undefined]) {
+    const next = plan.take()!;
+    t.equal(next.index, 0);
+    next.releaseFailed(rejected);
+    const pauseMs = plan.pauseMs(next, rejected, false);
+    t.ok(least === undefined ? pauseMs === undefined : pauseMs! >= least, `${pauseMs} ms`);
   }
   t.end();
 });
