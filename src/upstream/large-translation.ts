@@ -9,7 +9,7 @@
  *                     (unless chat)               (unless the upstream speaks OpenAI's protocol)
  */
 import { hash } from 'node:crypto';
-import { exactJsonText } from '../core/exact-json.js';
+import { exactJson, exactJsonText } from '../core/exact-json.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import { dialectAt } from '../doors/dialects.js';
 import { PROVIDERS } from '../providers/providers.js';
@@ -59,7 +59,9 @@ export function translateLarge(large: LargeBody): LargeTranslated {
   const { door, body, model, stream, provider, memberNames, requestId, nowMs } = large;
   const translator = dialectAt(door)?.translator;
   const text = Buffer.from(body.buffer, body.byteOffset, body.length).toString();
-  const callers = translator === undefined ? parsedJson(text) : parsedBody(text, translator);
+  const writer = provider && PROVIDERS[provider.name];
+  const callers =
+    translator === undefined ? chatOf(text, writer !== undefined) : parsedBody(text, translator);
   if (!isRecord(callers)) return { isWritten: false, isField: false, message: 'a body is a JSON object' };
   let translated = callers;
   try {
@@ -70,7 +72,6 @@ export function translateLarge(large: LargeBody): LargeTranslated {
       callers: withoutConversation(callers),
       chat: withoutConversation(chat),
     } as const;
-    const writer = provider && PROVIDERS[provider.name];
     if (provider === undefined || writer === undefined)
       return {
         ...rest,
@@ -94,6 +95,11 @@ export function translateLarge(large: LargeBody): LargeTranslated {
     const own = translator === undefined ? message : inCallersWords(translator, translated, field, message);
     return { isWritten: false, isField: true, message: own };
   }
+}
+
+/** The members of a chat completion. Those that a provider's writer reads have no marks of integers. */
+function chatOf(text: string, isForWriter: boolean): unknown {
+  return isForWriter ? parsedJson(text) : exactJson(text);
 }
 
 /** UTF-8 in memory of its own, because it is transferred. */

@@ -4,10 +4,12 @@
  * large-translation.ts call it. Pure.
  *
  * Must hold: the bound of the output, on which the call's hold is based, is still sent. A body that has none
- * of the renamed members is sent byte for byte but for the model (test/unit/upstream/upstream-body.test.ts,
+ * of the renamed members is sent byte for byte but for the model. In one that has, integers keep their
+ * digits, if exact-json.ts can mark it (test/unit/upstream/upstream-body.test.ts,
  * test/e2e/member-names.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
+import { exactJson, exactJsonText } from '../core/exact-json.js';
 import { withModelName } from '../protocol/chat-call.js';
 
 /** By OpenAI's name; empty for a member that the upstream does not know. */
@@ -39,9 +41,9 @@ export function chatBodyFor(names: Names, request: Body): string | Uint8Array {
   const body = bodyFor(names, request);
   if (names.memberNames === undefined || typeof body !== 'string') return body;
   if (!mayHave(body, names.memberNames)) return body;
-  const chat = JSON.parse(body) as Members;
+  const chat = exactJson(body) as Members;
   const renamed = inNamesOf(names.memberNames, chat);
-  return renamed === chat ? body : JSON.stringify(renamed);
+  return renamed === chat ? body : exactJsonText(renamed);
 }
 
 /** An ASCII character, as of a name, written by its code. */

@@ -142,6 +142,18 @@ void t.test('integers in the input of a tool keep their digits', async (t) => {
   }
 });
 
+void t.test('integers keep their digits where members are renamed', async (t) => {
+  const at = await worldAt(t, failing(500), { memberNames: { seed: 'random_seed' } });
+  const body =
+    '{"model":"m","seed":12345678901234567890,"messages":[],"tools":[{"enum":[9007199254740993]}]}';
+  for (const largeBody of [undefined, new Uint8Array(Buffer.from(body))]) {
+    await at.run({ body: largeBody === undefined ? body : '', ...(largeBody && { largeBody }) });
+    const sent = at.upstreams[0]!.requests.at(-1)!.body;
+    t.match(sent, /"random_seed":12345678901234567890\b/);
+    t.match(sent, /"enum":\[9007199254740993\]/);
+  }
+});
+
 void t.test('the same response', async (t) => {
   const at = await worldAt(t, answering(CALLED), {});
   for (const door of ['messages', 'responses'] as const) {

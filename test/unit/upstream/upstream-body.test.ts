@@ -54,3 +54,12 @@ void t.test('names that objects inherit are names like others', (t) => {
   );
   t.end();
 });
+
+void t.test('integers keep their digits, renamed or not', (t) => {
+  const tools = '[{"function":{"parameters":{"enum":[9007199254740993],"minimum":-9223372036854775808}}}]';
+  t.equal(
+    textOf(`{"model":"m","seed":12345678901234567890,"tools":${tools}}`),
+    `{"model":"m","tools":${tools},"random_seed":12345678901234567890}`,
+  );
+  t.end();
+});
