@@ -7,6 +7,7 @@
 import type { CallReceiver } from '../channel/listener-channel.js';
 import { OUTPUT_TOKENS_UNASKED } from '../channel/messages.js';
 import { DOOR_INDEX } from '../core/door-names.js';
+import { NOWHERE } from '../protocol/chat-call.js';
 import type { ChatExchange } from './chat-exchange.js';
 import type { Admission, ListenerContext } from './context.js';
 import { NO_WORKER } from './rejections.js';
@@ -22,6 +23,8 @@ export function dispatch(
   listener: ListenerContext,
 ): boolean {
   const { channel, metrics } = listener;
+  // A bound of null is none, and no fallback gets one in its place.
+  const isBounded = call.outputTokensMax !== undefined;
   const isDispatched = channel.dispatch(
     slot,
     {
@@ -45,8 +48,8 @@ export function dispatch(
           ? undefined
           : {
               models: exchange.models.slice(1).map((fallback) => fallback.modelIndex),
-              maxTokens: call.maxTokens,
-              maxCompletionTokens: call.maxCompletionTokens,
+              maxTokens: isBounded ? call.maxTokens : NOWHERE,
+              maxCompletionTokens: isBounded ? call.maxCompletionTokens : NOWHERE,
             },
     },
     receiver,

@@ -152,6 +152,16 @@ void t.test('another model answers', async (t) => {
     t.equal((await settled(gateway, customer)).spent, decimalOf(COST));
   });
 
+  await t.test('a bound of null is none there too', async (t) => {
+    const { key } = await admin.customer({ credit: CREDIT });
+    for (const bounds of [{ max_tokens: null }, { max_tokens: null, max_completion_tokens: null }]) {
+      const response = await ask(gateway, key, steered(PARTS), bounds);
+      t.match(response, { status: 200, headers: { 'x-tollgate-model': 'second' } });
+      const { last } = await second.stats();
+      t.match(JSON.parse((last as { body: string }).body), { model: 'second-at-home', ...bounds });
+    }
+  });
+
   await t.test('metrics and the access log name both', async (t) => {
     const text = (await admin.send('GET', '/metrics')).body;
     t.match(text, /tollgate_fallbacks_total\{model="first",role="named"\} [1-9]/);
