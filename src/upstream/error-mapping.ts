@@ -197,7 +197,7 @@ function reportedFailure(status: number, retryAfterSeconds: number | undefined):
   return {
     ...UNAVAILABLE,
     reason: reasonOf(status),
-    retryAfterSeconds,
+    retryAfterSeconds: retryAfterSeconds && boundedSeconds(retryAfterSeconds),
     cause: `an error inside of its answer, as status ${status}`,
     kind: statusKind(status),
   };
@@ -367,7 +367,11 @@ export function retryAfterSeconds(header: string | undefined, now: WallMs): numb
   if (header === undefined) return undefined;
   const text = header.trim();
   const seconds = /^\d+$/.test(text) ? Number(text) : Math.ceil((Date.parse(text) - now) / 1_000);
-  if (Number.isNaN(seconds)) return undefined;
+  return Number.isNaN(seconds) ? undefined : boundedSeconds(seconds);
+}
+
+/** `seconds` that an upstream asks to wait, within 1..3600. */
+function boundedSeconds(seconds: number): number {
   return Math.min(RETRY_AFTER_SECONDS_MAX, Math.max(1, seconds));
 }
 

@@ -46,6 +46,16 @@ void t.test('Retry-After: seconds, dates, nonsense, bounds', (t) => {
   t.equal(retryAfterSeconds('Sun, 31 Dec 2023 00:00:30 GMT', NOW), 1);
   for (const text of ['', '-5x', 'soon']) t.equal(retryAfterSeconds(text, NOW), undefined, text);
   t.equal(retryAfterSeconds(undefined, NOW), undefined);
+  for (const [told, seconds] of [
+    [7, 7],
+    [86_400, 3_600],
+    [Infinity, 3_600],
+    [undefined, undefined],
+  ] as const) {
+    const reported = { status: 429, retryAfterSeconds: told };
+    const fault = { code: 'ERROR_IN_RESPONSE', message: '', repeatable: false, reported };
+    t.equal(connectionFailure(fault).retryAfterSeconds, seconds, `inside of a response: ${told}`);
+  }
   t.end();
 });
 
