@@ -45,6 +45,8 @@ const TEXT_DELTA =
   /^\{"type":"content_block_delta","index":(?:0|[1-9]\d{0,5}),"delta":\{"type":"text_delta","text":"(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt])+"\} {0,32}\}$/;
 const SILENT =
   /^\{"type": ?"(?:ping"|content_block_st(?:op","index":\d|art","index":\d,"content_block":\{"type":"text","text":""\})) {0,32}\}$/;
+/** As all types of Anthropic's errors are written. */
+const ERROR_TYPE = /^[a-z_]{1,58}_error$/;
 const STOP = /^\{"type":"message_stop" {0,32}\}$/;
 
 /**
@@ -90,7 +92,7 @@ class MessageJudge implements EventJudge {
       case 'message_stop':
         return END;
       case 'error':
-        return { ...SAYS_NOTHING, garbage: isRecord(event.error) ? String(event.error.type) : 'an error' };
+        return { ...SAYS_NOTHING, garbage: errorTypeIn(event.error) };
       default:
         return typeof type === 'string'
           ? SAYS_NOTHING
@@ -102,6 +104,12 @@ class MessageJudge implements EventJudge {
     if (!isRecord(usage)) return;
     for (const name in usage) if (usage[name] !== null) this.#usage[name] = usage[name];
   }
+}
+
+/** The type of an upstream's error for the log; any other text of an upstream may hold its key. */
+function errorTypeIn(error: unknown): string {
+  const type = isRecord(error) ? error.type : undefined;
+  return typeof type === 'string' && ERROR_TYPE.test(type) ? type : 'an error';
 }
 
 function hasText({ text, thinking, partial_json: json, name }: Members): boolean {
