@@ -192,7 +192,9 @@ export class StreamReader implements ResponseBodyReader {
       return 'drop';
     }
     if (!isRecord(event)) return { garbage: 'an event is no JSON object' };
-    if (event.error !== undefined && event.error !== null) return { garbage: 'an error event' };
+    // vLLM writes its errors without the member `error`, and `[DONE]` after them.
+    const isError = (event.error !== undefined && event.error !== null) || event.object === 'error';
+    if (isError) return { garbage: 'an error event' };
     const usage = reportIn(event);
     const isReport = usage !== undefined && this.#meter.report(usage, event.model);
     const choices = Array.isArray(event.choices) ? (event.choices as unknown[]) : undefined;

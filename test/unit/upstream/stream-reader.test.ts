@@ -162,7 +162,13 @@ void t.test('what is refused, and that nothing of it went down', (t) => {
 });
 
 void t.test('in the middle: what came before was relayed, the bad event is not', (t) => {
-  for (const bad of [sse({ error: { message: 'm' } }), 'data: {"choices":[{\n\n', 'data: oops\n\n']) {
+  const bads = [
+    sse({ error: { message: 'm' } }),
+    sse({ object: 'error', message: 'm', type: 'BadRequestError', param: null, code: 400 }),
+    'data: {"choices":[{\n\n',
+    'data: oops\n\n',
+  ];
+  for (const bad of bads) {
     const { sink } = read([sse(chunkOf('a')), sse(chunkOf('b')) + bad + CONTENT + DONE]);
     t.equal(sink.relayed, sse(chunkOf('a')) + sse(chunkOf('b')));
     t.match(sink.failure?.cause, /bad answer/);
