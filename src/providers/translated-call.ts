@@ -10,7 +10,11 @@
  *
  * A response that is not the provider's, such as a web page or a redirect, goes to the handler as it is.
  */
-import { SSE_EVENT_BYTES_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
+import {
+  SSE_EVENT_BYTES_MAX,
+  UPSTREAM_MESSAGE_CHARS_MAX,
+  UPSTREAM_RESPONSE_BYTES_MAX,
+} from '../core/limits.js';
 import { isHtml, type HttpCall, type HttpFault, type HttpHandler } from '../http1/http-client.js';
 import { usageMember } from './chat-writer.js';
 import {
@@ -261,11 +265,14 @@ export class TranslatedCall implements HttpCall, HttpHandler {
       this.#credentials.rejected(settings.credential, credential);
   }
 
-  /** Removes a renewed credential from the text. upstream/ removes the key of the settings. */
+  /**
+   * Removes a renewed credential from as much of the text as a caller may get: of 64 KB it would take 0.3 s.
+   * upstream/ removes the key of the settings.
+   */
   #cleaned(message: string): string {
     const { credential } = this.#call;
     if (credential === undefined || credential.kind === 'key') return message;
-    return this.#credentials.cleaned(credential, message);
+    return this.#credentials.cleaned(credential, message.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX));
   }
 
   /** Runs `act`. A bug of a translator counts as an invalid response, so that it ends this call only. */

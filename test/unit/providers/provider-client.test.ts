@@ -1,10 +1,19 @@
 /** Calls through a provider's protocol: cuts, pauses, errors, and requests that cannot be said in it. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { WHOLE_RESPONSES_BYTES_MAX } from '#src/core/limits.js';
+import { UPSTREAM_MESSAGE_CHARS_MAX, WHOLE_RESPONSES_BYTES_MAX } from '#src/core/limits.js';
 import type { ProviderName } from '#src/core/provider-names.js';
 import { ChunkWriter, completionOf } from '#src/providers/chat-writer.js';
-import { FieldError, ProviderError, type Provider, type ProviderSettings } from '#src/providers/provider.js';
+import type { HttpHandler } from '#src/http1/http-client.js';
+import {
+  FieldError,
+  ProviderError,
+  type Credentials,
+  type Provider,
+  type ProviderCall,
+  type ProviderSettings,
+} from '#src/providers/provider.js';
+import { TranslatedCall } from '#src/providers/translated-call.js';
 import { connectionFailure } from '#src/upstream/error-mapping.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
 import { answerOf, FakeDownstream, USAGE, type Script } from '../../fixtures/upstream-server.js';
@@ -212,6 +221,37 @@ void t.test('statuses: the provider says what they mean, but pages and redirects
     response.write('half', () => setTimeout(() => response.destroy(), 20));
   });
   t.strictSame(cut.error, { code: 'invalid_parameters', message: 'half' }, 'a cut error');
+});
+
+void t.test('of a long message only what a caller may get is cleaned', (t) => {
+  const cleaned: string[] = [];
+  const told: string[] = [];
+  const credentials: Credentials = {
+    of: () => undefined,
+    rejected: () => undefined,
+    cleaned: (_credential, text) => (cleaned.push(text), 'clean'),
+  };
+  const bearer = { kind: 'bearer', token: 'ya29.token-0123456789' } as const;
+  const call: ProviderCall = {
+    ...{ settings: settings('anthropic'), body: {}, stream: false, requestId: 'r', nowMs: 0, model: 'm' },
+    credential: bearer,
+  };
+  const handler: HttpHandler = {
+    onStart: (status) => told.push(`start ${status}`),
+    onData: (chunk) => told.push(Buffer.from(chunk).toString()),
+    onEnd: () => told.push('end'),
+    onError: ({ code }) => told.push(code),
+  };
+  const translated = new TranslatedCall(LINES, call, credentials, handler);
+  translated.onStart(400, () => undefined);
+  translated.onData(Buffer.from(`  ${'YWJjZGVmZ2hpag '.repeat(4_000)}`));
+  translated.onEnd();
+  t.same(
+    cleaned.map(({ length }) => length),
+    [UPSTREAM_MESSAGE_CHARS_MAX],
+  );
+  t.match(told, ['start 400', /"message":"clean"/, 'end']);
+  t.end();
 });
 
 void t.test('a request that cannot be signed is never sent', async (t) => {
