@@ -142,16 +142,23 @@ export class LineFile {
 
   #openFile(): void {
     this.#file = openSync(this.#path, 'a+', 0o600);
-    const stat = fstatSync(this.#file);
-    if (stat.isFIFO()) {
+    try {
+      this.#endLastLine(this.#file);
+    } catch (error) {
+      // An open file counts as one whose last line is ended.
       this.#closeFile();
-      // Nor could it be rotated; and one that nobody reads would block this thread.
-      throw new Error('the path must be that of a file: it is a pipe');
+      throw error;
     }
+  }
+
+  #endLastLine(file: number): void {
+    const stat = fstatSync(file);
+    // Nor could it be rotated; and one that nobody reads would block this thread.
+    if (stat.isFIFO()) throw new Error('the path must be that of a file: it is a pipe');
     this.#fileBytes = stat.size;
     if (this.#fileBytes === 0) return;
     const last = Buffer.alloc(1);
-    readSync(this.#file, last, 0, 1, this.#fileBytes - 1);
+    readSync(file, last, 0, 1, this.#fileBytes - 1);
     if (last[0] !== NEWLINE) this.#write(Buffer.from([NEWLINE]));
   }
 

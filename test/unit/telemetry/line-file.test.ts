@@ -164,6 +164,24 @@ void t.test('what was written of a batch when no more would fit is cut off again
   t.end();
 });
 
+void t.test('a cut line is ended later, if no byte more would fit at first', (t) => {
+  const path = join(t.testdir(), 'usage');
+  const cut = `{"at":-1,"text":"${'x'.repeat(2_000)}`;
+  writeFileSync(path, cut.slice(0, 1_024));
+  const writer = fileURLToPath(new URL('../../fixtures/line-file-writer.js', import.meta.url));
+  // 1 KiB: not even the newline fits, until somebody makes room.
+  const args = ['-c', 'ulimit -f 2; exec "$0" "$@"', process.execPath, writer, path, '3', '512'];
+  t.equal(execFileSync('sh', args, { encoding: 'utf8' }), '1', 'the first batch fails');
+  const [first, ...others] = linesOf(path);
+  t.equal(first, cut.slice(0, 512));
+  t.same(
+    others.map((line) => (JSON.parse(line) as { at: number }).at),
+    [0, 1, 2],
+    'each line by itself',
+  );
+  t.end();
+});
+
 void t.test('a pipe is named as what it is, and holds up nothing; the null device takes all', (t) => {
   const pipe = join(t.testdir(), 'pipe');
   execFileSync('mkfifo', [pipe]);
