@@ -7,7 +7,7 @@
  * nothing (test/unit/call-log/segment-writer.test.ts).
  */
 import { closeSync, fstatSync, rmSync } from 'node:fs';
-import type { Clock } from '../core/clock.js';
+import { type Clock, RetentionCalendar } from '../core/clock.js';
 import { writeWhole } from '../telemetry/line-file.js';
 import type { Log } from '../telemetry/log.js';
 import {
@@ -24,38 +24,6 @@ const WRITE_PERIOD_MS = 1_000;
 /** How many bytes may wait: some 60,000 records, or the contents of 30 of the longest calls by default. */
 const WAITING_BYTES_MAX = 4 * 1024 * 1024;
 const LOG_PERIOD_MS = 10_000;
-
-/** So long a clock that has stepped ahead must stay there before segments are removed by it. */
-const BELIEVED_AFTER_MS = 3_600_000;
-/** So long nothing is removed by age after the start: a clock that was wrong at boot is then set right. */
-const FIRST_AFTER_MS = REMOVE_PERIOD_MS - 60_000;
-
-/**
- * The calendar by which segments are too old: the host's, but for steps ahead of the last hour. What is
- * removed does not come back when the clock is set right; what stays an hour longer does no harm.
- */
-class RetentionCalendar {
-  readonly #clock: Clock;
-  readonly #startMs: number;
-  /** By how much the calendar was ahead of the monotonic clock, at looks of the last hour; it ascends. */
-  #looks: { readonly atMs: number; readonly aheadMs: number }[] = [];
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-    this.#startMs = clock.monotonicMs();
-  }
-
-  /** In Unix milliseconds; -Infinity just after the start. To be called at each look at the segments. */
-  nowMs(): number {
-    const atMs = this.#clock.monotonicMs();
-    const aheadMs = this.#clock.wallMs() - atMs;
-    const earlier = this.#looks.filter(
-      (look) => look.aheadMs < aheadMs && atMs - look.atMs < BELIEVED_AFTER_MS,
-    );
-    this.#looks = [...earlier, { atMs, aheadMs }];
-    return atMs - this.#startMs < FIRST_AFTER_MS ? -Infinity : atMs + this.#looks[0]!.aheadMs;
-  }
-}
 
 export interface WrittenBlock {
   readonly data: Buffer;

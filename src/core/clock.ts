@@ -4,7 +4,8 @@
  *
  * Must hold: `monotonicMs` means the same in all threads and processes of a host, because leases and windows
  * in shared memory are written by one and read by another; durations are never taken from `wallMs`, which may
- * step (test/unit/core/clock.test.ts).
+ * step (test/unit/core/clock.test.ts); what is removed by age is removed by a RetentionCalendar
+ * (test/unit/call-log/segment-writer.test.ts, test/unit/gateway/webhook-outbox.test.ts).
  */
 import { performance } from 'node:perf_hooks';
 import { asMonotonicMs, asWallMs, type MonotonicMs, type WallMs } from './units.js';
@@ -60,6 +61,38 @@ function offsetMs(): number {
  */
 export function isWithin(ageMsMax: number, thenMs: number, nowMs: number): boolean {
   return thenMs > nowMs - ageMsMax && thenMs <= nowMs;
+}
+
+/** So long a clock that has stepped ahead must stay there before anything is removed by it. */
+const BELIEVED_AFTER_MS = 3_600_000;
+/** So long nothing is removed by age after the start: a clock that was wrong at boot is then set right. */
+const FIRST_AFTER_MS = 240_000;
+
+/**
+ * The calendar by which things are too old and are removed: the host's, but for steps ahead of the last hour.
+ * What is removed does not come back when the clock is set right; what stays an hour longer does no harm.
+ */
+export class RetentionCalendar {
+  readonly #clock: Clock;
+  readonly #startMs: number;
+  /** By how much the calendar was ahead of the monotonic clock, at looks of the last hour; it ascends. */
+  #looks: { readonly atMs: number; readonly aheadMs: number }[] = [];
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#startMs = clock.monotonicMs();
+  }
+
+  /** In Unix milliseconds; -Infinity just after the start. To be called some times an hour, used or not. */
+  nowMs(): number {
+    const atMs = this.#clock.monotonicMs();
+    const aheadMs = this.#clock.wallMs() - atMs;
+    const earlier = this.#looks.filter(
+      (look) => look.aheadMs < aheadMs && atMs - look.atMs < BELIEVED_AFTER_MS,
+    );
+    this.#looks = [...earlier, { atMs, aheadMs }];
+    return atMs - this.#startMs < FIRST_AFTER_MS ? -Infinity : atMs + this.#looks[0]!.aheadMs;
+  }
 }
 
 /** A timer may fire a millisecond before its tick. Then the next tick is a whole period away. */

@@ -15,7 +15,7 @@
  *
  * The pause doubles with each failure in a row, from a second to five minutes, less a random part of up to a
  * half. It is never shorter than the receiver's Retry-After. A webhook that is a day old is not tried any
- * more: it leaves the store, and its body is logged.
+ * more: it leaves the store, and its body is logged. A clock that is ahead for some minutes makes none old.
  *
  * A webhook may be sent twice, with the same id: if the process dies after the receiver's response and before
  * the webhook has left the store, and while the admin interface passes from one process to another.
@@ -25,7 +25,7 @@
  */
 import { webhookKeyOf } from '../config/notify-schema.js';
 import type { Settings } from '../config/schema.js';
-import type { Clock } from '../core/clock.js';
+import { type Clock, RetentionCalendar } from '../core/clock.js';
 import type { NoticeRows, WaitingWebhook } from '../store/notice-rows.js';
 import type { Log } from '../telemetry/log.js';
 import type { WebhookCounts } from '../telemetry/metrics-source.js';
@@ -51,6 +51,7 @@ export interface WebhookOutboxOptions {
 
 export class WebhookOutbox {
   readonly #options: WebhookOutboxOptions;
+  readonly #calendar: RetentionCalendar;
   /** Cuts the running attempt when the outbox is closed. */
   #stop = new AbortController();
   /** How often this process has failed to send each webhook, by its id. */
@@ -66,6 +67,7 @@ export class WebhookOutbox {
 
   constructor(options: WebhookOutboxOptions) {
     this.#options = options;
+    this.#calendar = new RetentionCalendar(options.clock);
   }
 
   get counts(): Omit<WebhookCounts, 'dropped'> {
@@ -89,14 +91,15 @@ export class WebhookOutbox {
    * earlier call sends, or while the outbox is closed. Never rejects.
    */
   async look(): Promise<void> {
+    const nowMs = this.#calendar.nowMs();
     if (this.#isSending || !this.#isOpen) return;
     this.#isSending = true;
     try {
-      this.#sweep();
+      this.#sweep(nowMs);
       while (this.#mayTry()) {
         const next = this.#next();
         if (next === undefined) break;
-        await this.#try(next);
+        await this.#try(next, nowMs);
       }
     } catch (error) {
       // The store is full or read-only: the webhook stays in it and may be sent twice.
@@ -124,9 +127,9 @@ export class WebhookOutbox {
     );
   }
 
-  async #try(webhook: WaitingWebhook): Promise<void> {
+  /** `nowMs`: by the calendar of what is removed. */
+  async #try(webhook: WaitingWebhook, nowMs: number): Promise<void> {
     const { settings, rows, clock, log } = this.#options;
-    const nowMs = clock.wallMs();
     if (nowMs - webhook.reportedMs > AGE_MS_MAX) {
       this.#giveUp(webhook, 'it is a day old');
       return;
@@ -134,7 +137,7 @@ export class WebhookOutbox {
     const { url, secret, timeout_ms: timeoutMs } = settings()!;
     const receiver = { url: url!, key: webhookKeyOf(secret!)!, timeoutMs };
     const { signal } = this.#stop;
-    const delivery = await sendWebhook(webhook, receiver, nowMs, signal);
+    const delivery = await sendWebhook(webhook, receiver, clock.wallMs(), signal);
     if (delivery.sent) {
       rows.remove(webhook);
       this.#counts.sent += 1;
@@ -173,11 +176,11 @@ export class WebhookOutbox {
     this.#resumesMs = clock.monotonicMs() + Math.max(leastMs, fullMs * (0.5 + random() / 2));
   }
 
-  #sweep(): void {
+  #sweep(nowMs: number): void {
     const { rows, clock } = this.#options;
     if (clock.monotonicMs() - this.#sweptMs < SWEEP_MS) return;
     this.#sweptMs = clock.monotonicMs();
-    rows.sweep(clock.wallMs());
+    rows.sweep(nowMs);
   }
 }
 

@@ -150,6 +150,49 @@ void t.test('a day later it is given up, and 410 at once', async (t) => {
   t.equal(world.log.lines.filter((line) => line === 'error a webhook was given up').length, 2);
 });
 
+void t.test(
+  'a clock that is two days ahead for a minute gives nothing up, and no notice is told twice',
+  async (t) => {
+    const world = await open(t);
+    world.notify = { at: [80], timeout_ms: 200 };
+    const mark = { scopeId: 'acct_a', quota: 'calls_per_day', period: 'p', percent: 80 };
+    const endsMs = world.clock.nowMs + 1_000;
+    world.store.notices.tell([{ ...mark, endsMs }], () => ({
+      id: 'msg_a',
+      body: '{}',
+      reportedMs: world.clock.nowMs,
+    }));
+    const pass = async (seconds: number): Promise<void> => {
+      for (let at = 0; at < seconds; at += 10) {
+        world.clock.nowMs += 10_000;
+        await world.outbox.look();
+      }
+    };
+    await pass(7_200);
+    const ahead = (ms: number): void => {
+      world.clock.nowMs += ms;
+      world.clock.setMs += ms;
+    };
+    ahead(2 * DAY_MS);
+    world.notify = { url: world.receiver.url, secret: WEBHOOK_SECRET, at: [80], timeout_ms: 200 };
+    world.receiver.replies.push(...Array.from({ length: 6 }, () => ({ status: 500 })));
+    await pass(60);
+    t.equal(world.outbox.counts.givenUp, 0);
+    t.notOk(world.store.notices.isNew({ ...mark, endsMs }), 'it is known that it was told');
+    ahead(-2 * DAY_MS);
+    await pass(600);
+    t.same(new Set(world.ids()), new Set(['msg_a']));
+    t.match(world.outbox.counts, { sent: 1, givenUp: 0 });
+    world.notify = { at: [80], timeout_ms: 200 };
+    world.tell('msg_b');
+    world.notify = { url: world.receiver.url, secret: WEBHOOK_SECRET, at: [80], timeout_ms: 200 };
+    world.receiver.replies.push(...Array.from({ length: 400 }, () => ({ status: 500 })));
+    ahead(2 * DAY_MS);
+    await pass(4_000);
+    t.equal(world.outbox.counts.givenUp, 1, 'one that stays there is believed');
+  },
+);
+
 void t.test('what a process leaves behind the next one sends', async (t) => {
   const world = await open(t);
   world.tell('msg_a');
