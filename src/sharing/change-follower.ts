@@ -4,7 +4,7 @@
  *
  * It reads the newest number of the change feed every 25 ms, in some µs. It then reads the records that the
  * changes touched as they are now, so several changes of one record are applied once. A record that could not
- * be applied is tried again with each look.
+ * be applied is tried again: twice with the next look, then after pauses that double up to 10 s.
  *
  * Must hold: a disabled key is rejected by every thread of every process within 100 ms. Test:
  * unit/sharing/change-follower, which accepts 2 s, because machines of tests may be slow.
@@ -24,6 +24,22 @@ const PAGE_RECORDS = 500;
 /** After how many failed looks the log repeats that the store cannot be read: 10 s. */
 const LOG_PERIOD_LOOKS = 400;
 
+/** The longest pause before a record is tried again: 10 s. */
+const PAUSE_LOOKS_MAX = 400;
+/** With this try, 13 s after the first, the pause has become the longest. */
+const TRIES_UNTIL_LONGEST = 11;
+/** After so many tries more the log repeats that the record cannot be applied: 10 minutes. */
+const LOG_PERIOD_TRIES = 60;
+
+/** A record whose change could not be applied. */
+interface FailedRecord {
+  /** How often, since its last change. */
+  readonly tries: number;
+  /** The look that tries again. */
+  readonly dueLook: number;
+  readonly again: () => void;
+}
+
 export interface ChangeFollowerOptions {
   readonly feed: Pick<ChangeFeed, 'newest' | 'since'>;
   readonly applier: Pick<ChangeApplier, 'applyGroup' | 'applyAccount' | 'applyKey'>;
@@ -40,10 +56,11 @@ export class ChangeFollower {
   #appliedTo: number;
   #failedLooks = 0;
   #readsAll = false;
-  /** How often all records were read anew. */
+/** How often all records were read anew. */
   #readings = 0;
-  /** Applies the records whose changes could not be applied, by what the log calls them. */
-  readonly #failed = new Map<string, () => void>();
+  #looks = 0;
+  /** The records whose changes could not be applied, by what the log calls them. */
+  readonly #failed = new Map<string, FailedRecord>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: ChangeFollowerOptions) {
@@ -63,10 +80,12 @@ export class ChangeFollower {
 
   /**
    * The newest change that every thread of this process sees; 0 while it reads everything anew, or lacks a
-   * change that could not be applied.
+   * change that could not be applied. A record that has failed for 13 s does not count: whoever changed it
+   * was warned long before, and later changes of other records are no cause for a warning.
    */
   get appliedTo(): number {
-    return this.#readsAll || this.#failed.size > 0 ? 0 : this.#appliedTo;
+    const isLate = [...this.#failed.values()].some(({ tries }) => tries < TRIES_UNTIL_LONGEST);
+    return this.#readsAll || isLate ? 0 : this.#appliedTo;
   }
 
   /** Applies all changes that any process has committed. Every thread of this process sees them on return. */
@@ -84,13 +103,20 @@ export class ChangeFollower {
 
   #follow(): void {
     const { feed } = this.#options;
-    if (!this.#readsAll) for (const again of [...this.#failed.values()].slice(0, PAGE_RECORDS)) again();
+    if (!this.#readsAll) this.#tryAgain();
     const newest = feed.newest();
     if (newest === this.#appliedTo) return;
     const touched = feed.since(this.#appliedTo);
     this.#appliedTo = newest;
     if (touched !== undefined) this.#apply(touched);
     else void this.#applyAll();
+  }
+
+  #tryAgain(): void {
+    this.#looks += 1;
+    if (this.#failed.size === 0) return;
+    const due = [...this.#failed.values()].filter(({ dueLook }) => dueLook <= this.#looks);
+    for (const { again } of due.slice(0, PAGE_RECORDS)) again();
   }
 
   #apply({ groups = [], accounts, keys }: Touched): void {
@@ -122,18 +148,27 @@ export class ChangeFollower {
     if (reading === this.#readings) this.#readsAll = false;
   }
 
-  /** One record that cannot be read must not keep the others from being applied. */
-  #attempt(kind: 'account' | 'group' | 'key', slot: number, work: () => void): void {
+  /**
+   * One record that cannot be read must not keep the others from being applied. `tries`: how often its change
+   * could not be applied; 0 for a new change.
+   */
+  #attempt(kind: 'account' | 'group' | 'key', slot: number, work: () => void, tries = 0): void {
     const { log } = this.#options;
     const name = `${kind} in slot ${slot}`;
-    const isRetry = this.#failed.delete(name);
+    const hasFailed = this.#failed.delete(name);
     try {
       work();
-      if (isRetry) log.warn(`a change of the ${name} was taken over after all`);
+      if (hasFailed) log.warn(`a change of the ${name} was taken over after all`);
     } catch (error) {
+      const failed = tries + 1;
+      const pauseLooks = Math.min(Math.max(1, 2 ** (failed - 2)), PAUSE_LOOKS_MAX);
       // At the end, so that those after it are tried too.
-      this.#failed.set(name, () => this.#attempt(kind, slot, work));
-      if (!isRetry)
+      this.#failed.set(name, {
+        tries: failed,
+        dueLook: this.#looks + pauseLooks,
+        again: () => this.#attempt(kind, slot, work, failed),
+      });
+      if (tries % LOG_PERIOD_TRIES === 0)
         log.error(`a change of the ${name} was not taken over; it is tried again`, { error: textOf(error) });
     }
   }

@@ -56,6 +56,48 @@ void t.test('a change that cannot be applied is tried again, and counts as appli
   t.end();
 });
 
+void t.test('a record that can never be applied: tried ever less, told seldom, and of itself alone', (t) => {
+  const log = new ListLog();
+  let newest = 3;
+  let tries = 0;
+  const follower = new ChangeFollower({
+    feed: {
+      newest: () => newest,
+      since: (after) => ({ accounts: after < 3 || newest === 5 ? [asAccountIndex(1)] : [], keys: [] }),
+    },
+    applier: {
+      applyGroup: () => undefined,
+      applyAccount: () => {
+        tries += 1;
+        throw new Error('the record is damaged');
+      },
+      applyKey: () => undefined,
+    },
+    ...{ appliedTo: 2, groupsMax: 0, accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, log },
+  });
+  const looks = (count: number): number => {
+    const before = tries;
+    for (let at = 0; at < count; at++) follower.look();
+    return tries - before;
+  };
+  t.equal(looks(4), 3, 'three times in 100 ms');
+  t.equal(follower.appliedTo, 0);
+  t.equal(looks(596), 8, 'in 15 s');
+  t.equal(follower.appliedTo, 3, 'whoever changed it knows by now');
+  newest = 4;
+  looks(1);
+  t.equal(follower.appliedTo, 4, 'nobody is warned of another change');
+  t.equal(looks(4_000), 10, 'each 10 s');
+  t.equal(log.lines.length, 1, 'told once');
+  looks(40 * 600);
+  t.equal(log.lines.length, 2, 'and again within 10 minutes');
+  newest = 5;
+  t.equal(looks(4), 3, 'a new change of it is tried at once');
+  t.equal(follower.appliedTo, 0, 'and whoever made it is warned');
+  t.equal(log.lines.length, 3);
+  t.end();
+});
+
 void t.test('random changes through three processes are in the buffers of all', async (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
