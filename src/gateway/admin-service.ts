@@ -240,13 +240,20 @@ export class AdminService {
 
   /**
    * Opens the interface while another gateway of the group still has it. Tries until it succeeds, and
-   * resolves with true; or with false if `close` is called before.
+   * resolves with true; or with false if `close` or `follow` is called before.
    */
   async lead(): Promise<boolean> {
     let failed = false;
-    for (let pauseMs = TRY_PAUSE_MS_MIN; !this.#closed; pauseMs = Math.min(pauseMs * 2, TRY_PAUSE_MS_MAX)) {
+    this.#follows = false;
+    const isAsked = (): boolean => !this.#closed && !this.#follows;
+    for (let pauseMs = TRY_PAUSE_MS_MIN; isAsked(); pauseMs = Math.min(pauseMs * 2, TRY_PAUSE_MS_MAX)) {
       try {
         await this.open(false);
+        if (!isAsked()) {
+          this.#server?.stop();
+          this.#recorder?.close();
+          return false;
+        }
         this.#options.log.info('gateway has the admin interface');
         return true;
       } catch (error) {

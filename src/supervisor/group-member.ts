@@ -275,13 +275,24 @@ export class Primary<Candidate extends PrimaryCandidate> {
     this.#current = candidate;
   }
 
-  /** Passes the interface on. Resolves when `candidate` has opened it or has ended. */
+  /** Passes the interface on. Resolves when `candidate` has opened it or has ended, or with `takeBack`. */
   handOver(candidate: Candidate): Promise<void> {
     this.#former = this.#current;
     this.#current = candidate;
     const settled = new Promise<void>((resolve) => (this.#onSettled = resolve));
     candidate.lead();
     return settled;
+  }
+
+  /** Leaves the interface with the former gateway, if it still has it: `candidate` could not open its own. */
+  takeBack(candidate: Candidate): void {
+    if (candidate !== this.#current) return;
+    if (this.#former !== undefined) {
+      candidate.follow();
+      this.#current = this.#former;
+      this.#former = undefined;
+    }
+    this.#onSettled();
   }
 
   onLeads(candidate: Candidate): void {

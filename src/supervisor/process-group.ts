@@ -33,7 +33,10 @@ interface ReplaceSteps<Member> {
    * removed.
    */
   start(member: Member): Promise<string | undefined>;
-  /** Passes the admin interface on, if `from` has it. If `to` ends meanwhile, it is removed. */
+  /**
+   * Passes the admin interface on, if `from` has it. If `to` ends meanwhile, or cannot open it in time and is
+   * ended, it is removed.
+   */
   handOver(from: Member, to: Member): Promise<void>;
   /** Resolves when the member's calls and process have ended. */
   retire(member: Member): Promise<void>;
@@ -159,17 +162,38 @@ export class ProcessGroup {
       },
       start: (member) => member.start(),
       handOver: async (from, to) => {
-        if (this.#primary.current === from) await this.#primary.handOver(to);
+        if (this.#primary.current === from && !(await this.#handOver(to))) return;
         to.isTrial = false;
       },
       retire: async (member) => {
-        // Twice the drain timeout: a late call on an idle connection has the full time too.
-        await member.retire(this.#endMsMax() + this.#settings.drain_timeout_ms);
+        await this.#retire(member);
         this.#forget(member);
       },
       isStopping: () => this.#isStopping(),
     }).finally(() => (this.#replacing = undefined));
     return { count, done };
+  }
+
+  /**
+   * Passes the admin interface on. If `to` cannot open it in time, the former keeps it, and `to` is ended:
+   * each later replacement would wait for this one. Resolves with false in that case.
+   */
+  async #handOver(to: GroupMember): Promise<boolean> {
+    const waitMs = this.#options.readyMsMax;
+    const timer = setTimeout(() => this.#primary.takeBack(to), waitMs);
+    await this.#primary.handOver(to);
+    clearTimeout(timer);
+    if (this.#primary.current === to || to.process === undefined) return true;
+    this.#options.log.error('a gateway could not open the admin interface; the former keeps it', {
+      waited_ms: waitMs,
+    });
+    await this.#retire(to);
+    return false;
+  }
+
+  #retire(member: GroupMember): Promise<void> {
+    // Twice the drain timeout: a late call on an idle connection has the full time too.
+    return member.retire(this.#endMsMax() + this.#settings.drain_timeout_ms);
   }
 
   /** Asks every gateway to finish its calls and end, and kills those that exceed their time. Idempotent. */

@@ -45,6 +45,33 @@ void t.test('the next ends before it leads: the former goes on; both end: anothe
   t.equal(primary.current, third, 'a late word of one that is gone');
 });
 
+void t.test('the next cannot open it in time: the former goes on, and the next stops trying', async (t) => {
+  const [first, second, third] = candidates();
+  const primary = new Primary<Candidate>();
+  primary.begin(first);
+  const handed = primary.handOver(second);
+  primary.takeBack(third);
+  t.equal(primary.current, second, 'another one changes nothing');
+  primary.takeBack(second);
+  await handed;
+  t.equal(primary.current, first);
+  t.same([first.told, second.told], [[], ['lead', 'follow']]);
+  primary.onLeads(second);
+  t.same(first.told, [], 'a late word changes nothing');
+});
+
+void t.test('the former has ended too: the next tries on, and nobody waits for it', async (t) => {
+  const [first, second] = candidates();
+  const primary = new Primary<Candidate>();
+  primary.begin(first);
+  const handed = primary.handOver(second);
+  primary.onEnd(first, [second]);
+  primary.takeBack(second);
+  await handed;
+  t.equal(primary.current, second);
+  t.same(second.told, ['lead']);
+});
+
 void t.test('the former ends while the next begins to lead', async (t) => {
   const [first, second, third] = candidates();
   const primary = new Primary<Candidate>();

@@ -22,6 +22,7 @@ async function groupOf(
   changes: Partial<Settings> = {},
   /** Called when the first gateway serves, before the others are started. */
   onReady: (machine: { isFull: boolean }) => void = () => undefined,
+  readyMsMax = LONG_MS,
 ) {
   const folder = t.testdir();
   const file = join(folder, 'events');
@@ -51,7 +52,7 @@ async function groupOf(
         return machine.isFull ? UNFORKABLE : FIXTURE;
       },
       pauses: { firstMs: 1, longestMs: 4, healthyMs: LONG_MS },
-      readyMsMax: LONG_MS,
+      readyMsMax,
       exitGraceMs: 0,
     },
     {
@@ -262,3 +263,27 @@ void t.test('the new one ends while it takes the lead: the former goes on, with 
   group.drain();
   t.same(await group.ended, { exitCode: 0, rejection: undefined });
 });
+
+void t.test(
+  'the new one cannot open the admin interface: it goes, and the next replacement is made',
+  async (t) => {
+    const { group, settings, seen, events } = await groupOf(t, 2, {}, undefined, 15_000);
+    await seen('start', 2);
+    t.match(
+      await group.replace({ ...settings, workers: BEHAVIOURS.portless }).done,
+      /before it had taken over/,
+    );
+    const [follows] = await seen('follow', 1);
+    t.equal(follows!.slot, 2, 'it stops trying');
+    t.same(
+      events()
+        .filter(({ event }) => event === 'drain')
+        .map(({ slot }) => slot),
+      [2],
+      'it ends, and no other',
+    );
+    t.equal(group.replaceProblem, undefined);
+    t.equal(await group.replace({ ...settings, workers: BEHAVIOURS.serve }).done, undefined);
+    t.equal((await seen('drain', 3)).length, 3);
+  },
+);
