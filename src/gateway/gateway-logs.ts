@@ -195,7 +195,9 @@ export class GatewayLogs {
       const dropped = reader.takeDropped();
       this.#dropped += dropped;
       this.#droppedInAll += dropped;
-      this.#unstored += reader.takeUnstored();
+      const unstored = reader.takeUnstored();
+      if (this.#keepsCalls) this.#unstored += unstored;
+      if (unstored > 0) this.#outbox?.countDropped(unstored);
     });
     if (lines.length > 0) write();
     this.#outbox?.flush();

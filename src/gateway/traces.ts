@@ -183,6 +183,11 @@ export class CallOutbox implements CallSink {
     if (this.#budget.take(1)) this.#lines.push(callJson(call));
   }
 
+  /** Counts calls that a flood has kept from `append`. */
+  countDropped(calls: number): void {
+    this.#budget.countDropped(calls);
+  }
+
   flush(): void {
     if (this.#lines.length === 0) return;
     this.#send(this.#lines.length, this.#lines.join('\n'));

@@ -1,0 +1,55 @@
+/** Which rejected calls of a flood count as missing: in the call log, in what is exported, or nowhere. */
+import t from 'tap';
+import { SystemClock } from '#src/core/clock.js';
+import type { CallRecordNames } from '#src/gateway/call-lines.js';
+import { GatewayLogs } from '#src/gateway/gateway-logs.js';
+import { CallOutbox } from '#src/gateway/traces.js';
+import { CallRingWriter } from '#src/telemetry/call-ring.js';
+import { createCallRing } from '#src/telemetry/call-ring-layout.js';
+import { createContentsBudget } from '#src/telemetry/contents-layout.js';
+import { createLogSwitch, LogSwitch } from '#src/telemetry/log.js';
+import { createExportBudget, ExportBudget } from '#src/telemetry/span-outbox.js';
+import { SOUND_YAML, worldOf } from '../config/support.js';
+import { ListLog } from '../store/support.js';
+
+const FLOOD = 5_000;
+const STORED_A_SECOND = 1_000;
+
+for (const [keeps, exports] of [
+  [true, true],
+  [true, false],
+  [false, true],
+  [false, false],
+] as const) {
+  void t.test(`call log ${keeps}, export ${exports}`, (t) => {
+    const { settings } = worldOf(t, { 'tollgate.yaml': SOUND_YAML }).load();
+    const control = createLogSwitch();
+    const ring = createCallRing();
+    const budget = createExportBudget();
+    const logs = new GatewayLogs({
+      settings: {
+        ...settings,
+        data: t.testdir(),
+        call_log: { ...settings.call_log, enabled: keeps },
+        access_log: { ...settings.access_log, enabled: false },
+      },
+      control,
+      rings: [ring],
+      contentsBudgets: [createContentsBudget()],
+      names: { ids: { forgetOld: () => undefined } } as unknown as CallRecordNames,
+      secrets: () => [],
+      upstreamErrors: { append: () => undefined },
+      clock: new SystemClock(),
+      log: new ListLog(),
+    });
+    t.teardown(() => logs.close());
+    if (exports) logs.exportTo(new CallOutbox(budget, () => undefined));
+    const writer = new CallRingWriter(ring, new LogSwitch(control));
+    for (let calls = 0; calls < FLOOD; calls++) writer.isStored('rejected', 1_000);
+    logs.drain();
+    const missing = FLOOD - STORED_A_SECOND;
+    t.equal(logs.dropped.rejected, keeps ? missing : 0);
+    t.equal(new ExportBudget(budget).counts().dropped, exports ? missing : 0);
+    t.end();
+  });
+}
