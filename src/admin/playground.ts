@@ -65,6 +65,7 @@ export class Playground {
     const outgoing = this.#call(given.key, given.request);
     this.#calls += 1;
     let ended = false;
+    let begun = false;
     const end = (): void => {
       if (!ended) this.#calls -= 1;
       ended = true;
@@ -74,12 +75,14 @@ export class Playground {
       outgoing.destroy();
     });
     outgoing.on('error', (error) => {
-      if (ended) return;
+      // A connection that is reset within the response fails both: what is relayed ends the page's response.
+      if (ended || begun) return;
       end();
       const message = `The gateway's own public port cannot be reached: ${error.message}`;
       send(response, responseOfError({ code: 'internal_error', message }), false, false);
     });
     outgoing.once('response', (incoming) => {
+      begun = true;
       // The client may have left meanwhile.
       if (!ended) guard(() => relay(response, incoming, end));
     });

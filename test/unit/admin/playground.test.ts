@@ -87,6 +87,29 @@ void t.test('a request that is nested too deeply is refused, and takes no place'
   t.equal((await house.send('POST', PATH, { key: 'sk-x', request: {} })).status, 200, 'and it goes on');
 });
 
+void t.test('a connection that is reset within the answer breaks the answer, and nothing else', async (t) => {
+  const house = await startAdminHouse(t);
+  house.publicPort = await startPublic(t, (request, response) => {
+    request.resume();
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write('data: 1\n\n', () => setTimeout(() => request.socket.resetAndDestroy(), 50));
+  });
+  for (let calls = 0; calls < 20; calls++) {
+    const response = await fetch(`http://127.0.0.1:${house.port}${PATH}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${TOKEN}` },
+      body: JSON.stringify({ key: 'sk-x', request: {} }),
+    });
+    let body = '';
+    await t.rejects(async () => {
+      for await (const part of response.body!) body += Buffer.from(part as Uint8Array).toString();
+    }, 'it does not look whole');
+    t.equal(body, 'data: 1\n\n', 'and has no other answer in it');
+  }
+  house.publicPort = await startPublic(t, (_, response) => response.end('{}'));
+  t.equal((await house.send('POST', PATH, { key: 'sk-x', request: {} })).status, 200, 'and it goes on');
+});
+
 void t.test('what is refused', async (t) => {
   const house = await startAdminHouse(t);
   checkError(t, await house.send('POST', PATH, {}, { headers: {} }), 'missing_api_key', 'nobody');
