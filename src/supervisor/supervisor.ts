@@ -8,6 +8,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { statSync } from 'node:fs';
+import { ConfigError } from '../config/config-error.js';
 import type { LoadedSettings } from '../config/load.js';
 import type { Settings } from '../config/schema.js';
 import { adoptInForce, isReplaceable } from '../config/settings-in-force.js';
@@ -82,15 +83,19 @@ export async function supervise(
   signals: SignalSource,
   onReady: (ready: GatewayReady) => void,
 ): Promise<GroupEnd> {
-  const { settings, load, source, watchPeriodMs, onSettings, log } = options;
+  const { settings, load, watchPeriodMs, onSettings, log } = options;
   onSettings(settings);
-  let { inForce } = options;
-  let loadedInForce = inForce;
+  let { inForce, source } = options;
+  let latest: Pick<LoadedSettings, 'inForce' | 'source'> = options;
   const reloads: Reloads = new Reloads({
     settings,
     load: async () => {
       const loaded = await load();
-      loadedInForce = loaded.inForce;
+      // The built-in settings are for a start without a file, and not for a file that is away for a moment.
+      if (source !== undefined && loaded.source === undefined)
+        throw new ConfigError([`${source} is not there any more: put it back, and reload`]);
+      latest = loaded;
+      watch.haveRead(namedFiles(loaded.settings));
       return loaded.settings;
     },
     apply: async (next, dryRun) => {
@@ -98,7 +103,8 @@ export async function supervise(
       if (!dryRun && errors.length === 0) {
         watch.isOn = next.watch && !stopping;
         onSettings(next);
-        inForce = adoptInForce(inForce, loadedInForce);
+        source = latest.source;
+        inForce = adoptInForce(inForce, latest.inForce);
         group.showInForce(inForce);
       }
       return errors;
@@ -106,7 +112,7 @@ export async function supervise(
     replaceProblem: () => group.replaceProblem,
     replace: (next) => {
       const replacement = group.replace(next);
-      const replaced = loadedInForce;
+      const replaced = latest.inForce;
       void replacement.done.then((failure) => {
         if (failure !== undefined) return;
         inForce = adoptInForce(
@@ -200,53 +206,75 @@ export interface FileWatchOptions {
  * files (editors), switched links to the folder (config maps of Kubernetes), and mounts without events (NFS,
  * bind mounts of containers). A poll costs some 3 µs a file.
  *
- * Must hold: a change is reported once, when its writer has finished, also one during the gateway's start
- * (test/unit/supervisor/supervisor.file-watch.test.ts).
+ * Must hold: a change is reported once, when its writer has finished, also one during the gateway's start; a
+ * file that is named from now on is no change (test/unit/supervisor/supervisor.file-watch.test.ts).
  */
 export class FileWatch {
   readonly #options: FileWatchOptions;
   #timer: NodeJS.Timeout | undefined;
-  /** The state of the files that was last read or reported; undefined if it is that of the next start. */
-  #reported: string | undefined;
-  /** The state at the last poll. */
-  #polled = '';
+  /** The state of each file when it was last read or reported. */
+  readonly #reported = new Map<string, string>();
+  /** The states at the last poll. */
+  #polled: ReadonlyMap<string, string> = new Map();
 
   /** To be called when the files have just been read: the first start reports what changed since. */
   constructor(options: FileWatchOptions) {
     this.#options = options;
-    this.#reported = this.#fingerprint();
+    this.haveRead(this.#files());
   }
 
   /** Starts or stops polling. Idempotent. */
   set isOn(on: boolean) {
     // What changed while it was off is no news when it is switched on.
-    if (!on) this.#reported = undefined;
+    if (!on) this.#reported.clear();
     if (on === (this.#timer !== undefined)) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
     if (!on) return;
-    this.#polled = this.#fingerprint();
-    this.#reported ??= this.#polled;
+    this.#polled = this.#states();
+    this.#isNews(this.#polled);
     this.#timer = setInterval(() => this.#poll(), this.#options.periodMs);
     this.#timer.unref();
   }
 
+  /** To be called when files have just been read that are perhaps watched from now on. */
+  haveRead(paths: readonly string[]): void {
+    const watched = new Set(this.#timer === undefined ? [] : this.#files());
+    for (const path of paths) if (!watched.has(path)) this.#reported.set(path, stateOf(path));
+  }
+
   /** Reports a change when two polls in a row find the same state: the writer has then finished. */
   #poll(): void {
-    const state = this.#fingerprint();
-    const isSettled = state === this.#polled;
-    this.#polled = state;
-    if (!isSettled || state === this.#reported) return;
-    this.#reported = state;
+    const states = this.#states();
+    const isSettled =
+      states.size === this.#polled.size &&
+      [...states].every(([path, state]) => this.#polled.get(path) === state);
+    this.#polled = states;
+    if (!isSettled || !this.#isNews(states)) return;
+    for (const [path, state] of states) this.#reported.set(path, state);
     this.#options.onChange();
+  }
+
+  /** Whether a file has changed. One that was not known before has not: its state is noted. */
+  #isNews(states: ReadonlyMap<string, string>): boolean {
+    let isNews = false;
+    for (const [path, state] of states) {
+      const known = this.#reported.get(path);
+      if (known === undefined) this.#reported.set(path, state);
+      else if (known !== state) isNews = true;
+    }
+    return isNews;
+  }
+
+  #files(): readonly string[] {
+    return this.#options.files().slice(0, FILES_MAX);
   }
 
   /**
    * Follows links. A missing file counts as a state too, because it may be in the middle of a replacement.
    */
-  #fingerprint(): string {
-    const files = this.#options.files().slice(0, FILES_MAX);
-    return files.map((path) => `${path}\n${stateOf(path)}\n`).join('');
+  #states(): Map<string, string> {
+    return new Map(this.#files().map((path) => [path, stateOf(path)]));
   }
 }
 

@@ -10,9 +10,13 @@ const PERIOD_MS = 10;
 /** Many looks: what was not noticed by then is not noticed. */
 const QUIET_MS = 150;
 
-function watchOf(t: Test, ...files: string[]) {
+function watchOf(t: Test, files: string[], onChange = (): void => undefined) {
   let changes = 0;
-  const watch = new FileWatch({ files: () => files, onChange: () => changes++, periodMs: PERIOD_MS });
+  const count = (): void => {
+    changes++;
+    onChange();
+  };
+  const watch = new FileWatch({ files: () => [...files], onChange: count, periodMs: PERIOD_MS });
   watch.isOn = true;
   // Its own timer keeps no process alive.
   const alive = setInterval(() => undefined, 1_000);
@@ -34,7 +38,7 @@ function watchOf(t: Test, ...files: string[]) {
 void t.test('written in place, replaced by a rename, removed and made anew', async (t) => {
   const folder = t.testdir({ 'a.yaml': 'one', 'other.txt': 'x' });
   const path = join(folder, 'a.yaml');
-  const { noticed, changes } = watchOf(t, path);
+  const { noticed, changes } = watchOf(t, [path]);
   writeFileSync(join(folder, 'other.txt'), 'y');
   await sleep(QUIET_MS);
   t.equal(changes(), 0, 'another file of the folder is none of it');
@@ -57,7 +61,7 @@ void t.test('a config map: the link to the folder of its files is turned', async
   }
   symlinkSync('v1', join(folder, '..data'));
   symlinkSync('..data/a.yaml', join(folder, 'a.yaml'));
-  const { noticed } = watchOf(t, join(folder, 'a.yaml'));
+  const { noticed } = watchOf(t, [join(folder, 'a.yaml')]);
   symlinkSync('v2', join(folder, '..data_tmp'));
   renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
   await noticed(1, 'the link was turned');
@@ -65,7 +69,7 @@ void t.test('a config map: the link to the folder of its files is turned', async
 
 void t.test('many writes are one change, when they have ended', async (t) => {
   const path = join(t.testdir({ a: '' }), 'a');
-  const { noticed, changes } = watchOf(t, path);
+  const { noticed, changes } = watchOf(t, [path]);
   const endMs = performance.now() + 10 * PERIOD_MS;
   for (let text = 'x'; performance.now() < endMs; text += 'x') {
     writeFileSync(path, text);
@@ -78,7 +82,7 @@ void t.test('many writes are one change, when they have ended', async (t) => {
 
 void t.test('off is off, and what happened meanwhile is not news', async (t) => {
   const path = join(t.testdir({ a: '1' }), 'a');
-  const { watch, changes } = watchOf(t, path);
+  const { watch, changes } = watchOf(t, [path]);
   watch.isOn = false;
   writeFileSync(path, '22');
   watch.isOn = true;
@@ -123,4 +127,30 @@ void t.test('a change between the reading of the files and the first start is re
   await eventually('the change', () => (changes > 0 ? true : undefined));
   await sleep(QUIET_MS);
   t.equal(changes, 1);
+});
+
+void t.test('files that are named from now on are no news, and their changes are', async (t) => {
+  const folder = t.testdir({ 'a.yaml': 'one', key: 'k', more: 'm' });
+  const [file, key, more] = ['a.yaml', 'key', 'more'].map((name) => join(folder, name));
+  const files = [file!];
+  // As the supervisor does: it reads the files that the changed one names.
+  const onChange = (): void => {
+    if (!files.includes(key!)) {
+      watch.haveRead([key!]);
+      files.push(key!);
+    }
+  };
+  const { noticed, watch } = watchOf(t, files, onChange);
+  writeFileSync(file!, 'two, with a key');
+  await noticed(1, 'the file, and not once more for the key');
+  writeFileSync(key!, 'another key');
+  await noticed(2, 'the key');
+  files.splice(files.indexOf(key!), 1);
+  await sleep(QUIET_MS);
+  await noticed(2, 'a file less');
+  writeFileSync(key!, 'unwatched');
+  watch.haveRead([more!, key!]);
+  writeFileSync(more!, 'changed after it was read');
+  files.push(more!, key!);
+  await noticed(3, 'what changed between its reading and the first poll');
 });

@@ -16,8 +16,8 @@ interface Run {
   /** What a reload reads. */
   readonly file: { loaded: LoadedSettings };
   readonly signals: EventEmitter;
-  /** Resolves with the fields of the first line that says so. */
-  readonly logged: (message: RegExp) => Promise<LogFields>;
+  /** Resolves with the fields of the first line that says so, and that has such fields. */
+  readonly logged: (message: RegExp, fits?: (fields: LogFields) => boolean) => Promise<LogFields>;
   readonly ready: Promise<GatewayReady>;
   readonly readyCount: () => number;
   readonly end: Promise<GroupEnd>;
@@ -72,9 +72,9 @@ function run(behaviour: string, changes: Partial<GroupOptions> = {}, drainTimeou
   return {
     file,
     signals,
-    logged: async (message) => {
+    logged: async (message, fits = () => true) => {
       for (;;) {
-        const line = seen.find(([text]) => message.test(text));
+        const line = seen.find(([text, fields]) => message.test(text) && fits(fields));
         if (line !== undefined) return line[1];
         await once(lines, 'line');
       }
@@ -135,6 +135,32 @@ void t.test('SIGHUP reloads', async (t) => {
     applied: 'plans.demo (removed), plans.new (added)',
     restartNeeded: '',
   });
+  signals.emit('SIGTERM');
+  t.equal((await end).exitCode, 0);
+});
+
+void t.test('a file that is gone at a reload: told, and its settings stay', async (t) => {
+  const { signals, ready, end, logged, file } = run('serve');
+  await ready;
+  const builtIn = file.loaded;
+  // The start was without a file: the first reload finds one, and from then on it is wanted.
+  file.loaded = { ...withPlan(builtIn, 'first'), demo: false, source: '/etc/tollgate.yaml' };
+  signals.emit('SIGHUP');
+  await logged(/^settings reloaded/);
+  const { loaded } = file;
+  file.loaded = withPlan(builtIn, 'built-in');
+  signals.emit('SIGHUP');
+  t.same(await logged(/^settings not reloaded/), {
+    origin: 'SIGHUP',
+    problems: '/etc/tollgate.yaml is not there any more: put it back, and reload',
+  });
+  file.loaded = { ...loaded, settings: withPlan(builtIn, 'back').settings };
+  signals.emit('SIGHUP');
+  t.match(
+    await logged(/^settings reloaded/, ({ applied }) => String(applied).includes('back')),
+    { applied: 'plans.first (removed), plans.back (added)' },
+    'the built-in settings were never in force',
+  );
   signals.emit('SIGTERM');
   t.equal((await end).exitCode, 0);
 });
