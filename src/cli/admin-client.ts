@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Settings } from '../config/schema.js';
 import { ADMIN_URL_RULE, adminOriginOf, type DataOptions } from './options.js';
 import { CommandError, Misuse } from './output.js';
-import type { AdminExchange, Exchanged } from './store-client.js';
+import type { AdminExchange, Exchanged, WithoutBooks } from './store-client.js';
 
 const PAGE_ITEMS = 1_000;
 
@@ -45,12 +45,13 @@ function clientOf({ exchange, close }: AdminExchange): AdminClient {
   };
 }
 
-/** Opens a client, calls `use` with it and closes it. */
+/** Opens a client, calls `use` with it and closes it. `withoutBooks`: if no gateway runs. */
 export async function withAdminClient(
   options: DataOptions,
   use: (client: AdminClient) => Promise<void>,
+  withoutBooks: WithoutBooks = 'made',
 ): Promise<void> {
-  const client = await openClient(options);
+  const client = await openClient(options, withoutBooks);
   try {
     await use(client);
   } finally {
@@ -88,10 +89,10 @@ async function settingsOf({ config, data }: DataOptions): Promise<Settings> {
   return loadSettings({ config, data, secrets: false }).settings;
 }
 
-async function openClient(options: DataOptions): Promise<AdminClient> {
+async function openClient(options: DataOptions, withoutBooks: WithoutBooks): Promise<AdminClient> {
   const adminUrl = adminUrlOf(options);
   return adminUrl === undefined
-    ? openNearest(await settingsOf(options))
+    ? openNearest(await settingsOf(options), withoutBooks)
     : openHttpClient(options.data, adminUrl);
 }
 
@@ -106,7 +107,7 @@ const UNSEEN_WAIT_MS_MAX = 5_000;
  * another command, holds the store without responding. Throws CommandError after HELD_WAIT_MS_MAX, and after
  * UNSEEN_WAIT_MS_MAX if the gateway is in another container.
  */
-async function openNearest(settings: Settings): Promise<AdminClient> {
+async function openNearest(settings: Settings, withoutBooks: WithoutBooks): Promise<AdminClient> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const { StoreHeld } = await import('../store/store-hold.js');
   const { openStoreExchange } = await import('./store-client.js');
@@ -115,7 +116,7 @@ async function openNearest(settings: Settings): Promise<AdminClient> {
     const address = await findGateway(settings.data);
     if (address !== undefined) return openHttpClient(settings.data, adminOrigin(address));
     try {
-      return clientOf(openStoreExchange(settings));
+      return clientOf(openStoreExchange(settings, withoutBooks));
     } catch (error) {
       if (!(error instanceof StoreHeld)) throw error;
       const { message, kind, container } = error;

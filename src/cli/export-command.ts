@@ -3,7 +3,8 @@
  * program.ts adds the command; it calls the admin interface.
  *
  * Must hold: if the gateway fails halfway, the output is cut off and the exit code is not 0
- * (test/e2e/export.test.ts).
+ * (test/e2e/export.test.ts); in a folder without books nothing is written
+ * (test/unit/cli/store-client.test.ts).
  */
 import { once } from 'node:events';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
@@ -55,7 +56,7 @@ export function addExportCommand(program: Command): void {
       const { day, format } = options;
       if (format === 'parquet' && process.stdout.isTTY)
         throw new Misuse('A Parquet file is no text for a terminal: redirect it, such as > calls.parquet.');
-      await withAdminClient(options, async (client) => {
+      const write = async (client: AdminClient): Promise<void> => {
         const path = withQuery(what === 'calls' ? '/calls' : '/usage/rows', queryOf({ from: day, to: day }));
         if (what === 'calls') {
           const output = await outputOf(format, CALL_CELLS, cellsOf, CALL_LISTS);
@@ -63,7 +64,9 @@ export function addExportCommand(program: Command): void {
           await eachCall(client, path, Infinity, output.write);
           await output.end();
         } else await exportUsage(client, path, format);
-      });
+      };
+      // To the program that reads it, an empty day of a wrong folder is a day without calls.
+      await withAdminClient(options, write, 'rejected');
     });
 }
 

@@ -5,6 +5,7 @@
  * Must hold: it holds the store while it works, so that no gateway starts meanwhile and misses the change
  * (test/e2e/start-race.test.ts).
  */
+import { existsSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { AdminApi } from '../admin/api.js';
 import { ContentsReader } from '../call-log/contents-writer.js';
@@ -16,6 +17,7 @@ import { Registry } from '../registry/registry.js';
 import { ownRegistryService } from '../registry/registry.js';
 import { StoreOnly } from '../registry/registry-context.js';
 import { Store } from '../store/store.js';
+import { storePath } from '../store/store-file.js';
 import { createLog } from '../telemetry/log.js';
 import { CommandError } from './output.js';
 
@@ -38,6 +40,9 @@ const SHARED =
   'No gateway runs on this data directory, and its accounts and keys are shared with other hosts: start it, or give ' +
   '--admin-url of one that runs.';
 
+const NO_BOOKS = 'There are no books';
+const DATA_RULE = 'If a gateway has others, name their folder (--data, TOLLGATE_DATA).';
+
 export interface Exchanged {
   readonly status: number;
   readonly body: string;
@@ -53,9 +58,20 @@ export interface AdminExchange {
   readonly close: () => Promise<void>;
 }
 
-/** Throws StoreHeld if another process works on the store, StoreError if there is no store to work on. */
-export function openStoreExchange(settings: Settings): AdminExchange {
+/** What a command does in a folder in which no books have been made yet. */
+export type WithoutBooks = 'made' | 'rejected';
+
+/**
+ * Throws StoreHeld if another process works on the store, and StoreError if the store cannot be read. If
+ * there is none, it is made, and standard error says so: the folder may be a wrong one. With `rejected` that
+ * throws CommandError instead.
+ */
+export function openStoreExchange(settings: Settings, withoutBooks: WithoutBooks): AdminExchange {
+  const hasBooks = existsSync(storePath(settings.data));
+  if (!hasBooks && withoutBooks === 'rejected')
+    throw new CommandError(`${NO_BOOKS} in ${settings.data}. ${DATA_RULE}`);
   const store = Store.hold(settings.data, { kind: 'command' });
+  if (!hasBooks) process.stderr.write(`${NO_BOOKS} in ${settings.data}: they are made now. ${DATA_RULE}\n`);
   const registry = new Registry({
     store,
     catalog: catalogOf(settings),

@@ -5,7 +5,7 @@
 import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/views.js';
 import { addAdminCommand } from './admin-command.js';
-import { listAll, queryOf, withAdminClient, withQuery } from './admin-client.js';
+import { type AdminClient, listAll, queryOf, withAdminClient, withQuery } from './admin-client.js';
 import { type DataOptions, nonEmpty } from './options.js';
 import { Misuse, printJson, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
@@ -42,7 +42,7 @@ export function addUsageCommand(program: Command): void {
 
 async function showUsage(options: UsageOptions): Promise<void> {
   if (options.csv === true && options.json === true) throw new Misuse('Give one of --json and --csv.');
-  await withAdminClient(options, async (client) => {
+  const show = async (client: AdminClient): Promise<void> => {
     const { account, key, model, from, to, by } = options;
     const path = withQuery('/usage', queryOf({ account, key, model, from, to, by }));
     if (options.csv === true) {
@@ -52,7 +52,8 @@ async function showUsage(options: UsageOptions): Promise<void> {
     const data = await listAll<UsageView>(client, path, 'default');
     if (options.json === true) printJson({ data, next: null });
     else await printTable(columnsOf(by), data, 'Nothing was called.');
-  });
+  };
+  await withAdminClient(options, show, 'rejected');
 }
 
 function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {
