@@ -32,6 +32,8 @@ const KEY_PATTERN = /^[!-~]{1,4096}$/;
 export interface LoadOptions {
   /** Path of the configuration file, which must exist. */
   readonly config?: string | undefined;
+  /** The content of `config`, which is then not read: it has not been written yet. */
+  readonly text?: string | undefined;
   readonly host?: string | undefined;
   readonly port?: number | undefined;
   readonly adminPort?: number | undefined;
@@ -64,7 +66,7 @@ export function loadSettings(
 ): LoadedSettings {
   const { environment, workingDirectory } = surroundings;
   const file = findFile(options, surroundings);
-  const yaml = file === undefined ? undefined : readFile(file);
+  const yaml = file === undefined ? undefined : readFile(file, options.text);
   const errors: LoadError[] = [];
   const rejected = new Set<string>();
   const report = (path: SettingPath, text: string, origin?: string): void => {
@@ -145,10 +147,10 @@ function findFile(
   return existsSync(path) ? { path, shown: basename(path) } : undefined;
 }
 
-function readFile(file: ConfigFile): YamlSource {
+function readFile(file: ConfigFile, given: string | undefined): YamlSource {
   let text: string | undefined;
   try {
-    text = readBounded(file.path, CONFIG_BYTES_MAX);
+    text = given ?? readBounded(file.path, CONFIG_BYTES_MAX);
   } catch (error) {
     throw new ConfigError([`${file.shown}: cannot be read: ${reasonOf(error)}`]);
   }

@@ -115,6 +115,11 @@ export function urlOf({ provider = 'openai', url, region }: UpstreamDraft): stri
   return needs.includes('region') && region === undefined ? '' : (preset?.(region ?? '') ?? '');
 }
 
+/** What sets a header that the gateway writes itself; undefined for any other header. */
+export function insteadOfHeader(provider: ProviderName, name: string): string | undefined {
+  return RULES[provider].writes.find(([pattern]) => pattern.test(name))?.[1];
+}
+
 /** `api_version`, or the provider's default; empty if it has none. */
 export function apiVersionOf({ provider, api_version: given }: UpstreamSettings): string {
   return given ?? RULES[provider].apiVersion;
@@ -211,7 +216,7 @@ function checkHeaders(
     (name) => upstream[name] !== undefined,
   );
   for (const name of Object.keys(headers)) {
-    const [, instead] = RULES[provider].writes.find(([pattern]) => pattern.test(name)) ?? [];
+    const instead = insteadOfHeader(provider, name);
     if (instead !== undefined)
       report('headers', `${name} is written by the provider ${provider}, leave it out: ${instead}`);
     else if (credential !== undefined && AUTHORISING_HEADER.test(name))

@@ -19,11 +19,13 @@ import {
 } from './annotations.js';
 
 /** Each beta feature, and each header, costs bytes in every call. */
-const BETAS_MAX = 16;
+export const BETAS_MAX = 16;
 const HEADERS_MAX = 64;
 const MEMBER_NAMES_MAX = 32;
 /** A member's name, but none that the gateway itself reads; or empty. */
 const MEMBER_NAME_OR_NONE = '^(?!(?:model|messages|stream|n)$)(?:[A-Za-z][A-Za-z0-9_.-]{0,63})?$';
+/** The provider's name of a feature in trial. */
+export const BETA_PATTERN = '^[A-Za-z0-9._-]{1,128}$';
 /** A day. */
 export const TIMEOUT_MS_MAX = 86_400_000;
 
@@ -129,14 +131,11 @@ export const upstreamSchema = Type.Object(
       ),
     ),
     betas: Type.Optional(
-      Type.Array(
-        word('^[A-Za-z0-9._-]{1,128}$', "A feature, by the provider's name for it.", 'the name of a feature'),
-        {
-          maxItems: BETAS_MAX,
-          description: 'anthropic, and Claude on vertex and bedrock: features in trial that are switched on.',
-          'x-want': 'a list of names',
-        } satisfies Annotations,
-      ),
+      Type.Array(word(BETA_PATTERN, "A feature, by the provider's name for it.", 'the name of a feature'), {
+        maxItems: BETAS_MAX,
+        description: 'anthropic, and Claude on vertex and bedrock: features in trial that are switched on.',
+        'x-want': 'a list of names',
+      } satisfies Annotations),
     ),
     speaks: Type.Array(
       Type.Enum(['messages', 'responses'], {

@@ -16,7 +16,8 @@ import type { Settings, SettingsDraft } from './schema.js';
 /** The limits that upstreams of one scope declare. A limit that only one of them declares holds for all. */
 export type DeclaredLimits = Partial<Record<UpstreamQuotaName, number>>;
 
-const SECRET_NAME = new RegExp(HEADER_NAMES_SECRET, 'i');
+/** Of a header that may be the upstream's key. */
+export const SECRET_NAME = new RegExp(HEADER_NAMES_SECRET, 'i');
 
 /**
  * A text that is the same for upstreams that share their limits. It contains the key, so it must not be shown

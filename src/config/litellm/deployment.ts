@@ -9,12 +9,8 @@
 import type { Service } from '../../core/door-names.js';
 import { picoUnitsPerCall, picoUnitsPerToken } from '../../core/money.js';
 import { OUTPUT_TOKENS_MAX } from '../catalog-schema.js';
-import {
-  HEADER_NAMES,
-  HEADER_NAMES_REJECTED,
-  HEADER_NAMES_SECRET,
-  TIMEOUT_MS_MAX,
-} from '../upstream-schema.js';
+import { TIMEOUT_MS_MAX } from '../upstream-schema.js';
+import { headersOf, secretOf } from './headers.js';
 import {
   nativeSettings,
   type NativeSettings,
@@ -59,6 +55,7 @@ const SERVICE_OF_MODE: Readonly<Record<string, Service>> = {
 export interface Upstream extends Partial<NativeSettings> {
   readonly key?: string;
   readonly model: string;
+  readonly betas?: readonly string[];
   readonly headers?: Readonly<Record<string, string>>;
   readonly first_byte_timeout_ms?: number;
   readonly idle_timeout_ms?: number;
@@ -98,6 +95,9 @@ const PARAMETER_REASONS: Readonly<Record<string, string>> = {
   azure_ad_token: 'without a key, Tollgate gets tokens itself: see docs/credentials.md',
   api_version: 'only Azure has one',
 };
+
+/** A word before the model's id. An ARN has a colon before its first slash. */
+const BEDROCK_PREFIX = /^[\w.-]+\//;
 
 /** `name`: the model's, for callers. Returns undefined, with a remark, if no upstream can be made of it. */
 export function importDeployment(
@@ -139,19 +139,27 @@ export function importDeployment(
   const settings =
     speaks === undefined
       ? addressOf(own, provider, parameter, context)
-      : nativeSettings(own, speaks, parameter, context.variables);
+      : nativeSettings(own, speaks, found.region, parameter, context.variables);
   if (settings === undefined) return undefined;
+  if (speaks === 'bedrock' && BEDROCK_PREFIX.test(found.model))
+    own.remark('model', "what is before the slash may be LiteLLM's own: see that Bedrock has this model id");
 
   const wanted = provider.variable ?? variableNameOf(name);
+  const isKeyKnown = speaks !== 'vertex';
   const given = parameter('api_key');
+  if (given !== undefined && !isKeyKnown)
+    own.remark('api_key', 'vertex takes no key: name credentials_file, or see docs/credentials.md');
   const implied = provider.variable;
   const key =
     given === undefined
       ? implied === undefined
         ? undefined
         : `\${${implied}}`
-      : secretOf(own, 'api_key', given, wanted, context);
-  const headers = headersOf(own, name, context);
+      : isKeyKnown
+        ? secretOf(own, 'api_key', given, wanted, context.variables)
+        : undefined;
+  const isAuthorised = [key, settings.credentials_file, settings.profile].some((one) => one !== undefined);
+  const { headers, betas } = headersOf(own, name, { speaks, isAuthorised }, context.variables);
   if (provider.note !== undefined) own.remark('model', provider.note);
   const drops = dropsParameters === true && speaks !== undefined && speaks !== 'azure';
 
@@ -166,6 +174,7 @@ export function importDeployment(
       model: found.model,
       ...(provider.memberNames === undefined ? {} : { member_names: provider.memberNames }),
       ...(drops ? { drop_unsupported: true } : {}),
+      ...(betas === undefined ? {} : { betas }),
       ...(Object.keys(headers).length === 0 ? {} : { headers }),
       ...(timeoutMs === undefined ? {} : { first_byte_timeout_ms: timeoutMs, idle_timeout_ms: timeoutMs }),
     },
@@ -190,7 +199,7 @@ function addressOf(
   provider: Provider,
   parameter: Parameter,
   { variables }: DeploymentContext,
-): { readonly url: string } | undefined {
+): Partial<NativeSettings> | undefined {
   const url = openaiAddress(own, provider, parameter, variables);
   return url === undefined ? undefined : { url };
 }
@@ -207,46 +216,6 @@ function credentialsOf(own: ImportMap, { credentials }: DeploymentContext): Impo
   const found = credentials.get(name);
   if (found === undefined) own.remark('litellm_credential_name', 'there is no such entry in credential_list');
   return found;
-}
-
-function secretOf(
-  own: ImportMap,
-  name: string,
-  value: string,
-  wanted: string,
-  { variables }: DeploymentContext,
-): string | undefined {
-  const secret = variables.secret(value, wanted);
-  if (secret?.inline !== undefined) {
-    own.remark(name, `a secret written inline is not carried over: set the variable ${secret.inline}`);
-  }
-  return secret?.reference;
-}
-
-function headersOf(own: ImportMap, model: string, context: DeploymentContext): Record<string, string> {
-  const headers: Record<string, string> = {};
-  const organization = own.take('organization');
-  if (typeof organization === 'string') {
-    headers['openai-organization'] = context.variables.text(organization);
-  } else if (organization !== undefined) {
-    own.remark('organization', 'several make several upstreams: write one upstream for each');
-  }
-  const extra = own.map('extra_headers');
-  const is = (pattern: string, name: string): boolean => new RegExp(pattern, 'i').test(name);
-  for (const name of extra.unread) {
-    const value = extra.text(name);
-    if (value === undefined) continue;
-    if (!is(HEADER_NAMES, name) || is(HEADER_NAMES_REJECTED, name)) {
-      extra.remark(name, 'a header that cannot be set');
-    } else if (is(HEADER_NAMES_SECRET, name)) {
-      const wanted = variableNameOf(`${model}_${name}`).replace(/_API_KEY$/, '');
-      const reference = secretOf(extra, name, value, wanted, context);
-      if (reference !== undefined) headers[name] = reference;
-    } else {
-      headers[name] = context.variables.text(value);
-    }
-  }
-  return headers;
 }
 
 function millisecondsOf(own: ImportMap, usualSeconds: number | undefined): number | undefined {

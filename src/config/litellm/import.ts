@@ -2,12 +2,13 @@
  * Converts LiteLLM's `config.yaml` (docs.litellm.ai/docs/proxy/configs) to a `tollgate.yaml`: models with
  * their upstreams, and remarks on what could not be carried over. `tollgate config import-litellm` calls it.
  *
- * Must hold: every setting of the file is carried over or has a remark with its line
- * (test/unit/config/litellm/import.test.ts).
+ * Must hold: every setting of the file is carried over or has a remark with its line; what is written passes
+ * `config check`, or has a remark too (test/unit/config/litellm/import.test.ts).
  */
 import { Document, isMap, isSeq, type Node } from 'yaml';
 import { ConfigError } from '../config-error.js';
 import { MODELS_MAX, UPSTREAMS_MAX } from '../catalog-schema.js';
+import { loadSettings } from '../load.js';
 import { parseYaml } from '../yaml-source.js';
 import {
   importAliases,
@@ -22,7 +23,7 @@ import { providerModelOf, Variables } from './provider.js';
 import { ImportMap, type Remark, Remarks, remarkSections } from './remarks.js';
 
 export interface LitellmImport {
-  /** A `tollgate.yaml` that passes `config check` once its variables are set. */
+  /** A `tollgate.yaml` that passes `config check` once its variables are set; if not, remarks say why. */
   readonly yaml: string;
   /** In the order of their lines. */
   readonly remarks: readonly Remark[];
@@ -59,8 +60,32 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
     ]);
   }
   const yaml = documentOf(models, fileName);
-  const variables = Array.from(yaml.matchAll(/(?<!\$)\$\{(\w+)\}/g), ([, name]) => name!);
-  return { yaml, remarks: remarks.list, variables: [...new Set(variables)], leftOut: leftOut.length };
+  const named = Array.from(yaml.matchAll(/(?<!\$)\$\{(\w+)\}/g), ([, name]) => name!);
+  const variables = [...new Set(named)];
+  for (const problem of problemsOf(yaml, variables, models))
+    file.remark('model_list', `config check will reject what was written: ${problem}`);
+  return { yaml, remarks: remarks.list, variables, leftOut: leftOut.length };
+}
+
+/** What `config check` says of the written file when its variables are set, to values that fit. */
+function problemsOf(
+  yaml: string,
+  variables: readonly string[],
+  models: readonly ImportedModel[],
+): readonly string[] {
+  const urls = models.flatMap(({ upstreams }) => upstreams.map(({ url }) => url));
+  const environment = variables.map((name, index) => {
+    const isAddress = urls.some((url) => url?.startsWith(`\${${name}}`));
+    return [name, isAddress ? `https://host-${index}.example` : `value-${index}`] as const;
+  });
+  try {
+    const surroundings = { environment: Object.fromEntries(environment), workingDirectory: '/' };
+    loadSettings({ config: 'tollgate.yaml', text: yaml }, surroundings);
+    return [];
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return error.problems;
+  }
 }
 
 /** `config.yaml:12: model_list[0].litellm_params.rpm: …` */
@@ -129,7 +154,8 @@ function modelsOf(
   }
   for (const deployments of groups.values())
     leftOut.push(...deployments.slice(UPSTREAMS_MAX).map(({ entry }) => entry));
-  return Array.from(groups, ([name, deployments]) => importModel(name, deployments));
+  const all = [...groups.values()].flatMap((deployments) => deployments.slice(0, UPSTREAMS_MAX));
+  return Array.from(groups, ([name, deployments]) => importModel(name, deployments, all));
 }
 
 function withAliases(models: readonly ImportedModel[], router: ImportMap): ImportedModel[] {

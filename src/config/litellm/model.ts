@@ -17,6 +17,8 @@ import { IDENTIFIER_PATTERN } from '../annotations.js';
 import { QUOTA_LIMITS_MAX } from '../../core/quotas.js';
 import { isRecord } from '../../core/json.js';
 import { ALIASES_MAX, FALLBACKS_MAX, UPSTREAMS_MAX } from '../catalog-schema.js';
+import { urlOf } from '../provider-settings.js';
+import { SECRET_NAME } from '../upstream-scopes.js';
 import {
   type Deployment,
   higherPrice,
@@ -63,9 +65,13 @@ const SHARES = ['weight', 'rpm', 'tpm'] as const;
 
 /**
  * Returns the model `id` with an upstream for each deployment. `deployments` has at least one entry; a remark
- * names those beyond UPSTREAMS_MAX, which are left out.
+ * names those beyond UPSTREAMS_MAX, which are left out. `all`: the deployments of all models.
  */
-export function importModel(id: string, deployments: readonly Deployment[]): ImportedModel {
+export function importModel(
+  id: string,
+  deployments: readonly Deployment[],
+  all: readonly Deployment[],
+): ImportedModel {
   const used = deployments.slice(0, UPSTREAMS_MAX);
   for (const { entry } of deployments.slice(UPSTREAMS_MAX)) {
     entry.remark('model_name', `left out: a model has at most ${UPSTREAMS_MAX} upstreams`);
@@ -83,7 +89,7 @@ export function importModel(id: string, deployments: readonly Deployment[]): Imp
     ...(outputTokensMax === undefined ? {} : { max_output_tokens: outputTokensMax }),
     upstreams: used.map(({ upstream }, index) => ({
       ...upstream,
-      ...limitsOf(used, index),
+      ...limitsOf(used[index]!, used, all),
       ...(weights === undefined ? {} : { weight: weights[index]! }),
       ...(priorities === undefined ? {} : { priority: priorities[index]! }),
     })),
@@ -96,26 +102,41 @@ const LIMITS = {
 } as const;
 
 /**
- * Returns the entry's `rpm` and `tpm` as limits. Upstreams with the same address, key and model share one
- * limit in Tollgate, and `config check` rejects two values of it: entries that differ get no limit, and a
- * remark.
+ * Returns the entry's `rpm` and `tpm` as limits. Upstreams of one scope share one limit in Tollgate, whatever
+ * models they are of, and `config check` rejects two values of it: entries that differ get no limit, and a
+ * remark. `siblings`: the entries of the same model, of which one without a limit differs too.
  */
-function limitsOf(deployments: readonly Deployment[], index: number): Limits {
-  const deployment = deployments[index]!;
-  const nameOf = ({ upstream: { url, key, model } }: Deployment): string => JSON.stringify([url, key, model]);
-  const same = deployments.filter((other) => nameOf(other) === nameOf(deployment));
+function limitsOf(
+  deployment: Deployment,
+  siblings: readonly Deployment[],
+  all: readonly Deployment[],
+): Limits {
+  const scope = scopeOf(deployment);
+  const same = all.filter((other) => scopeOf(other) === scope);
   const limits: { requests_per_minute?: number; tokens_per_minute?: number } = {};
   for (const share of ['rpm', 'tpm'] as const) {
     const value = deployment[share];
     if (value === undefined) continue;
     const { name, max } = LIMITS[share];
+    const differs = (other: Deployment): boolean =>
+      other[share] === undefined ? siblings.includes(other) : other[share] !== value;
     if (!Number.isSafeInteger(value) || value < 1 || value > max)
       remarkParameter(deployment, share, `no limit: wanted is a whole number from 1 to ${max}`);
-    else if (same.some((other) => other[share] !== value))
+    else if (same.some(differs))
       remarkParameter(deployment, share, 'no limit: entries with the same address, key and model differ');
     else limits[name] = value;
   }
   return Object.keys(limits).length === 0 ? {} : { ...limits, quota_scope: 'model' };
+}
+
+/**
+ * The same text for upstreams that share their limits, as `scopeTextOf` has it of settings that were read:
+ * here variables have no values yet.
+ */
+function scopeOf({ upstream }: Deployment): string {
+  const { provider, key, model, region, project, profile, headers = {} } = upstream;
+  const secrets = Object.entries(headers).filter(([name]) => SECRET_NAME.test(name));
+  return JSON.stringify([provider, urlOf(upstream), key, model, region, project, profile, secrets]);
 }
 
 /** Whole numbers from 1 in the proportion of the shares; undefined if all shares are the same. */

@@ -73,6 +73,14 @@ const PROVIDERS: ReadonlyMap<string, Provider> = new Map<string, Provider>([
   ['litellm_proxy', { url: undefined, variable: undefined }],
 ]);
 
+/** Words that LiteLLM takes before a model's name, to choose the way in which it calls the provider. */
+const ROUTES: Readonly<Record<string, RegExp>> = {
+  openai: /^responses\//,
+  azure: /^(?:o_series|gpt5_series|responses)\//,
+  bedrock: /^(?:converse|converse_like|invoke)\//,
+};
+const BEDROCK_REGION = /^([a-z]{2}(?:-[a-z]+)+-\d)\//;
+
 /** Models of OpenAI, which LiteLLM knows without the provider's name before them. */
 const OPENAI_MODEL = /^(?:ft:)?(?:gpt-|chatgpt-|o\d)/;
 
@@ -82,6 +90,8 @@ export interface ProviderModel {
   readonly provider: Provider | undefined;
   /** The provider's name of the model. */
   readonly model: string;
+  /** The region that is before the model's name. */
+  readonly region?: string | undefined;
 }
 
 /** Splits `groq/llama-3.3-70b-versatile`. `custom` is the entry's `custom_llm_provider`. */
@@ -100,8 +110,10 @@ export function providerModelOf(model: string, custom: string | undefined): Prov
 function providerModel(name: string, model: string): ProviderModel {
   const provider = PROVIDERS.get(name);
   const prefix = provider?.modelPrefix;
-  const full = prefix === undefined || model.includes('/') ? model : prefix + model;
-  return { name, provider, model: full };
+  const plain = model.replace(ROUTES[name] ?? '', '');
+  const full = prefix === undefined || plain.includes('/') ? plain : prefix + plain;
+  const [before, region] = (name === 'bedrock' ? BEDROCK_REGION.exec(full) : null) ?? [''];
+  return { name, provider, model: full.slice(before.length), region };
 }
 
 const ENVIRONMENT = 'os.environ/';
@@ -210,11 +222,12 @@ const ADDED_PATH = /\/(?:openai|v1|v1beta|v1alpha|v1beta1|model)(?:\/.*)?$/;
 
 /**
  * The settings of an upstream that speaks the provider's protocol. Undefined, with a remark, if one is
- * missing.
+ * missing. `modelRegion`: the region that is before the model's name.
  */
 export function nativeSettings(
   own: ImportMap,
   speaks: ProviderName,
+  modelRegion: string | undefined,
   parameter: Parameter,
   variables: Variables,
 ): NativeSettings | undefined {
@@ -259,7 +272,7 @@ export function nativeSettings(
           'credentials come from where the AWS SDK finds them: its variables, files, or the role of the machine',
         );
     const profile = parameter('api_key') === undefined ? textOf('aws_profile_name') : undefined;
-    const region = regionOf(own, textOf('aws_region_name'), speaks);
+    const region = regionOf(own, textOf('aws_region_name') ?? modelRegion, speaks);
     return { ...settings, region, ...(profile !== undefined && { profile }) };
   }
   return settings;

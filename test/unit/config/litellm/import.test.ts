@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { importLitellm, remarkLine } from '#src/config/litellm/import.js';
 import { loadSettings } from '#src/config/load.js';
 
@@ -23,6 +23,7 @@ function loaded(folder: string, yaml: string, variables: readonly string[]) {
 void t.test('a file with everything in it', (t) => {
   const { yaml, remarks, variables } = importLitellm(FILE, 'config.yaml');
   const { models, plans } = loaded(t.testdir(), yaml, variables);
+  t.notMatch(JSON.stringify(remarks), 'config check', 'it passes');
   t.same(
     models.map(({ id }) => id),
     ['gpt-4o', 'mini', 'llama', 'local', 'vllm', 'claude'],
@@ -326,5 +327,141 @@ void t.test('upstreams beyond the most, and fallbacks of another service, are le
   const lines = remarks.map((remark) => remarkLine('config.yaml', remark)).join('\n');
   t.match(lines, /of "gpt": 1 of its models serve something else/);
   t.match(lines, /of "emb": 1 of its models serve something else/);
+  t.end();
+});
+
+/** The entries' parameters, each a model `m0`, `m1` … unless it names one: the import, and what is served. */
+function imported(t: Test, ...entries: { readonly name?: string; readonly [parameter: string]: unknown }[]) {
+  const list = entries.map(({ name, ...own }, at) => ({ model_name: name ?? `m${at}`, litellm_params: own }));
+  const { yaml, remarks, variables } = importLitellm(JSON.stringify({ model_list: list }), 'x');
+  const { models } = loaded(t.testdir(), yaml, variables);
+  return {
+    upstreams: models.flatMap(({ upstreams }) => upstreams),
+    lines: remarks.map(({ path, text }) => `${path}: ${text}`),
+  };
+}
+
+void t.test('limits that differ between models of one upstream', (t) => {
+  const gpt = { model: 'openai/gpt-4o', api_key: 'os.environ/K' };
+  const { upstreams, lines } = imported(
+    t,
+    { ...gpt, rpm: 100, tpm: 9_000 },
+    { ...gpt, rpm: 50, tpm: 9_000 },
+    { ...gpt },
+    { ...gpt, api_base: 'https://api.openai.com/v1/', rpm: 100 },
+    { ...gpt, api_key: 'os.environ/L', rpm: 7 },
+  );
+  t.same(
+    upstreams.map(({ requests_per_minute: rpm, tokens_per_minute: tpm }) => [rpm, tpm]),
+    [
+      [undefined, 9_000],
+      [undefined, 9_000],
+      [undefined, undefined],
+      [undefined, undefined],
+      [7, undefined],
+    ],
+  );
+  t.same(
+    lines.filter((line) => line.includes('no limit')).map((line) => line.split(':')[0]),
+    [0, 1, 3].map((at) => `model_list[${at}].litellm_params.rpm`),
+  );
+  const claude = { name: 'claude', model: 'bedrock/anthropic.claude-v2' };
+  const regions = imported(
+    t,
+    { ...claude, aws_region_name: 'us-east-1', rpm: 5 },
+    { ...claude, aws_region_name: 'eu-west-1', rpm: 6 },
+  );
+  t.match(regions.upstreams, [{ requests_per_minute: 5 }, { requests_per_minute: 6 }], 'two regions');
+  t.end();
+});
+
+void t.test('headers that the gateway writes, or that authorise beside the key', (t) => {
+  const beta = { 'anthropic-beta': 'context-1m-2025-08-07, output-128k-2025-02-19' };
+  const { upstreams, lines } = imported(
+    t,
+    {
+      model: 'anthropic/claude-x',
+      extra_headers: { ...beta, 'anthropic-version': '2023-06-01', 'x-a': 'b' },
+    },
+    { model: 'vertex_ai/claude-x', vertex_project: 'p', api_key: 'os.environ/V', extra_headers: beta },
+    { model: 'bedrock/anthropic.x', extra_headers: { ...beta, 'X-Amz-Target': 'x' } },
+    { model: 'anthropic/claude-x', extra_headers: { 'Anthropic-Beta': 'os.environ/BETAS' } },
+    { model: 'azure/d', api_base: 'https://r.openai.azure.com', extra_headers: { 'API-Key': 'hidden' } },
+    { model: 'gemini/g', api_key: 'none', extra_headers: { 'x-goog-api-key': 'os.environ/G' } },
+    { model: 'openai/o', api_key: 'os.environ/O', extra_headers: { authorization: 'os.environ/P', ...beta } },
+  );
+  const betas = ['context-1m-2025-08-07', 'output-128k-2025-02-19'];
+  t.match(upstreams, [
+    { betas, headers: { 'x-a': 'b' } },
+    { betas },
+    { betas },
+    { headers: {} },
+    { key: 'value-of-AZURE_API_KEY' },
+    { headers: { 'x-goog-api-key': 'value-of-G' } },
+    { key: 'value-of-O', headers: { authorization: 'value-of-P', ...beta } },
+  ]);
+  t.notOk(upstreams[3]!.betas);
+  const headers = (at: number): string => `model_list[${at}].litellm_params.extra_headers`;
+  for (const line of [
+    `${headers(0)}.anthropic-version: a header that the gateway writes itself: set api_version`,
+    'model_list[1].litellm_params.api_key: vertex takes no key: name credentials_file, or see docs/credentials.md',
+    `${headers(2)}.X-Amz-Target: a header that the gateway writes itself: calls are signed here, which writes them`,
+    `${headers(3)}.Anthropic-Beta: a header that the gateway writes itself: set betas`,
+    `${headers(4)}.API-Key: the upstream has a key or credentials, and takes one of the two`,
+  ])
+    t.ok(lines.includes(line), line);
+  t.notMatch(lines.join(), /hidden/);
+  t.end();
+});
+
+void t.test('words of LiteLLM before the name of a model are no part of it', (t) => {
+  const { upstreams, lines } = imported(
+    t,
+    { model: 'bedrock/converse/us.anthropic.claude-sonnet-4-20250514-v1:0' },
+    { model: 'bedrock/us-gov-west-1/anthropic.claude-v2' },
+    { model: 'bedrock/invoke/eu-central-1/anthropic.claude-v2', aws_region_name: 'us-east-1' },
+    { model: 'converse/amazon.nova-pro-v1:0', custom_llm_provider: 'bedrock' },
+    { model: 'bedrock/arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.x' },
+    { model: 'bedrock/llama/arn:aws:bedrock:us-east-1:123456789012:imported-model/r4c4' },
+    { model: 'azure/o_series/my-o3', api_base: 'https://r.openai.azure.com' },
+    { model: 'openai/responses/gpt-5-mini' },
+    { model: 'groq/openai/gpt-oss-20b' },
+  );
+  t.match(
+    upstreams.map(({ model, region }) => [model, region]),
+    [
+      ['us.anthropic.claude-sonnet-4-20250514-v1:0', 'us-west-2'],
+      ['anthropic.claude-v2', 'us-gov-west-1'],
+      ['anthropic.claude-v2', 'us-east-1'],
+      ['amazon.nova-pro-v1:0', 'us-west-2'],
+      [/^arn:.*inference-profile\/us\.anthropic\.x$/, 'us-west-2'],
+      [/^llama\/arn:/, 'us-west-2'],
+      ['my-o3', undefined],
+      ['gpt-5-mini', undefined],
+      ['openai/gpt-oss-20b', undefined],
+    ],
+  );
+  t.same(
+    lines.filter((line) => line.includes('before the slash')).map((line) => line.split(':')[0]),
+    ['model_list[5].litellm_params.model'],
+  );
+  t.end();
+});
+
+void t.test('what config check would reject has a remark', (t) => {
+  const entries = [
+    { model: 'openai/with a space' },
+    { model: 'azure/d', api_base: 'https://r.openai.azure.com', api_version: '2024/06' },
+    { model: 'anthropic/x', api_base: 'https://proxy.example/?team=1' },
+  ];
+  for (const [at, problem] of [/model: got "with a space"/, /api_version/, /url: has a query/].entries()) {
+    const list = [{ model_name: 'm', litellm_params: entries[at] }];
+    const { yaml, variables, remarks } = importLitellm(JSON.stringify({ model_list: list }), 'x');
+    t.throws(() => loaded(t.testdir(), yaml, variables), { code: 'config_refused' });
+    const told = remarks.filter(({ text }) => text.startsWith('config check will reject what was written: '));
+    t.equal(told.length, 1);
+    t.match(told[0]!.text, problem);
+    t.match(told[0]!.text, /: tollgate\.yaml:\d+: models\[0\]\.upstreams\[0\]\./);
+  }
   t.end();
 });

@@ -1,0 +1,93 @@
+/**
+ * Converts the headers of an entry of LiteLLM's `model_list`. deployment.ts calls it, in the process of
+ * `tollgate config import-litellm`.
+ *
+ * Must hold: no header that `config check` rejects is carried over, and no secret of the file is written
+ * (test/unit/config/litellm/import.test.ts).
+ */
+import type { ProviderName } from '../../core/provider-names.js';
+import { AUTHORISING_HEADER, insteadOfHeader } from '../provider-settings.js';
+import {
+  BETA_PATTERN,
+  BETAS_MAX,
+  HEADER_NAMES,
+  HEADER_NAMES_REJECTED,
+  HEADER_NAMES_SECRET,
+} from '../upstream-schema.js';
+import { variableNameOf, type Variables } from './provider.js';
+import type { ImportMap } from './remarks.js';
+
+/**
+ * Rewrites the secret that `own` has by that name as a reference to a variable: `wanted`, if the secret
+ * itself is in the file, and then with a remark. Undefined for a word that means "no key".
+ */
+export function secretOf(
+  own: ImportMap,
+  name: string,
+  value: string,
+  wanted: string,
+  variables: Variables,
+): string | undefined {
+  const secret = variables.secret(value, wanted);
+  if (secret?.inline !== undefined) {
+    own.remark(name, `a secret written inline is not carried over: set the variable ${secret.inline}`);
+  }
+  return secret?.reference;
+}
+
+export interface ImportedHeaders {
+  readonly headers: Readonly<Record<string, string>>;
+  /** The features that a header switches on. */
+  readonly betas: readonly string[] | undefined;
+}
+
+/**
+ * Returns the entry's `organization` and `extra_headers` as headers and features. `model`: its name for
+ * callers. `speaks`: the provider whose protocol it is. `isAuthorised`: whether the upstream has a
+ * credential.
+ */
+export function headersOf(
+  own: ImportMap,
+  model: string,
+  { speaks, isAuthorised }: { readonly speaks: ProviderName | undefined; readonly isAuthorised: boolean },
+  variables: Variables,
+): ImportedHeaders {
+  let betas: readonly string[] | undefined;
+  const headers: Record<string, string> = {};
+  const organization = own.take('organization');
+  if (typeof organization === 'string') {
+    headers['openai-organization'] = variables.text(organization);
+  } else if (organization !== undefined) {
+    own.remark('organization', 'several make several upstreams: write one upstream for each');
+  }
+  const extra = own.map('extra_headers');
+  const is = (pattern: string, name: string): boolean => new RegExp(pattern, 'i').test(name);
+  for (const name of extra.unread) {
+    const value = extra.text(name);
+    if (value === undefined) continue;
+    const instead = speaks === undefined ? undefined : insteadOfHeader(speaks, name);
+    if (!is(HEADER_NAMES, name) || is(HEADER_NAMES_REJECTED, name)) {
+      extra.remark(name, 'a header that cannot be set');
+    } else if (instead !== undefined) {
+      const found = name.toLowerCase() === 'anthropic-beta' ? betasOf(value) : undefined;
+      if (found === undefined) extra.remark(name, `a header that the gateway writes itself: ${instead}`);
+      betas = found ?? betas;
+    } else if (speaks !== undefined && isAuthorised && AUTHORISING_HEADER.test(name)) {
+      extra.remark(name, 'the upstream has a key or credentials, and takes one of the two');
+    } else if (is(HEADER_NAMES_SECRET, name)) {
+      const wanted = variableNameOf(`${model}_${name}`).replace(/_API_KEY$/, '');
+      const reference = secretOf(extra, name, value, wanted, variables);
+      if (reference !== undefined) headers[name] = reference;
+    } else {
+      headers[name] = variables.text(value);
+    }
+  }
+  return { headers, betas };
+}
+
+/** The features that the header `anthropic-beta` names; undefined if they cannot be settings. */
+function betasOf(value: string): readonly string[] | undefined {
+  const names = value.split(',').map((name) => name.trim());
+  const areNames = names.every((name) => new RegExp(BETA_PATTERN).test(name));
+  return areNames && names.length <= BETAS_MAX ? names : undefined;
+}
