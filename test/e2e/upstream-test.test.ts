@@ -187,3 +187,77 @@ void t.test('one model alone, by id or alias; one that is not there is refused',
   t.equal(end.code, 1);
   t.match(end.stderr, /no model 'none'/);
 });
+
+void t.test('a model is called for what it serves', async (t) => {
+  const asked: Record<string, unknown> = {};
+  const replies: Readonly<Record<string, object>> = {
+    '/v1/embeddings': {
+      model: 'e-1',
+      data: [{ embedding: [0] }],
+      usage: { prompt_tokens: 1, total_tokens: 1 },
+    },
+    '/v1/completions': { model: 'c-1', choices: [{ text: 'OK' }], usage: { prompt_tokens: 1 } },
+    '/v1/moderations': { model: 'm-1', results: [{ flagged: false }] },
+    '/v1/rerank': { results: [{ index: 0 }] },
+    '/openai/deployments/embeddings/embeddings': { model: 'e-2', data: [], usage: { prompt_tokens: 1 } },
+    '/v1/chat/completions': GOOD,
+  };
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    let body = '';
+    for await (const chunk of request) body += String(chunk);
+    const path = request.url!.replace(/\?.*$/, '');
+    asked[path] = JSON.parse(body);
+    const reply = replies[path];
+    response.writeHead(reply === undefined ? 404 : 200, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(reply ?? { error: { message: 'This is not a chat model' } }));
+  };
+  const port = await listening(
+    t,
+    createServer((request, response) => void answer(request, response)),
+  );
+  const origin = `http://127.0.0.1:${port}`;
+  const served = (serves: string[], more: object = { url: `${origin}/v1` }, id = serves.join('-')) => ({
+    id,
+    owned_by: 'somebody',
+    serves,
+    max_output_tokens: 100,
+    upstreams: [{ key: '${TEST_KEY}', model: serves[0], ...more }],
+  });
+  const models = [
+    ...['embeddings', 'completions', 'moderations', 'rerank'].map((service) => served([service])),
+    served(['moderations', 'chat']),
+    served(['embeddings'], { url: origin, provider: 'azure' }, 'azure'),
+    served(['rerank'], { url: `${origin}/elsewhere/v1` }, 'lost'),
+  ];
+  const folder = t.testdir({ 'tollgate.yaml': JSON.stringify({ models, plans: PLANS }) });
+  const end = await runCommand(folder, ['upstreams', 'test', '--json'], { TEST_KEY: KEY });
+  const { data } = end.json() as { data: readonly View[] };
+  t.match(
+    data.map(({ model, ok, answered_model: answered, usage_reported: usage }) => [
+      model,
+      ok,
+      answered,
+      usage,
+    ]),
+    [
+      ['embeddings', true, 'e-1', true],
+      ['completions', true, 'c-1', true],
+      ['moderations', true, 'm-1', null],
+      ['rerank', true, null, null],
+      ['moderations-chat', true, 'big-1', true],
+      ['azure', true, 'e-2', true],
+      ['lost', false, null, null],
+    ],
+  );
+  for (const { advice, ok } of data) if (ok) t.equal(advice, null);
+  t.match(
+    data.at(-1)!.advice,
+    /^there is no API for reranks at .*\/elsewhere\/v1\/rerank: set url to the base/,
+  );
+  t.match(asked, {
+    '/v1/embeddings': { model: 'embeddings', input: 'OK' },
+    '/v1/completions': { model: 'completions', prompt: 'Say OK.', max_tokens: 5 },
+    '/v1/moderations': { input: 'OK' },
+    '/v1/rerank': { query: 'OK', documents: ['OK'] },
+  });
+});

@@ -1,0 +1,204 @@
+/**
+ * What the reply to a probe means, and what the operator should do. upstream-probe.ts calls it, in the
+ * process of a command. Pure.
+ *
+ * Must hold: no result shows a key or a token, also if an upstream repeats it: an upstream's texts are only
+ * used through `shown` (test/e2e/upstream-test.test.ts).
+ */
+import { DOOR_PATHS, type Service } from '../core/door-names.js';
+import { isRecord, parsedJson } from '../core/json.js';
+import type { ProviderName } from '../core/provider-names.js';
+import { isHtml } from '../http1/http-client.js';
+import { UNKNOWN_MODEL_CODES } from '../upstream/error-mapping.js';
+import { tracesOf } from '../upstream/secret-traces.js';
+import { addressOf, type UpstreamTarget } from '../upstream/target.js';
+
+/** The reply to a probe: a response as far as it was read, or an error. */
+export type ProbeReply =
+  | {
+      readonly kind: 'response';
+      readonly status: number;
+      readonly contentType: string | undefined;
+      readonly location: string | undefined;
+      readonly body: string;
+      /** Whether the body was longer than what was read. */
+      readonly isCut: boolean;
+    }
+  | { readonly kind: 'error'; readonly code: string; readonly message: string };
+
+export interface ProbeDiagnosis {
+  readonly ok: boolean;
+  /** The result, in one line. */
+  readonly result: string;
+  /** What the operator should do; null if nothing. */
+  readonly advice: string | null;
+  /** The model that the response names. */
+  readonly answeredModel: string | null;
+  /** Whether the response reports its tokens; null if it is no good one, or one that need not. */
+  readonly usageReported: boolean | null;
+}
+
+/** What the operator should also check, by provider. */
+const HINTS: Readonly<Partial<Record<ProviderName, string>>> = {
+  azure: ", see api_version, and set model to the deployment's name",
+  vertex: ', see project and region, and set model to its name there',
+  bedrock: ', see region, and set model to its id there',
+};
+
+interface ServiceWords {
+  /** The end of the address. */
+  readonly path: string;
+  /** What a good response is, and the list that it has. */
+  readonly response: string;
+  readonly list: string;
+  /** What the API is for. */
+  readonly api: string;
+}
+
+const pathOf = (service: Service): string => DOOR_PATHS[service].slice('/v1'.length);
+const WORDS: Readonly<Record<Service, ServiceWords>> = {
+  chat: { path: pathOf('chat'), response: 'chat completion', list: 'choices', api: 'chat completions' },
+  completions: {
+    path: pathOf('completions'),
+    response: 'completion',
+    list: 'choices',
+    api: 'completions of a prompt',
+  },
+  embeddings: { path: pathOf('embeddings'), response: 'list of embeddings', list: 'data', api: 'embeddings' },
+  moderations: { path: pathOf('moderations'), response: 'moderation', list: 'results', api: 'moderations' },
+  rerank: { path: pathOf('rerank'), response: 'list of ranks', list: 'results', api: 'reranks' },
+};
+/** Services whose responses report tokens. */
+const WITH_USAGE: readonly Service[] = ['chat', 'completions', 'embeddings'];
+
+/** How many characters of an upstream's message are shown. */
+const MESSAGE_CHARS_MAX = 200;
+const UNKNOWN_MODEL_MESSAGE =
+  /\bmodel\b.{0,120}\b(?:not found|does not exist|not exist|unknown|not supported|no such)\b|\b(?:unknown|invalid|no such) model\b/is;
+const TLS_UNTRUSTED = /SELF_SIGNED|UNABLE_TO_(?:VERIFY|GET_ISSUER)|CERT_UNTRUSTED|CERT_SIGNATURE/;
+const TLS_ERROR = /CERT|TLS|SSL|^EPROTO$/;
+
+/** `model`: its id here. `service`: what was asked of it. */
+export function diagnosisOf(
+  target: UpstreamTarget,
+  model: string,
+  service: Service,
+  reply: ProbeReply,
+): ProbeDiagnosis {
+  if (reply.kind === 'error') {
+    const result = `no answer: ${reply.code}, ${shown(target, reply.message)}`;
+    return failure(result, adviceOfError(target, reply.code));
+  }
+  const { status, contentType, body, isCut } = reply;
+  const isPage = isHtml(contentType) || body.trimStart().startsWith('<');
+  const value = isPage || isCut ? undefined : parsedJson(body);
+  if (status >= 200 && status < 300) {
+    const { list, response } = WORDS[service];
+    if (isRecord(value) && Array.isArray(value[list])) return success(target, service, status, value);
+    const what = isPage ? 'HTML' : isCut ? 'too long an answer' : `no ${response}`;
+    return failure(`status ${status}, ${what}`, adviceOfAddress(target, service));
+  }
+  const error = isRecord(value) ? value.error : undefined;
+  const message = isRecord(error) && typeof error.message === 'string' ? error.message : undefined;
+  const result = `status ${status}${isPage ? ', HTML' : message === undefined ? '' : `: ${shown(target, message)}`}`;
+  const isUnknownModel =
+    isRecord(error) &&
+    (UNKNOWN_MODEL_CODES.has(error.code) || (message !== undefined && UNKNOWN_MODEL_MESSAGE.test(message)));
+  if (isUnknownModel && (status === 400 || status === 404 || status === 422)) {
+    const name = target.model ?? model;
+    return failure(
+      result,
+      `the provider does not know the model ${name}: set model: of this upstream to its name there`,
+    );
+  }
+  return failure(result, adviceOfStatus(target, service, reply, isPage));
+}
+
+function success(
+  target: UpstreamTarget,
+  service: Service,
+  status: number,
+  value: Readonly<Record<string, unknown>>,
+): ProbeDiagnosis {
+  const hasUsage = isRecord(value.usage) && typeof value.usage.prompt_tokens === 'number';
+  const usageReported = hasUsage || WITH_USAGE.includes(service) ? hasUsage : null;
+  return {
+    ok: true,
+    result: `status ${status}`,
+    advice: usageReported !== false ? null : 'it reports no usage: tokens are counted here, with `tokenizer`',
+    answeredModel: typeof value.model === 'string' ? shown(target, value.model) : null,
+    usageReported,
+  };
+}
+
+function failure(result: string, advice: string): ProbeDiagnosis {
+  return { ok: false, result, advice, answeredModel: null, usageReported: null };
+}
+
+function adviceOfStatus(
+  target: UpstreamTarget,
+  service: Service,
+  { status, location }: ProbeReply & { kind: 'response' },
+  isPage: boolean,
+): string {
+  if (status === 401 || status === 403) {
+    const { credential } = target.provider ?? {};
+    if (credential !== undefined)
+      return 'it refuses the credentials of this machine: see that their account may use the model';
+    return target.key === undefined
+      ? 'it wants a key and none is set: set key or key_file of this upstream'
+      : 'it refuses the key: see that key or key_file is one of this provider, whole and still valid, and may use the model';
+  }
+  if (status === 402) return 'the account at the provider has no credit left';
+  if (status === 429)
+    return 'address and key serve, but the account at the provider has no quota left now: try later';
+  if (status >= 300 && status < 400) {
+    const toAddress = location === undefined ? '' : ` to ${shown(target, location)}`;
+    return `it redirects${toAddress}, which is not followed: set url to where the API is`;
+  }
+  if (isPage || status === 404 || status === 405 || status === 410) return adviceOfAddress(target, service);
+  if (status >= 500) return 'the provider fails: try later, and look at its state';
+  return 'it refuses a plain request: its words say why';
+}
+
+/** Returns the advice for an address that responds, but not as the service's API. */
+function adviceOfAddress(target: UpstreamTarget, service: Service): string {
+  const { path, api } = WORDS[service];
+  const address = addressOf(target);
+  const name = target.provider?.name;
+  if (name !== undefined)
+    return `there is no interface of ${name} at ${address}: set url to the base address that its SDKs take${HINTS[name] ?? ''}`;
+  const base = address.slice(0, -path.length);
+  if (base.endsWith(path)) {
+    return `url ends with ${path}, which is added to it: set it to ${base.slice(0, -path.length)}`;
+  }
+  const tail = `there is no API for ${api} at ${address}`;
+  if (!/\/v\d/.test(base)) return `${tail}: url has no /v1, try ${base}/v1`;
+  return `${tail}: set url to the base address that the provider names, without ${path}`;
+}
+
+function adviceOfError({ origin }: UpstreamTarget, code: string): string {
+  const { host, hostname, protocol } = new URL(origin);
+  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN' || code === 'EAI_FAIL')
+    return `the name ${hostname} cannot be resolved: see that it is spelled right, and the DNS of this machine`;
+  if (code === 'ECONNREFUSED') return `nothing listens at ${host}: see host and port, and that it runs`;
+  if (code === 'EHOSTUNREACH' || code === 'ENETUNREACH' || code === 'TIMEOUT_CONNECT')
+    return `${host} cannot be reached from here: see host and port, firewall and network`;
+  if (TLS_UNTRUSTED.test(code)) return 'its certificate is not trusted: name who signed it in ca_file';
+  if (code === 'CERT_HAS_EXPIRED') return 'its certificate has expired: whoever runs it has to renew it';
+  if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
+    return `its certificate is for another name than ${hostname}: set url to that name`;
+  if (TLS_ERROR.test(code)) return `TLS fails with ${host}: if it speaks plain HTTP, url begins with http:`;
+  if (code.startsWith('TIMEOUT')) return 'it accepts connections, but does not answer in time';
+  if (code === 'HTTP1_UNSENDABLE') return 'url, key or headers hold what cannot be sent in HTTP';
+  const tls = protocol === 'http:' ? '; if it speaks TLS, url begins with https:' : '';
+  return `what listens at ${host} does not answer in HTTP/1.1${tls}`;
+}
+
+/** Returns the upstream's message in one line, with the credentials removed that it repeats. */
+function shown(target: UpstreamTarget, text: string): string {
+  const cleaned = tracesOf(target).cleaned(text.slice(0, 10 * MESSAGE_CHARS_MAX));
+  if (cleaned === undefined) return '(words that repeat the key are not shown)';
+  const line = cleaned.replace(/[\p{Cc}\p{Cs}\s]+/gu, ' ').trim();
+  return line.length > MESSAGE_CHARS_MAX ? `${line.slice(0, MESSAGE_CHARS_MAX)}…` : line;
+}
