@@ -102,10 +102,9 @@ export function settingsInForce(
     if (declared['x-secret'] === true) {
       add(position, name, SECRET);
     } else if (declared.patternProperties !== undefined) {
-      const [values] = Object.values(declared.patternProperties);
       for (const [own, inner] of Object.entries(value as Fields)) {
         // A header of any name may contain a variable of the environment, and so a secret.
-        const shown = values?.enum === undefined ? SECRET : textOf(inner);
+        const shown = declared['x-names-secret'] === undefined ? textOf(inner) : SECRET;
         add([...position, own], [...name, own], shown);
       }
     } else if (declared.type === 'object') {

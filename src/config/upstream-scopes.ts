@@ -39,6 +39,28 @@ export function scopeTextOf(upstream: UpstreamDraft, modelId: string | undefined
   return JSON.stringify([...address, key ?? null, secrets, name, ...account]);
 }
 
+/**
+ * Returns how to find the scope of an upstream: `scopeTextOf`, but an upstream without limits counts by what
+ * those with limits of its url and key count by, because a limit of one holds for all.
+ */
+export function scopesOf(
+  models: Settings['models'],
+): (upstream: Settings['models'][number]['upstreams'][number], modelId: string) => string {
+  const countedBy = new Map<string, 'key' | 'model'>();
+  for (const { upstreams } of models)
+    for (const upstream of upstreams)
+      if (declaredOf(upstream).length > 0) countedBy.set(keyScopeOf(upstream), upstream.quota_scope);
+  return (upstream, modelId) =>
+    scopeTextOf(
+      { ...upstream, quota_scope: countedBy.get(keyScopeOf(upstream)) ?? upstream.quota_scope },
+      modelId,
+    );
+}
+
+function keyScopeOf(upstream: UpstreamDraft): string {
+  return scopeTextOf({ ...upstream, quota_scope: 'key' }, undefined);
+}
+
 /** The limits of each scope that has any, by `scopeTextOf`. */
 export function limitsByScope(models: Settings['models']): Map<string, DeclaredLimits> {
   const scopes = new Map<string, DeclaredLimits>();
@@ -81,7 +103,7 @@ export function checkUpstreamLimits(
       if (declared.length === 0) return;
       scopes.add(scopeTextOf(upstream, model.id));
       const { quota_scope: by = 'key' } = upstream;
-      check(scopeTextOf({ ...upstream, quota_scope: 'key' }, undefined), 'quota_scope', by);
+      check(keyScopeOf(upstream), 'quota_scope', by);
       for (const [name, value] of declared) check(scopeTextOf(upstream, model.id), name, value);
     });
   });

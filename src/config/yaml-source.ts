@@ -82,7 +82,10 @@ export function parseYaml(text: string, name: string, { merge = false }: YamlOpt
   const errors = [...document.errors, ...document.warnings];
   if (errors.length > 0) {
     throw new ConfigError(
-      errors.map(({ pos, message }) => `${name}:${lineCounter.linePos(pos[0]).line}: ${message}`),
+      errors.map(({ code, pos, message }) => {
+        const text = code === 'MULTIPLE_DOCS' ? 'a second document begins here, want one alone' : message;
+        return `${name}:${lineCounter.linePos(pos[0]).line}: ${text}`;
+      }),
     );
   }
   let value: unknown;

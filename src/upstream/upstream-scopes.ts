@@ -7,7 +7,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { Settings } from '../config/schema.js';
-import { type DeclaredLimits, limitsByScope, scopeTextOf } from '../config/upstream-scopes.js';
+import { type DeclaredLimits, limitsByScope, scopesOf } from '../config/upstream-scopes.js';
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
 import type { UpstreamLimits } from '../core/quotas.js';
 import { asUpstreamScopeIndex, type UpstreamScopeIndex } from '../core/units.js';
@@ -66,7 +66,8 @@ export class UpstreamScopes {
       this.#byIndex[index] = scope;
       scopes.set(text, scope);
     }
-    return (upstream, modelId) => scopes.get(scopeTextOf(upstream, modelId));
+    const scopeOf = scopesOf(settings.models);
+    return (upstream, modelId) => scopes.get(scopeOf(upstream, modelId));
   }
 }
 

@@ -89,7 +89,7 @@ export function importModel(
     ...(outputTokensMax === undefined ? {} : { max_output_tokens: outputTokensMax }),
     upstreams: used.map(({ upstream }, index) => ({
       ...upstream,
-      ...limitsOf(used[index]!, used, all),
+      ...limitsOf(used[index]!, all),
       ...(weights === undefined ? {} : { weight: weights[index]! }),
       ...(priorities === undefined ? {} : { priority: priorities[index]! }),
     })),
@@ -104,13 +104,9 @@ const LIMITS = {
 /**
  * Returns the entry's `rpm` and `tpm` as limits. Upstreams of one scope share one limit in Tollgate, whatever
  * models they are of, and `config check` rejects two values of it: entries that differ get no limit, and a
- * remark. `siblings`: the entries of the same model, of which one without a limit differs too.
+ * remark. `all`: the entries of all models.
  */
-function limitsOf(
-  deployment: Deployment,
-  siblings: readonly Deployment[],
-  all: readonly Deployment[],
-): Limits {
+function limitsOf(deployment: Deployment, all: readonly Deployment[]): Limits {
   const scope = scopeOf(deployment);
   const same = all.filter((other) => scopeOf(other) === scope);
   const limits: { requests_per_minute?: number; tokens_per_minute?: number } = {};
@@ -118,11 +114,9 @@ function limitsOf(
     const value = deployment[share];
     if (value === undefined) continue;
     const { name, max } = LIMITS[share];
-    const differs = (other: Deployment): boolean =>
-      other[share] === undefined ? siblings.includes(other) : other[share] !== value;
     if (!Number.isSafeInteger(value) || value < 1 || value > max)
       remarkParameter(deployment, share, `no limit: wanted is a whole number from 1 to ${max}`);
-    else if (same.some(differs))
+    else if (same.some((other) => other[share] !== value))
       remarkParameter(deployment, share, 'no limit: entries with the same address, key and model differ');
     else limits[name] = value;
   }

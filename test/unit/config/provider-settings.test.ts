@@ -86,9 +86,9 @@ void t.test('what a provider needs, and what means nothing to it, is said by nam
       'provider: gemini, url: "https://h/base/v1beta"',
     ),
     [
-      `${place}[0].url: ends with a path that is added to it, want https://api.anthropic.com`,
-      `${place}[1].url: ends with a path that is added to it, want https://n.openai.azure.com`,
-      `${place}[2].url: ends with a path that is added to it, want https://h/base`,
+      `${place}[0].url: ends with a path that is added to it, want it without /v1 at its end`,
+      `${place}[1].url: ends with a path that is added to it, want it without /openai at its end`,
+      `${place}[2].url: ends with a path that is added to it, want it without /v1beta at its end`,
     ],
   );
   t.same(

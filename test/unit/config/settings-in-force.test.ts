@@ -24,8 +24,9 @@ limits:
 function load(
   folder: string,
   environment: Readonly<Record<string, string>> = {},
+  text = FILE,
 ): Map<string, SettingInForce> {
-  writeFileSync(join(folder, 'tollgate.yaml'), FILE);
+  writeFileSync(join(folder, 'tollgate.yaml'), text);
   const { inForce } = loadSettings(
     { port: 9_000 },
     { environment: { PROVIDER_KEY: 'sk-very-secret', ...environment }, workingDirectory: folder },
@@ -60,6 +61,9 @@ void t.test('secrets are named and not shown', (t) => {
   t.match(entries.get('models.m-1.upstreams[0].key'), { value: '(secret)', origin: 'tollgate.yaml:7' });
   t.match(entries.get('models.m-1.upstreams[0].headers.x-api-key'), { value: '(secret)' });
   t.notMatch(JSON.stringify([...entries.values()]), 'very-secret');
+  const named = FILE.replace('headers:', 'member_names: { seed: random_seed }\n        headers:');
+  const names = load(t.testdir(), {}, named);
+  t.match(names.get('models.m-1.upstreams[0].member_names.seed'), { value: 'random_seed' });
   t.end();
 });
 

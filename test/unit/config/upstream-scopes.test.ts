@@ -1,6 +1,6 @@
 /** Which upstreams share their limits, and limits that contradict each other. */
 import t from 'tap';
-import { limitsByScope, scopeTextOf } from '#src/config/upstream-scopes.js';
+import { limitsByScope, scopesOf, scopeTextOf } from '#src/config/upstream-scopes.js';
 import { worldOf, type World } from './support.js';
 
 const model = (id: string, ...upstreams: readonly string[]): string =>
@@ -61,6 +61,27 @@ void t.test('a limit that one upstream of a scope leaves out is that of the othe
   const texts = models.map(({ id, upstreams }) => scopeTextOf(upstreams[0]!, id));
   t.equal(new Set(texts.slice(0, 3)).size, 1);
   t.not(texts[3], texts[0]);
+  t.end();
+});
+
+void t.test('an upstream without limits counts by what those with limits count by', (t) => {
+  const same = 'model: same';
+  const world = worldOf(t, {
+    'tollgate.yaml': fileOf(
+      model('a', at(`${same}, requests_per_minute: 5, quota_scope: model`)),
+      model('b', at(same, 'SAME')),
+      model('c', at('model: other')),
+      model('d', at('requests_per_minute: 6', 'L')),
+      model('e', at('quota_scope: model', 'L')),
+    ),
+  });
+  const { models } = world.load({}, ENVIRONMENT).settings;
+  const limits = limitsByScope(models);
+  const scopeOf = scopesOf(models);
+  t.same(
+    models.map(({ id, upstreams }) => limits.get(scopeOf(upstreams[0]!, id))?.requests_per_minute),
+    [5, 5, undefined, 6, 6],
+  );
   t.end();
 });
 

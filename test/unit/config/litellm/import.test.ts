@@ -347,8 +347,8 @@ void t.test('limits that differ between models of one upstream', (t) => {
     t,
     { ...gpt, rpm: 100, tpm: 9_000 },
     { ...gpt, rpm: 50, tpm: 9_000 },
-    { ...gpt },
-    { ...gpt, api_base: 'https://api.openai.com/v1/', rpm: 100 },
+    { ...gpt, api_base: 'https://api.openai.com/v1/', rpm: 100, tpm: 9_000 },
+    { ...gpt, api_key: 'os.environ/L', rpm: 7, tpm: 9 },
     { ...gpt, api_key: 'os.environ/L', rpm: 7 },
   );
   t.same(
@@ -356,14 +356,14 @@ void t.test('limits that differ between models of one upstream', (t) => {
     [
       [undefined, 9_000],
       [undefined, 9_000],
-      [undefined, undefined],
-      [undefined, undefined],
+      [undefined, 9_000],
+      [7, undefined],
       [7, undefined],
     ],
   );
   t.same(
     lines.filter((line) => line.includes('no limit')).map((line) => line.split(':')[0]),
-    [0, 1, 3].map((at) => `model_list[${at}].litellm_params.rpm`),
+    [...[0, 1, 2].map((at) => `model_list[${at}].litellm_params.rpm`), 'model_list[3].litellm_params.tpm'],
   );
   const claude = { name: 'claude', model: 'bedrock/anthropic.claude-v2' };
   const regions = imported(
