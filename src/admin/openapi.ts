@@ -95,7 +95,7 @@ function codesOf(method: Route['method'], route: Route): ErrorCode[] {
       : []),
     ...(method === 'GET' ? [] : (['request_too_large'] as const)),
     'rate_limit_exceeded',
-    ...(method === 'GET' ? [] : (['overloaded'] as const)),
+    'overloaded',
     'internal_error',
   ];
 }

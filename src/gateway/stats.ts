@@ -11,6 +11,7 @@
  * test/e2e/metrics.test.ts.
  */
 import type { Settings } from '../config/schema.js';
+import { ProxyError } from '../core/errors.js';
 import { packageVersion } from '../core/version.js';
 import type { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
 import { bodyBytesInWork, type BodyBudgetBuffer } from '../request/body-budget.js';
@@ -67,9 +68,14 @@ export interface GroupViewOptions {
   readonly readAll: (what: SnapshotKind) => Promise<GroupSnapshot | undefined>;
 }
 
+const SUPERVISOR_RETRY_SECONDS = 5;
+const SUPERVISOR_LATE =
+  'The supervisor did not answer in time, so nothing is known of the other processes: this machine has too much ' +
+  `work, or the supervisor stands still. Retry after ${SUPERVISOR_RETRY_SECONDS} seconds.`;
+
 /**
- * The sum over all gateways of the supervisor. Its methods reject if the supervisor does not reply: a scrape
- * or a chart then lacks a moment.
+ * The sum over all gateways of the supervisor. Its methods reject with ProxyError `overloaded` if the
+ * supervisor does not reply: a scrape or a chart then lacks a moment.
  */
 export class GroupView {
   readonly #options: GroupViewOptions;
@@ -109,7 +115,8 @@ export class GroupView {
     const { slot, read, readAll } = this.#options;
     const all = await readAll(what);
     // Without the other processes each sum would fall, and rise again at the next read.
-    if (all === undefined) throw new Error('the supervisor did not answer in time');
+    if (all === undefined)
+      throw new ProxyError('overloaded', 'gateway', SUPERVISOR_LATE, SUPERVISOR_RETRY_SECONDS);
     if (all.members.some((member) => member.slot === slot && member.reading[what] !== undefined)) return all;
     const others = all.members.filter((member) => member.slot !== slot);
     return { ...all, members: [...others, { slot, reading: await read(what) }] };
