@@ -225,7 +225,10 @@ function numberOf(number, property) {
 function rangeOf(property) {
   if (property.enum !== undefined) return property.enum.map((word) => `\`${word}\``).join(' or ');
   if (property.type === 'boolean') return '`true` or `false`';
-  if (property.type === 'array') return listOf(property) === undefined ? 'list of texts' : 'list of maps';
+  if (property.type === 'array') {
+    if (listOf(property) !== undefined) return 'list of maps';
+    return property.items?.type === 'integer' ? 'list of whole numbers' : 'list of texts';
+  }
   if (property.type === 'object') return 'map';
   const unit = property['x-unit'];
   if (property.type === 'string') return unit === undefined ? 'text' : `decimal text, ${unit}`;

@@ -87,6 +87,7 @@ void t.test('objects that refer to each other', { skip }, async (t) => {
   t.ok(selects(monitor.selector?.matchLabels, admin.metadata.labels), 'operators’ service is scraped');
   t.notOk(selects(monitor.selector?.matchLabels, service.metadata.labels), 'and callers’ is not');
   t.equal(monitor.endpoints?.[0]?.port, admin.spec.ports?.[0]?.name);
+  t.equal(admin.metadata.labels[monitor.jobLabel ?? ''], 'tollgate', 'the job that the alerts ask for');
 
   const ports = Object.fromEntries(container.ports.map(({ name, containerPort }) => [name, containerPort]));
   const environment = Object.fromEntries(container.env.map(({ name, value }) => [name, value]));

@@ -61,6 +61,7 @@ export interface Rendered extends KubernetesObject {
     readonly scaleTargetRef?: { readonly name: string };
     readonly metrics?: readonly { readonly pods: { readonly metric: { readonly name: string } } }[];
     readonly ports?: readonly { readonly name: string; readonly targetPort: string }[];
+    readonly jobLabel?: string;
     readonly endpoints?: readonly { readonly port: string; readonly path: string }[];
     readonly ingress?: readonly {
       readonly ports: readonly { readonly port: string }[];
