@@ -1,13 +1,15 @@
 /**
  * One end of the channel between a listener and a worker: a MessagePort, and a ring for each direction.
- * ListenerChannel and WorkerChannel each have one for each thread on the other side. Listener or upstream
- * worker.
+ * ListenerChannel and WorkerChannel each have one for each thread on the other side, on the thread of the
+ * listener or of the upstream worker.
  *
  * A message costs some µs whatever it carries, and V8's serialiser 1 µs and more for each frame in it. So
- * frames are records of the ring, and the frames of one event-loop turn are announced by one message: the
- * number of their bytes. A frame that does not fit the ring is posted in that message, in its order.
- * `setImmediate` runs after all sockets of the turn have been served, so no frame waits longer than its turn.
- * A turn that produces much (500 fast streams at once: 32 MB) sends several messages, to bound each.
+ * frames are records of the ring, and one message announces the frames of one event-loop turn: the number of
+ * their bytes. If a frame cannot go by the ring (see frame-codec.ts), that message carries the frame itself,
+ * between the numbers of bytes of the records before and after it. The message is sent by `setImmediate`,
+ * which runs after all sockets of the turn have been served, so no frame waits longer than its turn. A turn
+ * that posts much (500 fast streams at once: 32 MB) sends several messages, so that none is longer than some
+ * BATCH_BYTES_MAX.
  *
  * Must hold: frames arrive in the order in which they were pushed, whether by the ring or posted. Test:
  * test/unit/channel/frame-port.test.ts.
@@ -28,7 +30,10 @@ export interface FrameTransport {
   close(): void;
 }
 
-/** One end of a channel, as its thread gets it. A MessagePort must be in the transfer list. */
+/**
+ * One end of a channel, as its thread gets it. A MessagePort must be in the transfer list of the message that
+ * hands the end to its thread.
+ */
 export interface FrameChannel<Port extends FrameTransport = FrameTransport> {
   readonly port: Port;
   readonly incoming: SharedArrayBuffer;
@@ -55,8 +60,8 @@ export function createLocalChannel(): readonly [FrameChannel, FrameChannel] {
 
 /**
  * One end of a channel within a thread. A message arrives when the callback that sent it has returned, so
- * that neither end is called while it works. What comes before there is a listener waits for it: frames of
- * calls that have a slot each, while the worker's task starts.
+ * that neither end is called while it works. Messages that arrive before `on('message')` are kept. They are
+ * few: while the worker's task starts, only calls that have a call slot can send frames.
  */
 class LocalPort implements FrameTransport {
   peer: LocalPort | undefined;
@@ -100,13 +105,16 @@ function channelOf<Port extends FrameTransport>(
 
 /**
  * A posted frame, with its bytes in the form that costs least. Up to STRING_BYTES_MAX they become a string of
- * as many characters, which V8 copies as it is. More are copied to a buffer that is transferred, which costs
- * 4 µs whatever its length, and counts against the heap of both threads.
+ * as many characters, which V8 copies as it is. More are copied to a buffer that is transferred. A transfer
+ * costs 4 µs whatever the length, and V8 counts the memory in the sender's heap and in the receiver's.
  */
 type Packed<F extends DataFrame | EndFrame> = Omit<F, 'bytes'> & { readonly bytes: string | Uint8Array };
 type PostedFrame = Exclude<Frame, DataFrame | EndFrame> | Packed<DataFrame> | Packed<EndFrame>;
 
-/** How many bytes of records follow in the ring, or the large body of the last call, or a posted frame. */
+/**
+ * One of three: the number of bytes of records that follow in the ring; the large body of the call whose
+ * record came last; a posted frame.
+ */
 type Item = number | Uint8Array | PostedFrame;
 
 const STRING_BYTES_MAX = 4 * 1024;
@@ -119,7 +127,7 @@ export class FramePort {
   readonly #out: SpscWriter;
   readonly #in: SpscReader;
   readonly #onFrame: (frame: Frame, more: boolean) => void;
-  readonly #onRecord = (at: number): void => this.#take(readFrame(this.#in, at));
+  readonly #onRecord = (at: number): void => this.#deliverBefore(readFrame(this.#in, at));
   readonly #onTurnEnd = (): void => {
     this.#scheduled = false;
     this.#flush();
@@ -128,12 +136,16 @@ export class FramePort {
   #transfer: ArrayBuffer[] = [];
   #postedBytes = 0;
   #scheduled = false;
-  /** The last frame, until the next item is read: that may be its body, or another frame of the same call. */
-  #taken: Frame | undefined;
+  /**
+   * The frame that was read last. It is delivered when the next item has been read, because that may be its
+   * large body, or another frame of the same call (`more`).
+   */
+  #pending: Frame | undefined;
 
   /**
    * `onFrame` gets each frame that arrives. With `more` the next frame is of the same call and follows at
-   * once. Bytes of a frame are valid until `onFrame` returns, or with `more` until its next call returns.
+   * once. Bytes of a frame are valid until `onFrame` returns; those of a frame with `more` until `onFrame`
+   * has returned for the next frame too.
    */
   constructor({ port, incoming, outgoing }: FrameChannel, onFrame: (frame: Frame, more: boolean) => void) {
     this.#port = port;
@@ -165,7 +177,7 @@ export class FramePort {
   }
 
   #flush(): void {
-    const recordBytes = this.#out.takeUnreported();
+    const recordBytes = this.#out.takeUnannounced();
     if (this.#items.length === 0) {
       if (recordBytes > 0) this.#port.postMessage(recordBytes);
       return;
@@ -188,7 +200,7 @@ export class FramePort {
 
   /** `bytes` of the item count toward BATCH_BYTES_MAX, and are transferred unless they are a string. */
   #add(item: Item, bytes: string | Uint8Array | undefined): void {
-    const recordBytes = this.#out.takeUnreported();
+    const recordBytes = this.#out.takeUnannounced();
     if (recordBytes > 0) this.#items.push(recordBytes);
     this.#items.push(item);
     if (bytes === undefined) return;
@@ -202,23 +214,24 @@ export class FramePort {
     } else {
       for (const item of message) {
         if (typeof item === 'number') this.#in.read(item, this.#onRecord);
-        else if (item instanceof Uint8Array) this.#takeBody(item);
-        else this.#take(unpacked(item));
+        else if (item instanceof Uint8Array) this.#addBody(item);
+        else this.#deliverBefore(unpacked(item));
       }
     }
-    this.#take(undefined);
+    this.#deliverBefore(undefined);
     this.#in.giveBack();
   }
 
-  #takeBody(largeBody: Uint8Array): void {
-    const frame = this.#taken;
+  #addBody(largeBody: Uint8Array): void {
+    const frame = this.#pending;
     invariant(frame?.kind === FRAME_CALL, 'a body follows its call');
-    this.#taken = { ...frame, request: { ...frame.request, largeBody } };
+    this.#pending = { ...frame, request: { ...frame.request, largeBody } };
   }
 
-  #take(next: Frame | undefined): void {
-    const frame = this.#taken;
-    this.#taken = next;
+  /** Delivers the pending frame, and keeps `next` as the pending one; undefined at the end of a message. */
+  #deliverBefore(next: Frame | undefined): void {
+    const frame = this.#pending;
+    this.#pending = next;
     if (frame !== undefined) this.#onFrame(frame, frame.id === next?.id);
   }
 }
@@ -232,7 +245,10 @@ function packed(bytes: Uint8Array): string | Uint8Array {
   return own;
 }
 
-/** The frame as it was pushed. Its bytes are no Buffer: see `bytesOf` in frame-codec.ts. */
+/**
+ * The frame as it was pushed. Its bytes are a Uint8Array and no Buffer, because receivers copy by `slice`,
+ * and that of a Buffer does not copy.
+ */
 function unpacked(frame: PostedFrame): Frame {
   if (!('bytes' in frame) || typeof frame.bytes !== 'string') return frame as Frame;
   const { buffer, byteOffset, length } = Buffer.from(frame.bytes, 'latin1');

@@ -1,6 +1,7 @@
 /**
- * Types of the frames between a listener and an upstream worker. listener-channel.ts and worker-channel.ts
- * send and receive them; frame-port.ts carries them.
+ * Types of the frames between a listener and an upstream worker. listener-channel.ts sends and receives them
+ * on the listener's thread, worker-channel.ts on the worker's; frame-port.ts carries them. A new field of a
+ * frame that goes by the ring (all but Fail and Tried), or a new kind, needs a change of frame-codec.ts too.
  *
  *     listener → worker   Call    the request
  *                         Cancel  the client has gone, or the gateway is closing
@@ -12,8 +13,8 @@
  *                         Fail    the call is not billed; a stream that has begun ends with an error event
  *
  * Must hold: for each call a worker sends any number of Tried and Data and then exactly one End, Cut or Fail,
- * also after a Cancel. Only then may the listener use the call's slot again; without it the slot is lost
- * (test/unit/channel/link.test.ts).
+ * after a Cancel too. The listener uses the call's slot again only after that last frame; if it never comes,
+ * the slot is lost (test/unit/channel/link.test.ts).
  */
 import type { ErrorRecord } from '../core/errors.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
@@ -69,7 +70,7 @@ export type Frame = CallFrame | SignalFrame | DataFrame | EndFrame | FailFrame |
 
 /** An attempt that has failed, for the call log. */
 export interface TriedAttempt {
-  /** The upstream's slot in the metrics. */
+  /** The upstream's index in the metrics. */
   readonly upstream: number;
   /** Which fallback was tried, from 1; 0 for the model that the call names. */
   readonly fallback: number;
@@ -82,8 +83,11 @@ export interface TriedAttempt {
   readonly error: string;
 }
 
-/** `outputTokensMax` of a call that sets none, and the largest value that is passed on: it fits 32 bits. */
-export const OUTPUT_TOKENS_UNASKED = 2 ** 31 - 1;
+/**
+ * Value of `outputTokensMax` if the call sets no limit. Larger limits are lowered to it, so that they fit 32
+ * bits.
+ */
+export const OUTPUT_TOKENS_UNLIMITED = 2 ** 31 - 1;
 
 /** The fallbacks of a call, and the spans of its body that change if a fallback allows less output. */
 export interface FallbackModels {
@@ -110,13 +114,19 @@ export interface UpstreamRequest {
   readonly modelEnd: number;
   readonly body: string;
   readonly bodyIsAscii: boolean;
-  /** In place of `body`, which is then empty: see ChatCall. Belongs to the receiver. */
+  /**
+   * The body, if it is longer than some KB (as in ChatCall): then `body` is empty. Its memory is transferred,
+   * so only the receiver may use it.
+   */
   readonly largeBody?: Uint8Array | undefined;
   /** Set if the call belongs to a trace. */
   readonly trace?: CarriedTrace | undefined;
-  /** Queues of workers and counter threads serve the accounts in turn. */
+  /**
+   * Whose call it is. Queues of workers and counter threads take calls of each account in turn, so that one
+   * account cannot delay the others.
+   */
   readonly account: AccountIndex;
-  /** Tokens of one choice that the call asked for, or OUTPUT_TOKENS_UNASKED. */
+  /** Tokens of one choice that the call asked for, or OUTPUT_TOKENS_UNLIMITED. */
   readonly outputTokensMax: number;
   /** How many responses the call asks for (`n`). */
   readonly choices: number;
@@ -124,7 +134,10 @@ export interface UpstreamRequest {
   readonly fallbacks?: FallbackModels | undefined;
 }
 
-/** By this an upstream session sends its response to the listener: most methods send one frame. */
+/**
+ * An upstream session sends its response to the listener through this handle. Each method sends one frame
+ * unless it says otherwise.
+ */
 export interface DownstreamHandle {
   /**
    * Copies the bytes and sends them. Returns false if the credits are spent: then the session must pause its
@@ -132,8 +145,9 @@ export interface DownstreamHandle {
    */
   data(bytes: Uint8Array): boolean;
   /**
-   * The call goes to the upstream with that slot in the metrics, for the model that it names (0) or one of
-   * its fallbacks, from 1. The last record counts. Sends no frame.
+   * Records which upstream gets the call now: `upstreamSlot` is its index in the metrics, `fallback` which of
+   * the call's fallbacks it serves, from 1; 0 for the model that the call names. Each record replaces the one
+   * before. Sends no frame.
    */
   recordUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void;
   /** The attempt on the upstream that was recorded last has failed. */
@@ -162,5 +176,8 @@ export interface UpstreamSession {
   onCancel(): void;
 }
 
-/** The channel calls it for every Call frame. It may call the handle before it returns. */
+/**
+ * Starts a session. WorkerChannel calls it for every Call frame. The session may use `downstream`, even end
+ * the call, before this function returns.
+ */
 export type StartSession = (request: UpstreamRequest, downstream: DownstreamHandle) => UpstreamSession;

@@ -11,11 +11,11 @@
  *     record    int32 kind, above 0; int32 length in bytes, a multiple of 8; then the fields of the kind
  *
  * The writer's stores are plain. They become visible to the reader by what follows them: a message with the
- * number of bytes (`takeUnreported`, `read`), or the atomic store of `publish`, which the reader loads
+ * number of bytes (`takeUnannounced`, `read`), or the atomic store of `publish`, which the reader loads
  * (`published`). The reader gives bytes back by an atomic store, which the writer loads when it needs space.
  *
  * Must hold: one thread writes and one reads; the length is a power of two, so that counts may wrap at 2^32;
- * and all of a record is written before it is reported, or the reader sees half of it
+ * and all of a record is written before it is announced, or the reader sees half of it
  * (test/unit/core/spsc-ring.test.ts).
  */
 import { invariant } from './errors.js';
@@ -68,7 +68,7 @@ export class SpscWriter extends SpscRing {
   #position: number;
   /** GIVEN_BACK as it was last loaded. */
   #givenBack: number;
-  #unreportedBytes = 0;
+  #unannouncedBytes = 0;
 
   /** Continues where an earlier writer of the ring last published. */
   constructor(shared: SharedArrayBuffer) {
@@ -87,10 +87,13 @@ export class SpscWriter extends SpscRing {
     return this.#begin(kind, length);
   }
 
-  /** Bytes written since the last call. The caller must send the number to the reader. */
-  takeUnreported(): number {
-    const bytes = this.#unreportedBytes;
-    this.#unreportedBytes = 0;
+  /**
+   * Returns how many bytes were written since the last call. The caller must send the number to the reader,
+   * which hands it to `read`.
+   */
+  takeUnannounced(): number {
+    const bytes = this.#unannouncedBytes;
+    this.#unannouncedBytes = 0;
     return bytes;
   }
 
@@ -111,7 +114,7 @@ export class SpscWriter extends SpscRing {
     this.ints[(at + KIND_AT) >> 2] = kind;
     this.ints[(at + LENGTH_AT) >> 2] = length;
     this.#position = (this.#position + length) | 0;
-    this.#unreportedBytes += length;
+    this.#unannouncedBytes += length;
     return at;
   }
 }
@@ -141,7 +144,7 @@ export class SpscReader extends SpscRing {
       const length = this.ints[(at + LENGTH_AT) >> 2]!;
       invariant(
         length > 0 && (end - this.#position) >>> 0 >= length,
-        'records fill the bytes that were reported',
+        'records fill the bytes that were announced',
       );
       this.#position = (this.#position + length) | 0;
       if (this.kindAt(at) !== GAP) onRecord(at);

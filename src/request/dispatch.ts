@@ -5,7 +5,7 @@
  * (test/e2e/thread-failure.test.ts).
  */
 import type { CallReceiver } from '../channel/listener-channel.js';
-import { OUTPUT_TOKENS_UNASKED } from '../channel/messages.js';
+import { OUTPUT_TOKENS_UNLIMITED } from '../channel/messages.js';
 import { DOOR_INDEX } from '../core/door-names.js';
 import { NOWHERE } from '../protocol/chat-call.js';
 import type { ChatExchange } from './chat-exchange.js';
@@ -41,8 +41,8 @@ export function dispatch(
       largeBody: call.largeBody,
       trace: exchange.trace?.carried,
       account: exchange.account,
-      outputTokensMax: Math.min(call.outputTokensMax ?? Infinity, OUTPUT_TOKENS_UNASKED),
-      choices: Math.min(call.choices, OUTPUT_TOKENS_UNASKED),
+      outputTokensMax: Math.min(call.outputTokensMax ?? Infinity, OUTPUT_TOKENS_UNLIMITED),
+      choices: Math.min(call.choices, OUTPUT_TOKENS_UNLIMITED),
       fallbacks:
         exchange.models.length === 1
           ? undefined

@@ -26,7 +26,7 @@ void t.test('records are found where they were put, also after four gigabytes', 
       writer.floats[(at + FIELDS_AT) >> 3] = mark++;
       bytes += length;
     }
-    reader.read(writer.takeUnreported(), (at) => {
+    reader.read(writer.takeUnannounced(), (at) => {
       if (reader.kindAt(at) !== KIND || reader.floats[(at + FIELDS_AT) >> 3] !== read) wrong += 1;
       read += 1;
     });
@@ -44,7 +44,7 @@ void t.test('what is not given back is not written over: there is no room', (t) 
   t.equal(written, 8, 'a ring of 256 KB');
   t.equal(writer.reserve(KIND, 16), -1);
   let read = 0;
-  reader.read(writer.takeUnreported(), () => (read += 1));
+  reader.read(writer.takeUnannounced(), () => (read += 1));
   t.equal(read, written);
   t.equal(writer.reserve(KIND, 16), -1, 'read is not given back');
   reader.giveBack();

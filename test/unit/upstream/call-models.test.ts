@@ -1,6 +1,6 @@
 /** Which model gets a call next, what its upstreams get of the body, and which error its caller gets. */
 import t from 'tap';
-import { OUTPUT_TOKENS_UNASKED, type UpstreamRequest } from '#src/channel/messages.js';
+import { OUTPUT_TOKENS_UNLIMITED, type UpstreamRequest } from '#src/channel/messages.js';
 import { SystemClock } from '#src/core/clock.js';
 import type { ErrorRecord } from '#src/core/errors.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
@@ -42,7 +42,7 @@ function bounded(fields: { max_tokens?: number; max_completion_tokens?: number }
     body,
     modelStart,
     modelEnd: modelStart + 3,
-    outputTokensMax: Math.max(...Object.values(fields), 0) || OUTPUT_TOKENS_UNASKED,
+    outputTokensMax: Math.max(...Object.values(fields), 0) || OUTPUT_TOKENS_UNLIMITED,
     fallbacks: {
       models: [1, 2],
       maxTokens: spanOf('max_tokens'),
