@@ -53,7 +53,7 @@ setInterval(() => accountIds.forget(), IDS_KEPT_MS).unref();
 const accountIds: AccountIds = new AccountIds(
   (accounts) => main.postMessage({ kind: 'accounts', accounts } satisfies FromSpanExport),
   (records) => {
-    // Only now, because spans that wait for ids still count as on their way.
+    // Only now, because spans that wait for ids still count as in flight.
     spanBudget?.giveBack(records.length);
     const environment = {
       resource,

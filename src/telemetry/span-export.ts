@@ -21,7 +21,7 @@ import type { Log } from './log.js';
 import type { ExportBudget } from './span-outbox.js';
 import { SPAN_OF_CALL, type SpanRecord } from './span-record.js';
 
-/** How many items may wait for the exporter, some 2 KB each: as SPANS_ON_THEIR_WAY_MAX, so a burst fits. */
+/** How many items may wait for the exporter, some 2 KB each: as SPANS_IN_FLIGHT_MAX, so a burst fits. */
 export const QUEUE_SPANS_MAX = 16_384;
 /** Items of one request to the collector: the SDK's default, about 0.5 MB of JSON. */
 const BATCH_SPANS = 512;
@@ -177,7 +177,7 @@ export class AccountIds {
   readonly #ids = new Map<AccountIndex, string | null>();
   /** Whether a request for ids runs. There is one at a time. */
   #isAsking = false;
-  /** Batches in the order of arrival. SPANS_ON_THEIR_WAY_MAX bounds their spans. */
+  /** Batches in the order of arrival. SPANS_IN_FLIGHT_MAX bounds their spans. */
   readonly #waiting: (readonly SpanRecord[])[] = [];
   #onNoneWaiting: () => void = () => undefined;
 

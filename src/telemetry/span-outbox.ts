@@ -1,24 +1,29 @@
 /**
- * Sends the spans of a listener or upstream worker to the exporting thread, some hundred in a message. All
- * threads share one budget of spans on their way, because ports have no back-pressure.
+ * Sends the spans of a listener or upstream worker to the exporting thread, some hundred in a message.
+ * request/listener.thread.ts and upstream/upstream-task.ts open one on each of their threads. Ports have no
+ * back-pressure, so all threads share one budget (ExportBudget), which bounds the spans in flight: sent, and
+ * not yet read by the exporting thread. gateway/traces.ts creates it, and a second one for the records of
+ * calls, which the main thread sends.
  *
- * Must hold: each span that `take` counted is given back once, else the threads stop sending, or send without
- * bound (test/unit/telemetry/spans.test.ts). So a thread takes for a batch as it sends it: one that dies with
- * a batch it has not sent, or cannot pack, has taken nothing.
+ * Must hold: what a sender takes of a budget, the exporting thread gives back once (span-export.thread.ts).
+ * If less is given back, senders stop for ever; if more, they send without bound. So a SpanOutbox takes for a
+ * batch only when it has packed it and is about to send it: a thread that dies before, or cannot pack the
+ * batch, has taken nothing (test/unit/telemetry/spans.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { packSpans } from './span-codec.js';
 import type { SpanRecord } from './span-record.js';
 
-/** Words: see ExportBudget. */
-const ON_THEIR_WAY = 0;
+/** The 32-bit word of ExportBudget that is used. */
+const IN_FLIGHT = 0;
+/** Its 64-bit words; the first, 0, contains IN_FLIGHT. */
 const EXPORTED = 1;
 const FAILED = 2;
 const DROPPED = 3;
 const WORDS = 4;
 
-/** Half a second of 16,000 calls a second and their attempts; some 5 MB. */
-export const SPANS_ON_THEIR_WAY_MAX = 16_384;
+/** Two spans a call: half a second of 16,000 calls a second, with one attempt each; some 5 MB. */
+export const SPANS_IN_FLIGHT_MAX = 16_384;
 
 /** Counts of spans, or of log records, since the gateway started. Dropped: a bound was reached. */
 export interface ExportCounts {
@@ -34,36 +39,38 @@ export function createExportBudget(): SharedArrayBuffer {
 /**
  * The budget and counts of spans, or of log records, in words that all threads share.
  *
- *     32-bit word 0   on their way   not yet read; the sender adds, the exporting thread subtracts
+ *     32-bit word 0   in flight      sent and not yet read; the sender adds, the exporting thread subtracts
  *     64-bit word 1   exported       the collector accepted them; the exporting thread adds
  *     64-bit word 2   failed         the collector did not; the exporting thread adds
  *     64-bit word 3   dropped        a bound was reached, here or in the exporting thread; any thread adds
  */
 export class ExportBudget {
-  readonly #way: Int32Array;
+  readonly #inFlight: Int32Array;
   readonly #counts: BigInt64Array;
 
   constructor(shared: SharedArrayBuffer) {
-    this.#way = new Int32Array(shared);
+    this.#inFlight = new Int32Array(shared);
     this.#counts = new BigInt64Array(shared);
   }
 
-  /** Takes for so many spans, or returns false and counts them as dropped if too many are on their way. */
+  /**
+   * Counts that many spans as in flight. If they would be too many, counts them as dropped and returns false.
+   */
   take(spans: number): boolean {
-    if (Atomics.add(this.#way, ON_THEIR_WAY, spans) + spans <= SPANS_ON_THEIR_WAY_MAX) return true;
+    if (Atomics.add(this.#inFlight, IN_FLIGHT, spans) + spans <= SPANS_IN_FLIGHT_MAX) return true;
     this.giveBack(spans);
     this.countDropped(spans);
     return false;
   }
 
-  /** Nothing can be taken: the exporting thread does not read. */
+  /** Whether nothing can be taken, because the exporting thread does not read. */
   get isUsedUp(): boolean {
-    return Atomics.load(this.#way, ON_THEIR_WAY) >= SPANS_ON_THEIR_WAY_MAX;
+    return Atomics.load(this.#inFlight, IN_FLIGHT) >= SPANS_IN_FLIGHT_MAX;
   }
 
   /** To be called when the exporting thread has read that many spans. */
   giveBack(spans: number): void {
-    Atomics.sub(this.#way, ON_THEIR_WAY, spans);
+    Atomics.sub(this.#inFlight, IN_FLIGHT, spans);
   }
 
   countExported(spans: number): void {
@@ -125,8 +132,8 @@ export class SpanOutbox {
   }
 
   /**
-   * Sends the batch to the exporting thread, or drops and counts it if too many spans are on their way. To be
-   * called also before this thread ends, else it is lost.
+   * Sends the batch to the exporting thread, or drops and counts it if too many spans are in flight. The
+   * owner must call it before its thread ends, or the last batch is lost.
    */
   flush(): void {
     clearTimeout(this.#timer);
@@ -134,7 +141,7 @@ export class SpanOutbox {
     const spans = this.#spans;
     if (spans.length === 0) return;
     this.#spans = [];
-    // Packing is the dear part.
+    // Asked before `take`, because packing is the dear part.
     if (this.#budget.isUsedUp) {
       this.#budget.countDropped(spans.length);
       return;

@@ -10,7 +10,7 @@ import {
   createExportBudget,
   ExportBudget,
   SpanOutbox,
-  SPANS_ON_THEIR_WAY_MAX,
+  SPANS_IN_FLIGHT_MAX,
 } from '#src/telemetry/span-outbox.js';
 import { packSpans, unpackSpans } from '#src/telemetry/span-codec.js';
 import { type CallSpanRecord, SPAN_OF_CALL } from '#src/telemetry/span-record.js';
@@ -49,7 +49,7 @@ void t.test('20,000 spans that nobody reads', (t) => {
   const outbox = new SpanOutbox({ port: port1, budget: shared }, packSpans);
   for (let index = 0; index < SPANS; index += 1) outbox.push(record(index));
   outbox.flush();
-  t.equal(room.counts().dropped, SPANS - SPANS_ON_THEIR_WAY_MAX);
+  t.equal(room.counts().dropped, SPANS - SPANS_IN_FLIGHT_MAX);
   let read = 0;
   for (let got = receiveMessageOnPort(port2); got !== undefined; got = receiveMessageOnPort(port2)) {
     const spans = unpackSpans(got.message as Uint8Array);
@@ -57,7 +57,7 @@ void t.test('20,000 spans that nobody reads', (t) => {
     read += spans.length;
     room.giveBack(spans.length);
   }
-  t.equal(read, SPANS_ON_THEIR_WAY_MAX);
+  t.equal(read, SPANS_IN_FLIGHT_MAX);
   outbox.push(record(1));
   outbox.flush();
   t.ok(receiveMessageOnPort(port2), 'and there is room again');
@@ -88,7 +88,7 @@ void t.test('threads that die with a batch not sent, or cannot pack one, leave t
   const received = receiveMessageOnPort(port2)?.message as Uint8Array;
   t.same(unpackSpans(received), [record(7)], 'what could not be packed is not tried again');
   room.giveBack(1);
-  t.ok(room.take(SPANS_ON_THEIR_WAY_MAX), 'nothing is on its way');
+  t.ok(room.take(SPANS_IN_FLIGHT_MAX), 'nothing is on its way');
   t.equal(room.counts().dropped, 0);
   port1.close();
   t.end();
