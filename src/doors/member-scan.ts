@@ -82,7 +82,8 @@ function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyS
   if (!form.check(body))
     throw new BodyError(form.explain(isNamed ? JSON.parse(reader.bytes.toString()) : body));
   const more = form.routing?.(body as Members) ?? NO_MEMBERS;
-  if (more.length + reader.stored.length > 0) found.routing = [...found.routing, ...reader.stored, ...more];
+  if (more.length + reader.storedMembers.length > 0)
+    found.routing = [...found.routing, ...reader.storedMembers, ...more];
   // For a long or non-ASCII name of a model, `named` has a stand-in.
   const { start, end: modelEnd } = found.model;
   if (isNamed && !(isAscii && modelEnd - start <= SHORT_BYTES_MAX))

@@ -1,15 +1,19 @@
 /**
  * A one-pass parser of a chat-completion request. It finds the values that the gateway uses and where they
  * stand, and rejects a body that JSON decoders read differently. It builds no tree: values that have rules go
- * into a small object (StandIn) for the compiled validator, and each message into one object that is reused
- * for the next. Called by request-bytes.ts; pure, any thread.
+ * into a small object (StandIn) for the compiled validator, and each message into one object of the module
+ * that is reused for the next (MESSAGE_STAND_IN). So a scan is synchronous: two at once would mix their
+ * messages. request-bytes.ts calls it, on any thread.
  *
- * It needs some KB beside the bytes, 16 bytes for each part before a wrong one, and the unknown names of one
- * object (BODY_MEMBERS_MAX). It costs what the reader costs (json-reader.ts), and some 20 ns for each name.
+ * It needs some KB beside the bytes, 16 bytes for each content part before the first wrong one, and the
+ * unknown names of one object (BODY_MEMBERS_MAX). It costs what the reader costs (json-reader.ts), and some
+ * 20 ns for each name.
  *
- * Must hold: a body that two decoders read differently (a member twice, odd case, a number that is not
- * written in plain digits) is rejected; otherwise a caller pays for one call and gets another
- * (test/unit/protocol/request-bytes.chat-request.test.ts, known-members.test.ts).
+ * Must hold: a body that two decoders read differently is rejected; otherwise a caller pays for one call and
+ * gets another. Such are a member that is given twice, a known name in another case (`Model`), and an integer
+ * that is not written in digits alone (test/unit/protocol/request-bytes.chat-request.test.ts,
+ * known-members.test.ts). A member that gets a rule is added to chat-schema.ts, chat-rules.ts and StandIn,
+ * and is read here.
  */
 import { MESSAGES_MAX } from '../core/limits.js';
 import { CALLERS_TOOL_TYPES, USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
@@ -30,6 +34,7 @@ import {
 import { isNothing, ANY_ARRAY, ANY_OBJECT, ValueReader } from './member-reader.js';
 import { checkChatRequest } from './validators.js';
 
+// Indices of names in their levels. A level throws at start if it does not have the name (known-members.ts).
 const REQUEST_MODEL = REQUEST.indexOf('model');
 const REQUEST_MESSAGES = REQUEST.indexOf('messages');
 const REQUEST_MAX_TOKENS = REQUEST.indexOf('max_tokens');
@@ -101,16 +106,17 @@ export class ChatScan implements BodyScan {
   includeUsage: Span = NOWHERE;
   /** Whether `stream_options` has members. */
   hasStreamOptions = false;
+  /** Members of the body that need the model's `pass_members` (core/routing-members.ts). */
   routingMembers = NO_MEMBERS;
   /** The valid request. Its `messages` are VALID_MESSAGES. */
   readonly request: ChatRequest;
   readonly #reader: ValueReader;
   readonly #isAscii: boolean;
   readonly #standIn = new StandIn();
-  /** The sentence for the first message that breaks a rule. */
+  /** The error message for the first item of `messages` that breaks a rule. */
   #messagesError: string | undefined;
 
-  /** `bytes` are valid UTF-8, and ASCII if `isAscii`. Throws a BodyError with a sentence for the sender. */
+  /** `bytes` are valid UTF-8, and ASCII if `isAscii`. Throws a BodyError whose message is for the caller. */
   constructor(bytes: Uint8Array, isAscii: boolean) {
     const reader = new ValueReader(bytes);
     this.#reader = reader;
@@ -129,6 +135,7 @@ export class ChatScan implements BodyScan {
     if (this.#messagesError !== undefined || !checkChatRequest(standIn)) {
       throw new BodyError(explain(standIn, this.#messagesError));
     }
+    // Last: the errors before name a wrong value, this one only how a valid value is written.
     if (reader.numberError !== undefined) throw new BodyError(reader.numberError);
     this.request = standIn;
   }
@@ -146,7 +153,7 @@ export class ChatScan implements BodyScan {
         const first = reader.colon();
         const start = reader.at;
         if (index === REQUEST_MODEL) {
-          standIn.model = reader.whole(first, this.#isAscii);
+          standIn.model = reader.valueInFull(first, this.#isAscii);
           this.model = { start, end: reader.at };
         } else if (index === REQUEST_MESSAGES) standIn.messages = this.#messages();
         else if (index === REQUEST_STREAM) standIn.stream = reader.value();
@@ -172,7 +179,8 @@ export class ChatScan implements BodyScan {
       } while (reader.moreMembers());
     }
     this.end = reader.at - 1;
-    if (reader.stored.length > 0) this.routingMembers = [...this.routingMembers, ...reader.stored];
+    if (reader.storedMembers.length > 0)
+      this.routingMembers = [...this.routingMembers, ...reader.storedMembers];
   }
 
   /** Google's interface reads the member `google`. Some upstreams merge other members into the request. */
@@ -223,7 +231,10 @@ export class ChatScan implements BodyScan {
     return hosted;
   }
 
-  /** Called when the member's value, which begins at `start`, has been read. */
+  /**
+   * Records a member that steers the call to another model, provider or price, or throws if it makes more
+   * output than the hold covers. Called when the member's value, which begins at `start`, has been read.
+   */
   #recordSteering(steering: Steering, start: number): void {
     const { bytes, at } = this.#reader;
     if (isNothing(bytes[start])) return;
@@ -270,6 +281,7 @@ export class ChatScan implements BodyScan {
         if (index === MESSAGE_ROLE) role = first === QUOTE ? this.#role() : reader.value();
         else if (index === MESSAGE_CONTENT) content = this.#content(first);
         else if (index === MESSAGE_TOOL_CALLS) {
+          // The rules ask only whether these four stand for `content`. Null does not, nor does a wrong type.
           toolCalls = first === BRACKET ? ANY_ARRAY : null;
           reader.skipMember(MESSAGE, index);
         } else {
@@ -292,7 +304,8 @@ export class ChatScan implements BodyScan {
   #role(): string {
     const reader = this.#reader;
     const start = reader.at;
-    reader.skipPlain(QUOTE);
+    reader.skipScalar(QUOTE);
+    // Compared as bytes, which costs no string. The quotes do not count.
     const length = reader.at - start - 2;
     for (let index = 0; index < ROLE_BYTES.length; index++) {
       const bytes = ROLE_BYTES[index]!;
@@ -301,13 +314,13 @@ export class ChatScan implements BodyScan {
       while (at < length && reader.bytes[start + 1 + at] === bytes[at]) at++;
       if (at === length) return CHAT_ROLES[index]!;
     }
-    return reader.shown(start, reader.at);
+    return reader.excerpt(start, reader.at);
   }
 
   #content(first: number): unknown {
     const reader = this.#reader;
     if (first === QUOTE) {
-      reader.skipPlain(QUOTE);
+      reader.skipScalar(QUOTE);
       return '';
     }
     if (first !== BRACKET) return reader.value();
@@ -334,7 +347,7 @@ export class ChatScan implements BodyScan {
         // Any type is valid here: upstreams check it.
         if (index !== PART_TYPE) reader.skipMember(PART, index);
         else if (first === QUOTE) {
-          reader.skipPlain(QUOTE);
+          reader.skipScalar(QUOTE);
           type = '';
         } else type = reader.value();
       } while (reader.moreMembers());

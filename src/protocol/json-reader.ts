@@ -157,7 +157,7 @@ export class JsonReader {
       if (!this.openArray()) return;
       do this.skipValue();
       while (this.moreItems());
-    } else this.skipPlain(byte);
+    } else this.skipScalar(byte);
   }
 
   /** Skips a value that is a string. Returns whether it has escapes. */
@@ -167,7 +167,7 @@ export class JsonReader {
   }
 
   /** Skips a value that is neither object nor array; `byte` is its first. */
-  skipPlain(byte: number): void {
+  skipScalar(byte: number): void {
     this.#count();
     if (byte === QUOTE) this.skipString();
     else if (byte === LETTER_T) this.#skipWord(TRUE);

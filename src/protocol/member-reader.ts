@@ -49,7 +49,7 @@ export class MemberReader extends JsonReader {
    */
   steering: Steering | undefined = undefined;
   /** Kinds of stored things (files, audio, caches) that the request has named so far. */
-  stored: readonly RoutingMember[] = NOTHING_STORED;
+  storedMembers: readonly RoutingMember[] = NOTHING_STORED;
   /** Unknown names so far, in all objects. */
   #otherNames = 0;
 
@@ -165,7 +165,8 @@ export class MemberReader extends JsonReader {
     // The data URL of an image is long, and names nothing.
     if (isNothing(first) || this.bytes.toString('latin1', start, start + 6) === '"data:') return;
     const found = storedIn(kind, first === QUOTE ? this.decoded(start, this.at) : undefined);
-    if (found !== undefined && !this.stored.includes(found)) this.stored = [...this.stored, found];
+    if (found !== undefined && !this.storedMembers.includes(found))
+      this.storedMembers = [...this.storedMembers, found];
   }
 
   /** Skips an object, or an array of objects, whose names are those of `level`; any other value as it is. */
@@ -245,7 +246,7 @@ export class ValueReader extends MemberReader {
   numberError: string | undefined;
 
   /** Returns a string in full, and any other value as `value` does. */
-  whole(first: number, isAscii: boolean): unknown {
+  valueInFull(first: number, isAscii: boolean): unknown {
     const start = this.at;
     if (first !== QUOTE) return this.value();
     if (this.skipText()) return this.decoded(start, this.at);
@@ -260,8 +261,8 @@ export class ValueReader extends MemberReader {
       this.skipValue();
       return first === BRACE ? ANY_OBJECT : ANY_ARRAY;
     }
-    this.skipPlain(first);
-    if (first === QUOTE) return this.shown(start, this.at);
+    this.skipScalar(first);
+    if (first === QUOTE) return this.excerpt(start, this.at);
     // The `t` of true, the `f` of false, the `n` of null.
     if (first === 116) return true;
     if (first === 102) return false;
@@ -302,7 +303,7 @@ export class ValueReader extends MemberReader {
   }
 
   /** Returns the text of a string that was read; of a long one its beginning. */
-  shown(start: number, end: number): string {
+  excerpt(start: number, end: number): string {
     if (end - start <= SHOWN_BYTES_MAX) return this.decoded(start, end);
     // The cut must not be within an escape (92 is a backslash, 117 the `u` of \uXXXX) or a UTF-8 character.
     let at = start + 1;
