@@ -1,7 +1,9 @@
 /**
  * `/admin/v1/calls`: the calls in the call log of this host, by a filter, newer than a cursor, or by request
  * id; and their contents. routes.ts lists these routes with the others, api.ts calls them. Main thread.
- * Test: test/unit/admin/call-routes.test.ts.
+ *
+ * Must hold: only roles of RIGHTS.contents see contents, and each look at them is logged
+ * (test/e2e/operator-roles.test.ts, test/e2e/contents.test.ts).
  */
 import { Type, type Static } from 'typebox';
 import type { CallFilter } from '../call-log/call-filter.js';
@@ -20,7 +22,9 @@ import { closed, Money, orNull, optionalText } from './views.js';
 
 const PAGE_CALLS_MAX = 1_000;
 const PAGE_CALLS_DEFAULT = 100;
-/** A group with more accounts is searched for by reading all calls, not by the segments' indexes. */
+/**
+ * The indexes of segments are asked for at most this many accounts of a group. Beyond it all calls are read.
+ */
 const ACCOUNTS_SOUGHT_MAX = 256;
 const DAY_MS = 86_400_000;
 
@@ -136,6 +140,7 @@ export const CALL_ROUTES: readonly Route[] = [
     query: CallsQuery,
     responseSchema: CallsPageView,
     answer: async ({ query }, { calls, registry, flushCalls }) => {
+      // Calls of this process that ended just now may not be on disk yet. The routes below do the same.
       flushCalls();
       const { limit = PAGE_CALLS_DEFAULT, cursor, after } = query;
       if (cursor !== undefined && after !== undefined) throw invalid('give one of cursor and after');
@@ -219,7 +224,7 @@ function viewOf(call: CallRecord, registry: Registry): CallView {
   };
 }
 
-/** Throws `invalid_parameters`, and `not_found` if no account, group or key has a name. */
+/** Throws `invalid_parameters`, or `not_found` if no account, group or key has the name that was given. */
 function filterOf(query: CallsQuery, registry: Registry): CallFilter {
   const { account, group, key, model, upstream, status, code, failed, from, to } = query;
   return {
@@ -251,8 +256,10 @@ function statusOf(text: string): number {
   throw invalid(`status must be an HTTP status such as 502, or a class such as 5xx, got ${shown(text)}`);
 }
 
+/** A time of the day as `timeOf` reads it. */
 const TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,3})?)?Z$/;
 
+/** As `momentOf` of usage-routes.ts, which takes Unix seconds or a day; here also a time of TIME. Unix ms. */
 function timeOf(field: string, text: string): number {
   const ms = TIME.test(text) ? parseMomentMs(text) : NaN;
   return Number.isNaN(ms) ? momentOf(field, text) : ms;

@@ -1,7 +1,10 @@
 /**
  * `/admin/v1/groups` and `/admin/v1/group-tree`: groups of accounts, and what is used of their quotas.
- * routes.ts lists these routes with the others, api.ts calls them. Main thread. Test:
- * test/unit/admin/group-routes.test.ts.
+ * routes.ts lists these routes with the others, api.ts calls them. Main thread. Each role may use a route
+ * without `roles` (route.ts).
+ *
+ * Must hold: each change runs inside `service.change`, in one transaction with the row that says who made it
+ * (test/unit/admin/group-routes.test.ts, test/unit/admin/openapi.test.ts).
  */
 import { Type } from 'typebox';
 import { ADMIN_ONLY } from '../core/roles.js';
@@ -36,7 +39,7 @@ function viewOfGroup({ record, path, accounts, groups, quotas }: GroupStatement)
 
 const NewGroup = closed({
   name: nameOf('unique among groups'),
-  parent: Type.Optional(reference('id or name of the group that it is in; it stays there')),
+  parent: Type.Optional(reference('id or name of the group that it is in; this cannot be changed later')),
   ...LIMIT_FIELDS,
 });
 const GroupsQuery = closed({
@@ -66,7 +69,8 @@ export const GROUP_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'GET',
     path: '/group-tree',
-    summary: 'List groups so that each is followed by those in it; the length of `path` is its depth.',
+    summary:
+      'List groups as a tree: each is followed by the groups in it; the length of `path` is its depth.',
     query: TreeQuery,
     responseSchema: listSchema(GroupView),
     answer: ({ query }, { service }) => {
@@ -102,7 +106,7 @@ export const GROUP_ROUTES: readonly Route[] = [
     path: '/groups/{group}/set-limits',
     roles: ADMIN_ONLY,
     summary:
-      'Change limits of a group: what is not named stays, and null takes a limit away. What was used stays used.',
+      'Change limits of a group: a limit that is not named stays, and null removes it. What was used stays counted.',
     body: closed(LIMIT_CHANGE_FIELDS),
     responseSchema: GroupView,
     answer: ({ id, body }, { service }) => {

@@ -2,8 +2,8 @@
  * The error page of a failed sign-in at an OpenID Connect provider: the cause, and who can fix it. oidc.ts
  * and oidc-provider.ts throw SignInError; oidc.ts responds with the page. Main thread of the gateway.
  *
- * Must hold: the page has no token, code or secret, so code that throws passes none in `detail`
- * (test/unit/admin/oidc.test.ts).
+ * Must hold: the page shows no token, authorization code or secret, so whoever throws a SignInError puts none
+ * into `detail` (test/unit/admin/oidc.test.ts).
  */
 import { OIDC_START_PATH } from '../config/oidc-schema.js';
 import { clipped } from '../core/wrong-input.js';
@@ -85,6 +85,7 @@ const FAILURES = {
 
 export type SignInFailure = keyof typeof FAILURES;
 
+/** After `too_many`: sign-ins under way end, and failed ones are allowed again, within some seconds. */
 const WAIT_SECONDS = 5;
 /** A provider's own message may be long. */
 const DETAIL_CHARS_MAX = 300;
@@ -99,7 +100,10 @@ export class SignInError extends Error {
   }
 }
 
-/** A page neither loads, runs nor sends anything, and a link out of it sends no Referer. */
+/**
+ * Headers of this page and of the redirects of oidc.ts. The browser loads, runs and frames nothing, sends no
+ * form, and tells no other site the address from which it comes (Referer).
+ */
 export const PAGE_HEADERS: readonly (readonly [string, string])[] = [
   [
     'content-security-policy',
@@ -109,6 +113,7 @@ export const PAGE_HEADERS: readonly (readonly [string, string])[] = [
   ['referrer-policy', 'no-referrer'],
 ];
 
+/** Returns the response to the browser whose sign-in has failed. */
 export function pageOf({ failure, message }: SignInError): AdminResponse {
   const { status, what, remedy }: FailureWords = FAILURES[failure];
   const detail = message === '' ? '' : `<p>Detail: <q>${escaped(message)}</q></p>\n`;

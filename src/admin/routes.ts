@@ -1,7 +1,11 @@
 /**
  * The list of all routes of the admin interface, by which api.ts serves requests. Routes of accounts, keys,
  * groups, calls, changes, operators and usage have their own files; those of the gateway itself are here.
- * Main thread. Test: test/unit/admin/openapi.test.ts calls each.
+ * Main thread.
+ *
+ * Must hold: a route that changes something outside the registry records it by `service.note`, once it is
+ * done (test/unit/admin/openapi.test.ts calls each route). The change has the name that route.ts makes of the
+ * path, or `action` if that says it better; `action: null` is for a route that changes nothing.
  */
 import { Type } from 'typebox';
 import { ProxyError } from '../core/errors.js';
@@ -129,6 +133,7 @@ const STATUS_ROUTE = defineRoute({
   answer: (_, { status }) => status(),
 });
 
+/** Throws ProxyError if this gateway shares with no other host. */
 function hostsOf({ hosts }: AdminContext): NonNullable<AdminContext['hosts']> {
   if (hosts === undefined)
     throw conflict('this gateway shares with no other host: its settings have no sharing');
@@ -158,7 +163,7 @@ const HOST_ROUTES = [
     roles: ADMIN_ONLY,
     action: 'hosts.forget',
     summary:
-      'Forget a host that will not come back: what it was lent is free, and nobody waits for it. What it charged and did not tell is lost.',
+      'Forget a host that will not come back: what it was granted is free, and nobody waits for it. What it charged and did not report is lost.',
     responseSchema: closed({ id: Type.String(), forgotten: Type.Literal(true) }),
     answer: async ({ id }, context) => {
       await hostsOf(context).forget(id);
@@ -180,7 +185,10 @@ const SETTINGS_ROUTE = defineRoute({
     ),
 });
 
-/** gateway/gateway.ts uses it too, for reloads by a signal or a changed file. */
+/**
+ * The row of a reload in the record of changes. gateway/gateway.ts uses it too, for reloads by a signal or a
+ * changed file.
+ */
 export function noteOfReload({
   changes = [],
   replacing,
@@ -200,7 +208,8 @@ const RELOAD_ROUTE = defineRoute({
   path: '/reload',
   roles: ADMIN_ONLY,
   action: 'settings.reload',
-  summary: 'Read the settings anew and apply what needs no restart; refused whole where they are wrong.',
+  summary:
+    'Read the settings anew and apply what needs no restart. If anything in them is wrong, nothing is applied.',
   body: closed({
     dry_run: Type.Optional(Type.Boolean({ description: 'only tell what would change; false by default' })),
     restart: Type.Optional(
@@ -243,6 +252,7 @@ const LOG_ROUTES = [
     path: '/log',
     summary: 'Show what is logged.',
     responseSchema: LogSchema,
+    // It changes nothing, and returns what is logged.
     answer: (_, { changeLog }) => changeLog({}),
   }),
   defineRoute({
