@@ -2,8 +2,8 @@
  * An account with its money and counters, as an operator reads it. LiveState (registry-context.ts) makes it
  * on the main thread. Pure.
  *
- * Must hold: what is leased is shown as used only as far as calls have used it, and no counter of another day
- * is shown as today's. Test: unit/registry/account-statement.
+ * Must hold: what a process has leased is shown as used only once calls have used it, and a counter of an
+ * earlier day is never shown as today's (test/unit/registry/account-statement.test.ts).
  */
 import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { dayNumberOf } from '../ledger/day.js';
@@ -13,15 +13,19 @@ import type { QuotaCount, QuotaCounts, QuotaUse } from './quota-use.js';
 
 const MINUTE_MS = 60_000;
 
-/** What processes were granted of an account and have not reported as used. */
+/**
+ * What all processes were granted of an account and, as far as is known, have neither used nor hold. What
+ * other hosts have used since their last report is in it, and what their calls hold of call slots and money.
+ */
 interface LeasedAhead {
+  /** Permits of the current minute. */
   readonly minute: number;
   readonly dayCalls: number;
   readonly callsInFlight: number;
   readonly money: PicoUnits;
 }
 
-/** What all processes that share an account, a key or a group use of it. */
+/** How much of an account, a key or a group the processes that share it use. */
 export interface AccountUse {
   /** Held by calls of this host, or charged by them and not in the store yet. */
   readonly held: PicoUnits;
@@ -33,7 +37,6 @@ export interface AccountUse {
   readonly dayCalls: number;
   /** On this host. */
   readonly callsInFlight: number;
-  /** Leased to all hosts; for other hosts it includes what their calls use. */
   readonly leased: LeasedAhead;
   readonly quotas: QuotaCounts;
 }
@@ -41,7 +44,8 @@ export interface AccountUse {
 /** Keyed by the id of an account, a key or a group. */
 export type KnownUses = ReadonlyMap<string, AccountUse>;
 
-export interface GroupPlace {
+/** A group and where it is in the tree of groups. */
+export interface GroupPath {
   readonly id: string;
   readonly name: string;
   /** Names from the group at the top to this one. */
@@ -53,7 +57,7 @@ export interface AccountStatement {
   /** True if the settings do not have its plan: its calls are rejected, active or not. */
   readonly planMissing?: boolean;
   /** Absent if the account is in none. */
-  readonly group?: GroupPlace;
+  readonly group?: GroupPath;
   /** What is used of the plan's quotas. */
   readonly quotas: readonly QuotaUse[];
   /** credited = available + held + spent. */
@@ -111,9 +115,10 @@ export function flushedStatement(
 
 /**
  * The statement of processes that share the account: money from the store, and what their calls use now.
- * `use` is undefined if the coordinator could not be asked. A charge that is being written may be counted as
- * held and as spent for a moment, so `held` is computed by the law of the balance. Leased money is a little
- * older, so it may exceed what is available and is capped.
+ * `use` is undefined if the coordinator could not be asked: then it is the statement of the last flush. A
+ * charge that is being written may be counted as held and as spent for a moment. So `available` is at least
+ * 0, and `held` is what the law of the balance (credited = available + held + spent) leaves for it. Leased
+ * money is a little older, so it may exceed what is available and is capped.
  */
 export function sharedStatement(
   flushed: AccountCounts,

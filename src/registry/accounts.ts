@@ -170,7 +170,7 @@ export class Accounts {
     const statement = live.statementOf(record, recordMomentMs(clock));
     const planIndex = findPlanIndex(catalog, record.planId);
     const limits = planIndex === undefined ? NO_QUOTAS : catalog.plans[planIndex]!.quotas;
-    const group = record.groupId === undefined ? undefined : this.#groups.placeOf(record.groupId);
+    const group = record.groupId === undefined ? undefined : this.#groups.groupPathOf(record.groupId);
     return {
       ...statement,
       quotas: live.quotasOf(

@@ -10,7 +10,7 @@ import { editDistance, nearestName } from '../core/wrong-input.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
 import { type AccountIndex, asWallMs } from '../core/units.js';
-import type { GroupPlace } from './account-statement.js';
+import type { GroupPath } from './account-statement.js';
 import type { GroupRecord } from './account-record.js';
 import type { QuotaUse } from './quota-use.js';
 import { assertName, assertReference, conflict, createId, invalid, isId, notFound } from './record-id.js';
@@ -170,7 +170,7 @@ export class Groups {
   }
 
   /** Returns the group as an account's statement shows it. */
-  placeOf(id: string): GroupPlace {
+  groupPathOf(id: string): GroupPath {
     const record = this.recordOf(id);
     return { id, name: record.name, path: this.#namesTo(record) };
   }

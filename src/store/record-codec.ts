@@ -6,8 +6,9 @@
  * depending on its size. A row that does not fit its schema was not written by this program or is damaged:
  * its reader throws and never guesses.
  *
- * Must hold: names and meanings of fields are on disk for ever. A new field is `Type.Optional`, and FORMAT is
- * raised, so that an older Tollgate refuses the store instead of calling it damaged
+ * Must hold: names and meanings of fields are on disk for ever, and so is the order of what
+ * `digestOfResponse` hashes. A new field is `Type.Optional`, so that the same reader reads records of earlier
+ * formats, and FORMAT is raised, so that an older Tollgate refuses the store instead of calling it damaged
  * (test/unit/store/record-codec.usage.test.ts, key-rows.key-codec.test.ts).
  */
 import { createHash } from 'node:crypto';
@@ -26,19 +27,24 @@ import type { UsageTotals } from '../registry/usage-report.js';
 import { StoreError } from './store-file.js';
 
 /**
- * Format of the whole store and of each record. A later format adds its reader here and raises this number.
+ * Format of the store, and of the records that are written now. Earlier records keep theirs.
  */
 export const FORMAT = 5;
 
-/** Formats differ only in fields that may be absent, so one reader does for all; see key-rows.ts. */
+/** The format of a record. Formats differ only in fields that may be absent, so one schema reads all. */
 export const Format = Type.Integer({ minimum: 1, maximum: FORMAT });
+/** The slot of an account, key or group. */
 export const Slot = Type.Integer({ minimum: 0 });
 export const Count = Type.Integer({ minimum: 0 });
+/** Unix milliseconds. */
 export const Moment = Type.Integer();
+/** Pico-units, as decimal text. */
 const Money = Type.String({ pattern: '^-?(0|[1-9][0-9]{0,18})$' });
 export const Digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
 
-/** The limits that a scope has; the others are absent. Formats before 4 had the first two only. */
+/**
+ * The limits that a scope has; those that it has not are absent. Formats before 4 knew the first two only.
+ */
 export const LIMITS = {
   requestsPerMinute: Type.Optional(Type.Integer({ minimum: 1 })),
   callsPerDay: Type.Optional(Type.Integer({ minimum: 1 })),
@@ -96,11 +102,13 @@ const StoredCredit = Type.Object(
   { additionalProperties: false },
 );
 
+/** `answer` is the record's `response`, by the name that it has on disk. */
 const StoredCreditRequest = Type.Object(
   { format: Format, amountPicoUnits: Money, note: Type.String(), answer: Type.String() },
   { additionalProperties: false },
 );
 
+/** SpendingRecord says what the counts are of. */
 const StoredSpending = Type.Object(
   {
     format: Format,
@@ -141,7 +149,7 @@ const StoredResponse = Type.Object(
     endedMs: Moment,
     stream: Type.Boolean(),
     fallback: Type.Optional(Type.String()),
-    /** SHA-256 of the fields above, the account and key, and the bytes. Formats before 5 had none. */
+    /** Of the record, its key and its bytes: see `digestOfResponse`. Formats before 5 had none. */
     digest: Type.Optional(Digest),
     // Bytes, or null if they were too many to be kept. TypeBox has no type for them.
     bytes: Type.Unknown(),
@@ -282,8 +290,8 @@ export function packResponse(record: ResponseRecord): StoredResponse {
 
 /**
  * LMDB checks nothing itself, so a record that has a digest is compared with it: a turned bit, or the record
- * of another key, must reach no caller. Records of formats before `digestSince` may have none. The bytes are
- * a copy in a buffer of their own.
+ * of another key, must reach no caller. A record of a format before `digestSince` may have no digest; one of
+ * that format or later without a digest is damaged. The bytes are a copy in a buffer of their own.
  */
 export function readResponse(
   stored: unknown,
@@ -309,9 +317,10 @@ export function readResponse(
   return record;
 }
 
-/** Records for replays that are older stay valid, and are gone after `idempotency.keep_hours`. */
+/** Stored responses of earlier formats stay valid, and are gone after `idempotency.keep_hours`. */
 const RESPONSE_DIGEST_SINCE = 5;
 
+/** SHA-256 in hexadecimal. Digests are on disk: the order and form of what is hashed must not change. */
 function digestOfResponse({
   account,
   key,

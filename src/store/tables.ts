@@ -2,16 +2,17 @@
  * The tables of the store in its LMDB environment. The store opens them, on the main thread of a gateway
  * process or in a command.
  *
- * Must hold: names, keys and order of keys are on disk for ever. A change of them needs a new FORMAT
- * (record-codec.ts) and a reader of the old one. A new table is added to store-snapshot.ts and to the audit.
- * Test: unit/store/key-rows.key-codec (a store of format 1 opens, works, and is of this format from then on).
+ * Must hold: stores of all earlier formats can be read. So a change of a table's name, its keys or their
+ * order needs a new FORMAT and a reader of the old one (record-codec.ts). A new table is added below, to
+ * `Tables` and to `tablesOf`; to store-snapshot.ts and a check of audit.ts or audit-groups.ts, if the audit
+ * is to read it; and, if an operator's change writes it, to RecordedTable (row-recorder.ts says which). Test:
+ * test/unit/store/key-rows.key-codec.test.ts (a store of format 1 opens, works, and is of this format from
+ * then on).
  *
- *     meta               'format'                  → FORMAT
- *                        'key_slots_used'          → number of key slots ever used
  *     accounts           id                        → account
  *     account_slots      account slot              → id
  *     account_names      name                      → id
- *     credits            [account slot, sequence]  → journal line
+ *     credits            [account slot, sequence]  → credit or debit of an account
  *     credit_requests    [account slot, idempotency key]  → what was asked, and the response
  *     spending           account slot              → totals of the last flush
  *     usage              [account slot, hour, key id, model id]  → totals of these calls
@@ -22,32 +23,41 @@
  *     keys_of_account    [account slot, key slot]  → id
  *     key_names          [name, id]                → true
  *     key_uses           key slot                  → last use and counts of the last flush
- *     meta               'group_slots_used'        → number of group slots ever used
  *     groups             id                        → group
  *     group_slots        group slot                → id
  *     group_names        name                      → id
  *     group_slots_free   [deleted at ms, group slot]  → true
  *     group_members      [group id, kind, slot]    → true, of groups (kind 0) and accounts (1) in it
  *     operators          digest of the token       → operator
- *     meta               'operator_uses'           → last uses of operators; see operator-rows.ts
  *     operator_changes   number                    → who changed what; see operator-changes.ts
  *     quota_uses         [kind, slot, model id]    → use of quotas at the last flush; see quota-use-rows.ts
- *     flushes            slot of a group's gateway → its last flush; see flush-mark.ts
- *     meta               'books_version'           → grows with each such flush; see flush-mark.ts
- *     meta               'clocks'                  → clocks at the last flush; see flush-mark.ts
+ *     flushes            slot of a gateway process → its last flush; see flush-mark.ts
  *     answers            [account slot, idempotency key]            → stored response
- *     answer_ages        [ended at ms, account slot, idempotency key]  → bytes that the response counts for
- *     meta               'answer_bytes'            → sum of these
+ *     answer_ages        [ended at ms, account slot, idempotency key]  → bytes, as the bound counts them
  *     cached             [account slot, model id/digest]            → response of the cache
- *     cached_ages        [ended at ms, account slot, model id/digest]  → bytes that the response counts for
- *     meta               'cached_bytes'            → sum of these
+ *     cached_ages        [ended at ms, account slot, model id/digest]  → bytes, as the bound counts them
  *     cached_model_ages  [model id, ended at ms, account slot, model id/digest]  → the same bytes
- *     meta               'cached_model_bytes'      → sums of these by model id, as JSON
  *     changes            number                    → accounts and keys touched; see change-feed.ts
- *     history            [seconds of a span, position in its ring]  → stats of the span as JSON
- *                        ['accounts', the same two]                 → those by account
+ *     history            [seconds of a span, position in its ring]  → stats of the span; see history-rows.ts
+ *                        ['accounts', seconds of a span, position in its ring]  → its stats by account
  *     notices            ['told', id of the scope, quota]           → notice; see notice-rows.ts
  *                        ['waits', told at ms, webhook id]          → body of the webhook
+ *
+ * Rows of the table `meta`, by their name:
+ *
+ *     format                   FORMAT
+ *     key_slots_used           number of key slots ever used
+ *     group_slots_used         number of group slots ever used
+ *     operator_uses            last uses of operators; see operator-rows.ts
+ *     operator_changes_head    the newest row of operator_changes; see operator-changes.ts
+ *     operator_changes_before  the row before the oldest of operator_changes
+ *     books_version            grows with each flush that leaves a mark; see flush-mark.ts
+ *     clocks                   clocks at the last flush; see flush-mark.ts
+ *     answer_bytes             sum of the bytes in answer_ages
+ *     cached_bytes             sum of the bytes in cached_ages
+ *     cached_model_bytes       sums of the bytes in cached_model_ages by model id, as JSON
+ *     changes                  number of the newest row of changes
+ *     registry_position, registry_partial, host_id   of hosts that share; see registry-copy.ts
  */
 import type { RootDatabase } from 'lmdb';
 import { Environment, makeEnvironmentFile } from './environment.js';
@@ -106,8 +116,8 @@ export interface Tables {
 }
 
 /**
- * The only rows of `meta` that an operator's change writes. Other hosts get no other rows of `meta`: those
- * belong to this host.
+ * The rows of `meta` that an operator's change writes. They are recorded for the hosts that share the
+ * registry; all other rows of `meta` are this host's own.
  */
 export const KEY_SLOTS_USED = 'key_slots_used';
 export const GROUP_SLOTS_USED = 'group_slots_used';
@@ -136,7 +146,7 @@ export function openTables(dataPath: string): Tables {
     return environment.openTables((root) => ({ path, environment, ...tablesOf(path, environment, root) }));
   } catch (error) {
     void environment.close();
-    // Other errors are the disk's: the tables of a new file could not be made.
+    // A StoreError passes as it is. Another error comes of the disk: tables of a new file could not be made.
     throw unreadable(path, error);
   }
 }
@@ -205,8 +215,8 @@ function openMeta(path: string, environment: Environment, root: RootDatabase): T
     const format = meta.get('format');
     if (format === undefined && fresh) meta.putSync('format', FORMAT);
     else assertFormat(path, format);
-    // From now on rows of this format are written. An older program must reject the file rather than call it
-    // damaged.
+    // From now on rows of this format are written, which an older program would call damaged. So the mark is
+    // raised, by which it rejects the file.
     if (format !== undefined && format !== FORMAT) meta.putSync('format', FORMAT);
   });
   return meta;
