@@ -63,13 +63,14 @@ interface OpenSegment<B extends WrittenBlock> {
 
 export class SegmentWriter<B extends WrittenBlock> {
   readonly #options: SegmentWriterOptions<B>;
+  /** Blocks that are not written yet, oldest first. */
   readonly #waiting: B[] = [];
-  readonly #removing: NodeJS.Timeout;
+  readonly #removeTimer: NodeJS.Timeout;
   readonly #calendar: RetentionCalendar;
   #retention: CallRetention;
   #waitingBytes = 0;
   #segment: OpenSegment<B> | undefined;
-  #timer: NodeJS.Timeout | undefined;
+  #flushTimer: NodeJS.Timeout | undefined;
   #dropped = 0;
   #loggedDropped = 0;
   #loggedAtMs = -Infinity;
@@ -79,7 +80,7 @@ export class SegmentWriter<B extends WrittenBlock> {
     this.#retention = options.retention;
     this.#calendar = new RetentionCalendar(options.clock);
     this.#remove();
-    this.#removing = setInterval(() => this.#remove(), REMOVE_PERIOD_MS).unref();
+    this.#removeTimer = setInterval(() => this.#remove(), REMOVE_PERIOD_MS).unref();
   }
 
   /** How many calls could not be written since the start. */
@@ -92,6 +93,7 @@ export class SegmentWriter<B extends WrittenBlock> {
     return this.#segment;
   }
 
+  /** Takes over the bounds of a reload, and removes what exceeds them. */
   apply(retention: CallRetention): void {
     this.#retention = retention;
     this.#remove();
@@ -99,13 +101,16 @@ export class SegmentWriter<B extends WrittenBlock> {
 
   /** To be called when something was appended: writes it within a second. */
   flushLater(): void {
-    this.#timer ??= setTimeout(() => this.flush(), WRITE_PERIOD_MS).unref();
+    this.#flushTimer ??= setTimeout(() => this.flush(), WRITE_PERIOD_MS).unref();
   }
 
-  /** Writes what was appended. Takes 0.1 ms for 64 KiB. Never throws. */
+  /**
+   * Writes what was appended. Takes 0.1 ms for 64 KiB. Never throws: what cannot be written waits for the
+   * next try, a second later.
+   */
   flush(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
+    clearTimeout(this.#flushTimer);
+    this.#flushTimer = undefined;
     const block = this.#options.take();
     if (block !== undefined) {
       this.#waiting.push(block);
@@ -124,8 +129,8 @@ export class SegmentWriter<B extends WrittenBlock> {
   /** Writes what was appended, and the segment's index. */
   close(): void {
     this.flush();
-    clearTimeout(this.#timer);
-    clearInterval(this.#removing);
+    clearTimeout(this.#flushTimer);
+    clearInterval(this.#removeTimer);
     this.#end();
   }
 

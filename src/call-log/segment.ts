@@ -1,9 +1,11 @@
 /**
  * A segment for readers, also while its writer appends: its summary, its index, and the blocks of an extent.
- * call-reader.ts creates one for each file. Reads are of at most 2 MiB, and asynchronous except that of one
- * extent; files are opened synchronously, which takes some 5 µs, where the thread pool takes 50.
+ * call-reader.ts creates one for each file, on a main thread or in a command. Reads are asynchronous, except
+ * that of one extent (`blocksAt`). A read takes an index, the extents that the caller asks for, or
+ * CHUNK_BYTES of a segment without an index. Files are opened synchronously, which takes some 5 µs, where the
+ * thread pool takes 50.
  *
- * Must hold: only blocks that are cut by a crash or damaged are left out
+ * Must hold: every whole block is found. Only blocks that a crash has cut or that are damaged are left out
  * (test/unit/call-log/call-log.test.ts).
  */
 import { closeSync, fstatSync, openSync, read, readSync } from 'node:fs';
@@ -25,7 +27,10 @@ const CHUNK_BYTES = 2 * BLOCK_BYTES_MAX;
 const readPiece = promisify(read);
 /** An index of this size and less is read into memory that is used again: new memory takes longer to get. */
 const SCRATCH_BYTES = 1024 * 1024;
-/** So many extents and fewer are read without a look into the index, which has the length of ten. */
+/**
+ * If the summary leaves at most this many extents, they are read at once. The index would rule out more, but
+ * is as long as ten extents.
+ */
 const UNINDEXED_MAX = 4;
 
 export interface BlockAt {
@@ -43,13 +48,15 @@ export class Segment {
   #growing: SegmentIndex | undefined;
   #reading: Promise<void> | undefined;
   #summary: SegmentSummary | undefined;
+  /** The length of the file when its extents were read last. */
   #size = 0;
-  /** Where the index begins that `begin` has seen, and the length of the file; 0 if it has seen none. */
+  /** Where the index begins; 0 if `begin` has found no summary, which names it. */
   #indexAt = 0;
   #end = SEGMENT_START.length;
   #indexBytes = 0;
   /** Returns the state of the segment's writer, if that is in this thread and still appends. */
   readonly #written: () => GrowingSegment | undefined;
+  /** Whether there was such a writer at the last look. */
   #wasWritten = false;
   firstMs = Infinity;
   lastMs = -Infinity;
@@ -60,7 +67,10 @@ export class Segment {
     this.#written = written;
   }
 
-  /** Whether the segment's writer may append more. */
+  /**
+   * Whether its index was built here: its writer still appends, or has left no index, or a damaged one. Then
+   * more blocks may follow.
+   */
   get isGrowing(): boolean {
     return this.#growing !== undefined;
   }
@@ -75,7 +85,7 @@ export class Segment {
     return this.#extents === undefined ? 0 : this.#indexBytes;
   }
 
-  /** Frees the extents if they can be read again. */
+  /** Frees the extents, unless they were built here from the blocks. */
   forget(): void {
     if (!this.isGrowing) this.#extents = undefined;
   }
@@ -108,7 +118,9 @@ export class Segment {
 
   /**
    * Returns where, oldest first, the call may be: by the summary if that leaves few extents, else by an index
-   * that is not kept, in a third of the time of `extents`. Undefined if only `extents` can tell.
+   * that is not kept, in a third of the time of `extents`. Undefined if only `extents` can tell. `prefix` and
+   * `request` are the parts of its request id: the prefix of a listener's run, and the request's number in
+   * it.
    */
   async placesOf(prefix: string, request: number): Promise<readonly ExtentPlace[] | undefined> {
     const places = this.#summary?.placesOf(prefix, request);
@@ -145,8 +157,8 @@ export class Segment {
   }
 
   /**
-   * Returns the blocks of one extent. Reads at once: that takes 0.03 ms, or 1 ms from the disk. By the thread
-   * pool it is 0.06 ms, and 1 to 4 at times.
+   * Returns the blocks of one extent; none if the file was removed. Reads synchronously, which takes 0.03 ms,
+   * or 1 ms if the disk must be read. By the thread pool it takes 0.06 ms, and sometimes 1 to 4.
    */
   blocksAt({ at, bytes }: ExtentPlace): BlockAt[] {
     const file = this.#open();
@@ -159,7 +171,7 @@ export class Segment {
     }
   }
 
-  /** Returns the blocks of extents that follow each other in the file. */
+  /** Returns the blocks of one or more extents that follow each other in the file, by one read. */
   async blocks(extents: readonly Extent[]): Promise<BlockAt[]> {
     const from = extents[0]!.at;
     const last = extents.at(-1)!;
@@ -246,15 +258,18 @@ export class Segment {
   }
 }
 
+/** The memory of SCRATCH_BYTES, while no read uses it. */
 const scratch: Buffer[] = [];
 
 /**
- * Returns the whole blocks in bytes of a file that begin at offset `from`, with a block or the rest of one.
+ * Returns the whole blocks in `bytes`, which were read from offset `from` of a segment: a multiple of 8, at
+ * which a block begins or goes on.
  */
 export function* blocksIn(bytes: Buffer, from: number): Generator<BlockAt> {
   for (let at = 0; at < bytes.length;) {
     const block = Block.at(bytes, at);
     if (block !== undefined) yield { at: from + at, block };
+    // Blocks begin at multiples of 8.
     at += block?.bytes ?? 8;
   }
 }

@@ -56,7 +56,7 @@ export class ChangeFollower {
   #appliedTo: number;
   #failedLooks = 0;
   #readsAll = false;
-/** How often all records were read anew. */
+  /** How often all records were read anew. */
   #readings = 0;
   #looks = 0;
   /** The records whose changes could not be applied, by what the log calls them. */
