@@ -1,13 +1,13 @@
 /**
- * The most that a node can have used and hold of stocks. `ValkeyCoordinator` records each ask and reply here,
- * and `ValkeyPartition` reports it to a server that has lost its data. Between two asks the node can only
- * hold less. Main thread.
+ * By scope, the most that this node can have used and hold of each stock. `ValkeyCoordinator` records each
+ * ask and reply here, and `ValkeyPartition` reports the entries to a server of sharing that has lost its
+ * data. Between two asks the node can only hold less, because only a reply grants. Main thread.
  *
- * An entry takes some 200 bytes and lasts while something is held, or was used in a period that goes on. So
- * accounts, keys and groups bound the entries.
+ * An entry takes some 200 bytes and lasts while something is held, or was used in a period that goes on.
+ * There is at most one for each scope, so the numbers of accounts, keys and groups bound the entries.
  *
- * Must hold: it is never less than the node can have used and hold. Test: unit/sharing/held-leases (grants
- * are added to what was said, and lost ones are not).
+ * Must hold: an entry is never less than what the node can have used and hold; otherwise the new server
+ * grants the difference again, and a limit is exceeded (test/unit/sharing/held-leases.test.ts).
  */
 import {
   entriesOf,
@@ -19,11 +19,15 @@ import {
   type Stocks,
 } from './coordinator.js';
 
+/** Amounts are those of StockAsk. */
 export interface HeldStock {
   readonly period: number;
   readonly used: bigint;
   readonly unused: bigint;
-  /** What all nodes together had used and held in the period when the coordinator last said so. */
+  /**
+   * What all nodes together had used and held in the period, by the coordinator's last reply; 0 if the stock
+   * has no period.
+   */
   readonly seen: bigint;
 }
 
@@ -43,13 +47,15 @@ export class HeldLeases {
     return this.#held.get(scope) ?? {};
   }
 
-  /** Takes in an ask and its reply. `reply` is undefined if none came: then the node can use no grant. */
+  /**
+   * Updates the scope by an ask. `reply` is undefined if none has come: then the node can use no grant of it.
+   */
   record({ scope, stocks = {} }: LeaseAsk, reply: LeaseReply | undefined): void {
     const before = this.of(scope);
     const held: Stocks<HeldStock> = Object.fromEntries(
       entriesOf(stocks).map(([name, ask]) => [name, heldOf(ask, reply?.stocks?.[name], before[name])]),
     );
-    // What an ask says of the period may be a mistake of the host's clock.
+    // Only a reply moves the period on: that of an ask may be a mistake of the host's clock.
     for (const [name, { period }] of entriesOf(reply?.stocks ?? {}))
       this.#turnTo(name, period, period < (stocks[name]?.period ?? 0));
     this.#keep(scope, { ...before, ...held });
@@ -59,10 +65,14 @@ export class HeldLeases {
     return this.#held.entries();
   }
 
-  /** `isBack`: what was held of later periods is still held, until its own asks are replied to. */
-  #turnTo(name: StockName, period: number, isBack: boolean): void {
+  /**
+   * Sets the newest period. It goes back only if `wasMistake`: the coordinator has replied that the ask's
+   * period was a mistake of the host's clock. Other scopes keep what they hold of the later period until the
+   * replies to their own asks.
+   */
+  #turnTo(name: StockName, period: number, wasMistake: boolean): void {
     const known = this.#periods.get(name) ?? 0;
-    if (isBack && period < known) this.#periods.set(name, period);
+    if (wasMistake && period < known) this.#periods.set(name, period);
     if (period <= known) return;
     this.#periods.set(name, period);
     for (const [scope, held] of this.#held) if (held[name] !== undefined) this.#keep(scope, held);
@@ -79,18 +89,26 @@ export class HeldLeases {
   }
 }
 
+/** What the node can have used and hold after `ask`. `grant` is undefined if there is no reply. */
 function heldOf(ask: StockAsk, grant: StockGrant | undefined, before: HeldStock | undefined): HeldStock {
   const { limit, period, used, unused } = ask;
   if (grant === undefined) {
+    // Nothing was granted yet of the later period, which may be a mistake of the host's clock: then what is
+    // held of the former one still counts.
     if (before !== undefined && before.period < period) return before;
+    // The ask reports all that the node has used and holds.
     const seen = before?.period === period ? before.seen : 0n;
     return { period, used, unused, seen };
   }
   const none = { used: 0n, unused: 0n };
   if (grant.period < period) {
+    // The ask's period was a mistake, and nothing was granted of it. What was held before counts in the right
+    // one, unless that has begun since: then nothing of it was granted yet.
     const isHeld = before !== undefined && before.period >= grant.period;
     return { ...(isHeld ? before : { ...none, seen: 0n }), period: grant.period };
   }
+  // In the ask's period the grant adds to what the ask reports. If another node has named a later one, what
+  // was reported belongs to a period that has ended, and only the grant counts.
   const said = grant.period === period ? ask : none;
   const seen = limit > grant.remaining && grant.period > 0 ? limit - grant.remaining : 0n;
   return { period: grant.period, used: said.used, unused: said.unused + grant.granted, seen };
