@@ -1,7 +1,8 @@
 /**
- * `tollgate plans list`, `models list`, `upstreams …` and `cache clear`: what the settings offer, and who
- * serves it. program.ts adds the commands. All call the admin interface but `upstreams test`, which reads
- * the settings and calls the upstreams from its own process.
+ * `tollgate plans list` and `models list`, which show the catalogue, `upstreams test` and `upstreams reset`,
+ * and `cache clear`. program.ts adds the commands; `config check --probe` (config-command.ts) prints with
+ * `printProbes`. All call the admin interface but `upstreams test`, which reads the settings and calls the
+ * upstreams from its own process.
  *
  * Must hold: no key of an upstream is printed (test/e2e/upstream-test.test.ts, test/e2e/secrets.test.ts).
  */
@@ -23,19 +24,19 @@ export function addCatalogCommands(program: Command): void {
 
 function addList<View>(
   program: Command,
-  word: 'plans' | 'models',
-  what: string,
+  command: 'plans' | 'models',
+  listed: string,
   columns: readonly Column<View>[],
 ): void {
-  const group = program.command(word).description(`List the ${what}.`);
+  const group = program.command(command).description(`List the ${listed}.`);
   addAdminCommand(
     group,
     'list',
-    `List the ${what}, as the settings in force have them.`,
-    `${word} list`,
+    `List the ${listed}, as the settings in force have them.`,
+    `${command} list`,
   ).action((options: DataOptions) =>
-    showView(options, 'GET', `/${word}`, undefined, ({ data }: { data: View[] }) =>
-      printTable(columns, data, `There are no ${word}.`),
+    showView(options, 'GET', `/${command}`, undefined, ({ data }: { data: View[] }) =>
+      printTable(columns, data, `There are no ${command}.`),
     ),
   );
 }
@@ -123,11 +124,11 @@ export function addCacheCommands(program: Command): void {
     .action(clearCache);
 }
 
-function clearCache({ model, ...place }: DataOptions & { readonly model?: string }): Promise<void> {
-  return withGateway(place, async (client) => {
+function clearCache({ model, ...options }: DataOptions & { readonly model?: string }): Promise<void> {
+  return withGateway(options, async (client) => {
     const body = model === undefined ? {} : { model };
     const view = (await client.call('POST', '/cache/clear', body)) as CacheClearView;
-    if (place.json === true) printJson(view);
+    if (options.json === true) printJson(view);
     else printLine(`No response is cached any more of: ${view.models.join(', ')}`);
   });
 }
@@ -145,6 +146,7 @@ async function testUpstreams(
   model: string | undefined,
   { config, json }: Pick<DataOptions, 'config' | 'json'>,
 ): Promise<void> {
+  // Loaded only here: they take time that `--help` and the other commands need not spend.
   const [{ loadSettings }, { probeUpstreams }] = await Promise.all([
     import('../config/load.js'),
     import('../gateway/upstream-probe.js'),

@@ -2,7 +2,7 @@
  * Writes CSV (RFC 4180) that is safe to open in a spreadsheet. The admin interface, the commands and the
  * console call it. Pure; any thread and the browser.
  *
- * Must hold: a spreadsheet reads no text as a formula, and a CSV reader gets every text back
+ * Must hold: a spreadsheet reads no text as a formula, and a CSV reader gets every other text back as it was
  * (test/unit/core/csv.test.ts).
  */
 
@@ -11,8 +11,8 @@ export type CsvCell = string | number | null;
 
 /**
  * A spreadsheet runs a text that begins with one of these as a formula, the full-width signs too. So an
- * apostrophe is written before it (OWASP, CSV injection). Numbers are written unchanged: a negative one stays
- * a number.
+ * apostrophe is written before it (OWASP, CSV injection), which CSV readers get too. Numbers, and texts that
+ * are decimal numbers, are written unchanged, so that `-1` stays a number.
  */
 const FORMULA_START = /^[=+\-@\t\r\n＝＋－＠]/;
 const TO_QUOTE = /[",\r\n]/;
@@ -27,6 +27,7 @@ export function csvOf(names: readonly string[] | undefined, rows: readonly (read
 function cellText(cell: CsvCell): string {
   if (typeof cell !== 'string') return cell === null ? '' : String(cell);
   const safe = FORMULA_START.test(cell) && !isDecimal(cell) ? `'${cell}` : cell;
+  // OWASP advises quotes around a text with the apostrophe as well.
   return TO_QUOTE.test(safe) || safe.startsWith("'") ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
