@@ -15,8 +15,9 @@
  * from `available`. To settle, give the rest back to `available`, then add to `spent`. A reader therefore
  * reads `spent` before `available`.
  *
- * Must hold: the law and that order of writes, at every step of every thread. Tests: unit/ledger/balance (a
- * thread, or a reader, stopped at any step), threads/ledger-money.
+ * Must hold: the law and that order of writes, at every step of every thread. Tests:
+ * test/unit/ledger/balance.test.ts (a thread, or a reader, stopped at any step),
+ * test/threads/ledger-money.test.ts.
  */
 import { invariant } from '../core/errors.js';
 import { BALANCE_PICO_UNITS_MAX } from '../core/money.js';

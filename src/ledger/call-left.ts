@@ -4,7 +4,8 @@
  * headers that tell a caller how many tokens are left. Each thread's `Calls` has one.
  *
  * Must hold: an entry is read only if `taken` says that this call took of that quota, because nothing is
- * cleared between calls. No unit test; e2e/quotas and e2e/upstream-headers see the numbers that callers get.
+ * cleared between calls. No unit test; test/e2e/quotas.test.ts and test/e2e/upstream-headers.test.ts see the
+ * numbers that callers get.
  */
 import { QUOTA_NAMES, QUOTA_NUMBERS, quotaCode, type QuotasLeft } from '../core/quotas.js';
 import type { AccountIndex } from '../core/units.js';

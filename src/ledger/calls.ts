@@ -9,7 +9,8 @@
  * Most calls have no quotas but the plan's calls a day and in flight: `#takeDay` touches no quota record.
  *
  * Must hold: a rejected call has taken nothing. An admitted call is settled or released once, and gives back
- * to the day and month that it took of. Tests: unit/ledger/quotas, unit/ledger/ledger, threads/ledger-hammer.
+ * to the day and month that it took of. Tests: test/unit/ledger/quotas.test.ts,
+ * test/unit/ledger/ledger.test.ts, test/threads/ledger-hammer.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';

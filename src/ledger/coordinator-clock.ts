@@ -5,7 +5,7 @@
  * difference.
  *
  * Must hold: the monotonic time stays the host's own. Minutes are counted by it, so the coordinator's
- * calendar must not move it. Test: e2e/sharing-hosts (the calendar of a host is off).
+ * calendar must not move it. Test: test/e2e/sharing-hosts.test.ts (the calendar of a host is off).
  */
 import type { Clock } from '../core/clock.js';
 import { asWallMs, type MonotonicMs, type WallMs } from '../core/units.js';

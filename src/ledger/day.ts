@@ -4,7 +4,7 @@
  * back. Any thread.
  *
  * Must hold: a day begins at zero once, at 00:00 UTC+8; a call is given back to its own day alone. Tests:
- * unit/ledger/day (a thread stopped at any step), unit/ledger/day.leased-day.
+ * test/unit/ledger/day.test.ts (a thread stopped at any step), test/unit/ledger/day.leased-day.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { asWallMs, type WallMs } from '../core/units.js';

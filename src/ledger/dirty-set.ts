@@ -7,8 +7,8 @@
  * the drain took the bits, and comes with the next drain. That also holds for a writer that finds the bit set
  * and leaves it: the drain that takes this bit reads the account later.
  *
- * Must hold: each change is seen by a drain after it, and no account starves. Test: unit/ledger/dirty-set (a
- * change that races with a drain; a bounded drain).
+ * Must hold: each change is seen by a drain after it, and no account starves. Test:
+ * test/unit/ledger/dirty-set.test.ts (a change that races with a drain; a bounded drain).
  */
 import { invariant } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';

@@ -28,8 +28,8 @@
  *      104    64  -
  *
  * Must hold: the constants below follow this table, and an index into JOURNAL_OUTCOMES fits 8 bits. The ring
- * is in memory alone, so a new version may change it. Test: unit/ledger/journal (every field comes out as it
- * went in).
+ * is in memory alone, so a new version may change it. Test: test/unit/ledger/journal.test.ts (every field
+ * comes out as it went in).
  */
 import { ERROR_CODES, invariant, type ErrorCode } from '../core/errors.js';
 import { CALLS_IN_FLIGHT_MAX, JOURNAL_RECORDS_MIN } from '../core/limits.js';

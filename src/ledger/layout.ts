@@ -3,8 +3,9 @@
  * and no other file has an offset. The buffers are in memory alone, so a new version may change them. Any
  * thread.
  *
- * Must hold: no two fields share a byte, and the constants follow the tables. Test: unit/ledger/layout (for
- * quota records unit/ledger/stocks and token-window).
+ * Must hold: no two fields share a byte, and the constants follow the tables. Test:
+ * test/unit/ledger/layout.test.ts (for quota records test/unit/ledger/stocks.test.ts and
+ * token-window.test.ts).
  *
  * The buffers are made once, at full capacity. The kernel provides a page when it is first touched, so a
  * million accounts cost nothing until they exist, and no thread has to learn of a new segment.

@@ -14,8 +14,8 @@
  * right one, with what is taken and nothing more: the coordinator may have granted the rest to others.
  *
  * Must hold: never more is taken than granted, also while the main thread takes back; only a provider may
- * report more than a call held. Tests: unit/ledger/stocks (at whatever step a lease is taken back),
- * unit/ledger/leases, unit/sharing/lease-stock.
+ * report more than a call held. Tests: test/unit/ledger/stocks.test.ts (at whatever step a lease is taken
+ * back), test/unit/ledger/leases.test.ts, test/unit/sharing/lease-stock.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import {

@@ -11,7 +11,7 @@
  * If no permit is left here, `MinuteTake.asks` says whether the coordinator may have more.
  *
  * Must hold: no permit is used after its expiry, nor later than TAKE_MS_MAX after it was taken. Tests:
- * unit/ledger/leased-window (a thread that stands still), threads/leases.
+ * test/unit/ledger/leased-window.test.ts (a thread that stands still), test/threads/leases.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';

@@ -6,8 +6,8 @@
  * Other threads take from the same words meanwhile. So each word that they take from is changed by an atomic
  * operation, and what is read as left may be taken the next moment.
  *
- * Must hold: what is put in is taken by calls or taken out again, never both. Tests: unit/ledger/leases (held
- * or taken back), threads/leases.
+ * Must hold: what is put in is taken by calls or taken out again, never both. Tests:
+ * test/unit/ledger/leases.test.ts (held or taken back), test/threads/leases.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import {

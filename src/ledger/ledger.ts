@@ -6,8 +6,8 @@
  *
  * Must hold: whatever threads do at once, no limit is exceeded and no money is lost. An object that
  * `minute.take` or `settle` returns is overwritten by the next call on the same Ledger, so nobody keeps it.
- * Tests: unit/ledger/ledger (a small world, exhaustively), threads/ledger-hammer, ledger-model and
- * ledger-money.
+ * Tests: test/unit/ledger/ledger.test.ts (a small world, exhaustively), test/threads/ledger-hammer.test.ts,
+ * ledger-model.test.ts and ledger-money.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';

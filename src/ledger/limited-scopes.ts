@@ -8,7 +8,7 @@
  * A key without limits has a record too, but nobody asks for it, so it takes no memory.
  *
  * Must hold: each take and each giving back marks the scope dirty, because a restart forgets what is not
- * flushed. Test: unit/ledger/limited-scopes (keys whose counts have changed are dirty once).
+ * flushed. Test: test/unit/ledger/limited-scopes.test.ts (keys whose counts have changed are dirty once).
  */
 import { invariant } from '../core/errors.js';
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';

@@ -10,8 +10,8 @@
  * which fails unless the word still is what `glance` saw. A thread that would not write because of what
  * `glance` saw must `load` and decide again.
  *
- * Must hold: an exchange succeeds only if the word is the one that was read. Tests: unit/ledger/stocks,
- * unit/ledger/token-window, threads/ledger-tokens.
+ * Must hold: an exchange succeeds only if the word is the one that was read. Tests:
+ * test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts, test/threads/ledger-tokens.test.ts.
  */
 import { endianness } from 'node:os';
 import { invariant } from '../core/errors.js';

@@ -5,8 +5,8 @@
  *
  * Must hold: a scope has one record on all threads, and a record one scope. So a thread takes a record by a
  * compare-exchange of the scope's word; a thread that loses keeps its record for the next scope. If all are
- * in use, the scope's calls are rejected, never admitted uncounted. Test: unit/ledger/quotas (a scope whose
- * quotas cannot be counted refuses); no test races two threads for a record.
+ * in use, the scope's calls are rejected, never admitted uncounted. Test: test/unit/ledger/quotas.test.ts (a
+ * scope whose quotas cannot be counted refuses); no test races two threads for a record.
  */
 import { PICO_PER_NANO } from '../core/money.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';

@@ -4,7 +4,7 @@
  * result into the caller's error. Only rejected calls come here, so it allocates. Any thread.
  *
  * Must hold: a call that can never fit a limit is told so, whatever else is used up, because waiting would
- * not help it. Test: unit/ledger/quotas (a call that can never fit is told so).
+ * not help it. Test: test/unit/ledger/quotas.test.ts (a call that can never fit is told so).
  */
 import type { Clock } from '../core/clock.js';
 import type { QuotaName } from '../core/quotas.js';

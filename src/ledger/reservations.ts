@@ -10,8 +10,9 @@
  * the record, or owns the slot, reads them. A record that a listener had claimed when its thread ended is
  * closed by the main thread (Ledger.freeClaimedSlots), or no successor could use the slot.
  *
- * Must hold: a call is settled or released once, whoever claims it. Tests: unit/ledger/reservations,
- * unit/ledger/ledger (who settles and who releases), threads/ledger-hammer.
+ * Must hold: a call is settled or released once, whoever claims it. Tests:
+ * test/unit/ledger/reservations.test.ts, test/unit/ledger/ledger.test.ts (who settles and who releases),
+ * test/threads/ledger-hammer.test.ts.
  */
 import type { GroupIndex, KeyIndex, ModelScopeIndex } from '../core/units.js';
 import { asAccountIndex, asPicoUnits, type CallSlot, type PicoUnits } from '../core/units.js';

@@ -5,7 +5,8 @@
  *
  * Must hold: the order of scopes is that of `Taken.masks`, by which an ended call is given back. `links` are
  * reused for each call, so nobody keeps one. `set` allocates nothing, because it runs for each call. Tests:
- * unit/ledger/quotas (trees of scopes at random), unit/ledger/reservations; no unit test sees an allocation.
+ * test/unit/ledger/quotas.test.ts (trees of scopes at random), test/unit/ledger/reservations.test.ts; no unit
+ * test sees an allocation.
  */
 import type { QuotaLimits } from '../core/quotas.js';
 import {
@@ -216,8 +217,8 @@ const SPREAD = 0x9e3779b1;
  * over the same buffer.
  *
  * Must hold: one pair has one slot on all threads, else its limit is given twice. So a slot is taken by a
- * compare-exchange, and never given back. Test: unit/ledger/quotas (a rule for a model holds for each account
- * apart); no test races two threads for a slot.
+ * compare-exchange, and never given back. Test: test/unit/ledger/quotas.test.ts (a rule for a model holds for
+ * each account apart); no test races two threads for a slot.
  */
 export class ModelScopes {
   readonly #pairs: BigInt64Array;

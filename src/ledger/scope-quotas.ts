@@ -9,7 +9,7 @@
  * (A price of at most three decimals for a million tokens costs whole nano-units.)
  *
  * Must hold: what a call took of a period is given back to that period, and a take that fails takes nothing.
- * Test: unit/ledger/quotas (trees of scopes at random; a call that midnight parts).
+ * Test: test/unit/ledger/quotas.test.ts (trees of scopes at random; a call that midnight parts).
  */
 import type { Clock } from '../core/clock.js';
 import { PICO_PER_NANO } from '../core/money.js';

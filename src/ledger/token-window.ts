@@ -34,8 +34,8 @@
  *   same tick number again after eight years.
  *
  * Must hold: in no 60 seconds more tokens than the limit, however a call is counted. What a call used beyond
- * its hold is counted, and not prevented. Tests: unit/ledger/token-window (at whatever step another thread
- * takes), threads/ledger-tokens.
+ * its hold is counted, and not prevented. Tests: test/unit/ledger/token-window.test.ts (at whatever step
+ * another thread takes), test/threads/ledger-tokens.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';

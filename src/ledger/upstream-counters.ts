@@ -12,7 +12,8 @@
  * the tokens that they hold.
  *
  * Must hold: of a provider's key never more is taken than its limits, and a dead worker's calls are given
- * back. Tests: unit/ledger/upstream-counters (two workers; a dead worker), e2e/upstream-quotas.
+ * back. Tests: test/unit/ledger/upstream-counters.test.ts (two workers; a dead worker),
+ * test/e2e/upstream-quotas.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';

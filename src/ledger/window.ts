@@ -4,8 +4,8 @@
  * shared. Any thread.
  *
  * Must hold: in any span of 60 seconds at most the limit is admitted, whatever the threads do, and a permit
- * is free after 61.3 s at most. Tests: unit/ledger/window (threads stopped inside each other),
- * threads/ledger-window.
+ * is free after 61.3 s at most. Tests: test/unit/ledger/window.test.ts (threads stopped inside each other),
+ * test/threads/ledger-window.test.ts.
  *
  * Time is cut into ticks of a 50th of a minute. One 64-bit word, the head, holds
  *

@@ -7,7 +7,7 @@
  * be applied is tried again: twice with the next look, then after pauses that double up to 10 s.
  *
  * Must hold: a disabled key is rejected by every thread of every process within 100 ms. Test:
- * unit/sharing/change-follower, which accepts 2 s, because machines of tests may be slow.
+ * test/unit/sharing/change-follower.test.ts, which accepts 2 s, because machines of tests may be slow.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { asAccountIndex, asGroupIndex, asKeyIndex } from '../core/units.js';

@@ -3,7 +3,7 @@
  * have one each. Main thread.
  *
  * Must hold: the pause before the next try is 0.75 s at most, or 3 s in a quarantine. Test:
- * unit/sharing/lease-manager (a start without the authority), which does not measure the pause.
+ * test/unit/sharing/lease-manager.test.ts (a start without the authority), which does not measure the pause.
  */
 import { addValue, emptyHistogram, type HistogramSnapshot } from '../telemetry/histogram.js';
 import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-source.js';

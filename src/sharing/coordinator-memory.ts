@@ -8,7 +8,7 @@
  *
  * Must hold: what was remembered or promised is on disk before the caller goes on, and nothing older replaces
  * it; else two servers could both grant after a failover. A damaged file is an error, never an empty memory.
- * Test: unit/sharing/coordinator-memory (not the loss of power).
+ * Test: test/unit/sharing/coordinator-memory.test.ts (not the loss of power).
  */
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

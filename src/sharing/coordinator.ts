@@ -21,7 +21,8 @@
  * than the last one of that node, so a delayed duplicate does no harm.
  *
  * Must hold: all nodes together never exceed a limit, whatever messages are lost or come twice. Tests: both
- * coordinators pass test/support/authority-conformance.ts; unit/sharing/lease-laws (three windows).
+ * coordinators pass test/support/authority-conformance.ts; test/unit/sharing/lease-laws.test.ts (three
+ * windows).
  */
 import type { Calendar, QuotaName } from '../core/quotas.js';
 import type { PicoUnits, WallMs } from '../core/units.js';
@@ -153,7 +154,7 @@ export interface StockAsk extends Wanted<bigint> {
   /**
    * What this node was granted and has not used; what calls hold is in it. Of the balance: what no store has
    * as spent. It is read before what the host has spent, so that a charge which is flushed in between is
-   * counted twice for a moment, never not at all (unit/sharing/spent-order).
+   * counted twice for a moment, never not at all (test/unit/sharing/spent-order.test.ts).
    */
   readonly unused: bigint;
   /** Of the balance, for a coordinator that does not read the host's store itself. */

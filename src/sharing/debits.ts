@@ -6,7 +6,8 @@
  * The service is a node of its own at the coordinator, so the calls keep their leases if it fails.
  *
  * Must hold: the money of a debit is leased here until the change is written, so at no moment can calls spend
- * it, too. Test: unit/sharing/shared-registry (while a debit is committed nobody else is lent the money).
+ * it, too. Test: test/unit/sharing/shared-registry.test.ts (while a debit is committed nobody else is lent
+ * the money).
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';

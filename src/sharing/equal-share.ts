@@ -20,8 +20,8 @@
  *
  * A node that has not joined in its life has no share: its earlier life may have used it.
  *
- * Must hold: no limit is exceeded, whichever nodes are cut off. Test: unit/sharing/equal-share (random cuts
- * and random use).
+ * Must hold: no limit is exceeded, whichever nodes are cut off. Test: test/unit/sharing/equal-share.test.ts
+ * (random cuts and random use).
  */
 import type { Clock } from '../core/clock.js';
 import { CoordinatorContact } from './coordinator-contact.js';

@@ -10,7 +10,7 @@
  * At most SCOPES_MAX scopes have a quota; each costs one ask a second. A scope beyond them has none.
  *
  * Must hold: each amount is counted all the time, at one of the two nodes or for a moment at both. Test:
- * unit/sharing/fallback-coordinator (random cuts, random use).
+ * test/unit/sharing/fallback-coordinator.test.ts (random cuts, random use).
  */
 import type { Clock } from '../core/clock.js';
 import { CoordinatorLost, type Coordinator, type LeaseReply, type LeaseAsk } from './coordinator.js';

@@ -4,8 +4,8 @@
  * its asks, and grants calls from it. Main thread.
  *
  * Must hold: the coordinator's record is never less than what is held here; otherwise an amount is granted
- * twice. If calls are denied an amount, the quota of it is given back. Tests: unit/sharing/fallback-quota,
- * fallback-coordinator (random cuts, random use).
+ * twice. If calls are denied an amount, the quota of it is given back. Tests:
+ * test/unit/sharing/fallback-quota.test.ts, fallback-coordinator.test.ts (random cuts, random use).
  */
 import { ceilDiv } from '../core/units.js';
 import {

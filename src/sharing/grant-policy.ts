@@ -4,7 +4,8 @@
  * thread.
  *
  * Must hold: a grant is between `least` and `most` and never more than what is left, or it is nothing. Tests:
- * unit/sharing/grant-policy; valkey-coordinator compares the scripts with it (random asks).
+ * test/unit/sharing/grant-policy.test.ts; valkey-coordinator.test.ts compares the scripts with it (random
+ * asks).
  */
 import { invariant } from '../core/errors.js';
 import { ceilDiv } from '../core/units.js';

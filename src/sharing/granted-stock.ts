@@ -5,7 +5,7 @@
  *
  * Must hold: the arithmetic is that of `answer_stock` in valkey-lua.ts, so that hosts and processes get the
  * same grants. `state` only grows at its end, because files of a former version are read. Test:
- * unit/sharing/valkey-coordinator (random asks are answered as the reference does).
+ * test/unit/sharing/valkey-coordinator.test.ts (random asks are answered as the reference does).
  */
 import {
   STOCK_KINDS,

@@ -7,7 +7,7 @@
  * unless it does come back.
  *
  * Must hold: a host that is alive, or may still come back after a loss of data, is not forgotten; otherwise
- * others would be granted what it still uses. Test: unit/sharing/host-directory.
+ * others would be granted what it still uses. Test: test/unit/sharing/host-directory.test.ts.
  */
 import { randomUUID } from 'node:crypto';
 import { ProxyError } from '../core/errors.js';

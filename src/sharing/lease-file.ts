@@ -11,7 +11,8 @@
  * Commits skip fsync: the page cache survives a process crash, and a reboot voids every lease anyway.
  *
  * Must hold: the file belongs to one boot of the machine, and the first gateway of a later boot removes it.
- * Test: unit/sharing/lmdb-coordinator (leases outlive all processes, and not the sharing of limits).
+ * Test: test/unit/sharing/lmdb-coordinator.test.ts (leases outlive all processes, and not the sharing of
+ * limits).
  */
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';

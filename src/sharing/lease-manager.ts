@@ -7,7 +7,7 @@
  * coordinator is lost: an idle gateway sends nothing.
  *
  * Must hold: one exchange at a time, every wait ends, and an idle gateway sends nothing. Tests:
- * unit/sharing/lease-manager, lease-laws.
+ * test/unit/sharing/lease-manager.test.ts, lease-laws.test.ts.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { LeaseEnd, LeaseMessages, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';

@@ -5,7 +5,8 @@
  * The constants trade round trips for idle money and permits; no limit depends on them.
  *
  * Must hold: if little is left, an idle amount is given back within the wait of a request (lease-waits.ts).
- * Tests: unit/sharing/stock-leases (what was held when somebody looked is given back), lease-manager.
+ * Tests: test/unit/sharing/stock-leases.test.ts (what was held when somebody looked is given back),
+ * lease-manager.test.ts.
  */
 
 /** If the coordinator has little left, an amount that was not used for so long is given back. */

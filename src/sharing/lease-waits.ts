@@ -5,8 +5,8 @@
  * Must hold: each wait ends, by its deadline or LATE_MS_MAX later; otherwise a client waits for ever. It ends
  * with 'refused' only if the coordinator has denied what it needs, and granted the rest: a thread that was
  * stopped for so long knows of no quota that is used up, and the listener names the first quota that it
- * lacks. (If another request takes what one was promised, that one asks again.)
- * Tests: unit/sharing/lease-manager, e2e/late-leases.
+ * lacks. (If another request takes what one was promised, that one asks again.) Tests:
+ * test/unit/sharing/lease-manager.test.ts, test/e2e/late-leases.test.ts.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';

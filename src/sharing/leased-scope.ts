@@ -4,7 +4,7 @@
  * replies back; lease-waits.ts asks what a request lacks. Main thread.
  *
  * Must hold: a reply is applied to the ask that was sent, and only once. A scope is forgotten only if nothing
- * is held of it and no request waits. Tests: unit/sharing/lease-manager, lease-laws.
+ * is held of it and no request waits. Tests: test/unit/sharing/lease-manager.test.ts, lease-laws.test.ts.
  */
 import type { LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';

@@ -9,7 +9,8 @@
  *
  * Must hold: what a life held is free only when its process has ended, and what it used stays used. If the
  * row of a scope is damaged, nothing is granted of that scope, and others go on. Test:
- * unit/sharing/lmdb-coordinator (what a process held is free when it has been killed; a damaged row).
+ * test/unit/sharing/lmdb-coordinator.test.ts (what a process held is free when it has been killed; a damaged
+ * row).
  */
 import { randomUUID } from 'node:crypto';
 import { type Static, Type } from 'typebox';

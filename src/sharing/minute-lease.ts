@@ -6,7 +6,7 @@
  * permits may be named as part of the grants that would weigh longest.
  *
  * Must hold: no permit is both used and returned, and none is named as used that may still be used
- * (unit/sharing/lease-laws, simulation).
+ * (test/unit/sharing/lease-laws.test.ts, simulation.test.ts).
  */
 import type { CountedLeases } from '../ledger/leases.js';
 import type { MinuteAsk, MinuteGrant, ReturnedPermits } from './coordinator.js';

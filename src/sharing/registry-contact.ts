@@ -4,7 +4,7 @@
  * RegistryLog uses it on the main thread of a gateway process.
  *
  * Must hold: a change that may have been sent before is never reported as not made. Test:
- * unit/sharing/registry-contact.registry-append (what becomes of a change).
+ * test/unit/sharing/registry-contact.registry-append.test.ts (what becomes of a change).
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { ProxyError } from '../core/errors.js';

@@ -16,7 +16,8 @@
  * gets the newest copy: see registry-reseed.ts.
  *
  * Must hold: all hosts apply the same changes in the same order, and what was acknowledged is not lost. Test:
- * unit/sharing/registry-log (random changes on four hosts at once; what was acknowledged outlives kill -9).
+ * test/unit/sharing/registry-log.test.ts (random changes on four hosts at once; what was acknowledged
+ * outlives kill -9).
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';

@@ -7,8 +7,8 @@
  * is removed.
  *
  * Must hold: a change is appended only to the version and the id that it was made of, and the rows of a
- * seeding count only all at once. Tests: unit/sharing/registry-log, registry-reseed (a server that loses rows
- * in mid-seed gets no registry without them).
+ * seeding count only all at once. Tests: test/unit/sharing/registry-log.test.ts, registry-reseed.test.ts (a
+ * server that loses rows in mid-seed gets no registry without them).
  */
 import type { RegistryPosition, RegistryRow } from '../store/registry-copy.js';
 import { scriptOf, type ValkeyClient, ValkeyError, type ValkeyReply } from './valkey-client.js';

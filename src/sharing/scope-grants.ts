@@ -4,7 +4,7 @@
  * arithmetic on hashes of the server. Main thread.
  *
  * Must hold: what is granted and weighs is never above the limit, whatever messages are lost or come twice.
- * Tests: unit/sharing/scope-grants, lease-laws.
+ * Tests: test/unit/sharing/scope-grants.test.ts, lease-laws.test.ts.
  */
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import {

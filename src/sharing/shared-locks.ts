@@ -6,7 +6,7 @@
  * The row of a process that has ended is void. If a row could not be removed, the next release tries again.
  *
  * Must hold: of two processes one has the lock, until its response is on disk or the process has ended; else
- * a call with one key is made and charged twice. Test: unit/sharing/shared-locks.
+ * a call with one key is made and charged twice. Test: test/unit/sharing/shared-locks.test.ts.
  */
 import { Type } from 'typebox';
 import { invariant } from '../core/errors.js';

@@ -9,7 +9,7 @@
  * once.
  *
  * Must hold: nothing is written by a run that lacks something, and a debit takes only what nobody else holds.
- * Test: unit/sharing/shared-registry.
+ * Test: test/unit/sharing/shared-registry.test.ts.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { ProxyError } from '../core/errors.js';

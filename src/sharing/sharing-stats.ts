@@ -3,7 +3,7 @@
  * of what was granted calls use. Status page, metrics and the admin interface read it. Pure; main thread.
  *
  * Must hold: what a process has reported as used is never shown as unused, whenever the two were read. Tests:
- * unit/sharing/sharing-stats, sharing-stats.calls-use.
+ * test/unit/sharing/sharing-stats.test.ts, sharing-stats.calls-use.test.ts.
  */
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asPicoUnits } from '../core/units.js';

@@ -7,7 +7,8 @@
  * the journal. What cannot be collected in time, or before the process ends, stays recorded as uncovered.
  *
  * Must hold: no more is charged than was left uncovered, and each charge has its record. Test:
- * unit/sharing/uncovered-charges (a record for each part that is collected, and no more than is due).
+ * test/unit/sharing/uncovered-charges.test.ts (a record for each part that is collected, and no more than is
+ * due).
  */
 import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
 import { asPicoUnits, type AccountIndex, type PicoUnits } from '../core/units.js';

@@ -8,7 +8,8 @@
  * anything twice, with one exception: a script that the server does not know, and therefore has not run.
  *
  * Must hold: a call that the server may have carried out is never reported as `refused` or `offline`. Tests:
- * unit/sharing/valkey-client, registry-contact.registry-append (what becomes of a change).
+ * test/unit/sharing/valkey-client.test.ts, registry-contact.registry-append.test.ts (what becomes of a
+ * change).
  */
 import { createHash } from 'node:crypto';
 import { CoordinatorLost } from './coordinator.js';

@@ -3,7 +3,7 @@
  * server that hosts share. `ValkeyPartition` encodes and decodes with it. Pure; main thread.
  *
  * Must hold: arrays have the order in which valkey-lua.ts and valkey-scripts.ts read them, and all hosts put
- * a scope into the same partition. Test: unit/sharing/valkey-coordinator (random asks).
+ * a scope into the same partition. Test: test/unit/sharing/valkey-coordinator.test.ts (random asks).
  */
 import { Packr } from 'msgpackr';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';

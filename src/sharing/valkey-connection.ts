@@ -3,8 +3,8 @@
  * the one call that `ValkeyClient` makes. Main thread.
  *
  * Must hold: nothing waits in a queue for a connection: a call that could not be sent rejects at once, so
- * that its deadline means what it says. Test: unit/sharing/valkey-client (without a server; Sentinels; a
- * Cluster).
+ * that its deadline means what it says. Test: test/unit/sharing/valkey-client.test.ts (without a server;
+ * Sentinels; a Cluster).
  */
 import {
   ClientClosedError,

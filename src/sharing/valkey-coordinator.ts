@@ -9,7 +9,7 @@
  *
  * Must hold: no server that may have lost data grants anything, until nobody can exceed a limit by it. The
  * server must be Redis 7 or Valkey 7.2 or newer, and must not evict keys. Tests:
- * unit/sharing/valkey-coordinator, valkey-loss, valkey-blink.
+ * test/unit/sharing/valkey-coordinator.test.ts, valkey-loss.test.ts, valkey-blink.test.ts.
  */
 import { invariant } from '../core/errors.js';
 import type { Calendar } from '../core/quotas.js';

@@ -30,7 +30,8 @@
  * clock.
  *
  * Must hold: a server that lacks anything a node has heard grants nothing for a window. Tests:
- * unit/sharing/valkey-marks (without any one rule two nodes hold a permit), valkey-blink.
+ * test/unit/sharing/valkey-marks.test.ts (without any one rule two nodes hold a permit),
+ * valkey-blink.test.ts.
  */
 export const MARKS_LUA = `
 -- A server whose clock differs by more is not checked.

@@ -4,7 +4,7 @@
  * Main thread.
  *
  * Must hold: a promise is on disk before it is sent, and all that is held is reported before the server
- * grants again after a loss. Tests: unit/sharing/valkey-loss, valkey-blink.
+ * grants again after a loss. Tests: test/unit/sharing/valkey-loss.test.ts, valkey-blink.test.ts.
  */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';

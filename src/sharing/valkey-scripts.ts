@@ -5,8 +5,8 @@
  * packed value. "Time" in ARGV is used instead of the server's unless it is 0; only tests set it. Main
  * thread.
  *
- * Must hold: the scripts reply as `ScopeGrants` does (unit/sharing/valkey-coordinator compares them over
- * random rounds).
+ * Must hold: the scripts reply as `ScopeGrants` does (test/unit/sharing/valkey-coordinator.test.ts compares
+ * them over random rounds).
  */
 import { scriptOf } from './valkey-client.js';
 import { LUA_PRELUDE, MONEY_LUA, STOCKS_LUA } from './valkey-lua.js';

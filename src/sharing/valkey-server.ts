@@ -3,7 +3,7 @@
  * ended lives of that place hold. `ValkeyPartition` and the host directory use it. Main thread.
  *
  * Must hold: all scripts of valkey-scripts.ts have their KEYS and ARGV in the order of `run`. Test:
- * unit/sharing/valkey-coordinator (conformance).
+ * test/unit/sharing/valkey-coordinator.test.ts (conformance).
  */
 import { CoordinatorLost, type HostSpent } from './coordinator.js';
 import { asLoss, type ValkeyClient, type ValkeyScript } from './valkey-client.js';
