@@ -63,19 +63,22 @@ export function isWithin(ageMsMax: number, thenMs: number, nowMs: number): boole
   return thenMs > nowMs - ageMsMax && thenMs <= nowMs;
 }
 
-/** So long a clock that has stepped ahead must stay there before anything is removed by it. */
+/** How long a wall clock that has stepped ahead must stay there before anything is removed by it. */
 const BELIEVED_AFTER_MS = 3_600_000;
-/** So long nothing is removed by age after the start: a clock that was wrong at boot is then set right. */
+/** How long nothing is removed by age after the start: a clock that was wrong at boot is set right soon. */
 const FIRST_AFTER_MS = 240_000;
 
 /**
- * The calendar by which things are too old and are removed: the host's, but for steps ahead of the last hour.
+ * The time by which things are too old and are removed: the wall clock's without steps ahead of the last hour.
  * What is removed does not come back when the clock is set right; what stays an hour longer does no harm.
  */
 export class RetentionCalendar {
   readonly #clock: Clock;
   readonly #startMs: number;
-  /** By how much the calendar was ahead of the monotonic clock, at looks of the last hour; it ascends. */
+  /**
+   * By how much the wall clock was ahead of the monotonic clock, at looks of the last hour. Only those below
+   * all later ones are kept, so the first is the least.
+   */
   #looks: { readonly atMs: number; readonly aheadMs: number }[] = [];
 
   constructor(clock: Clock) {
