@@ -18,13 +18,18 @@ const TOKEN_BITS = 256;
 const TOKEN = /^[\x21-\x7e]{16,256}$/;
 const TOKEN_RULE = 'wanted are 16 to 256 printable ASCII characters without spaces';
 
+/** An expected error: what is given as the token breaks TOKEN_RULE. */
+class TokenError extends Error {
+  readonly code = 'no_token';
+}
+
 export function tokenPath(dataPath: string): string {
   return join(dataPath, 'admin-token');
 }
 
 /**
  * Returns `TOLLGATE_ADMIN_TOKEN` if it is set and not empty, else the content of the token's file, else a new
- * token, which it writes to that file. Throws an Error if the token breaks TOKEN_RULE.
+ * token, which it writes to that file. Throws TokenError if the token breaks TOKEN_RULE.
  */
 export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEnv): string {
   const known = findAdminToken(dataPath, environment);
@@ -53,7 +58,7 @@ export function findAdminToken(
 ): string | undefined {
   const given = environment.TOLLGATE_ADMIN_TOKEN;
   if (given !== undefined && given !== '') {
-    if (!TOKEN.test(given)) throw new Error(`TOLLGATE_ADMIN_TOKEN is no token: ${TOKEN_RULE}.`);
+    if (!TOKEN.test(given)) throw new TokenError(`TOLLGATE_ADMIN_TOKEN is no token: ${TOKEN_RULE}.`);
     return given;
   }
   if (dataPath === undefined) return undefined;
@@ -138,7 +143,7 @@ function senderOf(address: ArrayBuffer): string {
 function readToken(path: string): string {
   const token = readFileSync(path, 'utf8').trim();
   if (!TOKEN.test(token)) {
-    throw new Error(
+    throw new TokenError(
       `${path} holds no token: ${TOKEN_RULE}. Remove the file and the next start makes a new one.`,
     );
   }

@@ -26,6 +26,9 @@ export interface AdminClient {
   close(): Promise<void>;
 }
 
+/** The gateway cannot be reached, or does not respond in time. */
+export class NoResponse extends CommandError {}
+
 /** Makes a client of what exchanges requests for responses. */
 function clientOf({ exchange, close }: AdminExchange): AdminClient {
   const bodyOf = async (method: AdminCallMethod, path: string, sent?: object): Promise<string> => {
@@ -112,6 +115,8 @@ async function openNearest(settings: Settings, withoutBooks: WithoutBooks): Prom
   const { StoreHeld } = await import('../store/store-hold.js');
   const { openStoreExchange } = await import('./store-client.js');
   const startMs = performance.now();
+  // Of a gateway that ends, the process is gone a moment before its hold is.
+  let unseenMs: number | undefined;
   for (;;) {
     const address = await findGateway(settings.data);
     if (address !== undefined) return openHttpClient(settings.data, adminOrigin(address));
@@ -120,8 +125,11 @@ async function openNearest(settings: Settings, withoutBooks: WithoutBooks): Prom
     } catch (error) {
       if (!(error instanceof StoreHeld)) throw error;
       const { message, kind, container } = error;
-      const waitedMs = performance.now() - startMs;
-      if (kind === 'gateway' && container !== undefined && waitedMs > UNSEEN_WAIT_MS_MAX) {
+      const nowMs = performance.now();
+      const waitedMs = nowMs - startMs;
+      unseenMs = container === undefined ? undefined : (unseenMs ?? nowMs);
+      const isUnseen = nowMs - (unseenMs ?? nowMs) > UNSEEN_WAIT_MS_MAX;
+      if (kind === 'gateway' && container !== undefined && isUnseen) {
         throw new CommandError(
           `${message} Its admin interface cannot be reached from here: nothing was changed. Run the command there ` +
             `(docker exec ${container} tollgate …), or give --admin-url and TOLLGATE_ADMIN_TOKEN of that gateway.`,
@@ -199,7 +207,7 @@ export async function openHttpClient(
   };
   const exchange = async (method: string, path: string, body: string): Promise<Exchanged> => {
     const { warning, ...response } = await request(method, path, body).catch((error: unknown) => {
-      throw new CommandError(noResponseText(origin, error));
+      throw new NoResponse(noResponseText(origin, error));
     });
     if (warning !== null) process.stderr.write(`${warning.replace(/^\d+ \S+ "|"$/g, '')}\n`);
     return response;

@@ -102,31 +102,35 @@ function pathOf(options: CallFilterOptions & { readonly from?: string; readonly 
 
 /**
  * Visits at most `limit` calls, those that ended last first; Infinity for all. It reads the next page when
- * `visit` has resolved, so memory holds one page of PAGE_CALLS.
+ * `visit` has resolved, so memory holds one page of PAGE_CALLS. Resolves with the cursor of the calls that
+ * are left, null if there are none.
  */
 export async function eachCall(
   client: AdminClient,
   path: string,
   limit: number,
   visit: (calls: readonly CallView[]) => Promise<void> | void,
-): Promise<void> {
+): Promise<string | null> {
   let left = limit;
-  for (let cursor: string | undefined; left > 0;) {
-    const query = queryOf({ limit: String(Math.min(left, PAGE_CALLS)), cursor });
+  let cursor: string | null = null;
+  do {
+    const limit = String(Math.min(left, PAGE_CALLS));
+    const query = queryOf({ limit, cursor: cursor ?? undefined });
     const page = (await client.call('GET', withQuery(path, query))) as CallsPageView;
     await visit(page.data);
     left -= page.data.length;
-    if (page.next === null) return;
     cursor = page.next;
-  }
+  } while (left > 0 && cursor !== null);
+  return cursor;
 }
 
 async function list(options: ListOptions): Promise<void> {
   if (options.csv === true && options.json === true) throw new Misuse('Give one of --json and --csv.');
   await withAdminClient(options, async (client) => {
     const calls: CallView[] = [];
-    await eachCall(client, pathOf(options), options.limit, (page) => void calls.push(...page));
-    if (options.json === true) printJson({ data: calls, next: null });
+    const visit = (page: readonly CallView[]): void => void calls.push(...page);
+    const next = await eachCall(client, pathOf(options), options.limit, visit);
+    if (options.json === true) printJson({ data: calls, next });
     else if (options.csv === true) process.stdout.write(csvOf(CALL_CELLS, calls.map(cellsOf)));
     else await printTable(COLUMNS, calls, 'No such call is kept.');
   });

@@ -7,6 +7,7 @@
 import type { Command } from 'commander';
 import type { LoadOptions } from '../config/load.js';
 import { addStoreOptions, exampleText, wholeNumberFrom } from './options.js';
+import { Misuse } from './output.js';
 import { runtimeFacts, unsupportedRuntime } from './runtime-support.js';
 import type { ReadSettings } from './serve.js';
 
@@ -33,8 +34,9 @@ export function addServeCommand(program: Command): void {
 
 /** Sends the settings, or why they are refused, to the process that serves, and lets this one end. */
 async function sendSettings(options: LoadOptions): Promise<void> {
-  const read = await settingsOf(options);
-  process.send?.(read, () => process.disconnect());
+  // main.ts looks at the first word alone: as `tollgate -- serve` this process was not made to be asked.
+  if (process.send === undefined) throw new Misuse('serve must be the first word: tollgate serve …');
+  process.send(await settingsOf(options), () => process.disconnect());
 }
 
 async function settingsOf(options: LoadOptions): Promise<ReadSettings> {

@@ -5,6 +5,7 @@
  * Must hold: it imports neither Commander nor the reader of settings, which would stay in memory as long as
  * the gateway serves: `readSettings` has another process for them (test/unit/bundle.test.ts). The commands
  * of the banner work as they are printed (test/unit/cli/serve.banner.test.ts, test/e2e/first-start.test.ts).
+ * A banner that cannot be written ends nothing (test/unit/cli/program.test.ts).
  */
 import { fork } from 'node:child_process';
 import { basename, dirname, relative } from 'node:path';
@@ -21,9 +22,12 @@ import { SETTINGS_PROCESS_VARIABLE } from './runtime-support.js';
 
 /** Runs until the gateways have ended, and sets the exit code. */
 export async function serve(): Promise<void> {
+  const logSwitch = new LogSwitch(createLogSwitch());
+  const log = createLog('supervisor', logSwitch);
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    // The reader of the banner may close the pipe.
-    if (error.code !== 'EPIPE') throw error;
+    // The reader of the banner may close the pipe. Whatever else the output is, callers are served.
+    if (error.code !== 'EPIPE')
+      log.warn('the banner cannot be written to standard output', { error: error.message });
   });
   let loaded: LoadedSettings;
   try {
@@ -39,8 +43,6 @@ export async function serve(): Promise<void> {
     return;
   }
   const { settings, source } = loaded;
-  const logSwitch = new LogSwitch(createLogSwitch());
-  const log = createLog('supervisor', logSwitch);
   const command = commandOf(process.argv[1] ?? '', process.cwd());
   const supervisor = supervisorOptions(
     loaded,

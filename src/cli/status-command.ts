@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Option, type Command } from 'commander';
 import type { GroupView, ListView } from '../admin/views.js';
 import { addAdminCommand } from './admin-command.js';
-import { withGateway, type AdminClient } from './admin-client.js';
+import { NoResponse, withGateway, type AdminClient } from './admin-client.js';
 import { type DataOptions, wholeNumberFrom } from './options.js';
 import { CommandError, printJson, printLine } from './output.js';
 import type { StatusSample, StatusView } from './status-text.js';
@@ -50,7 +50,10 @@ export function addStatusCommand(program: Command): void {
     );
 }
 
-/** Prints until a signal ends the process, also while the gateway does not respond, such as at a restart. */
+/**
+ * Prints until a signal ends the process, also while the gateway does not respond, such as at a restart, or
+ * rejects the token, which another command may mend.
+ */
 async function printEvery(client: AdminClient, seconds: number): Promise<never> {
   let former: StatusSample | undefined;
   for (let separator = ''; ; separator = process.stdout.isTTY ? CLEAR_TERMINAL : '\n') {
@@ -58,7 +61,8 @@ async function printEvery(client: AdminClient, seconds: number): Promise<never> 
       former = await print(client, former ?? (await firstSample(client)), separator);
     } catch (error) {
       if (!(error instanceof CommandError)) throw error;
-      printLine(`The gateway does not answer. Trying again every ${seconds} s; Ctrl-C ends.`);
+      const why = error instanceof NoResponse ? 'The gateway does not answer.' : error.message;
+      printLine(`${why} Trying again every ${seconds} s; Ctrl-C ends.`);
       former = undefined;
     }
     await sleep(seconds * 1_000);

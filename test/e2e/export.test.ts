@@ -1,7 +1,7 @@
 /** Calls and usage of a day as lines, beside a gateway and on the books alone. */
 import { join } from 'node:path';
 import t from 'tap';
-import type { CallView } from '#src/admin/call-routes.js';
+import type { CallsPageView, CallView } from '#src/admin/call-routes.js';
 import type { UsageRowView } from '#src/admin/views.js';
 import { CallWriter } from '#src/call-log/call-writer.js';
 import { CALLS_FOLDER } from '#src/call-log/segment-files.js';
@@ -60,6 +60,12 @@ void t.test('calls and usage of a day', async (t) => {
     t.match(failed, /,"'=1\+1, ""quoted"""$/, 'no text is a formula');
     const listed = await run('calls', 'list', '--code', 'client_gone', '--limit', '3', '--csv');
     t.equal(listed.stdout.split('\r\n').length, 5);
+    const pageOf = async (limit: number): Promise<CallsPageView> =>
+      (
+        await run('calls', 'list', '--from', PAST_DAY, '--to', PAST_DAY, '--limit', String(limit), '--json')
+      ).json() as CallsPageView;
+    t.match(await pageOf(3), { data: { length: 3 }, next: String }, 'there are more');
+    t.match(await pageOf(PAST_CALLS + 1), { data: { length: PAST_CALLS }, next: null });
     const [newest] = past.slice(-1);
     const shown = await run('calls', 'show', requestIdOf(newest!.requestPrefix, newest!.request));
     t.match(shown.stdout, /^request id +req_abcdefgh-_12-/);

@@ -3,6 +3,7 @@
  * the books on disk beside the gateway.
  */
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import t from 'tap';
 import { startBed } from '../support/bed.js';
 import { runCommand } from '../support/command.js';
@@ -65,4 +66,18 @@ void t.test('status --watch prints again and again, and says when the gateway is
   await seen(/\nThe gateway does not answer\. Trying again every 1 s; Ctrl-C ends\.\n/);
   child.kill('SIGINT');
   t.end();
+});
+
+void t.test('status --watch says what a gateway that rejects the token says', async (t) => {
+  const { gateway } = await startBed(t);
+  const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
+  const child = spawn(process.execPath, [main, 'status', '--watch', '1'], {
+    cwd: gateway.folder,
+    env: { ...process.env, TOLLGATE_ADMIN_TOKEN: 'a-token-that-admits-nobody' },
+  });
+  t.teardown(() => child.kill('SIGKILL'));
+  const [chunk] = (await once(child.stdout, 'data')) as [Buffer];
+  t.match(chunk.toString(), /^This token admits nobody: .*\. Trying again every 1 s; Ctrl-C ends\.\n$/);
+  child.kill('SIGINT');
+  t.equal(await gateway.stop(), 0);
 });

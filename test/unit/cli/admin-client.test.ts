@@ -158,6 +158,15 @@ void t.test('a gateway elsewhere is asked with the token of the environment alon
   checkMisused(t, misnamed, /^TOLLGATE_ADMIN_URL: Want an address/);
 });
 
+void t.test('what is no token is told in a line', async (t) => {
+  const folder = await seemingGateway(t, ({ socket }) => socket.destroy());
+  const list = ['accounts', 'list'];
+  const short = await runCommand(folder, list, { TOLLGATE_ADMIN_TOKEN: 'short' });
+  checkRefused(t, short, /^TOLLGATE_ADMIN_TOKEN is no token: /);
+  writeFileSync(join(folder, 'data', 'admin-token'), 'short\n');
+  checkRefused(t, await runCommand(folder, list), /admin-token holds no token: /);
+});
+
 void t.test('a store that is none stops the command with its reason', async (t) => {
   const { folder, run } = commandFolder(t);
   writeFileSync(join(folder, 'rubbish'), 'x');

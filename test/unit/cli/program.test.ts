@@ -46,3 +46,31 @@ void t.test('to a disk that is full', { skip: !existsSync('/dev/full') }, async 
   t.match(stderr, /^standard output cannot be written, what it has is cut off: ENOSPC[^\n]+\n$/);
   t.equal(code, 1);
 });
+
+void t.test('serve, and not as the first word', async (t) => {
+  const child = spawn(process.execPath, [MAIN, '--', 'serve'], { cwd: t.testdir() });
+  const [stderr, [code]] = await Promise.all([
+    text(child.stderr),
+    once(child, 'exit') as Promise<[number | null]>,
+  ]);
+  t.equal(stderr, 'serve must be the first word: tollgate serve …\n');
+  t.equal(code, 2);
+});
+
+void t.test('serve with its banner to a disk that is full', { skip: !existsSync('/dev/full') }, async (t) => {
+  const full = openSync('/dev/full', 'w');
+  const child = spawn(process.execPath, [MAIN, 'serve', '--port', '0', '--admin-port', '0'], {
+    cwd: t.testdir(),
+    stdio: ['ignore', full, 'pipe'],
+  });
+  closeSync(full);
+  t.teardown(() => child.kill('SIGKILL'));
+  let log = '';
+  for await (const chunk of child.stderr!) {
+    log += String(chunk);
+    // The end of its output would be that of the process.
+    if (log.includes('the banner cannot be written')) child.kill('SIGTERM');
+  }
+  t.match(log, /"error":"ENOSPC[^\n]*"message":"the banner cannot be written to standard output"/);
+  t.match(log, /"message":"gateway drains"/, 'it served until then');
+});
