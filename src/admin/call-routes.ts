@@ -119,7 +119,7 @@ const CallsQuery = closed({
   model: optionalText('that was named, or that answered'),
   upstream: optionalText('of one of the attempts'),
   status: optionalText('HTTP status, or a class such as 5xx'),
-  code: optionalText('error code, or client_gone'),
+  code: optionalText('error code, or client_gone; of several, with commas between, any'),
   failed: Type.Optional(Type.Boolean({ description: 'true: has a code; false: has none' })),
   from: optionalText(`calls that ended then or later: ${moment}`),
   to: optionalText(`calls that ended before it: ${moment}, which belongs to it`),

@@ -24,6 +24,7 @@ export interface CallFilter {
   readonly model?: string | undefined;
   /** An upstream of one of the attempts. */
   readonly upstream?: string | undefined;
+  /** One of these, with commas between. */
   readonly code?: string | undefined;
   /** A status, or the first digit of its class: 5 is 5xx. */
   readonly status?: number | undefined;
@@ -44,9 +45,12 @@ function keysOfStatus(status: number | undefined): string[] {
   return status < 10 ? keys.slice(1) : keys;
 }
 
+/** The index has no key for one of several codes. */
+const keyOfCodes = (code: string): string => (code.includes(',') ? FAILED_KEY : code);
+
 /** Returns the hashes of how a call failed, as far as the filter says. */
 function failuresOf({ code, status = 0, failed }: CallFilter): number[] {
-  const keys = [...(code === undefined ? [] : [code]), ...(failed === true ? [FAILED_KEY] : [])];
+  const keys = [...(code === undefined ? [] : [keyOfCodes(code)]), ...(failed === true ? [FAILED_KEY] : [])];
   const isFailed = status >= FAILED_STATUS || (status >= FAILED_CLASS && status < 10);
   return [...keys, ...(isFailed ? keysOfStatus(status) : [])].map(hashOf);
 }
@@ -54,7 +58,9 @@ function failuresOf({ code, status = 0, failed }: CallFilter): number[] {
 /** Returns a test of extents that is false if no call of the extent can pass. */
 export function extentTestOf(filter: CallFilter): (extent: Extent) => boolean {
   const { account, key, model, upstream, code, status, failed } = filter;
-  const names = [account, key, model, upstream, code].filter((name) => name !== undefined);
+  const names = [account, key, model, upstream, code && keyOfCodes(code)].filter(
+    (name) => name !== undefined,
+  );
   const plain = [...names, ...keysOfStatus(status), ...(failed === true ? [FAILED_KEY] : [])].map(hashOf);
   const failures = failuresOf(filter);
   const pairsOf = (who: number): number[] => failures.map((how) => pairHash(who, how));
@@ -71,11 +77,13 @@ export function extentTestOf(filter: CallFilter): (extent: Extent) => boolean {
 export function testOf(filter: CallFilter, block: Block): ((call: number) => boolean) | undefined {
   const { account, key, model, upstream, code, status, failed, fromMs = -Infinity, toMs = Infinity } = filter;
   const { floats, shorts } = block;
-  const wanted = [account, key, code, model, upstream].map((name) =>
+  const wanted = [account, key, model, upstream].map((name) =>
     name === undefined ? -1 : block.positionOf(name),
   );
   if (wanted.includes(undefined)) return undefined;
-  const [accountAt, keyAt, codeAt, modelAt, upstreamAt] = wanted as [number, number, number, number, number];
+  const [accountAt, keyAt, modelAt, upstreamAt] = wanted as [number, number, number, number];
+  const codesAt = code?.split(',').flatMap((one) => block.positionOf(one) ?? []);
+  if (codesAt?.length === 0) return undefined;
   const isOfAccounts = filter.accounts && accountTestOf(filter.accounts, block);
   return (call) => {
     const at64 = block.at64(call);
@@ -85,7 +93,7 @@ export function testOf(filter: CallFilter, block: Block): ((call: number) => boo
     if (accountAt >= 0 && shorts[at16 + NAMED.account] !== accountAt) return false;
     if (isOfAccounts?.(at16) === false) return false;
     if (keyAt >= 0 && shorts[at16 + NAMED.key] !== keyAt) return false;
-    if (codeAt >= 0 && shorts[at16 + NAMED.code] !== codeAt) return false;
+    if (codesAt?.includes(shorts[at16 + NAMED.code]!) === false) return false;
     if (failed !== undefined && (shorts[at16 + NAMED.code] !== NONE) !== failed) return false;
     if (status !== undefined) {
       const own = shorts[at16 + STATUS]!;

@@ -89,7 +89,11 @@ function addFilters(command: Command): Command {
     .option('--model <model>', 'that named this model, or that it answered', nonEmpty)
     .option('--upstream <upstream>', 'with an attempt on this upstream', nonEmpty)
     .option('--status <status>', 'with this status, such as 502 or 5xx', nonEmpty)
-    .option('--code <code>', 'with this error code, or client_gone', nonEmpty)
+    .option(
+      '--code <code>',
+      'with this error code, or client_gone; of several, with commas between, any',
+      nonEmpty,
+    )
     .option('--failed', 'that did not go well');
 }
 

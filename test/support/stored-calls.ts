@@ -88,7 +88,7 @@ export function passes(call: CallRecord, filter: CallFilter): boolean {
     (upstream === undefined ||
       call.upstream === upstream ||
       call.attempts.some((attempt) => attempt.upstream === upstream)) &&
-    (code === undefined || call.code === code) &&
+    (code === undefined || (call.code !== null && code.split(',').includes(call.code))) &&
     (status === undefined || call.status === status || Math.floor((call.status ?? 0) / 100) === status) &&
     (failed === undefined || (call.code !== null) === failed) &&
     (fromMs === undefined || call.endedMs >= fromMs) &&

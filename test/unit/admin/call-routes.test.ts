@@ -62,6 +62,7 @@ void t.test('calls by what they were', async (t) => {
     ['status=5xx', (call) => passes(call, { status: 5 })],
     ['status=502', ({ status }) => status === 502],
     ['code=client_gone', ({ code }) => code === 'client_gone'],
+    ['code=internal_error,client_gone', (call) => passes(call, { code: 'internal_error,client_gone' })],
     ['upstream=upstream-1', (call) => passes(call, { upstream: 'upstream-1' })],
     ['model=model-1&failed=false', (call) => passes(call, { model: 'model-1', failed: false })],
     [`from=${DAY}&to=${DAY}`, ({ endedMs }) => endedMs < START_MS + dayMs],
