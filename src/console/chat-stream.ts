@@ -3,7 +3,6 @@
  * it. Browser (test/e2e/console.test.ts).
  */
 import { ApiError, send, textOf } from './api.js';
-import type { CallUsage } from './format.js';
 
 export interface Message {
   readonly role: 'system' | 'user' | 'assistant';
@@ -26,7 +25,6 @@ export interface Outcome {
   readonly headers?: readonly (readonly [string, string])[];
   readonly firstTokenMs?: number;
   readonly totalMs?: number;
-  readonly usage?: CallUsage;
   /** Why the call failed, in words. */
   readonly error?: string;
 }
@@ -36,7 +34,6 @@ interface Chunk {
     readonly delta?: { readonly content?: string | null };
     readonly message?: { readonly content?: string | null };
   }[];
-  readonly usage?: CallUsage | null;
   readonly error?: { readonly message?: string };
 }
 
@@ -60,7 +57,6 @@ export async function chat(
     change({
       text: outcome.text + piece,
       ...first,
-      ...(chunk.usage === undefined || chunk.usage === null ? {} : { usage: chunk.usage }),
       ...(chunk.error === undefined
         ? {}
         : { error: chunk.error.message ?? 'The stream ended with an error.' }),

@@ -4,8 +4,7 @@
  * Must hold: money is decimal text, whose decimals are cut and never computed as a binary fraction
  * (test/e2e/console-tables.test.ts).
  */
-import { decimalOf, picoUnitsPerCall, picoUnitsPerToken } from '../core/money.js';
-import type { ModelView } from '../admin/views.js';
+import { decimalOf } from '../core/money.js';
 
 const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 
@@ -55,41 +54,6 @@ export function sumOfMoney(texts: readonly string[]): string {
     return BigInt(whole + decimals.padEnd(DECIMALS_OF_MONEY, '0'));
   });
   return decimalOf(picoUnits.reduce((sum, one) => sum + one, 0n));
-}
-
-/** The tokens of a call, as the gateway reports them to its caller. */
-export interface CallUsage {
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  readonly prompt_tokens_details?: {
-    readonly cached_tokens?: number;
-    readonly cache_write_tokens?: number;
-    readonly cache_write_1h_tokens?: number;
-  };
-  readonly completion_tokens_details?: { readonly reasoning_tokens?: number };
-}
-
-/** What a call cost, exactly, as decimal text. */
-export function costOf(usage: CallUsage, { price }: ModelView): string {
-  const prompt = usage.prompt_tokens_details;
-  const cached = prompt?.cached_tokens ?? 0;
-  const written = prompt?.cache_write_tokens ?? 0;
-  const written1h = prompt?.cache_write_1h_tokens ?? 0;
-  const reasoning = usage.completion_tokens_details?.reasoning_tokens ?? 0;
-  const parts: readonly (readonly [number, string])[] = [
-    [usage.prompt_tokens - cached - written, price.input],
-    [cached, price.cached_input],
-    [written - written1h, price.cache_write],
-    [written1h, price.cache_write_1h],
-    [usage.completion_tokens - reasoning, price.output],
-    [reasoning, price.reasoning],
-  ];
-  return decimalOf(
-    parts.reduce<bigint>(
-      (sum, [tokens, text]) => sum + BigInt(tokens) * (picoUnitsPerToken(text) ?? 0n),
-      picoUnitsPerCall(price.call) ?? 0n,
-    ),
-  );
 }
 
 /** Money in charts, which is a float. */

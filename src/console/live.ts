@@ -2,8 +2,9 @@
  * The stream of stats from the gateway (`/admin/v1/live`), one for the whole console, and the rates, shares
  * and percentiles that pages show of it. main.tsx opens it and gives it to the pages. Browser.
  *
- * Must hold: a stream that is silent for SILENCE_MS is shown as broken; after the end of a session the form
- * to sign in is shown (test/unit/admin/live-feed.test.ts, test/e2e/console.test.ts).
+ * Must hold: a stream that is silent for SILENCE_MS is shown as broken; one that broke or was rejected is
+ * requested again until it comes; after the end of a session the form to sign in is shown
+ * (test/unit/admin/live-feed.test.ts, test/e2e/console.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
 import {
@@ -31,6 +32,8 @@ export type Span = Readonly<HistorySpan>;
 const SNAPSHOTS_KEPT = 6;
 /** The stream counts as broken after this silence, in which two events should have come. */
 const SILENCE_MS = 6_000;
+/** The pause before a broken stream is requested again. */
+const RECONNECT_MS = 5_000;
 
 /** The status, and when it came, in seconds of the browser's clock. */
 export interface Snapshot extends StatusDocument {
@@ -52,47 +55,72 @@ export function useLive(range: Range, onSignedOut: () => void): Live {
   const [live, setLive] = useState<Live>(() => nothing(range));
   useEffect(() => {
     setLive(({ snapshots }) => ({ ...nothing(range), snapshots }));
-    let silence: ReturnType<typeof setTimeout> | undefined;
-    const disconnected = (): void => setLive((before) => ({ ...before, connected: false }));
-    const source = new EventSource(`/admin/v1/live?range=${range}`);
-    const on = (name: string, take: (before: Live, data: unknown) => Live): void => {
-      source.addEventListener(name, (event: MessageEvent<string>) => {
-        clearTimeout(silence);
-        silence = setTimeout(disconnected, SILENCE_MS);
-        const data: unknown = JSON.parse(event.data);
-        setLive((before) => take(before, data));
-      });
+    const takes: Takes = {
+      history: (before, data) => {
+        const { seconds, spans } = data as { seconds: number; spans: readonly Span[] };
+        return { ...before, spanSeconds: seconds, spans, connected: true };
+      },
+      now: (before, data) => {
+        const snapshot: Snapshot = { ...(data as StatusDocument), atSeconds: performance.now() / 1_000 };
+        return {
+          ...before,
+          snapshots: [...before.snapshots, snapshot].slice(-SNAPSHOTS_KEPT),
+          connected: true,
+        };
+      },
+      span: (before, data) => ({ ...before, spans: recent([...before.spans, data as Span], range) }),
     };
-    on('history', (before, data) => {
-      const { seconds, spans } = data as { seconds: number; spans: readonly Span[] };
-      return { ...before, spanSeconds: seconds, spans, connected: true };
-    });
-    on('now', (before, data) => {
-      const snapshot: Snapshot = { ...(data as StatusDocument), atSeconds: performance.now() / 1_000 };
-      return {
-        ...before,
-        snapshots: [...before.snapshots, snapshot].slice(-SNAPSHOTS_KEPT),
-        connected: true,
-      };
-    });
-    on('span', (before, data) => ({ ...before, spans: recent([...before.spans, data as Span], range) }));
-    source.addEventListener('error', () => {
-      disconnected();
-      // The browser connects again by itself, unless the response was an error.
-      if (source.readyState !== EventSource.CLOSED) return;
-      void isSignedIn().then(
-        (signedIn) => {
-          if (!signedIn) onSignedOut();
-        },
-        () => undefined,
-      );
-    });
-    return () => {
-      clearTimeout(silence);
-      source.close();
-    };
+    return follow(`/admin/v1/live?range=${range}`, takes, setLive, onSignedOut);
   }, [range]);
   return live;
+}
+
+/** What becomes of the page's state with an event, by its name. */
+type Takes = Readonly<Record<string, (before: Live, data: unknown) => Live>>;
+
+/** Follows the stream, whatever happens to it, until the function is called that is returned. */
+function follow(
+  url: string,
+  takes: Takes,
+  change: (next: (before: Live) => Live) => void,
+  onSignedOut: () => void,
+): () => void {
+  let source: EventSource;
+  let timer: ReturnType<typeof setTimeout>;
+  let isOver = false;
+  const disconnected = (): void => change((before) => ({ ...before, connected: false }));
+  const connectLater = (): void => {
+    if (!isOver) timer = setTimeout(connect, RECONNECT_MS);
+  };
+  const onSilence = (): void => {
+    disconnected();
+    source.close();
+    connectLater();
+  };
+  const connect = (): void => {
+    source = new EventSource(url);
+    for (const [name, take] of Object.entries(takes)) {
+      source.addEventListener(name, (event: MessageEvent<string>) => {
+        clearTimeout(timer);
+        timer = setTimeout(onSilence, SILENCE_MS);
+        const data: unknown = JSON.parse(event.data);
+        change((before) => take(before, data));
+      });
+    }
+    source.addEventListener('error', () => {
+      disconnected();
+      // The browser connects again by itself, unless the response was an error, such as a proxy's 502.
+      if (source.readyState !== EventSource.CLOSED) return;
+      clearTimeout(timer);
+      void isSignedIn().then((signedIn) => (signedIn ? connectLater() : onSignedOut()), connectLater);
+    });
+  };
+  connect();
+  return () => {
+    isOver = true;
+    clearTimeout(timer);
+    source.close();
+  };
 }
 
 function nothing(range: Range): Live {
@@ -108,7 +136,9 @@ function recent(spans: readonly Span[], range: Range): Span[] {
  * Outcomes that the gateway or an upstream caused. All others, but two, are rejections that the caller
  * caused.
  */
-const FAILURES: ReadonlySet<string> = new Set(['provider_unavailable', 'internal_error', 'overloaded']);
+const FAILURES: readonly string[] = ['provider_unavailable', 'internal_error', 'overloaded'];
+/** Finds the failed calls in the call log, those too that broke after their status 200. */
+export const FAILURE_CODES = FAILURES.join(',');
 
 export function sumOf(counts: Readonly<Record<string, number>> = {}): number {
   return Object.values(counts).reduce((sum, count) => sum + count, 0);
@@ -120,7 +150,7 @@ export function sharesOf(outcomes: Readonly<Record<string, number>> = {}) {
   for (const [outcome, count] of Object.entries(outcomes)) {
     if (outcome === 'ok') shares.answered += count;
     else if (outcome === 'client_gone') shares.left += count;
-    else if (FAILURES.has(outcome)) shares.failed += count;
+    else if (FAILURES.includes(outcome)) shares.failed += count;
     else shares.rejected += count;
   }
   return shares;

@@ -12,6 +12,7 @@ import { chart, type ChartContent, Charts, type Series } from './chart.js';
 import { Choice, RANGE_TEXTS, RangeChoice } from './controls.js';
 import { bytes, milliseconds, number, roughMoney, short, words } from './format.js';
 import {
+  FAILURE_CODES,
   lastSecondsOf,
   type Live,
   percentile,
@@ -97,7 +98,7 @@ function LastSeconds({ live, model }: { readonly live: Live; readonly model: str
     ],
     [
       'Failed',
-      <a href={callsAddress({ model, status: '5xx' })}>{perSecond(shares.failed)}</a>,
+      <a href={callsAddress({ model, code: FAILURE_CODES })}>{perSecond(shares.failed)}</a>,
       'by upstreams or here',
     ],
     ['In flight', short(status?.calls_in_flight ?? 0), `of ${short(status?.limits.calls_in_flight ?? 0)}`],
@@ -152,7 +153,7 @@ function ModelTable({ spans }: { readonly spans: readonly Span[] }) {
           head: 'Failed',
           figure: ({ failed }) => failed,
           format: short,
-          href: ({ id }) => callsAddress({ model: id, from, status: '5xx' }),
+          href: ({ id }) => callsAddress({ model: id, from, code: FAILURE_CODES }),
         },
         { head: 'Tokens', figure: ({ tokens }) => tokens, format: short, href },
         { head: 'Cost', figure: ({ cost }) => cost, format: roughMoney, href },
@@ -219,8 +220,11 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
       color,
       values: growths.map(value),
     });
-    const perSecond = (name: string, color: string, count: (growth: Growth) => number): Series =>
-      series(name, color, (growth) => count(growth) / spanSeconds);
+    const perSecond = (name: string, color: string, count: (growth: Growth) => number): Series => ({
+      name,
+      color,
+      values: growths.map((growth, at) => count(growth) / secondsOf(spans[at]!, spanSeconds)),
+    });
     const percentiles = (
       counts: (growth: Growth) => Growth['duration'],
       bounds: readonly number[] = [],
@@ -272,6 +276,9 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
   return <Charts times={times} seconds={rangeSeconds(range)} charts={charts} />;
 }
 
+/** In how many seconds the calls of the span came. */
+const secondsOf = ({ seconds }: Span, spanSeconds: number): number => seconds ?? spanSeconds;
+
 /** Charts of what is counted for all models together only; they are left out if one model is selected. */
 function chartsOfAllModels(spans: readonly Span[], spanSeconds: number): ChartContent[] {
   return [
@@ -293,6 +300,6 @@ function rejectionsOf(spans: readonly Span[], spanSeconds: number): Series[] {
   return reasons.slice(0, REASONS_MAX).map((reason, index) => ({
     name: words(reason),
     color: `--series-${index + 1}`,
-    values: spans.map(({ refusals }) => (refusals?.[reason] ?? 0) / spanSeconds),
+    values: spans.map((span) => (span.refusals?.[reason] ?? 0) / secondsOf(span, spanSeconds)),
   }));
 }

@@ -7,8 +7,9 @@
  * code samples (test/e2e/console.test.ts).
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
+import type { CallView } from '../admin/call-routes.js';
 import type { ListView, ModelView } from '../admin/views.js';
-import { json, textOf, useView } from './api.js';
+import { get, json, textOf, useView } from './api.js';
 import { chat, type ChatRequest, type Message, type Outcome } from './chat-stream.js';
 import {
   Button,
@@ -22,12 +23,11 @@ import {
   TextField,
   useInput,
 } from './controls.js';
-import { costOf, milliseconds, money, number } from './format.js';
+import { milliseconds, money, number } from './format.js';
 
 /** A message of the operator, and how the call that sent it went. */
 interface Turn {
   readonly question: string;
-  readonly model: string;
   readonly outcome: Outcome;
 }
 
@@ -68,7 +68,7 @@ export function PlaygroundPage() {
   const ask = async (): Promise<void> => {
     const question = text.value;
     const before = turns;
-    const show = (outcome: Outcome): void => setTurns([...before, { question, model, outcome }]);
+    const show = (outcome: Outcome): void => setTurns([...before, { question, outcome }]);
     setBusy(true);
     text.onValue('');
     show({ text: '' });
@@ -118,7 +118,7 @@ export function PlaygroundPage() {
           </label>
         </section>
         <section class="card talk" aria-label="Conversation">
-          <Conversation turns={turns} models={models} busy={busy} />
+          <Conversation turns={turns} busy={busy} />
           <form
             onSubmit={(event) => {
               event.preventDefault();
@@ -174,11 +174,10 @@ function messagesOf(turns: readonly Turn[], text: string): Message[] {
 
 interface ConversationProps {
   readonly turns: readonly Turn[];
-  readonly models: readonly ModelView[];
   readonly busy: boolean;
 }
 
-function Conversation({ turns, models, busy }: ConversationProps) {
+function Conversation({ turns, busy }: ConversationProps) {
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => box.current?.scrollTo({ top: box.current.scrollHeight }), [turns]);
   return (
@@ -192,7 +191,7 @@ function Conversation({ turns, models, busy }: ConversationProps) {
       aria-label="What was said"
     >
       {turns.length === 0 ? <p class="empty">Pick a model, give a key, and say something.</p> : null}
-      {turns.map(({ question, model, outcome }, index) => (
+      {turns.map(({ question, outcome }, index) => (
         <article key={index} class="turn">
           <p class="said by-user">{question}</p>
           <p class="said by-model">
@@ -200,27 +199,60 @@ function Conversation({ turns, models, busy }: ConversationProps) {
             {busy && index === turns.length - 1 ? <i class="cursor" /> : null}
           </p>
           <ErrorText text={outcome.error} />
-          <CallStats outcome={outcome} model={models.find(({ id }) => id === model)} />
+          <CallStats outcome={outcome} />
         </article>
       ))}
     </div>
   );
 }
 
-interface CallStatsProps {
-  readonly outcome: Outcome;
-  readonly model: ModelView | undefined;
+/** With several processes a call is found a second after its end. */
+const RECORD_PAUSE_MS = 1_000;
+const RECORD_TRIES_MAX = 3;
+
+/** The record of the ended call in the call log; undefined until it is found, and if none is kept. */
+function useRecord(requestId: string | undefined): CallView | undefined {
+  const [call, setCall] = useState<CallView>();
+  useEffect(() => {
+    setCall(undefined);
+    if (requestId === undefined) return undefined;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let isOver = false;
+    const look = (triesLeft: number): void => {
+      get<CallView>(`/calls/${encodeURIComponent(requestId)}`).then(
+        (found) => {
+          if (!isOver) setCall(found);
+        },
+        () => {
+          if (!isOver && triesLeft > 1) timer = setTimeout(look, RECORD_PAUSE_MS, triesLeft - 1);
+        },
+      );
+    };
+    look(RECORD_TRIES_MAX);
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+    };
+  }, [requestId]);
+  return call;
 }
 
-/** One line of the call's status, tokens, cost and times, which unfolds to the headers of its response. */
-function CallStats({ outcome, model }: CallStatsProps) {
-  const { status, usage, firstTokenMs, totalMs, headers } = outcome;
+/**
+ * One line of the call's status, tokens, cost and times, which unfolds to the headers of its response. Tokens
+ * and cost are those that were charged: what the upstream reports may be read otherwise, or not be believed,
+ * and another model may have answered, or the response cache.
+ */
+function CallStats({ outcome }: { readonly outcome: Outcome }) {
+  const { status, firstTokenMs, totalMs, headers } = outcome;
+  const requestId = headers?.find(([name]) => name === 'x-request-id')?.[1];
+  const call = useRecord(totalMs === undefined ? undefined : requestId);
   if (status === undefined) return null;
-  const tokens = usage && `${number(usage.prompt_tokens)} in, ${number(usage.completion_tokens)} out`;
+  const { prompt_tokens: prompt = null, completion_tokens: completion = null, cost = null } = call ?? {};
+  const tokens = prompt === null ? undefined : `${number(prompt)} in, ${number(completion ?? 0)} out`;
   const facts: readonly (readonly [string, string | undefined])[] = [
     ['Status', String(status)],
     ['Tokens', tokens],
-    ['Cost', usage && model && money(costOf(usage, model))],
+    ['Cost', cost === null ? undefined : money(cost)],
     ['First token', firstTokenMs === undefined ? undefined : milliseconds(firstTokenMs)],
     ['Whole', totalMs === undefined ? undefined : milliseconds(totalMs)],
   ];

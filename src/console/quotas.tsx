@@ -68,22 +68,29 @@ function Bar({ of }: { readonly of: Use }) {
 /** Whose quotas they are, as filter of calls. */
 type QuotaOwner = Pick<CallFilters, 'account' | 'group'>;
 
-/** Since when the calls have ended that a quota counts; undefined for calls in flight, which have not. */
-function countedSince(quota: QuotaName): number | undefined {
-  const now = new Date();
-  const month = now.getUTCMonth();
-  const ms = {
-    minute: () => now.getTime() - 60_000,
-    flight: () => undefined,
-    day: () => Date.UTC(now.getUTCFullYear(), month, now.getUTCDate()),
-    month: () => Date.UTC(now.getUTCFullYear(), month),
-  }[QUOTA_KINDS[quota].per]();
-  return ms === undefined ? undefined : Math.floor(ms / 1_000);
+const DAY_SECONDS = 86_400;
+/** The first time zone to begin a day is so far ahead of UTC; none is a day behind that one's clock. */
+const ZONE_AHEAD_SECONDS_MAX = 14 * 3_600;
+
+/**
+ * Since when the calls have ended that a quota counts, in Unix seconds; undefined for calls in flight, which
+ * have not. Days and months begin by `quota_timezone`, which this page does not know: their ends tell it. It
+ * is an hour off while the zone changes its clocks in that day or month.
+ */
+function countedSince(quota: QuotaName, resetsAt: number | null): number | undefined {
+  const { per } = QUOTA_KINDS[quota];
+  if (per === 'minute') return Math.floor(Date.now() / 1_000) - 60;
+  if (per === 'flight' || resetsAt === null) return undefined;
+  if (per === 'day') return resetsAt - DAY_SECONDS;
+  // Within the first two days of the next month by UTC, wherever the zone is; day 0 is the last one before.
+  const next = new Date((resetsAt + ZONE_AHEAD_SECONDS_MAX) * 1_000);
+  const days = new Date(Date.UTC(next.getUTCFullYear(), next.getUTCMonth(), 0)).getUTCDate();
+  return resetsAt - days * DAY_SECONDS;
 }
 
 /** What is used, linked to the calls that used it. */
 function Used({ of: { quota, use }, owner }: { readonly of: Use; readonly owner: QuotaOwner }) {
-  const since = countedSince(quota);
+  const since = countedSince(quota, use.resets_at);
   const text = <span class="quota-used">{textOf(use.used)}</span>;
   return since === undefined ? text : <a href={callsAddress({ ...owner, from: String(since) })}>{text}</a>;
 }

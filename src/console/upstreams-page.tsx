@@ -4,6 +4,7 @@
  */
 import { useState } from 'preact/hooks';
 import type { ListView, ModelView } from '../admin/views.js';
+import { grownBy } from '../telemetry/history.js';
 import type { UpstreamStatus } from '../telemetry/status-document.js';
 import { may, post, useAction, useView } from './api.js';
 import { callAddress, callsAddress } from './browser.js';
@@ -138,10 +139,12 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
   const first = snapshots[0];
   const last = snapshots.at(-1);
   const seconds = (last?.atSeconds ?? 0) - (first?.atSeconds ?? 0);
-  const rows = (last?.upstreams ?? []).map((now, index): UpstreamRow => {
-    const then = first?.upstreams[index];
-    const before = then?.name === now.name ? then : now;
-    return { now, attempts: now.attempts - before.attempts, failures: now.failures - before.failures };
+  const rows = (last?.upstreams ?? []).map((now): UpstreamRow => {
+    // Not by the position: a reload adds, removes and reorders upstreams.
+    const before =
+      first?.upstreams.find(({ model, name }) => model === now.model && name === now.name) ?? now;
+    const grown = (sum: 'attempts' | 'failures'): number => grownBy(before[sum], now[sum]);
+    return { now, attempts: grown('attempts'), failures: grown('failures') };
   });
   return (
     <Table

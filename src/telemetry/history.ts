@@ -141,6 +141,11 @@ interface StatusGrowth extends CallGrowth {
 export interface HistorySpan extends Span, StatusGrowth {
   /** The most calls in flight that were seen. */
   in_flight: number;
+  /**
+   * In how many seconds the calls came, if not in those of the whole span: the run of the gateway began
+   * within it, or the status was not read for a while.
+   */
+  seconds?: number;
 }
 
 export type EndedSpan = SpanOfRing<HistorySpan>;
@@ -160,9 +165,12 @@ export class History extends Rings<HistorySpan, StatusRing> {
   }
 }
 
+/** The status is read every two seconds, at any moment of one, and may be some milliseconds late. */
+const READ_LATE_SECONDS_MAX = 1;
+
 class StatusRing extends SpanRing<HistorySpan> {
-  /** The status with which the running span began. */
-  #first: { readonly start: number; readonly stats: StatusStats } | undefined;
+  /** The status with which the running span began, and when it was read. */
+  #first: { readonly start: number; readonly atSeconds: number; readonly stats: StatusStats } | undefined;
   #inFlight = 0;
 
   add(stats: StatusStats, nowSeconds: number): HistorySpan[] {
@@ -171,10 +179,17 @@ class StatusRing extends SpanRing<HistorySpan> {
     const first = this.#first;
     this.#inFlight = Math.max(this.#inFlight, stats.calls_in_flight);
     if (first?.start === start) return [];
-    this.#first = { start, stats };
+    this.#first = { start, atSeconds: nowSeconds, stats };
     // If the clock was set back, what was counted meanwhile belongs to no span.
     if (first === undefined || first.start > start) return [];
-    const span = { start: first.start, in_flight: this.#inFlight, ...growthOf(first.stats, stats) };
+    const seconds = nowSeconds - first.atSeconds;
+    const isWhole = Math.abs(seconds - this.shape.seconds) <= READ_LATE_SECONDS_MAX;
+    const span = {
+      start: first.start,
+      in_flight: this.#inFlight,
+      ...(isWhole ? {} : { seconds }),
+      ...growthOf(first.stats, stats),
+    };
     this.#inFlight = stats.calls_in_flight;
     // An earlier run of the gateway that ended within this span has recorded it already.
     if (!this.isLater(span.start)) return [];
@@ -238,6 +253,7 @@ export function countsGrowth(before: Counts | undefined, after: Counts): Record<
   return grown.length === 0 ? undefined : Object.fromEntries(grown);
 }
 
-function grownBy(before: number, after: number): number {
+/** A sum that fell has begun at 0 again. */
+export function grownBy(before: number, after: number): number {
   return after < before ? after : after - before;
 }

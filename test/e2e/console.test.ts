@@ -85,6 +85,7 @@ void t.test('an operator’s way through it', SKIP, async (t) => {
   await page.keyboard.press('Enter');
   const taken = page.getByText('Whole');
   await taken.waitFor();
+  await page.locator('.taken').getByText('Cost').waitFor();
   t.match(await page.locator('.taken').textContent(), /Status 200.*5 out.*Cost 0\.0000.*First token/);
   await taken.click();
   await page.getByText('x-request-id').waitFor();

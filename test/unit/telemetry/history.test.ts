@@ -128,6 +128,34 @@ void t.test('what an earlier life has told is taken up again', (t) => {
   t.end();
 });
 
+void t.test('a span that was not seen from its beginning says how long it was seen', (t) => {
+  const history = new History();
+  const midnight = START - (START % 300);
+  // One call a second. The run begins 221 s after the span of five minutes has, and is away for a while.
+  for (let at = 221; at <= 600; at += 2) history.add(figures(at), midnight + at);
+  for (let at = 960; at <= 1_800; at += 2) history.add(figures(at), midnight + at);
+  const seen = (ring: '1h' | '6h' | '24h') =>
+    history
+      .spans(ring)
+      .map(({ start, seconds, outcomes }) => [start - midnight, outcomes?.ok, seconds])
+      .filter(([, , seconds], index) => index === 0 || seconds !== undefined);
+  t.same(seen('24h'), [
+    [0, 80, 80],
+    [300, 659, 659],
+    [900, 240, 240],
+  ]);
+  t.same(seen('6h'), [
+    [180, 20, 20],
+    [540, 419, 419],
+  ]);
+  t.same(seen('1h')[0], [220, 10, undefined], 'the status is read at any moment of two seconds');
+  for (const ring of ['1h', '6h', '24h'] as const) {
+    for (const { outcomes, seconds = HISTORY_RINGS[ring].seconds } of history.spans(ring))
+      t.ok(Math.abs(outcomes!.ok! / seconds - 1) <= 0.2, `${ring}: no dip and no peak`);
+  }
+  t.end();
+});
+
 void t.test('models of one span are bounded: those with most calls', (t) => {
   const history = new History();
   const models = Array.from({ length: 50 }, (_, index) => ({ id: `m-${index}`, ...callFigures(index) }));

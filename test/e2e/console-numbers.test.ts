@@ -1,0 +1,188 @@
+/**
+ * Numbers of the console in a real browser: what a call cost, what a quota counts, what upstreams did, and
+ * that they go on after an error response.
+ */
+import t from 'tap';
+import type { QuotaUseView } from '#src/admin/views.js';
+import type { CallView } from '#src/admin/call-routes.js';
+import type { StatusDocument } from '#src/telemetry/status-document.js';
+import { startBed } from '../support/bed.js';
+import { HAS_BROWSER, shoot, signIn, startBrowser } from '../support/browser.js';
+import { type Gateway, TEST_MODEL } from '../support/gateway.js';
+import { steered } from '../support/mock.js';
+
+const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
+const WIDE = { width: 1440, height: 900 };
+const PHONE = { width: 390, height: 844 };
+
+const at = (gateway: Gateway, place: string): string => `http://127.0.0.1:${gateway.admin.port}/#/${place}`;
+
+/** A whole answer with this usage, and no other. */
+const answering = (usage: object): string => {
+  const message = { role: 'assistant', content: 'Hi' };
+  const choices = [{ index: 0, message, finish_reason: 'stop' }];
+  const body = { id: 'c', object: 'chat.completion', created: 1, model: 'm', choices, usage };
+  return steered(`body=${encodeURIComponent(JSON.stringify(body))}`);
+};
+
+void t.test('the playground shows what was charged, however the upstream reports it', SKIP, async (t) => {
+  const { gateway } = await startBed(t);
+  const { key } = await gateway.admin.customer();
+  const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
+  await signIn(page, gateway);
+  await page.getByRole('link', { name: 'Playground' }).click();
+  await page.getByLabel('Model').selectOption(TEST_MODEL);
+  await page.getByLabel('API key').fill(key);
+  await page.getByLabel('Stream the answer').uncheck();
+  const usages: readonly (readonly [string, object, string])[] = [
+    // xAI's own example: the reasoning is not in the completion.
+    [
+      'reasoning beside the completion',
+      {
+        ...{ prompt_tokens: 32, completion_tokens: 9, total_tokens: 1_135 },
+        completion_tokens_details: { reasoning_tokens: 1_094 },
+      },
+      '32 in, 1,103 out',
+    ],
+    ['no completion', { prompt_tokens: 7, total_tokens: 12 }, '7 in, 5 out'],
+  ];
+  for (const [name, usage, tokens] of usages) {
+    await page.getByLabel('Message', { exact: true }).fill(answering(usage));
+    await page.keyboard.press('Enter');
+    const shown = page.locator('.turn').last().locator('.taken');
+    await shown.getByText('Cost').waitFor();
+    await shown.getByText(tokens).waitFor();
+    await shown.locator('summary').click();
+    const id = await shown.locator('dt', { hasText: 'x-request-id' }).locator('xpath=../dd').textContent();
+    const call = (await gateway.admin.send('GET', `/admin/v1/calls/${id!}`)).json() as CallView;
+    t.match(await shown.locator('summary').textContent(), `Cost ${call.cost!.slice(0, 6)}`, name);
+    t.ok(Number(call.cost) > 0);
+  }
+  for (const viewport of [WIDE, PHONE]) {
+    await page.setViewportSize(viewport);
+    await shoot(page, `playground-talk-${viewport.width}`);
+  }
+  t.same(faults, []);
+});
+
+void t.test('the stream of numbers goes on after an error response', SKIP, async (t) => {
+  const { gateway } = await startBed(t);
+  const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
+  let rejections = 0;
+  await page.route('**/admin/v1/live*', async (route) => {
+    if (++rejections > 2) await route.continue();
+    else await route.fulfill({ status: 502, body: 'Bad gateway' });
+  });
+  await page.goto(at(gateway, 'settings'));
+  await page.getByLabel('Admin token').fill(gateway.admin.token);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByText('Connecting…').waitFor();
+  await page.getByText('Serving').waitFor();
+  t.equal(rejections, 3);
+  t.ok(faults.every((fault) => fault.includes('502')));
+});
+
+void t.test('what is used of a quota leads to the calls of its day or month', SKIP, async (t) => {
+  const { gateway } = await startBed(t);
+  const { accountId } = await gateway.admin.customer();
+  const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
+  const use = (resetsAt: string): QuotaUseView => ({
+    ...{ limit: 100, used: 7, held: 0, left: 93 },
+    resets_at: Date.parse(resetsAt) / 1_000,
+  });
+  const quotas = {
+    calls_per_day: use('2026-03-09T16:00Z'),
+    tokens_per_day: use('2026-03-10T00:00Z'),
+    calls_per_month: use('2026-02-28T16:00Z'),
+    tokens_per_month: use('2026-03-01T00:00Z'),
+    spend_per_month: { ...use('2026-03-01T05:00Z'), limit: '9.00', used: '1.00', held: '0.00' },
+    spend_per_day: { ...use('2026-03-09T10:00Z'), limit: '9.00', used: '1.00', held: '0.00' },
+  };
+  await page.route(`**/admin/v1/accounts/${accountId}`, async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...((await response.json()) as object), quotas } });
+  });
+  await signIn(page, gateway);
+  await page.goto(at(gateway, `accounts/${accountId}`));
+  const lines = page.getByLabel('Quotas of the account').locator('li');
+  const wanted = {
+    'Calls a day': '2026-03-08T16:00Z',
+    'Tokens a day': '2026-03-09T00:00Z',
+    'Calls a month': '2026-01-31T16:00Z',
+    'Tokens a month': '2026-02-01T00:00Z',
+    'Spend a month': '2026-02-01T05:00Z',
+    'Spend a day': '2026-03-08T10:00Z',
+  };
+  for (const [quota, from] of Object.entries(wanted)) {
+    const link = lines.filter({ hasText: quota }).getByRole('link');
+    const address = new URLSearchParams((await link.getAttribute('href'))!.split('?')[1]);
+    t.equal(new Date(Number(address.get('from')) * 1_000).toISOString(), new Date(from).toISOString(), quota);
+  }
+  t.same(faults, []);
+});
+
+void t.test('upstreams are compared with themselves after a reload, and after a restart', SKIP, async (t) => {
+  const { gateway } = await startBed(t);
+  const status = (await gateway.admin.send('GET', '/admin/v1/status')).json() as StatusDocument;
+  const [upstream] = status.upstreams;
+  const of = (model: string, attempts: number, failures: number) => ({
+    ...{ ...upstream!, model, attempts, failures },
+  });
+  const events = [
+    { history: { range: '5m', seconds: 2, spans: [] } },
+    { now: { ...status, upstreams: [of('big', 9_000, 4_000), of('small', 100, 1), of('anew', 500, 9)] } },
+    { now: { ...status, upstreams: [of('new', 7, 3), of('small', 100, 1), of('big', 9_000, 4_000)] } },
+    { now: { ...status, upstreams: [of('small', 100, 1), of('big', 9_001, 4_000), of('anew', 4, 3)] } },
+  ].flatMap((event) => Object.entries(event));
+  const body = events.map(([name, data]) => `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`).join('');
+  const { page } = await (await startBrowser(t)).open({ viewport: WIDE });
+  await page.route('**/admin/v1/live*', (route) => route.fulfill({ contentType: 'text/event-stream', body }));
+  await signIn(page, gateway);
+  await page.getByRole('link', { name: 'Upstreams' }).click();
+  const states = page.getByRole('region', { name: 'Upstreams' }).getByRole('row');
+  const stateOf = (model: string): Promise<string | null> => states.filter({ hasText: model }).textContent();
+  await states.filter({ hasText: 'small' }).waitFor();
+  t.match(await stateOf('small'), /Healthy/);
+  t.match(await stateOf('big'), /Healthy/);
+  t.match(await stateOf('anew'), /3 of 4 failed/);
+  for (const viewport of [WIDE, PHONE]) {
+    await page.setViewportSize(viewport);
+    await shoot(page, `upstreams-compared-${viewport.width}`);
+  }
+});
+
+void t.test('failed calls lead to those too that broke after their status', SKIP, async (t) => {
+  const { gateway } = await startBed(t);
+  const { key } = await gateway.admin.customer();
+  const { port } = gateway;
+  const sent = async (prompt: string, stream: boolean): Promise<void> => {
+    const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: TEST_MODEL, stream, messages: [{ role: 'user', content: prompt }] }),
+    });
+    await response.text().catch(() => '');
+  };
+  const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
+  await signIn(page, gateway);
+  // Calls before the first reading of the numbers are in no chart.
+  await page.getByRole('region', { name: 'Threads' }).getByRole('row').nth(1).waitFor();
+  await sent('Hello', false);
+  await sent(steered('fault=reset-mid&chunks=5'), true);
+  await sent(steered('status=400'), false);
+  await sent(steered('status=500'), false);
+  const rows = page.getByRole('region', { name: 'Calls' }).locator('tbody tr');
+  const models = page.getByRole('region', { name: 'Models' });
+  await models.getByRole('row', { name: TEST_MODEL }).getByRole('link', { name: '2', exact: true }).click();
+  await page.getByText('2 calls shown').waitFor();
+  t.match(await rows.allTextContents(), [/502/, /200/]);
+  for (const viewport of [WIDE, PHONE]) {
+    await page.setViewportSize(viewport);
+    await shoot(page, `calls-failed-${viewport.width}`);
+  }
+  await page.goto(at(gateway, 'overview'));
+  const tile = page.locator('.tile').filter({ hasText: 'Failed' }).getByRole('link');
+  await tile.click();
+  await page.getByText('2 calls shown').waitFor();
+  t.same(faults, []);
+});
