@@ -48,17 +48,24 @@ function clientOf({ exchange, close }: AdminExchange): AdminClient {
   };
 }
 
-/** Opens a client, calls `use` with it and closes it. `withoutBooks`: if no gateway runs. */
+export interface ClientOptions {
+  /** If no gateway runs. Default `made`. */
+  readonly withoutBooks?: WithoutBooks;
+  /** How long a gateway may take for one response. Default CALL_TIMEOUT_MS. */
+  readonly timeoutMs?: number;
+}
+
+/** Opens a client, calls `use` with it and closes it. */
 export async function withAdminClient(
   options: DataOptions,
   use: (client: AdminClient) => Promise<void>,
-  withoutBooks: WithoutBooks = 'made',
+  client: ClientOptions = {},
 ): Promise<void> {
-  const client = await openClient(options, withoutBooks);
+  const opened = await openClient(options, client);
   try {
-    await use(client);
+    await use(opened);
   } finally {
-    await client.close();
+    await opened.close();
   }
 }
 
@@ -92,11 +99,11 @@ async function settingsOf({ config, data }: DataOptions): Promise<Settings> {
   return loadSettings({ config, data, secrets: false }).settings;
 }
 
-async function openClient(options: DataOptions, withoutBooks: WithoutBooks): Promise<AdminClient> {
+async function openClient(options: DataOptions, client: ClientOptions): Promise<AdminClient> {
   const adminUrl = adminUrlOf(options);
   return adminUrl === undefined
-    ? openNearest(await settingsOf(options), withoutBooks)
-    : openHttpClient(options.data, adminUrl);
+    ? openNearest(await settingsOf(options), client)
+    : openHttpClient(options.data, adminUrl, client.timeoutMs);
 }
 
 /** A start reads the store, which takes seconds; a stop waits for its calls: 30 s by default. */
@@ -110,7 +117,10 @@ const UNSEEN_WAIT_MS_MAX = 5_000;
  * another command, holds the store without responding. Throws CommandError after HELD_WAIT_MS_MAX, and after
  * UNSEEN_WAIT_MS_MAX if the gateway is in another container.
  */
-async function openNearest(settings: Settings, withoutBooks: WithoutBooks): Promise<AdminClient> {
+async function openNearest(
+  settings: Settings,
+  { withoutBooks = 'made', timeoutMs }: ClientOptions,
+): Promise<AdminClient> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const { StoreHeld } = await import('../store/store-hold.js');
   const { openStoreExchange } = await import('./store-client.js');
@@ -119,7 +129,7 @@ async function openNearest(settings: Settings, withoutBooks: WithoutBooks): Prom
   let unseenMs: number | undefined;
   for (;;) {
     const address = await findGateway(settings.data);
-    if (address !== undefined) return openHttpClient(settings.data, adminOrigin(address));
+    if (address !== undefined) return openHttpClient(settings.data, adminOrigin(address), timeoutMs);
     try {
       return clientOf(openStoreExchange(settings, withoutBooks));
     } catch (error) {

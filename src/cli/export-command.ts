@@ -66,7 +66,7 @@ export function addExportCommand(program: Command): void {
         } else await exportUsage(client, path, format);
       };
       // To the program that reads it, an empty day of a wrong folder is a day without calls.
-      await withAdminClient(options, write, 'rejected');
+      await withAdminClient(options, write, { withoutBooks: 'rejected' });
     });
 }
 

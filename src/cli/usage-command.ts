@@ -40,6 +40,9 @@ export function addUsageCommand(program: Command): void {
     .action(showUsage);
 }
 
+/** The gateway reads some 50,000 rows a second beside its other work, and a large store has millions. */
+const REPORT_TIMEOUT_MS = 600_000;
+
 async function showUsage(options: UsageOptions): Promise<void> {
   if (options.csv === true && options.json === true) throw new Misuse('Give one of --json and --csv.');
   const show = async (client: AdminClient): Promise<void> => {
@@ -53,7 +56,7 @@ async function showUsage(options: UsageOptions): Promise<void> {
     if (options.json === true) printJson({ data, next: null });
     else await printTable(columnsOf(by), data, 'Nothing was called.');
   };
-  await withAdminClient(options, show, 'rejected');
+  await withAdminClient(options, show, { withoutBooks: 'rejected', timeoutMs: REPORT_TIMEOUT_MS });
 }
 
 function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {

@@ -108,7 +108,7 @@ const LINES_MAX = 100_000;
 /** Sums rows, which come in any order. */
 export class UsageReport {
   readonly #question: UsageQuestion;
-  readonly #lines = new Map<string, UsageLine>();
+  readonly #lines = new Map<string, Sum>();
 
   constructor(question: UsageQuestion) {
     this.#question = question;
@@ -121,7 +121,9 @@ export class UsageReport {
       if (keyId !== undefined && row.keyId !== keyId) continue;
       if (modelId !== undefined && row.modelId !== modelId) continue;
       const name = nameOf(row, by);
-      this.#lines.set(name, plus(this.#lines.get(name) ?? { name, ...NO_USAGE }, row));
+      let sum = this.#lines.get(name);
+      if (sum === undefined) this.#lines.set(name, (sum = { name, ...NO_USAGE }));
+      addTo(sum, row);
     }
     if (this.#lines.size > LINES_MAX) {
       throw invalid(
@@ -151,20 +153,20 @@ function nameOf(row: UsageRow, by: UsageGroup): string {
   }
 }
 
-function plus(line: UsageLine, record: UsageTotals): UsageLine {
-  return {
-    name: line.name,
-    calls: line.calls + record.calls,
-    failedCalls: line.failedCalls + record.failedCalls,
-    estimatedCalls: line.estimatedCalls + record.estimatedCalls,
-    fallbackCalls: line.fallbackCalls + record.fallbackCalls,
-    promptTokens: line.promptTokens + record.promptTokens,
-    cachedTokens: line.cachedTokens + record.cachedTokens,
-    cacheWriteTokens: line.cacheWriteTokens + record.cacheWriteTokens,
-    cacheWrite1hTokens: line.cacheWrite1hTokens + record.cacheWrite1hTokens,
-    completionTokens: line.completionTokens + record.completionTokens,
-    reasoningTokens: line.reasoningTokens + record.reasoningTokens,
-    cost: asPicoUnits(line.cost + record.cost),
-    uncovered: asPicoUnits(line.uncovered + record.uncovered),
-  };
+/** A line while it is summed: it is changed in place, so that millions of rows make no millions of objects. */
+type Sum = { -readonly [Name in keyof UsageLine]: UsageLine[Name] };
+
+function addTo(sum: Sum, row: UsageTotals): void {
+  sum.calls += row.calls;
+  sum.failedCalls += row.failedCalls;
+  sum.estimatedCalls += row.estimatedCalls;
+  sum.fallbackCalls += row.fallbackCalls;
+  sum.promptTokens += row.promptTokens;
+  sum.cachedTokens += row.cachedTokens;
+  sum.cacheWriteTokens += row.cacheWriteTokens;
+  sum.cacheWrite1hTokens += row.cacheWrite1hTokens;
+  sum.completionTokens += row.completionTokens;
+  sum.reasoningTokens += row.reasoningTokens;
+  sum.cost = asPicoUnits(sum.cost + row.cost);
+  sum.uncovered = asPicoUnits(sum.uncovered + row.uncovered);
 }
