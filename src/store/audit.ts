@@ -28,6 +28,7 @@ import {
 } from './record-codec.js';
 import type { ChainLink } from '../registry/operator-change.js';
 import { ChainCheck, readLink } from './operator-changes.js';
+import { readOperator } from './operator-rows.js';
 import { CHANGES_BEFORE, CHANGES_HEAD } from './tables.js';
 import { REGISTRY_PARTIAL, REGISTRY_POSITION } from './registry-copy.js';
 import { StoreError } from './store-file.js';
@@ -64,6 +65,7 @@ export async function audit(dataPath: string, bounds: AuditBounds): Promise<Audi
     const groups = auditGroups(scope);
     auditStoredResponses(scope);
     auditFlushes(scope);
+    auditOperators(scope);
     auditChanges(scope);
     return {
       path: snapshot.path,
@@ -273,6 +275,17 @@ function auditAges(scope: AuditScope, responseCount: number): void {
   const subject: AuditSubject = { account: null, location: snapshot.locationOf('meta', 'answer_bytes') };
   scope.expect(subject, 'the number of ages', ages, responseCount);
   scope.expect(subject, 'the bytes of all answers', amountOf(snapshot.get('meta', 'answer_bytes') ?? 0), sum);
+}
+
+/** Each operator is found by the digest of its token. */
+function auditOperators(scope: AuditScope): void {
+  const { snapshot } = scope;
+  for (const { key: digest, value } of snapshot.rows('operators')) {
+    const record = scope.read(readOperator, 'operators', digest, value);
+    if (record === undefined) continue;
+    const subject: AuditSubject = { account: null, location: snapshot.locationOf('operators', digest) };
+    scope.expect(subject, 'the digest', record.digest, digest);
+  }
 }
 
 /** The hash chain of the operators' changes: each row has the hash of itself and of the row before. */

@@ -35,6 +35,7 @@ const TABLES = [
   'group_names',
   'group_slots_free',
   'group_members',
+  'operators',
   'operator_changes',
   'quota_uses',
   'flushes',

@@ -151,7 +151,24 @@ interface Damage {
   readonly told: readonly string[];
 }
 
+const DIGEST = 'a'.repeat(64);
+const OPERATOR = {
+  ...{ format: FORMAT, id: 'op_x', name: 'x', role: 'viewer', digest: DIGEST, active: true, createdMs: 1 },
+};
+
 const DAMAGES: readonly Damage[] = [
+  {
+    table: 'operators',
+    row: () => DIGEST,
+    change: () => ({ ...OPERATOR, role: 'nobody' }),
+    told: [`null: the row: damaged, not a row of this format: record ${DIGEST} of table operators`],
+  },
+  {
+    table: 'operators',
+    row: () => 'b'.repeat(64),
+    change: () => OPERATOR,
+    told: [`null: the digest: ${DIGEST}, not ${'b'.repeat(64)}`],
+  },
   {
     table: 'accounts',
     row: ({ first }) => first,
