@@ -14,7 +14,7 @@ import type { GroupPath } from './account-statement.js';
 import type { GroupRecord } from './account-record.js';
 import type { QuotaUse } from './quota-use.js';
 import { assertName, assertReference, conflict, createId, invalid, isId, notFound } from './record-id.js';
-import type { Page } from './record-store.js';
+import { commitRemoval, type Page } from './record-store.js';
 import { assertRoom, recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
 
 export interface NewGroup {
@@ -121,7 +121,7 @@ export class Groups {
   /** Throws `conflict` if an account or a group is in it. */
   delete(idOrName: string): GroupRecord {
     const { store, live, clock } = this.#context;
-    const record = store.commit(() => {
+    const remove = (): GroupRecord => {
       const found = this.recordOf(idOrName);
       const { id, name } = found;
       const what = store.groups.hasAccounts(id)
@@ -132,9 +132,8 @@ export class Groups {
       if (what !== undefined) throw conflict(`in the group ${id} (${name}) there are ${what}`);
       store.groups.remove(found, recordMomentMs(clock));
       return found;
-    });
-    live.removeGroup(record);
-    return record;
+    };
+    return commitRemoval(store, remove, store.groups, (record) => live.removeGroup(record));
   }
 
   /**

@@ -22,7 +22,7 @@ import {
 } from './key-record.js';
 import type { QuotaUse, UsedScope } from './quota-use.js';
 import { assertName, assertReference, createId, invalid, isId, notFound } from './record-id.js';
-import type { Page } from './record-store.js';
+import { commitRemoval, type Page } from './record-store.js';
 import { assertRoom, recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
 
 /** A key with its use, as an operator reads it. */
@@ -157,13 +157,12 @@ export class Keys {
 
   delete(idOrName: string): KeyRecord {
     const { store, live, clock } = this.#context;
-    const record = store.commit(() => {
+    const remove = (): KeyRecord => {
       const found = this.#recordOf(idOrName);
       store.keys.remove(found, recordMomentMs(clock));
       return found;
-    });
-    live.removeKey(record.index);
-    return record;
+    };
+    return commitRemoval(store, remove, store.keys, ({ index }) => live.removeKey(index));
   }
 
   /** Takes slots for `count` new keys. Call it in the commit that puts them. */

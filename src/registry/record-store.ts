@@ -127,3 +127,37 @@ export interface OperatorStore {
   lastUses(): Map<string, number>;
   putLastUses(uses: ReadonlyMap<string, number>): void;
 }
+
+/**
+ * Removes a record in one transaction, and calls `onRemoved` when it is gone from the disk. A commit that
+ * threw may be there all the same: then nobody could remove the record again, and it would live on in memory
+ * until a restart. Throws what `commit` and `remove` throw.
+ */
+export function commitRemoval<Removed extends { readonly id: string }>(
+  store: Pick<RecordStore, 'commit' | 'refresh'>,
+  remove: () => Removed,
+  records: { find(id: string): Removed | undefined },
+  onRemoved: (removed: Removed) => void,
+): Removed {
+  const work: { removed: Removed | undefined } = { removed: undefined };
+  let removed: Removed;
+  try {
+    removed = store.commit(() => (work.removed = remove()));
+  } catch (error) {
+    const found = work.removed;
+    if (found !== undefined && isGone(store, () => records.find(found.id))) onRemoved(found);
+    throw error;
+  }
+  onRemoved(removed);
+  return removed;
+}
+
+/** False if that cannot be read. */
+function isGone(store: Pick<RecordStore, 'refresh'>, find: () => unknown): boolean {
+  try {
+    store.refresh();
+    return find() === undefined;
+  } catch {
+    return false;
+  }
+}
