@@ -153,7 +153,7 @@ function nameOf(row: UsageRow, by: UsageGroup): string {
   }
 }
 
-/** A line while it is summed: it is changed in place, so that millions of rows make no millions of objects. */
+/** A line while it is summed: changed in place, so that millions of rows make no millions of objects. */
 type Sum = { -readonly [Name in keyof UsageLine]: UsageLine[Name] };
 
 function addTo(sum: Sum, row: UsageTotals): void {
