@@ -15,7 +15,11 @@ const MARK = `integer ${randomUUID()} `;
 const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, 'g');
 /** A text without this has no such integer. */
 export const LONG_INTEGER = /\d{16}/;
-const STRINGS_AND_NUMBERS = /"[^"\\]*(?:\\[^][^"\\]*)*"|-?\d[\d.eE+-]*/g;
+/**
+ * A string without its end takes all the rest of the text, which is no JSON then. Otherwise each quote in it
+ * would be tried anew, up to the end.
+ */
+const STRINGS_AND_NUMBERS = /"[^"\\]*(?:\\[^][^"\\]*)*(?:"|\\?$)|-?\d[\d.eE+-]*/g;
 const INTEGER = /^-?[1-9]\d{15,}$/;
 /** A longer text goes to JSON.parse as it is: marking would take too long, and some digits may be lost. */
 const CHARS_MAX = 1024 * 1024;

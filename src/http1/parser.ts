@@ -16,8 +16,8 @@ const INTERIM_HEADS_MAX = 32;
 const HEAD_END = '\r\n\r\n';
 /** Bytes, because `indexOf` converts a string at each search. */
 const HEAD_END_BYTES = Buffer.from(HEAD_END);
-/** A line that ends so is rejected: its head would never end. */
-const LONE_LF = /(?:^|[^\r])\n/;
+/** A line that ends so is rejected: its head would never end. Global, so that it searches from `lastIndex`. */
+const LONE_LF = /(?<!\r)\n/g;
 
 export class Http1Parser {
   /** The head of the final response, once it has come. */
@@ -38,6 +38,8 @@ export class Http1Parser {
   readonly #chunks = new ChunkedBody();
   /** The beginning of a head whose end has not come. */
   #held = '';
+  /** The last characters of it, which may begin its end. To search in `#held` would copy all of it. */
+  #tail = '';
   #interimHeads = 0;
   /** What is still to come of a body with a length. */
   #bytesLeft = 0;
@@ -50,6 +52,7 @@ export class Http1Parser {
     this.hasExcess = false;
     this.hasBegun = false;
     this.#held = '';
+    this.#tail = '';
     this.#interimHeads = 0;
     this.#bytesLeft = 0;
   }
@@ -85,23 +88,29 @@ export class Http1Parser {
       this.#takeHead(bytes.toString('latin1', at, end));
       return end;
     }
-    const before = this.#held.length;
-    const held = this.#held + bytes.toString('latin1', at, Math.min(length, at + HEAD_BYTES_MAX));
-    const heldEnd = held.indexOf(HEAD_END, Math.max(0, before - HEAD_END.length));
-    if (heldEnd === -1) {
-      this.#hold(held);
+    const piece = bytes.toString('latin1', at, Math.min(length, at + HEAD_BYTES_MAX));
+    const before = this.#tail.length;
+    const searched = this.#tail + piece;
+    const endFound = searched.indexOf(HEAD_END);
+    if (endFound === -1) {
+      this.#hold(piece, searched);
       return length;
     }
-    const end = heldEnd + HEAD_END.length;
+    const pieceEnd = endFound + HEAD_END.length - before;
+    const head = this.#held + piece.slice(0, pieceEnd);
     this.#held = '';
-    this.#takeHead(held.slice(0, end));
-    return at + end - before;
+    this.#tail = '';
+    this.#takeHead(head);
+    return at + pieceEnd;
   }
 
-  #hold(text: string): void {
-    this.#held = text;
-    if (text.length >= HEAD_BYTES_MAX) this.error = `a head above ${HEAD_BYTES_MAX} bytes`;
-    else if (LONE_LF.test(text)) this.error = 'a line that does not end in CRLF';
+  /** `searched`: the piece behind the former tail, which is not searched again. */
+  #hold(piece: string, searched: string): void {
+    LONE_LF.lastIndex = this.#tail.length;
+    this.#held += piece;
+    this.#tail = searched.slice(1 - HEAD_END.length);
+    if (this.#held.length >= HEAD_BYTES_MAX) this.error = `a head above ${HEAD_BYTES_MAX} bytes`;
+    else if (LONE_LF.test(searched)) this.error = 'a line that does not end in CRLF';
   }
 
   #takeHead(text: string): void {

@@ -23,9 +23,9 @@ import { blocksOf, hasText, withCacheControl, type Block, type ContentRules } fr
 
 interface Turn {
   readonly role: 'user' | 'assistant';
+  /** Tool results, which go before the other blocks. */
+  readonly results: Block[];
   readonly blocks: Block[];
-  /** How many of the first blocks are tool results. */
-  resultCount: number;
   /** Texts of a system turn that goes after this user turn. */
   readonly system: Block[];
 }
@@ -71,8 +71,8 @@ export class Conversation {
 
   get messages(): readonly unknown[] {
     const messages: unknown[] = [];
-    for (const { role, blocks, system } of this.#turns) {
-      messages.push({ role, content: contentOf(blocks) });
+    for (const { role, results, blocks, system } of this.#turns) {
+      messages.push({ role, content: contentOf(results.length === 0 ? blocks : [...results, ...blocks]) });
       if (system.length > 0) messages.push({ role: 'system', content: contentOf(system) });
     }
     return messages;
@@ -87,7 +87,7 @@ export class Conversation {
     const calls = this.#turns.at(-2);
     const firstType = calls?.blocks[0]?.type;
     const hasThinking = firstType === 'thinking' || firstType === 'redacted_thinking';
-    return last.resultCount > 0 && calls !== undefined && !hasThinking;
+    return last.results.length > 0 && calls !== undefined && !hasThinking;
   }
 
   #add(message: Message, index: number): void {
@@ -147,8 +147,7 @@ export class Conversation {
     const content = blocksOf(message.content, path, this.#rules);
     const result: Block = { type: 'tool_result', tool_use_id: id };
     if (content.length > 0) result.content = contentOf(content);
-    const turn = this.#turn('user');
-    turn.blocks.splice(turn.resultCount++, 0, withCacheControl(result, message, path));
+    this.#turn('user').results.push(withCacheControl(result, message, path));
   }
 
   #blocksOf(message: Message, path: string): Block[] {
@@ -190,7 +189,7 @@ export class Conversation {
 }
 
 function turnOf(role: Turn['role'], blocks: Block[]): Turn {
-  return { role, blocks, resultCount: 0, system: [] };
+  return { role, results: [], blocks, system: [] };
 }
 
 /** The value of `content`: a lone text block is written as a string, which is shorter. */

@@ -63,6 +63,8 @@ export class ContentWriter {
   readonly #facts: ModelFacts;
   /** Names of the documents so far: Converse wants them to differ. */
   readonly #documents = new Set<string>();
+  /** By a file's own name, the number that the last document of that name got. */
+  readonly #numbers = new Map<string, number>();
 
   constructor(facts: ModelFacts) {
     this.#facts = facts;
@@ -139,8 +141,10 @@ export class ContentWriter {
       .trim()
       .slice(0, 100);
     const base = allowed === '' ? 'document' : allowed;
-    let name = base;
-    for (let number = 2; this.#documents.has(name); number++) name = `${base} ${number}`;
+    let number = this.#numbers.get(base) ?? 1;
+    let name = number === 1 ? base : `${base} ${number}`;
+    while (this.#documents.has(name)) name = `${base} ${++number}`;
+    this.#numbers.set(base, number);
     this.#documents.add(name);
     return name;
   }

@@ -81,7 +81,7 @@ export function readError(
   const { message, Message, __type, code } = isRecord(members) ? members : ({} as Record<string, unknown>);
   const named = header('x-amzn-errortype') ?? __type ?? code;
   // `ValidationException:http://internal.amazon.com/…`, `com.amazon.coral.service#ValidationException`
-  const name = typeof named === 'string' ? /[^#]*$/.exec(named.split(/[:,]/, 1)[0]!)![0] : '';
+  const name = typeof named === 'string' ? named.split(/[:,]/, 1)[0]!.split('#').at(-1)! : '';
   const text = typeof message === 'string' ? message : typeof Message === 'string' ? Message : '';
   const failure = failureOf(name, text, status);
   const seconds = Number(header('retry-after') ?? Number.NaN);

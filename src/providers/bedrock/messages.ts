@@ -22,11 +22,19 @@ import type { ModelFacts } from './models.js';
 
 interface Turn {
   readonly role: 'user' | 'assistant';
-  readonly content: Block[];
+  readonly content: readonly Block[];
+}
+
+/** A turn while its messages are read. */
+interface OpenTurn {
+  readonly role: Turn['role'];
+  /** Tool results and their cache points, which go before the other blocks. */
+  readonly results: Block[];
+  readonly blocks: Block[];
 }
 
 /** Converse wants a user turn first. */
-const PLACEHOLDER_TURN: Turn = { role: 'user', content: [{ text: PLACEHOLDER_USER_TEXT }] };
+const PLACEHOLDER_TURN: OpenTurn = { role: 'user', results: [], blocks: [{ text: PLACEHOLDER_USER_TEXT }] };
 
 export interface Conversation {
   readonly system: readonly Block[];
@@ -50,17 +58,18 @@ export function conversationOf(
 ): Conversation {
   const writer = new ContentWriter(facts);
   const system: Block[] = [];
-  const turns: Turn[] = [];
+  const turns: OpenTurn[] = [];
   const called = new Set<string>();
   let usesTools = false;
   let continuesWithoutThinking = false;
-  const add = (role: Turn['role'], blocks: readonly Block[]): void => {
-    const last = turns.at(-1);
-    if (last?.role === role) last.content.push(...blocks);
-    else if (blocks.length > 0) turns.push({ role, content: [...blocks] });
+  const turnOf = (role: Turn['role']): OpenTurn => {
+    let turn = turns.at(-1);
+    if (turn?.role !== role) turns.push((turn = { role, results: [], blocks: [] }));
+    return turn;
   };
-  /** How many of the first blocks of the last turn are tool results or their cache points. */
-  let resultCount = 0;
+  const add = (role: Turn['role'], blocks: readonly Block[]): void => {
+    if (blocks.length > 0) turnOf(role).blocks.push(...blocks);
+  };
   messages.forEach((message, index) => {
     const path = `messages[${index}]`;
     if (!isRecord(message)) throw new FieldError(path, 'must be an object');
@@ -94,7 +103,6 @@ export function conversationOf(
           content.push({ text: refusal });
         const blocks = [...reasoning, ...content, ...calls];
         if (blocks.length === 0) break;
-        resultCount = 0;
         usesTools ||= calls.length > 0;
         continuesWithoutThinking = calls.length > 0 && reasoning.length === 0;
         add('assistant', [...blocks, ...writer.cachePoint(message)]);
@@ -102,11 +110,7 @@ export function conversationOf(
       }
       case 'tool': {
         usesTools = true;
-        const blocks = [...toolResultOf(message, path, writer), ...writer.cachePoint(message)];
-        const last = turns.at(-1);
-        if (last?.role === 'user') last.content.splice(resultCount, 0, ...blocks);
-        else add('user', blocks);
-        resultCount += blocks.length;
+        turnOf('user').results.push(...toolResultOf(message, path, writer), ...writer.cachePoint(message));
         break;
       }
       default:
@@ -119,10 +123,14 @@ export function conversationOf(
   }
   if (turns[0]!.role === 'assistant') turns.unshift(PLACEHOLDER_TURN);
   // A last assistant turn is a prefill: Claude refuses one that ends with white space.
-  const text = last.role === 'assistant' ? last.content.at(-1)?.text : undefined;
-  if (typeof text === 'string') last.content.splice(-1, 1, { text: text.trimEnd() });
-  last.content.push(...writer.cachePoint(body));
-  return { system, turns, called, usesTools, continuesWithoutThinking };
+  const text = last.role === 'assistant' ? last.blocks.at(-1)?.text : undefined;
+  if (typeof text === 'string') last.blocks.splice(-1, 1, { text: text.trimEnd() });
+  last.blocks.push(...writer.cachePoint(body));
+  return { system, turns: turns.map(closed), called, usesTools, continuesWithoutThinking };
+}
+
+function closed({ role, results, blocks }: OpenTurn): Turn {
+  return { role, content: results.length === 0 ? blocks : [...results, ...blocks] };
 }
 
 function asReminder(block: Block): Block {

@@ -44,7 +44,7 @@ function awsErrorOf(error: unknown, profile: string | undefined): CredentialErro
       'no credentials of AWS were found',
       'set key (an API key of Bedrock), profile, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run with a role of AWS',
     );
-  if (isNothing || /Could not resolve credentials using profile|Profile .* (not|could)/i.test(text))
+  if (isNothing || /Could not resolve credentials using profile|Profile .{0,200} (not|could)/i.test(text))
     return credentialErrorOf(
       error,
       `see that the profile ${profile ?? 'default'} is in ~/.aws/credentials or ~/.aws/config of the user that runs the gateway`,

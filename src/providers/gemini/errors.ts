@@ -21,7 +21,7 @@ const WRONG_KEY = /API[_ ]key[ _](?:not[ _]valid|expired|invalid|not[ _]found)/i
 const OPERATORS_ACCOUNT =
   /user location is not supported|enable billing|billing account|has not been used in project/i;
 const TOO_LONG =
-  /token count\b.*\b(?:exceeds|only supports)|exceeds the maximum number of tokens|exceeds the maximum .*token|input context is too long/i;
+  /token count\b.{0,200}\b(?:exceeds|only supports)|exceeds the maximum .{0,200}token|input context is too long/i;
 
 /** Texts that reveal the operator's account, and what replaces them. */
 const TRACES: readonly [pattern: RegExp, kept: string][] = [
@@ -29,7 +29,8 @@ const TRACES: readonly [pattern: RegExp, kept: string][] = [
   [/([?&]project=)[^\s&'"`]+/g, '$1…'],
   [/\b(resource project) [\w:-]+/gi, '$1 …'],
   [/\b(project(?:[_ ](?:number|id))?)[:= ]+['"`]?(?=[\w-]*\d)[\w:-]+['"`]?/gi, '$1 …'],
-  [/[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.gserviceaccount\.com/g, '…'],
+  // The lookbehind: a long text of such characters is tried once, and not from each of them on.
+  [/(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.gserviceaccount\.com/g, '…'],
 ];
 
 /**

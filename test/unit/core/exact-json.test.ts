@@ -54,3 +54,14 @@ void t.test('a long text is read in bounded time, one that is longer as it alway
   t.same(exactJson(longer), JSON.parse(longer));
   t.end();
 });
+
+void t.test('a string without its end is read once, not once for each quote in it', (t) => {
+  const cut = `1234567890123456"${String.raw`\"`.repeat(500_000)}`;
+  t.ok(cut.length < 1024 * 1024);
+  const startMs = performance.now();
+  for (const end of ['', '\\', 'a', ',1'])
+    t.equal(exactJson(cut + end), undefined, `an end of ${end.length} characters`);
+  const tookMs = performance.now() - startMs;
+  t.ok(tookMs < 2_000, `${Math.round(tookMs)} ms`);
+  t.end();
+});

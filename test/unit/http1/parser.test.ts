@@ -167,3 +167,26 @@ void t.test('chunks of one piece come as one payload', (t) => {
   t.ok(parser.isOver);
   t.end();
 });
+
+void t.test(
+  'a lone line feed is found wherever the head is cut; what was searched is not searched again',
+  (t) => {
+    const head = `${OK}a: b\r\nc: d`;
+    for (const end of ['\n', '\n\n', '\r\n\n'])
+      t.same(
+        read(Array.from(head + end, (byte) => Buffer.from(byte))),
+        headless('a line that does not end in CRLF'),
+        JSON.stringify(end),
+      );
+    const parser = new Http1Parser();
+    parser.begin();
+    const byte = Buffer.from('a');
+    for (const start of Buffer.from(OK)) parser.push(Buffer.of(start), 1);
+    const startMs = performance.now();
+    for (let bytes = 0; bytes < 60_000; bytes++) parser.push(byte, 1);
+    const tookMs = performance.now() - startMs;
+    t.equal(parser.error, undefined);
+    t.ok(tookMs < 1_000, `${Math.round(tookMs)} ms`);
+    t.end();
+  },
+);

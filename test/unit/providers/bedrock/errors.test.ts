@@ -90,3 +90,13 @@ void t.test("messages do not name the operator's resources", (t) => {
   );
   t.end();
 });
+
+void t.test('a long name of an exception is read in bounded time', (t) => {
+  const startMs = performance.now();
+  const long = `${'a'.repeat(1024 * 1024)}#ThrottlingException`;
+  t.equal(failure(400, long, { message: 'why' }).status, 429);
+  t.equal(failure(400, undefined, { __type: `${long}#`, message: 'why' }).status, 400);
+  const tookMs = performance.now() - startMs;
+  t.ok(tookMs < 1_000, `${Math.round(tookMs)} ms`);
+  t.end();
+});

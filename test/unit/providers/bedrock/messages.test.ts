@@ -289,3 +289,21 @@ void t.test('marks for the cache', (t) => {
   ]);
   t.end();
 });
+
+void t.test('any number of documents may have one name, in bounded time', (t) => {
+  const file = (filename?: string): Members => ({
+    type: 'file',
+    file: { filename, file_data: 'data:a/pdf;base64,' },
+  });
+  const names = (files: readonly Members[]): unknown[] =>
+    (content(files) as { document: { name: string } }[]).map(({ document }) => document.name);
+  t.same(names(['a.pdf', 'a 2.pdf', 'a.pdf', 'a', 'a 2', 'b'].map(file)), [
+    ...['a', 'a 2', 'a 3', 'a 4', 'a 2 2', 'b'],
+  ]);
+  const startMs = performance.now();
+  const many = names(Array.from({ length: 50_000 }, () => file()));
+  t.ok(performance.now() - startMs < 5_000);
+  t.equal(new Set(many).size, 50_000);
+  t.same(many.slice(0, 3), ['document', 'document 2', 'document 3']);
+  t.end();
+});

@@ -124,3 +124,16 @@ for (const [message, shown] of SECRETS)
     t.equal(readError(400, none, rpc(400, 'INVALID_ARGUMENT', message)).message, shown);
     t.end();
   });
+
+void t.test('a long text is cleaned and understood in bounded time', (t) => {
+  for (const unit of ['a', 'a.', 'token count ', 'exceeds the maximum ', 'project ', 'a@b.']) {
+    const message = unit.repeat((1024 * 1024) / unit.length);
+    const startMs = performance.now();
+    t.match(readError(400, none, rpc(400, 'INVALID_ARGUMENT', message)), { status: 400 });
+    const tookMs = performance.now() - startMs;
+    t.ok(tookMs < 1_000, `${unit}: ${Math.round(tookMs)} ms`);
+  }
+  const account = `${'a'.repeat(1_000)}@ours-1.iam.gserviceaccount.com`;
+  t.equal(readError(400, none, rpc(400, '', `Is ${account} allowed?`)).message, 'Is … allowed?');
+  t.end();
+});
