@@ -292,11 +292,16 @@ export class CredentialKeeper {
     entry.files = filesStampOf(entry.spec);
     try {
       entry.source ??= await this.#open(entry.spec);
-      this.#take(entry, await grantWithin(entry.source, RENEWAL_MS_MAX, this.#stop.signal));
+      const grant = await grantWithin(entry.source, RENEWAL_MS_MAX, this.#stop.signal);
+      if (this.#isKept(entry)) this.#take(entry, grant);
     } catch (error) {
-      if (!this.#stop.signal.aborted)
-        this.#failed(entry, credentialErrorOf(error, 'see what the message names'));
+      if (this.#isKept(entry)) this.#failed(entry, credentialErrorOf(error, 'see what the message names'));
     }
+  }
+
+  /** False after the credential was dropped, or the keeper closed, while a renewal was running. */
+  #isKept(entry: Entry): boolean {
+    return this.#entries.get(entry.position) === entry;
   }
 
   #take(entry: Entry, grant: Grant): void {
@@ -370,12 +375,17 @@ function recordOf({ position, revision, grant }: Entry): CredentialRecord {
   return { position, revision, credential: grant?.credential };
 }
 
-/** A text that changes whenever one of the credential's files does. */
+/** A text that changes whenever one of the credential's files does. Never throws. */
 function filesStampOf(spec: CredentialSpec): string {
   return filesOf(spec)
     .map((file) => {
-      const stats = statSync(file, { throwIfNoEntry: false });
-      return stats === undefined ? '-' : `${stats.ino}:${stats.size}:${stats.mtimeMs}`;
+      try {
+        const stats = statSync(file, { throwIfNoEntry: false });
+        return stats === undefined ? '-' : `${stats.ino}:${stats.size}:${stats.mtimeMs}`;
+      } catch (error) {
+        // A folder that must not be searched, or a mount that is gone. The renewal says what is wrong.
+        return error instanceof Error && 'code' in error ? String(error.code) : '?';
+      }
     })
     .join(' ');
 }

@@ -292,3 +292,38 @@ void t.test('which upstreams want which', (t) => {
   );
   t.end();
 });
+
+void t.test('a file that cannot even be looked for fails its own credential alone', async (t) => {
+  // ENAMETOOLONG, as EACCES of a folder: more than "no such file". root may search any folder.
+  const file = join(temporaryFolder(t), 'x'.repeat(300));
+  const world = new World({ kind: 'google', file });
+  world.script = failing(`${file} cannot be read`);
+  await t.resolves(world.start());
+  t.match(world.keeper.statuses, [{ ok: false, error: /cannot be read/ }]);
+  t.doesNotThrow(() => world.keeper.rejected(0, 0));
+  await t.resolves(world.pass(MINUTE_MS));
+  t.ok(world.asked > 1, 'it is tried again');
+});
+
+void t.test('a renewal that ends after its credential was dropped changes nothing', async (t) => {
+  for (const ends of ['well', 'badly']) {
+    const world = new World();
+    await world.start();
+    let end = (): void => undefined;
+    world.script = () =>
+      new Promise((resolve, reject) => {
+        end = () => (ends === 'well' ? resolve(world.token(HOUR_MS)) : reject(new Error('late')));
+      });
+    await world.pass(0.8 * HOUR_MS);
+    t.equal(world.asked, 2, 'the renewal is running');
+    world.keeper.retain([]);
+    await world.pass(3 * MINUTE_MS);
+    t.same(world.tokens, ['secret-token-1', undefined], 'dropped');
+    const lines = world.lines.length;
+    end();
+    await world.settle();
+    t.same(world.tokens, ['secret-token-1', undefined], ends);
+    t.equal(world.lines.length, lines);
+    t.same(world.keeper.current, []);
+  }
+});
