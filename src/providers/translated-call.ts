@@ -241,7 +241,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #relayError(): void {
     const body = Buffer.concat(this.#chunks).toString('utf8');
     this.#chunks = [];
-    const failure = this.#provider.readError(this.#status, this.#header, body);
+    const failure = this.#failureIn(body);
     this.#reportCredential(failure);
     const { status, code = null, retryAfterSeconds } = failure;
     const message = this.#cleaned(failure.message);
@@ -252,6 +252,15 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     if (this.#hasEnded()) return;
     this.#ended = true;
     this.#handler.onEnd();
+  }
+
+  /** A bug of a reader counts as an error of the provider, so that it ends this call only. */
+  #failureIn(body: string): ProviderFailure {
+    try {
+      return this.#provider.readError(this.#status, this.#header, body);
+    } catch (error) {
+      return { status: 500, message: textOf(error) };
+    }
   }
 
   /**

@@ -65,7 +65,8 @@ export function readAnthropicError(
 export function failureOf(error: unknown, status: number): ProviderFailure {
   if (!isRecord(error)) return { status, message: `the provider answered with status ${status}` };
   const { type, message: text, details } = error;
-  const message = (typeof text === 'string' ? text : String(type)).replace(OPERATOR_IDS, '…');
+  const told = [text, type].find((one) => typeof one === 'string') ?? 'the provider gave no reason';
+  const message = told.replace(OPERATOR_IDS, '…');
   const typedStatus = STATUS_OF.get(type) ?? status;
   if (typedStatus === 400) {
     const code = isRecord(details) ? details.error_code : undefined;

@@ -58,7 +58,10 @@ const LINES: Provider = {
       },
     };
   },
-  readError: (status, _header, body) => ({ status: status === 418 ? 400 : status, message: body }),
+  readError: (status, _header, body) => {
+    if (body === 'bug') throw new TypeError('a defect');
+    return { status: status === 418 ? 400 : status, message: body };
+  },
 };
 
 function textOfLines(text: string): string {
@@ -199,6 +202,13 @@ void t.test('a defect of a translator is an error of this call alone', async (t)
   const { run } = await lines(t, [answering('+good\n', 'text/plain')]);
   t.equal((await run(bodyWith({ bug: 1 }))).error?.code, 'provider_unavailable');
   t.match((await run()).text, /good/);
+  // Thrown into the socket's callback, it would end the thread.
+  for (const status of [400, 418, 503]) {
+    const failing = await lines(t, [answering('bug', 'text/plain', status)]);
+    const { error } = await failing.run();
+    t.equal(error?.code, 'provider_unavailable', `an error with status ${status}`);
+    t.notMatch(error?.message, /defect/);
+  }
 });
 
 void t.test('statuses: the provider says what they mean, but pages and redirects pass', async (t) => {

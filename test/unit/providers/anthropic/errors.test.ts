@@ -86,3 +86,16 @@ void t.test('no names of ours', (t) => {
   });
   t.end();
 });
+
+void t.test('types and messages that are no texts', (t) => {
+  const values: unknown[] = [{ toString: 1, valueOf: 1 }, { toString: null }, [], 3, null, true];
+  for (const type of values)
+    for (const message of values)
+      t.strictSame(
+        read(400, JSON.stringify({ error: { type, message } })),
+        { status: 400, message: 'the provider gave no reason' },
+        JSON.stringify({ type, message }),
+      );
+  t.match(read(400, '{"error":{"type":"odd"}}'), { status: 400, message: 'odd' });
+  t.end();
+});
