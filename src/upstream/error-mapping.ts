@@ -197,7 +197,7 @@ function reportedFailure(status: number, retryAfterSeconds: number | undefined):
   return {
     ...UNAVAILABLE,
     reason: reasonOf(status),
-    retryAfterSeconds: retryAfterSeconds && boundedSeconds(retryAfterSeconds),
+    retryAfterSeconds: retryAfterSeconds === undefined ? undefined : boundedSeconds(retryAfterSeconds),
     cause: `an error inside of its answer, as status ${status}`,
     kind: statusKind(status),
   };
@@ -370,9 +370,9 @@ export function retryAfterSeconds(header: string | undefined, now: WallMs): numb
   return Number.isNaN(seconds) ? undefined : boundedSeconds(seconds);
 }
 
-/** `seconds` that an upstream asks to wait, within 1..3600. */
+/** `seconds` that an upstream asks to wait, as whole seconds within 1..3600. */
 function boundedSeconds(seconds: number): number {
-  return Math.min(RETRY_AFTER_SECONDS_MAX, Math.max(1, seconds));
+  return Math.min(RETRY_AFTER_SECONDS_MAX, Math.max(1, Math.ceil(seconds)));
 }
 
 /** The shorter of two waits that upstreams asked for. */
