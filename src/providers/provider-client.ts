@@ -90,11 +90,12 @@ export class ProviderClient {
       // Azure speaks OpenAI's protocol, so only the headers differ.
       const headers = [...moreHeaders, ...azureHeaders(credential)];
       const { credential: position } = settings;
-      const watched =
-        credential === undefined || position === undefined
-          ? handler
-          : new WatchedHandler(handler, this.#credentials, position, credential);
-      return this.#http.start(this.#bareOf(target), body, requestId, watched, headers, path);
+      if (credential === undefined || position === undefined)
+        return this.#http.start(this.#bareOf(target), body, requestId, handler, headers, path);
+      const watched = new WatchedHandler(handler, this.#credentials, position, credential);
+      const started = this.#http.start(this.#bareOf(target), body, requestId, watched, headers, path);
+      watched.sending(started);
+      return started;
     }
     const nowMs = this.#clock.wallMs();
     const call =
@@ -236,7 +237,7 @@ export class NoCall implements HttpCall {
   }
 }
 
-/** Chunks of an error's body beyond this are dropped. */
+/** Of a longer error body the rest is not read. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
 
 /**
@@ -244,8 +245,8 @@ const ERROR_BODY_BYTES_MAX = 64 * 1024;
  * with a token of Entra). It reports a credential that the provider rejects, and removes the credential from
  * an error's body.
  *
- * Must hold: the body of an error reaches the handler whole, after the credential was removed from it
- * (test/unit/providers/provider-client.watched-handler.test.ts).
+ * Must hold: what has come of an error's body reaches the handler at once, after the credential was removed
+ * from it (test/unit/providers/provider-client.watched-handler.test.ts).
  */
 export class WatchedHandler implements HttpHandler {
   readonly #handler: HttpHandler;
@@ -255,12 +256,20 @@ export class WatchedHandler implements HttpHandler {
   /** The body of an error so far; undefined for a success, whose chunks pass at once. */
   #chunks: Uint8Array[] | undefined;
   #bytes = 0;
+  #call: HttpCall | undefined;
+  /** The body of an error was too long: the call was aborted. */
+  #isOver = false;
 
   constructor(handler: HttpHandler, credentials: Credentials, position: number, credential: Credential) {
     this.#handler = handler;
     this.#credentials = credentials;
     this.#position = position;
     this.#credential = credential;
+  }
+
+  /** Call when the request is being sent. */
+  sending(call: HttpCall): void {
+    this.#call = call;
   }
 
   onStart(status: number, header: (name: string) => string | undefined): void {
@@ -274,19 +283,35 @@ export class WatchedHandler implements HttpHandler {
       this.#handler.onData(chunk);
       return;
     }
+    if (this.#isOver) return;
     this.#bytes += chunk.length;
     if (this.#bytes <= ERROR_BODY_BYTES_MAX) this.#chunks.push(chunk);
+    else {
+      this.#isOver = true;
+      this.#call?.abort();
+      this.#release();
+      this.#handler.onEnd();
+    }
   }
 
   onEnd(): void {
-    if (this.#chunks !== undefined) {
-      const body = Buffer.concat(this.#chunks).toString('utf8');
-      this.#handler.onData(Buffer.from(this.#credentials.cleaned(this.#credential, body)));
-    }
+    if (this.#isOver) return;
+    this.#release();
     this.#handler.onEnd();
   }
 
   onError(fault: HttpFault): void {
+    if (this.#isOver) return;
+    // The part of an error's body that came says more than the connection's end.
+    this.#release();
     this.#handler.onError(fault);
+  }
+
+  /** Hands on the body of an error. */
+  #release(): void {
+    if (this.#chunks === undefined) return;
+    const body = Buffer.concat(this.#chunks).toString('utf8');
+    this.#chunks = [];
+    if (body !== '') this.#handler.onData(Buffer.from(this.#credentials.cleaned(this.#credential, body)));
   }
 }

@@ -5,7 +5,14 @@ import type { Credential, Credentials } from '#src/providers/provider.js';
 
 const CREDENTIAL: Credential = { kind: 'bearer', token: 'eyJ-secret' };
 
-function run(status: number, ...chunks: string[]): { events: string[]; rejected: number[] } {
+interface Run {
+  readonly events: string[];
+  readonly rejected: number[];
+}
+
+const run = (status: number, ...chunks: string[]): Run => runTo((handler) => handler.onEnd(), status, chunks);
+
+function runTo(end: (handler: WatchedHandler) => void, status: number, chunks: readonly string[]): Run {
   const events: string[] = [];
   const rejected: number[] = [];
   const credentials: Credentials = {
@@ -24,9 +31,16 @@ function run(status: number, ...chunks: string[]): { events: string[]; rejected:
     3,
     CREDENTIAL,
   );
+  handler.sending({
+    sent: true,
+    isHeldUp: false,
+    pause: () => undefined,
+    resume: () => undefined,
+    abort: () => void events.push('abort'),
+  });
   handler.onStart(status, () => undefined);
   for (const chunk of chunks) handler.onData(Buffer.from(chunk));
-  handler.onEnd();
+  end(handler);
   return { events, rejected };
 }
 
@@ -45,8 +59,18 @@ void t.test('the body of an error is cleaned, even of a credential that is cut',
   t.end();
 });
 
-void t.test('of a long error body the rest is dropped', (t) => {
+void t.test('of a long error body the rest is not read, and its sender is not waited for', (t) => {
   const { events } = run(500, 'x'.repeat(64 * 1024), 'eyJ-', 'secret');
-  t.equal(events[1], `data ${'x'.repeat(64 * 1024)}`);
+  t.same(events, ['start 500', 'abort', `data ${'x'.repeat(64 * 1024)}`, 'end']);
+  t.end();
+});
+
+void t.test('what has come of an error before its connection broke is handed on, cleaned', (t) => {
+  const fault = { code: 'ECONNRESET', message: '', repeatable: false };
+  const broken = (status: number, ...chunks: string[]): string[] =>
+    runTo((handler) => handler.onError(fault), status, chunks).events;
+  t.same(broken(400, 'no eyJ-', 'secret here'), ['start 400', 'data no … here', 'error ECONNRESET']);
+  t.same(broken(400), ['start 400', 'error ECONNRESET']);
+  t.same(broken(200, 'a'), ['start 200', 'data a', 'error ECONNRESET']);
   t.end();
 });
