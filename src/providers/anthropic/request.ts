@@ -13,7 +13,7 @@ import { FieldError, type UnsignedCall } from '../provider.js';
 import { contentOf, Conversation } from './conversation.js';
 import { hasText } from './content.js';
 import { BUDGET_TOKENS_MIN, BUDGETS, traitsOf, type ModelTraits } from './models.js';
-import { toolMembersOf, type ToolMembers } from './tools.js';
+import { RESPONSE_TOOL, toolMembersOf, type ToolMembers } from './tools.js';
 
 /** The first version of the API without temperature, top_p and top_k. */
 const VERSION_WITHOUT_SAMPLING = '2026-10-21';
@@ -80,7 +80,7 @@ function addTools(
   // Page "Thinking": while a model thinks with a budget, only the choices auto and none are allowed.
   if (thinks && traits.thinking !== 'adaptive' && choice.type !== 'auto' && choice.type !== 'none') {
     fields.unsupported(
-      fields.take('response_format') === undefined ? 'tool_choice' : 'response_format',
+      tools.at(-1)?.name === RESPONSE_TOOL ? 'response_format' : 'tool_choice',
       'cannot force a call while this model thinks',
     );
     return;

@@ -122,7 +122,7 @@ async function assertionOf(
 }
 
 function baseOf(given: string | undefined, preset: string): string {
-  return (given === undefined || given === '' ? preset : given).replace(/\/+$/, '');
+  return (given === undefined || given === '' ? preset : given).replace(/(?<!\/)\/+$/, '');
 }
 
 /**

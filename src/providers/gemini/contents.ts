@@ -93,13 +93,14 @@ class ContentsWriter {
   #assistantParts(message: Record<string, unknown>, path: string): Part[] {
     const parts = textParts(message.content, `${path}.content`);
     if (typeof message.refusal === 'string' && message.refusal !== '') parts.push({ text: message.refusal });
+    const { images, tool_calls: calls, function_call: call } = message;
     const signature = signatureIn(message);
     if (signature !== undefined) {
       const last = parts.at(-1);
       if (last !== undefined) last.thoughtSignature = signature;
-      else if (message.tool_calls === undefined) parts.push({ text: '', thoughtSignature: signature });
+      else if (!Array.isArray(calls) || calls.length === 0)
+        parts.push({ text: '', thoughtSignature: signature });
     }
-    const { images, tool_calls: calls, function_call: call } = message;
     if (Array.isArray(images)) {
       for (const [index, image] of (images as unknown[]).entries())
         parts.push(imageOf(image, `${path}.images[${index}]`));

@@ -29,6 +29,7 @@ export function requestBody(call: UnsignedCall): string {
   const { system, contents } = contentsOf(fields.list('messages') ?? [], isGemini3(call.model));
   const { tools, toolConfig } = toolsOf(fields);
   const generationConfig = configOf(fields, call.model, google);
+  if (Object.keys(fields.record('logit_bias') ?? {}).length > 0) fields.unsupported('logit_bias');
   fields.finish();
   const request: Record<string, unknown> = { contents };
   if (system.length > 0) request.systemInstruction = { parts: system };

@@ -1,5 +1,6 @@
 /** Arguments of tools keep the digits of long integers, to each provider and back. */
 import t from 'tap';
+import { FieldError, requestOf } from '#src/providers/provider.js';
 import { PROVIDERS } from '#src/providers/providers.js';
 import { joinedChat } from '../../support/chat-joiner.js';
 import { callOf, FORMS } from '../../support/provider-forms.js';
@@ -56,3 +57,18 @@ for (const form of FORMS) {
     t.end();
   });
 }
+
+void t.test('arguments that are nested too deeply to be written are the request’s fault', (t) => {
+  const levels = 200_000;
+  const deep = `${'{"a":'.repeat(levels)}1${'}'.repeat(levels)}`;
+  const [asked, called, result] = REQUEST.messages;
+  const toolCall = { ...called!.tool_calls![0]!, function: { name: 'find', arguments: deep } };
+  const messages = [asked, { ...called, tool_calls: [toolCall] }, result];
+  for (const form of FORMS)
+    t.throws(
+      () => requestOf(PROVIDERS[form.provider]!, callOf(form, { ...REQUEST, messages })),
+      new FieldError('messages', 'must not be nested so deeply'),
+      form.name,
+    );
+  t.end();
+});

@@ -472,3 +472,22 @@ void t.test('path, headers, order of members', (t) => {
   t.ok(write(anthropicCall({}, { credential: bearer })).headers.includes('Bearer t'));
   t.end();
 });
+
+void t.test('a call that cannot be forced is refused by the name of the member that forces it', (t) => {
+  const forced = {
+    reasoning_effort: 'high',
+    tools: [{ type: 'function', function: { name: 'f' } }],
+    tool_choice: 'required',
+  };
+  const refused = (more: object): unknown => {
+    try {
+      return write(anthropicCall({ ...forced, ...more }));
+    } catch (error) {
+      return error instanceof FieldError ? error.field : error;
+    }
+  };
+  t.equal(refused({}), 'tool_choice');
+  t.equal(refused({ response_format: { type: 'text' } }), 'tool_choice', 'it forces nothing');
+  t.equal(refused({ tool_choice: 'auto', response_format: { type: 'json_object' } }), 'response_format');
+  t.end();
+});

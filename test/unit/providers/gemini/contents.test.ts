@@ -308,3 +308,14 @@ for (const [name, messages, field] of WRONG)
     }
     t.end();
   });
+
+void t.test('a signature without text goes back if no tool was called', (t) => {
+  const empty = { text: '', thoughtSignature: 's1' };
+  for (const more of [{}, { tool_calls: [] }, { tool_calls: null }])
+    t.strictSame(
+      contentsOf([user('1'), assistant(null, { ...signed('s1'), ...more })], true).contents,
+      [turn('user', text('1')), turn('model', empty)],
+      JSON.stringify(more),
+    );
+  t.end();
+});

@@ -251,3 +251,8 @@ void t.test('what is not supported is left out if the upstream is set so', (t) =
   });
   t.end();
 });
+
+void t.test('a bias of no token asks for nothing', (t) => {
+  t.strictSame(written({ logit_bias: {} }), written({}));
+  t.end();
+});
