@@ -1,3 +1,4 @@
+import regexp from 'eslint-plugin-regexp';
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
@@ -54,6 +55,16 @@ export default tseslint.config(
           ignoreRegExpLiterals: true,
         },
       ],
+    },
+  },
+  {
+    files: ['src/**/*.ts', 'src/**/*.tsx', 'src/**/*.cts'],
+    plugins: { regexp },
+    rules: {
+      // Callers and upstreams send texts of megabytes: a pattern must not take time that grows with the
+      // square of its text (test/hostile/long-texts.test.ts).
+      'regexp/no-super-linear-backtracking': ['error', { report: 'certain' }],
+      'regexp/no-super-linear-move': ['error', { report: 'certain', ignoreSticky: true }],
     },
   },
 );

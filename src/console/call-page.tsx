@@ -127,7 +127,7 @@ function Advice({ code }: { readonly code: string | null }) {
 }
 
 /** Markdown without its marks. */
-const plain = (text: string): string => text.replaceAll('`', '').replace(/\[([^\]]+)\]\([^)]*\)/g, '$1');
+const plain = (text: string): string => text.replaceAll('`', '').replace(/\[([^[\]]+)\]\([^()]*\)/g, '$1');
 
 function tilesOf(call: CallView): Tile[] {
   const { cost, prompt_tokens: prompt, cached_tokens: cached, reasoning_tokens: reasoning } = call;

@@ -42,9 +42,14 @@ export const DECIMALS_OF_MONEY = 12;
  */
 export function money(text: string, decimalsMax = 6): string {
   const [, sign = '', whole = '0', decimals = ''] = /^(-?)(\d+)(?:\.(\d+))?$/.exec(text) ?? [];
-  const shown = decimals.slice(0, decimalsMax).replace(/0+$/, '').padEnd(2, '0');
+  const shown = decimals
+    .slice(0, decimalsMax)
+    .replace(/(?<!0)0+$/, '')
+    .padEnd(2, '0');
   const more = /[1-9]/.test(decimals.slice(decimalsMax)) ? '…' : '';
-  return `${sign}${whole.replace(/\B(?=(\d{3})+$)/g, ',')}.${shown}${more}`;
+  // eslint-disable-next-line regexp/no-super-linear-move -- Money has at most some twenty digits.
+  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ',');
+  return `${sign}${grouped}.${shown}${more}`;
 }
 
 /** The exact sum of decimal texts with at most twelve decimals. */

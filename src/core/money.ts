@@ -69,7 +69,10 @@ export function decimalOf(amount: bigint): string {
   const sign = amount < 0n ? '-' : '';
   const digits = (amount < 0n ? -amount : amount).toString().padStart(MONEY_DECIMALS + 1, '0');
   const whole = digits.slice(0, -MONEY_DECIMALS);
-  const fraction = digits.slice(-MONEY_DECIMALS).replace(/0+$/, '').padEnd(2, '0');
+  const fraction = digits
+    .slice(-MONEY_DECIMALS)
+    .replace(/(?<!0)0+$/, '')
+    .padEnd(2, '0');
   return `${sign}${whole}.${fraction}`;
 }
 

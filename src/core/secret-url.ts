@@ -19,11 +19,11 @@ export const SECRET_CHARS_MIN = 8;
 export function withoutUrlSecrets(text: string): string {
   const [, scheme, rest] = /^([a-z][a-z0-9+.-]*:\/\/)(.*)$/is.exec(text) ?? [];
   // Such as `user:password@host:6379`, where the scheme was forgotten.
-  if (scheme === undefined || rest === undefined) return text.replace(/^[^\s@]*:\S*@/, `${SECRET}@`);
+  if (scheme === undefined || rest === undefined) return text.replace(/^(?=[^\s@]*:)\S*@/, `${SECRET}@`);
   const queryAt = rest.indexOf('?');
   const place = queryAt < 0 ? rest : rest.slice(0, queryAt);
   const query = queryAt < 0 ? '' : `?${SECRET}`;
-  if (!URL.canParse(text)) return scheme + rest.replace(/^.*@/s, `${SECRET}@`).replace(/\?.*$/s, query);
+  if (!URL.canParse(text)) return scheme + rest.replace(/^.*@/s, `${SECRET}@`).replace(/\?.*/s, query);
   const { username, password } = new URL(text);
   const hasUser = username !== '' || password !== '';
   return scheme + (hasUser ? place.replace(/^[^/]*@/s, `${SECRET}@`) : place) + query;

@@ -112,7 +112,7 @@ export function checkedTraceState(text: string): string {
   const keys = new Set<string>();
   const members: string[] = [];
   for (const part of text.split(',')) {
-    const member = part.replace(/^[ \t]+|[ \t]+$/g, '');
+    const member = part.replace(/^[ \t]+|(?<![ \t])[ \t]+$/g, '');
     if (member === '') continue;
     const key = TRACE_STATE_MEMBER.exec(member)?.[1];
     if (key === undefined || keys.has(key) || members.length === TRACE_STATE_MEMBERS_MAX) return '';

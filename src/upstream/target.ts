@@ -91,7 +91,7 @@ export function isSameUpstream(one: UpstreamTarget, other: UpstreamTarget): bool
 
 /** The target's address for operators, without the query, which may contain a key. */
 export function addressOf({ origin, path }: HttpTarget): string {
-  return origin === ECHO_ORIGIN ? ECHO_ORIGIN : `${origin}${path.replace(/\?.*$/, '')}`;
+  return origin === ECHO_ORIGIN ? ECHO_ORIGIN : `${origin}${path.replace(/\?.*/s, '')}`;
 }
 
 /**

@@ -266,7 +266,7 @@ export interface ImportedPrice {
 }
 
 /** Costs as a YAML file writes them: `1.5e-07`, `.00000015`, `0.00000015`, `1`. */
-const COST = /^\+?(\d*)\.?(\d*)(?:[eE]([+-]?\d{1,3}))?$/;
+const COST = /^\+?(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,3}))?$/;
 /** A number with more digits is no price. */
 const DIGITS_MAX = 40;
 const EXPONENT_MAX = 40;
@@ -326,7 +326,7 @@ export function higherPrice(left: ImportedPrice, right: ImportedPrice): Imported
 /** `amount` is in the unit of the last decimal. */
 function decimalText(amount: bigint, decimals: number): string {
   const digits = amount.toString().padStart(decimals + 1, '0');
-  const fraction = digits.slice(-decimals).replace(/0+$/, '');
+  const fraction = digits.slice(-decimals).replace(/(?<!0)0+$/, '');
   const whole = digits.slice(0, -decimals);
   return fraction === '' ? whole : `${whole}.${fraction}`;
 }

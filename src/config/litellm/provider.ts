@@ -196,7 +196,7 @@ export function openaiAddress(
     own.remark('model', 'api_base is missing: the entry was left out');
     return undefined;
   }
-  const url = variables.text(base.replace(/\/+$/, ''));
+  const url = variables.text(base.replace(/(?<!\/)\/+$/, ''));
   const full = provider.path === undefined || url.endsWith(provider.path) ? url : url + provider.path;
   return checkedUrl(own, full);
 }
@@ -236,7 +236,7 @@ export function nativeSettings(
     own.remark('model', 'api_base is missing: the entry was left out');
     return undefined;
   }
-  const text = base === undefined ? undefined : variables.text(base.replace(/\/+$/, ''));
+  const text = base === undefined ? undefined : variables.text(base.replace(/(?<!\/)\/+$/, ''));
   if (text?.startsWith('${') === true)
     own.remark('api_base', `the variable must be the provider's own address: no path, no slash at its end`);
   const address = text?.replace(ADDED_PATH, '');
