@@ -20,7 +20,7 @@ export function longText(size: number): string {
   let text = made.get(size);
   if (text === undefined) {
     const runs = UNITS.map((unit) => `${unit.repeat(Math.ceil(size / unit.length))}!`);
-    text = `${runs.join('\u0001')}1234567890123456"${String.raw`\"`.repeat(size / 2)}`;
+    text = `${runs.join('\u0001')}1234567890123456"${String.raw`\"`.repeat(size)}`;
     made.set(size, text);
   }
   return text;
