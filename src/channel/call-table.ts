@@ -8,7 +8,8 @@
  *     word 0  credit bytes  what the worker may still send; the worker subtracts, the listener adds
  *     word 1  waiting       1 while the worker has paused its upstream for lack of credits. The worker sets
  *                           it; the side that exchanges it for 0 makes the worker continue
- *     word 2  cancelled     1 once the client has gone; the listener sets it, the worker reads it
+ *     word 2  generation    that of the call (open-calls.ts) which has the slot; inverted once its client has
+ *                           gone. The listener sets it, the worker reads it
  *     word 3  resume bytes  credits at which a waiting worker is woken; the listener sets it with the window
  *     word 4  upstream      bits 0-15: 1 + the slot of the upstream that got the call last, 0 for none;
  *                           from bit 16: 0 if it serves the model that the call names, else which of its
@@ -21,17 +22,19 @@
  *
  * `postMessage` has no back-pressure, so the credits bound the bytes between the two threads.
  *
- * Must hold: a slot belongs to one call from `open` by its listener until the worker's last frame for it; and
- * each word is written by the sides named above only, by atomics (test/unit/channel/call-table.test.ts).
+ * Must hold: a slot belongs to one call from `open` by its listener until the worker's last frame for it, or
+ * until that listener has died; and each word is written by the sides named above only, by atomics
+ * (test/unit/channel/call-table.test.ts, link.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
 import type { CallSlot, MonotonicMs } from '../core/units.js';
+import { generationOfCall, slotOfCall, type CallId } from './open-calls.js';
 
 const WORDS_PER_CALL = 7;
 const CREDIT_BYTES = 0;
 const WAITING = 1;
-const CANCELLED = 2;
+const GENERATION = 2;
 const RESUME_BYTES = 3;
 const UPSTREAM = 4;
 const QUEUED_MS = 5;
@@ -88,16 +91,16 @@ export class CallTable {
     return this.#words.length / WORDS_PER_CALL;
   }
 
-  /** Listener: a new call takes the slot. `inFlight`: the listener's calls, with this one. */
-  open(slot: CallSlot, inFlight: number): void {
-    const base = slot * WORDS_PER_CALL;
+  /** Listener: a new call takes its slot. `inFlight`: the listener's calls, with this one. */
+  open(id: CallId, inFlight: number): void {
+    const base = slotOfCall(id) * WORDS_PER_CALL;
     const shareBytes = Math.max(WINDOW_BYTES_MIN, Math.floor(WINDOWS_BYTES_MAX / inFlight));
     const windowBytes = Math.min(this.#windowBytes, shareBytes);
     Atomics.store(this.#words, base + CREDIT_BYTES, windowBytes);
     // A worker that continues should have credits for several chunks, or it is paused again after each.
     Atomics.store(this.#words, base + RESUME_BYTES, windowBytes >> 1);
     Atomics.store(this.#words, base + WAITING, 0);
-    Atomics.store(this.#words, base + CANCELLED, 0);
+    Atomics.store(this.#words, base + GENERATION, generationOfCall(id));
   }
 
   /**
@@ -176,12 +179,22 @@ export class CallTable {
   }
 
   /** Listener: the client has gone. */
-  cancel(slot: CallSlot): void {
-    Atomics.store(this.#words, slot * WORDS_PER_CALL + CANCELLED, 1);
+  cancel(id: CallId): void {
+    Atomics.store(this.#words, slotOfCall(id) * WORDS_PER_CALL + GENERATION, ~generationOfCall(id));
   }
 
-  /** Worker: whether the client has gone, seen before the Cancel frame arrives. */
-  isCancelled(slot: CallSlot): boolean {
-    return Atomics.load(this.#words, slot * WORDS_PER_CALL + CANCELLED) === 1;
+  /** Worker: false if its listener has died and the next one has given the slot to another call. */
+  hasSlot(id: CallId): boolean {
+    const generation = Atomics.load(this.#words, slotOfCall(id) * WORDS_PER_CALL + GENERATION);
+    return generation === generationOfCall(id) || ~generation === generationOfCall(id);
+  }
+
+  /**
+   * Worker: whether the client has gone, seen before the Cancel frame arrives. Also if another call has the
+   * slot: see `hasSlot`.
+   */
+  isCancelled(id: CallId): boolean {
+    const word = slotOfCall(id) * WORDS_PER_CALL + GENERATION;
+    return Atomics.load(this.#words, word) !== generationOfCall(id);
   }
 }

@@ -143,7 +143,7 @@ export class ListenerChannel {
     const id = this.#calls.nextId(slot);
     this.#calls.add(id, { id, slot, worker, receiver });
     // The more calls are in flight, the fewer bytes of this one's response may be under way.
-    this.table.open(slot, this.inFlight);
+    this.table.open(id, this.inFlight);
     worker.inFlight += 1;
     worker.port.push({ kind: FRAME_CALL, id, request });
     return true;
@@ -153,7 +153,7 @@ export class ListenerChannel {
   cancel(slot: CallSlot): void {
     const call = this.#calls.at(slot);
     if (call === undefined) return;
-    this.table.cancel(slot);
+    this.table.cancel(call.id);
     call.worker.port.push({ kind: FRAME_CANCEL, id: call.id });
   }
 

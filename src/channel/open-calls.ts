@@ -3,7 +3,8 @@
  * listener-channel.ts and worker-channel.ts use it. Listener or upstream worker.
  *
  * A call id is the call's slot in the call table plus 2^20 times a generation that the listener counts up. So
- * a late frame of an earlier call in the same slot has another id, and is dropped.
+ * a late frame of an earlier call in the same slot has another id, and is dropped. A listener begins at a
+ * random generation, because workers may still have calls of the listener that had its slots before.
  *
  * Must hold: a call id is never used again while a frame of the earlier call may be under way; else a caller
  * gets bytes of another's response. No test shows this; test/unit/channel/link.test.ts tests the rest.
@@ -11,7 +12,7 @@
 import { invariant } from '../core/errors.js';
 import { asCallSlot, type CallSlot } from '../core/units.js';
 
-/** Slot + generation × 2^20: a safe integer for 2^33 generations. */
+/** Slot + generation × 2^20: a safe integer for 2^33 generations, of which the first is below 2^32. */
 export type CallId = number;
 
 const CALL_GENERATION = 2 ** 20;
@@ -19,6 +20,11 @@ const CALL_GENERATION = 2 ** 20;
 /** The bitwise operator is exact here: it uses the low 32 bits of a safe integer. */
 export function slotOfCall(id: CallId): CallSlot {
   return asCallSlot(id & (CALL_GENERATION - 1));
+}
+
+/** The low 32 bits of the call's generation, as a word of shared memory. */
+export function generationOfCall(id: CallId): number {
+  return (id / CALL_GENERATION) | 0;
 }
 
 /**
@@ -29,6 +35,7 @@ export class OpenCalls<T> {
   readonly #items: (T | undefined)[];
   /** By slot: the id of its call, or of its last call. */
   readonly #ids: Float64Array;
+  readonly #firstId = CALL_GENERATION * Math.floor(Math.random() * 2 ** 32);
   #size = 0;
 
   constructor(first: number, count: number) {
@@ -45,7 +52,7 @@ export class OpenCalls<T> {
   /** The id of the next call in a slot: never one that the slot had before. Listener only. */
   nextId(slot: CallSlot): CallId {
     const lastId = this.#ids[slot - this.#first]!;
-    return (lastId === 0 ? slot : lastId) + CALL_GENERATION;
+    return (lastId === 0 ? this.#firstId + slot : lastId) + CALL_GENERATION;
   }
 
   /** Undefined if the call has ended. */

@@ -96,14 +96,14 @@ class SessionHandle implements DownstreamHandle {
 
   data(bytes: Uint8Array): boolean {
     invariant(!this.ended, 'no data after the end of a call');
-    // The client has gone, and the Cancel frame is on its way.
-    if (this.#table.isCancelled(this.#slot)) return true;
+    // The client has gone, and the Cancel frame, or the news of the listener's end, is on its way.
+    if (this.#table.isCancelled(this.#id)) return true;
     this.#port.push({ kind: FRAME_DATA, id: this.#id, bytes });
     return this.#table.spend(this.#slot, bytes.length);
   }
 
   recordUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void {
-    this.#table.recordUpstream(this.#slot, upstreamSlot, fallback, nowMs);
+    if (this.#table.hasSlot(this.#id)) this.#table.recordUpstream(this.#slot, upstreamSlot, fallback, nowMs);
   }
 
   tried(attempt: TriedAttempt): void {
@@ -111,7 +111,7 @@ class SessionHandle implements DownstreamHandle {
   }
 
   recordQueued(queuedMs: number): void {
-    this.#table.recordQueued(this.#slot, queuedMs);
+    if (this.#table.hasSlot(this.#id)) this.#table.recordQueued(this.#slot, queuedMs);
   }
 
   end(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): void {

@@ -8,10 +8,14 @@ import { UPSTREAM_SLOTS_MAX } from '#src/telemetry/metrics-layout.js';
 /** Half of what is given: the other half is for the frame that overdraws. */
 const WINDOW_BYTES = 8;
 const SLOT = asCallSlot(3);
+/** The ids of calls: that slot in two generations, and the slot beside it. */
+const FIRST = 2 ** 20 * 2 ** 31 + 3;
+const NEXT = FIRST + 2 ** 20;
+const NEIGHBOUR = FIRST - 1;
 
 void t.test('credits are spent to the last byte and overdrawn by one frame at most', (t) => {
   const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
-  table.open(SLOT, 1);
+  table.open(FIRST, 1);
   t.equal(table.spend(SLOT, 7), true);
   t.equal(table.spend(SLOT, 5), false, 'the frame that crosses the window is sent, and the worker pauses');
   t.equal(table.refund(SLOT, 7), false, 'less than half a window is back: no wake-up yet');
@@ -23,13 +27,19 @@ void t.test('credits are spent to the last byte and overdrawn by one frame at mo
 
 void t.test('a slot that is opened again has a whole window and no memory of a cancel', (t) => {
   const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
-  table.open(SLOT, 1);
+  table.open(FIRST, 1);
   table.spend(SLOT, 100);
-  table.cancel(SLOT);
-  t.equal(table.isCancelled(SLOT), true);
-  t.equal(table.isCancelled(asCallSlot(2)), false, 'its neighbour is not touched');
-  table.open(SLOT, 1);
-  t.equal(table.isCancelled(SLOT), false);
+  table.open(NEIGHBOUR, 1);
+  t.equal(table.isCancelled(FIRST), false);
+  table.cancel(FIRST);
+  t.equal(table.isCancelled(FIRST), true);
+  t.equal(table.isCancelled(NEIGHBOUR), false, 'its neighbour is not touched');
+  table.open(NEXT, 1);
+  t.equal(table.isCancelled(NEXT), false);
+  t.equal(table.isCancelled(FIRST), true, 'the call before has lost the slot');
+  t.same([table.hasSlot(FIRST), table.hasSlot(NEXT)], [false, true]);
+  table.cancel(NEXT);
+  t.same([table.hasSlot(FIRST), table.hasSlot(NEXT)], [false, true]);
   t.equal(table.refund(SLOT, 0), false, 'nobody waits');
   t.equal(table.spend(SLOT, WINDOW_BYTES - 1), true);
   t.end();
@@ -39,7 +49,7 @@ void t.test('the more calls are in flight, the smaller the window of a new one',
   const wholeBytes = 192 * 1024;
   const table = new CallTable(createCallTable(8, wholeBytes + FRAME_BYTES_MAX));
   const windowBytes = (inFlight: number): number => {
-    table.open(SLOT, inFlight);
+    table.open(FIRST, inFlight);
     let spent = 1_024;
     while (table.spend(SLOT, 1_024)) spent += 1_024;
     const resumed = Math.ceil(spent / 2);
@@ -67,7 +77,7 @@ void t.test('every order of spending and refunding wakes a worker that waits', (
   };
   for (const order of orders(5, 0)) {
     const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
-    table.open(SLOT, 1);
+    table.open(FIRST, 1);
     let waiting = false;
     let wakeUps = 0;
     let pauses = 0;

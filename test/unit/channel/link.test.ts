@@ -2,7 +2,7 @@ import t, { type Test } from 'tap';
 import { once } from 'node:events';
 import type { MessagePort } from 'node:worker_threads';
 import type { ErrorRecord } from '#src/core/errors.js';
-import { asAccountIndex } from '#src/core/units.js';
+import { asAccountIndex, asMonotonicMs } from '#src/core/units.js';
 import type { Usage } from '#src/core/token-counts.js';
 import { CallTable, createCallTable } from '#src/channel/call-table.js';
 import { createFrameChannel } from '#src/channel/frame-port.js';
@@ -64,7 +64,7 @@ function bed(t: Test, slots = 4) {
     link.close();
     for (const workerLink of workerLinks) workerLink.close();
   });
-  return { link, sessions, addWorker };
+  return { buffer, link, sessions, addWorker };
 }
 
 function recorder(): CallReceiver & { readonly heard: string[] } {
@@ -212,6 +212,38 @@ void t.test('a listener that goes cancels its calls in the worker', async (t) =>
   await once(port, 'close');
   t.same(sessions[0]!.told, ['cancel']);
   sessions[0]!.downstream.end(new Uint8Array(0), USAGE, 1.5);
+});
+
+void t.test('a call of a listener that has died changes nothing of the next call in its slot', async (t) => {
+  const { buffer, link, sessions, addWorker } = bed(t);
+  addWorker(0);
+  link.dispatch(link.acquire()!, REQUEST, recorder());
+  await until('the call arrives', () => sessions.length === 1);
+  const [dead] = sessions;
+  // Its successor has the same slots. The worker has not heard of the death yet.
+  const successor = new ListenerChannel(new CallTable(buffer), { first: 8, count: 4 });
+  const [ours, theirs] = createFrameChannel();
+  successor.attachWorker(0, ours);
+  const heard: DownstreamHandle[] = [];
+  const worker = new WorkerChannel(theirs, new CallTable(buffer), (_request, downstream) => {
+    heard.push(downstream);
+    return { onCredit: () => undefined, onCancel: () => undefined };
+  });
+  const slot = successor.acquire()!;
+  successor.dispatch(slot, REQUEST, recorder());
+  await until('the next call arrives', () => heard.length === 1);
+  const window = Buffer.alloc(63);
+  t.equal(dead!.downstream.data(window), true);
+  t.equal(heard[0]!.data(window), true, 'its credits are whole');
+  heard[0]!.recordUpstream(1, 0, asMonotonicMs(1));
+  dead!.downstream.recordUpstream(2, 1, asMonotonicMs(1));
+  dead!.downstream.recordQueued(5);
+  const { table } = successor;
+  t.same([table.upstreamOf(slot), table.fallbackOf(slot), table.queuedMsOf(slot)], [1, 0, 0]);
+  dead!.downstream.fail(FAILURE);
+  heard[0]!.fail(FAILURE);
+  successor.close();
+  worker.close();
 });
 
 void t.test('a receiver whose client is slow keeps the slot beyond the last frame', async (t) => {
