@@ -82,7 +82,7 @@ export function testOf(filter: CallFilter, block: Block): ((call: number) => boo
   );
   if (wanted.includes(undefined)) return undefined;
   const [accountAt, keyAt, modelAt, upstreamAt] = wanted as [number, number, number, number];
-  const codesAt = code?.split(',').flatMap((one) => block.positionOf(one) ?? []);
+  const codesAt = code?.split(',').flatMap((one) => block.positionOf(one.trim()) ?? []);
   if (codesAt?.length === 0) return undefined;
   const isOfAccounts = filter.accounts && accountTestOf(filter.accounts, block);
   return (call) => {

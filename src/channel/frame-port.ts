@@ -242,7 +242,7 @@ function packed(bytes: Uint8Array): string | Uint8Array {
     return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1');
   const own = Buffer.allocUnsafeSlow(bytes.length);
   own.set(bytes);
-  return own;
+  return new Uint8Array(own.buffer);
 }
 
 /**

@@ -40,8 +40,11 @@ export function addUsageCommand(program: Command): void {
     .action(showUsage);
 }
 
-/** The gateway reads some 50,000 rows a second beside its other work, and a large store has millions. */
-const REPORT_TIMEOUT_MS = 600_000;
+/**
+ * The gateway reads some 50,000 rows a second beside its other work, and a large store has millions. Node's
+ * fetch waits 300 s for a response, whatever is asked of it.
+ */
+const REPORT_TIMEOUT_MS = 290_000;
 
 async function showUsage(options: UsageOptions): Promise<void> {
   if (options.csv === true && options.json === true) throw new Misuse('Give one of --json and --csv.');

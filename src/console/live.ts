@@ -99,6 +99,7 @@ function follow(
   };
   const connect = (): void => {
     source = new EventSource(url);
+    timer = setTimeout(onSilence, SILENCE_MS);
     for (const [name, take] of Object.entries(takes)) {
       source.addEventListener(name, (event: MessageEvent<string>) => {
         clearTimeout(timer);

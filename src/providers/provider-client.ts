@@ -9,6 +9,7 @@
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { isRecord, parsedJson } from '../core/json.js';
+import { UPSTREAM_MESSAGE_CHARS_MAX } from '../core/limits.js';
 import type { ProviderName } from '../core/provider-names.js';
 import type { WallMs } from '../core/units.js';
 import type { HttpCall, HttpClient, HttpFault, HttpHandler, HttpTarget } from '../http1/http-client.js';
@@ -312,6 +313,27 @@ export class WatchedHandler implements HttpHandler {
     if (this.#chunks === undefined) return;
     const body = Buffer.concat(this.#chunks).toString('utf8');
     this.#chunks = [];
-    if (body !== '') this.#handler.onData(Buffer.from(this.#credentials.cleaned(this.#credential, body)));
+    if (body === '') return;
+    const text = this.#credentials.cleaned(this.#credential, shortened(body));
+    this.#handler.onData(Buffer.from(text));
   }
+}
+
+/**
+ * Returns as much of an error's body as upstream/error-mapping.ts reads, in the form of OpenAI's API: to clean
+ * 64 KB of short words takes 0.3 s.
+ */
+function shortened(body: string): string {
+  const value = parsedJson(body);
+  if (!isRecord(value)) return body.slice(0, UPSTREAM_MESSAGE_CHARS_MAX);
+  const { error } = value;
+  if (!isRecord(error)) return JSON.stringify({ error: shortenedText(error) });
+  const { message, type, code } = error;
+  return JSON.stringify({
+    error: { message: shortenedText(message), type: shortenedText(type), code: shortenedText(code) },
+  });
+}
+
+function shortenedText(value: unknown): unknown {
+  return typeof value === 'string' ? value.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX) : undefined;
 }

@@ -50,6 +50,8 @@ export interface UsageCursor {
   /** Of the account. */
   readonly slot: number;
   readonly hour: number;
+  /** The row of that hour; default the first. */
+  readonly row?: Pick<UsageRow, 'keyId' | 'modelId'> | undefined;
 }
 
 export interface UsageRowsPage {
@@ -62,6 +64,10 @@ const ACCOUNTS_READ_MAX = 1_000;
 
 /** How many rows a report reads in one event-loop turn, in some 10 ms: 17 µs each. */
 const REPORT_PAGE_ROWS = 500;
+
+/** Reports run one after the other, because each may read the books for minutes. So many may wait. */
+const REPORTS_WAITING_MAX = 4;
+const REPORT_RETRY_SECONDS = 30;
 
 export interface NewAccountWithKeys extends NewAccount {
   readonly keys: readonly NewKey[];
@@ -84,6 +90,9 @@ export class Registry {
   readonly #store: RecordStore;
   /** Shared with the parts. A reload replaces the catalogue in it. */
   readonly #context: { -readonly [Name in keyof RegistryContext]: RegistryContext[Name] };
+  /** Of usage: those that run or wait, and the end of the last one. */
+  #reports = 0;
+  #reported: Promise<unknown> = Promise.resolve();
 
   constructor(given: RegistryContext) {
     const context = { ...given };
@@ -150,10 +159,24 @@ export class Registry {
   /**
    * Reports the usage on disk, which is one flush behind a running gateway; each row as it is when its page
    * is read. The usage of a deleted key is found by its id only. Reads the rows of those hours alone, and
-   * lets other work of the main thread run between its pages. Rejects with `invalid_parameters` and
-   * `not_found`.
+   * lets other work of the main thread run between its pages. Rejects with `invalid_parameters`, `not_found`
+   * and, if REPORTS_WAITING_MAX wait already, `overloaded`.
    */
-  async reportUsage({ account, key, model, by, fromHour, toHour }: UsageRequest): Promise<UsageLine[]> {
+  async reportUsage(request: UsageRequest): Promise<UsageLine[]> {
+    if (this.#reports > REPORTS_WAITING_MAX) {
+      const message = `${REPORTS_WAITING_MAX} reports of usage wait already: try again.`;
+      throw new ProxyError('overloaded', 'gateway', message, REPORT_RETRY_SECONDS);
+    }
+    this.#reports += 1;
+    const report = this.#reported.then(() => this.#reportUsage(request));
+    this.#reported = report.then(
+      () => (this.#reports -= 1),
+      () => (this.#reports -= 1),
+    );
+    return report;
+  }
+
+  async #reportUsage({ account, key, model, by, fromHour, toHour }: UsageRequest): Promise<UsageLine[]> {
     const keyRecord =
       key === undefined ? undefined : isId(key) ? this.#store.keys.find(key) : this.keys.find(key).record;
     const slot = account === undefined ? keyRecord?.accountIndex : this.accounts.recordOf(account).index;
@@ -161,7 +184,7 @@ export class Registry {
     const hours = { fromHour, toHour };
     let from: UsageCursor | undefined = { slot: slot ?? 0, hour: 0 };
     while (from !== undefined) {
-      const page: UsageRowsPage = this.#rowsPage(hours, from, slot, REPORT_PAGE_ROWS);
+      const page: UsageRowsPage = this.#rowsPage(hours, from, REPORT_PAGE_ROWS, { only: slot, splits: true });
       report.add(page.rows);
       from = page.next;
       if (from !== undefined) await nextTurn();
@@ -174,15 +197,15 @@ export class Registry {
    * stay together. `next` continues; a page that read many accounts without calls may be empty.
    */
   usageRows(hours: UsageHours, from: UsageCursor, limit: number): UsageRowsPage {
-    return this.#rowsPage(hours, from, undefined, limit);
+    return this.#rowsPage(hours, from, limit, {});
   }
 
-  /** Rows of the account in slot `only`, or of all accounts. */
+  /** Rows of the account in slot `only`, or of all accounts. `splits`: a page may end within an hour. */
   #rowsPage(
     { fromHour, toHour }: UsageHours,
     from: UsageCursor,
-    only: AccountIndex | undefined,
     limit: number,
+    { only, splits = false }: { readonly only?: AccountIndex | undefined; readonly splits?: boolean },
   ): UsageRowsPage {
     const store = this.#store;
     const rows: UsageRow[] = [];
@@ -193,9 +216,11 @@ export class Registry {
       const accountId = store.findAccountId(account);
       if (accountId === undefined) continue;
       const first = slot === from.slot ? Math.max(fromHour, from.hour) : fromHour;
+      const fromRow = slot === from.slot ? from.row : undefined;
       let hour = -1;
-      for (const row of store.usages({ account, fromHour: first, toHour })) {
-        if (row.hour !== hour && rows.length >= limit) return { rows, next: { slot, hour: row.hour } };
+      for (const row of store.usages({ account, fromHour: first, fromRow, toHour })) {
+        if (rows.length >= limit && (splits || row.hour !== hour))
+          return { rows, next: { slot, hour: row.hour, row: splits ? row : undefined } };
         hour = row.hour;
         rows.push({ ...row, accountId });
       }

@@ -72,6 +72,8 @@ export interface UsageRow extends UsageRecord {
 export interface UsageRange {
   readonly account: AccountIndex;
   readonly fromHour: number;
+  /** The first row of that hour to be read; default its first. */
+  readonly fromRow?: Pick<UsageRow, 'keyId' | 'modelId'> | undefined;
   readonly toHour: number;
 }
 

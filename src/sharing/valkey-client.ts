@@ -184,7 +184,7 @@ export class ValkeyClient {
       },
     });
     connection.connect().catch((error: unknown) => {
-      // The library gives up if no Sentinel or Cluster server replies, so it is tried again from here.
+      // With Sentinels, or if no server of a Cluster replies, nothing tries again by itself.
       if (connection !== this.#connection || this.#closed) return;
       this.#lastError = textOf(error);
       this.#drop(connection);

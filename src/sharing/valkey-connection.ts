@@ -47,7 +47,10 @@ export interface ValkeyConnectionOptions extends ValkeyAddress {
 }
 
 export interface ValkeyConnection {
-  /** Tries until it has connected once, or until `destroy`; then resolves. */
+  /**
+   * Resolves when it has connected. Rejects if nothing tries again by itself: with Sentinels at the first
+   * failure.
+   */
   connect(): Promise<unknown>;
   /** In a Cluster `key` selects the server, undefined any. Rejects at once while there is no connection. */
   send(key: string | undefined, args: readonly ValkeyArgument[], binary: boolean): Promise<ValkeyReply>;
@@ -60,8 +63,8 @@ const BINARY = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer }, timeout: 0 }
 const TEXT = { timeout: 0 } as const;
 /** How often a call is sent again that met a server which is not the master any more. */
 const REDIRECTIONS_MAX = 3;
-/** How often Sentinels are asked whether another server is the master now. */
-const SENTINEL_LOOK_MS = 1_000;
+/** How often Sentinels are asked whether another server is the master now. Each time costs a connection. */
+const SENTINEL_LOOK_MS = 2_000;
 /** A Sentinel that has not replied for so long is not waited for: the next one is asked too. */
 const SENTINEL_PATIENCE_MS = 250;
 /** Finds a lost route in seconds; without keep-alive it could take hours. */
@@ -123,9 +126,7 @@ function serverConnection(address: SharingAddress, options: ValkeyConnectionOpti
   return {
     connect: () => client.connect(),
     send: (_key, args, binary) => client.sendCommand<ValkeyReply>(args, binary ? BINARY : TEXT),
-    destroy: () => {
-      client.destroy();
-    },
+    destroy: () => destroyForGood(client),
   };
 }
 
@@ -133,6 +134,12 @@ type CommonOptions = ReturnType<typeof commonOptions>;
 
 function clientOf(common: CommonOptions, { host, port }: ServerAddress) {
   return createClient({ ...common, socket: { ...common.socket, host, port }, commandOptions: TEXT });
+}
+
+/** The library's `destroy` misses a socket that is still being opened, which would stay open. */
+function destroyForGood(client: ReturnType<typeof clientOf>): void {
+  client.on('ready', () => client.destroy());
+  client.destroy();
 }
 
 /**
@@ -146,6 +153,7 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
   const named = (): Promise<ServerAddress> => masterNamedBy(address, common.socket);
   let client: ReturnType<typeof clientOf> | undefined;
   let timer: NodeJS.Timeout | undefined;
+  let isMaster = false;
   let isOver = false;
   // A master that is cut off from its Sentinels goes on until its clients leave it.
   const look = async (used: ServerAddress): Promise<void> => {
@@ -163,22 +171,32 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
       client = clientOf(common, server);
       client.on('error', ({ message }: Error) => onOver(message));
       await client.connect();
-      const role = await client.sendCommand<ValkeyReply>(['ROLE']);
-      if (!Array.isArray(role) || role[0] !== 'master')
-        throw new Error('the server that a Sentinel names is no master yet');
+      isMaster = await isItMaster(client);
+      if (!isMaster) throw new Error('the server that a Sentinel names is no master yet');
       clearTimeout(timer);
       timer = setTimeout(() => void look(server), SENTINEL_LOOK_MS);
     },
     send: (_key, args, binary) =>
-      client === undefined
+      client === undefined || !isMaster
         ? Promise.reject(new ClientOfflineError())
         : client.sendCommand<ValkeyReply>(args, binary ? BINARY : TEXT),
     destroy: () => {
       isOver = true;
       clearTimeout(timer);
-      client?.destroy();
+      if (client !== undefined) destroyForGood(client);
     },
   };
+}
+
+/** Also true if the user may not ask: then the server says so at the first write. */
+async function isItMaster(client: ReturnType<typeof clientOf>): Promise<boolean> {
+  try {
+    const role = await client.sendCommand<ValkeyReply>(['ROLE']);
+    return Array.isArray(role) && role[0] === 'master';
+  } catch (error) {
+    if (isServersNo(error)) return true;
+    throw error;
+  }
 }
 
 /**
@@ -190,8 +208,7 @@ async function masterNamedBy(
   socket: CommonOptions['socket'],
 ): Promise<ServerAddress> {
   let isNamed = false;
-  const ask = async (server: ServerAddress, at: number): Promise<ServerAddress> => {
-    await delay(at * SENTINEL_PATIENCE_MS);
+  const ask = async (server: ServerAddress): Promise<ServerAddress> => {
     if (isNamed) throw new Error('another Sentinel has replied');
     // Sentinels have users of their own, or none.
     const sentinel = createClient({
@@ -212,7 +229,17 @@ async function masterNamedBy(
       sentinel.destroy();
     }
   };
-  return Promise.any(servers.map(ask));
+  let mayAsk: Promise<unknown> = Promise.resolve();
+  const replies = servers.map((server) => {
+    const begun = mayAsk;
+    const reply = begun.then(() => ask(server));
+    mayAsk = Promise.race([
+      reply.catch(() => undefined),
+      begun.then(() => delay(SENTINEL_PATIENCE_MS, undefined, { ref: false })),
+    ]);
+    return reply;
+  });
+  return Promise.any(replies);
 }
 
 function clusterConnection(address: SharingAddress, options: ValkeyConnectionOptions): ValkeyConnection {

@@ -279,8 +279,9 @@ export class Store implements RecordStore {
   }
 
   /** Ordered by hour. */
-  *usages({ account, fromHour, toHour }: UsageRange): Generator<UsageRecord> {
-    const range = { start: [account, fromHour, '', ''], end: [account, toHour + 1, '', ''] };
+  *usages({ account, fromHour, fromRow, toHour }: UsageRange): Generator<UsageRecord> {
+    const { keyId = '', modelId = '' } = fromRow ?? {};
+    const range = { start: [account, fromHour, keyId, modelId], end: [account, toHour + 1, '', ''] };
     for (const { key, value } of this.#tables.usage.getRange(range)) {
       const [, hour, keyId, modelId] = key;
       yield { account, hour, keyId, modelId, ...readUsage(value, this.#place('usage', key.join('/'))) };

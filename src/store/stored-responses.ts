@@ -6,7 +6,7 @@
  * Must hold: a response gets to disk in the transaction of its charge or not at all; otherwise a caller pays
  * twice after a crash, or replays what nobody paid (test/unit/store/stored-responses.test.ts).
  */
-import type { Clock } from '../core/clock.js';
+import { RetentionCalendar, type Clock } from '../core/clock.js';
 import { nameOfResponse, type ResponseKey, type ResponseRecord } from '../registry/stored-response.js';
 import type { FlushedResponses } from './flush.js';
 import type { ResponseBounds, ResponseChanges } from './response-table.js';
@@ -54,17 +54,20 @@ export interface FoundResponse {
 export class StoredResponses implements FlushedResponses {
   readonly #options: StoredResponsesOptions;
   readonly #waiting = new Map<string, Waiting>();
+  readonly #calendar: RetentionCalendar;
   #waitingBytes = 0;
 
   constructor(options: StoredResponsesOptions) {
     this.#options = options;
+    this.#calendar = new RetentionCalendar(options.clock);
   }
 
   /** Returns the response if its call ended within `keepHours`. Throws StoreError. */
   find(key: ResponseKey): FoundResponse | undefined {
     const waiting = this.#waiting.get(nameOfResponse(key));
     const record = waiting === undefined ? this.#options.store.answers.find(key) : waiting.record;
-    if (record === undefined || record.endedMs <= this.#bounds.expiredMs) return undefined;
+    const { clock, keepHours } = this.#options;
+    if (record === undefined || record.endedMs <= clock.wallMs() - keepHours * HOUR_MS) return undefined;
     return { record, unwritten: waiting !== undefined };
   }
 
@@ -166,8 +169,8 @@ export class StoredResponses implements FlushedResponses {
   }
 
   get #bounds(): ResponseBounds {
-    const { clock, keepHours, storeBytesMax } = this.#options;
-    return { expiredMs: clock.wallMs() - keepHours * HOUR_MS, bytesMax: storeBytesMax };
+    const { keepHours, storeBytesMax } = this.#options;
+    return { expiredMs: this.#calendar.nowMs() - keepHours * HOUR_MS, bytesMax: storeBytesMax };
   }
 
   #wait(waiting: Waiting): void {

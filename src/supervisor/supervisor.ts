@@ -95,7 +95,8 @@ export async function supervise(
       if (source !== undefined && loaded.source === undefined)
         throw new ConfigError([`${source} is not there any more: put it back, and reload`]);
       latest = loaded;
-      watch.haveRead(namedFiles(loaded.settings));
+      const { source: found } = loaded;
+      watch.haveRead([...(found === undefined ? [] : [found]), ...namedFiles(loaded.settings)]);
       return loaded.settings;
     },
     apply: async (next, dryRun) => {

@@ -44,6 +44,7 @@ void t.test('what people see', async (t) => {
 
 void t.test('refusals end with 1, misuse with 2', async (t) => {
   const { run } = commandFolder(t);
+  await run('accounts', 'list');
   checkRefused(
     t,
     await run('keys', 'create', '--account', 'nobody', '--name', 'x'),

@@ -82,3 +82,32 @@ void t.test('pages of rows go on where the one before ended', (t) => {
   ]);
   t.end();
 });
+
+void t.test('an hour of more rows than a page is counted once', async (t) => {
+  const store = new Store(t.testdir());
+  t.teardown(() => store.close());
+  const registry = offlineRegistry(store, new StoppedClock());
+  registry.accounts.create({ name: 'a', planId: 'free', credit: asPicoUnits(9n) });
+  const row = { ...NO_USAGE, account: asAccountIndex(0), hour: HOUR, calls: 1, cost: asPicoUnits(1n) };
+  const usages = Array.from({ length: 1_234 }, (_, at) => ({
+    ...row,
+    keyId: `key_${String(at % 617).padStart(16, '0')}`,
+    modelId: at < 617 ? 'small' : 'large',
+  }));
+  store.commit(() => store.putAccounting({ spendings: new Map(), usages }));
+  t.same(await callsOf(registry, { ...ALL, by: 'account' }), [1_234]);
+  t.same(await callsOf(registry, { ...ALL, by: 'model' }), [617, 617]);
+});
+
+void t.test('reports take turns, and few may wait', async (t) => {
+  const { registry } = openBooks(t, [HOUR]);
+  const asked = Array.from({ length: 7 }, () => callsOf(registry, { ...ALL, by: 'model' }));
+  const replies = await Promise.allSettled(asked);
+  t.same(
+    replies.map((reply) =>
+      reply.status === 'fulfilled' ? reply.value : (reply.reason as { code: string }).code,
+    ),
+    [[11], [11], [11], [11], [11], 'overloaded', 'overloaded'],
+  );
+  t.same(await callsOf(registry, { ...ALL, by: 'model' }), [11], 'later there is room');
+});

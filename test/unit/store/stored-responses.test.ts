@@ -178,6 +178,25 @@ void t.test('an answer is known for 24 hours, and then removed', async (t) => {
   await shop.store.close();
 });
 
+void t.test('a clock that is a day ahead for minutes costs no answer', async (t) => {
+  const shop = openShop(t.testdir({}));
+  const record = keep(shop, 'a');
+  charge(shop);
+  t.ok(shop.flush.run());
+  shop.clock.nowMs += HOUR_MS;
+  shop.answers.expire();
+  const step = (ms: number): void => {
+    shop.clock.nowMs += ms;
+    shop.clock.setMs += ms;
+  };
+  step(25 * HOUR_MS);
+  shop.answers.expire();
+  t.equal(shop.answers.find(record), undefined, 'by that clock it is too old');
+  step(-25 * HOUR_MS);
+  t.ok(shop.answers.find(record));
+  await shop.store.close();
+});
+
 void t.test('a disk that has no room for answers gets them without bytes', async (t) => {
   const shop = openShop(t.testdir({}));
   const record = keep(shop, 'a');
