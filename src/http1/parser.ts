@@ -16,7 +16,9 @@ const INTERIM_HEADS_MAX = 32;
 const HEAD_END = '\r\n\r\n';
 /** Bytes, because `indexOf` converts a string at each search. */
 const HEAD_END_BYTES = Buffer.from(HEAD_END);
-/** A line that ends so is rejected: its head would never end. Global, so that it searches from `lastIndex`. */
+/**
+ * A line that ends so is rejected: its head would never end. Global, so that it searches from `lastIndex`.
+ */
 const LONE_LF = /(?<!\r)\n/g;
 
 export class Http1Parser {

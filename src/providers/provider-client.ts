@@ -320,8 +320,8 @@ export class WatchedHandler implements HttpHandler {
 }
 
 /**
- * Returns as much of an error's body as upstream/error-mapping.ts reads, in the form of OpenAI's API: to clean
- * 64 KB of short words takes 0.3 s.
+ * Returns as much of an error's body as upstream/error-mapping.ts reads, in the form of OpenAI's API: to
+ * clean 64 KB of short words takes 0.3 s.
  */
 function shortened(body: string): string {
   const value = parsedJson(body);
