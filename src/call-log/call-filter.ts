@@ -46,7 +46,7 @@ function keysOfStatus(status: number | undefined): string[] {
 }
 
 /** The index has no key for one of several codes. */
-const keyOfCodes = (code: string): string => (code.includes(',') ? FAILED_KEY : code);
+const keyOfCodes = (code: string): string => (code.includes(',') ? FAILED_KEY : code.trim());
 
 /** Returns the hashes of how a call failed, as far as the filter says. */
 function failuresOf({ code, status = 0, failed }: CallFilter): number[] {

@@ -22,7 +22,7 @@
  *
  * `postMessage` has no back-pressure, so the credits bound the bytes between the two threads.
  *
- * Must hold: a slot belongs to one call from `open` by its listener until the worker's last frame for it, or
+ * Must hold: a slot belongs to one call from `begin` by its listener until the worker's last frame for it, or
  * until that listener has died; and each word is written by the sides named above only, by atomics
  * (test/unit/channel/call-table.test.ts, link.test.ts).
  */
@@ -91,16 +91,23 @@ export class CallTable {
     return this.#words.length / WORDS_PER_CALL;
   }
 
-  /** Listener: a new call takes its slot. `inFlight`: the listener's calls, with this one. */
-  open(id: CallId, inFlight: number): void {
+  /** Listener: the slot belongs to a new call from now on. What was recorded of the one before is gone. */
+  begin(id: CallId): void {
     const base = slotOfCall(id) * WORDS_PER_CALL;
+    Atomics.store(this.#words, base + GENERATION, generationOfCall(id));
+    Atomics.store(this.#words, base + UPSTREAM, 0);
+    Atomics.store(this.#words, base + QUEUED_MS, 0);
+  }
+
+  /** Listener: the call goes to a worker. `inFlight`: the listener's calls, with this one. */
+  open(slot: CallSlot, inFlight: number): void {
+    const base = slot * WORDS_PER_CALL;
     const shareBytes = Math.max(WINDOW_BYTES_MIN, Math.floor(WINDOWS_BYTES_MAX / inFlight));
     const windowBytes = Math.min(this.#windowBytes, shareBytes);
     Atomics.store(this.#words, base + CREDIT_BYTES, windowBytes);
     // A worker that continues should have credits for several chunks, or it is paused again after each.
     Atomics.store(this.#words, base + RESUME_BYTES, windowBytes >> 1);
     Atomics.store(this.#words, base + WAITING, 0);
-    Atomics.store(this.#words, base + GENERATION, generationOfCall(id));
   }
 
   /**
@@ -170,12 +177,6 @@ export class CallTable {
    */
   fallbackOf(slot: CallSlot): number {
     return Atomics.load(this.#words, slot * WORDS_PER_CALL + UPSTREAM) >>> FALLBACK_SHIFT;
-  }
-
-  /** Listener: clears words 4 and 5 for a new call. */
-  forgetUpstream(slot: CallSlot): void {
-    Atomics.store(this.#words, slot * WORDS_PER_CALL + UPSTREAM, 0);
-    Atomics.store(this.#words, slot * WORDS_PER_CALL + QUEUED_MS, 0);
   }
 
   /** Listener: the client has gone. */

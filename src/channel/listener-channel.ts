@@ -121,7 +121,7 @@ export class ListenerChannel {
     this.#freeCount -= 1;
     const slot = asCallSlot(this.#freeSlots[this.#freeCount]!);
     // Here, not at dispatch: a call that is never dispatched must not read the upstream of the one before it.
-    this.table.forgetUpstream(slot);
+    this.table.begin(this.#calls.nextId(slot));
     return slot;
   }
 
@@ -143,7 +143,7 @@ export class ListenerChannel {
     const id = this.#calls.nextId(slot);
     this.#calls.add(id, { id, slot, worker, receiver });
     // The more calls are in flight, the fewer bytes of this one's response may be under way.
-    this.table.open(id, this.inFlight);
+    this.table.open(slot, this.inFlight);
     worker.inFlight += 1;
     worker.port.push({ kind: FRAME_CALL, id, request });
     return true;

@@ -5,7 +5,8 @@
  * Must hold: `monotonicMs` means the same in all threads and processes of a host, because leases and windows
  * in shared memory are written by one and read by another; durations are never taken from `wallMs`, which may
  * step (test/unit/core/clock.test.ts); what is removed by age for good is removed by a RetentionCalendar
- * (test/unit/call-log/segment-writer.test.ts, test/unit/gateway/webhook-outbox.test.ts).
+ * (test/unit/call-log/segment-writer.test.ts, test/unit/gateway/webhook-outbox.test.ts,
+ * test/unit/store/stored-responses.test.ts).
  */
 import { performance } from 'node:perf_hooks';
 import { asMonotonicMs, asWallMs, type MonotonicMs, type WallMs } from './units.js';

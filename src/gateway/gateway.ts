@@ -251,7 +251,7 @@ export class Gateway {
     return { kind: 'ready', port, adminPort, demoAccountId: demo.accountId, demoKey: demo.key };
   }
 
-  /** Opens the admin interface. Resolves with false if the gateway was closed before it could. */
+  /** Opens the admin interface. Resolves with false if it was closed or told to follow before. */
   async lead(): Promise<boolean> {
     const leads = await this.#admin.lead();
     if (leads) this.#notifications.lead();

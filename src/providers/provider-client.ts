@@ -246,8 +246,8 @@ const ERROR_BODY_BYTES_MAX = 64 * 1024;
  * with a token of Entra). It reports a credential that the provider rejects, and removes the credential from
  * an error's body.
  *
- * Must hold: what has come of an error's body reaches the handler at once, after the credential was removed
- * from it (test/unit/providers/provider-client.watched-handler.test.ts).
+ * Must hold: as much of an error's body as is read of it reaches the handler at once, after the credential
+ * was removed from it (test/unit/providers/provider-client.watched-handler.test.ts).
  */
 export class WatchedHandler implements HttpHandler {
   readonly #handler: HttpHandler;

@@ -65,7 +65,7 @@ const ACCOUNTS_READ_MAX = 1_000;
 /** How many rows a report reads in one event-loop turn, in some 10 ms: 17 µs each. */
 const REPORT_PAGE_ROWS = 500;
 
-/** Reports run one after the other, because each may read the books for minutes. So many may wait. */
+/** Reports of all accounts run one after the other: each may read the books for minutes. So many may wait. */
 const REPORTS_WAITING_MAX = 4;
 const REPORT_RETRY_SECONDS = 30;
 
@@ -90,7 +90,7 @@ export class Registry {
   readonly #store: RecordStore;
   /** Shared with the parts. A reload replaces the catalogue in it. */
   readonly #context: { -readonly [Name in keyof RegistryContext]: RegistryContext[Name] };
-  /** Of usage: those that run or wait, and the end of the last one. */
+  /** Of the usage of all accounts: those that run or wait, and the end of the last one. */
   #reports = 0;
   #reported: Promise<unknown> = Promise.resolve();
 
@@ -160,9 +160,11 @@ export class Registry {
    * Reports the usage on disk, which is one flush behind a running gateway; each row as it is when its page
    * is read. The usage of a deleted key is found by its id only. Reads the rows of those hours alone, and
    * lets other work of the main thread run between its pages. Rejects with `invalid_parameters`, `not_found`
-   * and, if REPORTS_WAITING_MAX wait already, `overloaded`.
+   * and, of all accounts if REPORTS_WAITING_MAX wait already, `overloaded`.
    */
   async reportUsage(request: UsageRequest): Promise<UsageLine[]> {
+    // Few rows: it need not wait for reports of the whole store.
+    if (request.account !== undefined) return this.#reportUsage(request);
     if (this.#reports > REPORTS_WAITING_MAX) {
       const message = `${REPORTS_WAITING_MAX} reports of usage wait already: try again.`;
       throw new ProxyError('overloaded', 'gateway', message, REPORT_RETRY_SECONDS);

@@ -86,6 +86,7 @@ export interface CallOptions {
 export class ValkeyClient {
   readonly #options: ValkeyClientOptions;
   readonly #random: () => number;
+  readonly #epochs = { last: 0 };
   #connection: ValkeyConnection;
   #reopening: NodeJS.Timeout | undefined;
   /** How many connections in a row were dropped because they were late or wrong. */
@@ -170,6 +171,7 @@ export class ValkeyClient {
       name,
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
       commandsMax: COMMANDS_MAX,
+      epochs: this.#epochs,
       reconnectDelayMs: (tries) => this.#pauseMs(tries),
       onError: (error) => {
         if (connection !== this.#connection) return;

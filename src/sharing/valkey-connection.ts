@@ -44,6 +44,8 @@ export interface ValkeyConnectionOptions extends ValkeyAddress {
    * itself. May be called several times.
    */
   readonly onOver: (reason: string) => void;
+  /** Of the Sentinels' last master. Each connection of a client gets the same. */
+  readonly epochs: { last: number };
 }
 
 export interface ValkeyConnection {
@@ -150,16 +152,17 @@ function destroyForGood(client: ReturnType<typeof clientOf>): void {
  */
 function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOptions): ValkeyConnection {
   const common = commonOptions(address, options, false);
-  const named = (): Promise<ServerAddress> => masterNamedBy(address, common.socket);
+  const { epochs } = options;
+  const named = (): Promise<NamedMaster> => masterNamedBy(address, common.socket, epochs.last);
   let client: ReturnType<typeof clientOf> | undefined;
   let timer: NodeJS.Timeout | undefined;
   let isMaster = false;
   let isOver = false;
   // A master that is cut off from its Sentinels goes on until its clients leave it.
-  const look = async (used: ServerAddress): Promise<void> => {
-    const { host, port } = await named().catch(() => used);
+  const look = async (used: NamedMaster): Promise<void> => {
+    const { epoch } = await named().catch(() => used);
     if (isOver) return;
-    if (host !== used.host || port !== used.port) options.onOver('a Sentinel names another master');
+    if (epoch > used.epoch) options.onOver('a Sentinel names another master');
     else timer = setTimeout(() => void look(used), SENTINEL_LOOK_MS);
   };
   return {
@@ -173,6 +176,7 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
       await client.connect();
       isMaster = await isItMaster(client);
       if (!isMaster) throw new Error('the server that a Sentinel names is no master yet');
+      epochs.last = server.epoch;
       clearTimeout(timer);
       timer = setTimeout(() => void look(server), SENTINEL_LOOK_MS);
     },
@@ -199,16 +203,23 @@ async function isItMaster(client: ReturnType<typeof clientOf>): Promise<boolean>
   }
 }
 
+/** `epoch` grows with each failover: by it a Sentinel that has missed one is known. */
+interface NamedMaster extends ServerAddress {
+  readonly epoch: number;
+}
+
 /**
- * Resolves with the master that the first Sentinel to reply names. Rejects with an AggregateError if none
- * does.
+ * Resolves with the master that the first Sentinel to reply names, of those that know of `epochLast`; if none
+ * does, with the latest. Rejects with an AggregateError if none replies. The order is a random one.
  */
 async function masterNamedBy(
   { servers, master }: SharingAddress,
   socket: CommonOptions['socket'],
-): Promise<ServerAddress> {
+  epochLast: number,
+): Promise<NamedMaster> {
+  const late: NamedMaster[] = [];
   let isNamed = false;
-  const ask = async (server: ServerAddress): Promise<ServerAddress> => {
+  const ask = async (server: ServerAddress): Promise<NamedMaster> => {
     if (isNamed) throw new Error('another Sentinel has replied');
     // Sentinels have users of their own, or none.
     const sentinel = createClient({
@@ -217,20 +228,31 @@ async function masterNamedBy(
       maintNotifications: 'disabled',
       socket: { ...socket, ...server, socketTimeout: socket.connectTimeout },
     });
-    // `connect` and the command reject with it.
+    // `connect` and the commands reject with it.
     sentinel.on('error', () => undefined);
     try {
       await sentinel.connect();
-      const reply = await sentinel.sendCommand<ValkeyReply>(['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', master]);
-      if (!Array.isArray(reply)) throw new Error(`a Sentinel knows no master "${master}"`);
+      const [place, facts] = await Promise.all([
+        sentinel.sendCommand<ValkeyReply>(['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', master]),
+        sentinel.sendCommand<ValkeyReply>(['SENTINEL', 'MASTER', master]),
+      ]);
+      if (!Array.isArray(place) || !Array.isArray(facts))
+        throw new Error(`a Sentinel knows no master "${master}"`);
+      const epoch = Number(facts[facts.indexOf('config-epoch') + 1]);
+      const named = { host: String(place[0]), port: Number(place[1]), epoch };
+      if (epoch < epochLast) {
+        late.push(named);
+        throw new Error('a Sentinel has missed a failover');
+      }
       isNamed = true;
-      return { host: String(reply[0]), port: Number(reply[1]) };
+      return named;
     } finally {
       sentinel.destroy();
     }
   };
+  const first = Math.floor(Math.random() * servers.length);
   let mayAsk: Promise<unknown> = Promise.resolve();
-  const replies = servers.map((server) => {
+  const replies = [...servers.slice(first), ...servers.slice(0, first)].map((server) => {
     const begun = mayAsk;
     const reply = begun.then(() => ask(server));
     mayAsk = Promise.race([
@@ -239,7 +261,11 @@ async function masterNamedBy(
     ]);
     return reply;
   });
-  return Promise.any(replies);
+  return Promise.any(replies).catch((error: unknown) => {
+    const [latest] = late.sort((one, other) => other.epoch - one.epoch);
+    if (latest === undefined) throw error;
+    return latest;
+  });
 }
 
 function clusterConnection(address: SharingAddress, options: ValkeyConnectionOptions): ValkeyConnection {

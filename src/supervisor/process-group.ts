@@ -180,7 +180,8 @@ export class ProcessGroup {
    */
   async #handOver(to: GroupMember): Promise<boolean> {
     const waitMs = this.#options.readyMsMax;
-    const timer = setTimeout(() => this.#primary.takeBack(to), waitMs);
+    // After a stall `leads` may lie in the pipe, which the event loop reads after its timers.
+    const timer = setTimeout(() => setImmediate(() => this.#primary.takeBack(to)), waitMs);
     await this.#primary.handOver(to);
     clearTimeout(timer);
     if (this.#primary.current === to || to.process === undefined) return true;

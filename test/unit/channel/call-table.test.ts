@@ -15,7 +15,7 @@ const NEIGHBOUR = FIRST - 1;
 
 void t.test('credits are spent to the last byte and overdrawn by one frame at most', (t) => {
   const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
-  table.open(FIRST, 1);
+  table.open(SLOT, 1);
   t.equal(table.spend(SLOT, 7), true);
   t.equal(table.spend(SLOT, 5), false, 'the frame that crosses the window is sent, and the worker pauses');
   t.equal(table.refund(SLOT, 7), false, 'less than half a window is back: no wake-up yet');
@@ -27,14 +27,16 @@ void t.test('credits are spent to the last byte and overdrawn by one frame at mo
 
 void t.test('a slot that is opened again has a whole window and no memory of a cancel', (t) => {
   const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
-  table.open(FIRST, 1);
+  table.begin(FIRST);
+  table.open(SLOT, 1);
   table.spend(SLOT, 100);
-  table.open(NEIGHBOUR, 1);
+  table.begin(NEIGHBOUR);
   t.equal(table.isCancelled(FIRST), false);
   table.cancel(FIRST);
   t.equal(table.isCancelled(FIRST), true);
   t.equal(table.isCancelled(NEIGHBOUR), false, 'its neighbour is not touched');
-  table.open(NEXT, 1);
+  table.begin(NEXT);
+  table.open(SLOT, 1);
   t.equal(table.isCancelled(NEXT), false);
   t.equal(table.isCancelled(FIRST), true, 'the call before has lost the slot');
   t.same([table.hasSlot(FIRST), table.hasSlot(NEXT)], [false, true]);
@@ -49,7 +51,7 @@ void t.test('the more calls are in flight, the smaller the window of a new one',
   const wholeBytes = 192 * 1024;
   const table = new CallTable(createCallTable(8, wholeBytes + FRAME_BYTES_MAX));
   const windowBytes = (inFlight: number): number => {
-    table.open(FIRST, inFlight);
+    table.open(SLOT, inFlight);
     let spent = 1_024;
     while (table.spend(SLOT, 1_024)) spent += 1_024;
     const resumed = Math.ceil(spent / 2);
@@ -77,7 +79,7 @@ void t.test('every order of spending and refunding wakes a worker that waits', (
   };
   for (const order of orders(5, 0)) {
     const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
-    table.open(FIRST, 1);
+    table.open(SLOT, 1);
     let waiting = false;
     let wakeUps = 0;
     let pauses = 0;
@@ -103,7 +105,7 @@ void t.test('the last of all upstreams and the last fallback are told apart', (t
   table.recordUpstream(SLOT, UPSTREAM_SLOTS_MAX - 1, FALLBACKS_MAX, asMonotonicMs(0));
   t.equal(table.upstreamOf(SLOT), UPSTREAM_SLOTS_MAX - 1);
   t.equal(table.fallbackOf(SLOT), FALLBACKS_MAX);
-  table.forgetUpstream(SLOT);
+  table.begin(NEXT);
   t.equal(table.upstreamOf(SLOT), undefined);
   t.equal(table.fallbackOf(SLOT), 0);
   t.end();
