@@ -49,7 +49,7 @@ import {
   type QuotaRejectionsOptions,
 } from './quota-rejections.js';
 import { CallLeft } from './call-left.js';
-import { type CallScopes, ScopeChain, type ScopeTables } from './scope-chain.js';
+import { type CallScopes, FLIGHT_BIT, ScopeChain, type ScopeTables } from './scope-chain.js';
 import {
   createAmounts,
   nanoUnitsOf,
@@ -141,9 +141,9 @@ export class Calls {
       return this.#rejections.of(ACCOUNT_SCOPE, FLIGHT, scopes, needs);
     let rejection: QuotaRejection | undefined;
     if (needs.isFree === true) {
-      taken.scopes = 0;
       taken.dayNumber = NO_DAY;
       this.#left.perDay = this.day.leftOf(account, NO_DAY, plan.callsPerDay);
+      if (taken.scopes > 0) rejection = this.#takeFlights(scopes, needs);
     } else rejection = taken.scopes > 0 ? this.#takeAll(scopes, needs) : this.#takeDay(scopes, needs);
     if (rejection === undefined && !this.balance.hold(account, needs.hold)) {
       this.#giveBack(taken);
@@ -262,6 +262,20 @@ export class Calls {
       this.#options.low?.('account', account);
     }
     return isTaken;
+  }
+
+  /** The places of a free call among the calls in flight of all scopes but the account, which has it. */
+  #takeFlights(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
+    const taken = this.#taken;
+    setAmounts(this.#held, 0, 0);
+    taken.tokens = 0;
+    this.quotas.readPeriods(taken, this.clock.wallMs());
+    for (let scope = 0; scope < taken.scopes; scope++) {
+      if ((this.#chain.links[scope]!.mask & FLIGHT_BIT) === 0 || this.#take(scope, FLIGHT)) continue;
+      this.#giveBack(taken);
+      return this.#rejections.of(scope, FLIGHT, scopes, needs);
+    }
+    return undefined;
   }
 
   /** The account's call of the day, for a call that takes of nothing else. */

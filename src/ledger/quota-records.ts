@@ -94,7 +94,11 @@ export class QuotaRecords {
       Atomics.store(words, at, NO_RECORD_LEFT);
       return;
     }
-    this.#views.floats.set(wanted, record * QUOTA_WORDS64 + LIMITS);
+    // A limit that is taken away stays in its word: a thread that has read the former mask may still use it.
+    for (let bits = mask; bits !== 0; bits &= bits - 1) {
+      const quota = 31 - Math.clz32(bits & -bits);
+      this.#views.floats[record * QUOTA_WORDS64 + LIMITS + quota] = wanted[quota]!;
+    }
     Atomics.store(this.#views.words32, record * QUOTA_WORDS32 + MASK, mask);
   }
 

@@ -290,9 +290,11 @@ function clampedCall(
   if (quota !== 'balance' && quota !== 'spend_per_day' && quota !== 'spend_per_month') return undefined;
   const available = quota === 'balance' ? ledger.balance.available(account) : left;
   const tokens = affordedBy(available, models, call);
+  // The balance may have grown since the hold failed.
+  const tokensMax = Math.max(...models.map(({ model }) => model.outputTokensMax));
   return tokens === undefined || tokens < BigInt(call.outputTokensMin)
     ? undefined
-    : withOutputTokensMax(call, Number(tokens));
+    : withOutputTokensMax(call, Math.min(Number(tokens), tokensMax));
 }
 
 /**

@@ -140,8 +140,10 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     const { caller } = exchange;
     invariant(caller !== undefined, 'a body is read for a known caller');
     const { parseInlineBytesMax, bodiesInWorkBytesMax } = limits;
+    // What a repeat costs is known once its body has been read: nothing, if the response is stored.
+    const isJudged = exchange.door.isFree !== true && exchange.keyed === undefined;
     const rejection =
-      bytes > parseInlineBytesMax && exchange.door.isFree !== true
+      bytes > parseInlineBytesMax && isJudged
         ? beyondBalance(caller, certainBytes, this.#listener)
         : undefined;
     if (rejection !== undefined) return this.#rejectEarly(rejection, bytes);
@@ -158,9 +160,9 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 
   takeFirstPiece(piece: Uint8Array): boolean {
-    const { caller, bodyBytes, hasPermit } = this.#exchange;
+    const { caller, bodyBytes, hasPermit, keyed } = this.#exchange;
     invariant(caller !== undefined, 'a body is read for a known caller');
-    const model = hasPermit ? modelInFirstPiece(piece) : undefined;
+    const model = hasPermit && keyed === undefined ? modelInFirstPiece(piece) : undefined;
     if (model === undefined || isAllowed(caller, model, this.#listener)) return true;
     return this.#rejectEarly(unknownModel(model), bodyBytes);
   }

@@ -78,6 +78,15 @@ void t.test('repeats', async (t) => {
     checkError(t, await keyed(bed, key, 'once', other), 'invalid_parameters', 'another long body');
   });
 
+  await t.test('a long body that the balance would not cover any more', async (t) => {
+    const body = bodyOf('x'.repeat(200_000));
+    const { first, key, accountId } = await checkOnce(t, body);
+    const { balance } = await gateway.admin.account(accountId);
+    await gateway.admin.credit(accountId, `-${balance}`);
+    checkReplay(t, first, await keyed(bed, key, 'once', body));
+    checkError(t, await keyed(bed, key, 'another', body), 'insufficient_quota', 'a call of its own');
+  });
+
   await t.test('a stream', async (t) => {
     const { first } = await checkOnce(t, bodyOf(steered('chunks=500'), { stream: true }));
     t.equal(first.headers['content-type'], 'text/event-stream; charset=utf-8');

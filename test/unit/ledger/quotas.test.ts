@@ -7,6 +7,7 @@ import { NO_QUOTAS, QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '#src/cor
 import { asAccountIndex, asCallSlot, asGroupIndex, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers, EXTENDED_QUOTAS, QUOTA_WORDS64 } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
+import type { QuotaRecords } from '#src/ledger/quota-records.js';
 import { FakeClock, stateOf } from '../../fixtures/ledger-world.js';
 import { newSeed, randomBelow } from '../../support/random.js';
 
@@ -90,6 +91,51 @@ void t.test('a free call takes of calls in flight and the model’s minute alone
   const other = { ...scopes, model: undefined };
   t.equal(ledger!.admit(asCallSlot(0), other, NONE), undefined);
   t.match(ledger!.admit(asCallSlot(1), other, NONE), { quota: 'calls_per_day' });
+  t.end();
+});
+
+void t.test(
+  'a free call takes of the calls in flight of its key, its groups and the rule for its model',
+  (t) => {
+    const { ledgers } = createWorld();
+    const [ledger] = ledgers;
+    const key = asKeyIndex(0);
+    const group = asGroupIndex(0);
+    const plan = { ...planOf({ callsPerMonth: 1 }), callsPerDay: 1, callsInFlightMax: 9 };
+    const rule = { modelIndex: 0, limits: { ...NO_QUOTAS, callsInFlight: 3, tokensPerDay: 1 } };
+    const free = { ...NONE, isFree: true } as const;
+    ledger!.keys.open(key, { callsInFlight: 1, tokensPerDay: 1 });
+    ledger!.groups.open(group, { callsInFlight: 2, callsPerMonth: 1 });
+    ledger!.setGroup(account, group);
+    const admit = (slot: number, of: typeof key | undefined, model: typeof rule | undefined) =>
+      ledger!.admit(asCallSlot(slot), { account, plan, key: of, model }, free);
+    for (const end of ['settle', 'release'] as const) {
+      t.equal(admit(0, key, undefined), undefined);
+      t.match(admit(1, key, undefined), { kind: 'key', quota: 'calls_in_flight' });
+      t.equal(admit(1, undefined, rule), undefined);
+      t.match(admit(2, undefined, rule), { kind: 'group', quota: 'calls_in_flight' });
+      for (const slot of [0, 1])
+        if (end === 'settle') ledger!.settle(asCallSlot(slot), asPicoUnits(0n), 0);
+        else ledger!.release(asCallSlot(slot));
+    }
+    ledger!.groups.setLimits(group, {});
+    for (const slot of [0, 1, 2]) t.equal(admit(slot, undefined, rule), undefined);
+    t.match(admit(3, undefined, rule), { quota: 'calls_in_flight' });
+    t.end();
+  },
+);
+
+void t.test('a limit that is taken away lets those through who have read that it was there', (t) => {
+  const { ledgers } = createWorld();
+  const [ledger] = ledgers;
+  const key = asKeyIndex(0);
+  ledger!.keys.open(key, { tokensPerDay: 100 });
+  const quota = EXTENDED_QUOTAS.indexOf('tokens_per_day');
+  const { quotas } = ledger as unknown as { readonly quotas: Pick<QuotaRecords, 'limitOf'> };
+  t.equal(quotas.limitOf(0, quota), 100);
+  ledger!.keys.setLimits(key, {});
+  t.equal(ledger!.keys.limitsOf(key).tokensPerDay, undefined);
+  t.equal(quotas.limitOf(0, quota), 100, 'by which a thread goes that has read the former mask');
   t.end();
 });
 
