@@ -65,8 +65,12 @@ const ACCOUNTS_READ_MAX = 1_000;
 /** How many rows a report reads in one event-loop turn, in some 10 ms: 17 µs each. */
 const REPORT_PAGE_ROWS = 500;
 
-/** Reports of all accounts run one after the other: each may read the books for minutes. So many may wait. */
-const REPORTS_WAITING_MAX = 4;
+/**
+ * A report that reads more pages than this is a long one, of 0.2 s and more. Long ones run one after the
+ * other, because each may read the books for minutes, and so many of them may wait.
+ */
+const SHORT_REPORT_PAGES = 20;
+const LONG_REPORTS_WAITING_MAX = 4;
 const REPORT_RETRY_SECONDS = 30;
 
 export interface NewAccountWithKeys extends NewAccount {
@@ -90,9 +94,9 @@ export class Registry {
   readonly #store: RecordStore;
   /** Shared with the parts. A reload replaces the catalogue in it. */
   readonly #context: { -readonly [Name in keyof RegistryContext]: RegistryContext[Name] };
-  /** Of the usage of all accounts: those that run or wait, and the end of the last one. */
-  #reports = 0;
-  #reported: Promise<unknown> = Promise.resolve();
+  /** Those that run or wait, and the end of the last one. */
+  #longReports = 0;
+  #longReportEnd: Promise<void> = Promise.resolve();
 
   constructor(given: RegistryContext) {
     const context = { ...given };
@@ -160,38 +164,48 @@ export class Registry {
    * Reports the usage on disk, which is one flush behind a running gateway; each row as it is when its page
    * is read. The usage of a deleted key is found by its id only. Reads the rows of those hours alone, and
    * lets other work of the main thread run between its pages. Rejects with `invalid_parameters`, `not_found`
-   * and, of all accounts if REPORTS_WAITING_MAX wait already, `overloaded`.
+   * and, if LONG_REPORTS_WAITING_MAX wait already, `overloaded`.
    */
-  async reportUsage(request: UsageRequest): Promise<UsageLine[]> {
-    // Few rows: it need not wait for reports of the whole store.
-    if (request.account !== undefined) return this.#reportUsage(request);
-    if (this.#reports > REPORTS_WAITING_MAX) {
-      const message = `${REPORTS_WAITING_MAX} reports of usage wait already: try again.`;
-      throw new ProxyError('overloaded', 'gateway', message, REPORT_RETRY_SECONDS);
-    }
-    this.#reports += 1;
-    const report = this.#reported.then(() => this.#reportUsage(request));
-    this.#reported = report.then(
-      () => (this.#reports -= 1),
-      () => (this.#reports -= 1),
-    );
-    return report;
-  }
-
-  async #reportUsage({ account, key, model, by, fromHour, toHour }: UsageRequest): Promise<UsageLine[]> {
+  async reportUsage({ account, key, model, by, fromHour, toHour }: UsageRequest): Promise<UsageLine[]> {
     const keyRecord =
       key === undefined ? undefined : isId(key) ? this.#store.keys.find(key) : this.keys.find(key).record;
     const slot = account === undefined ? keyRecord?.accountIndex : this.accounts.recordOf(account).index;
     const report = new UsageReport({ keyId: keyRecord?.id ?? key, modelId: model, by });
     const hours = { fromHour, toHour };
     let from: UsageCursor | undefined = { slot: slot ?? 0, hour: 0 };
-    while (from !== undefined) {
-      const page: UsageRowsPage = this.#rowsPage(hours, from, REPORT_PAGE_ROWS, { only: slot, splits: true });
-      report.add(page.rows);
-      from = page.next;
-      if (from !== undefined) await nextTurn();
+    let end: (() => void) | undefined;
+    try {
+      for (let pages = 0; from !== undefined; pages++) {
+        if (pages === SHORT_REPORT_PAGES) end = await this.#longReportTurn();
+        const page: UsageRowsPage = this.#rowsPage(hours, from, REPORT_PAGE_ROWS, {
+          only: slot,
+          splits: true,
+        });
+        report.add(page.rows);
+        from = page.next;
+        if (from !== undefined) await nextTurn();
+      }
+      return report.lines();
+    } finally {
+      end?.();
     }
-    return report.lines();
+  }
+
+  /** Resolves when no other long report runs, with what ends the turn. */
+  async #longReportTurn(): Promise<() => void> {
+    if (this.#longReports > LONG_REPORTS_WAITING_MAX) {
+      const message = `${LONG_REPORTS_WAITING_MAX} long reports of usage wait already: try again.`;
+      throw new ProxyError('overloaded', 'gateway', message, REPORT_RETRY_SECONDS);
+    }
+    this.#longReports += 1;
+    const before = this.#longReportEnd;
+    let end = (): void => undefined;
+    this.#longReportEnd = new Promise((resolve) => (end = resolve));
+    await before;
+    return () => {
+      this.#longReports -= 1;
+      end();
+    };
   }
 
   /**

@@ -99,15 +99,19 @@ void t.test('an hour of more rows than a page is counted once', async (t) => {
   t.same(await callsOf(registry, { ...ALL, by: 'model' }), [617, 617]);
 });
 
-void t.test('reports take turns, and few may wait', async (t) => {
-  const { registry } = openBooks(t, [HOUR]);
-  const asked = Array.from({ length: 7 }, () => callsOf(registry, { ...ALL, by: 'model' }));
-  const replies = await Promise.allSettled(asked);
-  t.same(
-    replies.map((reply) =>
-      reply.status === 'fulfilled' ? reply.value : (reply.reason as { code: string }).code,
-    ),
-    [[11], [11], [11], [11], [11], 'overloaded', 'overloaded'],
+void t.test('long reports take turns, and few may wait; short ones do not', async (t) => {
+  const hours = 6_000;
+  const { registry } = openBooks(
+    t,
+    Array.from({ length: hours }, (_, at) => HOUR - hours + 1 + at),
   );
-  t.same(await callsOf(registry, { ...ALL, by: 'model' }), [11], 'later there is room');
+  const long = Array.from({ length: 7 }, () => callsOf(registry, { ...ALL, by: 'model' }));
+  const settled = Promise.allSettled(long);
+  const short = Array.from({ length: 20 }, () => callsOf(registry, { ...ALL, by: 'model', fromHour: HOUR }));
+  for (const calls of await Promise.all(short)) t.same(calls, [11]);
+  const replies = (await settled).map((reply) =>
+    reply.status === 'fulfilled' ? reply.value : (reply.reason as { code: string }).code,
+  );
+  t.same(replies, [...Array.from({ length: 5 }, () => [hours * 11]), 'overloaded', 'overloaded']);
+  t.same(await callsOf(registry, { ...ALL, by: 'model' }), [hours * 11], 'later there is room');
 });
