@@ -71,8 +71,8 @@ const FIRST_AFTER_MS = 240_000;
 
 /**
  * The time by which things are too old and are removed: that of the wall clock, but for steps ahead of the
- * last hour.
- * What is removed does not come back when the clock is set right; what stays an hour longer does no harm.
+ * last hour. What is removed does not come back when the clock is set right; what stays an hour longer does
+ * no harm.
  */
 export class RetentionCalendar {
   readonly #clock: Clock;

@@ -140,11 +140,12 @@ export class Calls {
     if (!this.#takeFlight(account, plan.callsInFlightMax))
       return this.#rejections.of(ACCOUNT_SCOPE, FLIGHT, scopes, needs);
     let rejection: QuotaRejection | undefined;
+    if (taken.scopes > 0) rejection = this.#takeAll(scopes, needs);
+    else if (needs.isFree !== true) rejection = this.#takeDay(scopes, needs);
     if (needs.isFree === true) {
       taken.dayNumber = NO_DAY;
       this.#left.perDay = this.day.leftOf(account, NO_DAY, plan.callsPerDay);
-      if (taken.scopes > 0) rejection = this.#takeFlights(scopes, needs);
-    } else rejection = taken.scopes > 0 ? this.#takeAll(scopes, needs) : this.#takeDay(scopes, needs);
+    }
     if (rejection === undefined && !this.balance.hold(account, needs.hold)) {
       this.#giveBack(taken);
       rejection = this.#rejections.of(ACCOUNT_SCOPE, 'balance', scopes, needs);
@@ -264,20 +265,6 @@ export class Calls {
     return isTaken;
   }
 
-  /** The places of a free call among the calls in flight of all scopes but the account, which has it. */
-  #takeFlights(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
-    const taken = this.#taken;
-    setAmounts(this.#held, 0, 0);
-    taken.tokens = 0;
-    this.quotas.readPeriods(taken, this.clock.wallMs());
-    for (let scope = 0; scope < taken.scopes; scope++) {
-      if ((this.#chain.links[scope]!.mask & FLIGHT_BIT) === 0 || this.#take(scope, FLIGHT)) continue;
-      this.#giveBack(taken);
-      return this.#rejections.of(scope, FLIGHT, scopes, needs);
-    }
-    return undefined;
-  }
-
   /** The account's call of the day, for a call that takes of nothing else. */
   #takeDay(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const dayNumber = this.day.take(scopes.account, scopes.plan.callsPerDay);
@@ -288,9 +275,9 @@ export class Calls {
   }
 
   /**
-   * Takes all but the hold and the account's calls in flight, from every scope of the same day and month. If
-   * midnight comes meanwhile, or a scope is a day ahead because the calendar was set back, it starts again
-   * with the later day: a record has room for one day, to which everything is given back.
+   * Takes all but the hold and the account's calls in flight, from every scope of the same day and month; a
+   * free call takes of the scopes' calls in flight alone. If midnight comes meanwhile, or a scope is a day
+   * ahead because the calendar was set back, it starts again with the later day, for a record has one day.
    */
   #takeAll(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const taken = this.#taken;
@@ -300,6 +287,7 @@ export class Calls {
     this.quotas.readPeriods(taken, this.#wallMs);
     let all = 0;
     for (let scope = 0; scope < taken.scopes; scope++) all |= this.#chain.links[scope]!.mask;
+    if (needs.isFree === true) all &= FLIGHT_BIT;
     for (let tries = 0; tries < PERIODS_MAX; tries++) {
       const { day, month } = taken;
       const rejection = this.#takeEach(all, scopes, needs);

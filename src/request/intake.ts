@@ -137,15 +137,12 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   takeBody(bytes: number, certainBytes: number): boolean {
     const exchange = this.#exchange;
     const { limits, bodies } = this.#listener;
-    const { caller } = exchange;
+    const { caller, door, keyed } = exchange;
     invariant(caller !== undefined, 'a body is read for a known caller');
     const { parseInlineBytesMax, bodiesInWorkBytesMax } = limits;
     // What a repeat costs is known once its body has been read: nothing, if the response is stored.
-    const isJudged = exchange.door.isFree !== true && exchange.keyed === undefined;
-    const rejection =
-      bytes > parseInlineBytesMax && isJudged
-        ? beyondBalance(caller, certainBytes, this.#listener)
-        : undefined;
+    const isJudged = bytes > parseInlineBytesMax && door.isFree !== true && keyed === undefined;
+    const rejection = isJudged ? beyondBalance(caller, certainBytes, this.#listener) : undefined;
     if (rejection !== undefined) return this.#rejectEarly(rejection, bytes);
     const bounds = {
       bytesMax: bodiesInWorkBytesMax,
