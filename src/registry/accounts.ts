@@ -19,7 +19,7 @@ import type { AccountStatement } from './account-statement.js';
 import type { Groups } from './groups.js';
 import { findPlanIndex } from './live-buffers.js';
 import { assertName, assertReference, createId, invalid, isId, notFound } from './record-id.js';
-import type { Page } from './record-store.js';
+import { commitAndApply, type Page } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
 
 export interface NewAccount {
@@ -62,8 +62,13 @@ export class Accounts {
    * `invalid_parameters`.
    */
   create(request: NewAccount): AccountStatement {
-    const record = this.#context.store.commit(() => this.put(request));
-    this.open(record);
+    const { store } = this.#context;
+    const record = commitAndApply(
+      store,
+      () => this.put(request),
+      ({ id }) => store.findAccount(id),
+      (account) => this.open(account),
+    );
     return this.statementOf(record);
   }
 
@@ -184,12 +189,17 @@ export class Accounts {
 
   #change(idOrName: string, change: (account: AccountRecord) => AccountRecord): AccountStatement {
     const { store, live, catalog } = this.#context;
-    const changed = store.commit(() => {
+    const put = (): AccountRecord => {
       const record = change(this.recordOf(idOrName));
       store.putAccount(record);
       return record;
-    });
-    live.changeAccount(changed, catalog);
+    };
+    const changed = commitAndApply(
+      store,
+      put,
+      ({ id }) => store.findAccount(id),
+      (account) => live.changeAccount(account, catalog),
+    );
     return this.statementOf(changed);
   }
 

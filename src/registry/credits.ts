@@ -14,7 +14,7 @@ import type { AccountRecord, CreditRecord } from './account-record.js';
 import type { AccountStatement } from './account-statement.js';
 import type { Accounts } from './accounts.js';
 import { UNPRINTABLE, assertIdempotencyKey, invalid, LINE_PATTERN } from './record-id.js';
-import type { Page } from './record-store.js';
+import { commitAndApply, type Page } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
 
 /** Length of a journal line's note: a sentence and a document's number, not the document. */
@@ -113,24 +113,20 @@ export class Credits {
 
   #credit(transfer: Transfer, hooks: TransferHooks): AccountStatement {
     const { store, live } = this.#context;
-    const work: { made: AccountRecord | undefined } = { made: undefined };
-    let statement: AccountStatement;
-    try {
-      statement = store.commit(() => {
-        const record = this.#put(transfer, hooks);
-        const { held, spent, ...rest } = this.#accounts.statementOf(record);
-        // Computed by the law of the balance, because the ledger gets the money only after the disk.
-        const after = { ...rest, held, spent, available: asPicoUnits(record.credited - held - spent) };
-        hooks.after(after);
-        work.made = record;
-        return after;
-      });
-    } catch (error) {
-      if (work.made !== undefined && this.#isOnDisk(work.made)) live.credit(work.made.index, transfer.amount);
-      throw error;
-    }
-    live.credit(statement.record.index, transfer.amount);
-    return statement;
+    const put = (): AccountStatement => {
+      const record = this.#put(transfer, hooks);
+      const { held, spent, ...rest } = this.#accounts.statementOf(record);
+      // Computed by the law of the balance, because the ledger gets the money only after the disk.
+      const after = { ...rest, held, spent, available: asPicoUnits(record.credited - held - spent) };
+      hooks.after(after);
+      return after;
+    };
+    return commitAndApply(
+      store,
+      put,
+      (made) => (this.#hasCredited(made.record) ? made : undefined),
+      ({ record }) => live.credit(record.index, transfer.amount),
+    );
   }
 
   /**
@@ -159,25 +155,28 @@ export class Credits {
         return statement;
       });
     } catch (error) {
-      if (!work.isDone || this.#isOnDisk(account))
+      if (!work.isDone || this.#isStill(account))
         live.credit(account.index, asPicoUnits(0n - transfer.amount));
       throw error;
     }
   }
 
   /**
-   * Whether the disk has this sum of the account's credits: a commit that threw may be there all the same.
-   * False if that cannot be read. Then the ledger has too little until the gateway is started again, which
-   * harms nobody but the account.
+   * Whether the disk has no debit of a commit that threw. False if that cannot be read. Then the ledger has
+   * too little until the gateway is started again, which harms nobody but the account.
    */
-  #isOnDisk({ id, credited }: AccountRecord): boolean {
-    const { store } = this.#context;
+  #isStill(account: AccountRecord): boolean {
     try {
-      store.refresh();
-      return store.findAccount(id)?.credited === credited;
+      this.#context.store.refresh();
+      return this.#hasCredited(account);
     } catch {
       return false;
     }
+  }
+
+  /** Whether the disk has this sum of the account's credits. */
+  #hasCredited({ id, credited }: AccountRecord): boolean {
+    return this.#context.store.findAccount(id)?.credited === credited;
   }
 
   #put({ account: idOrName, amount, note }: Transfer, hooks: TransferHooks): AccountRecord {

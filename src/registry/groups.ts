@@ -14,7 +14,7 @@ import type { GroupPath } from './account-statement.js';
 import type { GroupRecord } from './account-record.js';
 import type { QuotaUse } from './quota-use.js';
 import { assertName, assertReference, conflict, createId, invalid, isId, notFound } from './record-id.js';
-import { commitRemoval, type Page } from './record-store.js';
+import { commitAndApply, type Page } from './record-store.js';
 import { assertRoom, recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
 
 export interface NewGroup {
@@ -52,10 +52,7 @@ export class Groups {
 
   /** Durable when it returns. Throws `invalid_parameters` and `not_found`. */
   create(request: NewGroup): GroupStatement {
-    const { store, live } = this.#context;
-    const record = store.commit(() => this.#put(request));
-    live.putGroup(record);
-    return this.statementOf(record);
+    return this.#change(() => this.#put(request));
   }
 
   /** Returns groups from slot `from` on: all, or the direct children of `parent`. */
@@ -107,15 +104,13 @@ export class Groups {
   /** Sets the limits that `change` has, and removes those that are undefined in it. What was used stays. */
   setLimits(idOrName: string, change: Partial<QuotaLimits>): GroupStatement {
     const { store, live } = this.#context;
-    const record = store.commit(() => {
+    return this.#change(() => {
       const found = this.recordOf(idOrName);
       const changed = { ...found, limits: { ...found.limits, ...change } };
       assertRoom(live, { kind: 'group', ...changed });
       store.groups.put(changed);
       return changed;
     });
-    live.putGroup(record);
-    return this.statementOf(record);
   }
 
   /** Throws `conflict` if an account or a group is in it. */
@@ -133,7 +128,23 @@ export class Groups {
       store.groups.remove(found, recordMomentMs(clock));
       return found;
     };
-    return commitRemoval(store, remove, store.groups, (record) => live.removeGroup(record));
+    return commitAndApply(
+      store,
+      remove,
+      (removed) => (store.groups.find(removed.id) === undefined ? removed : undefined),
+      (removed) => live.removeGroup(removed),
+    );
+  }
+
+  #change(put: () => GroupRecord): GroupStatement {
+    const { store, live } = this.#context;
+    const record = commitAndApply(
+      store,
+      put,
+      ({ id }) => store.groups.find(id),
+      (group) => live.putGroup(group),
+    );
+    return this.statementOf(record);
   }
 
   /**

@@ -22,7 +22,7 @@ import {
 } from './key-record.js';
 import type { QuotaUse, UsedScope } from './quota-use.js';
 import { assertName, assertReference, createId, invalid, isId, notFound } from './record-id.js';
-import { commitRemoval, type Page } from './record-store.js';
+import { commitAndApply, type Page } from './record-store.js';
 import { assertRoom, recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
 
 /** A key with its use, as an operator reads it. */
@@ -86,11 +86,13 @@ export class Keys {
 
   /** The key is on disk and known to every thread on return. Throws `invalid_parameters` and `not_found`. */
   create(request: NewKey & { readonly account: string }): CreatedKey {
-    const created = this.#context.store.commit(() =>
-      this.put(this.#accounts.recordOf(request.account), request),
+    const { store } = this.#context;
+    return commitAndApply(
+      store,
+      () => this.put(this.#accounts.recordOf(request.account), request),
+      (created) => (this.isOnDisk(created) ? created : undefined),
+      ({ record }) => this.insert(record),
     );
-    this.insert(created.record);
-    return created;
   }
 
   /** Returns keys from slot `from` on: those of `account`, or of all accounts. */
@@ -128,7 +130,7 @@ export class Keys {
   rotate(idOrName: string, graceSeconds: number): RotatedKey {
     const { store, live, clock } = this.#context;
     const nowMs = recordMomentMs(clock);
-    const { created, old, use, scope, quotaUse } = store.commit(() => {
+    const replace = () => {
       const found = this.#recordOf(idOrName);
       assertRotatable(found, nowMs);
       const account = this.#accounts.recordOf(found.accountId);
@@ -147,11 +149,19 @@ export class Keys {
       if (use !== undefined) store.keys.putUse(created.record.index, use);
       if (quotaUse !== undefined) store.quotaUses.put(scope, quotaUse);
       return { created, old, use, scope, quotaUse };
-    });
-    live.putKey(created.record);
-    if (use !== undefined) live.restoreKeyUse(created.record.index, use, nowMs);
-    if (quotaUse !== undefined) live.restoreQuotaUse(scope, quotaUse, nowMs);
-    live.putKey(old);
+    };
+    const { created, old } = commitAndApply(
+      store,
+      replace,
+      (made) => (this.isOnDisk(made.created) ? made : undefined),
+      (made) => {
+        const { record } = made.created;
+        live.putKey(record);
+        if (made.use !== undefined) live.restoreKeyUse(record.index, made.use, nowMs);
+        if (made.quotaUse !== undefined) live.restoreQuotaUse(made.scope, made.quotaUse, nowMs);
+        live.putKey(made.old);
+      },
+    );
     return { ...created, replaced: this.#statementOf(old) };
   }
 
@@ -162,7 +172,12 @@ export class Keys {
       store.keys.remove(found, recordMomentMs(clock));
       return found;
     };
-    return commitRemoval(store, remove, store.keys, ({ index }) => live.removeKey(index));
+    return commitAndApply(
+      store,
+      remove,
+      (removed) => (store.keys.find(removed.id) === undefined ? removed : undefined),
+      ({ index }) => live.removeKey(index),
+    );
   }
 
   /** Takes slots for `count` new keys. Call it in the commit that puts them. */
@@ -211,6 +226,11 @@ export class Keys {
     return { record, accountName: account.name, key };
   }
 
+  /** Whether the disk has a key that `put` has written, also if the commit threw. */
+  isOnDisk({ record }: Pick<CreatedKey, 'record'>): boolean {
+    return this.#context.store.keys.find(record.id) !== undefined;
+  }
+
   /** Makes a key that `put` has written known to the live state. */
   insert(record: KeyRecord): void {
     this.#context.live.putKey(record);
@@ -218,13 +238,18 @@ export class Keys {
 
   #change(idOrName: string, change: (key: KeyRecord) => KeyRecord): KeyStatement {
     const { store, live } = this.#context;
-    const record = store.commit(() => {
+    const put = (): KeyRecord => {
       const changed = change(this.#recordOf(idOrName));
       assertRoom(live, { kind: 'key', ...changed });
       store.keys.put(changed);
       return changed;
-    });
-    live.putKey(record);
+    };
+    const record = commitAndApply(
+      store,
+      put,
+      ({ id }) => store.keys.find(id),
+      (key) => live.putKey(key),
+    );
     return this.#statementOf(record);
   }
 

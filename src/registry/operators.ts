@@ -13,6 +13,7 @@ import type { OperatorRecord } from './account-record.js';
 import { takeRandomBytes } from './key-digest.js';
 import { expiryOf, isExpired } from './key-record.js';
 import { assertReference, createId, invalid, notFound, OPERATOR_TOKEN } from './record-id.js';
+import { commitAndApply } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
 
 export interface NewOperator {
@@ -140,13 +141,17 @@ export class Operators {
 
   delete(idOrName: string): OperatorRecord {
     const { store } = this.#context;
-    const record = store.commit(() => {
+    const remove = (): OperatorRecord => {
       const found = this.#recordOf(idOrName);
       store.operators.remove(found);
       return found;
-    });
-    this.#uses().delete(record.id);
-    return record;
+    };
+    return commitAndApply(
+      store,
+      remove,
+      (removed) => (store.operators.find(removed.digest) === undefined ? removed : undefined),
+      ({ id }) => this.#uses().delete(id),
+    );
   }
 
   /**

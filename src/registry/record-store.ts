@@ -129,35 +129,40 @@ export interface OperatorStore {
 }
 
 /**
- * Removes a record in one transaction, and calls `onRemoved` when it is gone from the disk. A commit that
- * threw may be there all the same: then nobody could remove the record again, and it would live on in memory
- * until a restart. Throws what `commit` and `remove` throw.
+ * Runs `work` in one transaction, and calls `apply` with what it made when that is on disk. A commit that
+ * threw may be there all the same, and memory would be behind the disk until a restart: then `onDisk` reads
+ * what of it the disk has, undefined if nothing. It may return a record as it was before, because to apply
+ * that changes nothing. Throws what `commit` and `work` throw, also after `apply`.
  */
-export function commitRemoval<Removed extends { readonly id: string }>(
+export function commitAndApply<Made>(
   store: Pick<RecordStore, 'commit' | 'refresh'>,
-  remove: () => Removed,
-  records: { find(id: string): Removed | undefined },
-  onRemoved: (removed: Removed) => void,
-): Removed {
-  const work: { removed: Removed | undefined } = { removed: undefined };
-  let removed: Removed;
+  work: () => Made,
+  onDisk: (made: Made) => Made | undefined,
+  apply: (made: Made) => void,
+): Made {
+  const done: { made?: Made } = {};
+  let made: Made;
   try {
-    removed = store.commit(() => (work.removed = remove()));
+    made = store.commit(() => (done.made = work()));
   } catch (error) {
-    const found = work.removed;
-    if (found !== undefined && isGone(store, () => records.find(found.id))) onRemoved(found);
+    const found = done.made === undefined ? undefined : readAgain(store, onDisk, done.made);
+    if (found !== undefined) apply(found);
     throw error;
   }
-  onRemoved(removed);
-  return removed;
+  apply(made);
+  return made;
 }
 
-/** False if that cannot be read. */
-function isGone(store: Pick<RecordStore, 'refresh'>, find: () => unknown): boolean {
+/** Undefined also if nothing can be read. */
+function readAgain<Made>(
+  store: Pick<RecordStore, 'refresh'>,
+  onDisk: (made: Made) => Made | undefined,
+  made: Made,
+): Made | undefined {
   try {
     store.refresh();
-    return find() === undefined;
+    return onDisk(made);
   } catch {
-    return false;
+    return undefined;
   }
 }

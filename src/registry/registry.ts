@@ -5,14 +5,16 @@
  *
  * Expected failures are `invalid_parameters` (naming the field and the rule), `not_found` and `conflict`.
  *
- * Must hold: a change that does not get to disk leaves the live state as it was; a bulk creation makes all
- * accounts or none. Tests: unit/registry/registry-money (a disk that fails rolls the words back),
+ * Must hold: a change that does not get to disk leaves the live state as it was, and one that does is in it
+ * also if its commit threw (commitAndApply in record-store.ts); a bulk creation makes all accounts or none.
+ * Tests: unit/registry/registry-money (a disk that fails rolls the words back), registry.failed-commits,
  * registry.bulk-creation.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { DEMO_PLAN } from '../config/examples.js';
 import { type AccountIndex, asAccountIndex, asPicoUnits } from '../core/units.js';
 import { ProxyError } from '../core/errors.js';
+import type { AccountRecord } from './account-record.js';
 import type { AccountStatement } from './account-statement.js';
 import { Accounts, type NewAccount } from './accounts.js';
 import type { Catalog } from './catalog.js';
@@ -22,7 +24,7 @@ import { type CreatedKey, Keys, type NewKey } from './keys.js';
 import type { Cause, ChangeNote, ChangeStore, OperatorChange, Recorded } from './operator-change.js';
 import { Operators } from './operators.js';
 import { isId } from './record-id.js';
-import type { RecordStore } from './record-store.js';
+import { commitAndApply, type RecordStore } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
 import { type UsageGroup, type UsageLine, UsageReport, type UsageRow } from './usage-report.js';
 
@@ -80,6 +82,11 @@ export interface NewAccountWithKeys extends NewAccount {
 export interface CreatedAccount {
   readonly statement: AccountStatement;
   readonly keys: readonly CreatedKey[];
+}
+
+interface MadeAccount {
+  readonly record: AccountRecord;
+  readonly created: readonly CreatedKey[];
 }
 
 const DEMO_NAME = 'demo';
@@ -141,7 +148,7 @@ export class Registry {
    */
   createInBulk(items: readonly NewAccountWithKeys[]): CreatedAccount[] {
     const { accounts, keys } = this;
-    const made = this.#store.commit(() => {
+    const put = (): readonly MadeAccount[] => {
       // Free slots are looked up once for all, because that takes longer than to put a record.
       const freeAccount = this.#store.freeAccountIndex();
       const freeKeys = keys.takeSlots(items.reduce((count, item) => count + item.keys.length, 0)).values();
@@ -152,12 +159,11 @@ export class Registry {
         );
         return { record, created };
       });
-    });
-    return made.map(({ record, created }) => {
-      accounts.open(record);
-      for (const key of created) keys.insert(key.record);
-      return { statement: accounts.statementOf(record), keys: created };
-    });
+    };
+    return this.#make(put).map(({ record, created }) => ({
+      statement: accounts.statementOf(record),
+      keys: created,
+    }));
   }
 
   /**
@@ -258,13 +264,27 @@ export class Registry {
     if (this.#store.listAccounts(0, 1).items.length > 0) {
       return { accountId: this.#store.findAccountByName(DEMO_NAME)?.id, key: undefined };
     }
-    const made = this.#store.commit(() => {
-      const account = this.accounts.put({ name: DEMO_NAME, planId: DEMO_PLAN, credit: DEMO_CREDIT });
-      return { account, created: this.keys.put(account, { name: DEMO_NAME }) };
+    const [made] = this.#make(() => {
+      const record = this.accounts.put({ name: DEMO_NAME, planId: DEMO_PLAN, credit: DEMO_CREDIT });
+      return [{ record, created: [this.keys.put(record, { name: DEMO_NAME })] }];
     });
-    this.accounts.open(made.account);
-    this.keys.insert(made.created.record);
-    return { accountId: made.account.id, key: made.created.key };
+    return { accountId: made?.record.id, key: made?.created[0]?.key };
+  }
+
+  /** Puts accounts with their keys in one transaction, and makes the live state know them. */
+  #make(put: () => readonly MadeAccount[]): readonly MadeAccount[] {
+    const { accounts, keys } = this;
+    return commitAndApply(
+      this.#store,
+      put,
+      (made) => made.filter(({ record }) => this.#store.findAccount(record.id) !== undefined),
+      (made) => {
+        for (const { record, created } of made) {
+          accounts.open(record);
+          for (const key of created) keys.insert(key.record);
+        }
+      },
+    );
   }
 }
 

@@ -372,25 +372,3 @@ void t.test(
     await store.close();
   },
 );
-
-void t.test('a key or a group whose deletion fails is gone from memory if the disk lacks it', async (t) => {
-  const { registry, store, keyTable, groupNames } = openHouse(t.testdir());
-  registry.accounts.create({ name: 'acme', planId: 'free', credit: asPicoUnits(0n) });
-  const key = registry.keys.create({ account: 'acme', name: 'laptop' }).record;
-  const group = registry.groups.create({ name: 'g' }).record;
-  const known = (): boolean[] => [keyTable.has(key.index), groupNames.has(group.index, 'g')];
-  const commit = store.commit.bind(store);
-  const fail = (): never => {
-    throw new Error('the disk is gone');
-  };
-  const refused = { message: 'the disk is gone' };
-  store.commit = (work) => commit(() => (work(), fail()));
-  t.throws(() => registry.keys.delete('laptop'), refused);
-  t.throws(() => registry.groups.delete('g'), refused);
-  t.same(known(), [true, true], 'the transactions were undone');
-  store.commit = (work) => (commit(work), fail());
-  t.throws(() => registry.keys.delete('laptop'), refused);
-  t.throws(() => registry.groups.delete('g'), refused);
-  t.same(known(), [false, false], 'the disk has the deletions');
-  await store.close();
-});
