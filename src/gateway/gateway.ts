@@ -312,7 +312,7 @@ export class Gateway {
 
   /**
    * Applies `next` without dropping a call; with `check` only checks it. Resolves with the reasons against
-   * it, and the old settings then stay. Settings that need a restart must be unchanged. One call at a time.
+   * it, and all stays then. Settings that need a restart must be unchanged. One call at a time.
    */
   async reload(next: Settings, check: boolean): Promise<string[]> {
     const context: ReloadContext = {
@@ -332,7 +332,7 @@ export class Gateway {
     this.#credentials.retain(credentialsOf(this.#live.routes));
     this.#accounting.cache.applySettings(this.#live.catalog, this.settings.cache.bytes);
     if (this.#state.ready) this.#flushEach(this.settings.flush_interval_ms);
-    this.#logs.apply(this.settings);
+    if (errors.length === 0) this.#logs.apply(this.settings);
     return errors;
   }
 

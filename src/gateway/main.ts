@@ -6,6 +6,7 @@
  * gateways that do not share limits never use one data directory (test/e2e/refused-start.test.ts).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { onEachTick } from '../core/clock.js';
 import { EXIT_GRACE_MS } from '../core/limits.js';
 import { StoreHeld } from '../store/store-hold.js';
 import type { Store } from '../store/store.js';
@@ -13,6 +14,7 @@ import { createLogSwitch, LogSwitch, openLog } from '../telemetry/log.js';
 import { openStore } from './accounting-base.js';
 import { Gateway } from './gateway.js';
 import {
+  ALIVE_PERIOD_MS,
   START_REJECTED_EXIT_CODE,
   type FromGateway,
   type ReadGateway,
@@ -98,6 +100,7 @@ async function start(message: StartGateway): Promise<void> {
       },
     });
     await send(await gateway.start());
+    onEachTick(ALIVE_PERIOD_MS, () => void send({ kind: 'alive' }));
   } catch (error) {
     await send({ kind: 'refused', message: error instanceof Error ? error.message : String(error) });
     await end(START_REJECTED_EXIT_CODE);

@@ -18,6 +18,7 @@
  *                            record_reload    a signal or a changed file has reloaded the settings
  *                            drain    stop accepting, let calls in flight finish, flush, exit 0
  *     gateway → supervisor   ready    sent once: the gateway serves
+ *                            alive    the main thread goes on; every ALIVE_PERIOD_MS after `ready`
  *                            leads    the admin interface is open; only after `lead`
  *                            reading  reply to `read`; or, unasked before the end, the last snapshot
  *                            ask_readings  an operator asks for the snapshots of all gateways
@@ -46,6 +47,9 @@ import type { AccountReport } from '../telemetry/account-history.js';
 
 /** EX_CONFIG of sysexits.h: another start would end the same way. */
 export const START_REJECTED_EXIT_CODE = 78;
+
+/** Some µs each time. The supervisor kills a gateway that is silent for many of these periods. */
+export const ALIVE_PERIOD_MS = 10_000;
 
 export interface StartGateway {
   readonly kind: 'start';
@@ -229,7 +233,7 @@ export type FromGateway =
   | GatewayReady
   | StartRejected
   | GatewayReloaded
-  | { readonly kind: 'leads' }
+  | { readonly kind: 'alive' | 'leads' }
   | GatewaySnapshot
   | AskSnapshots
   | AskReload

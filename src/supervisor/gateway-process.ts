@@ -3,6 +3,10 @@
  * and kills it if it does not start or end in time. GroupMember creates one for each life of a gateway. Runs
  * in the supervisor process.
  *
+ * A gateway that hangs later is killed too: its main thread sends `alive`. Its silence is counted in looks of
+ * the supervisor and not by a clock: over a sleep of the machine, or a stop of the supervisor, the clock goes
+ * on and the looks do not.
+ *
  * After the gateway has ended, a message is dropped and a request resolves by its timeout. No promise
  * rejects. A fork that fails, as for want of memory, is an exit like any other.
  *
@@ -62,6 +66,8 @@ export interface GatewayProcessOptions {
   readonly entry: URL;
   /** A gateway that is not ready after this time is killed. */
   readonly readyMsMax: number;
+  /** A gateway that serves and sends no message for this time hangs, and is killed. */
+  readonly silentMsMax: number;
   /** The time for the last flush and the exit, once nothing is served. Then the gateway is killed. */
   readonly exitGraceMs: number;
   /** The time in which a gateway must hand new settings to its threads. */
@@ -73,6 +79,12 @@ export interface GatewayProcessOptions {
  * A gateway replies within some milliseconds unless its main thread is busy. Operators do not wait longer.
  */
 const READ_MS_MAX = 1_000;
+
+/**
+ * In how many looks a gateway must have been silent to be killed. A machine that wakes often for a moment,
+ * and gives one process less of it than another, seems one look longer each time.
+ */
+const SILENT_LOOKS = 12;
 
 /**
  * Arenas of glibc's malloc. One thread allocates a buffer and another frees it, so with one arena a thread
@@ -132,7 +144,11 @@ export class GatewayProcess {
   readonly #child: ChildProcess | undefined;
   readonly #callbacks: GatewayCallbacks;
   #killTimer: NodeJS.Timeout | undefined;
-  #readyTimedOut = false;
+  #lookTimer: NodeJS.Timeout | undefined;
+  /** Looks since the last message. */
+  #silentLooks = 0;
+  /** Why it was killed from here, for GatewayExit.how. */
+  #killedFor: string | undefined;
   #rejection: string | undefined;
   /** One reload at a time: Reloads runs them in sequence. */
   readonly #reloads: PendingReplies<readonly string[]>;
@@ -164,7 +180,7 @@ export class GatewayProcess {
     const { stderr } = child as { readonly stderr?: Readable | null };
     if (stderr) logStrayOutput(stderr, child.pid ?? 0, this.#options.log);
     this.#killTimer = setTimeout(() => {
-      this.#readyTimedOut = true;
+      this.#killedFor = `not ready after ${this.#options.readyMsMax} ms, killed`;
       this.kill();
     }, this.#options.readyMsMax);
     child.on('message', (message) => this.#onMessage(message as FromGateway));
@@ -235,10 +251,24 @@ export class GatewayProcess {
     this.#child.send(message, () => undefined);
   }
 
+  #look(): void {
+    this.#silentLooks += 1;
+    if (this.#silentLooks <= SILENT_LOOKS || this.#killedFor !== undefined) return;
+    const { silentMsMax, log } = this.#options;
+    this.#killedFor = `no sign of life for ${silentMsMax} ms, killed`;
+    log.error('a gateway hangs and is killed: its main thread gives no sign of life', {
+      gateway: this.#child?.pid,
+      silent_ms: silentMsMax,
+    });
+    this.kill();
+  }
+
   #onMessage(message: FromGateway): void {
+    this.#silentLooks = 0;
     switch (message.kind) {
       case 'ready':
         clearTimeout(this.#killTimer);
+        this.#lookTimer = setInterval(() => this.#look(), this.#options.silentMsMax / SILENT_LOOKS);
         this.#callbacks.onReady(message);
         return;
       case 'refused':
@@ -248,6 +278,8 @@ export class GatewayProcess {
         return;
       case 'leads':
         this.#callbacks.onLeads();
+        return;
+      case 'alive':
         return;
       case 'reloaded':
         this.#reloads.reply(message.id, message.problems);
@@ -275,10 +307,11 @@ export class GatewayProcess {
 
   #onEnd(how: string, clean: boolean): void {
     clearTimeout(this.#killTimer);
+    clearInterval(this.#lookTimer);
     this.#reloads.replyToAll([`the gateway ended (${how}) before it had taken the settings; reload again`]);
     this.#reads.replyToAll({});
     this.#callbacks.onExit({
-      how: this.#readyTimedOut ? `not ready after ${this.#options.readyMsMax} ms, killed` : how,
+      how: this.#killedFor ?? how,
       clean,
       rejection: this.#rejection,
     });

@@ -11,7 +11,8 @@
  */
 import { adoptLive, adoptReplaced } from '../config/settings-in-force.js';
 import type { Settings } from '../config/schema.js';
-import type { GatewayReady, RecordReload, StartGateway } from '../gateway/messages.js';
+import type { Broadcast, GatewayReady, RecordReload, StartGateway } from '../gateway/messages.js';
+import type { LogChange } from '../telemetry/log.js';
 import type { GatewayExit, GatewayProcess } from './gateway-process.js';
 import {
   GroupMember,
@@ -72,6 +73,8 @@ export class ProcessGroup {
   #resolveEnded!: (end: GroupEnd) => void;
   #settings: Settings;
   #inForce: StartGateway['inForce'];
+  /** What operators have changed of the log since the last reload. */
+  #logChange: LogChange = {};
   #served = false;
   /** The settings of the next replacement; undefined if no replacement is in progress. */
   #replacing: Settings | undefined;
@@ -106,8 +109,8 @@ export class ProcessGroup {
   /**
    * Sends the settings that apply at a reload to every gateway, also to those started later, if all gateways
    * can apply them; with `dryRun` only asks. Resolves with the reasons against them; if there are any, the
-   * settings stay as before, also at gateways that had applied them. One reload at a time: Reloads runs them
-   * in sequence.
+   * settings stay as before, also at gateways that had applied them, and so does what operators have changed
+   * of the log. One reload at a time: Reloads runs them in sequence.
    */
   async reload(next: Settings, dryRun: boolean): Promise<readonly string[]> {
     if (!this.#served) return ['the gateway is still starting; reload again when it serves'];
@@ -117,14 +120,20 @@ export class ProcessGroup {
     if (this.#isStopping()) return ['the gateway is stopping'];
     // All gateways can apply the settings. From here on a gateway that restarts gets them.
     const before = this.#settings;
+    const logChange = this.#logChange;
+    this.#logChange = {};
     this.#adopt(next);
     const failures = await this.#reloadAll(next, false);
     if (failures.length === 0) return failures;
+    this.#logChange = { ...logChange, ...this.#logChange };
     // Those that have applied them would bill and admit by them, while operators see the former settings.
     this.#adopt(before);
     // Asking a member whose process has ended would start it again.
     if (this.#isStopping()) return failures;
-    return [...new Set([...failures, ...(await this.#reloadAll(before, false))])];
+    const more = await this.#reloadAll(before, false);
+    // Settings that a gateway takes reset what operators had changed of its log, and none was accepted.
+    if (Object.keys(this.#logChange).length > 0) this.#broadcast({ kind: 'log', change: this.#logChange });
+    return [...new Set([...failures, ...more])];
   }
 
   /** Replaces the settings that operators see, at every gateway and at those started later. */
@@ -233,11 +242,16 @@ export class ProcessGroup {
         onReloadRequested: (request) => this.#callbacks.onReloadRequested(request),
         onSnapshotsRequested: (what, accounts) => this.#snapshots.collect(what, accounts),
         onBroadcast: (message) => {
-          for (const member of this.#members) member.process?.broadcast(message);
+          if (message.kind === 'log') this.#logChange = { ...this.#logChange, ...message.change };
+          this.#broadcast(message);
         },
       },
       { slot, settings, isTrial },
     );
+  }
+
+  #broadcast(message: Broadcast): void {
+    for (const member of this.#members) member.process?.broadcast(message);
   }
 
   /** Whether a second gateway may use the data directory beside the first. */

@@ -14,7 +14,12 @@ import type { Settings } from '../config/schema.js';
 import { adoptInForce, isReplaceable } from '../config/settings-in-force.js';
 import { SystemClock } from '../core/clock.js';
 import { EXIT_GRACE_MS } from '../core/limits.js';
-import type { GatewayReady, RecordReload, ReloadRequest } from '../gateway/messages.js';
+import {
+  ALIVE_PERIOD_MS,
+  type GatewayReady,
+  type RecordReload,
+  type ReloadRequest,
+} from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
 import { type GroupEnd, type GroupOptions, RESTART_PAUSES } from './group-member.js';
 import { ProcessGroup } from './process-group.js';
@@ -23,6 +28,11 @@ import { Reloads } from './reloads.js';
 const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
 /** Reading two million keys takes seconds. A start that takes two minutes hangs. */
 const READY_MS_MAX = 120_000;
+/**
+ * No main thread is known to stand still for more than some seconds: as the map of LMDB grows, or for a disk
+ * that is busy. It is long because a kill loses the charges that are not flushed yet.
+ */
+const SILENT_MS_MAX = 12 * ALIVE_PERIOD_MS;
 /** A reload waits twice for threads (SETTINGS_WAIT_MS_MAX), and first for a gateway that restarts. */
 const RELOAD_MS_MAX = 60_000;
 /** The period of FileWatch. A change takes effect after two polls. */
@@ -66,6 +76,7 @@ export function supervisorOptions(
     groupId: randomUUID(),
     pauses: RESTART_PAUSES,
     readyMsMax: READY_MS_MAX,
+    silentMsMax: SILENT_MS_MAX,
     exitGraceMs: EXIT_GRACE_MS,
     reloadMsMax: RELOAD_MS_MAX,
     clock: new SystemClock(),

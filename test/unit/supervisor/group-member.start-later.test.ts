@@ -28,6 +28,7 @@ void t.test('a fork that throws is the exit of a process that never was, after `
     // Stands in for a machine without memory: no process can be forked from such a path.
     entry: new URL('file:///gateway%00.js'),
     readyMsMax: 1_000,
+    silentMsMax: 1_000,
     exitGraceMs: 1_000,
     reloadMsMax: 1_000,
     pauses: { firstMs: 1, longestMs: 2, healthyMs: 1_000 },

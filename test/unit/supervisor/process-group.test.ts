@@ -119,6 +119,24 @@ void t.test('what an operator logs at one is logged at all', async (t) => {
   t.same(new Set(told.map(({ level }) => level)), new Set(['warn']));
 });
 
+void t.test('a reload that one gateway fails keeps what an operator logs', async (t) => {
+  const { group, settings, seen, events } = await groupOf(t, 3);
+  await seen('start', 3);
+  t.same(await group.reload({ ...settings, log: { level: 'error' } }, false), []);
+  await seen('log', 3);
+  t.same(await group.reload({ ...settings, log: { level: 'warn' } }, false), ['a worker is stuck']);
+  await seen('log', 6);
+  const last = new Map(
+    events()
+      .filter(({ event }) => event === 'reload' || event === 'log')
+      .map(({ slot, event, level }) => [slot, [event, level]]),
+  );
+  t.same([...last.values()], Array(3).fill(['log', 'warn']), 'after the settings that were in force');
+  t.same(await group.reload({ ...settings, low_balance: 'clamp' }, false), []);
+  t.same(await group.reload({ ...settings, log: { level: 'warn' } }, false), ['a worker is stuck']);
+  t.equal((await seen('log', 6)).length, 6, 'the reload between was accepted');
+});
+
 void t.test('a reload reaches all, and one that is started after it', async (t) => {
   const { group, settings, seen, events } = await groupOf(t, 2);
   await seen('start', 2);

@@ -1,6 +1,7 @@
 /** The supervisor over real processes that crash, refuse, stall and do not listen. */
 import { EventEmitter, once } from 'node:events';
 import { tmpdir } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { loadSettings, type LoadedSettings } from '#src/config/load.js';
 import type { GatewayReady } from '#src/gateway/messages.js';
@@ -16,6 +17,8 @@ interface Run {
   /** What a reload reads. */
   readonly file: { loaded: LoadedSettings };
   readonly signals: EventEmitter;
+  /** How many lines say so by now. */
+  readonly seenCount: (message: RegExp) => number;
   /** Resolves with the fields of the first line that says so, and that has such fields. */
   readonly logged: (message: RegExp, fits?: (fields: LogFields) => boolean) => Promise<LogFields>;
   readonly ready: Promise<GatewayReady>;
@@ -79,6 +82,7 @@ function run(behaviour: string, changes: Partial<GroupOptions> = {}, drainTimeou
         await once(lines, 'line');
       }
     },
+    seenCount: (message: RegExp) => seen.filter(([text]) => message.test(text)).length,
     ready,
     readyCount: () => readyCount,
     end,
@@ -208,6 +212,21 @@ for (const [behaviour, how] of [
     t.equal((await end).exitCode, 0, 'a crash that was recovered does not spoil the end');
   });
 }
+
+void t.test('a gateway that serves and then gives no sign of life is killed and started again', async (t) => {
+  const { signals, logged, seenCount, end } = run('hang-once', { silentMsMax: 1_200 });
+  t.match(await logged(/hangs and is killed/), { silent_ms: 1_200 });
+  t.same(await logged(/is started again/), { how: 'no sign of life for 1200 ms, killed', pause_ms: 1 });
+  await logged(/serves again/);
+  // Several times as long as the first one lived: the second gives signs of life.
+  await sleep(3_000);
+  // As a sleep of the machine or a stop of the supervisor: the time passes, and no sign of life is read.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 3_000);
+  await sleep(500);
+  signals.emit('SIGTERM');
+  t.equal((await end).exitCode, 0, 'the second was not killed');
+  t.equal(seenCount(/hangs and is killed/), 1);
+});
 
 void t.test('a gateway that keeps crashing is started after growing pauses', async (t) => {
   const pauses: unknown[] = [];
