@@ -85,6 +85,7 @@ async function connected(node: number): Promise<ValkeyCoordinator> {
     },
     equalShares: 0,
     nodeExpiryMs: 900_000,
+    log: { error: (message) => console.error(message) },
   });
   await authority.join();
   return authority;

@@ -27,7 +27,10 @@ import { PAGE_SCOPES } from './valkey-scripts.js';
 /** ARGV[3]: [time]. Reply: [now, [place, last seen] of each node, awaited places]. */
 export const HOSTS_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local rows, all = {}, call('HGETALL', KEYS[2])
-for i = 1, #all, 2 do rows[#rows + 1] = {all[i], cmsgpack.unpack(all[i + 1])[SEEN]} end
+for i = 1, #all, 2 do
+  local node = node_in(all[i + 1])
+  rows[#rows + 1] = {all[i], node and node[SEEN] or 0}
+end
 return pack({now_ms(head[1], KEYS[1]), rows, call('SMEMBERS', KEYS[3])})
 `);
 

@@ -25,7 +25,6 @@ import type { Store } from '../store/store.js';
 import {
   type Coordinator,
   CoordinatorLost,
-  entriesOf,
   EXCHANGE_ASKS_MAX,
   type ExchangeReply,
   type JoinReply,
@@ -35,12 +34,10 @@ import {
   periodAt,
   placeOf,
   type ScopeView,
-  type StockGrant,
-  type StockName,
   unknownNode,
 } from './coordinator.js';
 import type { Log } from '../telemetry/log.js';
-import { TICK_MS } from './grant-policy.js';
+import { DamagedScopes, unknownReply } from './damaged-scopes.js';
 import type { LeaseFile } from './lease-file.js';
 import { ScopeGrants, type ScopeState, type UsedBefore } from './scope-grants.js';
 
@@ -136,8 +133,7 @@ export class LmdbCoordinator implements Coordinator {
   readonly #options: LmdbCoordinatorOptions;
   readonly #nodes: LeaseNodes;
   readonly #process: string;
-  /** Scopes whose damaged rows were logged. */
-  readonly #damaged = new Set<string>();
+  readonly #damage: DamagedScopes;
   #closed = false;
 
   constructor(options: LmdbCoordinatorOptions) {
@@ -145,6 +141,11 @@ export class LmdbCoordinator implements Coordinator {
     invariant(process !== undefined, '/proc tells who this process is');
     this.#options = options;
     this.#nodes = new LeaseNodes(options.file);
+    this.#damage = new DamagedScopes(
+      options.log,
+      'a record of leases is damaged, and its scope gets none; to free it, stop all gateways of the data ' +
+        'directory, remove leases.*.lmdb in it, and start them',
+    );
     this.#process = process;
   }
 
@@ -204,7 +205,7 @@ export class LmdbCoordinator implements Coordinator {
   #carryOut(ask: LeaseAsk, life: string, nowMs: number): LeaseReply {
     const { node, file, clock, calendar } = this.#options;
     const leases = this.#leasesOf(ask.scope, nowMs);
-    if (leases === undefined) return nothingOf(ask, nowMs);
+    if (leases === undefined) return unknownReply(ask, nowMs);
     if (ask.stocks?.balance !== undefined) this.#readMoney(ask.scope, leases);
     const reply = leases.reply(life, node.host, ask, nowMs, (name) =>
       periodAt(name, calendar, clock.wallMs()),
@@ -224,19 +225,9 @@ export class LmdbCoordinator implements Coordinator {
       leases.keepOnly((life) => this.#nodes.isAlive(life), nowMs);
       return leases;
     } catch (error) {
-      this.#recordDamage(scope, error);
+      this.#damage.record(scope, { error: String(error) });
       return undefined;
     }
-  }
-
-  #recordDamage(scope: string, error: unknown): void {
-    if (this.#damaged.has(scope)) return;
-    this.#damaged.add(scope);
-    this.#options.log.error(
-      'a record of leases is damaged, and its scope gets none; to free it, stop all gateways of the data ' +
-        'directory, remove leases.*.lmdb in it, and start them',
-      { scope, error: String(error) },
-    );
   }
 
   #readMoney(scope: string, leases: ScopeGrants): void {
@@ -263,21 +254,6 @@ export class LmdbCoordinator implements Coordinator {
       throw new CoordinatorLost('failing', `leases cannot be had: ${reason}`, { cause: error });
     }
   }
-}
-
-/** The reply if it is not known what is left. */
-function nothingOf({ minute, stocks = {} }: LeaseAsk, nowMs: number): LeaseReply {
-  const unknown = { heldByOthers: true, freeInMs: 0 };
-  const grants = entriesOf(stocks).map(([name, { period }]): [StockName, StockGrant] => [
-    name,
-    { ...unknown, granted: 0n, remaining: 0n, period },
-  ]);
-  const tick = Math.floor(nowMs / TICK_MS);
-  return {
-    ...(minute && { minute: { ...unknown, granted: 0, remaining: 0, tick, validMs: 0 } }),
-    stocks: Object.fromEntries(grants),
-    isUnknown: true,
-  };
 }
 
 /** A data directory has one host. */

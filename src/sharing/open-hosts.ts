@@ -42,7 +42,7 @@ export interface HostCoordinatorOptions extends Pick<HostsOptions, 'slot' | 'sto
   readonly settings: Settings & { readonly sharing: NonNullable<Settings['sharing']> };
   /** The host's id, made once for the data directory. */
   readonly host: string;
-  readonly log: Pick<Log, 'warn'>;
+  readonly log: Pick<Log, 'warn' | 'error'>;
 }
 
 /** If the node of debits fails, calls keep their leases. */
@@ -81,6 +81,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       partitions: sharing.partitions,
       node,
       clock,
+      log,
       calendar: new Calendar(settings.quota_timezone),
       accounting,
       memory,

@@ -14,6 +14,7 @@
 import { invariant } from '../core/errors.js';
 import type { Calendar } from '../core/quotas.js';
 import { asWallMs, type WallMs } from '../core/units.js';
+import type { Log } from '../telemetry/log.js';
 import {
   CoordinatorLost,
   EXCHANGE_ASKS_MAX,
@@ -27,6 +28,7 @@ import {
   type ScopeView,
 } from './coordinator.js';
 import type { CoordinatorMemory } from './coordinator-memory.js';
+import { DamagedScopes } from './damaged-scopes.js';
 import { HeldLeases } from './held-leases.js';
 import { partitionOf } from './valkey-codec.js';
 import { ValkeyPartition, type PartitionOptions, type PartitionReply } from './valkey-partition.js';
@@ -46,6 +48,7 @@ export interface ValkeyCoordinatorOptions
   /** Of all days and months but those of calls a day. */
   readonly calendar: Calendar;
   readonly memory: Pick<CoordinatorMemory, 'of' | 'set' | 'promisedBy' | 'promise'>;
+  readonly log: Pick<Log, 'error'>;
 }
 
 const DAY_MS = 86_400_000;
@@ -64,8 +67,13 @@ export class ValkeyCoordinator implements Coordinator {
   #closed = false;
 
   constructor(options: ValkeyCoordinatorOptions) {
-    const { partitions, node, memory, hasShare = true, timeInsteadMs = () => 0 } = options;
+    const { partitions, node, memory, log, hasShare = true, timeInsteadMs = () => 0 } = options;
     this.#options = options;
+    const damage = new DamagedScopes(
+      log,
+      'a record at the server of sharing is damaged, and its scope gets no leases; docs/sharing.md says how ' +
+        'to free it',
+    );
     this.#moments = new Array<number>(partitions).fill(0);
     this.#partitions = Array.from(
       { length: partitions },
@@ -80,6 +88,7 @@ export class ValkeyCoordinator implements Coordinator {
           incarnation: node.incarnation,
           isMine: (scope) => partitionOf(scope, partitions) === partition,
           held: this.#held,
+          damage,
           remembered: memory.of(partition),
           remember: (remembered) => memory.set(partition, remembered),
           promised: memory.promisedBy(placeOf(node), partition),
@@ -128,7 +137,7 @@ export class ValkeyCoordinator implements Coordinator {
       }),
     );
     const all = new Map(views.flatMap((view) => [...view]));
-    return scopes.map((scope) => all.get(scope)!);
+    return scopes.flatMap((scope) => all.get(scope) ?? []);
   }
 
   async leave(): Promise<void> {

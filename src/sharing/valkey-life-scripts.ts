@@ -66,7 +66,8 @@ end
 if call('HGET', KEYS[1], 'format') ~= '${FORMAT}' then
   local all = call('HGETALL', KEYS[2])
   for i = 1, #all, 2 do
-    if all[i] ~= place and now - cmsgpack.unpack(all[i + 1])[SEEN] < SILENT then
+    local n = node_in(all[i + 1])
+    if all[i] ~= place and n and now - n[SEEN] < SILENT then
       return pack({'former', now, all[i]})
     end
   end

@@ -1,7 +1,8 @@
 /**
  * The Lua that the coordinator's scripts are built from: constants, exact money, time, and the grants of
- * stocks and money. valkey-scripts.ts, valkey-life-scripts.ts and host-directory.ts put it before their own.
- * Redis 7 and Valkey run Lua 5.1, and every script is atomic. Here is only the text: main thread.
+ * stocks (valkey-money.ts has those of money). valkey-scripts.ts, valkey-life-scripts.ts and
+ * host-directory.ts put it before their own. Redis 7 and Valkey run Lua 5.1, and every script is atomic. Here
+ * is only the text: main thread.
  *
  * Lua's numbers are doubles, exact to 2^53, and balances go to 9 × 10^18. An amount is therefore two numbers,
  * high × 10^9 + low, with 0 <= low < 10^9; high carries the sign. Sums of a million such amounts are exact.
@@ -28,7 +29,7 @@
  *     T:held:P    set   scopes of which the node at P holds stocks or money
  *     T:s:S       hash  of scope S: m = minute of all, s = stocks of all, p:P = minute and stocks of P (see
  *                       STOCKS_LUA); d = the day as a former version wrote it. `write_scope` makes it expire
- *     T:m:S       hash  money of scope S (see MONEY_LUA): a = of all, h:H = spent by host H, n:P =
+ *     T:m:S       hash  money of scope S (see valkey-money.ts): a = of all, h:H = spent by host H, n:P =
  *                       outstanding of P. It does not expire
  *
  * A record in a hash is one packed array. Sums over all nodes are kept, so an ask costs the same with two
@@ -88,6 +89,15 @@ local INCARNATION, SEQUENCE, SEEN, EPOCH, BACK, VOIDS, EQUAL_SHARES = 1, 2, 3, 4
 -- 14: pages that it has reported since it entered. valkey-marks.ts says what 8 to 14 are for.
 local MARK, MARK_SERVER, MARK_VERSION, JOIN_VERSION, JOINED, FORMER, PAGES = 8, 9, 10, 11, 12, 13, 14
 local function unpack_or(text, default) if text then return cmsgpack.unpack(text) end return default end
+-- Works on the rows of one scope: returns true and the work's result, or false and why a row of it cannot be
+-- read, which costs that scope alone. What the server refuses otherwise (no master, no memory) ends the script.
+local function attempt(work, ...)
+  local ok, result = pcall(work, ...)
+  if ok then return true, result end
+  if type(result) ~= 'table' then return false, tostring(result) end
+  if not string.find(tostring(result.err), 'WRONGTYPE', 1, true) then error(result) end
+  return false, result.err
+end
 -- The server's time, or the one given instead if that is not 0 (tests). Less the skew of this server's clock,
 -- so that time goes on where that of the server before it stopped, see valkey-marks.ts.
 local function now_ms(instead, meta)
@@ -114,9 +124,18 @@ local function info_of(section, word)
   return string.match(call('INFO', section), word .. ':([^\\r\\n]*)') or ''
 end
 
+-- The record of a node, of its text; nil if it cannot be read: then the node is as one that was lost.
+local function node_in(text)
+  local ok, node = pcall(cmsgpack.unpack, text)
+  if not ok or type(node) ~= 'table' then return nil end
+  for _, field in ipairs({SEQUENCE, SEEN, BACK, EQUAL_SHARES}) do
+    if type(node[field]) ~= 'number' then return nil end
+  end
+  return node
+end
 local function node_of(nodes, place)
   local text = call('HGET', nodes, place)
-  return text and cmsgpack.unpack(text)
+  return text and node_in(text) or nil
 end
 -- The node of the place, if its life is still the one that asks: head[1].
 local function own_node()
@@ -225,12 +244,12 @@ local function read_scope(key, place)
     local d = cmsgpack.unpack(got[4])
     all.dc = {d[1], d[2] + d[3] + d[4], 0, 0, d[6]}
   end
+  for code, s in pairs(all) do assert(s[1] + s[2] + s[3] + s[4], code) end
   return unpack_or(got[1], {}), all, unpack_or(got[3], {{}, false, {}}), not got[2] and not got[4]
 end
 -- The hash expires when nothing of it counts any more: permits and tokens of the minute weigh no longer, and
 -- each period that something was counted in is over.
 local function write_scope(key, place, list, all, node)
-  call('HSET', key, 'm', pack(list), 's', pack(all), 'p:' .. place, pack(node))
   local forMs = (LONG + WEIGHING + 2) * TICK
   for code, s in pairs(all) do
     local kind = string.sub(code, 1, 1)
@@ -241,7 +260,21 @@ local function write_scope(key, place, list, all, node)
     if kind == 'd' and counted > 0 then forMs = max(forMs, 26 / 24 * DAY) end
     if kind == 'm' and counted > 0 then forMs = max(forMs, 32 * DAY) end
   end
+  call('HSET', key, 'm', pack(list), 's', pack(all), 'p:' .. place, pack(node))
   call('PEXPIRE', key, ceil(forMs))
+end
+-- The records of a scope by the place of each other node. All of them are read before one is written anew, or
+-- a damaged one would leave the scope half changed.
+local function others_of(key, place)
+  local others, rows = {}, call('HGETALL', key)
+  for i = 1, #rows, 2 do
+    local who = string.match(rows[i], '^p:(.*)$')
+    if who and who ~= place then
+      others[who] = cmsgpack.unpack(rows[i + 1])
+      for _, n in pairs(others[who][3]) do assert(n[1] + n[2] + n[3], who) end
+    end
+  end
+  return others
 end
 -- The number of the day or month of the stock; 0 if it has no period. Calls of a day (dc) have their day in
 -- UTC+8 whatever the settings say (ledger/day.ts), all other stocks in the time zone of the settings.
@@ -266,13 +299,10 @@ local function give_up_mistaken(key, place, all, own, code, current)
     if stocks[code][1] == s[1] then stocks[code][1] = current else stocks[code] = nil end
   end
   if own[code] then move(own) end
-  local rows = call('HGETALL', key)
-  for i = 1, #rows, 2 do
-    local who = string.match(rows[i], '^p:(.*)$')
-    local record = who and who ~= place and cmsgpack.unpack(rows[i + 1])
-    if record and record[3][code] then
+  for who, record in pairs(others_of(key, place)) do
+    if record[3][code] then
       move(record[3])
-      call('HSET', key, rows[i], pack(record))
+      call('HSET', key, 'p:' .. who, pack(record))
     end
   end
   s[1] = current
@@ -327,70 +357,14 @@ end
 -- Ends the call slots and the tokens of the minute of other nodes that were silent for longer than expiry:
 -- such a node has cut its calls, and has taken no tokens in the last minute of that.
 local function drop_silent(key, all, place, now, expiry)
-  local rows = call('HGETALL', key)
-  for i = 1, #rows, 2 do
-    local who = string.match(rows[i], '^p:(.*)$')
-    if who and who ~= place then
-      local known, record = node_of(KEYS[2], who), cmsgpack.unpack(rows[i + 1])
-      local holds = record[3].f or record[3].w
-      if holds and (not known or now - known[SEEN] > expiry) then
-        end_stock(all, record[3], 'f', now)
-        end_stock(all, record[3], 'w', now)
-        call('HSET', key, rows[i], pack(record))
-      end
+  for who, record in pairs(others_of(key, place)) do
+    local known = node_of(KEYS[2], who)
+    local holds = record[3].f or record[3].w
+    if holds and (not known or now - known[SEEN] > expiry) then
+      end_stock(all, record[3], 'f', now)
+      end_stock(all, record[3], 'w', now)
+      call('HSET', key, 'p:' .. who, pack(record))
     end
   end
-end
-`;
-
-/**
- * Grants of money; each amount is two numbers, high and low.
- *
- *     a    of all nodes: [1, 2] credited, [3] the version of that, [4, 5] spent, [6, 7] outstanding
- *     h:H  [1, 2] spent by host H, [3] the version of that
- *     n:P  [1, 2] outstanding of the node at P
- *     ask  [1, 2] outstanding, [3, 4] least, [5, 6] most, [7] spent by the host, [8] credited; the last two
- *          are [high, low, version], or false if they are not told
- *
- * Every ask says what its host's copy of the registry has as credited, and the newest version counts. The
- * same goes for what a host has spent, which may also fall.
- */
-export const MONEY_LUA = `
--- Returns [granted high, low, remaining high, low, whether others hold some], then whether the node now holds
--- money, and whether it did before.
-local function answer_money(key, place, host, ask)
-  local got = call('HMGET', key, 'a', 'h:' .. host, 'n:' .. place)
-  local a = unpack_or(got[1], {0, 0, -1, 0, 0, 0, 0})
-  local spent, credited = ask[7], ask[8]
-  if credited and credited[3] > a[3] then a[1], a[2], a[3] = credited[1], credited[2], credited[3] end
-  if spent then
-    local known = unpack_or(got[2], {0, 0, -1})
-    if spent[3] > known[3] then
-      a[4], a[5] = sub(a[4], a[5], known[1], known[2])
-      a[4], a[5] = add(a[4], a[5], spent[1], spent[2])
-      call('HSET', key, 'h:' .. host, pack(spent))
-    end
-  end
-  local own = unpack_or(got[3], {0, 0})
-  a[6], a[7] = sub(a[6], a[7], own[1], own[2])
-  local elsewhere = is_positive(a[6], a[7])
-  a[6], a[7] = add(a[6], a[7], ask[1], ask[2])
-  local lh, ll = sub(a[1], a[2], a[4], a[5])
-  lh, ll = sub(lh, ll, a[6], a[7])
-  local gh, gl = 0, 0
-  if is_positive(ask[5], ask[6]) and is_positive(lh, ll) and not less(lh, ll, ask[3], ask[4]) then
-    gh, gl = share_up(lh, ll)
-    if less(gh, gl, ask[3], ask[4]) then gh, gl = ask[3], ask[4] end
-    if less(ask[5], ask[6], gh, gl) then gh, gl = ask[5], ask[6] end
-  end
-  a[6], a[7] = add(a[6], a[7], gh, gl)
-  lh, ll = sub(lh, ll, gh, gl)
-  if lh < 0 then lh, ll = 0, 0 end
-  local nh, nl = add(ask[1], ask[2], gh, gl)
-  local holds = is_positive(nh, nl)
-  call('HSET', key, 'a', pack(a))
-  if holds then call('HSET', key, 'n:' .. place, pack({nh, nl}))
-  elseif got[3] then call('HDEL', key, 'n:' .. place) end
-  return {gh, gl, lh, ll, elsewhere}, holds, got[3] and true or false
 end
 `;

@@ -9,7 +9,14 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
 import type { InheritedUse } from '../registry/key-record.js';
-import { CoordinatorLost, type HostSpent, type LeaseReply, type LeaseAsk } from './coordinator.js';
+import {
+  CoordinatorLost,
+  type HostSpent,
+  type LeaseReply,
+  type LeaseAsk,
+  type ScopeView,
+} from './coordinator.js';
+import { type DamagedScopes, unknownReply } from './damaged-scopes.js';
 import type { HeldLeases, HeldScope } from './held-leases.js';
 import {
   countedOf,
@@ -65,6 +72,7 @@ export interface PartitionOptions extends ValkeyServerOptions {
   /** Whether the scope belongs to this partition. */
   readonly isMine: (scope: string) => boolean;
   readonly held: HeldLeases;
+  readonly damage: Pick<DamagedScopes, 'record'>;
   readonly remembered: Remembered;
   readonly remember: (remembered: Remembered) => void;
   readonly promised: PromisedTerm;
@@ -187,28 +195,36 @@ export class ValkeyPartition {
     if (status !== 'ok') throw lossOf(status, waitMs, rest as readonly string[]);
     // The server carries out only what promises its own term.
     this.#heard = { sequence, server: this.#promised.server, atMs: this.#options.clock.monotonicMs() };
-    const replies = rest as readonly RawReply[];
+    const replies = rest as readonly (RawReply | string)[];
     if (places !== this.#places) await this.#finish(epoch, this.#pages);
-    return { nowMs, answers: asks.map((ask, at) => decodeReply(ask, replies[at]!)) };
+    const answers = asks.map((ask, at) => {
+      const reply = replies[at]!;
+      if (typeof reply !== 'string') return decodeReply(ask, reply);
+      this.#recordDamage(ask.scope, reply);
+      return unknownReply(ask, nowMs);
+    });
+    return { nowMs, answers };
   }
 
-  async look(
-    scopes: readonly string[],
-    slots: readonly number[],
-  ): Promise<Map<string, ReturnType<typeof decodeView>>> {
+  /** Leaves scopes out of which a row is damaged. */
+  async look(scopes: readonly string[], slots: readonly number[]): Promise<Map<string, ScopeView>> {
     if (scopes.length === 0) return new Map();
     const keys = scopes.flatMap((scope) => this.#server.keys.of(scope));
-    const views = (await this.#server.call(LOOK_SCRIPT, keys, [
-      this.#options.timeInsteadMs(),
-      slots,
-    ])) as RawView[];
+    const views = (await this.#server.call(LOOK_SCRIPT, keys, [this.#options.timeInsteadMs(), slots])) as (
+      RawView | string
+    )[];
     const { accounting } = this.#options;
-    return new Map(
-      scopes.map((scope, at) => {
-        const view = decodeView(scope, views[at]!, accounting.spentOf(scope)?.totalPicoUnits);
-        return [scope, view];
-      }),
-    );
+    const decoded = new Map<string, ScopeView>();
+    scopes.forEach((scope, at) => {
+      const view = views[at]!;
+      if (typeof view === 'string') this.#recordDamage(scope, view);
+      else decoded.set(scope, decodeView(scope, view, accounting.spentOf(scope)?.totalPicoUnits));
+    });
+    return decoded;
+  }
+
+  #recordDamage(scope: string, error: string): void {
+    this.#options.damage.record(scope, { rows: this.#server.keys.of(scope).join(' '), error });
   }
 
   /** Rejects with CoordinatorLost, also if this life is not known. */

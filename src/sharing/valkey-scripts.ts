@@ -6,11 +6,13 @@
  * thread.
  *
  * Must hold: the scripts reply as `ScopeGrants` does (test/unit/sharing/valkey-coordinator.test.ts compares
- * them over random rounds).
+ * them over random rounds). A row that cannot be read costs its own scope alone, in each of the scripts
+ * (valkey-damage.test.ts).
  */
 import { scriptOf } from './valkey-client.js';
-import { LUA_PRELUDE, MONEY_LUA, STOCKS_LUA } from './valkey-lua.js';
+import { LUA_PRELUDE, STOCKS_LUA } from './valkey-lua.js';
 import { MARKS_LUA } from './valkey-marks.js';
+import { MONEY_LUA } from './valkey-money.js';
 
 /** The minute: `node` is the record of the node that asks, see STOCKS_LUA. */
 const MINUTE = `
@@ -65,7 +67,8 @@ end
  *              expiry ms, heard [number, server], promised [term, server], calendar]
  *     ARGV[4]  asks, each [scope, minute, stocks, money, inherited], false for what is left out;
  *              valkey-codec.ts has their fields
- *     reply    [status, now ms, epoch, ms to wait, replies, version of the list of nodes]
+ *     reply    [status, now ms, epoch, ms to wait, replies, version of the list of nodes]; in place of the
+ *              reply to an ask, why a row of its scope cannot be read: nothing of that scope is granted
  *
  *     status ok          carried out
  *            term        promise this term first; in place of replies comes [term, server]
@@ -117,22 +120,21 @@ local function holders(limit)
     silent = 0
     local all = call('HVALS', KEYS[2])
     for i = 1, #all do
-      local n = cmsgpack.unpack(all[i])
-      local quiet = now - n[SEEN]
-      local may = (quiet > SILENT and quiet <= expiry + QUARANTINE) or now - n[BACK] < QUARANTINE
-      if may and n[EQUAL_SHARES] > 0 then silent = silent + 1 end
+      local n = node_in(all[i])
+      local quiet = n and now - n[SEEN]
+      local may = not n or (quiet > SILENT and quiet <= expiry + QUARANTINE) or now - n[BACK] < QUARANTINE
+      if may and (not n or n[EQUAL_SHARES] > 0) then silent = silent + 1 end
     end
   end
   return min(limit, silent * floor(limit / head[5]))
 end
 
-local asks = cmsgpack.unpack(ARGV[4])
-local answers = {}
-for i = 1, #asks do
-  local ask, key = asks[i], KEYS[3 + 2 * i]
+local function carry_out(ask, key, money_key)
   local subject, minute, stocks, money, inherited = ask[1], ask[2], ask[3], ask[4], ask[5]
   local answer = {false, false, false}
   local held_before, holds = false, false
+  -- Before anything of the scope is written.
+  if money then read_money(money_key, place, host) end
   if minute or stocks then
     local list, all, own, is_new = read_scope(key, place)
     -- A rotated key begins with what the key before it had used: [permits of the minute, when, stocks as
@@ -162,11 +164,18 @@ for i = 1, #asks do
   end
   if money then
     local has, had
-    answer[3], has, had = answer_money(KEYS[4 + 2 * i], place, host, money)
+    answer[3], has, had = answer_money(money_key, place, host, money)
     holds, held_before = holds or has, held_before or had
   end
   -- It stays in the set until the node's end, because an ask may name only some of the resources.
   if holds and not held_before then call('SADD', KEYS[4], subject) end
+  return answer
+end
+
+local asks = cmsgpack.unpack(ARGV[4])
+local answers = {}
+for i = 1, #asks do
+  local _, answer = attempt(carry_out, asks[i], KEYS[3 + 2 * i], KEYS[4 + 2 * i])
   answers[i] = answer
 end
 return pack({'ok', now, s.epoch, 0, answers, s.places})
@@ -183,22 +192,24 @@ export const PAGE_SCOPES = 500;
  *     KEYS     meta, nodes, awaited, held; then two of each scope
  *     ARGV[3]  [incarnation, time]
  *     ARGV[4]  of each scope [scope, spent by the host or false]
- *     reply    the next page of scopes; false if another life has come
+ *     reply    the next page of scopes; false if another life has come. What is damaged stays as it is
  */
 export const VOID_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
 if not own_node() then return pack(false) end
 local now = now_ms(head[2], KEYS[1])
-for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
-  local key = KEYS[3 + 2 * i]
+local function void_counts(key)
   local list, all, own, is_new = read_scope(key, place)
-  if not is_new then
-    for code in pairs(all) do end_stock(all, own[3], code, now) end
-    write_scope(key, place, list, all, own)
-    call('HDEL', key, 'p:' .. place)
-  end
-  if call('EXISTS', KEYS[4 + 2 * i]) == 1 then
-    answer_money(KEYS[4 + 2 * i], place, host, {0, 0, 0, 0, 0, 0, row[2], false})
-  end
+  if is_new then return end
+  for code in pairs(all) do end_stock(all, own[3], code, now) end
+  write_scope(key, place, list, all, own)
+  call('HDEL', key, 'p:' .. place)
+end
+local function void_money(key, spent)
+  if call('EXISTS', key) == 1 then answer_money(key, place, host, {0, 0, 0, 0, 0, 0, spent, false}) end
+end
+for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
+  attempt(void_counts, KEYS[3 + 2 * i])
+  attempt(void_money, KEYS[4 + 2 * i], row[2])
   call('SREM', KEYS[4], row[1])
 end
 return pack(call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}))
@@ -211,30 +222,34 @@ return pack(call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}))
  *     ARGV[3]  [incarnation, time, calendar]
  *     ARGV[4]  of each scope [scope, stocks, money or false, spent or false];
  *              a stock is [code, period, used, unused, total seen]
- *     reply    true; false if another life has come
+ *     reply    true; false if another life has come. What is damaged stays as it is
  */
 export const REPORT_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
 local known = own_node()
 if not known then return pack(false) end
 local now = now_ms(head[2], KEYS[1])
+local function report_counts(key, stocks)
+  if #stocks == 0 then return end
+  local list, all, own = read_scope(key, place)
+  for _, stock in ipairs(stocks) do
+    local code, period = stock[1], stock[2]
+    local current = period_of(code, now, head[3])
+    if period > current + PERIODS_AHEAD then period = current end
+    give_up_mistaken(key, place, all, own[3], code, current)
+    answer_stock(all, own[3], {code, 0, period, stock[3], stock[4], 0, 0}, now, current)
+    if period == all[code][1] then all[code][5] = max(all[code][5], stock[5]) end
+  end
+  write_scope(key, place, list, all, own)
+end
+local function report_money(key, money, spent)
+  if not money and not spent then return end
+  local held = money or unpack_or(call('HGET', key, 'n:' .. place), {0, 0})
+  answer_money(key, place, host, {held[1], held[2], 0, 0, 0, 0, spent, false})
+end
 for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
-  local key, stocks, money = KEYS[3 + 2 * i], row[2], row[3]
-  if #stocks > 0 then
-    local list, all, own = read_scope(key, place)
-    for _, stock in ipairs(stocks) do
-      local code, period = stock[1], stock[2]
-      local current = period_of(code, now, head[3])
-      if period > current + PERIODS_AHEAD then period = current end
-      give_up_mistaken(key, place, all, own[3], code, current)
-      answer_stock(all, own[3], {code, 0, period, stock[3], stock[4], 0, 0}, now, current)
-      if period == all[code][1] then all[code][5] = max(all[code][5], stock[5]) end
-    end
-    write_scope(key, place, list, all, own)
-  end
-  if money or row[4] then
-    local held = money or unpack_or(call('HGET', KEYS[4 + 2 * i], 'n:' .. place), {0, 0})
-    answer_money(KEYS[4 + 2 * i], place, host, {held[1], held[2], 0, 0, 0, 0, row[4], false})
-  end
+  local stocks, money = row[2], row[3]
+  attempt(report_counts, KEYS[3 + 2 * i], stocks)
+  attempt(report_money, KEYS[4 + 2 * i], money, row[4])
   if #stocks > 0 or money then call('SADD', KEYS[4], row[1]) end
 end
 known[PAGES] = known[PAGES] + 1
@@ -249,14 +264,14 @@ return pack(true)
  *     ARGV[3]  [time, slots]
  *     reply    of each scope [weighing, unexpired, processes, stocks as {code, period, used, unused},
  *              outstanding high, low, spent high, low, spent by the host alone high, low]; of each process
- *              that is known [slot, weighing, unexpired, number of the last ask, stocks as {code, used}]
+ *              that is known [slot, weighing, unexpired, number of the last ask, stocks as {code, used}].
+ *              In place of a scope's, why a row of it cannot be read
  */
-export const LOOK_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}
+export const LOOK_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
 local tick = floor(now_ms(head[1]) / TICK)
-local views = {}
-for i = 1, #KEYS, 2 do
-  local list, all = read_scope(KEYS[i], '')
-  local a = unpack_or(call('HGET', KEYS[i + 1], 'a'), {0, 0, -1, 0, 0, 0, 0})
+local function view_of(key, money_key)
+  local list, all = read_scope(key, '')
+  local a, own = read_money(money_key, '', host)
   local _, minute, unexpired = weigh(list, tick)
   local stocks, processes = {}, {}
   for code, s in pairs(all) do
@@ -265,7 +280,7 @@ for i = 1, #KEYS, 2 do
     stocks[#stocks + 1] = {code, s[1], used, unused}
   end
   for _, slot in ipairs(head[2]) do
-    local text = call('HGET', KEYS[i], 'p:' .. host .. ':' .. slot)
+    local text = call('HGET', key, 'p:' .. host .. ':' .. slot)
     if text then
       local node, used = cmsgpack.unpack(text), {}
       local _, own, own_unexpired = weigh(node[1], tick)
@@ -278,8 +293,12 @@ for i = 1, #KEYS, 2 do
       end
     end
   end
-  local own = unpack_or(call('HGET', KEYS[i + 1], 'h:' .. host), {0, 0})
-  views[#views + 1] = {minute, unexpired, processes, stocks, a[6], a[7], a[4], a[5], own[1], own[2]}
+  return {minute, unexpired, processes, stocks, a[6], a[7], a[4], a[5], own[1], own[2]}
+end
+local views = {}
+for i = 1, #KEYS, 2 do
+  local _, view = attempt(view_of, KEYS[i], KEYS[i + 1])
+  views[#views + 1] = view
 end
 return pack(views)
 `);

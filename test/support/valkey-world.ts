@@ -10,6 +10,7 @@ import { ValkeyCoordinator, type ValkeyCoordinatorOptions } from '#src/sharing/v
 import { ValkeyClient } from '#src/sharing/valkey-client.js';
 import type { Credited } from '#src/sharing/valkey-codec.js';
 import type { PromisedTerm, Remembered } from '#src/sharing/valkey-partition.js';
+import { FakeLog } from '../fixtures/upstream-server.js';
 import { eventually } from './gateway.js';
 
 export const NAMESPACE = 'test';
@@ -58,6 +59,7 @@ export class ValkeyWorld {
   readonly #urlOf: () => string;
   readonly #credited = new Map<string, Credited>();
   readonly #more: Partial<ValkeyCoordinatorOptions>;
+  readonly log = new FakeLog();
   /** The server's time. */
   nowMs: number = CLOCK.wallMs();
 
@@ -94,6 +96,7 @@ export class ValkeyWorld {
       equalShares: 0,
       nodeExpiryMs: 900_000,
       timeInsteadMs: () => this.nowMs,
+      log: this.log,
       ...this.#more,
       ...more,
     });

@@ -43,7 +43,7 @@ function hostOf(t: Test, url: string, name: string): Host {
     slot: 0,
     store,
     clock: CLOCK,
-    log: { warn: () => undefined },
+    log: { warn: () => undefined, error: () => undefined },
   });
   t.teardown(async () => {
     await nodes.calls.close();

@@ -1,0 +1,46 @@
+/**
+ * What a coordinator does with a scope if a row of it is damaged: it grants nothing, replies that it does not
+ * know what is left, and says so once. `LmdbCoordinator`, `ValkeyCoordinator` and `ValkeyPartition` use it on
+ * the main thread of a gateway process.
+ *
+ * Must hold: a damaged row is not written anew, because nobody knows who holds what; and other scopes go on.
+ * Tests: test/unit/sharing/lmdb-coordinator.test.ts, valkey-damage.test.ts.
+ */
+import type { Log, LogFields } from '../telemetry/log.js';
+import { entriesOf, type LeaseAsk, type LeaseReply, type StockGrant, type StockName } from './coordinator.js';
+import { TICK_MS } from './grant-policy.js';
+
+export class DamagedScopes {
+  readonly #log: Pick<Log, 'error'>;
+  readonly #message: string;
+  /** Scopes that were logged. */
+  readonly #known = new Set<string>();
+
+  /** `message` says what to do. */
+  constructor(log: Pick<Log, 'error'>, message: string) {
+    this.#log = log;
+    this.#message = message;
+  }
+
+  /** Logs the scope with `fields`, unless it was logged before. */
+  record(scope: string, fields: LogFields): void {
+    if (this.#known.has(scope)) return;
+    this.#known.add(scope);
+    this.#log.error(this.#message, { scope, ...fields });
+  }
+}
+
+/** The reply if it is not known what is left. `nowMs` is the time by which the coordinator counts ticks. */
+export function unknownReply({ minute, stocks = {} }: LeaseAsk, nowMs: number): LeaseReply {
+  const unknown = { heldByOthers: true, freeInMs: 0 };
+  const grants = entriesOf(stocks).map(([name, { period }]): [StockName, StockGrant] => [
+    name,
+    { ...unknown, granted: 0n, remaining: 0n, period },
+  ]);
+  const tick = Math.floor(nowMs / TICK_MS);
+  return {
+    ...(minute && { minute: { ...unknown, granted: 0, remaining: 0, tick, validMs: 0 } }),
+    stocks: Object.fromEntries(grants),
+    isUnknown: true,
+  };
+}

@@ -1,0 +1,134 @@
+/**
+ * A row at the server of sharing that cannot be read costs its own scope alone: in exchanges, in looks, when
+ * an ended life's leases are freed, and when leases are reported after a loss. A node whose row cannot be
+ * read is as one that was lost.
+ */
+import t, { type Test } from 'tap';
+import { asPicoUnits } from '#src/core/units.js';
+import { coordinatorKeys, packed } from '#src/sharing/valkey-codec.js';
+import { ValkeyClient, type ValkeyArgument } from '#src/sharing/valkey-client.js';
+import { QUARANTINE_MS } from '#src/sharing/valkey-lua.js';
+import { identity } from '../../support/authority-conformance.js';
+import { exchangePlain, type PlainAsk } from '../../support/plain-asks.js';
+import { NO_REDIS, startRedis } from '../../support/redis-server.js';
+import { NAMESPACE, TestHost, ValkeyWorld } from '../../support/valkey-world.js';
+
+const ask = (scope: string, unused = 0, most = 5): PlainAsk => ({
+  scope,
+  limits: { requestsPerMinute: 100, callsPerDay: 100 },
+  minute: { least: 1, most: 1, returned: [], forMs: 0 },
+  day: { dayNumber: 0, used: 0, unused, least: 0, most },
+  money: { outstanding: 0n, least: 1n, most: 10n },
+});
+const lossOf = (reason: string) => ({ code: 'authority_lost', reason });
+const [BAD, GOOD] = ['acct_bad', 'acct_good'];
+
+function clientOf(t: Test, url: string): ValkeyClient {
+  const client = new ValkeyClient({ url, name: 'test', deadlineMs: 5_000 });
+  t.teardown(() => client.close());
+  return client;
+}
+
+void t.test('rows of scopes', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const keys = coordinatorKeys(NAMESPACE, 0);
+  const [counts, money] = keys.of(BAD);
+  const client = clientOf(t, server.url);
+  const command = (...args: ValkeyArgument[]) => client.command(undefined, args, { binary: true });
+  /** As many as a row can be damaged in ways that can be told. */
+  const damages: Record<string, () => Promise<unknown>> = {
+    'counts of all': () => command('HSET', counts, 's', 'no record'),
+    'a stock of all': () => command('HSET', counts, 's', packed({ dc: 7 })),
+    'the minute of all': () => command('HSET', counts, 'm', packed(['x', 1])),
+    "the node's own": () => command('HSET', counts, 'p:a:0', packed([[], false])),
+    'another type': async () => {
+      await command('DEL', counts);
+      await command('SET', counts, 'x');
+    },
+    'money of all': () => command('HSET', money, 'a', packed('x')),
+    'money of the host': () => command('HSET', money, 'h:a', packed(7)),
+    'money of the node': () => command('HSET', money, 'n:a:0', 'no record'),
+  };
+  for (const [name, damage] of Object.entries(damages)) {
+    await t.test(name, async (t) => {
+      await server.command('FLUSHALL');
+      const world = new ValkeyWorld(() => server.url);
+      t.teardown(() => world.close());
+      const [a, b] = [new TestHost(), new TestHost()];
+      for (const scope of [BAD, GOOD]) await world.credit(scope, asPicoUnits(1_000n));
+      const first = await world.connect(identity('a'), a);
+      const other = await world.connect(identity('b'), b);
+      await first.join();
+      await other.join();
+      const { answers: before } = await exchangePlain(first, [ask(BAD), ask(GOOD)]);
+      t.match(before, [{ day: { granted: 5 } }, { day: { granted: 5 } }]);
+      a.spend(BAD, 3n);
+      await damage();
+      const rows = async () => [await command('DUMP', counts), await command('DUMP', money)];
+      const damaged = await rows();
+
+      const { answers } = await exchangePlain(first, [ask(BAD, 5), ask(GOOD, 5)]);
+      t.match(answers[0], {
+        isUnknown: true,
+        minute: { granted: 0 },
+        day: { granted: 0 },
+        money: { granted: 0n, heldByOthers: true },
+      });
+      t.match(answers[1], { minute: { granted: 1 }, day: { granted: 5 }, money: { granted: 10n } });
+      t.same(await rows(), damaged, 'nobody writes it anew');
+      await exchangePlain(first, [ask(BAD, 5)]);
+      t.match(world.log.lines, [{ level: 'error', fields: { scope: BAD, rows: `${counts} ${money}` } }]);
+      t.equal(world.log.lines.length, 1, 'told once');
+      const seen = (await first.look([BAD, GOOD], [0])).map(({ scope }) => scope);
+      t.ok(seen.includes(GOOD), 'others can be looked at');
+
+      const next = await world.connect({ ...identity('a'), incarnation: 'next' }, a);
+      await next.join();
+      const { answers: after } = await exchangePlain(next, [ask(GOOD, 0, 100)]);
+      t.match(after, [{ day: { remaining: 67, heldByOthers: false } }], 'the ended life holds nothing');
+
+      // What docs/sharing.md says.
+      await command('DEL', counts, money, keys.meta, keys.nodes);
+      for (const node of [next, other]) {
+        await t.rejects(exchangePlain(node, []), lossOf('unknown_node'));
+        await node.join();
+      }
+      await t.rejects(exchangePlain(next, []), lossOf('quarantine'));
+      world.nowMs += QUARANTINE_MS;
+      for (const node of [other, next]) await exchangePlain(node, []);
+      const { answers: freed } = await exchangePlain(other, [
+        { scope: BAD, money: { outstanding: 0n, least: 1n, most: 10_000n } },
+      ]);
+      t.match(freed, [{ money: { granted: 250n, remaining: 747n } }], 'what others have spent is known');
+    });
+  }
+});
+
+void t.test('rows of nodes', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const keys = coordinatorKeys(NAMESPACE, 0);
+  const client = clientOf(t, server.url);
+  for (const row of [Buffer.from('no record'), packed({}), packed([1, 'x', false])]) {
+    await t.test(row.toString('hex'), async (t) => {
+      await server.command('FLUSHALL');
+      const world = new ValkeyWorld(() => server.url, 1, { equalShares: 2 });
+      t.teardown(() => world.close());
+      const [a, b] = await Promise.all([world.connect(identity('a')), world.connect(identity('b'))]);
+      for (const node of [a, b]) await node.join();
+      await exchangePlain(a, [ask(GOOD)]);
+      await client.command(undefined, ['HSET', keys.nodes, 'b:0', row]);
+      const { answers } = await exchangePlain(a, [
+        {
+          scope: GOOD,
+          limits: { requestsPerMinute: 10 },
+          minute: { least: 1, most: 10, returned: [], forMs: 0 },
+        },
+      ]);
+      t.match(answers, [{ minute: { granted: 1, remaining: 3 } }], 'its equal share is held back');
+      await t.rejects(exchangePlain(b, [ask(GOOD)]), lossOf('unknown_node'));
+      await b.join();
+      await exchangePlain(b, []).catch(() => undefined);
+      t.pass('it can join again');
+    });
+  }
+});
