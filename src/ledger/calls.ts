@@ -28,7 +28,7 @@ import {
 import type { Balance, Settlement } from './balance.js';
 import type { DayCounter } from './day.js';
 import type { DirtySet } from './dirty-set.js';
-import { BESIDE_WORDS64, FLIGHT as FLIGHT_WORD, type LedgerViews } from './layout.js';
+import { EXTRA_WORDS64, FLIGHT as FLIGHT_WORD, type LedgerViews } from './layout.js';
 import {
   ACCOUNT_SCOPE,
   createTaken,
@@ -396,5 +396,5 @@ export class Calls {
 }
 
 function flightOf(account: AccountIndex): number {
-  return account * BESIDE_WORDS64 + FLIGHT_WORD;
+  return account * EXTRA_WORDS64 + FLIGHT_WORD;
 }

@@ -1,11 +1,12 @@
 /**
- * The layout of the ledger's shared buffers. The main thread and every listener open them through this file,
- * and no other file has an offset. The buffers are in memory alone, so a new version may change them. Any
- * thread.
+ * The layout of the ledger's shared buffers. gateway/accounting-base.ts creates them; the main thread and
+ * every listener open them through this file, and no other file has an offset. The buffers are in memory
+ * alone, so a new version may change them. Any thread.
  *
- * Must hold: no two fields share a byte, and the constants follow the tables. Test:
+ * Must hold: no two fields of a record share a byte, and the constants follow the tables. They count 64-bit or
+ * 32-bit words, as the comment of each group says, and are in the order of the tables. Tests:
  * test/unit/ledger/layout.test.ts (for quota records test/unit/ledger/stocks.test.ts and
- * token-window.test.ts).
+ * test/unit/ledger/token-window.test.ts).
  *
  * The buffers are made once, at full capacity. The kernel provides a page when it is first touched, so a
  * million accounts cost nothing until they exist, and no thread has to learn of a new segment.
@@ -20,7 +21,7 @@
  *       32    64  spent      any thread (add)           what settled calls have cost
  *       40    64  uncovered  any thread (CAS)           cost that the balance did not cover
  *       48    32  status     main thread                index of the plan << 1 | 1 if it is active
- *       52  51×32 marks      any thread (CAS)           count at the start of each of the last 51 ticks
+ *       52  51×32 starts     any thread (CAS)           count as each of the last 51 ticks began
  *
  * One reservation (a call in flight), 72 bytes. Its owner, the listener that has the call slot, writes all
  * but the state while the record is not held. A call that took of no scope but its account does not write
@@ -28,17 +29,18 @@
  *
  *        0    32  state      owner, main thread (CAS)   free, held or settling: reservations.ts
  *        4    32  account                               whose money it is
- *        8    32  day                                   number of the day whose call it took, in UTC+8
+ *        8    32  day                                   UTC+8 day whose call it took; -1: none, a free call
  *       12    32  scopes                                how many scopes have bits in `taken`; 0: none
  *       16    64  hold                                  pico-units
  *       24    64  tokens                                held (float)
  *       32    32  key, model, group                     index + 1 of the key; of the record of the model's
  *                                                       rule; of the account's own group; or 0
- *       44  2×32  day, month                            of the operator's calendar, of which it took
- *       52   7×8  taken                                 one byte a scope, one bit a quota: reservations.ts
+ *       44  2×32  day, month                            of which it took, in `quota_timezone`
+ *       52   7×8  taken                                 a byte for each of SCOPES_MAX scopes, one bit a
+ *                                                       quota: reservations.ts
  *
- * Of each account, 16 bytes beside its record: 64 bits for its calls in flight, a stock (stocks.ts; any
- * thread, CAS), and the index + 1 of its group and of its quota record, or 0 (32 bits each).
+ * Each account has 16 extra bytes outside of its record: 64 bits for its calls in flight, a stock
+ * (stocks.ts; any thread, CAS), and the index + 1 of its group and of its quota record, or 0 (32 bits each).
  *
  * The dirty set is one bit an account, 32 to a word: dirty-set.ts.
  *
@@ -52,23 +54,24 @@
  *       24    32  record     main thread                index + 1 of its quota record; 0 if it has none, -1
  *                                                       if it wants one and all are in use
  *       28    32  parent     main thread                of a group: index + 1 of the group above it, or 0
- *       52  51×32 marks      any thread (CAS)           as an account's
+ *       52  51×32 starts     any thread (CAS)           as an account's
  *
- * Groups have such records too, and so have pairs of an account and a model that its plan has a rule for
- * (ModelScopes), but for limits and parent. Each of the three has a dirty set of its own.
+ * Groups have the same record. So have pairs of an account and a model that its plan has a rule for
+ * (ModelScopes), whose `minute`, `calls` and `parent` stay 0, because the plan has their limits. Each of the
+ * three has a dirty set of its own.
  *
  * One quota record, 640 bytes, of a scope that has quotas besides requests a minute and calls a day. Accounts
- * get one with their first call, keys and groups with their limits; scopes without take no memory:
+ * and pairs get one with their first call, keys and groups with their limits; scopes without take no memory:
  *
- *        0  7×64  limits     main thread                by EXTENDED_QUOTAS (float); unused for accounts
- *       56    32  mask       main thread                bit n: the quota n has a limit
- *       60    32  last       any thread (CAS)           last tick with a mark: token-window.ts
+ *        0  7×64  limits     main thread                by EXTENDED_QUOTAS (float); of keys and groups alone
+ *       56    32  mask       main thread                bit n: there is a limit of quota n; as `limits`
+ *       60    32  last       any thread (CAS)           last tick whose start is kept: token-window.ts
  *       64 14×64  stocks     any thread (CAS, add)      `taken` and `settled` of each quota: stocks.ts
- *      176 51×64  marks      any thread (CAS)           tokens settled as a tick began: token-window.ts; if
+ *      176 51×64  starts     any thread (CAS)           tokens settled as a tick began: token-window.ts; if
  *                                                       limits are shared, leases: leased-stocks.ts
  *
- * If limits are shared with other processes, a record holds what the coordinator granted to this process, and
- * has no marks. leases.ts writes it:
+ * If limits are shared with other processes, the record of an account, a key, a group or a pair holds what
+ * the coordinator granted to this process, and has no `starts`. leases.ts writes it:
  *
  *        0    64  window     any thread (CAS)           expiry in ms << 20 | permits left: leased-window.ts
  *       16    64  credited   main thread                all money granted here, less what was given back
@@ -101,17 +104,20 @@ import {
 } from '../core/limits.js';
 import { type QuotaName, SPECIFIED_TIMEZONE } from '../core/quotas.js';
 
-/** How often a compare-exchange is tried. Each lost one is another thread's progress; so many are a bug. */
+/**
+ * How often a compare-exchange is tried. Each lost one is another thread's progress; so many are a bug, and
+ * the error that is thrown then ends the thread, as that of `invariant`.
+ */
 export const EXCHANGES_MAX = 100_000;
 
-/** Bytes of the record of an account or of a key. */
+/** Bytes of the record of an account, a key, a group or a pair. */
 const COUNTED_BYTES = 256;
 const RESERVATION_BYTES = 72;
-const BESIDE_BYTES = 16;
+const EXTRA_BYTES = 16;
 const QUOTA_BYTES = 640;
 export const DIRTY_BITS_PER_WORD = 32;
 
-/** Length and fields of the record of an account or a key, in 64-bit words. */
+/** Length and fields of that record, in 64-bit words. */
 export const COUNTED_WORDS64 = COUNTED_BYTES / 8;
 export const WINDOW = 0;
 export const DAY = 1;
@@ -120,13 +126,13 @@ export const AVAILABLE = 3;
 export const SPENT = 4;
 export const UNCOVERED = 5;
 
-/** Length and fields of the record of an account or a key, in 32-bit words. */
+/** Length and fields of that record, in 32-bit words. TICKS_KEPT: how many `starts` fit. */
 export const COUNTED_WORDS32 = COUNTED_BYTES / 4;
 export const STATUS = 12;
-export const MARKS = 13;
-export const MARK_COUNT = COUNTED_WORDS32 - MARKS;
+export const TICK_STARTS = 13;
+export const TICKS_KEPT = COUNTED_WORDS32 - TICK_STARTS;
 
-/** Fields of what was granted, in place of the marks; from LOW_MINUTE on in 32-bit words. */
+/** Fields of what was granted, in place of `starts`, in 64-bit words; from LOW_MINUTE on in 32-bit words. */
 export const LOW_MONEY = 8;
 export const MONEY_HELD_BY_OTHERS = 9;
 export const MINUTE_FREE_MS = 10;
@@ -147,9 +153,9 @@ export const CALLS_PER_DAY = 5;
 export const RECORD = 6;
 export const PARENT = 7;
 
-/** Length of what is beside an account's record; its field in 64-bit words, then those in 32-bit words. */
-export const BESIDE_WORDS64 = BESIDE_BYTES / 8;
-export const BESIDE_WORDS32 = BESIDE_BYTES / 4;
+/** Length of an account's extra bytes; their field in 64-bit words, then those in 32-bit words. */
+export const EXTRA_WORDS64 = EXTRA_BYTES / 8;
+export const EXTRA_WORDS32 = EXTRA_BYTES / 4;
 export const FLIGHT = 0;
 export const GROUP = 2;
 export const ACCOUNT_RECORD = 3;
@@ -171,14 +177,14 @@ export type ExtendedQuota = (typeof EXTENDED_QUOTAS)[number];
 export const QUOTA_WORDS64 = QUOTA_BYTES / 8;
 export const LIMITS = 0;
 export const STOCKS = 8;
-/** Length and second word of one stock. */
+/** Length of a stock, and which of its words is `settled`; `taken` is the first. */
 export const STOCK_WORDS = 2;
 export const STOCK_SETTLED = 1;
 export const TOKENS_OF_MINUTE = STOCKS + EXTENDED_QUOTAS.indexOf('tokens_per_minute') * STOCK_WORDS;
-export const TOKEN_MARKS = STOCKS + EXTENDED_QUOTAS.length * STOCK_WORDS;
-export const TOKEN_MARK_COUNT = 51;
-/** If limits are shared, in place of the marks: what was granted of each quota; words of one. */
-export const LEASES = TOKEN_MARKS;
+export const TOKEN_TICK_STARTS = STOCKS + EXTENDED_QUOTAS.length * STOCK_WORDS;
+export const TOKEN_TICKS_KEPT = 51;
+/** If limits are shared, in place of `starts`: what was granted of each quota; words of one. */
+export const LEASES = TOKEN_TICK_STARTS;
 export const LEASE_WORDS = 5;
 invariant(
   DAY_LEASE * 2 > MINUTE_REJECTED_LIMIT &&
@@ -186,13 +192,13 @@ invariant(
     FLIGHT_LEASE + LEASE_WORDS <= COUNTED_WORDS64,
   'nor do the leases of stocks',
 );
-invariant(TOKEN_MARKS + TOKEN_MARK_COUNT <= QUOTA_WORDS64, 'the marks of tokens fit the record');
-invariant(EXTENDED_QUOTAS.length * LEASE_WORDS <= TOKEN_MARK_COUNT, 'leases fit in place of the marks');
+invariant(TOKEN_TICK_STARTS + TOKEN_TICKS_KEPT <= QUOTA_WORDS64, 'the tick starts fit the record');
+invariant(EXTENDED_QUOTAS.length * LEASE_WORDS <= TOKEN_TICKS_KEPT, 'leases fit in place of the tick starts');
 
 /** Length and fields of a quota record, in 32-bit words. */
 export const QUOTA_WORDS32 = QUOTA_BYTES / 4;
 export const MASK = 14;
-export const LAST_MARKED = 15;
+export const LAST_STARTED_TICK = 15;
 
 /** Length and fields of a reservation, in 32-bit words. */
 export const RESERVATION_WORDS32 = RESERVATION_BYTES / 4;
@@ -218,7 +224,7 @@ type CountedBuffers = Readonly<ReturnType<typeof createCountedBuffers>>;
 /** All buffers of a ledger. A plain object of shared memory: hand it to a thread in its `workerData`. */
 export type LedgerBuffers = Readonly<ReturnType<typeof createLedgerBuffers>>;
 
-/** Views of the records of accounts, or of those of keys. Minutes and days are counted in them. */
+/** Views of the records of one kind of scope. Minutes and days are counted in them. */
 export type CountedViews = Readonly<ReturnType<typeof countedViews>>;
 
 /** Views of the quota records. */
@@ -249,7 +255,9 @@ export function createLedgerBuffers(capacity: {
   );
   invariant(keysMax >= 0 && keysMax <= KEYS_MAX, `keysMax within 0..${KEYS_MAX}`);
   invariant(groupsMax >= 0 && groupsMax <= GROUPS_MAX, `groupsMax within 0..${GROUPS_MAX}`);
+  // Slots of a hash table: four an account, up to MODEL_SCOPES_MAX.
   const modelsMax = 2 ** Math.ceil(Math.log2(Math.min(4 * accountsMax, MODEL_SCOPES_MAX)));
+  // One for each group and pair; accounts and keys share QUOTA_SCOPES_MAX more.
   const quotasMax = groupsMax + modelsMax + Math.min(accountsMax + keysMax, QUOTA_SCOPES_MAX);
   return {
     accountsMax,
@@ -259,17 +267,17 @@ export function createLedgerBuffers(capacity: {
     /** In which days and months begin, for all quotas but calls a day. */
     timezone,
     reservations: new SharedArrayBuffer(callsInFlightMax * RESERVATION_BYTES),
-    besides: new SharedArrayBuffer(accountsMax * BESIDE_BYTES),
+    accountExtras: new SharedArrayBuffer(accountsMax * EXTRA_BYTES),
     accounts: createCountedBuffers(accountsMax),
     keys: createCountedBuffers(keysMax),
     groups: createCountedBuffers(groupsMax),
     models: createCountedBuffers(modelsMax),
-    /** 64 bits a slot of `models`: the pair that has it. */
+    /** 64 bits a slot of `models`: the pair that has it, as ModelScopes codes it (scope-chain.ts). */
     modelPairs: new SharedArrayBuffer(modelsMax * BigInt64Array.BYTES_PER_ELEMENT),
     quotas: new SharedArrayBuffer(quotasMax * QUOTA_BYTES),
     /** One 32-bit word: how many quota records are in use. */
     quotasUsed: new SharedArrayBuffer(4),
-    /** By how many ms the coordinator's calendar is ahead; undefined if limits are not shared. */
+    /** Ms by which the coordinator's calendar is ahead (coordinator-clock.ts); undefined unless shared. */
     calendar: shared ? new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT) : undefined,
   };
 }
@@ -286,12 +294,12 @@ export function openLedgerViews(buffers: LedgerBuffers) {
     reservations32: new Int32Array(buffers.reservations),
     reservationBytes: new Uint8Array(buffers.reservations),
     reservationFloats: new Float64Array(buffers.reservations),
-    besides: new Int32Array(buffers.besides),
-    besides64: new BigInt64Array(buffers.besides),
+    accountExtras: new Int32Array(buffers.accountExtras),
+    accountExtras64: new BigInt64Array(buffers.accountExtras),
   };
 }
 
-/** An account, a key, a group, or an account's rule for a model. */
+/** What the ledger counts. Upstreams, scopes too, have buffers of their own: upstream-counters.ts. */
 export type Scope =
   | { readonly kind: 'account'; readonly index: AccountIndex }
   | { readonly kind: 'key'; readonly index: KeyIndex }
@@ -303,8 +311,8 @@ export type OnLowLease = (kind: Scope['kind'], index: number) => void;
 
 /** The quota record of a scope; undefined if it has none. */
 export function recordOf(views: LedgerViews, { kind, index }: Scope): number | undefined {
-  const words = kind === 'account' ? views.besides : views[`${kind}s`].records32;
-  const at = kind === 'account' ? index * BESIDE_WORDS32 + ACCOUNT_RECORD : index * COUNTED_WORDS32 + RECORD;
+  const words = kind === 'account' ? views.accountExtras : views[`${kind}s`].records32;
+  const at = kind === 'account' ? index * EXTRA_WORDS32 + ACCOUNT_RECORD : index * COUNTED_WORDS32 + RECORD;
   const record = Atomics.load(words, at);
   return record <= 0 ? undefined : record - 1;
 }
@@ -324,7 +332,7 @@ function countedViews({ records, dirty }: CountedBuffers) {
   };
 }
 
-/** Records of `count` scopes that are neither accounts, keys nor groups. Each has its quota record. */
+/** Records of upstreams' scopes. The quota record of each has the scope's own index. */
 export interface ScopeBuffers extends CountedBuffers {
   readonly quotas: SharedArrayBuffer;
 }
@@ -334,6 +342,7 @@ export function createScopeBuffers(count: number): ScopeBuffers {
 }
 
 export function openScopeViews(buffers: ScopeBuffers) {
+  // `used` stays 0: no record is ever given out.
   return { counted: countedViews(buffers), quotas: quotaViews(buffers.quotas, new SharedArrayBuffer(4)) };
 }
 

@@ -19,7 +19,7 @@
  */
 import type { Clock } from '../core/clock.js';
 import {
-  BESIDE_WORDS64,
+  EXTRA_WORDS64,
   COUNTED_WORDS64,
   DAY,
   DAY_LEASE,
@@ -59,7 +59,7 @@ export function dayLeases(words: BigInt64Array): LeaseTable {
 
 /** An account's calls in flight: the lease is in its record, the stock beside that. */
 export function flightLeases(words: BigInt64Array): LeaseTable {
-  const at = (stock: number): number => ((stock - FLIGHT) / BESIDE_WORDS64) * COUNTED_WORDS64 + FLIGHT_LEASE;
+  const at = (stock: number): number => ((stock - FLIGHT) / EXTRA_WORDS64) * COUNTED_WORDS64 + FLIGHT_LEASE;
   return { words, at, isUsedAtOnce: () => false };
 }
 

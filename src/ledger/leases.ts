@@ -20,7 +20,7 @@ import {
 } from '../core/units.js';
 import { stockOf } from './scope-quotas.js';
 import {
-  BESIDE_WORDS64,
+  EXTRA_WORDS64,
   COUNTED_WORDS32,
   COUNTED_WORDS64,
   AVAILABLE,
@@ -149,14 +149,14 @@ export class Leases {
   /** The lease of one of a scope's quotas; undefined if the scope has no record for it. */
   stockOf(scope: Scope, quota: ExtendedQuota | 'calls_per_day', clock: Clock): LeaseWords | undefined {
     const { kind, index } = scope;
-    const { besides64, accounts, quotas } = this.#views;
+    const { accountExtras64, accounts, quotas } = this.#views;
     if (quota === 'calls_per_day') {
       const counted: CountedLeases<never> = this[`${kind}s`];
       return counted.dayOf(index as never, clock);
     }
     if (quota === 'calls_in_flight' && kind === 'account') {
       const leases = flightLeases(accounts.records64);
-      return new LeasedStocks(besides64, clock, leases).leaseOf(index * BESIDE_WORDS64 + FLIGHT);
+      return new LeasedStocks(accountExtras64, clock, leases).leaseOf(index * EXTRA_WORDS64 + FLIGHT);
     }
     const record = recordOf(this.#views, scope);
     if (record === undefined) return undefined;

@@ -31,7 +31,7 @@ import { DayCounter, resetOfDay } from './day.js';
 import { DirtySet } from './dirty-set.js';
 import {
   ACCOUNT_RECORD,
-  BESIDE_WORDS32,
+  EXTRA_WORDS32,
   COUNTED_WORDS32,
   GROUP,
   openLedgerViews,
@@ -200,13 +200,17 @@ export class Ledger extends Calls {
 
   /** The account's own group. Any thread. */
   groupOf(account: AccountIndex): GroupIndex | undefined {
-    const group = Atomics.load(this.#views.besides, account * BESIDE_WORDS32 + GROUP);
+    const group = Atomics.load(this.#views.accountExtras, account * EXTRA_WORDS32 + GROUP);
     return group === 0 ? undefined : asGroupIndex(group - 1);
   }
 
   /** Calls in flight stay counted in the former group until they end. Main thread. */
   setGroup(account: AccountIndex, group: GroupIndex | undefined): void {
-    Atomics.store(this.#views.besides, account * BESIDE_WORDS32 + GROUP, group === undefined ? 0 : group + 1);
+    Atomics.store(
+      this.#views.accountExtras,
+      account * EXTRA_WORDS32 + GROUP,
+      group === undefined ? 0 : group + 1,
+    );
   }
 
   /**
@@ -277,7 +281,7 @@ export class Ledger extends Calls {
   restoreSettled(scope: Scope, settled: SettledQuotas, ageMs: number): void {
     const record =
       scope.kind === 'account'
-        ? this.quotas.recordAt(this.#views.besides, scope.index * BESIDE_WORDS32 + ACCOUNT_RECORD)
+        ? this.quotas.recordAt(this.#views.accountExtras, scope.index * EXTRA_WORDS32 + ACCOUNT_RECORD)
         : recordOf(this.#views, scope);
     if (record !== undefined) this.quotas.restore(record, settled, ageMs);
   }
@@ -326,8 +330,8 @@ function countersOf(
     day: dayOf(views.accounts, onLow),
     balance: isShared ? new LeasedBalance(views, onLow) : new Balance(views),
     flights: isShared
-      ? new LeasedStocks(views.besides64, clock, flightLeases(views.accounts.records64))
-      : new Stocks(views.besides64, false),
+      ? new LeasedStocks(views.accountExtras64, clock, flightLeases(views.accounts.records64))
+      : new Stocks(views.accountExtras64, false),
     dirty: new DirtySet(views.accounts),
     clock,
     low: isShared ? low : undefined,

@@ -16,7 +16,7 @@ import {
   type KeyIndex,
   type ModelScopeIndex,
 } from '../core/units.js';
-import { ACCOUNT_RECORD, BESIDE_WORDS32, EXTENDED_QUOTAS, GROUP, type LedgerViews } from './layout.js';
+import { ACCOUNT_RECORD, EXTRA_WORDS32, EXTENDED_QUOTAS, GROUP, type LedgerViews } from './layout.js';
 import type { LimitedScopes } from './limited-scopes.js';
 import {
   ACCOUNT_SCOPE,
@@ -87,13 +87,13 @@ export class ScopeChain {
     limits: NO_LIMITS,
     first: 0,
   }));
-  readonly #besides: Int32Array;
+  readonly #accountExtras: Int32Array;
   readonly #tables: ScopeTables;
   #lastQuotas: QuotaLimits | undefined;
   #lastPlan: PlanQuotas = { mask: 0, limits: NO_LIMITS };
 
   constructor(views: LedgerViews, tables: ScopeTables) {
-    this.#besides = views.besides;
+    this.#accountExtras = views.accountExtras;
     this.#tables = tables;
   }
 
@@ -110,7 +110,7 @@ export class ScopeChain {
       this.#lastPlan = { mask: mask & ~FLIGHT_BIT, limits };
     }
     const ofPlan = this.#lastPlan;
-    const group = Atomics.load(this.#besides, account * BESIDE_WORDS32 + GROUP);
+    const group = Atomics.load(this.#accountExtras, account * EXTRA_WORDS32 + GROUP);
     if (ofPlan.mask === 0 && group === 0 && key === undefined && model === undefined) return true;
     const { keys, groups, quotas } = this.#tables;
     taken.key = key;
@@ -120,7 +120,7 @@ export class ScopeChain {
     for (let scope = 0; scope < GROUP_SCOPE; scope++) this.links[scope]!.mask = 0;
     if (key !== undefined && !this.#linkLimited(KEY_SCOPE, key, keys)) return false;
     if (ofPlan.mask !== 0) {
-      const record = quotas.recordAt(this.#besides, account * BESIDE_WORDS32 + ACCOUNT_RECORD);
+      const record = quotas.recordAt(this.#accountExtras, account * EXTRA_WORDS32 + ACCOUNT_RECORD);
       if (record === undefined) return false;
       this.#linkPlan(ACCOUNT_SCOPE, record, ofPlan.mask, ofPlan.limits);
     }
@@ -149,7 +149,7 @@ export class ScopeChain {
     if (masks[ACCOUNT_SCOPE] !== 0) {
       const link = this.links[ACCOUNT_SCOPE]!;
       link.index = account;
-      link.record = Atomics.load(this.#besides, account * BESIDE_WORDS32 + ACCOUNT_RECORD) - 1;
+      link.record = Atomics.load(this.#accountExtras, account * EXTRA_WORDS32 + ACCOUNT_RECORD) - 1;
     }
     if (masks[MODEL_SCOPE] !== 0) this.#recall(MODEL_SCOPE, model!);
     for (let scope = GROUP_SCOPE, at = group; scope < scopes; scope++) {

@@ -2,36 +2,38 @@
  * Tokens per minute: in any span of 60 seconds, the tokens of the calls in flight and of those that ended in
  * it are at most the limit, whether a call is counted at its admission, its end, or between. ScopeQuotas
  * calls it unless limits are shared; UpstreamCounters always. Any thread, each with an object of its own.
+ * What counts toward the limit now is said to weigh.
  *
  * Two 64-bit words count up; `taken` also falls, by what calls give back:
  *
  *     taken     what all calls since the start used, and what calls in flight hold
  *     settled   what all calls since the start used
  *
- * Time is cut into the ticks of window.ts, 1.2 s each. A mark is 64 bits: tick (22 bits, modulo 2^22), and
- * `settled` as that tick began (42 bits, modulo 2^42). There are 51 marks; a tick's is number tick % 51.
- * `last` is the last tick that has a mark; a tick in which no call ended may have none. What weighs in tick T
- * is taken - mark(T - 50): all that is in flight, and all that ended in this tick or the 50 before it, which
- * is more than 60 seconds.
+ * Time is cut into the ticks of window.ts, 1.2 s each. A tick start is 64 bits: tick (22 bits, modulo 2^22),
+ * and `settled` as that tick began (42 bits, modulo 2^42). 51 of them are kept, each at number tick % 51.
+ * `last` is the last tick whose start was written; a tick in which no call ended may have none. What weighs
+ * in tick T is taken - start(T - 50): all that is in flight, and all that ended in this tick or the 50 before
+ * it, which is more than 60 seconds.
  *
- * A call holds R from its admission. When it has used U, its thread writes the mark of the tick, adds U to
+ * A call holds R from its admission. When it has used U, its thread writes the start of the tick, adds U to
  * `settled`, then takes R - U from `taken`. So the call weighs R until its end and U for a minute after it.
+ * If U is more, U - R is added to `taken` before all that, so that `taken` is never behind `settled`.
  *
  * Why it is right:
- * - Check and add are one compare-exchange of `taken`. The mark that the check used never changes while its
- *   tick weighs, and a mark of an earlier tick is no greater. So a thread that stalls between check and
+ * - Check and add are one compare-exchange of `taken`. The tick start that the check used never changes while
+ *   its tick weighs, and that of an earlier tick is no greater. So a thread that stalls between check and
  *   exchange has counted too much rather than too little.
- * - A mark never includes a call that ended in its tick or later. The thread that writes it loads the mark's
+ * - A tick start never includes a call that ended in its tick or later. The thread that writes it loads its
  *   word, then `settled`, then `last`, and then exchanges the word. A thread that ends a call in tick T
- *   writes mark(T), raises `last` to T, and then adds. So if `settled` includes a call of a later tick,
+ *   writes start(T), raises `last` to T, and then adds. So if `settled` includes a call of a later tick,
  *   `last` shows that tick, and the writer goes on with it. If it includes a call of the same tick, that
- *   tick's mark was there before, and the exchange fails.
- * - A tick without a mark began with the `settled` of the next tick that has one: nothing ended in between.
+ *   tick's start was there before, and the exchange fails.
+ * - A tick without a start began with the `settled` of the next tick that has one: nothing ended in between.
  *   If no later tick has one, it began with `settled` itself, read before `last`. The thread that looked for
- *   it writes it as the missing mark, unless the word has a later tick's mark or changes meanwhile.
+ *   it writes it as the missing start, unless the word is of a later tick or changes meanwhile.
  * - Nothing is awaited. A thread that dies after it added U leaves what its own call held, R - U at most.
- * - Amounts are compared modulo 2^42, half of which is more than two limits. The same word has a mark of the
- *   same tick number again after eight years.
+ * - Amounts are compared modulo 2^42, half of which is more than two limits. The same word is of the same
+ *   tick number again after 51 x 2^22 ticks, eight years.
  *
  * Must hold: in no 60 seconds more tokens than the limit, however a call is counted. What a call used beyond
  * its hold is counted, and not prevented. Tests: test/unit/ledger/token-window.test.ts (at whatever step
@@ -43,13 +45,13 @@ import { QUOTA_TOKENS_MAX } from '../core/quotas.js';
 import type { MonotonicMs } from '../core/units.js';
 import {
   EXCHANGES_MAX,
-  LAST_MARKED,
+  LAST_STARTED_TICK,
   type QuotaViews,
   QUOTA_WORDS32,
   QUOTA_WORDS64,
   STOCK_SETTLED,
-  TOKEN_MARK_COUNT,
-  TOKEN_MARKS,
+  TOKEN_TICKS_KEPT,
+  TOKEN_TICK_STARTS,
   TOKENS_OF_MINUTE,
 } from './layout.js';
 import { amountOf, type Halves, headsSince, PackedWords, pack, plus } from './packed-words.js';
@@ -61,8 +63,8 @@ const AMOUNT_HALF = 2 ** (AMOUNT_BITS - 1);
 /** If a provider reports more tokens of one call, so many are counted. */
 const USED_MAX = QUOTA_TOKENS_MAX;
 
-invariant(TOKEN_MARK_COUNT === TICKS_PER_MINUTE + 1, 'one mark for each tick that weighs');
-invariant(2 * QUOTA_TOKENS_MAX < AMOUNT_HALF, 'a minute of tokens, and a call beyond it, fit a mark');
+invariant(TOKEN_TICKS_KEPT === TICKS_PER_MINUTE + 1, 'one start for each tick that weighs');
+invariant(2 * QUOTA_TOKENS_MAX < AMOUNT_HALF, 'a minute of tokens, and a call beyond it, fit a tick start');
 
 export class TokenWindow {
   readonly #words: PackedWords;
@@ -71,10 +73,10 @@ export class TokenWindow {
 
   /** What the last successful take left of the limit. */
   left = 0;
-  /** Set by `#weightOf`: the first tick from `from` on that has a mark; undefined if none has. */
-  #marked: number | undefined;
+  /** Set by `#weightOf`, for `msUntil`: the first tick from `from` on that has a start; undefined if none. */
+  #startedTick: number | undefined;
 
-  /** Scratch: words as they were read. `#next` is the one to be written; `#weightOf` reads marks into it. */
+  /** Scratch: words as they were read. `#next` is to be written; `#weightOf` reads tick starts into it. */
   readonly #taken: Halves = { low: 0, high: 0 };
   readonly #settled: Halves = { low: 0, high: 0 };
   readonly #seen: Halves = { low: 0, high: 0 };
@@ -93,8 +95,8 @@ export class TokenWindow {
    */
   take(record: number, amount: number, limit: number, nowMs = this.#clock.monotonicMs()): boolean {
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
-      // `taken` is read before the marks, so that it includes nothing newer. In the first try a glance will
-      // do if an exchange follows: that fails if the glance saw halves of two moments.
+      // `taken` is read before the tick starts, so that it includes nothing newer. In the first try a glance
+      // will do if an exchange follows: that fails if the glance saw halves of two moments.
       if (tries === 0 && amount > 0) this.#words.glance(takenAt(record), this.#taken);
       else this.#words.load(takenAt(record), this.#taken);
       const used = this.#weightOf(record, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
@@ -110,12 +112,15 @@ export class TokenWindow {
     throw new Error('invariant broken: tokens are taken or refused in bounded tries');
   }
 
-  /** Replaces `held` by `used`, which weighs for a minute from `nowMs`, when the call ended. */
+  /**
+   * Replaces `held` by `used`, which weighs for a minute from `nowMs`, when the call ended. That no hold is
+   * settled twice is seen to by `Reservations.claim` and QuotaHold (upstream/upstream-quotas.ts).
+   */
   settle(record: number, held: number, used: number, nowMs = this.#clock.monotonicMs()): void {
     const counted = Math.min(used, USED_MAX);
     if (counted > held) this.#words.add(takenAt(record), counted - held);
     if (counted > 0) {
-      this.#mark(record, nowMs);
+      this.#beginTick(record, nowMs);
       this.#words.add(takenAt(record) + STOCK_SETTLED, counted);
     }
     if (counted < held) this.#words.add(takenAt(record), counted - held);
@@ -128,7 +133,7 @@ export class TokenWindow {
     return { taken, held: Math.min(taken, held) };
   }
 
-  /** What weighs at `nowMs`. */
+  /** What weighs at `nowMs`; changes no count. */
   takenOf(record: number, nowMs: MonotonicMs): number {
     this.#words.load(takenAt(record), this.#taken);
     return this.#weightOf(record, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
@@ -143,7 +148,7 @@ export class TokenWindow {
     while (tick <= now) {
       const weight = this.#weightOf(record, tick);
       if (weight < limit && weight + amount <= limit) break;
-      tick = (this.#marked ?? now) + 1;
+      tick = (this.#startedTick ?? now) + 1;
     }
     return Math.max(0, (tick + TICKS_PER_MINUTE) * TICK_MS - nowMs);
   }
@@ -155,15 +160,18 @@ export class TokenWindow {
     return Math.max(0, (from + TICKS_PER_MINUTE + 1) * TICK_MS - nowMs);
   }
 
-  /** Counts `used` tokens that ended `ageMs` ago. Main thread, before the scope is first used. */
+  /**
+   * Forgets everything, then counts `used` tokens as of a call that ended `ageMs` ago, so that they weigh for
+   * the rest of their minute. Main thread, before the scope is first used: no word is exchanged.
+   */
   set(record: number, used: number, ageMs: number): void {
     const nowMs = this.#clock.monotonicMs();
     const tick = Math.max(0, Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS));
     const settled = Math.floor(nowMs / TICK_MS) - tick > TICKS_PER_MINUTE ? 0 : Math.min(used, USED_MAX);
     const word = { low: 0, high: 0 };
-    for (let mark = 0; mark < TOKEN_MARK_COUNT; mark++) this.#words.store(marksAt(record) + mark, word);
+    for (let kept = 0; kept < TOKEN_TICKS_KEPT; kept++) this.#words.store(startsAt(record) + kept, word);
     pack(word, TICK_BITS, tick, 0);
-    this.#words.store(marksAt(record) + (tick % TOKEN_MARK_COUNT), word);
+    this.#words.store(startsAt(record) + (tick % TOKEN_TICKS_KEPT), word);
     Atomics.store(this.#words32, lastAt(record), tick);
     pack(word, 0, 0, settled);
     this.#words.store(takenAt(record) + STOCK_SETTLED, word);
@@ -184,52 +192,55 @@ export class TokenWindow {
 
   /**
    * The part of `#taken` that had not ended before tick `from`; the caller has loaded `#taken`. If `from` has
-   * no mark, this writes it, so that the next search is short. `headsSince` is by how many ticks a mark is
-   * older than a tick; negative if the mark is of a later tick.
+   * no start, this writes it, so that the next search is short. `headsSince` is by how many ticks the word is
+   * older than a tick; negative if it is of a later one.
    */
   #weightOf(record: number, from: number): number {
     const first = Math.max(0, from);
-    const place = marksAt(record) + (first % TOKEN_MARK_COUNT);
-    this.#words.load(place, this.#seen);
-    this.#marked = first;
+    const at = startsAt(record) + (first % TOKEN_TICKS_KEPT);
+    this.#words.load(at, this.#seen);
+    this.#startedTick = first;
     if (headsSince(this.#seen, TICK_BITS, first) === 0) return differenceOf(this.#taken, this.#seen);
     this.#words.load(takenAt(record) + STOCK_SETTLED, this.#settled);
-    this.#marked = undefined;
+    this.#startedTick = undefined;
     let found = this.#settled;
     const last = Atomics.load(this.#words32, lastAt(record));
     for (let tick = first + 1; tick <= last; tick++) {
-      this.#words.load(marksAt(record) + (tick % TOKEN_MARK_COUNT), this.#next);
+      this.#words.load(startsAt(record) + (tick % TOKEN_TICKS_KEPT), this.#next);
       if (headsSince(this.#next, TICK_BITS, tick) !== 0) continue;
-      this.#marked = tick;
+      this.#startedTick = tick;
       found = this.#next;
       break;
     }
     const weight = differenceOf(this.#taken, found);
-    // Otherwise a thread whose clock is ahead has put the mark of a later tick there.
-    if (headsSince(this.#seen, TICK_BITS, first) > 0) this.#writeMark(place, first, found);
+    // Otherwise a thread whose clock is ahead has put the start of a later tick there.
+    if (headsSince(this.#seen, TICK_BITS, first) > 0) this.#writeStart(at, first, found);
     return weight;
   }
 
-  /** Writes the mark of the current tick, unless it is there; it is if `last` is that tick or a later one. */
-  #mark(record: number, nowMs: MonotonicMs): void {
+  /**
+   * Writes the start of the current tick, unless it is there. It is if `last` has reached the clock's tick:
+   * then `last` is the current tick (see `#tick`).
+   */
+  #beginTick(record: number, nowMs: MonotonicMs): void {
     if (Atomics.load(this.#words32, lastAt(record)) >= Math.floor(nowMs / TICK_MS)) return;
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const tick = this.#tick(record, nowMs);
-      const at = marksAt(record) + (tick % TOKEN_MARK_COUNT);
+      const at = startsAt(record) + (tick % TOKEN_TICKS_KEPT);
       this.#words.load(at, this.#seen);
       if (headsSince(this.#seen, TICK_BITS, tick) !== 0) {
         this.#words.load(takenAt(record) + STOCK_SETTLED, this.#settled);
         if (Atomics.load(this.#words32, lastAt(record)) > tick) continue;
-        if (!this.#writeMark(at, tick, this.#settled)) continue;
+        if (!this.#writeStart(at, tick, this.#settled)) continue;
       }
       this.#raise(record, tick);
       return;
     }
-    throw new Error('invariant broken: a tick is marked in bounded tries');
+    throw new Error('invariant broken: a tick is begun in bounded tries');
   }
 
-  /** Replaces `#seen` by a mark; false if it was replaced meanwhile. */
-  #writeMark(at: number, tick: number, settled: Halves): boolean {
+  /** Replaces `#seen` by a tick start; false if it was replaced meanwhile. `settled` may be `#next`. */
+  #writeStart(at: number, tick: number, settled: Halves): boolean {
     pack(this.#next, TICK_BITS, tick, amountOf(settled, TICK_BITS));
     return this.#words.exchange(at, this.#seen, this.#next);
   }
@@ -244,7 +255,7 @@ export class TokenWindow {
 }
 
 /**
- * `taken` less a mark or less `settled`, modulo 2^42. It is below zero if another thread has taken and
+ * `taken` less a tick start or less `settled`, modulo 2^42. It is below zero if another thread has taken and
  * settled since `taken` was read, and then counts as 0: the exchange of `taken` will fail.
  */
 function differenceOf(taken: Halves, settled: Halves): number {
@@ -257,10 +268,10 @@ function takenAt(record: number): number {
   return record * QUOTA_WORDS64 + TOKENS_OF_MINUTE;
 }
 
-function marksAt(record: number): number {
-  return record * QUOTA_WORDS64 + TOKEN_MARKS;
+function startsAt(record: number): number {
+  return record * QUOTA_WORDS64 + TOKEN_TICK_STARTS;
 }
 
 function lastAt(record: number): number {
-  return record * QUOTA_WORDS32 + LAST_MARKED;
+  return record * QUOTA_WORDS32 + LAST_STARTED_TICK;
 }

@@ -13,30 +13,29 @@
  *     age   (6 bits)   ticks since the count last began at 0, at most 51
  *     count (20 bits)  permits given since then, modulo 2^20
  *
- * and 51 marks of 32 bits hold, for each tick, the count with which that tick began: turn (12 bits), count
- * (20 bits). A mark's place is tick % 51, its turn is tick / 51. The permits of this tick and of the 50
- * before it are used = count - mark(tick - 50): one load, no sum over buckets. Ticks are counted whole, so a
- * permit weighs until 51 ticks after the start of its own, which is more than 60 s after it was given and at
- * most 61.2 s: under full pressure 50/51 = 98.04 % of what the limit allows is admitted.
+ * and 51 tick starts of 32 bits hold, for each tick, the count with which it began: lap (12 bits), count (20
+ * bits). A tick's index is tick % 51, its lap is tick / 51. The permits of this tick and of the 50 before it
+ * are used = count - start(tick - 50): one load, no sum over buckets. Ticks are counted whole, so a permit
+ * weighs (counts toward the limit) until 51 ticks after its own began, which is more than 60 s after it was
+ * given and at most 61.2 s: under full pressure 50/51 = 98.04 % of what the limit allows is admitted.
  *
  * Why it is right:
- * - Check and add are one compare-exchange of the head. The mark that the check read belongs to the head's
- *   tick and does not change while the head stays in that tick, so if the exchange succeeds the check still
- *   held.
- * - Rolling from tick T to T' first writes count into the marks T+1..T', then exchanges the head. Each mark
+ * - Check and add are one compare-exchange of the head. The start of the tick 50 before the head's, which
+ *   the check read, is final. So if the exchange succeeds the check still held.
+ * - Rolling from tick T to T' first writes count into the starts T+1..T', then exchanges the head. Each start
  *   is written by load, check that the head is still the one read, compare-exchange. Within a tick the count
- *   only grows, so the thread that wins the head's exchange had its count in every mark. A thread that lags
- *   behind fails at its check of the head, or at its exchange of the mark. Nothing is awaited: a thread that
+ *   only grows, so the thread that wins the head's exchange had its count in every start. A thread that lags
+ *   behind fails at its check of the head, or at its exchange of the start. Nothing is awaited: a thread that
  *   stops anywhere delays no other.
- * - The mark for T+1 replaces the one for T-50, which tick T still needs. A reader that finds another turn
- *   there knows that some thread's clock is past T, and helps to roll instead.
- * - After 51 ticks without a call everything has expired: the head goes to count 0, age 0, and marks at or
- *   before that tick count as 0 and are not read. So old marks do no harm after an idle gap of any length.
+ * - The start of T+1 replaces that of T-50, which tick T still needs. A reader that finds another lap there
+ *   knows that some thread's clock is past T, and helps to roll instead.
+ * - After 51 ticks without a call everything has expired: the head goes to count 0, age 0, and starts at or
+ *   before that tick count as 0 and are not read. So old ones do no harm after an idle gap of any length.
  * - A thread may stall between reading the clock and its exchange. It would then record its permit in a tick
  *   that is long over, and the permit would expire early. So it reads the clock again after the exchange. If
  *   the tick has ended, it abandons that permit, which stays counted, and starts anew. A call may thus be
  *   rejected because of its own abandoned permit: one call in ten million, and on the safe side.
- * - Counts are compared modulo 2^20, which is more than any limit. A turn repeats after 69 hours; a thread
+ * - Counts are compared modulo 2^20, which is more than any limit. A lap repeats after 69 hours; a thread
  *   would have to sleep for exactly that between two instructions, and would then cause a roll one tick
  *   early.
  * - Each thread measures its own offset to the host's clock, so their times differ by microseconds
@@ -53,8 +52,8 @@ import {
   COUNTED_WORDS64,
   type CountedViews,
   EXCHANGES_MAX,
-  MARK_COUNT,
-  MARKS,
+  TICKS_KEPT,
+  TICK_STARTS,
   WINDOW,
 } from './layout.js';
 
@@ -72,7 +71,10 @@ export interface MinuteTake {
   readonly asks: boolean;
 }
 
-/** Counts requests a minute: Window those that this process admits, LeasedWindow those it was granted. */
+/**
+ * Counts requests a minute: Window those that this process admits, LeasedWindow those it was granted. Window
+ * says what each method does. `counted`: the slot of the account, key, group, rule or upstream.
+ */
 export interface MinuteCounter<Index extends number> {
   take(counted: Index, limit: number): MinuteTake;
   check(counted: Index, limit: number): MinuteTake;
@@ -89,18 +91,18 @@ const COUNT_BITS = 20;
 const COUNT_MASK = (1 << COUNT_BITS) - 1;
 const AGE_MASK = 63;
 const HEAD_TICK_SHIFT = 26n;
-const TURN_MASK = 0xfff;
+const LAP_MASK = 0xfff;
 
-invariant(MARK_COUNT === TICKS_PER_MINUTE + 1, 'one mark for each tick that weighs');
+invariant(TICKS_KEPT === TICKS_PER_MINUTE + 1, 'one start for each tick that weighs');
 invariant(REQUESTS_PER_MINUTE_MAX < 1 << COUNT_BITS, 'a minute of permits fits the count');
-invariant(MARK_COUNT <= AGE_MASK, 'an age of all marks fits its field');
+invariant(TICKS_KEPT <= AGE_MASK, 'an age of all kept ticks fits its field');
 
 function headOf(tick: number, age: number, count: number): bigint {
   return (BigInt(tick) << HEAD_TICK_SHIFT) | BigInt((age << COUNT_BITS) | count);
 }
 
-function markOf(tick: number, count: number): number {
-  return ((Math.floor(tick / MARK_COUNT) & TURN_MASK) << COUNT_BITS) | count;
+function tickStartOf(tick: number, count: number): number {
+  return ((Math.floor(tick / TICKS_KEPT) & LAP_MASK) << COUNT_BITS) | count;
 }
 
 export class Window<Index extends number = AccountIndex> implements MinuteCounter<Index> {
@@ -138,6 +140,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
 
   #decide(counted: Index, limit: number, takes: boolean): MinuteTake {
     const word = counted * COUNTED_WORDS64 + WINDOW;
+    // Raised if another thread's clock was seen ahead of this one's.
     let tickMin = 0;
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const nowMs = this.#clock.monotonicMs();
@@ -165,14 +168,14 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
         }
         return this.#result(false, 0, nowMs, freeTick);
       }
-      if (!takes) return this.#result(true, limit - used, nowMs, tick + MARK_COUNT);
+      if (!takes) return this.#result(true, limit - used, nowMs, tick + TICKS_KEPT);
       // The count wraps inside its field; a carry must not reach the age.
       const next = count === COUNT_MASK ? head - BigInt(COUNT_MASK) : head + 1n;
       if (Atomics.compareExchange(this.#words64, word, head, next) !== head) continue;
       // Before the clock is read, so that a stall in it is noticed below.
       this.#dirty.mark(counted);
       if (Math.floor(this.#clock.monotonicMs() / TICK_MS) > tick) continue;
-      return this.#result(true, limit - used - 1, nowMs, tick + MARK_COUNT);
+      return this.#result(true, limit - used - 1, nowMs, tick + TICKS_KEPT);
     }
     throw new Error('invariant broken: a permit is taken or refused in bounded tries');
   }
@@ -183,7 +186,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
       const head = Atomics.load(this.#words64, counted * COUNTED_WORDS64 + WINDOW);
       const headTick = Number(head >> HEAD_TICK_SHIFT);
       const tick = Math.max(headTick, Math.floor(this.#clock.monotonicMs() / TICK_MS));
-      if (tick - headTick >= MARK_COUNT) return 0;
+      if (tick - headTick >= TICKS_KEPT) return 0;
       const low = Number(BigInt.asUintN(32, head));
       const count = low & COUNT_MASK;
       const age = (low >>> COUNT_BITS) & AGE_MASK;
@@ -196,14 +199,14 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
   /**
    * Counts what another process has counted: `used` permits that weighed `ageMs` ago. They weigh as if all
    * had been given at that moment, so that any error is a rejection. Main thread, before the account is first
-   * used: a permit that is taken at the same time would be lost. Age 0 in the head: no mark is read.
+   * used: a permit that is taken at the same time would be lost. Age 0 in the head: no tick start is read.
    */
   restore(counted: Index, used: number, ageMs: number): void {
     const nowMs = this.#clock.monotonicMs();
     // `ageMs` is negative if the clock was set back meanwhile, and reaches before the first tick if the host
     // was restarted. Either way the permits weigh too long rather than too short.
     const tick = Math.max(0, Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS));
-    if (tick + MARK_COUNT <= Math.floor(nowMs / TICK_MS)) return;
+    if (tick + TICKS_KEPT <= Math.floor(nowMs / TICK_MS)) return;
     Atomics.store(
       this.#words64,
       counted * COUNTED_WORDS64 + WINDOW,
@@ -220,11 +223,11 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
   #startCount(counted: Index, tick: number, age: number, count: number, wanted: number): number | undefined {
     if (wanted > tick) return count;
     if (wanted <= tick - age) return 0;
-    const mark = Atomics.load(this.#words32, counted * COUNTED_WORDS32 + MARKS + (wanted % MARK_COUNT));
-    return mark === markOf(wanted, mark & COUNT_MASK) ? mark & COUNT_MASK : undefined;
+    const word = Atomics.load(this.#words32, counted * COUNTED_WORDS32 + TICK_STARTS + (wanted % TICKS_KEPT));
+    return word === tickStartOf(wanted, word & COUNT_MASK) ? word & COUNT_MASK : undefined;
   }
 
-  /** First tick in which fewer than `limit` permits weigh, by halving: start counts only grow. */
+  /** First tick in which fewer than `limit` permits weigh, by halving: starts only grow. Undefined as above. */
   #freeTick(counted: Index, tick: number, age: number, count: number, limit: number): number | undefined {
     let low = tick - TICKS_PER_MINUTE + 1;
     let high = tick + 1;
@@ -242,22 +245,22 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
   #roll(counted: Index, head: bigint, nowTick: number): void {
     const word = counted * COUNTED_WORDS64 + WINDOW;
     const tick = Number(head >> HEAD_TICK_SHIFT);
-    if (nowTick - tick >= MARK_COUNT) {
+    if (nowTick - tick >= TICKS_KEPT) {
       Atomics.compareExchange(this.#words64, word, head, headOf(nowTick, 0, 0));
       return;
     }
     const low = Number(BigInt.asUintN(32, head));
     const count = low & COUNT_MASK;
-    const age = Math.min(MARK_COUNT, ((low >>> COUNT_BITS) & AGE_MASK) + nowTick - tick);
-    const marks = counted * COUNTED_WORDS32 + MARKS;
+    const age = Math.min(TICKS_KEPT, ((low >>> COUNT_BITS) & AGE_MASK) + nowTick - tick);
+    const starts = counted * COUNTED_WORDS32 + TICK_STARTS;
     for (let next = tick + 1; next <= nowTick; next++) {
-      const index = marks + (next % MARK_COUNT);
-      const mark = markOf(next, count);
+      const index = starts + (next % TICKS_KEPT);
+      const start = tickStartOf(next, count);
       const seen = Atomics.load(this.#words32, index);
-      if (seen === mark) continue;
+      if (seen === start) continue;
       // What was seen is older than this head, so it may be replaced, unless another thread has changed it.
       if (Atomics.load(this.#words64, word) !== head) return;
-      if (Atomics.compareExchange(this.#words32, index, seen, mark) !== seen) return;
+      if (Atomics.compareExchange(this.#words32, index, seen, start) !== seen) return;
     }
     Atomics.compareExchange(this.#words64, word, head, headOf(nowTick, age, count));
   }

@@ -16,16 +16,16 @@ void t.test('no two fields of an account, a key or a reservation share a byte', 
   const span = (word: number, bytes: number): number[] =>
     Array.from({ length: bytes }, (_, n) => word * bytes + n);
   const wide = [layout.WINDOW, layout.DAY, layout.CREDITED, layout.AVAILABLE, layout.SPENT, layout.UNCOVERED];
-  const marks = Array.from({ length: layout.MARK_COUNT }, (_, n) => layout.MARKS + n);
+  const starts = Array.from({ length: layout.TICKS_KEPT }, (_, n) => layout.TICK_STARTS + n);
   const account = [
     ...wide.flatMap((word) => span(word, 8)),
-    ...[layout.STATUS, ...marks].flatMap((word) => span(word, 4)),
+    ...[layout.STATUS, ...starts].flatMap((word) => span(word, 4)),
   ];
   t.equal(new Set(account).size, account.length);
   t.equal(Math.max(...account) + 1, layout.COUNTED_WORDS64 * 8);
   const key = [
     ...[layout.WINDOW, layout.DAY].flatMap((word) => span(word, 8)),
-    ...[layout.REQUESTS_PER_MINUTE, layout.CALLS_PER_DAY, layout.RECORD, layout.PARENT, ...marks].flatMap(
+    ...[layout.REQUESTS_PER_MINUTE, layout.CALLS_PER_DAY, layout.RECORD, layout.PARENT, ...starts].flatMap(
       (word) => span(word, 4),
     ),
   ];
