@@ -2,8 +2,11 @@
  * One call over HTTP/1.1: its handler, its deadlines, its pauses and its abort. Http1Client makes it, the
  * pool gives it a connection, and the connection reports to it (PooledCall). Upstream worker.
  *
- * Must hold: handler methods are called in the order that http-client.ts says, and none after `abort`
- * (test/unit/http1/client.test.ts).
+ * Must hold: the handler gets onStart, any number of onData, then onEnd or onError; onError alone is
+ * possible; nothing after `abort` (test/unit/http1/client.test.ts). The connection keeps that order, and
+ * reports nothing once it is destroyed. `pause` comes after onStart: all pauses begin in
+ * upstream/chat-session.ts, which has relayed bytes then. Earlier, `pause` would not stop the connection, and
+ * `resume` would replace the deadline of the first byte.
  */
 import type { Clock } from '../core/clock.js';
 import { HELD_UP_MS_MAX, HELD_UP_MS_MIN, HELD_UP_MS_REMEMBERED } from '../core/limits.js';
@@ -22,6 +25,7 @@ type TimeoutCode =
   | 'TIMEOUT_TOTAL'
   | 'TIMEOUT_HELD_UP';
 
+/** What is sent. `head` has what http1/client.ts found sendable, and ends with an empty line. */
 export interface Http1Request {
   readonly head: string;
   readonly body: string | Uint8Array;
@@ -33,14 +37,14 @@ export class Http1Call implements HttpCall, PooledCall {
   readonly #target: HttpTarget;
   readonly #handler: HttpHandler;
   readonly #clock: Clock;
-  /** All calls that run; the client checks their deadlines. */
+  /** All calls that run; the client has each `expire`. */
   readonly #calls: SlotList<Http1Call>;
   #slot: number | undefined;
-  // Links of the pool's queue.
+  // Links of the pool's WaitQueue, which alone sets them.
   isWaiting = false;
   previous: PooledCall | undefined;
   next: PooledCall | undefined;
-  /** The caller's pauses do not count: each moves the deadline by its length. */
+  /** Monotonic, as all times here. Pauses do not count: each moves the deadline by its length. */
   #totalDeadlineMs: number;
   /** When the call fails with the code `#waitsFor`. While the call is paused it bounds the pause. */
   #deadlineMs: number;
@@ -54,10 +58,11 @@ export class Http1Call implements HttpCall, PooledCall {
   #resumedAtMs = 0;
   /** Sum of the pauses that are over. */
   #pausedMs = 0;
-  /** The pauses, less the time for which the stream has run since: see HELD_UP_MS_MIN. */
+  /** The pauses, less the time for which the stream has run between them: see HELD_UP_MS_MIN. */
   #heldUpMs = 0;
   /** The call has ended, failed or was aborted: its handler is not called any more. */
   #over = false;
+  /** The head has come. */
   #started = false;
   #sent = false;
 
@@ -82,6 +87,7 @@ export class Http1Call implements HttpCall, PooledCall {
     return heldUpMs >= HELD_UP_MS_MIN;
   }
 
+  /** Once, by Http1Client. */
   dispatch(pool: Http1Pool, request: Http1Request): void {
     this.#slot = this.#calls.add(this);
     this.#pool = pool;
@@ -120,12 +126,13 @@ export class Http1Call implements HttpCall, PooledCall {
     this.#connection?.destroy();
   }
 
-  /** Ends the call if one of its deadlines has passed. */
+  /** Ends the call if one of its deadlines has passed. Each sweep of the client calls it, once dispatched. */
   expire(nowMs: MonotonicMs): void {
     if (nowMs >= this.#totalDeadlineMs && !this.#paused) this.#timeOut('TIMEOUT_TOTAL');
     else if (nowMs >= this.#deadlineMs) this.#timeOut(this.#isQueued ? 'TIMEOUT_QUEUE' : this.#waitsFor);
   }
 
+  /** Once: the pool has taken the call out of its queue, and an ended call is no longer in that. */
   sendOn(connection: Http1Connection): void {
     const { head, body, isAscii } = this.#request!;
     this.#request = undefined;
@@ -161,6 +168,7 @@ export class Http1Call implements HttpCall, PooledCall {
     return !this.#sent && this.#pool!.isFull;
   }
 
+  /** The handler is told before `destroy`, which lets the pool go on with other calls. */
   #timeOut(code: TimeoutCode): void {
     const connection = this.#connection;
     this.#pool?.forget(this);
@@ -183,8 +191,8 @@ export class Http1Call implements HttpCall, PooledCall {
   }
 
   /**
-   * For a call that is not paused. Only the time up to the last byte counts as running: a provider that gave
-   * up during the pause is silent too.
+   * For a call that is not paused. If it ever was, its deadline was set by its last byte, or as it resumed.
+   * Only the time up to that counts as running: a provider that gave up during the pause is silent too.
    */
   #heldUpMsLeft(): number {
     if (this.#heldUpMs === 0) return 0;

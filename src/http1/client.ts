@@ -40,7 +40,7 @@ export interface Http1ClientOptions {
 /**
  * A target's pool, and the parts of request heads that its calls share. A part is undefined if unsendable.
  */
-interface Route {
+interface TargetHeads {
   readonly pool: Http1Pool;
   /** The target's header lines. */
   readonly lines: string | undefined;
@@ -59,7 +59,7 @@ export class Http1Client implements HttpClient {
   readonly #userAgent: string;
   readonly #onUnsolicited: (target: HttpTarget) => void;
   readonly #pools = new Map<string, Http1Pool>();
-  readonly #routes = new Map<HttpTarget, Route>();
+  readonly #heads = new Map<HttpTarget, TargetHeads>();
   /** Pools of removed targets, until their last call has ended. */
   readonly #retired = new Set<Http1Pool>();
   readonly #calls = new SlotList<Http1Call>();
@@ -67,6 +67,7 @@ export class Http1Client implements HttpClient {
   #stopSweeps: (() => void) | undefined;
   /** When a sweep first found no call; undefined while there are calls. */
   #idleSinceMs: MonotonicMs | undefined;
+  /** The timer runs at the slow period. */
   #isIdle = false;
   #closed = false;
 
@@ -90,17 +91,18 @@ export class Http1Client implements HttpClient {
       return call;
     }
     if (this.#isIdle || this.#stopSweeps === undefined) this.#sweepEach(SWEEP_PERIOD_MS);
-    const route = this.#routeOf(target);
-    const { pool, begin } = route;
+    const heads = this.#headsOf(target);
+    const { pool, begin } = heads;
     const lengthBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
-    const start = path === undefined ? begin : otherBeginOf(route, path);
-    const more = moreLinesOf(route, moreHeaders);
+    const start = path === undefined ? begin : otherBeginOf(heads, path);
+    const more = moreLinesOf(heads, moreHeaders);
     const head = start && more !== undefined ? headOf(start, requestId, more, lengthBytes) : undefined;
     if (head === undefined) call.reject(UNSENDABLE);
     else call.dispatch(pool, { head, body, isAscii: lengthBytes === body.length });
     return call;
   }
 
+  /** A call that is started later fails, as those that still run. */
   close(): Promise<void> {
     this.#closed = true;
     this.#stopSweeps?.();
@@ -111,12 +113,12 @@ export class Http1Client implements HttpClient {
   }
 
   /**
-   * Closes connections to all other targets: idle ones at once, those in use when their calls have ended. A
-   * late call of another target still opens a connection.
+   * A reload has made new targets. Closes connections to all others: idle ones at once, those in use when
+   * their calls have ended. A late call of another target still opens a connection.
    */
   retain(targets: readonly HttpTarget[]): void {
     const kept = new Set(targets);
-    for (const target of this.#routes.keys()) if (!kept.has(target)) this.#routes.delete(target);
+    for (const target of this.#heads.keys()) if (!kept.has(target)) this.#heads.delete(target);
     const keptKeys = new Set(targets.map(poolKeyOf));
     for (const [key, pool] of this.#pools) {
       if (keptKeys.has(key)) continue;
@@ -126,6 +128,7 @@ export class Http1Client implements HttpClient {
     }
   }
 
+  /** One sweep: ends what is late, and slows or stops the timer if there is nothing to watch. */
   #expire(): void {
     const nowMs = this.#clock.monotonicMs();
     for (const call of this.#calls) call.expire(nowMs);
@@ -156,16 +159,16 @@ export class Http1Client implements HttpClient {
     this.#stopSweeps = onEachTick(periodMs, () => this.#expire());
   }
 
-  #routeOf(target: HttpTarget): Route {
-    let route = this.#routes.get(target);
-    if (route === undefined) {
+  #headsOf(target: HttpTarget): TargetHeads {
+    let heads = this.#heads.get(target);
+    if (heads === undefined) {
       const lines = linesOf(target, this.#userAgent);
       const begin = beginOf(target.path, lines);
       const other = { path: target.path, begin };
-      route = { pool: this.#poolOf(target), lines, begin, other, more: { headers: NO_HEADERS, lines: '' } };
-      this.#routes.set(target, route);
+      heads = { pool: this.#poolOf(target), lines, begin, other, more: { headers: NO_HEADERS, lines: '' } };
+      this.#heads.set(target, heads);
     }
-    return route;
+    return heads;
   }
 
   #poolOf(target: HttpTarget): Http1Pool {
@@ -212,15 +215,15 @@ function beginOf(path: string, lines: string | undefined): string | undefined {
   return lines !== undefined && PATH.test(path) ? `POST ${path} HTTP/1.1\r\n${lines}` : undefined;
 }
 
-function otherBeginOf(route: Route, path: string): string | undefined {
-  if (route.other.path !== path) route.other = { path, begin: beginOf(path, route.lines) };
-  return route.other.begin;
+function otherBeginOf(heads: TargetHeads, path: string): string | undefined {
+  if (heads.other.path !== path) heads.other = { path, begin: beginOf(path, heads.lines) };
+  return heads.other.begin;
 }
 
 /** `headers` are name, value, name, value. Undefined if one of them cannot be sent. */
-function moreLinesOf(route: Route, headers: readonly string[]): string | undefined {
-  if (route.more.headers !== headers) route.more = { headers, lines: textOf(headers) };
-  return route.more.lines;
+function moreLinesOf(heads: TargetHeads, headers: readonly string[]): string | undefined {
+  if (heads.more.headers !== headers) heads.more = { headers, lines: textOf(headers) };
+  return heads.more.lines;
 }
 
 function textOf(headers: readonly string[]): string | undefined {

@@ -4,8 +4,10 @@
  * Must hold: it carries one call at a time, and the next only after the last response is whole; otherwise a
  * caller gets the response of another (test/unit/http1/connection.test.ts).
  *
- * opening → busy ⇄ idle → gone. The connection is closed on any doubt: bytes without a request, a response
- * before the request was sent, an error in the framing.
+ *     opening ──> idle ⇄ busy ──> gone        from each state also to gone
+ *
+ * The connection is closed on any doubt: bytes without a request, a response before the request was sent, an
+ * error in the framing.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.js';
@@ -48,7 +50,7 @@ const EARLY_RESPONSE: ConnectionError = {
 };
 const CLOSED: ConnectionError = { code: 'HTTP1_CLOSED', message: 'the other side closed the connection' };
 
-/** What a connection reports to its call. Nothing follows the last two. */
+/** What a connection reports to its call, in this order; one of the last two, and nothing after `destroy`. */
 export interface ResponseEvents {
   onHead(head: ResponseHead): void;
   onBody(bytes: Buffer): void;
@@ -75,6 +77,7 @@ export class Http1Connection implements SocketEvents {
   readonly #parser = new Http1Parser();
   #state: 'opening' | 'busy' | 'idle' | 'gone' = 'opening';
   #call: ResponseEvents | undefined;
+  /** How many whole responses it has brought. */
   #responses = 0;
   /** While opening: when the pool gives up. While idle: when the pool closes the connection. */
   deadlineMs: number;
@@ -95,7 +98,7 @@ export class Http1Connection implements SocketEvents {
     return nowMs >= this.deadlineMs;
   }
 
-  /** Sends a call's request. Calls no method of the call before this returns. */
+  /** Sends the request of a call, to an idle connection. Calls no method of the call before this returns. */
   send(call: ResponseEvents, head: string, body: string | Uint8Array, isAscii: boolean): void {
     invariant(this.#call === undefined && this.#state !== 'gone', 'a connection carries one call');
     this.#state = 'busy';
@@ -112,7 +115,7 @@ export class Http1Connection implements SocketEvents {
     this.#socket.uncork();
   }
 
-  /** Stops reading, so that TCP stops the upstream. */
+  /** Stops reading, so that TCP stops the upstream. Ends with the call: an idle connection reads. */
   pause(): void {
     this.#socket.pause();
   }

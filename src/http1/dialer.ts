@@ -1,5 +1,6 @@
 /**
- * Opens sockets to one origin, plain or TLS. Each pool has one dialer. Upstream worker.
+ * Opens sockets to one origin, plain or TLS. Each pool has one dialer, by which its connections open their
+ * sockets. Upstream worker.
  *
  * All sockets of a thread read into one buffer, so that no read allocates memory. (libuv asks for memory
  * right before it reads, on all systems but Windows.)
@@ -42,7 +43,7 @@ export class Dialer {
   readonly #port: number;
   readonly #context: SecureContext | undefined;
   /** The last TLS session that the server gave: it saves half of the next handshake. */
-  #session: Buffer | undefined;
+  #tlsSession: Buffer | undefined;
 
   constructor({ origin, ca }: HttpTarget) {
     const url = new URL(origin);
@@ -88,10 +89,10 @@ export class Dialer {
       servername: isIP(this.#host) === 0 ? this.#host : '',
       ALPNProtocols: ['http/1.1'],
       rejectUnauthorized: true,
-      ...(this.#session === undefined ? {} : { session: this.#session }),
+      ...(this.#tlsSession === undefined ? {} : { session: this.#tlsSession }),
     };
     const socket = connectTls(options);
-    socket.on('session', (session: Buffer) => (this.#session = session));
+    socket.on('session', (tlsSession: Buffer) => (this.#tlsSession = tlsSession));
     return socket;
   }
 }

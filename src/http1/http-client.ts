@@ -22,7 +22,7 @@ export interface HttpTarget {
   readonly firstByteTimeoutMs: number;
   readonly idleTimeoutMs: number;
   readonly totalTimeoutMs: number;
-  /** Connections from one worker. */
+  /** Connections from one worker, over all targets that share them: poolKeyOf in client.ts. */
   readonly connectionsMax: number;
   /** Certificates (PEM) to trust instead of the well-known ones. */
   readonly ca: string | undefined;
@@ -33,8 +33,8 @@ export interface HttpFault {
   readonly code: string;
   readonly message: string;
   /**
-   * A second attempt on the same upstream does no work twice: nothing was sent, or the upstream had closed
-   * the kept connection.
+   * A second attempt on the same upstream most likely does no work twice: nothing was sent, or the upstream
+   * had closed the kept connection.
    */
   readonly repeatable: boolean;
   /**
@@ -49,7 +49,7 @@ export interface HttpFault {
 }
 
 export interface HttpHandler {
-  /** The final status; `header` looks up a header by its lower-case name. */
+  /** The final status, not an informational one; `header` looks up a header by its lower-case name. */
   onStart(status: number, header: (name: string) => string | undefined): void;
   /** The bytes belong to the receiver. */
   onData(chunk: Uint8Array): void;
@@ -70,7 +70,7 @@ export interface HttpHandler {
 export interface HttpCall {
   /** Whether a byte of the call may have reached the upstream, so that it may cost something there. */
   readonly sent: boolean;
-  /** Whether the caller makes the upstream wait, or did so until just now: see HELD_UP_MS_MIN. */
+  /** Whether the stream is held up, or was until just now: see HELD_UP_MS_MIN. */
   readonly isHeldUp: boolean;
   /**
    * A report of the usage so far that onData has not brought, from a client that translates a stream; in any
@@ -78,8 +78,8 @@ export interface HttpCall {
    */
   readonly usageSoFar?: unknown;
   /**
-   * Stops onData until resume(). A chunk that was already on its way may still come, and the end. Idempotent,
-   * as is resume().
+   * Stops onData until resume(); only after onStart. A chunk that was already on its way may still come, and
+   * the end. Idempotent, as is resume().
    */
   pause(): void;
   resume(): void;
@@ -89,8 +89,8 @@ export interface HttpCall {
 
 export interface HttpClient {
   /**
-   * Calls no method of the handler before this returns. `moreHeaders` are name, value, name, value; `path`
-   * replaces the target's.
+   * Calls no method of the handler before this returns. `moreHeaders` are name, value, name, value, and must
+   * not change later; `path` replaces the target's.
    */
   start(
     target: HttpTarget,

@@ -46,7 +46,7 @@ export class Http1Parser {
   /** What is still to come of a body with a length. */
   #bytesLeft = 0;
 
-  /** Begins another response. */
+  /** Begins the next response of the connection; before the first one too. */
   begin(): void {
     this.head = undefined;
     this.isOver = false;
@@ -76,7 +76,7 @@ export class Http1Parser {
     this.hasExcess = at < length;
   }
 
-  /** The server has closed: that ends a body framed by `close`, and is an error for any other. */
+  /** The server has closed before the end: that ends a body framed by `close`, and is an error otherwise. */
   close(): void {
     if (this.head?.framing === 'close') this.isOver = true;
     else this.error = 'closed before its end';
@@ -153,7 +153,10 @@ export class Http1Parser {
   }
 }
 
-/** Bytes in all chunks of a body together. Nobody uses them, and a server could send them for ever. */
+/**
+ * Bytes of the extensions of all chunks of a body together, and of its trailers. Nobody uses them, and a
+ * server could send them for ever.
+ */
 const EXTENSIONS_BYTES_MAX = 16 * 1024;
 const TRAILERS_BYTES_MAX = 16 * 1024;
 /** Enough for any length that a number holds exactly, with leading zeros. */

@@ -89,7 +89,7 @@ export class Http1Pool implements ConnectionOwner {
     return this.#connections.size === 0 && this.#waiting.size === 0;
   }
 
-  /** Sends the call after this event-loop turn, or when a connection is free. */
+  /** Sends the call after this event-loop turn, or when a connection is free. Once for each call. */
   take(call: PooledCall): void {
     this.#waiting.add(call);
     if (this.#idle.length > 0 || this.#justFreed.length > 0) this.#awaitTurn();
@@ -102,7 +102,7 @@ export class Http1Pool implements ConnectionOwner {
     this.#countOneLess();
   }
 
-  /** Closes connections that did not open in time, and those that were idle for too long. */
+  /** Closes connections that did not open in time, and those that were idle for too long. At each sweep. */
   expire(nowMs: MonotonicMs): void {
     for (const connection of this.#opening) {
       if (!connection.isExpired(nowMs)) break;
@@ -123,7 +123,7 @@ export class Http1Pool implements ConnectionOwner {
     this.#destroyFree();
   }
 
-  /** Ends all connections at once. */
+  /** Ends all connections at once, and forgets the calls that wait: the client tells them. */
   destroy(): void {
     while (this.#dequeue() !== undefined);
     for (const connection of [...this.#connections]) connection.destroy();
@@ -242,7 +242,10 @@ export interface Waiter<T> {
   next: T | undefined;
 }
 
-/** Waiting calls in order. Any of them may leave from anywhere. For why no Set, see core/slot-list.ts. */
+/**
+ * Waiting calls in order. Any of them may leave from anywhere; a call is in one queue at most. Exported for
+ * its test. For why no Set, see core/slot-list.ts.
+ */
 export class WaitQueue<T extends Waiter<T>> {
   #first: T | undefined;
   #last: T | undefined;

@@ -3,8 +3,8 @@
  * every listener open them through this file, and no other file has an offset. The buffers are in memory
  * alone, so a new version may change them. Any thread.
  *
- * Must hold: no two fields of a record share a byte, and the constants follow the tables. They count 64-bit or
- * 32-bit words, as the comment of each group says, and are in the order of the tables. Tests:
+ * Must hold: no two fields of a record share a byte, and the constants follow the tables. They count 64-bit
+ * or 32-bit words, as the comment of each group says, and are in the order of the tables. Tests:
  * test/unit/ledger/layout.test.ts (for quota records test/unit/ledger/stocks.test.ts and
  * test/unit/ledger/token-window.test.ts).
  *
