@@ -75,6 +75,7 @@ export class Balance {
     this.words64 = views.accounts.records64;
   }
 
+  /** What a new hold may take. */
   available(account: AccountIndex): PicoUnits {
     return asPicoUnits(Atomics.load(this.words64, account * COUNTED_WORDS64 + AVAILABLE));
   }
@@ -90,6 +91,7 @@ export class Balance {
     return this.#takeAvailable(account, amount, amount) === amount;
   }
 
+  /** Gives back what `hold` took, once. */
   giveBack(account: AccountIndex, held: PicoUnits): void {
     Atomics.add(this.words64, account * COUNTED_WORDS64 + AVAILABLE, held);
   }
@@ -128,7 +130,7 @@ export class Balance {
     return taken;
   }
 
-  /** `spent` shrinks before `available` grows, so the money is seen in `held` for a moment. */
+  /** Undoes a settlement. `spent` shrinks before `available` grows, so it is seen in `held` for a moment. */
   reverse(account: AccountIndex, charged: PicoUnits, uncovered: PicoUnits): void {
     const first = account * COUNTED_WORDS64;
     Atomics.sub(this.words64, first + SPENT, charged);
@@ -136,7 +138,7 @@ export class Balance {
     if (uncovered > 0n) this.#addUncovered(account, asPicoUnits(0n - uncovered));
   }
 
-  /** Makes the money of a reversed charge available again; LeasedBalance does not. */
+  /** Makes the money of a reversed charge available again; that of LeasedBalance does not. */
   protected regain(account: AccountIndex, charged: PicoUnits): void {
     this.giveBack(account, charged);
   }

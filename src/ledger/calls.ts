@@ -67,9 +67,9 @@ export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
 }
 
 const NO_MASKS = new Uint8Array(0);
-/** Each try is of a later day or month than the one before. More tries are a bug. */
+/** Tries to take of one day and month. Each is of a later one than the try before; so many are a bug. */
 const PERIODS_MAX = 1_000;
-/** `Taken.dayNumber` before any call of a day is taken: `Math.min` replaces it by the first. */
+/** `Taken.dayNumber` before any call of a day is taken: later than all, so `Math.min` replaces it. */
 const AFTER_ALL_DAYS = 2 ** 30 - 1;
 /** `Taken.dayNumber` of a free call, which takes no call of a day. */
 const NO_DAY = -1;
@@ -366,7 +366,7 @@ export class Calls {
     return this.#rejections.ofModelMinute(model!, take);
   }
 
-  /** Gives back the amounts `#held` to the scopes in `taken`, but neither hold nor call in flight. */
+  /** Gives back the amounts `#held`, set before, to the scopes in `taken`; neither hold nor call in flight. */
   #giveBack(taken: Taken): void {
     this.#giveBackDays(taken);
     if (taken.scopes === 0) return;

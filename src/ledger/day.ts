@@ -12,7 +12,7 @@ import { COUNTED_WORDS64, DAY, type CountedViews } from './layout.js';
 import { PERIODS_AHEAD_MAX, PERIODS_KNOWN, Stocks } from './stocks.js';
 
 const DAY_MS = 86_400_000;
-/** UTC+8 has no summer time. */
+/** UTC+8 has no summer time. The coordinator's scripts (sharing/valkey-lua.ts) use it too. */
 export const ZONE_OFFSET_MS = 8 * 3_600_000;
 
 /** The number of the day: days since 1970-01-01 in UTC+8. */
@@ -69,7 +69,7 @@ export class DayCounter {
     return day;
   }
 
-  /** Gives back a call that `take` took from `dayNumber`; does nothing if that day is over. */
+  /** Gives back a call that `take` took from `dayNumber`, once; does nothing if that day is over. */
   giveBack(counted: number, dayNumber: number): void {
     this.#stocks.settle(dayAt(counted), dayNumber, 1, 0);
   }

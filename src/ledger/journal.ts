@@ -1,6 +1,6 @@
 /**
- * The journal carries the cost of each ended call from its listener to the main thread, which keeps the
- * books. Each listener has a ring in a shared buffer (journal-layout.ts). The listener appends when it
+ * The journal carries the cost of each ended call from its listener to the main thread, which does the
+ * accounting. Each listener has a ring in a shared buffer (journal-layout.ts). The listener appends when it
  * settles a call (request/settle.ts). The main thread drains the ring at each flush (store/flush.ts).
  *
  * The listener first writes a record, then counts it in `appended` by an atomic store. The main thread loads
@@ -142,6 +142,7 @@ export interface PendingCommit {
 
 interface PendingEnd {
   readonly position: number;
+  /** Monotonic. */
   readonly sinceMs: number;
   readonly end: PendingCommit;
 }
@@ -246,7 +247,7 @@ export class JournalReader extends Ring {
     Atomics.store(this.words32, ring.COMMITTED, Atomics.load(this.words32, ring.DRAINED));
   }
 
-  /** Makes `roomFor` return `refusing`, or no longer. */
+  /** While true, `roomFor` returns `refusing`. */
   setRejecting(rejecting: boolean): void {
     Atomics.store(this.words32, ring.REJECTING, rejecting ? 1 : 0);
   }

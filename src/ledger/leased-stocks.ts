@@ -52,7 +52,7 @@ export interface LeaseTable {
   readonly isUsedAtOnce: (stock: number) => boolean;
 }
 
-/** Calls of the day: the lease is in the record of the account, key, group or rule. */
+/** Calls of the day: the lease is in the record of the account, key, group or pair, as the stock. */
 export function dayLeases(words: BigInt64Array): LeaseTable {
   return { words, at: (stock) => stock - DAY + DAY_LEASE, isUsedAtOnce: () => true };
 }
@@ -89,6 +89,7 @@ export class LeasedStocks extends Stocks {
     this.#granted = new PackedWords(this.#leases.words);
   }
 
+  /** As the base's, but the limit is what was granted. */
   override take(stock: number, period: number, amount: number): number | undefined {
     const { words, seen, next } = this;
     const [before, after] = [this.#before, this.#after];
@@ -231,7 +232,7 @@ export class LeasedStocks extends Stocks {
   }
 }
 
-/** What this process has of a stock. What calls hold is `granted` - `used` - `available`. */
+/** What this process has of a stock or of a balance. What calls hold is `granted` - `used` - `available`. */
 export interface StockHeld {
   /** 0 if the stock has none. */
   readonly period: number;

@@ -32,6 +32,7 @@ import {
 import type { MinuteCounter, MinuteTake } from './window.js';
 
 const COUNT_BITS = 20n;
+/** The most permits of one grant. leases.ts keeps sums below it. */
 export const PERMITS_MAX = (1 << Number(COUNT_BITS)) - 1;
 invariant(REQUESTS_PER_MINUTE_MAX <= PERMITS_MAX, 'a minute of permits fits the count');
 
@@ -49,10 +50,12 @@ export function grantOf(expiresMs: number, permits: number): bigint {
   return (BigInt(Math.floor(expiresMs)) << COUNT_BITS) | BigInt(permits);
 }
 
+/** Permits left, expired ones included. leases.ts uses it too, as the next. */
 export function permitsOf(grant: bigint): number {
   return Number(BigInt.asUintN(Number(COUNT_BITS), grant));
 }
 
+/** Monotonic. */
 export function expiryMsOf(grant: bigint): number {
   return Number(grant >> COUNT_BITS);
 }
@@ -77,7 +80,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     this.#onLow = onLow;
   }
 
-  /** Takes a granted permit, or nothing. The next call reuses the object. */
+  /** Takes a granted permit, or nothing. `limit` only decides `asks`. The next call reuses the object. */
   take(counted: Index, limit = 0): MinuteTake {
     return this.#decide(counted, limit, true);
   }

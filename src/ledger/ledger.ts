@@ -53,7 +53,7 @@ import { Stocks } from './stocks.js';
 import { TokenWindow } from './token-window.js';
 import { type MinuteCounter, Window } from './window.js';
 
-/** What the store knows of an account when it is opened. Holds are not stored: a restart releases them. */
+/** What the store knows of an account when it is opened. Holds are not stored: a restart ends the calls. */
 export interface AccountState
   extends Pick<Funds, 'credited' | 'spent' | 'uncovered'>, Pick<KeyCounts, 'dayNumber' | 'dayCalls'> {
   readonly planIndex: number;
@@ -125,7 +125,7 @@ export class Ledger extends Calls {
     return counts;
   }
 
-  /** Whether the account is active; false if it was never opened. Any thread. */
+  /** Whether the account is active; false if `openAccount` was never called for it. Any thread. */
   isActive(account: AccountIndex): boolean {
     return (Atomics.load(this.#status, account * COUNTED_WORDS32 + STATUS) & 1) === 1;
   }

@@ -30,7 +30,7 @@ import type { MinuteCounter } from './window.js';
 /** In place of a limit in shared memory: nobody can set a limit of 0. */
 const NO_LIMIT = 0;
 
-/** What a scope with limits, or an account, has used. */
+/** What an account, a key, a group or a pair of an account and a model has used. */
 export interface KeyCounts {
   /** Permits that weigh in the current minute. */
   readonly minuteUsed: number;
@@ -48,6 +48,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   /** Scopes whose use or counts the next flush stores. */
   readonly dirty: DirtySet<Index>;
 
+  /** `max`: how many slots there are. `minute` and `day` count in `views` too (countersOf in ledger.ts). */
   constructor(
     max: number,
     views: CountedViews,
@@ -90,7 +91,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     return dayNumber;
   }
 
-  /** Gives back a call that `takeDay` took from `dayNumber`. */
+  /** Gives back a call that `takeDay` took from `dayNumber`, once. */
   giveBackDay(index: Index, dayNumber: number): void {
     this.day.giveBack(index, dayNumber);
     this.dirty.mark(index);

@@ -36,22 +36,24 @@ export function numberOf(word: bigint): number {
   return halves[1]! * TWO_32 + (halves[0]! >>> 0);
 }
 
-/** Sets `into` to `head` modulo 2^headBits, above an amount that fits the other bits. */
+/** Sets `into` to `head` modulo 2^headBits, above an amount, not negative, that fits the other bits. */
 export function pack(into: Halves, headBits: number, head: number, amount: number): void {
   const high = Math.floor(amount / TWO_32);
   into.low = (amount - high * TWO_32) | 0;
   into.high = (head << (32 - headBits)) | (high & (-1 >>> headBits));
 }
 
+/** The amount below the head. Exact, as long as the word's users keep amounts below 2^53. */
 export function amountOf({ low, high }: Halves, headBits: number): number {
   return ((high << headBits) >>> headBits) * TWO_32 + (low >>> 0);
 }
 
-/** How far `head` is after the head of the word, modulo 2^headBits; negative if it is before. */
+/** How far `head` is after the head of the word, at most half of 2^headBits; negative if it is before. */
 export function headsSince({ high }: Halves, headBits: number, head: number): number {
   return ((head - (high >>> (32 - headBits))) << (32 - headBits)) >> (32 - headBits);
 }
 
+/** The words of one buffer; `at` counts words of 64 bits. Threads have objects of their own over it. */
 export class PackedWords {
   readonly #words: BigInt64Array;
   readonly #halves: Int32Array;
@@ -61,6 +63,7 @@ export class PackedWords {
     this.#halves = new Int32Array(words64.buffer, words64.byteOffset, words64.length * 2);
   }
 
+  /** Not atomic: see the header. */
   glance(at: number, into: Halves): void {
     into.low = this.#halves[2 * at]!;
     into.high = this.#halves[2 * at + 1]!;
@@ -98,6 +101,7 @@ export class PackedWords {
 }
 
 const ZERO: Halves = { low: 0, high: 0 };
+/** Scratch of `add`. */
 const sum: Halves = { low: 0, high: 0 };
 
 /** Sets `into` to the 64 bits of `word` plus a whole number, which may be negative. */

@@ -1,7 +1,8 @@
 /**
  * Which scope has which quota record (layout.ts), and the limits of scopes and plans. A quota record counts
  * calls in flight, tokens, months and spending. `ScopeQuotas` extends this class and counts the use;
- * ScopeChain reads the limits of each call's scopes. Any thread, unless a method says main thread.
+ * ScopeChain reads the limits of each call's scopes. `record` is the index of a record, `quota` the number of
+ * a quota in EXTENDED_QUOTAS. Any thread, unless a method says main thread.
  *
  * Must hold: a scope has one record on all threads, and a record one scope. So a thread takes a record by a
  * compare-exchange of the scope's word; a thread that loses keeps its record for the next scope. If all are
@@ -37,7 +38,7 @@ export class QuotaRecords {
     this.#views = views;
   }
 
-  /** The quotas of a plan, computed once for each object. */
+  /** The quotas of a plan, computed once for each object, which must not change. */
   planOf(quotas: QuotaLimits): PlanQuotas {
     let plan = this.#plans.get(quotas);
     if (plan === undefined) {
@@ -66,10 +67,12 @@ export class QuotaRecords {
     return record * QUOTA_WORDS64 + LIMITS;
   }
 
+  /** Money in nano-units. Only of a quota in the record's mask: others have former limits, or 0. */
   limitOf(record: number, quota: number): number {
     return this.#views.floats[record * QUOTA_WORDS64 + LIMITS + quota]!;
   }
 
+  /** The limits of a record, but for requests a minute and calls a day, which LimitedScopes adds. */
   limitsOf(record: number): QuotaLimits {
     const mask = this.maskOf(record);
     const limits: Record<string, number | bigint | undefined> = {};
@@ -81,7 +84,7 @@ export class QuotaRecords {
     return limits as unknown as QuotaLimits;
   }
 
-  /** Sets the limits of the scope whose quota record `words[at]` names, or will name. Main thread. */
+  /** Sets the limits of the scope whose word `words[at]` names its quota record, or will. Main thread. */
   setLimits(words: Int32Array, at: number, limits: Partial<QuotaLimits>): void {
     const wanted = new Float64Array(COUNT);
     const mask = fill(wanted, limits);

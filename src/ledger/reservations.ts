@@ -4,6 +4,7 @@
  *
  *     free ──open──> held ──claim──> settling ──close──> free
  *
+ * `open` and `close` check nothing: `Calls` asks `isFree` before it opens, and closes what it has claimed.
  * A slot belongs to one listener, which alone opens it. If a listener settles a call while the main thread
  * releases it, because it takes the listener for dead, the compare-exchange of `claim` gives the record to
  * one of them. The other words are written before the state becomes held. Only the thread that has claimed
@@ -33,12 +34,14 @@ export const SCOPES_MAX = 7;
 /** What a call took of its scopes, besides the hold. */
 export type Taken = ReturnType<typeof createTaken>;
 
+/** The highest bit of a byte of `masks`; the seven extended quotas have the lower ones. */
 export const DAY_BIT = 1 << 7;
 
+/** A Taken of no call, to be filled by `read` or `ScopeChain.set`. Each thread reuses one. */
 export function createTaken() {
   return {
     account: asAccountIndex(0),
-    /** The day from which it took a call, in days since 1970-01-01 UTC+8. */
+    /** The day from which it took a call, in days since 1970-01-01 UTC+8; -1 if it took none. */
     dayNumber: 0,
     /** How many of `masks` are valid. If 0, the call took of nothing else: do not read what follows. */
     scopes: 0,
@@ -47,7 +50,7 @@ export function createTaken() {
     model: undefined as ModelScopeIndex | undefined,
     /** The account's own group; those above it follow. */
     group: undefined as GroupIndex | undefined,
-    /** The day and the month of the calendar of quotas. */
+    /** The day and the month in `quota_timezone`, of which it took all quotas but calls a day. */
     day: 0,
     month: 0,
     tokens: 0,
@@ -105,7 +108,7 @@ export class Reservations {
     return Atomics.load(this.#words32, slot * layout.RESERVATION_WORDS32 + layout.STATE) === STATE_SETTLING;
   }
 
-  /** Reads what the call took into `taken`. */
+  /** Reads what the call took into `taken`, and returns that. */
   read(slot: CallSlot, taken: Taken): Taken {
     const words = this.#words32;
     const first = slot * layout.RESERVATION_WORDS32;
@@ -131,6 +134,7 @@ export class Reservations {
     return asPicoUnits(this.#words64[slot * layout.RESERVATION_WORDS64 + layout.HOLD]!);
   }
 
+  /** Frees the slot. Whoever has claimed the record, once it has read all that it needs. */
   close(slot: CallSlot): void {
     Atomics.store(this.#words32, slot * layout.RESERVATION_WORDS32 + layout.STATE, STATE_FREE);
   }

@@ -38,7 +38,7 @@ export interface ModelRule {
   readonly limits: QuotaLimits;
 }
 
-/** Whose quotas a call counts toward. */
+/** Whose quotas a call counts toward. The account's group is in shared memory. */
 export interface CallScopes {
   readonly account: AccountIndex;
   /** The limits of the account. */
@@ -89,6 +89,7 @@ export class ScopeChain {
   }));
   readonly #accountExtras: Int32Array;
   readonly #tables: ScopeTables;
+  /** The plan of the last call, which the next one mostly has too. */
   #lastQuotas: QuotaLimits | undefined;
   #lastPlan: PlanQuotas = { mask: 0, limits: NO_LIMITS };
 
@@ -143,7 +144,10 @@ export class ScopeChain {
     return scope === KEY_SCOPE ? keys : scope === MODEL_SCOPE ? models : groups;
   }
 
-  /** Sets `index` and `record` of the links that an ended call took from. */
+  /**
+   * Sets `index` and `record`, and no other field, of the links that an ended call took from. Groups are found
+   * by their parents: registry/groups.ts never changes one, and the slot of a deleted group rests for a day.
+   */
   recall({ scopes, masks, account, key, model, group }: Taken): void {
     if (masks[KEY_SCOPE] !== 0) this.#recall(KEY_SCOPE, key!);
     if (masks[ACCOUNT_SCOPE] !== 0) {

@@ -24,6 +24,7 @@ import type { TokenWindow } from './token-window.js';
 const EXACT_PICO_MAX = BigInt(Number.MAX_SAFE_INTEGER);
 const MINUTE_MS = 60_000;
 const COUNT = EXTENDED_QUOTAS.length;
+/** The numbers of the quotas, without calls in flight. */
 const [
   ,
   TOKENS_PER_MINUTE,
@@ -52,11 +53,12 @@ export function nanoUnitsOf(amount: PicoUnits): number {
 /** What a call takes or used of each quota, in the order of EXTENDED_QUOTAS. Money is in nano-units. */
 export type Amounts = Float64Array;
 
-/** Amounts with `calls` calls. */
+/** Amounts with `calls` of each quota of calls; the others are to be set by `setAmounts`. */
 export function createAmounts(calls: number): Amounts {
   return new Float64Array(COUNT).fill(calls);
 }
 
+/** Sets all but the calls. */
 export function setAmounts(amounts: Amounts, tokens: number, nanoUnits: number): void {
   amounts[TOKENS_PER_MINUTE] = amounts[TOKENS_PER_DAY] = amounts[TOKENS_PER_MONTH] = tokens;
   amounts[SPEND_PER_DAY] = amounts[SPEND_PER_MONTH] = nanoUnits;
@@ -110,7 +112,7 @@ export class ScopeQuotas extends QuotaRecords {
   /** What the last successful `take` left; if limits are shared, here and at the coordinator. */
   left = 0;
   readonly #stocks: Stocks;
-  /** Undefined if limits are shared: the coordinator has the window, and this process a lease. */
+  /** Undefined if limits are shared: the coordinator has the window, and this process a lease, a stock. */
   readonly #window: TokenWindow | undefined;
   readonly #clock: Clock;
   readonly #calendar: Calendar;
@@ -172,7 +174,10 @@ export class ScopeQuotas extends QuotaRecords {
     return true;
   }
 
-  /** Replaces what a call held of the quotas in `mask` by what it used, as it ended at `nowMs`. */
+  /**
+   * Replaces what a call held of the quotas in `mask` by what it used, as it ended at `nowMs`. Calls of the
+   * month stay taken. Once for each call: `Reservations.claim` sees to it.
+   */
   settle(
     record: number,
     mask: number,

@@ -58,10 +58,12 @@ export function periodsSince(word: Halves, period: number): number {
   return headsSince(word, PERIOD_BITS, period);
 }
 
+/** The amount in a word of a stock or of its lease, whatever its period. */
 export function amountIn(word: Halves): number {
   return amountOf(word, PERIOD_BITS);
 }
 
+/** Makes such a word. */
 export function setStock(into: Halves, period: number, amount: number): void {
   pack(into, PERIOD_BITS, period, amount);
 }
@@ -84,7 +86,10 @@ export interface StockLeft {
 }
 
 export class Stocks {
-  /** The last take left so little of a lease that the process should ask for more. The caller clears it. */
+  /**
+   * A take left so little of a lease that the process should ask for more. Whoever took clears it. False
+   * unless limits are shared.
+   */
   ranLow = false;
   /** What the last successful take left of the limit. */
   left = 0;
@@ -106,7 +111,7 @@ export class Stocks {
   /**
    * Takes `amount` (not negative) of a period that has a limit. Returns the period that it counts toward,
    * `period` or a later one; undefined, and takes nothing, if less than `amount` is left, or nothing. `now`
-   * returns the current period; it is called if the word is two or more periods ahead of `period`.
+   * reads the clock anew and returns the period; it is called if the word is two or more ahead of `period`.
    */
   take(
     stock: number,
@@ -150,7 +155,7 @@ export class Stocks {
     if (used < held) this.#add(stock, period, used - held);
   }
 
-  /** Undoes what `settle` counted as used. */
+  /** Undoes what `settle` counted as used; once, after it. Of stocks with a word `settled`. */
   reverse(stock: number, period: number, used: number): void {
     this.#add(stock + STOCK_SETTLED, period, -used);
     this.#add(stock, period, -used);
@@ -182,6 +187,7 @@ export class Stocks {
     this.#store(stock, { low: 0, high: 0 });
   }
 
+  /** What is left of `limit` in `period`, as of now. */
   leftOf(stock: number, period: number, limit: number): StockLeft {
     return { left: Math.max(0, limit - this.read(stock, period).taken), waitMs: 0, isKnown: true };
   }

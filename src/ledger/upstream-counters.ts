@@ -8,8 +8,8 @@
  * the main thread puts grants in by UpstreamLeases. What this process uses is then counted a second time, for
  * operators alone: `seen`.
  *
- * Beside the records each worker has a stripe that it alone writes: for each scope its calls in flight, and
- * the tokens that they hold.
+ * Beside the records each worker has a stripe, which it alone writes while it lives: for each scope its calls
+ * in flight, and the tokens that they hold.
  *
  * Must hold: of a provider's key never more is taken than its limits, and a dead worker's calls are given
  * back. Tests: test/unit/ledger/upstream-counters.test.ts (two workers; a dead worker),
@@ -44,7 +44,7 @@ const STRIPE_WORDS = UPSTREAM_SCOPES_MAX * HELD_WORDS;
 
 /** Why an upstream has no room for a call. */
 export interface Shortage {
-  /** Undefined if there is room. */
+  /** The one that is short for longest. Undefined if there is room. */
   readonly quota: UpstreamQuotaName | undefined;
   /** When there is room if nobody else takes it; 0 if not known, Infinity if the call is beyond the limit. */
   readonly freeInMs: number;
@@ -55,7 +55,7 @@ export interface Shortage {
 /** A plain record: hand it to a thread in its `workerData`. */
 export type UpstreamBuffers = Readonly<ReturnType<typeof createUpstreamBuffers>>;
 
-/** `shared`: with other processes. */
+/** Main thread, once. `workers`: the most there can be. `shared`: with other processes. */
 export function createUpstreamBuffers(workers: number, shared = false) {
   return {
     ...createScopeBuffers(UPSTREAM_SCOPES_MAX),
@@ -78,7 +78,7 @@ export class UpstreamCounters {
   readonly #stripe: number;
   readonly #onLow: (scope: UpstreamScopeIndex) => void;
 
-  /** `worker`: whose stripe to write. `onLow`: called once each time a lease runs low. */
+  /** `worker`: whose stripe to write; the main thread writes none. `onLow`: each time a lease runs low. */
   constructor(
     buffers: UpstreamBuffers,
     clock: Clock,
@@ -120,7 +120,10 @@ export class UpstreamCounters {
     return this.shortageOf(scope, limits, tokens);
   }
 
-  /** Gives back the call slot that `take` took, when the upstream is done. Worker. */
+  /**
+   * Gives back the call slot that `take` took, when the upstream is done. This and `settle` are called once
+   * for each `take`: QuotaHold (upstream/upstream-quotas.ts) sees to it. Worker.
+   */
   giveBackCall(scope: UpstreamScopeIndex): void {
     this.#stocks.settle(stockOf(scope, FLIGHT), NO_PERIOD, 1, 0);
     this.#hold(scope, HELD_CALLS, -1);

@@ -227,7 +227,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     return word === tickStartOf(wanted, word & COUNT_MASK) ? word & COUNT_MASK : undefined;
   }
 
-  /** First tick in which fewer than `limit` permits weigh, by halving: starts only grow. Undefined as above. */
+  /** First tick in which fewer than `limit` permits weigh; by halving, as starts only grow. Else as above. */
   #freeTick(counted: Index, tick: number, age: number, count: number, limit: number): number | undefined {
     let low = tick - TICKS_PER_MINUTE + 1;
     let high = tick + 1;
