@@ -10,7 +10,7 @@
  *                           it; the side that exchanges it for 0 makes the worker continue
  *     word 2  generation    that of the call (open-calls.ts) which has the slot; inverted once its client has
  *                           gone. The listener sets it, the worker reads it
- *     word 3  resume bytes  credits at which a waiting worker is woken; the listener sets it with the window
+ *     word 3  resume bytes  credits at which a waiting worker is woken; the listener sets it in `open`
  *     word 4  upstream      bits 0-15: 1 + the slot of the upstream that got the call last, 0 for none;
  *                           from bit 16: 0 if it serves the model that the call names, else which of its
  *                           fallbacks, from 1. The worker sets it, the listener reads it and clears it
@@ -20,7 +20,8 @@
  *     word 6  tried         when that upstream got the call: 10 µs of the monotonic clock, modulo 2^32; set
  *                           with word 4
  *
- * `postMessage` has no back-pressure, so the credits bound the bytes between the two threads.
+ * `postMessage` has no back-pressure, so the credits bound the bytes between the two threads. A call's window
+ * is the credits that it begins with.
  *
  * Must hold: a slot belongs to one call from `begin` by its listener until the worker's last frame for it, or
  * until that listener has died; and each word is written by the sides named above only, by atomics
@@ -40,7 +41,7 @@ const UPSTREAM = 4;
 const QUEUED_MS = 5;
 const TRIED = 6;
 /** Units of the word `tried` in a millisecond. It wraps after 11.9 hours, and no call takes as long. */
-const TICKS_PER_MS = 100;
+const TRIED_UNITS_PER_MS = 100;
 /** The two parts of the word `upstream`. UPSTREAM_SLOTS_MAX fits the mask. */
 const FALLBACK_SHIFT = 16;
 const UPSTREAM_MASK = 0xffff;
@@ -91,7 +92,10 @@ export class CallTable {
     return this.#words.length / WORDS_PER_CALL;
   }
 
-  /** Listener: the slot belongs to a new call from now on. What was recorded of the one before is gone. */
+  /**
+   * Listener, first for each call: the slot belongs to it from now on. What was recorded of the one before is
+   * gone.
+   */
   begin(id: CallId): void {
     const base = slotOfCall(id) * WORDS_PER_CALL;
     Atomics.store(this.#words, base + GENERATION, generationOfCall(id));
@@ -99,7 +103,7 @@ export class CallTable {
     Atomics.store(this.#words, base + QUEUED_MS, 0);
   }
 
-  /** Listener: the call goes to a worker. `inFlight`: the listener's calls, with this one. */
+  /** Listener, after `begin`: the call goes to a worker. `inFlight`: the listener's calls, with this one. */
   open(slot: CallSlot, inFlight: number): void {
     const base = slot * WORDS_PER_CALL;
     const shareBytes = Math.max(WINDOW_BYTES_MIN, Math.floor(WINDOWS_BYTES_MAX / inFlight));
@@ -138,7 +142,7 @@ export class CallTable {
 
   /** Worker: the call goes to an upstream, named by its slot among the metrics; see words 4 and 6. */
   recordUpstream(slot: CallSlot, upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void {
-    Atomics.store(this.#words, slot * WORDS_PER_CALL + TRIED, Math.floor(nowMs * TICKS_PER_MS) | 0);
+    Atomics.store(this.#words, slot * WORDS_PER_CALL + TRIED, Math.floor(nowMs * TRIED_UNITS_PER_MS) | 0);
     const word = (1 + upstreamSlot) | (fallback << FALLBACK_SHIFT);
     Atomics.store(this.#words, slot * WORDS_PER_CALL + UPSTREAM, word);
   }
@@ -167,8 +171,8 @@ export class CallTable {
    */
   triedMs(slot: CallSlot, sinceMs: MonotonicMs): number {
     const tried = this.#words[slot * WORDS_PER_CALL + TRIED]!;
-    const ticks = (tried - Math.floor(sinceMs * TICKS_PER_MS)) >>> 0;
-    return ticks > 2 ** 31 ? 0 : ticks / TICKS_PER_MS;
+    const units = (tried - Math.floor(sinceMs * TRIED_UNITS_PER_MS)) >>> 0;
+    return units > 2 ** 31 ? 0 : units / TRIED_UNITS_PER_MS;
   }
 
   /**

@@ -56,7 +56,7 @@ const END_SOURCE_AT = LENGTH_AT + 4;
 const END_FLOATS_AT = LENGTH_AT + 8;
 const END_BYTES_AT = END_FLOATS_AT + 7 * 8;
 
-/** Flags of a call. */
+/** Bits of a call's `flags`. */
 const STREAM = 1;
 const INCLUDE_USAGE = 2;
 /**
@@ -113,7 +113,10 @@ export function readFrame(ring: SpscReader, at: number): Frame {
   }
 }
 
-/** Reserves a record and writes the call's id. Returns -1 if the record is too long or the ring is full. */
+/**
+ * Reserves a record of `bytes`, its kind and length included, and writes the call's id. Returns its offset;
+ * -1 if the record is too long or the ring is full.
+ */
 function begin(ring: SpscWriter, kind: number, id: CallId, bytes: number): number {
   if (bytes > RECORD_BYTES_MAX) return -1;
   const at = ring.reserve(kind, bytes);
@@ -170,7 +173,7 @@ function writeFallbacks(
   ints.set(models, at + FALLBACK_INTS);
 }
 
-/** `at` is the position behind the number of fallbacks. */
+/** `at` is the index in `ints` behind the number of fallbacks. */
 function readFallbacks(ints: Int32Array, at: number): FallbackModels {
   const models = at + FALLBACK_INTS;
   return {

@@ -40,7 +40,7 @@ export interface FrameChannel<Port extends FrameTransport = FrameTransport> {
   readonly outgoing: SharedArrayBuffer;
 }
 
-/** Holds twenty bodies of 12 KB. A sender that finds the ring full posts its frames. */
+/** Of one direction. Holds twenty bodies of 12 KB. A sender that finds the ring full posts its frames. */
 const RING_BYTES = 256 * 1024;
 
 /** The two ends of a new channel between threads. */
@@ -171,6 +171,7 @@ export class FramePort {
     }
   }
 
+  /** Sends what is queued, then closes both ends. */
   close(): void {
     this.#flush();
     this.#port.close();

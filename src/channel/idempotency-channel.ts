@@ -83,7 +83,7 @@ export class IdempotencyChannel {
 
   /**
    * Rejects with `AskRejected` if the stored responses cannot be read. Cannot be withdrawn: if the client
-   * leaves before `new` comes, the KeyedCall sends `abandon`.
+   * leaves before `new` comes, the KeyedCall then sends `abandon`.
    */
   lock(lock: LockRequest): Promise<LockReply> {
     return this.#asks.ask(lock);
@@ -96,8 +96,8 @@ export class IdempotencyChannel {
   }
 
   /**
-   * Whether `bytes` more may be collected. If so, they count until they are given back: each call gives back
-   * the sum of what it took, once.
+   * Whether `bytes` more of a response may be collected. If so, they count until they are given back: each
+   * call (KeyedCall in request/idempotency.ts) gives back the sum of what it took, once.
    */
   take(bytes: number): boolean {
     if (this.#collectedBytes + bytes > COLLECTED_BYTES_MAX) return false;

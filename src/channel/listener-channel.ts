@@ -97,14 +97,14 @@ export class ListenerChannel {
     return this.#slots - this.#freeCount;
   }
 
-  /** Adds a worker. If it replaces one that died, the calls of the dead one fail. */
+  /** Adds a worker, named by its index. If it replaces one that died, the calls of the dead one fail. */
   attachWorker(index: number, channel: FrameChannel): void {
     this.detachWorker(index);
     const port = new FramePort(channel, (frame, more) => this.#receive(frame, more));
     this.#workers.set(index, { port, inFlight: 0 });
   }
 
-  /** The worker has died: each of its calls ends as `internal_error`. */
+  /** The worker has died: each of its calls ends as `internal_error`. Idempotent. */
   detachWorker(index: number): void {
     const worker = this.#workers.get(index);
     if (worker === undefined) return;
@@ -115,7 +115,7 @@ export class ListenerChannel {
     }
   }
 
-  /** A slot for a new call; undefined if all are taken, which is an overload. */
+  /** A slot for a new call, to be released once; undefined if all are taken, which is an overload. */
   acquire(): CallSlot | undefined {
     if (this.#freeCount === 0) return undefined;
     this.#freeCount -= 1;
@@ -125,7 +125,10 @@ export class ListenerChannel {
     return slot;
   }
 
-  /** Gives back a slot that was never dispatched, or whose receiver kept it beyond the call. */
+  /**
+   * Gives back a slot that was never dispatched, or whose receiver kept it beyond the call. Nothing here
+   * notices a second release, which would give the slot to two calls.
+   */
   release(slot: CallSlot): void {
     this.#freeSlots[this.#freeCount] = slot;
     this.#freeCount += 1;
@@ -157,7 +160,7 @@ export class ListenerChannel {
     call.worker.port.push({ kind: FRAME_CANCEL, id: call.id });
   }
 
-  /** The client's socket has taken `bytes` of the call's response. */
+  /** The client's socket has taken `bytes` of the call's response, which `onData` had brought. */
   refund(slot: CallSlot, bytes: number): void {
     const call = this.#calls.at(slot);
     if (call !== undefined && this.table.refund(slot, bytes))

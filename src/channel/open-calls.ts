@@ -61,10 +61,12 @@ export class OpenCalls<T> {
     return this.#ids[local] === id ? this.#items[local] : undefined;
   }
 
+  /** The open call in a slot. */
   at(slot: CallSlot): T | undefined {
     return this.#items[slot - this.#first];
   }
 
+  /** Opens a call; the one before in its slot must have been removed. */
   add(id: CallId, item: T): void {
     const local = slotOfCall(id) - this.#first;
     invariant(this.#items[local] === undefined, 'a call slot carries one call');

@@ -50,6 +50,7 @@ export class WorkerChannel {
     for (const session of this.#sessions.all()) session.onCancel();
   }
 
+  /** As the thread ends, after `cancelAll`: the frames that were sent still go. */
   close(): void {
     this.#port.close();
   }
@@ -73,6 +74,7 @@ export class WorkerChannel {
   #start({ id, request }: CallFrame): void {
     const downstream = new SessionHandle(id, this.#table, this.#port, this.#sessions);
     const session = this.#startSession(request, downstream);
+    // A session may end its call at once.
     if (!downstream.ended) this.#sessions.add(id, session);
   }
 }

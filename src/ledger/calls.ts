@@ -366,7 +366,7 @@ export class Calls {
     return this.#rejections.ofModelMinute(model!, take);
   }
 
-  /** Gives back the amounts `#held`, set before, to the scopes in `taken`; neither hold nor call in flight. */
+  /** Gives back the amounts in `#held` to the scopes in `taken`, but neither hold nor call in flight. */
   #giveBack(taken: Taken): void {
     this.#giveBackDays(taken);
     if (taken.scopes === 0) return;

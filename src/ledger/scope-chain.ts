@@ -145,7 +145,7 @@ export class ScopeChain {
   }
 
   /**
-   * Sets `index` and `record`, and no other field, of the links that an ended call took from. Groups are found
+   * Sets `index` and `record`, and no other field, of the links that an ended call took from. It finds groups
    * by their parents: registry/groups.ts never changes one, and the slot of a deleted group rests for a day.
    */
   recall({ scopes, masks, account, key, model, group }: Taken): void {
