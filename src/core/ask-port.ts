@@ -151,7 +151,10 @@ export class AskPort<Ask, Reply, Message = never> {
     });
   }
 
-  /** Resolves with the reply or rejects with AskRejected. Objects in `transfer` go to the other thread. */
+  /**
+   * Resolves with the reply or rejects with AskRejected. Waits without a bound: the other end must reply.
+   * Objects in `transfer` go to the other thread, and must not be used here any more.
+   */
   ask(ask: Ask, transfer: readonly Transferable[] = []): Promise<Reply> {
     return resultOf(this.#pending.ask((id) => this.#post({ id, ask }, transfer)));
   }

@@ -57,8 +57,8 @@ function offsetMs(): number {
 }
 
 /**
- * Whether `thenMs` of the calendar is less than `ageMsMax` before `nowMs`. A time after `nowMs` was written
- * while the clock was ahead: its true age is unknown, and counts as too great.
+ * Whether `thenMs` is less than `ageMsMax` before `nowMs`, both of the wall clock. A time after `nowMs` was
+ * written while the clock was ahead: its true age is unknown, and counts as too great.
  */
 export function isWithin(ageMsMax: number, thenMs: number, nowMs: number): boolean {
   return thenMs > nowMs - ageMsMax && thenMs <= nowMs;
@@ -105,8 +105,8 @@ const EARLY_MS_MAX = 5;
 
 /**
  * Milliseconds from `nowMs` to the next multiple of `periodMs`, or 5 ms more than the period at most. Timers
- * of one thread that use it fire together, so that an idle thread wakes once for all of them. Each wake costs
- * up to 0.1 ms of CPU.
+ * of one thread that use it fire together, if `nowMs` is always the thread's `performance.now()`, so that an
+ * idle thread wakes once for all of them. Each wake costs up to 0.1 ms of CPU.
  */
 export function msToNextTick(nowMs: number, periodMs: number): number {
   const restMs = periodMs - (nowMs % periodMs);

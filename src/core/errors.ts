@@ -66,7 +66,7 @@ export const REJECTION_DETAILS = [
 ] as const;
 export type RejectionDetail = (typeof REJECTION_DETAILS)[number];
 
-/** Who caused the failure: the caller, the gateway or the provider. */
+/** Who caused the failure: the caller, the gateway or the provider, in this order. */
 export type ErrorSource = 'downstream' | 'gateway' | 'upstream';
 
 /** An error as it goes from thread to thread and into a response. */
@@ -103,6 +103,7 @@ export class ProxyError extends Error {
   }
 }
 
+/** The HTTP status; door-names.ts knows the doors at which it differs. */
 export function statusOf(record: ErrorRecord): number {
   return record.status ?? ERROR_KINDS[record.code].status;
 }

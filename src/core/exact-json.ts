@@ -13,7 +13,7 @@ import { parsedJson } from './json.js';
 
 const MARK = `integer ${randomUUID()} `;
 const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, 'g');
-/** A text without this has no such integer. */
+/** A text without this has no such integer. upstream/door-call.ts looks for it too. */
 export const LONG_INTEGER = /\d{16}/;
 /**
  * A string without its end takes all the rest of the text, which is no JSON then. Otherwise each quote in it
@@ -21,7 +21,7 @@ export const LONG_INTEGER = /\d{16}/;
  */
 const STRINGS_AND_NUMBERS = /"[^"\\]*(?:\\[^][^"\\]*)*(?:"|\\?$)|-?\d[\d.eE+-]*/g;
 const INTEGER = /^-?[1-9]\d{15,}$/;
-/** A longer text goes to JSON.parse as it is: marking would take too long, and some digits may be lost. */
+/** A longer text goes to JSON.parse as it is, and may lose digits: to mark it would take too long. */
 const CHARS_MAX = 1024 * 1024;
 
 /**

@@ -85,7 +85,7 @@ export class FairQueue<Owner, T> {
     this.#grow(weight);
   }
 
-  /** The value whose turn it is; undefined if the queue is empty. */
+  /** Takes out the value whose turn it is; undefined if the queue is empty. */
   take(): T | undefined {
     for (const [owner, lane] of this.#lanes) {
       this.#lanes.delete(owner);

@@ -1,6 +1,7 @@
 /**
- * Moments as people write them. Commands, the admin interface and the console read them by this. Pure; any
- * thread.
+ * Moments as people write them. Commands and the admin interface read them by this. Pure; any thread.
+ *
+ * Must hold: a day that is in no calendar is not read as another (test/unit/core/moment.test.ts).
  */
 
 /**

@@ -48,15 +48,15 @@ export interface Operator {
 }
 
 /**
- * Returns the operator of a session, or undefined if the operator was disabled or deleted. It is called at
- * each request, so that a change of an operator takes effect at once.
+ * Returns the operator of a console session, or undefined if the operator was disabled or deleted. It is
+ * called at each request, so that a change of an operator takes effect at once.
  */
 export type Identify = () => Operator | undefined;
 
 /** The operator of requests with the admin token of the data directory, or of the environment. */
 export const BOOTSTRAP: Operator = { who: 'bootstrap', role: 'admin' };
 
-/** `admin`, `support or admin`, `support, finance or admin`. */
+/** `admin`, `support or admin`, `support, finance or admin`: for messages and pages. */
 export function rolesText(roles: readonly Role[]): string {
   const last = roles.at(-1) ?? '';
   return roles.length < 2 ? last : `${roles.slice(0, -1).join(', ')} or ${last}`;

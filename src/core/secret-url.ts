@@ -2,6 +2,9 @@
  * What an address may keep secret: user and password, and values of its query, where some providers take the
  * key. The settings show addresses without it; upstreams' errors and contents of calls are searched for it.
  * Pure; any thread.
+ *
+ * Must hold: nothing secret of an address is shown, also if the address is malformed
+ * (test/unit/core/secret-url.test.ts).
  */
 
 /** Stands in place of a secret. */

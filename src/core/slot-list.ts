@@ -30,7 +30,7 @@ export class SlotList<T> {
     return this.#items[slot];
   }
 
-  /** Frees a slot. Call it exactly once for each `add`. */
+  /** Frees a slot. Call it exactly once for each `add`: a second call would give the slot to two items. */
   remove(slot: number): void {
     this.#items[slot] = undefined;
     this.#free.push(slot);

@@ -77,7 +77,11 @@ export class SpscWriter extends SpscRing {
     this.#givenBack = Atomics.load(this.ints, GIVEN_BACK);
   }
 
-  /** Begins a record of `bytes`, counted from its kind. Returns its offset, or -1 if the ring is full. */
+  /**
+   * Begins a record of `bytes`, counted from its kind. Returns its offset, or -1 if the ring is full. The
+   * caller writes all its fields, and then announces it by `takeUnannounced` or `publish`: one of them for all
+   * records of a ring.
+   */
   reserve(kind: number, bytes: number): number {
     const length = (bytes + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES;
     const restBytes = this.ringBytes - (this.#position & (this.ringBytes - 1));
@@ -128,7 +132,7 @@ export class SpscReader extends SpscRing {
     this.#position = Atomics.load(this.ints, GIVEN_BACK);
   }
 
-  /** Bytes that were published and not yet read. */
+  /** Bytes that `publish` has announced and that were not yet read. */
   published(): number {
     return (Atomics.load(this.ints, PUBLISHED) - this.#position) >>> 0;
   }
@@ -151,7 +155,7 @@ export class SpscReader extends SpscRing {
     }
   }
 
-  /** Lets the writer overwrite what was read. */
+  /** Lets the writer overwrite all that was read, so views of it are valid no longer. */
   giveBack(): void {
     Atomics.store(this.ints, GIVEN_BACK, this.#position);
   }

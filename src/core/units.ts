@@ -19,7 +19,7 @@ export type UpstreamScopeIndex = Branded<number, 'UpstreamScopeIndex'>;
 export type CallSlot = Branded<number, 'CallSlot'>;
 /** Money: 10^-12 of one unit of the operator's currency. */
 export type PicoUnits = Branded<bigint, 'PicoUnits'>;
-/** Milliseconds of the monotonic clock, the same in all threads and processes of a host. */
+/** Milliseconds of the monotonic clock (core/clock.ts), the same in all threads and processes of a host. */
 export type MonotonicMs = Branded<number, 'MonotonicMs'>;
 /** Milliseconds since 1970-01-01T00:00:00Z. */
 export type WallMs = Branded<number, 'WallMs'>;
