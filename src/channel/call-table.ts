@@ -25,7 +25,7 @@
  *
  * Must hold: a slot belongs to one call from `begin` by its listener until the worker's last frame for it, or
  * until that listener has died; and each word is written by the sides named above only, by atomics
- * (test/unit/channel/call-table.test.ts, link.test.ts).
+ * (test/unit/channel/call-table.test.ts, test/unit/channel/link.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';

@@ -79,8 +79,8 @@ export class SpscWriter extends SpscRing {
 
   /**
    * Begins a record of `bytes`, counted from its kind. Returns its offset, or -1 if the ring is full. The
-   * caller writes all its fields, and then announces it by `takeUnannounced` or `publish`: one of them for all
-   * records of a ring.
+   * caller writes all its fields, and then announces it by `takeUnannounced` or `publish`: a ring uses one of
+   * the two.
    */
   reserve(kind: number, bytes: number): number {
     const length = (bytes + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES;

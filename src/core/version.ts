@@ -1,5 +1,5 @@
 /**
- * The version of the package, for the banner, the User-Agent and the status. Any thread.
+ * The version of the package, for the banner, the User-Agent and the status. Any thread. No test of its own.
  */
 import { readFileSync } from 'node:fs';
 

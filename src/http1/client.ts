@@ -5,7 +5,7 @@
  *
  * Must hold: nothing that ends a line gets into a head, or a caller could add a request of its own
  * (test/unit/http1/connection.test.ts). Every call that started gets an end or an error, also at `close`
- * (test/unit/http1/client.test.ts, client.retain.test.ts).
+ * (test/unit/http1/client.test.ts, test/unit/http1/client.retain.test.ts).
  */
 import { type Clock, onEachTick } from '../core/clock.js';
 import { SlotList } from '../core/slot-list.js';

@@ -14,7 +14,7 @@
  * Must hold: a record is whole before `appended` counts it, and each word has one writer, so nothing is ever
  * retried. `roomFor` is asked before a call is admitted, with the calls in flight, so that every charge finds
  * room. Each pending end is ended once, in the order of the journal. Tests: test/unit/ledger/journal.test.ts
- * (a writer stopped at any atomic step; calls find room), journal.pending-commits.test.ts.
+ * (a writer stopped at any atomic step; calls find room), test/unit/ledger/journal.pending-commits.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';

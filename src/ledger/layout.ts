@@ -309,7 +309,7 @@ export type Scope =
 /** Called on the request's path, once each time a lease runs low; never if limits are not shared. */
 export type OnLowLease = (kind: Scope['kind'], index: number) => void;
 
-/** The quota record of a scope; undefined if it has none. */
+/** The index of a scope's quota record; undefined if it has none, or none was left for it. */
 export function recordOf(views: LedgerViews, { kind, index }: Scope): number | undefined {
   const words = kind === 'account' ? views.accountExtras : views[`${kind}s`].records32;
   const at = kind === 'account' ? index * EXTRA_WORDS32 + ACCOUNT_RECORD : index * COUNTED_WORDS32 + RECORD;

@@ -7,7 +7,7 @@
  * Must hold: whatever threads do at once, no limit is exceeded and no money is lost. An object that
  * `minute.take` or `settle` returns is overwritten by the next call on the same Ledger, so nobody keeps it.
  * Tests: test/unit/ledger/ledger.test.ts (a small world, exhaustively), test/threads/ledger-hammer.test.ts,
- * ledger-model.test.ts and ledger-money.test.ts.
+ * test/threads/ledger-model.test.ts, test/threads/ledger-money.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';

@@ -22,6 +22,7 @@ import { NO_PERIOD, type Stocks, type StockUse } from './stocks.js';
 import type { TokenWindow } from './token-window.js';
 
 const EXACT_PICO_MAX = BigInt(Number.MAX_SAFE_INTEGER);
+/** How long until all tokens of a minute are free, if only the coordinator could say it. */
 const MINUTE_MS = 60_000;
 const COUNT = EXTENDED_QUOTAS.length;
 /** The numbers of the quotas, without calls in flight. */
