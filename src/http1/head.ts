@@ -90,6 +90,7 @@ export function parseHead(text: string): ResponseHead | HeadError {
   if (status === SWITCHING) return new HeadError('an upgrade that nobody asked for');
   // An informational head has no body, whatever it says; the final head follows.
   if (status < 200) return new ResponseHead(text, lower, status, 'empty', 0, true);
+  // The shorter text cannot have more. The status line and the empty line are two more lines.
   if (text.length > HEADERS_MAX * HEADER_BYTES_MIN && linesOf(text) > HEADERS_MAX + 2)
     return new HeadError(`more than ${HEADERS_MAX} headers`);
   const isOld = text.startsWith('HTTP/1.0');

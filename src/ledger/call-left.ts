@@ -45,6 +45,7 @@ export class CallLeft {
     this.#taken = taken;
   }
 
+  /** A take of the call left `left` of an extended quota; `scope` is a position in the chain. */
   set(scope: number, quota: number, left: number): void {
     this.#left[scope * QUOTAS + quota] = left;
   }
@@ -58,6 +59,7 @@ export class CallLeft {
     tight.record = record;
   }
 
+  /** As `set`, of calls a day. */
   setDay(scope: number, left: number): void {
     if (scope === ACCOUNT_SCOPE) this.perDay = left;
     else this.#left[scope * QUOTAS + DAY] = left;

@@ -34,6 +34,7 @@ export class DirtySet<Index extends number = AccountIndex> {
 
   /** Marks an account; call it after the change. 9 ns if it is marked already. Any thread. */
   mark(index: Index): void {
+    // By DIRTY_BITS_PER_WORD, 2^5.
     const word = index >>> 5;
     const bit = 1 << (index & (DIRTY_BITS_PER_WORD - 1));
     if ((Atomics.load(this.#words, word) & bit) === 0) Atomics.or(this.#words, word, bit);

@@ -25,7 +25,7 @@
  *       92    32  requested    the model that the caller named, likewise
  *       96     8  outcome, source: indices into JOURNAL_OUTCOMES and USAGE_SOURCES, 8 bits each
  *      100    32  durationMs
- *      104    64  -
+ *      104    64  unused
  *
  * Must hold: the constants below follow this table, and an index into JOURNAL_OUTCOMES fits 8 bits. The ring
  * is in memory alone, so a new version may change it. Test: test/unit/ledger/journal.test.ts (every field

@@ -66,7 +66,7 @@ export class CountedLeases<Index extends number> {
     this.#words32 = views.records32;
   }
 
-  /** Permits that are left and valid at `nowMs`. */
+  /** Permits that are left and valid at `nowMs`, which is monotonic as all times of a grant. */
   minuteLeft(counted: Index, nowMs: number): number {
     const grant = Atomics.load(this.#words64, counted * COUNTED_WORDS64 + WINDOW);
     return nowMs < expiryMsOf(grant) ? permitsOf(grant) : 0;

@@ -73,6 +73,7 @@ export class QuotaRejections {
   readonly #options: QuotaRejectionsOptions;
   readonly #chain: ScopeChain;
   readonly #taken: Taken;
+  /** Scratch: what the rejected call needs. */
   readonly #needs = createAmounts(1);
 
   /** `chain` and `taken` are of the call that is being admitted. */
@@ -126,6 +127,7 @@ export class QuotaRejections {
     };
   }
 
+  /** Of an extended quota. Uses `#needs`, which `#neverFits` has set. */
   #quotaRejection(scope: number, quota: number, scopes: CallScopes): QuotaRejection {
     const { record, limits, first } = this.#chain.links[scope]!;
     const limit = limits[first + quota]!;
