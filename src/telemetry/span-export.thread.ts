@@ -24,7 +24,7 @@ import type { FromSpanExport, SpanExportInit, ToSpanExport } from './span-record
 import { ExportBudget } from './span-outbox.js';
 import { ThreadHealth } from './thread-health.js';
 
-/** Ids are looked up anew after this time, because another account may get a deleted one's slot. */
+/** An id that could not be read is asked for again after this time; accounts are never deleted. */
 const IDS_KEPT_MS = 10_000;
 /** How long the end waits for ids. The main thread has little else to do then. */
 const IDS_WAIT_MS = 500;

@@ -21,7 +21,10 @@ import type { Log } from './log.js';
 import type { ExportBudget } from './span-outbox.js';
 import { SPAN_OF_CALL, type SpanRecord } from './span-record.js';
 
-/** How many items may wait for the exporter, some 2 KB each: as SPANS_IN_FLIGHT_MAX, so a burst fits. */
+/**
+ * How many items may wait for the exporter, some 2 KB each: as SPANS_IN_FLIGHT_MAX (span-outbox.ts), so that
+ * all that AccountIds releases at once fits an empty queue. Spans and log records have a queue each.
+ */
 export const QUEUE_SPANS_MAX = 16_384;
 /** Items of one request to the collector: the SDK's default, about 0.5 MB of JSON. */
 const BATCH_SPANS = 512;
@@ -61,7 +64,7 @@ class CountedExporter<Item> implements Exporter<Item> {
   readonly #budget: ExportBudget;
   readonly #log: Log;
   #reportedAtMs = -Infinity;
-  /** How many items have left the processor's queue since the start. */
+  /** How many items have left the processor's queue since the start. BatchedExport reads it. */
   handedOver = 0;
 
   constructor(what: string, exporter: Exporter<Item>, budget: ExportBudget, log: Log) {
@@ -103,6 +106,11 @@ class CountedExporter<Item> implements Exporter<Item> {
   }
 }
 
+/**
+ * Must hold: the processor queues each item that it gets and hands it to the exporter once, else the count of
+ * waiting items goes wrong. It ignores unsampled spans, but none is recorded (request/call-trace.ts,
+ * upstream/attempt-span.ts), and it would drop items beyond QUEUE_SPANS_MAX, which `offer` never gives it.
+ */
 class BatchedExport<Item> {
   readonly #budget: ExportBudget;
   readonly #exporter: CountedExporter<Item>;
@@ -131,7 +139,8 @@ class BatchedExport<Item> {
   }
 
   /**
-   * Sends the queued items; resolves when all were sent or have failed. The main thread bounds the time: it
+   * Sends the queued items; resolves when all were sent or have failed. To be called once, after the last
+   * `offer`: the processor ignores later items, which are not counted. The main thread bounds the time: it
    * ends this thread after 3 s (gateway/traces.ts), and items that are not sent by then are not counted.
    */
   async close(): Promise<void> {
@@ -173,7 +182,7 @@ const IDS_MAX = 100_000;
 export class AccountIds {
   readonly #ask: (accounts: readonly AccountIndex[]) => void;
   readonly #ready: (records: readonly SpanRecord[]) => void;
-  /** Null if the main thread could not read the account's id. */
+  /** Null if the main thread could not read the account's id when it was asked. */
   readonly #ids = new Map<AccountIndex, string | null>();
   /** Whether a request for ids runs. There is one at a time. */
   #isAsking = false;
@@ -190,7 +199,7 @@ export class AccountIds {
     this.#ready = ready;
   }
 
-  /** Returns undefined if the account was deleted, or its id did not come in time. */
+  /** Returns undefined if the id could not be read, or did not come before `finish` gave up. */
   idOf(account: AccountIndex): string | undefined {
     return this.#ids.get(account) ?? undefined;
   }
@@ -201,7 +210,10 @@ export class AccountIds {
     this.#release();
   }
 
-  /** To be called with the reply to `ask`. An id is null if it cannot be read, as of a deleted account. */
+  /**
+   * To be called with the reply to `ask`, which has each account that was asked for. Without a reply all
+   * batches wait, until `finish`.
+   */
   onIds(ids: readonly (readonly [AccountIndex, string | null])[]): void {
     if (this.#ids.size + ids.length > IDS_MAX) this.#ids.clear();
     for (const [account, id] of ids) this.#ids.set(account, id);
@@ -209,12 +221,15 @@ export class AccountIds {
     this.#release();
   }
 
-  /** To be called every 10 s, because another account may get the index of a deleted one. */
+  /** To be called every 10 s, so that an id that could not be read is asked for again. */
   forget(): void {
     this.#ids.clear();
   }
 
-  /** Resolves when no batch waits, or after `timeoutMs`: then the waiting ones go to `ready` without ids. */
+  /**
+   * Resolves when no batch waits, or after `timeoutMs`: then the waiting ones go to `ready` without ids. To be
+   * called once, at the end; the thread then ends by `process.exit`, so the timer need not be cleared.
+   */
   async finish(timeoutMs: number): Promise<void> {
     const empty = new Promise<void>((resolve) => (this.#onNoneWaiting = resolve));
     this.#release();
@@ -235,7 +250,7 @@ export class AccountIds {
     this.#onNoneWaiting();
   }
 
-  /** Only spans of calls name an account. */
+  /** Returns the accounts whose ids are not cached. Only spans of calls name an account. */
   #unknownOf(records: readonly SpanRecord[]): Set<AccountIndex> {
     const unknown = new Set<AccountIndex>();
     for (const record of records)

@@ -94,7 +94,7 @@ export type ToSpanExport =
   | { readonly kind: 'source'; readonly port: MessagePort }
   /** Calls that ended, each a line of JSON (telemetry/call-record.ts). */
   | { readonly kind: 'calls'; readonly count: number; readonly lines: string }
-  /** Reply to `accounts`: an id for each index, null if the account was deleted. */
+  /** Reply to `accounts`: an id for each index, null if it could not be read. */
   | { readonly kind: 'ids'; readonly ids: readonly (readonly [AccountIndex, string | null])[] }
   /** The sources have ended: export what they sent, then end. */
   | { readonly kind: 'close' };

@@ -1,32 +1,34 @@
 /**
  * The last errors of each upstream, for operators: of failed attempts, also if another upstream then served
- * the call. gateway/gateway-logs.ts adds each ended call, and the status shows the errors. Main thread of a
- * gateway process.
+ * the call. gateway/gateway-logs.ts adds each ended call but the plain ones, which have no failed attempt;
+ * gateway/stats.ts reads the errors for the status. Main thread of a gateway process.
  *
  * Must hold: what is kept is bounded, for each upstream and in all
  * (test/unit/telemetry/upstream-errors.test.ts).
  */
 import { requestIdOf, type CallRecord, type CallSink } from './call-record.js';
+import { UPSTREAM_SLOTS_MAX } from './metrics-layout.js';
 import type { UpstreamError } from './status-document.js';
 
-/** How many errors are kept of each upstream. */
+/** How many errors are kept of each upstream. The test uses it too. */
 export const ERRORS_KEPT = 5;
-/**
- * How many upstreams may have errors: more than the settings name, so that renaming fills no memory.
- */
-const UPSTREAMS_MAX = 4_096;
 
+/** Neither name has a space: UpstreamNames (metrics-source.ts) joins them so as well. */
 const keyOf = (model: string, upstream: string): string => `${model} ${upstream}`;
 
 export class UpstreamErrors implements CallSink {
-  /** By model and upstream, newest first. */
+  /**
+   * By model and upstream, newest first. An upstream that the settings no longer name stays, so the map is
+   * bounded: by as many as the metrics tell apart.
+   */
   readonly #errors = new Map<string, readonly UpstreamError[]>();
 
-  /** Adds the failed attempts of a call. */
+  /** Adds the failed attempts of a call. Their texts are cut already (telemetry/call-ring.ts). */
   append(call: CallRecord): void {
     for (const { upstream, model, status, code, startMs, durationMs, error } of call.attempts) {
       if (code === null || upstream === null || model === null) continue;
       const key = keyOf(model, upstream);
+      // Unix seconds of the attempt's end. Its start is counted from when the call came.
       const at = Math.floor((call.endedMs - call.durationMs + startMs + durationMs) / 1_000);
       const request = requestIdOf(call.requestPrefix, call.request);
       const added = { at, kind: code, status, error, request_id: request };
@@ -34,7 +36,7 @@ export class UpstreamErrors implements CallSink {
       // Set anew, so that the upstream that failed last is the last to be dropped.
       this.#errors.delete(key);
       this.#errors.set(key, newestErrors([added], former));
-      if (this.#errors.size > UPSTREAMS_MAX) this.#errors.delete(this.#errors.keys().next().value!);
+      if (this.#errors.size > UPSTREAM_SLOTS_MAX) this.#errors.delete(this.#errors.keys().next().value!);
     }
   }
 
@@ -44,7 +46,10 @@ export class UpstreamErrors implements CallSink {
   }
 }
 
-/** Returns the newest of two lists, newest first, at most ERRORS_KEPT. */
+/**
+ * Returns the newest of two lists, newest first, at most ERRORS_KEPT; of one second, those of `left` first.
+ * gateway/group-status.ts merges the lists of two processes with it.
+ */
 export function newestErrors(
   left: readonly UpstreamError[],
   right: readonly UpstreamError[],
