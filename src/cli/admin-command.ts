@@ -1,6 +1,7 @@
 /**
  * Helpers for commands that make one request to the admin interface and print its response. The files of cli/
- * that add commands call it. The commands have the tests, such as test/unit/cli/account-commands.test.ts.
+ * that add commands call it. A command that makes several requests calls `withAdminClient` (admin-client.ts)
+ * itself. The commands have the tests, such as test/unit/cli/account-commands.test.ts.
  */
 import type { Command } from 'commander';
 import { type AdminClient, listAll, withAdminClient } from './admin-client.js';
@@ -28,7 +29,10 @@ export function addAdminCommand(
   );
 }
 
-/** Calls the admin interface and prints the view that it responds with: as JSON, or by `print`. */
+/**
+ * Calls the admin interface and prints the view that it responds with: with `--json` as it came, else by
+ * `print`, whose parameter has the type that the route declares. Rejects with CommandError.
+ */
 export function showView(
   options: DataOptions,
   method: Parameters<AdminClient['call']>[0],
@@ -43,7 +47,7 @@ export function showView(
   });
 }
 
-/** Prints a list, with all of its pages. */
+/** The same for a list, with all of its pages. `path` may have a query. */
 export function showList(
   options: DataOptions,
   path: string,
@@ -60,7 +64,7 @@ export function showList(
 export function addDeleteCommand(
   parent: Command,
   noun: string,
-  [description, argument, example]: readonly [string, string, string],
+  { description, argument, example }: { description: string; argument: string; example: string },
   pathOf: (reference: string) => string,
 ): void {
   addConfirmation(addAdminCommand(parent, 'delete', description, example))

@@ -15,13 +15,18 @@ interface AuditOptions extends DataOptions {
   readonly repair?: boolean;
 }
 
-/** More differences would push the first ones off a terminal; `--json` prints all. */
+/**
+ * More differences would push the first ones off a terminal. `--json` prints all that the report lists: the
+ * first 1,000 (store/audit-scope.ts).
+ */
 const LINES_MAX = 50;
 
 /** How long a running gateway has to write what its processes have settled. The audit goes on without it. */
 const FLUSH_MS_MAX = 5_000;
 
+/** Also the exit code of any failure (program.ts); the text or the JSON tells which it was. */
 const EXIT_DIFFERS = 1;
+/** As for any wrong command line (program.ts). */
 const EXIT_USAGE = 2;
 
 export function addAuditCommand(program: Command): void {
@@ -47,8 +52,9 @@ export function addAuditCommand(program: Command): void {
     });
 }
 
-/** Throws ConfigError or StoreError if there are no books to check. */
+/** Throws ConfigError if the settings are wrong, and StoreError if there are no books to check. */
 async function run(options: AuditOptions): Promise<void> {
+  // Loaded only here, so that `--help` and the other commands need not load them.
   const [{ loadSettings }, { audit }] = await Promise.all([
     import('../config/load.js'),
     import('../store/audit.js'),
@@ -75,7 +81,7 @@ async function flushGateway(dataPath: string): Promise<void> {
   process.stderr.write(`Calls of the last moments may be missing here: ${error}\n`);
 }
 
-/** Returns why not all is written, or undefined if all is. */
+/** Returns why not all is written, or undefined if all is. Never rejects. */
 async function askToFlush(dataPath: string, origin: string): Promise<string | undefined> {
   try {
     const client = await openHttpClient(dataPath, origin, FLUSH_MS_MAX);
@@ -86,8 +92,10 @@ async function askToFlush(dataPath: string, origin: string): Promise<string | un
   }
 }
 
+/** `decimalOf` of core/money.ts, which is loaded at the call. */
 type Decimal = (amount: bigint) => string;
 
+/** The JSON of the report. Its names are public, and so `location` stays `place` in it. */
 function viewOf(report: AuditReport, decimal: Decimal): object {
   return {
     ok: report.differencesCount === 0,

@@ -90,11 +90,11 @@ export function addGroupCommands(program: Command): void {
   addDeleteCommand(
     groups,
     'group',
-    [
-      'Delete a group in which there is no account and no group, and ask before.',
-      'id or name',
-      'groups delete vision --yes',
-    ],
+    {
+      description: 'Delete a group in which there is no account and no group, and ask before.',
+      argument: 'id or name',
+      example: 'groups delete vision --yes',
+    },
     pathOf,
   );
 }

@@ -160,7 +160,11 @@ export function addKeyCommands(program: Command): void {
   addDeleteCommand(
     keys,
     'key',
-    ['Delete a key permanently, and ask before.', KEY_ARGUMENT, 'keys delete laptop --yes'],
+    {
+      description: 'Delete a key permanently, and ask before.',
+      argument: KEY_ARGUMENT,
+      example: 'keys delete laptop --yes',
+    },
     pathOf,
   );
 }

@@ -33,10 +33,8 @@ const COLUMNS: readonly Column<OperatorView>[] = [
   { title: 'LAST USED', text: ({ last_used: used }) => timeOrNever(used), align: 'left' },
 ];
 
-async function printOperator(
-  operator: OperatorView,
-  more: readonly (readonly [string, string])[],
-): Promise<void> {
+/** `token` is there only if it is new. */
+async function printOperator(operator: OperatorView, token?: string): Promise<void> {
   await printFields([
     ['name', operator.name],
     ['id', operator.id],
@@ -45,16 +43,17 @@ async function printOperator(
     ['created', timeText(operator.created)],
     ['expires', timeOrNever(operator.expires)],
     ['last used', timeOrNever(operator.last_used)],
-    ...more,
+    ...(token === undefined ? [] : [['token', token] as const]),
   ]);
 }
 
+/** Fields of a request's body, of which one is there: Unix seconds, or seconds from now. */
 interface Expiry {
   readonly expires?: number;
   readonly expires_in?: number;
 }
 
-/** Parses a duration, such as 90d, or a moment. A bare number is a moment. */
+/** Parses a duration, such as 90d, or a moment. A number without a unit is Unix seconds. */
 function expiry(text: string): Expiry {
   return /^\d+[smhd]$/.test(text) ? { expires_in: durationSeconds(text) } : { expires: momentSeconds(text) };
 }
@@ -96,7 +95,7 @@ export function addOperatorCommands(program: Command): void {
 
   addAdminCommand(operators, 'show', 'Show an operator.', 'operators show ann')
     .argument('<operator>', ARGUMENT, nonEmpty)
-    .action((operator: string, options: DataOptions) => show(options, 'GET', pathOf(operator)));
+    .action((operator: string, options: DataOptions) => showOperator(options, 'GET', pathOf(operator)));
 
   addAdminCommand(
     operators,
@@ -107,7 +106,7 @@ export function addOperatorCommands(program: Command): void {
     .argument('<operator>', ARGUMENT, nonEmpty)
     .addOption(roleOption())
     .action((operator: string, options: DataOptions & { role: string }) =>
-      show(options, 'POST', `${pathOf(operator)}/set-role`, { role: options.role }),
+      showOperator(options, 'POST', `${pathOf(operator)}/set-role`, { role: options.role }),
     );
 
   addAdminCommand(
@@ -129,26 +128,36 @@ export function addOperatorCommands(program: Command): void {
     addAdminCommand(operators, word, description, `operators ${word} ann`)
       .argument('<operator>', ARGUMENT, nonEmpty)
       .action((operator: string, options: DataOptions) =>
-        show(options, 'POST', `${pathOf(operator)}/${word}`),
+        showOperator(options, 'POST', `${pathOf(operator)}/${word}`),
       );
   }
 
   addDeleteCommand(
     operators,
     'operator',
-    ['Delete an operator permanently, and ask before.', ARGUMENT, 'operators delete ann --yes'],
+    {
+      description: 'Delete an operator permanently, and ask before.',
+      argument: ARGUMENT,
+      example: 'operators delete ann --yes',
+    },
     pathOf,
   );
 }
 
-function show(options: DataOptions, method: 'GET' | 'POST', path: string, body?: object): Promise<void> {
-  return showView(options, method, path, body, (operator: OperatorView) => printOperator(operator, []));
+/** Calls the admin interface, which may change something, and prints the operator that it responds with. */
+function showOperator(
+  options: DataOptions,
+  method: 'GET' | 'POST',
+  path: string,
+  body?: object,
+): Promise<void> {
+  return showView(options, method, path, body, (operator: OperatorView) => printOperator(operator));
 }
 
 /** Prints a response with a new token. */
 function printToken(options: DataOptions, path: string, body: object): Promise<void> {
   return showView(options, 'POST', path, body, async (created: CreatedOperatorView) => {
-    await printOperator(created, [['token', created.token]]);
+    await printOperator(created, created.token);
     printLine('Keep the token now: it cannot be shown again.');
   });
 }
@@ -180,6 +189,7 @@ function changesText({ changes }: OperatorChange): string {
 }
 
 const ROWS_DEFAULT = 100;
+/** A bound, because all rows are in memory before the first is printed. */
 const ROWS_MAX = 1_000_000;
 /** How many rows one request to the admin interface asks for. */
 const PAGE_ROWS = 1_000;
@@ -238,7 +248,10 @@ export function addChangeCommands(program: Command): void {
   ).action(verifyChanges);
 }
 
-/** Prints the newest changes that fit, page by page. A page may be empty although older rows follow. */
+/**
+ * Prints the newest changes that match. A page may be empty although older ones follow, because the route
+ * looks at some thousand rows for a page, whether they match or not.
+ */
 function listChanges(options: ChangeListOptions): Promise<void> {
   const { who, action, target, from, to, limit } = options;
   return withAdminClient(options, async (client) => {
@@ -259,8 +272,8 @@ function listChanges(options: ChangeListOptions): Promise<void> {
 
 /**
  * Prints whether the chain of changes is whole, and its head. The chain cannot show that its newest rows were
- * cut off. For that the operator compares the head with the gateway's event log, which has each change with
- * its hash (changeLogger in gateway/accounting-base.ts).
+ * cut off. For that the operator compares the head with the gateway's log on standard error, which has each
+ * change with its hash at the level info (changeLogger in gateway/accounting-base.ts).
  */
 function verifyChanges(options: DataOptions): Promise<void> {
   return withAdminClient(options, async (client) => {
