@@ -11,6 +11,7 @@ import { ADMIN_URL_RULE, adminOriginOf, type DataOptions } from './options.js';
 import { CommandError, Misuse } from './output.js';
 import type { AdminExchange, Exchanged, WithoutBooks } from './store-client.js';
 
+/** The most that the routes of lists allow (admin/fields.ts), so that few requests are needed. */
 const PAGE_ITEMS = 1_000;
 
 type AdminCallMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
@@ -49,13 +50,16 @@ function clientOf({ exchange, close }: AdminExchange): AdminClient {
 }
 
 export interface ClientOptions {
-  /** If no gateway runs. Default `made`. */
+  /** What to do if no gateway runs and the folder has no books. Default `made`. */
   readonly withoutBooks?: WithoutBooks;
   /** How long a gateway may take for one response. Default CALL_TIMEOUT_MS. */
   readonly timeoutMs?: number;
 }
 
-/** Opens a client, calls `use` with it and closes it. */
+/**
+ * Opens a client, calls `use` with it and closes it. Rejects with CommandError or Misuse, with ConfigError if
+ * the settings are wrong, and with what `use` throws.
+ */
 export async function withAdminClient(
   options: DataOptions,
   use: (client: AdminClient) => Promise<void>,
@@ -69,7 +73,10 @@ export async function withAdminClient(
   }
 }
 
-/** As the function above, for commands that need a running gateway. Throws CommandError if none runs. */
+/**
+ * The same for commands that need a running gateway: without one it rejects with CommandError. It closes
+ * nothing, because a client over HTTP has nothing open.
+ */
 export async function withGateway(
   options: DataOptions,
   use: (client: AdminClient) => Promise<void>,
@@ -86,6 +93,7 @@ export async function withGateway(
   await use(await openHttpClient(settings.data, adminOrigin(address)));
 }
 
+/** Returns the origin that the option or the environment names, which goes before the data directory. */
 function adminUrlOf({ adminUrl }: DataOptions): string | undefined {
   const fromEnvironment = process.env.TOLLGATE_ADMIN_URL;
   if (adminUrl !== undefined || fromEnvironment === undefined || fromEnvironment === '') return adminUrl;
@@ -94,6 +102,7 @@ function adminUrlOf({ adminUrl }: DataOptions): string | undefined {
   return origin;
 }
 
+/** Reads the settings without the keys of providers, which a command does not need and may not have. */
 async function settingsOf({ config, data }: DataOptions): Promise<Settings> {
   const { loadSettings } = await import('../config/load.js');
   return loadSettings({ config, data, secrets: false }).settings;
@@ -155,7 +164,10 @@ async function openNearest(
   }
 }
 
-/** Reads all pages of a list. `path` may have a query; `pageItems` may be the route's default. */
+/**
+ * Reads all pages of a list. `path` may have a query. `pageItems` is `default` for routes whose pages have
+ * another bound, or that have one page and take no `limit`.
+ */
 export async function listAll<Item>(
   client: AdminClient,
   path: string,

@@ -1,9 +1,9 @@
 /**
  * `tollgate calls …`: lists, follows and shows the calls that a host has kept in its call log. program.ts
- * adds the commands; they read from the admin interface, page by page. export-command.ts calls `eachCall`
- * too.
+ * adds the commands; they read from the admin interface, page by page. export-command.ts calls `eachCall` and
+ * `cellsOf` too.
  *
- * Must hold: memory holds one page of calls at a time; names and order of the CSV's columns are public
+ * Must hold: `eachCall` has one page of calls in memory; names and order of the CSV's columns are public
  * (test/e2e/call-record.test.ts, test/e2e/contents.test.ts, test/e2e/export.test.ts).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -16,7 +16,9 @@ import { addDataOptions, type DataOptions, exampleText, nonEmpty, wholeNumberFro
 import { Misuse, printFields, printJson, printLine, printTable } from './output.js';
 import { type Column, visible } from './table.js';
 
+/** The most that the route allows (admin/call-routes.ts). */
 const PAGE_CALLS = 1_000;
+/** A bound, because `list` has all calls in memory before it prints the first. */
 const LIST_CALLS_MAX = 100_000;
 const LIST_CALLS_DEFAULT = 50;
 const TAIL_FIRST_CALLS = 10;
@@ -152,11 +154,13 @@ async function tail(options: CallFilterOptions): Promise<void> {
     const look = async (query: Readonly<Record<string, string>>): Promise<CallsPageView> =>
       (await client.call('GET', withQuery(path, queryOf(query)))) as CallsPageView;
     const page = await look({ limit: String(TAIL_FIRST_CALLS) });
+    // This page has the last call first; those with `after` follow the order in which calls were written.
     print([...page.data].reverse());
     for (let after = page.newest; ;) {
       const { data, newest } = await look({ after, limit: String(PAGE_CALLS) });
       print(data);
       after = newest;
+      // A full page: more calls may have ended already.
       if (data.length < PAGE_CALLS) await sleep(TAIL_PERIOD_MS);
     }
   });
@@ -206,7 +210,7 @@ async function printCall(call: CallView): Promise<void> {
     printLine(`${`+${ms.toFixed(1)} ms`.padStart(14)}  ${visible(text)}`);
 }
 
-/** What happened when, in milliseconds after the call came. */
+/** What happened when, in milliseconds after the call came; the end of the call is last. */
 function timelineOf(call: CallView): (readonly [number, string])[] {
   const events: [number, string][] = [];
   const cameMs = Date.parse(call.time) - call.duration_ms;

@@ -99,7 +99,7 @@ export function addGroupCommands(program: Command): void {
   );
 }
 
-/** The limits that the options of a `set-limits` give. Throws Misuse if there are none. */
+/** The limits that the options of a `set-limits` give, also of keys. Throws Misuse if there are none. */
 export function changedLimitsOf(options: object): object {
   const limits = limitsOf(options);
   if (Object.keys(limits).length > 0) return limits;
@@ -147,7 +147,10 @@ function rowsOf(group: GroupView, name: string, below: string): GroupRow[] {
   );
 }
 
-/** Rows with the branches of the tree drawn before the names. Each group is followed by those in it. */
+/**
+ * Rows with the branches of the tree drawn before the names. In `groups` each group is followed by those in
+ * it, as `/group-tree` lists them; so the first is the root of the tree, or all of its depth are roots.
+ */
 export function treeRows(groups: readonly GroupView[]): GroupRow[] {
   const top = groups[0]?.path.length ?? 0;
   /** By depth: whether a group of that depth follows below the same parent. Filled from the end. */

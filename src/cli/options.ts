@@ -63,7 +63,7 @@ export function adminOriginOf(text: string): string | undefined {
   return isPlain && (protocol === 'http:' || protocol === 'https:') ? origin : undefined;
 }
 
-/** Refuses an empty argument, which a shell passes for a variable that is not set. */
+/** Rejects an empty argument, which a shell passes for a variable that is not set. */
 export function nonEmpty(text: string): string {
   if (text === '') throw new InvalidArgumentError('It is empty.');
   return text;
@@ -87,7 +87,10 @@ export function durationSeconds(text: string): number {
   return Number(count) * SECONDS_OF_UNIT[unit]!;
 }
 
-/** Parses `2030-01-31` (00:00 UTC), `2030-01-31T12:00Z` or Unix seconds to Unix seconds. */
+/**
+ * Parses `2030-01-31` (00:00 UTC), `2030-01-31T12:00Z` or Unix seconds to Unix seconds. Rejects a day that is
+ * in no calendar.
+ */
 export function momentSeconds(text: string): number {
   const ms = /^\d{1,11}$/.test(text)
     ? Number(text) * 1_000
@@ -109,7 +112,7 @@ export function exampleText(...lines: readonly string[]): string {
   return `\nExample:\n${lines.map((line) => `  tollgate ${line}`).join('\n')}`;
 }
 
-/** What Commander gives for the option of `addConfirmation`. */
+/** `yes`: the option of `addConfirmation` was given. */
 export interface ConfirmationOptions {
   readonly yes?: boolean;
 }

@@ -7,7 +7,10 @@
  */
 import type { Column } from './table.js';
 
-/** The command cannot be done. Its message is all that the operator sees. Exit code 1. */
+/**
+ * The command cannot be done. Exit code 1. The operator sees its message and no stack, because it has a
+ * `code` (textOf in program.ts); which one does not matter.
+ */
 export class CommandError extends Error {
   readonly code = 'refused';
 }
@@ -17,7 +20,7 @@ export class Misuse extends Error {
   readonly code = 'misused';
 }
 
-/** Prints the value as indented JSON, on standard output. */
+/** Prints the value as one line of JSON, on standard output. */
 export function printJson(value: unknown): void {
   process.stdout.write(`${JSON.stringify(value)}\n`);
 }
@@ -57,7 +60,7 @@ export async function printFields(fields: readonly (readonly [string, string])[]
   for (const [name, value] of fields) printLine(`${pad(name, width, 'left')}  ${visible(value)}`);
 }
 
-/** Unix seconds as `2025-01-31 12:00:00Z`. */
+/** Whole Unix seconds as `2025-01-31 12:00:00Z`. */
 export function timeText(seconds: number): string {
   return new Date(seconds * 1_000).toISOString().replace('T', ' ').replace('.000', '');
 }

@@ -49,7 +49,10 @@ function amount(text: string): string {
   throw new InvalidArgumentError('An amount such as 10.00 is wanted.');
 }
 
-/** The limits that the options give, by the names of the admin interface; null takes one away. */
+/**
+ * The limits that the options of `addLimitOptions` give, by the names of the admin interface; null takes one
+ * away. Commander names an option in camel case: `tokensPerDay` for `--tokens-per-day`.
+ */
 export function limitsOf(options: object): Readonly<Record<string, number | string | null>> {
   const given = options as Readonly<Record<string, number | string | undefined>>;
   return Object.fromEntries(
