@@ -57,8 +57,8 @@ export interface ClientOptions {
 }
 
 /**
- * Opens a client, calls `use` with it and closes it. Rejects with CommandError or Misuse, with ConfigError if
- * the settings are wrong, and with what `use` throws.
+ * Opens a client, calls `use` with it and closes it. Rejects with CommandError or Misuse, with ConfigError or
+ * StoreError if the settings or the store cannot be read, and with what `use` throws.
  */
 export async function withAdminClient(
   options: DataOptions,

@@ -1,7 +1,7 @@
 /**
  * `tollgate mock-upstream`: serves a scripted upstream (mock/) for trials, tests and benches, in the process
- * of the command, until a signal. program.ts adds it. The flags come from mock/mock-options.ts, with its
- * test.
+ * of the command, until a signal. program.ts adds it. The flags come from mock/mock-options.ts, whose test is
+ * test/unit/mock/mock-options.test.ts.
  */
 import { Option, type Command } from 'commander';
 import { PROVIDER_NAMES, type ProviderName } from '../core/provider-names.js';
@@ -19,6 +19,7 @@ type Flags = Readonly<Record<string, unknown>>;
 
 const PORT_MAX = 65_535;
 
+/** Parses the port with the other flags, so that a wrong one ends the command as theirs do. */
 function portOf(text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : PORT_MAX + 1;
   if (port > PORT_MAX)

@@ -20,7 +20,7 @@ import { supervise, supervisorOptions } from '../supervisor/supervisor.js';
 import { createLog, createLogSwitch, LogSwitch } from '../telemetry/log.js';
 import { SETTINGS_PROCESS_VARIABLE } from './runtime-support.js';
 
-/** Runs until the gateways have ended, and sets the exit code. */
+/** Runs until the gateways have ended, and sets the exit code. Called once, first in its process. */
 export async function serve(): Promise<void> {
   const logSwitch = new LogSwitch(createLogSwitch());
   const log = createLog('supervisor', logSwitch);
@@ -67,6 +67,7 @@ export interface BannerFacts {
   readonly command: string;
 }
 
+/** So many ids fit a line or two of a terminal. */
 const MODELS_SHOWN_MAX = 8;
 
 /** The banner, with a line break at its end. It contains the demo's key at the start that makes the key. */
@@ -149,7 +150,7 @@ function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
-/** What the process sends. */
+/** The one message that the process of serve-command.ts sends. */
 export type ReadSettings =
   | { readonly kind: 'loaded'; readonly loaded: LoadedSettings }
   | { readonly kind: 'refused'; readonly problems: readonly string[] };

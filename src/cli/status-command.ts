@@ -1,6 +1,9 @@
 /**
  * `tollgate status`: prints the gateway's status, once or repeatedly. program.ts adds the command; it calls
- * the admin interface, and status-text.ts makes the text, with test/unit/cli/status-text.test.ts.
+ * the admin interface, and status-text.ts makes the text.
+ *
+ * Must hold: with `--watch` it goes on while the gateway is away (test/e2e/operator-reads.test.ts). The text:
+ * test/unit/cli/status-text.test.ts.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Option, type Command } from 'commander';
@@ -13,10 +16,11 @@ import type { StatusSample, StatusView } from './status-text.js';
 
 /** So many groups are fetched, of which the fullest are shown. */
 const GROUPS_PATH = '/group-tree?limit=1000';
-/** Rates are taken over at least this long. */
+/** Rates are taken over at least this long: a command that is not repeated takes two samples. */
 const SAMPLE_MS = 1_000;
 const WATCH_SECONDS = 2;
 const WATCH_SECONDS_MAX = 3_600;
+/** Moves the cursor to the top left, and clears the screen. */
 const CLEAR_TERMINAL = '\u{1b}[H\u{1b}[2J';
 
 interface StatusOptions extends DataOptions {
@@ -76,7 +80,7 @@ async function firstSample(client: AdminClient): Promise<StatusSample> {
   return sample;
 }
 
-/** Returns the sample that it printed. */
+/** Takes a sample, prints it with the rates since `former`, and returns it. */
 async function print(client: AdminClient, former: StatusSample, separator = ''): Promise<StatusSample> {
   const { statsOf, statusText } = await import('./status-text.js');
   const latest = await sampleOf(client);
@@ -89,7 +93,7 @@ async function print(client: AdminClient, former: StatusSample, separator = ''):
 async function sampleOf(client: AdminClient): Promise<StatusSample> {
   const status = (await client.call('GET', '/status')) as StatusView;
   const atMs = performance.now();
-  // A gateway of an earlier version has no groups.
+  // A gateway of an earlier version has no groups. The status itself must come.
   const groups = (await client.call('GET', GROUPS_PATH).catch(() => undefined)) as
     ListView<GroupView> | undefined;
   return { status: { ...status, groups: groups?.data ?? [] }, atMs };

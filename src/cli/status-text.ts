@@ -2,8 +2,8 @@
  * The document of `GET /admin/v1/status`, and groups, as the text that `tollgate status` prints: totals,
  * rates and percentiles between two responses, then tables that fit the terminal. status-command.ts calls it.
  *
- * Must hold: any field may be missing, because the gateway may have another version; no line is wider than
- * the terminal (test/unit/cli/status-text.test.ts).
+ * Must hold: each field that StatusView makes optional may be missing, because the gateway may have another
+ * version; no line is wider than the terminal (test/unit/cli/status-text.test.ts).
  */
 import type { GroupView } from '../admin/views.js';
 import type {
@@ -16,6 +16,7 @@ import type {
 } from '../telemetry/status-document.js';
 import { type Column, cutTo, tableText, visible } from './table.js';
 
+/** The response, with the groups that status-command.ts fetches besides. */
 export interface StatusView extends Partial<Omit<StatusDocument, 'limits' | 'tokens' | 'sharing'>> {
   readonly groups?: readonly GroupView[];
   readonly limits?: Pick<StatusDocument['limits'], 'calls_in_flight'>;
@@ -59,7 +60,10 @@ export interface StatusStats {
   readonly outcomes: readonly (Rate & { readonly code: string })[];
 }
 
-/** Without `former`, or if it came from another gateway process, there are totals and no rates. */
+/**
+ * Totals, and how they grew since `former`. Without it, or if it came from another gateway process, there are
+ * no rates, and percentiles are of all calls since the start.
+ */
 export function statsOf(former: StatusSample | undefined, latest: StatusSample): StatusStats {
   const { status } = latest;
   const before = former !== undefined && isOfSameStart(former.status, status) ? former : undefined;
@@ -103,7 +107,10 @@ function percentilesOf(former: HistogramView | undefined, latest: HistogramView 
   );
 }
 
-/** The value at this rank, as if the values of a bucket were spread evenly over it. */
+/**
+ * The value at this rank, which is above 0 and at most the sum of `counts`, as if the values of a bucket were
+ * spread evenly over it.
+ */
 function percentileOf(bounds: readonly number[], counts: readonly number[], rank: number): Percentile {
   let below = 0;
   for (const [bucket, upper] of bounds.entries()) {
@@ -176,7 +183,7 @@ export function moneyText(amount: number | undefined): string {
   return amount.toFixed(amount < 100 ? 6 : 2);
 }
 
-/** The text with a line break at its end. No line is wider than `columns`. */
+/** The text with a line break at its end. No line is wider than `columns` cells, which may be Infinity. */
 export function statusText(status: StatusView, stats: StatusStats, columns: number): string {
   const sections = [
     headOf(status),
@@ -284,6 +291,7 @@ function trafficOf(stats: StatusStats, columns: number): string[] {
     counts.map((row, at) => ({ ...row, ...(times[at] ?? noTime) })),
     columns,
   );
+  // There are more counts than times, so each time has a line beside a count.
   if (!beside.narrowed) return [...beside.lines];
   return [...tableLines(COUNT_COLUMNS, counts, columns), ...tableLines(TIME_COLUMNS, times, columns)];
 }

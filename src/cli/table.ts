@@ -36,7 +36,7 @@ const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g;
 /** Printable ASCII: no control character, and one cell each. */
 const PRINTABLE_ASCII = /^[ -~]*$/;
 
-/** A title line, and one line for each row. If `terminalWidth` (cells) is undefined, nothing is cut. */
+/** A title line, and one line for each row, each text made visible. If `terminalWidth` (cells) is undefined, nothing is cut. */
 export function tableText<Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],
@@ -89,10 +89,9 @@ export function visible(text: string): string {
   return PRINTABLE_ASCII.test(text) ? text : text.replace(CONTROL, '\u{fffd}');
 }
 
-/** The cells that the text takes on a terminal. */
+/** The cells that the text takes on a terminal, if it went through `visible`. */
 export function widthOf(text: string): number {
-  // `false` is string-width's default: escape sequences have no width. Texts that went through `visible` have
-  // none.
+  // `false` is string-width's default: escape sequences have no width. `visible` has left none.
   return PRINTABLE_ASCII.test(text) ? text.length : stringWidth(text, { countAnsiEscapeCodes: false });
 }
 
@@ -103,7 +102,7 @@ export function pad(text: string, width: number, align: 'left' | 'right'): strin
 
 const graphemes = new Intl.Segmenter(undefined, { granularity: 'grapheme' });
 
-/** The text, or its beginning and `…`, in at most `width` cells, 1 or more. */
+/** The text, or its beginning and `…`, in at most `width` cells; `width` is at least 1. */
 export function cutTo(text: string, width: number): string {
   if (widthOf(text) <= width) return text;
   let cut = '';

@@ -1,6 +1,9 @@
 /**
  * `tollgate usage`: sums of calls, tokens and cost. program.ts adds the command; it calls the admin
- * interface, which computes the sums (test/e2e/user-path.test.ts).
+ * interface, which computes the sums.
+ *
+ * Must hold: in a folder without books it fails and makes none, because a wrong folder would look like one
+ * without calls (test/unit/cli/store-client.test.ts). The sums: test/e2e/user-path.test.ts.
  */
 import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/views.js';
@@ -10,7 +13,8 @@ import { type DataOptions, nonEmpty } from './options.js';
 import { Misuse, printJson, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 
-const GROUPS = ['account', 'key', 'model', 'day', 'hour'] as const;
+/** What may have a line of its own; also the names of the members that say which one a line is about. */
+const LINES_BY = ['account', 'key', 'model', 'day', 'hour'] as const;
 
 interface UsageOptions extends DataOptions {
   readonly account?: string;
@@ -18,7 +22,7 @@ interface UsageOptions extends DataOptions {
   readonly model?: string;
   readonly from?: string;
   readonly to?: string;
-  readonly by: (typeof GROUPS)[number];
+  readonly by: (typeof LINES_BY)[number];
   readonly csv?: boolean;
 }
 
@@ -35,14 +39,14 @@ export function addUsageCommand(program: Command): void {
     .option('--model <model>', 'of this model', nonEmpty)
     .option('--from <time>', 'a day such as 2025-01-31 (UTC), or Unix seconds', nonEmpty)
     .option('--to <time>', 'the same; the day belongs to it', nonEmpty)
-    .addOption(new Option('--by <what>', 'a line for each').choices([...GROUPS]).default('day'))
+    .addOption(new Option('--by <what>', 'a line for each').choices([...LINES_BY]).default('day'))
     .option('--csv', 'print CSV')
     .action(showUsage);
 }
 
 /**
- * The gateway reads some 50,000 rows a second beside its other work, and a large store has millions. Node's
- * fetch waits 300 s for a response, whatever is asked of it.
+ * The gateway reads some 50,000 rows a second beside its other work, and a large store has millions. Below
+ * the 300 s after which Node's fetch gives up by itself.
  */
 const REPORT_TIMEOUT_MS = 290_000;
 
@@ -63,6 +67,7 @@ async function showUsage(options: UsageOptions): Promise<void> {
 }
 
 function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {
+  // An hour is in Unix seconds; a day is text.
   const name = (line: UsageView): string => {
     const value = (line as Readonly<Record<string, unknown>>)[by];
     return typeof value === 'number' ? timeText(value) : String(value);
