@@ -52,7 +52,7 @@ const PLAN_COLUMNS: readonly Column<PlanView>[] = [
   { title: 'MODELS', text: ({ models }) => models.join(', '), align: 'left', cut: true },
 ];
 
-/** The quotas of a plan that have no column, then those of single models. */
+/** The quotas of a plan that have no column, then the rules for single models. */
 function quotasText(plan: PlanView): string {
   const { models_limits: rules } = plan;
   const texts = [

@@ -13,8 +13,10 @@ import type { ProbeView } from '../gateway/upstream-probe.js';
 import { addConfigOption, exampleText, nonEmpty } from './options.js';
 import { CommandError, printJson } from './output.js';
 
-/** Exit code: the printed settings lack models of the file. */
+/** Exit code of `import-litellm`: the printed settings lack models of the file. */
 const EXIT_LEFT_OUT = 2;
+/** Exit code of `check`: the settings have an error, or an upstream does not serve. */
+const EXIT_WRONG = 1;
 
 function addImportCommand(config: Command): void {
   config
@@ -103,6 +105,7 @@ function schemaPath(): string {
   return fromHere.startsWith('..') ? path : `./${fromHere}`;
 }
 
+/** Without `--json`, errors of the settings are thrown as ConfigError, and program.ts prints them. */
 async function check(options: CheckOptions): Promise<void> {
   const [{ loadSettings }, { ConfigError }] = await Promise.all([
     import('../config/load.js'),
@@ -112,7 +115,7 @@ async function check(options: CheckOptions): Promise<void> {
     const loaded = loadSettings({ config: options.config });
     const views = options.probe === true ? await probed(loaded) : undefined;
     const ok = views?.every((view) => view.ok) ?? true;
-    if (!ok) process.exitCode = 1;
+    if (!ok) process.exitCode = EXIT_WRONG;
     const report = { ok, source: loaded.source ?? null, problems: [], ...(views && { upstreams: views }) };
     process.stdout.write(options.json === true ? `${JSON.stringify(report)}\n` : `${summaryOf(loaded)}\n`);
     if (views !== undefined && options.json !== true)
@@ -120,10 +123,11 @@ async function check(options: CheckOptions): Promise<void> {
   } catch (error) {
     if (!(error instanceof ConfigError) || options.json !== true) throw error;
     process.stdout.write(`${JSON.stringify({ ok: false, source: null, problems: error.problems })}\n`);
-    process.exitCode = 1;
+    process.exitCode = EXIT_WRONG;
   }
 }
 
+/** No model is named, so all are probed. */
 async function probed({ settings }: LoadedSettings): Promise<readonly ProbeView[]> {
   const { probeUpstreams } = await import('../gateway/upstream-probe.js');
   return (await probeUpstreams(settings, undefined)) ?? [];

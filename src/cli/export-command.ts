@@ -19,7 +19,7 @@ import { Misuse } from './output.js';
 import type { ParquetKind } from './parquet.js';
 
 const FORMATS = ['jsonl', 'csv', 'parquet'] as const;
-/** Rows asked for at a time. */
+/** Rows of usage asked for at a time: the most that the route allows (admin/usage-routes.ts). */
 const PAGE_ROWS = 1_000;
 
 interface ExportOptions extends DataOptions {
@@ -70,7 +70,7 @@ export function addExportCommand(program: Command): void {
     });
 }
 
-/** Refuses a day that is in no calendar, such as 2025-02-30. */
+/** Rejects a day that is in no calendar, such as 2025-02-30. */
 function dayOf(text: string): string {
   if (/^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(parseMomentMs(text))) return text;
   throw new InvalidArgumentError('Want a day such as 2025-01-31.');
@@ -95,7 +95,10 @@ async function exportUsage(
   }
 }
 
-/** Takes rows page by page, and waits while the reader of the output is slower. */
+/**
+ * Takes rows page by page, and waits while the reader of the output is slower. If a page fails, `end` is not
+ * called: a Parquet file without its end is none, and the exit code tells readers of lines.
+ */
 interface Output<Row> {
   readonly write: (rows: readonly Row[]) => Promise<void>;
   readonly end: () => Promise<void>;
@@ -103,7 +106,7 @@ interface Output<Row> {
 
 /**
  * `names` are the titles of the CSV's columns, and `cells` gives a row's values in the same order. `lists`
- * are members that only JSON and Parquet have.
+ * are members that CSV leaves out. Lines of JSON have each row as it came.
  */
 async function outputOf<Row extends object>(
   format: ExportOptions['format'],
@@ -133,7 +136,6 @@ async function outputOf<Row extends object>(
   };
 }
 
-/** Members of a call that CSV leaves out. */
 const CALL_LISTS = ['attempts', 'quotas'] as const satisfies readonly (keyof CallView)[];
 
 /**

@@ -1,7 +1,7 @@
 /**
  * Rows as an Apache Parquet file on a stream: `tollgate export --format parquet` writes one. The bytes are
- * those of hyparquet-writer; this file says what type each column has, and when a row group goes out. Main
- * thread of a command.
+ * those of hyparquet-writer; this file says what type each column has, and when a row group goes out.
+ * export-command.ts calls it, in the process of the command.
  *
  * Must hold: money is decimal(38,12), so that readers can add up columns exactly; at most one row group is in
  * memory (test/exports/recipes.test.ts, in which other programs read the files).
@@ -17,9 +17,10 @@ export type ParquetKind = 'text' | 'time' | 'integer' | 'float' | 'boolean' | 'm
 
 /** Some 40 MB of a busy day's calls. Readers want row groups of tens of thousands of rows. */
 const GROUP_ROWS_MAX = 50_000;
-/** Bytes of the texts in a row group: rows with long errors and many attempts have 3 KB each. */
+/** Characters of the texts in a row group: rows with long errors and many attempts have 3,000 each. */
 const GROUP_CHARS_MAX = 32 * 1024 * 1024;
 
+/** A scale of 12: the integer is pico-units. */
 const DECIMAL = {
   type: 'FIXED_LEN_BYTE_ARRAY',
   type_length: 16,
@@ -37,6 +38,7 @@ const TYPES: Readonly<Record<ParquetKind, Omit<SchemaElement, 'name'>>> = {
   money: DECIMAL,
 };
 
+/** What hyparquet-writer takes for a column of the kind: 64-bit integers and decimals as bigint. */
 type Value = string | number | bigint | boolean | null;
 
 function valueOf(kind: ParquetKind, value: unknown): Value {
@@ -55,7 +57,10 @@ function valueOf(kind: ParquetKind, value: unknown): Value {
   }
 }
 
-/** Writes rows, which are objects with the names of the columns as members. */
+/**
+ * Writes rows, which are objects with the names of the columns as members. `write` and `end` are awaited, one
+ * after the other; `end` comes last, once.
+ */
 export class ParquetFile<Row extends object> {
   readonly #output: Writable;
   readonly #bytes = new ByteWriter();
@@ -115,6 +120,7 @@ export class ParquetFile<Row extends object> {
   }
 
   async #send(): Promise<void> {
+    // A copy, because the writer's memory is used again for the next group.
     const bytes = this.#bytes.getBytes().slice();
     this.#bytes.index = 0;
     if (bytes.length > 0 && !this.#output.write(bytes)) await once(this.#output, 'drain');

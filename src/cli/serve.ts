@@ -167,6 +167,7 @@ class SettingsUnread extends Error {
   }
 }
 
+/** Named so that the path is right from a chunk of the bundle too (scripts/bundle.mjs). */
 const ENTRY = new URL('../cli/main.js', import.meta.url);
 /** It takes half a second. A file that never ends, such as a pipe, must not hold up later reloads. */
 const READ_MS_MAX = 120_000;
