@@ -46,7 +46,7 @@ export function addReloadCommand(program: Command): void {
     .action(reload);
 }
 
-/** Throws CommandError with every error of the file; without a gateway, with the reason of store-client.ts. */
+/** Throws CommandError with every error of the file, or because no gateway runs (store-client.ts). */
 function reload({ dryRun = false, restart = false, ...place }: ReloadOptions): Promise<void> {
   return withAdminClient(place, async (client) => {
     const view = (await client.call('POST', '/reload', { dry_run: dryRun, restart })) as ReloadView;

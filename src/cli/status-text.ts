@@ -16,7 +16,6 @@ import type {
 } from '../telemetry/status-document.js';
 import { type Column, cutTo, tableText, visible } from './table.js';
 
-/** The response, with the groups that status-command.ts fetches besides. */
 export interface StatusView extends Partial<Omit<StatusDocument, 'limits' | 'tokens' | 'sharing'>> {
   readonly groups?: readonly GroupView[];
   readonly limits?: Pick<StatusDocument['limits'], 'calls_in_flight'>;
@@ -60,10 +59,7 @@ export interface StatusStats {
   readonly outcomes: readonly (Rate & { readonly code: string })[];
 }
 
-/**
- * Totals, and how they grew since `former`. Without it, or if it came from another gateway process, there are
- * no rates, and percentiles are of all calls since the start.
- */
+/** Without `former`, or if it is of another process, there are no rates, and percentiles since the start. */
 export function statsOf(former: StatusSample | undefined, latest: StatusSample): StatusStats {
   const { status } = latest;
   const before = former !== undefined && isOfSameStart(former.status, status) ? former : undefined;
@@ -107,10 +103,7 @@ function percentilesOf(former: HistogramView | undefined, latest: HistogramView 
   );
 }
 
-/**
- * The value at this rank, which is above 0 and at most the sum of `counts`, as if the values of a bucket were
- * spread evenly over it.
- */
+/** The value at this rank, above 0, as if the values of a bucket were spread evenly over it. */
 function percentileOf(bounds: readonly number[], counts: readonly number[], rank: number): Percentile {
   let below = 0;
   for (const [bucket, upper] of bounds.entries()) {
@@ -291,7 +284,6 @@ function trafficOf(stats: StatusStats, columns: number): string[] {
     counts.map((row, at) => ({ ...row, ...(times[at] ?? noTime) })),
     columns,
   );
-  // There are more counts than times, so each time has a line beside a count.
   if (!beside.narrowed) return [...beside.lines];
   return [...tableLines(COUNT_COLUMNS, counts, columns), ...tableLines(TIME_COLUMNS, times, columns)];
 }

@@ -22,7 +22,8 @@
  * `quotas` has what was left of each quota after admission.
  *
  * The text is made by templates, in a third of JSON.stringify's time (1.0 and 2.9 µs for the members that the
- * access log has). Pure; any thread.
+ * access log has). gateway/call-lines.ts makes the lines of the access log and the usage log of the same
+ * parts. Main threads and the process of a command; the thread that exports spans reads `CallView`.
  *
  * Must hold: no member is renamed or removed, because logs, exports and the admin interface show them; the
  * text is one line of ASCII (test/unit/telemetry/call-record.test.ts).
@@ -65,6 +66,7 @@ export interface CallRecord {
   readonly durationMs: number;
   readonly queuedMs: number;
   readonly admittedMs: number | undefined;
+  /** The message that the caller got. */
   readonly error: string | null;
   readonly attempts: readonly CallAttempt[];
   readonly quotas: readonly QuotaLeft[];
@@ -89,6 +91,7 @@ export interface CallAttempt {
   /** After the call came. */
   readonly startMs: number;
   readonly durationMs: number;
+  /** The cause, for operators; null if the attempt did not fail or has no text. */
   readonly error: string | null;
 }
 
@@ -103,7 +106,7 @@ export interface QuotaLeft {
 
 /**
  * Returns a float of pico-units as an integer. Above 2^53 the float is not exact, so the part below a
- * nano-unit is dropped.
+ * nano-unit is dropped. call-log/block-builder.ts writes the same without a BigInt.
  */
 export function moneyOf(amount: number): bigint {
   if (Number.isSafeInteger(amount)) return BigInt(amount);

@@ -4,7 +4,9 @@
  * Each listener has a ring. It is in memory only, so a new version may change it. A full ring drops and
  * counts records, and never delays a call. Charges go through the journal, which loses none.
  *
- * Must hold: writer and reader follow these tables (test/unit/telemetry/call-ring.test.ts).
+ * Must hold: who writes and who reads follow these tables (test/unit/telemetry/call-ring.test.ts). The fields
+ * of plain calls are written by request/chat-exchange.ts, and read also by call-log/block-builder.ts
+ * (test/unit/call-log/plain-calls.test.ts).
  *
  *     byte  bits  field of a record, behind the head that spsc-ring.ts gives it
  *        0    64  request      number of the request in its listener (float)
@@ -30,7 +32,7 @@
  *      120    32  cacheWrite1h
  *      124    32  reasoning
  *      128    32  minute       requests of the minute left at admission; NOTHING if they are among `quotas`
- *      132    32  inFlight     calls in flight that were left then
+ *      132    32  inFlight     calls in flight that were left then; NOTHING if no quota is known
  *      136    32  perDay       calls of the day that were left then
  *      140    32  attempts     how many
  *      144    32  quotas       how many others
@@ -42,7 +44,7 @@
  *
  * A plain call is one that only the call log wants and that succeeded at its only attempt, was charged, and
  * has no text. Most calls are plain, so they have a shorter record, with its head two cache lines long. Times
- * are whole microseconds, as in the call log.
+ * are whole microseconds, as in the call log; but endedMs and queuedMs are milliseconds.
  *
  *     byte  bits  field of a plain call
  *        0    64  request      as above, and so all that is not explained
@@ -75,14 +77,14 @@ export const ATTEMPT_ERROR_CHARS_MAX = 200;
 const RING_BYTES = 2 * 1024 * 1024;
 export const NOTHING = -1;
 
-/** Fields of 32 bits of an attempt; the last is the bytes of its text. */
+/** 32-bit words of an attempt, from its first byte; the last is the bytes of its text. */
 export const ATTEMPT_UPSTREAM = 4;
 export const ATTEMPT_MODEL = 5;
 export const ATTEMPT_STATUS = 6;
 export const ATTEMPT_CODE = 7;
 export const ATTEMPT_TEXT = 8;
 
-/** Fields of 64 bits. */
+/** Fields of 64 bits, in 64-bit words from the first field of a record. */
 export const REQUEST = 0;
 export const ENDED_MS = 1;
 export const PROMPT = 2;
@@ -93,7 +95,7 @@ export const FIRST_TOKEN_MS = 6;
 export const DURATION_MS = 7;
 export const ADMITTED_MS = 8;
 export const BALANCE = 9;
-/** Fields of 32 bits. */
+/** Fields of 32 bits, in 32-bit words from there. */
 export const ACCOUNT = 20;
 export const KEY = 21;
 export const MODEL = 22;
@@ -131,7 +133,7 @@ export const BYTE_MASK = 255;
 /** What fits a field of 32 bits; a call with more is not plain. */
 export const PLAIN_NUMBER_MAX = 2 ** 31 - 1;
 
-/** Fields of 64 bits of a plain call. */
+/** Fields of 64 bits of a plain call, in words as above. */
 export const PLAIN_REQUEST = 0;
 export const PLAIN_ENDED_MS = 1;
 export const PLAIN_CHARGED = 2;

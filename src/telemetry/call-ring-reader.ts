@@ -33,7 +33,7 @@ export class CallRingReader {
   readonly #amounts: BigInt64Array;
   readonly #plain: PlainCall;
   readonly #dropped: Int32Array;
-  /** The words of `dropped` at the last call for each. */
+  /** The words of `dropped`, DROPPED and UNSTORED, as they were at the last `take…` of each. */
   readonly #droppedBefore = new Int32Array(2);
   #visited = 0;
 
@@ -47,7 +47,8 @@ export class CallRingReader {
 
   /**
    * Visits all records that have been appended, oldest first. If `plain` is given, it gets the plain ones
-   * instead of `visit`, because making an object of a record takes most of the time.
+   * instead of `visit`, because making an object of a record takes most of the time. Memory is given back as
+   * records are visited, so the listener goes on writing meanwhile.
    */
   drain(visit: (record: EndedCall, wanted: Wanted) => void, plain?: (call: PlainCall) => void): void {
     const bytes = this.#ring.published();
@@ -153,6 +154,7 @@ export class CallRingReader {
     const flags = ints[first32 + layout.FLAGS]!;
     return {
       request: floats[first64 + layout.REQUEST]!,
+      // Nothing is above the door: only a plain call has its source there.
       door: flags >> layout.DOOR_SHIFT,
       endedMs: asWallMs(floats[first64 + layout.ENDED_MS]!),
       outcome: OUTCOMES[ints[first32 + layout.OUTCOME]!]!,

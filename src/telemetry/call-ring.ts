@@ -1,6 +1,7 @@
 /**
  * The listener's side of the call ring, which carries ended calls to the main thread for the access log and
- * the call log (call-ring-layout.ts). A listener writes a record when a call ends (request/chat-exchange.ts);
+ * the call log (call-ring-layout.ts). A listener writes a record when a call ends (request/chat-exchange.ts):
+ * it asks `isLogged` and `isStored` once each, and then calls `append`, or `beginPlain` and `publish`.
  * call-ring-reader.ts is the main thread's side.
  *
  * Must hold: a full ring drops and counts the record and delays no call; a text that is too long is cut, and
@@ -14,6 +15,7 @@ import { ATTEMPT_CODES, type EndedAttempt, type EndedCall, type Wanted } from '.
 import type { LogSwitch } from './log.js';
 import { OUTCOMES, type Outcome } from './metrics-layout.js';
 
+/** A character of UTF-16 has at most so many bytes of UTF-8: one of two, half of a pair, has four. */
 const UTF8_BYTES_MAX = 3;
 /**
  * How many rejected calls a second a listener stores, of callers without a valid key and of others. Else a
@@ -53,7 +55,7 @@ export class CallRingWriter {
     return this.#control.store;
   }
 
-  /** Returns whether the access log gets a call with this outcome. To be called once a call. */
+  /** Returns whether the access log gets a call with this outcome. Counts, so it is called once a call. */
   isLogged(outcome: Outcome): boolean {
     if (!this.#control.access) return false;
     if (outcome !== 'ok') return true;
@@ -64,9 +66,8 @@ export class CallRingWriter {
   }
 
   /**
-   * Returns whether the call log gets a call that ends at `nowMs`; counts it if there are too many. To be
-   * called once a call. `status`:
-   * whether it was admitted, rejected, or rejected because its caller is unknown.
+   * Returns whether the call log gets a call that ends at `nowMs`, monotonic. Counts, so it is called once a
+   * call. `unknown`: it was rejected, and its caller is not known.
    */
   isStored(status: 'admitted' | 'rejected' | 'unknown', nowMs: number): boolean {
     if (!this.#control.store) return false;
@@ -83,9 +84,10 @@ export class CallRingWriter {
   }
 
   /**
-   * Begins the record of a plain call (call-ring-layout.ts) and writes its other quotas. Returns where its
-   * fields begin, in 64-bit words; -1 if the ring is full. The caller writes each field, then publishes: most
-   * calls are plain, and an object for each would cost more than the record.
+   * Begins the record of a plain call (call-ring-layout.ts) and writes its other quotas and their number.
+   * Returns where its fields begin, in 64-bit words; -1 if the ring is full, which is counted here. The
+   * caller writes all other fields to `ints`, `floats` and `amounts`, and then publishes before it begins
+   * another record: most calls are plain, and an object for each would cost more than the record.
    */
   beginPlain(others: readonly number[] | undefined): number {
     const count = others === undefined ? 0 : others.length / QUOTA_NUMBERS;
@@ -99,11 +101,12 @@ export class CallRingWriter {
     return (at + FIELDS_AT) >> 3;
   }
 
+  /** Makes the record that `beginPlain` has begun visible to the reader. */
   publish(): void {
     this.#ring.publish();
   }
 
-  /** Takes some 150 ns. */
+  /** Writes a whole record, or drops and counts it if the ring is full. Takes some 150 ns. */
   append(record: EndedCall, wanted: Wanted): void {
     const { usage, attempts, quotas, error } = record;
     const others = quotas?.others;
@@ -111,7 +114,7 @@ export class CallRingWriter {
     const otherCount = others === undefined ? 0 : others.length / QUOTA_NUMBERS;
     let bytes = layout.RECORD_BYTES + attemptCount * layout.ATTEMPT_BYTES + otherCount * layout.QUOTA_BYTES;
     const textsAt = bytes;
-    // The longest that texts can be: a character of UTF-16 has at most three bytes of UTF-8.
+    // The longest that texts can be.
     for (let n = 0; n < attemptCount; n++) {
       bytes += Math.min(attempts[n]!.error.length, layout.ATTEMPT_ERROR_CHARS_MAX) * UTF8_BYTES_MAX;
     }
@@ -165,6 +168,7 @@ export class CallRingWriter {
     this.#ring.publish();
   }
 
+  /** `others` has QUOTA_NUMBERS for each quota: code, slot, left (QuotasLeft in core/quotas.ts). */
   #writeQuotas(at: number, others: readonly number[]): void {
     const { floats, ints } = this;
     for (let n = 0, next = at; n < others.length; n += QUOTA_NUMBERS, next += layout.QUOTA_BYTES) {
@@ -174,7 +178,7 @@ export class CallRingWriter {
     }
   }
 
-  /** Returns how many bytes the attempt's text has. */
+  /** Writes the attempt at `at` and its text at `textAt`; returns how many bytes the text has. */
   #writeAttempt(at: number, attempt: EndedAttempt, textAt: number): number {
     const { floats, ints } = this.#ring;
     floats[at >> 3] = attempt.startMs;

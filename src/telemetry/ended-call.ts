@@ -3,10 +3,12 @@
  * name. request/chat-exchange.ts makes one for each call that is logged or stored, call-ring.ts carries it to
  * the main thread, and gateway/call-lines.ts makes the `CallRecord` of it, with names. Any thread.
  *
- * It is only in the memory of one process, so its form may change.
+ * It is only in the memory of one process, so its form may change. A plain call (call-ring-layout.ts) has no
+ * object of this kind, unless records of calls are exported.
  *
- * Must hold: a new field goes into writer and reader of call-ring.ts and into call-ring-layout.ts
- * (test/unit/telemetry/call-ring.test.ts compares what goes in and comes out).
+ * Must hold: a new field goes into call-ring-layout.ts, call-ring.ts and call-ring-reader.ts
+ * (test/unit/telemetry/call-ring.test.ts compares what goes in and comes out), and if plain calls have it,
+ * into `#appendPlain` of request/chat-exchange.ts and `addPlain` of call-log/block-builder.ts too.
  */
 import type { QuotasLeft } from '../core/quotas.js';
 import type { TokenCounts } from '../core/token-counts.js';
@@ -39,7 +41,7 @@ export interface Wanted {
 }
 
 export interface EndedCall {
-  /** The number in the request's identifier, `req_…-1c`. */
+  /** The listener's count, which is in the request's id in base 36: `req_…-1c`. */
   readonly request: number;
   /** The door by which the call came: index in DOOR_NAMES. */
   readonly door: number;
@@ -58,9 +60,11 @@ export interface EndedCall {
   readonly upstream: number | undefined;
   /** Undefined if the call was not charged. */
   readonly usage: EndedUsage | undefined;
+  /** From the arrival of the call to the first byte of its stream; undefined if no stream has begun. */
   readonly firstTokenMs: number | undefined;
+  /** From the arrival of the call to its end. */
   readonly durationMs: number;
-  /** The part of `durationMs` in which the call waited for its upstreams' limits. */
+  /** The part of `durationMs` in which the call waited for its upstreams' limits; whole milliseconds. */
   readonly queuedMs: number;
   /** From the arrival of the call to its admission; undefined if it was not admitted. */
   readonly admittedMs: number | undefined;
