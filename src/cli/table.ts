@@ -36,7 +36,7 @@ const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g;
 /** Printable ASCII: no control character, and one cell each. */
 const PRINTABLE_ASCII = /^[ -~]*$/;
 
-/** A title line, and one line for each row, each text made visible. If `terminalWidth` (cells) is undefined, nothing is cut. */
+/** A title line, and a line of visible text for each row. Without `terminalWidth` (cells) nothing is cut. */
 export function tableText<Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],

@@ -227,8 +227,8 @@ export class AccountIds {
   }
 
   /**
-   * Resolves when no batch waits, or after `timeoutMs`: then the waiting ones go to `ready` without ids. It is
-   * called once, at the end: the thread then ends by `process.exit`, so the timer need not be cleared.
+   * Resolves when no batch waits, or after `timeoutMs`: then the waiting ones go to `ready` without ids.
+   * Called once, at the end: the thread then ends by `process.exit`, so the timer need not be cleared.
    */
   async finish(timeoutMs: number): Promise<void> {
     const empty = new Promise<void>((resolve) => (this.#onNoneWaiting = resolve));
