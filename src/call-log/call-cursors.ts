@@ -5,18 +5,23 @@
  * Must hold: a cursor is parsed as it was made, and other text is rejected, so that pages neither skip nor
  * repeat a call (test/unit/call-log/call-log.test.ts).
  */
+
 /** How many segments a cursor names: more than there are processes, with some that killed ones have left. */
 const SEEN_SEGMENTS_MAX = 100;
 
-/** The position of a call in the order of ends. */
-export interface Place {
+/**
+ * By which a list of calls is ordered: when a call ended, and for calls that ended at the same time where it
+ * is on disk. `at` is the offset of its block in the segment, `call` its index in the block.
+ */
+export interface SortKey {
   readonly endedMs: number;
   readonly segment: number;
   readonly at: number;
   readonly call: number;
 }
 
-export function newestFirst(left: Place, right: Place): number {
+/** Compares two calls for `sort`; below 0 if `left` ended later. */
+export function newestFirst(left: SortKey, right: SortKey): number {
   return (
     right.endedMs - left.endedMs ||
     right.segment - left.segment ||
@@ -25,7 +30,7 @@ export function newestFirst(left: Place, right: Place): number {
   );
 }
 
-/** How far a client has read: the cursor for newer calls. */
+/** How far a client has read in each segment: the cursor for newer calls. */
 export interface Seen {
   /** The newest segment at that time: segments with a higher number are new. */
   last: number;
@@ -35,23 +40,23 @@ export interface Seen {
 
 export interface Position {
   readonly at: number;
-  /** How many calls of the block were returned. */
+  /** How many calls of the block at `at` were returned. */
   readonly call: number;
 }
 
 export const START: Position = { at: 0, call: 0 };
 
-export function cursorOf({ endedMs, segment, at, call }: Place): string {
+export function cursorOf({ endedMs, segment, at, call }: SortKey): string {
   return `${endedMs}_${segment}_${at}_${call}`;
 }
 
-export function placeOf(cursor: string): Place | undefined {
+export function sortKeyOf(cursor: string): SortKey | undefined {
   if (!/^\d{1,16}(\.\d{1,6})?(_\d{1,16}){3}$/.test(cursor)) return undefined;
   const [endedMs, segment, at, call] = cursor.split('_').map(Number) as [number, number, number, number];
   return { endedMs, segment, at, call };
 }
 
-/** Some 12 characters a process, because a cursor is a part of a URL. */
+/** Some 12 characters a process, because a cursor is a part of a URL. Blocks begin at multiples of 8. */
 export function cursorOfSeen({ last, segments }: Seen): string {
   const positions = [...segments].slice(-SEEN_SEGMENTS_MAX).map(([number, { at, call }]) => {
     return [last - number, at / 8, call].map((part) => part.toString(36)).join('.');

@@ -1,8 +1,8 @@
 /**
  * Finds calls in the segments of all gateway processes of a data directory. A gateway's admin interface uses
- * it, and so does a command that finds no gateway. A search reads the extents that the indexes cannot rule
- * out, asynchronously and at most 1 MiB at a time, so that the thread can do other work in between, and
- * checks the time after each MiB.
+ * it, on the main thread, and so does a command that finds no gateway. Searches may overlap. A search reads
+ * the extents that the indexes cannot rule out, asynchronously and at most 1 MiB at a time, so that the
+ * thread can do other work in between, and checks the time after each MiB.
  *
  * Must hold: a search ends within its time and returns how far it came, which is farther than the page before
  * (test/unit/call-log/search-time.test.ts); pages that continue at a cursor neither skip nor repeat a call,
@@ -17,15 +17,15 @@ import {
   cursorOf,
   cursorOfSeen,
   newestFirst,
-  type Place,
-  placeOf,
+  type SortKey,
+  sortKeyOf,
   type Position,
   seenOf,
   START,
 } from './call-cursors.js';
 import { CALLS_FOLDER, segmentFiles } from './segment-files.js';
 import { type Extent, mayHaveCall } from './segment-index.js';
-import type { ExtentPlace } from './segment-summary.js';
+import type { ExtentAt } from './segment-summary.js';
 import { type BlockAt, Segment } from './segment.js';
 
 /** Memory for indexes that are kept between searches: those of some 2 GiB of calls. */
@@ -36,14 +36,14 @@ const SEARCH_MS = 70;
 const BATCH_EXTENTS_MAX = 32;
 /** The same if accounts must be looked up: thousands of lookups in one turn would delay other work. */
 const BATCH_OF_ACCOUNTS_MAX = 8;
-/** Extents that follow each other are read as one run, and several runs at once by the thread pool. */
-const RUN_EXTENTS_MAX = 8;
-const RUNS_AT_ONCE = 4;
+/** Extents that follow each other are read as one range, and several ranges at once by the thread pool. */
+const RANGE_EXTENTS_MAX = 8;
+const RANGES_AT_ONCE = 4;
 const EXTENTS_AT_ONCE = 16;
 /** How many extents one request for newer calls reads. */
 const NEWER_EXTENTS_MAX = 64;
 
-interface Found extends Place {
+interface Found extends SortKey {
   readonly record: CallRecord;
 }
 
@@ -53,7 +53,7 @@ interface Candidate {
 }
 
 /** Extents that follow each other in a file. */
-interface Run {
+interface Range {
   readonly segment: Segment;
   readonly extents: Extent[];
 }
@@ -87,7 +87,7 @@ export class CallReader {
     this.#written = written;
   }
 
-  /** Reads the summaries in advance, so that the first search need not. */
+  /** Reads the summaries in advance, so that the first search need not. May be left out. */
   async begin(): Promise<void> {
     await this.#begun();
   }
@@ -98,10 +98,10 @@ export class CallReader {
     if (prefix === undefined) return undefined;
     const request = parseInt(number!, 36);
     for (const segment of (await this.#begun()).reverse()) {
-      const places =
-        (await segment.placesOf(prefix, request)) ??
+      const extents =
+        (await segment.extentsWith(prefix, request)) ??
         (await this.#extentsOf(segment)).filter((extent) => mayHaveCall(extent, prefix, request));
-      const call = callIn(segment, places, prefix, request);
+      const call = callIn(segment, extents, prefix, request);
       if (call !== undefined) return call;
     }
     return undefined;
@@ -113,7 +113,7 @@ export class CallReader {
    * removed. Returns undefined if the cursor is invalid.
    */
   async page(filter: CallFilter, limit: number, cursor?: string): Promise<CallPage | undefined> {
-    const before = cursor === undefined ? undefined : placeOf(cursor);
+    const before = cursor === undefined ? undefined : sortKeyOf(cursor);
     if (cursor !== undefined && before === undefined) return undefined;
     const endMs = performance.now() + this.#searchMs;
     const segments = await this.#begun();
@@ -163,6 +163,7 @@ export class CallReader {
       if (performance.now() > endMs && restMs < startMs) {
         const sure = found.filter(({ endedMs }) => endedMs > restMs).slice(0, limit);
         const isFull = sure.length === limit;
+        // Before all calls that ended at `restMs`, in the order of `newestFirst`.
         const rest = { endedMs: restMs, segment: Number.MAX_SAFE_INTEGER, at: 0, call: 0 };
         return {
           calls: sure.map(({ record }) => record),
@@ -188,16 +189,16 @@ export class CallReader {
     for (const segment of segments) {
       const from = seen.segments.get(segment.number) ?? (segment.number > seen.last ? START : undefined);
       if (from === undefined) continue;
-      let place = from;
+      let position = from;
       for (const extent of await this.#extentsOf(segment)) {
-        if (extent.at + extent.bytes <= place.at) continue;
+        if (extent.at + extent.bytes <= position.at) continue;
         if (calls.length >= limit || extentsLeft === 0) break;
         if (mayPass(extent)) {
           extentsLeft -= 1;
-          place = newer(await segment.blocks([extent]), place, filter, calls, limit);
-        } else place = { at: extent.at + extent.bytes, call: 0 };
+          position = newer(await segment.blocks([extent]), position, filter, calls, limit);
+        } else position = { at: extent.at + extent.bytes, call: 0 };
       }
-      seen.segments.set(segment.number, place);
+      seen.segments.set(segment.number, position);
     }
     for (const [number, { at }] of seen.segments) {
       const segment = this.#segments.get(number);
@@ -207,32 +208,34 @@ export class CallReader {
     return { calls, next: null, searchedToMs: null, newest: cursorOfSeen(seen) };
   }
 
-  /** Searches at least one run of the batch, newest first. `left`: extents it did not read, newest first. */
+  /**
+   * Searches at least one range of the batch, newest first. `left`: extents it did not read, newest first.
+   */
   async #search(
     batch: readonly Candidate[],
     filter: CallFilter,
-    before: Place | undefined,
+    before: SortKey | undefined,
     limit: number,
     isOver: () => boolean,
   ): Promise<{ more: Found[]; left: Candidate[] }> {
-    const places: (Place & BlockAt)[] = [];
-    const runs = runsOf(batch);
-    for (let first = true; runs.length > 0 && (first || !isOver()); first = false) {
-      const now = runsToRead(runs);
+    const matches: (SortKey & BlockAt)[] = [];
+    const ranges = rangesOf(batch);
+    for (let first = true; ranges.length > 0 && (first || !isOver()); first = false) {
+      const now = rangesToRead(ranges);
       const read = now.map(async ({ segment, extents }) => ({
         segment,
         blocks: await segment.blocks(extents),
       }));
       for (const { segment, blocks } of await Promise.all(read)) {
-        for (const block of blocks) places.push(...placesIn(block, segment.number, filter, before));
+        for (const block of blocks) matches.push(...matchesIn(block, segment.number, filter, before));
       }
     }
-    const found = places.sort(newestFirst).slice(0, limit);
+    const found = matches.sort(newestFirst).slice(0, limit);
     return {
       more: found.map(({ endedMs, segment, at, call, block }) => {
         return { endedMs, segment, at, call, record: block.call(call) };
       }),
-      left: runs
+      left: ranges
         .flatMap(({ segment, extents }) => extents.map((extent) => ({ segment, extent })))
         .sort(newestExtentFirst),
     };
@@ -257,6 +260,7 @@ export class CallReader {
     });
   }
 
+  /** Reads the segment's extents, and then frees those of the oldest segments beyond INDEX_BYTES_MAX. */
   async #extentsOf(segment: Segment): Promise<readonly Extent[]> {
     const extents = await segment.extents();
     let bytes = 0;
@@ -275,15 +279,15 @@ export function callReaderOf(dataPath: string, options?: CallReaderOptions): Cal
   return new CallReader(join(dataPath, CALLS_FOLDER), options);
 }
 
-/** The call of that request in one of the places. */
+/** The call of that request in one of the extents. */
 function callIn(
   segment: Segment,
-  places: readonly ExtentPlace[],
+  extents: readonly ExtentAt[],
   prefix: string,
   request: number,
 ): CallRecord | undefined {
-  for (const place of places) {
-    for (const { block } of segment.blocksAt(place)) {
+  for (const extent of extents) {
+    for (const { block } of segment.blocksAt(extent)) {
       const prefixAt = block.positionOf(prefix);
       if (prefixAt === undefined) continue;
       for (let call = 0; call < block.count; call++) {
@@ -296,19 +300,22 @@ function callIn(
   return undefined;
 }
 
-/** Adds the calls from `place` on that pass the filter. Returns the position after the last one it tested. */
+/**
+ * Adds the calls from `position` on that pass the filter to `calls`, until that has `limit`. Returns the
+ * position after the last one it tested.
+ */
 function newer(
   blocks: readonly BlockAt[],
-  place: Position,
+  position: Position,
   filter: CallFilter,
   calls: CallRecord[],
   limit: number,
 ): Position {
-  let last = place;
+  let last = position;
   for (const { at, block } of blocks) {
-    if (at < place.at) continue;
+    if (at < position.at) continue;
     const test = testOf(filter, block);
-    for (let call = at === place.at ? place.call : 0; call < block.count; call++) {
+    for (let call = at === position.at ? position.call : 0; call < block.count; call++) {
       if (calls.length >= limit) return { at, call };
       if (test?.(call) === true) calls.push(block.call(call));
     }
@@ -317,52 +324,52 @@ function newer(
   return last;
 }
 
-/** Returns the runs of the batch, those with the newest calls first. */
-function runsOf(batch: readonly Candidate[]): Run[] {
+/** Returns the ranges of the batch, those with the newest calls first. */
+function rangesOf(batch: readonly Candidate[]): Range[] {
   const ordered = [...batch].sort(
     (left, right) => left.segment.number - right.segment.number || left.extent.at - right.extent.at,
   );
-  const runs: Run[] = [];
+  const ranges: Range[] = [];
   for (const { segment, extent } of ordered) {
-    const run = runs.at(-1);
-    const last = run?.extents.at(-1);
-    const follows = run?.segment === segment && last !== undefined && last.at + last.bytes === extent.at;
-    if (follows && run.extents.length < RUN_EXTENTS_MAX) run.extents.push(extent);
-    else runs.push({ segment, extents: [extent] });
+    const range = ranges.at(-1);
+    const last = range?.extents.at(-1);
+    const follows = range?.segment === segment && last !== undefined && last.at + last.bytes === extent.at;
+    if (follows && range.extents.length < RANGE_EXTENTS_MAX) range.extents.push(extent);
+    else ranges.push({ segment, extents: [extent] });
   }
-  return runs.sort((left, right) => lastMsOf(right) - lastMsOf(left));
+  return ranges.sort((left, right) => lastMsOf(right) - lastMsOf(left));
 }
 
-function lastMsOf({ extents }: Run): number {
+function lastMsOf({ extents }: Range): number {
   return extents.reduce((last, { lastMs }) => Math.max(last, lastMs), -Infinity);
 }
 
-/** Removes and returns the first runs, as many as are read between two checks of the time. */
-function runsToRead(runs: Run[]): Run[] {
+/** Removes and returns the first ranges, as many as are read between two checks of the time. */
+function rangesToRead(ranges: Range[]): Range[] {
   let count = 0;
-  for (let extents = 0; count < runs.length && count < RUNS_AT_ONCE; count++) {
-    extents += runs[count]!.extents.length;
+  for (let extents = 0; count < ranges.length && count < RANGES_AT_ONCE; count++) {
+    extents += ranges[count]!.extents.length;
     if (count > 0 && extents > EXTENTS_AT_ONCE) break;
   }
-  return runs.splice(0, count);
+  return ranges.splice(0, count);
 }
 
-/** Returns the positions of the block's calls that pass the filter and come after `before`. */
-function placesIn(
+/** Returns the sort keys of the block's calls that pass the filter and come after `before`. */
+function matchesIn(
   { at, block }: BlockAt,
   segment: number,
   filter: CallFilter,
-  before: Place | undefined,
-): (Place & BlockAt)[] {
+  before: SortKey | undefined,
+): (SortKey & BlockAt)[] {
   const test = testOf(filter, block);
-  const places: (Place & BlockAt)[] = [];
-  if (test === undefined) return places;
+  const matches: (SortKey & BlockAt)[] = [];
+  if (test === undefined) return matches;
   for (let call = 0; call < block.count; call++) {
     if (!test(call)) continue;
-    const place = { endedMs: block.floats[block.at64(call)]!, segment, at, call };
-    if (before === undefined || newestFirst(before, place) < 0) places.push({ ...place, block });
+    const match = { endedMs: block.floats[block.at64(call)]!, segment, at, call };
+    if (before === undefined || newestFirst(before, match) < 0) matches.push({ ...match, block });
   }
-  return places;
+  return matches;
 }
 
 function newestExtentFirst(left: Candidate, right: Candidate): number {

@@ -133,19 +133,19 @@ export class SegmentIndex {
       TAIL_BYTES +
       this.extents.reduce((sum, extent) => sum + EXTENT_BYTES + extent.filter!.length * 4, 0);
     const result = Buffer.alloc((bytes + 7) & ~7);
-    let place = HEAD_BYTES;
+    let offset = HEAD_BYTES;
     for (const extent of this.extents) {
       const filter = extent.filter!;
-      result.writeUInt32LE(extent.at, place);
-      result.writeUInt32LE(extent.bytes, place + 4);
-      result.writeUInt32LE(extent.count + (extent.hasPairs ? PAIRS_BIT : 0), place + 8);
-      result.writeUInt32LE(filter.length, place + 12);
-      result.writeDoubleLE(extent.firstMs, place + 16);
-      result.writeDoubleLE(extent.lastMs, place + 24);
-      result.writeUInt32LE(Math.min(extent.firstRequest, WORD_MAX), place + FIRST_REQUEST);
-      result.writeUInt32LE(extent.lastRequest < WORD_MAX ? extent.lastRequest + 1 : 0, place + LAST_REQUEST);
-      new Int32Array(result.buffer, result.byteOffset + place + EXTENT_BYTES, filter.length).set(filter);
-      place += EXTENT_BYTES + filter.length * 4;
+      result.writeUInt32LE(extent.at, offset);
+      result.writeUInt32LE(extent.bytes, offset + 4);
+      result.writeUInt32LE(extent.count + (extent.hasPairs ? PAIRS_BIT : 0), offset + 8);
+      result.writeUInt32LE(filter.length, offset + 12);
+      result.writeDoubleLE(extent.firstMs, offset + 16);
+      result.writeDoubleLE(extent.lastMs, offset + 24);
+      result.writeUInt32LE(Math.min(extent.firstRequest, WORD_MAX), offset + FIRST_REQUEST);
+      result.writeUInt32LE(extent.lastRequest < WORD_MAX ? extent.lastRequest + 1 : 0, offset + LAST_REQUEST);
+      new Int32Array(result.buffer, result.byteOffset + offset + EXTENT_BYTES, filter.length).set(filter);
+      offset += EXTENT_BYTES + filter.length * 4;
     }
     summary.copy(result, result.length - TAIL_BYTES - summary.length);
     result.writeUInt32LE(MAGIC, 0);
@@ -202,12 +202,12 @@ export function extentsOf(bytes: Buffer): Extent[] | undefined {
   if (bytes.length < HEAD_BYTES + TAIL_BYTES || bytes.readUInt32LE(0) !== MAGIC) return undefined;
   if (bytes.readUInt32LE(8) !== crc32(bytes.subarray(HEAD_BYTES, bytes.length - TAIL_BYTES)))
     return undefined;
-  let place = HEAD_BYTES;
+  let offset = HEAD_BYTES;
   return Array.from({ length: bytes.readUInt32LE(4) }, () => {
-    const at = place;
+    const at = offset;
     const words = bytes.readUInt32LE(at + 12);
     const afterLast = bytes.readUInt32LE(at + LAST_REQUEST);
-    place += EXTENT_BYTES + words * 4;
+    offset += EXTENT_BYTES + words * 4;
     return {
       at: bytes.readUInt32LE(at),
       bytes: bytes.readUInt32LE(at + 4),

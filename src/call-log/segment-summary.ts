@@ -1,8 +1,10 @@
 /**
  * The summary of a whole segment: the times between which its calls ended, and for each run of a listener the
  * lowest and highest request number, in all and in each extent. It is at the end of a segment's index
- * (segment-index.ts), so that a new reader learns by one short read of each file which extents it needs: the
- * indexes of 1 GiB take 150 ms.
+ * (segment-index.ts), so that a new reader (segment.ts) learns by one short read of each file which extents
+ * it needs: the indexes of 1 GiB take 150 ms. SegmentIndex fills a summary, `begin` and then `add` for each
+ * call; one of `SegmentSummary.of` is only read. Main threads and commands. A listener's run is its time from
+ * start to end, in which its requests are numbered; the prefix of its request ids names it.
  *
  *     the JSON [firstMs, lastMs, [[prefix, first, last, [at, bytes, first, last, at …]] …] or null]
  *     MAGIC, bytes of the JSON, its CRC-32, 0 (32 bits each); then the index's tail
@@ -25,13 +27,15 @@ type Written = [
   runs: readonly (readonly [prefix: string, first: number, last: number, extents?: number[]])[] | null,
 ];
 
-/** Where blocks are in a segment. */
-export interface ExtentPlace {
+/** Where an extent is in a segment. */
+export interface ExtentAt {
   readonly at: number;
   readonly bytes: number;
 }
 
-/** Of each extent with calls of a run: its place and the lowest and highest request number of the run. */
+/**
+ * Of each extent with calls of a run: its offset and bytes, and the run's lowest and highest request number.
+ */
 const NUMBERS = 4;
 const BYTES = 1;
 const FIRST = 2;
@@ -40,7 +44,10 @@ const LAST = 3;
 export class SegmentSummary {
   firstMs = Infinity;
   lastMs = -Infinity;
-  /** NUMBERS an extent, by the prefix of the listener's run; undefined if the segment may have any. */
+  /**
+   * NUMBERS an extent, by the prefix of the listener's run. Undefined, but not while it is filled, if the
+   * segment may have any.
+   */
   #runs: Map<string, number[]> | undefined = new Map();
   /** The extent and the names of the block that is being added. */
   #at = 0;
@@ -70,22 +77,22 @@ export class SegmentSummary {
   }
 
   /**
-   * Returns the places that may have a call with that number of the listener's run with that prefix, oldest
+   * Returns the extents that may have a call with that number of the listener's run with that prefix, oldest
    * first; undefined if the summary does not tell.
    */
-  placesOf(prefix: string, request: number): ExtentPlace[] | undefined {
+  extentsWith(prefix: string, request: number): ExtentAt[] | undefined {
     if (this.#runs === undefined) return undefined;
     const run = this.#runs.get(prefix) ?? [];
-    const places: ExtentPlace[] = [];
+    const extents: ExtentAt[] = [];
     for (let extent = 0; extent < run.length; extent += NUMBERS) {
       if (request < run[extent + FIRST]! || request > run[extent + LAST]!) continue;
       if (run[extent + BYTES] === 0) return undefined;
-      places.push({ at: run[extent]!, bytes: run[extent + BYTES]! });
+      extents.push({ at: run[extent]!, bytes: run[extent + BYTES]! });
     }
-    return places;
+    return extents;
   }
 
-  /** Returns bytes whose number is a multiple of 8. */
+  /** To be called after a call was added. Returns bytes whose number is a multiple of 8. */
   toBytes(): Buffer {
     const whole = [...this.#runs!].map(([prefix, extents]) => {
       const of = (field: number): number[] => extents.filter((_, at) => at % NUMBERS === field);

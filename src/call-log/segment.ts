@@ -1,9 +1,9 @@
 /**
  * A segment for readers, also while its writer appends: its summary, its index, and the blocks of an extent.
- * call-reader.ts creates one for each file, on a main thread or in a command. Reads are asynchronous, except
- * that of one extent (`blocksAt`). A read takes an index, the extents that the caller asks for, or
- * CHUNK_BYTES of a segment without an index. Files are opened synchronously, which takes some 5 µs, where the
- * thread pool takes 50.
+ * call-reader.ts creates one for each file, on a main thread or in a command, and awaits `begin` before each
+ * search. Reads are asynchronous, except that of one extent (`blocksAt`). A read takes an index, the extents
+ * that the caller asks for, or CHUNK_BYTES of a segment without an index. Files are opened synchronously,
+ * which takes some 5 µs, where the thread pool takes 50.
  *
  * Must hold: every whole block is found. Only blocks that a crash has cut or that are damaged are left out
  * (test/unit/call-log/call-log.test.ts).
@@ -20,7 +20,7 @@ import {
   SegmentIndex,
   TAIL_BYTES,
 } from './segment-index.js';
-import { type ExtentPlace, SegmentSummary, SUMMARY_BYTES_MAX } from './segment-summary.js';
+import { type ExtentAt, SegmentSummary, SUMMARY_BYTES_MAX } from './segment-summary.js';
 
 /** Twice the longest block, so that a block that begins in the first half is whole. */
 const CHUNK_BYTES = 2 * BLOCK_BYTES_MAX;
@@ -50,7 +50,7 @@ export class Segment {
   #summary: SegmentSummary | undefined;
   /** The length of the file when its extents were read last. */
   #size = 0;
-  /** Where the index begins; 0 if `begin` has found no summary, which names it. */
+  /** Where the index begins; 0 if `begin` has found no summary behind one. */
   #indexAt = 0;
   #end = SEGMENT_START.length;
   #indexBytes = 0;
@@ -58,6 +58,7 @@ export class Segment {
   readonly #written: () => GrowingSegment | undefined;
   /** Whether there was such a writer at the last look. */
   #wasWritten = false;
+  /** Between these its calls ended, by the wall clock; `begin` and `extents` set both. */
   firstMs = Infinity;
   lastMs = -Infinity;
 
@@ -117,14 +118,14 @@ export class Segment {
   }
 
   /**
-   * Returns where, oldest first, the call may be: by the summary if that leaves few extents, else by an index
-   * that is not kept, in a third of the time of `extents`. Undefined if only `extents` can tell. `prefix` and
-   * `request` are the parts of its request id: the prefix of a listener's run, and the request's number in
-   * it.
+   * Returns the extents, oldest first, that may have the call: by the summary if that leaves few extents,
+   * else by an index that is not kept, in a third of the time of `extents`. Undefined if only `extents` can
+   * tell. `prefix` and `request` are the parts of its request id: the prefix of a listener's run, and the
+   * request's number in it.
    */
-  async placesOf(prefix: string, request: number): Promise<readonly ExtentPlace[] | undefined> {
-    const places = this.#summary?.placesOf(prefix, request);
-    if (places !== undefined && places.length <= UNINDEXED_MAX) return places;
+  async extentsWith(prefix: string, request: number): Promise<readonly ExtentAt[] | undefined> {
+    const extents = this.#summary?.extentsWith(prefix, request);
+    if (extents !== undefined && extents.length <= UNINDEXED_MAX) return extents;
     if (this.#extents !== undefined || this.#indexAt === 0 || this.#isWritten()) return undefined;
     return this.#withFile(undefined, async (file, size) => {
       const length = size - this.#indexAt;
@@ -160,7 +161,7 @@ export class Segment {
    * Returns the blocks of one extent; none if the file was removed. Reads synchronously, which takes 0.03 ms,
    * or 1 ms if the disk must be read. By the thread pool it takes 0.06 ms, and sometimes 1 to 4.
    */
-  blocksAt({ at, bytes }: ExtentPlace): BlockAt[] {
+  blocksAt({ at, bytes }: ExtentAt): BlockAt[] {
     const file = this.#open();
     if (file === undefined) return [];
     try {

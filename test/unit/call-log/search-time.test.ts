@@ -212,7 +212,7 @@ for (const [what, requestOf, isIndexRead] of [
     const reader = new CallReader(folder);
     const looks = Array.from({ length: 50 }, () => calls[CALLS - 1 - Math.floor(random() * (CALLS / 4))]!);
     for (const call of looks) {
-      const places = await Promise.all(segments.map((segment) => segment.placesOf(PREFIX, call.request)));
+      const places = await Promise.all(segments.map((segment) => segment.extentsWith(PREFIX, call.request)));
       const count = places.reduce((sum, found) => sum + found!.length, 0);
       // Without a look into the index at most four of a segment.
       t.ok(count > 0 && count <= 8, `of call ${call.request} ${count} extents are read (seed ${seed})`);
@@ -229,7 +229,7 @@ for (const [what, requestOf, isIndexRead] of [
       const summaryAt = foot - 16 - bytes.readUInt32LE(foot - 12);
       writeFileSync(path, bytes.fill(0xff, bytes.readUInt32LE(foot), summaryAt));
     }
-    const told = looks.flatMap(({ request }) => segments.map((segment) => segment.placesOf(PREFIX, request)));
+    const told = looks.flatMap(({ request }) => segments.map((segment) => segment.extentsWith(PREFIX, request)));
     const isUntold = (await Promise.all(told)).includes(undefined);
     t.equal(isUntold, isIndexRead, 'only the summary is read if few extents have such calls');
     for (const call of looks) t.same(await reader.find(requestIdOf(PREFIX, call.request)), call);

@@ -121,11 +121,11 @@ function summaryOf(listeners: number, extents: number): Buffer {
 void t.test('a summary tells which extents may have a call', (t) => {
   const summary = SegmentSummary.of(summaryOf(2, 200))!;
   t.same([summary.firstMs, summary.lastMs], [0, 199]);
-  t.same(summary.placesOf('req_0-', 749), [{ at: 7_008, bytes: 600 }]);
-  t.same(summary.placesOf('req_1-', 799), [{ at: 7_008, bytes: 1_000 }]);
-  t.same(summary.placesOf('req_0-', 799), [], 'the first listener has no such call');
-  t.same(summary.placesOf('req_1-', 20_000), []);
-  t.same(summary.placesOf('req_2-', 0), []);
+  t.same(summary.extentsWith('req_0-', 749), [{ at: 7_008, bytes: 600 }]);
+  t.same(summary.extentsWith('req_1-', 799), [{ at: 7_008, bytes: 1_000 }]);
+  t.same(summary.extentsWith('req_0-', 799), [], 'the first listener has no such call');
+  t.same(summary.extentsWith('req_1-', 20_000), []);
+  t.same(summary.extentsWith('req_2-', 0), []);
   t.end();
 });
 
@@ -133,11 +133,11 @@ void t.test('a summary that is too long, or of an earlier version, tells only wh
   const bytes = summaryOf(20, 200);
   t.ok(bytes.length < SUMMARY_BYTES_MAX);
   const summary = SegmentSummary.of(bytes)!;
-  t.equal(summary.placesOf('req_19-', 0), undefined);
-  t.same(summary.placesOf('req_19-', 20_000), []);
-  t.same(summary.placesOf('req_20-', 0), []);
+  t.equal(summary.extentsWith('req_19-', 0), undefined);
+  t.same(summary.extentsWith('req_19-', 20_000), []);
+  t.same(summary.extentsWith('req_20-', 0), []);
   t.equal(
-    SegmentSummary.of(summaryOf(3_000, 1))!.placesOf('req_none-', 0),
+    SegmentSummary.of(summaryOf(3_000, 1))!.extentsWith('req_none-', 0),
     undefined,
     'of too many listeners',
   );
