@@ -39,6 +39,7 @@ export interface CallFilter {
 const FAILED_STATUS = 400;
 const FAILED_CLASS = 4;
 
+/** Returns the index's keys of a status, or the one key of a class. */
 function keysOfStatus(status: number | undefined): string[] {
   if (status === undefined || status === 0) return [];
   const keys = statusKeys(status < 10 ? status * 100 : status);
@@ -55,25 +56,28 @@ function failuresOf({ code, status = 0, failed }: CallFilter): number[] {
   return [...keys, ...(isFailed ? keysOfStatus(status) : [])].map(hashOf);
 }
 
-/** Returns a test of extents that is false if no call of the extent can pass. */
+/**
+ * Returns a test of extents that is false if no call of the extent can pass. It asks the filter of the extent
+ * for single keys, and for pairs of who called and how the call failed.
+ */
 export function extentTestOf(filter: CallFilter): (extent: Extent) => boolean {
   const { account, key, model, upstream, code, status, failed } = filter;
   const names = [account, key, model, upstream, code && keyOfCodes(code)].filter(
     (name) => name !== undefined,
   );
-  const plain = [...names, ...keysOfStatus(status), ...(failed === true ? [FAILED_KEY] : [])].map(hashOf);
+  const single = [...names, ...keysOfStatus(status), ...(failed === true ? [FAILED_KEY] : [])].map(hashOf);
   const failures = failuresOf(filter);
   const pairsOf = (who: number): number[] => failures.map((how) => pairHash(who, how));
   const pairs = [account, key].flatMap((who) => (who === undefined ? [] : pairsOf(hashOf(who))));
-  const accounts = filter.accounts?.ids?.map(hashOf).map((id) => ({ plain: [id], pairs: pairsOf(id) }));
+  const accounts = filter.accounts?.ids?.map(hashOf).map((id) => ({ single: [id], pairs: pairsOf(id) }));
   return (extent) =>
-    mayHave(extent, plain) &&
+    mayHave(extent, single) &&
     (!extent.hasPairs || mayHave(extent, pairs)) &&
     (accounts === undefined ||
-      accounts.some((one) => mayHave(extent, one.plain) && (!extent.hasPairs || mayHave(extent, one.pairs))));
+      accounts.some((one) => mayHave(extent, one.single) && (!extent.hasPairs || mayHave(extent, one.pairs))));
 }
 
-/** Returns a test of the block's calls, or undefined if none can pass. */
+/** Returns a test of the block's calls by their index, or undefined if none can pass. */
 export function testOf(filter: CallFilter, block: Block): ((call: number) => boolean) | undefined {
   const { account, key, model, upstream, code, status, failed, fromMs = -Infinity, toMs = Infinity } = filter;
   const { floats, shorts } = block;

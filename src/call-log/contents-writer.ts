@@ -85,8 +85,8 @@ export class ContentsWriter {
   append(bytes: Uint8Array): void {
     const data = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
     this.#mask.renew(this.#clock.monotonicMs());
-    for (const place of placesOf(data, 0)) {
-      const [requestAt, responseAt, end] = textBoundsAt(data, place);
+    for (const offset of offsetsOf(data, 0)) {
+      const [requestAt, responseAt, end] = textBoundsAt(data, offset);
       this.#mask.hide(data, requestAt, responseAt);
       this.#mask.hide(data, responseAt, end);
       this.#batchCount += 1;
@@ -120,7 +120,7 @@ class ContentsIndex implements WrittenIndex<WrittenBlock> {
   readonly #entries: (readonly [hash: number, at: number])[] = [];
 
   add(at: number, { data }: WrittenBlock): void {
-    for (const place of placesOf(data, 0)) this.#entries.push([hashOf(requestIdAt(data, place)), at + place]);
+    for (const offset of offsetsOf(data, 0)) this.#entries.push([hashOf(requestIdAt(data, offset)), at + offset]);
   }
 
   toBytes(): Buffer {
@@ -172,9 +172,10 @@ async function findIn(path: string, requestId: string): Promise<CallContents | u
     const isIndexed = tail.length === TAIL_BYTES && tail.readUInt32LE(4) === INDEX_MAGIC;
     const entryBytes = isIndexed ? tail.readUInt32LE(0) * ENTRY_BYTES : 0;
     const indexAt = size - TAIL_BYTES - entryBytes;
+    // An index that claims more than the file has is damaged.
     if (!isIndexed || indexAt < CONTENTS_START.length) {
       const data = await read(0, size);
-      for (const at of placesOf(data, CONTENTS_START.length))
+      for (const at of offsetsOf(data, CONTENTS_START.length))
         if (requestIdAt(data, at) === requestId) return contentsAt(data, at);
       return undefined;
     }
@@ -195,7 +196,7 @@ async function findIn(path: string, requestId: string): Promise<CallContents | u
 }
 
 /** Returns the offsets of contents, up to the first that are not whole. */
-function* placesOf(data: Buffer, from: number): Generator<number> {
+function* offsetsOf(data: Buffer, from: number): Generator<number> {
   for (let at = from; ;) {
     const bytes = contentsBytesAt(data, at);
     if (bytes === undefined) return;

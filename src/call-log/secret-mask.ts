@@ -19,7 +19,7 @@ const SECRET_BYTES_MIN = 8;
 const FORMER_MS = 600_000;
 /** How many replaced secrets are kept, of at most 2 KB each. Beyond it the oldest are dropped. */
 const FORMER_MAX = 1_000;
-/** The prefixes of callers' keys and operators' tokens, and how many characters follow. */
+/** The prefixes of callers' keys and operators' tokens. 43 characters follow: 32 bytes in base64url. */
 const TOKEN_MARKS = ['sk-', 'tgop_'];
 const TOKEN_CHARS = 43;
 const TOKEN_RUN = /^[\w-]*/;
@@ -56,7 +56,7 @@ export class SecretMask {
     this.#build([]);
   }
 
-  /** To be called before each batch: adopts changed secrets. */
+  /** To be called before each batch, with monotonic time: adopts changed secrets. */
   renew(nowMs: number): void {
     const now = this.#secrets();
     const before = this.#known;
@@ -70,8 +70,8 @@ export class SecretMask {
   }
 
   /**
-   * Overwrites the secrets in one text with as many stars as they have bytes. 3 ms per MB with 10 secrets, 40
-   * with 1,000.
+   * Overwrites the secrets in one text, from `from` to before `to`, with a star for each byte. 3 ms per MB
+   * with 10 secrets, 40 with 1,000.
    */
   hide(data: Buffer, from: number, to: number): void {
     const begins = this.#begins;

@@ -17,7 +17,9 @@ export const REMOVE_PERIOD_MS = 300_000;
 const SEGMENT_BYTES_MAX = 16 * 1024 * 1024;
 /** At least this many segments a process are kept, so that removing the oldest loses a small part. */
 const SEGMENTS_KEPT = 8;
-/** A segment may be longer than `segmentBytesOf` by its last block and its index. */
+/**
+ * A segment may be longer than `segmentBytesOf` by its last block, and by its index, which takes 3 to 6 %.
+ */
 const SEGMENT_MORE = 1.08;
 const HOUR_MS = 3_600_000;
 
@@ -35,7 +37,7 @@ export interface CallRetention {
   /** The bound for all segments of the data directory together. */
   readonly keepBytes: number;
   readonly processes: number;
-  /** How many bytes the longest block has. */
+  /** How many bytes the longest block has. Default: more than a block of calls, which has some 64 KiB. */
   readonly blockBytes?: number;
 }
 
@@ -81,7 +83,8 @@ export function segmentAgeMsOf({ keepHours }: CallRetention): number {
 /**
  * Removes the oldest segments: those with a call that may exceed `keepHours` before the next check, and as
  * many that each process can fill another segment. Every process does this when it begins a segment, so the
- * bound holds for all together. If an idle writer's segment is removed, the writer begins another.
+ * bound holds for all together. If an idle writer's segment is removed, the writer begins another. `nowMs` is
+ * that of a RetentionCalendar (core/clock.ts): -Infinity just after the start, so that none is too old.
  */
 export function removeOldSegments(
   folder: string,

@@ -49,7 +49,7 @@ export interface SegmentWriterOptions<B extends WrittenBlock> {
   readonly retention: CallRetention;
   readonly clock: Clock;
   readonly log: Log;
-  /** Returns the block of all that was appended since the last call, if anything was. */
+  /** Returns the block of all that was appended since the last call, if anything was. `flush` calls it. */
   readonly take: () => B | undefined;
 }
 
@@ -57,6 +57,7 @@ interface OpenSegment<B extends WrittenBlock> {
   readonly file: number;
   readonly number: number;
   readonly index: WrittenIndex<B>;
+  /** Monotonic. */
   readonly begunMs: number;
   bytes: number;
 }
@@ -75,6 +76,7 @@ export class SegmentWriter<B extends WrittenBlock> {
   #loggedDropped = 0;
   #loggedAtMs = -Infinity;
 
+  /** Removes old segments at once, and then every REMOVE_PERIOD_MS until `close`. */
   constructor(options: SegmentWriterOptions<B>) {
     this.#options = options;
     this.#retention = options.retention;
@@ -126,7 +128,7 @@ export class SegmentWriter<B extends WrittenBlock> {
     }
   }
 
-  /** Writes what was appended, and the segment's index. */
+  /** Writes what was appended, and the segment's index. Called once, last. */
   close(): void {
     this.flush();
     clearTimeout(this.#flushTimer);
