@@ -40,18 +40,34 @@ import {
   type CallRecord,
 } from '../telemetry/call-record.js';
 
-/** The most that a single call adds to a full block: its texts, attempts and quotas are cut. */
+/** More than a single call adds to an almost full block: its texts, attempts and quotas are cut. */
 const CALL_BYTES_MAX = 64 * 1024;
 const QUOTAS_MAX = 64;
 /** Positions of names have 16 bits. A call has at most 9 + 3 × 8 + 3 × 64 names. */
 const NAMES_MAX = 60_000;
 
-/** Kinds of names for `lastOr`. IDS: accounts and ids of quotas; after it come the quotas, by their order. */
-const IDS = 10;
-const KINDS = IDS + 9;
+/**
+ * Kinds of names for `lastOr`: of one kind, most are the same as in the call before. `id` is of accounts and
+ * quotas; `quota` is of the first quota, and the next seven have the kinds that follow.
+ */
+const KIND = {
+  prefix: 0,
+  key: 1,
+  model: 2,
+  upstream: 3,
+  code: 4,
+  route: 5,
+  answered: 6,
+  source: 7,
+  attemptCode: 8,
+  scope: 9,
+  id: 10,
+  quota: 11,
+} as const;
+const FIRST_QUOTAS = 8;
 
-/** The words of quotas: scopes and names, by index. */
-const WORDS = [...QUOTA_SCOPES, ...QUOTA_NAMES];
+/** The texts of a quota: its scope and its name, which follow from FIRST_NAME on. */
+const QUOTA_TEXTS = [...QUOTA_SCOPES, ...QUOTA_NAMES];
 const FIRST_NAME = QUOTA_SCOPES.length;
 const [ACCOUNT, KEY, MODEL] = (['account', 'key', 'model'] as const).map((scope) =>
   QUOTA_SCOPES.indexOf(scope),
@@ -71,7 +87,7 @@ export class BlockBuilder {
   readonly #variable = Buffer.allocUnsafeSlow(BLOCK_BYTES + CALL_BYTES_MAX);
   /** `writeBigInt64LE` takes ten times as long. */
   readonly #view = new DataView(this.#variable.buffer);
-  readonly #names = new BlockNames(KINDS);
+  readonly #names = new BlockNames(KIND.quota + FIRST_QUOTAS);
   #count = 0;
   #at = 0;
   readonly #slots: readonly SlotPositions[];
@@ -83,10 +99,10 @@ export class BlockBuilder {
   readonly #sources: SlotPositions;
   readonly #routes: SlotPositions;
   readonly #groups: SlotPositions;
-  /** By index in WORDS: position + 1; 0 if the word has none yet. An array, because a call has dozens. */
-  readonly #quotaWords = new Int32Array(WORDS.length);
+  /** By index in QUOTA_TEXTS: position + 1; 0 if there is none yet. An array, because a call has dozens. */
+  readonly #quotaTexts = new Int32Array(QUOTA_TEXTS.length);
 
-  /** `names`: looks up the names of plain calls; without it only `add` can be used. */
+  /** `names`: looks up the names of plain calls; without it `addPlain` throws. */
   constructor(names?: SlotNames) {
     const of = (nameOf: (slot: number) => string | null): SlotPositions =>
       new SlotPositions((slot) => this.#names.positionOf(nameOf(slot)));
@@ -115,9 +131,10 @@ export class BlockBuilder {
   /** To be called when slots may have new names. */
   forgetSlots(): void {
     for (const slots of this.#slots) slots.clear();
-    this.#quotaWords.fill(0);
+    this.#quotaTexts.fill(0);
   }
 
+  /** Adds a call. Before it and before `addPlain` the caller asks whether the block `isFull`. */
   add(call: CallRecord): void {
     const at64 = (this.#count * FIXED_BYTES) >> 3;
     const at32 = at64 << 1;
@@ -127,15 +144,15 @@ export class BlockBuilder {
     this.#floats[at64 + 1] = call.request;
     this.#amounts[at64 + 2] = usage === undefined ? 0n : usage.charged;
     const shorts = this.#shorts;
-    shorts[at16 + NAMED.prefix] = this.#names.lastOr(call.requestPrefix, 0);
-    shorts[at16 + NAMED.account] = this.#names.lastOr(call.account, IDS);
-    shorts[at16 + NAMED.key] = this.#names.lastOr(call.key, 1);
-    shorts[at16 + NAMED.model] = this.#names.lastOr(call.model, 2);
-    shorts[at16 + NAMED.answered] = this.#names.lastOr(usage?.answeredModel ?? null, 6);
-    shorts[at16 + NAMED.upstream] = this.#names.lastOr(call.upstream, 3);
-    shorts[at16 + NAMED.code] = this.#names.lastOr(call.code, 4);
-    shorts[at16 + NAMED.source] = this.#names.lastOr(usage?.source ?? null, 7);
-    shorts[at16 + NAMED.route] = this.#names.lastOr(call.route, 5);
+    shorts[at16 + NAMED.prefix] = this.#names.lastOr(call.requestPrefix, KIND.prefix);
+    shorts[at16 + NAMED.account] = this.#names.lastOr(call.account, KIND.id);
+    shorts[at16 + NAMED.key] = this.#names.lastOr(call.key, KIND.key);
+    shorts[at16 + NAMED.model] = this.#names.lastOr(call.model, KIND.model);
+    shorts[at16 + NAMED.answered] = this.#names.lastOr(usage?.answeredModel ?? null, KIND.answered);
+    shorts[at16 + NAMED.upstream] = this.#names.lastOr(call.upstream, KIND.upstream);
+    shorts[at16 + NAMED.code] = this.#names.lastOr(call.code, KIND.code);
+    shorts[at16 + NAMED.source] = this.#names.lastOr(usage?.source ?? null, KIND.source);
+    shorts[at16 + NAMED.route] = this.#names.lastOr(call.route, KIND.route);
     shorts[at16 + STATUS] = call.status ?? 0;
     shorts[at16 + FLAGS] =
       (call.stream ? STREAM : 0) |
@@ -158,7 +175,7 @@ export class BlockBuilder {
     this.#details(call);
   }
 
-  /** As `add`, but reads the call in the ring and makes no record of it. */
+  /** As `add`, but reads the call in the ring, from the listener of that index, and makes no record of it. */
   addPlain(call: PlainCall, listener: number): void {
     const { ints, floats, amounts, first64 } = call;
     const first32 = first64 << 1;
@@ -237,18 +254,18 @@ export class BlockBuilder {
     return at;
   }
 
-  /** This and the following functions write at `start` and return the position after it. */
+  /** This and the next two functions write at `start` and return the position after it. */
   #quota(start: number, scope: number, owner: number, name: number): number {
     const bytes = this.#variable;
-    const at = putNumber(bytes, start, this.#quotaWord(scope));
-    return putNumber(bytes, putPosition(bytes, at, owner), this.#quotaWord(name));
+    const at = putNumber(bytes, start, this.#quotaText(scope));
+    return putNumber(bytes, putPosition(bytes, at, owner), this.#quotaText(name));
   }
 
-  #quotaWord(index: number): number {
-    return (this.#quotaWords[index] ||= this.#names.positionOf(WORDS[index]!) + 1);
+  #quotaText(index: number): number {
+    return (this.#quotaTexts[index] ||= this.#names.positionOf(QUOTA_TEXTS[index]!) + 1);
   }
 
-  /** Money is in nano-units. */
+  /** If it is money, `left` is nano-units, and the block gets pico-units. */
   #left(start: number, left: number, isMoney: boolean): number {
     if (!isMoney) {
       this.#variable[start] = 0;
@@ -258,7 +275,7 @@ export class BlockBuilder {
     return this.#nanos(start + 1, left);
   }
 
-  /** Returns the block and its names, and begins the next one. */
+  /** Returns the block, which has a call or more, and its names, and begins the next one. */
   take(): { block: Block; names: readonly string[] } {
     const names = this.#names.list();
     const text = Buffer.from(JSON.stringify(names));
@@ -281,10 +298,10 @@ export class BlockBuilder {
     this.#number(Math.min(attempts.length, CALL_ATTEMPTS_MAX));
     for (let at = 0; at < attempts.length && at < CALL_ATTEMPTS_MAX; at++) {
       const attempt = attempts[at]!;
-      this.#name(attempt.upstream, 3);
-      this.#name(attempt.model, 2);
+      this.#name(attempt.upstream, KIND.upstream);
+      this.#name(attempt.model, KIND.model);
       this.#number(attempt.status ?? 0);
-      this.#name(attempt.code, 8);
+      this.#name(attempt.code, KIND.attemptCode);
       this.#time(attempt.startMs);
       this.#time(attempt.durationMs);
       this.#text(attempt.error);
@@ -292,9 +309,9 @@ export class BlockBuilder {
     this.#number(Math.min(quotas.length, QUOTAS_MAX));
     for (let at = 0; at < quotas.length && at < QUOTAS_MAX; at++) {
       const { scope, id, quota, left } = quotas[at]!;
-      this.#name(scope, 9);
-      this.#name(id, IDS);
-      this.#name(quota, IDS + 1 + (at & 7));
+      this.#name(scope, KIND.scope);
+      this.#name(id, KIND.id);
+      this.#name(quota, KIND.quota + (at % FIRST_QUOTAS));
       const isMoney = typeof left === 'bigint';
       this.#number(isMoney ? 1 : 0);
       if (isMoney) this.#amount(left);

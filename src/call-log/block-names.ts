@@ -15,7 +15,7 @@ export class BlockNames {
   readonly #lastPositions: Int32Array;
   #bytes = 0;
 
-  /** `kinds`: how many values the argument `kind` of `lastOr` has. */
+  /** `kinds`: how many values the argument `kind` of `lastOr` has, from 0. */
   constructor(kinds: number) {
     this.#lastNames = new Array<string | undefined>(kinds).fill(undefined);
     this.#lastPositions = new Int32Array(kinds);
@@ -52,7 +52,7 @@ export class BlockNames {
     return position;
   }
 
-  /** As `positionOf`, but quicker, because most names are the same as in the call before. */
+  /** As `positionOf`, but quicker if the name is the last one of its kind, as most are. */
   lastOr(text: string | null, kind: number): number {
     if (text === null) return NONE;
     if (this.#lastNames[kind] === text) return this.#lastPositions[kind]!;
@@ -91,6 +91,7 @@ export class SlotPositions {
     this.#positionOf = positionOf;
   }
 
+  /** Returns the position of the slot's name; NONE if it has none. */
   at(slot: number): number {
     const at = slot & (SLOTS - 1);
     return this.#slots[at] === slot && slot !== NO_SLOT ? this.#positions[at]! : this.#find(slot, at);
