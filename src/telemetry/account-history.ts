@@ -1,7 +1,8 @@
 /**
  * What the busiest accounts called over the last 24 hours, in rings of the same lengths as history.ts. Each
- * process reports its own spans (top-accounts.ts). The process with the admin interface adds them up on its
- * main thread, once all processes have had time to report.
+ * process reports its own spans (top-accounts.ts). In the process with the
+ * admin interface gateway/admin-service.ts adds them up, on the main thread, once all processes have had time
+ * to report. All times are whole Unix seconds.
  *
  * Must hold: each process's part of a span is added once, and a span is complete only after all processes
  * have had time to report it (test/unit/telemetry/account-history.test.ts).
@@ -51,7 +52,7 @@ export interface AccountReport {
  */
 export const ACCOUNTS_OF_SPAN_MAX = 50;
 
-/** A new object, all 0. */
+/** A new object, all 0. store/history-rows.ts knows by it which members a row must have. */
 export function noStats(): AccountStats {
   return { calls: 0, prompt: 0, cached: 0, completion: 0, costPicoUnits: 0 };
 }
@@ -100,7 +101,10 @@ export class AccountHistory extends Rings<AccountSpan, AccountRing> {
     super((name) => new AccountRing(name));
   }
 
-  /** Takes the reports of the processes; returns the spans that are complete by now. */
+  /**
+   * Takes the reports of all processes, every HISTORY_PERIOD_SECONDS; returns the spans that are complete by
+   * now, each once. A report that comes later is left out.
+   */
   add(reports: readonly AccountReport[], nowSeconds: number): AccountSpanOfRing[] {
     for (const { source, spans } of reports) {
       for (const { ring, span } of spans) this.ring(ring).take(source, span, nowSeconds);

@@ -56,7 +56,7 @@ export function addValue(snapshot: HistogramSnapshot, value: number): void {
   snapshot.sum += value;
 }
 
-/** How many values were counted. */
+/** How many values were counted: request-families.ts leaves out empty histograms. */
 export function countOf({ counts }: HistogramSnapshot): number {
   return counts.reduce((sum, count) => sum + count, 0);
 }
@@ -85,7 +85,10 @@ export class FlushMeter {
     this.#writtenAtMs = clock.monotonicMs();
   }
 
-  /** Runs `flush`, which returns whether everything was written, and returns the same. */
+  /**
+   * Runs `flush`, which returns whether everything was written, and returns the same. What it throws is not
+   * counted.
+   */
   measure(flush: () => boolean): boolean {
     const beganMs = this.#clock.monotonicMs();
     const written = flush();

@@ -1,7 +1,8 @@
 /**
  * How the stats changed over the last 24 hours, in rings of spans, for the charts of the console. The finest
  * ring covers the last minutes, the coarsest the whole day. gateway/admin-service.ts fills them in the
- * process with the admin interface, on the main thread.
+ * process with the admin interface, on the main thread. The console reads the shapes of the rings, and
+ * computes growth by the same functions, in the browser. All times are whole Unix seconds.
  *
  *     ring    span     covers
  *     5m      2 s      5 minutes    in memory alone
@@ -13,14 +14,16 @@
  * All rings together take 10 MB at worst.
  *
  * Must hold: growth is never negative, also if sums begin at 0 again after a restart
- * (test/unit/telemetry/history.test.ts).
+ * (test/unit/telemetry/history.test.ts). HISTORY_RINGS stand from the finest to the coarsest. The seconds
+ * of each are a multiple of those of the ring before, so that each span lies in one of the next ring
+ * (top-accounts.ts), and no two rings have the same (store/history-rows.ts finds a ring by them).
  */
 import type { CallStats, StatusDocument } from './status-document.js';
 
 export interface RingShape {
   readonly seconds: number;
   readonly spans: number;
-  /** Whether the ring is on disk too, and so outlives the gateway. */
+  /** Whether gateway/admin-service.ts has the ring on disk too, so that it outlives the gateway. */
   readonly onDisk: boolean;
 }
 
@@ -89,7 +92,7 @@ export class SpanRing<Held extends Span> {
   }
 }
 
-/** One ring of each length. */
+/** One ring of each length. AccountHistory (account-history.ts) has rings of its own. */
 export abstract class Rings<Held extends Span, Ring extends SpanRing<Held>> {
   readonly #rings: ReadonlyMap<RingName, Ring>;
 
@@ -121,7 +124,10 @@ export abstract class Rings<Held extends Span, Ring extends SpanRing<Held>> {
 /** The part of the status that is kept: sums since the start of the gateway. */
 export type StatusStats = CallStats & Pick<StatusDocument, 'calls_in_flight' | 'refusals' | 'models'>;
 
-/** By how much `CallStats` grew. Members that did not grow are left out, so that a quiet span is small. */
+/**
+ * By how much `CallStats` grew. Members that did not grow are left out, so that a span without calls is
+ * small.
+ */
 export interface CallGrowth {
   outcomes?: Record<string, number>;
   /** Prompt, cached and completion tokens. */
@@ -155,7 +161,10 @@ export class History extends Rings<HistorySpan, StatusRing> {
     super((name) => new StatusRing(name));
   }
 
-  /** Adds the status of now; returns the spans that ended with it. 0.1 ms, 0.2 with twenty models. */
+  /**
+   * Adds the status of now, every HISTORY_PERIOD_SECONDS; returns the spans that ended with it, each once.
+   * 0.1 ms, 0.2 with twenty models.
+   */
   add(stats: StatusStats, nowSeconds: number): EndedSpan[] {
     return this.each((ring) => ring.add(stats, nowSeconds));
   }
@@ -222,6 +231,7 @@ function callsOf(stats: CallStats | undefined): number {
   return Object.values(stats?.outcomes ?? {}).reduce((sum, count) => sum + count, 0);
 }
 
+/** Without `before`, all of `after` is growth. */
 export function callGrowthOf(before: CallStats | undefined, after: CallStats): CallGrowth {
   const tokens = countsGrowth(before?.tokens, after.tokens);
   const cost = grownBy(Number(before?.cost ?? 0), Number(after.cost));

@@ -1,14 +1,16 @@
 /**
  * The top-accounts counter: calls, tokens and cost by account in this process. The flush (store/flush.ts)
- * adds every call once, to the current finest span; an ended span is added to the next coarser one. The
- * report has the busiest accounts of the last ended span of each length; account-history.ts adds up the
- * reports of all processes. Main thread.
+ * notes every record of the journal once, in the current finest span; an ended span is added to the next
+ * coarser one (history.ts says why it fits in). gateway/stats.ts reads the report, which has the busiest
+ * accounts of the last ended span of each length; account-history.ts adds up the reports of all processes.
+ * Main thread.
  *
  *     note → 2 s → 10 s → 1 min → 5 min       the lengths of the history's rings
  *             ↓      ↓       ↓       ↓
  *            the busiest 50 of each, once it has ended
  *
- * Must hold: a call is in one span of each length (test/unit/telemetry/account-history.test.ts).
+ * Must hold: a call is in one span of each length; ends of spans are those of the other processes of the
+ * host, because all use its wall clock (test/unit/telemetry/account-history.test.ts).
  */
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
@@ -62,7 +64,7 @@ export class TopAccounts {
     }));
   }
 
-  /** Counts a call in the current span. One map lookup. */
+  /** Counts a record of the journal in the current span. One map lookup. */
   note(call: CountedCall): void {
     const { sums } = this.#spans[0]!;
     if (sums.size >= ACCOUNTS_COUNTED_MAX && !sums.has(call.account)) return;
@@ -78,13 +80,14 @@ export class TopAccounts {
 
   /**
    * Returns the last ended span of each length that had a call. To be called as often as the finest span
-   * ends.
+   * ends: a span goes on until then, and what is noted late counts in it.
    */
   read(): AccountReport {
     this.#spans.forEach((span, index) => {
       const start = this.#startOf(span.ring);
       if (start === span.start) return;
       if (span.sums.size > 0) {
+        // The coarser span comes after this one here, so it gets these sums even if it ends now too.
         const coarser = this.#spans[index + 1];
         if (coarser !== undefined) addSums(span.sums, coarser.sums);
         span.ended = this.#snapshotOf(span);
@@ -95,7 +98,7 @@ export class TopAccounts {
     return { source: this.#source, spans: this.#reported(({ ended }) => ended) };
   }
 
-  /** As `read`, and with the current spans as they are. For the end of the process. */
+  /** As `read`, and with the current spans as they are. Called once, at the end: it adds sums to others. */
   readLast(): AccountReport {
     const { source, spans } = this.read();
     this.#spans.slice(0, -1).forEach(({ sums }, index) => addSums(sums, this.#spans[index + 1]!.sums));
