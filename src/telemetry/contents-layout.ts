@@ -75,7 +75,7 @@ export function contentsBytesAt(data: Buffer, at: number): number | undefined {
   return at + bytes === end && end <= data.length ? bytes : undefined;
 }
 
-/** The contents at `at` must be whole, as for all functions below. */
+/** The contents at `at` must be whole, as for the next two functions: `contentsBytesAt` tells. */
 export function requestIdAt(data: Buffer, at: number): string {
   const from = at + CONTENTS_HEAD_BYTES;
   return data.toString('utf8', from, from + data.readUInt32LE(at + ID_BYTES_AT));
@@ -104,7 +104,7 @@ export function contentsAt(data: Buffer, at: number): CallContents {
   };
 }
 
-/** Hand it to the listener in its `workerData`. */
+/** The main thread creates one for each listener and hands it over in `workerData`. */
 export type ContentsBudgetBuffer = SharedArrayBuffer;
 
 export function createContentsBudget(): ContentsBudgetBuffer {
@@ -124,6 +124,10 @@ export class ContentsBudget {
     this.#words = new Int32Array(buffer);
   }
 
+  /**
+   * Returns whether so much may be held. If not, nothing is taken, and the listener counts the call as
+   * dropped.
+   */
   take(bytes: number): boolean {
     if (Atomics.add(this.#words, HELD, bytes) + bytes <= CONTENTS_HELD_BYTES_MAX) return true;
     this.giveBack(bytes);

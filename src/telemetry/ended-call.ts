@@ -60,7 +60,7 @@ export interface EndedCall {
   readonly upstream: number | undefined;
   /** Undefined if the call was not charged. */
   readonly usage: EndedUsage | undefined;
-  /** From the arrival of the call to the first byte of its stream; undefined if no stream has begun. */
+  /** From the arrival of the call to the first event of its stream; undefined if no stream has begun. */
   readonly firstTokenMs: number | undefined;
   /** From the arrival of the call to its end. */
   readonly durationMs: number;

@@ -153,7 +153,7 @@ export class LineFile {
 
   #endLastLine(file: number): void {
     const stat = fstatSync(file);
-    // Nor could it be rotated; and one that nobody reads would block this thread.
+    // It could not be rotated, and one that nobody reads would block this thread.
     if (stat.isFIFO()) throw new Error('the path must be that of a file: it is a pipe');
     this.#fileBytes = stat.size;
     if (this.#fileBytes === 0) return;
@@ -207,7 +207,10 @@ export class LineFile {
   }
 }
 
-/** Writes all bytes at `at`, the end of the file, or none. */
+/**
+ * Writes all bytes at `at`, the end of the file, or none: then it throws. call-log/segment-writer.ts calls it
+ * too.
+ */
 export function writeWhole(file: number, bytes: Buffer, at: number): void {
   let written = 0;
   try {
@@ -220,7 +223,7 @@ export function writeWhole(file: number, bytes: Buffer, at: number): void {
   }
 }
 
-/** Returns the bytes of as many of the first lines as fit `bytesMax`. */
+/** Returns the bytes of as many of the first lines as fit `bytesMax`, which may be negative. */
 function wholeLinesIn(piece: Buffer, bytesMax: number): number {
   if (piece.length <= bytesMax) return piece.length;
   return bytesMax <= 0 ? 0 : piece.lastIndexOf(NEWLINE, bytesMax - 1) + 1;

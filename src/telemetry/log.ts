@@ -130,7 +130,7 @@ export function createLog(thread: string, control = new LogSwitch(createLogSwitc
   return logTo((level, message, fields) => (logger ??= open(thread))(level, message, fields), control);
 }
 
-/** As `createLog`, but opens standard error at once. */
+/** As `createLog`, but opens standard error at once. `control` is the switch of the gateway. */
 export function openLog(thread: string, control: LogSwitch): Log {
   return logTo(open(thread), control);
 }
@@ -164,6 +164,7 @@ function open(thread: string): Logger {
 
 /**
  * Returns the function that formats a JSON line with its newline: on a terminal, to a line for people.
+ * gateway/gateway-logs.ts formats the access log by it.
  */
 export function lineFormat(): (line: string) => string {
   return isPretty() ? prettyFormat() : (line) => line;

@@ -63,7 +63,8 @@ export class MainWatch {
 
   /**
    * Sends the signal if the main thread's counter has stood still for STUCK_MS, and again every STUCK_MS: a
-   * thread that is stuck and one that is busy look the same from here.
+   * thread that is stuck and one that is busy look the same from here. `nowMs` is this thread's monotonic
+   * time.
    */
   look(nowMs: number): void {
     const looks = this.#words[THREAD_LOOKS]!;

@@ -153,6 +153,7 @@ export interface MetricFamily {
 }
 
 const MS_PER_SECOND = 1_000;
+/** Metrics have seconds, in which Prometheus counts time. */
 export const secondsOf = (ms: number): number => ms / MS_PER_SECOND;
 const PICO_UNITS_PER_UNIT = 1e12;
 /** Returns money in units of the operator's currency, as a float: for graphs, not for bills. */

@@ -37,12 +37,14 @@ export class ListenerMetrics {
     this.#words[layout.IN_FLIGHT]! += 1;
   }
 
-  /** The call's worker has sent its last frame. */
+  /** The call's worker has sent its last frame. Once for each `callBegun`. */
   callEnded(): void {
     this.#words[layout.IN_FLIGHT]! -= 1;
   }
 
-  /** Counts a request whose model does not matter, or is not known. */
+  /**
+   * Counts the end of a request of another route, or of a door whose model does not matter or is not known.
+   */
   countRequest(route: Route, outcome: Outcome): void {
     const at = layout.OTHER_ROUTES.indexOf(route as OtherRoute);
     if (at < 0) this.countCall(layout.NO_MODEL, outcome, false, DOOR_ROUTES.indexOf(route as DoorPath));
@@ -152,6 +154,7 @@ export class UpstreamMetrics {
     if (retry) this.#words[at + layout.UPSTREAM_RETRIES]! += 1;
   }
 
+  /** Once for each `attemptBegun`. */
   attemptEnded(slot: number): void {
     this.#words[layout.upstreamAt(slot) + layout.UPSTREAM_IN_FLIGHT]! -= 1;
   }
@@ -170,7 +173,7 @@ export class UpstreamMetrics {
     this.#words[layout.upstreamAt(slot) + layout.UPSTREAM_WAITING]! += 1;
   }
 
-  /** `rejected`: no upstream had capacity in time. */
+  /** Once for each `waitBegun`, with its slot. `rejected`: no upstream had capacity in time. */
   waitEnded(slot: number, waitedMs: number, rejected: boolean): void {
     const at = layout.upstreamAt(slot);
     this.#words[at + layout.UPSTREAM_WAITING]! -= 1;

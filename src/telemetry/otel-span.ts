@@ -22,7 +22,7 @@ export interface SpanEnvironment {
 }
 
 export const SCOPE = 'tollgate';
-/** The first HTTP status of each class. */
+/** The first HTTP status of each class. otel-log-record.ts uses what this file exports. */
 export const SERVER_ERROR = 500;
 export const CLIENT_ERROR = 400;
 const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443 };
@@ -150,6 +150,7 @@ function serverAttributesOf(origin: string): Attributes {
   return { 'server.address': hostname, ...(number === undefined ? {} : { 'server.port': number }) };
 }
 
+/** `ms` is Unix time, or a duration of 0 or more. */
 export function hrTimeOf(ms: number): HrTime {
   const seconds = Math.floor(ms / 1_000);
   // Rounding could give 10^9 nanoseconds, which is not allowed.

@@ -1,7 +1,9 @@
 /**
- * Packs spans for the way from listeners and upstream workers to the exporting thread. A thread loads this
- * file only if spans are exported, because msgpackr takes 25 ms and a megabyte in each thread.
- * Test: test/unit/telemetry/spans.test.ts.
+ * Packs spans on listeners and upstream workers (span-outbox.ts), and unpacks them on the exporting thread
+ * (span-export.thread.ts). A thread loads this file only if spans are exported, because msgpackr takes 25 ms
+ * and a megabyte in each thread.
+ *
+ * Must hold: a span is unpacked as it was packed (test/unit/telemetry/spans.test.ts).
  */
 import { Packr } from 'msgpackr';
 import type { SpanRecord } from './span-record.js';

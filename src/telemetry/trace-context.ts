@@ -14,6 +14,7 @@ const BLOCK_BYTES = 4_096;
 const TRACE_ID_BYTES = 16;
 const SPAN_ID_BYTES = 8;
 
+/** Each thread has its own. */
 const block = Buffer.allocUnsafeSlow(BLOCK_BYTES);
 let used = BLOCK_BYTES;
 
@@ -51,7 +52,7 @@ export interface TraceParent {
  */
 export const UNRECORDED = 0;
 
-/** What a listener sends a worker: a `traceparent`, and a `tracestate` or an empty string. */
+/** What a listener sends a worker: a valid `traceparent`, and a checked `tracestate` or an empty string. */
 export type CarriedTrace = readonly [traceParent: string, traceState: string] | typeof UNRECORDED;
 
 export const FLAG_SAMPLED = 1;

@@ -55,9 +55,9 @@ export function signedHeaders({ id, body }: Webhook, key: Buffer, seconds: numbe
 }
 
 /**
- * Makes one attempt; `nowMs` is wall-clock time. Resolves within `timeoutMs`, and at once if `stop` is
- * aborted. Never rejects, as long as `url` is an http or https URL, which the schema of the settings checks.
- * Only status and Retry-After of the response are used.
+ * Makes one attempt; `nowMs` is wall-clock time, which the signature has in seconds. Resolves within
+ * `timeoutMs`, and at once if `stop` is aborted. Never rejects, as long as `url` is an http or https URL,
+ * which the schema of the settings checks. Only status and Retry-After of the response are used.
  *
  * Several events may come for one attempt, such as a response and then a reset. Each of them resolves. The
  * first one counts, because a promise ignores the others.
