@@ -139,10 +139,10 @@ const GROUP_COLUMN: Column<AccountView> = {
   cut: true,
 };
 
-/** The groups of an account; no line at all for operators without groups. */
+/** The column GROUP follows PLAN; there is none for operators without groups. */
 function columnsOf(accounts: readonly AccountView[]): readonly Column<AccountView>[] {
   if (accounts.every(({ group }) => group === null)) return COLUMNS;
-  return [...COLUMNS.slice(0, 3), GROUP_COLUMN, ...COLUMNS.slice(3)];
+  return COLUMNS.flatMap((column) => (column.title === 'PLAN' ? [column, GROUP_COLUMN] : [column]));
 }
 
 const COLUMNS: readonly Column<AccountView>[] = [
@@ -204,10 +204,10 @@ function fieldsOf(account: AccountView): (readonly [string, string])[] {
 }
 
 /** Quotas that every plan has, and that have lines of their own. */
-const TOLD_APART = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
+const SHOWN_APART = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
 
 function quotasShownOf({ quotas }: AccountView): AccountView['quotas'] {
-  return Object.fromEntries(Object.entries(quotas).filter(([name]) => !TOLD_APART.includes(name)));
+  return Object.fromEntries(Object.entries(quotas).filter(([name]) => !SHOWN_APART.includes(name)));
 }
 
 /** Only if processes share the account. */

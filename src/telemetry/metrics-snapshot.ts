@@ -35,7 +35,7 @@ export function endedSnapshot(families: MetricsSnapshot): MetricsSnapshot {
   return families.filter(({ type, across }) => type !== 'gauge' && across === undefined);
 }
 
-/** Adds up the snapshots of two processes that have ended. */
+/** Adds up two results of `endedSnapshot`: every family in them is a sum. */
 export function addEnded(left: MetricsSnapshot, right: MetricsSnapshot): MetricsSnapshot {
   const names = new Map([...left, ...right].map((family) => [family.name, family]));
   return [...names.values()].map((family) => ({
@@ -47,7 +47,9 @@ export function addEnded(left: MetricsSnapshot, right: MetricsSnapshot): Metrics
   }));
 }
 
-/** Returns the samples of `family` over all processes. Takes some microseconds a sample. */
+/**
+ * Returns the samples of `family` over all processes; `ended` is of `addEnded`. Some microseconds a sample.
+ */
 export function mergeFamily(
   family: MetricFamily,
   members: readonly MemberSnapshot[],

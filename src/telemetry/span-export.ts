@@ -107,6 +107,8 @@ class CountedExporter<Item> implements Exporter<Item> {
 }
 
 /**
+ * Bounds the queue of the SDK's batch processor, by counting what goes in and comes out.
+ *
  * Must hold: the processor queues each item that it gets and hands it to the exporter once, else the count of
  * waiting items goes wrong. It ignores unsampled spans, but none is recorded (request/call-trace.ts,
  * upstream/attempt-span.ts), and it would drop items beyond QUEUE_SPANS_MAX, which `offer` never gives it.
@@ -139,9 +141,11 @@ class BatchedExport<Item> {
   }
 
   /**
-   * Sends the queued items; resolves when all were sent or have failed. To be called once, after the last
-   * `offer`: the processor ignores later items, which are not counted. The main thread bounds the time: it
-   * ends this thread after 3 s (gateway/traces.ts), and items that are not sent by then are not counted.
+   * Sends the queued items; resolves when all were sent or have failed, and for spans also as soon as one
+   * batch has failed, because the SDK's processor does not wait for the others then. To be called once, after
+   * the last `offer`: the processor ignores later items, which are not counted. The main thread bounds the
+   * time: it ends this thread after 3 s (gateway/traces.ts), and items that are not sent by then are not
+   * counted.
    */
   async close(): Promise<void> {
     await this.#processor.shutdown().catch(() => undefined);

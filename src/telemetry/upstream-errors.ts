@@ -23,7 +23,10 @@ export class UpstreamErrors implements CallSink {
    */
   readonly #errors = new Map<string, readonly UpstreamError[]>();
 
-  /** Adds the failed attempts of a call. Their texts are cut already (telemetry/call-ring.ts). */
+  /**
+   * Adds the failed attempts of a call, and one that the client has ended (`cancelled`). Their texts are cut
+   * already (telemetry/call-ring.ts).
+   */
   append(call: CallRecord): void {
     for (const { upstream, model, status, code, startMs, durationMs, error } of call.attempts) {
       if (code === null || upstream === null || model === null) continue;
