@@ -74,7 +74,9 @@ export function extentTestOf(filter: CallFilter): (extent: Extent) => boolean {
     mayHave(extent, single) &&
     (!extent.hasPairs || mayHave(extent, pairs)) &&
     (accounts === undefined ||
-      accounts.some((one) => mayHave(extent, one.single) && (!extent.hasPairs || mayHave(extent, one.pairs))));
+      accounts.some(
+        (one) => mayHave(extent, one.single) && (!extent.hasPairs || mayHave(extent, one.pairs)),
+      ));
 }
 
 /** Returns a test of the block's calls by their index, or undefined if none can pass. */

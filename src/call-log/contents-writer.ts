@@ -120,7 +120,8 @@ class ContentsIndex implements WrittenIndex<WrittenBlock> {
   readonly #entries: (readonly [hash: number, at: number])[] = [];
 
   add(at: number, { data }: WrittenBlock): void {
-    for (const offset of offsetsOf(data, 0)) this.#entries.push([hashOf(requestIdAt(data, offset)), at + offset]);
+    for (const offset of offsetsOf(data, 0))
+      this.#entries.push([hashOf(requestIdAt(data, offset)), at + offset]);
   }
 
   toBytes(): Buffer {

@@ -229,7 +229,9 @@ for (const [what, requestOf, isIndexRead] of [
       const summaryAt = foot - 16 - bytes.readUInt32LE(foot - 12);
       writeFileSync(path, bytes.fill(0xff, bytes.readUInt32LE(foot), summaryAt));
     }
-    const told = looks.flatMap(({ request }) => segments.map((segment) => segment.extentsWith(PREFIX, request)));
+    const told = looks.flatMap(({ request }) =>
+      segments.map((segment) => segment.extentsWith(PREFIX, request)),
+    );
     const isUntold = (await Promise.all(told)).includes(undefined);
     t.equal(isUntold, isIndexRead, 'only the summary is read if few extents have such calls');
     for (const call of looks) t.same(await reader.find(requestIdOf(PREFIX, call.request)), call);
