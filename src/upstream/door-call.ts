@@ -2,13 +2,14 @@
  * One attempt of a call that came by another door than chat: which body the upstream gets, and which reader
  * its response. If the upstream speaks the door's protocol, the bytes pass. Otherwise they are translated:
  * the call goes out as a chat completion, and its response comes back in the door's protocol. attempt.ts
- * makes one for each such attempt. Upstream worker.
+ * makes one for each such attempt, in the upstream worker. For a large body large-translation.ts calls
+ * `parsedBody`, `readsExtras` and `inCallersWords`, in a counter thread.
  *
  * Must hold: the usage in a translated response is that which is billed, in the form of
  * providers/chat-writer.ts, however the upstream told it, if its reports tell the whole
  * (test/unit/upstream/door-call.test.ts). A passed body reaches the upstream byte for byte but for the
  * model's name, and a translated response is valid in the door's protocol (test/e2e/messages.test.ts,
- * responses.test.ts).
+ * test/e2e/responses.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
@@ -38,7 +39,7 @@ import type { UpstreamTarget } from './target.js';
 import type { UsageMeter } from './usage-meter.js';
 import { reportIn, tokensOfReport } from './usage-shapes.js';
 
-/** What a reader needs of its attempt and session. */
+/** What a reader needs: the attempt is `outcome`, the session `sink`. */
 export interface DoorReaderOwner {
   readonly sink: ResponseSink;
   readonly outcome: ResponseOutcome;
@@ -47,23 +48,31 @@ export interface DoorReaderOwner {
 }
 
 export interface DoorAttempt {
-  /** Undefined if the upstream gets the body of the call, with its own name of the model. */
+  /**
+   * Undefined if the upstream gets the body of the call, with its own name of the model. Not read if a
+   * counter thread translates the body.
+   */
   readonly body: string | undefined;
-  /** Called if another thread has translated the body. `callers` are its members but the conversation. */
-  readonly written?: (callers: Readonly<Record<string, unknown>>) => void;
-  /** Undefined for the upstream's usual path. */
+  /**
+   * Call when a counter thread has translated the body, before `openReader`. `members`: those of the body as
+   * the caller sent it, without the conversation.
+   */
+  readonly written?: (members: Readonly<Record<string, unknown>>) => void;
+  /** Undefined for the path in the target's address, or if its provider makes the path. */
   readonly path: string | undefined;
-  /** Set if the bytes pass. */
+  /** Set if the bytes pass: what a provider's client has to know of the call. */
   readonly passed: PassedCall | undefined;
+  /** The call only counts tokens, so its failure does not count against the upstream's breaker. */
   readonly isCount?: true | undefined;
+  /** Called once, when a good response begins. The reader has told `meter` all before it calls `complete`. */
   openReader(owner: DoorReaderOwner): ResponseBodyReader;
   /** The fault as the caller gets it: with the member names of the door. */
   named(fault: HttpFault): HttpFault;
 }
 
 /**
- * Throws a FieldError if the upstream's protocol cannot express the call. `isLarge`: another thread
- * translates the body, and then `written` is called.
+ * Throws a FieldError if the upstream's protocol cannot express the call; never if `isLarge`: then a counter
+ * thread translates the body (isLargeTranslation of large-call.ts), and `written` is called.
  */
 export function doorAttemptOf(
   request: UpstreamRequest,
@@ -89,6 +98,7 @@ class PassedAttempt implements DoorAttempt {
   readonly #request: UpstreamRequest;
 
   constructor(dialect: Dialect, path: string, request: UpstreamRequest) {
+    // Empty if the provider makes the path: see UpstreamTarget.doors.
     this.path = path === '' ? undefined : path;
     this.passed = { door: dialect.name, stream: request.stream, betas: request.betas };
     this.isCount = dialect.isCount;
@@ -99,6 +109,7 @@ class PassedAttempt implements DoorAttempt {
   openReader({ sink, outcome, meter, budget }: DoorReaderOwner): ResponseBodyReader {
     const { stream, includeUsage, choices } = this.#request;
     if (!stream) return new ResponseReader(outcome, meter, budget, this.#dialect);
+    // Streams of legacy completions have no judge: StreamReader takes their events as those of chat.
     const judge = this.#dialect.openJudge?.();
     return judge === undefined
       ? new StreamReader(sink, outcome, meter, includeUsage, choices)
@@ -115,8 +126,13 @@ class TranslatedAttempt implements DoorAttempt {
   readonly path = undefined;
   readonly passed = undefined;
   readonly #translator: Translator;
+  /** With no members of the body before `written`, if the body is large. */
   #call: DoorCall;
   readonly #choices: number;
+  /**
+   * The chat completion, by which `named` finds the caller's names. Empty for a large body: the counter
+   * thread has put them into the fault, which comes without `field`.
+   */
   readonly #chat: Readonly<Record<string, unknown>>;
 
   constructor(
@@ -137,8 +153,8 @@ class TranslatedAttempt implements DoorAttempt {
     this.body = isLarge ? undefined : exactJsonText(inNamesOf(target.memberNames, chat));
   }
 
-  written(callers: Readonly<Record<string, unknown>>): void {
-    this.#call = { ...this.#call, body: callers, model: modelIn(callers) };
+  written(members: Readonly<Record<string, unknown>>): void {
+    this.#call = { ...this.#call, body: members, model: modelIn(members) };
   }
 
   openReader({ sink, outcome, meter, budget }: DoorReaderOwner): ResponseBodyReader {
@@ -149,7 +165,9 @@ class TranslatedAttempt implements DoorAttempt {
         budget,
       );
     const stream = new StreamTranslation(sink, outcome, meter, this.#translator.openStream(this.#call));
-    return new StreamReader(stream, stream, meter, true, this.#choices);
+    // The caller's event of usage is made from that of the chat completion.
+    const includeUsage = true;
+    return new StreamReader(stream, stream, meter, includeUsage, this.#choices);
   }
 
   named(fault: HttpFault): HttpFault {
@@ -171,7 +189,8 @@ export function inCallersWords(
 
 /**
  * Whether the upstream reads `thinking_blocks`, `thinking` and `cache_control` in a chat completion, and
- * images and files in a message of a tool.
+ * images and files in a message of a tool. The gateway's own translators (providers/) do. OpenAI's protocol,
+ * which Azure speaks too, has none of them.
  */
 export function readsExtras(provider: UpstreamTarget['provider']): boolean {
   return provider !== undefined && provider.name !== 'azure';
@@ -219,10 +238,12 @@ class WholeTranslation implements ResponseOutcome {
       members.usage = usage === undefined ? undefined : usageMember(usage);
       text = Buffer.from(this.#translator.fromChat(members, this.#call));
     } catch (error) {
-      // A caller can cause it: a stop sequence within the arguments of a tool cuts them.
+      // `ours`: it does not count against the breaker, because a caller can cause it by a stop sequence that
+      // cuts the arguments of a tool. In a stream nobody can: there the arguments pass as they are.
       this.#outcome.reject({ ...failureOf(error), ours: true });
       return;
     }
+    // Less than 0 gives bytes back.
     if (this.#budget.grow(text.length - response.length)) this.#outcome.complete(text);
     else this.#outcome.reject(budgetFailure());
   }
@@ -256,8 +277,9 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
       forEachEvent(Buffer.from(events.buffer, events.byteOffset, events.length), (_start, _end, data) => {
         const chunk = data === undefined ? undefined : parsedJson(data);
         if (!isRecord(chunk)) return;
-        const told = tokensOfReport(reportIn(chunk));
-        if (typeof told === 'object') chunk.usage = usageMember(told);
+        const usage = tokensOfReport(reportIn(chunk));
+        // Neither an impossible report nor an empty one is billed, so the client gets none of them.
+        if (typeof usage === 'object') chunk.usage = usageMember(usage);
         else if (chunk.usage !== undefined) chunk.usage = undefined;
         text += this.#stream.push(chunk);
       });
@@ -276,7 +298,7 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
     // `relay` says so.
   }
 
-  /** Sends the door's last events in place of `[DONE]`. */
+  /** Sends the door's last events in place of `[DONE]`. Without choices no translator throws. */
   complete(): void {
     if (this.#isOver) return;
     // The report may have come in no event that was relayed.
@@ -299,7 +321,7 @@ function failureOf(error: unknown): AttemptFailure {
   return garbageFailure(error.message);
 }
 
-/** The parsed body. The listener has checked it. */
+/** The parsed body. The door has checked in the listener that it is a JSON object. */
 function bodyOf(
   { body, largeBody }: UpstreamRequest,
   translator: Translator,
@@ -310,7 +332,7 @@ function bodyOf(
   return parsed;
 }
 
-/** The body as `toChat` takes it: integers of its `exactMember` keep their digits. */
+/** The body as `toChat` takes it: long integers of its `exactMember` keep their digits (see Translator). */
 export function parsedBody(text: string, { exactMember }: Translator): unknown {
   const body = parsedJson(text);
   if (exactMember === undefined || !isRecord(body) || !LONG_INTEGER.test(text)) return body;
