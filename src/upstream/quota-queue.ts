@@ -7,29 +7,37 @@
  * queue looks again every LOOK_MS, and at once when this worker gives something back.
  *
  * Must hold: a later call does not overtake: new calls do not take of a scope that a call waits for
- * (`isAwaited`). Each call leaves by `tryNow`, `giveUp` or `remove`; number and bytes are bounded. A look
- * tries as many calls as it serves, and one for each scope at most, however many wait, because all streams
- * of the worker stand still meanwhile (test/unit/upstream/quota-queue.test.ts).
+ * (upstream-quotas.ts asks `isAwaited`). Only the last try of a call whose time is over may. Each call leaves
+ * by `tryNow`, `giveUp` or `remove`; bytes and so the number are bounded (core/limits.ts). Besides those last
+ * tries, a look tries as many calls as it serves, and one for each scope at most, however many wait, because
+ * all streams of the worker stand still meanwhile (test/unit/upstream/quota-queue.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { FairQueue } from '../core/fair-queue.js';
 import { UPSTREAM_QUEUE_BYTES_MAX, UPSTREAM_QUEUE_CALL_BYTES } from '../core/limits.js';
 import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';
 
+/** A call waits at most so long for room that came from elsewhere. */
 const LOOK_MS = 20;
 
-/** A call that waits. Once `tryNow` has returned true or `giveUp` was called, it has left the queue. */
+/**
+ * A call that waits (quota-wait.ts). Once `tryNow` has returned true or `giveUp` was called, it has left the
+ * queue, and may be added again. Neither may throw or change the queue.
+ */
 export interface WaitingCall {
   readonly account: AccountIndex;
   /** Length of its body. */
   readonly bytes: number;
   /** Whether it has waited for as long as it may. */
   isLate(nowMs: number): boolean;
-  /** The scopes any of which may serve it; they may change at a reload. Cheap: each look asks every call. */
+  /**
+   * The scopes any of which may serve it; they may change at a reload. If there is none, `tryNow` lets the
+   * call leave. Cheap: each look asks every call.
+   */
   waitsFor(): readonly UpstreamScopeIndex[];
   /**
-   * Takes an upstream. False if none has room. Like `giveUp`, it must not change the queue. Some 10 µs, so a
-   * look tries a call only if none before it has failed for the same scopes.
+   * Takes an upstream, whoever waits for it. False if none has room. Some 10 µs, so a look tries a call only
+   * if none before it has failed for the same scopes.
    */
   tryNow(): boolean;
   /** Its time is over, or the queue is full and other accounts have less in it. */
@@ -38,6 +46,7 @@ export interface WaitingCall {
 
 export class QuotaQueue {
   readonly #clock: Clock;
+  /** One account may fill it: calls of others then push out its last ones. */
   readonly #calls = new FairQueue<AccountIndex, WaitingCall>({
     weightMax: UPSTREAM_QUEUE_BYTES_MAX,
     ownerWeightMax: UPSTREAM_QUEUE_BYTES_MAX,
@@ -90,7 +99,8 @@ export class QuotaQueue {
 
   /**
    * Gives calls whose time is over a last try, and gives them up. Then serves the other calls in turn, as far
-   * as the limits allow. It visits all calls, because other scopes may serve them than at the last look.
+   * as the limits allow. It visits all calls, because other scopes may serve them than at the last look. The
+   * timer calls it; public for tests.
    */
   look(): void {
     this.#giveUpLate();
@@ -98,7 +108,10 @@ export class QuotaQueue {
     if (this.#calls.size > 0) this.#keepTime();
   }
 
-  /** Serves the calls that can be, in turn. Calls behind one that cannot do not take of its scopes. */
+  /**
+   * Serves the calls that can be, in turn. Calls behind one that cannot do not take of its scopes. Those
+   * served are taken out at the end, because `inTurn` must not go on once the queue has changed.
+   */
   #serve(visitsAll: boolean): void {
     const served: (readonly [AccountIndex, WaitingCall])[] = [];
     const blocked = new Set<UpstreamScopeIndex>();
@@ -125,6 +138,7 @@ export class QuotaQueue {
     return true;
   }
 
+  /** Before `#serve`, which takes the scopes of those that left out of `#awaited`. */
   #giveUpLate(): void {
     const nowMs = this.#clock.monotonicMs();
     const late = [...this.#calls.inTurn()].filter(([, call]) => call.isLate(nowMs));
@@ -134,6 +148,7 @@ export class QuotaQueue {
     }
   }
 
+  /** `unref`: calls that wait do not keep a thread alive that is to end. */
   #keepTime(): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
