@@ -1,10 +1,12 @@
 /**
  * The rejections of a call that the listener itself decides on, as the records that error responses are
- * written from. Each phase (authenticate, rate-limit, read-body, admit, delivery) returns one of them or
- * undefined. Those of quotas are in quota-rejections.ts. Pure; listener thread.
+ * written from. The phases return one of them or undefined, or give it to their call. Those of quotas are in
+ * quota-rejections.ts. Pure; listener thread.
  *
  * Must hold: a message says what is wrong and what to do, and clips what it repeats of a request (`shown`,
  * MODEL_CHARS_SHOWN). `detail` is for the metrics, and never reaches a caller (test/e2e/error-table.test.ts).
+ * The codes and details are declared in core/errors.ts, where `authority_lost` means that no coordinator
+ * could decide, and `books_…` is about accounting.
  */
 import type { LeaseEnd } from '../channel/lease-channel.js';
 import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
@@ -77,7 +79,7 @@ export const ACCOUNT_WITHOUT_PLAN: ErrorRecord = {
 
 // The body and its Idempotency-Key.
 
-/** For the metrics: the client that would get it has left. */
+/** Ends the work for a client that has left. Nobody gets it. */
 export const CLIENT_GONE = rejection('internal_error', 'the client left before its body was read');
 
 export const BODIES_FULL = overloaded(
@@ -150,6 +152,7 @@ export const QUOTA_SCOPES_FULL = overloaded(
   'The gateway counts the quotas of as many accounts, keys, groups and models as it can.',
   5,
 );
+/** The journal has no room for one more call beside those in flight. */
 export const JOURNAL_FULL = overloaded('books_behind', 'The gateway is behind with its books.');
 /** Five seconds: a full disk is rarely emptied within one. */
 export const JOURNAL_CLOSED = overloaded(
@@ -161,7 +164,7 @@ const COORDINATOR_LOST = overloaded(
   'authority_lost',
   'The gateway cannot reach those it shares its limits with.',
 );
-/** No limit may be used up at all. */
+/** No 429: perhaps no limit is used up. */
 export const LEASE_LATE = overloaded(
   'lease_late',
   'The gateway could not find out in time what is left of the limits that its processes share.',
@@ -169,8 +172,8 @@ export const LEASE_LATE = overloaded(
 const MS_PER_SECOND = 1_000;
 
 /**
- * The rejection if no coordinator could decide; undefined if one did. For 'refused' quota-rejections.ts has
- * the rejection.
+ * The rejection if no coordinator could decide. Undefined if one did: with 'try' the request tries again, for
+ * 'refused' quota-rejections.ts has the rejection.
  */
 export function coordinatorLost(end: LeaseEnd): ErrorRecord | undefined {
   if (end === 'lost') return COORDINATOR_LOST;
