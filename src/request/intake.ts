@@ -69,7 +69,7 @@ type AskResult =
 export class Intake implements BodyHold, BodyReceiver, Swept {
   readonly #exchange: ChatExchange;
   readonly #listener: IntakeContext;
-  #phase: 'reading' | 'asking' | 'dispatched' = 'reading';
+  #state: 'reading' | 'asking' | 'dispatched' = 'reading';
   /** Who responds, once the call is over for Intake. */
   #responder: Delivery | Replay | undefined;
   /** Set while a counter thread parses the body. */
@@ -215,7 +215,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   /** Responds with an error; nothing was admitted. `close` ends the connection. */
   reject(error: ErrorRecord, close = this.#exchange.endsConnection): void {
     const exchange = this.#exchange;
-    if (!exchange.isLast || this.#phase !== 'reading') {
+    if (!exchange.isLast || this.#state !== 'reading') {
       this.#reject(error, close);
       return;
     }
@@ -242,7 +242,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
 
   /** Waits for another thread, then continues the call. */
   async #await(question: Promise<AskResult>): Promise<void> {
-    this.#phase = 'asking';
+    this.#state = 'asking';
     const result = await orRejected(question, rejectionOf);
     this.#parse = undefined;
     if (this.#exchange.clientGone) this.#exchange.finish('client_gone');
@@ -299,7 +299,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
 
   /** Charges a hit that has a price, and then replays it. */
   #chargeHit(hit: EarlierResponse, admission: Admission): void {
-    this.#phase = 'asking';
+    this.#state = 'asking';
     new ChargedHit(this.#exchange, admission, this.#listener, (rejection) => {
       if (this.#exchange.clientGone) this.#exchange.finish('client_gone');
       else if (rejection === undefined) this.#replay(hit);
@@ -355,7 +355,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
 
   #dispatch(admission: Admission): void {
     const exchange = this.#exchange;
-    this.#phase = 'dispatched';
+    this.#state = 'dispatched';
     if (exchange.isClamped && exchange.cached !== undefined) {
       exchange.cached.giveUp();
       exchange.cached = undefined;
@@ -391,7 +391,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     this.#stopReading();
     this.#parse?.withdraw(CLIENT_GONE);
     if (this.#responder !== undefined) this.#responder.onClientGone();
-    else if (this.#phase === 'reading' && !exchange.isOver) exchange.finish('client_gone');
+    else if (this.#state === 'reading' && !exchange.isOver) exchange.finish('client_gone');
   }
 }
 

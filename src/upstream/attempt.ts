@@ -79,7 +79,7 @@ export interface AttemptClient {
 }
 
 /** unanswered → reading or refused → drained; an error or abort may come at any point. */
-type Phase = 'unanswered' | 'reading' | 'refused' | 'drained';
+type State = 'unanswered' | 'reading' | 'refused' | 'drained';
 
 export class Attempt implements HttpHandler, ResponseOutcome {
   readonly meter = new UsageMeter();
@@ -91,7 +91,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   readonly #call: HttpCall;
   /** Undefined if the call came by the door of chat completions. */
   readonly #door: DoorAttempt | undefined;
-  #phase: Phase = 'unanswered';
+  #state: State = 'unanswered';
   #reader: ResponseBodyReader | undefined;
   #status = 0;
   /** The client has a part of the response. */
@@ -161,7 +161,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   /** The upstream rejects the request; its reason may not be whole yet. It charges nothing. */
   get isRejected(): boolean {
-    return this.#phase === 'refused';
+    return this.#state === 'refused';
   }
 
   pause(): void {
@@ -174,7 +174,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   /** Closes the connection at once. The owner is not called any more. */
   abort(): void {
-    this.#phase = 'drained';
+    this.#state = 'drained';
     this.#endSpan('cancelled');
     this.taken.release();
     this.#call.abort();
@@ -193,7 +193,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   onData(chunk: Uint8Array): void {
     try {
-      if (this.#phase === 'reading') this.#reader!.onData(chunk);
+      if (this.#state === 'reading') this.#reader!.onData(chunk);
       else this.#leave(chunk);
     } catch (error) {
       this.#owner.crash(error);
@@ -202,7 +202,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   onWhole(body: Buffer, members: Readonly<Record<string, unknown>>): void {
     try {
-      if (this.#phase !== 'reading') this.#leave(body);
+      if (this.#state !== 'reading') this.#leave(body);
       else if (this.#reader instanceof ResponseReader) this.#reader.onWhole(body, members);
       else this.#reader!.onData(body);
     } catch (error) {
@@ -212,7 +212,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   onEnd(): void {
     try {
-      if (this.#phase === 'reading') this.#reader!.onEnd();
+      if (this.#state === 'reading') this.#reader!.onEnd();
       else this.#reject();
     } catch (error) {
       this.#owner.crash(error);
@@ -221,8 +221,8 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   onError(fault: HttpFault): void {
     try {
-      if (this.#phase === 'refused') this.#reject();
-      else if (this.#phase !== 'drained') this.#error(fault);
+      if (this.#state === 'refused') this.#reject();
+      else if (this.#state !== 'drained') this.#error(fault);
     } catch (error) {
       this.#owner.crash(error);
     }
@@ -241,7 +241,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   }
 
   complete(rest: Uint8Array): void {
-    if (this.#phase !== 'reading') return;
+    if (this.#state !== 'reading') return;
     this.#endSpan(undefined);
     this.taken.releaseGood();
     this.#settle();
@@ -250,7 +250,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   /** Gives the response up, and closes its connection. */
   reject(failure: AttemptFailure): void {
-    if (this.#phase === 'drained') return;
+    if (this.#state === 'drained') return;
     const { isHeldUp } = this.#call;
     // A caller can cause these failures, so the text before them is charged.
     if (this.#begun && (isHeldUp || failure.ours)) {
@@ -264,11 +264,11 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   }
 
   #start(status: number, header: (name: string) => string | undefined): void {
-    invariant(this.#phase === 'unanswered', 'an answer starts once');
+    invariant(this.#state === 'unanswered', 'an answer starts once');
     this.#status = status;
     const meaning = meaningOf(status);
     if (meaning === 'refused') {
-      this.#phase = 'refused';
+      this.#state = 'refused';
       this.#contentType = header('content-type');
     } else if (meaning === 'unavailable') {
       const failure = statusFailure(status, header('retry-after'), this.#clock.wallMs());
@@ -281,7 +281,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     } else if (!isOfType(header('content-type'), this.#request.stream)) {
       this.reject(isHtml(header('content-type')) ? pageFailure() : garbageFailure('wrong content type'));
     } else {
-      this.#phase = 'reading';
+      this.#state = 'reading';
       const { meter } = this;
       const { budget } = this.#owner;
       const { stream, includeUsage, choices } = this.#request;
@@ -293,9 +293,9 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   }
 
   #leave(chunk: Uint8Array): void {
-    invariant(this.#phase !== 'unanswered', 'data follows a status');
+    invariant(this.#state !== 'unanswered', 'data follows a status');
     this.#unusedBytes += chunk.length;
-    if (this.#phase === 'refused') this.#unusedChunks.push(chunk);
+    if (this.#state === 'refused') this.#unusedChunks.push(chunk);
     if (this.#unusedBytes <= UNUSED_BODY_BYTES_MAX) return;
     this.#call.abort();
     this.#reject();
@@ -335,7 +335,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   /** The upstream rejected the request. Its message is used as far as it came. */
   #reject(): void {
-    if (this.#phase !== 'refused') return;
+    if (this.#state !== 'refused') return;
     const body = Buffer.concat(this.#unusedChunks).toString('utf8');
     this.#unusedChunks = [];
     const failure = rejectionFailure(this.#status, this.#contentType, body, tracesOf(this.taken.target));
@@ -357,7 +357,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   /** The outcome is known. Reads and drops the rest of the body, so that the connection can be used again. */
   #settle(): void {
-    this.#phase = 'drained';
+    this.#state = 'drained';
     this.taken.release();
     this.#call.resume();
   }

@@ -73,7 +73,7 @@ class EchoResponse {
   readonly #createdSeconds: number;
   readonly #tokens: Iterator<RegExpExecArray>;
   #completionTokens = 0;
-  #phase: 'role' | 'content' | 'ended' = 'role';
+  #state: 'role' | 'content' | 'ended' = 'role';
 
   constructor(request: EchoRequest, id: string, createdSeconds: number) {
     this.#request = request;
@@ -92,14 +92,14 @@ class EchoResponse {
 
   /** The next event of the stream; after the last one, `[DONE]` included, undefined. */
   nextEvents(): string | undefined {
-    switch (this.#phase) {
+    switch (this.#state) {
       case 'role':
-        this.#phase = 'content';
+        this.#state = 'content';
         return this.#chunk({ role: 'assistant', content: '' }, null);
       case 'content': {
         const content = this.#take(CHUNK_TOKENS);
         if (content !== '') return this.#chunk({ content }, null);
-        this.#phase = 'ended';
+        this.#state = 'ended';
         const usage = JSON.stringify({
           ...this.#head('chat.completion.chunk'),
           choices: [],
