@@ -23,6 +23,7 @@ import { isHtml, type HttpCall, type HttpFault, type HttpHandler } from '../http
 import {
   budgetFailure,
   connectionFailure,
+  FIELD_UNSUPPORTED,
   garbageFailure,
   meaningOf,
   pageFailure,
@@ -61,7 +62,7 @@ export interface AttemptOwner extends ResponseSink {
    * what was relayed is charged. `isHeldUp`: the client cut it, by not reading.
    */
   cut(failure: AttemptFailure, isHeldUp: boolean): void;
-  /** An exception, which is a bug of the gateway. */
+  /** An exception, which is a bug of the gateway, at any point: the owner aborts the attempt. */
   crash(error: unknown): void;
 }
 
@@ -78,7 +79,7 @@ export interface AttemptClient {
   ): HttpCall;
 }
 
-/** unanswered → reading or refused → drained; an error or abort may come at any point. */
+/** unanswered → reading or refused (why is read) → drained (the outcome is known); abort at any point. */
 type State = 'unanswered' | 'reading' | 'refused' | 'drained';
 
 export class Attempt implements HttpHandler, ResponseOutcome {
@@ -194,7 +195,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   onData(chunk: Uint8Array): void {
     try {
       if (this.#state === 'reading') this.#reader!.onData(chunk);
-      else this.#leave(chunk);
+      else this.#onUnread(chunk);
     } catch (error) {
       this.#owner.crash(error);
     }
@@ -202,7 +203,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   onWhole(body: Buffer, members: Readonly<Record<string, unknown>>): void {
     try {
-      if (this.#state !== 'reading') this.#leave(body);
+      if (this.#state !== 'reading') this.#onUnread(body);
       else if (this.#reader instanceof ResponseReader) this.#reader.onWhole(body, members);
       else this.#reader!.onData(body);
     } catch (error) {
@@ -244,7 +245,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     if (this.#state !== 'reading') return;
     this.#endSpan(undefined);
     this.taken.releaseGood();
-    this.#settle();
+    this.#drain();
     this.#owner.complete(rest);
   }
 
@@ -274,7 +275,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
       const failure = statusFailure(status, header('retry-after'), this.#clock.wallMs());
       this.#endSpan(failure.kind);
       this.#releaseFailed(failure);
-      this.#settle();
+      this.#drain();
       this.#owner.reject(failure);
     } else if (!isPlain(header('content-encoding'))) {
       this.reject(garbageFailure('encoded, which was not asked for'));
@@ -292,7 +293,8 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     }
   }
 
-  #leave(chunk: Uint8Array): void {
+  /** Bytes that no reader gets: the reason of a rejection, or the rest of a body. */
+  #onUnread(chunk: Uint8Array): void {
     invariant(this.#state !== 'unanswered', 'data follows a status');
     this.#unusedBytes += chunk.length;
     if (this.#state === 'refused') this.#unusedChunks.push(chunk);
@@ -315,7 +317,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     }
     this.#endSpan(failure.kind);
     this.#releaseFailed(failure);
-    this.#settle();
+    this.#drain();
     this.#owner.reject(failure);
   }
 
@@ -341,7 +343,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     const failure = rejectionFailure(this.#status, this.#contentType, body, tracesOf(this.taken.target));
     if (failure.callerError === undefined) this.#releaseFailed(failure);
     else this.taken.releaseGood();
-    this.#settle();
+    this.#drain();
     this.#endSpan(failure.kind);
     this.#owner.reject(failure);
   }
@@ -356,7 +358,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   }
 
   /** The outcome is known. Reads and drops the rest of the body, so that the connection can be used again. */
-  #settle(): void {
+  #drain(): void {
     this.#state = 'drained';
     this.taken.release();
     this.#call.resume();
@@ -373,7 +375,7 @@ function doorOrFault(
     return doorAttemptOf(request, target, clock, false);
   } catch (error) {
     if (!(error instanceof FieldError)) throw error;
-    return { code: 'FIELD_UNSUPPORTED', message: error.message, repeatable: false };
+    return { code: FIELD_UNSUPPORTED, message: error.message, repeatable: false };
   }
 }
 

@@ -97,9 +97,11 @@ const REJECTED = 'the provider of this model refused the request; check its para
 /** All connections to the upstream that the settings allow stayed in use. */
 const CONNECTIONS_BUSY = 'TIMEOUT_QUEUE';
 /** The provider's protocol cannot express a member of the request. */
-const FIELD_UNSUPPORTED = 'FIELD_UNSUPPORTED';
+export const FIELD_UNSUPPORTED = 'FIELD_UNSUPPORTED';
+/** The request could not be written, by a bug. providers/translated-call.ts has both codes too. */
+export const REQUEST_UNWRITTEN = 'REQUEST_UNWRITTEN';
 /** Codes of errors that are not the upstream's. */
-const OWN_ERRORS: ReadonlySet<string> = new Set([CONNECTIONS_BUSY, FIELD_UNSUPPORTED, 'REQUEST_UNWRITTEN']);
+const OWN_ERRORS: ReadonlySet<string> = new Set([CONNECTIONS_BUSY, FIELD_UNSUPPORTED, REQUEST_UNWRITTEN]);
 
 /** Codes if the process or the system has no file descriptor left. */
 const NO_DESCRIPTOR_ERRORS: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE']);
@@ -118,8 +120,8 @@ const ERROR_REASONS: Readonly<Record<string, string>> = {
   TIMEOUT_TOTAL: 'it did not finish in time',
   TIMEOUT_HELD_UP: 'its answer was not read in time',
   NO_CREDENTIAL: 'its credentials could not be had',
-  FIELD_UNSUPPORTED: 'it does not support what was asked for',
-  REQUEST_UNWRITTEN: 'the request to it could not be written',
+  [FIELD_UNSUPPORTED]: 'it does not support what was asked for',
+  [REQUEST_UNWRITTEN]: 'the request to it could not be written',
 };
 
 export const CLIENT_GONE: ErrorRecord = {
@@ -138,7 +140,8 @@ const NO_BUDGET: ErrorRecord = {
   retryAfterSeconds: 5,
 };
 
-const NOT_TRANSLATED = 'NOT_TRANSLATED';
+/** No counter thread has translated a large body: the pool is full or late, or the task failed. */
+export const NOT_TRANSLATED = 'NOT_TRANSLATED';
 /** The counter pool is full. */
 export const COUNTER_BUSY: ErrorRecord = {
   code: 'overloaded',
@@ -210,7 +213,7 @@ function statusKind(status: number): FailureKind {
 
 function connectionFailureKind(code: string): FailureKind {
   if (code === CONNECTIONS_BUSY) return 'no_connection_free';
-  if (code === FIELD_UNSUPPORTED || code === 'REQUEST_UNWRITTEN') return 'rejected';
+  if (code === FIELD_UNSUPPORTED || code === REQUEST_UNWRITTEN) return 'rejected';
   if (code === 'NO_CREDENTIAL') return 'credentials';
   if (code === 'TIMEOUT_CONNECT') return 'connect';
   if (code.startsWith('TIMEOUT_')) return 'timeout';

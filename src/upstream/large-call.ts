@@ -16,6 +16,7 @@ import { dialectAt } from '../doors/dialects.js';
 import type { HttpCall, HttpClient, HttpHandler } from '../http1/http-client.js';
 import type { ProviderClient } from '../providers/provider-client.js';
 import { PROVIDERS } from '../providers/providers.js';
+import { FIELD_UNSUPPORTED, NOT_TRANSLATED, REQUEST_UNWRITTEN } from './error-mapping.js';
 import type { LargeBody, LargeTranslated } from './large-translation.js';
 import { mayHave } from './upstream-body.js';
 import type { UpstreamTarget } from './target.js';
@@ -35,19 +36,19 @@ export interface LargeDeps {
 
 type Written = Extract<LargeTranslated, { isWritten: true }>;
 
-/** Codes of errors. error-mapping.ts has their meanings. */
-const NOT_TRANSLATED = 'NOT_TRANSLATED';
-const UNWRITTEN = 'REQUEST_UNWRITTEN';
-
 /** The caller left before the body was translated. */
 const LEFT: ErrorRecord = { code: 'internal_error', message: 'the call was aborted' };
 
-/** Whether the request is large and goes to an upstream that does not speak the door's protocol as it is. */
+/**
+ * Whether the body is 4 KiB or more (BODY_AS_BYTES_MIN of protocol/request-bytes.ts) and goes to an upstream
+ * that does not speak the door's protocol as it is.
+ */
 export function isLargeTranslation({ largeBody, door }: UpstreamRequest, target: UpstreamTarget): boolean {
   if (largeBody === undefined) return false;
   const { memberNames } = target;
   if (door === CHAT_DOOR)
     return isTranslated(target) || (memberNames !== undefined && mayHave(largeBody, memberNames));
+  // Every door but chat has a dialect (doors/dialects.ts).
   const { name, translator, isCount } = dialectAt(door)!;
   return target.doors[name] === undefined && translator !== undefined && isCount !== true;
 }
@@ -57,7 +58,10 @@ export function isTranslated({ provider }: UpstreamTarget): boolean {
   return provider !== undefined && PROVIDERS[provider.name] !== undefined;
 }
 
-/** `onWritten` is called right before the request is sent, with members of the caller's body. */
+/**
+ * Call it if `isLargeTranslation` is true. `onWritten` is called right before the request is sent, with the
+ * members of the caller's body but the conversation.
+ */
 export function startLargeCall(
   deps: LargeDeps,
   target: UpstreamTarget,
@@ -69,7 +73,7 @@ export function startLargeCall(
   const { requestId, door, stream, largeBody, account } = request;
   const large: LargeBody = {
     ...{ door, stream, requestId },
-    // Copied, because another attempt may need it.
+    // Copied, because another attempt may need it: `translate` transfers the memory.
     body: new Uint8Array(largeBody!),
     model: target.model,
     provider: target.provider,
@@ -114,7 +118,7 @@ class LargeCall implements HttpCall {
     question.reply
       .then((translated) => this.#take(translated, send))
       .catch((error: unknown) =>
-        this.#fail(error instanceof AskRejected ? NOT_TRANSLATED : UNWRITTEN, String(error)),
+        this.#fail(error instanceof AskRejected ? NOT_TRANSLATED : REQUEST_UNWRITTEN, String(error)),
       );
   }
 
@@ -151,7 +155,7 @@ class LargeCall implements HttpCall {
     if (translated.isWritten) {
       this.#inner = send(translated);
       if (this.#isPaused) this.#inner.pause();
-    } else this.#fail(translated.isField ? 'FIELD_UNSUPPORTED' : UNWRITTEN, translated.message);
+    } else this.#fail(translated.isField ? FIELD_UNSUPPORTED : REQUEST_UNWRITTEN, translated.message);
   }
 
   #fail(code: string, message: string): void {

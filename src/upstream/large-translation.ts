@@ -32,6 +32,7 @@ export interface LargeBody {
   readonly provider: ProviderSettings | undefined;
   readonly memberNames: MemberNames | undefined;
   readonly requestId: string;
+  /** Calendar time, for members of the provider's body. */
   readonly nowMs: number;
 }
 
