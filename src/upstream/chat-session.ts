@@ -67,9 +67,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   readonly budget: ResponseBudget;
   #state: State = 'calling';
   #attempt: Attempt | undefined;
-  #pause: NodeJS.Timeout | undefined;
+  #retryTimer: NodeJS.Timeout | undefined;
   /** Set if the call has waited because its upstreams were at their limits. */
   #wait: QuotaWait | undefined;
+  /** The client has a byte, or will get one. */
   #relayed = false;
   #upstreamWaitMs = 0;
   /** The client has gone. */
@@ -169,7 +170,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else if (this.#reason !== undefined)
       this.#giveUp(unavailableError(this.#reason, this.#retryAfterSeconds), 'unavailable');
     else if (plan.hasTriedAll) this.#giveUp(this.#unsupported!, undefined);
-    else this.#failResting();
+    else this.#failCoolingDown();
   }
 
   /** The upstreams of the model have failed. A fallback gets the call, if the client has no byte. */
@@ -226,7 +227,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     };
     // Never within a callback of the HTTP client, which may be in the middle of its parser.
     if (pauseMs === 0) queueMicrotask(again);
-    else this.#pause = setTimeout(again, pauseMs);
+    else this.#retryTimer = setTimeout(again, pauseMs);
   }
 
   /** `queued`: the call has waited, and it is its turn. Returns false if it must go on waiting. */
@@ -261,7 +262,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     }
     if (queued) this.#wait!.ended(false);
     const { tokensBeyond } = this.#models.plan;
-    if (tokensBeyond === undefined) this.#failResting();
+    if (tokensBeyond === undefined) this.#failCoolingDown();
     else this.#giveUp(beyondQuota(this.#models.plan.tokens, tokensBeyond), 'unavailable');
     return true;
   }
@@ -321,7 +322,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   /** All upstreams cool down. The call fails at once, so that calls do not pile up. */
-  #failResting(): void {
+  #failCoolingDown(): void {
     const { routes, errors } = this.#shared;
     const { restMs, reason } = this.#models.plan.rest();
     const subject = `model ${routes.routeOf(this.#models.request.modelIndex).id}`;
@@ -388,7 +389,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#attempt = undefined;
     this.#rest = EMPTY;
     this.budget.clear();
-    clearTimeout(this.#pause);
+    clearTimeout(this.#retryTimer);
     this.#wait?.leave();
     this.#downstream.fail(error);
   }

@@ -33,7 +33,7 @@ export class CredentialTable implements Credentials {
     this.replace(records);
   }
 
-  /** Returns the positions that have a credential now and had none before. */
+  /** Other positions keep their records. Returns those that have a credential now and had none before. */
   replace(records: readonly CredentialRecord[]): number[] {
     const filled: number[] = [];
     for (const record of records) {

@@ -5,7 +5,7 @@
  *
  * Must hold: only events in UTF-8 whose data is a JSON object are relayed, and events without data (comments)
  * are dropped. While the client has no byte, another upstream may still be tried
- * (test/e2e/doors-streams.test.ts, doors-faults.test.ts).
+ * (test/e2e/doors-streams.test.ts, test/e2e/doors-faults.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { isRecord, parsedJson } from '../core/json.js';
@@ -166,6 +166,7 @@ export class PassedStreamReader implements ResponseBodyReader {
     this.#outcome.reject(failure);
   }
 
+  // Methods, because a call just before may have set them, which TypeScript does not see.
   #hasEnded(): boolean {
     return this.#ended;
   }

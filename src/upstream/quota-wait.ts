@@ -12,13 +12,14 @@ import type { QuotaQueue, WaitingCall } from './quota-queue.js';
 import type { NoRoom } from './target-choice.js';
 import { ASK_MS } from './upstream-quotas.js';
 
-/** The session, as QuotaWait needs it. */
+/** The session, as QuotaWait needs it. `tryNow` calls `ended` before it returns true. */
 export interface WaitOwner extends Pick<WaitingCall, 'account' | 'bytes' | 'waitsFor' | 'tryNow' | 'giveUp'> {
   recordQueued(queuedMs: number): void;
   /** The coordinator has not replied yet. */
   isAsking(): boolean;
 }
 
+/** Each wait begins by `begin`, and ends by the first of `ended`, `giveUp` and `leave`. */
 export class QuotaWait implements WaitingCall {
   readonly account: AccountIndex;
   readonly bytes: number;
@@ -26,11 +27,12 @@ export class QuotaWait implements WaitingCall {
   readonly #clock: Clock;
   readonly #metrics: UpstreamMetrics;
   readonly #owner: WaitOwner;
+  /** Until when the call may wait for its turn, and until when for a reply of the coordinator. */
   #endMs = 0;
   #askEndMs = 0;
   /** Sum of the waits that have ended. */
   #waitedMs = 0;
-  /** Undefined while the call does not wait. */
+  /** Undefined while the call does not wait. `slot`: the upstream's in the metrics. */
   #since: { readonly ms: number; readonly slot: number } | undefined;
 
   constructor(queue: QuotaQueue, clock: Clock, metrics: UpstreamMetrics, owner: WaitOwner) {
@@ -75,7 +77,7 @@ export class QuotaWait implements WaitingCall {
     this.#end(served ? 'served' : 'left');
   }
 
-  /** The call is over. */
+  /** The call is over: leaves the queue, if it waits. */
   leave(): void {
     if (this.#since === undefined) return;
     this.#queue.remove(this);

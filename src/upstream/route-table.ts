@@ -46,7 +46,8 @@ export class RouteTable {
 
   /**
    * From now on calls, and further attempts of running calls, go where `routes` say. No model may change its
-   * index. Upstreams that did not change keep their breakers and calls.
+   * index or be missing: one that was removed is `retired`. Upstreams that did not change keep their breakers
+   * and calls.
    */
   replace(routes: readonly ModelRoute[]): void {
     this.#routes = routes;

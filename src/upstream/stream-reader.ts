@@ -66,6 +66,7 @@ export class StreamReader implements ResponseBodyReader {
   readonly #ends = new Map<unknown, boolean>();
   /** How many choices have not ended. */
   #open = 0;
+  /** `[DONE]` has come. */
   #done = false;
   #over = false;
   #relayed = false;
@@ -251,6 +252,7 @@ export class StreamReader implements ResponseBodyReader {
     this.#outcome.reject(failure);
   }
 
+  /** A method, because a call just before may have set it, which TypeScript does not see. */
   #isOver(): boolean {
     return this.#over;
   }

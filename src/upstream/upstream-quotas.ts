@@ -96,6 +96,7 @@ export class UpstreamQuotas {
       else
         this.#asked.set(scope, {
           untilMs: againMs,
+          // Without a decision the shortage is late at once: see `isLate` of `shortageOf`.
           undecidedSinceMs: end === 'refused' ? Infinity : -Infinity,
         });
       this.queue.roomCame();

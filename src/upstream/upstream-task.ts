@@ -1,6 +1,7 @@
 /**
  * The long-lived task of an upstream worker. It owns the worker's clients and a channel to each listener.
- * Piscina runs it through upstream.worker.cts.
+ * Piscina runs it through upstream.worker.cts in a thread of its own. With `workers: 0` a listener's thread
+ * runs it (gateway/listener-with-worker.thread.ts).
  *
  * Must hold: if a listener's channel is replaced, or the task ends, the calls of the old channel are
  * cancelled before, so that each is settled (test/e2e/thread-failure.test.ts).

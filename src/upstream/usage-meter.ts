@@ -78,9 +78,9 @@ export class UsageMeter {
   }
 
   /**
-   * Takes what the upstream had told by the time at which its stream was left or broke off. Does not read it
-   * if a report came after all of the text. Some upstreams tell a prompt of 0 before they know it: that is no
-   * report.
+   * Takes what the upstream had told by the time at which its stream was left or broke off. call-usage.ts
+   * calls it once, before it reads the other members. Does not read `usageSoFar` if a report came after all
+   * of the text. Some upstreams tell a prompt of 0 before they know it: that is no report.
    */
   reportSoFar(attempt: { readonly usageSoFar: unknown }): void {
     if (this.#reported !== undefined && !this.#isReportOld) return;
