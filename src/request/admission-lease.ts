@@ -27,6 +27,7 @@ export class AdmissionAsk {
   readonly #context: CallContext;
   readonly #listener: ListenerContext;
   readonly #leases: LeaseChannel;
+  /** Monotonic. No further lease is asked for later, once there were LEASE_TRIES_MIN tries. */
   #endMs: number;
   #tries = 0;
   #stage: 'whole' | 'rest' | 'over' = 'whole';

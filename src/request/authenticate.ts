@@ -42,6 +42,7 @@ export function authenticate(
   const account = keys.accountOf(key);
   const planIndex = ledger.planIndexOf(account);
   if (!ledger.isActive(account)) return planIndex === NO_PLAN_INDEX ? ACCOUNT_WITHOUT_PLAN : DISABLED_ACCOUNT;
+  // True once a second at most for each key: the next flush writes its last use.
   if (keys.recordUse(key, nowSeconds)) ledger.keys.dirty.mark(key);
   context.caller = {
     key,

@@ -44,7 +44,7 @@ export interface BodyBounds {
   readonly bytesMax: number;
   /** The longest body that is accepted. A body alone is always taken, even if a share is less. */
   readonly bodyBytesMax: number;
-  /** Bodies longer than this are large. */
+  /** Bodies longer than this are large: see LARGE_SHARE. */
   readonly parseInlineBytesMax: number;
 }
 
@@ -68,7 +68,10 @@ export class BodyBudget {
     }
   }
 
-  /** Raises what a body holds from `heldBytes` to `bytes`. If not 'taken', nothing has changed. */
+  /**
+   * Raises what a body holds from `heldBytes`, 0 at first, to `bytes` of its length. If not 'taken', nothing
+   * has changed. `bounds` are those of now: they may differ from the call before.
+   */
   take(
     account: AccountIndex,
     heldBytes: number,
@@ -93,7 +96,7 @@ export class BodyBudget {
     return isFull ? 'full' : 'account_full';
   }
 
-  /** Called once, with all that the body holds. */
+  /** Called once, with the length that was last taken. */
   giveBack(account: AccountIndex, heldBytes: number): void {
     const kib = kibOf(heldBytes);
     Atomics.sub(this.#words, this.#own + TOTAL, kib);

@@ -20,6 +20,7 @@ import type { Outcome } from '../telemetry/metrics-layout.js';
 
 /** Contents that are sent to the main thread in one message, unless one call has more. */
 const BATCH_BYTES = 64 * 1024;
+/** How long the first contents of a batch wait for others. */
 const BATCH_WAIT_MS = 200;
 /** Memory that a piece takes beside its bytes. */
 const PIECE_BYTES = 128;
@@ -81,6 +82,7 @@ export class GatheredContents {
     };
   }
 
+  /** Gives the memory back. Idempotent; ContentsGatherer.end calls it last. */
   drop(): void {
     this.#budget.giveBack(this.#held);
     this.#held = 0;
@@ -119,6 +121,7 @@ export class ContentsGatherer {
     this.#options = options;
   }
 
+  /** At the start and at each reload. Calls that have begun keep their bound of bytes. */
   applySettings({ mode, bodyBytesMax }: ContentsSettings): void {
     this.#mode = mode;
     this.#bodyBytesMax = bodyBytesMax;

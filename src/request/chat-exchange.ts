@@ -105,6 +105,7 @@ export class ChatExchange extends CallContext {
     return this.keyed ?? this.cached;
   }
 
+  /** The whole body has come: the overhead counts from now. */
   bodyRead(): void {
     this.#bodyMs = this.#listener.clock.monotonicMs();
   }
@@ -168,6 +169,7 @@ export class ChatExchange extends CallContext {
     this.#attempts.push(attempt);
   }
 
+  /** The charge of `charged` was taken back, in journal and ledger (`reverse` of settle.ts). */
   reversed(): void {
     this.#addUnreported();
     this.#settled = undefined;
@@ -180,17 +182,19 @@ export class ChatExchange extends CallContext {
     this.bodyBytes = 0;
   }
 
+  /** `swept` is called about once a second from now on. Call it only while nothing is swept. */
   startSweep(swept: Swept): void {
     this.#sweepSlot = this.#listener.sweeps.add(swept);
   }
 
+  /** Idempotent; `finish` calls it too. */
   stopSweep(): void {
     if (this.#sweepSlot === undefined) return;
     this.#listener.sweeps.remove(this.#sweepSlot);
     this.#sweepSlot = undefined;
   }
 
-  /** Called once, last. */
+  /** Called once, after those of `charged`, `onLastAttempt` and `reversed` that the call has. */
   finish(outcome: Outcome): void {
     invariant(!this.isOver, 'an exchange ends once');
     this.isOver = true;

@@ -4,8 +4,8 @@
  * listener-server.ts makes the first, listener.thread.ts the second. Listener thread. It imports the files of
  * what it names, and the phases import it.
  *
- * Must hold: a field of CallContext is set by one phase, which its comment names, and read by later ones. It
- * is undefined on every path that ended before that phase (no test of its own; the compiler asks for a
+ * Must hold: a field of CallContext is set by the phases that its comment names, and read by later ones. It
+ * is undefined, empty or false on every path that ended before (no test of its own; the compiler asks for a
  * check).
  */
 import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
@@ -48,7 +48,7 @@ export interface Caller {
   readonly isLimited: boolean;
 }
 
-/** The values of the `X-RateLimit-*` headers. Set by the rate-limit phase. */
+/** The values of the `X-RateLimit-*` headers. Set by the rate-limit phase, and by `admit` if it rejects. */
 export interface RateLimitState {
   readonly limit: number;
   readonly remaining: number;
@@ -94,21 +94,22 @@ export class CallContext {
   /** Undefined if no scope has `tokens_per_minute`. Set when the call is admitted, rejected or replayed. */
   tokenLimit: TokenLimitState | undefined = undefined;
   /**
-   * A limit has rejected the request, and the coordinator may have some of it left. Set with the rejection.
+   * A limit has rejected the request, and the coordinator may have some of it left. Set by the rate-limit
+   * phase and by `admit`, with each decision anew.
    */
   asksLease = false;
   /** What the call needs of a quota of spending that rejected it. Set with `asksLease`. */
   lacking: CallNeeds | undefined = undefined;
   /** Limits are shared, and the coordinator does not have the whole hold. Set by AdmissionAsk. */
   mayClamp = false;
-  /** Set by `admit` once the model is known to be on the plan. */
+  /** Set by `choose` (admit.ts), for `lookUp` or `admit`, once the model is known to be on the plan. */
   modelIndex: number | undefined = undefined;
   /** That model, then its fallbacks for this call, in order. Set with `modelIndex`. */
   models: readonly ChosenModel[] = [];
   admission: Admission | undefined = undefined;
-  /** Set if the response cache has the response. Then only the price of a hit is held. */
+  /** Set by `lookUp` (replay.ts) if the response cache has the response. Then only a hit's price is held. */
   hit: EarlierResponse | undefined = undefined;
-  /** The header lines about the response cache; empty if the cache was not asked. */
+  /** The header lines about the response cache, set by `lookUp`; empty if the cache was not asked. */
   cacheLine = '';
   /** The output was lowered to what the account can pay. Set by `admit`. */
   isClamped = false;

@@ -63,6 +63,7 @@ export class DescriptorGuard {
     closeAll(opened);
   }
 
+  /** Ends the checks and closes the spares. */
   close(): void {
     clearTimeout(this.#timer);
     closeAll(this.#spares);

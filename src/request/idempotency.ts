@@ -74,7 +74,11 @@ export function digestAtDoor(bodyDigest: string, path: string): string {
   return path === DOOR_PATHS.chat ? bodyDigest : bodyDigestOf(Buffer.from(path + bodyDigest));
 }
 
-/** A call whose response is collected, to be stored once it is whole. Delivery calls the methods. */
+/**
+ * A call whose response is collected, to be stored once it is whole. Delivery calls the methods: any number
+ * of `collect`, then, if the response is whole, `keep` and one of `publish` and `forget`. ChatExchange.finish
+ * calls `giveUp`, which others may have called before.
+ */
 export interface StorableCall {
   /** A piece of the response, valid during the call only. */
   collect(bytes: Uint8Array): void;

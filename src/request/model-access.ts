@@ -19,7 +19,7 @@ interface LeastPrice {
   readonly outputPicoUnits: bigint;
 }
 
-/** Made for a catalogue and never changed. */
+/** Made for a catalogue and never changed. Plans are indices into the catalogue's list. */
 export class ModelAccess {
   readonly #indices = new Map<string, number>();
   readonly #catalog: Catalog;
