@@ -8,7 +8,7 @@
  * Must hold: a rejected call has taken nothing, and an admitted one is settled or released exactly once;
  * otherwise money and slots stay held for ever. The hold covers the dearest model that may answer, fallbacks
  * included, or a call costs more than its account has (test/unit/request/admit.test.ts,
- * admit.quotas.test.ts).
+ * test/unit/request/admit.quotas.test.ts).
  */
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { SERVICE_OF } from '../core/door-names.js';

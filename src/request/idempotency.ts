@@ -76,8 +76,8 @@ export function digestAtDoor(bodyDigest: string, path: string): string {
 
 /**
  * A call whose response is collected, to be stored once it is whole. Delivery calls the methods: any number
- * of `collect`, then, if the response is whole, `keep` and one of `publish` and `forget`. ChatExchange.finish
- * calls `giveUp`, which others may have called before.
+ * of `collect`, and `keep` if the response is whole and its client still there; then `publish`, also without
+ * `keep`, or `forget`. In any case ChatExchange.finish calls `giveUp`, which others may have called before.
  */
 export interface StorableCall {
   /** A piece of the response, valid during the call only. */

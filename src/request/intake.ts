@@ -10,7 +10,8 @@
  *
  * Must hold: `exchange.finish` is called exactly once on every path, or what the call holds is lost. No error
  * about what a body says is sent before its caller has a permit. After each `await` the client may be gone
- * (test/unit/request/chat-exchange.test.ts, test/e2e/leaving-clients.test.ts, order-of-checks.test.ts).
+ * (test/unit/request/chat-exchange.test.ts, test/e2e/leaving-clients.test.ts,
+ * test/e2e/order-of-checks.test.ts).
  */
 import type { HttpRequest } from 'uWebSockets.js';
 import { type PendingQuestion, orRejected } from '../core/ask-port.js';

@@ -14,7 +14,10 @@ import type { Door } from '../doors/door.js';
 import type { ChatCall, ChatRequestResult } from '../protocol/chat-call.js';
 import { nameOfResponse, type ResponseKey } from '../registry/stored-response.js';
 
-/** Calls with longer bodies have bytes in place of a string, which a worker takes away. */
+/**
+ * Calls with longer bodies have bytes in place of a string, which a worker takes away: from BODY_AS_BYTES_MIN
+ * of protocol/request-bytes.ts on.
+ */
 const KNOWN_BYTES_MAX = 4 * 1024 - 1;
 /** What a known request takes beside its texts, about. */
 const KNOWN_ROW_BYTES = 1_024;

@@ -110,7 +110,8 @@ export type ToListener =
   /** Forget the cached responses of that model, or all. */
   | { readonly kind: 'cache_cleared'; readonly modelId: string | undefined }
   /**
-   * Stop accepting. `drained` follows when no call is in flight, or all connections have ended (`keepsIdle`).
+   * Stop accepting. `drained` follows when no call is in flight, or with `keepsIdle` when all connections
+   * have ended: see Connections.drain.
    */
   | { readonly kind: 'drain'; readonly keepsIdle: boolean }
   /** The drain's time is over: wait only for calls that have begun in it. `drained` follows. */

@@ -3,7 +3,7 @@
  * catalogue. listener-server.ts makes one, and another with each reload. Listener thread.
  *
  * Must hold: a caller sees the models of its own plan only (test/unit/request/model-access.test.ts,
- * model-routes.test.ts).
+ * test/unit/request/model-routes.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';

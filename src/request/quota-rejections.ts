@@ -4,7 +4,7 @@
  * thread.
  *
  * Must hold: a caller that waits for the seconds that a rejection names is admitted, unless another caller
- * was faster (test/unit/request/quota-rejections.test.ts, admit.test.ts).
+ * was faster (test/unit/request/quota-rejections.test.ts, test/unit/request/admit.test.ts).
  */
 import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';

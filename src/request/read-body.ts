@@ -38,7 +38,7 @@ export interface BodyReceiver {
  * Accounts for a body's memory. If a method returns false, the request was rejected: no other call follows.
  */
 export interface BodyHold {
-  /** The body will take up to `bytes` before the next call, and is at least `certainBytes` long. */
+  /** Until the next call the body takes up to `bytes` in all, and is at least `certainBytes` long. */
   takeBody(bytes: number, certainBytes: number): boolean;
   /** The first bytes of a large body, valid during the call only. */
   takeFirstPiece(piece: Uint8Array): boolean;

@@ -6,7 +6,8 @@
  * for new connections, listener.thread.ts has BodyTurns for large bodies; listener thread.
  *
  * Must hold: a paused connection is resumed, first come, first served, unless its client has left. After that
- * nothing of it is called: µWS has freed it (test/unit/request/read-turns.test.ts, connections.test.ts).
+ * nothing of it is called: µWS has freed it (test/unit/request/read-turns.test.ts,
+ * test/unit/request/connections.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 

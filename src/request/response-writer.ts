@@ -26,7 +26,8 @@
  *
  * Must hold: a client that reads at any speed, with pauses of any length, gets every byte once and in order,
  * and the worker gets credits only for bytes that the socket has taken
- * (test/unit/request/response-writer.test.ts, answer-framing.test.ts, test/e2e/slow-readers.test.ts).
+ * (test/unit/request/response-writer.test.ts, test/unit/request/answer-framing.test.ts,
+ * test/e2e/slow-readers.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';

@@ -22,9 +22,7 @@ import { SPAN_OF_ATTEMPT } from '../telemetry/span-record.js';
 import type { ProviderName } from '../core/provider-names.js';
 import type { UpstreamTarget } from './target.js';
 
-/**
- * `gen_ai.provider.name` by OpenTelemetry's conventions.
- */
+/** `gen_ai.provider.name` by OpenTelemetry's conventions. */
 export const SPAN_NAMES: Readonly<Record<ProviderName, string>> = {
   openai: 'openai',
   azure: 'azure.ai.openai',
@@ -40,9 +38,11 @@ export interface AttemptBegin {
   readonly target: UpstreamTarget;
   /** The model's id in the catalogue. */
   readonly modelId: string;
+  /** One of SPAN_NAMES, or who owns the model by the settings. */
   readonly provider: string;
   /** Attempts of the call before this one. */
   readonly earlierTries: number;
+  /** Monotonic, as all times of a span here; the exporter makes calendar times of them. */
   readonly nowMs: number;
 }
 

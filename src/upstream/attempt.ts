@@ -5,7 +5,7 @@
  * Must hold: the session gets exactly one complete, reject or cut, and nothing after it. The attempt releases
  * its TakenTarget on every path, and a failure that is not the upstream's does not count against its breaker.
  * No exception of the gateway reaches the HTTP client, which would take it for the upstream's
- * (test/unit/upstream/chat-session-failover.test.ts, chat-session-cancel.test.ts).
+ * (test/unit/upstream/chat-session-failover.test.ts, test/unit/upstream/chat-session-cancel.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { CHAT_DOOR } from '../core/door-names.js';

@@ -22,9 +22,7 @@ import type { AccountIndex, MonotonicMs } from '../core/units.js';
 
 /** The window consists of two halves. The older one is dropped as a whole. */
 const WINDOW_HALF_MS = 5_000;
-/**
- * The first cooldown: a process that was restarted is back by then.
- */
+/** The first cooldown: a process that was restarted is back by then. */
 const COOLDOWN_MS_MIN = 2_000;
 /** The longest: an upstream that was down for hours gets calls again within a minute after it is back. */
 const COOLDOWN_MS_MAX = 60_000;
@@ -127,6 +125,7 @@ export class Breaker {
     else this.#count(nowMs, undefined);
   }
 
+  /** The call of that account failed, by a fault of the upstream. */
   failed(pass: BreakerPass, nowMs: MonotonicMs, account: AccountIndex): void {
     if ((pass !== this.#pass && pass !== -this.#pass) || this.#failuresMax === 0) return;
     if (this.isOpen && pass === this.#pass) {
@@ -141,6 +140,7 @@ export class Breaker {
     const failed = isTooMany ? both(this.#half.failed, this.#olderHalf.failed) : this.#failedInARow;
     this.#heldBack = both(this.#heldBack, failed);
     this.#open(nowMs, COOLDOWN_MS_MIN, 'opened');
+    // If it is open for one account, one failure of another one opens it for all.
     this.#countAnew(this.#failuresMax - 1);
   }
 

@@ -4,8 +4,8 @@
  *
  * Must hold: the listener gets exactly one of end, cut and fail, last. After the first byte for the client no
  * other upstream is tried. A client that leaves pays for what was relayed to it, and nothing if no request
- * was sent or the upstream rejects it (test/unit/upstream/chat-session.test.ts, chat-session-cancel.test.ts,
- * chat-session-failover.test.ts).
+ * was sent or the upstream rejects it (test/unit/upstream/chat-session.test.ts,
+ * test/unit/upstream/chat-session-cancel.test.ts, test/unit/upstream/chat-session-failover.test.ts).
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';

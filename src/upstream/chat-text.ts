@@ -3,7 +3,7 @@
  * token-count.ts uses it in counter threads and, for estimates, in upstream workers. Pure.
  *
  * Must hold: no input makes it throw, because input is untrusted: a value without the expected form is
- * skipped (test/unit/upstream/chat-text.test.ts, chat-text.transcript.test.ts).
+ * skipped (test/unit/upstream/chat-text.test.ts, test/unit/upstream/chat-text.transcript.test.ts).
  */
 import { isRecord, parsedJson } from '../core/json.js';
 import { TRANSCRIPT_CHARS_MAX, TRANSCRIPT_EVENTS_BYTES_MAX } from '../core/limits.js';

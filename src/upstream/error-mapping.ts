@@ -4,7 +4,7 @@
  * the main thread. Pure.
  *
  * Must hold: no text made here contains a provider's key or address
- * (test/unit/upstream/error-mapping.test.ts, secret-traces.test.ts).
+ * (test/unit/upstream/error-mapping.test.ts, test/unit/upstream/secret-traces.test.ts).
  */
 import { OUT_OF_DESCRIPTORS, type ErrorRecord } from '../core/errors.js';
 import { UPSTREAM_MESSAGE_CHARS_MAX } from '../core/limits.js';

@@ -9,8 +9,8 @@
  *
  * Must hold: an event is relayed or not by the events before it, however the bytes were cut, with one
  * exception: while the client has no byte, good events that come together with a bad one are held back with
- * it, unless the text is whole (test/unit/upstream/stream-reader.test.ts, hostile-answers.test.ts,
- * stream-ends.test.ts).
+ * it, unless the text is whole (test/unit/upstream/stream-reader.test.ts,
+ * test/unit/upstream/hostile-answers.test.ts, test/unit/upstream/stream-ends.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { CHOICES_MAX } from '../protocol/chat-rules.js';

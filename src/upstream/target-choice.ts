@@ -4,8 +4,8 @@
  * flight for its weight (weighted least connections). retry-plan.ts uses it. Upstream worker; one for each
  * model. It counts the calls of its worker only; the limits are shared.
  *
- * Must hold: each TakenTarget is released exactly once, with an outcome. If no other upstream is left, one
- * that cools down is tried again within seconds, however long it was down
+ * Must hold: each TakenTarget is released, and its first release is its outcome. If no other upstream is
+ * left, one that cools down is tried again within seconds, however long it was down
  * (test/unit/upstream/target-choice.test.ts).
  */
 import type { Clock } from '../core/clock.js';
@@ -262,7 +262,7 @@ export class TargetChoice {
   }
 }
 
-/** A target that was taken for one attempt. It is released once, and its tokens are settled apart. */
+/** A target that was taken for one attempt. Its first release counts, and its tokens are settled apart. */
 export class TakenTarget {
   readonly target: UpstreamTarget;
   readonly index: number;

@@ -4,7 +4,8 @@
  * count-session.ts), and the main thread passes them to counter threads, where TokenCount runs. Pure.
  *
  * Must hold: no caller loses its response because of a count: if no count comes, an estimate takes its place
- * and is marked as one (test/unit/upstream/token-count.test.ts, token-count.count-wait.test.ts).
+ * and is marked as one (test/unit/upstream/token-count.test.ts,
+ * test/unit/upstream/token-count.count-wait.test.ts).
  */
 import { CHAT_DOOR } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
@@ -51,6 +52,7 @@ export interface CountRest {
    * spans two texts.
    */
   readonly chars: Uint8Array;
+  /** Length of each, in UTF-16 code units. */
   readonly lengths: Uint32Array;
   /** How many of them belong to the prompt; they come first. */
   readonly promptTexts: number;

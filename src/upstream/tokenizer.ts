@@ -8,7 +8,7 @@
  * (bench/README.md).
  *
  * Must hold: no text costs more than about 0.4 s a megabyte, and none makes the next one slower; counts equal
- * those of tiktoken (test/unit/upstream/token-count.test.ts, tiktoken.test.ts).
+ * those of tiktoken (test/unit/upstream/token-count.test.ts, test/unit/upstream/tiktoken.test.ts).
  */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -49,7 +49,7 @@
  * p + c + both, or if they are more than p; then they are added to p.
  *
  * Must hold: money is charged by these rules. A new shape needs its source in the table and its row in the
- * test (test/unit/upstream/usage-shapes.test.ts, usage-shapes.usage-bounds.test.ts).
+ * test (test/unit/upstream/usage-shapes.test.ts, test/unit/upstream/usage-shapes.usage-bounds.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import { isRecord } from '../core/json.js';
@@ -263,7 +263,7 @@ function isTokenCount(value: unknown): value is number {
  */
 const BEYOND_TEXT =
   /"(?:image|image_url|input_image|input_audio|audio_url|video_url|document|document_url|file|input_file|(?:[\w-]+:)?(?:web|file|browser)_(?:search|fetch)\w*|code_(?:interpreter|execution)\w*|mcp\w*|plugins|cached_?[cC]ontent|previous_response_id|conversation|prompt)"/g;
-/** How many of them count. */
+/** How many of them count: with more, a body of such names would make any report believable. */
 const BEYOND_TEXT_MAX = 64;
 
 /**
@@ -347,6 +347,7 @@ function namesParts({ body, largeBody }: UpstreamRequest, count: number): boolea
   return true;
 }
 
+/** UTF-8 length of the body as it goes to this model's upstreams. quota-queue.ts weighs calls by it too. */
 export function bodyBytesOf({ body, bodyIsAscii, largeBody }: UpstreamRequest): number {
   return largeBody?.length ?? (bodyIsAscii ? body.length : Buffer.byteLength(body));
 }
