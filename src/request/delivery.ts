@@ -4,14 +4,16 @@
  * worker's frames. Listener thread.
  *
  *     waiting ──→ responding ──→ committing ──→ leaving ──→ over
- *        │            └──────────────┴────────────────────────↗
- *        └─→ withdrawn ───────────────────────────────────────↗
+ *        │            └──────────────┼────────────────────────↗
+ *        └─→ withdrawn ←─────────────┘
+ *                └────────────────────────────────────────────↗
  *
  *     waiting      the worker has sent nothing yet
  *     responding   a response that comes in pieces is being relayed
  *     committing   `durability: commit` only: the last bytes wait until the charge is on disk
  *     leaving      the call is settled and the client has not taken all bytes yet
- *     withdrawn    the gateway stops before the client has a byte: the call is not charged
+ *     withdrawn    the gateway stops before the client has a byte: the call is not charged, and what a commit
+ *                  has charged already is taken back
  *
  * Back-pressure: bytes that the client's socket does not take wait in the ResponseWriter, and the worker gets
  * no credit for them, so both sides together hold at most one window.
@@ -56,7 +58,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   #phase: Phase = 'waiting';
   /** Undefined until the first piece, and again when the client has left. */
   #writer: ResponseWriter | undefined;
-  /** Set while `committing`: the last bytes. */
+  /** Set from `committing` on: the last bytes, and the charge. */
   #held: { readonly settled: Settled; readonly bytes: Uint8Array } | undefined;
   /** The number of the stream's next event, if the door numbers events. */
   #eventNumber: number | undefined;
@@ -148,18 +150,24 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
 
   onCommitted(): void {
     invariant(this.#held !== undefined, 'a committed response was held');
-    this.#end(this.#held.bytes);
+    if (this.#phase === 'withdrawn') this.#takeBack(this.#held.settled, STOPPED);
+    else this.#end(this.#held.bytes);
   }
 
-  /** If the client has left, the charge stays: the client has had the response. */
+  /** If the client has left by itself, the charge stays. */
   onUncommitted(): void {
     invariant(this.#held !== undefined, 'an uncommitted response was held');
-    if (!this.#exchange.clientGone) {
-      this.#exchange.storable?.forget(this.#listener.journal.nextPosition);
-      reverse(this.#exchange, this.#held.settled, this.#listener);
-      this.#exchange.reversed();
-    }
-    this.#fail(NOT_COMMITTED);
+    const isCharged = this.#exchange.clientGone && this.#phase !== 'withdrawn';
+    if (isCharged) this.#fail(NOT_COMMITTED);
+    else this.#takeBack(this.#held.settled, NOT_COMMITTED);
+  }
+
+  /** Takes back the charge of a response that is not sent to its end, and the stored response with it. */
+  #takeBack(settled: Settled, error: ErrorRecord): void {
+    this.#exchange.storable?.forget(this.#listener.journal.nextPosition);
+    reverse(this.#exchange, settled, this.#listener);
+    this.#exchange.reversed();
+    this.#fail(error);
   }
 
   onSweep(nowMs: MonotonicMs): void {
@@ -171,14 +179,18 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   /** `exchange.clientGone` was set before. */
   onClientGone(): void {
     const { channel, connections } = this.#listener;
+    const phase = this.#phase;
+    // The gateway cut the connection before the client had a byte: the client pays nothing.
+    const isWithdrawn = this.#writer === undefined && connections.isClosing;
     this.#writer?.onGone();
     this.#writer = undefined;
-    if (this.#phase === 'leaving') {
+    if (phase === 'leaving') {
       this.#finish('client_gone');
-    } else if (this.#phase === 'waiting' || this.#phase === 'responding') {
-      // The gateway cut the connection before the client had a byte: the client pays nothing.
-      if (this.#phase === 'waiting' && connections.isClosing) this.#phase = 'withdrawn';
+    } else if (phase === 'waiting' || phase === 'responding') {
+      if (isWithdrawn) this.#phase = 'withdrawn';
       channel.cancel(this.#admission.slot);
+    } else if (phase === 'committing' && isWithdrawn) {
+      this.#phase = 'withdrawn';
     }
   }
 

@@ -71,8 +71,8 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   readonly #exchange: ChatExchange;
   readonly #listener: IntakeContext;
   #state: 'reading' | 'asking' | 'dispatched' = 'reading';
-  /** Who responds, once the call is over for Intake. */
-  #responder: Delivery | Replay | undefined;
+  /** Who responds, once the call is over for Intake, or charges the hit before. */
+  #responder: Delivery | ChargedHit | Replay | undefined;
   /** Set while a counter thread parses the body. */
   #parse: PendingQuestion<ChatRequestResult> | undefined;
   #leaseAsk: AdmissionAsk | undefined;
@@ -301,11 +301,13 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   /** Charges a hit that has a price, and then replays it. */
   #chargeHit(hit: EarlierResponse, admission: Admission): void {
     this.#state = 'asking';
-    new ChargedHit(this.#exchange, admission, this.#listener, (rejection) => {
+    const charge = new ChargedHit(this.#exchange, admission, this.#listener, (rejection) => {
       if (this.#exchange.clientGone) this.#exchange.finish('client_gone');
       else if (rejection === undefined) this.#replay(hit);
       else this.reject(rejection);
-    }).start();
+    });
+    this.#responder = charge;
+    charge.start();
   }
 
   #replay(earlier: EarlierResponse): void {

@@ -7,7 +7,8 @@
  *            → miss: the exchange gets a CachedCall, which collects the response
  *
  * Must hold: a hit that has a price is charged once, and with `durability: commit` nothing of it is sent
- * before that is on disk. No call waits for another call's client to read (test/e2e/cache.test.ts).
+ * before that is on disk. No call waits for another call's client to read (test/e2e/cache.test.ts). A hit of
+ * which a stop lets the client have no byte costs nothing (test/unit/request/replay.test.ts).
  */
 import type { CachedResponse } from '../channel/cache-channel.js';
 import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
@@ -21,11 +22,12 @@ import { ALL_ACCOUNTS, cacheKeyOf, nameOfResponse } from '../registry/stored-res
 import { modelSlotOf } from '../telemetry/metrics-layout.js';
 import { choose } from './admit.js';
 import type { ChatExchange } from './chat-exchange.js';
+import type { Connections } from './connections.js';
 import type { Admission, ListenerContext, Swept } from './context.js';
 import type { EarlierResponse } from './idempotency.js';
 import { knownFor } from './known-requests.js';
 import type { ListenerLimits } from './messages.js';
-import { NOT_COMMITTED } from './rejections.js';
+import { NOT_COMMITTED, STOPPED } from './rejections.js';
 import { writeChatHead } from './response.js';
 import { CachedCall, type Flight, type Requested, type ResponseCache } from './response-cache.js';
 import { ResponseWriter, type ResponseOwner } from './response-writer.js';
@@ -125,10 +127,12 @@ function saysDirective(cacheControl: string | undefined, directive: string): boo
   return given.some((one) => one.trim() === directive);
 }
 
-type ChargeContext = Pick<
+interface ChargeContext extends Pick<
   ListenerContext,
   'ledger' | 'journal' | 'clock' | 'durability' | 'cachedInput' | 'pendingCommits' | 'channel'
->;
+> {
+  readonly connections: Pick<Connections, 'isClosing'>;
+}
 
 /**
  * Charges an admitted hit. With `durability: commit` nothing is sent before the charge is on disk.
@@ -139,8 +143,10 @@ export class ChargedHit implements PendingCommit {
   readonly #listener: ChargeContext;
   readonly #onCharged: (rejection: ErrorRecord | undefined) => void;
   #settled: Settled | undefined;
+  /** The gateway has cut the connection while the charge was on its way to the disk. */
+  #isWithdrawn = false;
 
-  /** `onCharged` is called once, with a rejection if the charge could not be written and was taken back. */
+  /** `onCharged` is called once, with a rejection if the charge was taken back. */
   constructor(
     exchange: ChatExchange,
     admission: Admission,
@@ -162,16 +168,28 @@ export class ChargedHit implements PendingCommit {
   }
 
   onCommitted(): void {
+    if (this.#isWithdrawn) {
+      this.#takeBack(STOPPED);
+      return;
+    }
     this.#listener.channel.release(this.#admission.slot);
     this.#onCharged(undefined);
   }
 
   onUncommitted(): void {
+    this.#takeBack(NOT_COMMITTED);
+  }
+
+  onClientGone(): void {
+    this.#isWithdrawn = this.#listener.connections.isClosing;
+  }
+
+  #takeBack(error: ErrorRecord): void {
     invariant(this.#settled !== undefined, 'what is taken back was charged');
     reverse(this.#exchange, this.#settled, this.#listener);
     this.#exchange.reversed();
     this.#listener.channel.release(this.#admission.slot);
-    this.#onCharged(NOT_COMMITTED);
+    this.#onCharged(error);
   }
 }
 

@@ -18,8 +18,8 @@ const TRIED: TriedAttempt = {
   error: 'it closed the connection',
 };
 
-function bed() {
-  const seen = { text: '', outcome: '', bodies: 0 };
+function bed(durability: 'interval' | 'commit' = 'interval') {
+  const seen = { text: '', outcome: '', bodies: 0, reversed: 0, forgotten: 0, published: 0, released: 0 };
   const res: HttpResponse = {
     cork: (write: () => void) => {
       write();
@@ -28,7 +28,9 @@ function bed() {
       seen.text += Buffer.from(bytes).toString();
       return true;
     },
+    end: (bytes: Uint8Array) => void (seen.text += Buffer.from(bytes).toString()),
     writeStatus: () => res,
+    writeHeader: () => res,
     onWritable: () => undefined,
     close: () => undefined,
   } as unknown as HttpResponse;
@@ -55,19 +57,41 @@ function bed() {
     startSweep: () => undefined,
     onTried: () => undefined,
     giveBackBody: () => void (seen.bodies += 1),
+    onLastAttempt: () => undefined,
+    storable: {
+      collect: () => undefined,
+      keep: () => undefined,
+      publish: () => void (seen.published += 1),
+      forget: () => void (seen.forgotten += 1),
+      giveUp: () => undefined,
+    },
     charged: () => undefined,
+    reversed: () => undefined,
     finish: (outcome: string) => void (seen.outcome = outcome),
   } as unknown as ChatExchange;
+  const connections = { isClosing: false };
   const listener = {
     clock: { monotonicMs: () => asMonotonicMs(1), wallMs: () => asWallMs(1) },
-    ledger: { settle: () => ({ charged: asPicoUnits(0n), uncovered: asPicoUnits(0n) }) },
-    journal: { append: () => 0 },
-    channel: { refund: () => undefined, release: () => undefined },
+    ledger: {
+      settle: () => ({ charged: asPicoUnits(0n), uncovered: asPicoUnits(0n) }),
+      takenOf: () => ({}),
+      reverse: () => void (seen.reversed += 1),
+    },
+    journal: { append: () => 0, nextPosition: 1 },
+    channel: { refund: () => undefined, release: () => void (seen.released += 1) },
+    connections,
+    pendingCommits: { hold: () => undefined },
     metrics: { callEnded: () => undefined },
-    durability: 'interval',
+    durability,
     cachedInput: 'count',
   } as unknown as DeliveryContext;
-  return { delivery: new Delivery(exchange, admission, listener), res, seen };
+  const delivery = new Delivery(exchange, admission, listener);
+  const leave = (isCut: boolean): void => {
+    connections.isClosing = isCut;
+    exchange.clientGone = true;
+    delivery.onClientGone();
+  };
+  return { delivery, res, seen, leave };
 }
 
 void t.test('bytes that came with a failed attempt are written before their memory is used again', (t) => {
@@ -91,5 +115,40 @@ void t.test('a call that is cut gives its body back before its client has read',
   delivery.onData(Buffer.from('data: 2\n\n'), false);
   delivery.onCut(usageOfWhole(1, 1, 'estimated'), 0);
   t.same([seen.outcome, seen.bodies], ['', 1], 'it waits for its client');
+  t.end();
+});
+
+void t.test('a stop takes the charge back of a response that waits for its commit and was not begun', (t) => {
+  for (const end of ['onCommitted', 'onUncommitted'] as const) {
+    const { delivery, seen, leave } = bed('commit');
+    t.equal(delivery.onEnd(Buffer.from('whole'), usageOfWhole(1, 1, 'reported'), 0), false);
+    leave(true);
+    t.equal(seen.outcome, '', 'its charge is on its way to the disk');
+    delivery[end]();
+    const expected = {
+      text: '',
+      outcome: 'client_gone',
+      reversed: 1,
+      forgotten: 1,
+      published: 0,
+      released: 1,
+    };
+    t.match(seen, expected, end);
+  }
+  t.end();
+});
+
+void t.test('a charge stays if the client left by itself, or had the beginning of the response', (t) => {
+  for (const isCut of [false, true])
+    for (const hasBegun of [false, true]) {
+      if (isCut && !hasBegun) continue;
+      const { delivery, seen, leave } = bed('commit');
+      if (hasBegun) delivery.onData(Buffer.from('data: 1\n\n'), false);
+      delivery.onEnd(Buffer.from('data: 2\n\n'), usageOfWhole(1, 1, 'reported'), 0);
+      leave(isCut);
+      delivery.onCommitted();
+      const expected = { outcome: 'client_gone', reversed: 0, forgotten: 0, published: 1, released: 1 };
+      t.match(seen, expected, `${isCut} ${hasBegun}`);
+    }
   t.end();
 });
