@@ -170,14 +170,14 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     this.#listener.bodyTurns.onBytes(this.#exchange.res, bytes);
   }
 
-  #stopReading(): void {
+  stopReading(): void {
     this.#exchange.stopSweep();
     this.#listener.bodyTurns.leave(this.#exchange.res, this.#exchange.clientGone);
   }
 
   onBody(bytes: Uint8Array): void {
     const exchange = this.#exchange;
-    this.#stopReading();
+    this.stopReading();
     exchange.bodyRead();
     if (this.#listener.contents.isOn) this.#gather([bytes]);
     const read = this.#listener.cache.known.read(exchange, bytes);
@@ -187,7 +187,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 
   onLargeBody(pieces: Uint8Array[]): void {
-    this.#stopReading();
+    this.stopReading();
     this.#exchange.bodyRead();
     if (this.#listener.contents.isOn) this.#gather(pieces);
     void this.#await(this.#parseLarge(pieces));
@@ -228,7 +228,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
 
   #reject(error: ErrorRecord, close: boolean): void {
     const exchange = this.#exchange;
-    this.#stopReading();
+    this.stopReading();
     exchange.storable?.giveUp();
     if (!exchange.clientGone) {
       exchange.sentError = error;
@@ -391,7 +391,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   #onClientGone(): void {
     const exchange = this.#exchange;
     exchange.clientGone = true;
-    this.#stopReading();
+    this.stopReading();
     this.#parse?.withdraw(CLIENT_GONE);
     if (this.#responder !== undefined) this.#responder.onClientGone();
     else if (this.#state === 'reading' && !exchange.isOver) exchange.finish('client_gone');

@@ -197,6 +197,8 @@ async function limitRateByLease(
 interface RateLimited extends BodyReceiver {
   readonly isOver: boolean;
   takeKey(key: string | undefined): ErrorRecord | undefined;
+  /** Nothing more of the body is awaited. Idempotent. */
+  stopReading(): void;
   reject(error: ErrorRecord, close?: boolean): void;
 }
 
@@ -216,6 +218,8 @@ export function passMinute(
     const wrong = wrongBody ?? intake.takeKey(key);
     const decided = limitRateByLease(context, listener, listener.leases);
     return new DeferredBody(intake, (go, close) => {
+      // Else the sweep would take the client for idle, if the coordinator is slow to reply.
+      intake.stopReading();
       void decided.then((last) => {
         const rejection = last ?? wrong;
         if (intake.isOver) return;

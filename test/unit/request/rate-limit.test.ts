@@ -1,5 +1,8 @@
 import t from 'tap';
-import { limitRate } from '#src/request/rate-limit.js';
+import type { LeaseChannel, LeaseEnd } from '#src/channel/lease-channel.js';
+import { asWallMs } from '#src/core/units.js';
+import type { ListenerContext } from '#src/request/context.js';
+import { limitRate, passMinute } from '#src/request/rate-limit.js';
 import { knownCaller, openHouse } from './support.js';
 
 void t.test('the minute: what is left, and a refusal that says when', (t) => {
@@ -27,4 +30,38 @@ void t.test('the minute: what is left, and a refusal that says when', (t) => {
     t.equal(limitRate(next, house.listener), undefined, `whoever waits for ${what} is admitted`);
   }
   t.end();
+});
+
+void t.test('a body that has come waits for its lease, and its client is not waited for', async (t) => {
+  for (const size of ['onBody', 'onLargeBody', 'onTooLarge'] as const) {
+    const house = openHouse();
+    let granted = false;
+    let reply = (_: LeaseEnd): void => undefined;
+    const take = { remaining: 0, resetWallMs: asWallMs(house.clock.wallMs() + 60_000), asks: true };
+    const listener = {
+      ...house.listener,
+      ledger: { minute: { take: () => ({ ...take, admitted: granted }) }, groupOf: () => undefined },
+      leases: { ask: () => new Promise<LeaseEnd>((resolve) => (reply = resolve)) } as unknown as LeaseChannel,
+    } as unknown as ListenerContext;
+    const events: string[] = [];
+    const intake = {
+      isOver: false,
+      takeKey: () => undefined,
+      stopReading: () => events.push('stopReading'),
+      reject: () => events.push('reject'),
+      onBody: () => events.push('onBody'),
+      onLargeBody: () => events.push('onLargeBody'),
+      onTooLarge: () => events.push('onTooLarge'),
+    };
+    const receiver = passMinute(intake, knownCaller(house), undefined, undefined, listener)!;
+    t.same(events, [], 'the body is read meanwhile');
+    if (size === 'onBody') receiver.onBody(Buffer.from('{}'));
+    else if (size === 'onLargeBody') receiver.onLargeBody([Buffer.from('{}')]);
+    else receiver.onTooLarge(false);
+    t.same(events, ['stopReading'], 'no sweep takes the client for idle');
+    granted = true;
+    reply('try');
+    await new Promise((resolve) => setImmediate(resolve));
+    t.same(events, ['stopReading', size]);
+  }
 });
