@@ -135,6 +135,16 @@ export class UpstreamCounters {
     this.#hold(scope, HELD_TOKENS, -held);
   }
 
+  /** Whether `take` would find a quota short now. */
+  isShort(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): boolean {
+    const { callsInFlight, tokensPerMinute, requestsPerMinute } = limits;
+    if (requestsPerMinute !== undefined && !this.#minute.check(scope, requestsPerMinute).admitted)
+      return true;
+    if (callsInFlight !== undefined && this.#callsLeft(scope, callsInFlight) < 1) return true;
+    if (tokensPerMinute === undefined) return false;
+    return tokens > tokensPerMinute || this.#msUntilTokens(scope, tokens, tokensPerMinute) > 0;
+  }
+
   /** The quota that `take` would find short now; with a wait of 0 if there is room. */
   shortageOf(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage {
     const { callsInFlight, tokensPerMinute = Infinity, requestsPerMinute } = limits;
@@ -220,7 +230,11 @@ export class UpstreamCounters {
 
   /** Whether all call slots are taken; true if limits are shared, because other processes may have them. */
   #isFull(scope: UpstreamScopeIndex, callsInFlight: number): boolean {
-    return this.#isShared || this.#stocks.leftOf(stockOf(scope, FLIGHT), NO_PERIOD, callsInFlight).left < 1;
+    return this.#isShared || this.#callsLeft(scope, callsInFlight) < 1;
+  }
+
+  #callsLeft(scope: UpstreamScopeIndex, callsInFlight: number): number {
+    return this.#stocks.leftOf(stockOf(scope, FLIGHT), NO_PERIOD, callsInFlight).left;
   }
 
   /** Milliseconds until the tokens are free; 0 if they are. */

@@ -1,7 +1,8 @@
 /**
  * The attempts of one call on the upstreams of its model: each upstream once. An upstream beside which there
- * is no other, or all others rest, is tried again after a pause, if that does no work twice (retry with
- * backoff and jitter). call-models.ts makes one for each model of a call. Upstream worker.
+ * is no other, or all others rest or are at their limits, is tried again after a pause, if that does no work
+ * twice (retry with backoff and jitter). Only then does the call wait for one that is at its limits.
+ * call-models.ts makes one for each model of a call. Upstream worker.
  *
  * Must hold: the session makes no further attempt once a byte was sent to the client
  * (test/unit/upstream/target-choice.retry-plan.test.ts, chat-session-failover.test.ts).
@@ -105,8 +106,21 @@ export class RetryPlan {
   pauseMs(taken: TakenTarget, failure: AttemptFailure, sent: boolean): number | undefined {
     const spentMs = this.spentMs();
     if (spentMs >= taken.target.totalTimeoutMs) return undefined;
-    if (this.#choice.isAnyLeft(this.#tried, this.#account)) return 0;
-    // The upstreams that are left rest: a spare must not take the repeats from the one that works.
+    if (this.#choice.isAnyLeft(this.#tried, this.#account, this.tokens)) return 0;
+    // The upstreams that are left rest or are full: such a spare must not take the repeats of one that works.
+    const pauseMs = this.#repeatAfterMs(taken, failure, sent, spentMs);
+    if (pauseMs !== undefined) return pauseMs;
+    // A full one takes the call as soon as it has room.
+    return this.noRoom() === undefined ? undefined : 0;
+  }
+
+  /** As `pauseMs`, before the same upstream is tried once more; undefined if it is not. */
+  #repeatAfterMs(
+    taken: TakenTarget,
+    failure: AttemptFailure,
+    sent: boolean,
+    spentMs: number,
+  ): number | undefined {
     const hasTriedOthers = this.#tried.some((index) => index !== taken.index);
     if (hasTriedOthers || !failure.repeatable || spentMs >= REPEAT_WITHIN_MS) return undefined;
     if (this.#repeats === REPEATS_MAX) return undefined;

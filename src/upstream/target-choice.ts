@@ -135,9 +135,19 @@ export class TargetChoice {
     return this.#states.find((state) => state.index === index)!.inFlight;
   }
 
-  /** Whether `take` would return a target. O(targets). */
-  isAnyLeft(tried: readonly number[], account: AccountIndex): boolean {
-    return this.#best(tried, this.#clock.monotonicMs(), account) !== undefined;
+  /**
+   * Whether `take` would return a target, or might once the coordinator has replied. Takes nothing, so other
+   * calls may be faster. O(targets), with a look at the limits of each that is full.
+   */
+  isAnyLeft(tried: readonly number[], account: AccountIndex, tokens = 0): boolean {
+    const nowMs = this.#clock.monotonicMs();
+    for (let passed = tried; ;) {
+      const best = this.#best(passed, nowMs, account);
+      if (best === undefined) return false;
+      const { quotas } = best.target;
+      if (quotas === undefined || !this.#quotas.isFull(quotas, tokens)) return true;
+      passed = [...passed, best.index];
+    }
   }
 
   /**

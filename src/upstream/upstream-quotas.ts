@@ -77,6 +77,18 @@ export class UpstreamQuotas {
     return { ...short, asks: short.asks && untilMs === Infinity, isLate: short.asks && isLate };
   }
 
+  /**
+   * Whether `take` of a call that has not waited gives nothing now, and the coordinator has just denied more
+   * or does not share the limits.
+   */
+  isFull({ scope, limits }: TargetQuotas, tokens: number): boolean {
+    if (this.queue.isAwaited(scope)) return true;
+    if (!this.#counters.isShort(scope, limits, tokens)) return false;
+    if (!this.#counters.mayAsk(scope, limits)) return true;
+    const { untilMs = Infinity } = this.#asked.get(scope) ?? {};
+    return untilMs !== Infinity && untilMs > this.#clock.monotonicMs();
+  }
+
   /** As `asks` of `shortageOf`, but cheap. */
   isAsking({ scope, limits }: TargetQuotas): boolean {
     const { untilMs = Infinity } = this.#asked.get(scope) ?? {};

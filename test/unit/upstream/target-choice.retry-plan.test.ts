@@ -1,12 +1,13 @@
 /** How often a call is tried, and after which pauses. */
 import t from 'tap';
 import type { Clock } from '#src/core/clock.js';
-import { asAccountIndex, asMonotonicMs, asWallMs } from '#src/core/units.js';
+import { asAccountIndex, asMonotonicMs, asUpstreamScopeIndex, asWallMs } from '#src/core/units.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
 import { connectionFailure, garbageFailure, statusFailure } from '#src/upstream/error-mapping.js';
 import { RetryPlan } from '#src/upstream/retry-plan.js';
 import { TargetChoice } from '#src/upstream/target-choice.js';
+import type { TargetQuotas } from '#src/upstream/target.js';
 import { FakeLog, targetOf, upstreamQuotas } from '../../fixtures/upstream-server.js';
 
 class HeldClock implements Clock {
@@ -15,9 +16,18 @@ class HeldClock implements Clock {
   wallMs = () => asWallMs(this.ms);
 }
 
-function planOf(targets: number) {
+function planOf(targets: number, spareLimits?: Partial<TargetQuotas['limits']>, tokens = 0) {
   const clock = new HeldClock();
-  const list = Array.from({ length: targets }, (_, index) => targetOf(`http://${index}`));
+  const limits = { requestsPerMinute: undefined, tokensPerMinute: undefined, callsInFlight: undefined };
+  const list = Array.from({ length: targets }, (_, index) =>
+    targetOf(`http://${index}`, {
+      priority: index + 1,
+      quotas:
+        index === 0 || spareLimits === undefined
+          ? undefined
+          : { scope: asUpstreamScopeIndex(0), limits: { ...limits, ...spareLimits }, queueMs: 0 },
+    }),
+  );
   const choice = new TargetChoice(
     list,
     clock,
@@ -25,7 +35,7 @@ function planOf(targets: number) {
     new UpstreamMetrics(createMetrics(1, 1), 0),
     upstreamQuotas(clock),
   );
-  return { clock, choice, plan: new RetryPlan(choice, asAccountIndex(0), clock) };
+  return { clock, choice, plan: new RetryPlan(choice, asAccountIndex(0), clock, () => tokens) };
 }
 
 const rejected = connectionFailure({ code: 'ECONNREFUSED', message: '', repeatable: true });
@@ -118,5 +128,54 @@ void t.test('others that rest take no further attempt from the one that works', 
     const pauseMs = plan.pauseMs(next, rejected, false);
     t.ok(least === undefined ? pauseMs === undefined : pauseMs! >= least, `${pauseMs} ms`);
   }
+  t.end();
+});
+
+void t.test('a spare that is full takes no further attempt from the one that works', (t) => {
+  for (const limits of [{ callsInFlight: 1 }, { requestsPerMinute: 1 }, { tokensPerMinute: 60 }]) {
+    const what = JSON.stringify(limits);
+    const { choice, plan } = planOf(2, limits, 50);
+    const filling = choice.take([0], asAccountIndex(0), false, 50)!;
+    for (const least of [50, 100]) {
+      const taken = plan.take()!;
+      t.equal(taken.index, 0, what);
+      taken.releaseFailed(rejected);
+      const pauseMs = plan.pauseMs(taken, rejected, false)!;
+      t.ok(pauseMs >= least, `${what}: ${pauseMs} ms`);
+    }
+    const last = plan.take()!;
+    last.releaseFailed(rejected);
+    t.equal(plan.pauseMs(last, rejected, false), 0, 'then the call waits for the spare');
+    t.equal(plan.take(), undefined);
+    t.ok(plan.noRoom());
+    filling.release();
+    filling.settle(0);
+  }
+  t.end();
+});
+
+void t.test(
+  'what may not be repeated waits for the spare that is full, or goes to the one with room',
+  (t) => {
+    for (const [failure, isFull] of [
+      [garbage, true],
+      [rejected, false],
+    ] as const) {
+      const { choice, plan } = planOf(2, { callsInFlight: 1 });
+      if (isFull) choice.take([0], asAccountIndex(0));
+      const taken = plan.take()!;
+      taken.releaseFailed(failure);
+      t.equal(plan.pauseMs(taken, failure, true), 0);
+      t.equal(plan.take()?.index, isFull ? undefined : 1);
+    }
+    t.end();
+  },
+);
+
+void t.test('a spare that never takes a call so large is none', (t) => {
+  const { plan } = planOf(2, { tokensPerMinute: 49 }, 50);
+  const taken = plan.take()!;
+  taken.releaseFailed(garbage);
+  t.equal(plan.pauseMs(taken, garbage, true), undefined);
   t.end();
 });

@@ -114,3 +114,20 @@ void t.test('who was told nothing in time is not told that the limit is reached'
     t.equal(isLate(), late, 'until the next reply');
   }
 });
+
+void t.test('full is what the coordinator has just said, not what it was not asked for', async (t) => {
+  const { clock, quotas, asks, grant } = world();
+  t.equal(quotas.isFull(QUOTAS, 50), false, 'nobody has asked');
+  quotas.take(QUOTAS, 50, false);
+  t.equal(quotas.isFull(QUOTAS, 50), false, 'the coordinator has not replied');
+  asks[0]!.reply('refused');
+  await turn();
+  t.equal(quotas.isFull(QUOTAS, 50), true);
+  clock.ms += 300;
+  t.equal(quotas.isFull(QUOTAS, 50), false, 'it would be asked again');
+  quotas.take(QUOTAS, 50, false);
+  asks[1]!.reply('refused');
+  await turn();
+  grant(2, 100n, 2n);
+  t.equal(quotas.isFull(QUOTAS, 50), false, 'it was granted meanwhile');
+});
