@@ -37,9 +37,10 @@ export interface RoutedRequest {
   readonly bodyBytesMax: number;
   /**
    * `query`: still percent-encoded, without its question mark. Both may be empty. An expected failure becomes
-   * an error response. A bug is logged, and the response is `internal_error`.
+   * an error response. A bug is logged, and the response is `internal_error`. `left`: aborted when the
+   * requester has left; then long work ends early.
    */
-  handle(query: string, body: string): AdminResponse | Promise<AdminResponse>;
+  handle(query: string, body: string, left?: AbortSignal): AdminResponse | Promise<AdminResponse>;
 }
 
 /** Disk space is rarely freed within a second. */
@@ -77,7 +78,8 @@ export class AdminApi {
     const failed = (error: unknown): AdminResponse => this.failureOf(method, path, error);
     return {
       bodyBytesMax: route.bodyBytesMax,
-      handle: (query, body) => this.#response(route, requester, { id, query, body }).catch(failed),
+      handle: (query, body, left) =>
+        this.#response(route, requester, { id, query, body }, left).catch(failed),
     };
   }
 
@@ -85,6 +87,7 @@ export class AdminApi {
     route: Route,
     requester: Requester,
     sent: RouteInput<string, string>,
+    requesterLeft: AbortSignal | undefined,
   ): Promise<AdminResponse> {
     // The body of a GET means nothing (RFC 9110 §9.3.1).
     const input = { ...sent, body: route.method === 'GET' ? {} : parseBody(sent.body) };
@@ -109,6 +112,7 @@ export class AdminApi {
       ...requester,
       service: requestService,
       log: this.#log,
+      requesterLeft,
     });
     return { ...responseOfView(view), warning };
   }

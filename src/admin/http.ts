@@ -176,12 +176,13 @@ export function ok(view: object): AdminResponse {
 
 /**
  * Sends the response once it is ready, unless the client has left by then. Most are ready at once. Rejects if
- * `given` does: call it within a Guard.
+ * `given` does: call it within a Guard. Aborts `leaving` if the client leaves before.
  */
 export function respond(
   response: HttpResponse,
   given: AdminResponse | Promise<AdminResponse>,
   head: boolean,
+  leaving?: AbortController,
 ): void | Promise<void> {
   if (!(given instanceof Promise)) {
     send(response, given, head, false);
@@ -190,6 +191,7 @@ export function respond(
   let gone = false;
   response.onAborted(() => {
     gone = true;
+    leaving?.abort();
   });
   return given.then((late) => {
     if (!gone) send(response, late, head, false);

@@ -197,8 +197,8 @@ export const CHANGE_ROUTES: readonly Route[] = [
     path: '/changes/verify',
     summary: 'Check the whole chain of changes: which rows were altered, removed or put in.',
     responseSchema: ChainView,
-    answer: async (_, { registry }) => {
-      const { rows, before, head, problems } = await verifyAlone(registry);
+    answer: async (_, { registry, requesterLeft }) => {
+      const { rows, before, head, problems } = await verifyAlone(registry, requesterLeft);
       return {
         ok: problems.length === 0,
         rows,
@@ -214,14 +214,17 @@ const VERIFY_RETRY_SECONDS = 5;
 let isVerifying = false;
 
 /** Reads up to a million rows on the main thread, where the flush runs too: one check at a time. */
-async function verifyAlone({ changes }: Registry): ReturnType<Registry['changes']['verify']> {
+async function verifyAlone(
+  { changes }: Registry,
+  left: AbortSignal | undefined,
+): ReturnType<Registry['changes']['verify']> {
   if (isVerifying) {
     const message = 'The changes are being verified already: ask again when that has ended.';
     throw new ProxyError('overloaded', 'downstream', message, VERIFY_RETRY_SECONDS);
   }
   isVerifying = true;
   try {
-    return await changes.verify();
+    return await changes.verify(left);
   } finally {
     isVerifying = false;
   }

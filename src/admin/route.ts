@@ -49,6 +49,8 @@ export interface RequestService extends Pick<RegistryService, 'read'> {
 export interface AdminContext extends Omit<AdminParts, 'service'>, Requester {
   readonly service: RequestService;
   readonly log: Log;
+  /** Aborted when the requester has left, for work that takes long. Undefined for a command. */
+  readonly requesterLeft: AbortSignal | undefined;
 }
 
 /**

@@ -258,7 +258,10 @@ function serve(
     return;
   }
   const call = api.find(method, path, { operator, from: remoteTextOf(response) });
-  useBody(call.bodyBytesMax, (body) => respond(response, call.handle(query, body), head.head));
+  useBody(call.bodyBytesMax, (body) => {
+    const leaving = new AbortController();
+    return respond(response, call.handle(query, body, leaving.signal), head.head, leaving);
+  });
 }
 
 const remoteTextOf = (response: HttpResponse): string =>

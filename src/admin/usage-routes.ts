@@ -72,18 +72,24 @@ export const USAGE_ROUTES: readonly Route[] = [
     query: UsageQuery,
     responseSchema: listSchema(UsageView),
     otherTypes: ['text/csv'],
-    answer: async ({ query }, { registry, flushBooks }) => {
-      await flushBooks();
+    answer: async ({ query }, { registry, flushBooks, requesterLeft }) => {
       const { account, key, model, from, to, by = 'day', format, cursor, limit } = query;
-      const lines = await registry.reportUsage({ account, key, model, ...hoursOf(from, to), by });
+      if (format === 'csv' && (cursor !== undefined || limit !== undefined)) {
+        throw invalid(`${cursor === undefined ? 'limit' : 'cursor'} must not be given with format=csv`);
+      }
+      const request = { account, key, model, ...hoursOf(from, to), by };
+      const question = JSON.stringify(request);
+      const kept = cursor === undefined ? undefined : registry.keptReport.find(question);
+      if (kept === undefined) await flushBooks();
+      const lines = kept ?? (await registry.reportUsage(request, requesterLeft));
       if (format !== 'csv') {
         const isNamed = by === 'account' || by === 'key';
         const viewOf = (line: UsageLine) =>
           viewOfUsage(line, by, isNamed ? registry.namesOf(line.name) : undefined);
-        return pageOfLines(lines, viewOf, cursor, limit);
-      }
-      if (cursor !== undefined || limit !== undefined) {
-        throw invalid(`${cursor === undefined ? 'limit' : 'cursor'} must not be given with format=csv`);
+        const page = pageOfLines(lines, viewOf, cursor, limit);
+        if (page.next === null) registry.keptReport.drop(question);
+        else if (kept === undefined) registry.keptReport.keep(question, lines);
+        return page;
       }
       if (lines.length > CSV_LINES_MAX) {
         throw invalid(

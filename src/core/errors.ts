@@ -103,6 +103,11 @@ export class ProxyError extends Error {
   }
 }
 
+/** Ends work whose result nobody gets any more: throws if `left` is aborted. */
+export function throwIfLeft(left: AbortSignal | undefined): void {
+  if (left?.aborted === true) throw new ProxyError('internal_error', 'downstream', 'The client has left.');
+}
+
 /** The HTTP status; door-names.ts knows the doors at which it differs. */
 export function statusOf(record: ErrorRecord): number {
   return record.status ?? ERROR_KINDS[record.code].status;

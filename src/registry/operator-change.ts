@@ -145,6 +145,9 @@ export interface ChangeStore {
    * them.
    */
   page(filter: ChangeFilter, before: number | undefined, limit: number): ChangePage;
-  /** Reads the whole chain, in slices of some 10 ms. A million rows take some seconds. */
-  verify(): Promise<ChainReport>;
+  /**
+   * Reads the whole chain, in slices of some 10 ms. A million rows take some seconds. If `left` is aborted,
+   * it ends with the slice, and rejects.
+   */
+  verify(left?: AbortSignal): Promise<ChainReport>;
 }

@@ -10,10 +10,11 @@
  * Tests: unit/registry/registry-money (a disk that fails rolls the words back), registry.failed-commits,
  * registry.bulk-creation.
  */
+import { once } from 'node:events';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { DEMO_PLAN } from '../config/examples.js';
 import { type AccountIndex, asAccountIndex, asPicoUnits } from '../core/units.js';
-import { ProxyError } from '../core/errors.js';
+import { ProxyError, throwIfLeft } from '../core/errors.js';
 import type { AccountRecord } from './account-record.js';
 import type { AccountStatement } from './account-statement.js';
 import { Accounts, type NewAccount } from './accounts.js';
@@ -26,7 +27,7 @@ import { Operators } from './operators.js';
 import { isId } from './record-id.js';
 import { commitAndApply, type RecordStore } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
-import { type UsageGroup, type UsageLine, UsageReport, type UsageRow } from './usage-report.js';
+import { KeptReport, type UsageGroup, type UsageLine, UsageReport, type UsageRow } from './usage-report.js';
 
 /** Both ends are included. */
 interface UsageHours {
@@ -98,6 +99,7 @@ export class Registry {
   readonly groups: Groups;
   readonly keys: Keys;
   readonly operators: Operators;
+  readonly keptReport = new KeptReport();
   readonly #store: RecordStore;
   /** Shared with the parts. A reload replaces the catalogue in it. */
   readonly #context: { -readonly [Name in keyof RegistryContext]: RegistryContext[Name] };
@@ -170,9 +172,13 @@ export class Registry {
    * Reports the usage on disk, which is one flush behind a running gateway; each row as it is when its page
    * is read. The usage of a deleted key is found by its id only. Reads the rows of those hours alone, and
    * lets other work of the main thread run between its pages. Rejects with `invalid_parameters`, `not_found`
-   * and, if LONG_REPORTS_WAITING_MAX wait already, `overloaded`.
+   * and, if LONG_REPORTS_WAITING_MAX wait already, `overloaded`. If `left` is aborted, it ends with the page
+   * that it reads, and rejects.
    */
-  async reportUsage({ account, key, model, by, fromHour, toHour }: UsageRequest): Promise<UsageLine[]> {
+  async reportUsage(
+    { account, key, model, by, fromHour, toHour }: UsageRequest,
+    left?: AbortSignal,
+  ): Promise<UsageLine[]> {
     const keyRecord =
       key === undefined ? undefined : isId(key) ? this.#store.keys.find(key) : this.keys.find(key).record;
     const slot = account === undefined ? keyRecord?.accountIndex : this.accounts.recordOf(account).index;
@@ -182,7 +188,8 @@ export class Registry {
     let end: (() => void) | undefined;
     try {
       for (let pages = 0; from !== undefined; pages++) {
-        if (pages === SHORT_REPORT_PAGES) end = await this.#longReportTurn();
+        throwIfLeft(left);
+        if (pages === SHORT_REPORT_PAGES) end = await this.#longReportTurn(left);
         const page: UsageRowsPage = this.#rowsPage(hours, from, REPORT_PAGE_ROWS, {
           only: slot,
           splits: true,
@@ -197,8 +204,8 @@ export class Registry {
     }
   }
 
-  /** Resolves when no other long report runs, with what ends the turn. */
-  async #longReportTurn(): Promise<() => void> {
+  /** Resolves when no other long report runs, with what ends the turn. Rejects once `left` is aborted. */
+  async #longReportTurn(left: AbortSignal | undefined): Promise<() => void> {
     if (this.#longReports > LONG_REPORTS_WAITING_MAX) {
       const message = `${LONG_REPORTS_WAITING_MAX} long reports of usage wait already: try again.`;
       throw new ProxyError('overloaded', 'gateway', message, REPORT_RETRY_SECONDS);
@@ -207,11 +214,15 @@ export class Registry {
     const before = this.#longReportEnd;
     let end = (): void => undefined;
     this.#longReportEnd = new Promise((resolve) => (end = resolve));
-    await before;
-    return () => {
+    const endTurn = (): void => {
       this.#longReports -= 1;
-      end();
+      // One that ends while it waits must not let the next one begin beside the one that runs.
+      void before.then(end);
     };
+    await (left === undefined ? before : Promise.race([before, once(left, 'abort')]));
+    if (left?.aborted === true) endTurn();
+    throwIfLeft(left);
+    return endTurn;
   }
 
   /**

@@ -1,7 +1,7 @@
 /**
  * Usage rows, and the reports that sum them for an operator. A row has the totals of the calls of one
  * account, key, model and hour. The registry makes reports from the store's rows, page by page, on the main
- * thread. Pure.
+ * thread. Pure but for KeptReport, which the routes of usage use there.
  *
  * Must hold: a report has at most LINES_MAX lines, however many rows it sums. Test:
  * unit/registry/usage-report (lines have a bound, rows have none).
@@ -137,6 +137,42 @@ export class UsageReport {
   /** Ordered by name. */
   lines(): UsageLine[] {
     return [...this.#lines.values()].sort((left, right) => (left.name < right.name ? -1 : 1));
+  }
+}
+
+/**
+ * How long a report is kept: some hundred pages, one right after the other. Later pages have its numbers, so
+ * they are at most as old.
+ */
+const REPORT_KEPT_MS = 60_000;
+
+/**
+ * The last report that has further pages, so that the next page does not sum all rows again. One report, of
+ * at most LINES_MAX lines: the pages of two that are read in turns are made as if none were kept.
+ */
+export class KeptReport {
+  #question = '';
+  #lines: readonly UsageLine[] | undefined;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** Returns the report that was kept with that `question`; undefined if it is not kept any more. */
+  find(question: string): readonly UsageLine[] | undefined {
+    return this.#question === question ? this.#lines : undefined;
+  }
+
+  /** Keeps `lines` in place of the report before. `question`: everything that the lines depend on. */
+  keep(question: string, lines: readonly UsageLine[]): void {
+    clearTimeout(this.#timer);
+    this.#question = question;
+    this.#lines = lines;
+    this.#timer = setTimeout(() => this.drop(question), REPORT_KEPT_MS).unref();
+  }
+
+  /** Its last page was read. */
+  drop(question: string): void {
+    if (this.#question !== question) return;
+    clearTimeout(this.#timer);
+    this.#lines = undefined;
   }
 }
 

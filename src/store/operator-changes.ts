@@ -17,7 +17,7 @@
 import { hash as hashOf } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';
-import { invariant } from '../core/errors.js';
+import { invariant, throwIfLeft } from '../core/errors.js';
 import { schemaCheck } from '../core/schema-check.js';
 import type { WallMs } from '../core/units.js';
 import type { OperatorChange } from '../registry/operator-change.js';
@@ -207,10 +207,11 @@ export class OperatorChanges implements ChangeStore {
     return { items, next: undefined };
   }
 
-  async verify(): Promise<ChainReport> {
+  async verify(left?: AbortSignal): Promise<ChainReport> {
     const chain = new ChainCheck(this.#link(CHANGES_BEFORE));
     const { operatorChanges } = this.#tables;
     for (let next = 0; ;) {
+      throwIfLeft(left);
       const rows = Array.from(operatorChanges.getRange({ start: next, limit: SLICE_ROWS }));
       for (const { key, value } of rows) chain.add(key, value);
       // The head is read in the event-loop turn of the last slice: both are of one moment.

@@ -123,16 +123,16 @@ void t.test('the changes are verified by one request at a time', async (t) => {
   const { changes } = house.registry;
   const verify = changes.verify.bind(changes);
   let finish: () => void = () => undefined;
-  const begun = new Promise<void>((resolve) => {
-    changes.verify = async () => {
-      resolve();
+  const begun = new Promise<AbortSignal | undefined>((resolve) => {
+    changes.verify = async (left) => {
+      resolve(left);
       await new Promise<void>((end) => (finish = end));
       return verify();
     };
   });
   const ask = (): Promise<Answer> => house.send('GET', `${ROOT}/changes/verify`);
   const first = ask();
-  await begun;
+  t.equal((await begun)?.aborted, false, 'it ends if who asked leaves');
   const second = await ask();
   t.match(checkError(t, second, 'overloaded', 'beside another'), /verified already/);
   t.equal(second.headers['retry-after'], '5');

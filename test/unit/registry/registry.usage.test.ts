@@ -115,3 +115,38 @@ void t.test('long reports take turns, and few may wait; short ones do not', asyn
   t.same(replies, [...Array.from({ length: 5 }, () => [hours * 11]), 'overloaded', 'overloaded']);
   t.same(await callsOf(registry, { ...ALL, by: 'model' }), [hours * 11], 'later there is room');
 });
+
+void t.test(
+  'a report ends soon if its asker has left, and so does one that waits for its turn',
+  async (t) => {
+    const hours = 25_000;
+    const { registry } = openBooks(
+      t,
+      Array.from({ length: hours }, (_, at) => HOUR - hours + 1 + at),
+    );
+    const ask = (left?: AbortSignal): Promise<unknown> => registry.reportUsage({ ...ALL, by: 'model' }, left);
+    const ends: string[] = [];
+    const askers = Array.from({ length: 5 }, () => new AbortController());
+    const asked = askers.map(({ signal }, at) =>
+      ask(signal).then(
+        () => ends.push(`${at} made`),
+        () => ends.push(`${at} left`),
+      ),
+    );
+    // All have read their first pages by now: the first goes on, the others wait.
+    for (let turns = 0; turns < 30; turns++) await new Promise((resolve) => setImmediate(resolve));
+    t.same(ends, []);
+    await t.rejects(ask(), { code: 'overloaded' });
+    for (const at of [2, 3, 4]) askers[at]!.abort();
+    for (let turns = 0; turns < 3; turns++) await new Promise((resolve) => setImmediate(resolve));
+    t.same(ends.sort(), ['2 left', '3 left', '4 left'], 'those that wait');
+    const later = ask();
+    askers[0]!.abort();
+    for (let turns = 0; turns < 3; turns++) await new Promise((resolve) => setImmediate(resolve));
+    t.same(ends.splice(3), ['0 left'], 'the one that runs');
+    await Promise.all(asked);
+    t.same(ends.splice(3), ['1 made'], 'the next one has its turn');
+    t.match(await later, [{ calls: hours * 11 }]);
+    await t.rejects(ask(AbortSignal.abort()), { code: 'internal_error' });
+  },
+);
