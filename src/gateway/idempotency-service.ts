@@ -58,7 +58,7 @@ export interface IdempotencyServiceOptions {
   /** Locks that the processes of the host share; absent if this is the only one. */
   readonly shared?: Pick<SharedLocks, 'take' | 'giveBack'> | undefined;
   /** The journal of each listener, by index. */
-  readonly journals: readonly Pick<JournalReader, 'hasDrained'>[];
+  readonly journals: readonly Pick<JournalReader, 'hasDrained' | 'hasAppended'>[];
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -118,6 +118,7 @@ export class IdempotencyService implements FlushedResponses {
       keepHours: settings.idempotency.keep_hours,
       storeBytesMax: settings.idempotency.store_bytes,
       isDrained: ({ listener, position }) => journals[listener]!.hasDrained(position),
+      isCharged: ({ listener, position }) => journals[listener]!.hasAppended(position),
       clock,
     });
   }
@@ -134,8 +135,8 @@ export class IdempotencyService implements FlushedResponses {
   }
 
   /**
-   * To be called when the listener has died and its journal has been drained: calls that are not charged by
-   * then are never charged. Unlocks the idempotency keys of its calls.
+   * To be called when the listener has died, before its successor starts: calls that are not charged by then
+   * are never charged. Unlocks the idempotency keys of its calls.
    */
   detach(index: number): void {
     const listener = this.#listeners.get(index);

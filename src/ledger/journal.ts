@@ -234,6 +234,11 @@ export class JournalReader extends Ring {
     return ((Atomics.load(this.words32, ring.DRAINED) - position) | 0) > 0;
   }
 
+  /** Whether the record at `position` has been appended. */
+  hasAppended(position: number): boolean {
+    return ((Atomics.load(this.words32, ring.APPENDED) - position) | 0) > 0;
+  }
+
   /** How full the ring is, 0 to 1. */
   fill(): number {
     const { words32 } = this;

@@ -36,6 +36,8 @@ export interface StoredResponsesOptions {
   readonly storeBytesMax: number;
   /** Whether the record has been taken out of its journal. */
   readonly isDrained: (charge: ChargePosition) => boolean;
+  /** Whether the listener has appended the record to its journal. */
+  readonly isCharged: (charge: ChargePosition) => boolean;
   readonly clock: Clock;
 }
 
@@ -96,13 +98,14 @@ export class StoredResponses implements FlushedResponses {
   }
 
   /**
-   * Drops the responses that a dead listener has not charged, because it never will. Call after its journal
-   * has been drained. Returns the keys of the dropped responses.
+   * Drops the responses that a dead listener has not charged, because it never will. Call it before its
+   * successor appends to the journal. Those whose charge is still in the journal stay, because a drain may
+   * have failed, and a later one takes it. Returns the keys of the dropped responses.
    */
   dropUncharged(listener: number): ResponseKey[] {
     const dropped: ResponseKey[] = [];
     for (const waiting of this.#waiting.values()) {
-      if (waiting.listener !== listener || this.#options.isDrained(waiting)) continue;
+      if (waiting.listener !== listener || this.#options.isCharged(waiting)) continue;
       this.#drop(waiting);
       dropped.push(waiting.key);
     }

@@ -222,7 +222,7 @@ void t.test('damaged records of replays', async (t) => {
       },
       replaysUnwritten: () => true,
       store,
-      journals: [{ hasDrained: () => true }],
+      journals: [{ hasDrained: () => true, hasAppended: () => true }],
       clock,
       log: new ListLog(),
     });

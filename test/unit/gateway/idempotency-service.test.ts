@@ -48,6 +48,7 @@ function openWorld(
   };
   const journals = drained.map((_, index) => ({
     hasDrained: (position: number) => position < drained[index]!,
+    hasAppended: (position: number) => position < drained[index]!,
   }));
   const desk = new IdempotencyService({
     settings,

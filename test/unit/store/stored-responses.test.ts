@@ -26,6 +26,7 @@ function openShop(path: string): Shop {
     keepHours: 24,
     storeBytesMax: 1_000_000,
     isDrained: ({ position }) => house.journalReader.hasDrained(position),
+    isCharged: ({ position }) => house.journalReader.hasAppended(position),
     clock: house.clock,
   });
   const books = {
@@ -160,6 +161,29 @@ void t.test('what a dead listener has not charged is dropped, the rest is not', 
   t.ok(shop.answers.find(others));
   await shop.store.close();
 });
+
+void t.test(
+  'what a dead listener has charged stays, even if its journal cannot be drained now',
+  async (t) => {
+    const shop = openShop(t.testdir({}));
+    const findUsage = shop.books.findUsage.bind(shop.books);
+    const charged = keep(shop, 'a');
+    charge(shop);
+    const uncharged = keep(shop, 'b');
+    shop.books.findUsage = () => {
+      throw new Error('input/output error');
+    };
+    t.notOk(shop.flush.drain());
+    shop.answers.dropUncharged(0);
+    t.ok(shop.answers.find(charged), 'or a repeat would be charged too');
+    t.equal(shop.answers.find(uncharged), undefined);
+    shop.books.findUsage = findUsage;
+    t.ok(shop.flush.run());
+    t.same(shop.store.answers.find(charged), charged);
+    t.equal(spentOf(shop), COST);
+    await shop.store.close();
+  },
+);
 
 void t.test('an answer is known for 24 hours, and then removed', async (t) => {
   const shop = openShop(t.testdir({}));
