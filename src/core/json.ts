@@ -5,6 +5,7 @@
  * whose characters all lie below U+0100 newer versions of µWS (seen on Node 24) write Latin-1 and older ones
  * UTF-8; for ASCII both are the same.
  */
+import { BODY_NESTING_MAX } from './limits.js';
 
 /** The JSON text of `value`, with every character beyond ASCII escaped. */
 export function jsonText(value: unknown): string {
@@ -34,6 +35,22 @@ export function parsedJson(text: string): unknown {
   } catch {
     return undefined;
   }
+}
+
+/**
+ * Whether the value of a JSON text that a string of a body holds has more levels than a body may have. The
+ * body's parser sees only the string, and JSON.stringify runs out of stack at some 4,000 levels.
+ */
+export function isNestedTooDeeply(text: string, value: unknown): boolean {
+  return text.length > 2 * BODY_NESTING_MAX && hasLevels(value, BODY_NESTING_MAX + 1);
+}
+
+/** Whether `value` has so many levels of objects and arrays, or more. Looks no deeper. */
+function hasLevels(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  if (levels === 1) return true;
+  for (const inner of Object.values(value)) if (hasLevels(inner, levels - 1)) return true;
+  return false;
 }
 
 export function isRecord(value: unknown): value is Record<string, unknown> {

@@ -8,7 +8,9 @@
  * at the top level alone: each provider checks the members below itself. Tests: request.test.ts of each
  * provider, such as test/unit/providers/gemini/request.test.ts.
  */
-import { isRecord } from '../core/json.js';
+import { exactJson } from '../core/exact-json.js';
+import { isNestedTooDeeply, isRecord } from '../core/json.js';
+import { BODY_NESTING_MAX } from '../core/limits.js';
 import { FieldError } from './provider.js';
 
 /**
@@ -28,6 +30,20 @@ const HARMLESS: ReadonlySet<string> = new Set([
   'store',
   'service_tier',
 ]);
+
+/**
+ * The arguments of a call as an object, which providers take in place of its JSON text; some models call a
+ * tool without parameters with an empty text. Write it by exactJsonText alone. `path`: of `given`. Throws a
+ * FieldError.
+ */
+export function argumentsOf(given: unknown, path: string): Record<string, unknown> {
+  if (given === undefined || given === null || given === '') return {};
+  const value = typeof given === 'string' ? exactJson(given) : given;
+  if (!isRecord(value)) throw new FieldError(path, 'must be a JSON object');
+  if (typeof given === 'string' && isNestedTooDeeply(given, value))
+    throw new FieldError(path, `must be nested at most ${BODY_NESTING_MAX} levels deep`);
+  return value;
+}
 
 export class Fields {
   readonly #body: Readonly<Record<string, unknown>>;

@@ -209,20 +209,9 @@ export interface Provider {
   readError(status: number, header: (name: string) => string | undefined, body: string): ProviderFailure;
 }
 
-/** Translates a call. Throws a FieldError. */
-export function writtenBy(provider: Provider, call: UnsignedCall): WrittenRequest {
-  try {
-    return provider.write(call);
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    // The stack ran out. BODY_NESTING_MAX bounds the body, but not the JSON text that a string in it holds.
-    throw new FieldError('messages', 'must not be nested so deeply');
-  }
-}
-
 /** Translates and authorises a call. Throws a FieldError. */
 export function requestOf(provider: Provider, call: ProviderCall): ProviderRequest {
-  const written = writtenBy(provider, call);
+  const written = provider.write(call);
   const { path, body } = written;
   return { path, body, headers: provider.headers(call, written) };
 }

@@ -216,7 +216,17 @@ function visitCalled(key: string, called: unknown, visit: Visit): void {
   if (!isRecord(called)) return;
   visitText(`${key}/name`, called.name, visit);
   const given = called.arguments ?? called.input;
-  visitText(`${key}/arguments`, isRecord(given) ? JSON.stringify(given) : given, visit);
+  visitText(`${key}/arguments`, isRecord(given) ? writtenText(given) : given, visit);
+}
+
+/** The JSON text of arguments that came as an object; empty if they are nested too deeply to be written. */
+function writtenText(given: object): string {
+  try {
+    return JSON.stringify(given);
+  } catch (error) {
+    if (error instanceof RangeError) return '';
+    throw error;
+  }
 }
 
 /** The texts in a text, a part or a list of parts. */

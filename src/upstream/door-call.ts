@@ -304,8 +304,14 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
     // The report may have come in no event that was relayed.
     const { reported } = this.#meter;
     const usage = reported === undefined ? undefined : usageMember(reported);
-    const last = this.#stream.push({ choices: [], usage });
-    this.#outcome.complete(Buffer.from(last + this.#stream.end()));
+    let last: string;
+    try {
+      last = this.#stream.push({ choices: [], usage }) + this.#stream.end();
+    } catch (error) {
+      this.reject(failureOf(error));
+      return;
+    }
+    this.#outcome.complete(Buffer.from(last));
   }
 
   reject(failure: AttemptFailure): void {
@@ -317,6 +323,8 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
 
 /** For a response that the door's protocol cannot express. Any other exception is a bug, and thrown. */
 function failureOf(error: unknown): AttemptFailure {
+  // The stack ran out. A caller can cause it: a model writes what it is told to.
+  if (error instanceof RangeError) return { ...garbageFailure('nested too deeply'), ours: true };
   if (!(error instanceof ProviderError)) throw error;
   return garbageFailure(error.message);
 }

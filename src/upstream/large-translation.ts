@@ -13,7 +13,7 @@ import { exactJson, exactJsonText } from '../core/exact-json.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import { dialectAt } from '../doors/dialects.js';
 import { PROVIDERS } from '../providers/providers.js';
-import { FieldError, writtenBy, type ProviderSettings } from '../providers/provider.js';
+import { FieldError, type ProviderSettings } from '../providers/provider.js';
 import { inCallersWords, parsedBody, readsExtras } from './door-call.js';
 import { inNamesOf, type MemberNames } from './upstream-body.js';
 
@@ -81,7 +81,7 @@ export function translateLarge(large: LargeBody): LargeTranslated {
         bodyHash: undefined,
       };
     const call = { settings: provider, body: chat, stream, requestId, nowMs, model: String(chat.model) };
-    const request = writtenBy(writer, call);
+    const request = writer.write(call);
     const bytes = bytesOf(request.body);
     const bodyHash = writer.signsBody && hash('sha256', bytes);
     return { ...rest, body: bytes, path: request.path, bodyHash };

@@ -15,7 +15,7 @@
  * Must hold: each message and part that is made is registered with `from` (callers-path.ts), or an error
  * names a path that the caller does not know (test/unit/doors/callers-path.test.ts).
  */
-import { isRecord, parsedJson } from '../../core/json.js';
+import { isNestedTooDeeply, isRecord, parsedJson } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
 import { from } from '../callers-path.js';
 import { flatName } from './offered-tools.js';
@@ -263,11 +263,12 @@ export function encryptedContent(carried: Carried): string {
   return PREFIX + Buffer.from(JSON.stringify(carried)).toString('base64');
 }
 
-/** Decodes the content; undefined if another service wrote it. */
+/** Decodes the content; undefined if this gateway did not write it. */
 export function carriedIn(content: unknown): Carried | undefined {
   if (typeof content !== 'string' || !content.startsWith(PREFIX)) return undefined;
-  const value = parsedJson(Buffer.from(content.slice(PREFIX.length), 'base64').toString());
-  if (!isRecord(value)) return undefined;
+  const text = Buffer.from(content.slice(PREFIX.length), 'base64').toString();
+  const value = parsedJson(text);
+  if (!isRecord(value) || isNestedTooDeeply(text, value)) return undefined;
   return {
     ...(Array.isArray(value.blocks) && { blocks: value.blocks as unknown[] }),
     ...(isRecord(value.extra) && { extra: value.extra }),

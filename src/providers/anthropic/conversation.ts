@@ -16,8 +16,8 @@
  * Must hold: thinking blocks go back unchanged, or Anthropic refuses the request for a wrong signature
  * (test/unit/providers/anthropic/conversation.test.ts).
  */
-import { exactJson } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
+import { argumentsOf } from '../fields.js';
 import { FieldError } from '../provider.js';
 import { blocksOf, hasText, withCacheControl, type Block, type ContentRules } from './content.js';
 
@@ -251,9 +251,6 @@ function toolUseOf(call: unknown, path: string): Block {
 function useOf(called: unknown, id: string, path: string): Block {
   if (!isRecord(called) || typeof called.name !== 'string')
     throw new FieldError(`${path}.name`, 'must be a string');
-  const { name, arguments: text } = called;
-  // Some models call a tool that has no parameters with an empty text.
-  const input = text === undefined || text === '' ? {} : typeof text === 'string' ? exactJson(text) : text;
-  if (!isRecord(input)) throw new FieldError(`${path}.arguments`, 'must be a JSON object');
-  return { type: 'tool_use', id, name, input };
+  const input = argumentsOf(called.arguments, `${path}.arguments`);
+  return { type: 'tool_use', id, name: called.name, input };
 }

@@ -13,9 +13,9 @@
  * Must hold: only reasoning with a signature goes back, and tool results come first in a turn: Claude
  * refuses the whole request otherwise (test/unit/providers/bedrock/messages.test.ts).
  */
-import { exactJson } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import { PLACEHOLDER_USER_TEXT, reminderOf, toolIdOf } from '../anthropic/conversation.js';
+import { argumentsOf } from '../fields.js';
 import { FieldError } from '../provider.js';
 import { ContentWriter, type Block } from './content.js';
 import type { ModelFacts } from './models.js';
@@ -183,9 +183,8 @@ function toolCallsOf(calls: unknown, path: string, called: Set<string>): Block[]
     if (!isRecord(named) || typeof named.name !== 'string') {
       throw new FieldError(`${at}.function.name`, 'must be a string');
     }
-    const { name, arguments: text } = named;
-    const input = text === undefined || text === '' ? {} : typeof text === 'string' ? exactJson(text) : text;
-    if (!isRecord(input)) throw new FieldError(`${at}.function.arguments`, 'must be a JSON object');
+    const { name } = named;
+    const input = argumentsOf(named.arguments, `${at}.function.arguments`);
     called.add(name);
     return { toolUse: { toolUseId: toolIdOf(call.id), name, input } };
   });

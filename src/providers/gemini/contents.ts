@@ -14,7 +14,8 @@
  * (test/unit/providers/gemini/contents.test.ts).
  */
 import { exactJson } from '../../core/exact-json.js';
-import { isRecord } from '../../core/json.js';
+import { isNestedTooDeeply, isRecord } from '../../core/json.js';
+import { argumentsOf } from '../fields.js';
 import { FieldError } from '../provider.js';
 
 type Role = 'user' | 'model';
@@ -115,12 +116,9 @@ class ContentsWriter {
   #call(call: unknown, path: string, isFirst: boolean): Part {
     const called = isRecord(call) ? call.function : undefined;
     if (!isRecord(call) || !isRecord(called)) throw new FieldError(path, 'must be a call of a function');
-    const { name, arguments: given } = called;
+    const { name } = called;
     if (typeof name !== 'string') throw new FieldError(`${path}.function.name`, 'must be a string');
-    const isEmpty = given === undefined || given === null || given === '';
-    const args = isEmpty ? {} : typeof given === 'string' ? exactJson(given) : given;
-    if (!isRecord(args))
-      throw new FieldError(`${path}.function.arguments`, 'must be the JSON text of an object');
+    const args = argumentsOf(called.arguments, `${path}.function.arguments`);
     const { id } = call;
     if (typeof id === 'string') this.#names.set(id, name);
     const signature = signatureIn(call) ?? (this.#isGemini3 && isFirst ? NO_SIGNATURE : undefined);
@@ -146,7 +144,7 @@ class ContentsWriter {
     const functionResponse = {
       ...(this.#isGemini3 && typeof id === 'string' && { id }),
       name,
-      response: isRecord(value) ? value : { result: text },
+      response: isRecord(value) && !isNestedTooDeeply(text, value) ? value : { result: text },
       // Before Gemini 3 a result can only be text, so images and files are parts of their own.
       ...(this.#isGemini3 && media.length > 0 && { parts: media }),
     };

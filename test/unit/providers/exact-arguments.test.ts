@@ -67,7 +67,7 @@ void t.test('arguments that are nested too deeply to be written are the requestâ
   for (const form of FORMS)
     t.throws(
       () => requestOf(PROVIDERS[form.provider]!, callOf(form, { ...REQUEST, messages })),
-      new FieldError('messages', 'must not be nested so deeply'),
+      new FieldError('messages[1].tool_calls[0].function.arguments', 'must be nested at most 64 levels deep'),
       form.name,
     );
   t.end();
