@@ -13,7 +13,7 @@ import { FieldError, type UnsignedCall } from '../provider.js';
 import { contentOf, Conversation } from './conversation.js';
 import { hasText } from './content.js';
 import { BUDGET_TOKENS_MIN, BUDGETS, traitsOf, type ModelTraits } from './models.js';
-import { RESPONSE_TOOL, toolMembersOf, type ToolMembers } from './tools.js';
+import { toolMembersOf, type ToolMembers } from './tools.js';
 
 /** The first version of the API without temperature, top_p and top_k. */
 const VERSION_WITHOUT_SAMPLING = '2026-10-21';
@@ -42,7 +42,7 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
     fields.integer('max_completion_tokens') ?? fields.integer('max_tokens') ?? settings.outputTokensMax;
   // Taken even if max_completion_tokens was given, or `finish` would refuse it as unknown.
   fields.take('max_tokens');
-  const toolMembers = toolMembersOf(fields, traits);
+  const toolMembers = toolMembersOf(fields, traits, body);
   const thinking = thinkingOf(fields, traits, maxTokens, conversation);
   const request: Record<string, unknown> = { max_tokens: maxTokens, messages: conversation.messages };
   if (conversation.system.length > 0) request.system = contentOf(conversation.system);
@@ -69,7 +69,7 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
 
 function addTools(
   request: Record<string, unknown>,
-  { tools, choice }: ToolMembers,
+  { tools, choice, byTool }: ToolMembers,
   fields: Fields,
   traits: ModelTraits,
   thinks: boolean,
@@ -80,7 +80,7 @@ function addTools(
   // Page "Thinking": while a model thinks with a budget, only the choices auto and none are allowed.
   if (thinks && traits.thinking !== 'adaptive' && choice.type !== 'auto' && choice.type !== 'none') {
     fields.unsupported(
-      tools.at(-1)?.name === RESPONSE_TOOL ? 'response_format' : 'tool_choice',
+      byTool ? 'response_format' : 'tool_choice',
       'cannot force a call while this model thinks',
     );
     return;

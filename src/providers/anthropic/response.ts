@@ -15,7 +15,7 @@ import { isRecord } from '../../core/json.js';
 import { completionOf, type CompletionText, type FinishReason, type ProviderUsage } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall } from '../provider.js';
 import { failureOf } from './errors.js';
-import { RESPONSE_TOOL, respondsByTool, callsFunctions } from './tools.js';
+import { responseToolOf, callsFunctions } from './tools.js';
 
 interface ToolCall {
   readonly id: string;
@@ -37,7 +37,7 @@ const FINISH_OF: ReadonlyMap<unknown, FinishReason> = new Map([
 /** `stop`: the member `stop_reason`. `hasCalls`: whether the response calls tools of the caller. */
 export function finishOf(stop: unknown, hasCalls: boolean): FinishReason {
   const finish = FINISH_OF.get(stop) ?? 'stop';
-  // Without such calls only RESPONSE_TOOL was called, whose arguments are the content.
+  // Without such calls only the response's tool was called, whose arguments are the content.
   return finish === 'tool_calls' && !hasCalls ? 'stop' : finish;
 }
 
@@ -54,7 +54,7 @@ export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
   if (!isRecord(message)) throw ProviderError.invalid('no JSON object');
   if (message.type === 'error') throw new ProviderError(failureOf(message.error, 500));
   if (!Array.isArray(message.content)) throw ProviderError.invalid('no content');
-  const byTool = respondsByTool(call);
+  const responseTool = responseToolOf(call);
   let content: string | undefined;
   let reasoning: string | undefined;
   const thinking: unknown[] = [];
@@ -74,9 +74,10 @@ export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
         break;
       case 'tool_use': {
         const input = exactJsonText(block.input ?? {});
-        if (byTool && block.name === RESPONSE_TOOL) content = (content ?? '') + input;
+        const name = textOf(block.name);
+        if (name === responseTool) content = (content ?? '') + input;
         else {
-          const called = { name: textOf(block.name), arguments: input };
+          const called = { name, arguments: input };
           calls.push({ id: textOf(block.id), type: 'function', function: called });
         }
         break;

@@ -23,10 +23,10 @@ import { ChunkWriter, type FinishReason, type ProviderUsage } from '../chat-writ
 import { ProviderError, type UnsignedCall, type ProviderStream } from '../provider.js';
 import { failureOf } from './errors.js';
 import { finishOf, idOf, MessageUsage, promptReportOf, refusalOf, textOf } from './response.js';
-import { RESPONSE_TOOL, respondsByTool, callsFunctions } from './tools.js';
+import { responseToolOf, callsFunctions } from './tools.js';
 
 /**
- * `content`: a call of RESPONSE_TOOL, whose arguments are the content; `tool`: a call of the caller's tool.
+ * `content`: a call of the response's tool, whose arguments are the content; `tool`: one of a caller's tool.
  */
 type BlockKind = 'content' | 'tool' | 'other';
 
@@ -39,7 +39,8 @@ const PIECE =
 
 export class MessageStream implements ProviderStream {
   readonly #call: UnsignedCall;
-  readonly #byTool: boolean;
+  /** The tool whose arguments are the content; undefined if there is none. */
+  readonly #responseTool: string | undefined;
   readonly #legacy: boolean;
   readonly #splitter = new SseSplitter();
   readonly #usage = new MessageUsage();
@@ -58,7 +59,7 @@ export class MessageStream implements ProviderStream {
 
   constructor(call: UnsignedCall) {
     this.#call = call;
-    this.#byTool = respondsByTool(call);
+    this.#responseTool = responseToolOf(call);
     this.#legacy = callsFunctions(call);
   }
 
@@ -172,7 +173,7 @@ export class MessageStream implements ProviderStream {
 
   #toolBlock(writer: ChunkWriter, id: string, name: string): string {
     this.#kind = 'content';
-    if (this.#byTool && name === RESPONSE_TOOL) return '';
+    if (name === this.#responseTool) return '';
     this.#kind = 'tool';
     this.#tool++;
     if (!this.#legacy) return writer.toolStart(this.#tool, id, name);

@@ -11,7 +11,7 @@
  *     response_format json_object  such a tool with any object
  *     tools that Anthropic runs    refused: searches and containers are billed apart from the tokens
  *
- * Must hold: `respondsByTool` decides as `toolMembersOf` did for the same call, or a caller gets a tool call
+ * Must hold: `responseToolOf` decides as `toolMembersOf` did for the same call, or a caller gets a tool call
  * in place of content (test/unit/providers/anthropic/response.test.ts, stream.test.ts).
  */
 import { isRecord } from '../../core/json.js';
@@ -20,8 +20,8 @@ import { FieldError, type UnsignedCall } from '../provider.js';
 import { withCacheControl, type Block } from './content.js';
 import { traitsOf, type ModelTraits } from './models.js';
 
-/** Name of the tool that stands in for `response_format`: the arguments of its call are the content. */
-export const RESPONSE_TOOL = 'json_response';
+/** Name of the tool that stands in for `response_format`, unless a tool of the caller has it. */
+const RESPONSE_TOOL = 'json_response';
 
 export const NO_PARAMETERS = { type: 'object', properties: {} };
 export const ANY_OBJECT = { type: 'object', additionalProperties: true };
@@ -32,34 +32,51 @@ export interface ToolMembers {
   readonly choice: Record<string, unknown> | undefined;
   /** For `output_config.format`. */
   readonly format: Record<string, unknown> | undefined;
+  /** The last tool stands in for `response_format`. */
+  readonly byTool: boolean;
 }
 
-/** Throws a FieldError. */
-export function toolMembersOf(fields: Fields, traits: ModelTraits): ToolMembers {
+/** `body`: the one that `fields` reads. Throws a FieldError. */
+export function toolMembersOf(fields: Fields, traits: ModelTraits, body: UnsignedCall['body']): ToolMembers {
   const tools = toolsOf(fields, traits);
   const choice = choiceOf(fields, tools, traits);
-  const response = responseFormOf(fields.take('response_format'), traits);
-  if (response?.tool === undefined) return { tools, choice, format: response?.format };
+  const response = responseFormOf(fields.take('response_format'), traits, body);
+  if (response?.tool === undefined) return { tools, choice, format: response?.format, byTool: false };
   if (!traits.forcedTools) {
     fields.unsupported(
       'response_format',
       'must be json_schema with closed objects: Claude has no other here',
     );
-    return { tools, choice, format: undefined };
+    return { tools, choice, format: undefined, byTool: false };
   }
   // With tools of the caller the model may call one of them first.
   const mayCallOthers = tools.length > 0 && choice?.type !== 'none';
   tools.push(response.tool);
-  if (!mayCallOthers) return { tools, choice: { type: 'tool', name: RESPONSE_TOOL }, format: undefined };
-  return { tools, choice: choice?.type === 'tool' ? choice : { ...choice, type: 'any' }, format: undefined };
+  const own = { type: 'tool', name: response.tool.name };
+  const forced = choice?.type === 'tool' ? choice : { ...choice, type: 'any' };
+  return { tools, choice: mayCallOthers ? forced : own, format: undefined, byTool: true };
 }
 
-/** Whether the content of the response comes as a call of RESPONSE_TOOL. */
-export function respondsByTool({ settings, body, model }: UnsignedCall): boolean {
+/** Name of the tool whose arguments are the content of the response; undefined if that comes as text. */
+export function responseToolOf({ settings, body, model }: UnsignedCall): string | undefined {
   const { response_format: format } = body;
-  if (format === undefined || format === null) return false;
+  if (format === undefined || format === null) return undefined;
   const traits = traitsOf(model, settings.name === 'vertex');
-  return traits.forcedTools && responseFormOf(format, traits)?.tool !== undefined;
+  return traits.forcedTools ? responseFormOf(format, traits, body)?.tool?.name : undefined;
+}
+
+/**
+ * The name of the tool that stands in for `response_format`: one that no tool of the caller has, also none
+ * that `tool_choice` leaves out. bedrock/tools.ts calls it too.
+ */
+export function responseToolName({ tools, functions }: UnsignedCall['body']): string {
+  const names = new Set<unknown>();
+  for (const list of [tools, functions])
+    for (const tool of Array.isArray(list) ? (list as unknown[]) : [])
+      if (isRecord(tool)) names.add(nameIn(tool));
+  let name = RESPONSE_TOOL;
+  for (let number = 2; names.has(name); number++) name = `${RESPONSE_TOOL}_${number}`;
+  return name;
 }
 
 /** Whether the caller used `functions`, the name of tools until 2023. */
@@ -152,18 +169,24 @@ function nameIn(given: Record<string, unknown>): string | undefined {
 
 interface ResponseForm {
   readonly format?: Record<string, unknown>;
-  readonly tool?: Block;
+  readonly tool?: Block & { readonly name: string };
 }
 
 /**
  * How `response_format` is written, natively or as a tool; undefined if the content has no prescribed form.
  */
-function responseFormOf(given: unknown, traits: ModelTraits): ResponseForm | undefined {
+function responseFormOf(
+  given: unknown,
+  traits: ModelTraits,
+  body: UnsignedCall['body'],
+): ResponseForm | undefined {
   if (given === undefined || given === null) return undefined;
   if (!isRecord(given)) throw new FieldError('response_format', 'must be an object');
   if (given.type === 'text') return undefined;
-  if (given.type === 'json_object')
-    return { tool: { name: RESPONSE_TOOL, description: 'Gives the answer.', input_schema: ANY_OBJECT } };
+  const toolOf = (description: string, schema: object): ResponseForm => ({
+    tool: { name: responseToolName(body), description, input_schema: schema },
+  });
+  if (given.type === 'json_object') return toolOf('Gives the answer.', ANY_OBJECT);
   if (given.type !== 'json_schema')
     throw new FieldError('response_format.type', 'must be text, json_object or json_schema');
   const { json_schema: jsonSchema } = given;
@@ -174,7 +197,7 @@ function responseFormOf(given: unknown, traits: ModelTraits): ResponseForm | und
   if (closed !== undefined) return { format: { type: 'json_schema', schema: closed } };
   const description =
     typeof jsonSchema.description === 'string' ? jsonSchema.description : 'Gives the answer.';
-  return { tool: { name: RESPONSE_TOOL, description, input_schema: schema } };
+  return toolOf(description, schema);
 }
 
 /** Values of `format` that Anthropic enforces. */

@@ -35,7 +35,7 @@ export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
   const fields = new Fields(call.body, 'Bedrock', call.settings.dropUnsupported);
   const conversation = conversationOf(fields.list('messages') ?? [], call.body, facts);
   const inference = inferenceOf(fields);
-  const form = responseFormOf(fields.take('response_format'), facts);
+  const form = responseFormOf(fields.take('response_format'), facts, call.body);
   const reasoning = reasoningOf(fields, facts, inference.maxTokens, conversation.continuesWithoutThinking);
   const tools = toolsOf(fields, facts, conversation, form, reasoning.isOn);
   const sampling = samplingOf(fields, facts, reasoning.isOn);

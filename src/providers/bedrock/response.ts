@@ -18,8 +18,7 @@ import {
 } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall } from '../provider.js';
 import { publicName } from './models.js';
-import { RESPONSE_TOOL } from '../anthropic/tools.js';
-import { respondsByTool } from './tools.js';
+import { responseToolOf } from './tools.js';
 
 const FINISH_REASONS: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
   ['end_turn', 'stop'],
@@ -124,7 +123,7 @@ export function anyResponse(json: string, call: UnsignedCall): CompletionText {
   const message = isRecord(output) ? output.message : undefined;
   const content = isRecord(message) ? message.content : undefined;
   if (!isRecord(response) || !Array.isArray(content)) throw ProviderError.invalid('no message');
-  const read = messageOf(content, respondsByTool(call));
+  const read = messageOf(content, responseToolOf(call));
   const { stopReason, usage, additionalModelResponseFields } = response;
   return completionOf({
     id: `chatcmpl-${call.requestId}`,
@@ -140,7 +139,8 @@ interface ReadMessage {
   readonly hasCalls: boolean;
 }
 
-function messageOf(content: readonly unknown[], respondsByTool: boolean): ReadMessage {
+/** `responseTool`: the tool whose input is the content, if there is one. */
+function messageOf(content: readonly unknown[], responseTool: string | undefined): ReadMessage {
   let text: string | undefined;
   let reasoning: string | undefined;
   const thinking: ThinkingBlock[] = [];
@@ -153,7 +153,7 @@ function messageOf(content: readonly unknown[], respondsByTool: boolean): ReadMe
       const { toolUseId, name, input, type } = toolUse;
       const json = exactJsonText(input ?? {});
       if (type === 'server_tool_use') continue;
-      if (respondsByTool && name === RESPONSE_TOOL) text = (text ?? '') + json;
+      if (responseTool !== undefined && name === responseTool) text = (text ?? '') + json;
       else calls.push({ id: toolUseId, type: 'function', function: { name, arguments: json } });
     } else if (isRecord(reasoningContent)) {
       const { reasoningText, redactedContent } = reasoningContent;

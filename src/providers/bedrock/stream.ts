@@ -20,8 +20,7 @@ import { ProviderError, type UnsignedCall, type ProviderStream } from '../provid
 import { eventOf, FrameReader, type Headers } from './frames.js';
 import { publicName } from './models.js';
 import { finishOf, redactedBlock, usageOf, type ThinkingBlock } from './response.js';
-import { RESPONSE_TOOL } from '../anthropic/tools.js';
-import { respondsByTool } from './tools.js';
+import { responseToolOf } from './tools.js';
 
 /**
  * The fast path: nearly all payloads have this form, and copying their text costs a quarter of parsing them.
@@ -36,7 +35,7 @@ const NO_BYTES = Buffer.alloc(0);
 const TEXT_DELTA_BYTES_MAX = 4096;
 
 /**
- * What the open block calls. `tool`: a tool of the caller; `content`: RESPONSE_TOOL, which the request adds
+ * What the open block calls. `tool`: a tool of the caller; `content`: the tool that the request adds
  * if the caller wants JSON of a schema, and whose input is the content of the response.
  */
 type OpenTool = 'tool' | 'content' | 'none';
@@ -49,12 +48,12 @@ export class ConverseStream implements ProviderStream {
   /** The chunk that is being read, and the same as Latin-1, decoded once for its several messages. */
   #bytes: Buffer = NO_BYTES;
   #latin1 = '';
-  /** Whether the content comes as the input of RESPONSE_TOOL. */
-  readonly #byTool: boolean;
+  /** The tool whose input is the content; undefined if there is none. */
+  readonly #responseTool: string | undefined;
   /** Events of the chunk that is being read. */
   #out = '';
   #hasRole = false;
-  /** Tool calls so far, without that of RESPONSE_TOOL, which the client does not see. */
+  /** Tool calls so far, without that of `#responseTool`, which the client does not see. */
   #tools = 0;
   #openTool: OpenTool = 'none';
   /** Whether the open tool has got some of its input. */
@@ -68,7 +67,7 @@ export class ConverseStream implements ProviderStream {
   constructor(call: UnsignedCall) {
     const created = Math.floor(call.nowMs / 1000);
     this.#writer = new ChunkWriter(`chatcmpl-${call.requestId}`, publicName(call.model), created);
-    this.#byTool = respondsByTool(call);
+    this.#responseTool = responseToolOf(call);
   }
 
   push(chunk: Uint8Array): string {
@@ -146,7 +145,7 @@ export class ConverseStream implements ProviderStream {
     if (typeof toolUseId !== 'string' || typeof name !== 'string') {
       throw ProviderError.invalid('a tool call has no name or id');
     }
-    if (this.#byTool && name === RESPONSE_TOOL) {
+    if (name === this.#responseTool) {
       this.#openTool = 'content';
       return;
     }

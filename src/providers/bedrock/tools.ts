@@ -15,12 +15,12 @@
  * Follows Amazon Bedrock API Reference, "ToolConfiguration", "OutputConfig"; Amazon Bedrock User Guide, "Get
  * validated JSON results from models", 2026-11.
  *
- * Must hold: `respondsByTool`, by which stream.ts and response.ts read the response, decides as `toolsOf` did
+ * Must hold: `responseToolOf`, by which stream.ts and response.ts read the response, decides as `toolsOf` did
  * for the same call, or a caller gets a tool call in place of content. So both use `responseFormOf`, which
  * depends on the model and the body alone (test/unit/providers/bedrock/stream.test.ts).
  */
 import { isRecord } from '../../core/json.js';
-import { closedSchema, ANY_OBJECT, NO_PARAMETERS, RESPONSE_TOOL } from '../anthropic/tools.js';
+import { closedSchema, ANY_OBJECT, NO_PARAMETERS, responseToolName } from '../anthropic/tools.js';
 import type { Fields } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { ContentWriter, type Block } from './content.js';
@@ -31,16 +31,19 @@ import { factsOf, type ModelFacts } from './models.js';
 export interface ResponseForm {
   /** Members of `outputConfig`. */
   readonly output?: Block;
-  readonly tool?: Block;
+  readonly tool?: { readonly name: string; readonly spec: Block };
 }
 
 /** How `response_format` is written; undefined if the content has no prescribed form. */
-export function responseFormOf(format: unknown, facts: ModelFacts): ResponseForm | undefined {
+export function responseFormOf(
+  format: unknown,
+  facts: ModelFacts,
+  body: UnsignedCall['body'],
+): ResponseForm | undefined {
   if (format === undefined || format === null) return undefined;
   if (!isRecord(format)) throw new FieldError('response_format', 'must be an object');
   if (format.type === 'text') return undefined;
-  if (format.type === 'json_object')
-    return { tool: toolSpec(RESPONSE_TOOL, 'Gives the answer.', ANY_OBJECT) };
+  if (format.type === 'json_object') return responseTool(body, 'Gives the answer.', ANY_OBJECT);
   if (format.type !== 'json_schema') {
     throw new FieldError('response_format.type', 'must be text, json_object or json_schema');
   }
@@ -50,8 +53,7 @@ export function responseFormOf(format: unknown, facts: ModelFacts): ResponseForm
   }
   const { schema, name, description, strict } = named;
   const closed = facts.schemas ? closedSchema(schema, strict === true) : undefined;
-  if (closed === undefined)
-    return { tool: toolSpec(RESPONSE_TOOL, description ?? 'Gives the answer.', schema) };
+  if (closed === undefined) return responseTool(body, description ?? 'Gives the answer.', schema);
   const jsonSchema = {
     schema: JSON.stringify(closed),
     ...(typeof name === 'string' && { name }),
@@ -60,11 +62,16 @@ export function responseFormOf(format: unknown, facts: ModelFacts): ResponseForm
   return { output: { textFormat: { type: 'json_schema', structure: { jsonSchema } } } };
 }
 
-/** Whether the content of the response comes as a call of RESPONSE_TOOL. */
-export function respondsByTool({ body, model }: UnsignedCall): boolean {
+function responseTool(body: UnsignedCall['body'], description: unknown, schema: Block): ResponseForm {
+  const name = responseToolName(body);
+  return { tool: { name, spec: toolSpec(name, description, schema) } };
+}
+
+/** Name of the tool whose input is the content of the response; undefined if that comes as text. */
+export function responseToolOf({ body, model }: UnsignedCall): string | undefined {
   const { response_format: format } = body;
-  if (format === undefined || format === null) return false;
-  return responseFormOf(format, factsOf(model))?.tool !== undefined;
+  if (format === undefined || format === null) return undefined;
+  return responseFormOf(format, factsOf(model), body)?.tool?.name;
 }
 
 export interface Tools {
@@ -89,7 +96,8 @@ export function toolsOf(
   const isSingle = fields.boolean('parallel_tool_calls') === false;
   if (tools.length === 0 && usesTools) {
     fields.unsupported('tools', 'must be given to Bedrock if a message has tool calls or their results');
-    tools.push(...[...called].map((name) => toolSpec(name, undefined, NO_PARAMETERS)));
+    const names = [...called].filter((name) => name !== form?.tool?.name);
+    tools.push(...names.map((name) => toolSpec(name, undefined, NO_PARAMETERS)));
   }
   let choice = choiceOf(fields, tools, usesTools);
   const isForced = choice !== undefined && !('auto' in choice);
@@ -107,9 +115,9 @@ export function toolsOf(
       );
     }
     // With tools of the caller the model may call one of them first.
-    else if (tools.length === 0) choice = { tool: { name: RESPONSE_TOOL } };
+    else if (tools.length === 0) choice = { tool: { name: form.tool.name } };
     else if (!isForced) choice = { any: {} };
-    tools.push(form.tool);
+    tools.push(form.tool.spec);
   }
   if (tools.length === 0) return { config: undefined, more: {} };
   const config = { tools, ...(choice !== undefined && { toolChoice: choice }) };

@@ -233,6 +233,19 @@ const WRITTEN: [
     { response_format: { type: 'json_object' } },
     { tool_choice: { type: 'tool', name: 'json_response' } },
   ],
+  [
+    'an answer beside a tool of its name, which is left out',
+    {
+      ...format(SCHEMA),
+      tools: [tool('json_response'), tool('f')],
+      tool_choice: {
+        type: 'allowed_tools',
+        allowed_tools: { mode: 'auto', tools: [{ type: 'function', function: { name: 'f' } }] },
+      },
+    },
+    { tools: [named('f'), { ...ANSWER(SCHEMA), name: 'json_response_2' }], tool_choice: { type: 'any' } },
+    OLD,
+  ],
   ['an answer beside tools', { ...format(SCHEMA), tools: TOOLS }, { tool_choice: { type: 'any' } }, OLD],
   [
     'an answer, no tools',

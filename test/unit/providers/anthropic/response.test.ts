@@ -122,6 +122,18 @@ const CONTENTS: [name: string, more: object, expected: Fields, body?: Fields][] 
     { tool_calls: [called('t1', 'json_response', '{}')], finish: 'tool_calls' },
   ],
   [
+    "a caller's tool of that name beside an answer",
+    {
+      content: [use('t1', 'json_response', {}), use('t2', 'json_response_3', { a: 1 })],
+      stop_reason: 'tool_use',
+    },
+    { content: '{"a":1}', tool_calls: [called('t1', 'json_response', '{}')], finish: 'tool_calls' },
+    {
+      response_format: { type: 'json_object' },
+      tools: ['json_response', 'json_response_2'].map((name) => ({ type: 'function', function: { name } })),
+    },
+  ],
+  [
     'blocks of tools that Anthropic runs',
     { content: [{ type: 'server_tool_use', id: 'x' }, { type: 'web_search_tool_result' }, text('a')] },
     { content: 'a' },

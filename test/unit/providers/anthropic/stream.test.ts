@@ -180,6 +180,21 @@ const STREAMS: [name: string, events: Event[], content: object[], more: object, 
     { response_format: { type: 'json_object' } },
   ],
   [
+    "an answer by a tool beside a caller's tool of that name",
+    [
+      start(),
+      ...tool(0, 'toolu_1', 'json_response', '', ...ARGS),
+      ...tool(1, 'toolu_2', 'json_response_2', '', ...ARGS),
+      ...stop('tool_use'),
+    ],
+    [
+      { type: 'tool_use', id: 'toolu_1', name: 'json_response', input },
+      { type: 'tool_use', id: 'toolu_2', name: 'json_response_2', input },
+    ],
+    { stop_reason: 'tool_use', usage: USAGE },
+    { response_format: { type: 'json_object' }, functions: [{ name: 'json_response' }], tools: [] },
+  ],
+  [
     'a function',
     [start(), ...tool(0, 'toolu_1', 'f', '', ...ARGS), ...stop('tool_use')],
     [{ type: 'tool_use', id: 'toolu_1', name: 'f', input }],

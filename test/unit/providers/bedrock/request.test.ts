@@ -230,6 +230,10 @@ void t.test('response_format', (t) => {
   t.same(rest({ response_format: { type: 'json_object' }, tools: [TOOL] }), {
     toolConfig: { tools: [SPEC, answer(open)], toolChoice: { any: {} } },
   });
+  const own = { type: 'function', function: { name: 'json_response' } };
+  t.match(rest({ response_format: { type: 'json_object' }, tools: [own] }), {
+    toolConfig: { tools: [{}, { toolSpec: { name: 'json_response_2' } }], toolChoice: { any: {} } },
+  });
   rejected(t, { response_format: { type: 'json_object' }, thinking: { type: 'enabled' } }, 'response_format');
   rejected(t, { response_format: { type: 'xml' } }, 'response_format.type');
   rejected(t, json('x'), 'response_format.json_schema.schema');

@@ -225,6 +225,16 @@ void t.test('the tool of a JSON schema is the content; other tools of the server
     ).message;
   t.match(streamed(body, { toolUseId: 't', name: 'json_response' }), { content: '{"a":1}' });
   t.notOk(streamed(body, { toolUseId: 't', name: 'json_response' }).tool_calls);
+  const own = { ...body, tools: [{ type: 'function', function: { name: 'json_response' } }] };
+  t.match(streamed(own, { toolUseId: 't', name: 'json_response_2' }), { content: '{"a":1}' });
+  t.match(streamed(own, { toolUseId: 't', name: 'json_response' }), {
+    tool_calls: [{ function: { name: 'json_response', arguments: '{"a":1}' } }],
+  });
+  t.match(whole([{ toolUse: use }], { stopReason: 'tool_use' }, own), {
+    choices: [
+      { finish_reason: 'tool_calls', message: { tool_calls: [{ function: { name: 'json_response' } }] } },
+    ],
+  });
   const server = { toolUseId: 't', name: 'nova_grounding', type: 'server_tool_use' };
   t.notOk(streamed({}, server).tool_calls);
   t.notOk(
