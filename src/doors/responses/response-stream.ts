@@ -308,7 +308,8 @@ export class ResponseStream implements DoorStream {
   /** Tells the client of a call, with the arguments that have come by now. */
   #addCall(open: OpenCall): string {
     open.isAdded = true;
-    const { index, item, id = `call_${index}`, name = '', json } = open;
+    // The caller sends the id back beside those of earlier responses. 40 characters are OpenAI's bound.
+    const { index, item, id = `call_${this.#call.requestId.slice(-28)}_${index}`, name = '', json } = open;
     Object.assign(item, { call_id: id, name, ...this.#namespaces.get(name) });
     return this.#itemAdded(open) + this.#callDelta(open, json);
   }

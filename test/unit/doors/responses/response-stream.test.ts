@@ -293,6 +293,23 @@ void t.test('tool calls in the pieces of every server are those calls', (t) => {
   t.end();
 });
 
+void t.test('an id that the server left out is made up anew for each response', (t) => {
+  const message = { tool_calls: [{ function: { name: 'a' } }, { function: { name: 'b' } }] };
+  const idsOf = (requestId: string): unknown[] => {
+    const text = translator!.fromChat({ choices: [{ message }] }, { ...CALL, requestId });
+    return (JSON.parse(text) as { output: { call_id: string }[] }).output.map(({ call_id: id }) => id);
+  };
+  const ids = ['req_3fQx0aZcW8Lk-1c', 'req_3fQx0aZcW8Lk-1d'].flatMap(idsOf);
+  t.equal(new Set(ids).size, 4, ids.join());
+  for (const id of ids) t.match(id, /^call_[\w-]{1,35}$/, 'as OpenAI takes it back');
+  const calls = ['{', '}'].map((json) =>
+    chunk({ tool_calls: [{ function: { name: 'a', arguments: json } }] }),
+  );
+  const streamed = JSON.stringify(eventsOf([calls[0]!, calls[1]!, chunk({}, 'tool_calls')]));
+  t.ok(new Set(streamed.match(/"call_id":"call_[^"]*/g)).size > 0, 'and stays in a stream');
+  t.end();
+});
+
 void t.test('custom tools, probabilities, an answer without a chunk', (t) => {
   const logprobs = { content: [{ token: 'Hi', logprob: -0.5, bytes: [72], top_logprobs: [] }] };
   const said = chunk({ content: 'Hi' });
