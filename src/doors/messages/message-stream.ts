@@ -15,6 +15,7 @@ import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import { ProviderError } from '../../providers/provider.js';
 import type { DoorCall, DoorStream } from '../door.js';
+import { textOf, thoughtsOf } from '../message-texts.js';
 import { addPiece, canBegin, isOtherCall, pieceOf, type CallSoFar } from '../tool-call-pieces.js';
 
 type Members = Readonly<Record<string, unknown>>;
@@ -80,10 +81,10 @@ export class MessageWriter implements DoorStream {
   }
 
   #delta(delta: Members): void {
-    const thoughts = thoughtsIn(delta);
+    const thoughts = thoughtsOf(delta);
     if (thoughts !== '') this.#writeThinking(thoughts);
     for (const block of thinkingBlocksIn(delta)) this.#thinkingBlock(block);
-    const text = textIn(delta.content) || (typeof delta.refusal === 'string' ? delta.refusal : '');
+    const text = textOf(delta.content) || (typeof delta.refusal === 'string' ? delta.refusal : '');
     if (text !== '') {
       if (this.#open !== 'text') this.#start('text', { type: 'text', text: '' });
       this.#piece({ type: 'text_delta', text });
@@ -205,12 +206,6 @@ function toolIdOf(id: unknown, position: number, call: DoorCall): string {
   return typeof id === 'string' && id !== '' ? id : `toolu_${call.requestId}_${position}`;
 }
 
-/** The text of the thinking in a message or a delta; empty if there is none. */
-function thoughtsIn({ reasoning_content: thoughts, reasoning }: Members): string {
-  if (typeof thoughts === 'string') return thoughts;
-  return typeof reasoning === 'string' ? reasoning : '';
-}
-
 /** The thinking blocks in a message or a delta, with their signatures. */
 function thinkingBlocksIn({ thinking_blocks: blocks }: Members): readonly Members[] {
   return Array.isArray(blocks) ? (blocks as unknown[]).filter(isRecord) : [];
@@ -225,10 +220,10 @@ export function fromChat(response: Members, call: DoorCall): string {
   const message = isRecord(choice) ? choice.message : undefined;
   if (!isRecord(choice) || !isRecord(message)) throw ProviderError.invalid('no message');
   const content: Members[] = [...thinkingBlocksIn(message)];
-  const thoughts = thoughtsIn(message);
+  const thoughts = thoughtsOf(message);
   if (content.length === 0 && thoughts !== '')
     content.push({ type: 'thinking', thinking: thoughts, signature: '' });
-  const text = textIn(message.content) || (typeof message.refusal === 'string' ? message.refusal : '');
+  const text = textOf(message.content) || (typeof message.refusal === 'string' ? message.refusal : '');
   if (text !== '') content.push({ type: 'text', text });
   const calls = Array.isArray(message.tool_calls) ? (message.tool_calls as unknown[]).filter(isRecord) : [];
   calls.forEach((one, position) => {
@@ -249,13 +244,4 @@ export function fromChat(response: Members, call: DoorCall): string {
     stop_sequence: null,
     usage: usageOf(response.usage),
   });
-}
-
-/** A text, or the texts of a list of parts. */
-function textIn(content: unknown): string {
-  if (typeof content === 'string') return content;
-  if (!Array.isArray(content)) return '';
-  return (content as unknown[])
-    .map((part) => (isRecord(part) && typeof part.text === 'string' ? part.text : ''))
-    .join('');
 }

@@ -14,6 +14,7 @@
  */
 import { isRecord } from '../../core/json.js';
 import type { DoorCall, DoorStream } from '../door.js';
+import { textOf, thoughtsOf } from '../message-texts.js';
 import { addPiece, canBegin, isOtherCall, pieceOf, type CallSoFar } from '../tool-call-pieces.js';
 import { encryptedContent } from './request-items.js';
 import { namespacesIn } from './offered-tools.js';
@@ -131,8 +132,8 @@ export class ResponseStream implements DoorStream {
   /** Events for a delta, or for a whole message. */
   #translate(delta: Members, logprobs: unknown): string {
     let events = '';
-    const thought = delta.reasoning_content ?? delta.reasoning;
-    if (typeof thought === 'string' && thought !== '') events += this.#writeReasoning(thought);
+    const thoughts = thoughtsOf(delta);
+    if (thoughts !== '') events += this.#writeReasoning(thoughts);
     if (Array.isArray(delta.thinking_blocks))
       for (const block of delta.thinking_blocks as unknown[]) events += this.#addSignedBlock(block);
     const text = textOf(delta.content);
@@ -384,13 +385,4 @@ function partOf({ type, text, logprobs }: OpenPart): object {
   return type === 'output_text'
     ? { type, annotations: [], logprobs: [...logprobs], text }
     : { type, refusal: text };
-}
-
-/** A text, or the joined texts among parts. */
-function textOf(content: unknown): string {
-  if (typeof content === 'string') return content;
-  if (!Array.isArray(content)) return '';
-  return (content as unknown[])
-    .map((part) => (isRecord(part) && part.type === 'text' && typeof part.text === 'string' ? part.text : ''))
-    .join('');
 }
