@@ -137,10 +137,10 @@ export interface Translator {
    */
   toChat(body: Readonly<Record<string, unknown>>, extras?: boolean): Record<string, unknown>;
   /**
-   * The member of `body` that `toChat` takes as exactJson reads it, because it makes texts of numbers in it;
-   * undefined if there is none.
+   * The members of `body` that `toChat` takes as exactJson reads them, so that integers in them keep their
+   * digits.
    */
-  readonly exactMember?: string;
+  readonly exactMembers?: readonly string[];
   /** The door's names of members of the chat completion: the parameter `names` of `callersPath`. */
   readonly names: Readonly<Record<string, string>>;
   /**

@@ -340,10 +340,12 @@ function bodyOf(
   return parsed;
 }
 
-/** The body as `toChat` takes it: long integers of its `exactMember` keep their digits (see Translator). */
-export function parsedBody(text: string, { exactMember }: Translator): unknown {
+/** The body as `toChat` takes it: long integers of its `exactMembers` keep their digits (see Translator). */
+export function parsedBody(text: string, { exactMembers }: Translator): unknown {
   const body = parsedJson(text);
-  if (exactMember === undefined || !isRecord(body) || !LONG_INTEGER.test(text)) return body;
+  if (exactMembers === undefined || !isRecord(body) || !LONG_INTEGER.test(text)) return body;
   const exact = exactJson(text);
-  return isRecord(exact) ? { ...body, [exactMember]: exact[exactMember] } : body;
+  if (isRecord(exact))
+    for (const name of exactMembers) if (Object.hasOwn(body, name)) body[name] = exact[name];
+  return body;
 }

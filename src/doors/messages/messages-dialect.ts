@@ -12,8 +12,8 @@ import { NAMES, toChat } from './to-chat.js';
 
 const TRANSLATOR: Translator = {
   toChat: (body, extras = false) => toChat(body, extras),
-  // Inputs of tools become `arguments`, which are texts.
-  exactMember: 'messages',
+  // Inputs of tools become `arguments`, which are texts; schemas of tools go on as they are.
+  exactMembers: ['messages', 'tools'],
   names: NAMES,
   fromChat,
   openStream: (call) => new MessageWriter(call),
