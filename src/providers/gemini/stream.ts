@@ -58,6 +58,8 @@ export class GeminiStream implements ProviderStream {
   #writer: ChunkWriter | undefined;
   /** Whether the first chunk has the usage so far. */
   readonly #reportsEarly: boolean;
+  /** How many candidates were asked for. A candidate may end before the next one begins. */
+  readonly #choices: number;
   /** Candidate and member of the delta for events of the learnt form. */
   #formIndex = 0;
   #formMember: TextMember = 'content';
@@ -69,7 +71,8 @@ export class GeminiStream implements ProviderStream {
 
   constructor(call: UnsignedCall) {
     this.#call = call;
-    const { stream_options: options } = call.body;
+    const { stream_options: options, n } = call.body;
+    this.#choices = typeof n === 'number' ? n : 1;
     this.#reportsEarly = isRecord(options) && options.continuous_usage_stats === true;
   }
 
@@ -81,7 +84,7 @@ export class GeminiStream implements ProviderStream {
     if (this.#unread !== undefined) this.#readUsage(parsedJson(this.#unread));
     if (this.#usage === undefined) return undefined;
     const states = [...this.#candidates.values()];
-    const isWhole = states.length > 0 && states.every(({ finish }) => finish !== undefined);
+    const isWhole = states.length >= this.#choices && states.every(({ finish }) => finish !== undefined);
     return isWhole ? this.#usage : promptPartOf(this.#usage);
   }
 

@@ -318,5 +318,8 @@ void t.test('what was told of the usage before the end', (t) => {
   t.match(stream.usageSoFar, ofPrompt);
   stream.push(sse([event([text('.')], so(360, 3), STOP)]));
   t.match(stream.usageSoFar, { ...ofPrompt, completionTokens: 10, reasoningTokens: 7 }, 'all has come');
+  const two = GEMINI.openStream({ ...CALL, body: { ...CALL.body, n: 2 } });
+  two.push(sse([event([text('Hi')], so(360, 3), STOP)]));
+  t.match(two.usageSoFar, ofPrompt, 'the other candidate has not begun');
   t.end();
 });
