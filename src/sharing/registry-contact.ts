@@ -115,7 +115,11 @@ export async function appendOnce(
       if (reply === 'done' || unsure === undefined) return reply === 'done';
       // What came first may be an earlier sending of this change.
       const found = await server.pull(position);
-      return found?.changes[0]?.id === id;
+      const next = found?.changes[0];
+      if (next?.id === id) return true;
+      // Of another epoch, or older than this host: nobody knows what became of the earlier sending.
+      if (next?.version !== position.version + 1) throw unsure;
+      return false;
     } catch (error) {
       if (!(error instanceof ValkeyError)) throw error;
       // A rejection says nothing about an earlier sending.

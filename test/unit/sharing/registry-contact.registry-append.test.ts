@@ -7,12 +7,18 @@ import { ValkeyError } from '#src/sharing/valkey-client.js';
 const position = { epoch: 'e', version: 7, lastId: 'last', history: [] };
 
 /** A server with a log of one place, of which each response may be lost. */
-function placeOf(taken: string | undefined, losses: readonly ('request' | 'reply' | 'no' | undefined)[]) {
+function placeOf(
+  taken: string | undefined,
+  losses: readonly ('request' | 'reply' | 'no' | undefined)[],
+  lost?: 'other' | 'behind',
+) {
   const state = { id: taken, sends: 0 };
   return {
     state,
-    append: (_from: unknown, id: string): Promise<'done' | 'behind'> => {
+    append: (_from: unknown, id: string): Promise<'done' | 'behind' | 'other'> => {
       const loss = losses[state.sends++];
+      // The server has lost what it had: it is back with another registry, or with an older one.
+      if (lost !== undefined && state.sends > losses.length) return Promise.resolve(lost);
       if (loss === 'request') return Promise.reject(new ValkeyError('unreachable', 'broken'));
       if (loss === 'no') return Promise.reject(new ValkeyError('refused', 'OOM'));
       const isFree = state.id === undefined;
@@ -20,11 +26,12 @@ function placeOf(taken: string | undefined, losses: readonly ('request' | 'reply
       if (loss === 'reply') return Promise.reject(new ValkeyError('late', 'late'));
       return Promise.resolve(isFree ? 'done' : 'behind');
     },
-    pull: (): Promise<ServerRegistry> =>
-      Promise.resolve({
-        position,
-        changes: [{ version: 8, id: state.id ?? '', after: 'last', rows: [] }],
-      }),
+    pull: (): Promise<ServerRegistry | undefined> => {
+      if (lost === 'other') return Promise.resolve(undefined);
+      if (lost === 'behind') return Promise.resolve({ position: { ...position, version: 6 }, changes: [] });
+      const changes = [{ version: 8, id: state.id ?? '', after: 'last', rows: [] }];
+      return Promise.resolve({ position, changes });
+    },
   };
 }
 
@@ -37,6 +44,9 @@ void t.test('what becomes of a change', async (t) => {
     ['another one was there, and a reply was lost', placeOf('other', ['reply']), false, 2],
     ['refused', placeOf(undefined, ['no']), 'refused', 1],
     ['not known, as it was refused only later', placeOf(undefined, ['reply', 'no', 'no']), 'late', 3],
+    ['not known, as the server lost all', placeOf(undefined, ['reply'], 'other'), 'late', 3],
+    ['not known, as an older server took over', placeOf(undefined, ['reply'], 'behind'), 'late', 3],
+    ['not made, as the server has another registry', placeOf(undefined, [], 'other'), false, 1],
     ['not known', placeOf(undefined, ['request', 'request', 'request']), 'unreachable', 3],
   ];
   await Promise.all(
