@@ -123,9 +123,12 @@ export class HostDirectory {
   }
 
   async #forget(id: string): Promise<void> {
-    const { hosts } = await this.#known();
+    const { nowMs, hosts } = await this.#known();
     const known = hosts.get(id);
     if (known === undefined) throw notFound(`there is no host ${id}: see the list of hosts`);
+    // Before anything of it is freed: one of its places may stand still while the others are heard.
+    const silentMs = nowMs - (known.heardMs ?? -Infinity);
+    if (silentMs < SILENT_MS) throw isAlive(id, heardAgo(silentMs));
     for (const place of known.places) {
       for (let partition = 0; partition < this.#options.partitions; partition++) {
         await this.#forgetPlace(id, this.#placeOf(partition, id, place));
@@ -139,8 +142,7 @@ export class HostDirectory {
       incarnation,
       this.#timeInsteadMs,
     ])) as Forgotten;
-    if (status === 'alive')
-      throw isAlive(host, `the server heard it ${Math.floor(ms / MS_PER_SECOND)} s ago`);
+    if (status === 'alive') throw isAlive(host, heardAgo(ms));
     if (status === 'early') throw isEarly(host, Math.ceil(ms / MS_PER_SECOND));
     const isFree = await place.free(incarnation, scopes, () => undefined);
     if (!isFree || (await place.run(LEAVE_SCRIPT, [incarnation, false])) === false) {
@@ -187,6 +189,11 @@ function isAlive(host: string, reason: string): ProxyError {
   return invalid(
     `host ${host} is alive, ${reason}: only one that was silent for ${SILENT_MS / MS_PER_SECOND} s can be forgotten; stop it first`,
   );
+}
+
+/** The clocks of two partitions may differ, so `ms` may be below 0. */
+function heardAgo(ms: number): string {
+  return `the server heard it ${Math.floor(Math.max(0, ms) / MS_PER_SECOND)} s ago`;
 }
 
 function isEarly(host: string, seconds: number): ProxyError {

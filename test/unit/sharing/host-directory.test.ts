@@ -104,6 +104,28 @@ void t.test(
   },
 );
 
+void t.test('a host of which one process stands still is alive', NO_REDIS, async (t) => {
+  const { world, directory } = await openPlace(t, 2);
+  const here = await world.connect(identity('a'));
+  // Whichever of its places is looked at first.
+  const places = [];
+  for (const slot of [0, 1, 2, 3]) places.push(await world.connect(identity('b', slot)));
+  for (const node of [here, ...places]) await node.join();
+  for (const [at, node] of places.entries()) await askMoney(node, SUBJECTS[at]!, 60n);
+  world.nowMs += SILENT_MS;
+  await places[2]!.exchange([]);
+  await t.rejects(directory.forget('b'), {
+    code: 'invalid_parameters',
+    message: /host b is alive.* 0 s ago/,
+  });
+  for (const subject of SUBJECTS)
+    t.match((await askMoney(here, subject, 41n)).money, { granted: 0n, remaining: 40n }, 'still held');
+  for (const node of places) t.equal(await reasonOf(node.exchange([])), 'none');
+  world.nowMs += SILENT_MS;
+  await directory.forget('b');
+  for (const subject of SUBJECTS) t.match((await askMoney(here, subject, 100n)).money, { granted: 100n });
+});
+
 void t.test('a host that never comes back after a loss of data', NO_REDIS, async (t) => {
   const { server, world, directory } = await openPlace(t, 1);
   const [first, late] = [new TestHost(), new TestHost()];
