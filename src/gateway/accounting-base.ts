@@ -132,7 +132,8 @@ export interface Sharing {
  */
 export function openStore(settings: Settings, group: GroupPosition | undefined): Store {
   return Store.hold(settings.data, { kind: 'gateway', group: group?.id }, () =>
-    clearLeaseFiles(settings.data, group !== undefined),
+    // What hosts share is counted at their server: rows from before would be taken for the present use.
+    clearLeaseFiles(settings.data, group !== undefined && settings.sharing === undefined),
   );
 }
 
