@@ -16,7 +16,7 @@ export class DamagedScopes {
   /** Scopes that were logged. */
   readonly #known = new Set<string>();
 
-  /** `message` says what to do. */
+  /** `message` says what is damaged, and what to do unless the fields of `record` say it. */
   constructor(log: Pick<Log, 'error'>, message: string) {
     this.#log = log;
     this.#message = message;

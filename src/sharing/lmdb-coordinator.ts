@@ -22,6 +22,7 @@ import { schemaCheck } from '../core/schema-check.js';
 import { countsIn } from '../registry/quota-use.js';
 import { identityOf, isRunning } from '../store/process-identity.js';
 import type { Store } from '../store/store.js';
+import { StoreError } from '../store/store-file.js';
 import {
   type Coordinator,
   CoordinatorLost,
@@ -141,11 +142,7 @@ export class LmdbCoordinator implements Coordinator {
     invariant(process !== undefined, '/proc tells who this process is');
     this.#options = options;
     this.#nodes = new LeaseNodes(options.file);
-    this.#damage = new DamagedScopes(
-      options.log,
-      'a record of leases is damaged, and its scope gets none; to free it, stop all gateways of the data ' +
-        'directory, remove leases.*.lmdb in it, and start them',
-    );
+    this.#damage = new DamagedScopes(options.log, 'a record is damaged, and its scope gets no leases');
     this.#process = process;
   }
 
@@ -182,10 +179,8 @@ export class LmdbCoordinator implements Coordinator {
         return row === undefined ? [] : [[slot, String(row.life)] as const];
       });
       return scopes.flatMap((scope) => {
-        const leases = this.#leasesOf(scope, nowMs);
-        if (leases === undefined) return [];
-        this.#readMoney(scope, leases);
-        return [leases.view(scope, processes, nowMs)];
+        const leases = this.#leasesOf(scope, nowMs, true);
+        return leases === undefined ? [] : [leases.view(scope, processes, nowMs)];
       });
     });
   }
@@ -204,9 +199,8 @@ export class LmdbCoordinator implements Coordinator {
 
   #carryOut(ask: LeaseAsk, life: string, nowMs: number): LeaseReply {
     const { node, file, clock, calendar } = this.#options;
-    const leases = this.#leasesOf(ask.scope, nowMs);
+    const leases = this.#leasesOf(ask.scope, nowMs, ask.stocks?.balance !== undefined);
     if (leases === undefined) return unknownReply(ask, nowMs);
-    if (ask.stocks?.balance !== undefined) this.#readMoney(ask.scope, leases);
     const reply = leases.reply(life, node.host, ask, nowMs, (name) =>
       periodAt(name, calendar, clock.wallMs()),
     );
@@ -214,19 +208,41 @@ export class LmdbCoordinator implements Coordinator {
     return reply;
   }
 
-  /** Undefined if the scope's row is damaged: it is not written anew, because nobody knows who holds what. */
-  #leasesOf(scope: string, nowMs: number): ScopeGrants | undefined {
+  /**
+   * Undefined if a row of the scope is damaged, here or in the store. It is not written anew, because nobody
+   * knows who holds what, or what was used.
+   */
+  #leasesOf(scope: string, nowMs: number, readsMoney: boolean): ScopeGrants | undefined {
     const { file, store, clock } = this.#options;
     const state = file.subjects.get(scope);
-    if (state === undefined) return ScopeGrants.after(usedBefore(store, scope, clock.wallMs()), nowMs);
+    try {
+      const leases =
+        state === undefined
+          ? ScopeGrants.after(usedBefore(store, scope, clock.wallMs()), nowMs)
+          : this.#stored(scope, state, nowMs);
+      if (readsMoney) this.#readMoney(scope, leases);
+      return leases;
+    } catch (error) {
+      // What is no damaged row costs more than this scope.
+      if (!(error instanceof StoreError)) throw error;
+      this.#damage.record(scope, { error: error.message });
+      return undefined;
+    }
+  }
+
+  /** Throws StoreError if the row is damaged. */
+  #stored(scope: string, state: unknown, nowMs: number): ScopeGrants {
     try {
       // No schema check: only this program has written the file, since the machine was started.
       const leases = ScopeGrants.of(state as ScopeState);
       leases.keepOnly((life) => this.#nodes.isAlive(life), nowMs);
       return leases;
     } catch (error) {
-      this.#damage.record(scope, { error: String(error) });
-      return undefined;
+      throw new StoreError(
+        'damaged',
+        `record ${scope} of leases.*.lmdb is damaged (${String(error)}). Stop all gateways of the data ` +
+          'directory, remove leases.*.lmdb in it, and start them.',
+      );
     }
   }
 

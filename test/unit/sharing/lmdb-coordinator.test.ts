@@ -7,13 +7,18 @@ import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { Calendar } from '#src/core/quotas.js';
+import type { Settings } from '#src/config/schema.js';
 import { asPicoUnits, asWallMs } from '#src/core/units.js';
+import { openStore } from '#src/gateway/accounting-base.js';
+import type { GroupPosition } from '#src/gateway/messages.js';
 import { dayNumberOf } from '#src/ledger/day.js';
 import type { AccountRecord, SpendingRecord } from '#src/registry/account-record.js';
 import type { Coordinator } from '#src/sharing/coordinator.js';
 import { clearLeaseFiles, openLeaseFile, type LeaseFile } from '#src/sharing/lease-file.js';
 import { LmdbCoordinator } from '#src/sharing/lmdb-coordinator.js';
+import { quotaUseKeyOf } from '#src/store/quota-use-rows.js';
 import { Store } from '#src/store/store.js';
+import { openTables } from '#src/store/tables.js';
 import { ManualClock } from '../../fixtures/manual-clock.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';
 import { authorityConformance, identity } from '../../support/authority-conformance.js';
@@ -229,4 +234,53 @@ void t.test('a damaged row costs its own scope alone, and is told once', async (
     clock.advance(1);
   }
   await close();
+});
+
+void t.test('a damaged row of the store costs its own scope alone, and is told once', async (t) => {
+  const path = t.testdir();
+  const before = openWorld(path);
+  const { index: used } = accountOf(before.store, 'acct_used');
+  const { index: spending } = accountOf(before.store, 'acct_spending');
+  accountOf(before.store, 'acct_whole');
+  await before.close();
+  const tables = openTables(path);
+  tables.environment.write(() => {
+    tables.quotaUses.putSync(quotaUseKeyOf({ kind: 'account', index: used }), 'no row');
+    tables.spending.putSync(spending, 'no row');
+  });
+  await tables.environment.close();
+
+  const { file, join, close } = openWorld(path);
+  const node = await join('a');
+  for (const [scope, row] of [
+    ['acct_used', `record account/${used}/ of table quota_uses is damaged`],
+    ['acct_spending', `record ${spending} of table spending is damaged`],
+  ] as const) {
+    const linesBefore = log.lines.length;
+    const { answers } = await node.exchange([
+      { scope, stocks: { balance: NO_MONEY } },
+      { scope: 'acct_whole', stocks: { calls_per_day: { ...NO_MONEY, limit: 10n, most: 1n } } },
+    ]);
+    t.match(answers[0], { isUnknown: true, stocks: { balance: { granted: 0n, heldByOthers: true } } });
+    t.match(answers[1], { stocks: { calls_per_day: { granted: 1n } } }, 'the other scope has its own');
+    t.same(await lent(node, scope, 1), [0, 0]);
+    t.equal(file.subjects.get(scope), undefined, 'nothing was lent');
+    t.same(await node.look([scope]), []);
+    t.match(log.lines.slice(linesBefore), [{ level: 'error', fields: { scope, error: RegExp(row) } }]);
+    t.equal(log.lines.length, linesBefore + 1, 'once');
+  }
+  await close();
+});
+
+void t.test('hosts that share leave no leases of before to who shares them no more', async (t) => {
+  const path = t.testdir();
+  await openWorld(path).close();
+  const leases = (): string[] => readdirSync(path).filter((name) => name.startsWith('leases.'));
+  const group: GroupPosition = { id: 'group', slot: 0 };
+  const open = (sharing: object | undefined): Promise<void> =>
+    openStore({ data: path, sharing } as Settings, group).close();
+  await open(undefined);
+  t.not(leases().length, 0, 'processes of one host go on with them');
+  await open({ url: 'redis://127.0.0.1' });
+  t.same(leases(), []);
 });
