@@ -240,7 +240,8 @@ export class LeaseManager {
       this.#isAlone = isAlone;
       const nowMs = this.#nowMs;
       this.#contact.answered(sentMs, nowMs);
-      this.#follow(wallMs, clock.wallMs(), nowMs - sentMs);
+      // A node that replies to itself has only the host's calendar: what was last known of the other one holds.
+      if (!isAlone) this.#follow(wallMs, clock.wallMs(), nowMs - sentMs);
       this.#take(asked, replies, sentMs, nowMs);
       if (wasLost) this.#options.onContact(this.#contact.state);
     } catch (error) {

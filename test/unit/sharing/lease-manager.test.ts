@@ -1,8 +1,9 @@
 /** A process joins by itself, gives back what is recalled, and knows what its calls use. */
 import t from 'tap';
-import { NO_QUOTAS } from '#src/core/quotas.js';
-import { asAccountIndex, asCallSlot, asPicoUnits } from '#src/core/units.js';
+import { Calendar, NO_QUOTAS } from '#src/core/quotas.js';
+import { asAccountIndex, asCallSlot, asPicoUnits, asWallMs, type WallMs } from '#src/core/units.js';
 import type { Coordinator } from '#src/sharing/coordinator.js';
+import { LeaseManager } from '#src/sharing/lease-manager.js';
 import { useOf } from '#src/sharing/sharing-stats.js';
 import { ASK_MS } from '#src/upstream/upstream-quotas.js';
 import { MemoryCoordinator } from '../../support/memory-coordinator.js';
@@ -273,4 +274,36 @@ void t.test('a denial of an upstream comes before its call gives up', async (t) 
     .then((how) => (end = how));
   await time.run(ASK_MS - 50);
   t.equal(end, 'refused');
+});
+
+void t.test('a node that replies to itself keeps to the calendar of the coordinator', async (t) => {
+  const time = new EventTime();
+  const aheadMs = 3 * 86_400_000;
+  let isAlone: true | false = false;
+  const wallMs = (): WallMs => asWallMs(time.clock.wallMs() + (isAlone ? 0 : aheadMs));
+  const seenMs: number[] = [];
+  const manager = new LeaseManager({
+    coordinator: {
+      join: () => Promise.resolve({ wallMs: wallMs() }),
+      exchange: () => Promise.resolve({ wallMs: wallMs(), answers: [], ...(isAlone && { isAlone }) }),
+      look: () => Promise.resolve([]),
+      leave: () => Promise.resolve(),
+      close: () => Promise.resolve(),
+    },
+    addressOf: () => undefined,
+    calendar: new Calendar(),
+    clock: time.clock,
+    timers: { soon: (act) => void time.after(0, act), after: (ms, act) => time.after(ms, act) },
+    random: () => 0,
+    onCalendar: (then, hostThen) => seenMs.push(then - hostThen),
+    onContact: () => undefined,
+  });
+  await manager.start();
+  t.same([...new Set(seenMs.splice(0))], [aheadMs]);
+  isAlone = true;
+  await manager.start();
+  t.same(seenMs, []);
+  isAlone = false;
+  await manager.start();
+  t.same(seenMs, [aheadMs]);
 });
