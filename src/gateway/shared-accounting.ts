@@ -190,6 +190,7 @@ class SharedAccounting implements Sharing {
     this.#follower.look();
     this.#follower.start();
     await this.#manager.start();
+    void this.#debits.start();
   }
 
   followChanges(): number {

@@ -3,11 +3,12 @@
  * coordinator first, then the registry says that less was credited, then the lease is given back. In between
  * the money counts twice, so nobody can spend it. `SharedRegistry` calls it. Main thread.
  *
- * The service is a node of its own at the coordinator, so the calls keep their leases if it fails.
+ * The service is a node of its own at the coordinator, so the calls keep their leases if it fails. It joins at
+ * the start and leaves in the end, as the calls' node does.
  *
  * Must hold: the money of a debit is leased here until the change is written, so at no moment can calls spend
- * it, too. Test: test/unit/sharing/shared-registry.test.ts (while a debit is committed nobody else is lent
- * the money).
+ * it, too. Tests: test/unit/sharing/shared-registry.test.ts (while a debit is committed nobody else is lent
+ * the money), test/unit/sharing/debits.test.ts (it joins at the start and leaves in the end).
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
@@ -26,6 +27,8 @@ export interface Debit {
   readonly amount: PicoUnits;
 }
 
+/** How often a start tries to join. */
+const JOIN_PERIOD_MS = 1_000;
 /** Others give back idle money within 750 ms; if plenty is left, within IDLE_MS_PLENTIFUL. */
 const WAIT_FOR_OTHERS_MS = 1_500;
 const TRY_AGAIN_MS = 100;
@@ -48,12 +51,31 @@ export class DebitService {
   readonly #coordinator: Coordinator;
   readonly #recall: (accountId: string) => void;
   #joined = false;
+  #joining: Promise<void> | undefined;
+  readonly #end = new AbortController();
   #last: Promise<unknown> = Promise.resolve();
 
   /** `recall` makes this process give back the account's idle money. */
   constructor(coordinator: Coordinator, recall: (accountId: string) => void) {
     this.#coordinator = coordinator;
     this.#recall = recall;
+  }
+
+  /**
+   * Joins, and tries again until it works. So this life takes the place of the one before, which a server that
+   * has lost data, or may have, waits for. Call it when the calls' node has joined: at a server without nodes
+   * only the first one is granted something at once.
+   */
+  async start(): Promise<void> {
+    const { signal } = this.#end;
+    while (!this.#joined && !signal.aborted) {
+      try {
+        await this.#join();
+      } catch (error) {
+        if (!(error instanceof CoordinatorLost)) throw error;
+        await pause(JOIN_PERIOD_MS, undefined, { signal }).catch(() => undefined);
+      }
+    }
   }
 
   /**
@@ -67,8 +89,28 @@ export class DebitService {
     return done;
   }
 
+  /** Leaves the coordinator, which would wait for this node after its next loss of data. Does not reject. */
   async close(): Promise<void> {
+    this.#end.abort();
+    try {
+      await this.#joining;
+      if (this.#joined) await this.#coordinator.leave();
+    } catch (error) {
+      if (!(error instanceof CoordinatorLost)) throw error;
+    }
     await this.#coordinator.close();
+  }
+
+  #join(): Promise<void> {
+    this.#joining ??= this.#coordinator
+      .join()
+      .then(() => {
+        this.#joined = true;
+      })
+      .finally(() => {
+        this.#joining = undefined;
+      });
+    return this.#joining;
   }
 
   async #during<Result>(debits: readonly Debit[], work: () => Promise<Result>): Promise<Result> {
@@ -103,8 +145,7 @@ export class DebitService {
 
   /** Joins again if the coordinator has forgotten this node: nothing is held then, so nothing was lost. */
   async #exchange(asks: readonly LeaseAsk[]): Promise<readonly LeaseReply[]> {
-    if (!this.#joined) await this.#coordinator.join();
-    this.#joined = true;
+    if (!this.#joined) await this.#join();
     const exchange = async (): Promise<readonly LeaseReply[]> =>
       (await this.#coordinator.exchange(asks)).answers;
     try {
