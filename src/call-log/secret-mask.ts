@@ -1,7 +1,7 @@
 /**
- * Overwrites secrets in the contents of calls before they are written to disk: those that the gateway knows,
+ * Overwrites secrets in what is kept of calls, their contents and their errors: those that the gateway knows,
  * and all text in the form of a caller's key or an operator's token, of which the gateway has only digests.
- * contents-writer.ts creates it. Main thread of a gateway process.
+ * contents-writer.ts and gateway/call-lines.ts create it. Main thread of a gateway process.
  *
  * A secret is found as plain text, escaped for JSON (once, or twice as in the arguments of a tool) or for a
  * URL, in base64 of either alphabet and any alignment, and if the text is cut within it. All forms are
@@ -31,6 +31,8 @@ const BITS_OF_BASE64 = 6;
  */
 const ALIGNMENTS = [0, 2, 3] as const;
 const STAR = 0x2a;
+/** What messages put in place of the rest of a value that they have clipped. */
+const ELLIPSIS = Buffer.from('…');
 
 /** A text to search for, of 3 bytes or more. */
 interface Needle {
@@ -95,6 +97,13 @@ export class SecretMask {
     data.fill(STAR, start, end);
   }
 
+  /** As `hide`, for a short text. */
+  hidden(text: string): string {
+    const data = Buffer.from(text);
+    this.hide(data, 0, data.length);
+    return data.toString();
+  }
+
   #build(secrets: readonly string[]): void {
     this.#begins.fill(0);
     this.#lists = [[]];
@@ -151,12 +160,13 @@ function literalOf(form: string): Needle {
 /** Returns needles for tokens that begin with `mark`, as plain text and in base64. */
 function tokensOf(mark: string): Needle[] {
   const chars = mark.length + TOKEN_CHARS;
+  const charsMin = mark.length + SECRET_BYTES_MIN;
   const plain: Needle = {
     bytes: Buffer.from(mark),
     endAt: (text, at, to) => {
-      const run = text.toString('latin1', at, Math.min(to, at + chars));
-      const length = tokenChars(run, mark, at + run.length === to);
-      return length === 0 ? undefined : at + length;
+      const length = tokenChars(text.toString('latin1', at, Math.min(to, at + chars)), mark);
+      const end = at + length;
+      return length === chars || (length >= charsMin && isCutAt(text, end, to)) ? end : undefined;
     },
     shown: mark.length,
   };
@@ -170,22 +180,24 @@ function tokensOf(mark: string): Needle[] {
       // One character more, because the token's last byte ends in it.
       const [run] = BASE64_RUN.exec(text.toString('latin1', start, Math.min(to, start + base64Chars + 1)))!;
       const decoded = Buffer.from(run, 'base64').toString('latin1', before);
-      const length = tokenChars(decoded.slice(0, chars), mark, start + run.length === to);
-      return length === 0 ? undefined : Math.min(start + run.length, start + base64Chars);
+      const length = tokenChars(decoded.slice(0, chars), mark);
+      const isCut = length === decoded.length && isCutAt(text, start + run.length, to);
+      if (length !== chars && (length < charsMin || !isCut)) return undefined;
+      return Math.min(start + run.length, start + base64Chars);
     };
     return { bytes, endAt, shown: 0 };
   });
   return [plain, ...encoded];
 }
 
-/**
- * Returns the length of the token at the start of `text`; 0 if there is none. `isCut`: the text was cut at
- * the end of `text`, so a token may be shorter.
- */
-function tokenChars(text: string, mark: string, isCut: boolean): number {
+/** Returns the length of the token at the start of `text`, or of what there is of it; 0 if there is none. */
+function tokenChars(text: string, mark: string): number {
   if (!text.startsWith(mark)) return 0;
-  const [{ length }] = TOKEN_RUN.exec(text.slice(mark.length))! as unknown as [string];
-  const enough =
-    length === TOKEN_CHARS || (isCut && length >= SECRET_BYTES_MIN && mark.length + length === text.length);
-  return enough ? mark.length + length : 0;
+  return mark.length + TOKEN_RUN.exec(text.slice(mark.length))![0].length;
+}
+
+/** Whether the text was cut at `at`, so that a token which ends there may be shorter. It ends at `to`. */
+function isCutAt(text: Buffer, at: number, to: number): boolean {
+  const end = at + ELLIPSIS.length;
+  return at === to || (end <= to && text.compare(ELLIPSIS, 0, ELLIPSIS.length, at, end) === 0);
 }

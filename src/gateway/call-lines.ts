@@ -21,8 +21,10 @@
  * earlier line left uncovered); `source` is null if nothing was served.
  *
  * Must hold: a line is JSON whatever names and numbers it has, and shows the values with which the call was
- * settled (test/unit/gateway/call-lines.test.ts).
+ * settled; no record has a key or a token, or logs, exports and all who may look at calls would have it
+ * (test/unit/gateway/call-lines.test.ts).
  */
+import { SecretMask } from '../call-log/secret-mask.js';
 import type { Clock } from '../core/clock.js';
 import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
 import { decimalOf, PICO_PER_NANO } from '../core/money.js';
@@ -170,13 +172,20 @@ export function callRecordOf(names: CallRecordNames, listener: number, record: E
     durationMs: record.durationMs,
     queuedMs: record.queuedMs,
     admittedMs: record.admittedMs,
-    error: record.error === '' ? null : record.error,
+    error: errorOf(record.error),
     attempts:
       attempts.length === 1
         ? [attemptOf(names, attempts[0]!)]
         : attempts.map((attempt) => attemptOf(names, attempt)),
     quotas: record.quotas === undefined ? NO_QUOTAS : quotasOf(names, accountId, record, record.quotas),
   };
+}
+
+const TOKENS = new SecretMask(() => []);
+
+/** A message repeats what a caller sent, which may be a key in the place of a model's name. */
+function errorOf(message: string): string | null {
+  return message === '' ? null : TOKENS.hidden(message);
 }
 
 function attemptOf(names: CallRecordNames, attempt: EndedAttempt): CallAttempt {
@@ -187,7 +196,7 @@ function attemptOf(names: CallRecordNames, attempt: EndedAttempt): CallAttempt {
     code: attempt.code ?? null,
     startMs: attempt.startMs,
     durationMs: attempt.durationMs,
-    error: attempt.error === '' ? null : attempt.error,
+    error: errorOf(attempt.error),
   };
 }
 

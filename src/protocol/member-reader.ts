@@ -11,6 +11,7 @@
  */
 import { BODY_MEMBERS_MAX, BODY_NESTING_MAX, BODY_OTHER_NAMES_MAX } from '../core/limits.js';
 import type { RoutingMember } from '../core/routing-members.js';
+import { clipped } from '../core/wrong-input.js';
 import { BodyError, BRACE, BRACKET, JsonReader, QUOTE } from './json-reader.js';
 import {
   FOLDED,
@@ -109,7 +110,7 @@ export class MemberReader extends JsonReader {
     name ??= bytes.toString('latin1', start, at);
     if (index !== UNKNOWN) {
       const meant = spellingOf(level.names[FOLDED - index]!);
-      throw new BodyError(`${this.prefix()}${name.slice(0, NAME_CHARS_MAX)} must be written as ${meant}`);
+      throw new BodyError(`${this.prefix()}${clipped(name, NAME_CHARS_MAX)} must be written as ${meant}`);
     }
     this.#checkOther(name, depth);
     return UNKNOWN;
@@ -126,7 +127,7 @@ export class MemberReader extends JsonReader {
     if (depth === 1) {
       this.steering = steeringOf(folded);
       if (this.steering !== undefined && this.steering.name !== name) {
-        throw new BodyError(`${name.slice(0, NAME_CHARS_MAX)} must be written as ${this.steering.name}`);
+        throw new BodyError(`${clipped(name, NAME_CHARS_MAX)} must be written as ${this.steering.name}`);
       }
     }
     const others = OTHERS[depth];
@@ -197,7 +198,7 @@ export class MemberReader extends JsonReader {
 
   #twice(name: string): BodyError {
     return new BodyError(
-      `${this.prefix()}${name.slice(0, NAME_CHARS_MAX)} must be given once, in whatever case`,
+      `${this.prefix()}${clipped(name, NAME_CHARS_MAX)} must be given once, in whatever case`,
     );
   }
 

@@ -4,9 +4,10 @@
  * quota-rejections.ts. Pure; listener thread.
  *
  * Must hold: a message says what is wrong and what to do, and clips what it repeats of a request (`shown`,
- * MODEL_CHARS_SHOWN). `detail` is for the metrics, and never reaches a caller (test/e2e/error-table.test.ts).
- * The codes and details are declared in core/errors.ts, where `authority_lost` means that no coordinator
- * could decide, and `books_…` is about accounting.
+ * `clipped`, so that a cut is seen and a key that is cut by it is masked in logs too). `detail` is for the
+ * metrics, and never reaches a caller (test/e2e/error-table.test.ts). The codes and details are declared in
+ * core/errors.ts, where `authority_lost` means that no coordinator could decide, and `books_…` is about
+ * accounting.
  */
 import type { LeaseEnd } from '../channel/lease-channel.js';
 import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
@@ -16,6 +17,7 @@ import { IDEMPOTENCY_KEY_CHARS_MAX, UPLOAD_MS_MAX } from '../core/limits.js';
 import { decimalOf } from '../core/money.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import type { PicoUnits } from '../core/units.js';
+import { clipped } from '../core/wrong-input.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import type { ModelEntry } from '../registry/catalog.js';
 import { shown } from './request-head.js';
@@ -192,7 +194,7 @@ const MODEL_CHARS_SHOWN = 100;
 export const unknownModel = (model: string): ErrorRecord =>
   rejection(
     'model_not_found',
-    `The model ${JSON.stringify(model.slice(0, MODEL_CHARS_SHOWN))} does not exist or is not on your plan. GET /v1/models lists those that are.`,
+    `The model ${JSON.stringify(clipped(model, MODEL_CHARS_SHOWN))} does not exist or is not on your plan. GET /v1/models lists those that are.`,
   );
 /** The rejection of a call at a door whose service the model does not have. */
 export function notServed({ id, serves }: Pick<ModelEntry, 'id' | 'serves'>, service: Service): ErrorRecord {

@@ -18,8 +18,8 @@
  * was none (tokens and cost of a replay or of a call that was not charged, `admitted_ms` of a rejected call,
  * `status` if the caller left before its response began, and `code` is then `client_gone`). `upstream` is the
  * last one that was tried. `queued_ms` is how long the call waited for its upstreams' limits. `cache` is
- * `hit`, `miss`, or null if the response cache was not asked. `error` is the message that the caller got.
- * `quotas` has what was left of each quota after admission.
+ * `hit`, `miss`, or null if the response cache was not asked. `error` is the message that the caller got,
+ * but for keys that it repeats. `quotas` has what was left of each quota after admission.
  *
  * The text is made by templates, in a third of JSON.stringify's time (1.0 and 2.9 µs for the members that the
  * access log has). gateway/call-lines.ts makes the lines of the access log and the usage log of the same

@@ -260,6 +260,13 @@ void t.test('a gateway that went through everything has told no secret', async (
     await asker.refused('disabled', { authorization: `Bearer ${used}` }, '/v1/models', 403);
   }
   await asker.call(key, 'Hello', 400, { temperature: 3 });
+  // The caller is told what it sent itself, and nobody else.
+  for (const wrong of [{ model: key }, { model: `Bearer ${current}` }, { temperature: key }]) {
+    const body = { model: 'by-environment', messages: [{ role: 'user', content: 'Hello' }], ...wrong };
+    const { status, body: told } = await gateway.request(key, { body });
+    t.equal(status, 400, told);
+    t.match(told, /sk-\w/);
+  }
   asker.keep('no JSON', await gateway.request(key, { body: `{"model":` }));
   asker.keep('models', await gateway.request(key, { path: '/v1/models', method: 'GET' }));
   asker.keep('model', await gateway.request(key, { path: '/v1/models/by-file', method: 'GET' }));

@@ -8,6 +8,7 @@
  * (test/unit/providers/anthropic/conversation.test.ts).
  */
 import { isRecord } from '../../core/json.js';
+import { clipped } from '../../core/wrong-input.js';
 import type { Fields } from '../fields.js';
 import { FieldError } from '../provider.js';
 
@@ -94,7 +95,7 @@ function blockOf(
     default:
       rules.fields.unsupported(
         `${path}.type`,
-        `must be text, image_url or file: Claude has no ${JSON.stringify(String(part.type).slice(0, 40))}`,
+        `must be text, image_url or file: Claude has no ${JSON.stringify(clipped(String(part.type), 40))}`,
       );
       return undefined;
   }

@@ -5,6 +5,8 @@ import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/uni
 import { accessLine, callRecordOf, IdNames, usageLine } from '#src/gateway/call-lines.js';
 import { QUOTA_NAMES, QUOTA_SCOPES, quotaCode } from '#src/core/quotas.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';
+import { broken } from '#src/protocol/chat-rules.js';
+import { unknownModel } from '#src/request/rejections.js';
 import type { EndedCall } from '#src/telemetry/ended-call.js';
 import { StoppedClock } from '../store/support.js';
 
@@ -326,3 +328,28 @@ void t.test(
     t.end();
   },
 );
+
+void t.test('a key that a caller sent in the place of something else is not in the record', (t) => {
+  const key = `sk-${'aB3_-'.repeat(8)}xyz`;
+  const hidden = `sk-${'*'.repeat(43)}`;
+  const shownOf = (text: string): (string | null)[] => {
+    const [attempt] = RECORD.attempts;
+    const ended = { ...RECORD, error: text, attempts: [{ ...attempt!, error: text }] };
+    const { error, attempts } = callRecordOf(names, 1, ended);
+    return [error, attempts[0]!.error];
+  };
+  const unknown = unknownModel(key).message;
+  t.match(unknown, key, 'the caller itself is told');
+  t.same(shownOf(unknown), Array(2).fill(unknown.replace(key, hidden)));
+  t.same(shownOf(`got "tgop_${key.slice(3)}"`), Array(2).fill(`got "tgop_${'*'.repeat(43)}"`));
+  // The rest of a key that is clipped could be guessed.
+  t.notMatch(shownOf(broken('temperature', 'be a number', key)).join(), /sk-a/);
+  t.match(shownOf(broken('temperature', 'be a number', key)).join(), /got "sk-\*{37}…"/);
+  t.match(shownOf(unknownModel(`${'m'.repeat(80)}${key}`).message).join(), /m"?sk-\*{17}…"/);
+  const basic = Buffer.from(`user:${key}`).toString('base64');
+  for (const text of [basic, `${'m'.repeat(40)} ${basic}`])
+    t.notMatch(shownOf(unknownModel(text).message).join(), basic.slice(8, 40));
+  const harmless = unknownModel('sk-model-of-mine').message;
+  t.same(shownOf(harmless), [harmless, harmless]);
+  t.end();
+});
