@@ -39,7 +39,7 @@ import { writeChatHead, writeError } from './response.js';
 import { ResponseWriter, type ResponseOwner } from './response-writer.js';
 import { release, reverse, settle, type Settled } from './settle.js';
 
-type Phase = 'waiting' | 'withdrawn' | 'responding' | 'committing' | 'leaving' | 'over';
+type State = 'waiting' | 'withdrawn' | 'responding' | 'committing' | 'leaving' | 'over';
 
 /** The listener, as Delivery needs it. */
 export interface DeliveryContext extends Pick<
@@ -55,14 +55,14 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   readonly #exchange: ChatExchange;
   readonly #admission: Admission;
   readonly #listener: DeliveryContext;
-  #phase: Phase = 'waiting';
+  #state: State = 'waiting';
   /** Undefined until the first piece, and again when the client has left. */
   #writer: ResponseWriter | undefined;
   /** Set from `committing` on: the last bytes, and the charge. */
   #held: { readonly settled: Settled; readonly bytes: Uint8Array } | undefined;
   /** The number of the stream's next event, if the door numbers events. */
   #eventNumber: number | undefined;
-  /** How the call has ended, while the phase is `leaving`. */
+  /** How the call has ended, while the state is `leaving`. */
   #outcome: Outcome = 'ok';
   /** The worker's last frame came before the client had everything: `#finish` gives the slot back. */
   #keepsSlot = false;
@@ -78,7 +78,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     const exchange = this.#exchange;
     if (exchange.clientGone) return;
     if (this.#writer === undefined) {
-      this.#phase = 'responding';
+      this.#state = 'responding';
       exchange.responseBegun();
       this.#writer = new ResponseWriter(exchange.res, this.#listener.clock, this);
       exchange.startSweep(this);
@@ -97,7 +97,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   }
 
   onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean {
-    if (this.#phase === 'withdrawn') return this.onFail(STOPPED);
+    if (this.#state === 'withdrawn') return this.onFail(STOPPED);
     const exchange = this.#exchange;
     const { journal, durability, pendingCommits } = this.#listener;
     // The worker no longer needs the body, and a slow client may read the response for a long time.
@@ -108,7 +108,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     const settled = this.#settle(usage, upstreamWaitMs);
     exchange.onLastAttempt();
     if (durability === 'commit' && !exchange.clientGone) {
-      this.#phase = 'committing';
+      this.#state = 'committing';
       // Copied, because the worker writes to this memory again.
       this.#held = { settled, bytes: bytes.slice() };
       this.#writer?.flush();
@@ -121,7 +121,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
 
   /** The client pays for what came so far, as if it had left. Its connection is cut, without an error. */
   onCut(usage: Usage, upstreamWaitMs: number): boolean {
-    if (this.#phase === 'withdrawn') return this.onFail(STOPPED);
+    if (this.#state === 'withdrawn') return this.onFail(STOPPED);
     this.#exchange.giveBackBody();
     this.#exchange.storable?.giveUp();
     this.#settle(usage, upstreamWaitMs);
@@ -131,7 +131,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       invariant(this.#writer !== undefined, 'only a response that has begun is cut');
       this.#outcome = 'client_gone';
       this.#writer.cut();
-      if (!this.#isOver) this.#phase = 'leaving';
+      if (!this.#isOver) this.#state = 'leaving';
     }
     return this.#isSlotFree();
   }
@@ -150,14 +150,14 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
 
   onCommitted(): void {
     invariant(this.#held !== undefined, 'a committed response was held');
-    if (this.#phase === 'withdrawn') this.#takeBack(this.#held.settled, STOPPED);
+    if (this.#state === 'withdrawn') this.#takeBack(this.#held.settled, STOPPED);
     else this.#end(this.#held.bytes);
   }
 
   /** If the client has left by itself, the charge stays. */
   onUncommitted(): void {
     invariant(this.#held !== undefined, 'an uncommitted response was held');
-    const isCharged = this.#exchange.clientGone && this.#phase !== 'withdrawn';
+    const isCharged = this.#exchange.clientGone && this.#state !== 'withdrawn';
     if (isCharged) this.#fail(NOT_COMMITTED);
     else this.#takeBack(this.#held.settled, NOT_COMMITTED);
   }
@@ -179,18 +179,18 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   /** `exchange.clientGone` was set before. */
   onClientGone(): void {
     const { channel, connections } = this.#listener;
-    const phase = this.#phase;
+    const state = this.#state;
     // The gateway cut the connection before the client had a byte: the client pays nothing.
     const isWithdrawn = this.#writer === undefined && connections.isClosing;
     this.#writer?.onGone();
     this.#writer = undefined;
-    if (phase === 'leaving') {
+    if (state === 'leaving') {
       this.#finish('client_gone');
-    } else if (phase === 'waiting' || phase === 'responding') {
-      if (isWithdrawn) this.#phase = 'withdrawn';
+    } else if (state === 'waiting' || state === 'responding') {
+      if (isWithdrawn) this.#state = 'withdrawn';
       channel.cancel(this.#admission.slot);
-    } else if (phase === 'committing' && isWithdrawn) {
-      this.#phase = 'withdrawn';
+    } else if (state === 'committing' && isWithdrawn) {
+      this.#state = 'withdrawn';
     }
   }
 
@@ -213,7 +213,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
 
   onTaken(bytes: number): void {
     // After its last frame the worker needs no credit.
-    if (this.#phase === 'responding') this.#listener.channel.refund(this.#admission.slot, bytes);
+    if (this.#state === 'responding') this.#listener.channel.refund(this.#admission.slot, bytes);
   }
 
   onLeft(): void {
@@ -266,12 +266,12 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   #leave(writer: ResponseWriter, bytes: Uint8Array, outcome: Outcome): void {
     this.#outcome = outcome;
     writer.end(bytes);
-    if (!this.#isOver) this.#phase = 'leaving';
+    if (!this.#isOver) this.#state = 'leaving';
   }
 
   /** A getter, because `onLeft` may be called within `ResponseWriter.end`. */
   get #isOver(): boolean {
-    return this.#phase === 'over';
+    return this.#state === 'over';
   }
 
   /** What to return for the worker's last frame: `#finish` gives a kept slot back. */
@@ -281,7 +281,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   }
 
   #finish(outcome: Outcome): void {
-    this.#phase = 'over';
+    this.#state = 'over';
     if (this.#keepsSlot) this.#listener.channel.release(this.#admission.slot);
     this.#exchange.finish(outcome);
   }

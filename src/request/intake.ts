@@ -301,13 +301,12 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   /** Charges a hit that has a price, and then replays it. */
   #chargeHit(hit: EarlierResponse, admission: Admission): void {
     this.#state = 'asking';
-    const charge = new ChargedHit(this.#exchange, admission, this.#listener, (rejection) => {
+    this.#responder = new ChargedHit(this.#exchange, admission, this.#listener, (rejection) => {
       if (this.#exchange.clientGone) this.#exchange.finish('client_gone');
       else if (rejection === undefined) this.#replay(hit);
       else this.reject(rejection);
     });
-    this.#responder = charge;
-    charge.start();
+    this.#responder.start();
   }
 
   #replay(earlier: EarlierResponse): void {
