@@ -202,20 +202,20 @@ export class ChatExchange extends CallContext {
     this.storable?.giveUp();
     if (this.hit !== undefined) this.#listener.cache.letGo(this.hit.bytes);
     this.stopSweep();
-    this.report(outcome);
+    this.#report(outcome);
     if (this.contents !== undefined) this.#endContents(this.contents, outcome);
     this.#listener.connections.onCallEnded(this.requestNumber);
   }
 
   /** Records the call in metrics, logs and trace. Some 100 ns, and 300 ns more if the call is logged. */
-  report(outcome: Outcome): void {
+  #report(outcome: Outcome): void {
     const { callRing, clock } = this.#listener;
     const nowMs = clock.monotonicMs();
     this.#count(outcome, nowMs);
     const log = callRing.isLogged(outcome);
     const store = callRing.isStored(this.#storedAs, nowMs);
     if (log || !store || outcome !== 'ok' || !this.#isUnreported || !this.#appendPlain(nowMs))
-      this.#reportWhole(outcome, nowMs, { log, store });
+      this.#appendWhole(outcome, nowMs, { log, store });
     if (this.trace?.isRecorded !== true) return;
     this.trace.ended(this, {
       outcome,
@@ -227,7 +227,7 @@ export class ChatExchange extends CallContext {
     });
   }
 
-  #reportWhole(outcome: Outcome, nowMs: MonotonicMs, wanted: Wanted): void {
+  #appendWhole(outcome: Outcome, nowMs: MonotonicMs, wanted: Wanted): void {
     this.#addUnreported();
     if (!wanted.log && !wanted.store && this.#attempts === undefined) return;
     this.#listener.callRing.append(this.#ended(outcome, nowMs), wanted);
