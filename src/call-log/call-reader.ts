@@ -40,6 +40,8 @@ const BATCH_OF_ACCOUNTS_MAX = 8;
 const RANGE_EXTENTS_MAX = 8;
 const RANGES_AT_ONCE = 4;
 const EXTENTS_AT_ONCE = 16;
+/** How many segments are open at a time while their summaries are read: there may be thousands. */
+const BEGUN_AT_ONCE = 64;
 /** How many extents one request for newer calls reads. */
 const NEWER_EXTENTS_MAX = 64;
 
@@ -118,6 +120,10 @@ export class CallReader {
     const endMs = performance.now() + this.#searchMs;
     const segments = await this.#begun();
     const newest = newestOf(segments);
+    // Segments of other processes may be read again below: what was written since then is left for `after`.
+    const ends = new Map(
+      segments.filter(({ isGrowing }) => isGrowing).map(({ number, end }) => [number, end]),
+    );
     const mayPass = extentTestOf(filter);
     const batchMax = filter.accounts === undefined ? BATCH_EXTENTS_MAX : BATCH_OF_ACCOUNTS_MAX;
     const toMs = Math.min(before?.endedMs ?? Infinity, filter.toMs ?? Infinity);
@@ -147,6 +153,7 @@ export class CallReader {
         candidates.splice(0, batch),
         filter,
         before,
+        ends,
         limit + 1,
         isOver,
       );
@@ -209,12 +216,14 @@ export class CallReader {
   }
 
   /**
-   * Searches at least one range of the batch, newest first. `left`: extents it did not read, newest first.
+   * Searches at least one range of the batch, newest first. `ends`: where the search ends in some segments, by
+   * their number. `left`: extents it did not read, newest first.
    */
   async #search(
     batch: readonly Candidate[],
     filter: CallFilter,
     before: SortKey | undefined,
+    ends: ReadonlyMap<number, number>,
     limit: number,
     isOver: () => boolean,
   ): Promise<{ more: Found[]; left: Candidate[] }> {
@@ -227,7 +236,9 @@ export class CallReader {
         blocks: await segment.blocks(extents),
       }));
       for (const { segment, blocks } of await Promise.all(read)) {
-        for (const block of blocks) matches.push(...matchesIn(block, segment.number, filter, before));
+        const end = ends.get(segment.number) ?? Infinity;
+        for (const block of blocks)
+          if (block.at < end) matches.push(...matchesIn(block, segment.number, filter, before));
       }
     }
     const found = matches.sort(newestFirst).slice(0, limit);
@@ -249,7 +260,8 @@ export class CallReader {
     }
     this.#segments = segments;
     const all = [...segments.values()];
-    await Promise.all(all.map((segment) => segment.begin()));
+    for (let at = 0; at < all.length; at += BEGUN_AT_ONCE)
+      await Promise.all(all.slice(at, at + BEGUN_AT_ONCE).map((segment) => segment.begin()));
     return all;
   }
 

@@ -214,6 +214,31 @@ void t.test('pages and looks for newer calls miss nothing while two processes wr
   t.equal(new Set(numbers).size, numbers.length);
 });
 
+void t.test('what another process writes between two reads of a page comes once', async (t) => {
+  const folder = t.testdir();
+  const written = calls(12, 300);
+  const writer = writerOn(folder);
+  let count = 0;
+  const write = (): undefined => {
+    if (count === written.length) return;
+    writer.append(written[count++]!);
+    writer.flush();
+  };
+  while (count < 100) write();
+  // It is asked before each read of a segment.
+  const reader = new CallReader(folder, { written: write });
+  const page = await reader.page({}, 1_000);
+  const found = [...page!.calls];
+  for (let cursor = page!.newest, more = -1; more !== 0 || count < written.length;) {
+    const after = await reader.after(cursor, {}, 1_000);
+    found.push(...after!.calls);
+    cursor = after!.newest;
+    more = after!.calls.length;
+  }
+  writer.close();
+  t.same(found.map(idOf).sort(), written.map(idOf).sort());
+});
+
 void t.test('a segment that was cut anywhere has the whole blocks before the cut', async (t) => {
   const folder = t.testdir();
   const written = calls(7, 12);
