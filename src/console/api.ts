@@ -4,7 +4,8 @@
  *
  * Must hold: each request that changes something has CONSOLE_HEADER, which a page of another site cannot set,
  * or the gateway rejects it (test/unit/admin/authentication.session.test.ts); a response for a path that is
- * no longer open is dropped (test/e2e/console.test.ts).
+ * no longer open is dropped (test/e2e/console.test.ts); the page goes only if the session itself says that it
+ * is over, and not before a dialog that keeps it has been closed (test/e2e/console-pages.test.ts).
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView } from '../admin/views.js';
@@ -22,10 +23,27 @@ export class ApiError extends Error {
 }
 
 let onSignedOut: () => void = () => undefined;
+/** How many dialogs keep the page. */
+let keepers = 0;
+let isOver = false;
 
-/** Calls back whenever a response says that the session has ended. */
+/** Calls back when the session has ended. */
 export function whenSignedOut(callback: () => void): void {
   onSignedOut = callback;
+}
+
+/** Keeps the page also if the session ends, until the function is called that is returned. */
+export function keepPage(): () => void {
+  keepers += 1;
+  return () => {
+    keepers -= 1;
+    if (isOver) signedOut();
+  };
+}
+
+function signedOut(): void {
+  isOver = keepers > 0;
+  if (!isOver) onSignedOut();
 }
 
 /** Marks a request as the console's own: a page of another site cannot set it. */
@@ -33,8 +51,13 @@ const CONSOLE_HEADER = { 'x-tollgate-console': '1' };
 const SESSION = '/admin/session';
 const ROOT = '/admin/v1';
 
-/** Rejects with an ApiError unless the response is a success. */
-export async function send(method: string, path: string, body?: object): Promise<Response> {
+/** Rejects with an ApiError unless the response is a success. `signal` ends the request, and its response. */
+export async function send(
+  method: string,
+  path: string,
+  body?: object,
+  signal?: AbortSignal,
+): Promise<Response> {
   let response: Response;
   try {
     response = await fetch(path, {
@@ -44,12 +67,14 @@ export async function send(method: string, path: string, body?: object): Promise
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       credentials: 'same-origin',
       cache: 'no-store',
+      ...(signal === undefined ? {} : { signal }),
     });
   } catch {
     throw new ApiError(0, 'The gateway cannot be reached. Is it running, and are you still on its network?');
   }
   if (response.ok) return response;
-  if (response.status === 401 && path !== SESSION) onSignedOut();
+  // The playground passes on the 401 of a caller's key, so it is asked what has ended.
+  if (response.status === 401 && path !== SESSION) checkSession().catch(() => undefined);
   throw new ApiError(response.status, await messageOf(response));
 }
 
@@ -132,6 +157,14 @@ function noted({ who, role }: SessionView): boolean {
 
 export async function isSignedIn(): Promise<boolean> {
   return noted(await json<SessionView>('GET', SESSION));
+}
+
+/** Returns whether the session goes on. If not, it says so to `whenSignedOut`. */
+export async function checkSession(): Promise<boolean> {
+  const session = await json<SessionView>('GET', SESSION);
+  if (session.signed_in) return noted(session);
+  signedOut();
+  return false;
 }
 
 /** The provider where operators can sign in too, if the settings name one. */

@@ -37,11 +37,15 @@ interface Chunk {
   readonly error?: { readonly message?: string };
 }
 
-/** Calls `tell` at each progress. Resolves when the response is complete or has failed; never rejects. */
+/**
+ * Calls `tell` at each progress. Resolves when the response is complete or has failed; never rejects.
+ * `leaving` ends the call, which is paid no further.
+ */
 export async function chat(
   key: string,
   request: ChatRequest,
   tell: (outcome: Outcome) => void,
+  leaving: AbortSignal,
 ): Promise<void> {
   const start = performance.now();
   let outcome: Outcome = { text: '' };
@@ -63,7 +67,7 @@ export async function chat(
     });
   };
   try {
-    const response = await send('POST', '/admin/playground', { key, request });
+    const response = await send('POST', '/admin/playground', { key, request }, leaving);
     change({ status: response.status, headers: headersOf(response) });
     if (request.stream) await readEvents(response, take);
     else take((await response.json()) as Chunk);

@@ -3,13 +3,13 @@
  * browser's own dialog, which keeps the keyboard inside and closes with Escape. The pages of accounts open
  * them. Browser.
  *
- * Must hold: a key that was created is shown once, and its dialog does not close by itself
- * (test/e2e/console.test.ts).
+ * Must hold: a key that was created is shown once, and its dialog does not close by itself, at the end of the
+ * session neither (test/e2e/console.test.ts, console-pages.test.ts).
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { AccountView, CreatedKeyView, KeyView, PlanView } from '../admin/views.js';
-import { post, remove, useAction } from './api.js';
+import { keepPage, post, remove, useAction } from './api.js';
 import { Button, Choice, CopyButton, ErrorText, idsOf, type Input, TextField, useInput } from './controls.js';
 import { money } from './format.js';
 import { limitsText } from './quotas.js';
@@ -361,6 +361,7 @@ interface ShownSecretProps extends Closable {
 }
 
 export function ShownSecretDialog({ title, what, secret, onClose }: ShownSecretProps) {
+  useEffect(keepPage, []);
   return (
     <Dialog title={title} onClose={onClose}>
       <p class="notice warn">It is shown only once. Only its digest is kept: nobody can look it up later.</p>

@@ -17,7 +17,7 @@ import {
   type RingName,
 } from '../telemetry/history.js';
 import type { StatusDocument } from '../telemetry/status-document.js';
-import { isSignedIn } from './api.js';
+import { checkSession } from './api.js';
 
 /** How far back charts go. */
 export type Range = RingName;
@@ -51,7 +51,7 @@ export interface Live {
   readonly connected: boolean;
 }
 
-export function useLive(range: Range, onSignedOut: () => void): Live {
+export function useLive(range: Range): Live {
   const [live, setLive] = useState<Live>(() => nothing(range));
   useEffect(() => {
     setLive(({ snapshots }) => ({ ...nothing(range), snapshots }));
@@ -70,7 +70,7 @@ export function useLive(range: Range, onSignedOut: () => void): Live {
       },
       span: (before, data) => ({ ...before, spans: recent([...before.spans, data as Span], range) }),
     };
-    return follow(`/admin/v1/live?range=${range}`, takes, setLive, onSignedOut);
+    return follow(`/admin/v1/live?range=${range}`, takes, setLive);
   }, [range]);
   return live;
 }
@@ -79,12 +79,7 @@ export function useLive(range: Range, onSignedOut: () => void): Live {
 type Takes = Readonly<Record<string, (before: Live, data: unknown) => Live>>;
 
 /** Follows the stream, whatever happens to it, until the function is called that is returned. */
-function follow(
-  url: string,
-  takes: Takes,
-  change: (next: (before: Live) => Live) => void,
-  onSignedOut: () => void,
-): () => void {
+function follow(url: string, takes: Takes, change: (next: (before: Live) => Live) => void): () => void {
   let source: EventSource;
   let timer: ReturnType<typeof setTimeout>;
   let isOver = false;
@@ -113,7 +108,7 @@ function follow(
       // The browser connects again by itself, unless the response was an error, such as a proxy's 502.
       if (source.readyState !== EventSource.CLOSED) return;
       clearTimeout(timer);
-      void isSignedIn().then((signedIn) => (signedIn ? connectLater() : onSignedOut()), connectLater);
+      void checkSession().then((goesOn) => (goesOn ? connectLater() : undefined), connectLater);
     });
   };
   connect();

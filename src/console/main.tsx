@@ -281,18 +281,17 @@ function App() {
     setLeft(await signOut());
     onSignedOut();
   };
-  return <Console onSignedOut={onSignedOut} onLeave={onLeave} />;
+  return <Console onLeave={onLeave} />;
 }
 
 interface ConsoleProps {
-  readonly onSignedOut: () => void;
   readonly onLeave: () => Promise<void>;
 }
 
-function Console({ onSignedOut, onLeave }: ConsoleProps) {
+function Console({ onLeave }: ConsoleProps) {
   const { page, item, filters } = usePageAddress();
   const [range, setRange] = useState<Range>('5m');
-  const live = useLive(range, onSignedOut);
+  const live = useLive(range);
   const status = live.snapshots.at(-1);
   const pages: Readonly<Record<string, () => preact.JSX.Element>> = {
     overview: () => <OverviewPage live={live} onRange={setRange} />,

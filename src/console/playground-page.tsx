@@ -4,7 +4,7 @@
  * Browser.
  *
  * Must hold: the key stays in this page's memory, is never stored in the browser, and is only named in the
- * code samples (test/e2e/console.test.ts).
+ * code samples (test/e2e/console.test.ts); a call ends with the page (test/e2e/console-pages.test.ts).
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { CallView } from '../admin/call-routes.js';
@@ -45,6 +45,8 @@ export function PlaygroundPage() {
   const temperature = useInput();
   const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [busy, setBusy] = useState(false);
+  const [leaving] = useState(() => new AbortController());
+  useEffect(() => () => leaving.abort(), []);
   useEffect(() => {
     // The console's own endpoint, outside /admin/v1: it is no part of the admin interface that programs use.
     json<{ base_url: string }>('GET', '/admin/playground').then(
@@ -73,7 +75,7 @@ export function PlaygroundPage() {
     text.onValue('');
     show({ text: '' });
     // Never rejects, so the page is not left busy.
-    await chat(key.value.trim(), request, show);
+    await chat(key.value.trim(), request, show, leaving.signal);
     setBusy(false);
   };
   return (
