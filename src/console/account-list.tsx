@@ -6,7 +6,8 @@
  * fetched. With a filter only the order of pages is known, and the list grows when its end comes into sight.
  *
  * Must hold: of a hundred thousand rows only those in sight are fetched, and are in the document
- * (test/e2e/console-accounts.test.ts).
+ * (test/e2e/console-accounts.test.ts); an account that a filter finds no longer leaves the list at the next
+ * refresh (test/e2e/console-pages.test.ts).
  */
 import { useEffect, useLayoutEffect, useRef, useState, useCallback } from 'preact/hooks';
 import type { AccountView, ListView } from '../admin/views.js';
@@ -220,16 +221,20 @@ interface AccountRows {
   readonly error: string | undefined;
 }
 
+/** The cursor of the first page. */
+const FIRST = '0';
+
 interface Found {
-  rows: AccountView[];
-  next: string | null;
+  readonly rows: AccountView[];
+  /** The cursor of the page that follows; FIRST until the first has come, null if all have. */
+  readonly next: string | null;
 }
 
 /** `total`: how many accounts there are; undefined while it is not known. */
 export function useAccountRows(filter: AccountFilter, total: number | undefined): AccountRows {
   const { search, plan, group, active } = filter;
   const filtered = Object.values(filter).some((value) => value !== '');
-  const found = useRef<Found>({ rows: [], next: '0' });
+  const found = useRef<Found>({ rows: [], next: FIRST });
   const asked = useRef(new Set<number>());
   const sight = useRef<readonly [number, number]>([0, 0]);
   /** Grows with each filter; responses to an earlier one are dropped. */
@@ -247,11 +252,18 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
         const { data, next } = await get<ListView<AccountView>>(`/accounts${query}`);
         if (mine !== generation.current) return;
         const { rows } = found.current;
-        if (again || !filtered) data.forEach((account, index) => (rows[page * PAGE_ROWS + index] = account));
-        else rows.push(...data);
-        if (filtered && !again) {
-          found.current.next = next;
+        if (!filtered) data.forEach((account, index) => (rows[page * PAGE_ROWS + index] = account));
+        else if (again) {
+          // It may have become shorter. A second page may have come meanwhile.
+          if (rows.length <= PAGE_ROWS) found.current = { rows: [...data], next };
+        } else {
           asked.current.delete(page);
+          // After a refresh meanwhile another page may follow.
+          const follows = cursor === found.current.next;
+          if (follows) found.current = { rows: [...rows, ...data], next };
+          const { next: from } = found.current;
+          // Of a million accounts a page may have none, and still not be the last.
+          if (from !== null && (!follows || data.length === 0)) void fetchFrom(page, from, false);
         }
         setError(undefined);
         setVersion((version) => version + 1);
@@ -281,7 +293,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
 
   useEffect(() => {
     generation.current += 1;
-    found.current = { rows: [], next: '0' };
+    found.current = { rows: [], next: FIRST };
     asked.current.clear();
     setVersion((version) => version + 1);
     look(0, 0);
@@ -291,8 +303,8 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
     if (filtered) {
       // Only the first page: it is the one mostly looked at, and of the others it is not known where they
       // began.
-      if (found.current.rows.length <= PAGE_ROWS && found.current.rows.length > 0)
-        void fetchFrom(0, '0', true);
+      if (found.current.rows.length <= PAGE_ROWS && found.current.next !== FIRST)
+        void fetchFrom(0, FIRST, true);
       return;
     }
     const [first, last] = sight.current;

@@ -1,9 +1,11 @@
 /**
  * The page of changes, which main.tsx shows: who changed what, when and from where, with the values before
- * and after; and whether the chain of their hashes is whole. The filters stand in the address. Browser
- * (test/e2e/changes.test.ts).
+ * and after; and whether the chain of their hashes is whole. The filters stand in the address. Browser.
+ *
+ * Must hold: the page says that there are no such changes only if all were searched; a response to an earlier
+ * filter is dropped (test/e2e/console-pages.test.ts).
  */
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ChainView, OperatorChange } from '../admin/operator-routes.js';
 import type { ListView } from '../admin/views.js';
 import { allOf, get, queryOf, useAction } from './api.js';
@@ -13,19 +15,33 @@ import { counted, exactMoment, words } from './format.js';
 import { type Column, Table } from './table.js';
 
 const PAGE_ROWS = 100;
+/** So many pages, of some 3,000 rows that are read each, run one after the other until one has a row. */
+const PAGES_AT_ONCE = 50;
+/** How long the page waits for the next keystroke before it asks. */
+const TYPING_MS = 250;
 const NAMES = ['who', 'action', 'target', 'from', 'to'] as const;
 
 export function ChangesPage({ filters }: { readonly filters: Filters }) {
   const asked = Object.fromEntries(NAMES.map((name) => [name, filters[name]?.trim()]));
   const query = queryOf(asked);
   const [shown, setShown] = useState<ListView<OperatorChange>>();
+  const wanted = useRef(query);
+  wanted.current = query;
   const { error, busy, run } = useAction(async (before: readonly OperatorChange[], cursor?: string) => {
-    const page = await get<ListView<OperatorChange>>(
-      `/changes${queryOf({ ...asked, limit: PAGE_ROWS, cursor })}`,
-    );
-    setShown({ data: [...before, ...page.data], next: page.next });
+    let from = cursor;
+    for (let pages = 0; pages < PAGES_AT_ONCE; pages++) {
+      const path = `/changes${queryOf({ ...asked, limit: PAGE_ROWS, cursor: from })}`;
+      const page = await orDropped(get<ListView<OperatorChange>>(path), () => wanted.current === query);
+      if (page === undefined) return;
+      setShown({ data: [...before, ...page.data], next: page.next });
+      if (page.data.length > 0 || page.next === null) return;
+      from = page.next;
+    }
   });
-  useEffect(() => run([]), [query]);
+  useEffect(() => {
+    const timer = setTimeout(() => run([]), shown === undefined ? 0 : TYPING_MS);
+    return () => clearTimeout(timer);
+  }, [query]);
   const inputOf = (name: (typeof NAMES)[number]) => ({
     value: filters[name] ?? '',
     onValue: (text: string): void => putFilters('changes', { ...filters, [name]: text }),
@@ -45,7 +61,9 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
       </div>
       <ErrorText text={error} />
       {shown === undefined ? null : shown.data.length === 0 ? (
-        <p class="empty">No such changes are on record.</p>
+        <p class="empty">
+          {shown.next === null ? 'No such changes are on record.' : 'No such changes were found yet.'}
+        </p>
       ) : (
         <Table
           label="Changes"
@@ -63,6 +81,17 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
       )}
     </>
   );
+}
+
+/** Resolves with undefined, also after an error, if the result is not wanted by then. */
+async function orDropped<View>(asked: Promise<View>, isWanted: () => boolean): Promise<View | undefined> {
+  try {
+    const view = await asked;
+    return isWanted() ? view : undefined;
+  } catch (error) {
+    if (isWanted()) throw error;
+    return undefined;
+  }
 }
 
 const textOfValue = (value: unknown): string =>
@@ -129,15 +158,14 @@ const COLUMNS: readonly Column<OperatorChange>[] = [
 /** Reads all rows again and compares the chain of their hashes. */
 function Verify() {
   const [verified, setVerified] = useState<ChainView>();
+  const problems = verified?.problems.map((row) => `Row ${row.number}: ${row.problem}.`) ?? [];
   const { error, busy, run } = useAction(async () => setVerified(await get<ChainView>('/changes/verify')));
   return (
     <div class="head-end">
       <span role="status">
         {verified?.ok === true ? `${counted(verified.rows, 'change')}: none was altered or removed.` : ''}
       </span>
-      <ErrorText
-        text={error ?? verified?.problems.map((row) => `Row ${row.number}: ${row.problem}.`).join(' ')}
-      />
+      <ErrorText text={error ?? (problems.length === 0 ? undefined : problems.join(' '))} />
       <Button disabled={busy} onClick={() => run()}>
         Verify
       </Button>

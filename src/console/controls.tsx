@@ -3,7 +3,7 @@
  * (test/e2e/console.test.ts).
  */
 import type { ComponentChildren, JSX } from 'preact';
-import { useId, useState } from 'preact/hooks';
+import { useEffect, useId, useState } from 'preact/hooks';
 import type { AccountView } from '../admin/views.js';
 import { DECIMALS_OF_MONEY, localOf, money } from './format.js';
 import { type Range, RANGES } from './live.js';
@@ -199,8 +199,15 @@ interface TimeFieldProps extends Input {
 
 /** A moment as Unix seconds in text, empty for none; chosen in the time zone of the browser. */
 export function TimeField({ label, value, onValue }: TimeFieldProps) {
-  const take = (text: string): void => onValue(text === '' ? '' : String(Date.parse(text) / 1_000));
-  const shown = /^\d{1,11}$/.test(value) ? localOf(Number(value)) : '';
+  /** A moment whose year is being typed: the first digit of 2025 makes it the year 2. */
+  const [typed, setTyped] = useState<string>();
+  useEffect(() => setTyped(undefined), [value]);
+  const take = (text: string): void => {
+    const seconds = Date.parse(text) / 1_000;
+    setTyped(seconds < 0 ? text : undefined);
+    if (!(seconds < 0)) onValue(text === '' ? '' : String(seconds));
+  };
+  const shown = typed ?? (/^\d{1,11}$/.test(value) ? localOf(Number(value)) : '');
   return <TextField label={label} type="datetime-local" value={shown} onValue={take} />;
 }
 

@@ -118,7 +118,12 @@ function ShownUsage({ question, rows, next, onMore }: ShownUsageProps) {
   return (
     <>
       {by === 'day' || by === 'hour' ? <UsageCharts from={from} to={to} rows={rows} by={by} /> : null}
-      <UsageTable rows={rows} question={question} />
+      {next === null ? null : (
+        <p class="muted">
+          These are the first {number(rows.length)} lines: the sums and charts are without the others.
+        </p>
+      )}
+      <UsageTable rows={rows} question={question} isPart={next !== null} />
       {next === null ? null : (
         <Button disabled={onMore === undefined} onClick={() => onMore?.(next)}>
           Show more
@@ -191,10 +196,12 @@ function UsageCharts({ rows, by, from, to }: UsageChartsProps) {
 interface UsageTableProps {
   readonly rows: readonly UsageView[];
   readonly question: Question;
+  /** Whether there are more rows. */
+  readonly isPart: boolean;
 }
 
 /** The last row has the sums. A bar in each row compares its cost with the highest cost of a row. */
-function UsageTable({ rows, question }: UsageTableProps) {
+function UsageTable({ rows, question, isPart }: UsageTableProps) {
   const { by } = question;
   const highestCost = Math.max(...rows.map(({ cost }) => Number(cost)));
   const callsOfRow = (row: UsedBy): string => callsAddress(callsOf(row, question));
@@ -228,8 +235,11 @@ function UsageTable({ rows, question }: UsageTableProps) {
         </p>
       }
       columns={[
-        // In the last row this column says `Sum`.
-        { head: by === 'day' ? 'day (UTC)' : by, cell: (row) => <RowName row={row} />, foot: 'Sum' },
+        {
+          head: by === 'day' ? 'day (UTC)' : by,
+          cell: (row) => <RowName row={row} />,
+          foot: isPart ? `Sum of these ${number(rows.length)}` : 'Sum',
+        },
         counts('Calls', ({ calls }) => calls),
         counts(
           'Failed',

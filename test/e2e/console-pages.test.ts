@@ -1,0 +1,173 @@
+/** Pages of the console in a real browser: what they say if the gateway answers in part, late or with 401. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import type { Page, Route } from 'playwright-core';
+import { startBed } from '../support/bed.js';
+import { HAS_BROWSER, signIn, startBrowser, type WatchedPage } from '../support/browser.js';
+import { eventually, TEST_MODEL, type Gateway } from '../support/gateway.js';
+import { type Scope, steered } from '../support/mock.js';
+
+const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
+const WIDE = { width: 1440, height: 900 };
+
+async function startConsole(t: Scope): Promise<WatchedPage & { gateway: Gateway }> {
+  const { gateway } = await startBed(t);
+  const watched = await (await startBrowser(t)).open({ viewport: WIDE });
+  await signIn(watched.page, gateway);
+  return { ...watched, gateway };
+}
+
+async function ask(page: Page, key: string, message: string): Promise<void> {
+  await page.getByRole('link', { name: 'Playground' }).click();
+  await page.getByLabel('Model').selectOption(TEST_MODEL);
+  await page.getByLabel('API key').fill(key);
+  await page.getByLabel('Message', { exact: true }).fill(message);
+  await page.keyboard.press('Enter');
+}
+
+void t.test('a wrong key in the playground is told, and ends no session', SKIP, async (t) => {
+  const { page } = await startConsole(t);
+  await ask(page, `sk-${'a'.repeat(43)}`, 'Hello');
+  const alert = page.getByRole('log').getByRole('alert');
+  t.match(await alert.textContent(), 'The API key is not known');
+  const session = page.waitForResponse('**/admin/session');
+  await page.getByRole('button', { name: 'Send' }).waitFor();
+  await page.getByLabel('Message', { exact: true }).fill('Again');
+  await page.keyboard.press('Enter');
+  await (await session).finished();
+  await sleep(200);
+  t.ok(await page.getByRole('heading', { name: 'Playground' }).isVisible());
+  t.equal(await page.getByLabel('Admin token').count(), 0);
+});
+
+void t.test('a call of the playground ends with its page', SKIP, async (t) => {
+  const { page, gateway } = await startConsole(t);
+  const { key } = await gateway.admin.customer();
+  await ask(page, key, steered('chunks=10000&chunk_ms=20'));
+  await page.locator('.by-model', { hasText: /\w/ }).waitFor();
+  await page.getByRole('link', { name: 'Overview' }).click();
+  await eventually('the end of the call', async () => {
+    const { body } = await gateway.admin.send('GET', '/admin/v1/calls?code=client_gone');
+    return (JSON.parse(body) as { data: object[] }).data[0];
+  });
+});
+
+void t.test('a new key is shown until it is taken, also if the session ends', SKIP, async (t) => {
+  const { page, gateway } = await startConsole(t);
+  const { accountId } = await gateway.admin.customer();
+  await page.goto(`http://127.0.0.1:${gateway.admin.port}/#/accounts/${accountId}`);
+  await page.getByRole('button', { name: 'New key' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Name').fill('laptop');
+  await dialog.getByRole('button', { name: 'Make key' }).click();
+  await dialog.getByTestId('new-key').waitFor();
+  await page.context().clearCookies();
+  await page.waitForResponse((response) => response.status() === 401);
+  await page.waitForResponse('**/admin/session');
+  await sleep(500);
+  t.match(await dialog.getByTestId('new-key').textContent(), /^sk-/);
+  await dialog.getByRole('button', { name: 'I have it' }).click();
+  await page.getByLabel('Admin token').waitFor();
+});
+
+void t.test('changes: a page without rows is no end, and what came late is dropped', SKIP, async (t) => {
+  const { page } = await startConsole(t);
+  const row = (number: number, who: string): object => ({
+    ...{ number, at_ms: 1_763_950_000_000, who, role: 'admin', from: '127.0.0.1', action: 'keys.rotate' },
+    ...{ target: { type: 'key', id: null, name: 'laptop' }, changes: [], hash: 'ab'.repeat(32) },
+  });
+  let isEndless = false;
+  let held: Route | undefined;
+  await page.route('**/admin/v1/changes?*', async (route) => {
+    const query = new URL(route.request().url()).searchParams;
+    const cursor = query.get('cursor');
+    const who = query.get('who');
+    if (who === 'slow') held = route;
+    else if (isEndless || (who === 'ann' && cursor === null))
+      await route.fulfill({ json: { data: [], next: '5' } });
+    else await route.fulfill({ json: { data: [row(4, who ?? 'bob')], next: null } });
+  });
+  const rows = page.getByRole('region', { name: 'Changes' });
+  await page.getByRole('link', { name: 'Changes' }).click();
+  await rows.getByText('bob').waitFor();
+  const who = page.getByLabel('Who');
+  await who.fill('ann');
+  await rows.getByText('ann').waitFor();
+  await who.fill('slow');
+  await eventually('the slow request', () => held);
+  await who.fill('eve');
+  await rows.getByText('eve').waitFor();
+  await held!.fulfill({ json: { data: [row(9, 'slow')], next: null } });
+  await sleep(500);
+  t.equal(await rows.getByText('slow').count(), 0);
+  isEndless = true;
+  await who.fill('ann');
+  await page.getByText('No such changes were found yet.').waitFor();
+  await page.getByRole('button', { name: 'Show older changes' }).waitFor();
+  t.equal(await page.getByText('No such changes are on record.').count(), 0);
+
+  await page.getByRole('button', { name: 'Verify' }).click();
+  await page.getByText('none was altered or removed').waitFor();
+  t.equal(await page.getByRole('alert').count(), 0, 'nothing is wrong');
+});
+
+void t.test('the year of a moment can be typed', SKIP, async (t) => {
+  const { page, gateway } = await startConsole(t);
+  await page.goto(`http://127.0.0.1:${gateway.admin.port}/#/changes?from=1763950000`);
+  const from = page.getByLabel('From');
+  const before = await from.inputValue();
+  await from.focus();
+  // Month and day are left as they are.
+  for (const key of ['Tab', 'Tab', '2', '0', '2', '4']) {
+    await page.keyboard.press(key);
+    await sleep(300);
+  }
+  t.equal(await from.inputValue(), before.replace(/^\d{4}/, '2024'));
+  await eventually('the address', () => (/from=17\d{8}$/.test(page.url()) ? true : undefined));
+});
+
+void t.test('an account that the filter finds no longer leaves the list', SKIP, async (t) => {
+  const { page, gateway } = await startConsole(t);
+  for (const name of ['ann', 'bob', 'eve'])
+    await gateway.admin.send('POST', '/admin/v1/accounts', { name, plan: 'ample' });
+  await page.getByRole('link', { name: 'Accounts' }).click();
+  await page.getByLabel('State').selectOption({ label: 'Active' });
+  const list = page.getByRole('list', { name: 'Accounts' });
+  await page.getByText('3 accounts', { exact: true }).waitFor();
+  const turn = async (verb: string): Promise<void> => {
+    await page.getByRole('button', { name: verb, exact: true }).click();
+    await page.getByRole('dialog').getByRole('button', { name: verb }).click();
+  };
+  for (const [name, left] of [
+    ['bob', 2],
+    ['ann', 1],
+    ['eve', 0],
+  ] as const) {
+    await list.getByRole('link', { name }).click();
+    await page.getByRole('heading', { name }).waitFor();
+    await turn('Disable');
+    await page.getByText(`${left} account${left === 1 ? '' : 's'}`, { exact: true }).waitFor();
+    t.equal(await list.getByRole('link').count(), left);
+  }
+  await turn('Enable');
+  await page.getByText('1 account', { exact: true }).waitFor();
+  t.same(await list.locator('.name').allTextContents(), ['eve']);
+});
+
+void t.test('the sums of a part of the usage say so', SKIP, async (t) => {
+  const { page } = await startConsole(t);
+  await page.route('**/admin/v1/usage?*', (route) => {
+    const isFirst = !new URL(route.request().url()).searchParams.has('cursor');
+    const counts = { calls: 2, failed_calls: 0, prompt_tokens: 1, cached_tokens: 0, cache_write_tokens: 0 };
+    const row = { ...counts, completion_tokens: 1, reasoning_tokens: 0, cost: '1.00' };
+    const day = isFirst ? '2025-11-23' : '2025-11-24';
+    return route.fulfill({ json: { data: [{ day, ...row }], next: isFirst ? '1' : null } });
+  });
+  await page.getByRole('link', { name: 'Usage' }).click();
+  const table = page.getByRole('region', { name: 'Usage' });
+  await table.getByText('Sum of these 1', { exact: true }).waitFor();
+  await page.getByText('These are the first 1 lines').waitFor();
+  await page.getByRole('button', { name: 'Show more' }).click();
+  await table.getByText('Sum', { exact: true }).waitFor();
+  t.equal(await page.getByText('These are the first').count(), 0);
+});
