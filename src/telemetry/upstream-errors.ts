@@ -24,12 +24,12 @@ export class UpstreamErrors implements CallSink {
   readonly #errors = new Map<string, readonly UpstreamError[]>();
 
   /**
-   * Adds the failed attempts of a call, and one that the client has ended (`cancelled`). Their texts are cut
-   * already (telemetry/call-ring.ts).
+   * Adds the failed attempts of a call, but not one that the client has ended (`cancelled`), which tells
+   * nothing of the upstream. Their texts are cut already (telemetry/call-ring.ts).
    */
   append(call: CallRecord): void {
     for (const { upstream, model, status, code, startMs, durationMs, error } of call.attempts) {
-      if (code === null || upstream === null || model === null) continue;
+      if (code === null || code === 'cancelled' || upstream === null || model === null) continue;
       const key = keyOf(model, upstream);
       // Unix seconds of the attempt's end. Its start is counted from when the call came.
       const at = Math.floor((call.endedMs - call.durationMs + startMs + durationMs) / 1_000);

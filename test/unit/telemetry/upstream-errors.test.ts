@@ -36,6 +36,15 @@ void t.test('failed attempts, also of calls that another upstream saved', (t) =>
   t.end();
 });
 
+void t.test('attempts that the client ended are no errors of the upstream', (t) => {
+  const errors = new UpstreamErrors();
+  errors.append(call(1, [attempt('a', 'timeout')]));
+  for (let request = 2; request < 10; request++) errors.append(call(request, [attempt('a', 'cancelled')]));
+  t.match(errors.of('m', 'a'), [{ kind: 'timeout' }]);
+  t.equal(errors.of('m', 'a').length, 1);
+  t.end();
+});
+
 void t.test('bounded: the newest of one, and upstreams that were renamed', (t) => {
   const errors = new UpstreamErrors();
   for (let request = 0; request < 20; request++) errors.append(call(request, [attempt('a', 'timeout')]));
