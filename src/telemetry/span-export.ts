@@ -28,6 +28,11 @@ import { SPAN_OF_CALL, type SpanRecord } from './span-record.js';
 export const QUEUE_SPANS_MAX = 16_384;
 /** Items of one request to the collector: the SDK's default, about 0.5 MB of JSON. */
 const BATCH_SPANS = 512;
+/**
+ * How many requests may be open: a whole queue at the end, when the SDK's processor of spans sends all
+ * batches at once, and the batch before it. By the SDK's default of 30 the rest would fail.
+ */
+const REQUESTS_MAX = QUEUE_SPANS_MAX / BATCH_SPANS + 1;
 /** An incomplete batch is sent after this time. */
 const BATCH_DELAY_MS = 1_000;
 /**
@@ -64,6 +69,9 @@ class CountedExporter<Item> implements Exporter<Item> {
   readonly #budget: ExportBudget;
   readonly #log: Log;
   #reportedAtMs = -Infinity;
+  /** Batches that were neither sent yet nor have failed. */
+  #openBatches = 0;
+  #onNoneOpen: () => void = () => undefined;
   /** How many items have left the processor's queue since the start. BatchedExport reads it. */
   handedOver = 0;
 
@@ -76,11 +84,19 @@ class CountedExporter<Item> implements Exporter<Item> {
 
   export(items: Item[], done: (result: ExportResult) => void): void {
     this.handedOver += items.length;
+    this.#openBatches += 1;
     this.#exporter.export(items, (result) => {
       if (result.code === ExportResultCode.SUCCESS) this.#budget.countExported(items.length);
       else this.#fail(items.length, result.error);
+      this.#openBatches -= 1;
+      if (this.#openBatches === 0) this.#onNoneOpen();
       done(result);
     });
+  }
+
+  /** Resolves when each batch that was given to `export` was sent or has failed. To be called once. */
+  async finish(): Promise<void> {
+    if (this.#openBatches > 0) await new Promise<void>((resolve) => (this.#onNoneOpen = resolve));
   }
 
   shutdown(): Promise<void> {
@@ -111,7 +127,8 @@ class CountedExporter<Item> implements Exporter<Item> {
  *
  * Must hold: the processor queues each item that it gets and hands it to the exporter once, else the count of
  * waiting items goes wrong. It ignores unsampled spans, but none is recorded (request/call-trace.ts,
- * upstream/attempt-span.ts), and it would drop items beyond QUEUE_SPANS_MAX, which `offer` never gives it.
+ * upstream/attempt-span.ts). It would drop items beyond QUEUE_SPANS_MAX, and those after its end, but `offer`
+ * gives it neither.
  */
 class BatchedExport<Item> {
   readonly #budget: ExportBudget;
@@ -119,6 +136,7 @@ class BatchedExport<Item> {
   readonly #processor: Processor<Item>;
   /** How many items were given to the processor since the start. */
   #offered = 0;
+  #isClosed = false;
 
   constructor(
     budget: ExportBudget,
@@ -130,9 +148,12 @@ class BatchedExport<Item> {
     this.#processor = processorOf(exporter);
   }
 
-  /** Queues the item, or drops and counts it if the queue is full because the collector is slow or away. */
+  /**
+   * Queues the item, or drops and counts it: after `close`, or if the queue is full because the collector is
+   * slow or away.
+   */
   offer(item: Item): void {
-    if (this.#offered - this.#exporter.handedOver >= QUEUE_SPANS_MAX) {
+    if (this.#isClosed || this.#offered - this.#exporter.handedOver >= QUEUE_SPANS_MAX) {
       this.#budget.countDropped(1);
       return;
     }
@@ -141,20 +162,24 @@ class BatchedExport<Item> {
   }
 
   /**
-   * Sends the queued items; resolves when all were sent or have failed, and for spans also as soon as one
-   * batch has failed, because the SDK's processor does not wait for the others then. To be called once, after
-   * the last `offer`: the processor ignores later items, which are not counted. The main thread bounds the
-   * time: it ends this thread after 3 s (gateway/traces.ts), and items that are not sent by then are not
-   * counted.
+   * Sends the queued items; resolves when all were sent or have failed. To be called once. The main thread
+   * bounds the time: it ends this thread after 3 s (gateway/traces.ts), and items that are not sent by then
+   * are not counted.
    */
   async close(): Promise<void> {
+    this.#isClosed = true;
     await this.#processor.shutdown().catch(() => undefined);
+    // The processor of spans does not wait for a batch that it has sent before its end, nor, as soon as one
+    // has failed, for the others.
+    await this.#exporter.finish();
   }
 }
 
+const openSpanExporter = (): SpanExporter => new OTLPTraceExporter({ concurrencyLimit: REQUESTS_MAX });
+
 export class SpanExport extends BatchedExport<ReadableSpan> {
   /** The default exporter has its settings from the environment: OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, … */
-  constructor(budget: ExportBudget, log: Log, exporter: SpanExporter = new OTLPTraceExporter()) {
+  constructor(budget: ExportBudget, log: Log, exporter: SpanExporter = openSpanExporter()) {
     super(budget, new CountedExporter('spans', exporter, budget, log), (counted) => {
       const processor = new BatchSpanProcessor({ exporter: counted, ...BATCHING });
       return { take: (span) => processor.onEnd(span), shutdown: () => processor.shutdown() };

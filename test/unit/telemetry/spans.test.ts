@@ -1,10 +1,14 @@
 /** Spans on their way: bounded whatever the exporting side does, and every one of them accounted for. */
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
-import { ExportResultCode } from '@opentelemetry/core';
+import { type ExportResult, ExportResultCode } from '@opentelemetry/core';
+import { emptyResource } from '@opentelemetry/resources';
 import type { LogRecordExporter } from '@opentelemetry/sdk-logs';
 import type { SpanExporter } from '@opentelemetry/sdk-trace';
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
+import { otelSpanOf } from '#src/telemetry/otel-span.js';
 import { AccountIds, LogRecordExport, SpanExport, QUEUE_SPANS_MAX } from '#src/telemetry/span-export.js';
 import {
   createExportBudget,
@@ -17,6 +21,8 @@ import { type CallSpanRecord, SPAN_OF_CALL } from '#src/telemetry/span-record.js
 import { FakeLog } from '../../fixtures/upstream-server.js';
 
 const SPANS = 20_000;
+/** As in span-export.ts. */
+const BATCH_SPANS = 512;
 
 const record = (index: number): CallSpanRecord => ({
   kind: SPAN_OF_CALL,
@@ -94,7 +100,7 @@ void t.test('threads that die with a batch not sent, or cannot pack one, leave t
   t.end();
 });
 
-for (const [what, open, item] of [
+const KINDS = [
   [
     'spans',
     (room: ExportBudget, log: FakeLog, exporter: SpanExporter) => new SpanExport(room, log, exporter),
@@ -109,7 +115,9 @@ for (const [what, open, item] of [
       } as unknown as LogRecordExporter),
     { resource: {} },
   ],
-] as const)
+] as const;
+
+for (const [what, open, item] of KINDS)
   void t.test(`20,000 ${what} for a collector that does not answer, then fails`, async (t) => {
     const room = new ExportBudget(createExportBudget());
     const log = new FakeLog();
@@ -148,6 +156,65 @@ for (const [what, open, item] of [
     t.equal(counts.dropped + counts.failed + counts.exported, SPANS, 'each is counted once');
     t.equal(log.lines.length, 1, 'and one line tells of it');
   });
+
+for (const [what, openExport, item] of KINDS)
+  void t.test(`the end of ${what} waits for each batch, also if others have failed`, async (t) => {
+    const room = new ExportBudget(createExportBudget());
+    const held: ((result: ExportResult) => void)[] = [];
+    const exporter: SpanExporter = {
+      export: (_spans, done) => held.push(done),
+      shutdown: () => Promise.resolve(),
+    };
+    const spans = openExport(room, new FakeLog(), exporter) as {
+      offer(item: unknown): void;
+      close(): Promise<void>;
+    };
+    const items = 4 * BATCH_SPANS;
+    for (let index = 0; index < items; index += 1) spans.offer(item);
+    let isClosed = false;
+    const closed = spans.close().then(() => (isClosed = true));
+    const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+    await nextTurn();
+    // The processor of spans has sent one batch before the end and sends the others at once; the one of log
+    // records sends one after another. The first to be answered fails, and the oldest is answered last.
+    for (let answered = 0; answered < 4; answered += 1) {
+      for (let turn = 0; held.length === 0 && turn < 100; turn += 1) await nextTurn();
+      const { exported, failed } = room.counts();
+      t.notOk(isClosed, `no end after ${exported + failed} of ${items} items`);
+      held.pop()?.(
+        answered === 0
+          ? { code: ExportResultCode.FAILED, error: new Error('refused') }
+          : { code: ExportResultCode.SUCCESS },
+      );
+      await nextTurn();
+    }
+    await closed;
+    t.match(room.counts(), { exported: items - BATCH_SPANS, failed: BATCH_SPANS, dropped: 0 });
+    spans.offer(item);
+    t.equal(room.counts().dropped, 1, 'what comes after the end is counted too');
+  });
+
+void t.test('a full queue is sent at the end, whole', async (t) => {
+  let requests = 0;
+  const server = createServer((request, response) => {
+    requests += 1;
+    // So that all requests are there at once.
+    request.resume().on('end', () => setTimeout(() => response.writeHead(200).end(), 200));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  process.env.OTEL_EXPORTER_OTLP_ENDPOINT = `http://127.0.0.1:${port}`;
+  t.teardown(() => delete process.env.OTEL_EXPORTER_OTLP_ENDPOINT);
+  const room = new ExportBudget(createExportBudget());
+  const spans = new SpanExport(room, new FakeLog());
+  const environment = { resource: emptyResource(), version: '1', offsetMs: 0, accountIdOf: () => undefined };
+  const span = otelSpanOf(record(1), environment);
+  for (let index = 0; index < QUEUE_SPANS_MAX; index += 1) spans.offer(span);
+  await spans.close();
+  t.match(room.counts(), { exported: QUEUE_SPANS_MAX, failed: 0, dropped: 0 });
+  t.equal(requests, QUEUE_SPANS_MAX / BATCH_SPANS);
+});
 
 void t.test('batches wait for the ids of their accounts, in order', async (t) => {
   const asked: number[][] = [];
