@@ -9,7 +9,7 @@ import { Option, type Command } from 'commander';
 import type { HostView, ReloadView } from '../admin/views.js';
 import { LOG_LEVELS, type LogChange, type LogLevel, type LogView } from '../telemetry/log.js';
 import { addAdminCommand } from './admin-command.js';
-import { listAll, withAdminClient, withGateway } from './admin-client.js';
+import { type AdminClient, listAll, withAdminClient, withGateway } from './admin-client.js';
 import {
   addConfirmation,
   addDataOptions,
@@ -46,13 +46,17 @@ export function addReloadCommand(program: Command): void {
     .action(reload);
 }
 
-/** Throws CommandError with every error of the file, or because no gateway runs (store-client.ts). */
+/**
+ * Waits for a gateway that starts. Throws CommandError with every error of the file, or because no gateway
+ * runs (store-client.ts).
+ */
 function reload({ dryRun = false, restart = false, ...place }: ReloadOptions): Promise<void> {
-  return withAdminClient(place, async (client) => {
+  const send = async (client: AdminClient): Promise<void> => {
     const view = (await client.call('POST', '/reload', { dry_run: dryRun, restart })) as ReloadView;
     if (place.json === true) printJson(view);
     else printReload(view);
-  });
+  };
+  return withAdminClient(place, send, { withoutBooks: 'rejected' });
 }
 
 function printReload({

@@ -27,3 +27,10 @@ void t.test('sums and exports of books that are not there are refused, and make 
     checkRefused(t, await run(...command, '--data', 'nope'), reason);
   t.notOk(existsSync(join(folder, 'nope')));
 });
+
+void t.test('a reload without a gateway makes no books', async (t) => {
+  const { folder, run } = commandFolder(t);
+  for (const command of [['reload'], ['reload', '--dry-run'], ['reload', '--restart', '--json']])
+    checkRefused(t, await run(...command, '--data', 'nope'), /^There are no books in .*nope\. If a gateway /);
+  t.notOk(existsSync(join(folder, 'nope')));
+});
