@@ -16,12 +16,23 @@ import type {
 } from '../telemetry/status-document.js';
 import { type Column, cutTo, tableText, visible } from './table.js';
 
-export interface StatusView extends Partial<Omit<StatusDocument, 'limits' | 'tokens' | 'sharing'>> {
-  readonly groups?: readonly GroupView[];
-  readonly limits?: Pick<StatusDocument['limits'], 'calls_in_flight'>;
+type Told = 'limits' | 'tokens' | 'sharing' | 'store' | 'upstreams' | 'credentials' | 'threads';
+
+/** Histograms, and the use of a quota, have all of their members or are missing themselves. */
+export interface StatusView extends Partial<Omit<StatusDocument, Told>> {
+  readonly groups?: readonly Partial<GroupView>[];
+  readonly limits?: Partial<Pick<StatusDocument['limits'], 'calls_in_flight'>>;
   readonly tokens?: Partial<StatusDocument['tokens']>;
-  readonly sharing?: Pick<SharingStatus, 'state' | 'reason' | 'lost_seconds' | 'registry'> | null;
+  readonly sharing?: Partial<
+    Omit<SharingStatus, 'registry'> & { readonly registry: Partial<SharingStatus['registry']> }
+  > | null;
+  readonly store?: Partial<StatusDocument['store']>;
+  readonly upstreams?: readonly UpstreamView[];
+  readonly credentials?: readonly Partial<CredentialStatus>[];
+  readonly threads?: readonly Partial<ThreadStatus>[];
 }
+
+type UpstreamView = Partial<UpstreamStatus>;
 
 export interface StatusSample {
   readonly status: StatusView;
@@ -193,7 +204,8 @@ export function statusText(status: StatusView, stats: StatusStats, columns: numb
 
 function headOf(status: StatusView): string[] {
   const { ready, store } = status;
-  const limit = status.limits === undefined ? '' : ` of ${countText(status.limits.calls_in_flight)}`;
+  const limitCalls = status.limits?.calls_in_flight;
+  const limit = limitCalls === undefined ? '' : ` of ${countText(limitCalls)}`;
   const state = ready === undefined ? UNKNOWN : ready ? 'ready' : 'not ready';
   const lines = [
     [
@@ -207,7 +219,7 @@ function headOf(status: StatusView): string[] {
       `in flight ${countText(status.calls_in_flight)}${limit}`,
       `listeners ${status.listeners ?? UNKNOWN}`,
       `workers ${status.workers ?? UNKNOWN}`,
-      `books ${store === undefined ? UNKNOWN : store.ok ? 'ok' : 'not written'}`,
+      `books ${store?.ok === undefined ? UNKNOWN : store.ok ? 'ok' : 'not written'}`,
     ].join('  '),
   ];
   if (store?.ok === false) {
@@ -217,15 +229,19 @@ function headOf(status: StatusView): string[] {
   return [...lines, ...sharingOf(status)].map(visible);
 }
 
-/** A line for each part of sharing that does not work; none if all is well. */
+const NOT_TOLD = `${UNKNOWN}: the gateway has another version, which does not tell`;
+
+/** A line for each part of sharing that does not work, or may not; none if all is well. */
 function sharingOf({ sharing }: StatusView): string[] {
   if (sharing === undefined || sharing === null) return [];
   const { state, reason, lost_seconds: seconds, registry } = sharing;
   const lines: string[] = [];
-  if (state !== 'connected')
+  if (state === undefined) lines.push(`shared limits ${NOT_TOLD}`);
+  else if (state !== 'connected')
     lines.push(`shared limits ${state} for ${countText(seconds)} s: ${reason ?? UNKNOWN}`);
-  if (registry !== null && registry.state !== 'following')
-    lines.push(`shared accounts and keys ${registry.state}: ${registry.reason ?? UNKNOWN}`);
+  if (registry === null || registry?.state === 'following') return lines;
+  if (registry?.state === undefined) lines.push(`shared accounts and keys ${NOT_TOLD}`);
+  else lines.push(`shared accounts and keys ${registry.state}: ${registry.reason ?? UNKNOWN}`);
   return lines;
 }
 
@@ -302,27 +318,28 @@ function outcomesOf({ outcomes }: StatusStats, columns: number): string[] {
 }
 
 /** The fullest of an upstream's limits, and the calls that wait for room. Only if an upstream has limits. */
-const USED_COLUMN: Column<UpstreamStatus> = { title: 'USED', text: usedText, align: 'right' };
+const USED_COLUMN: Column<UpstreamView> = { title: 'USED', text: usedText, align: 'right' };
 
-function upstreamsOf(upstreams: readonly UpstreamStatus[], columns: number): string[] {
+function upstreamsOf(upstreams: readonly UpstreamView[], columns: number): string[] {
   if (upstreams.length === 0) return [];
-  return tableLines<UpstreamStatus>(
+  return tableLines<UpstreamView>(
     [
-      { title: 'MODEL', text: ({ model }) => model, align: 'left', cut: true },
-      { title: 'UPSTREAM', text: ({ name }) => name, align: 'left', cut: true },
-      { title: 'PRIORITY', text: ({ priority }) => String(priority), align: 'right' },
+      { title: 'MODEL', text: ({ model }) => model ?? UNKNOWN, align: 'left', cut: true },
+      { title: 'UPSTREAM', text: ({ name }) => name ?? UNKNOWN, align: 'left', cut: true },
+      { title: 'PRIORITY', text: ({ priority }) => String(priority ?? UNKNOWN), align: 'right' },
       { title: 'IN FLIGHT', text: (upstream) => countText(upstream.calls_in_flight), align: 'right' },
-      { title: 'BREAKER', text: ({ breaker }) => breaker.replace('_', ' '), align: 'left' },
+      { title: 'BREAKER', text: ({ breaker }) => breaker?.replace('_', ' ') ?? UNKNOWN, align: 'left' },
       { title: 'TRIES', text: ({ attempts }) => countText(attempts), align: 'right' },
       { title: 'FAILED', text: ({ failures }) => countText(failures), align: 'right' },
-      ...(upstreams.some(({ quotas }) => quotas.length > 0) ? [USED_COLUMN] : []),
+      ...(upstreams.some(({ quotas = [] }) => quotas.length > 0) ? [USED_COLUMN] : []),
     ],
     upstreams,
     columns,
   );
 }
 
-function usedText({ quotas, waiting_calls: waiting }: UpstreamStatus): string {
+function usedText({ quotas, waiting_calls: waiting = 0 }: UpstreamView): string {
+  if (quotas === undefined) return UNKNOWN;
   if (quotas.length === 0) return '-';
   const percent = Math.round(100 * Math.max(...quotas.map(({ used, limit }) => used / limit)));
   return `${percent} %${waiting === 0 ? '' : `, ${waiting} wait`}`;
@@ -331,15 +348,15 @@ function usedText({ quotas, waiting_calls: waiting }: UpstreamStatus): string {
 const GROUPS_SHOWN = 10;
 
 /** The groups of which most is used, by the fullest of their quotas. */
-function groupsOf(groups: readonly GroupView[], columns: number): string[] {
+function groupsOf(groups: readonly Partial<GroupView>[], columns: number): string[] {
   const rows = groups
-    .flatMap(({ path, accounts, quotas }) => {
+    .flatMap(({ path, accounts, quotas = {} }) => {
       const uses = Object.entries(quotas).map(([quota, { limit, used, held }]) => ({
         quota,
         percent: Number(limit) === 0 ? 100 : (100 * (Number(used) + Number(held))) / Number(limit),
       }));
       const fullest = uses.toSorted((left, right) => right.percent - left.percent)[0];
-      return fullest === undefined ? [] : [{ ...fullest, accounts, name: path.join(' / ') }];
+      return fullest === undefined ? [] : [{ ...fullest, accounts, name: path?.join(' / ') ?? UNKNOWN }];
     })
     .toSorted((left, right) => right.percent - left.percent)
     .slice(0, GROUPS_SHOWN);
@@ -357,14 +374,18 @@ function groupsOf(groups: readonly GroupView[], columns: number): string[] {
 }
 
 /** Credentials of upstreams that are renewed. */
-function credentialsOf(credentials: readonly CredentialStatus[], columns: number): string[] {
+function credentialsOf(credentials: readonly Partial<CredentialStatus>[], columns: number): string[] {
   if (credentials.length === 0) return [];
-  const expiry = ({ expires_at: at }: CredentialStatus): string =>
-    at === null ? '-' : `${new Date(at * 1_000).toISOString().slice(0, 19)}Z`;
-  return tableLines<CredentialStatus>(
+  const expiry = ({ expires_at: at }: Partial<CredentialStatus>): string =>
+    at === undefined ? UNKNOWN : at === null ? '-' : `${new Date(at * 1_000).toISOString().slice(0, 19)}Z`;
+  return tableLines<Partial<CredentialStatus>>(
     [
-      { title: 'CREDENTIAL', text: ({ name }) => name, align: 'left', cut: true },
-      { title: 'STATE', text: ({ ok }) => (ok ? 'good' : 'missing'), align: 'left' },
+      { title: 'CREDENTIAL', text: ({ name }) => name ?? UNKNOWN, align: 'left', cut: true },
+      {
+        title: 'STATE',
+        text: ({ ok }) => (ok === undefined ? UNKNOWN : ok ? 'good' : 'missing'),
+        align: 'left',
+      },
       { title: 'EXPIRES', text: expiry, align: 'left' },
       { title: 'RENEWED', text: ({ renewals }) => countText(renewals), align: 'right' },
       { title: 'FAILED', text: ({ failures }) => countText(failures), align: 'right' },
@@ -375,14 +396,14 @@ function credentialsOf(credentials: readonly CredentialStatus[], columns: number
   );
 }
 
-function threadsOf(threads: readonly ThreadStatus[], columns: number): string[] {
+function threadsOf(threads: readonly Partial<ThreadStatus>[], columns: number): string[] {
   if (threads.length === 0) return [];
-  return tableLines<ThreadStatus>(
+  return tableLines<Partial<ThreadStatus>>(
     [
-      { title: 'THREAD', text: ({ name }) => name, align: 'left', cut: true },
+      { title: 'THREAD', text: ({ name }) => name ?? UNKNOWN, align: 'left', cut: true },
       {
         title: 'LOOP DELAY P99',
-        text: (thread) => durationText({ ms: thread.event_loop_delay_ms_p99, above: false }),
+        text: ({ event_loop_delay_ms_p99: ms }) => durationText(ms === undefined ? ms : { ms, above: false }),
         align: 'right',
       },
       { title: 'HEAP', text: ({ heap_bytes }) => mebibytesText(heap_bytes), align: 'right' },

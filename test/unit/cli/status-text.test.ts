@@ -44,6 +44,22 @@ function linesOf(status: StatusView, columns: number): string[] {
   return text.replace(/\n$/, '').split('\n');
 }
 
+/** Values that come whole or not at all. */
+const WHOLE = new Set(['duration_ms', 'quotas']);
+
+/** Copies of the value, each without one member of an object at any depth. */
+function withoutEachMember(value: unknown): unknown[] {
+  if (typeof value !== 'object' || value === null) return [];
+  if (Array.isArray(value))
+    return value.flatMap((item, at) =>
+      withoutEachMember(item).map((less) => (value as unknown[]).with(at, less)),
+    );
+  return Object.entries(value).flatMap(([name, member]) => [
+    Object.fromEntries(Object.entries(value).filter(([other]) => other !== name)),
+    ...(WHOLE.has(name) ? [] : withoutEachMember(member)).map((less) => ({ ...value, [name]: less })),
+  ]);
+}
+
 void t.test('no line is wider than the terminal, and nothing is cut if there is room', (t) => {
   const whole = linesOf(STATUS, 200);
   t.notOk(
@@ -107,6 +123,43 @@ void t.test('what is not well of sharing', (t) => {
     'shared limits quarantine for 1,200 s: it has\ufffd[2J lost',
     'shared accounts and keys lost: no connection',
   ]);
+  t.end();
+});
+
+void t.test('documents of other versions, in which any member may be missing', (t) => {
+  const document: StatusView = {
+    ...STATUS,
+    sharing: {
+      ...{ state: 'lost', reason: 'no connection', lost_seconds: 3 },
+      registry: { state: 'lost', reason: 'no connection' },
+    },
+    upstreams: STATUS.upstreams!.map((upstream) => ({
+      ...upstream,
+      quotas: [{ quota: 'requests_per_minute', limit: 8, used: 2 }],
+    })),
+    credentials: [
+      { name: 'entra', ok: true, expires_at: 1_735_689_600, renewals: 1, failures: 0, last_error: null },
+    ],
+    store: { ok: false, last_error: 'ENOSPC', unflushed_accounts: 3 },
+    groups: [
+      {
+        ...{ id: 'grp_1', name: 'free', parent: null, path: ['free'], accounts: 3, groups: 0, created: 0 },
+        quotas: { calls_per_day: { limit: 8, used: 2, held: 0, left: 6, resets_at: null } },
+      },
+    ],
+  };
+  for (const without of withoutEachMember(document)) {
+    const text = linesOf(without as StatusView, 200).join('\n');
+    t.notMatch(text, /undefined|NaN|\[object/);
+  }
+  const [upstream] = document.upstreams!;
+  // JSON leaves out what is undefined.
+  const older = JSON.parse(JSON.stringify({ ...upstream, quotas: undefined })) as typeof upstream;
+  t.match(linesOf({ ...document, upstreams: [older!, upstream!] }, 120).join('\n'), / USED\n.* –\n.* 25 %\n/);
+  t.same(
+    linesOf({ ...STATUS, sharing: { state: 'connected' } }, 120)[2],
+    'shared accounts and keys –: the gateway has another version, which does not tell',
+  );
   t.end();
 });
 
