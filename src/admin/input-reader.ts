@@ -17,10 +17,11 @@ import {
   synonymOf,
   clipped,
   formatInputPath,
+  UNPRINTABLE,
   type ValueSchema,
   wantedBy,
 } from '../core/wrong-input.js';
-import { invalid, UNPRINTABLE } from '../registry/record-id.js';
+import { invalid } from '../registry/record-id.js';
 
 /** How much of a wrong value a message shows: enough to recognise it. A whole body may be 64 KiB and more. */
 const SHOWN_CHARS_MAX = 100;

@@ -6,6 +6,7 @@
  * Must hold: no name can control the terminal by escape sequences (test/unit/cli/table.test.ts).
  */
 import stringWidth from 'string-width';
+import { UNPRINTABLE } from '../core/wrong-input.js';
 
 export interface Column<Row> {
   readonly title: string;
@@ -29,10 +30,10 @@ const GAP = '  ';
 /** A column with `cut` keeps at least so many cells: fewer characters of a name do not identify it. */
 const CUT_CELLS_MIN = 8;
 /**
- * Characters that move a terminal's cursor or change the direction of writing. Names may come from anybody,
- * so they must not be able to do that to an operator's terminal.
+ * Of them, some move a terminal's cursor or change the direction of writing. Texts may come from anybody, so
+ * they must not be able to do that to an operator's terminal.
  */
-const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g;
+const UNPRINTABLES = new RegExp(UNPRINTABLE, 'gu');
 /** Printable ASCII: no control character, and one cell each. */
 const PRINTABLE_ASCII = /^[ -~]*$/;
 
@@ -84,9 +85,9 @@ function totalOf(widths: readonly number[]): number {
   return widths.reduce((sum, width) => sum + width, 0) + GAP.length * (widths.length - 1);
 }
 
-/** The text on one line, with `�` for each control character. */
+/** The text on one line, with `�` for each unprintable character. */
 export function visible(text: string): string {
-  return PRINTABLE_ASCII.test(text) ? text : text.replace(CONTROL, '\u{fffd}');
+  return PRINTABLE_ASCII.test(text) ? text : text.replace(UNPRINTABLES, '\u{fffd}');
 }
 
 /** The cells that the text takes on a terminal, if it went through `visible`. */

@@ -1,12 +1,19 @@
 /**
  * Parts of the messages that say what is wrong with an input, and the known name that was most likely meant
- * by a mistyped one. The readers of settings, of admin requests and of chat bodies share them. Pure; any
- * thread.
+ * by a mistyped one; and which characters are printed nowhere. The readers of settings, of admin requests and
+ * of chat bodies share them, the registry and the commands too. Pure; any thread.
  *
  * Must hold: the texts stay, because users and tests of those readers match on them
  * (test/unit/core/wrong-input.test.ts); the edit distance is exact
  * (test/unit/core/wrong-input.nearest-name.test.ts).
  */
+
+/**
+ * A control character; one that breaks a line, or turns or marks the direction of writing, so that a name
+ * looks like another; or half of a character, which no URL can carry. No name or note may have one, and none
+ * is written to a terminal. Written as a JSON Schema can have it, so without the property Bidi_Control.
+ */
+export const UNPRINTABLE = /[\p{Cc}\p{Cs}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/u;
 
 /** Names and positions from the root, such as `['models', 0, 'price']`. */
 export type InputPath = readonly (string | number)[];

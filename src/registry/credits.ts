@@ -9,11 +9,12 @@
 import type { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
+import { UNPRINTABLE } from '../core/wrong-input.js';
 import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
 import type { AccountRecord, CreditRecord } from './account-record.js';
 import type { AccountStatement } from './account-statement.js';
 import type { Accounts } from './accounts.js';
-import { UNPRINTABLE, assertIdempotencyKey, invalid, LINE_PATTERN } from './record-id.js';
+import { assertIdempotencyKey, invalid, LINE_PATTERN } from './record-id.js';
 import { commitAndApply, type Page } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
 

@@ -6,6 +6,7 @@
  * as a name is rejected and never repeated in a message. Test: unit/registry/record-id.
  */
 import { ProxyError } from '../core/errors.js';
+import { UNPRINTABLE } from '../core/wrong-input.js';
 import { isWellFormedKey, takeRandomBytes, WELL_FORMED } from './key-digest.js';
 
 /** Crockford's base 32 in lower case: without i, l, o, u, so that an id can be read out. */
@@ -19,12 +20,6 @@ const ID = new RegExp(`^(?:${ID_PREFIXES.join('|')})[${ALPHABET}]{${ID_CHARS}}$`
 
 /** Enough for a line of a table. It also bounds the store's index keys. */
 export const NAME_CHARS_MAX = 100;
-/**
- * Control characters; characters that break a line or turn the direction of writing, so that a name looks
- * like another; and halves of characters, which no URL can carry.
- */
-export const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028-\u202e\u2066-\u2069]/u;
-
 const PRINTABLE_TEXT = `(?:(?!${UNPRINTABLE.source})[^])*$`;
 /** Tokens of operators: 256 bits are 43 characters of base64url. */
 export const OPERATOR_TOKEN = /^tgop_[A-Za-z0-9_-]{43}$/;

@@ -44,6 +44,7 @@ const BAD_TEXTS: readonly (readonly [string, string])[] = [
   ['NUL', 'a\0b'],
   ['escape', '\u001b[2J'],
   ['writing turned round', 'a\u202eb'],
+  ['a mark of direction', 'a\u200fb'],
   ['line separator', 'a\u2028b'],
   ['half a surrogate pair', `a${HALF}`],
   ['10 KB', LONG],

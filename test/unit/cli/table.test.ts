@@ -49,6 +49,8 @@ void t.test('names cannot steer the terminal', (t) => {
   const { lines } = tableText(COLUMNS, [['a\u{1b}[2J\nb\u{202e}c', '1']], undefined);
   t.equal(lines[1], 'a\u{fffd}[2J\u{fffd}b\u{fffd}c       1');
   t.equal(visible('Müller & 日本'), 'Müller & 日本');
+  t.equal(visible('a\u061cb\u200ec\u200fd\ud800'), 'a\ufffdb\ufffdc\ufffdd\ufffd');
+  t.equal(visible('👩\u200d👧'), '👩\u200d👧', 'joined characters stay joined');
   t.end();
 });
 

@@ -35,6 +35,11 @@ void t.test('names', (t) => {
     ['\u0000', /control characters/],
     ['\u007f', /control characters/],
     ['\ud800', /must not have/],
+    // Also the marks of direction, which are not seen.
+    ...['\u061c', '\u200e', '\u200f', '\u202e', '\u2066'].map((mark): [string, RegExp] => [
+      `a${mark}b`,
+      /control characters/,
+    ]),
     ['.', /must not be \. or \.\.$/],
     ['..', /must not be \. or \.\.$/],
     [generateKey(), /^name must not be an API key or a token$/],
