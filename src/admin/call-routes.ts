@@ -56,7 +56,7 @@ export const CallView = closed({
   request_id: Type.String({ description: 'the x-request-id of the response' }),
   route: Type.String(),
   account: Text,
-  account_name: orNull(Type.String(), 'null if it is deleted'),
+  account_name: orNull(Type.String(), 'null if it is not in the books of this host'),
   key: Text,
   key_name: orNull(Type.String(), 'null if it is deleted'),
   model: orNull(Type.String(), 'that the caller named'),
@@ -228,7 +228,7 @@ function viewOf(call: CallRecord, registry: Registry): CallView {
 function filterOf(query: CallsQuery, registry: Registry): CallFilter {
   const { account, group, key, model, upstream, status, code, failed, from, to } = query;
   return {
-    // An id is not looked up, so that calls of a deleted account or key are found by it.
+    // An id is not looked up, so that calls of a deleted key are found by it.
     account: account === undefined || isId(account) ? account : registry.accounts.find(account).record.id,
     accounts: group === undefined ? undefined : registry.groups.membersOf(group, ACCOUNTS_SOUGHT_MAX),
     key: key === undefined || isId(key) ? key : registry.keys.find(key).record.id,

@@ -195,8 +195,8 @@ async function printCall(call: CallView): Promise<void> {
   const { model, answered_model: answered } = call;
   await printFields([
     ['request id', call.request_id],
-    ['account', namedText(call.account, call.account_name)],
-    ['key', namedText(call.key, call.key_name)],
+    ['account', namedText(call.account, call.account_name, NOT_IN_BOOKS)],
+    ['key', namedText(call.key, call.key_name, 'deleted')],
     ['route', `${call.route}${call.stream ? ', streamed' : ''}`],
     ['model', `${model ?? '-'}${answered === null || answered === model ? '' : `, answered by ${answered}`}`],
     ...(call.cache === null ? [] : [['response cache', call.cache] as const]),
@@ -268,9 +268,13 @@ function accountText({ account, account_name: name }: CallView): string {
   return name ?? account ?? '-';
 }
 
-function namedText(id: string | null, name: string | null): string {
+/** Of an account, which is never deleted. */
+const NOT_IN_BOOKS = 'not in the books of this host';
+
+/** `nameless` says why a known id may have no name. */
+function namedText(id: string | null, name: string | null, nameless: string): string {
   if (id === null) return 'not known';
-  return name === null ? `${id} (deleted)` : `${name} (${id})`;
+  return name === null ? `${id} (${nameless})` : `${name} (${id})`;
 }
 
 /** Such as `2025-01-31 12:00:00.123Z`. */

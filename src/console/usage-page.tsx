@@ -299,7 +299,7 @@ function callsOf({ account, key, model, day, hour }: UsedBy, question: Question)
   };
 }
 
-/** What the row is grouped by, to read: of an account or key the name, or the id if it was deleted. */
+/** What the row is grouped by, to read: of an account or key the name, or the id if there is none. */
 function RowName({ row }: { readonly row: UsageView }) {
   const { account, key, hour } = row;
   if (account !== undefined) {

@@ -261,7 +261,12 @@ export class Registry {
     return { rows, next: pageEnd < end ? { slot: pageEnd, hour: 0 } : undefined };
   }
 
-  /** Returns the names for the id of an account or a key in a report; undefined for what was deleted. */
+  /**
+   * Returns the names for the id of an account or a key in a report. `key` is undefined for an account and
+   * for a key that was deleted; `account` is too for a deleted key, and for an account that is not in the
+   * books of this host, which were put back from an older copy or do not have it yet. Accounts are never
+   * deleted.
+   */
   namesOf(id: string): UsageNames {
     const key = this.#store.keys.find(id);
     return { account: this.#store.findAccount(key?.accountId ?? id)?.name, key: key?.name };
