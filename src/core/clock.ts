@@ -104,11 +104,12 @@ export class RetentionCalendar {
 const EARLY_MS_MAX = 5;
 
 /**
- * Milliseconds from `nowMs` to the next multiple of `periodMs`, or 5 ms more than the period at most. Timers
- * of one thread that use it fire together, if `nowMs` is always the thread's `performance.now()`, so that an
- * idle thread wakes once for all of them. Each wake costs up to 0.1 ms of CPU.
+ * Milliseconds from now to the next multiple of `periodMs` by the thread's own clock, or 5 ms more than the
+ * period at most. Timers of one thread that use it fire together, so that an idle thread wakes once for all
+ * of them. Each wake costs up to 0.1 ms of CPU. `nowMs` is for tests and for who has read that clock already;
+ * a Clock starts at another moment, so by its `monotonicMs` a timer would fire apart.
  */
-export function msToNextTick(nowMs: number, periodMs: number): number {
+export function msToNextTick(periodMs: number, nowMs: number = performance.now()): number {
   const restMs = periodMs - (nowMs % periodMs);
   return restMs > EARLY_MS_MAX ? restMs : restMs + periodMs;
 }
@@ -120,13 +121,10 @@ export function msToNextTick(nowMs: number, periodMs: number): number {
 export function onEachTick(periodMs: number, act: () => void): () => void {
   let timer: NodeJS.Timeout;
   const later = (): void => {
-    timer = setTimeout(
-      () => {
-        later();
-        act();
-      },
-      msToNextTick(performance.now(), periodMs),
-    ).unref();
+    timer = setTimeout(() => {
+      later();
+      act();
+    }, msToNextTick(periodMs)).unref();
   };
   later();
   return () => clearTimeout(timer);

@@ -101,16 +101,13 @@ export class Accounting {
    */
   flushEach(intervalMs: number, onFlushed: () => void): void {
     clearTimeout(this.#flushTimer);
-    this.#flushTimer = setTimeout(
-      () => {
-        this.flush.run();
-        this.locks.onSweep();
-        this.cache.onFlushed();
-        onFlushed();
-        this.flushEach(intervalMs, onFlushed);
-      },
-      msToNextTick(performance.now(), intervalMs),
-    );
+    this.#flushTimer = setTimeout(() => {
+      this.flush.run();
+      this.locks.onSweep();
+      this.cache.onFlushed();
+      onFlushed();
+      this.flushEach(intervalMs, onFlushed);
+    }, msToNextTick(intervalMs));
   }
 
   /**

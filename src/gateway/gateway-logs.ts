@@ -147,7 +147,7 @@ export class GatewayLogs {
 
   #drainLater(isBusy: boolean): void {
     clearTimeout(this.#timer);
-    const waitMs = isBusy ? DRAIN_PERIOD_MS : msToNextTick(performance.now(), IDLE_DRAIN_PERIOD_MS);
+    const waitMs = isBusy ? DRAIN_PERIOD_MS : msToNextTick(IDLE_DRAIN_PERIOD_MS);
     this.#timer = setTimeout(() => this.#drainLater(this.drain()), waitMs);
   }
 

@@ -42,7 +42,7 @@ export class DescriptorGuard {
     const isIdle = !this.#isShort && this.#lowestFree === before;
     this.#timer = setTimeout(
       () => this.#checkRegularly(),
-      isIdle ? msToNextTick(performance.now(), IDLE_CHECK_PERIOD_MS) : CHECK_PERIOD_MS,
+      isIdle ? msToNextTick(IDLE_CHECK_PERIOD_MS) : CHECK_PERIOD_MS,
     );
   }
 

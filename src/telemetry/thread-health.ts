@@ -100,7 +100,7 @@ export class ThreadHealth {
   }
 
   #lookLater(nowMs: number): void {
-    const waitMs = this.#lookMs === LOOK_IDLE_MS ? msToNextTick(nowMs, LOOK_IDLE_MS) : this.#lookMs;
+    const waitMs = this.#lookMs === LOOK_IDLE_MS ? msToNextTick(LOOK_IDLE_MS, nowMs) : this.#lookMs;
     this.#dueMs = nowMs + waitMs;
     this.#stop = this.#loop.later(waitMs, () => this.#look());
   }

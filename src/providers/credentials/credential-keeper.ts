@@ -272,15 +272,11 @@ export class CredentialKeeper {
 
   #schedule(): void {
     if (this.#timer !== undefined || this.#stop.signal.aborted) return;
-    const { clock } = this.#options;
-    this.#timer = setTimeout(
-      () => {
-        this.#timer = undefined;
-        this.look();
-        if (this.#entries.size > 0) this.#schedule();
-      },
-      msToNextTick(clock.monotonicMs(), CHECK_PERIOD_MS),
-    ).unref();
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.look();
+      if (this.#entries.size > 0) this.#schedule();
+    }, msToNextTick(CHECK_PERIOD_MS)).unref();
   }
 
   async #renew(entry: Entry, isRejectedDue: boolean): Promise<void> {

@@ -327,3 +327,20 @@ void t.test('a renewal that ends after its credential was dropped changes nothin
     t.same(world.keeper.current, []);
   }
 });
+
+void t.test('its timer fires with the others of its thread', async (t) => {
+  const delaysMs: number[] = [];
+  const { setTimeout: original } = globalThis;
+  const spy = (act: () => void, delayMs: number): NodeJS.Timeout => {
+    delaysMs.push(delayMs);
+    return original(act, delayMs);
+  };
+  t.intercept(globalThis, 'setTimeout', { value: spy, configurable: true });
+  const world = new World();
+  // Half a period beside the thread's own clock.
+  world.clock.advance(500 - ((world.clock.monotonicMs() - performance.now()) % 1_000));
+  await world.start();
+  const dueMs = performance.now() + delaysMs[0]!;
+  const besideMs = Math.abs(dueMs - 1_000 * Math.round(dueMs / 1_000));
+  t.ok(besideMs < 200, `it fires ${besideMs} ms beside the tick`);
+});
