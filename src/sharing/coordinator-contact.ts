@@ -32,7 +32,8 @@ export interface ContactState {
     | undefined;
   /** How long the answered exchanges took. */
   readonly exchanges: HistogramSnapshot;
-  readonly losses: number;
+  /** How many exchanges were not answered, or rejected: each try counts, also during one loss. */
+  readonly failures: number;
   /** When the last exchange was answered. */
   readonly repliedMs: number;
 }
@@ -41,9 +42,10 @@ export class CoordinatorContact {
   readonly #random: () => number;
   #lost: ContactState['lost'];
   readonly #exchanges = emptyHistogram(EXCHANGE_BOUNDS_MS);
-  #losses = 0;
-  #repliedMs = 0;
   #failures = 0;
+  #repliedMs = 0;
+  /** Since the last answer. */
+  #failuresInRow = 0;
   #retryMs = 0;
 
   constructor(random: () => number) {
@@ -54,7 +56,7 @@ export class CoordinatorContact {
     return {
       lost: this.#lost,
       exchanges: this.#exchanges,
-      losses: this.#losses,
+      failures: this.#failures,
       repliedMs: this.#repliedMs,
     };
   }
@@ -76,7 +78,7 @@ export class CoordinatorContact {
 
   answered(sentMs: number, nowMs: number): void {
     this.#lost = undefined;
-    this.#failures = 0;
+    this.#failuresInRow = 0;
     addValue(this.#exchanges, nowMs - sentMs);
     this.#repliedMs = nowMs;
   }
@@ -86,12 +88,12 @@ export class CoordinatorContact {
     const waitMs = error instanceof CoordinatorLost ? error.waitMs : undefined;
     const untilMs = waitMs === undefined ? undefined : nowMs + waitMs;
     this.#lost = { reason, message: String(error), sinceMs: this.#lost?.sinceMs ?? nowMs, untilMs };
-    this.#losses += 1;
-    // The server ends a check when the last node has asked, so the pauses start again from the shortest.
-    if (reason === 'checking') this.#failures = 0;
-    const longestMs = reason === 'quarantine' ? RETRY_MS_QUARANTINE : RETRY_MS_MAX;
-    const pauseMs = Math.min(longestMs, RETRY_MS_MIN * 2 ** this.#failures);
     this.#failures += 1;
+    // The server ends a check when the last node has asked, so the pauses start again from the shortest.
+    if (reason === 'checking') this.#failuresInRow = 0;
+    const longestMs = reason === 'quarantine' ? RETRY_MS_QUARANTINE : RETRY_MS_MAX;
+    const pauseMs = Math.min(longestMs, RETRY_MS_MIN * 2 ** this.#failuresInRow);
+    this.#failuresInRow += 1;
     this.#retryMs = nowMs + pauseMs * (0.5 + this.#random());
   }
 }

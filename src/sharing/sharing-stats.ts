@@ -43,7 +43,7 @@ export interface SharingContext {
 }
 
 export function sharingSnapshot({ manager, hosts, nowMs }: SharingContext): SharingSnapshot {
-  const { lost, exchanges, losses, scopes, waits } = manager;
+  const { lost, exchanges, failures, scopes, waits } = manager;
   const isAlone = hosts?.calls.isAlone === true;
   const unleased = lost?.reason === 'quarantine' ? 'quarantine' : 'lost';
   const state: SharingState = isAlone ? 'alone' : lost === undefined ? 'connected' : unleased;
@@ -53,7 +53,7 @@ export function sharingSnapshot({ manager, hosts, nowMs }: SharingContext): Shar
     reason: lost?.message ?? (isAlone ? 'the authority has been silent' : undefined),
     lostMs: isAlone ? hosts.calls.silentMs : lost === undefined ? 0 : nowMs - lost.sinceMs,
     exchanges,
-    failures: losses,
+    failures,
     leased: scopes,
     waits,
     registry: hosts && registryOf(hosts.registry),
