@@ -265,11 +265,12 @@ export class Registry {
    * Returns the names for the id of an account or a key in a report. `key` is undefined for an account and
    * for a key that was deleted; `account` is too for a deleted key, and for an account that is not in the
    * books of this host, which were put back from an older copy or do not have it yet. Accounts are never
-   * deleted.
+   * deleted. A damaged row has no names either: it is not worth a report without the others.
    */
   namesOf(id: string): UsageNames {
-    const key = this.#store.keys.find(id);
-    return { account: this.#store.findAccount(key?.accountId ?? id)?.name, key: key?.name };
+    const key = unlessDamaged(() => this.#store.keys.find(id));
+    const account = unlessDamaged(() => this.#store.findAccount(key?.accountId ?? id));
+    return { account: account?.name, key: key?.name };
   }
 
   /**
@@ -301,6 +302,15 @@ export class Registry {
         }
       },
     );
+  }
+}
+
+/** Returns undefined for a row that cannot be read: `tollgate audit` tells of it. */
+function unlessDamaged<Row>(read: () => Row | undefined): Row | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
   }
 }
 

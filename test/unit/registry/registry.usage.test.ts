@@ -4,6 +4,7 @@ import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import type { Registry, UsageRequest } from '#src/registry/registry.js';
 import { NO_USAGE, type UsageRecord } from '#src/registry/usage-report.js';
 import { Store } from '#src/store/store.js';
+import { openTables } from '#src/store/tables.js';
 import { offlineRegistry, StoppedClock } from '../store/support.js';
 
 const HOUR = 482_000;
@@ -45,6 +46,31 @@ void t.test('the usage of all accounts is reported at any size of the store', as
   t.same(await callsOf(registry, { ...ALL, by: 'model' }), [hours * 11], 'of all hours');
   clearInterval(timer);
   t.ok(turns > 10, `${turns} turns of other work`);
+});
+
+void t.test('what cannot be read has no name, and hides no other', async (t) => {
+  const path = t.testdir();
+  const store = new Store(path);
+  const made = offlineRegistry(store, new StoppedClock());
+  made.accounts.create({ name: 'a', planId: 'free', credit: asPicoUnits(9n) });
+  const lost = made.accounts.create({ name: 'b', planId: 'free', credit: asPicoUnits(9n) }).record.id;
+  const keyOf = (account: string, name: string): string => made.keys.create({ account, name }).record.id;
+  const [damaged, whole, orphan] = [keyOf('a', 'laptop'), keyOf('a', 'server'), keyOf('b', 'phone')];
+  t.same(made.namesOf(damaged), { account: 'a', key: 'laptop' });
+  await store.close();
+  const tables = openTables(path);
+  tables.environment.write(() => {
+    tables.keys.putSync(damaged, { format: 1 });
+    tables.accounts.putSync(lost, { format: 1 });
+  });
+  await tables.environment.close();
+  const again = new Store(path);
+  t.teardown(() => again.close());
+  const registry = offlineRegistry(again, new StoppedClock());
+  t.throws(() => again.keys.find(damaged), { code: 'damaged' });
+  t.same(registry.namesOf(damaged), { account: undefined, key: undefined });
+  t.same(registry.namesOf(whole), { account: 'a', key: 'server' });
+  t.same(registry.namesOf(orphan), { account: undefined, key: 'phone' });
 });
 
 void t.test('usage by account, key and hours', async (t) => {
