@@ -159,6 +159,15 @@ export interface AdminResponse {
   readonly headers?: readonly (readonly [string, string])[] | undefined;
 }
 
+/**
+ * Whether the operator `who` may take no further place. Beyond `max` places as many operators may have one
+ * each, so that nobody keeps the others out.
+ */
+export function isFull(places: ReadonlySet<{ readonly who: string }>, max: number, who: string): boolean {
+  if (places.size < max) return false;
+  return places.size >= 2 * max || [...places].some((place) => place.who === who);
+}
+
 export function responseOfError(error: ErrorRecord): AdminResponse {
   const { retryAfterSeconds } = error;
   return { status: statusOf(error), contentType: JSON_TYPE, body: errorBody(error), retryAfterSeconds };

@@ -9,8 +9,8 @@
  * All subscribers get the same bytes, made once. Nothing is made while there is no subscriber.
  *
  * Must hold: a subscriber misses no span: the connection of one that reads too slowly is closed, and the page
- * reconnects and gets all spans. A stream ends with the session or the token that began it
- * (test/unit/admin/live-feed.test.ts).
+ * reconnects and gets all spans. A stream ends with the session or the token that began it; an operator with
+ * many pages keeps out no other (test/unit/admin/live-feed.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { jsonText } from '../core/json.js';
@@ -18,11 +18,11 @@ import type { AccountHistory } from '../telemetry/account-history.js';
 import { type EndedSpan, type History, HISTORY_RINGS, type RingName } from '../telemetry/history.js';
 import { RangeQuery } from './fields.js';
 import { createReader, parseQuery } from './input-reader.js';
-import { responseOfError, send } from './http.js';
+import { isFull, responseOfError, send } from './http.js';
 
 const readQuery = createReader(RangeQuery, 'query parameter');
 
-/** How many pages may be open. Sixty of them took no measurable CPU. */
+/** How many pages may be open: see `isFull`. Sixty of them took no measurable CPU. */
 const SUBSCRIBERS_MAX = 64;
 
 /** Where the stats come from: gateway/admin-service.ts. */
@@ -36,6 +36,8 @@ export interface LiveSource {
 interface Subscriber {
   readonly response: HttpResponse;
   readonly ring: RingName;
+  /** The operator's name. */
+  readonly who: string;
   readonly stillAdmitted: () => boolean;
   /** Whether the socket has not sent all that was written. */
   full: boolean;
@@ -51,22 +53,27 @@ export class LiveFeed {
   }
 
   /**
-   * Starts the stream, or rejects the request. Calls `stillAdmitted` before each event. Rejects with
-   * `invalid_parameters` if the query is wrong.
+   * Starts the stream of the operator `who`, or rejects the request. Calls `stillAdmitted` before each event.
+   * Rejects with `invalid_parameters` if the query is wrong.
    */
-  async subscribe(response: HttpResponse, query: string, stillAdmitted: () => boolean): Promise<void> {
+  async subscribe(
+    response: HttpResponse,
+    query: string,
+    who: string,
+    stillAdmitted: () => boolean,
+  ): Promise<void> {
     const watched = { isGone: false };
     response.onAborted(() => {
       watched.isGone = true;
     });
     const { range: ring = '5m' } = await readQuery(parseQuery(query, RangeQuery));
     if (watched.isGone) return;
-    if (this.#subscribers.size >= SUBSCRIBERS_MAX) {
+    if (isFull(this.#subscribers, SUBSCRIBERS_MAX, who)) {
       const message = `${SUBSCRIBERS_MAX} pages watch already: close one.`;
       send(response, responseOfError({ code: 'overloaded', message, retryAfterSeconds: 60 }), false, false);
       return;
     }
-    const subscriber: Subscriber = { response, ring, stillAdmitted, full: false };
+    const subscriber: Subscriber = { response, ring, who, stillAdmitted, full: false };
     response.onAborted(() => this.#forget(subscriber));
     response.onWritable(() => {
       subscriber.full = false;

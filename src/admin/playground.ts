@@ -11,11 +11,11 @@
 import { STATUS_CODES, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { HttpResponse } from 'uWebSockets.js';
-import { type AdminResponse, type Guard, ok, responseOfError, send } from './http.js';
+import { type AdminResponse, type Guard, isFull, ok, responseOfError, send } from './http.js';
 
 /** Enough for a long conversation. */
 export const PLAYGROUND_BODY_BYTES_MAX = 1024 * 1024;
-/** How many calls run at a time: a few for each operator with a window open. */
+/** How many calls run at a time: a few for each operator with a window open. See `isFull`. */
 const CALLS_MAX = 16;
 /** Keys have 46 characters. The bound keeps the header line short. */
 const KEY_PATTERN = /^[\x21-\x7e]{1,500}$/;
@@ -32,7 +32,8 @@ export interface PublicAddress {
 
 export class Playground {
   readonly #addressOf: () => PublicAddress;
-  #calls = 0;
+  /** The calls under way, each with the operator's name. */
+  readonly #calls = new Set<{ readonly who: string }>();
 
   constructor(addressOf: () => PublicAddress) {
     this.#addressOf = addressOf;
@@ -47,27 +48,28 @@ export class Playground {
   }
 
   /**
-   * `body`: `{"key":"sk-…","request":{…}}`; the request is the body of the chat call. What comes later runs
-   * within `guard`.
+   * `body`: `{"key":"sk-…","request":{…}}`; the request is the body of the chat call. `who` is the operator's
+   * name. What comes later runs within `guard`.
    */
-  serve(response: HttpResponse, body: string, guard: Guard): void {
+  serve(response: HttpResponse, body: string, who: string, guard: Guard): void {
     const given = callIn(body);
     if (given === undefined) {
       const message = 'the body must be {"key":"sk-…","request":{…}}, with a chat call as its request';
       send(response, responseOfError({ code: 'invalid_parameters', message }), false, false);
       return;
     }
-    if (this.#calls >= CALLS_MAX) {
+    if (isFull(this.#calls, CALLS_MAX, who)) {
       const message = `${CALLS_MAX} calls of the playground are under way: wait for one of them.`;
       send(response, responseOfError({ code: 'overloaded', message, retryAfterSeconds: 5 }), false, false);
       return;
     }
     const outgoing = this.#call(given.key, given.request);
-    this.#calls += 1;
+    const call = { who };
+    this.#calls.add(call);
     let ended = false;
     let begun = false;
     const end = (): void => {
-      if (!ended) this.#calls -= 1;
+      this.#calls.delete(call);
       ended = true;
     };
     response.onAborted(() => {

@@ -245,7 +245,7 @@ function serve(
   }
   if (path === LIVE_ROUTE.path) {
     if (other === LIVE_ROUTE && !head.head)
-      return live.subscribe(response, query, () => authentication.stillAdmits(head));
+      return live.subscribe(response, query, operator.who, () => authentication.stillAdmits(head));
     sendNow(methodNotAllowed(method, ['GET']), true);
     return;
   }
@@ -254,7 +254,7 @@ function serve(
     return;
   }
   if (other === PLAYGROUND_ROUTE) {
-    useBody(PLAYGROUND_BODY_BYTES_MAX, (body) => playground.serve(response, body, guard));
+    useBody(PLAYGROUND_BODY_BYTES_MAX, (body) => playground.serve(response, body, operator.who, guard));
     return;
   }
   const call = api.find(method, path, { operator, from: remoteTextOf(response) });

@@ -107,6 +107,18 @@ void t.test('subscribers are bounded, and those that have left make room', async
   for (let count = 0; count < 64; count++) streams.push(await open(house, '', BEARER));
   const refused = await house.send('GET', '/admin/v1/live');
   checkError(t, refused, 'overloaded', 'the 65th');
+  const other = await house.send('POST', '/admin/v1/operators', { name: 'ann', role: 'viewer' });
+  const { token } = other.json() as { token: string };
+  const ann = { authorization: `Bearer ${token}` };
+  const hers = await open(house, '', ann);
+  t.match(await hers.next(), ['history', {}], 'they keep out no other operator');
+  checkError(
+    t,
+    await house.send('GET', '/admin/v1/live', undefined, { headers: ann }),
+    'overloaded',
+    'twice',
+  );
+  hers.incoming.destroy();
   const [first] = streams;
   first!.incoming.destroy();
   for (;;) {

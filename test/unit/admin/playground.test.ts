@@ -77,6 +77,37 @@ void t.test('a stream comes as it comes, and ends upstream when the page leaves'
   await t.resolves(left);
 });
 
+void t.test('an operator with all calls under way keeps out no other', async (t) => {
+  const house = await startAdminHouse(t);
+  const open: ServerResponse[] = [];
+  house.publicPort = await startPublic(t, (_, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write('data: 1\n\n');
+    open.push(response);
+  });
+  const made = await house.send('POST', '/admin/v1/operators', { name: 'ann', role: 'support' });
+  const { token } = made.json() as { token: string };
+  const call = (by: string): Promise<Response> =>
+    fetch(`http://127.0.0.1:${house.port}${PATH}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${by}` },
+      body: JSON.stringify({ key: 'sk-x', request: {} }),
+    });
+  const answers: Response[] = [];
+  for (let count = 0; count < 16; count++) answers.push(await call(TOKEN));
+  t.equal((await call(TOKEN)).status, 503);
+  answers.push(await call(token));
+  t.same(
+    answers.map(({ status }) => status),
+    Array(17).fill(200),
+  );
+  t.equal((await call(token)).status, 503, 'one each');
+  for (const response of open) response.end();
+  for (const answer of answers) await answer.text();
+  t.equal((await call(TOKEN)).status, 200, 'they are over');
+  for (const response of open) response.end();
+});
+
 void t.test('a request that is nested too deeply is refused, and takes no place', async (t) => {
   const house = await startAdminHouse(t);
   house.publicPort = await startPublic(t, (_, response) => response.end('{}'));
