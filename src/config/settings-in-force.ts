@@ -73,7 +73,7 @@ type Fields = Readonly<Record<string, unknown>>;
 export interface SettingInForce {
   /** `models.gpt-4o-mini.price.input`. */
   readonly setting: string;
-  /** As text; `(secret)` for a secret, and in an address for its user, password and query. */
+  /** As text; `(secret)` for a secret: of an address, for user, password, query and keys in the path. */
   readonly value: string;
   /** `tollgate.yaml:12`, `TOLLGATE_PORT`, `--port` or `default`. */
   readonly origin: string;

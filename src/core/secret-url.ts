@@ -1,6 +1,7 @@
 /**
- * What an address may keep secret: user and password, and values of its query, where some providers take the
- * key. The settings show addresses without it; upstreams' errors and contents of calls are searched for it.
+ * What an address may keep secret: user and password, values of its query, where some providers take the key,
+ * and segments of its path, where some proxies do. The settings show addresses without it; upstreams' errors
+ * and contents of calls are searched for it.
  * Pure; any thread.
  *
  * Must hold: nothing secret of an address is shown, also if the address is malformed
@@ -15,9 +16,17 @@ const NAME_SECRET = /key|token|secret|pass|auth|sig|credential|code/i;
 /** Shorter texts are not secrets, and masking them would garble sentences. */
 export const SECRET_CHARS_MIN = 8;
 
+/** Shorter segments of a path are names. */
+const SEGMENT_CHARS_MIN = 16;
+/** A word in which letters and digits are mixed is no name if it is so long: not `qwen2p5`, `20241022`. */
+const MIXED_CHARS_MIN = 12;
+/** Nor is a segment in which they change so often, as a UUID has it. `gpt-4o-mini-2024-07-18` has one. */
+const CHANGES_MIN = 6;
+
 /**
- * Returns a text as it may be shown: if it is an address, without user, password and query. What only looks
- * like an address (a password with a slash makes it none) loses all before its last `@`.
+ * Returns a text as it may be shown: if it is an address, without user, password, query and what looks like a
+ * secret in its path. What only looks like an address (a password with a slash makes it none) loses all
+ * before its last `@`.
  */
 export function withoutUrlSecrets(text: string): string {
   const [, scheme, rest] = /^([a-z][a-z0-9+.-]*:\/\/)(.*)$/is.exec(text) ?? [];
@@ -29,13 +38,46 @@ export function withoutUrlSecrets(text: string): string {
   if (!URL.canParse(text)) return scheme + rest.replace(/^.*@/s, `${SECRET}@`).replace(/\?.*/s, query);
   const { username, password } = new URL(text);
   const hasUser = username !== '' || password !== '';
-  return scheme + (hasUser ? place.replace(/^[^/]*@/s, `${SECRET}@`) : place) + query;
+  const shown = hasUser ? place.replace(/^[^/]*@/s, `${SECRET}@`) : place;
+  const pathAt = shown.indexOf('/');
+  const host = pathAt < 0 ? shown : shown.slice(0, pathAt);
+  return scheme + host + withoutPathSecrets(shown.slice(host.length)) + query;
+}
+
+/** Returns a path as it may be shown. */
+export function withoutPathSecrets(path: string): string {
+  const segments = path.split('/');
+  return segments.map((segment) => (isSecretSegment(segment) ? SECRET : segment)).join('/');
+}
+
+function isSecretSegment(segment: string): boolean {
+  return secretWordsOf(segment).length > 0;
+}
+
+/** The parts of a segment that look like a secret: words, or all of it. */
+function secretWordsOf(segment: string): string[] {
+  if (segment.length < SEGMENT_CHARS_MIN) return [];
+  const words = segment.split(/[^A-Za-z0-9]/);
+  const changes = words.map(changesIn);
+  const mixed = words.filter((word, at) => word.length >= MIXED_CHARS_MIN && changes[at]! > 0);
+  if (mixed.length > 0) return mixed;
+  return changes.reduce((sum, count) => sum + count, 0) >= CHANGES_MIN ? [segment] : [];
+}
+
+/** How often a digit follows a letter, or a letter a digit. */
+function changesIn(word: string): number {
+  return word.match(/(?<=\d)\D|(?<=\D)\d/g)?.length ?? 0;
 }
 
 /** Returns an address as it may be shown if its path is a secret too, as that of a webhook at Slack is. */
 export function withoutUrlPath(text: string): string {
   const { origin } = new URL(text);
   return text === origin || text === `${origin}/` ? text : `${origin}/${SECRET}`;
+}
+
+/** The secrets in a path with its query, as they are written; those of the query also decoded. */
+export function secretsInPath(path: string): string[] {
+  return [...path.replace(/\?.*/s, '').split('/').flatMap(secretWordsOf), ...secretsInQuery(path)];
 }
 
 /** The secrets in the query of a path or an address, as they are written and decoded. */

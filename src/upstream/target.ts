@@ -8,7 +8,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { DoorName } from '../core/door-names.js';
 import type { UpstreamLimits } from '../core/quotas.js';
-import { SECRET_CHARS_MIN, secretsInQuery } from '../core/secret-url.js';
+import { SECRET_CHARS_MIN, secretsInPath, withoutPathSecrets } from '../core/secret-url.js';
 import type { UpstreamScopeIndex } from '../core/units.js';
 import type { HttpTarget } from '../http1/http-client.js';
 import type { ProviderSettings } from '../providers/provider.js';
@@ -89,14 +89,14 @@ export function isSameUpstream(one: UpstreamTarget, other: UpstreamTarget): bool
   );
 }
 
-/** The target's address for operators, without the query, which may contain a key. */
+/** The target's address for operators, without the query and what else may be a key in it. */
 export function addressOf({ origin, path }: HttpTarget): string {
-  return origin === ECHO_ORIGIN ? ECHO_ORIGIN : `${origin}${path.replace(/\?.*/s, '')}`;
+  return origin === ECHO_ORIGIN ? ECHO_ORIGIN : `${origin}${withoutPathSecrets(path.replace(/\?.*/s, ''))}`;
 }
 
 /**
- * The secrets of a target that its upstream could repeat: the key, also one in the query of its address, each
- * word of its headers' values, and the project or resource that is billed. Long ones first.
+ * The secrets of a target that its upstream could repeat: the key, also one in the query or the path of its
+ * address, each word of its headers' values, and the project or resource that is billed. Long ones first.
  */
 export function secretsOf({ path, key, headers, provider }: UpstreamTarget): string[] {
   const billed =
@@ -104,7 +104,7 @@ export function secretsOf({ path, key, headers, provider }: UpstreamTarget): str
   const words = [...Object.values(headers).flatMap((value) => value.split(/[\s,;=]+/)), ...billed].filter(
     (word) => word.length >= SECRET_CHARS_MIN,
   );
-  const secrets = [...(key === undefined || key === '' ? [] : [key]), ...secretsInQuery(path), ...words];
+  const secrets = [...(key === undefined || key === '' ? [] : [key]), ...secretsInPath(path), ...words];
   // If one is part of another, cutting it first would leave the rest of the other.
   return secrets.sort((one, other) => other.length - one.length);
 }

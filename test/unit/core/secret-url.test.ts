@@ -1,6 +1,12 @@
 /** Addresses as they are shown, and the secrets that they hold. */
 import t from 'tap';
-import { secretsInQuery, withoutUrlPath, withoutUrlSecrets } from '#src/core/secret-url.js';
+import {
+  secretsInPath,
+  secretsInQuery,
+  withoutPathSecrets,
+  withoutUrlPath,
+  withoutUrlSecrets,
+} from '#src/core/secret-url.js';
 
 void t.test('what is shown of an address', (t) => {
   for (const [text, shown] of [
@@ -13,6 +19,8 @@ void t.test('what is shown of an address', (t) => {
     ['redis://:p/a?s#s@h:6379/0', 'redis://(secret)@h:6379/0'],
     ['redis-cluster://me:pass@h:1,i:2', 'redis-cluster://(secret)@h:1,i:2'],
     ['default:s3cret@valkey:6379', '(secret)@valkey:6379'],
+    ['https://h/sk-proxy-0a1b2c3d4e5f6a7b/v1?key=abc', 'https://h/(secret)/v1?(secret)'],
+    ['https://me:pass@h/t/0123456789abcdef0', 'https://(secret)@h/t/(secret)'],
     ['echo:', 'echo:'],
     ['what? a@b', 'what? a@b'],
     ['', ''],
@@ -21,6 +29,30 @@ void t.test('what is shown of an address', (t) => {
   t.equal(withoutUrlPath('https://hooks.example/T/B/x'), 'https://hooks.example/(secret)');
   t.equal(withoutUrlPath('https://hooks.example/?x'), 'https://hooks.example/(secret)');
   t.equal(withoutUrlPath('https://hooks.example'), 'https://hooks.example');
+  t.end();
+});
+
+void t.test('what looks like a secret in a path', (t) => {
+  for (const path of [
+    '/openai/deployments/gpt-4o-mini-2024-07-18',
+    '/v1/projects/my-project-123456/locations/us-central1/publishers/google',
+    '/model/anthropic.claude-3-5-sonnet-20241022-v2%3A0/invoke',
+    '/accounts/fireworks/models/qwen2p5-coder-32b-instruct',
+    '/api/compatible-mode/v1beta1/chat/completions',
+    '/inference/deepseek-r1-distill-llama-70b-preview',
+    '',
+    '/',
+  ])
+    t.equal(withoutPathSecrets(path), path);
+  for (const secret of [
+    'sk-ant-api03-Zx9Kq2Lm8Wn4Rt6Y',
+    'a1B2c3D4e5F6g7H8',
+    '550e8400-e29b-41d4-a716-446655440000',
+    '9f86d081884c7d659a2feaa0c55ad015',
+  ]) {
+    t.equal(withoutPathSecrets(`/proxy/${secret}/v1`), '/proxy/(secret)/v1', secret);
+    t.ok(secretsInPath(`/proxy/${secret}/v1?x`).some((part) => part.length >= 12 && secret.includes(part)));
+  }
   t.end();
 });
 
