@@ -75,8 +75,8 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
     ...flushOptionsOf(base, locks),
     totals,
     usage: new SharedUsageBook(store, live.modelIdOf),
-    keyUses: new SharedKeyUses(tables, clock, store.keys),
-    quotaUses: new SharedQuotaUses(ledger, clock, base.live.modelIdOf, store.quotaUses),
+    keyUses: new SharedKeyUses(tables, clock, store.keys, log),
+    quotaUses: new SharedQuotaUses(ledger, clock, base.live.modelIdOf, store.quotaUses, log),
     uncoveredCharges: { note: (journal, record) => sharing.uncoveredCharges.record(journal, record) },
     mark: store.newFlushMark(group.slot, randomUUID()),
   });

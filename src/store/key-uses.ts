@@ -14,6 +14,8 @@ import type { Clock } from '../core/clock.js';
 import type { KeyIndex } from '../core/units.js';
 import type { KeyUseRecord } from '../registry/key-record.js';
 import { keyUseOf, type LiveBuffers } from '../registry/live-buffers.js';
+import type { Log } from '../telemetry/log.js';
+import { unlessDamaged } from './record-codec.js';
 import { type Day, dayAfter } from './spent-totals.js';
 
 export class KeyUses {
@@ -76,17 +78,19 @@ const NO_DAY: Day = { dayNumber: 0, dayCalls: 0 };
 
 /**
  * Adds what this gateway has counted since its last flush to the row, which is read in the transaction that
- * writes it.
+ * writes it. A damaged row is replaced, as that of a gateway that is alone is at each flush.
  */
 export class SharedKeyUses extends KeyUses {
   readonly #rows: SharedKeyRows;
+  readonly #log: Log;
   /** This gateway's own count of keys with limits: as far as it is on disk, and as it is being written. */
   readonly #written = new Map<KeyIndex, Day>();
   readonly #writing = new Map<KeyIndex, Day>();
 
-  constructor(live: LiveBuffers, clock: Clock, rows: SharedKeyRows) {
+  constructor(live: LiveBuffers, clock: Clock, rows: SharedKeyRows, log: Log) {
     super(live, clock);
     this.#rows = rows;
+    this.#log = log;
   }
 
   override recordWritten(): void {
@@ -97,10 +101,18 @@ export class SharedKeyUses extends KeyUses {
 
   protected override rowOf(key: KeyIndex, use: KeyUseRecord): KeyUseRecord | undefined {
     if (!this.#rows.has(key)) return undefined;
-    const stored = this.#rows.findUse(key);
+    let written = this.#written.get(key) ?? NO_DAY;
+    const stored = unlessDamaged(
+      () => this.#rows.findUse(key),
+      (message) => {
+        written = NO_DAY;
+        this.#log.error('a damaged row of key use is replaced by what this gateway counted', {
+          error: message,
+        });
+      },
+    );
     const { dayNumber, dayCalls } = use;
     const lastUsedSeconds = laterOf(use.lastUsedSeconds, stored?.lastUsedSeconds);
-    const written = this.#written.get(key) ?? NO_DAY;
     if (dayCalls > 0 || written.dayCalls > 0) this.#writing.set(key, { dayNumber, dayCalls });
     return { ...use, lastUsedSeconds, ...dayAfter(use, written, stored) };
   }

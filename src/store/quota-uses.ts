@@ -22,7 +22,9 @@ import type { Ledger } from '../ledger/ledger.js';
 import type { KeyCounts } from '../ledger/limited-scopes.js';
 import type { SettledQuotas } from '../ledger/scope-quotas.js';
 import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
+import type { Log } from '../telemetry/log.js';
 import { quotaUseKeyOf } from './quota-use-rows.js';
+import { unlessDamaged } from './record-codec.js';
 
 const NO_COUNTS = { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
 
@@ -142,10 +144,11 @@ export interface SharedQuotaRows {
 
 /**
  * Adds what this gateway has counted since its last flush to the row, which is read in the transaction that
- * writes it.
+ * writes it. A damaged row is replaced, as that of a gateway that is alone is at each flush.
  */
 export class SharedQuotaUses extends QuotaUses {
   readonly #rows: SharedQuotaRows;
+  readonly #log: Log;
   /** What this gateway has counted and has on disk, and what is being written; by row. */
   readonly #written = new Map<string, QuotaUseRecord>();
   readonly #writing = new Map<string, QuotaUseRecord>();
@@ -155,9 +158,11 @@ export class SharedQuotaUses extends QuotaUses {
     clock: Clock,
     modelIdOf: (modelIndex: number) => string,
     rows: SharedQuotaRows,
+    log: Log,
   ) {
     super(ledger, clock, modelIdOf);
     this.#rows = rows;
+    this.#log = log;
   }
 
   override recordWritten(): void {
@@ -170,7 +175,17 @@ export class SharedQuotaUses extends QuotaUses {
     if (!this.#rows.has(scope)) return undefined;
     const row = quotaUseKeyOf(scope).join('/');
     this.#writing.set(row, now);
-    return sumOf(this.#rows.find(scope), now, this.#written.get(row));
+    let written = this.#written.get(row);
+    const stored = unlessDamaged(
+      () => this.#rows.find(scope),
+      (message) => {
+        written = undefined;
+        this.#log.error('a damaged row of quota use is replaced by what this gateway counted', {
+          error: message,
+        });
+      },
+    );
+    return sumOf(stored, now, written);
   }
 }
 

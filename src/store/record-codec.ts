@@ -177,6 +177,24 @@ export function packAccount(record: AccountRecord): StoredAccount {
   return { format: FORMAT, ...rest, ...group, creditedPicoUnits: credited.toString() };
 }
 
+/**
+ * Returns what `read` does; if the row is damaged, calls `onDamaged` and returns undefined. For rows that
+ * only count use, which a flush reads in the transaction of charges: these must not wait for a counter for
+ * ever.
+ */
+export function unlessDamaged<Row>(
+  read: () => Row | undefined,
+  onDamaged: (message: string) => void,
+): Row | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof StoreError) || error.code !== 'damaged') throw error;
+    onDamaged(error.message);
+    return undefined;
+  }
+}
+
 /** Throws StoreError `damaged`, as all readers here do; `location` names the record in the message. */
 export function readAccount(stored: unknown, location: string): AccountRecord {
   if (!isAccount(stored)) throw damaged(location);

@@ -33,6 +33,7 @@ export interface BooksMember {
   readonly record: (of: Partial<JournalRecord> & Pick<JournalRecord, 'account' | 'charged'>) => void;
   readonly totals: SharedTotals;
   readonly flush: LedgerFlush;
+  readonly log: ListLog;
   /**
    * A call of the account by key 0, or that of `more`, from admission to its record; what it costs must have
    * been leased.
@@ -84,8 +85,8 @@ export function joinBooks(
     store: through,
     usage: new SharedUsageBook(through, (index) => CATALOG.models[index]!.id),
     rejectOnError: () => false,
-    keyUses: new SharedKeyUses({ ledger, keyTable, groupNames }, clock, store.keys),
-    quotaUses: new SharedQuotaUses(ledger, clock, () => '', store.quotaUses),
+    keyUses: new SharedKeyUses({ ledger, keyTable, groupNames }, clock, store.keys, log),
+    quotaUses: new SharedQuotaUses(ledger, clock, () => '', store.quotaUses, log),
     clock,
     log,
     ...more,
@@ -113,5 +114,5 @@ export function joinBooks(
     const { charged, uncovered } = ledger.settle(SLOT, asPicoUnits(cost))!;
     record({ account, charged, uncovered, ...more });
   };
-  return { ledger, leases, keyTable, record, totals, flush, serve };
+  return { ledger, leases, keyTable, record, totals, flush, log, serve };
 }

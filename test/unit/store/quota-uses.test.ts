@@ -6,7 +6,7 @@ import type { Catalog } from '#src/registry/catalog.js';
 import type { QuotaUse, QuotaUseRecord } from '#src/registry/quota-use.js';
 import { audit } from '#src/store/audit.js';
 import type { FlushStore } from '#src/store/flush.js';
-import { QuotaUses, sumOf } from '#src/store/quota-uses.js';
+import { QuotaUses, SharedQuotaUses, sumOf } from '#src/store/quota-uses.js';
 import { recover } from '#src/store/recovery.js';
 import { Store } from '#src/store/store.js';
 import {
@@ -333,4 +333,28 @@ void t.test('several gateways add to a row, each what it has counted since', (t)
   t.match(sumOf(ahead, counted, written), { dayNumber: 11, tokensPerDay: 4, tokensPerMonth: 50 });
   t.match(sumOf(undefined, counted, written), { tokensPerDay: 5 }, 'the row was removed meanwhile');
   t.end();
+});
+
+void t.test('a damaged row that several gateways add to is written anew', async (t) => {
+  const house = peopled(t.testdir());
+  const { store, ledger, clock } = house;
+  const log = new ListLog();
+  const uses = new SharedQuotaUses(ledger, clock, () => '', store.quotaUses, log);
+  const scope = { kind: 'account', index: FIRST } as const;
+  const write = (): void => {
+    store.commit(() => {
+      for (const [of, row] of uses.rows([FIRST], [])) store.quotaUses.put(of, row);
+    });
+    uses.recordWritten();
+  };
+  call(house);
+  write();
+  const whole = store.quotaUses.find(scope)!;
+  store.commit(() => store.quotaUses.put(scope, { ...whole, minuteTokens: -1 }));
+  t.throws(() => store.quotaUses.find(scope), { code: 'damaged' });
+  call(house);
+  write();
+  t.match(store.quotaUses.find(scope), { callsPerMonth: 2, tokensPerDay: 60 }, 'all that was counted here');
+  t.match(log.lines, [/damaged row of quota use/]);
+  await store.close();
 });

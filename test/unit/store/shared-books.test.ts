@@ -260,6 +260,30 @@ void t.test('flushes that failed, however many, are no difference of the books',
   await store.close();
 });
 
+void t.test('a damaged row of key use stops no charges: it is written anew', async (t) => {
+  const { store, clock } = openShop(t.testdir());
+  const call = callerOf(clock);
+  const [one, other] = [0, 1].map((slot) => joinStore(store, clock, slot)) as [BooksMember, BooksMember];
+  call(one, 5n);
+  t.ok(one.flush.run());
+  call(other, 7n);
+  call(other, 7n);
+  t.ok(other.flush.run());
+  const whole = store.keys.findUse(KEY)!;
+  t.equal(whole.dayCalls, 3);
+  store.commit(() => store.keys.putUse(KEY, { ...whole, minuteUsed: -1 }));
+  t.throws(() => store.keys.findUse(KEY), { code: 'damaged' });
+  call(other, 7n);
+  t.ok(other.flush.run(), 'the charge is on disk');
+  t.equal(store.findSpending(FIRST)?.spent, 26n);
+  t.equal(store.keys.findUse(KEY)?.dayCalls, 3, 'all that it counted itself');
+  call(one, 5n);
+  t.ok(one.flush.run());
+  t.equal(store.keys.findUse(KEY)?.dayCalls, 4, 'and others add to it again');
+  t.equal(other.log.lines.filter((line) => line.includes('damaged row of key use')).length, 1);
+  await store.close();
+});
+
 void t.test('a flush that fails before its transaction is made by the next', async (t) => {
   const path = t.testdir();
   const { store, clock } = openShop(path);
