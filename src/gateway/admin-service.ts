@@ -344,7 +344,11 @@ class HistoryRecorder implements LiveSource {
       const reports = await accounts();
       const ended = this.history.add(document, this.#nowSeconds());
       const complete = this.accounts.add(reports, this.#nowSeconds());
-      rows.put(ended.filter(isOnDisk), complete.filter(isOnDisk));
+      // Beside spans that are written anyway, so that no flush of the disk is made for the running ones.
+      const written = ended.filter(isOnDisk);
+      if (written.length > 0)
+        written.push(...this.history.running(document, this.#nowSeconds()).filter(isOnDisk));
+      rows.put(written, complete.filter(isOnDisk));
       for (const watcher of this.#watchers) watcher(document, ended);
     } catch (error) {
       log.error('the history was not recorded', { error: String(error) });

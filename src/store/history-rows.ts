@@ -1,5 +1,5 @@
 /**
- * The history on disk: one row for each ended span of telemetry/history.ts. The HistoryRecorder of
+ * The history on disk: a row for each span of telemetry/history.ts, ended or running. The HistoryRecorder of
  * gateway/admin-service.ts reads it when it starts and writes it as spans end, on the main thread of the
  * process with the admin interface. It is no part of the accounting: the audit does not read it, and its loss
  * costs a chart.
@@ -46,8 +46,9 @@ export class HistoryRows {
   }
 
   /**
-   * Writes the spans in one transaction, which costs a disk flush; without a span it does nothing. If the
-   * store cannot be written, the spans are missing on disk. Never throws.
+   * Writes the spans in one transaction, which costs a disk flush, each in place of what was written of it
+   * before; without a span it does nothing. If the store cannot be written, the spans are missing on disk.
+   * Never throws.
    */
   put(spans: readonly EndedSpan[], accounts: readonly AccountSpanOfRing[]): void {
     if (spans.length + accounts.length === 0) return;

@@ -13,10 +13,13 @@
  * A span without a call is 34 bytes of JSON, one with ten busy models 4 KB, one with twenty, the most, 8 KB.
  * All rings together take 10 MB at worst.
  *
- * Must hold: growth is never negative, also if sums begin at 0 again after a restart
- * (test/unit/telemetry/history.test.ts). HISTORY_RINGS stand from the finest to the coarsest. The seconds
- * of each are a multiple of those of the ring before, so that each span lies in one of the next ring
- * (top-accounts.ts), and no two rings have the same (store/history-rows.ts finds a ring by them).
+ * With each span of the finest ring on disk, those that are still running are written too, as far as they
+ * have come: a run that ends loses 10 seconds of each, and the next goes on with them.
+ *
+ * Must hold: growth is never negative, also if sums begin at 0 again after a restart; a run of any length is
+ * in all rings (test/unit/telemetry/history.test.ts). HISTORY_RINGS stand from the finest to the coarsest.
+ * The seconds of each are a multiple of those of the ring before, so that each span lies in one of the next
+ * ring (top-accounts.ts), and no two rings have the same (store/history-rows.ts finds a ring by them).
  */
 import type { CallStats, StatusDocument } from './status-document.js';
 
@@ -148,8 +151,8 @@ export interface HistorySpan extends Span, StatusGrowth {
   /** The most calls in flight that were seen. */
   in_flight: number;
   /**
-   * In how many seconds the calls came, if not in those of the whole span: the run of the gateway began
-   * within it, or the status was not read for a while.
+   * In how many seconds the calls came, if not in those of the whole span: a run of the gateway began or
+   * ended within it, or the status was not read for a while.
    */
   seconds?: number;
 }
@@ -169,6 +172,11 @@ export class History extends Rings<HistorySpan, StatusRing> {
     return this.each((ring) => ring.add(stats, nowSeconds));
   }
 
+  /** The spans that are not over, as far as they have come; for the disk. */
+  running(stats: StatusStats, nowSeconds: number): EndedSpan[] {
+    return this.each((ring) => ring.running(stats, nowSeconds));
+  }
+
   spans(ring: RingName): readonly HistorySpan[] {
     return this.ring(ring).spans;
   }
@@ -177,10 +185,18 @@ export class History extends Rings<HistorySpan, StatusRing> {
 /** The status is read every two seconds, at any moment of one, and may be some milliseconds late. */
 const READ_LATE_SECONDS_MAX = 1;
 
+/** The status with which a span began, and when it was read. */
+interface SpanBegin {
+  readonly start: number;
+  readonly atSeconds: number;
+  readonly stats: StatusStats;
+}
+
 class StatusRing extends SpanRing<HistorySpan> {
-  /** The status with which the running span began, and when it was read. */
-  #first: { readonly start: number; readonly atSeconds: number; readonly stats: StatusStats } | undefined;
+  #first: SpanBegin | undefined;
   #inFlight = 0;
+  /** The running span as the run before has left it. */
+  #earlier: HistorySpan | undefined;
 
   add(stats: StatusStats, nowSeconds: number): HistorySpan[] {
     this.dropMistaken(nowSeconds);
@@ -189,21 +205,41 @@ class StatusRing extends SpanRing<HistorySpan> {
     this.#inFlight = Math.max(this.#inFlight, stats.calls_in_flight);
     if (first?.start === start) return [];
     this.#first = { start, atSeconds: nowSeconds, stats };
+    const last = this.spans.at(-1);
+    if (first === undefined && last?.start === start && last.seconds !== undefined)
+      this.#earlier = this.spans.pop();
     // If the clock was set back, what was counted meanwhile belongs to no span.
     if (first === undefined || first.start > start) return [];
-    const seconds = nowSeconds - first.atSeconds;
-    const isWhole = Math.abs(seconds - this.shape.seconds) <= READ_LATE_SECONDS_MAX;
-    const span = {
-      start: first.start,
-      in_flight: this.#inFlight,
-      ...(isWhole ? {} : { seconds }),
-      ...growthOf(first.stats, stats),
-    };
+    const span = this.#spanOf(first, stats, nowSeconds);
     this.#inFlight = stats.calls_in_flight;
+    this.#earlier = undefined;
     // An earlier run of the gateway that ended within this span has recorded it already.
     if (!this.isLater(span.start)) return [];
     this.push(span);
     return [span];
+  }
+
+  running(stats: StatusStats, nowSeconds: number): HistorySpan[] {
+    const first = this.#first;
+    if (first === undefined || first.atSeconds >= nowSeconds || !this.isLater(first.start)) return [];
+    return [this.#spanOf(first, stats, nowSeconds)];
+  }
+
+  #spanOf(
+    { start, atSeconds, stats: before }: SpanBegin,
+    stats: StatusStats,
+    nowSeconds: number,
+  ): HistorySpan {
+    const earlier = this.#earlier;
+    const seconds = nowSeconds - atSeconds + (earlier?.seconds ?? 0);
+    const isWhole = Math.abs(seconds - this.shape.seconds) <= READ_LATE_SECONDS_MAX;
+    const growth = growthOf(before, stats);
+    return {
+      start,
+      in_flight: Math.max(this.#inFlight, earlier?.in_flight ?? 0),
+      ...(isWhole ? {} : { seconds }),
+      ...(earlier === undefined ? growth : sumOf(earlier, growth)),
+    };
   }
 }
 
@@ -227,7 +263,47 @@ function growthOf(before: StatusStats, after: StatusStats): StatusGrowth {
   };
 }
 
-function callsOf(stats: CallStats | undefined): number {
+/** Returns the growth of two parts of one span. */
+function sumOf(one: StatusGrowth, other: StatusGrowth): StatusGrowth {
+  const ids = new Set([...Object.keys(one.models ?? {}), ...Object.keys(other.models ?? {})]);
+  const models = [...ids]
+    .map((id) => [id, callSumOf(one.models?.[id] ?? {}, other.models?.[id] ?? {})] as const)
+    .sort(([, left], [, right]) => callsOf(right) - callsOf(left))
+    .slice(0, MODELS_MAX);
+  return {
+    ...callSumOf(one, other),
+    ...named('refusals', countsSum(one.refusals, other.refusals)),
+    ...named('models', models.length === 0 ? undefined : Object.fromEntries(models)),
+  };
+}
+
+const NO_TOKENS: NonNullable<CallGrowth['tokens']> = [0, 0, 0];
+
+function callSumOf(one: CallGrowth, other: CallGrowth): CallGrowth {
+  const [prompt, cached, completion] = one.tokens ?? NO_TOKENS;
+  const [morePrompt, moreCached, moreCompletion] = other.tokens ?? NO_TOKENS;
+  const hasTokens = one.tokens !== undefined || other.tokens !== undefined;
+  const cost = (one.cost ?? 0) + (other.cost ?? 0);
+  return {
+    ...named('outcomes', countsSum(one.outcomes, other.outcomes)),
+    ...(hasTokens ? { tokens: [prompt + morePrompt, cached + moreCached, completion + moreCompletion] } : {}),
+    ...named('cost', cost > 0 ? cost : undefined),
+    ...named('duration', countsSum(one.duration, other.duration)),
+    ...named('first_token', countsSum(one.first_token, other.first_token)),
+  };
+}
+
+/** Returns undefined if there are no counts. */
+function countsSum(
+  one: Readonly<Record<string, number>> = {},
+  other: Readonly<Record<string, number>> = {},
+): Record<string, number> | undefined {
+  const names = [...new Set([...Object.keys(one), ...Object.keys(other)])];
+  if (names.length === 0) return undefined;
+  return Object.fromEntries(names.map((name) => [name, (one[name] ?? 0) + (other[name] ?? 0)]));
+}
+
+function callsOf(stats: Pick<CallGrowth, 'outcomes'> | CallStats | undefined): number {
   return Object.values(stats?.outcomes ?? {}).reduce((sum, count) => sum + count, 0);
 }
 

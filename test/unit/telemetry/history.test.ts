@@ -7,6 +7,7 @@ import {
   HISTORY_RINGS,
   type HistorySpan,
   RING_NAMES,
+  type RingName,
   type StatusStats,
 } from '#src/telemetry/history.js';
 import type { CallStats } from '#src/telemetry/status-document.js';
@@ -164,5 +165,63 @@ void t.test('models of one span are bounded: those with most calls', (t) => {
   const names = Object.keys(ended?.span.models ?? {});
   t.equal(names.length, 20);
   t.equal(names[0], 'm-49');
+  t.end();
+});
+
+void t.test('a gateway that dies every few minutes has all its calls in all rings', (t) => {
+  const midnight = START - (START % 300);
+  /** By ring and by the start of the span, as the disk has them. */
+  const rows = new Map<string, [RingName, HistorySpan]>();
+  const onDisk = (ring: RingName): HistorySpan[] =>
+    [...rows.values()].flatMap(([of, span]) => (of === ring ? [span] : []));
+  let served = 0;
+  /** Lives `seconds` with a call a second, and reads the status every two seconds. */
+  const live = (from: number, seconds: number): void => {
+    const history = new History();
+    for (const ring of ['1h', '6h', '24h'] as const) history.restore(ring, onDisk(ring), from);
+    for (let at = from; at <= from + seconds; at += 2) {
+      const stats = figures(at - from, {
+        calls_in_flight: 3,
+        refusals: { no_key: at - from },
+        models: [{ id: 'm', ...callFigures(at - from) }],
+      });
+      const written = history.add(stats, at).filter(({ ring }) => HISTORY_RINGS[ring].onDisk);
+      if (written.length > 0) written.push(...history.running(stats, at));
+      for (const { ring, span } of written) rows.set(`${ring} ${span.start}`, [ring, span]);
+    }
+    served += seconds;
+  };
+  // 170 s each, 4 s for the start: for hours no life sees a span of five minutes from end to end.
+  const lives = 40;
+  for (let life = 0; life < lives; life++) live(midnight + 3 + life * 174, 170);
+  for (const ring of ['6h', '24h'] as const) {
+    const spans = onDisk(ring);
+    const sum = (of: (span: HistorySpan) => number | undefined): number =>
+      spans.reduce((before, span) => before + (of(span) ?? 0), 0);
+    const calls = sum(({ outcomes }) => outcomes?.ok);
+    t.ok(calls <= served && calls >= served - lives * 12, `${ring}: ${calls} of ${served}`);
+    t.equal(
+      sum(({ models }) => models?.m?.outcomes?.ok),
+      calls,
+    );
+    t.equal(
+      sum(({ refusals }) => refusals?.no_key),
+      calls,
+    );
+    t.equal(
+      sum(({ tokens }) => tokens?.[0]),
+      10 * calls,
+    );
+    t.equal(
+      sum(({ duration }) => duration?.[1]),
+      calls,
+    );
+    t.ok(spans.every((span) => span.in_flight === 3));
+    const { seconds } = HISTORY_RINGS[ring];
+    for (const span of spans) {
+      const rate = span.outcomes!.ok! / (span.seconds ?? seconds);
+      t.ok(Math.abs(rate - 1) < 0.05, `${ring}: ${span.start - midnight}: ${rate} a second`);
+    }
+  }
   t.end();
 });
