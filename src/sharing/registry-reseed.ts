@@ -25,7 +25,8 @@
  * (test/unit/sharing/registry-reseed.test.ts, registry-log.test.ts).
  */
 import { randomUUID } from 'node:crypto';
-import { setTimeout as pause } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
+import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import { deletableRow, type RegistryPosition, type RegistryRow } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
@@ -41,12 +42,12 @@ const BATCH_ROWS = 1_000;
 const HISTORY_MAX = 16;
 
 /**
- * Writes the server's whole registry to the store, the groups first and in one transaction: the server has no
- * order, and processes that follow the store open a group under its parent, and an account in its group, only
- * if those are there. The store then is at `target`, and some of its rows are newer if the server went on
- * meanwhile: the changes after `target` must be applied again. Rejects with ValkeyError, StoreError, and
- * Superseded if another process of this host moved the store meanwhile, or another host began a new epoch;
- * then the caller looks at both again.
+ * Writes the server's whole registry to the store, the groups first and parents before their children:
+ * the server has no order, and processes that follow the store open a group under its parent, and an
+ * account in its group, only if those are there. The store then is at `target`, and some of its rows
+ * are newer if the server went on meanwhile: the changes after `target` must be applied again. Rejects
+ * with ValkeyError, StoreError, and Superseded if another process of this host moved the store
+ * meanwhile, or another host began a new epoch; then the caller looks at both again.
  */
 export async function download(
   store: Pick<Store, 'shared' | 'copy'>,
@@ -74,7 +75,11 @@ export async function download(
   };
   const groups: RegistryRow[] = [];
   for await (const rows of server.rows(target.epoch, BATCH_ROWS, 'groups')) groups.push(...rows);
-  takeAll(groups);
+  const ordered = parentsFirst(groups);
+  for (let first = 0; first < ordered.length; first += BATCH_ROWS) {
+    takeAll(ordered.slice(first, first + BATCH_ROWS));
+    await nextTurn();
+  }
   for await (const rows of server.rows(target.epoch, BATCH_ROWS)) {
     // A group that is new since then comes with the changes after `target`, and so do its accounts.
     takeAll(rows.filter(({ table }) => table !== 'groups'));
@@ -85,6 +90,20 @@ export async function download(
     copy.retain(deletable);
     copy.setPosition(target);
   });
+}
+
+/** The rows of groups by their depth, the top first. */
+function parentsFirst(groups: readonly RegistryRow[]): RegistryRow[] {
+  const rows = new Map(groups.map((row) => [String(row.key), row]));
+  const parentOf = ({ value }: RegistryRow): RegistryRow | undefined =>
+    rows.get((value as { parentId?: string } | null)?.parentId ?? '');
+  const levels: RegistryRow[][] = [];
+  for (const row of groups) {
+    let depth = 0;
+    for (let at = parentOf(row); at !== undefined && depth < GROUP_DEPTH_MAX; at = parentOf(at)) depth++;
+    (levels[depth] ??= []).push(row);
+  }
+  return levels.flat();
 }
 
 /**

@@ -5,6 +5,7 @@ import { Superseded } from '#src/sharing/registry-contact.js';
 import { download, RegistryReseed, seed } from '#src/sharing/registry-reseed.js';
 import { RegistryServer } from '#src/sharing/registry-server.js';
 import { ValkeyError } from '#src/sharing/valkey-client.js';
+import type { Store } from '#src/store/store.js';
 import { eventually, temporaryFolder } from '../../support/gateway.js';
 import { NO_REDIS, startRedis, type RedisServer } from '../../support/redis-server.js';
 import { ListLog } from '../store/support.js';
@@ -13,6 +14,7 @@ import { RegistryHost } from './registry-host.js';
 /** More than one batch of rows. */
 const ACCOUNTS = 600;
 const RANK = 'rank';
+const countOf = (values: Iterable<unknown>): number => [...values].length;
 
 /** A server at which something happens after each batch of rows, or after the end of a seeding. */
 class DisturbedServer extends RegistryServer {
@@ -170,7 +172,20 @@ void t.test('while a host takes all rows, each has its group when it comes', NO_
     for (const { parentId } of other.store.groups.all())
       if (parentId !== undefined && !other.store.groups.find(parentId)) orphans++;
   };
-  await download(other.store, server, store.copy.position()!);
+  let most = 0;
+  const shared: Pick<Store, 'shared' | 'copy'> = {
+    copy: other.store.copy,
+    shared: Object.assign(Object.create(other.store.shared) as Store['shared'], {
+      take: (work: () => void): void => {
+        const before = countOf(other.store.groups.all());
+        other.store.shared.take(work);
+        server.afterRead();
+        most = Math.max(most, countOf(other.store.groups.all()) - before);
+      },
+    }),
+  };
+  await download(shared, server, store.copy.position()!);
+  t.equal(most, 1_000, 'no transaction blocks the main thread for long');
   t.ok(looks > 3, `${looks} batches`);
   t.same({ ungrouped, orphans }, { ungrouped: 0, orphans: 0 });
   t.equal(other.rows(), host.rows());
