@@ -8,8 +8,8 @@
  * In this order no listener sends a call that a worker does not know, and no account is on a plan that a
  * listener does not know. Calls in flight keep the plan, the model and the price of their admission.
  *
- * Must hold: the order above, and a stuck worker stops the reload before accounts are put on plans that it
- * does not know (test/unit/gateway/reload.test.ts).
+ * Must hold: the order above, one reload after the other, and a stuck worker stops the reload before accounts
+ * are put on plans that it does not know (test/unit/gateway/reload.test.ts).
  */
 import { CATALOG_ENTRIES_MAX } from '../core/limits.js';
 import type { Settings } from '../config/schema.js';
@@ -55,6 +55,8 @@ export class LiveSettings {
   #settings: Settings;
   #catalog: Catalog;
   #routes: readonly ModelRoute[];
+  /** The last of the reloads, done or not. */
+  #replacing: Promise<unknown> = Promise.resolve();
 
   constructor(settings: Settings, names: UpstreamNames) {
     this.#settings = settings;
@@ -98,9 +100,16 @@ export class LiveSettings {
 
   /**
    * Applies `next`. If it resolves with reasons against it, the former settings stay in force; if workers
-   * were stuck, the others have the new routes nevertheless. One call at a time.
+   * were stuck, the others have the new routes nevertheless. Waits for the reload before, because a
+   * supervisor that got no reply to one in time takes it back by another, which has to be the last.
    */
-  async replace(next: Settings, context: ReloadContext): Promise<string[]> {
+  replace(next: Settings, context: ReloadContext): Promise<string[]> {
+    const replaced = this.#replacing.then(() => this.#replace(next, context));
+    this.#replacing = replaced.catch(() => undefined);
+    return replaced;
+  }
+
+  async #replace(next: Settings, context: ReloadContext): Promise<string[]> {
     const { registry, log } = context;
     const errors = this.problemsOf(next, context);
     if (errors.length > 0) return errors;

@@ -183,3 +183,32 @@ void t.test('accounts whose plan had gone before the start get it back', async (
     'who was disabled by hand stays so, and whose group is not here',
   );
 });
+
+void t.test('a reload that takes another back waits for it, and is the last', async (t) => {
+  const before = settingsOf(t, ['m'], ['a']);
+  const { live, parts } = houseOf(t, before);
+  const order: string[] = [];
+  let go: () => void = () => undefined;
+  const slow: ReloadContext = {
+    ...parts,
+    replaceRoutes: async () => {
+      order.push('slow begins');
+      await new Promise<void>((resolve) => (go = resolve));
+      order.push('slow ends');
+      return [];
+    },
+  };
+  const next = live.replace(settingsOf(t, ['m', 'n'], ['a']), slow);
+  const back = live.replace(before, {
+    ...parts,
+    replaceRoutes: () => {
+      order.push('back');
+      return Promise.resolve([]);
+    },
+  });
+  await new Promise((resolve) => setImmediate(resolve));
+  go();
+  t.same(await Promise.all([next, back]), [[], []]);
+  t.same(order, ['slow begins', 'slow ends', 'back']);
+  t.equal(live.settings, before);
+});

@@ -305,3 +305,16 @@ void t.test(
     t.equal((await seen('drain', 3)).length, 3);
   },
 );
+
+void t.test('a reload that fails while all of them stop is not taken back', async (t) => {
+  const { group, settings, seen, events } = await groupOf(t, 2, { workers: BEHAVIOURS.tardy });
+  await seen('start', 2);
+  const done = group.reload({ ...settings, low_balance: 'clamp' }, false);
+  await seen('reload', 2);
+  group.drain();
+  t.match(await done, [/too late|ended/]);
+  await group.ended;
+  const count = (event: string) => events().filter((one) => one.event === event).length;
+  t.equal(count('reload'), 2, 'nobody is asked again');
+  t.equal(count('start'), 2, 'nor started again');
+});
