@@ -166,6 +166,7 @@ export function admit(
     model,
     call: admitted,
     admittedMs,
+    mayReverse: listener.durability === 'commit',
   };
   return undefined;
 }

@@ -69,6 +69,11 @@ export interface Admission extends ChosenModel {
   readonly slot: CallSlot;
   readonly call: ChatCall;
   readonly admittedMs: MonotonicMs;
+  /**
+   * Whether the journal keeps room for two records of the call: its charge, and one that takes the charge
+   * back. A call that was admitted before `durability: commit` came by a reload has room for one.
+   */
+  readonly mayReverse: boolean;
 }
 
 /** One request. The phases fill the fields in order. A chat request has a ChatExchange, which adds to it. */

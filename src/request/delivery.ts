@@ -99,7 +99,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean {
     if (this.#state === 'withdrawn') return this.onFail(STOPPED);
     const exchange = this.#exchange;
-    const { journal, durability, pendingCommits } = this.#listener;
+    const { journal, pendingCommits } = this.#listener;
     // The worker no longer needs the body, and a slow client may read the response for a long time.
     exchange.giveBackBody();
     if (!exchange.clientGone)
@@ -107,7 +107,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     if (!exchange.clientGone) exchange.contents?.addResponse(bytes);
     const settled = this.#settle(usage, upstreamWaitMs);
     exchange.onLastAttempt();
-    if (durability === 'commit' && !exchange.clientGone) {
+    if (settled.taken !== undefined && !exchange.clientGone) {
       this.#state = 'committing';
       // Copied, because the worker writes to this memory again.
       this.#held = { settled, bytes: bytes.slice() };

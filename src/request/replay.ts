@@ -160,10 +160,9 @@ export class ChargedHit implements PendingCommit {
   }
 
   start(): void {
-    const { durability, pendingCommits } = this.#listener;
     this.#settled = settleHit(this.#exchange, this.#listener);
     this.#exchange.charged(this.#settled, 0);
-    if (durability === 'commit') pendingCommits.hold(this.#settled.position, this);
+    if (this.#settled.taken !== undefined) this.#listener.pendingCommits.hold(this.#settled.position, this);
     else this.onCommitted();
   }
 

@@ -32,9 +32,14 @@ export interface Settled extends Settlement {
   readonly settledMs: MonotonicMs;
   readonly settledWallMs: WallMs;
   readonly usage: Usage;
+  /** The tokens that were counted toward quotas. A reload may have changed since whether cached ones are. */
+  readonly tokens: number;
   /** Index of the model that answered, whose price was charged. */
   readonly answered: number;
-  /** What the call had taken of its quotas. Set with `durability: commit`, which may take the charge back. */
+  /**
+   * What the call had taken of its quotas. Set if its response waits for the disk, so that the charge may be
+   * taken back: with `durability: commit`, also when the call was admitted.
+   */
   readonly taken: Taken | undefined;
 }
 
@@ -71,17 +76,18 @@ function charge(
   listener: SettleContext,
 ): Settled {
   const { ledger, durability, cachedInput } = listener;
-  const { slot } = context.admission!;
-  const taken = durability === 'commit' ? ledger.takenOf(slot) : undefined;
+  const { slot, mayReverse } = context.admission!;
+  const taken = mayReverse && durability === 'commit' ? ledger.takenOf(slot) : undefined;
   const settledMs = listener.clock.monotonicMs();
-  const settlement = ledger.settle(slot, cost, tokensOf(usage, cachedInput), settledMs);
+  const tokens = tokensOf(usage, cachedInput);
+  const settlement = ledger.settle(slot, cost, tokens, settledMs);
   invariant(settlement !== undefined, 'a call is settled once');
   const { charged } = settlement;
   const uncovered = bounded(settlement.uncovered);
   const settledWallMs = listener.clock.wallMs();
   const amounts = { charged, uncovered };
   const position = append(context, 'served', usage, answered, amounts, listener, settledMs, settledWallMs);
-  return { position, settledMs, settledWallMs, usage, answered, taken, charged, uncovered };
+  return { position, settledMs, settledWallMs, usage, tokens, answered, taken, charged, uncovered };
 }
 
 /** The tokens that the call counts toward quotas. */
@@ -108,9 +114,9 @@ export function release(context: CallContext, error: ErrorRecord, listener: Sett
  * Takes the charge of a settled call back, by a journal record of its own: its response cannot be finished.
  */
 export function reverse(context: CallContext, settled: Settled, listener: SettleContext): void {
-  const { usage, answered, taken, charged, uncovered } = settled;
-  invariant(taken !== undefined, 'what is reversed was settled with durability: commit');
-  listener.ledger.reverse(taken, settled, tokensOf(usage, listener.cachedInput));
+  const { usage, tokens, answered, taken, charged, uncovered } = settled;
+  invariant(taken !== undefined, 'what is reversed was admitted and settled with durability: commit');
+  listener.ledger.reverse(taken, settled, tokens);
   const negative: Usage = {
     promptTokens: -usage.promptTokens,
     cachedTokens: -usage.cachedTokens,

@@ -115,6 +115,24 @@ void t.test('a reversed call gives day and month back', (t) => {
   t.end();
 });
 
+void t.test('a reversed call gives back what was counted, however cached input counts by now', (t) => {
+  for (const [before, after] of [
+    ['count', 'free'],
+    ['free', 'count'],
+  ] as const) {
+    const house = groupedHouse(TOKENS, { durability: 'commit' });
+    const listener = { ...house.listener, cachedInput: before };
+    const { context } = ask(house, listener);
+    const settled = settle(context, USAGE, listener);
+    const other = ask(house, listener).context;
+    settle(other, USAGE, listener);
+    const [counted] = useOf(house).tokens_per_day!;
+    reverse(context, settled, { ...listener, cachedInput: after });
+    t.same(useOf(house).tokens_per_day, [counted! / 2n, 0n], `${before}, then ${after}`);
+  }
+  t.end();
+});
+
 void t.test('each quota refuses with its code, and has taken nothing', (t) => {
   const cases: readonly [QuotaName, number | bigint, string][] = [
     ['tokens_per_minute', HELD + 9, 'rate_limit_exceeded'],

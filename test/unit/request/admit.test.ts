@@ -442,6 +442,24 @@ void t.test('an account has so many calls in flight and no more, however they en
   t.end();
 });
 
+void t.test('calls that were admitted before `commit` came by a reload have one record each', (t) => {
+  const house = openHouse({ slots: 20, credit: '1000.00' });
+  const listener: ListenerContext = { ...house.listener, durability: 'interval' };
+  const contexts = Array.from({ length: 16 }, () => {
+    const context = knownCaller(house, { callsInFlightMax: 20, callsPerDay: 100 });
+    t.equal(admit(context, chatCall({}), listener), undefined);
+    return context;
+  });
+  const reloaded: ListenerContext = { ...listener, durability: 'commit' };
+  const settled = contexts.map((context) => settle(context, USAGE, reloaded));
+  // As a response that waits for the disk does if the store fails.
+  contexts.forEach((context, index) => {
+    if (settled[index]!.taken !== undefined) reverse(context, settled[index]!, reloaded);
+  });
+  t.equal(house.records().length, 16, 'the ring is full, and nothing waits to be taken back');
+  t.end();
+});
+
 void t.test('the journal keeps room for every record that a call may still append', (t) => {
   // 16 records in all; with `commit` a call may append two.
   for (const [durability, admitted] of [
