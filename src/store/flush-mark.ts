@@ -11,10 +11,10 @@
  * whose commit failed is on disk. A gateway that is alone writes absolute totals, which it may write again at
  * no harm.
  *
- * A gateway that is alone leaves the clocks, so that a start knows by how much the calendar was set since,
- * and how old the counts of a minute are. After a boot, or if the boot is unknown, ages go by the calendar. A
- * machine that sleeps stops the monotonic clock: then the permits of a minute count too long rather than too
- * short.
+ * Every gateway leaves the clocks, so that a start knows by how much the calendar was set since, and
+ * how old the counts of a minute are. If it shares its limits, the calendar is the coordinator's, as in
+ * its rows. After a boot, or if the boot is unknown, ages go by the calendar. A machine that sleeps
+ * stops the monotonic clock: then the permits of a minute count too long rather than too short.
  *
  * Must hold: the mark is in the transaction of the rows, and its number is raised before that transaction, or
  * a charge is written twice or not at all (test/unit/store/shared-books.test.ts).

@@ -16,7 +16,7 @@
  * response. Tests: test/unit/store/flush.test.ts, shared-books.test.ts, stored-responses.test.ts.
  */
 import type { Clock } from '../core/clock.js';
-import { ACCOUNTING_ROWS_WAITING_MAX, GROUPS_MAX } from '../core/limits.js';
+import { ACCOUNTING_ROWS_WAITING_MAX } from '../core/limits.js';
 import { asWallMs, type AccountIndex, type KeyIndex } from '../core/units.js';
 import type { JournalReader } from '../ledger/journal.js';
 import type { Ledger } from '../ledger/ledger.js';
@@ -58,7 +58,7 @@ export interface FlushRows {
   readonly usages: Iterable<UsageRecord>;
   /** Changes of stored responses, of calls that are charged with these rows. */
   readonly responses?: ResponseChanges | undefined;
-  /** The machine's clocks when these rows were made; absent if several gateways share the store. */
+  /** The clocks when these rows were made: the machine's, with the calendar that the rows were made by. */
   readonly clocks?: HostClocks | undefined;
   readonly keyUses?: ReadonlyMap<KeyIndex, KeyUseRecord> | undefined;
   readonly quotaUses?: Iterable<readonly [UsedScope, QuotaUseRecord]> | undefined;
@@ -187,11 +187,12 @@ export class LedgerFlush {
 
   /**
    * Call it after the journals were drained. Then the use of each charge that was drained is in the next
-   * transaction or an earlier one. Returns how many keys were taken, at most KEYS_MAX.
+   * transaction or an earlier one, as the keys of the charges were noted. Returns how many other keys were
+   * taken, at most KEYS_MAX.
    */
   #drainUses(): number {
     const { keyUses, quotaUses } = this.#options;
-    quotaUses?.drain(GROUPS_MAX);
+    quotaUses?.drain();
     return keyUses?.drain(KEYS_MAX) ?? 0;
   }
 
@@ -255,12 +256,13 @@ export class LedgerFlush {
   }
 
   #note(journal: number, record: JournalRecord): void {
-    const { usage, totals, usageLog, topAccounts, uncoveredCharges } = this.#options;
+    const { usage, totals, keyUses, usageLog, topAccounts, uncoveredCharges } = this.#options;
     // First `rowOf`, which may throw: a record is counted whole or not at all.
     const row = usage.rowOf(record);
     totals.add(record.account, record.charged, record.uncovered);
     usage.add(row, record);
     this.#accounts.add(record.account);
+    keyUses?.note(record.key);
     usageLog?.note(journal, record, row);
     topAccounts?.note(record);
     if (record.uncovered !== 0n) uncoveredCharges?.note(journal, record);
@@ -287,7 +289,7 @@ export class LedgerFlush {
             spendings: this.#spendings(),
             usages: usage.rows(),
             responses,
-            clocks: mark === undefined ? hostClocks(this.#options.clock, this.#bootId) : undefined,
+            clocks: hostClocks(this.#options.clock, this.#bootId),
             keyUses: keyUses?.rows(),
             quotaUses: quotaUses?.rows(this.#accounts, keyUses?.waiting ?? []),
           });

@@ -38,6 +38,14 @@ export class KeyUses {
     return this.#waiting;
   }
 
+  /**
+   * A charge of the key was drained from a journal. If the key has limits, its use goes to disk with that
+   * charge, also if more keys are dirty than `drain` takes.
+   */
+  note(key: KeyIndex): void {
+    if (this.#live.keyTable.isLimited(key)) this.#waiting.add(key);
+  }
+
   /** Takes at most `max` dirty keys from the ledger; returns how many. */
   drain(max: number): number {
     return this.#live.ledger.keys.dirty.drain((key) => this.#waiting.add(key), max);

@@ -100,11 +100,12 @@ export class QuotaUseRows {
     return stored === undefined ? undefined : readQuotaUse(stored, this.#place(key));
   }
 
-  /** Whether the scope still exists: the key or the group may have been deleted, here or elsewhere. */
-  has({ kind, index }: UsedScope): boolean {
+  /** The id of who has the slot; undefined if the key or the group was deleted, here or elsewhere. */
+  ownerOf({ kind, index }: UsedScope): string | undefined {
     const { accountSlots, groupSlots, keySlots } = this.#tables;
     const slots = kind === 'key' ? keySlots : kind === 'group' ? groupSlots : accountSlots;
-    return slots.get(index) !== undefined;
+    const id: unknown = slots.get(index);
+    return typeof id === 'string' ? id : undefined;
   }
 
   put(scope: UsedScope, record: QuotaUseRecord): void {

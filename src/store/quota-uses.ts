@@ -8,6 +8,7 @@
  * only when the rows are on disk, or shared rows count a use twice (test/unit/store/quota-uses.test.ts).
  */
 import type { Clock } from '../core/clock.js';
+import { GROUPS_MAX, MODEL_SCOPES_MAX } from '../core/limits.js';
 import {
   type AccountIndex,
   asAccountIndex,
@@ -48,13 +49,11 @@ export class QuotaUses {
     return this.#groups.size + this.#models.size;
   }
 
-  /** Takes at most `max` dirty groups, and as many rules, from the ledger; returns how many. */
-  drain(max: number): number {
+  /** Takes all dirty groups and rules from the ledger, so that none lacks what a drained charge has used. */
+  drain(): void {
     const { groups, models } = this.#ledger;
-    return (
-      groups.dirty.drain((group) => this.#groups.add(group), max) +
-      models.dirty.drain((model) => this.#models.add(model), max)
-    );
+    groups.dirty.drain((group) => this.#groups.add(group), GROUPS_MAX);
+    models.dirty.drain((model) => this.#models.add(model), MODEL_SCOPES_MAX);
   }
 
   /**
@@ -138,8 +137,8 @@ const NOTHING_SETTLED = {
 /** The rows that several gateways add to. */
 export interface SharedQuotaRows {
   find(scope: UsedScope): QuotaUseRecord | undefined;
-  /** False of a key or a group that another gateway has deleted. */
-  has(scope: UsedScope): boolean;
+  /** The id of who has the slot; undefined of a key or a group that another gateway has deleted. */
+  ownerOf(scope: UsedScope): string | undefined;
 }
 
 /**
@@ -149,9 +148,12 @@ export interface SharedQuotaRows {
 export class SharedQuotaUses extends QuotaUses {
   readonly #rows: SharedQuotaRows;
   readonly #log: Log;
-  /** What this gateway has counted and has on disk, and what is being written; by row. */
-  readonly #written = new Map<string, QuotaUseRecord>();
-  readonly #writing = new Map<string, QuotaUseRecord>();
+  /**
+   * What this gateway has counted and has on disk, and what is being written; by row. The slot of a deleted
+   * key or group is given again after a day, and the next owner's counts begin at 0 within the same month.
+   */
+  readonly #written = new Map<string, OwnedUse>();
+  readonly #writing = new Map<string, OwnedUse>();
 
   constructor(
     ledger: Ledger,
@@ -172,9 +174,10 @@ export class SharedQuotaUses extends QuotaUses {
   }
 
   protected override rowAfter(scope: UsedScope, now: QuotaUseRecord): QuotaUseRecord | undefined {
-    if (!this.#rows.has(scope)) return undefined;
+    const owner = this.#rows.ownerOf(scope);
+    if (owner === undefined) return undefined;
     const row = quotaUseKeyOf(scope).join('/');
-    this.#writing.set(row, now);
+    this.#writing.set(row, { owner, use: now });
     let written = this.#written.get(row);
     const stored = unlessDamaged(
       () => this.#rows.find(scope),
@@ -185,8 +188,13 @@ export class SharedQuotaUses extends QuotaUses {
         });
       },
     );
-    return sumOf(stored, now, written);
+    return sumOf(stored, now, written?.owner === owner ? written.use : undefined);
   }
+}
+
+interface OwnedUse {
+  readonly owner: string;
+  readonly use: QuotaUseRecord;
 }
 
 type Period = 'callDayNumber' | 'dayNumber' | 'monthNumber';

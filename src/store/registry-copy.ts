@@ -178,7 +178,7 @@ export class RegistryCopy {
       this.#store.putAccount(readAccount(value, location));
     } else if (table === 'groups') {
       if (value === null) this.#takeGroupOut(String(key));
-      else this.#store.groups.put(readGroup(value, location));
+      else this.#takeGroup(value, location);
     } else if (table === 'keys') {
       if (value === null) this.#takeKeyOut(String(key));
       else this.#takeKey(value, location);
@@ -227,6 +227,14 @@ export class RegistryCopy {
       this.#tables.quotaUses.removeSync(['key', record.index, '']);
     }
     this.#store.keys.put(record);
+  }
+
+  #takeGroup(value: unknown, location: string): void {
+    const record = readGroup(value, location);
+    // As for keys: another group may have had the slot before.
+    if (this.#tables.groupSlots.get(record.index) !== record.id)
+      this.#tables.quotaUses.removeSync(['group', record.index, '']);
+    this.#store.groups.put(record);
   }
 
   #takeGroupOut(id: string): void {

@@ -257,7 +257,7 @@ export class Store implements RecordStore {
     for (const [key, record] of keyUses ?? []) this.keys.putUse(key, record);
     for (const [scope, record] of quotaUses ?? []) {
       // Calls of a key or a group may end after its deletion.
-      if (this.quotaUses.has(scope)) this.quotaUses.put(scope, record);
+      if (this.quotaUses.ownerOf(scope) !== undefined) this.quotaUses.put(scope, record);
     }
   }
 

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { asAccountIndex, asCallSlot, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import type { FlushStore } from '#src/store/flush.js';
+import { KeyUses } from '#src/store/key-uses.js';
 import type { Store } from '#src/store/store.js';
 import { hourOf, type UsageRecord } from '#src/registry/usage-report.js';
 import { CATALOG, ListLog, flushOf, openHouse, serve, type House } from './support.js';
@@ -304,4 +305,24 @@ void t.test('a hold is not spent', async (t) => {
     t.match(house.store.findSpending(SECOND), { spent: 0n, dayCalls: round + 1 });
   }
   await house.store.close();
+});
+
+void t.test('a charge is on disk with the use of its key, however many keys were used', async (t) => {
+  const house = openHouse(t.testdir());
+  const { registry, store, clock, ledger } = house;
+  registry.accounts.create({ name: 'a', planId: 'free', credit: asPicoUnits(1_000_000n) });
+  const { index } = registry.keys.create({ account: 'a', name: 'k', limits: { callsPerDay: 9 } }).record;
+  /** As many keys as a drain takes were used, and this one was not among those that it took. */
+  class BusyKeyUses extends KeyUses {
+    override drain(max: number): number {
+      return max;
+    }
+  }
+  const keyUses = new BusyKeyUses(house, clock);
+  ledger.keys.takeDay(index, 9);
+  serve(house, 0, 5n, { key: index });
+  t.ok(flushOf(house, new ListLog(), store, { keyUses }).commit());
+  t.match(store.findSpending(asAccountIndex(0)), { spent: 5n });
+  t.match(store.keys.findUse(index), { dayCalls: 1 });
+  await store.close();
 });

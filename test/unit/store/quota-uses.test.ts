@@ -299,6 +299,32 @@ void t.test('a call that ends after its key and its group were deleted leaves no
   t.same((await audit(path, CAPACITY)).differences, []);
 });
 
+void t.test('the next owner of a slot begins at 0 within the month of the former', async (t) => {
+  const house = peopled(t.testdir());
+  const { registry, store, ledger, clock } = house;
+  clock.nowMs -= 10 * DAY_MS;
+  const quotaUses = new SharedQuotaUses(ledger, clock, modelIdOf, store.quotaUses);
+  const flushed = () => flushOf(house, new ListLog(), store, { quotaUses }).run();
+  call(house);
+  call(house);
+  t.ok(flushed());
+  const [key, group] = [registry.keys.find('k').record.index, registry.groups.find('team').record.index];
+  for (const scope of [{ kind: 'key', index: key } as const, { kind: 'group', index: group } as const])
+    t.match(store.quotaUses.find(scope), { tokensPerMonth: 60, callsPerMonth: 2, spendPerMonth: 6 });
+  registry.keys.delete('k');
+  registry.accounts.setGroup('acme', undefined);
+  registry.groups.delete('team');
+  clock.nowMs += DAY_MS + 1;
+  t.equal(registry.keys.create({ account: 'acme', name: 'k', limits: LIMITS }).record.index, key);
+  t.equal(registry.groups.create({ name: 'next', limits: LIMITS }).record.index, group);
+  registry.accounts.setGroup('acme', 'next');
+  call(house);
+  t.ok(flushed());
+  for (const scope of [{ kind: 'key', index: key } as const, { kind: 'group', index: group } as const])
+    t.match(store.quotaUses.find(scope), { tokensPerMonth: 30, callsPerMonth: 1, spendPerMonth: 3 });
+  await store.close();
+});
+
 void t.test('several gateways add to a row, each what it has counted since', (t) => {
   const use = (fields: Partial<QuotaUseRecord>): QuotaUseRecord => ({
     minuteRequests: 0,

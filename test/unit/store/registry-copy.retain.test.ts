@@ -1,13 +1,19 @@
 /** A copy that is downloaded anew: its deleted records take nothing from those that have their places now. */
 import { join } from 'node:path';
 import t from 'tap';
-import { asPicoUnits } from '#src/core/units.js';
+import { asPicoUnits, asWallMs } from '#src/core/units.js';
+import type { QuotaUseRecord } from '#src/registry/quota-use.js';
 import { audit } from '#src/store/audit.js';
 import { deletableRow, type RegistryRow } from '#src/store/registry-copy.js';
 import { Store } from '#src/store/store.js';
 import { ACCOUNTS_MAX, GROUPS_MAX, KEYS_MAX, offlineRegistry, StoppedClock } from './support.js';
 
 const CAPACITY = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, groupsMax: GROUPS_MAX };
+const NOTHING_USED: QuotaUseRecord = {
+  ...{ minuteRequests: 0, callDayNumber: 0, callsPerDay: 0, takenMs: asWallMs(0) },
+  ...{ minuteTokens: 0, dayNumber: 0, monthNumber: 0, tokensPerDay: 0, callsPerMonth: 0 },
+  ...{ tokensPerMonth: 0, spendPerDay: 0, spendPerMonth: 0 },
+};
 const REST_MS = 24 * 3_600_000;
 
 /** As sharing/registry-reseed.ts does it: all rows first, then what is not among them goes. */
@@ -31,6 +37,13 @@ void t.test('who has the name or the slot of a deleted record has it in a stale 
   accounts.create({ name: 'acme', planId: 'free', credit: asPicoUnits(0n) });
   const oldKey = keys.create({ account: 'acme', name: 'k' }).record;
   download(server, stale);
+  // What the stale host has counted.
+  const scopes = [
+    { kind: 'group', index: old.index } as const,
+    { kind: 'key', index: oldKey.index } as const,
+  ];
+  const quotaUses = scopes.map((scope) => [scope, { ...NOTHING_USED, tokensPerMonth: 7 }] as const);
+  stale.commit(() => stale.putAccounting({ spendings: new Map(), usages: [], quotaUses }));
 
   groups.delete('team');
   keys.delete('k');
@@ -55,6 +68,7 @@ void t.test('who has the name or the slot of a deleted record has it in a stale 
     stale.keys.list(key.accountIndex, 0, 10).items.map(({ id }) => id),
     [key.id],
   );
+  for (const scope of scopes) t.equal(stale.quotaUses.find(scope), undefined, `a new ${scope.kind}`);
   await server.close();
   await stale.close();
   t.same((await audit(stalePath, CAPACITY)).differences, []);

@@ -6,6 +6,7 @@ import type { JournalRecord } from '#src/ledger/journal-layout.js';
 import { hourOf } from '#src/registry/usage-report.js';
 import { audit } from '#src/store/audit.js';
 import type { FlushedResponses, FlushStore } from '#src/store/flush.js';
+import { hostClocks } from '#src/store/flush-mark.js';
 import { recover } from '#src/store/recovery.js';
 import type { Store } from '#src/store/store.js';
 import { BOUNDS, joinBooks, type BooksMember } from '../../support/books-member.js';
@@ -325,3 +326,22 @@ void t.test('a life does not take the mark of an earlier one in its slot for its
   t.equal(before.hasReachedDisk(), false, 'the next has not begun on disk');
   await store.close();
 });
+
+void t.test(
+  'what gateways that share have flushed is as old as their calendar says, for one alone',
+  async (t) => {
+    const house = openShop(t.testdir());
+    const { store, clock } = house;
+    serve(house, FIRST, 1n);
+    t.ok(flushOf(house, new ListLog()).run());
+    // The calendar is set while the store is shared.
+    clock.nowMs += 3_600_000;
+    clock.setMs += 3_600_000;
+    t.equal(store.steppedMs(hostClocks(clock)), 3_600_000);
+    const member = joinStore(store, clock, 0);
+    callerOf(clock)(member, 1n);
+    t.ok(member.flush.run());
+    t.equal(store.steppedMs(hostClocks(clock)), 0, 'its rows are of the new calendar');
+    await store.close();
+  },
+);
