@@ -1,6 +1,6 @@
 /**
  * `tollgate status`: prints the gateway's status, once or repeatedly. program.ts adds the command; it calls
- * the admin interface, and status-text.ts makes the text.
+ * the admin interface, status-stats.ts compares responses, and status-text.ts makes the text.
  *
  * Must hold: with `--watch` it goes on while the gateway is away (test/e2e/operator-reads.test.ts). The text:
  * test/unit/cli/status-text.test.ts.
@@ -12,7 +12,7 @@ import { addAdminCommand } from './admin-command.js';
 import { NoResponse, withGateway, type AdminClient } from './admin-client.js';
 import { type DataOptions, wholeNumberFrom } from './options.js';
 import { CommandError, printJson, printLine } from './output.js';
-import type { StatusSample, StatusView } from './status-text.js';
+import type { StatusSample, StatusView } from './status-stats.js';
 
 /** So many groups are fetched, of which the fullest are shown. */
 const GROUPS_PATH = '/group-tree?limit=1000';
@@ -82,7 +82,8 @@ async function firstSample(client: AdminClient): Promise<StatusSample> {
 
 /** Takes a sample, prints it with the rates since `former`, and returns it. */
 async function print(client: AdminClient, former: StatusSample, separator = ''): Promise<StatusSample> {
-  const { statsOf, statusText } = await import('./status-text.js');
+  const { statsOf } = await import('./status-stats.js');
+  const { statusText } = await import('./status-text.js');
   const latest = await sampleOf(client);
   const columns = (process.stdout.isTTY && process.stdout.columns) || Infinity;
   const text = statusText(latest.status, statsOf(former, latest), columns);

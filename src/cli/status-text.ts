@@ -1,136 +1,22 @@
 /**
- * The document of `GET /admin/v1/status`, and groups, as the text that `tollgate status` prints: totals,
- * rates and percentiles between two responses, then tables that fit the terminal. status-command.ts calls it.
+ * The text that `tollgate status` prints: what status-stats.ts tells, and groups, in tables that fit the
+ * terminal. status-command.ts calls it.
  *
  * Must hold: each field that StatusView makes optional may be missing, because the gateway may have another
  * version; no line is wider than the terminal (test/unit/cli/status-text.test.ts).
  */
 import type { GroupView } from '../admin/views.js';
-import type {
-  HistogramView,
-  SharingStatus,
-  StatusDocument,
-  CredentialStatus,
-  ThreadStatus,
-  UpstreamStatus,
-} from '../telemetry/status-document.js';
+import type { CredentialStatus, ThreadStatus } from '../telemetry/status-document.js';
+import {
+  type Percentile,
+  type Percentiles,
+  PERCENTS,
+  type Rate,
+  type StatusStats,
+  type StatusView,
+  type UpstreamView,
+} from './status-stats.js';
 import { type Column, cutTo, tableText, visible } from './table.js';
-
-type Told = 'limits' | 'tokens' | 'sharing' | 'store' | 'upstreams' | 'credentials' | 'threads';
-
-/** Histograms, and the use of a quota, have all of their members or are missing themselves. */
-export interface StatusView extends Partial<Omit<StatusDocument, Told>> {
-  readonly groups?: readonly Partial<GroupView>[];
-  readonly limits?: Partial<Pick<StatusDocument['limits'], 'calls_in_flight'>>;
-  readonly tokens?: Partial<StatusDocument['tokens']>;
-  readonly sharing?: Partial<
-    Omit<SharingStatus, 'registry'> & { readonly registry: Partial<SharingStatus['registry']> }
-  > | null;
-  readonly store?: Partial<StatusDocument['store']>;
-  readonly upstreams?: readonly UpstreamView[];
-  readonly credentials?: readonly Partial<CredentialStatus>[];
-  readonly threads?: readonly Partial<ThreadStatus>[];
-}
-
-type UpstreamView = Partial<UpstreamStatus>;
-
-export interface StatusSample {
-  readonly status: StatusView;
-  /** When the response came, on a monotonic clock. */
-  readonly atMs: number;
-}
-
-/** A number is undefined if it is not known: without its field, or without an earlier response for a rate. */
-interface Rate {
-  readonly perSecond: number | undefined;
-  readonly total: number | undefined;
-}
-
-/** `above`: the percentile lies beyond the histogram's last bound, and `ms` is that bound. */
-interface Percentile {
-  readonly ms: number;
-  readonly above: boolean;
-}
-
-const PERCENTS = [50, 90, 99] as const;
-
-/** In the order of PERCENTS. An entry is undefined if nothing was measured. */
-type Percentiles = readonly (Percentile | undefined)[];
-
-export interface StatusStats {
-  readonly calls: Rate;
-  readonly prompt: Rate;
-  readonly cached: Rate;
-  readonly completion: Rate;
-  readonly cost: Rate;
-  readonly duration: Percentiles;
-  readonly firstToken: Percentiles;
-  readonly overhead: Percentiles;
-  /** Outcomes that have occurred, the most frequent first. */
-  readonly outcomes: readonly (Rate & { readonly code: string })[];
-}
-
-/** Without `former`, or if it is of another process, there are no rates, and percentiles since the start. */
-export function statsOf(former: StatusSample | undefined, latest: StatusSample): StatusStats {
-  const { status } = latest;
-  const before = former !== undefined && isOfSameStart(former.status, status) ? former : undefined;
-  const seconds = before === undefined ? 0 : (latest.atMs - before.atMs) / 1_000;
-  const rate = (read: (view: StatusView) => number | undefined): Rate => {
-    const total = read(status);
-    const past = before === undefined ? undefined : read(before.status);
-    const known = total !== undefined && past !== undefined && seconds > 0;
-    return { total, perSecond: known ? Math.max(total - past, 0) / seconds : undefined };
-  };
-  const percentiles = (read: (view: StatusView) => HistogramView | undefined): Percentiles =>
-    percentilesOf(before === undefined ? undefined : read(before.status), read(status));
-  return {
-    calls: rate(({ outcomes }) => outcomes && sumOf(Object.values(outcomes))),
-    prompt: rate(({ tokens }) => tokens?.prompt),
-    cached: rate(({ tokens }) => tokens?.cached),
-    completion: rate(({ tokens }) => tokens?.completion),
-    cost: rate(({ cost }) => (cost === undefined ? undefined : Number(cost))),
-    duration: percentiles((view) => view.duration_ms),
-    firstToken: percentiles((view) => view.first_token_ms),
-    overhead: percentiles((view) => view.overhead_ms),
-    outcomes: Object.entries(status.outcomes ?? {})
-      .filter(([, count]) => count > 0)
-      .sort(([, left], [, right]) => right - left)
-      .map(([code]) => ({ code, ...rate(({ outcomes }) => outcomes?.[code]) })),
-  };
-}
-
-/** The counters of a restarted gateway begin at 0, so its responses cannot be compared with earlier ones. */
-function isOfSameStart(former: StatusView, latest: StatusView): boolean {
-  return former.pid === latest.pid && (former.uptime_seconds ?? 0) <= (latest.uptime_seconds ?? 0);
-}
-
-/** Percentiles of what was measured between the two responses, or since the start if there is only one. */
-function percentilesOf(former: HistogramView | undefined, latest: HistogramView | undefined): Percentiles {
-  if (latest === undefined) return PERCENTS.map(() => undefined);
-  const counts = latest.counts.map((count, bucket) => Math.max(count - (former?.counts[bucket] ?? 0), 0));
-  const total = sumOf(counts);
-  return PERCENTS.map((percent) =>
-    total === 0 ? undefined : percentileOf(latest.bounds, counts, (total * percent) / 100),
-  );
-}
-
-/** The value at this rank, above 0, as if the values of a bucket were spread evenly over it. */
-function percentileOf(bounds: readonly number[], counts: readonly number[], rank: number): Percentile {
-  let below = 0;
-  for (const [bucket, upper] of bounds.entries()) {
-    const count = counts[bucket] ?? 0;
-    if (count > 0 && below + count >= rank) {
-      const lower = bounds[bucket - 1] ?? 0;
-      return { ms: lower + (upper - lower) * ((rank - below) / count), above: false };
-    }
-    below += count;
-  }
-  return { ms: bounds.at(-1) ?? 0, above: true };
-}
-
-function sumOf(numbers: readonly number[]): number {
-  return numbers.reduce((sum, number) => sum + number, 0);
-}
 
 const UNKNOWN = '–';
 

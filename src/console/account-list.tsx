@@ -228,13 +228,15 @@ interface Found {
   readonly rows: AccountView[];
   /** The cursor of the page that follows; FIRST until the first has come, null if all have. */
   readonly next: string | null;
+  /** How many pages the rows are from. A page may be short, or empty, and not be the last. */
+  readonly pages: number;
 }
 
 /** `total`: how many accounts there are; undefined while it is not known. */
 export function useAccountRows(filter: AccountFilter, total: number | undefined): AccountRows {
   const { search, plan, group, active } = filter;
   const filtered = Object.values(filter).some((value) => value !== '');
-  const found = useRef<Found>({ rows: [], next: FIRST });
+  const found = useRef<Found>({ rows: [], next: FIRST, pages: 0 });
   const asked = useRef(new Set<number>());
   const sight = useRef<readonly [number, number]>([0, 0]);
   /** Grows with each filter; responses to an earlier one are dropped. */
@@ -255,12 +257,12 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
         if (!filtered) data.forEach((account, index) => (rows[page * PAGE_ROWS + index] = account));
         else if (again) {
           // It may have become shorter. A second page may have come meanwhile.
-          if (rows.length <= PAGE_ROWS) found.current = { rows: [...data], next };
+          if (found.current.pages === 1) found.current = { rows: [...data], next, pages: 1 };
         } else {
           asked.current.delete(page);
           // After a refresh meanwhile another page may follow.
           const follows = cursor === found.current.next;
-          if (follows) found.current = { rows: [...rows, ...data], next };
+          if (follows) found.current = { rows: [...rows, ...data], next, pages: found.current.pages + 1 };
           const { next: from } = found.current;
           // Of a million accounts a page may have none, and still not be the last.
           if (from !== null && (!follows || data.length === 0)) void fetchFrom(page, from, false);
@@ -293,7 +295,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
 
   useEffect(() => {
     generation.current += 1;
-    found.current = { rows: [], next: FIRST };
+    found.current = { rows: [], next: FIRST, pages: 0 };
     asked.current.clear();
     setVersion((version) => version + 1);
     look(0, 0);
@@ -303,8 +305,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
     if (filtered) {
       // Only the first page: it is the one mostly looked at, and of the others it is not known where they
       // began.
-      if (found.current.rows.length <= PAGE_ROWS && found.current.next !== FIRST)
-        void fetchFrom(0, FIRST, true);
+      if (found.current.pages === 1) void fetchFrom(0, FIRST, true);
       return;
     }
     const [first, last] = sight.current;

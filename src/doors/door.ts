@@ -138,7 +138,8 @@ export interface Translator {
   toChat(body: Readonly<Record<string, unknown>>, extras?: boolean): Record<string, unknown>;
   /**
    * The members of `body` that `toChat` takes as exactJson reads them, so that integers in them keep their
-   * digits.
+   * digits. For an upstream with a provider they keep them in large bodies only (callOf in provider-client.ts
+   * reads the chat completion again).
    */
   readonly exactMembers?: readonly string[];
   /** The door's names of members of the chat completion: the parameter `names` of `callersPath`. */

@@ -312,7 +312,7 @@ export class Gateway {
 
   /**
    * Applies `next` without dropping a call; with `check` only checks it. Resolves with the reasons against
-   * it, and all stays then. Settings that need a restart must be unchanged. One call at a time.
+   * it, and all stays then. Settings that need a restart must be unchanged. One after the other.
    */
   async reload(next: Settings, check: boolean): Promise<string[]> {
     const context: ReloadContext = {

@@ -135,7 +135,7 @@ export class UpstreamCounters {
     this.#hold(scope, HELD_TOKENS, -held);
   }
 
-  /** Whether `take` would find a quota short now. */
+  /** Whether `take` would find a quota short now; with shared limits, also with what the coordinator has. */
   isShort(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): boolean {
     const { callsInFlight, tokensPerMinute, requestsPerMinute } = limits;
     if (requestsPerMinute !== undefined && !this.#minute.check(scope, requestsPerMinute).admitted)

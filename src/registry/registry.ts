@@ -268,8 +268,8 @@ export class Registry {
    * deleted. A damaged row has no names either: it is not worth a report without the others.
    */
   namesOf(id: string): UsageNames {
-    const key = unlessDamaged(() => this.#store.keys.find(id));
-    const account = unlessDamaged(() => this.#store.findAccount(key?.accountId ?? id));
+    const key = ifReadable(() => this.#store.keys.find(id));
+    const account = ifReadable(() => this.#store.findAccount(key?.accountId ?? id));
     return { account: account?.name, key: key?.name };
   }
 
@@ -306,7 +306,7 @@ export class Registry {
 }
 
 /** Returns undefined for a row that cannot be read: `tollgate audit` tells of it. */
-function unlessDamaged<Row>(read: () => Row | undefined): Row | undefined {
+function ifReadable<Row>(read: () => Row | undefined): Row | undefined {
   try {
     return read();
   } catch {

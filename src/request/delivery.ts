@@ -13,7 +13,7 @@
  *     committing   `durability: commit` only: the last bytes wait until the charge is on disk
  *     leaving      the call is settled and the client has not taken all bytes yet
  *     withdrawn    the gateway stops before the client has a byte: the call is not charged, and what a commit
- *                  has charged already is taken back
+ *                  has charged already is taken back, unless an Idempotency-Key keeps the response
  *
  * Back-pressure: bytes that the client's socket does not take wait in the ResponseWriter, and the worker gets
  * no credit for them, so both sides together hold at most one window.
@@ -189,7 +189,8 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     } else if (state === 'waiting' || state === 'responding') {
       if (isWithdrawn) this.#state = 'withdrawn';
       channel.cancel(this.#admission.slot);
-    } else if (state === 'committing' && isWithdrawn) {
+    } else if (state === 'committing' && isWithdrawn && this.#exchange.keyed === undefined) {
+      // A keyed response may be replayed from the disk as soon as its charge is there: both stay.
       this.#state = 'withdrawn';
     }
   }

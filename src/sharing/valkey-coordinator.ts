@@ -120,7 +120,9 @@ export class ValkeyCoordinator implements Coordinator {
     replies.forEach((reply, at) =>
       parts[at]!.forEach((ask, index) => answers.set(ask, reply.answers[index]!)),
     );
-    for (const [ask, answer] of answers) this.#held.record(ask, answer);
+    // A reply that nobody knows what is left says nothing of what was used.
+    for (const [ask, answer] of answers)
+      this.#held.record(ask, answer.isUnknown === true ? undefined : answer);
     return {
       wallMs: this.#follow(replies.map(({ nowMs }) => nowMs)),
       answers: asks.map((ask) => answers.get(ask)!),

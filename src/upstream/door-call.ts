@@ -298,7 +298,7 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
     // `relay` says so.
   }
 
-  /** Sends the door's last events in place of `[DONE]`. Without choices no translator throws. */
+  /** Sends the door's last events in place of `[DONE]`. What it kept until then may be too deep to write. */
   complete(): void {
     if (this.#isOver) return;
     // The report may have come in no event that was relayed.

@@ -98,7 +98,10 @@ export function translateLarge(large: LargeBody): LargeTranslated {
   }
 }
 
-/** The members of a chat completion. Those that a provider's writer reads have no marks of integers. */
+/**
+ * The members of a call by the chat door; for a provider's writer without marks of integers. Schemas of tools
+ * that another door passes on have such marks (`exactMembers`), so writers use exactJsonText alone.
+ */
 function chatOf(text: string, isForWriter: boolean): unknown {
   return isForWriter ? parsedJson(text) : exactJson(text);
 }

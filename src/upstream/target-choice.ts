@@ -179,7 +179,8 @@ export class TargetChoice {
   }
 
   /**
-   * Call it after `take` returned nothing: undefined if no target could serve the call even below its limits.
+   * Call it after `take` returned nothing, or if `isAnyLeft` is false: undefined if no target could serve the
+   * call even below its limits.
    */
   noRoom(tried: readonly number[], account: AccountIndex, tokens: number): NoRoom | undefined {
     const nowMs = this.#clock.monotonicMs();

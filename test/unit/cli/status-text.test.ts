@@ -1,6 +1,7 @@
 import t from 'tap';
 import type { GroupView } from '#src/admin/views.js';
-import { statsOf, statusText, type StatusView } from '#src/cli/status-text.js';
+import { statsOf, type StatusView } from '#src/cli/status-stats.js';
+import { statusText } from '#src/cli/status-text.js';
 import { widthOf } from '#src/cli/table.js';
 
 const STATUS: StatusView = {

@@ -18,7 +18,7 @@ const TRIED: TriedAttempt = {
   error: 'it closed the connection',
 };
 
-function bed(durability: 'interval' | 'commit' = 'interval') {
+function bed(durability: 'interval' | 'commit' = 'interval', isKeyed = false) {
   const seen = { text: '', outcome: '', bodies: 0, reversed: 0, forgotten: 0, published: 0, released: 0 };
   const res: HttpResponse = {
     cork: (write: () => void) => {
@@ -40,6 +40,7 @@ function bed(durability: 'interval' | 'commit' = 'interval') {
     model: {},
     call: { stream: true },
     admittedMs: asMonotonicMs(0),
+    mayReverse: true,
   } as unknown as Admission;
   const exchange = {
     res,
@@ -58,6 +59,7 @@ function bed(durability: 'interval' | 'commit' = 'interval') {
     onTried: () => undefined,
     giveBackBody: () => void (seen.bodies += 1),
     onLastAttempt: () => undefined,
+    keyed: isKeyed ? {} : undefined,
     storable: {
       collect: () => undefined,
       keep: () => undefined,
@@ -138,11 +140,10 @@ void t.test('a stop takes the charge back of a response that waits for its commi
   t.end();
 });
 
-void t.test('a charge stays if the client left by itself, or had the beginning of the response', (t) => {
+void t.test('a charge stays if the client left by itself, had the beginning, or has a key that replays it', (t) => {
   for (const isCut of [false, true])
     for (const hasBegun of [false, true]) {
-      if (isCut && !hasBegun) continue;
-      const { delivery, seen, leave } = bed('commit');
+      const { delivery, seen, leave } = bed('commit', isCut && !hasBegun);
       if (hasBegun) delivery.onData(Buffer.from('data: 1\n\n'), false);
       delivery.onEnd(Buffer.from('data: 2\n\n'), usageOfWhole(1, 1, 'reported'), 0);
       leave(isCut);

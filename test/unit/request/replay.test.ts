@@ -17,6 +17,7 @@ function bed() {
     modelIndex: 0,
     model: { price: { cachedResponsePicoUnits: COST } },
     admittedMs: asMonotonicMs(0),
+    mayReverse: true,
   } as unknown as Admission;
   const exchange = {
     admission,

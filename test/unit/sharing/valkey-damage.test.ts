@@ -81,6 +81,7 @@ void t.test('rows of scopes', NO_REDIS, async (t) => {
       t.equal(world.log.lines.length, 1, 'told once');
       const seen = (await first.look([BAD, GOOD], [0])).map(({ scope }) => scope);
       t.ok(seen.includes(GOOD), 'others can be looked at');
+      await exchangePlain(other, [ask(BAD)]);
 
       const next = await world.connect({ ...identity('a'), incarnation: 'next' }, a);
       await next.join();
@@ -97,9 +98,10 @@ void t.test('rows of scopes', NO_REDIS, async (t) => {
       world.nowMs += QUARANTINE_MS;
       for (const node of [other, next]) await exchangePlain(node, []);
       const { answers: freed } = await exchangePlain(other, [
-        { scope: BAD, money: { outstanding: 0n, least: 1n, most: 10_000n } },
+        { ...ask(BAD), money: { outstanding: 0n, least: 1n, most: 10_000n } },
       ]);
       t.match(freed, [{ money: { granted: 250n, remaining: 747n } }], 'what others have spent is known');
+      t.match(freed, [{ day: { granted: 5 } }], 'who asked meanwhile does not report all as used');
     });
   }
 });

@@ -303,7 +303,7 @@ void t.test('the next owner of a slot begins at 0 within the month of the former
   const house = peopled(t.testdir());
   const { registry, store, ledger, clock } = house;
   clock.nowMs -= 10 * DAY_MS;
-  const quotaUses = new SharedQuotaUses(ledger, clock, modelIdOf, store.quotaUses);
+  const quotaUses = new SharedQuotaUses(ledger, clock, modelIdOf, store.quotaUses, new ListLog());
   const flushed = () => flushOf(house, new ListLog(), store, { quotaUses }).run();
   call(house);
   call(house);

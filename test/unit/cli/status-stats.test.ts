@@ -1,5 +1,5 @@
 import t from 'tap';
-import { statsOf, type StatusView } from '#src/cli/status-text.js';
+import { statsOf, type StatusView } from '#src/cli/status-stats.js';
 
 const SAMPLE: StatusView = {
   pid: 7,
