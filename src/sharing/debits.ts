@@ -3,8 +3,8 @@
  * coordinator first, then the registry says that less was credited, then the lease is given back. In between
  * the money counts twice, so nobody can spend it. `SharedRegistry` calls it. Main thread.
  *
- * The service is a node of its own at the coordinator, so the calls keep their leases if it fails. It joins at
- * the start and leaves in the end, as the calls' node does.
+ * The service is a node of its own at the coordinator, so the calls keep their leases if it fails. It joins
+ * at the start and leaves in the end, as the calls' node does.
  *
  * Must hold: the money of a debit is leased here until the change is written, so at no moment can calls spend
  * it, too. Tests: test/unit/sharing/shared-registry.test.ts (while a debit is committed nobody else is lent
@@ -62,9 +62,9 @@ export class DebitService {
   }
 
   /**
-   * Joins, and tries again until it works. So this life takes the place of the one before, which a server that
-   * has lost data, or may have, waits for. Call it when the calls' node has joined: at a server without nodes
-   * only the first one is granted something at once.
+   * Joins, and tries again until it works. So this life takes the place of the one before, which a server
+   * that has lost data, or may have, waits for. Call it when the calls' node has joined: at a server without
+   * nodes only the first one is granted something at once.
    */
   async start(): Promise<void> {
     const { signal } = this.#end;

@@ -240,7 +240,7 @@ export class LeaseManager {
       this.#isAlone = isAlone;
       const nowMs = this.#nowMs;
       this.#contact.answered(sentMs, nowMs);
-      // A node that replies to itself has only the host's calendar: what was last known of the other one holds.
+      // A node that replies to itself has only the host's calendar: the last known difference holds.
       if (!isAlone) this.#follow(wallMs, clock.wallMs(), nowMs - sentMs);
       this.#take(asked, replies, sentMs, nowMs);
       if (wasLost) this.#options.onContact(this.#contact.state);
