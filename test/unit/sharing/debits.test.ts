@@ -1,4 +1,4 @@
-/** The node of debits joins at the start and leaves in the end: a server waits for each node that it knows. */
+/** The node of debits joins at the start and leaves in the end: a server awaits each node that it knows. */
 import t from 'tap';
 import { asWallMs } from '#src/core/units.js';
 import { CoordinatorLost, type Coordinator } from '#src/sharing/coordinator.js';
